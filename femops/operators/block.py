@@ -194,7 +194,7 @@ class BlockOperator(MatrixFree):
         return BlockOperator(self.space, blocks, symmetric, self.dtype, constraints)
 
     def _scaled(self, factor: float) -> BlockOperator:
-        constraints = replace(self.constraints, identity=factor * self.constraints.identity)
+        constraints = self.constraints.scaled(factor, self.dtype)
         return self._with(lambda block: block * factor, constraints)
 
     # --- essential conditions --------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, final
 
 import numpy as np
@@ -86,5 +86,34 @@ class Constraints:
     def __bool__(self) -> bool:
         return bool(len(self.rows) or len(self.columns))
 
+    def scaled(self, factor: float, dtype: np.dtype[Any]) -> Constraints:
+        """The same rows and columns, the diagonal of the constrained ones times a number.
+
+        Raises
+        ------
+        OperatorError
+            See `product_of_factors`.
+        """
+        if not self.identity:
+            return self
+        return replace(self, identity=product_of_factors(factor, self.identity, dtype))
+
 
 FREE = Constraints()
+
+
+def product_of_factors(factor: float, other: float, dtype: np.dtype[Any]) -> float:
+    """The product of two factors of an operator of a type.
+
+    Raises
+    ------
+    OperatorError
+        It is out of the range of that type, or below its smallest number that has all digits.
+    """
+    product, limits = factor * other, np.finfo(dtype)
+    if not limits.tiny <= abs(product) <= limits.max:
+        raise OperatorError(
+            f"an operator of {dtype} with a factor {other:g} times {factor:g}: the product is out "
+            "of the range of that type; scale the coefficients of its forms instead"
+        )
+    return product

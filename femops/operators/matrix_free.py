@@ -372,9 +372,14 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         return super().__mul__(factor)
 
     def __truediv__(self, factor: Any) -> Any:
-        if isinstance(factor, Real) and float(factor):
-            return self * (1.0 / float(factor))
-        return super().__truediv__(factor)
+        if isinstance(factor, bool) or not isinstance(factor, Real):
+            return super().__truediv__(factor)
+        inverse = 1.0 / float(factor) if factor else np.inf
+        if not 0.0 < abs(inverse) < np.inf:
+            raise OperatorError(
+                f"an operator divided by {factor}: give a finite number whose inverse is finite"
+            )
+        return self * inverse
 
     def __radd__(self, other: Any) -> Any:
         # sum() begins with 0

@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 
 from femops.errors import OperatorError, VectorError
 from femops.operators.assembly.element_matrices import check_method
-from femops.operators.constraints import FREE, Constraints, read_only
+from femops.operators.constraints import FREE, Constraints, product_of_factors, read_only
 from femops.operators.execution.backend import Launches
 from femops.operators.execution.choice import backend_of
 from femops.operators.execution.kernels import shared_parts
@@ -195,9 +195,8 @@ class Operator(MatrixFree):
         return Operator(self._summands + other._summands, constraints, self.asked)
 
     def _scaled(self, factor: float) -> Operator:
-        scaled = [(factor * a, term) for a, term in self._summands]
-        constraints = replace(self.constraints, identity=factor * self.constraints.identity)
-        return Operator(scaled, constraints, self.asked)
+        scaled = [(product_of_factors(factor, a, self.dtype), term) for a, term in self._summands]
+        return Operator(scaled, self.constraints.scaled(factor, self.dtype), self.asked)
 
     # --- essential conditions --------------------------------------------------------------------
 

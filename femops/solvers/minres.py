@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import hypot, sqrt
+from math import hypot, isfinite, sqrt
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,10 @@ _PROGRESS = 0.5
 # The preconditioned residual is reduced by that much more than the residual has to be.
 _MARGIN = 0.3
 _ROUND_OFF = 450.0  # times the machine's precision, 1e-13 in float64
+_NOT_POSITIVE = (
+    "M is found not to be positive definite, and minres needs that: make it of a positive definite "
+    "operator, as femops.jacobi(femops.diffusion(V) + femops.mass(V))"
+)
 
 
 @checked(SolverError)
@@ -95,7 +99,10 @@ def minres(
         residual: Vector, norm: float, steps: int, seen: Seen | None
     ) -> tuple[Vector, int]:
         part = max(_MARGIN * problem.tolerance / norm, least)
-        return _reduced(problem, precondition, residual, part, least, flat, steps, seen)
+        told = None if seen is None else _times(norm, seen)
+        unit = residual / norm  # for squares in the preconditioner's norm to be in range
+        update, count = _reduced(problem, precondition, unit, part, least, flat, steps, told)
+        return norm * update, count
 
     watch = Watch(history, progress, callback)
     x, info = solve_in_rounds(problem, one_round, watch, progress=_PROGRESS)
@@ -123,6 +130,8 @@ def _reduced(
     x, older, old, earlier, v = (sums.arrays.zeros_like(b) for _ in range(5))
     new, z = b, precondition(b)
     gamma, gamma_new = 1.0, _norm(sums.dot(z, b), 0.0)
+    if not gamma_new:
+        raise SolverError(_NOT_POSITIVE)
     c_old, c, s_old, s, size = 1.0, 1.0, 0.0, 0.0, 0.0
     first = left = gamma_new
     residual = b
@@ -153,8 +162,15 @@ def _reduced(
     return x, steps
 
 
+def _times(norm: float, seen: Seen) -> Seen:
+    """Tell of norms and updates of a problem divided by a number."""
+    return lambda residual, update: seen(norm * residual, lambda: norm * update())
+
+
 def _norm(square: float, least: float) -> float:
     """The preconditioner's norm of its square; less than `least` below zero is round-off."""
+    if not isfinite(square):
+        raise SolverError("products with A or M are not finite: look at their coefficients")
     if square < -(least**2):
-        raise SolverError("M is found not to be positive definite, and minres needs that")
+        raise SolverError(_NOT_POSITIVE)
     return sqrt(max(square, 0.0))
