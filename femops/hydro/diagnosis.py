@@ -78,7 +78,7 @@ def trouble(equations: Equations, state: Floats, good: Floats) -> str:
 
 
 def instability(equations: Equations, state: Floats, good: Floats) -> str | None:
-    """Sentence about a step that left the energy impossibly negative; None if it did not. Collective.
+    """Sentence about a step after which the energy is impossibly negative, or None. Collective.
 
     Impossible is an energy further below zero at a node than the largest specific energy, internal
     and kinetic, of the state before. Overshoots at shocks are far smaller. A run with steps too

@@ -120,9 +120,10 @@ def test_averaged_velocities_conserve_the_energy(dim, orders, cfl, steps):
 
 def test_steps_too_large_for_the_orders_are_told():
     """Energy far below zero is compensated by other elements, so the sum would not tell."""
-    run = Simulation.begin(Lagrangian(problem("sedov"), built_in("square01_quad"), 20, 19), "rk2avg")
+    equations = Lagrangian(problem("sedov"), built_in("square01_quad"), 20, 19)
+    run = Simulation.begin(equations, "rk2avg")
     begin = run.equations.total_energy(run.state)
-    with pytest.raises(femops.HydroError, match=r"step \d+ at .* unstable: .* gone to -.* element 0"):
+    with pytest.raises(femops.HydroError, match=r"unstable: the energy .* gone to -.* element 0"):
         run.run(10.0, max_steps=40)
     assert 0 < run.steps < 40
     assert run.equations.total_energy(run.state) == pytest.approx(begin, rel=1e-2)
