@@ -41,6 +41,7 @@ from femops_kernels.cpu.exchange import Forward, Reverse
 from femops_kernels.cpu.first_touch import placed
 from femops_kernels.cpu.identity_rows import IdentityRows
 from femops_kernels.cpu.machine import lane_width
+from femops_kernels.simd.lanes import WIDEST
 from femops_kernels.cpu.multigrid.relaxation import HostUpdates
 from femops_kernels.cpu.multivector import VectorSweep
 from femops_kernels.cpu.operators import DistributedHostOperator, HostOperator
@@ -110,11 +111,13 @@ class HostBackend(Backend):
             return NoOp()
         return element_products(source, target, matrix, dtype)
 
-    def rows(self, matrix: csr_array, dtype: np.dtype[Any]) -> RowProduct:
+    def rows(
+        self, matrix: csr_array, dtype: np.dtype[Any], *, any_width: bool = False
+    ) -> RowProduct:
         """See `Backend.rows`."""
         start, columns = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32, copy=False)
         rows = placed_rows(start, columns, matrix.data.astype(dtype))
-        return RowProduct(*rows, lane_width(dtype, None))
+        return RowProduct(*rows, WIDEST if any_width else lane_width(dtype, None))
 
     def idle(self) -> HostLaunch:
         """See `Backend.idle`."""
