@@ -135,11 +135,13 @@ def functions() -> dict[str, str]:
         c_function = called.get(name) or getattr(math, name)
         found[f"{name} of the C library"] = np.array([c_function(value) for value in x.tolist()])
     found["pow of the C library"] = np.array([math.pow(value, 1.7) for value in x.tolist()])
-    left, right = np.sin(37.0 * x[:30 * 33]).reshape(30, 33), np.sqrt(x[:33 * 28]).reshape(33, 28)
+    left, right = np.sin(37.0 * x[: 30 * 33]).reshape(30, 33), np.sqrt(x[: 33 * 28]).reshape(33, 28)
     left, right = (np.rint(2.0**40 * matrix) for matrix in (left, right))  # the same everywhere
     square = left[:, :30] + 2.0**42 * np.eye(30)
     found["products of matrices by BLAS"] = left @ right
-    found["products with vectors by BLAS"] = np.array([left[0] @ right[:, 0], *(left @ right[:, 0])])
+    found["products with vectors by BLAS"] = np.array(
+        [left[0] @ right[:, 0], *(left @ right[:, 0])]
+    )
     found["factors of matrices by LAPACK"] = np.linalg.inv(square)
     found["eigenvalues by LAPACK"] = np.linalg.eigvalsh(square + square.T)
     return {

@@ -90,7 +90,7 @@ def _read(path: Path) -> dict[str, Any]:
         document = json_format.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise typer.BadParameter(f"{path} is not read: {error}", param_hint="RUN.json") from error
-    record = document.get("run") if isinstance(document, dict) else None
+    record: Any = document.get("run") if isinstance(document, dict) else None
     known = isinstance(record, dict) and all(
         isinstance(record.get(name), kind) for name, kind in _KEYS.items()
     )

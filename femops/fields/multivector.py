@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from numbers import Number
 from typing import Any, final
 
@@ -12,7 +13,8 @@ from scipy.sparse.linalg import LinearOperator
 
 from femops.errors import VectorError
 from femops.fields.orthonormal import GOOD, orthonormalising
-from femops.fields.panels import check_type, count, panel_width
+from femops.fields.panels import check_type, count, panel_width, small_matrix
+from femops.fields.whole_sums import group_edges, group_totals, random_draws, rows_times
 from femops.spaces.base import Space
 from femops.spaces.product import Product
 from femops_meshes.arguments import Count, checked
@@ -342,7 +344,9 @@ class MultiVector:
     # --- products with small matrices ------------------------------------------------------------
 
     def row_blocks(self, *others: MultiVector) -> Iterator[slice]:
-        """Ranges of rows whose entries stay in cache together."""
+        """Ranges of rows whose entries stay in cache; on a reproducible mesh element groups'."""
+        if self.space.any_width:
+            return (slice(a, b) for a, b in pairwise(group_edges(self.space).tolist()) if a < b)
         most = max(x.npanels * x.width * x.dtype.itemsize for x in (self, *others))
         rows = self.shape[0]
         step = max(1, _BLOCK_BYTES // most) if self.space.memory.scipy else rows
@@ -385,6 +389,10 @@ class MultiVector:
         if there.space is not self.space:
             raise VectorError(f"{there!r} is not of the space of {self!r}")
         xp, wide = self.space.memory.xp, np.result_type(self.dtype, there.dtype, np.float64)
+        if self.space.any_width:
+            shape = self.npanels * self.width, there.npanels * there.width
+            parts = (self._rows(r).conj().T @ right(r, there) for r in self.row_blocks(there))
+            return group_totals(self.space, parts, shape, wide)[: self.nvec, : there.nvec]
         total = xp.zeros((self.npanels * self.width, there.npanels * there.width), wide)
         for rows in self.row_blocks(there):
             left = self._rows(rows)
@@ -395,17 +403,17 @@ class MultiVector:
 
     def __matmul__(self, matrix: ArrayLike) -> MultiVector:
         """The vectors X Q: linear combinations by the columns of a small matrix (nvec, m)."""
-        small = self._small(matrix)
+        small = small_matrix(matrix, self.nvec)
         kind = np.result_type(self.dtype, np.complex64) if small.dtype.kind == "c" else self.dtype
         result = MultiVector.zeros(self.space, small.shape[1], kind)
         padded = self._padded(small, result, kind)
         for rows in self.row_blocks(result):
-            result._set_rows(rows, self._rows(rows) @ padded)
+            result._set_rows(rows, rows_times(self.space, self._rows(rows), padded))
         return result
 
     def __imatmul__(self, matrix: ArrayLike) -> MultiVector:  # noqa: PYI034
         """Overwrite X by X Q, with a square matrix."""
-        small = self._small(matrix)
+        small = small_matrix(matrix, self.nvec)
         if small.shape[1] != self.nvec or (small.dtype.kind == "c") > (self.dtype.kind == "c"):
             raise VectorError(
                 f"{self!r} cannot be overwritten by its product with a matrix {small.shape} of "
@@ -413,17 +421,8 @@ class MultiVector:
             )
         padded = self._padded(small, self, self.dtype)
         for rows in self.row_blocks():
-            self._set_rows(rows, self._rows(rows) @ padded)
+            self._set_rows(rows, rows_times(self.space, self._rows(rows), padded))
         return self
-
-    def _small(self, matrix: ArrayLike) -> Array:
-        small = np.asarray(matrix)
-        if small.ndim != 2 or len(small) != self.nvec or not small.shape[1]:
-            raise VectorError(
-                f"a matrix of shape {small.shape} is to combine {self.nvec} vectors: it needs "
-                f"({self.nvec}, m)"
-            )
-        return small
 
     def _padded(self, small: Array, result: MultiVector, kind: np.dtype[Any]) -> Array:
         """A small matrix with rows and columns for the spare columns of panels, where X is."""
@@ -443,6 +442,11 @@ class MultiVector:
 
     def _pairs(self, other: Array) -> Array:
         wide = np.result_type(self.dtype, other.dtype, np.float64)
+        if self.space.any_width:
+            blocks = ((self.panels[:, rows], other[:, rows]) for rows in self.row_blocks())
+            parts = ((a.conj() * b).sum(axis=1, dtype=wide) for a, b in blocks)
+            sums = group_totals(self.space, parts, (self.npanels, self.width), wide)
+            return sums.reshape(-1)[: self.nvec]
         found = [
             np.einsum("ij,ij->j", mine.conj(), theirs, dtype=wide)
             if self.space.memory.scipy
@@ -488,13 +492,9 @@ class MultiVector:
 
 
 def random_columns(X: MultiVector, which: Any, seed: int, free: Array | None = None) -> None:
-    """Set some vectors to independent normal random numbers, other ones on each rank."""
-    random = np.random.default_rng((seed, X.space.comm.rank))
-    size, memory = X.shape[0], X.space.memory
+    """Set some vectors to independent random numbers, see `random_draws`."""
+    draw, memory = random_draws(X.space, seed), X.space.memory
     for i in which:
-        values = random.standard_normal(size)
-        if X.dtype.kind == "c":
-            values = values + 1j * random.standard_normal(size)
-        if free is not None:
-            values = np.where(memory.get(free), values, 0.0)
+        values: Array = draw() + 1j * draw() if X.dtype.kind == "c" else draw()
+        values = values if free is None else np.where(memory.get(free), values, 0.0)
         X[int(i)] = memory.put(values.astype(X.dtype))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from femops.errors import VectorError
 from femops_kernels.pointwise.qdata import ALIGNMENT
@@ -54,3 +54,19 @@ def count(value: Any, what: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise VectorError(f"{what} = {value!r}: give a whole number >= 1")
     return int(value)
+
+
+def small_matrix(matrix: ArrayLike, nvec: int) -> NDArray[Any]:
+    """A matrix (nvec, m) that combines so many vectors.
+
+    Raises
+    ------
+    VectorError
+        It has another shape.
+    """
+    small = np.asarray(matrix)
+    if small.ndim != 2 or len(small) != nvec or not small.shape[1]:
+        raise VectorError(
+            f"a matrix of shape {small.shape} is to combine {nvec} vectors: it needs ({nvec}, m)"
+        )
+    return small

@@ -165,9 +165,7 @@ class Backend(ABC):
         """
 
     @abstractmethod
-    def rows(
-        self, matrix: csr_array, dtype: np.dtype[Any], *, any_width: bool = False
-    ) -> Launch:
+    def rows(self, matrix: csr_array, dtype: np.dtype[Any], *, any_width: bool = False) -> Launch:
         """Product with a matrix of one process, in a type; the same bits for lanes of any width."""
 
     @abstractmethod

@@ -41,7 +41,6 @@ from femops_kernels.cpu.exchange import Forward, Reverse
 from femops_kernels.cpu.first_touch import placed
 from femops_kernels.cpu.identity_rows import IdentityRows
 from femops_kernels.cpu.machine import lane_width
-from femops_kernels.simd.lanes import WIDEST
 from femops_kernels.cpu.multigrid.relaxation import HostUpdates
 from femops_kernels.cpu.multivector import VectorSweep
 from femops_kernels.cpu.operators import DistributedHostOperator, HostOperator
@@ -49,6 +48,7 @@ from femops_kernels.cpu.rows import RowProduct, placed_rows
 from femops_kernels.cpu.sequence import blocks_instruction, sum_instruction
 from femops_kernels.cpu.sweep import HostLaunch, NoOp
 from femops_kernels.instruction import Instruction
+from femops_kernels.simd.lanes import WIDEST
 
 LEVELS = ("full", "element", "decomposed", "partial", "matrix-free")
 

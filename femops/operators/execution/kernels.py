@@ -184,9 +184,7 @@ def product_kernel(
     """The kernel of `element_products`."""
     width = lane_width(dtype, None)
     into, out = (
-        Side(
-            source.ncomp, np.zeros((1, space.p1d)), plan.number_bytes, plan.runs, source.any_width
-        )
+        Side(source.ncomp, np.zeros((1, space.p1d)), plan.number_bytes, plan.runs, source.any_width)
         for space, plan in zip((source, target), plans(source, target, dtype, width), strict=True)
     )
     return SeparableKernel(source.dim, into, out, dtype, width, matrix, matrix, True, False)

@@ -20,8 +20,8 @@ from femops.pointwise.expressions.graph import same
 from femops.spaces.base import Space
 from femops.spaces.boundary_space import AnySpace, BoundarySpace, volume_space
 from femops_kernels.cpu.machine import lane_width
-from femops_kernels.simd.lanes import WIDEST
 from femops_kernels.pointwise.qdata import Data
+from femops_kernels.simd.lanes import WIDEST
 
 DATA_LEVELS = ("decomposed", "partial", "matrix-free")
 """Levels whose kernels take the q-function."""

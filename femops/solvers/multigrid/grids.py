@@ -74,8 +74,7 @@ class CoarseGrid:
         """The next coarser one, and the transfers from and to it."""
         assert self.coarsening is not None
         ncomp = len(self.free) // len(self.x)
-        first = _places(self.elements, len(self.x))
-        up = _interpolation(self.coarsening, *first)
+        up = _interpolation(self.coarsening, *_places(self.elements, len(self.x)))
         given = up, self.free, self.x, Serial(), self.any_width
         grid = _coarse(self.matrices, self.coarsening, *given)
         up = _masked(up, ncomp, self.free, grid.free)

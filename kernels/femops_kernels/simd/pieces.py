@@ -234,9 +234,7 @@ def turn_piece(
         first = builder.add(args[6], builder.load(builder.gep(table, [args[7]])))
         for slot, value in enumerate(pieces):
             at = builder.add(first, _WORD(slot * _element_bytes(runs, lane, ncomp)))
-            builder.store(
-                value, builder.inttoptr(at, value.type.as_pointer()), align=lane.itemsize
-            )
+            builder.store(value, builder.inttoptr(at, value.type.as_pointer()), align=lane.itemsize)
         return context.get_dummy_value()
 
     return sig, codegen
@@ -259,9 +257,7 @@ def add_piece(
     Adds the k-th piece of n numbers of a slot, which ``turn_piece`` has put to ``source``, to where
     ``gather_piece`` takes it from.
     """
-    sig = types.void(
-        lane, runs, ncomp, n, types.intp, types.intp, types.intp, types.intp
-    )
+    sig = types.void(lane, runs, ncomp, n, types.intp, types.intp, types.intp, types.intp)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         lane, runs = sig.args[0], sig.args[1].runs

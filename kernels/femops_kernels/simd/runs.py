@@ -94,9 +94,9 @@ class DofRuns:
         return found
 
     def own_pieces(self, n: int, ncomp: int, width: int) -> tuple[int, int, int]:
-        """Pieces of n numbers that no other element has: the first, the end; then the number of all.
+        """Which pieces of n numbers no other element has: the first, the end; the number of all.
 
-        Counted as `pieces` lists them.
+        They are counted as `pieces` lists them.
         """
         own = len(self.nodes) if self.p1d == 2 and not self.broken else len(self.nodes) // 2
         runs = [run for run, _ in self.pieces(n, ncomp, width)]

@@ -196,9 +196,7 @@ class OperatorKernel(SweepKernel, ABC):
         """Floating-point operations of one element without its q-functions, as emitted."""
 
 
-def stored_sizes(
-    width: int, data_dtype: np.dtype[Any], *, reproducible: bool
-) -> dict[str, object]:
+def stored_sizes(width: int, data_dtype: np.dtype[Any], *, reproducible: bool) -> dict[str, object]:
     """Names of ``skeletons/defaults.py`` that concern the type of the numbers at points."""
     stored = Lane(width, data_dtype, strict=reproducible)
     return {"STORED": stored, "STORED_BYTES": stored.nbytes}
