@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from numbers import Number
 from typing import Any, final
 
@@ -25,6 +26,7 @@ from femops.fields.panels import (
     used,
 )
 from femops.fields.selection import chosen_vectors, value_of, values_for
+from femops.fields.whole_sums import group_edges, group_totals, random_draws, rows_times
 from femops.spaces.base import Space
 from femops.spaces.product import Product
 from femops_meshes.arguments import Count, checked
@@ -358,7 +360,9 @@ class MultiVector:
     # --- products with small matrices ------------------------------------------------------------
 
     def row_blocks(self, *others: MultiVector) -> Iterator[slice]:
-        """Ranges of rows whose entries stay in cache together."""
+        """Ranges of rows whose entries stay in cache; on a reproducible mesh element groups'."""
+        if self.space.any_width:
+            return (slice(a, b) for a, b in pairwise(group_edges(self.space).tolist()) if a < b)
         most = max(x.npanels * x.width * x.dtype.itemsize for x in (self, *others))
         rows = self.shape[0]
         step = max(1, _BLOCK_BYTES // most) if self.space.memory.scipy else rows
@@ -397,6 +401,9 @@ class MultiVector:
         if there.space is not self.space:
             raise VectorError(f"{there!r} is not of the space of {self!r}")
         xp, wide = self.space.memory.xp, np.result_type(self.dtype, there.dtype, np.float64)
+        if self.space.any_width:
+            parts = (self._rows(r).conj().T @ right(r, there) for r in self.row_blocks(there))
+            return group_totals(self.space, parts, (self.nvec, there.nvec), wide)
         total = xp.zeros((self.nvec, there.nvec), wide)
         for rows in self.row_blocks(there):
             left = self._rows(rows)
@@ -424,7 +431,7 @@ class MultiVector:
         """Other vectors, or these, overwritten by X Q, some rows after the others."""
         factors = self.space.memory.put(small.astype(result.dtype))
         for rows in self.row_blocks(result):
-            set_rows(result.panels, rows, self._rows(rows) @ factors)
+            set_rows(result.panels, rows, rows_times(self.space, self._rows(rows), factors))
         return result
 
     # --- inner products of pairs -----------------------------------------------------------------
@@ -439,6 +446,11 @@ class MultiVector:
 
     def _pairs(self, other: Array) -> Array:
         wide = np.result_type(self.dtype, other.dtype, np.float64)
+        if self.space.any_width:
+            blocks = ((self.panels[:, rows], other[:, rows]) for rows in self.row_blocks())
+            parts = ((a.conj() * b).sum(axis=1, dtype=wide) for a, b in blocks)
+            sums = group_totals(self.space, parts, (self.npanels, self.width), wide)
+            return sums.reshape(-1)[: self.nvec]
         found = [
             np.einsum("ij,ij->j", mine.conj(), theirs, dtype=wide)
             if self.space.memory.scipy
@@ -486,13 +498,9 @@ class MultiVector:
 
 
 def random_columns(X: MultiVector, which: Any, seed: int, free: Array | None = None) -> None:
-    """Set some vectors to independent normal random numbers, other ones on each rank."""
-    random = np.random.default_rng((seed, X.space.comm.rank))
-    size, memory = X.shape[0], X.space.memory
+    """Set some vectors to independent random numbers, see `random_draws`."""
+    draw, memory = random_draws(X.space, seed), X.space.memory
     for i in which:
-        values = random.standard_normal(size)
-        if X.dtype.kind == "c":
-            values = values + 1j * random.standard_normal(size)
-        if free is not None:
-            values = np.where(memory.get(free), values, 0.0)
+        values: Array = draw() + 1j * draw() if X.dtype.kind == "c" else draw()
+        values = values if free is None else np.where(memory.get(free), values, 0.0)
         X[int(i)] = memory.put(values.astype(X.dtype))

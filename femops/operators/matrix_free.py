@@ -25,6 +25,7 @@ from femops.spaces.base import Space
 from femops.spaces.memory import check_shape
 from femops.spaces.product import Product
 from femops_kernels.compiled import CompiledOperator, Panels
+from femops_kernels.simd.lanes import WIDEST
 from femops_meshes.arguments import checked
 
 _COMPRESSED = "A.assemble() is the matrix in compressed rows, A.assemble().toarray() a dense one"
@@ -230,7 +231,16 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
 
     def _fewest_at_once(self) -> tuple[int, int]:
         ordered = self._ordered or self.space.comm.size > 1
-        return backend_of(self.space).fewest_at_once(self._lanes, ordered=ordered)
+        any_width = self.space.any_width or self.test_space.any_width
+        if any_width and "element" in self.level:
+            return 0, 0  # at once it is BLAS, whose bits are not those of one vector
+        lanes = WIDEST if any_width else self._lanes
+        return backend_of(self.space).fewest_at_once(lanes, ordered=ordered)
+
+    @property
+    @abstractmethod
+    def level(self) -> str:
+        """Level of the operator."""
 
     @property
     @abstractmethod

@@ -175,6 +175,7 @@ def _kernel(work: FieldWork, starts: dict[str, int]) -> FieldKernel:
         work.term.width,
         rule.weights,
         work.geometry,
+        work.term.any_width,
     )
 
 

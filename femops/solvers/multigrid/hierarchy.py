@@ -256,5 +256,6 @@ def _of_matrix(
     if not (diagonal > 0.0).all():
         raise SolverError(NOT_POSITIVE)
     constrained, updates = np.flatnonzero(~grid.free), backend.updates
-    there, product = updates.put(diagonal), products(backend, grid.matrix, dtype)
+    there = updates.put(diagonal)
+    product = products(backend, grid.matrix, dtype, grid.any_width)
     return Level(grid.size(finer), product, there, constrained, None, dtype, degree, updates)

@@ -73,6 +73,8 @@ class FieldKernel:
     weights : (q1d,) float64
     geometry : Map1D, optional
         Needed if the q-function is given Jacobians or positions.
+    reproducible : bool
+        Whether results have the same bits for lanes of any width.
 
     Raises
     ------
@@ -91,6 +93,7 @@ class FieldKernel:
     width: int
     weights: NDArray[np.float64]
     geometry: Map1D | None = None
+    reproducible: bool = False
 
     def __post_init__(self) -> None:
         if len(self.fields) > more.MOST_FIELDS:
@@ -112,7 +115,8 @@ class FieldKernel:
 
     def constants(self) -> dict[str, object]:
         """Values of the names in ``skeletons/defaults.py``, and of those in ``batch_fields.py``."""
-        lane, q1d, code = Lane(self.width, self.dtype), len(self.d1d), self.qfunction
+        lane = Lane(self.width, self.dtype, strict=self.reproducible)
+        q1d, code = len(self.d1d), self.qfunction
         ncomp_in = sum(field.ncomp for field in self.fields)
         tested = sum(test.ncomp for test in self.tests)
         ends = tested + self.minima, tested + self.minima + self.sums
@@ -148,7 +152,8 @@ class FieldKernel:
             "RESULT_LANES": self.result_lanes,
         }
         sides = {"FIELDS": self._sides(self.fields), "TESTS": self._sides(self.tests, tests=True)}
-        return sizes | named | maps | stored_sizes(self.width, self.dtype) | sides
+        stored = stored_sizes(self.width, self.dtype, reproducible=self.reproducible)
+        return sizes | named | maps | stored | sides
 
     def _sides(self, sides: Sequence[FieldSide], *, tests: bool = False) -> tuple[object, ...]:
         found, first, begin = [], 0, 0

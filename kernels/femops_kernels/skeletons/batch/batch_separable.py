@@ -37,7 +37,8 @@ SIDE = I2 * P_IN
 FACTORS = (1 if VALUE_IN else 0) + (DIM if GRAD_IN else 0)  # of a component
 A1 = 1 if VALUE_IN else 0  # where a_1 stands among them
 # nodes of one component, in place
-IN_PIECES = OUT_PIECES = LONG_IN and LONG_OUT and NCOMP_IN == 1 and P_IN == P_OUT
+IN_PIECES = LONG_IN and NCOMP_IN == 1 and P_IN == P_OUT
+OUT_PIECES = IN_PIECES and LONG_OUT
 WORK_LANES = 2 * (O3 * SIDE + O2 * P_IN)
 # Asked for line by line memory has more time; measured: with shorter lines it does not pay.
 ASK_BY_LINE, ASK_BY_PLANE = P_IN > 5, P_IN <= 5

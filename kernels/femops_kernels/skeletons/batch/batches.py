@@ -12,7 +12,8 @@ from femops_kernels.simd.compiling import entry, inner
 from femops_kernels.simd.lanes import put, word
 from femops_kernels.simd.lines import call_chunk
 from femops_kernels.simd.tracing import traced, when
-from femops_kernels.skeletons.batch.batch import batch
+from femops_kernels.skeletons.batch.batch import WORK_LANES, batch
+from femops_kernels.skeletons.batch.by_element import ELEMENT_LANES, add_elements
 from femops_kernels.skeletons.batch.copies import copies, count
 from femops_kernels.skeletons.chunk.defaults import *
 from femops_kernels.skeletons.chunk.table import *
@@ -28,6 +29,9 @@ BATCH_DOFS = LANE_WIDTH * max(P_IN - 1, 1) ** DIM
 DISTANCE = max(1, 2048 // BATCH_DOFS)
 # Batches between calls of BEFORE, unless one is enough for the chunk: some hundreds of dofs.
 GROUP = max(1, 512 // BATCH_DOFS)
+OWN_WORK = WORK_LANES * LANE_BYTES  # of a batch, and behind it results that are added by element
+if BY_ELEMENT:
+    WORK_LANES += ELEMENT_LANES
 
 
 @inner
@@ -82,6 +86,7 @@ def each_batch(table, x, y, chunk, work, alpha, beta):
     x_local, _, x_places = copies(table, work)
     y_places = x_places + NRUNS_IN * PLACES
     lanes = y_places + NRUNS_OUT * PLACES
+    results = lanes + OWN_WORK if BY_ELEMENT else y_places
     x_side = side_in(table, x, chunk, x_local, x_places)
     y_side = side_out(table, y, chunk, y_places)
     before, own, also = word(table, BEFORE), word(table, BEFORE_TABLE), word(table, BEFORE_READS)
@@ -100,11 +105,13 @@ def each_batch(table, x, y, chunk, work, alpha, beta):
         y_ahead = piece(table, OUT_BATCH_START, y, DOF_OUT, b + DISTANCE)
         locate_runs(table, b, x_side, y_side)
         if BY_CHUNK:
-            batch(table, b, x_places, y_places, lanes, (x_ahead, y_ahead))
+            batch(table, b, x_places, results, lanes, (x_ahead, y_ahead))
         else:
             start, lines = piece(table, IN_BATCH_START, also, DOF_IN, b + DISTANCE)
             also_ahead = start, lines * min(also, 1)  # no lines if there is no such vector
-            batch(table, b, x_places, y_places, lanes, (x_ahead, y_ahead, also_ahead))
+            batch(table, b, x_places, results, lanes, (x_ahead, y_ahead, also_ahead))
+        if BY_ELEMENT:
+            add_elements(y_places, results)
 
 
 @entry("void(intp, intp, intp, intp, intp, float64, float64)")
