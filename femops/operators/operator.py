@@ -117,11 +117,12 @@ class Operator(MatrixFree):
             ``matrix-free``: nothing but coefficients that vary, the geometry is computed on the
             way;
             ``auto``: what a measurement on some elements finds fastest, at the first use.
-            The ``data_dtype`` of the forms stays: of ``decomposed``, ``partial`` and
-            ``matrix-free`` it is the type of what is stored at the points.  Rounded to float32 that
-            is off by 6e-8 of each number, and so at most is A x, of the product of absolute values.
-            It does nothing at ``full`` and ``element``, nor where no number is stored at a
-            point.
+            The ``data_dtype`` of the forms stays: it is the type in which ``decomposed``,
+            ``partial`` and ``matrix-free`` store numbers at the points. The level decides which
+            numbers these are: at ``matrix-free`` coefficients that vary, at ``full`` and
+            ``element`` none. Each is rounded to float32 by at most 6e-8 of itself, and A x by as
+            much of the product of absolute values. Products with one vector and with many, the
+            diagonal and the matrix use the same rounded numbers.
 
         Raises
         ------
@@ -360,7 +361,8 @@ class Operator(MatrixFree):
         """
         if self.space is not self.test_space:
             raise OperatorError("an operator between two spaces has no diagonal")
-        values = self._level_data.backend.diagonal(self._summands, lambda: self.compiled)
+        stored = self._level_data.as_stored
+        values = self._level_data.backend.diagonal(stored, lambda: self.compiled)
         constraints, put = self.constraints, self.space.memory.put
         if len(constraints.columns):  # columns alone may be eliminated
             values[put(constraints.columns)] = 0.0

@@ -236,7 +236,7 @@ class OperationSequence:
         rights : sequence of (size,) arrays
             Contiguous.
         outs : sequence of (size,) arrays
-            They may be views with a stride.
+            They may be views with a stride, and overlap right-hand sides but not each other.
         rtol, maxiter, warn
             See `CGSolver.solve`; runs warn.
         label : str
@@ -246,7 +246,7 @@ class OperationSequence:
         SolverError
             Not as many vectors as solvers. A run raises the errors of solves.
         VectorError
-            Vectors of another shape or type.
+            Vectors of another shape or type, or solutions that overlap.
         """
         solvers, rights, outs = (_listed(one) for one in (solvers, rights, outs))
         solvers = solvers_once(solvers)
@@ -256,6 +256,9 @@ class OperationSequence:
             check_right(solver, self._vector(b, f"right-hand side {k}"), f"right-hand side {k}")
             if self._result(out).shape != b.shape or out.dtype != b.dtype:
                 raise VectorError(f"out {k} is {_shown(out)}, the solution {_shown(b)}")
+            for j, other in enumerate(outs[: k - 1], 1):
+                if self._space.memory.overlap(out, other):
+                    raise VectorError(f"outs {j} and {k} overlap: give each solution its own array")
         whole = None if maxiter is None else int(maxiter)
         given = solvers, rights, outs, float(rtol), whole, bool(warn)
         self._put(Solves(label, self._backend, *given))

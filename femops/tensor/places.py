@@ -270,9 +270,10 @@ class View:
             strided[...] = given
         elif groups is not None:
             first, shape = full * self.lanes, (full, self.lanes, *self.places.shape)
+            last = given[first:].copy()  # the values may lie where the first groups are written
             groups[:full] = given[:first].reshape(shape)
             if first < self.members:
-                groups[full, : self.members - first] = given[first:]
+                groups[full, : self.members - first] = last
         else:
             self.array[self._indices()] = given
 

@@ -46,6 +46,12 @@ def make_elasticity(device: Any) -> Any:
     return femops.elasticity(V, 1.3, smooth, level="matrix-free").eliminated(V.boundary_dofs())
 
 
+def make_rounded(device: Any) -> Any:
+    """What is stored in float32 is the coefficient alone, as for one vector."""
+    V = femops.H1(curved(2), 3, device=device)
+    return femops.diffusion(V, smooth, level="matrix-free", data_dtype="float32")
+
+
 def make_transpose(device: Any) -> Any:
     mesh = curved(2)
     V, W = femops.H1(mesh, 2, ncomp=2, device=device), femops.L2(mesh, 1, device=device)
@@ -64,7 +70,15 @@ def make_stokes(device: Any) -> Any:
     return femops.form(stokes, W).constrained(W.positions(u=V.boundary_dofs()))
 
 
-MAKERS = [make_line, make_sum, make_single, make_elasticity, make_transpose, make_stokes]
+MAKERS = [
+    make_line,
+    make_sum,
+    make_single,
+    make_elasticity,
+    make_rounded,
+    make_transpose,
+    make_stokes,
+]
 
 
 def numbers(A: Any, nvec: int) -> Any:

@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 
 import femops
+from femops.operators.execution import diagonal
+from femops.operators.levels import auto
+from femops_kernels.compiled import ONE
 from support.cases.kernels import bend, random_vector, smooth, tensor
 
 POINT_LEVELS = ("partial", "decomposed", "matrix-free")
@@ -123,6 +126,50 @@ def test_matrix_and_diagonal_agree_with_the_product() -> None:
     u, matrix = random_vector(A.space, "float64").reshape(-1), A.assemble()
     assert abs(matrix @ u - A @ u).max() < 1e-13 * abs(matrix @ u).max()
     assert abs(matrix.diagonal() - A.diagonal().reshape(-1)).max() < 1e-13 * abs(matrix).max()
+
+
+def sum_of_all(**k: Any) -> Any:
+    """With factors that are no powers of two, one of them fused with others."""
+    V = space()
+    return (
+        femops.mass(V, smooth, **k)
+        + 0.3 * femops.diffusion(V, smooth, **k)
+        - 0.7 * femops.boundary_mass(V, smooth, **k)
+    )
+
+
+@pytest.mark.sample(6)
+@pytest.mark.parametrize("level", [*POINT_LEVELS, "full", "auto"])
+@pytest.mark.parametrize("name", ["diffusion", "elasticity", "convection", "own", "sum"])
+def test_one_operator_at_each_level(name: str, level: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same numbers are rounded for any number of vectors, the diagonal and the matrix."""
+    monkeypatch.setattr(
+        auto, "choose_level", lambda _, panels: "matrix-free" if panels == ONE else "element"
+    )
+    A = {**FORMS, "sum": sum_of_all}[name](data_dtype="float32", level=level)
+    matrix = A.assemble()
+    x = np.random.default_rng(0).standard_normal((A.shape[1], 20))
+    for B, dense in ((A, matrix.toarray()), (A.T, matrix.T.toarray())):
+        expected, most = dense @ x, abs(dense) @ abs(x)
+        for k in (1, 2, 20):
+            assert (abs(B @ x[:, :k] - expected[:, :k]) <= 1e-13 * most[:, :k]).all()
+        assert (abs(B @ x[:, 0].copy() - expected[:, 0]) <= 1e-13 * most[:, 0]).all()
+    for compiled_from in (0, 2**30):
+        monkeypatch.setattr(diagonal, "_COMPILED_FROM", compiled_from)
+        assert abs(A.diagonal() - matrix.diagonal()).max() <= 1e-13 * abs(matrix).max()
+
+
+@pytest.mark.parametrize("nvec", [1, 20])
+def test_matrix_free_rounds_coefficients_and_nothing_of_the_geometry(nvec: int) -> None:
+    rho = (
+        np.random.default_rng(3).uniform(1, 2, (12, 16)) * 10.0 ** np.arange(-12, 0)[:, np.newaxis]
+    )
+    V, rule = space(), femops.gauss(4)
+    A = femops.mass(V, rho, quadrature=rule, level="matrix-free", data_dtype="float32")
+    exact = femops.mass(V, rho.astype("float32").astype(float), quadrature=rule, level="full")
+    dense = exact.assemble().toarray()
+    x = np.random.default_rng(0).standard_normal((V.size, nvec))
+    assert (abs(A @ x - dense @ x) <= 1e-13 * (abs(dense) @ abs(x))).all()
 
 
 def test_sums() -> None:

@@ -409,6 +409,10 @@ def test_bad_input_is_one_clear_error():
         (lambda: femops.CGSolver.solve_all([3], [x]), "is no solver"),
         (lambda: sequence.solve([femops.CGSolver(M)] * 2, [x, x], [x, x]), "only once"),
         (lambda: sequence.solve([femops.CGSolver(M)], [x], [x[:-1]]), "out 1 is"),
+        (
+            lambda: sequence.solve([femops.CGSolver(M), femops.CGSolver(M)], [x, x], [x, x]),
+            "outs 1 and 2 overlap: give each",
+        ),
         (lambda: femops.OperationSequence(3), "space is 3: give a space"),
     ]
     for make, message in bad:

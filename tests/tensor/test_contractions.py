@@ -191,3 +191,13 @@ def test_views_of_members_and_ranges_share_memory():
     Batch.wrap(blocks, Interleaved(8), members=20)[8:16].assign(1.0)
     assert np.all(blocks[1] == 1.0)
     assert not blocks[[0, 2]].any()
+
+
+@pytest.mark.parametrize("step", [1, -1])
+def test_values_in_the_memory_of_the_batch(step):
+    memory = np.random.default_rng(0).standard_normal((2, 3, 3, 8))
+    batch = Batch.wrap(memory, Interleaved(8), 11)
+    values = memory.reshape(-1)[::step][:99].reshape(11, 3, 3)
+    expected = values.copy()
+    batch.assign(values)
+    assert np.array_equal(batch.numpy(), expected)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.geometry.jacobians import Geometry
+from femops.operators.integrals.fusion import scaled_points
 from femops.operators.integrals.term import Term
 from femops.pointwise.expressions.graph import Node, same
 from femops_kernels.pointwise.qdata import element_values
@@ -46,10 +47,27 @@ def distinct_values(
     assert term.source is not None
     distinct = term.source.qfunction.distinct
     wanted = range(len(distinct)) if numbers is None else [k - 1 for k in numbers]
-    if "data" not in term.__dict__ or not same(term.qdata_split.point, distinct):
+    kept = term.rounds or "data" in term.__dict__
+    if not kept or not same(term.qdata_split.point, distinct):
         return _computed(term, start, stop, [distinct[k] for k in wanted])
-    values = _kept(term.data.points, start, stop)
+    values = _stored(term, start, stop)
     return values if numbers is None else values[..., wanted]
+
+
+def _stored(term: Term, start: int, stop: int) -> NDArray[np.float64]:
+    """Numbers that kernels read at points, (n, points, numbers), as they are rounded there."""
+    form = term.source
+    assert form is not None
+    if term.rounds and term.filled:
+        values = form.values(term.qdata_split.point, form.geometry.block(start, stop))
+        values = values.astype(term.data_dtype).astype(np.float64)
+    else:
+        values = _kept(term.data.points, start, stop)
+    if term.scale != 1.0:
+        scaled = scaled_points(term)
+        rounded = (values[..., scaled] * term.scale).astype(term.data_dtype)
+        values[..., scaled] = rounded.astype(np.float64) / term.scale
+    return values
 
 
 def _kept(lanes: NDArray[Any], start: int, stop: int) -> NDArray[np.float64]:
@@ -65,7 +83,12 @@ def constant_in_elements(term: Term) -> bool:
     form = term.source
     assert form is not None
     given = form.qdata_split("partial").qfunction.numbers
-    return not given.point and not given.mapped and isinstance(form.geometry, Geometry)
+    return (
+        not term.rounds
+        and not given.point
+        and not given.mapped
+        and isinstance(form.geometry, Geometry)
+    )
 
 
 def element_factors(term: Term, start: int, stop: int) -> NDArray[np.float64]:
@@ -85,7 +108,12 @@ def _computed(term: Term, start: int, stop: int, nodes: list[Node]) -> NDArray[n
     form = term.source
     assert form is not None
     if not constant_in_elements(term):
-        return form.values(nodes, form.geometry.block(start, stop))
+        known = None
+        if term.rounds:
+            numbers = (node.number for node in term.qdata_split.point)
+            stored = np.moveaxis(_stored(term, start, stop), -1, 0)
+            known = dict(zip(numbers, stored, strict=True))
+        return form.values(nodes, form.geometry.block(start, stop), known=known)
     values = form.values(nodes, form.center.block(start, stop))
     return values * form.quadrature.tensor_weights(form.geometry.dim)[:, np.newaxis]
 

@@ -11,6 +11,7 @@ from femops.operators.constraints import FREE
 from femops.operators.execution.backend import Backend
 from femops.operators.execution.kernels import factorised_kernel, sweep
 from femops.operators.execution.ranks import Operand, distributed
+from femops.operators.integrals.fusion import scaled_data
 from femops.operators.integrals.term import DATA_LEVELS, Term
 from femops_kernels.compiled import Launch
 from femops_kernels.cpu.kernels.kernel import DiagonalKernel
@@ -56,7 +57,7 @@ def _swept(backend: Backend, term: Term) -> NDArray[np.float64]:
     space, none = term.spaces[0], np.empty(0, dtype=np.int64)
     launch: HostLaunch = NoOp()  # where the rank has no elements
     if term.trial.mesh.num_elements:
-        launch = sweep(term, _kernel(term), FREE, 0.0, term.data)
+        launch = sweep(term, _kernel(term), FREE, 0.0, scaled_data(term, term.scale))
     launches: list[tuple[float, Launch]] = [(1.0, launch)]
     if term.on_boundary:
         launches = [(1.0, backend.start(term, none, 0.0)), *launches]
@@ -65,4 +66,4 @@ def _swept(backend: Backend, term: Term) -> NDArray[np.float64]:
     compiled = distributed(backend, local, ends, ends, pairs, term.dtype)
     unread, result = space.zeros(term.dtype), space.zeros(term.dtype)
     compiled.apply(unread, result)
-    return result.astype(np.float64, copy=False)
+    return result.astype(np.float64, copy=False) / term.scale

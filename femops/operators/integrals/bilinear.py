@@ -107,6 +107,8 @@ class BilinearForm:
         Where a nonlinear function was differentiated.
     residual : Trace, optional
         The trace of a form that is not linear: fields and test functions as its kernel has them.
+    rounded : tuple of Node
+        Numbers that are rounded to float32 wherever they are computed at points.
     """
 
     function: FormFunction
@@ -117,6 +119,7 @@ class BilinearForm:
     traced: LinearQFunction | None = None
     state: State | None = None
     residual: Trace | None = None
+    rounded: tuple[Node, ...] = ()
 
     def __post_init__(self) -> None:
         kept = {n: g if g.kept else g.keep(self.geometry) for n, g in self.coefficients.items()}
@@ -376,10 +379,26 @@ class BilinearForm:
                 self.inputs(block, used)
 
     def values(
-        self, stored: list[Node], block: Block, *, check: bool = True
+        self,
+        stored: list[Node],
+        block: Block,
+        *,
+        check: bool = True,
+        known: Mapping[int, Any] | None = None,
     ) -> NDArray[np.float64]:
-        """Static nodes at the points of a block of elements, (n, points, nodes)."""
-        inputs = self.inputs(block, {node.number for node in ancestors(stored)})
+        """Static nodes at the points of a block of elements, (n, points, nodes).
+
+        Values of nodes that are ``known``, by number, are not computed.
+        """
+        if known is None:
+            used = {node.number for node in ancestors(stored)}
+            nodes, known = [node for node in self.rounded if node.number in used], {}
+            if nodes:
+                found = self.values(nodes, block, check=False, known={}).astype(np.float32)
+                rounded = np.moveaxis(found.astype(np.float64), -1, 0)
+                known = {node.number: rounded[k] for k, node in enumerate(nodes)}
+        inputs = self.inputs(block, {node.number for node in ancestors(stored, known)})
+        inputs |= known
         values = np.empty((block.stop - block.start, block.geometry.num_points, len(stored)))
         with np.errstate(all="ignore"):  # what is not a number is told of below
             for k, value in enumerate(evaluate(stored, inputs)):

@@ -25,14 +25,14 @@ def fused(terms: Sequence[tuple[float, Term]], *, whole: bool = False) -> Term:
     qfunction = fuse([term.qfunction for _, term in terms])
     first = terms[0][1]
     apart = not whole and any(term.looked_at for _, term in terms)
-    scaled = [_scaled(term, factor, points=not apart) for factor, term in terms]
-    mapped = max(scaled, key=lambda data: len(data.modes))
+    parts = [scaled_data(term, factor, points=not apart) for factor, term in terms]
+    mapped = max(parts, key=lambda data: len(data.modes))
     edges = first.chunk_batches
     data = Data(
-        _joined([data.points for data in scaled], 2, edges),
-        _joined([data.elements for data in scaled], 1, edges),
+        _joined([data.points for data in parts], 2, edges),
+        _joined([data.elements for data in parts], 1, edges),
         mapped.modes,
-        np.concatenate([data.constants for data in scaled]),
+        np.concatenate([data.constants for data in parts]),
     )
     name = " + ".join(term.name for _, term in terms)
     sum_of = replace(first, name=name, qfunction=qfunction, source=None, given=data, original=None)
@@ -45,7 +45,7 @@ def scaled_points(term: Term) -> list[int]:
     return [k - stored.start for k in term.qfunction.scaled if stored.start <= k < stored.stop]
 
 
-def _scaled(term: Term, factor: float, *, points: bool) -> Data:
+def scaled_data(term: Term, factor: float, *, points: bool = True) -> Data:
     """Data of a term times a factor, with what is stored at points or without."""
     data = term.data if points else term.data_without_points
     if factor == 1.0:

@@ -54,6 +54,8 @@ class Term:
         Type of the numbers stored at points, if it is not ``dtype``.
     parts : tuple of (float, Term)
         Of a sum, if kernels look at any of its terms: these with their factors.
+    scale : float
+        Factor by which the kernel of a sum multiplies numbers at points before it rounds them.
     """
 
     name: str
@@ -69,6 +71,7 @@ class Term:
     original: Term | None = None
     data_dtype: np.dtype[Any] | None = None
     parts: tuple[tuple[float, Term], ...] = ()
+    scale: float = 1.0
 
     @staticmethod
     def make(
@@ -142,6 +145,27 @@ class Term:
         assert self.source is not None
         given = self.qdata_split, self.dtype, self.width, self.data_dtype
         return self.source.data(*given, looks=self.source.looks)
+
+    @property
+    def rounds(self) -> bool:
+        """True if numbers that are stored at points are rounded to another type than ``dtype``."""
+        stores = self.level in DATA_LEVELS and self.qfunction.numbers.point > 0
+        return self.data_dtype is not None and stores
+
+    def in_sum(self, factor: float) -> Term:
+        """The term as one kernel of a sum has it, which multiplies its data by a factor."""
+        if not self.rounds or factor == 1.0:
+            return self
+        known = None if self.filled else self.data
+        return replace(self, given=known, scale=factor)
+
+    def with_wide_data(self) -> Term:
+        """The same integral, cut for any level: it rounds what this term does, and nothing else."""
+        if self.data_dtype is None or self.source is None:
+            return self
+        form, stored = self.source, self.qdata_split.point if self.rounds else []
+        source = replace(form, rounded=tuple(stored), traced=form.qfunction)
+        return replace(self, source=source, data_dtype=None, given=None)
 
     @property
     def data_without_points(self) -> Data:

@@ -354,14 +354,24 @@ class Auto(LevelData):
         return self.chosen.summands
 
     @property
+    def as_stored(self) -> Summands:
+        """See `LevelData.as_stored`; the level is chosen if it matters."""
+        return self.chosen.as_stored if self._rounds else self.summands
+
+    @property
+    def _rounds(self) -> bool:
+        """True if levels may round other numbers: then all vectors, and the matrix, take one."""
+        return any(term.data_dtype is not None for _, term in self.summands)
+
+    @property
     def level(self) -> str:  # type: ignore[override]  # found when asked for
         """The level chosen."""
         return self.chosen.level
 
     def launches(self, panels: Panels = ONE) -> Launches:
         """Return the launches of the level chosen for so many vectors."""
-        if panels == ONE:
-            return self.chosen.launches()
+        if panels == ONE or self._rounds:
+            return self.chosen.launches(panels)
         if panels not in self._chosen_for:
             self._chosen_for[panels] = self._choice(panels)
         return self._chosen_for[panels].launches(panels)

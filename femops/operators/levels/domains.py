@@ -78,6 +78,11 @@ class Domains(LevelData):
     level: str
     parts: tuple[LevelData, ...]
 
+    @property
+    def as_stored(self) -> Summands:
+        """See `LevelData.as_stored`."""
+        return [summand for part in self.parts for summand in part.as_stored]
+
     def launches(self, panels: Panels = ONE) -> Launches:
         """Those of the parts, after one that writes the whole result."""
         parts, begin = self.parts, list[tuple[float, Launch]]()

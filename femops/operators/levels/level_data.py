@@ -63,6 +63,11 @@ class LevelData(ABC):
         """The summands, cut for the level."""
         return self.summands
 
+    @property
+    def as_stored(self) -> Summands:
+        """The summands with the numbers at points that kernels read, which may be rounded."""
+        return self.summands
+
     @abstractmethod
     def launches(self, panels: Panels = ONE) -> Launches:
         """The compiled work and its factors; compiled, or read from the cache."""
@@ -133,8 +138,8 @@ class LevelData(ABC):
     def matrix(self, method: str) -> csr_array:
         """The matrix with the essential conditions; on many ranks, this rank's rows."""
         if self.summands[0][1].spaces[0].distributed is not None:
-            return rank_matrix(self.summands, self.constraints, method)
-        whole = assemble_csr(self.summands, method)
+            return rank_matrix(self.as_stored, self.constraints, method)
+        whole = assemble_csr(self.as_stored, method)
         return split(whole, self.constraints, self.summands[0][1].dtype)[0]
 
 

@@ -65,6 +65,15 @@ class Points(LevelData):
                 group.append((factor, term))
         return groups
 
+    @property
+    def as_stored(self) -> Summands:
+        """See `LevelData.as_stored`: fused terms are rounded once more, times their factors."""
+        return [
+            (factor, term.in_sum(factor) if len(group) > 1 else term)
+            for group in self._groups
+            for factor, term in group
+        ]
+
     @cached_property
     def work(self) -> list[tuple[OperatorKernel, Data]]:
         """The host's kernel and its data, of each of the fused summands."""
@@ -177,8 +186,11 @@ def _mapped(term: Term) -> bool:
 
 
 def _kept_at_points(term: Term) -> Term:
-    """The term, cut so that its q-function is given nothing of the geometry."""
-    partial = term.at_level("partial")
+    """The term, cut so that its q-function is given nothing of the geometry.
+
+    It rounds what the term rounds: with ``data_dtype`` what is kept is of the arithmetic's type.
+    """
+    partial = term.with_wide_data().at_level("partial")
     return (term.at_level("decomposed") if _mapped(partial) else partial).ready("partial")
 
 
