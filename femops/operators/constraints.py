@@ -111,7 +111,7 @@ def product_of_factors(factor: float, other: float, dtype: np.dtype[Any]) -> flo
         It is out of the range of that type, or below its smallest number that has all digits.
     """
     product, limits = factor * other, np.finfo(dtype)
-    if not limits.tiny <= abs(product) <= limits.max:
+    if not float(limits.tiny) <= abs(product) <= float(limits.max):
         raise OperatorError(
             f"an operator of {dtype} with a factor {other:g} times {factor:g}: the product is out "
             "of the range of that type; scale the coefficients of its forms instead"

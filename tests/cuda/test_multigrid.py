@@ -175,6 +175,30 @@ def test_as_a_linear_operator(M: Any, device: GuardedDevice) -> None:
             femops.cg(made.operator, b * 1j, M=made)
 
 
+def test_bernstein_coefficients_that_single_precision_does_not_resolve(
+    device: GuardedDevice,
+) -> None:
+    found = []
+    for where in (None, device):
+        V = femops.H1(femops.box((4, 4)), 3, family="bernstein", device=where)
+        A = femops.diffusion(V) + femops.mass(V, 1e-7)
+        for B, precision in (
+            (A.eliminated(V.boundary_dofs(1), V.boundary_dofs(1)), SINGLE),
+            (A, DOUBLE),
+        ):
+            M = femops.multigrid(B)
+            assert M.precision == precision
+            b = B @ noise(B)
+            x, info = femops.cg(B, b, M=M, rtol=1e-9)
+            assert info.converged
+            sizes = [M @ (size * b) / size for size in (1e-150, 1.0, 1e150)]
+            found.append((info.iterations, [V.memory.get(each) for each in (x, *sizes)]))
+    for (expected, theirs), (iterations, vectors) in zip(found[:2], found[2:], strict=True):
+        assert iterations == expected
+        for x, y in zip(vectors, theirs, strict=True):
+            np.testing.assert_allclose(x, y, rtol=0, atol=1e-5 * abs(y).max())
+
+
 def test_jacobians_are_filled_in_single_precision(device: GuardedDevice) -> None:
     infos = []
     for where in (None, device):

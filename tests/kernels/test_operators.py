@@ -97,6 +97,35 @@ def test_operators_of_different_spaces_or_types_are_not_added(problem: Problem) 
         problem.mass + femops.mass(problem.space, dtype="float32")
 
 
+@pytest.mark.parametrize(
+    ("dtype", "factor", "again"),
+    [
+        ("float64", 1e-200, 1e-200),
+        ("float64", 1e200, 1e200),
+        ("float64", 1e-160, 1e-150),  # few digits are left
+        ("float32", 1e-30, 1e-30),
+        ("float32", 1e-45, 1.0),
+        ("float32", 1.0, 1e45),
+    ],
+)
+def test_factors_whose_product_is_out_of_range_are_refused(
+    dtype: str, factor: float, again: float
+) -> None:
+    V = femops.H1(femops.box((2, 2)), 1)
+    A = femops.diffusion(V, dtype=dtype)
+    pair = femops.Product(u=V, v=V)
+    both = femops.form(lambda u, v: {"u": {"value": u}, "v": {"value": v}}, pair, dtype=dtype)
+    for made in (A, A.constrained([0]), both.constrained([0])):
+        with pytest.raises(femops.OperatorError, match="scale the coefficients"):
+            again * (factor * made)
+
+
+@pytest.mark.parametrize("divisor", [0, 0.0, 1e-310, np.inf, np.nan])
+def test_a_divisor_without_an_inverse_is_refused(divisor: float) -> None:
+    with pytest.raises(femops.OperatorError, match=f"divided by {divisor}"):
+        femops.mass(femops.H1(femops.box((2, 2)), 1)) / divisor
+
+
 @pytest.mark.parametrize("factor", [np.nan, np.inf])
 def test_a_factor_that_is_not_finite_is_refused(problem: Problem, factor: float) -> None:
     with pytest.raises(femops.OperatorError, match="finite"):

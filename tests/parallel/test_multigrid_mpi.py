@@ -79,6 +79,32 @@ def test_meshes_that_were_refined_are_undone_on_ranks(comm, reproducible, make, 
         np.testing.assert_allclose(x, y[piece(V)], atol=1e-7 * abs(y).max())
 
 
+@pytest.mark.parallel(2, 3)
+@pytest.mark.parametrize("reproducible", [False, True])
+def test_ranks_agree_on_basis_precision_and_what_is_eliminated(comm, reproducible):
+    """An operator that float32 does not resolve, of Bernstein coefficients."""
+    found = []
+    for ranks in (comm, Serial()):
+        mesh = femops.box((4, 3, 3), mapping=bent, comm=ranks, reproducible=reproducible)
+        V = femops.H1(mesh, ORDER, family="bernstein")
+        held = V.boundary_dofs([1])
+        A = femops.diffusion(V) + femops.mass(V, 1e-7)
+        for B in (A, A.constrained(held), A.eliminated(held, held)):
+            b = B @ V.interpolate(lambda x: np.sin(5 * x[0]) * x[1] + x[2])
+            M = femops.multigrid(B)
+            assert M.precision == (np.float32 if B is not A and not reproducible else np.float64)
+            x, info = femops.cg(B, b, M=M, rtol=1e-9)
+            assert info.converged
+            found.append((V, M @ b, x, info.iterations))
+    for (V, *vectors, count), (_, *others, expected) in zip(found[:3], found[3:], strict=True):
+        assert count == expected
+        for x, y in zip(vectors, others, strict=True):
+            if reproducible:
+                np.testing.assert_array_equal(x, y[piece(V)])
+            else:
+                np.testing.assert_allclose(x, y[piece(V)], atol=5e-5 * abs(y).max())
+
+
 @pytest.mark.parallel(2)
 def test_boxes_that_ranks_make_know_coarser_ones(comm):
     V = femops.H1(femops.box((9, 10, 9), mapping=bent, comm=comm), 2)

@@ -388,7 +388,8 @@ def multigrid(
 ) -> Multigrid:
     """Multigrid preconditioner of a symmetric positive definite operator. Collective.
 
-    A V-cycle in float32: the orders p, p/2, ... (rounded up), 1 on the mesh of the operator, then
+    A V-cycle in float32, or in float64 where float32 does not resolve a nearly singular operator:
+    the orders p, p/2, ... (rounded up), 1 on the mesh of the operator, then
     the meshes that it was refined from (`Mesh.coarser`) at order 1, and a direct solver. On each
     level errors are relaxed by Chebyshev's polynomials of the operator divided by its diagonal.
     The coarser operators are the same forms on spaces of lower order; of order 1, matrices. With
@@ -399,13 +400,15 @@ def multigrid(
     A : Operator
         On an H1 space, of the host or of GPUs: diffusion, elasticity, their sums with mass and
         boundary mass, your own symmetric positive forms, Jacobians; with constraints that leave it
-        positive, or singular with constants or rigid motions in its null space.
+        positive, or singular with constants or rigid motions in its null space. M has zeros where
+        rows and columns are eliminated.
     degree : int, optional
         Products with A before and after each correction from the coarser level, 1 to 64; 4 if
         omitted, of orders above 6 one more.
     dtype : {float32, float64}, optional
-        Arithmetic of the cycle: float32 if omitted and A's numbers allow it. `femops.cg` makes up
-        for its round-off; for other solvers and tight tolerances take float64.
+        Arithmetic of the cycle. If omitted, float32, or float64 where A's numbers are out of the
+        range of float32 or its condition number is above 8e6; ``M.reason`` says why. `femops.cg`
+        makes up for the round-off of float32; for other solvers and tight tolerances take float64.
 
     Returns
     -------
