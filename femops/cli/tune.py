@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -17,7 +18,25 @@ COLUMNS = (
 )
 
 
+_OF_PRODUCTS = "products"
+_OF_KERNELS = ("order", "problem", "mesh", "level", "dofs")
+
+
+def _check_used(ctx: typer.Context, settings: Sequence[str]) -> None:
+    """Refuse options that none of the settings to measure depends on."""
+    unused = [] if _OF_PRODUCTS in settings else ["size"]
+    if set(settings) == {_OF_PRODUCTS}:
+        unused += _OF_KERNELS
+    for name in unused:
+        source = ctx.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            raise typer.BadParameter(
+                f"--{name} has no part in --setting {','.join(settings)}: leave it out"
+            )
+
+
 def tune(
+    ctx: typer.Context,
     order: OrdersOption = "1-8",
     problem: Annotated[
         str, typer.Option(metavar="NAMES", help="Of bp1, bp2, bp3, bp4, bp5, bp6.")
@@ -58,6 +77,7 @@ def tune(
         "settings": names(setting),
         "sizes": numbers(size, "sizes"),
     }
+    _check_used(ctx, given["settings"])
     from femops.bench.tune import TuneSettings, run_tune
 
     settings = TuneSettings(**given, dofs=dofs, threads=threads or 1, rounds=rounds, again=again)

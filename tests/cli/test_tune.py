@@ -26,6 +26,16 @@ def test_the_command(run, table):
     assert json.loads(out) == {"rows": [], "table": str(table), "known": 1}
 
 
+@pytest.mark.parametrize(
+    ("setting", "option"), [("level,chunks", "--size=4"), ("products", "--dofs=60")]
+)
+def test_options_without_a_part_are_refused(run, table, setting, option):
+    code, _, err = run("tune", "--setting", setting, option)
+    assert code == 2
+    assert f"{option[:6]} has no part in --setting {setting}" in " ".join(err.split())
+    assert not table.exists()
+
+
 def test_products(run, table):
     code, out, err = run("tune", "--setting", "products", "--size", "2", "--rounds", "1", "--json")
     assert (code, err) == (0, "")

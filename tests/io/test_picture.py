@@ -186,6 +186,8 @@ ONE = femops.GridFunction(V2, V2.interpolate(1.0))
         (lambda V, p: femops.picture(p / "u.png", 3), SpaceError, "what is 3: give a space"),
         (lambda V, p: femops.picture(p / "u.png", V, np.zeros(2)), VectorError, "u has 2 entries"),
         (lambda V, p: femops.plot(V, V.zeros(), cut="w"), SpaceError, "cut is 'w': take True"),
+        (lambda V, p: femops.plot(V, V.zeros(), cut="x"), SpaceError, "'x', but the mesh has dim"),
+        (lambda V, p: femops.plot(V, limits=(0, 1)), SpaceError, "only a mesh is drawn: give u"),
         (lambda V, p: femops.plot(V, V.zeros(), cut=3), SpaceError, "cut is 3: give True"),
         (lambda V, p: femops.plot(V, V.zeros(), arrows=True), SpaceError, "as many components"),
         (lambda V, p: femops.plot(V, V.zeros(), deform=1.0), SpaceError, "of 2 component"),

@@ -95,8 +95,8 @@ def plot(
     space, mesh = _space_and_mesh(what, u)
     field = None if space is None else GridFunction(space, space.check_vector(u, "u"))
     sampler = Sampler(mesh, field, *_displacement(mesh, field, deform))
-    limits = _limits(limits)
-    axes, along = _axes(cut), _along(field, arrows, deformed=deform is not None)
+    limits = _limits(limits, field)
+    axes, along = _axes(cut, mesh.dim), _along(field, arrows, deformed=deform is not None)
     by_pyvista = _by_pyvista(backend, mesh.dim)
     if mesh.dim == 1:
         return MatplotlibPicture(sampler, name, title, limits)
@@ -188,12 +188,14 @@ def _displacement(
     return moved, float(factor)
 
 
-def _axes(cut: Any) -> str | None:
+def _axes(cut: Any, dim: int) -> str | None:
     """The axes of a cut; None if the field decides."""
     if cut is None or isinstance(cut, bool):
         return {None: None, True: "xyz", False: ""}[cut]
     if not isinstance(cut, str) or not cut or not set(cut) <= set("xyz"):
         raise SpaceError(f"cut is {cut!r}: take True, False, or axes as in 'x' or 'xy'")
+    if dim < 3:
+        raise SpaceError(f"cut is {cut!r}, but the mesh has dim {dim}: leave it out, or give True")
     return "".join(sorted(set(cut)))
 
 
@@ -205,9 +207,11 @@ def _along(field: GridFunction | None, arrows: bool | None, *, deformed: bool) -
     return fits and not deformed if arrows is None else bool(arrows)
 
 
-def _limits(given: Any) -> tuple[float, float] | None:
+def _limits(given: Any, field: GridFunction | None) -> tuple[float, float] | None:
     if given is None:
         return None
+    if field is None:
+        raise SpaceError("limits are those of a field's colours, but only a mesh is drawn: give u")
     pair = given if isinstance(given, tuple | list) else []
     ends = [end for end in map(number_of, pair) if end is not None]
     if len(pair) != 2 or len(ends) != 2 or not -np.inf < ends[0] < ends[1] < np.inf:
