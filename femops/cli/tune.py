@@ -56,7 +56,7 @@ def tune(
         "meshes": names(mesh),
         "levels": names(level),
         "settings": names(setting),
-        "sizes": numbers(size, "sizes"),
+        "sizes": numbers(size, "sizes", option="--size"),
     }
     from femops.bench.tune import TuneSettings, run_tune
 
