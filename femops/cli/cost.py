@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from femops.cli.options import JsonOption, numbers
+from femops.cli.options import JsonOption, numbers, whole_number
 from femops.cli.output import Output, one_line_warnings, quantity
 
 
@@ -31,7 +31,9 @@ NAMES = {
 
 def cost(
     form: Annotated[Form, typer.Argument(help="The integral.")],
-    dim: Annotated[int, typer.Option(min=1, max=3, metavar="D", help="Dimensions.")] = 3,
+    dim: Annotated[
+        int, typer.Option(parser=whole_number(1, 3), metavar="D", help="Dimensions.")
+    ] = 3,
     order: Annotated[
         str, typer.Option(metavar="LIST", help="Polynomial degrees: 2-10 or 2,4,6.")
     ] = "2-6",
@@ -41,7 +43,9 @@ def cost(
             metavar="Q", help="Quadrature points per direction: p1d (= p + 1), p1d+1, ..."
         ),
     ] = "p1d",
-    elements: Annotated[int, typer.Option(min=1, metavar="N", help="Elements per direction.")] = 2,
+    elements: Annotated[
+        int, typer.Option(parser=whole_number(1), metavar="N", help="Elements per direction.")
+    ] = 2,
     plot: Annotated[
         str | None, typer.Option(metavar="FILE", help="Draw it into this PNG file.")
     ] = None,
@@ -85,9 +89,10 @@ def cost(
 
 
 def _more(text: str) -> int:
-    match = re.fullmatch(r"p1d(?:\+(\d{1,2}))?", text.replace(" ", ""))
+    match = re.fullmatch(r"p1d(?:\+([0-9]{1,2}))?", text.replace(" ", ""))
     if match is None:
-        raise typer.BadParameter(f"'{text}' is no number of points: write p1d, p1d+1, ...")
+        wrong = f"'{text}' is no number of points: write p1d, p1d+1, ..."
+        raise typer.BadParameter(wrong, param_hint="--q1d")
     return int(match[1] or 0)
 
 

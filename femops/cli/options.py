@@ -16,19 +16,43 @@ if TYPE_CHECKING:
     from femops.parallel import Communicator, DistributedMesh
     from femops_meshes import Mesh
 
+# What float() takes, but for digits that are not ASCII's and for underscores.
+_PLAIN = re.compile(r"[0-9A-Za-z+. -]*")
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-def whole_number(least: int) -> Callable[[Any], int]:
-    """Return what reads a whole number >= `least`, and says what it got instead."""
+def whole_number(least: int, most: int | None = None) -> Callable[[Any], int]:
+    """Return what reads a whole number from `least` to `most`, and says what it got instead."""
+    wish = f">= {least}" if most is None else f"from {least} to {most}"
 
     def read(value: Any) -> int:
         text = str(value).strip()
-        if not re.fullmatch(r"[+-]?[0-9]{1,18}", text) or int(text) < least:
-            raise typer.BadParameter(f"got '{value}': give a whole number >= {least}")
-        return int(text)
+        result = int(text) if re.fullmatch(r"[+-]?[0-9]{1,18}", text) else least - 1
+        if result < least or (most is not None and result > most):
+            raise typer.BadParameter(f"got '{value}': give a whole number {wish}")
+        return result
 
     return read
+
+
+def given_options(context: typer.Context) -> set[str]:
+    """Names of the parameters of a command that the command line gives."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    return {name for name, source in sources.items() if source and source.name == "COMMANDLINE"}
+
+
+def refuse(names: set[str], why: str) -> None:
+    """Refuse options, by their names as parameters, that a command would ignore.
+
+    Raises
+    ------
+    typer.BadParameter
+        There are some.
+    """
+    if names:
+        hints = ", ".join("--" + name.replace("_", "-") for name in sorted(names))
+        raise typer.BadParameter(f"{why}: leave it out", param_hint=hints)
 
 
 def number(least: float, below: float) -> Callable[[Any], float]:
@@ -36,7 +60,7 @@ def number(least: float, below: float) -> Callable[[Any], float]:
 
     def read(value: Any) -> float:
         try:
-            result = float(value)
+            result = float(value) if _PLAIN.fullmatch(str(value)) else float("nan")
         except ValueError:
             result = float("nan")
         if not least <= result < below:
@@ -210,6 +234,11 @@ def _source(name: str, refine: int) -> Path | list[int]:
     """The file of a mesh, or the elements of a box, refined."""
     from femops_meshes import MeshFileError, sample, samples
 
+    if not name:
+        raise MeshFileError(
+            "the name of the mesh is empty: give the path of a mesh file, the elements of a box "
+            "(8x8x8), or a sample"
+        )
     path = Path(name)
     if _there(path):
         return path
@@ -259,7 +288,7 @@ def names(text: str) -> list[str]:
     return list(dict.fromkeys(name.strip() for name in text.split(",")))
 
 
-def numbers(text: str, what: str = "orders", digits: int = 3) -> list[int]:
+def numbers(text: str, what: str = "orders", digits: int = 3, option: str = "--order") -> list[int]:
     """Whole numbers of '3', '1-8' or '2,4,6-8', ascending, each once.
 
     Parameters
@@ -269,6 +298,8 @@ def numbers(text: str, what: str = "orders", digits: int = 3) -> list[int]:
         What they are.
     digits : int
         Most digits of a number.
+    option : str
+        The option that they are of.
 
     Raises
     ------
@@ -277,9 +308,10 @@ def numbers(text: str, what: str = "orders", digits: int = 3) -> list[int]:
     """
     result: list[int] = []
     for part in text.split(","):
-        match = re.fullmatch(rf"\s*(\d{{1,{digits}}})\s*(?:-\s*(\d{{1,{digits}}})\s*)?", part)
+        match = re.fullmatch(rf"\s*([0-9]{{1,{digits}}})\s*(?:-\s*([0-9]{{1,{digits}}})\s*)?", part)
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
         if not 1 <= first <= last:
-            raise typer.BadParameter(f"'{text}' is no list of {what}: write 4, 1-8 or 2,4,6")
+            wrong = f"'{text}' is no list of {what}: write 4, 1-8 or 2,4,6"
+            raise typer.BadParameter(wrong, param_hint=option)
         result += range(first, last + 1)
     return sorted(set(result))

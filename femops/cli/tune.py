@@ -75,7 +75,7 @@ def tune(
         "meshes": names(mesh),
         "levels": names(level),
         "settings": names(setting),
-        "sizes": numbers(size, "sizes"),
+        "sizes": numbers(size, "sizes", option="--size"),
     }
     _check_used(ctx, given["settings"])
     from femops.bench.tune import TuneSettings, run_tune

@@ -66,7 +66,7 @@ def warmup(
     """  # noqa: D301  (\b is click's mark for lines to keep)
     from femops.operators.execution.host import LEVELS
 
-    orders, dims = numbers(order), numbers(dim)
+    orders, dims = numbers(order), numbers(dim, "dimensions", option="--dim")
     if max(dims) > 3:
         raise typer.BadParameter(f"--dim {dim}: dimensions are 1 to 3")
     chosen = _names(",".join(forms or FORMS[:2]), FORMS, "form")

@@ -4,7 +4,7 @@ The method of Dobrev, Kolev and Rieben (SIAM J. Sci. Comput. 34(5), 2012), an ap
 stands on what femops offers to all.
 """
 
-from femops.hydro.checkpoint import load_run, save_run
+from femops.hydro.checkpoint import NUMERICS, PHYSICS, load_run, run_options, save_run
 from femops.hydro.clock import Clock
 from femops.hydro.integrators import METHODS, Method, method
 from femops.hydro.lagrangian import Forces, Lagrangian
@@ -19,6 +19,8 @@ from femops.hydro.verification.published import RUNS, ReferenceRun, verify
 __all__ = [
     "MESHES",
     "METHODS",
+    "NUMERICS",
+    "PHYSICS",
     "PROBLEMS",
     "RUNS",
     "Blast",
@@ -37,6 +39,7 @@ __all__ = [
     "method",
     "problem",
     "rates",
+    "run_options",
     "save_run",
     "verify",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 from femops.errors import CheckpointError, HydroError
 from femops.hydro.integrators import METHODS
@@ -11,7 +12,21 @@ from femops.hydro.lagrangian import Lagrangian
 from femops.hydro.problems import POSITIVE
 from femops.hydro.simulation import Simulation
 from femops.io import load_state, save_state
+from femops.parallel import check
 from femops_meshes.arguments import Kind, checked, real_numbers, refusal, whole_numbers
+
+PHYSICS = (
+    "order_kinematic",
+    "order_thermo",
+    "blast",
+    "viscosity",
+    "vorticity",
+    "gravity",
+)
+"""Options of a run that its checkpoints fix: it goes on with the same values or not at all."""
+
+NUMERICS = ("cfl", "cg_tol", "cg_max", "assembly")
+"""Options of a run that may change where it goes on, as its integrator may."""
 
 _KINDS = {
     "t": real_numbers(),
@@ -22,9 +37,26 @@ _KINDS = {
 }
 
 
+def _options(equations: Lagrangian) -> dict[str, Any]:
+    """Values of `PHYSICS` and `NUMERICS`, by name."""
+    problem = equations.problem
+    return {
+        "order_kinematic": equations.order,
+        "order_thermo": equations.order_thermo,
+        "blast": float(problem.blast),
+        "viscosity": bool(problem.viscosity),
+        "vorticity": bool(problem.vorticity),
+        "gravity": float(problem.gravity),
+        "cfl": float(equations.cfl),
+        "cg_tol": float(equations.cg_tol),
+        "cg_max": int(equations.cg_max),
+        "assembly": equations.assembly,
+    }
+
+
 @checked(HydroError, path=CheckpointError)
 def save_run(path: str | os.PathLike[str], run: Simulation) -> Path:
-    """Write the state of a run, atomically, with checksums; see `femops.save_state`.
+    """Write the state and the options of a run, atomically; see `femops.save_state`.
 
     Parameters
     ----------
@@ -49,8 +81,40 @@ def save_run(path: str | os.PathLike[str], run: Simulation) -> Path:
         "steps": run.steps,
         "repeated": run.repeated,
         "ode": run.ode,
+        "options": _options(run.equations),
     }
     return save_state(path, vectors, values)
+
+
+@checked(CheckpointError)
+def run_options(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read the options of a run from a file that `save_run` has written.
+
+    Returns
+    -------
+    dict
+        ``problem``, ``ode``, and all names of `PHYSICS` and `NUMERICS`.
+
+    Raises
+    ------
+    CheckpointError
+        A file that is damaged, that no run has written, or that an older femops has written, which
+        did not note the options.
+    FileError
+        The file cannot be read.
+    """
+    values = load_state(path).values
+    for key, kind in _KINDS.items():
+        if not kind.holds(values.get(key)):
+            wrong = refusal(key, values.get(key), kind.cure)
+            raise CheckpointError(f"{path} is no checkpoint of a run: {wrong}")
+    options = values.get("options")
+    if not isinstance(options, dict) or not {*PHYSICS, *NUMERICS} <= set(options):
+        raise CheckpointError(
+            f"{path} does not name all options of its run ({', '.join((*PHYSICS, *NUMERICS))}): an "
+            "older femops has written it, so go on with that, or begin the run anew"
+        )
+    return {"problem": values.get("problem"), "ode": values["ode"], **options}
 
 
 @checked(HydroError, path=CheckpointError)
@@ -61,26 +125,32 @@ def load_run(path: str | os.PathLike[str], equations: Lagrangian) -> Simulation:
     ----------
     path : path
     equations : Lagrangian
-        Of the same problem, on the same mesh, of the same orders.
+        Of the same problem with the same options of `PHYSICS`, on the same mesh. The options of
+        `NUMERICS` may differ: the run goes on with those of the equations.
 
     Raises
     ------
     HydroError
-        The checkpoint is of another problem.
+        The checkpoint is of another problem, or of another value of an option of `PHYSICS`.
     CheckpointError
-        A file that is damaged, that no run has written, or whose fields do not fit the spaces.
+        A file that is damaged, that no run has written, or whose fields do not fit the spaces; see
+        `run_options`.
     FileError
         The file cannot be read.
     """
+    with check(equations.comm):
+        options, now = run_options(path), _options(equations)
+        name = equations.problem.name
+        if options["problem"] != name:
+            raise HydroError(f"{path} is of the problem {options['problem']}: not of {name}")
+        for key in PHYSICS:
+            if options[key] != now[key]:
+                raise HydroError(
+                    f"{path} is of a run whose {key} is {options[key]}: it cannot go on with "
+                    f"{now[key]}; give the same, or begin a new run"
+                )
     saved = load_state(path, equations.on_host.spaces)
     values = saved.values
-    name = equations.problem.name
-    if values.get("problem") != name:
-        raise HydroError(f"{path} is of the problem {values.get('problem')}: not of {name}")
-    for key, kind in _KINDS.items():
-        if not kind.holds(values.get(key)):
-            wrong = refusal(key, values.get(key), kind.cure)
-            raise CheckpointError(f"{path} is no checkpoint of a run: {wrong}")
     state = equations.space.memory.put(equations.on_host.join(**saved.vectors))
     run = Simulation(equations, state, values["t"], values["dt"], values["steps"], values["ode"])
     run.repeated = values["repeated"]

@@ -124,7 +124,7 @@ class Lagrangian:
             )
         self.problem, self.mesh, self.cfl = problem, mesh, cfl
         self.order, self.order_thermo = order_kinematic, order_thermo
-        self.cg_tol, self.cg_max = cg_tol, cg_max
+        self.cg_tol, self.cg_max, self.assembly = cg_tol, cg_max, assembly
         self.sequences: list[femops.OperationSequence] = []
         self._force_seconds, self._sweeps, self._solves, self._zero = 0.0, 0, 0, Clock()
         self.V = femops.H1(mesh, order_kinematic, ncomp=mesh.dim)

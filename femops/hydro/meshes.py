@@ -1,7 +1,7 @@
 """Meshes of the problems: boxes whose walls are named by the direction that they stop.
 
-They are the same as the files of Laghos: attributes 1, 2 and 3 of the boundary are walls across x,
-y and z, at which that component of the velocity is zero.
+Those of Laghos are the same as its files; `cube_gresho` and `rt3D` are not there. Attributes 1, 2
+and 3 of the boundary are walls across x, y and z, at which that component of the velocity is zero.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ _LINES: dict[str, Sequence[Sequence[float]]] = {
     "rectangle01_quad": [range(8), range(4)],
     "box01_hex": [(0.0, 1.0, 3.0, 5.0, 7.0), (0.0, 1.5, 3.0), (0.0, 1.5, 3.0)],
     "square_gresho": [(-0.5, 0.0, 0.5)] * 2,
+    "cube_gresho": [(-0.5, 0.0, 0.5)] * 3,
     "rt2D": [(0.0, 0.5), (-1.0, -0.5, 0.0, 0.5, 1.0)],
+    "rt3D": [(0.0, 0.5), (-1.0, -0.5, 0.0, 0.5, 1.0), (0.0, 0.5)],
 }
 
 MESHES = tuple(_LINES)

@@ -206,7 +206,7 @@ _LIST = (
     ),
     Problem(
         "gresho",
-        {2: "square_gresho"},
+        {2: "square_gresho", 3: "cube_gresho"},
         0.62831853,
         _vortex,
         _vortex_energy,
@@ -228,7 +228,7 @@ _LIST = (
     ),
     Problem(
         "rayleigh-taylor",
-        {2: "rt2D"},
+        {2: "rt2D", 3: "rt3D"},
         4.0,
         _layers_velocity,
         _layers_energy,

@@ -13,7 +13,7 @@ from femops.errors import HydroError, SolverError
 from femops.hydro.diagnosis import instability, trouble
 from femops.hydro.integrators import method
 from femops.hydro.lagrangian import Forces, Lagrangian
-from femops.hydro.steps import TimeStep
+from femops.hydro.steps import Stepped, TimeStep
 from femops_meshes.arguments import Count, checked
 
 Floats = NDArray[np.float64]
@@ -24,6 +24,12 @@ _REPEAT, _GROW, _ENOUGH = 0.85, 1.02, 1.25
 # A step is zero when this many times smaller than the time so far: no run takes as many, and
 # much below the position no longer changes, so that it would go on for ever.
 _ZERO = 1e-10
+
+# Forces whose squares, summed and weighted, may be no numbers.
+_LARGE = 1e140
+
+# Most steps that a run can be expected to do: at 10 microseconds each they take a day.
+_MOST_STEPS = 1e10
 
 
 @final
@@ -105,22 +111,53 @@ class Simulation:
         HydroError
             The step goes to zero: elements turn over, numbers are no longer finite, or waves cross
             elements too fast. Or a step is unstable: it leaves energy far below zero. The state is
-            the last good one. Or ``dt`` was set to no number above zero.
+            the last good one. Or ``dt`` was set to no number above zero, or more than 1e10 steps of
+            its size are to be done.
         """
         if not self.dt > 0.0:
             raise HydroError(f"dt is {self.dt}: give a step above 0")
         one = self._time_step()
         while self.t < t_final and (max_steps is None or self.steps < max_steps):
+            self._check_count(t_final, max_steps)
             self._step(one, t_final)
             if watch is not None:
                 watch(self)
 
+    def _check_count(self, t_final: float, max_steps: int | None) -> None:
+        """Refuse a step of which the rest of the run takes more than can be done."""
+        if max_steps is None and t_final - self.t > _MOST_STEPS * self.dt:
+            raise HydroError(
+                f"steps of {self.dt:.3g} from t = {self.t:.6g} to {t_final:.6g} are more than "
+                f"{_MOST_STEPS:.0e}: give a larger cfl, an earlier t_final, or max_steps"
+            )
+
     def compile(self) -> None:
-        """Compile what steps need, by steps of no length: the state stays as it is."""
+        """Compile what steps need, by steps of no length: the state stays as it is.
+
+        Raises
+        ------
+        HydroError
+            Forces are too large for the numbers of solves.
+        """
         if self._forces is None:
             self._forces = self.equations.forces(self.state)
         for _ in range(2):  # at first Python does what compiled code is to do
-            self._time_step().run(self.state, 0.0, self._forces)
+            self._try(self._time_step(), 0.0, self._forces)
+
+    def _try(self, one: TimeStep, dt: float, forces: Forces) -> Stepped:
+        """Do a step of a size, or say why it cannot be done."""
+        try:
+            with np.errstate(over="ignore"):  # of the squares of forces, which is told below
+                return one.run(self.state, dt, forces)
+        except SolverError as error:
+            own = np.abs(self.equations.space.memory.get(forces.residual)).max(initial=0.0)
+            if not _LARGE < float(self.equations.comm.max(float(own))) < np.inf:
+                raise HydroError(self._crash(self.state)) from error
+            raise HydroError(
+                f"the forces are too large to compute with in step {self.steps + 1} at t = "
+                f"{self.t:.6g}, as their squares overflow: take larger units, or a smaller "
+                f"{'blast' if self.equations.problem.blast else 'energy'}"
+            ) from error
 
     def _time_step(self) -> TimeStep:
         """A step of the integrator, put down at its first use."""
@@ -139,10 +176,7 @@ class Simulation:
         while True:
             last = self.t + self.dt >= t_final
             dt = t_final - self.t if last else self.dt
-            try:
-                found = one.run(self.state, dt, self._forces)
-            except SolverError as error:  # forces are too large for numbers
-                raise HydroError(self._crash(self.state)) from error
+            found = self._try(one, dt, self._forces)
             if found.forces is not None:
                 # in a repeated step the stress of the first stage is computed anew, and counts
                 here = self._forces.step if again else np.inf

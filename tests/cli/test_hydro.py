@@ -62,6 +62,57 @@ def test_a_restarted_run_takes_another_integrator_if_one_is_given(capsys, tmp_pa
         assert femops.load_state(last).values["ode"] == expected
 
 
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    """A checkpoint of a run whose options are not the usual ones."""
+    from femops.hydro import Lagrangian, Simulation, built_in, problem, save_run
+
+    case, mesh = problem("sedov", blast=2.0), built_in("square01_quad").refine(1)
+    equations = Lagrangian(case, mesh, 3, 1, cfl=0.25, cg_tol=1e-10, cg_max=299)
+    run = Simulation.begin(equations, "rk2")
+    run.run(10.0, max_steps=2)
+    return save_run(tmp_path_factory.mktemp("run") / "a.state", run)
+
+
+FREE = {"ode": "euler", "cfl": 0.5, "cg_tol": 1e-9, "assembly": "full"}
+
+
+@pytest.mark.parametrize("name", [None, *FREE])
+def test_a_restarted_run_has_the_options_of_its_checkpoint(capsys, tmp_path, checkpoint, name):
+    """But for those that may change, and are given: the command tells of these."""
+    from femops.hydro import run_options
+
+    before, again = run_options(checkpoint), tmp_path / "b.state"
+    given = () if name is None else (f"--{name.replace('_', '-')}", str(FREE[name]))
+    arguments = "sedov", "--refine", "1", "--max-steps", "3", "--restart", str(checkpoint), *given
+    found = facts(capsys, *arguments, "--checkpoint", str(again))
+    changed = {} if name is None else {name: {"checkpoint": before[name], "now": FREE[name]}}
+    assert found["changed"] == changed
+    assert run_options(again) == before | ({} if name is None else {name: FREE[name]})
+    assert before["blast"] == 2.0
+    assert before["cg_max"] == 299
+    if name is not None:
+        said = run(capsys, *arguments)[1]
+        assert f"goes on with {given[0]} {FREE[name]}; the checkpoint has {before[name]}" in said
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (("sedov", "--blast", "1"), "blast is 2.0: it cannot go on with 1.0"),
+        (("sedov", "--no-viscosity"), "viscosity is True: it cannot go on with False"),
+        (("sedov", "--order-thermo", "2"), "order_thermo is 1: it cannot go on with 2"),
+        (("sedov", "--order-kinematic", "2"), "order_kinematic is 3: it cannot go on with 2"),
+        (("sod",), "is of the problem sedov: not of sod"),
+    ],
+)
+def test_a_restarted_run_keeps_its_physics(capsys, tmp_path, monkeypatch, checkpoint, given, words):
+    monkeypatch.chdir(tmp_path)
+    code, _, err = run(capsys, *given, "--refine", "1", "--restart", str(checkpoint))
+    assert code == 1
+    assert words in " ".join(err.split())
+
+
 def test_files_are_written(capsys, tmp_path):
     pytest.importorskip("matplotlib", reason="pictures are drawn: needs the extra viz")
     series, picture = tmp_path / "run.pvd", tmp_path / "run.png"
@@ -104,15 +155,27 @@ def test_mesh_files_are_taken(capsys, tmp_path):
     [
         (("sedov", "sod"), 2, "one problem"),
         (("nothing",), 1, "no problem 'nothing'"),
-        (("gresho", "--dim", "3"), 2, "dimension 2"),
+        (("gresho", "--dim", "1"), 2, "dimension 2, 3"),
         (("--verify", "12"), 1, "no reference run 12"),
+        (("--verify", "0"), 2, "value for --verify: got '0': give a whole number >= 1"),
+        (("--verify", "5", "--dim", "2"), 2, "--dim: is not taken by --verify"),
+        (("sedov", "--every", "3"), 2, "--every: has no effect without --save or --movie"),
+        (("sedov", "--checkpoint-every", "3"), 2, "no effect without --checkpoint"),
+        (("sedov", "--dim", "3", "--mesh", "rt2D"), 2, "got 3, but the mesh rt2D has dimension 2"),
+        (("sedov", "--mesh", ""), 1, "the name of the mesh is empty"),
+        (("sedov", "--cfl", "1e-300"), 1, "are more than 1e+10: give a larger cfl"),
+        (("sedov", "--blast", "1e300"), 1, "forces are too large to compute with in step 1"),
+        (("sedov", "--order-kinematic", "٣"), 2, "--order-kinematic': got '٣'"),
+        (("sedov", "--cfl", "٣"), 2, "--cfl': got '٣'"),
+        (("sedov", "--cfl", "0.2_5"), 2, "--cfl': got '0.2_5'"),
         (("sedov", "--mesh", "4x4"), 1, "give walls"),
         (("sedov", "--cg-tol", "2"), 2, "< 1"),
         (("sedov", "--picture", "no/u.png"), 1, "no folder 'no'"),
         (("sedov", "--movie", "u.mp4"), 1, "does not end in .gif"),
     ],
 )
-def test_errors_are_one_line(capsys, arguments, code, words):
+def test_errors_are_one_line(capsys, tmp_path, monkeypatch, arguments, code, words):
+    monkeypatch.chdir(tmp_path)  # the last good state is saved there
     found, out, err = run(capsys, *arguments)
     assert found == code
     assert words in " ".join(err.split())

@@ -43,6 +43,7 @@ WRONG = {
     "equations": (lambda _: Simulation.begin(SEDOV), "give equations, as femops.hydro.Lagrangian"),
     "end": (lambda run: run.run(float("nan")), "t_final is nan: give a finite number"),
     "steps": (lambda run: run.run(1.0, "a"), "max_steps is 'a': give a whole number"),
+    "long": (lambda run: run.run(1e300), r"from t = 0 to 1e\+300 are more than 1e\+10"),
     "run": (lambda _: Snapshot.of(3), "run is 3: give a run, as femops.hydro.Simulation"),
     "blast": (lambda _: problem("sedov", blast=-1.0), "blast is -1.0: give a number above 0"),
     "gravity": (lambda _: replace(SEDOV, gravity="a"), "gravity is 'a': give a finite number"),
@@ -103,6 +104,9 @@ def test_a_run_that_cannot_go_on_ends(ode, order):
 
 
 GOOD = {"problem": "sedov", "t": 0.0, "dt": 1e-3, "steps": 0, "repeated": 0, "ode": "rk4"}
+OPTIONS = {"order_kinematic": 2, "order_thermo": 1, "blast": 1.0, "viscosity": True}
+OPTIONS |= {"vorticity": False, "gravity": 0.0, "cfl": 0.5, "cg_tol": 1e-8, "cg_max": 300}
+GOOD["options"] = OPTIONS | {"assembly": "partial"}
 CRAFTED = [("dt", float("nan")), ("dt", 0.0), ("dt", -1.0), ("t", "a"), ("steps", 1.5)]
 CRAFTED += [("repeated", None), ("ode", "rk9")]
 
@@ -110,11 +114,25 @@ CRAFTED += [("repeated", None), ("ode", "rk9")]
 @pytest.mark.parametrize(("name", "value"), CRAFTED)
 def test_values_that_no_run_has_written(run, tmp_path, name, value):
     """A step of zero or that is not a number would be repeated for ever."""
+    with pytest.raises(femops.CheckpointError, match=f"no checkpoint of a run: {name} is"):
+        load_run(written(run, tmp_path, GOOD | {name: value}), run.equations)
+
+
+def written(run, folder, values):
     spaces = run.equations.space.spaces
     parts = zip(spaces.items(), run.equations.space.split(run.state), strict=True)
     vectors = {key: (space, part) for (key, space), part in parts}
-    path = femops.save_state(tmp_path / "a.state", vectors, GOOD | {name: value})
-    with pytest.raises(femops.CheckpointError, match=f"no checkpoint of a run: {name} is"):
+    return femops.save_state(folder / "a.state", vectors, values)
+
+
+@pytest.mark.parametrize("options", [None, 3, OPTIONS, OPTIONS | {"assembly": "full"}])
+def test_checkpoints_name_all_options(run, tmp_path, options):
+    """Those of older versions do not. Matrices instead of stress at points may be gone on with."""
+    path = written(run, tmp_path, GOOD | {"options": options})
+    if isinstance(options, dict) and "assembly" in options:
+        assert load_run(path, run.equations).steps == 0
+        return
+    with pytest.raises(femops.CheckpointError, match=r"name all options .* an older femops has"):
         load_run(path, run.equations)
 
 

@@ -147,9 +147,18 @@ def test_integrators_have_their_order(name):
     assert np.log2(ratio) > order - 0.4
 
 
-@pytest.mark.parametrize("name", ["gresho", "riemann-12", "riemann-6", "rayleigh-taylor"])
-def test_problems_run(name):
-    run = Simulation.begin(small(name))
+@pytest.mark.parametrize(
+    ("name", "dim"),
+    [
+        *((name, 2) for name in ("gresho", "riemann-12", "riemann-6", "rayleigh-taylor")),
+        *((name, 3) for name in ("gresho", "rayleigh-taylor")),
+    ],
+)
+def test_problems_run(name, dim):
+    case = problem(name)
+    run = Simulation.begin(Lagrangian(case, built_in(case.mesh[dim])))
+    if dim == 3:
+        assert not run.equations.parts(run.state)["velocity"][2::3].any()
     run.run(1.0, max_steps=3)
     assert run.steps == 3
     assert np.isfinite(run.state).all()

@@ -58,8 +58,9 @@ def gemm(
       femops bench gemm --device cuda --members 1000000 --layout contiguous,interleaved --plot
       femops bench gemm --device cuda --members 1000000 --size 4,8,16 --search
     """  # noqa: D301  (\b is click's mark for lines to keep)
-    sizes, counts = numbers(size, "sizes"), numbers(members, "batches", digits=7)
-    workers = numbers(threads, "threads")
+    sizes = numbers(size, "sizes", option="--size")
+    counts = numbers(members, "batches", digits=7, option="--members")
+    workers = numbers(threads, "threads", option="--threads")
     asked = _Asked(sizes, counts, names(dtype), names(layout), workers, rounds, device or "cuda")
     if device is not None and workers != [1]:
         raise typer.BadParameter("--device has no use for --threads")

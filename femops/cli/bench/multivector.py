@@ -49,8 +49,8 @@ def multivector(
     """  # noqa: D301  (\b is click's mark for lines to keep)
     given: dict[str, Any] = {
         "orders": numbers(order, "orders"),
-        "vectors": numbers(vectors, "numbers of vectors"),
-        "widths": numbers(width, "widths of panels"),
+        "vectors": numbers(vectors, "numbers of vectors", option="--vectors"),
+        "widths": numbers(width, "widths of panels", option="--width"),
         "forms": names(problem),
         "meshes": names(mesh),
         "methods": [name.replace("-", " ") for name in names(method)],

@@ -78,7 +78,7 @@ def scaling(
       femops bench scaling --vectors 300 --order 8 --dofs 274625 --plot vectors.png
       femops bench scaling --model --latency 1.5e-6 --bandwidth 1e10 --plot model.png
     """  # noqa: D301  (\b is click's mark for lines to keep)
-    many = numbers(ranks, "numbers of ranks")
+    many = numbers(ranks, "numbers of ranks", option="--ranks")
     if not model and (latency, bandwidth) != (None, None):
         raise typer.BadParameter("--latency and --bandwidth are the model's: add --model")
     size = dofs_of(dofs, footprint)

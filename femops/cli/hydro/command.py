@@ -15,9 +15,11 @@ from femops.cli.options import (
     RefineOption,
     ReproducibleOption,
     ThreadsOption,
+    given_options,
     number,
     paragraphs,
     positive,
+    refuse,
     set_threads,
     whole_number,
 )
@@ -50,6 +52,7 @@ def _option(reader: Any, metavar: str, text: str) -> Any:
 
 @paragraphs
 def hydro(
+    context: typer.Context,
     what: Annotated[
         list[str],
         typer.Argument(
@@ -71,24 +74,32 @@ def hydro(
     ] = None,
     refine: RefineOption = 2,
     order_kinematic: Annotated[
-        int, _option(whole_number(1), "K", "Degree of position and velocity.")
-    ] = 2,
-    order_thermo: Annotated[int, _option(whole_number(0), "M", "Degree of the energy.")] = 1,
+        int | None, _option(whole_number(1), "K", "Degree of position and velocity; 2 if omitted.")
+    ] = None,
+    order_thermo: Annotated[
+        int | None, _option(whole_number(0), "M", "Degree of the energy; 1 if omitted.")
+    ] = None,
     t_final: Annotated[
         float | None, _option(positive, "T", "End; that of the problem if omitted.")
     ] = None,
     ode: Annotated[
         Ode | None,
-        typer.Option(help="Integrator; rk4, or the checkpoint's. rk2avg conserves the energy."),
+        typer.Option(help="Integrator; rk4 if omitted. rk2avg conserves the energy."),
     ] = None,
     assembly: Annotated[
-        Assembly,
-        typer.Option(help="The force applied from the stress at points, or kept as matrices."),
-    ] = Assembly.PARTIAL,
-    cfl: Annotated[float, _option(positive, "C", "Part of the largest time step.")] = 0.5,
+        Assembly | None,
+        typer.Option(
+            help="The force applied from the stress at points (partial, if omitted), or kept as "
+            "matrices."
+        ),
+    ] = None,
+    cfl: Annotated[
+        float | None, _option(positive, "C", "Part of the largest time step; 0.5 if omitted.")
+    ] = None,
     cg_tol: Annotated[
-        float, _option(number(0.0, 1.0), "R", "Relative tolerance of velocity solves.")
-    ] = 1e-8,
+        float | None,
+        _option(number(0.0, 1.0), "R", "Relative tolerance of velocity solves; 1e-8 if omitted."),
+    ] = None,
     blast: Annotated[
         float | None, _option(positive, "E", "Energy of sedov's blast, in the whole space.")
     ] = None,
@@ -121,7 +132,11 @@ def hydro(
     ] = 100,
     restart: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.state", help="Go on from a checkpoint, to the same bits."),
+        typer.Option(
+            metavar="FILE.state",
+            help="Go on from a checkpoint, to the same bits. Options that are omitted are the "
+            "checkpoint's, but for the mesh's; --ode, --cfl, --cg-tol and --assembly may change.",
+        ),
     ] = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Repeat Laghos' reference runs.")
@@ -149,7 +164,7 @@ def hydro(
     """  # noqa: D301  (\b is click's mark for lines to keep)
     output = Output(json)
     given = {
-        "assembly": assembly.value,
+        "assembly": assembly and assembly.value,
         "blast": blast,
         "cfl": cfl,
         "cg_tol": cg_tol,
@@ -173,9 +188,16 @@ def hydro(
         "t_final": t_final,
         "viscosity": viscosity,
     }
+    named = given_options(context)
+    if verify:
+        refuse(named - {"what", "verify", "cg_tol", "threads", "json"}, "is not taken by --verify")
+    if save is None and movie is None:
+        refuse(named & {"every"}, "has no effect without --save or --movie")
+    if checkpoint is None:
+        refuse(named & {"checkpoint_every"}, "has no effect without --checkpoint")
     with one_line_warnings():
         set_threads(threads)
         if verify:
-            verify_runs(output, what, cg_tol)
+            verify_runs(output, what, 1e-8 if cg_tol is None else cg_tol)
             return
         run_problem(output, what, given)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -34,19 +35,20 @@ def run_problem(output: Output, what: list[str], given: dict[str, Any]) -> None:
         The run cannot go on; the last good state is saved.
     """
     from femops.errors import GeometryError, HydroError
-    from femops.hydro import Simulation, load_run
+    from femops.hydro import Simulation
 
     if len(what) != 1:
         raise typer.BadParameter("give one problem, or --verify", param_hint="PROBLEM")
-    equations = _equations(what[0], given)
+    saved = _saved(what[0], given["restart"])
+    equations = _equations(what[0], _OPTIONS | saved | _given(given))
     files = Files(given, equations.comm)
     hashes = file_hashes(restart=given["restart"])
     begin = perf_counter()
+    changed: dict[str, Any] = {}
     if given["restart"] is None:
         run = Simulation.begin(equations, given["ode"] or "rk4")
     else:
-        run = load_run(given["restart"], equations)
-        run.ode = given["ode"] or run.ode
+        run, changed = _restarted(output, equations, given, saved)
     run.compile()
     compile_seconds = perf_counter() - begin
     energy = equations.total_energy(run.state)
@@ -64,7 +66,56 @@ def run_problem(output: Output, what: list[str], given: dict[str, Any]) -> None:
     except (HydroError, GeometryError):
         output.say(f"saved the last good state: {files.save_last(run)}")
         raise
-    _report(output, run, given, energy, (seconds, compile_seconds), hashes)
+    _report(output, run, given, changed, energy, (seconds, compile_seconds), hashes)
+
+
+# Options that a checkpoint has, where neither it nor the command gives them.
+_OPTIONS: dict[str, Any] = {
+    "order_kinematic": 2,
+    "order_thermo": 1,
+    "blast": None,
+    "viscosity": None,
+    "cfl": 0.5,
+    "cg_tol": 1e-8,
+    "cg_max": 300,
+    "assembly": "partial",
+}
+
+
+def _given(given: dict[str, Any]) -> dict[str, Any]:
+    """Options of the command, without those of `_OPTIONS` that were omitted."""
+    return {key: value for key, value in given.items() if key not in _OPTIONS or value is not None}
+
+
+def _saved(name: str, path: Path | None) -> dict[str, Any]:
+    """Return the options of a checkpoint of a problem. Collective."""
+    from femops.hydro import run_options
+    from femops.parallel import check, world
+
+    if path is None:
+        return {}
+    with check(world()):
+        found = run_options(path)
+    if found["problem"] != name:
+        return {}  # is refused when the fields are loaded
+    return found | {"blast": found["blast"] or None}
+
+
+def _restarted(
+    output: Output, equations: Lagrangian, given: dict[str, Any], saved: dict[str, Any]
+) -> tuple[Simulation, dict[str, Any]]:
+    """Go on from a checkpoint, and say and return which options are not those that it has."""
+    from femops.hydro import NUMERICS, load_run
+
+    run, changed = load_run(given["restart"], equations), {}
+    for key in ("ode", *NUMERICS):
+        asked = given.get(key)
+        if asked is not None and asked != saved[key]:
+            changed[key] = {"checkpoint": saved[key], "now": asked}
+            option = "--" + key.replace("_", "-")
+            output.say(f"goes on with {option} {asked}; the checkpoint has {saved[key]}")
+    run.ode = given["ode"] or run.ode
+    return run, changed
 
 
 def _watch(files: Files, tell: Any) -> Any:
@@ -84,7 +135,7 @@ def _equations(name: str, given: dict[str, Any]) -> Lagrangian:
 
     case = problem(name, blast=given["blast"], viscosity=given["viscosity"])
     dim = given["dim"] or (2 if 2 in case.mesh else min(case.mesh))
-    named = given["mesh"] or case.mesh.get(dim, "")
+    named = case.mesh.get(dim, "") if given["mesh"] is None else given["mesh"]
     comm = world()
     if named in MESHES:
         mesh: Any = built_in(named).refine(given["refine"])
@@ -92,14 +143,17 @@ def _equations(name: str, given: dict[str, Any]) -> Lagrangian:
             mesh = distribute(
                 mesh if comm.rank == 0 else None, comm, reproducible=given["reproducible"]
             )
-    elif given["mesh"]:
+    elif given["mesh"] is not None:
         reproducible = given["reproducible"]
         mesh = share_mesh(given["mesh"], given["refine"], comm, reproducible=reproducible)
     else:
         dims = ", ".join(map(str, case.mesh))
         raise typer.BadParameter(f"{name} is a problem of dimension {dims}", param_hint="--dim")
+    if given["dim"] is not None and given["dim"] != mesh.dim:
+        wrong = f"got {given['dim']}, but the mesh {named} has dimension {mesh.dim}: leave one out"
+        raise typer.BadParameter(wrong, param_hint="--dim")
     orders = given["order_kinematic"], given["order_thermo"]
-    options = {name: given[name] for name in ("cfl", "cg_tol", "assembly", "device")}
+    options = {name: given[name] for name in ("cfl", "cg_tol", "cg_max", "assembly", "device")}
     return Lagrangian(case, mesh, *orders, **options)
 
 
@@ -107,6 +161,7 @@ def _report(
     output: Output,
     run: Simulation,
     given: dict[str, Any],
+    changed: dict[str, Any],
     energy: float,
     seconds: tuple[float, float],
     hashes: dict[str, str],
@@ -128,7 +183,8 @@ def _report(
     }
     result = vector_hash(equations.on_host, equations.space.memory.get(run.state))
     begun = ["hydro", equations.problem.name], given, equations.mesh, equations.comm
-    output.json(facts | {"rates": rates(equations), "run": record_of(*begun, result, hashes)})
+    record = record_of(*begun, result, hashes)
+    output.json(facts | {"changed": changed, "rates": rates(equations), "run": record})
     shown = [(name.replace("_", " "), _text(value)) for name, value in facts.items()]
     output.facts(f"Gas dynamics: {equations.problem.name} {equations.mesh.dim}-D", shown)
     if given["fom"]:
