@@ -46,7 +46,14 @@ def info(json: JsonOption = False) -> None:
     )
     if comm.size > 1:
         output.facts("Ranks", _rank_rows(facts["parallel"]))
-    output.say(f"Compiled kernels are kept in {facts['cache_folder']}")
+    output.say(f"Compiled kernels are kept in {facts['cache_folder']}{_until()}")
+
+
+def _until() -> str:
+    """How long the cache folder keeps kernels, if not until they are removed."""
+    from femops_kernels.codegen.cache import cache_folder, is_temporary
+
+    return " until this command ends: set FEMOPS_CACHE" if is_temporary(cache_folder()) else ""
 
 
 def describe() -> dict[str, Any]:

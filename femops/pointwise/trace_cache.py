@@ -85,15 +85,17 @@ def remembered(question: Any, compute: Callable[[], Any]) -> Any:
         The folder cannot be written, or others can write what it holds.
     """
     text = json.dumps([_sources(), question])
-    path = (
-        kernel_cache.cache_folder() / f"trace_{hashlib.sha256(text.encode()).hexdigest()[:24]}.json"
-    )
-    known = _read(path)
-    if known is not None:
-        return known
-    answer = json.dumps(compute())
-    kernel_cache.write_once(path, json.dumps({"sum": _sum(answer), "answer": answer}))
-    return json.loads(answer)
+    name, answer = f"trace_{_sum(text)[:24]}.json", cache(lambda: json.dumps(compute()))
+
+    def look_up(folder: Path) -> Any:
+        found = _read(folder / name)
+        if found is None:
+            kept = {"sum": _sum(answer()), "answer": answer()}
+            kernel_cache.write_once(folder / name, json.dumps(kept))
+            found = json.loads(answer())
+        return found
+
+    return kernel_cache.keep(look_up)
 
 
 def _read(path: Path) -> Any:

@@ -116,16 +116,14 @@ class Batch:
         count = most if members is None else members
         if not most - lanes < count <= most:
             raise TensorError(f"{count} members in {array.shape[0]} groups of {lanes}")
-        table = layout.table(array.shape[1:-1]) * lanes
-        self._view = View(
-            Places.of_table(table),
-            array.reshape(-1),
-            0,
-            table.size * lanes,
-            lanes,
-            count,
-            device=device,
-        )
+        table = layout.table(array.shape[1:-1])
+        if not table.size or table.max() + 1 != table.size:
+            raise TensorError(
+                f"{layout!r} puts tensors of shape {array.shape[1:-1]} on no run of places: give "
+                "sizes of 1 or more, and a layout without gaps"
+            )
+        places, step = Places.of_table(table * lanes), table.size * lanes
+        self._view = View(places, array.reshape(-1), 0, step, lanes, count, device=device)
         return self
 
     @property
@@ -175,6 +173,14 @@ class Batch:
         """Type of the numbers."""
         return self._view.array.dtype
 
+    def layout_for(self, shape: Shape) -> Layout:
+        """Layout of new tensors of some shape: this batch's if it is one of that shape too.
+
+        A `Mapped` layout, or a class of your own, is of one shape, a `Tiled` one of as many
+        indices.  Tensors of others are `Strided`.
+        """
+        return self.layout if self.layout.takes(shape, self.shape) else Strided()
+
     @property
     def lanes(self) -> int:
         """Members that stand together, entry by entry."""
@@ -195,7 +201,9 @@ class Batch:
         """View of members and of ranges of the indices: ``A[10:20, 1:3, 0]``.
 
         The first part picks members, the others pick as NumPy does; a member alone is a batch of
-        one.  With an `Index` among them, all parts are indices of a tensor, and what is written
+        one.  The view's ``layout`` is that of its copies, see `layout_for`.
+
+        With an `Index` among them, all parts are indices of a tensor, and what is written
         with it is a contraction of all members: ``C[i, j] += A[i, k] * B[k, j]``.
 
         Raises
@@ -207,8 +215,8 @@ class Batch:
         if any(isinstance(part, Index) for part in parts):
             return Indexed(self.view, parts)
         made = Batch.__new__(Batch)
-        made.layout = self.layout
         made._view = self._view.part(parts)
+        made.layout = self.layout_for(made.shape)
         return made
 
     def __setitem__(self, key: Any, value: Any) -> None:

@@ -48,7 +48,7 @@ def einsum(
     batch : int
         Dimension of arrays that counts the members.
     out : array or Batch, optional
-        A new one if omitted.
+        A new one if omitted, as for `gemm`.
     alpha, beta : number
         Factors.  Where beta is zero, ``out`` is not read.
 

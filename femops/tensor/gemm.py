@@ -41,7 +41,8 @@ def gemm(
     b : (members, k, n) array or Batch
         Or one matrix (k, n) for all members.
     out : (members, m, n) array or Batch, optional
-        A new one if omitted: a batch in the layout of the first operand that is one, else an array.
+        A new one if omitted: a batch in the layout of the first operand that is one (`Strided` if
+        that layout is for other shapes, see `Batch.layout_for`), else an array.
     alpha, beta : number
         Complex ones for complex matrices only.  Where beta is zero, ``out`` is not read.
     transpose_a, transpose_b : bool
@@ -183,12 +184,13 @@ def as_view(operand: Operand, ndim: int, name: str) -> View:
 def new_output(
     shape: tuple[int, ...], operands: tuple[Operand, ...], terms: tuple[Term, ...]
 ) -> Operand:
-    """Output of a contraction: an array, or a batch where there is one among the operands."""
+    """Output of a contraction: an array, or a batch if one of the operands is a batch."""
     counts = [term.view.members for term in terms if not term.view.shared]
     kind, device = terms[0].view.dtype, terms[0].view.device
     for one in operands:
         if isinstance(one, Batch):
-            return Batch(shape, counts[0] if counts else 1, kind, one.layout, device)
+            members = counts[0] if counts else 1
+            return Batch(shape, members, kind, one.layout_for(shape), device)
     batched = any(
         not isinstance(one, Batch) and one.ndim > len(term.letters)
         for one, term in zip(operands, terms, strict=True)

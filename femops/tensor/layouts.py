@@ -41,15 +41,28 @@ class Layout(ABC):
         """Members of a batch that stand together, entry by entry; 1 if each is for itself."""
         return 1
 
+    def takes(self, shape: Shape, known: Shape) -> bool:
+        """True if the layout of tensors of a known shape is one of another shape too.
+
+        Results and copies of tensors get the layout if it is, else they are `Strided`.
+        """
+        return shape == known
+
     def table(self, shape: Shape) -> Table:
         """Checked offsets of a tensor; see `offsets`.
 
         Raises
         ------
         TensorError
-            The layout gives no place to an entry, or one place to two.
+            The layout gives no place to an entry, or one place to two, or its function fails.
         """
-        found = np.asarray(self.offsets(shape))
+        try:
+            found = np.asarray(self.offsets(shape))
+        except (TypeError, ValueError, IndexError) as error:
+            raise TensorError(
+                f"{self!r} has no offsets for tensors of shape {shape} ({error}): give a layout "
+                f"that takes {len(shape)} indices of these sizes"
+            ) from error
         if found.shape != shape or found.dtype.kind not in "iu":
             raise TensorError(
                 f"{self!r} has offsets {found.shape} of {found.dtype} for a tensor of shape "
@@ -94,6 +107,10 @@ class Strided(Layout):
         if self.order not in ("C", "F"):
             raise TensorError(f"order is {self.order!r}: choose 'C' (by rows) or 'F' (by columns)")
 
+    def takes(self, shape: Shape, known: Shape) -> bool:  # noqa: ARG002
+        """See `Layout.takes`: any shape."""
+        return True
+
     def offsets(self, shape: Shape) -> Table:
         """See `Layout.offsets`."""
         return np.arange(prod(shape), dtype=np.int64).reshape(shape, order=self.order)
@@ -112,6 +129,10 @@ class Tiled(Layout):
     """
 
     tile: Shape
+
+    def takes(self, shape: Shape, known: Shape) -> bool:
+        """See `Layout.takes`: any shape of as many indices."""
+        return len(shape) == len(known)
 
     def offsets(self, shape: Shape) -> Table:
         """See `Layout.offsets`."""
@@ -156,6 +177,10 @@ class Interleaved(Layout):
         if self.width is not None:
             return self.width
         return max(2, lane_width(np.finfo(kind).dtype) // (2 if kind.kind == "c" else 1))
+
+    def takes(self, shape: Shape, known: Shape) -> bool:  # noqa: ARG002
+        """See `Layout.takes`: any shape."""
+        return True
 
     def offsets(self, shape: Shape) -> Table:
         """See `Layout.offsets`."""

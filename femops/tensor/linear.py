@@ -33,8 +33,8 @@ def cholesky(a: NDArray[Any] | Batch) -> Operand:
     Raises
     ------
     SingularError
-        Some matrices are not positive definite: ``members`` names them, ``result`` has the
-        factors of the others.
+        Some matrices are not positive definite, or have entries that are not finite: ``members``
+        names them, ``result`` has the factors of the others.
     TensorError
         No square matrices, or of another type.
 
@@ -48,7 +48,7 @@ def cholesky(a: NDArray[Any] | Batch) -> Operand:
            [1., 2.]])
     """
     (result, _), status = run("cholesky", a)
-    _check(status, result, "not positive definite")
+    _check(status, result, "not positive definite or not finite")
     return cast(Operand, result)
 
 
@@ -71,13 +71,14 @@ def lu(a: NDArray[Any] | Batch) -> tuple[Operand, NDArray[np.int64]]:
     Raises
     ------
     SingularError
-        Some matrices are singular: ``members`` names them, ``result`` has this for the others.
+        Some matrices are singular, or have entries that are not finite: ``members`` names them,
+        ``result`` has the factors of the others.
     TensorError
         No square matrices, or of another type.
     """
     (factors, order), status = run("lu", a)
     result = factors, order[:, :, 0].real.astype(np.int64)
-    _check(status, result, "singular")
+    _check(status, result, "singular or not finite")
     return result
 
 
@@ -108,8 +109,8 @@ def solve(
     Raises
     ------
     SingularError
-        Some matrices are singular, or not positive definite: ``members`` names them, ``result``
-        has the solutions of the others.
+        Some matrices are singular, not positive definite, or have entries that are not finite:
+        ``members`` names them, ``result`` has the solutions of the others.
     TensorError
         Shapes or types that do not fit.
 
@@ -122,7 +123,8 @@ def solve(
     array([0.5, 0.5])
     """
     (_, solution), status = run("lu solve" if assume == "general" else "cholesky solve", a, b)
-    _check(status, solution, "singular" if assume == "general" else "not positive definite")
+    what = "singular" if assume == "general" else "not positive definite"
+    _check(status, solution, f"{what} or not finite")
     return cast(Operand, solution)
 
 
@@ -161,13 +163,14 @@ def solve_triangular(
     Raises
     ------
     SingularError
-        Some diagonals have zeros: ``members`` names them, ``result`` has the others' solutions.
+        Some triangles have zeros on the diagonal, or entries that are not finite: ``members`` names
+        them, ``result`` has the solutions of the others.
     TensorError
         Shapes or types that do not fit.
     """
     triangle = lower, transpose, unit_diagonal, conjugate
     (_, solution), status = run("triangle", t, b, triangle)
-    _check(status, solution, "singular")
+    _check(status, solution, "singular or not finite")
     return cast(Operand, solution)
 
 
@@ -190,8 +193,8 @@ def eigh(a: NDArray[Any] | Batch) -> tuple[Array, Array]:
     Raises
     ------
     SingularError
-        Some matrices have numbers that are not finite: ``members`` names them, ``result`` has this
-        for the others.
+        Some matrices have entries that are not finite: ``members`` names them, ``result`` has the
+        values and vectors of the others.
     TensorError
         No square matrices, or of another type.
 

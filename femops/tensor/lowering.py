@@ -202,8 +202,6 @@ def device_launches_of(
 @lru_cache(maxsize=1024)
 def _lowered(forms: Forms) -> tuple[_Six, tuple[Run, ...]]:
     """Offsets of rows and terms of a, terms and columns of b, rows and columns of c; launches."""
-    if not all(size for places, _ in forms for size in places.shape):
-        raise TensorError("tensors without entries: give sizes of 1 or more")
     tables, letters = zip(*(_diagonal(places.offsets, word) for places, word in forms), strict=True)
     sizes = _sizes(tables, letters)
     in_a, in_b, in_c = letters

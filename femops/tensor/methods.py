@@ -178,7 +178,7 @@ def _square(a: Operand) -> View:
     """Matrices (members, n, n)."""
     view = _entries(a)
     shape = view.places.shape
-    if len(shape) != 2 or shape[0] != shape[1] or not shape[0]:
+    if len(shape) != 2 or shape[0] != shape[1]:
         raise TensorError(f"matrices of shape {_shown(view)}: give (members, n, n)")
     return view
 
@@ -197,7 +197,7 @@ def _right_sides(matrices: View, b: Operand) -> View:
     check_devices(matrices, view)
     shape, n = view.places.shape, matrices.places.shape[0]
     fits = len(shape) in (1, 2) and shape[0] == n and view.members == matrices.members
-    if not fits or 0 in shape:
+    if not fits:
         raise TensorError(
             f"right sides of shape {_shown(view)} for matrices {_shown(matrices)}: give "
             "(members, n) or (members, n, k)"

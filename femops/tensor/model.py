@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import prod
+from pathlib import Path
 from typing import Any, final
 
 import numpy as np
@@ -109,7 +110,10 @@ def limit(subscripts: str, *operands: Operand, beta: float = 0.0) -> Limit:
     sizes = sizes_of(terms)
     check_devices(*(term.view for term in terms))
     device = terms[0].view.device
-    kind, members = terms[0].view.dtype, max(term.view.members for term in terms)
+    counts = sorted({term.view.members for term in terms if not term.view.shared}) or [1]
+    if counts[0] < 1 or len(counts) > 1:
+        raise TensorError(f"batches of {counts} members: give as many of each, and one or more")
+    kind, members = terms[0].view.dtype, counts[0]
     written = float(kind.itemsize * members * prod(sizes[x] for x in result))
     read = sum(float(kind.itemsize * _numbers(term)) for term in terms)
     read += written if beta != 0 else 0.0
@@ -198,7 +202,16 @@ def _kept(
     key: str, usable: Callable[[dict[str, Any]], bool], measure: Callable[[], dict[str, Any]]
 ) -> dict[str, Any]:
     """Limits under a key of the cache's table, measured if they are not there."""
-    path = kernel_cache.cache_folder() / "limits.json"
+    once = cache(measure)
+    return kernel_cache.keep(lambda folder: _row(folder / "limits.json", key, usable, once))
+
+
+def _row(
+    path: Path,
+    key: str,
+    usable: Callable[[dict[str, Any]], bool],
+    measure: Callable[[], dict[str, Any]],
+) -> dict[str, Any]:
     with kernel_cache.locked(path.with_suffix(".lock")):
         known: Any = {}
         try:

@@ -119,7 +119,8 @@ class View:
         Raises
         ------
         TensorError
-            A type of numbers that tensors do not have, or numbers at fractions of their size.
+            A type of numbers that tensors do not have, numbers at fractions of their size, or
+            tensors without entries.
         """
         array, device = located(array)
         if array.dtype not in _NAMES:
@@ -131,6 +132,10 @@ class View:
             raise TensorError("the array's entries are not whole numbers apart: copy it")
         lengths = zip(array.shape, array.strides, strict=True)
         strides = tuple([0 if length == 1 else stride // size for length, stride in lengths])
+        if 0 in array.shape[0 if shared else 1 :]:
+            raise TensorError(
+                f"an array of shape {array.shape}: give tensors with sizes of 1 or more"
+            )
         if shared:
             places = Places(array.shape, strides)
             return View(places, array, 0, 0, 1, 1, flat=False, device=device)
@@ -301,6 +306,8 @@ class View:
         """
         if self.device is None and not self.array.flags.writeable:
             raise TensorError("the output can't be written: copy it")
+        if not self.members:
+            return
         reach = _reach(self.places)
         if self.members > 1 and abs(self.stride) <= reach and not self._interlocked():
             raise TensorError("members of the output overlap: copy it")

@@ -15,6 +15,10 @@ class CacheError(KernelError, OSError):
     """No folder for compiled kernels can be written, or others can write what is there."""
 
 
+class UnwritableError(CacheError):
+    """The system refuses to write a file of the cache, for instance because the disk is full."""
+
+
 class CompileError(KernelError, RuntimeError):
     """A kernel that the compiler refuses."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 import re
@@ -93,8 +94,11 @@ def test_links_are_followed_if_they_are_ours(tmp_path: Path) -> None:
     with pytest.raises(CacheError, match="too many links"):
         private_folder(tmp_path / "three")
     (tmp_path / "file").write_text("")
-    with pytest.raises(NotADirectoryError):
-        private_folder(tmp_path / "file" / "in")
+    (tmp_path / "file").chmod(0o666)
+    for path in (tmp_path / "file", Path(os.devnull)):
+        for name in ("", "in"):
+            with pytest.raises(NotADirectoryError, match=f"'{path}' is no folder"):
+                private_folder(path / name)
 
 
 @as_root
@@ -208,7 +212,7 @@ def done(result: subprocess.CompletedProcess[str]) -> str:
 def refused(result: subprocess.CompletedProcess[str]) -> str:
     assert result.returncode == 1
     last = result.stderr.splitlines()[-1]
-    assert last.startswith("femops_kernels.errors.CacheError: ")
+    assert re.match(r"femops_kernels.errors.(Cache|Unwritable)Error: ", last)
     return last
 
 
@@ -264,12 +268,59 @@ def test_a_full_disk(tmp_path: Path, bytes_left: int) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, ({bytes_left}, {bytes_left}))
     kernel()
     """
-    line = refused(run(body, FEMOPS_CACHE=str(tmp_path)))
-    assert f"can't be kept in '{tmp_path}' (File too large): make room there, or set" in line
-    assert not [file for file in tmp_path.rglob("*") if "tmp" in file.name]
-    result = run("print(kernel())", FEMOPS_CACHE=str(tmp_path))
+    cache, other = tmp_path / "cache", tmp_path / "other"
+    other.mkdir()
+    result = run(body, FEMOPS_CACHE=str(cache), TMPDIR=str(other))
+    line = refused(result)
+    assert f"the cache folder can't be written ('{cache}': File too large)" in result.stderr
+    assert f"can't be kept in '{other}/femops-" in line
+    assert "(File too large): make room there, or set" in line
+    assert not [file for file in cache.rglob("*") if "tmp" in file.name]
+    assert not list(other.iterdir())
+    result = run("print(kernel())", FEMOPS_CACHE=str(cache))
     assert done(result) == "4.0\n"
     assert "Warning" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("writer", "number"),
+    [(".py", "ENOSPC"), (".nbi", "EDQUOT"), (".nbc", "ENOSPC"), (".sha256", "EROFS")],
+)
+def test_kernels_go_elsewhere_when_a_disk_is_full(tmp_path: Path, writer: str, number: str) -> None:
+    """Ours and Numba's, whichever file does not fit any more; what was measured goes along."""
+    (tmp_path / "cache").mkdir(mode=0o700)
+    (tmp_path / "cache" / "tuning.json").write_text("[]\n")
+    (tmp_path / "tmp").mkdir()
+    body = f"""
+    import errno
+    from femops_kernels.codegen import notice
+    from femops_kernels.tuning import database
+    notice.AFTER, replace, folder = 0.0, os.replace, cache.cache_folder()
+    def full(source, target):
+        if target.startswith(str(folder)) and target.endswith({writer!r}):
+            raise OSError(errno.{number}, os.strerror(errno.{number}))
+        replace(source, target)
+    notice.Notice.compiling = notice.contextmanager(
+        lambda self, folder, temporary: (yield self._say(folder, temporary)))
+    os.replace = lambda source, target: full(source, str(target))
+    print(kernel(), kernel(2), cache.is_temporary(cache.cache_folder()))
+    assert (database.users_table().parent, database.users_table().read_text()) == (
+        cache.cache_folder(), "[]\\n")
+    """
+    result = run(body, FEMOPS_CACHE=str(tmp_path / "cache"), TMPDIR=str(tmp_path / "tmp"))
+    assert done(result) == "4.0 6.0 True\n"
+    reason = re.escape(f"('{tmp_path / 'cache'}': {os.strerror(getattr(errno, number))})")
+    assert len(re.findall(f"cache folder can't be written {reason}", result.stderr)) == 1
+    assert f"keeps them in {tmp_path}/tmp/femops-" in result.stderr
+    assert "until this process ends\n" in result.stderr
+    assert not list((tmp_path / "tmp").iterdir())
+
+
+def test_what_is_no_folder_is_not_to_be_closed_to_others(tmp_path: Path) -> None:
+    result = run("print(kernel())", FEMOPS_CACHE=os.devnull, TMPDIR=str(tmp_path))
+    assert done(result) == "4.0\n"
+    assert f"can't be written ('{os.devnull}' is no folder)" in result.stderr
+    assert "chmod" not in result.stderr
 
 
 # --- The folder for where none can be written -----------------------------------------------------

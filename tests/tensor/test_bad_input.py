@@ -4,7 +4,18 @@ import numpy as np
 import pytest
 
 from femops import TensorError
-from femops.tensor import Batch, Index, Interleaved, Mapped, Tiled, einsum, gemm, solve
+from femops.tensor import (
+    Batch,
+    Index,
+    Interleaved,
+    Layout,
+    Mapped,
+    Tiled,
+    einsum,
+    gemm,
+    limit,
+    solve,
+)
 
 A, B, C = np.ones((5, 3, 4)), np.ones((5, 4, 2)), np.zeros((5, 3, 2))
 i, j, k = (Index(name) for name in "ijk")
@@ -18,6 +29,16 @@ def frozen():
 
 def overlapping_members():
     return np.lib.stride_tricks.as_strided(np.zeros(64), (5, 3, 2), (8, 16, 8))
+
+
+class _Gaps(Layout):
+    """Every other place in groups of four."""
+
+    def lanes(self, dtype):
+        return 4
+
+    def offsets(self, shape):
+        return 2 * np.arange(np.prod(shape)).reshape(shape)
 
 
 CASES = {
@@ -61,6 +82,15 @@ CASES = {
     "index beyond": (lambda: Batch((2, 2), 3)[i, Index("m", 0, 3)], "m runs from 0 to 3"),
     "backward range": (lambda: Index("m", 3, 2), "0 <= start < stop"),
     "sizes of entries": (lambda: Batch((0,), 3), "sizes of 1 or more"),
+    "no columns": (lambda: gemm(A[:, :, :0], B[:, :0]), "sizes of 1 or more"),
+    "no rows": (lambda: gemm(A[:, :0], B), "sizes of 1 or more"),
+    "no right sides": (lambda: solve(np.ones((2, 2, 2)), np.ones((2, 2, 0))), "sizes of 1 or more"),
+    "a layout of two indices": (
+        lambda: Batch((2,), 3, layout=Mapped(lambda i, j: i + j, "pairs")),
+        r"Mapped\(pairs\) has no offsets .*: give a layout that takes 1 indices",
+    ),
+    "gaps of groups": (lambda: Batch.wrap(np.zeros((2, 3, 4)), _Gaps()), "without gaps"),
+    "no members to limit": (lambda: limit("ij,jk->ik", A[:0], B[:0]), "one or more"),
     "values": (lambda: Batch((2,), 3).assign(np.ones((3, 4))), "values of shape"),
     "right sides": (lambda: solve(np.ones((5, 3, 3)), B), "right sides of shape"),
     "square": (lambda: solve(A, B), "give \\(members, n, n\\)"),

@@ -178,6 +178,31 @@ def test_bad_matrices_are_named_and_the_others_done(call, method):
     assert np.array_equal(found[others], expected[others])
 
 
+@pytest.mark.parametrize(("n", "dtype"), [(3, "complex128"), (17, "float64")])
+@pytest.mark.parametrize("method", ["cholesky", "solve", "positive", "lu", "triangle", "eigh"])
+def test_any_entry_that_is_not_finite_names_its_matrix(call, method, n, dtype):
+    """One entry of each member, of those that are read."""
+    values, entries = np.repeat([np.nan, np.inf, -np.inf], n * n), np.tile(np.arange(n * n), 3)
+    general, positive, right = systems(n, "complex128", 4, len(values) + 1)
+    kept = np.real if dtype[0] == "f" else np.asarray
+    general, positive, right = (kept(one).astype(dtype) for one in (general, positive, right))
+    broken = (general if method in ("solve", "lu") else positive).copy()
+    broken.reshape(len(broken), -1)[np.arange(len(values)), entries] = values
+    calls = {
+        "cholesky": lambda: call(cholesky, broken),
+        "solve": lambda: call(solve, broken, right),
+        "positive": lambda: call(solve, broken, right, assume="positive"),
+        "lu": lambda: call(lu, broken),
+        "triangle": lambda: call(solve_triangular, broken, right, lower=False, unit_diagonal=True),
+        "eigh": lambda: call(eigh, broken),
+    }
+    row, column = np.divmod(entries, n)
+    read = {"solve": row >= 0, "lu": row >= 0, "triangle": row < column}.get(method, row >= column)
+    with pytest.raises(femops.SingularError, match="not finite") as caught:
+        calls[method]()
+    assert caught.value.members.tolist() == np.flatnonzero(read).tolist()
+
+
 @settings(max_examples=20)
 @given(st.data())
 def test_layouts_and_strides_do_not_matter(data):

@@ -6,6 +6,7 @@ import pytest
 from femops import TensorError
 from femops.tensor import Batch, limit, model
 from femops_kernels.cuda.rates import Rates
+from femops_kernels.errors import UnwritableError
 from support.cuda.host_device import host_device
 
 RATES = {"peak": 100.0, "bandwidth": [[40.0, 20.0, 10.0]] * 7}
@@ -66,3 +67,25 @@ def test_rates_are_measured_once(tmp_path, monkeypatch):
     assert model.measured(3) == RATES
     model.measured.cache_clear()
     assert asked == [3, 3]
+
+
+def test_rates_that_a_full_disk_does_not_take_are_not_measured_again(tmp_path, monkeypatch):
+    asked, refused = [], [UnwritableError("no space")]
+
+    def write(path, content):
+        if refused:
+            raise refused.pop()
+        path.write_bytes(content)
+
+    for name, value in (
+        ("cache_folder", lambda: tmp_path),
+        ("write_whole", write),
+        ("_refusals", []),
+    ):
+        monkeypatch.setattr(model.kernel_cache, name, value)
+    monkeypatch.setattr(model, "_measure", lambda threads: asked.append(threads) or RATES)
+    model.measured.cache_clear()
+    assert model.measured(3) == RATES
+    model.measured.cache_clear()
+    assert asked == [3]
+    assert (tmp_path / "limits.json").exists()

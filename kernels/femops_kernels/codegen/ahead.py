@@ -180,7 +180,8 @@ def _main(parent: int) -> None:
     import numba  # noqa: F401  (while work is on its way)
 
     for name, text in work:
-        if os.getppid() != parent:
+        # kernels in a temporary folder of this process are nobody's
+        if os.getppid() != parent or cache_folder() != folder:
             return
         if not _sealed(folder, name):
             load(name, text)

@@ -9,19 +9,31 @@ import shutil
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from threading import RLock
+from typing import TypeVar
 
 from femops_kernels.codegen.private import private_folder, read_private
-from femops_kernels.errors import CacheError, CacheWarning, KernelError
+from femops_kernels.errors import CacheError, CacheWarning, KernelError, UnwritableError
 
 try:
     import fcntl
 except ImportError:
     # Windows: two processes may compile the same kernel twice, which is slow but harmless
     fcntl = None  # type: ignore[assignment]
+
+
+Result = TypeVar("Result")
+
+TABLES = "tuning.json", "limits.json"
+"""Files of the cache folder that a temporary folder gets copies of: what was measured."""
+
+_temporary: set[Path] = set()
+_refusals: list[str] = []  # why the system stopped writing to the folder that is wanted
+_choosing = RLock()
 
 
 def _wanted() -> Path:
@@ -36,8 +48,8 @@ def cache_folder() -> Path:
     """Folder of compiled kernels, which nobody but this user and root can write.
 
     ``$FEMOPS_CACHE``, else ``$XDG_CACHE_HOME/femops``, else ``~/.cache/femops``.  Where that
-    can't be written, a temporary folder is used to the end of this process and a ``CacheWarning``
-    says so.
+    can't be written, or can no longer (see `keep`), a temporary folder is used to the end of this
+    process and a ``CacheWarning`` says so.
 
     Raises
     ------
@@ -49,8 +61,45 @@ def cache_folder() -> Path:
     return _folder()
 
 
+def is_temporary(folder: Path) -> bool:
+    """True if this process removes the folder at its end."""
+    return folder in _temporary
+
+
+def keep(work: Callable[[Path], Result]) -> Result:
+    """Call a function that writes to the cache folder, and return its result.
+
+    If the system refuses to write there (the disk is full, a quota is used up, the file system has
+    become read-only), the function is called again with a temporary folder.
+
+    Parameters
+    ----------
+    work : callable
+        Takes the folder.
+
+    Raises
+    ------
+    UnwritableError
+        If a temporary folder can't be written either.
+    """
+    folder = cache_folder()
+    try:
+        return work(folder)
+    except UnwritableError as error:
+        with _choosing:
+            if folder == cache_folder():  # else another thread has done this
+                if is_temporary(folder):
+                    raise
+                reason = getattr(error.__cause__, "strerror", None) or error.__cause__
+                _refusals.append(f"'{folder}': {reason}")
+                _folder.cache_clear()
+        return work(cache_folder())
+
+
 @cache
 def _folder() -> Path:
+    if _refusals:
+        return _temporary_folder(_refusals[-1])
     try:
         folder = private_folder(_wanted())
         private_folder(folder / "__pycache__")  # before Numba makes it for all to read
@@ -62,7 +111,7 @@ def _folder() -> Path:
         return _temporary_folder(error)
 
 
-def _temporary_folder(refusal: Exception) -> Path:
+def _temporary_folder(refusal: Exception | str) -> Path:
     """A folder that is removed when this process ends; forked ones leave it alone."""
     from multiprocessing.util import Finalize
 
@@ -75,9 +124,14 @@ def _temporary_folder(refusal: Exception) -> Path:
     # Not atexit's: children of multiprocessing end without it.
     Finalize(None, shutil.rmtree, (folder, True), exitpriority=-1)
     private_folder(folder)
+    _temporary.add(folder)
+    with suppress(OSError, RuntimeError):
+        for name in TABLES:
+            write_whole(folder / name, read_private(private_folder(_wanted()) / name))
     message = (
-        f"the cache folder can't be written ({refusal}): kernels are compiled anew in {folder}; "
-        "set FEMOPS_CACHE to keep them"
+        f"the cache folder can't be written ({refusal}): kernels are compiled anew, and settings "
+        f"are kept, in {folder} until this process ends; make room, or set FEMOPS_CACHE to a "
+        "folder that keeps them"
     )
     warnings.warn(message, CacheWarning, stacklevel=2)
     return folder
@@ -91,7 +145,7 @@ def _kept(folder: Path) -> Iterator[None]:
     except KernelError:
         raise
     except OSError as error:
-        raise CacheError(
+        raise UnwritableError(
             f"compiled kernels can't be kept in '{folder}' ({error.strerror or error}): make room "
             "there, or set FEMOPS_CACHE to another folder"
         ) from error
@@ -103,7 +157,7 @@ def locked(path: Path) -> Iterator[None]:
 
     Raises
     ------
-    CacheError
+    UnwritableError
         If the system refuses to read or write files inside.
     """
     with _kept(path.parent), path.open("a") as file:
@@ -133,7 +187,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
     Raises
     ------
-    CacheError
+    UnwritableError
         If the system refuses.
     """
     with _kept(path.parent):

@@ -32,12 +32,12 @@ class Notice:
         self._spent, self.silent = 0.0, False
 
     @contextmanager
-    def compiling(self, folder: Path) -> Iterator[None]:
-        """Say so if what is compiled inside takes long."""
+    def compiling(self, folder: Path, *, temporary: bool) -> Iterator[None]:
+        """Say so if kernels that are compiled inside take long, and whether the folder stays."""
         if self.silent:
             yield
             return
-        timer = threading.Timer(max(0.0, AFTER - self._spent), self._say, (folder,))
+        timer = threading.Timer(max(0.0, AFTER - self._spent), self._say, (folder, temporary))
         timer.daemon = True
         begin = perf_counter()
         timer.start()
@@ -47,12 +47,11 @@ class Notice:
             timer.cancel()
             self._spent += perf_counter() - begin
 
-    def _say(self, folder: Path) -> None:
+    def _say(self, folder: Path, temporary: bool) -> None:
         self.silent = True
-        logging.getLogger("femops").warning(
-            "femops compiles kernels for this machine, and keeps them in %s for the next run",
-            folder,
-        )
+        how_long = "until this process ends" if temporary else "for the next run"
+        message = "femops compiles kernels for this machine, and keeps them in %s %s"
+        logging.getLogger("femops").warning(message, folder, how_long)
 
 
 NOTICE = Notice()

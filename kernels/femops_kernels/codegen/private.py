@@ -51,6 +51,8 @@ def private_folder(folder: Path) -> Path:
     while left:
         step = here / left.pop()
         found = _found_or_made(step)
+        if not (stat.S_ISLNK(found.st_mode) or stat.S_ISDIR(found.st_mode)):
+            raise NotADirectoryError(f"'{step}' is no folder")  # whoever may write it
         _check(step, found, on_the_way=bool(left) or stat.S_ISLNK(found.st_mode))
         if stat.S_ISLNK(found.st_mode):
             links += 1
@@ -58,10 +60,8 @@ def private_folder(folder: Path) -> Path:
                 raise CacheError(f"'{folder}' leads through too many links: {_ELSEWHERE}")
             target = here / step.readlink()
             here, left = Path(target.anchor), [*left, *reversed(target.parts[1:])]
-        elif stat.S_ISDIR(found.st_mode):
-            here = here.parent if step.name == ".." else step
         else:
-            raise NotADirectoryError(f"'{step}' is no folder")
+            here = here.parent if step.name == ".." else step
     return here
 
 

@@ -13,7 +13,7 @@ import importlib.util
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -138,17 +138,24 @@ def _check_compiler() -> None:
 
 
 def _load(name: str, text: str) -> ModuleType:
-    folder = kernel_cache.cache_folder()
+    return kernel_cache.keep(lambda folder: _load_in(folder, name, text))
+
+
+def _load_in(folder: Path, name: str, text: str) -> ModuleType:
     path = folder / f"{name}.py"
     with kernel_cache.locked(folder / f"{name}.lock"):
         kernel_cache.write_once(path, text)
         found = kernel_cache.usable(path)  # what is not is removed
-        watched = nullcontext() if found else NOTICE.compiling(folder)
+        watched = nullcontext() if found else _notice(folder)
         with watched, _no_collection(), _beside_the_source():
             module = _import(name, path)
         if not (found and kernel_cache.sealed(path)):
             kernel_cache.seal(path)
     return module
+
+
+def _notice(folder: Path) -> AbstractContextManager[None]:
+    return NOTICE.compiling(folder, temporary=kernel_cache.is_temporary(folder))
 
 
 @contextmanager

@@ -120,7 +120,11 @@ def record(found: Mapping[TuningKey, Settings]) -> Path:
     CacheError
         If the system refuses to write it.
     """
-    path, today = users_table(), datetime.now(UTC).date().isoformat()
+    return kernel_cache.keep(lambda _: _add(users_table(), found))
+
+
+def _add(path: Path, found: Mapping[TuningKey, Settings]) -> Path:
+    today = datetime.now(UTC).date().isoformat()
     with kernel_cache.locked(path.with_suffix(".lock")):
         entries = _table(path) | {key: Entry(one, today) for key, one in found.items()}
         rows = (asdict(key) | asdict(entry) for key, entry in entries.items())

@@ -56,7 +56,12 @@ def cubin(source: str, arch: str, options: Sequence[str] = ()) -> Cubin:
     """
     parts = [source, arch, *map(str, nvrtc.version()), *nvrtc.OPTIONS, *options]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]
-    path = kernel_cache.cache_folder() / f"cuda_{arch}_{key}.cu"
+    return kernel_cache.keep(
+        lambda folder: _cubin_at(folder / f"cuda_{arch}_{key}.cu", source, arch, options)
+    )
+
+
+def _cubin_at(path: Path, source: str, arch: str, options: Sequence[str]) -> Cubin:
     code, log = path.with_suffix(".cubin"), path.with_suffix(".log")
     with kernel_cache.locked(path.with_suffix(".lock")):
         kernel_cache.write_once(path, source)

@@ -32,7 +32,11 @@ _WORK: dict[str, tuple[tuple[str, ...], str]] = {
     for (int i = 0; i < N; ++i) x[i] = entry(i);
     factor_any<false, 1>(a, x, status);""",
     ),
-    "triangle": (("triangular",), "substitute<LOWER, TRANSPOSED, UNIT, CONJUGATED>(a, x, status);"),
+    "triangle": (
+        ("triangular",),
+        """check_rows<LOWER, UNIT>(a, status);
+    substitute<LOWER, TRANSPOSED, UNIT, CONJUGATED>(a, x, status);""",
+    ),
     "cholesky solve": (
         ("cholesky", "triangular"),
         """factor_positive(a, status);

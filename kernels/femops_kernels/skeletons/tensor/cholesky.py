@@ -26,12 +26,15 @@ def four_below(a, i, j, scale):
 
 @inner
 def work_on(a, unused, status):
-    """Factor a group; its status is the first column, from 1, without a positive pivot."""
+    """Factor a group; its status is the first column, from 1, without a finite positive pivot.
+
+    An entry that is not finite makes the pivot of its row so.
+    """
     for j in range(N):
         pivot = real_part(fetch(NUMBER, a, j * N + j))
         for k in range(j):
             pivot = pivot - square(fetch(NUMBER, a, j * N + k))
-        good, failed = lane_gt(pivot, ZERO), load(LANE, status, 0)
+        good, failed = lane_gt(finite_or_nan(pivot), ZERO), load(LANE, status, 0)
         first = lane_where(lane_eq(failed, ZERO), as_lane(LANE, 1.0 + j), failed)
         store(LANE, status, 0, lane_where(good, failed, first))
         root = lane_sqrt(lane_where(good, pivot, as_lane(LANE, 1.0)))

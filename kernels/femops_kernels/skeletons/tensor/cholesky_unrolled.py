@@ -10,8 +10,12 @@ WRITTEN = (True, False)
 
 @inner
 def work_on(a, unused, status):
-    """Factor a group; its status is the first column, from 1, without a positive pivot."""
+    """Factor a group; its status is a column, from 1, without a finite positive pivot, or 0."""
     factor_lower(NUMBER, N, a, status)
+    for j in range(N):
+        root, failed = real_part(fetch(NUMBER, a, j * N + j)), load(LANE, status, 0)
+        finite = lane_gt(finite_or_nan(root), ZERO)
+        store(LANE, status, 0, lane_where(finite, failed, as_lane(LANE, 1.0 + j)))
     if WRITTEN[0]:
         for j in range(N):
             for i in range(j + 1, N):

@@ -53,7 +53,11 @@ def turn(table, first, second, stride, cosine, sine):
 
 @inner
 def far(a, sums):
-    """Return 1 if a matrix of the group is not diagonal to round-off; its norm times LEAST."""
+    """Return 1 if a matrix of the group is not diagonal to round-off; its norm times LEAST.
+
+    Of one that is diagonal the second is infinite: nothing is turned any more, so that a matrix's
+    results do not depend on the others of its group.
+    """
     off, whole = fill(LANE, ZERO), fill(LANE, ZERO)
     for i in range(N):
         for j in range(N):
@@ -66,7 +70,9 @@ def far(a, sums):
     for slot in range(WIDTH):
         if get(LANE, sums, slot) > 0.0:
             found = 1
-    store(LANE, sums, 0, lane_sqrt(whole) * LEAST)
+    least = lane_sqrt(whole) * LEAST
+    turned = lane_gt(off - whole * TINY, ZERO)
+    store(LANE, sums, 0, lane_where(turned, least, as_lane(LANE, inf)))
     return found
 
 

@@ -25,6 +25,12 @@ ZERO = 0.0
 
 
 @inner
+def finite_or_nan(real):
+    """The number in each slot, NaN where it is not finite: no comparison is true of that."""
+    return real + real * ZERO
+
+
+@inner
 def locate_members(operand, group, last, places):
     """Write down the addresses of a group's matrices."""
     first = operand[0] + group * operand[1]

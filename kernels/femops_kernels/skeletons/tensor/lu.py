@@ -42,7 +42,7 @@ def make_factors(a, j, row, status):
     """Exchange column j, and divide it by the pivot: what multiplies row j in the rows below."""
     exchange_rows(a, N, j, j + 1, j, row)
     pivot, failed = fetch(NUMBER, a, j * N + j), load(LANE, status, 0)
-    good = lane_gt(size_of(pivot), ZERO)
+    good = lane_gt(finite_or_nan(size_of(pivot)), ZERO)
     first = lane_where(lane_eq(failed, ZERO), as_lane(LANE, 1.0 + j), failed)
     store(LANE, status, 0, lane_where(good, failed, first))
     scale = inverse(choose(good, pivot, number(NUMBER, as_lane(LANE, 1.0))))
@@ -110,7 +110,10 @@ def eliminate(table, columns, first, a, j, row):
 
 @inner
 def work_on(a, order, status):
-    """Factor a group; its status is the first column, from 1, without a pivot."""
+    """Factor a group; its status is the first column, from 1, without a finite pivot.
+
+    An entry that is not finite makes the pivot of its column, or of the last one, so.
+    """
     for i in range(N):
         keep(NUMBER, order, i, number(NUMBER, as_lane(LANE, 1.0 * i)))
     for j in range(N):

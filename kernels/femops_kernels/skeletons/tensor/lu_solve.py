@@ -9,7 +9,7 @@ from femops_kernels.skeletons.tensor.triangular import *
 
 @inner
 def solve_group(a, x, status):
-    """Solve a group; its status is the first column, from 1, without a pivot."""
+    """Solve a group; its status is the first column, from 1, without a finite pivot."""
     for j in range(N):
         row = find_pivot(a, j)
         make_factors(a, j, row, status)

@@ -8,6 +8,19 @@ TRIANGLE = (True, False, False, False)  # see `substitute`
 
 
 @inner
+def check_rows(t, status):
+    """Set the status where an entry of the triangle that is read is not finite."""
+    lower, _, unit, _ = TRIANGLE
+    for i in range(N):
+        total, failed = fill(LANE, ZERO), load(LANE, status, 0)
+        for j in range(0 if lower else i + unit, i + 1 - unit if lower else N):
+            total = total + size_of(fetch(NUMBER, t, i * N + j)) * ZERO
+        finite = lane_eq(total, ZERO)
+        store(LANE, status, 0, lane_where(finite, failed, as_lane(LANE, 1.0 + i)))
+
+
+@inner
 def work_on(t, x, status):
-    """Solve a group; its status is the first row, from 1, whose diagonal is zero."""
+    """Solve a group; its status is a row, from 1, with a zero diagonal or not finite, or 0."""
     substitute(t, x, status, TRIANGLE)
+    check_rows(t, status)

@@ -1,4 +1,5 @@
-// Cholesky factors A = L L^H, L in place of A; fails at the first column without a positive pivot.
+// Cholesky factors A = L L^H, L in place of A; fails at the first column without a finite positive
+// pivot.
 
 __device__ __forceinline__ void factor_positive(Matrix<First>& a, int& status) {
     UNROLL
@@ -6,8 +7,9 @@ __device__ __forceinline__ void factor_positive(Matrix<First>& a, int& status) {
         T pivot = real_part(a[j * N + j]);
         UNROLL
         for (int k = 0; k < j; ++k) pivot -= square(a[j * N + k]);
-        note(!(pivot > 0), j + 1, status);
-        const T root = sqrt(pivot > 0 ? pivot : T(1)), scale = 1 / root;
+        const bool good = usable_pivot(pivot);
+        note(!good, j + 1, status);
+        const T root = sqrt(good ? pivot : T(1)), scale = 1 / root;
         a[j * N + j] = entry(root);
         UNROLL
         for (int i = j + 1; i < N; ++i) {

@@ -100,6 +100,6 @@ __device__ __forceinline__ void find_eigenvalues(Matrix<First>& a, Matrix<Second
     }
     UNROLL
     for (int i = 0; i < N; ++i) vectors[N * N + i] = entry(real_part(a[i * N + i]) * norm);
-    note(!(whole * 0 == 0), 1, status);
+    note(!finite(whole), 1, status);
     sort(vectors);
 }

@@ -58,4 +58,7 @@ FUNCTION Complex inverse(const Complex& x) {
     return conjugate(small / square(small)) / size;
 }
 
+FUNCTION bool finite(T x) { return x * 0 == 0; }
+FUNCTION bool usable_pivot(T x) { return x > 0 && finite(x); }
+
 #undef FUNCTION

@@ -1,5 +1,5 @@
 // LU factors with rows exchanged, A[p] = L U, in place of A; fails at the first column without a
-// pivot. Where rows are is known when the loops are unrolled: they are exchanged by selection.
+// finite pivot. Where rows are is known when the loops are unrolled: they are exchanged by selection.
 
 template <int COLUMNS>
 __device__ __forceinline__ void exchange(Entry (&table)[N * COLUMNS], int j, int row) {
@@ -34,7 +34,7 @@ __device__ __forceinline__ void factor_any(Matrix<First>& a, Entry (&x)[N * COLU
         }
         exchange<N>(a, j, row);
         exchange<COLUMNS>(x, j, row);
-        const bool good = size_of(a[j * N + j]) > 0;
+        const bool good = usable_pivot(size_of(a[j * N + j]));
         note(!good, j + 1, status);
         if (ELIMINATED && !good) a[j * N + j] = entry(1);
         const Entry scale = inverse(good ? a[j * N + j] : entry(1));

@@ -29,3 +29,16 @@ __device__ __forceinline__ void substitute(const Matrix<First>& t, Matrix<Second
         }
     }
 }
+
+// Fails at a row of the triangle that has an entry which is not finite.
+template <bool LOWER, bool UNIT>
+__device__ __forceinline__ void check_rows(const Matrix<First>& t, int& status) {
+    UNROLL
+    for (int i = 0; i < N; ++i) {
+        UNROLL
+        for (int j = 0; j < N; ++j) {
+            const bool read = (LOWER ? j < i : j > i) || (!UNIT && j == i);
+            note(read && !finite(size_of(t[i * N + j])), i + 1, status);
+        }
+    }
+}
