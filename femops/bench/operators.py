@@ -18,6 +18,7 @@ from femops.bench.problems import (
     FOOTPRINTS,
     MESHES,
     PROBLEMS,
+    REPRODUCIBLE,
     Problem,
     Progress,
     check_asked,
@@ -65,7 +66,8 @@ class Bench:
 
     def __post_init__(self) -> None:
         """Check what is asked for, then measure the machine's limits."""
-        check_asked(meshes=self.meshes, levels=self.levels, rounds=self.rounds)
+        plain = [kind.removesuffix(REPRODUCIBLE) for kind in self.meshes]
+        check_asked(meshes=plain, levels=self.levels, rounds=self.rounds)
         check_peers(self.peers)
         self._meter = Meter(self.threads)
 
@@ -113,7 +115,7 @@ class Bench:
         for threads in self.threads:
             with using(threads):
                 if several or not known:  # what lies near many threads is far from a single one
-                    V = H1(V.mesh, V.order, V.ncomp) if several else V
+                    V = H1(V.distributed or V.mesh, V.order, V.ncomp) if several else V
                     known = {"matrix-free": problem.operator(V, "matrix-free")}
                 x, y = placed(random), np.empty(V.size)
             for level in self.levels_of(threads, beside):

@@ -15,7 +15,7 @@ from femops.errors import OperatorError
 from femops.forms import diffusion, mass
 from femops.operators import Operator
 from femops.operators.levels.level_data import check_level
-from femops.parallel import Communicator, DistributedMesh
+from femops.parallel import Communicator, DistributedMesh, Serial, distribute
 from femops.parallel import box as box_of_ranks
 from femops.spaces.h1_l2 import H1
 from femops_meshes import Mesh, box
@@ -69,6 +69,9 @@ PROBLEMS = {
 """CEED's BP1 to BP6: scalar and vector mass and diffusion, diffusion also collocated."""
 
 MESHES = ("cartesian", "multilinear", "curved")
+
+REPRODUCIBLE = "-reproducible"
+"""End of the name of a mesh on which operators have the same bits for lanes of any width."""
 
 FOOTPRINTS = {"ram": 1.8e6, "cache": 0.12e6}
 """Numbers of dofs: more than caches hold, and few enough for them."""
@@ -183,12 +186,17 @@ def shared_mesh(kind: str, counts: tuple[int, int, int], comm: Communicator) -> 
     return box_of_ranks(counts, mapping=mapping, order=2 if kind == "curved" else 1, comm=comm)
 
 
-@lru_cache(maxsize=len(MESHES))
+@lru_cache(maxsize=2 * len(MESHES))
 def _space(kind: str, n: int, order: int, ncomp: int) -> H1:
-    return H1(_mesh(kind, n), order, ncomp)
+    plain = kind.removesuffix(REPRODUCIBLE)
+    mesh = _mesh(plain, n)
+    return H1(mesh if kind == plain else distribute(mesh, Serial(), reproducible=True), order, ncomp)
 
 
 def make_space(problem: Problem, kind: str, order: int, dofs: float) -> H1:
-    """Space of a problem with about that many dofs, of all components together."""
-    check_asked(meshes=(kind,))
+    """Space of a problem with about that many dofs, of all components together.
+
+    See `make_mesh` for the kinds, to which `REPRODUCIBLE` may be appended.
+    """
+    check_asked(meshes=(kind.removesuffix(REPRODUCIBLE),))
     return _space(kind, per_direction(order, dofs / problem.ncomp), order, problem.ncomp)

@@ -20,12 +20,13 @@ from support.mesh_files import FILES, NEEDED, shared
 
 FIRST = ["mesh", "elements", "order", "dofs", "level", "preconditioner"]
 ERRORS = ["iterations", "l2_error", "h1_error"]
+LAST = ["seconds", "run"]
 KEYS = {
-    "poisson": [*FIRST, *ERRORS, "seconds"],
-    "helmholtz": [*FIRST, "k", *ERRORS, "seconds"],
-    "elasticity": [*FIRST, "lam", "mu", *ERRORS, "seconds"],
-    "neohookean": [*FIRST, "lam", "mu", *ERRORS, "linear_iterations", "seconds"],
-    "stokes": [*FIRST, *ERRORS, "pressure_error", "seconds"],
+    "poisson": [*FIRST, *ERRORS, *LAST],
+    "helmholtz": [*FIRST, "k", *ERRORS, *LAST],
+    "elasticity": [*FIRST, "lam", "mu", *ERRORS, *LAST],
+    "neohookean": [*FIRST, "lam", "mu", *ERRORS, "linear_iterations", *LAST],
+    "stokes": [*FIRST, *ERRORS, "pressure_error", *LAST],
 }
 
 

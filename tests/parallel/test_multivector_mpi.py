@@ -48,13 +48,6 @@ def test_eigenvalues_are_those_of_one_rank(comm):
 
 
 @pytest.mark.parallel(2)
-def test_what_rounds_by_the_number_of_ranks_is_refused_where_that_must_not_be(comm):
-    V = femops.H1(femops.box((8, 8), comm=comm, reproducible=True), order=2)
-    with pytest.raises(femops.SolverError, match="reproducible"):
-        chebyshev_subspace(femops.diffusion(V), femops.mass(V), 3)
-
-
-@pytest.mark.parallel(2)
 def test_numbers_that_differ_between_ranks_are_refused(comm):
     """On all ranks, before anyone waits for the others."""
     ours, _ = shared(comm, femops.disc)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -19,6 +21,7 @@ from femops_kernels.simd.lines import (
     load_line,
     store_line,
 )
+from femops_kernels.simd.tracing import traced
 
 
 def symmetric(rng: np.random.Generator, m: int, n: int, symmetry: int) -> np.ndarray:
@@ -142,6 +145,34 @@ def test_a_part_that_the_line_does_not_have() -> None:
 
     with pytest.raises((TypingError, KernelError), match="part 1 of a line of 5 meets a 2 x 3"):
         run(0, 0)
+
+
+@pytest.mark.parametrize("width", [2, 16])
+def test_strict_lanes_fuse_what_is_added_to_a_product(width: int) -> None:
+    """Whatever the compiler would do; a sum of two products rounds the second."""
+    from numba import njit
+
+    lane = Lane(width, strict=True)
+
+    @traced
+    def compute(source, target):
+        a, b, c = load_line(lane, source, 0, 1, 3)
+        d = a * b
+        results = d + c, c + d, d - c, c - d, a * b + b * c, (a + b) * c, a / b + c
+        store_line(lane, target, 0, 1, results)
+
+    @njit
+    def run(source, target):
+        compute(source, target)
+
+    numbers = np.random.default_rng(1).standard_normal((3, width))
+    out = np.empty((7, width))
+    run(numbers.ctypes.data, out.ctypes.data)
+    for (x, y, z), found in zip(numbers.T, out.T, strict=True):
+        a, b, c = Fraction(x), Fraction(y), Fraction(z)
+        exact = a * b + c, a * b + c, a * b - c, c - a * b, a * b + Fraction(y * z)
+        rounded = (x + y) * z, x / y + z
+        assert found.tolist() == [*map(float, exact), *rounded]
 
 
 @pytest.mark.parametrize(("width", "dtype"), [(8, "float64"), (4, "float32")])

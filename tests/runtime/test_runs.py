@@ -10,7 +10,7 @@ import pytest
 from femops_kernels.simd.addresses import gather_nodes, locate, scatter_nodes
 from femops_kernels.simd.lanes import Lane
 from femops_kernels.simd.lines import store_line
-from femops_kernels.simd.pieces import gather_piece, scatter_piece
+from femops_kernels.simd.pieces import add_piece, gather_piece, scatter_piece, turn_piece
 from femops_kernels.simd.runs import PIECES, DofRuns
 from femops_kernels.simd.tracing import traced
 
@@ -154,6 +154,64 @@ def test_pieces_read_and_added_to(runs: DofRuns, width: int, dtype: str, ncomp: 
             found[nodes % side + nodes // side * plane + c * component] = x[dofs, c]
     np.testing.assert_array_equal(out, found)
     np.testing.assert_allclose(y, expected, rtol=1e-14 if dtype == "float64" else 1e-6)
+
+
+@pytest.mark.parametrize(("width", "dtype"), [(8, "float64"), (2, "float64"), (16, "float32")])
+@pytest.mark.parametrize(
+    "runs", [DofRuns(3, 5), DofRuns(3, 2), DofRuns(2, 4), DofRuns(1, 3), DofRuns(2, 4, True)], ids=str
+)
+@pytest.mark.parametrize("ncomp", [1, 3])
+def test_shared_numbers_are_added_element_by_element(
+    runs: DofRuns, width: int, dtype: str, ncomp: int
+) -> None:
+    """To the bits of NumPy's sum in the order of the slots, of numbers of all magnitudes."""
+    from numba import njit
+
+    lane, rng = Lane(width, dtype), np.random.default_rng(1)
+    nodes, own = runs.p1d**runs.dim, {*runs.inside.tolist()}
+    shape = nodes, ncomp, width
+    values = rng.standard_normal(shape) * 10.0 ** rng.integers(-9, 9, shape)
+    values = values.astype(dtype)
+    # a run overlaps with those of the other slots, but for nodes that no other element has
+    stride, count = runs.longest + 3, len(runs.nodes)
+    first = stride * np.arange(count)[:, None] + rng.integers(0, 3, (count, width))
+    apart = np.array([nodes[0] in own for nodes in runs.nodes])
+    first[apart] = stride * (count + np.arange(width))
+    y = rng.standard_normal((stride * (count + width), ncomp)).astype(dtype)
+    expected = y.copy()
+    for slot in range(width):
+        for k, run in enumerate(runs.nodes):
+            dofs = first[k, slot] + np.arange(len(run))
+            expected[dofs] += values[run, :, slot]
+    source = np.ascontiguousarray(values.swapaxes(0, 1))
+    turned = np.zeros(source.size, dtype)
+    spread = runs.p1d**2, nodes
+
+    @traced
+    def add(writes, given, spare):
+        for n in PIECES:
+            begin, end, count = runs.own_pieces(n, ncomp, width)
+            for k in range(begin, end):
+                scatter_piece(lane, runs, ncomp, n, spread, writes, given, k)
+            for k in range(begin):
+                turn_piece(lane, runs, ncomp, n, spread, given, spare, k)
+            for k in range(end, count):
+                turn_piece(lane, runs, ncomp, n, spread, given, spare, k)
+        for slot in range(width):
+            for n in PIECES:
+                begin, end, count = runs.own_pieces(n, ncomp, width)
+                for k in range(begin):
+                    add_piece(lane, runs, ncomp, n, writes, spare, slot, k)
+                for k in range(end, count):
+                    add_piece(lane, runs, ncomp, n, writes, spare, slot, k)
+
+    @njit
+    def run_all(writes, given, spare):
+        add(writes, given, spare)
+
+    writes = y.ctypes.data + first * ncomp * y.itemsize
+    run_all(writes.ctypes.data, source.ctypes.data, turned.ctypes.data)
+    np.testing.assert_array_equal(y, expected)
 
 
 @pytest.mark.parametrize("itemsize", [2, 4])

@@ -50,6 +50,7 @@ _HELP = """Measure the speed of {what}.
       femops bench {problem}
       femops bench {problem} --order 2,4,6 --threads 1 --footprint cache
       femops bench {problem} --order 1 --level all --mesh multilinear
+      femops bench {problem} --level partial --mesh multilinear,multilinear-reproducible
       femops bench {problem} --order 1-8 --threads 1 --peers --plot {problem}.png
     """
 

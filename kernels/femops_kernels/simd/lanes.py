@@ -28,7 +28,7 @@ from femops_kernels.errors import KernelError
 
 WIDTHS = (2, 4, 8, 16)
 WIDEST = max(WIDTHS)
-"""Slots whose sums results that do not depend on the width are made of."""
+"""Slots in which sums are formed that do not depend on the width of lanes."""
 
 
 @final

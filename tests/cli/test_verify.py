@@ -1,0 +1,119 @@
+"""``femops verify``: repeated runs, and what is said where bits differ."""
+
+import json
+
+import pytest
+
+import femops
+
+
+@pytest.fixture
+def recorded(run, monkeypatch, tmp_path):
+    """Make a run with lanes of two slots, and its document run.json; lanes have eight afterwards."""
+
+    def make(*arguments):
+        monkeypatch.setenv("FEMOPS_LANES", "2")
+        code, out, err = run(*arguments, "--json")
+        assert code == 0, err
+        path = tmp_path / "run.json"
+        path.write_text(out)
+        monkeypatch.setenv("FEMOPS_LANES", "8")
+        return path, json.loads(out)
+
+    return make
+
+
+def changed(path, **entries):
+    document = json.loads(path.read_text())
+    document["run"] |= entries
+    path.write_text(json.dumps(document))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("solve", "helmholtz", "disc.mesh", "--order", 2, "--k", 5.5, "--reproducible"),
+        ("hydro", "sedov", "--refine", 1, "--max-steps", 3, "--no-viscosity", "--reproducible"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_other_lanes_repeat_a_run(run, recorded, arguments):
+    path, document = recorded(*arguments)
+    assert {str(word) for word in arguments} <= set(document["run"]["arguments"])
+    assert run("verify", path)[:2] == (
+        0,
+        f"The same bits: the result has the hash {document['run']['result']} here too.\n",
+    )
+
+
+def test_what_differs_is_listed(run, recorded, tmp_path):
+    femops.save(tmp_path / "own.mesh", femops.box((2, 2)))
+    path, document = recorded("solve", "poisson", "own.mesh", "--order", 1, "--reproducible")
+    before = document["run"]
+    changed(
+        path,
+        versions=before["versions"] | {"numpy": "0.1"},
+        functions=before["functions"] | {"exp of NumPy": "0"},
+    )
+    femops.save(tmp_path / "own.mesh", femops.box((2, 3)))
+    code, out, err = run("verify", path, "--json")
+    found = json.loads(out)
+    assert (code, err) == (1, "")
+    assert (found["same"], found["result"]) == (False, before["result"])
+    lines = found["differences"]
+    assert lines[0].startswith(f"the mesh: its checksum was {before['mesh']}, here it is ")
+    assert lines[1].startswith("numpy: was 0.1, here it is ")
+    assert lines[2:4] == [
+        "lanes float64: was 2, here it is 8",
+        "lanes float32: was 2, here it is 8",
+    ]
+    assert lines[4] == "exp of NumPy: they give other bits here"
+    assert any(line.startswith("l2 error: was ") for line in lines[5:])
+    text = run("verify", path)
+    assert (text[0], text[1].splitlines()[3:]) == (1, [f"  {line}" for line in lines])
+    assert found["result_here"] in text[1]
+
+
+def test_a_checkpoint_that_has_changed_is_refused(run, recorded, tmp_path):
+    short = "hydro", "sedov", "--refine", 1, "--reproducible"
+    state = tmp_path / "half.state"
+    recorded(*short, "--max-steps", 1, "--checkpoint", state)
+    path, document = recorded(*short, "--max-steps", 2, "--restart", state)
+    assert run("verify", path)[0] == 0
+    state.write_bytes(state.read_bytes() + b"\0")
+    code, _, err = run("verify", path)
+    assert code == 2
+    assert "not as when the run went on from it" in " ".join(err.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "not read"),
+        ("{", "not read"),
+        ("[]", "no record of a run"),
+        ('{"run": {"result": "1"}}', "no record of a run"),
+    ],
+)
+def test_what_is_no_record_is_refused(run, tmp_path, text, message):
+    path = tmp_path / "run.json"
+    if text is not None:
+        path.write_text(text)
+    code, _, err = run("verify", path)
+    assert code == 2
+    assert message in " ".join(err.split())
+
+
+def test_ranks_without_reproducible_are_refused(run, recorded):
+    path, _ = recorded("solve", "poisson", "disc.mesh", "--order", 1)
+    changed(path, ranks=3)
+    code, _, err = run("verify", path)
+    assert code == 2
+    assert "mpiexec -n 3 femops solve poisson disc.mesh" in " ".join(err.split())
+
+
+def test_a_run_that_fails_here_is_said(run, recorded, tmp_path):
+    femops.save(tmp_path / "own.mesh", femops.box((2, 2)))
+    path, _ = recorded("solve", "poisson", "own.mesh", "--order", 1, "--reproducible")
+    (tmp_path / "own.mesh").unlink()
+    assert run("verify", path) == (1, "", "femops: the run cannot be repeated here, see above\n")

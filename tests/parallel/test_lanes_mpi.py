@@ -1,0 +1,128 @@
+"""The same bits for lanes of any width, and any number of threads and of ranks."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import femops
+from femops.eigen import chebyshev_subspace
+from femops.fields.vector_hash import vector_hash
+from femops.fields.whole_sums import random_draws
+from femops.hydro import Lagrangian, Simulation, built_in, problem
+from femops.parallel import Serial
+from femops_kernels.cpu import sweep
+from femops_kernels.simd.lanes import WIDTHS
+
+THREADS = 1, 2
+
+
+@pytest.fixture
+def everywhere(comm, monkeypatch):
+    """Compare what is found on all ranks, by lanes and threads of any number, with one process."""
+    monkeypatch.setattr(sweep, "PARALLEL_EFFORT", 1)  # or so small a problem had one thread
+
+    def compare(find):
+        monkeypatch.setenv("FEMOPS_LANES", "8")
+        monkeypatch.setenv("FEMOPS_THREADS", "1")
+        expected = find(Serial())
+        for width, threads in itertools.product(WIDTHS, THREADS):
+            monkeypatch.setenv("FEMOPS_LANES", str(width))
+            monkeypatch.setenv("FEMOPS_THREADS", str(threads))
+            assert find(comm) == expected, (width, threads)
+
+    return compare
+
+
+def shared(comm, mesh):
+    """A reproducible mesh that ranks hold parts of."""
+    return femops.distribute(mesh if comm.rank == 0 else None, comm, reproducible=True)
+
+
+def over_magnitudes(V, seed, dtype="float64"):
+    return (random_draws(V, seed)() * 10.0 ** (6 * random_draws(V, seed + 1)())).astype(dtype)
+
+
+def products(V, A):
+    """Hashes of products with one vector and with eleven, and of the diagonal."""
+    x = over_magnitudes(V, 0, A.dtype)
+    X = np.stack([over_magnitudes(V, k, A.dtype) for k in range(11)], axis=1)
+    columns = [np.ascontiguousarray(column) for column in (A @ X).T]
+    return [vector_hash(V, u) for u in (A @ x, A.diagonal(), *columns)]
+
+
+def weak(u, x):
+    """A form with sums of products, some of which are fused."""
+    return {"value": u * (1 + x[0]) * 3.1 + u.grad[0] * 2.7, "grad": u.grad * (1.3 + x[0] * x[1])}
+
+
+LEVELS = [
+    ("partial", "float64", 2),
+    ("partial", "float32", 2),
+    ("matrix-free", "float64", 4),
+    ("decomposed", "float64", 2),
+    ("element", "float64", 2),
+    ("full", "float64", 2),
+    ("full", "float32", 2),
+]
+
+
+@pytest.mark.parallel(1, 2, 3, timeout=600)
+@pytest.mark.parametrize(("level", "dtype", "order"), LEVELS)
+@pytest.mark.filterwarnings("ignore:.*ranks have no elements")
+def test_products_at_all_levels(everywhere, level, dtype, order):
+    """Of a curved mesh whose last batch is not full, and of three elements."""
+
+    def find(ranks):
+        found = []
+        for mesh in (femops.disc(2, order=2), femops.box((3, 1))):
+            V = femops.H1(shared(ranks, mesh), order)
+            A = femops.form(weak, V, level=level, dtype=dtype)
+            A = A + 0.3 * femops.boundary_mass(V, level=level, dtype=dtype)
+            found += products(V, A.constrained(V.boundary_dofs()[::2]))
+        return found
+
+    everywhere(find)
+
+
+@pytest.mark.parallel(1, 2, timeout=600)
+@pytest.mark.parametrize("order", [1, 4])
+def test_products_in_three_dimensions(everywhere, order):
+    """Edges and vertices have many elements; from order 3 on, runs are added to in pieces."""
+
+    def find(ranks):
+        V = femops.H1(shared(ranks, femops.box((3, 3, 4))), order)
+        return [vector_hash(V, femops.diffusion(V) @ over_magnitudes(V, 0))]
+
+    everywhere(find)
+
+
+@pytest.mark.parallel(1, 2, 3, timeout=600)
+@pytest.mark.filterwarnings("ignore:.*ranks have no elements")
+def test_solutions_and_eigenpairs(everywhere):
+    def find(ranks):
+        mesh = shared(ranks, femops.read_mesh(femops.sample("disc.mesh"), refine=1))
+        V = femops.H1(mesh, 2)
+        A, M = (femops.diffusion(V), femops.mass(V))
+        A = A.constrained(V.boundary_dofs())
+        b, found = A.rhs(over_magnitudes(V, 0)), []
+        for precond in (femops.jacobi(A), femops.multigrid(A)):
+            u, info = femops.cg(A, b, M=precond)
+            found += [vector_hash(V, u), info.iterations]
+        pairs = chebyshev_subspace(A, M, 3)
+        vectors = [vector_hash(V, np.ascontiguousarray(u)) for u in pairs.vectors.columns().T]
+        return found + pairs.values.tolist() + vectors + pairs.vectors.norms().tolist()
+
+    everywhere(find)
+
+
+@pytest.mark.parallel(1, 2, 3, timeout=600)
+def test_gas_dynamics(everywhere):
+    def find(ranks):
+        case = problem("sedov")
+        mesh = shared(ranks, built_in(case.mesh[2]).refine(2))
+        run = Simulation.begin(Lagrangian(case, mesh))
+        run.run(1.0, max_steps=3)
+        return run.t, run.e_norm, vector_hash(run.equations.space, run.state)
+
+    everywhere(find)
