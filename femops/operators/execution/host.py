@@ -144,7 +144,7 @@ class HostBackend(Backend):
         sweep = sweep_of(work) if work.num_elements else None
         spaces = work.product.spaces.values()
         contributed = None
-        if any(space.reproducible for space in spaces):
+        if any(space.distributed and space.distributed.reproducible for space in spaces):
             none = [np.empty(0, dtype=np.int64)] * len(work.tests)
             contributed = none if sweep is None else [c.contributed for c in sweep.contributions]
         known = work.product, work.tests, work.constrained, work.dtype, contributed
