@@ -41,6 +41,12 @@ def _version() -> str:
         return f"{parsed['project']['version']}+source"
 
 
+def _unknown(name: str) -> str:
+    """Say that there is no such attribute, and which one may be meant."""
+    hints = importlib.import_module("femops_meshes.hints")
+    return f"module 'femops' has no attribute {name!r}{hints.did_you_mean(name, _HOME)}"
+
+
 def __getattr__(name: str) -> Any:
     """Import `name` from its module when it is first used (PEP 562)."""
     if name == "__version__":
@@ -53,7 +59,7 @@ def __getattr__(name: str) -> Any:
             else getattr(importlib.import_module(home), name)
         )
     else:
-        raise AttributeError(f"module 'femops' has no attribute {name!r}")
+        raise AttributeError(_unknown(name), name=name, obj=None)  # Python would add a second hint
     globals()[name] = value
     return value
 

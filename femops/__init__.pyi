@@ -2,14 +2,17 @@
 
 from femops import eigen as eigen
 from femops import hydro as hydro
+from femops import solvers as solvers
 from femops import tensor as tensor
 from femops.basis import Basis1D as Basis1D
 from femops.basis import Quadrature1D as Quadrature1D
 from femops.basis import gauss as gauss
 from femops.basis import lobatto as lobatto
+from femops.errors import ArgumentError as ArgumentError
 from femops.errors import BasisError as BasisError
 from femops.errors import CheckpointError as CheckpointError
 from femops.errors import CommunicatorError as CommunicatorError
+from femops.errors import ConvergenceWarning as ConvergenceWarning
 from femops.errors import DeviceError as DeviceError
 from femops.errors import Errors as Errors
 from femops.errors import FemopsError as FemopsError

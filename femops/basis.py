@@ -200,10 +200,13 @@ class Basis1D:
 
     @cached_property
     def from_nodal(self) -> Floats:
-        """Coefficients from values at `nodes`: the inverse of B1d there, shape (p1d, p1d)."""
+        """Coefficients from values at `nodes`: the inverse of B1d there, shape (p1d, p1d).
+
+        Each entry is accurate to round-off at every degree, see `bernstein_coefficients`.
+        """
         if self.is_nodal:
             return _read_only(np.eye(self.p1d))
-        return _read_only(np.linalg.inv(self.interpolation(self.nodes)))
+        return _read_only(bernstein_coefficients(self.nodes))
 
     def __repr__(self) -> str:
         return f"Basis1D({self.family!r}, p={self.p})"
@@ -233,6 +236,35 @@ def _bernstein(p: int, x: Floats) -> Floats:
     j = np.arange(p + 1)
     binomials = np.array([math.comb(p, k) for k in range(p + 1)], dtype=np.float64)
     return np.asarray(binomials * x[:, None] ** j * (1.0 - x[:, None]) ** (p - j))
+
+
+def bernstein_coefficients(nodes: Floats) -> Floats:
+    """Matrix from values at nodes to Bernstein coefficients of the polynomial through them.
+
+    Column j belongs to the Lagrange polynomial ``prod_i (x - x_i) / (x_j - x_i)``. The coefficients
+    of each factor, ``x (1 - x_i) - (1 - x) x_i``, have opposite signs for every node. So no sum in
+    the product cancels, and each entry is accurate to round-off. The condition number of the matrix
+    grows like 2^p: an inverse by elimination would lose that many digits.
+
+    Parameters
+    ----------
+    nodes : (p + 1,) float64
+        All different, in [0, 1].
+
+    Returns
+    -------
+    (p + 1, p + 1) float64
+    """
+    p = len(nodes) - 1
+    binomials = np.array([math.comb(p, k) for k in range(p + 1)], dtype=np.float64)
+    matrix = np.empty((p + 1, p + 1))
+    for j, node in enumerate(nodes):
+        product = np.ones(1)
+        for other in np.delete(nodes, j):
+            factor = np.array([-other, 1.0 - other]) / (node - other)
+            product = np.convolve(product, factor)
+        matrix[:, j] = product / binomials
+    return matrix
 
 
 def _points(points: ArrayLike) -> Floats:

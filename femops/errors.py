@@ -3,7 +3,8 @@
 Every error femops raises on purpose is a `FemopsError` and at the same time the Python error it
 is closest to, so both ``except femops.FemopsError`` and ``except ValueError`` work. The two
 packages below femops know nothing of it and have bases of their own, `MeshError` and
-`KernelError`. A program that wants to catch whatever may come writes ``except femops.Errors``.
+`KernelError`. A call with an argument that a function does not have is an `ArgumentError`. A
+program that wants to catch whatever may come writes ``except femops.Errors``.
 
 A message says what is wrong, what was got, and how to mend it.
 """
@@ -11,7 +12,7 @@ A message says what is wrong, what was got, and how to mend it.
 from typing import Any
 
 from femops_kernels.errors import DeviceError, KernelError
-from femops_meshes.errors import MeshError
+from femops_meshes.errors import ArgumentError, MeshError
 
 
 class FemopsError(Exception):
@@ -69,6 +70,13 @@ class SolverError(FemopsError, RuntimeError):
     """A solver was called with something it cannot solve."""
 
 
+class ConvergenceWarning(UserWarning):
+    """A solve has ended, but not at the tolerance: its result is the last iterate.
+
+    All solvers warn, unless they are called with ``warn=False``; on ranks rank 0 does.
+    """
+
+
 class HydroError(FemopsError, RuntimeError):
     """A flow that cannot be set up, or cannot go on: inverted elements, a step gone to zero."""
 
@@ -93,13 +101,15 @@ class MissingExtraError(FemopsError, ImportError):
     """An optional part is used without the packages of its extra."""
 
 
-Errors: tuple[type[Exception], ...] = (FemopsError, MeshError, KernelError)
+Errors: tuple[type[Exception], ...] = (FemopsError, MeshError, KernelError, ArgumentError)
 """All bases: ``except femops.Errors`` catches all that femops and the packages below it raise."""
 
 __all__ = [
+    "ArgumentError",
     "BasisError",
     "CheckpointError",
     "CommunicatorError",
+    "ConvergenceWarning",
     "DeviceError",
     "Errors",
     "FemopsError",

@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-from femops.cli import cost, demo, info, meshes, solve, tune, warmup
+from femops.cli import cost, demo, info, meshes, solve, tune, verify, warmup
 from femops.cli.bench import group as bench
 from femops.cli.exit_codes import INTERRUPTED
 from femops.cli.hydro.command import hydro
@@ -54,6 +54,7 @@ def build() -> typer.Typer:
     app.command("cost")(cost.cost)
     app.command("info")(info.info)
     app.command("tune")(tune.tune)
+    app.command("verify")(verify.verify)
     app.command("warmup")(warmup.warmup)
     return app
 

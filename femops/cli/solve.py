@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, final
 
 import typer
 
@@ -29,6 +30,7 @@ from femops.cli.options import (
 )
 from femops.cli.output import Output, one_line_warnings
 from femops.cli.problems.make import Make
+from femops.cli.record import record_of
 
 if TYPE_CHECKING:
     from femops.cli.problems.base import Result
@@ -42,8 +44,28 @@ def group() -> None:
     """Solve a problem with a known solution, and say how far off the result is."""
 
 
+@final
+@dataclass(frozen=True)
+class _Asked:
+    """What a command was asked for.
+
+    Attributes
+    ----------
+    make : callable
+        Makes the problem.
+    command : list of str
+        Words of the command, and the mesh.
+    options : dict
+        Values of all options, by the names of their parameters.
+    """
+
+    make: Make
+    command: list[str]
+    options: dict[str, Any]
+
+
 def _solve(
-    make: Make,
+    asked: _Asked,
     mesh: MeshArgument,
     order: OrderOption = 4,
     refine: RefineOption = 0,
@@ -76,6 +98,7 @@ def _solve(
     json: JsonOption = False,
 ) -> None:
     from femops.cli.problems.base import solve
+    from femops.fields.vector_hash import vector_hash
     from femops.parallel import world
 
     output, comm = Output(json), world()
@@ -87,11 +110,14 @@ def _solve(
         title = f"solving on {grid.num_elements} elements of order {order}"
         with output.iterating(title) as progress:
             chosen = None if preconditioner is None else preconditioner.value
-            result = solve(make, grid, order, rtol, level, progress, chosen)
+            result = solve(asked.make, grid, order, rtol, level, progress, chosen)
         facts = {"mesh": mesh, "elements": grid.num_elements, "order": order, **result.facts()}
         if comm.size > 1:
             facts["ranks"] = comm.size
-        output.json(facts)
+        if json:
+            hashed = vector_hash(result.problem.space, result.u)
+            run = record_of(asked.command, asked.options, grid, comm, hashed)
+            output.json(facts | {"run": run})
         title = result.problem.title
         output.facts(title[0].upper() + title[1:], _shown(facts, result))
         _write(output, result, save, picture)
@@ -114,8 +140,9 @@ def problem(own: Callable[..., Make]) -> Callable[..., None]:
     options = inspect.signature(own, eval_str=True).parameters
 
     def command(**given: Any) -> None:
+        named = {name: value for name, value in given.items() if name != "mesh"}
         make = own(**{name: given.pop(name) for name in options})
-        _solve(make, **given)
+        _solve(_Asked(make, ["solve", own.__name__, given["mesh"]], named), **given)
 
     command.__name__, command.__doc__ = own.__name__, own.__doc__
     command.__annotations__ = {}

@@ -9,6 +9,7 @@ from scipy.linalg import eigvalsh_tridiagonal
 
 from femops.eigen.pencil import AnyOperator, Array
 from femops.errors import SolverError
+from femops.fields.whole_sums import random_draws
 from femops.solvers.inner_products import Sums
 
 Map = Callable[[Array], Array]
@@ -44,8 +45,7 @@ def spectrum(
         B is found not to be positive definite, A is not finite, or squares of numbers underflow.
     """
     space = A.space
-    random = np.random.default_rng((seed, space.comm.rank)).standard_normal(space.size)
-    v = space.memory.put(random.astype(A.dtype)) * free
+    v = space.memory.put(random_draws(space, seed)().astype(A.dtype)) * free
     z = inverse(v)
     alphas: list[float] = []
     betas: list[float] = []

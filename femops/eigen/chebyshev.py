@@ -14,6 +14,7 @@ from femops.eigen.inverse import Inverse
 from femops.eigen.pencil import AnyOperator, Array, Pencil
 from femops.errors import SolverError, VectorError
 from femops.fields.multivector import MultiVector, random_columns
+from femops.fields.whole_sums import group_totals
 from femops.parallel.collective_checks import check_same
 from femops.solvers.watch import Progress, Watch
 
@@ -90,7 +91,7 @@ def chebyshev_subspace(
     SolverError
         Operators that are not femops' own, on different spaces or not symmetric, a mass that is not
         positive, k < 1 or more than there are free dofs, a tolerance that is no number > 0, a state
-        of another space or of fewer than k vectors, a mesh made with ``reproducible=True``.
+        of another space or of fewer than k vectors.
     VectorError
         Memory does not suffice for the vectors.
 
@@ -233,24 +234,32 @@ class _Solve:
 
     def _residuals(self, values: Floats, AX: MultiVector, massed: MultiVector | None) -> Floats:
         """Norms of A x - lambda M x, by the inverse of the diagonal."""
+        X, space = self.X, self.pencil.A.space
+        padded = np.zeros((X.npanels, X.width))
+        padded.reshape(-1)[: X.nvec] = values
+        factors = space.memory.put(padded.astype(X.dtype))
+        parts = (self._squares(rows, factors, AX, massed) for rows in X.row_blocks())
+        if space.any_width:
+            summed = group_totals(space, parts, padded.shape, padded.dtype)
+        else:
+            summed = space.comm.sum(sum(parts, np.zeros(padded.shape)))
+        return np.asarray(np.sqrt(summed.reshape(-1)[: X.nvec]))
+
+    def _squares(
+        self, rows: slice, factors: Array, AX: MultiVector, massed: MultiVector | None
+    ) -> Array:
+        """Sums (npanels, width) of the squares of some rows of residuals."""
         pencil, X = self.pencil, self.X
-        xp, squares = pencil.A.space.memory.xp, np.zeros(X.npanels * X.width)
-        padded = np.zeros(len(squares))
-        padded[: X.nvec] = values
+        memory, found = pencil.A.space.memory, []
         for k, panel in enumerate(X.panels):
-            part = slice(k * X.width, (k + 1) * X.width)
-            factors = pencil.A.space.memory.put(padded[part].astype(X.dtype))
-            for rows in X.row_blocks():
-                there = panel[rows] if massed is None else massed.panels[k][rows]
-                if massed is None and pencil.weights is not None:
-                    there = there * pencil.weights[rows, np.newaxis]
-                left = AX.panels[k][rows] - factors * there
-                left *= pencil.free[rows, np.newaxis]
-                scaled = left if pencil.scales is None else left * pencil.scales[rows, np.newaxis]
-                found = xp.einsum("ij,ij->j", left, scaled)
-                squares[part] += pencil.A.space.memory.get(found)
-        summed = pencil.A.space.comm.sum(squares)[: X.nvec]
-        return np.asarray(np.sqrt(summed))
+            there = panel[rows] if massed is None else massed.panels[k][rows]
+            if massed is None and pencil.weights is not None:
+                there = there * pencil.weights[rows, np.newaxis]
+            left = AX.panels[k][rows] - factors[k] * there
+            left *= pencil.free[rows, np.newaxis]
+            scaled = left if pencil.scales is None else left * pencil.scales[rows, np.newaxis]
+            found.append(memory.get(memory.xp.einsum("ij,ij->j", left, scaled)))
+        return np.array(found, dtype=np.float64)
 
     def _improve(
         self, values: Floats, massed: MultiVector | None, norms: Floats, tolerance: float

@@ -55,11 +55,6 @@ class Pencil:
         """
         _check_operator(A, "A")
         sums, xp = Sums(A.space), A.space.memory.xp
-        if A.space.comm.max(int(_reproducible(A))):
-            raise SolverError(
-                "products of small matrices round as the number of ranks has it: make the mesh "
-                "without reproducible=True"
-            )
         free = xp.ones(A.space.size, dtype=bool)
         free[A.space.memory.put(A.constrained_dofs)] = False
         count = int(A.space.comm.sum(int(A.space.memory.get(free).sum())))
@@ -97,11 +92,6 @@ def _check_operator(A: Any, name: str) -> None:
             f"{name} is not symmetric: {A!r}; its eigenvalues may be complex, "
             "scipy.sparse.linalg.eigs finds some"
         )
-
-
-def _reproducible(A: AnyOperator) -> bool:
-    spaces = getattr(A.space, "spaces", {"u": A.space}).values()
-    return any(s.distributed is not None and s.distributed.reproducible for s in spaces)
 
 
 def _positive(A: AnyOperator, values: Array, free: Array) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from numbers import Number
 from typing import Any, final
 
@@ -12,7 +13,20 @@ from scipy.sparse.linalg import LinearOperator
 
 from femops.errors import VectorError
 from femops.fields.orthonormal import GOOD, orthonormalising
-from femops.fields.panels import check_type, count, panel_width
+from femops.fields.panels import (
+    check_type,
+    combine,
+    count,
+    is_number,
+    panel_width,
+    rows_of,
+    set_rows,
+    small_matrix,
+    type_with,
+    used,
+)
+from femops.fields.selection import chosen_vectors, value_of, values_for
+from femops.fields.whole_sums import group_edges, group_totals, random_draws, rows_times
 from femops.spaces.base import Space
 from femops.spaces.product import Product
 from femops_meshes.arguments import Count, checked
@@ -39,7 +53,8 @@ class MultiVector:
         C-contiguous, where the vectors of the space are; it is not copied. float64, float32, or
         complex of either.
     nvec : int, optional
-        Number of vectors, if the last panel has more columns than are used: the others are zero.
+        Number of vectors, if the last panel has more columns than are used. The spare columns must
+        be zero. No method reads or writes them; only operators do, as they do any column.
 
     Attributes
     ----------
@@ -89,7 +104,8 @@ class MultiVector:
                 f"nvec = {nvec} vectors are not what {shape[0]} panels of {shape[2]} hold: give "
                 f"{most - shape[2] + 1} to {most}"
             )
-        if self._spare is not None and bool(self._spare.any()):
+        last = self.nvec - (most - shape[2])
+        if last < shape[2] and bool(panels[-1, :, last:].any()):
             raise VectorError("columns behind the last vector are not zero: set them to zero")
 
     # --- making ----------------------------------------------------------------------------------
@@ -182,7 +198,8 @@ class MultiVector:
     def copy(self) -> MultiVector:
         """A copy."""
         result = self.empty_like()
-        result.panels[...] = self.panels
+        for target, source in zip(*(used(x.panels, x.nvec) for x in (result, self)), strict=True):
+            target[...] = source
         return result
 
     # --- what it is ------------------------------------------------------------------------------
@@ -215,146 +232,144 @@ class MultiVector:
         panels = f"{self.npanels} x {self.width}"
         return f"MultiVector({self.nvec} vectors of {self.shape[0]}, {self.dtype}, {panels})"
 
-    @property
-    def _spare(self) -> Array | None:
-        """The columns behind the last vector."""
-        used = self.nvec - (self.npanels - 1) * self.width
-        return None if used == self.width else self.panels[-1, :, used:]
-
     def columns(self) -> Array:
         """The vectors as columns (size, nvec): a view of a single panel, else a copy."""
-        if self.npanels == 1:
-            return self.panels[0, :, : self.nvec]
-        joined = np.moveaxis(self.panels, 0, 1).reshape(self.shape[0], -1)
-        return joined[:, : self.nvec]
+        return self._rows(slice(None))
 
     # --- parts -----------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[Array]:
-        return (self[i] for i in range(self.nvec))
+        return (self._vector(i) for i in range(self.nvec))
+
+    def _vector(self, i: int) -> Array:
+        return self.panels[i // self.width, :, i % self.width]
 
     def __getitem__(self, which: Any) -> Any:
         """One vector, a view; or a `MultiVector` of several.
 
         A range that begins where a panel does and ends where one does, or with the last vector,
         is a view of these panels. Other ranges, lists and masks are copies.
+
+        Raises
+        ------
+        VectorError
+            An index that chooses no vector, or one that does not exist; see `chosen_vectors`.
         """
-        if isinstance(which, int | np.integer):
-            i = range(self.nvec)[which]
-            return self.panels[i // self.width, :, i % self.width]
-        chosen = self._chosen(which)
+        chosen = chosen_vectors(which, self.nvec)
+        if isinstance(chosen, int):
+            return self._vector(chosen)
         if not len(chosen):
             raise VectorError("no vector is chosen: a MultiVector has one or more")
         first, last, width = int(chosen[0]), int(chosen[-1]), self.width
         ends = (last + 1) % width == 0 or last + 1 == self.nvec
-        if isinstance(which, slice) and chosen.step == 1 and first % width == 0 and ends:
+        if isinstance(chosen, range) and chosen.step == 1 and first % width == 0 and ends:
             return MultiVector(
                 self.space, self.panels[first // width : last // width + 1], last + 1 - first
             )
         result = MultiVector.zeros(self.space, len(chosen), self.dtype)
         for target, source in enumerate(chosen):
-            result[target][:] = self[int(source)]
+            result._vector(target)[:] = self._vector(source)
         return result
 
     def __setitem__(self, which: Any, values: Any) -> None:
-        """Overwrite vectors by those of a `MultiVector`, by columns (size, n), or by numbers."""
-        chosen, size = self._chosen(which), self.shape[0]
-        single = isinstance(which, int | np.integer)
-        shape = () if isinstance(values, Number) else getattr(values, "shape", None)
-        if shape not in ((), (size,) if single else (size, len(chosen))):
-            raise VectorError(
-                f"{len(chosen)} vectors of {size} entries cannot be set to "
-                + (f"an array of shape {shape}" if shape else f"{values!r:.60}")
-            )
-        if single or not shape:
-            for i in chosen:
-                self[int(i)][:] = values
-            return
-        if isinstance(values, MultiVector):
-            for source, target in enumerate(chosen):
-                self[int(target)][:] = values[source]
-        elif len(chosen) == self.nvec and isinstance(which, slice) and chosen.step == 1:
-            for k in range(self.npanels):
-                part = values[:, k * self.width : (k + 1) * self.width]
-                self.panels[k, :, : part.shape[1]] = part
-        else:
-            for source, target in enumerate(chosen):
-                self[int(target)][:] = values[:, source]
+        """Overwrite vectors by a number, an array (size,) or (size, n), or a `MultiVector`.
 
-    def _chosen(self, which: Any) -> Any:
-        """Numbers of the vectors that an index stands for."""
-        if isinstance(which, slice):
-            return range(self.nvec)[which]
-        try:
-            return np.arange(self.nvec)[np.asarray(which)].reshape(-1)
-        except IndexError as error:
-            raise VectorError(f"there are {self.nvec} vectors: {error}") from error
+        Values that share memory with the vectors are copied first, so the result is NumPy's.
+
+        Raises
+        ------
+        VectorError
+            See `chosen_vectors` and `values_for`.
+        """
+        chosen = chosen_vectors(which, self.nvec)
+        shape = self.shape[:1] if isinstance(chosen, int) else (self.shape[0], len(chosen))
+        given = self._apart(values_for(values, shape, self.dtype, self.space.memory))
+        every = isinstance(chosen, range) and chosen == range(self.nvec)
+        if every and getattr(given, "ndim", 0) == 2:
+            set_rows(self.panels, slice(None), given)
+            return
+        for k, i in enumerate([chosen] if isinstance(chosen, int) else chosen):
+            self._vector(i)[:] = value_of(given, k)
+
+    def _apart(self, values: Any) -> Any:
+        """The values, or a copy if they are an array or vectors that share memory with these."""
+        array = values.panels if isinstance(values, MultiVector) else values
+        if isinstance(array, Number) or not self.space.memory.overlap(self.panels, array):
+            return values
+        return values.copy()
 
     # --- arithmetic ------------------------------------------------------------------------------
 
     def _like(self, other: Any) -> Array:
-        """Panels of another that has as many vectors, in as many panels."""
+        """Panels of other vectors; refuse another space, number or width."""
         if not isinstance(other, MultiVector):
             raise VectorError(f"a {type(other).__name__} cannot be added to a MultiVector")
-        if other.panels.shape != self.panels.shape or other.space is not self.space:
+        same = other.panels.shape == self.panels.shape and other.nvec == self.nvec
+        if not same or other.space is not self.space:
             raise VectorError(
                 f"{other!r} is not of the same space, number and width of panels as {self!r}"
             )
         return other.panels
 
-    def _number(self, factor: Any) -> bool:
-        return isinstance(factor, Number) and not isinstance(factor, bool)
+    def _made(self, work: str, other: Any) -> MultiVector:
+        """New vectors: these combined with other panels, or a number, by a NumPy function."""
+        made = MultiVector.zeros(self.space, self.nvec, type_with(self.dtype, other), self.width)
+        combine(self.space.memory.xp, work, self.panels, other, made.panels, self.nvec)
+        return made
 
-    def _made(self, panels: Array) -> MultiVector:
-        return MultiVector(self.space, panels, self.nvec)
+    def _overwritten(self, work: str, other: Any) -> MultiVector:
+        """These vectors, overwritten by what `_made` makes."""
+        if type_with(self.dtype, other).kind == "c" and self.dtype.kind != "c":
+            raise VectorError(
+                f"{self!r} is real and cannot be overwritten by complex numbers: write X = X + Y "
+                "or X = X * z, which makes new vectors"
+            )
+        given = other if other is self.panels else self._apart(other)
+        combine(self.space.memory.xp, work, self.panels, given, self.panels, self.nvec)
+        return self
 
     def __add__(self, other: Any) -> MultiVector:
-        return self._made(self.panels + self._like(other))
+        return self._made("add", self._like(other))
 
     def __sub__(self, other: Any) -> MultiVector:
-        return self._made(self.panels - self._like(other))
+        return self._made("subtract", self._like(other))
 
     def __neg__(self) -> MultiVector:
-        return self._made(-self.panels)
+        return self._made("multiply", -1)
 
     def __mul__(self, factor: Any) -> MultiVector:
-        return self._made(self.panels * factor) if self._number(factor) else NotImplemented
+        return self._made("multiply", factor) if is_number(factor) else NotImplemented
 
     __rmul__ = __mul__
 
     def __truediv__(self, factor: Any) -> MultiVector:
-        return self._made(self.panels / factor) if self._number(factor) else NotImplemented
+        return self._made("divide", factor) if is_number(factor) else NotImplemented
 
     def __iadd__(self, other: Any) -> MultiVector:  # noqa: PYI034  (the class is final)
-        self.panels += self._like(other)
-        return self
+        return self._overwritten("add", self._like(other))
 
     def __isub__(self, other: Any) -> MultiVector:  # noqa: PYI034
-        self.panels -= self._like(other)
-        return self
+        return self._overwritten("subtract", self._like(other))
 
     def __imul__(self, factor: Any) -> MultiVector:  # noqa: PYI034
-        if not self._number(factor):
-            return NotImplemented
-        self.panels *= factor
-        return self
+        return self._overwritten("multiply", factor) if is_number(factor) else NotImplemented
+
+    def __itruediv__(self, factor: Any) -> MultiVector:  # noqa: PYI034
+        return self._overwritten("divide", factor) if is_number(factor) else NotImplemented
 
     # --- products with small matrices ------------------------------------------------------------
 
     def row_blocks(self, *others: MultiVector) -> Iterator[slice]:
-        """Ranges of rows whose entries stay in cache together."""
+        """Ranges of rows whose entries stay in cache; on a reproducible mesh element groups'."""
+        if self.space.any_width:
+            return (slice(a, b) for a, b in pairwise(group_edges(self.space).tolist()) if a < b)
         most = max(x.npanels * x.width * x.dtype.itemsize for x in (self, *others))
         rows = self.shape[0]
         step = max(1, _BLOCK_BYTES // most) if self.space.memory.scipy else rows
         return (slice(a, min(a + step, rows)) for a in range(0, rows, max(step, 1)))
 
     def _rows(self, rows: slice) -> Array:
-        """Rows of all vectors, (rows, npanels * width); a view if there is one panel."""
-        return np.moveaxis(self.panels[:, rows], 0, 1).reshape(-1, self.npanels * self.width)
-
-    def _set_rows(self, rows: slice, values: Array) -> None:
-        shaped = values.reshape(len(values), self.npanels, self.width)
-        self.panels[:, rows] = np.moveaxis(shaped, 1, 0)
+        return rows_of(self.panels, self.nvec, rows)
 
     @checked(VectorError)
     def gram(self, other: MultiVector | None = None) -> Array:
@@ -376,7 +391,8 @@ class MultiVector:
         n = self.space.size
         if getattr(mass, "shape", None) != (n,):
             raise VectorError(f"mass is {mass!r:.60}: give an operator or ({n},) numbers")
-        return self._gram(None, lambda rows, x: x._rows(rows) * mass[rows, np.newaxis])
+        weights = self.space.memory.adopt(mass, "mass")
+        return self._gram(None, lambda rows, x: x._rows(rows) * weights[rows, np.newaxis])
 
     def _gram(
         self, other: MultiVector | None, right: Callable[[slice, MultiVector], Array]
@@ -385,51 +401,38 @@ class MultiVector:
         if there.space is not self.space:
             raise VectorError(f"{there!r} is not of the space of {self!r}")
         xp, wide = self.space.memory.xp, np.result_type(self.dtype, there.dtype, np.float64)
-        total = xp.zeros((self.npanels * self.width, there.npanels * there.width), wide)
+        if self.space.any_width:
+            parts = (self._rows(r).conj().T @ right(r, there) for r in self.row_blocks(there))
+            return group_totals(self.space, parts, (self.nvec, there.nvec), wide)
+        total = xp.zeros((self.nvec, there.nvec), wide)
         for rows in self.row_blocks(there):
             left = self._rows(rows)
             total += left.conj().T @ right(rows, there)
-        mine = np.ascontiguousarray(self.space.memory.get(total)[: self.nvec, : there.nvec])
-        summed = self.space.comm.sum(mine.view(np.float64))
+        summed = self.space.comm.sum(self.space.memory.get(total).view(np.float64))
         return np.asarray(summed).view(wide)
 
     def __matmul__(self, matrix: ArrayLike) -> MultiVector:
         """The vectors X Q: linear combinations by the columns of a small matrix (nvec, m)."""
-        small = self._small(matrix)
+        small = small_matrix(matrix, self.nvec)
         kind = np.result_type(self.dtype, np.complex64) if small.dtype.kind == "c" else self.dtype
-        result = MultiVector.zeros(self.space, small.shape[1], kind)
-        padded = self._padded(small, result, kind)
-        for rows in self.row_blocks(result):
-            result._set_rows(rows, self._rows(rows) @ padded)
-        return result
+        return self._times(small, MultiVector.zeros(self.space, small.shape[1], kind))
 
     def __imatmul__(self, matrix: ArrayLike) -> MultiVector:  # noqa: PYI034
         """Overwrite X by X Q, with a square matrix."""
-        small = self._small(matrix)
+        small = small_matrix(matrix, self.nvec)
         if small.shape[1] != self.nvec or (small.dtype.kind == "c") > (self.dtype.kind == "c"):
             raise VectorError(
                 f"{self!r} cannot be overwritten by its product with a matrix {small.shape} of "
                 f"type {small.dtype}: write X @ Q"
             )
-        padded = self._padded(small, self, self.dtype)
-        for rows in self.row_blocks():
-            self._set_rows(rows, self._rows(rows) @ padded)
-        return self
+        return self._times(small, self)
 
-    def _small(self, matrix: ArrayLike) -> Array:
-        small = np.asarray(matrix)
-        if small.ndim != 2 or len(small) != self.nvec or not small.shape[1]:
-            raise VectorError(
-                f"a matrix of shape {small.shape} is to combine {self.nvec} vectors: it needs "
-                f"({self.nvec}, m)"
-            )
-        return small
-
-    def _padded(self, small: Array, result: MultiVector, kind: np.dtype[Any]) -> Array:
-        """A small matrix with rows and columns for the spare columns of panels, where X is."""
-        padded = np.zeros((self.npanels * self.width, result.npanels * result.width), kind)
-        padded[: small.shape[0], : small.shape[1]] = small
-        return self.space.memory.put(padded)
+    def _times(self, small: Array, result: MultiVector) -> MultiVector:
+        """Other vectors, or these, overwritten by X Q, some rows after the others."""
+        factors = self.space.memory.put(small.astype(result.dtype))
+        for rows in self.row_blocks(result):
+            set_rows(result.panels, rows, rows_times(self.space, self._rows(rows), factors))
+        return result
 
     # --- inner products of pairs -----------------------------------------------------------------
 
@@ -443,6 +446,11 @@ class MultiVector:
 
     def _pairs(self, other: Array) -> Array:
         wide = np.result_type(self.dtype, other.dtype, np.float64)
+        if self.space.any_width:
+            blocks = ((self.panels[:, rows], other[:, rows]) for rows in self.row_blocks())
+            parts = ((a.conj() * b).sum(axis=1, dtype=wide) for a, b in blocks)
+            sums = group_totals(self.space, parts, (self.npanels, self.width), wide)
+            return sums.reshape(-1)[: self.nvec]
         found = [
             np.einsum("ij,ij->j", mine.conj(), theirs, dtype=wide)
             if self.space.memory.scipy
@@ -474,6 +482,8 @@ class MultiVector:
             M is no mass, found not to be positive definite, or there are too many vectors.
         """
         eps = float(np.finfo(self.dtype).eps)
+        if getattr(mass, "shape", None) == (self.shape[0],):
+            mass = self._apart(self.space.memory.adopt(mass, "mass"))
         for attempt in range(_ROUNDS):
             matrix, missing, condition = orthonormalising(self.mass_gram(mass), eps)
             self @= matrix
@@ -488,13 +498,9 @@ class MultiVector:
 
 
 def random_columns(X: MultiVector, which: Any, seed: int, free: Array | None = None) -> None:
-    """Set some vectors to independent normal random numbers, other ones on each rank."""
-    random = np.random.default_rng((seed, X.space.comm.rank))
-    size, memory = X.shape[0], X.space.memory
+    """Set some vectors to independent random numbers, see `random_draws`."""
+    draw, memory = random_draws(X.space, seed), X.space.memory
     for i in which:
-        values = random.standard_normal(size)
-        if X.dtype.kind == "c":
-            values = values + 1j * random.standard_normal(size)
-        if free is not None:
-            values = np.where(memory.get(free), values, 0.0)
+        values: Array = draw() + 1j * draw() if X.dtype.kind == "c" else draw()
+        values = values if free is None else np.where(memory.get(free), values, 0.0)
         X[int(i)] = memory.put(values.astype(X.dtype))

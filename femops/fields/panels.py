@@ -1,16 +1,18 @@
-"""Panels of many vectors: their types and widths."""
+"""Panels of many vectors: types, widths, columns in use."""
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from femops.errors import VectorError
 from femops_kernels.pointwise.qdata import ALIGNMENT
 from femops_meshes.arguments import dtype_of, shown
 
+Array = NDArray[Any]
 TYPES = tuple(np.dtype(kind) for kind in (np.float32, np.float64, np.complex64, np.complex128))
 
 # Rows of so many bytes that are not a multiple of 512 do not meet in the same sets of a cache.
@@ -54,3 +56,71 @@ def count(value: Any, what: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise VectorError(f"{what} = {value!r}: give a whole number >= 1")
     return int(value)
+
+
+def is_number(factor: Any) -> bool:
+    """True if vectors can be multiplied by it."""
+    return isinstance(factor, int | float | complex | np.number) and not isinstance(factor, bool)
+
+
+def type_with(dtype: np.dtype[Any], other: Any) -> np.dtype[Any]:
+    """The type of vectors combined with other panels or a number, as NumPy has it."""
+    kind: np.dtype[Any] = np.result_type(dtype, getattr(other, "dtype", other))
+    return kind
+
+
+def used(panels: Array, nvec: int) -> tuple[Array, ...]:
+    """Views of the panels, without the spare columns behind the last of the vectors."""
+    npanels, _, width = panels.shape
+    last = nvec - (npanels - 1) * width
+    return (panels,) if last == width else (panels[:-1], panels[-1, :, :last])
+
+
+def rows_of(panels: Array, nvec: int, rows: slice) -> Array:
+    """Rows of all vectors, (rows, nvec); a view if there is one panel."""
+    part = panels[:, rows]
+    joined = np.moveaxis(part, 0, 1).reshape(part.shape[1], part.shape[0] * part.shape[2])
+    return joined[:, :nvec]
+
+
+def set_rows(panels: Array, rows: slice, values: Array) -> None:
+    """Overwrite rows of all vectors by an array (rows, nvec)."""
+    width = panels.shape[2]
+    for k, panel in enumerate(panels):
+        part = values[:, k * width : (k + 1) * width]
+        panel[rows, : part.shape[1]] = part
+
+
+def combine(xp: ModuleType, work: str, a: Array, b: Any, out: Array, nvec: int) -> None:
+    """Set vectors to those of two panels, or of one and a number, combined by a NumPy function.
+
+    Parameters
+    ----------
+    xp : module
+        NumPy's functions where the panels are.
+    work : str
+        Name of the function, as "add".
+    a, out : (npanels, size, width) arrays
+    b : array like a, or number
+    nvec : int
+        Spare columns behind so many vectors are neither read nor written.
+    """
+    others = used(b, nvec) if hasattr(b, "shape") and b.shape else (b, b)
+    for mine, other, result in zip(used(a, nvec), others, used(out, nvec), strict=False):
+        getattr(xp, work)(mine, other, out=result)
+
+
+def small_matrix(matrix: ArrayLike, nvec: int) -> Array:
+    """A matrix (nvec, m) that combines vectors.
+
+    Raises
+    ------
+    VectorError
+        A matrix of another shape, or one without columns.
+    """
+    small = np.asarray(matrix)
+    if small.ndim != 2 or len(small) != nvec or not small.shape[1]:
+        raise VectorError(
+            f"a matrix of shape {small.shape} is to combine {nvec} vectors: it needs ({nvec}, m)"
+        )
+    return small

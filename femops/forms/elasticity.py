@@ -38,7 +38,7 @@ def elasticity(
     V : Space
         Trial and test space, with as many components as dimensions.
     lam, mu : number, callable, array or GridFunction
-        Lame's parameters, in units of stress; mu is positive.
+        Lame's parameters, in units of stress, of any sign.
     **options
         See `femops.forms.options.Options`.
 
@@ -49,8 +49,8 @@ def elasticity(
     Raises
     ------
     OperatorError
-        A coefficient of another shape, with values that are not finite, or a mu that is not
-        positive; a space with another number of components.
+        A coefficient of another shape or with values that are not finite; a space with another
+        number of components.
     SpaceError, GeometryError
         Too few quadrature points; inverted elements.
 
@@ -66,6 +66,6 @@ def elasticity(
         )
     coefficients = {
         "lam": FormCoefficient("lam", lam, ((),)),
-        "mu": FormCoefficient("mu", mu, ((),), positive=True),
+        "mu": FormCoefficient("mu", mu, ((),)),
     }
     return build(_elasticity, V, None, coefficients, options)

@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike
 
 from femops.basis import Quadrature1D
 from femops.errors import OperatorError
-from femops.forms.options import FormOptions, Options, chosen, with_options
+from femops.forms.options import FormOptions, Options, with_options
 from femops.operators.block import BlockOperator
 from femops.operators.block_form import block_operator
 from femops.operators.execution.choice import backend_of
@@ -226,7 +226,7 @@ def build(
     options: FormOptions,
 ) -> Operator:
     """Operator of a function whose coefficients are known to be checked; see `form`."""
-    test, o = trial if test is None else test, chosen(function, FormOptions, options)
+    test, o = trial if test is None else test, Options(**options)
     for space in (trial, test):
         if not isinstance(space, Space | BoundarySpace):
             raise OperatorError(

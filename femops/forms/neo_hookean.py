@@ -44,7 +44,7 @@ def neo_hookean(
     V : Space
         Space of displacements, with as many components as dimensions.
     lam, mu : number, callable, array or GridFunction
-        Lame's parameters, in units of stress; mu is positive.
+        Lame's parameters, in units of stress, of any sign.
     **options
         See `femops.forms.options.Options`.
 
@@ -55,8 +55,8 @@ def neo_hookean(
     Raises
     ------
     OperatorError
-        A coefficient of another shape, with values that are not finite, or a mu that is not
-        positive; a space with another number of components.
+        A coefficient of another shape or with values that are not finite; a space with another
+        number of components.
     SpaceError, GeometryError
         Too few quadrature points; inverted elements.
 
@@ -71,6 +71,6 @@ def neo_hookean(
         )
     coefficients = {
         "lam": FormCoefficient("lam", lam, ((),)),
-        "mu": FormCoefficient("mu", mu, ((),), positive=True),
+        "mu": FormCoefficient("mu", mu, ((),)),
     }
     return build_nonlinear(_neo_hookean, V, coefficients, options)

@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike
 from femops.basis import Quadrature1D
 from femops.errors import OperatorError
 from femops.forms.form import check_names
-from femops.forms.options import NonlinearOptions, chosen, with_options
+from femops.forms.options import NonlinearOptions, Options, with_options
 from femops.operators.execution.choice import backend_of
 from femops.operators.integrals.coefficients import FormCoefficient
 from femops.operators.nonlinear import NonlinearForm
@@ -83,7 +83,7 @@ def build_nonlinear(
     options: NonlinearOptions,
 ) -> NonlinearForm:
     """Nonlinear form of a function whose coefficients are known to be checked."""
-    o = chosen(function, NonlinearOptions, options)
+    o = Options(**options)
     if not isinstance(space, Space):
         raise OperatorError(
             f"a nonlinear form was given a {type(space).__name__} for a space: it has one field, "

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from femops.basis import Quadrature1D
-from femops.pointwise.trace import FormFunction, name_of
 
 Form = TypeVar("Form", bound=Callable[..., Any])
 
@@ -60,23 +59,6 @@ class Options:
     lanes: int | None = None
     data_dtype: DTypeLike | None = None
     level: str = "partial"
-
-
-def chosen(function: FormFunction, kind: type, given: NonlinearOptions) -> Options:
-    """The options of a form of a function, which are of this kind.
-
-    Raises
-    ------
-    TypeError
-        One that such forms do not have.
-    """
-    for option in given:
-        if option not in kind.__annotations__:
-            raise TypeError(
-                f"{name_of(function).strip('_')}() got an unexpected keyword argument {option!r}: "
-                f"its options are {', '.join(kind.__annotations__)}"
-            )
-    return Options(**given)
 
 
 def with_options(kind: type) -> Callable[[Form], Form]:

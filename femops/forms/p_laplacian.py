@@ -34,7 +34,7 @@ def p_laplacian(
     ----------
     V : Space
     p : number, callable, array or GridFunction
-        The exponent; 2 gives the Laplacian.
+        The exponent, positive; 2 gives the Laplacian.
     epsilon : number, callable, array or GridFunction
         Regularisation, in units of the gradient; positive, so that the form is smooth where the
         gradient vanishes.

@@ -160,7 +160,8 @@ class BoundaryFaces:
         try:
             check_sides(mesh, listed)  # never fails on one rank alone: parts of a mesh are checked
         except MeshTopologyError as error:
-            raise SpaceError(f"an integral over these faces is not defined: {error}") from error
+            text = f"an integral over these faces is not defined: {error}"
+            raise SpaceError(text) from error.__cause__
         faces = np.unique(mesh.topology.boundary_faces[listed], axis=0)
         self.mesh, self.order = mesh, mesh.order
         self.elements, self.codes = (np.ascontiguousarray(column) for column in faces.T)

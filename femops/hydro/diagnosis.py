@@ -22,6 +22,7 @@ class Equations(Protocol):
     problem: Problem
     V: femops.H1
     E: femops.L2
+    space: femops.Product
     on_host: femops.Product
     part: femops.Mesh
     comm: Any
@@ -73,6 +74,38 @@ def trouble(equations: Equations, state: Floats, good: Floats) -> str:
     return (
         f"waves cross elements too fast, fastest {where.of(element)}{negative}; try a smaller "
         "cfl, lower orders or a coarser mesh"
+    )
+
+
+def instability(equations: Equations, state: Floats, good: Floats) -> str | None:
+    """Sentence about a step after which the energy is impossibly negative, or None. Collective.
+
+    Impossible is an energy further below zero at a node than the largest specific energy, internal
+    and kinetic, of the state before. Overshoots at shocks are far smaller. A run with steps too
+    large for its orders goes beyond within few steps, and its energy then grows without bound.
+
+    Parameters
+    ----------
+    equations : Equations
+    state, good : (size,) arrays
+        After the step and before it.
+    """
+    space, comm = equations.space, equations.comm
+    xp, energy = space.memory.xp, space.slice("energy")
+    depth = float(comm.max(-float(xp.min(state[energy]))))
+    if depth <= 0.0:
+        return None
+    speeds = xp.abs(good[space.slice("velocity")])
+    own = [float(xp.max(good[energy])), float(xp.max(speeds)) if speeds.size else 0.0]
+    largest, speed = map(float, comm.max(np.array(own)))
+    if depth <= largest + 0.5 * equations.V.dim * speed * speed:
+        return None
+    where = _Places(equations, good)
+    values = equations.parts(state)["energy"].reshape(equations.part.num_elements, -1)
+    where.least(values.min(axis=1))
+    return (
+        f"the energy has gone to {where.value:.2g} {where.told}, further below zero than any "
+        "energy was above it; try a smaller cfl, lower orders or a finer mesh"
     )
 
 

@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 
 import femops
 from femops.errors import HydroError
-from femops.fields.norms import exact_sum
 from femops.hydro.clock import Clock
 from femops.hydro.corner_force import CornerForce, CornerForces
 from femops.hydro.diagnosis import check_density, check_energy
+from femops.hydro.energy import bernstein_norm, mass_and_inverse
 from femops.hydro.problems import POSITIVE, PointFunction, Problem
 from femops.hydro.qfunctions import corner_force, work_of
 from femops.parallel import Communicator
+from femops.spaces.functions import evaluate
 from femops.spaces.memory import DeviceLike
 from femops_meshes.arguments import Count, Degree, Fraction, checked, whole_numbers
 
@@ -64,7 +65,7 @@ class Lagrangian:
     mesh : Mesh or DistributedMesh
         At the beginning. Boundary attributes 1, 2 and 3 are walls across x, y and z.
     order_kinematic, order_thermo : int
-        Degrees of position and velocity, and of the energy.
+        Degrees k of position and velocity, and m of the energy; m is at most 3 k - 1.
     cfl : float
         Part of the time step that waves would allow.
     cg_tol : float
@@ -115,13 +116,19 @@ class Lagrangian:
         device: DeviceLike = None,
     ) -> None:
         _check(problem, mesh.dim, assembly, device)
+        most = 3 * order_kinematic - 1  # beyond, the rule has fewer points than the energy dofs
+        if order_thermo > most:
+            raise HydroError(
+                f"order_thermo is {order_thermo} beside order_kinematic {order_kinematic}: give at "
+                f"most {most}, 3 x order_kinematic - 1: the quadrature points allow no more"
+            )
         self.problem, self.mesh, self.cfl = problem, mesh, cfl
         self.order, self.order_thermo = order_kinematic, order_thermo
         self.cg_tol, self.cg_max = cg_tol, cg_max
         self.sequences: list[femops.OperationSequence] = []
         self._force_seconds, self._sweeps, self._solves, self._zero = 0.0, 0, 0, Clock()
         self.V = femops.H1(mesh, order_kinematic, ncomp=mesh.dim)
-        self.E = femops.L2(mesh, order_thermo, family="bernstein" if order_thermo else "gauss")
+        self.E = femops.L2(mesh, order_thermo)
         self.on_host = femops.Product(position=self.V, velocity=self.V, energy=self.E)
         self.space = self._states(device)
         self._where = {name: self.space.slice(name) for name in self.space.names}
@@ -148,8 +155,7 @@ class Lagrangian:
         if device is None:
             return self.on_host
         V = femops.H1(self.mesh, self.order, ncomp=self.mesh.dim, device=device)
-        family = self.E.basis.family
-        E = femops.L2(self.mesh, self.order_thermo, family=family, device=V.device)
+        E = femops.L2(self.mesh, self.order_thermo, device=V.device)
         return femops.Product(position=V, velocity=V, energy=E)
 
     def _density(self) -> Any:
@@ -160,12 +166,11 @@ class Lagrangian:
         return femops.GridFunction(self.E, self._projected(density))
 
     def _projected(self, f: PointFunction, *, energy: bool = False) -> Floats:
-        """Coefficients of the polynomials through a function's values at Gauss points."""
-        nodal = femops.L2(self.mesh, self.order_thermo, family="gauss")
-        values = nodal.interpolate(f)
+        """Values of a function at the Gauss points of the energy's space."""
+        values = self.E.interpolate(f)
         if energy:
             check_energy(self, values)
-        return self.E.interpolate(femops.GridFunction(nodal, values))
+        return values
 
     def _make_force(self, assembly: Assembly) -> femops.CoupledForm | CornerForces:
         """The corner force: applied in a sweep, or as matrices of elements."""
@@ -197,14 +202,8 @@ class Lagrangian:
             free = self._mass.constrained(mine)
             # components and norms apart, as Laghos has them: so errors of solves are the same
             self._solvers.append(femops.CGSolver(free, M=femops.jacobi(free), natural=True))
-        n = self.E.p1d**self.mesh.dim
-        local = femops.L2(self.part, self.order_thermo, family=self.E.basis.family)
-        blocks = femops.mass(local, rho=rho, quadrature=rule).assemble().tobsr((n, n)).data
-        # A product with an inverse has as many operations as two triangular solves, without their
-        # chains of dependent ones: `femops.tensor.solve_triangular` with Cholesky factors took 3
-        # times as long for 4096 blocks of 27 by 27, 5 times for 512 of 8 by 8.
-        self._energy_inverse = memory.put(np.linalg.inv(blocks))
-        self._energy_mass = blocks
+        blocks, inverse = mass_and_inverse(self.part, self.order_thermo, rho, rule)
+        self._energy_mass, self._energy_inverse = blocks, memory.put(inverse)
 
     # --- states ----------------------------------------------------------------------------------
 
@@ -453,9 +452,8 @@ class Lagrangian:
         return float(self.comm.sum(np.array([kinetic + float(internal)]))[0])
 
     def e_norm(self, state: Floats) -> float:
-        """Euclidean norm of the coefficients of the energy, as Laghos prints it."""
-        energy = self.parts(state)["energy"]
-        return float(np.sqrt(exact_sum(energy * energy, self.comm)))
+        """Euclidean norm of the Bernstein coefficients of the energy, as Laghos prints it."""
+        return bernstein_norm(self.E, self.parts(state)["energy"])
 
 
 def _peak(mesh: femops.Mesh, element: int, x: Floats, order: int) -> Any:
@@ -470,8 +468,8 @@ def _by_element(
     """A number, or a field that is one in each element: the value at its centre."""
     if not callable(gamma):
         return gamma
-    space = femops.L2(mesh, 0)
-    return femops.GridFunction(space, np.asarray(gamma(part.element_centers().T), dtype=float))
+    values = evaluate(gamma, np.ascontiguousarray(part.element_centers().T), (), "gamma")
+    return femops.GridFunction(femops.L2(mesh, 0), values)
 
 
 def _walls(part: femops.Mesh, comm: Communicator) -> list[int]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import HydroError, SolverError
-from femops.hydro.diagnosis import trouble
+from femops.hydro.diagnosis import instability, trouble
 from femops.hydro.integrators import method
 from femops.hydro.lagrangian import Forces, Lagrangian
 from femops.hydro.steps import TimeStep
@@ -81,7 +81,7 @@ class Simulation:
 
     @property
     def e_norm(self) -> float:
-        """Euclidean norm of the coefficients of the energy, as Laghos prints it."""
+        """Euclidean norm of the Bernstein coefficients of the energy, as Laghos prints it."""
         return self.equations.e_norm(self.state)
 
     @checked(HydroError)
@@ -104,8 +104,8 @@ class Simulation:
         ------
         HydroError
             The step goes to zero: elements turn over, numbers are no longer finite, or waves cross
-            elements too fast. The state is the last good one. Or ``dt`` was set to no number
-            above zero.
+            elements too fast. Or a step is unstable: it leaves energy far below zero. The state is
+            the last good one. Or ``dt`` was set to no number above zero.
         """
         if not self.dt > 0.0:
             raise HydroError(f"dt is {self.dt}: give a step above 0")
@@ -153,6 +153,9 @@ class Simulation:
             self.repeated += 1
             if self.dt < zero:
                 raise HydroError(self._crash(found.state))
+        wrong = instability(equations, found.state, self.state)
+        if wrong is not None:
+            raise HydroError(f"step {self.steps + 1} at t = {self.t:.6g} is unstable: {wrong}")
         self.state, self._forces = found.state, found.forces
         self.t = t_final if last else self.t + dt
         self.dt = _GROW * dt if allowed > _ENOUGH * dt else dt

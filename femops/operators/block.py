@@ -24,7 +24,7 @@ from femops.pointwise.blocks import Pair
 from femops.spaces.product import Product
 from femops.spaces.restriction import positions
 from femops_kernels.compiled import ONE, CompiledOperator, Launch, Panels
-from femops_meshes.arguments import checked, number_of, shown
+from femops_meshes.arguments import checked, named_right, number_of, shown
 
 
 @final
@@ -194,7 +194,7 @@ class BlockOperator(MatrixFree):
         return BlockOperator(self.space, blocks, symmetric, self.dtype, constraints)
 
     def _scaled(self, factor: float) -> BlockOperator:
-        constraints = replace(self.constraints, identity=factor * self.constraints.identity)
+        constraints = self.constraints.scaled(factor, self.dtype)
         return self._with(lambda block: block * factor, constraints)
 
     # --- essential conditions --------------------------------------------------------------------
@@ -230,6 +230,7 @@ class BlockOperator(MatrixFree):
         """Positions of the constrained rows, ascending; read-only."""
         return read_only(self.constraints.rows)
 
+    @named_right
     def rhs(self, b: NDArray[Any], values: NDArray[Any] | float = 0.0) -> NDArray[Any]:
         """Right-hand side that belongs to given values at the constrained dofs.
 
@@ -247,18 +248,19 @@ class BlockOperator(MatrixFree):
 
         Raises
         ------
-        VectorError
-            See `apply`.
+        OperatorError, VectorError
+            As `Operator.rhs`.
         """
         b = self._check(b, "b", self.space)
         given: dict[str, Any] = dict.fromkeys(self.space.names, values)
         if number_of(values) is None:
             values = self._check(values, "values", self.space)
             given = dict(zip(self.space.names, self.space.split(values), strict=True))
+        self.constraints.check_imposed(values, self.space.comm)
         result = b.copy()
         for (test, field), block in self._blocks.items():
             part = result[self.space.slice(test)]
-            part[:] = block.rhs(part, given[field])
+            part[:] = block._lifted(part, given[field])
         rows = self.space.memory.put(self.constraints.rows)
         imposed = self._arrays.broadcast_to(self._arrays.asarray(values), self.space.shape)
         result[rows] = self.constraints.identity * imposed[rows]

@@ -1,4 +1,4 @@
-"""The same operator on a space of lower order, and in another precision."""
+"""The same operator on a space of lower order or with another basis, and in another precision."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ Spaces = dict[Any, Space | BoundarySpace]
 
 
 def coarse_operator(A: Operator, space: Space, dtype: DTypeLike, level: str) -> Operator:
-    """The forms of an operator on a space of lower order on the same mesh. Collective.
+    """The forms of an operator on a space of no higher order on the same mesh. Collective.
 
-    They are not traced again. Functions that are kept at points, and arrays there, are interpolated
-    linearly to the points of Gauss's rule with p + 1 points, so bounds and definiteness stay.
+    They are not traced again. On a space of lower order functions that are kept at points, and
+    arrays there, are interpolated linearly to the points of Gauss's rule with p + 1 points, so
+    bounds and definiteness stay.
 
     Parameters
     ----------
@@ -70,7 +71,7 @@ def cycle_level(A: Operator, space: Space) -> str:
     moved = np.zeros(len(backend.levels))
     for form in forms:
         assert form is not None
-        q1d = form.quadrature.q1d if space is A.space else space.order + 1
+        q1d = form.quadrature.q1d if space.order == A.space.order else space.order + 1
         moved += [_moved(form, level, q1d) for level in backend.levels]
     return backend.levels[int(np.argmin(space.comm.sum(moved)))]
 
@@ -154,13 +155,14 @@ def _coarse_form(term: Term, known: Spaces, state: _StateOn) -> BilinearForm:
     if trial not in known:
         assert isinstance(trial, BoundarySpace)
         known[trial] = BoundarySpace(known[trial.volume], trial.mesh)  # type: ignore[arg-type]
-    space = known[trial]
-    rule = space.quadrature(space.order + 1)
-    matrix = between_points(form.quadrature.points, rule.points)
-    coefficients = {
-        name: _resampled(given, matrix, form.geometry.num_points)
-        for name, given in form.coefficients.items()
-    }
+    space, rule, coefficients = known[trial], form.quadrature, form.coefficients
+    if space.order < trial.order:
+        rule = space.quadrature(space.order + 1)
+        matrix = between_points(form.quadrature.points, rule.points)
+        coefficients = {
+            name: _resampled(given, matrix, form.geometry.num_points)
+            for name, given in form.coefficients.items()
+        }
     return replace(
         form,
         trial=space,

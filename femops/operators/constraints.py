@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import final
+from dataclasses import dataclass, field, replace
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import OperatorError
+from femops.parallel.comm import Communicator
+from femops_meshes.arguments import number_of
 
 
 def _none() -> NDArray[np.int64]:
@@ -62,8 +64,56 @@ class Constraints:
         union = np.union1d(self.rows, dofs)
         return Constraints(union, union, self.identity or 1.0)
 
+    def check_imposed(self, values: Any, comm: Communicator) -> None:
+        """Refuse values to impose if no rank has a dof to impose them at. Collective.
+
+        Zero, which `Operator.rhs` takes when no values are given, passes, and so do all values
+        where `constrained` was called with no dofs.
+
+        Raises
+        ------
+        OperatorError
+            On all ranks.
+        """
+        if self.identity or number_of(values) == 0.0:
+            return
+        if not comm.max(len(self.columns)):
+            raise OperatorError(
+                "values are given, but no dof is constrained where they could be imposed: write "
+                "A = A.constrained(V.boundary_dofs()) first, then A.rhs(b, values)"
+            )
+
     def __bool__(self) -> bool:
         return bool(len(self.rows) or len(self.columns))
 
+    def scaled(self, factor: float, dtype: np.dtype[Any]) -> Constraints:
+        """The same rows and columns, the diagonal of the constrained ones times a number.
+
+        Raises
+        ------
+        OperatorError
+            See `product_of_factors`.
+        """
+        if not self.identity:
+            return self
+        return replace(self, identity=product_of_factors(factor, self.identity, dtype))
+
 
 FREE = Constraints()
+
+
+def product_of_factors(factor: float, other: float, dtype: np.dtype[Any]) -> float:
+    """The product of two factors of an operator of a type.
+
+    Raises
+    ------
+    OperatorError
+        It is out of the range of that type, or below its smallest number that has all digits.
+    """
+    product, limits = factor * other, np.finfo(dtype)
+    if not limits.tiny <= abs(product) <= limits.max:
+        raise OperatorError(
+            f"an operator of {dtype} with a factor {other:g} times {factor:g}: the product is out "
+            "of the range of that type; scale the coefficients of its forms instead"
+        )
+    return product

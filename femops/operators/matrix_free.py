@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from numbers import Real
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,16 @@ from femops.spaces.base import Space
 from femops.spaces.memory import check_shape
 from femops.spaces.product import Product
 from femops_kernels.compiled import CompiledOperator, Panels
+from femops_kernels.simd.lanes import WIDEST
 from femops_meshes.arguments import checked
+
+_COMPRESSED = "A.assemble() is the matrix in compressed rows, A.assemble().toarray() a dense one"
+_INSTEAD = {
+    **dict.fromkeys(["A", "toarray", "todense", "tocoo", "tocsc", "tocsr"], _COMPRESSED),
+    **dict.fromkeys(["data", "indices", "indptr", "nnz"], _COMPRESSED),
+    "solve": "femops.cg(A, b) solves A x = b; so do femops.minres and femops.gmres",
+}
+"""What to use instead of attributes of SciPy's matrices."""
 
 # Cached attributes that hold compiled code and addresses.
 _COMPILED = ("compiled", "_transposed", "_panelled")
@@ -45,6 +54,16 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
     space: Space | Product
     test_space: Space | Product
     _given_as = "a femops operator, as femops.mass(V) (SciPy's solvers take others)"
+
+    if not TYPE_CHECKING:  # for type checkers there are no other attributes
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise an error that says what femops has instead of a method of SciPy's matrices."""
+            if name in _INSTEAD:
+                raise AttributeError(
+                    f"{type(self).__name__} has no {name}, as it is not a matrix: {_INSTEAD[name]}"
+                )
+            return object.__getattribute__(self, name)  # the error, also of a property
 
     def __getstate__(self) -> dict[str, Any]:
         """State for a copy or another process: compiled code is found again, not carried over."""
@@ -170,7 +189,8 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         """Return the product with complex vectors: real and imaginary parts are vectors."""
         kind = np.result_type(self.dtype, np.complex64)
         given = self._arrays.ascontiguousarray(x, dtype=kind)
-        parts = given.view(self.dtype).reshape(len(given), -1)
+        columns = 2 * (x.shape[1] if x.ndim == 2 else 1)
+        parts = given.view(self.dtype).reshape(len(given), columns)
         product = self._arrays.ascontiguousarray(self._matmat(parts))
         result: NDArray[Any] = product.view(kind).reshape(-1, *x.shape[1:])
         return result
@@ -211,7 +231,16 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
 
     def _fewest_at_once(self) -> tuple[int, int]:
         ordered = self._ordered or self.space.comm.size > 1
-        return backend_of(self.space).fewest_at_once(self._lanes, ordered=ordered)
+        any_width = self.space.any_width or self.test_space.any_width
+        if any_width and "element" in self.level:
+            return 0, 0  # at once it is BLAS, whose bits are not those of one vector
+        lanes = WIDEST if any_width else self._lanes
+        return backend_of(self.space).fewest_at_once(lanes, ordered=ordered)
+
+    @property
+    @abstractmethod
+    def level(self) -> str:
+        """Level of the operator."""
 
     @property
     @abstractmethod
@@ -353,9 +382,14 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         return super().__mul__(factor)
 
     def __truediv__(self, factor: Any) -> Any:
-        if isinstance(factor, Real) and float(factor):
-            return self * (1.0 / float(factor))
-        return super().__truediv__(factor)
+        if isinstance(factor, bool) or not isinstance(factor, Real):
+            return super().__truediv__(factor)
+        inverse = 1.0 / float(factor) if factor else np.inf
+        if not 0.0 < abs(inverse) < np.inf:
+            raise OperatorError(
+                f"an operator divided by {factor}: give a finite number whose inverse is finite"
+            )
+        return self * inverse
 
     def __radd__(self, other: Any) -> Any:
         # sum() begins with 0

@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 
 from femops.errors import OperatorError, VectorError
 from femops.operators.assembly.element_matrices import check_method
-from femops.operators.constraints import FREE, Constraints, read_only
+from femops.operators.constraints import FREE, Constraints, product_of_factors, read_only
 from femops.operators.execution.backend import Launches
 from femops.operators.execution.choice import backend_of
 from femops.operators.execution.kernels import shared_parts
@@ -30,7 +30,7 @@ from femops.spaces.memory import memory_of
 from femops.spaces.restriction import positions
 from femops_kernels.compiled import ONE, CompiledOperator, Panels
 from femops_meshes import html
-from femops_meshes.arguments import checked, number_of
+from femops_meshes.arguments import checked, named_right, number_of
 
 
 @final
@@ -195,9 +195,8 @@ class Operator(MatrixFree):
         return Operator(self._summands + other._summands, constraints, self.asked)
 
     def _scaled(self, factor: float) -> Operator:
-        scaled = [(factor * a, term) for a, term in self._summands]
-        constraints = replace(self.constraints, identity=factor * self.constraints.identity)
-        return Operator(scaled, constraints, self.asked)
+        scaled = [(product_of_factors(factor, a, self.dtype), term) for a, term in self._summands]
+        return Operator(scaled, self.constraints.scaled(factor, self.dtype), self.asked)
 
     # --- essential conditions --------------------------------------------------------------------
 
@@ -306,6 +305,7 @@ class Operator(MatrixFree):
             [(factor, in_range(term)) for factor, term in terms], self.constraints, level
         )
 
+    @named_right
     def rhs(self, b: NDArray[Any], values: NDArray[Any] | float = 0.0) -> NDArray[Any]:
         """Right-hand side that belongs to given values at the constrained dofs.
 
@@ -324,21 +324,25 @@ class Operator(MatrixFree):
 
         Raises
         ------
+        OperatorError
+            Values, but no constrained dofs to impose them at.
         VectorError
             See `apply`; or numbers that are not finite.
         """
+        if number_of(values) is None:
+            values = self._check(values, "values", self.space)
+        self.constraints.check_imposed(values, self.space.comm)
+        return self._lifted(b, values)
+
+    def _lifted(self, b: NDArray[Any], values: NDArray[Any] | float) -> NDArray[Any]:
+        """See `rhs`; the values may be for other blocks of a `BlockOperator`."""
         b, xp = self._check(b, "b", self.test_space), self._arrays
         g = xp.zeros(self.space.size, dtype=self.dtype)
         rows, columns = (
             self.space.memory.put(dofs)
             for dofs in (self.constraints.rows, self.constraints.columns)
         )
-        number = number_of(values)
-        if number is None:
-            values = self._check(values, "values", self.space)
-            g[columns] = values[columns]
-        else:
-            g[columns] = number
+        g[columns] = xp.broadcast_to(xp.asarray(values), g.shape)[columns]
         if not (xp.isfinite(g).all() and xp.isfinite(b).all()):
             raise VectorError(
                 "the load or an imposed value is not finite: look where it comes from"

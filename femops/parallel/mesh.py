@@ -196,15 +196,15 @@ def checksum(mesh: Mesh, elements: Ints, vertices: Ints) -> int:
     """
     width = mesh.coordinates.shape[1] * mesh.dim
     nodes = np.ascontiguousarray(mesh.coordinates).reshape(-1, width)
-    total = _sum_of_hashes(vertices[mesh.boundary], mesh.boundary_attributes[:, np.newaxis])
+    total = sum_of_hashes(vertices[mesh.boundary], mesh.boundary_attributes[:, np.newaxis])
     for some in element_ranges(mesh.num_elements, width):
         numbers = elements[some, np.newaxis], vertices[mesh.elements[some]]
         attributes = mesh.element_attributes[some, np.newaxis]
-        total += _sum_of_hashes(*numbers, attributes, nodes[some].view(np.int64))
+        total += sum_of_hashes(*numbers, attributes, nodes[some].view(np.int64))
     return total % 2**64
 
 
-def _sum_of_hashes(*columns: NDArray[np.signedinteger[Any]]) -> int:
+def sum_of_hashes(*columns: NDArray[np.signedinteger[Any]]) -> int:
     """Sum, modulo 2**64, of a hash of each row of whole numbers."""
     rows = np.concatenate(columns, axis=1, dtype=np.int64).view(np.uint64)
     places = np.arange(1, rows.shape[1] + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)

@@ -8,7 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-_HERE = Path(__file__).parent.parent
+import numpy as np
+
+_FEMOPS = Path(__file__).parent.parent
+_NUMPY = Path(np.__file__).parent
 
 
 def line_of(error: BaseException) -> str:
@@ -16,8 +19,9 @@ def line_of(error: BaseException) -> str:
     found, step = "", error.__traceback__
     while step is not None:
         file = step.tb_frame.f_code.co_filename
-        own = Path(file).is_relative_to(_HERE) and "forms" not in Path(file).parts
-        if not own and "numpy" not in Path(file).parts:
+        path = Path(file)  # femops' own forms are functions like a user's
+        own = path.is_relative_to(_FEMOPS) and not path.is_relative_to(_FEMOPS / "forms")
+        if not own and not path.is_relative_to(_NUMPY):
             found = _place(file, step.tb_lineno)
         step = step.tb_next
     return found

@@ -28,8 +28,10 @@ class LinearQFunction:
 
     Attributes
     ----------
+    outputs : list of Node
+        The factors of the test function, in the order of `Argument.flat`, with constants computed.
     entries : (outputs, inputs) array of Node
-        D.
+        D, with constants computed.
     structure : (outputs, inputs) int64
         0 for a zero entry, else plus or minus the number of the distinct entry, counted from one.
     distinct : list of Node
@@ -47,6 +49,8 @@ class LinearQFunction:
             node.number for argument in trace.fields.values() for node in argument.flat()
         }
         argument, tests, static = self.field.flat(), self.test.flat(), trace.static.items()
+        # before anything is examined: the order in which a graph's nodes are made shows in programs
+        self.outputs = substitute(tests, {})
         fields = [str(node.data) for a in trace.fields.values() for node in a.flat()]
         question = [
             encode([*tests, *argument]),
@@ -71,7 +75,7 @@ class LinearQFunction:
         flat = list(entries.flat)
         structure, distinct = self._distinct(flat)
         return {
-            "entries": encode(flat),
+            "entries": encode(substitute(flat, {})),
             "structure": structure.tolist(),
             "distinct": distinct,
         }

@@ -21,12 +21,13 @@ def _operand(node: Node, names: Names) -> str:
 
 
 def _operation(node: Node, a: list[str]) -> str:
+    first = 1 if node.op == "where" else 0
+    if all(side.op == "const" for side in node.args[first:]):  # numba asks for a lane
+        a[first] = f"as_lane(LANE, {a[first]})"
     if node.op in _INFIX:
         return f"{a[0]} {_INFIX[node.op]} {a[1]}"
     if node.op == "neg":
         return f"-{a[0]}"
-    if node.op == "where" and all(side.op == "const" for side in node.args[1:]):
-        return f"lane_where({a[0]}, as_lane(LANE, {a[1]}), {a[2]})"  # numba asks for a lane
     return f"lane_{node.op}({', '.join(a)})"
 
 

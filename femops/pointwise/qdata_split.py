@@ -147,7 +147,7 @@ class _Step:
     @staticmethod
     def of(step: LinearQFunction, transpose: bool) -> _Step:
         components = (len(step.field.values), len(step.test.values))
-        inputs, outputs = step.field.flat(), step.test.flat()
+        inputs, outputs = step.field.flat(), step.outputs
         if transpose:
             (inputs, outputs), components = step.transposed(), components[::-1]
         return _Step(step.trace, inputs, outputs, components, step.symmetric, step.distinct)
@@ -263,6 +263,7 @@ def nonlinear_split(
     known : Known, optional
     """
     known = Known() if known is None else known
+    outputs = substitute(outputs, {})
     inputs, components = point.flat(), (len(point.values), ncomp)
     moving = {node.number for node in inputs}
     choices = (frontier(outputs, moving), frontier(outputs, moving, deep=True))
@@ -377,6 +378,7 @@ def stored_split(
         See `nonlinear_split`; the outputs may depend on no field.
     known : Known
     """
+    outputs = substitute(outputs, {})
     inputs, components = point.flat(), (len(point.values), ncomp)
     moving = {node.number for node in inputs}
     met: list[Node] = []  # results of no field are looked at themselves

@@ -338,7 +338,7 @@ def _call(
     try:
         return function(*fields, **keywords)
     except FemopsError as error:
-        raise TraceError(f"{line_of(error)}{error}") from error
+        raise TraceError(f"{line_of(error)}{error}") from error.__cause__
     except Exception as error:  # whatever a user's function may raise
         raise TraceError(f"{line_of(error)}{explain(error)}") from error
 
@@ -394,5 +394,5 @@ def _shaped(
             value = entry.value if isinstance(entry, FieldSymbol) else entry
             out[index] = graph.number(graph.node(value))
     except TraceError as error:
-        raise TraceError(f'{definition(function)}in the "{what}": {error}') from error
+        raise TraceError(f'{definition(function)}in the "{what}": {error}') from error.__cause__
     return out

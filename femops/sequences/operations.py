@@ -14,7 +14,7 @@ from femops.operators import BlockOperator, Operator
 from femops.operators.coupled import CoupledForm
 from femops.operators.execution.backend import Backend
 from femops.sequences.scalar import Scalar
-from femops.solvers.cg import CGSolver, ended_solves, solves_instruction
+from femops.solvers.cg_solver import CGSolver, ended_solves, solves_instruction
 from femops_kernels.cpu.sequence import demand_instruction
 from femops_kernels.exclusive import Exclusive
 from femops_kernels.instruction import Instruction
@@ -165,12 +165,14 @@ class Solves(Operation):
     outs: Sequence[Array]
     rtol: float
     maxiter: int | None
+    warn: bool
     done: NDArray[np.float64] = field(default_factory=lambda: np.zeros(1))
 
     def run(self) -> bool:
         """See `Operation.run`."""
         given = list(self.solvers), list(self.rights)
-        found = CGSolver.solve_all(*given, rtol=self.rtol, maxiter=self.maxiter)
+        options: dict[str, Any] = {"rtol": self.rtol, "maxiter": self.maxiter, "warn": self.warn}
+        found = CGSolver.solve_all(*given, **options)
         for out, (x, iterations) in zip(self.outs, found, strict=True):
             out[:] = x
             self.done[0] += iterations
@@ -190,7 +192,7 @@ class Solves(Operation):
 
     def goes_on(self) -> bool:
         """See `Operation.goes_on`: a solver's errors are raised."""
-        ended_solves(self.solvers, self.rights)
+        ended_solves(self.solvers, self.rights, self.rtol, warn=self.warn)
         return True
 
     def alone(self) -> list[Exclusive]:

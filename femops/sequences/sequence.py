@@ -26,7 +26,7 @@ from femops.sequences.operations import (
     Term,
 )
 from femops.sequences.scalar import Scalar
-from femops.solvers.cg import CGSolver, check_right, solvers_once
+from femops.solvers.cg_solver import CGSolver, check_right, solvers_once
 from femops.spaces.base import Space
 from femops.spaces.product import Product
 from femops.spaces.restriction import FLOAT_TYPES
@@ -225,6 +225,7 @@ class OperationSequence:
         *,
         rtol: Fraction = 1e-5,
         maxiter: Count | None = None,
+        warn: bool = True,
         label: str = "",
     ) -> None:
         """Solve a system of each of several solvers, as `CGSolver.solve_all` from zero.
@@ -236,8 +237,8 @@ class OperationSequence:
             Contiguous.
         outs : sequence of (size,) arrays
             They may be views with a stride.
-        rtol, maxiter
-            See `CGSolver.solve`.
+        rtol, maxiter, warn
+            See `CGSolver.solve`; runs warn.
         label : str
 
         Raises
@@ -256,7 +257,7 @@ class OperationSequence:
             if self._result(out).shape != b.shape or out.dtype != b.dtype:
                 raise VectorError(f"out {k} is {_shown(out)}, the solution {_shown(b)}")
         whole = None if maxiter is None else int(maxiter)
-        given = solvers, rights, outs, float(rtol), whole
+        given = solvers, rights, outs, float(rtol), whole, bool(warn)
         self._put(Solves(label, self._backend, *given))
 
     @checked(OperatorError)

@@ -1,6 +1,7 @@
 """Solvers of linear and nonlinear systems."""
 
-from femops.solvers.cg import CGSolver, cg
+from femops.solvers.cg import cg
+from femops.solvers.cg_solver import CGSolver
 from femops.solvers.gmres import gmres
 from femops.solvers.jacobi import Jacobi, jacobi
 from femops.solvers.linear_problem import Info

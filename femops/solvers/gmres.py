@@ -11,6 +11,7 @@ from scipy.sparse.linalg import LinearOperator
 
 from femops.errors import SolverError
 from femops.operators import BlockOperator, Operator
+from femops.solvers.convergence import warn_of
 from femops.solvers.inner_products import Sums
 from femops.solvers.linear_problem import Info, LinearProblem, Map, Vector
 from femops.solvers.restarts import Seen, solve_in_rounds
@@ -34,6 +35,7 @@ def gmres(
     callback: Callback | None = None,
     history: bool = False,
     progress: Progress | None = None,
+    warn: bool = True,
 ) -> tuple[NDArray[Any], Info]:
     """Solve A x = b for any operator, by restarted GMRES, preconditioned from the right.
 
@@ -56,7 +58,7 @@ def gmres(
     callback : callable, optional
         As for `cg`. The iterate is formed for it each time, which takes as many operations as there
         are directions.
-    history, progress
+    history, progress, warn
         As for `cg`.
 
     Returns
@@ -72,13 +74,19 @@ def gmres(
     VectorError
         Vectors of another shape or type.
 
+    Warns
+    -----
+    ConvergenceWarning
+        See ``warn``; it names the likely cause, as a singular operator.
+
     Notes
     -----
     Y. Saad and M. H. Schultz, "GMRES: a generalized minimal residual algorithm for solving
     nonsymmetric linear systems", SIAM J. Sci. Stat. Comput. 7 (1986). Directions are made
     orthogonal twice, each time with one reduction.
     """
-    problem = LinearProblem.checked("gmres", A, b, x0, M, rtol, atol, maxiter, restart=restart)
+    options = {"restart": restart, "warn": warn}
+    problem = LinearProblem.checked("gmres", A, b, x0, M, rtol, atol, maxiter, **options)
     precondition = problem.preconditioner(M)
 
     def one_round(
@@ -87,7 +95,10 @@ def gmres(
         directions = min(int(restart), steps)
         return _cycle(problem, precondition, residual / norm, norm, directions, seen)
 
-    return solve_in_rounds(problem, one_round, Watch(history, progress, callback))
+    x, info = solve_in_rounds(problem, one_round, Watch(history, progress, callback))
+    if warn and not info.converged:
+        warn_of("gmres", problem, M, info)
+    return x, info
 
 
 def _cycle(

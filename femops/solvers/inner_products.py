@@ -8,6 +8,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from femops.fields.whole_sums import exact_totals, group_edges
 from femops.spaces.base import Space
 from femops.spaces.memory import segment_sums
 from femops.spaces.product import Product
@@ -37,25 +38,17 @@ class Sums(Reduction):
     """
 
     def __init__(self, space: Space | Product) -> None:
-        spaces = [space] if isinstance(space, Space) else list(space.spaces.values())
-        mesh = spaces[0].distributed
         self._comm, self._memory, self.arrays = space.comm, space.memory, space.memory.xp
-        self._exact = mesh is not None and mesh.reproducible
+        self._exact = space.any_width
         self.many = self._exact or self._comm.size > 1
-        self.edges = _mesh_edges(spaces) if self._exact else segment_edges(space.size)
+        self.edges = group_edges(space) if self._exact else segment_edges(space.size)
         self._most = self._comm.max(len(self.edges) - 1) if self._exact else 0
 
     def __call__(self, partial: Floats) -> Floats:
         """Totals (k,) of the sums (k, segments) of the segments. Collective, one message."""
         if not self._exact:
             return self._comm.sum(partial.sum(axis=1))
-        # rounded once, so it does not matter who has which segment
-        padded = np.zeros((len(partial), self._most))
-        padded[:, : partial.shape[1]] = partial
-        gathered = self._comm.gather_all(padded, alike=True)
-        return np.array(
-            [math.fsum(row) for row in gathered.swapaxes(0, 1).reshape(len(partial), -1)]
-        )
+        return exact_totals(self._comm, partial, self._most)
 
     def all(self, mine: bool) -> bool:
         """True if something holds on all ranks; never on a reproducible mesh. Collective."""
@@ -88,15 +81,3 @@ class Sums(Reduction):
     def norm(self, a: NDArray[Any]) -> float:
         """Euclidean norm of a vector. Collective."""
         return math.sqrt(self.dot(a, a))
-
-
-def _mesh_edges(spaces: list[Space]) -> Ints:
-    """Where the entries begin that each element group of a reproducible mesh meets first."""
-    parts, first = [], 0
-    for space in spaces:
-        assert space.distributed is not None
-        assert space.distributed.element_groups is not None
-        touched = space.restriction.first_touch[space.distributed.element_groups[:-1]]
-        parts.append(first + touched * space.ncomp)
-        first += space.size
-    return np.concatenate([*parts, [first]])

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any, final
 
+import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import SolverError
 from femops.operators import BlockOperator, Operator
 from femops.operators.execution.choice import backend_of
 from femops.solvers.preconditioner import Preconditioner
-from femops.spaces.memory import HOST, Memory
+from femops.spaces.base import Space
+from femops.spaces.product import Product
 from femops_meshes.arguments import checked
 
 
@@ -21,24 +23,23 @@ class Jacobi(Preconditioner):
     Attributes
     ----------
     inverse : (size,) array
-        On the device, if the operator is on one.
+        Zero at eliminated dofs. On the device, if the operator is on one.
     device : Device or None
         None for the host.
     """
 
     _given_as = "femops.jacobi(A)"
 
-    def __init__(self, inverse: NDArray[Any], memory: Memory = HOST) -> None:
+    def __init__(self, inverse: NDArray[Any], space: Space | Product) -> None:
         self.inverse = inverse
-        super().__init__(inverse.dtype, len(inverse), memory)
+        super().__init__(inverse.dtype, space)
 
     def __abs__(self) -> Jacobi:
         """Its absolute value, which is positive definite."""
-        return Jacobi(abs(self.inverse), self._memory)
+        return Jacobi(abs(self.inverse), self._space)
 
-    def _product(self, x: NDArray[Any]) -> NDArray[Any]:
-        product: NDArray[Any] = self.inverse * x
-        return product
+    def _apply(self, x: NDArray[Any], result: NDArray[Any]) -> None:
+        self._space.memory.xp.multiply(self.inverse, x, out=result)
 
 
 @checked(SolverError)
@@ -48,6 +49,7 @@ def jacobi(A: Operator | BlockOperator) -> Jacobi:
     Parameters
     ----------
     A : Operator or BlockOperator
+        Where rows and columns are eliminated, the preconditioner has zeros too.
 
     Returns
     -------
@@ -57,16 +59,30 @@ def jacobi(A: Operator | BlockOperator) -> Jacobi:
     Raises
     ------
     SolverError
-        If an entry of the diagonal is zero, or not finite.
+        If an entry of the diagonal is zero where nothing is eliminated, or it or its inverse is
+        not finite.
     """
     diagonal, memory = A.diagonal(), A.space.memory
-    bad = (diagonal == 0.0) | ~memory.xp.isfinite(diagonal)
+    eliminated = memory.put(_eliminated(A))
+    diagonal[eliminated] = 1.0
+    with np.errstate(divide="ignore", over="ignore"):
+        inverse = 1.0 / diagonal
+    inverse[eliminated] = 0.0
+    bad = ~(memory.xp.isfinite(diagonal) & memory.xp.isfinite(inverse))
     mine = int(bad.sum())
     count = A.space.comm.sum(mine)  # all ranks raise, or none
     if count:
         first = f"first number {int(bad.argmax())}" if mine else "none on this rank"
         raise SolverError(
-            f"{count} diagonal entries are zero or not finite, {first}: "
-            "is a coefficient zero, or a dof without elements?"
+            f"{count} diagonal entries are zero or not finite, or their inverses are not, {first}: "
+            "is a coefficient zero or out of the range of A's type, or a dof without elements?"
         )
-    return Jacobi(backend_of(A.space).placed(1.0 / diagonal), memory)
+    return Jacobi(backend_of(A.space).placed(inverse), A.space)
+
+
+def _eliminated(A: Operator | BlockOperator) -> NDArray[np.int64]:
+    """Positions of rows and columns that are zero because the operator is told so."""
+    constraints = A.constraints
+    if constraints.identity:
+        return constraints.columns[:0]
+    return np.union1d(constraints.rows, constraints.columns)

@@ -117,6 +117,8 @@ class LinearProblem:
         given |= {"x0 given": x0 is not None, "M": type(M).__name__}
         check_same(A.space.comm, f"a solve by {solver}", given, error=SolverError)
         right = checked_right(A, b, "b")
+        if solver == "cg":
+            _check_eliminated(A, right)
         sums = Sums(A.space)
         guess = checked_guess(A, x0, sums)
         if guess is None:
@@ -152,7 +154,8 @@ class LinearProblem:
         if not isinstance(M, Jacobi):
             return lambda r: xp.ascontiguousarray(M @ r, dtype=kind).reshape(-1)
         inverse = xp.ascontiguousarray(M.inverse, dtype=kind)
-        if positive and self.A.space.comm.max(int((inverse <= 0.0).any())):
+        # zeros stand where rows and columns are eliminated
+        if positive and self.A.space.comm.max(int((inverse < 0.0).any())):
             raise SolverError(
                 "M is not positive, and minres needs that: make it by jacobi(B) of a positive "
                 "definite operator B, as femops.diffusion(V) + femops.mass(V)"
@@ -206,6 +209,18 @@ def check_operators(solver: Solver, A: Any, M: Any) -> None:
         )
     if isinstance(M, Preconditioner) and M.device is not A.space.device:
         raise SolverError(f"A and M are not on the same device: make M with {M.given_as}")
+
+
+def _check_eliminated(A: Operator | BlockOperator, right: Vector) -> None:
+    """Refuse a right-hand side that is not zero in rows that are eliminated. Collective."""
+    rows = A.constraints.rows
+    if A.constraints.identity or not A.space.comm.max(len(rows)):
+        return
+    if A.space.comm.max(int(bool(right[A.space.memory.put(rows)].any()))):
+        raise SolverError(
+            "b has entries other than zero in rows that A has eliminated, so there is no solution: "
+            "set b[A.constrained_dofs] = 0, or take A.unconstrained.constrained(dofs)"
+        )
 
 
 def norm_of(A: Operator | BlockOperator, right: Vector, sums: Sums) -> float:

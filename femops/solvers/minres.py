@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import hypot, sqrt
+from math import hypot, isfinite, sqrt
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from scipy.sparse.linalg import LinearOperator
 
 from femops.errors import SolverError
 from femops.operators import BlockOperator, Operator
+from femops.solvers.convergence import warn_of
 from femops.solvers.linear_problem import Info, LinearProblem, Map, Vector
 from femops.solvers.restarts import Seen, solve_in_rounds
 from femops.solvers.watch import Callback, Progress, Watch
@@ -21,6 +22,10 @@ _PROGRESS = 0.5
 # The preconditioned residual is reduced by that much more than the residual has to be.
 _MARGIN = 0.3
 _ROUND_OFF = 450.0  # times the machine's precision, 1e-13 in float64
+_NOT_POSITIVE = (
+    "M is found not to be positive definite, and minres needs that: make it of a positive definite "
+    "operator, as femops.jacobi(femops.diffusion(V) + femops.mass(V))"
+)
 
 
 @checked(SolverError)
@@ -36,6 +41,7 @@ def minres(
     callback: Callback | None = None,
     history: bool = False,
     progress: Progress | None = None,
+    warn: bool = True,
 ) -> tuple[NDArray[Any], Info]:
     """Solve A x = b for a symmetric operator, by minimal residuals; it need not be definite.
 
@@ -54,7 +60,7 @@ def minres(
         Symmetric positive definite preconditioner, about the inverse of |A|: for an indefinite A,
         `femops.jacobi` of a definite operator that is like it. On ranks its product takes and gives
         what a rank owns.
-    callback, history, progress
+    callback, history, progress, warn
         As for `cg`.
 
     Returns
@@ -71,13 +77,18 @@ def minres(
     VectorError
         Vectors of another shape or type.
 
+    Warns
+    -----
+    ConvergenceWarning
+        See ``warn``; it names the likely cause, as a singular operator.
+
     Notes
     -----
     H. Elman, D. Silvester and A. Wathen, "Finite elements and fast iterative solvers", algorithm
     6.1. C. Paige and M. Saunders, "Solution of sparse indefinite systems of linear equations",
     1975: what is left is a least-squares solution's if A takes it to zero.
     """
-    problem = LinearProblem.checked("minres", A, b, x0, M, rtol, atol, maxiter)
+    problem = LinearProblem.checked("minres", A, b, x0, M, rtol, atol, maxiter, warn=warn)
     precondition = problem.preconditioner(M, positive=True)
     eps = float(np.finfo(problem.right.dtype).eps)
     least = _ROUND_OFF * eps
@@ -88,10 +99,16 @@ def minres(
         residual: Vector, norm: float, steps: int, seen: Seen | None
     ) -> tuple[Vector, int]:
         part = max(_MARGIN * problem.tolerance / norm, least)
-        return _reduced(problem, precondition, residual, part, least, flat, steps, seen)
+        told = None if seen is None else _times(norm, seen)
+        unit = residual / norm  # for squares in the preconditioner's norm to be in range
+        update, count = _reduced(problem, precondition, unit, part, least, flat, steps, told)
+        return norm * update, count
 
     watch = Watch(history, progress, callback)
-    return solve_in_rounds(problem, one_round, watch, progress=_PROGRESS)
+    x, info = solve_in_rounds(problem, one_round, watch, progress=_PROGRESS)
+    if warn and not info.converged:
+        warn_of("minres", problem, M, info)
+    return x, info
 
 
 def _reduced(
@@ -113,6 +130,8 @@ def _reduced(
     x, older, old, earlier, v = (sums.arrays.zeros_like(b) for _ in range(5))
     new, z = b, precondition(b)
     gamma, gamma_new = 1.0, _norm(sums.dot(z, b), 0.0)
+    if not gamma_new:
+        raise SolverError(_NOT_POSITIVE)
     c_old, c, s_old, s, size = 1.0, 1.0, 0.0, 0.0, 0.0
     first = left = gamma_new
     residual = b
@@ -143,8 +162,15 @@ def _reduced(
     return x, steps
 
 
+def _times(norm: float, seen: Seen) -> Seen:
+    """Tell of norms and updates of a problem divided by a number."""
+    return lambda residual, update: seen(norm * residual, lambda: norm * update())
+
+
 def _norm(square: float, least: float) -> float:
     """The preconditioner's norm of its square; less than `least` below zero is round-off."""
+    if not isfinite(square):
+        raise SolverError("products with A or M are not finite: look at their coefficients")
     if square < -(least**2):
-        raise SolverError("M is found not to be positive definite, and minres needs that")
+        raise SolverError(_NOT_POSITIVE)
     return sqrt(max(square, 0.0))

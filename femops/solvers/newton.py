@@ -12,13 +12,16 @@ from femops.errors import SolverError
 from femops.operators import Operator
 from femops.operators.levels.level_data import check_level
 from femops.operators.nonlinear import NonlinearForm
+from femops.parallel.comm import Communicator
 from femops.solvers.cg import cg
+from femops.solvers.convergence import warn_unconverged
 from femops.solvers.gmres import gmres
 from femops.solvers.inner_products import Sums
 from femops.solvers.jacobi import Jacobi, jacobi
 from femops.solvers.linear_problem import Info
 from femops.solvers.minres import minres
 from femops.solvers.multigrid import Multigrid, multigrid
+from femops.solvers.singular import singular_cause
 from femops.solvers.watch import Callback, Progress, Watch
 from femops_meshes.arguments import Count, Fraction, NotNegative, checked
 
@@ -76,6 +79,7 @@ def newton(
     callback: Callback | None = None,
     history: bool = False,
     progress: Progress | None = None,
+    warn: bool = True,
 ) -> tuple[NDArray[Any], NewtonInfo]:
     """Solve R(u; v) = b(v) for all v by an inexact Newton method with backtracking.
 
@@ -107,6 +111,8 @@ def newton(
     progress : callable, optional
         Called as ``progress(steps, residual)`` before the first step and after each, with the norm
         of the residual.
+    warn : bool
+        Whether a `ConvergenceWarning` tells of a solve that has not converged.
 
     Returns
     -------
@@ -122,6 +128,11 @@ def newton(
         An unknown level, or one that would not fit into memory.
     VectorError
         Vectors of another shape or type.
+
+    Warns
+    -----
+    ConvergenceWarning
+        See ``warn``; ``info.reason`` is in it.
     """
     check_level(level)
     sums = Sums(F.space)
@@ -155,7 +166,20 @@ def newton(
         watch.tell(len(norms) - 1, norms[-1], u.view)
     spent = sum(info.iterations for info in solves)
     inner = tuple(info.residuals for info in solves) if history else ()
-    return u, NewtonInfo(norms[-1] <= goal, reason, len(norms) - 1, spent, tuple(norms), inner)
+    info = NewtonInfo(norms[-1] <= goal, reason, len(norms) - 1, spent, tuple(norms), inner)
+    if warn and not info.converged:
+        _warn(info, goal, singular_cause(F.jacobian(u), residual, goal, "F"), F.space.comm)
+    return u, info
+
+
+def _warn(info: NewtonInfo, goal: float, cause: str, comm: Communicator) -> None:
+    """Warn of a solve that has not converged. Collective."""
+    warn_unconverged(
+        f"femops.newton has not converged: |R(u) - b| is {info.residuals[-1]:.2g} after "
+        f"{info.iterations} steps, not {goal:.2g} ({info.reason}). "
+        f"{cause or 'Apply the load in steps, or begin with a better u0.'}",
+        comm,
+    )
 
 
 @final
@@ -215,12 +239,14 @@ def _solve(
     try:
         M = made.of(J)
         if linear == "cg" or (linear == "auto" and J.symmetric):
-            step, info = cg(J, right, rtol=rtol, M=M, history=history)
+            step, info = cg(J, right, rtol=rtol, M=M, history=history, warn=False)
             failure = ""  # what it has come to is a direction of descent
         elif linear == "minres":  # takes a positive preconditioner, whatever the Jacobian is
-            step, info = minres(J, right, rtol=rtol, maxiter=_MOST, M=_positive(M), history=history)
+            step, info = minres(
+                J, right, rtol=rtol, maxiter=_MOST, M=_positive(M), history=history, warn=False
+            )
         else:
-            step, info = gmres(J, right, rtol=rtol, maxiter=_MOST, M=M, history=history)
+            step, info = gmres(J, right, rtol=rtol, maxiter=_MOST, M=M, history=history, warn=False)
     except SolverError as error:
         return right, f"the linear solver gave up: {error}"
     solves.append(info)

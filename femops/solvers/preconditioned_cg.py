@@ -8,6 +8,7 @@ from femops.errors import SolverError
 from femops.operators.execution.choice import backend_of
 from femops.solvers.linear_problem import Info, LinearProblem, Vector
 from femops.solvers.multigrid import Multigrid
+from femops.solvers.singular import singular_cause
 from femops.solvers.watch import Watch
 from femops_kernels.relaxation import Directions
 
@@ -17,10 +18,8 @@ _DIVERGES = (
     "femops.jacobi(A)"
 )
 
-_NOT_POSITIVE = (
-    "after {} iterations the operator is found not to be positive definite: are boundary "
-    "conditions missing? femops.minres takes indefinite operators"
-)
+_NOT_POSITIVE = "after {} iterations the operator is found not to be positive definite: {}"
+_ADVICE = "are boundary conditions missing? femops.minres takes indefinite operators"
 
 
 def solve(problem: LinearProblem, M: Multigrid, watch: Watch, goal: float) -> tuple[Vector, Info]:
@@ -88,7 +87,8 @@ def _iterate(
         A.apply(p, product)
         curvature = plain.inner(p, product)
         if not curvature > 0.0:
-            raise SolverError(_NOT_POSITIVE.format(count))
+            cause = singular_cause(A, problem.right, problem.tolerance)
+            raise SolverError(_NOT_POSITIVE.format(count, cause or _ADVICE))
         # the next residual is scaled by what this one is: of that size, and known already
         alpha, scale = rho / curvature, norm
         norm = directions.move(vectors, alpha, 1.0 / scale) ** 0.5

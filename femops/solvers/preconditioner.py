@@ -3,37 +3,43 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from numbers import Number
 from typing import Any
 
+import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy.sparse.linalg import LinearOperator
 
 from femops.errors import VectorError
-from femops.spaces.memory import Memory
+from femops.operators.execution.vectors import check_factor, check_output, checked_vector
+from femops.spaces.base import Space
+from femops.spaces.memory import check_shape
+from femops.spaces.product import Product
 from femops_kernels.cuda.device.device import Device
 
 
 class Preconditioner(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no types
     """A symmetric preconditioner, as SciPy's and CuPy's solvers take it.
 
+    It checks vectors as operators do.
+
     Parameters
     ----------
     dtype : dtype
-    size : int
-    memory : Memory
-        Where its vectors are.
+    space : Space or Product
+        Space of the vectors.
     """
 
     _given_as: str
 
-    def __init__(self, dtype: DTypeLike, size: int, memory: Memory) -> None:
-        self._memory = memory
-        super().__init__(dtype, (size, size))
+    def __init__(self, dtype: DTypeLike, space: Space | Product) -> None:
+        self._space = space
+        super().__init__(dtype, (space.size, space.size))
 
     @property
     def device(self) -> Device | None:
         """Where the operator is; None for the host."""
-        return self._memory.device
+        return self._space.memory.device
 
     @property
     def given_as(self) -> str:
@@ -41,28 +47,82 @@ class Preconditioner(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no
         return self._given_as
 
     @abstractmethod
-    def _product(self, x: NDArray[Any]) -> NDArray[Any]:
-        """The product with a vector (size,)."""
+    def _apply(self, x: NDArray[Any], result: NDArray[Any]) -> None:
+        """Overwrite the result by the product with a vector of the preconditioner's type."""
+
+    def apply(self, x: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
+        """Compute M x, an approximate solution of A y = x. Collective, where ranks share dofs.
+
+        Parameters
+        ----------
+        x : (size,) array
+            C-contiguous, of the preconditioner's type.
+        out : (size,) array, optional
+            Overwritten by the result; must not overlap x.
+
+        Returns
+        -------
+        (size,) array
+
+        Raises
+        ------
+        VectorError
+            A vector of another shape, type or memory layout, or an ``out`` that overlaps x.
+        """
+        space = self._space
+        x = checked_vector(space, self.dtype, x, "x")
+        if out is None:
+            result: NDArray[Any] = space.memory.xp.empty(space.size, self.dtype)
+        else:
+            result = checked_vector(space, self.dtype, out, "out")
+            check_output(space, x, result, out)
+        self._apply(x, result)
+        return result
 
     def matvec(self, x: Any) -> Any:
         """The product with x, (n,) or (n, 1)."""
-        if self._memory.scipy:
-            return super().matvec(x)
-        given = self._memory.adopt(x, "x")  # SciPy makes arrays of the host
-        return self._matvec(given).reshape(given.shape)
+        given = self._given(x)
+        if given.ndim == 2 and given.shape[1] != 1:
+            check_shape(self._space, given, "x")
+        return self._matvec(given.reshape(-1)).reshape(given.shape)
 
-    rmatvec = matvec
+    def matmat(self, X: Any) -> Any:
+        """The product with each column of X, (n, nvec)."""
+        return self._matmat(self._given(X))
+
+    rmatvec, rmatmat = matvec, matmat
 
     def __matmul__(self, x: Any) -> Any:
-        return super().__matmul__(x) if self._memory.scipy else self.matvec(x)
+        return self.dot(x)
+
+    def dot(self, x: Any) -> Any:
+        """M @ x, or times a number or an operator."""
+        if isinstance(x, LinearOperator | Number):
+            return super().dot(x)
+        given = self._given(x)
+        return self._matvec(given) if given.ndim == 1 else self._matmat(given)
+
+    def _given(self, x: Any) -> NDArray[Any]:
+        memory = self._space.memory
+        return check_factor(self._space, memory.factor(x, "x"))
 
     def _matvec(self, x: NDArray[Any]) -> NDArray[Any]:
-        n = self.shape[0]
-        if x.shape not in ((n,), (n, 1)):
-            raise VectorError(f"x has shape {x.shape}, the preconditioner takes ({n},)")
-        return self._product(x.reshape(-1))
+        if x.dtype.kind == "c":
+            return self._matvec(x.real) + 1j * self._matvec(x.imag)
+        if not np.can_cast(x.dtype, self.dtype, "same_kind"):
+            raise VectorError(f"x has type {x.dtype}, M {self.dtype}: give a real vector")
+        xp = self._space.memory.xp
+        return self.apply(xp.ascontiguousarray(x, dtype=self.dtype).reshape(-1))
 
-    _rmatvec = _matvec
+    def _matmat(self, x: NDArray[Any]) -> NDArray[Any]:
+        xp = self._space.memory.xp
+        kind = np.result_type(self.dtype, np.complex64) if x.dtype.kind == "c" else self.dtype
+        result: NDArray[Any] = xp.empty(x.shape, kind)
+        for k in range(x.shape[1]):
+            result[:, k] = self._matvec(x[:, k])
+        return result
+
+    _rmatvec, _rmatmat = _matvec, _matmat
 
     def _adjoint(self) -> Preconditioner:
         return self

@@ -271,6 +271,14 @@ class Space(ABC):
             self.halo.reverse_add(l_vec[self.ndofs :], table)
         return np.asarray(table.astype(e_vec.dtype, copy=False).reshape(-1))
 
+    @property
+    def any_width(self) -> bool:
+        """True if results on the host have the same bits for lanes of any width.
+
+        They have on meshes that were made with ``reproducible=True``.
+        """
+        return self.distributed is not None and self.distributed.reproducible
+
     def _check_order(self) -> None:
         """Refuse `reproducible` where devices of many ranks add in any order."""
         mesh = self.distributed

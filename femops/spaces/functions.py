@@ -7,14 +7,16 @@ components, one number or one function value per component.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from femops.errors import FemopsError, SpaceError
+from femops.pointwise.diagnostics import line_of
 from femops.spaces.restriction import refuse_device_array
-from femops_meshes.arguments import check_takes
+from femops_meshes.arguments import call_with_arrays, check_takes
 
 Floats = NDArray[np.float64]
 Function = Callable[[Floats], Any] | ArrayLike
@@ -30,9 +32,10 @@ def evaluate(f: Function, x: Floats, shape: tuple[int, ...] = (), what: str = "f
     Parameters
     ----------
     f : callable, number or sequence of numbers
-        Called once as ``f(x)``, unless there are no points. What it returns may be an array of
-        shape ``shape + (n,)``, of ``shape`` alone (the same at all points), a sequence that mixes
-        the two, or one number.
+        Called as ``f(x)``, unless there are no points. What it returns may be an array of shape
+        ``shape + (n,)``, of ``shape`` alone (the same at all points), a sequence that mixes the
+        two, or one number. It is called for two of the points again, which must not change what
+        it gives there.
     x : (dim, n) float64
         The points.
     shape : tuple of int
@@ -47,14 +50,15 @@ def evaluate(f: Function, x: Floats, shape: tuple[int, ...] = (), what: str = "f
     Raises
     ------
     SpaceError
-        The result has another shape, is not real, or is not finite everywhere.
+        The result has another shape, is not real, or is not finite everywhere; its value at a
+        point depends on the other points that are asked for.
     """
-    return evaluate_any(f, x, (shape,), what, SpaceError)
+    return evaluate_any(f, (x,), (shape,), what, SpaceError)
 
 
 def evaluate_any(
     f: Function,
-    x: Floats,
+    place: tuple[Floats, ...],
     shapes: Sequence[tuple[int, ...]],
     what: str,
     error: type[FemopsError],
@@ -63,8 +67,10 @@ def evaluate_any(
 
     Parameters
     ----------
-    f, x, what
+    f, what
         As in `evaluate`.
+    place : tuple of (dim, n) float64 arrays
+        The function's arguments: the points, and on a boundary the normals where it takes them.
     shapes : sequence of tuples of int
         Accepted shapes; the first that fits is taken.
     error : class
@@ -77,25 +83,30 @@ def evaluate_any(
     Raises
     ------
     error
-        The result has another shape, is not real, or is not finite everywhere.
+        The result has another shape, is not real, or is not finite everywhere; its value at a
+        point depends on the other points that are asked for.
     VectorError
         The result is on a GPU.
     """
+    x = place[0]
     n = x.shape[1]
-    result = _called(f, x, shapes[0], what, error) if callable(f) else f
-    refuse_device_array(result, what)
-    # beside other shapes, (1, n) may be meant for a vector of one component: no guess then
-    fits = (_fit(result, shape, n, row=len(shapes) == 1) for shape in shapes)
-    values = next((fit for fit in fits if fit is not None), None)
-    if values is None:
-        raise error(_shape_complaint(result, shapes, n, what))
+    result = called(f, place, what, error, np.empty((*shapes[0], 0))) if callable(f) else f
+    values = _fitted(result, shapes, n, what, error)
     bad = ~np.isfinite(values).all(axis=tuple(range(values.ndim - 1)))
     if bad.any():
-        where = ", ".join(f"{c:.6g}" for c in x[:, np.argmax(bad)])
         raise error(
             f"{what} is not finite at {np.count_nonzero(bad)} of {n} points, the first of them "
-            f"({where}): give a function that is finite on the whole mesh"
+            f"{_point(x, int(np.argmax(bad)))}: give a function that is finite on the whole mesh"
         )
+    if callable(f):
+        shape = values.shape[:-1]
+        tolerance = np.sqrt(_rounding(result)) * np.abs(values).max(initial=0.0)
+
+        def same(again: Any, chosen: NDArray[np.intp]) -> bool:
+            found = _fitted(again, (shape,), len(chosen), what, error)
+            return bool(np.all(np.abs(found - values[..., chosen]) <= tolerance))
+
+        _check_pointwise(f, place, same, what, error, shape)
     return np.array(np.moveaxis(values, -1, 0), order="C")  # never the user's own array
 
 
@@ -105,16 +116,17 @@ def selected(predicate: Callable[[Floats], Any], x: Floats) -> NDArray[np.bool_]
     Parameters
     ----------
     predicate : callable
-        Called once as ``predicate(x)``, unless there are no points.
+        Called as ``predicate(x)``, unless there are no points; for two of the points again.
     x : (dim, n) float64
 
     Raises
     ------
     SpaceError
-        It is called otherwise, or returns what is no array of n booleans.
+        The predicate takes other arguments, or returns something else than an array of n booleans;
+        its answer for a point depends on the other points that are asked for.
     """
     n = x.shape[1]
-    result = _called(predicate, x, (), "the predicate", SpaceError) if n else np.zeros(0, np.bool_)
+    result = called(predicate, (x,), "the predicate", SpaceError, np.zeros(0, np.bool_))
     try:
         chosen = np.asarray(result)
     except ValueError:
@@ -125,25 +137,134 @@ def selected(predicate: Callable[[Floats], Any], x: Floats) -> NDArray[np.bool_]
             f"{chosen.dtype} at {n} points: it takes x of shape (dim, n) and returns n booleans, "
             "as lambda x: x[0] < 1e-9 does"
         )
+
+    def same(again: Any, at: NDArray[np.intp]) -> bool:
+        return np.array_equal(again, chosen[at])
+
+    _check_pointwise(predicate, (x,), same, "the predicate", SpaceError)
     return chosen
 
 
-def _called(
-    f: Callable[[Floats], Any],
-    x: Floats,
-    shape: tuple[int, ...],
+def called(
+    f: Callable[..., Any],
+    place: tuple[Floats, ...],
     what: str,
     error: type[FemopsError],
+    empty: NDArray[Any] | None = None,
 ) -> Any:
+    """Result of a user's function, whose mistakes are explained.
+
+    Parameters
+    ----------
+    f, place, what, error
+        As in `evaluate_any`.
+    empty : array, optional
+        The result where there are no points; if omitted, f is called even so.
+
+    Raises
+    ------
+    error
+        f does not take these arguments, or takes an array for one number, as ``if x[0] > 0`` does.
+    """
     check_takes(
         f,
-        (x,),
+        place,
         lambda mismatch: error(
             f"{what} is called with one array x of shape (dim, n), x[0] being the first "
             f"coordinate: {mismatch}"
         ),
     )
-    return f(x) if x.shape[1] else np.empty((*shape, 0))
+    if empty is not None and not place[0].shape[1]:
+        return empty
+    own = tuple(values.copy() for values in place)  # f may write into its arguments
+    return call_with_arrays(
+        f,
+        own,
+        lambda mistake: error(
+            f"{what} is called with all points at once, x of shape (dim, n), and takes an array "
+            f"for one number: {line_of(mistake)}in place of a Python `if`, `and`, `or`, `min` or "
+            "`max` write np.where(x[0] > 0.5, 1.0, 2.0), `&`, `|`, np.minimum or np.maximum, and "
+            "numpy's functions in place of math's"
+        ),
+    )
+
+
+def _check_pointwise(
+    f: Callable[..., Any],
+    place: tuple[Floats, ...],
+    same: Callable[[Any, NDArray[np.intp]], bool],
+    what: str,
+    error: type[FemopsError],
+    shape: tuple[int, ...] = (),
+) -> None:
+    """Ask a function for two of its points again: their values must not depend on the others.
+
+    The points are those at two ends of the mesh, together in the opposite order and each alone.
+    So a function that takes ``x[:, 0]`` for the first coordinate, sorts, sums or scales by the
+    largest coordinate gives itself away.
+
+    Parameters
+    ----------
+    f, place, what, error
+        As in `evaluate_any`.
+    same : callable
+        Whether a result is what was found at the points with these numbers.
+    shape : tuple of int
+        Shape of a value.
+    """
+    x = place[0]
+    n = x.shape[1]
+    along = np.arange(len(x), 0, -1) @ x if n else np.zeros(1)
+    ends = [int(np.argmax(along)), int(np.argmin(along))]
+    if ends[0] == ends[1]:
+        return
+    # a number of points that is no dimension of a value
+    m = next(m for m in count(4) if m != n and m not in shape)
+    for chosen in (np.resize(order, m) for order in (ends, ends[:1], ends[1:])):
+        part = tuple(np.ascontiguousarray(values[:, chosen]) for values in place)
+        complaint = error(
+            f"{what} depends on which points are asked for: at {_point(x, int(chosen[0]))} it "
+            f"gives one value among {n} points and another, or none, among {m}. Return values "
+            "whose last axis goes through the n points, each made of the same column of x, which "
+            "has shape (dim, n): x[0] is the first coordinate of all points, x[:, 0] is the first "
+            "point"
+        )
+        try:
+            agrees = same(f(*part), chosen)
+        except Exception as failure:  # whatever a user's function may raise
+            raise complaint from failure
+        if not agrees:
+            raise complaint
+
+
+def _point(x: Floats, number: int) -> str:
+    return f"({', '.join(f'{c:.6g}' for c in x[:, number])})"
+
+
+def _rounding(result: Any) -> float:
+    """Unit of round-off of a result: the largest of its parts."""
+    if isinstance(result, list | tuple):
+        return max(map(_rounding, result), default=0.0)
+    dtype = getattr(result, "dtype", np.dtype(np.float64))
+    least = float(np.finfo(np.float64).eps)
+    return max(least, float(np.finfo(dtype).eps)) if dtype.kind == "f" else least
+
+
+def _fitted(
+    result: Any,
+    shapes: Sequence[tuple[int, ...]],
+    n: int,
+    what: str,
+    error: type[FemopsError],
+) -> Floats:
+    """A result as an array ``shape + (n,)`` of the first shape that fits."""
+    refuse_device_array(result, what)
+    # beside other shapes, (1, n) may be meant for a vector of one component: no guess then
+    fits = (_fit(result, shape, n, row=len(shapes) == 1) for shape in shapes)
+    values = next((fit for fit in fits if fit is not None), None)
+    if values is None:
+        raise error(_shape_complaint(result, shapes, n, what))
+    return values
 
 
 def _fit(result: Any, shape: tuple[int, ...], n: int, *, row: bool) -> Floats | None:

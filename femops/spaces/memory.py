@@ -118,7 +118,7 @@ class Memory(ABC):
 
     @abstractmethod
     def overlap(self, a: NDArray[Any], b: NDArray[Any]) -> bool:
-        """True if two arrays share memory, both contiguous or both vectors with a stride."""
+        """True if two arrays share memory; on a device also if only their ranges of memory meet."""
 
     @abstractmethod
     def protect(self, view: NDArray[Any]) -> None:
@@ -306,9 +306,11 @@ class DeviceMemory(Memory):
         """See `Memory.overlap`."""
         # CuPy's function knows nothing of memory that other libraries lend
         first, second = self.address(a), self.address(b)
-        step = a.strides[-1] if a.ndim == b.ndim == 1 and a.strides == b.strides else a.itemsize
-        apart = (first - second) % step != 0  # entries of one stand between those of the other
-        return not apart and first < second + _extent(b) and second < first + _extent(a)
+        (low, end), (lower, upper) = _extent(a, first), _extent(b, second)
+        step = abs(a.strides[-1]) if a.ndim == b.ndim == 1 and a.strides == b.strides else 1
+        # entries of one vector may stand between those of the other
+        apart = step > 1 and a.itemsize <= (first - second) % step <= step - a.itemsize
+        return not apart and low < upper and lower < end
 
     def protect(self, view: NDArray[Any]) -> None:
         """See `Memory.protect`: arrays of a device can't be."""
@@ -480,8 +482,11 @@ def segment_sums(products: NDArray[Any], edges: NDArray[np.int64]) -> NDArray[np
     return parts
 
 
-def _extent(array: Any) -> int:
-    """Bytes from the first entry of a contiguous array, or of a vector, to the end of the last."""
-    if array.ndim == 1 and array.size:
-        return int((array.size - 1) * array.strides[0] + array.itemsize)
-    return int(array.nbytes)
+def _extent(array: Any, address: int) -> tuple[int, int]:
+    """Where the memory of an array begins and ends, if its first entry is at this address."""
+    if not array.size:
+        return 0, 0
+    steps = [(n - 1) * stride for n, stride in zip(array.shape, array.strides, strict=True)]
+    low = sum(step for step in steps if step < 0)
+    high = sum(step for step in steps if step > 0)
+    return address + low, address + high + int(array.itemsize)

@@ -81,6 +81,11 @@ class Product:
         self.shape = (self.size,)
 
     @property
+    def any_width(self) -> bool:
+        """See `Space.any_width`."""
+        return any(space.any_width for space in self.spaces.values())
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Names of the spaces, in order."""
         return tuple(self.spaces)

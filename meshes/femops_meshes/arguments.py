@@ -32,6 +32,9 @@ from typing import (
 import numpy as np
 from numpy.typing import NDArray
 
+from femops_meshes.errors import ArgumentError
+from femops_meshes.hints import too_many, unknown
+
 Target = TypeVar("Target", bound=Callable[..., Any])
 
 _LONGEST = 60  # characters of a value in a message
@@ -111,6 +114,12 @@ def checked(error: type[Exception], **others: type[Exception]) -> Callable[[Targ
         The error that names the argument, its value and what to give.
     **others : class
         That of an argument that has one of its own.
+
+    Raises
+    ------
+    ArgumentError
+        From the decorated function: a name that it does not take, with the name that is meant, or
+        too many arguments by position.
     """
 
     def refuse(name: str, value: Any, kind: Kind) -> None:
@@ -125,19 +134,60 @@ def checked(error: type[Exception], **others: type[Exception]) -> Callable[[Targ
     return decorate
 
 
+@final
+@dataclass(frozen=True)
+class _Arguments:
+    """Arguments that a function takes, and what each may be.
+
+    Attributes
+    ----------
+    by_place : list of (str, Kind or None)
+    by_name : dict of (Kind or None)
+    rest : Kind or None
+        Of all other names.
+    many, open : bool
+        Whether it takes any number by position, and other names.
+    """
+
+    by_place: list[tuple[str, Kind | None]]
+    by_name: dict[str, Kind | None]
+    rest: Kind | None
+    many: bool
+    open: bool
+
+
+def named_right(target: Target) -> Target:
+    """Check when a function is called that it has these arguments; what they are, it checks itself.
+
+    Raises
+    ------
+    ArgumentError
+        From the decorated function, as of `checked`.
+    """
+    return cast(Target, _guarded(target, None))
+
+
 def _guarded(
-    function: Callable[..., Any], refuse: Callable[[str, Any, Kind], None]
+    function: Callable[..., Any], refuse: Callable[[str, Any, Kind], None] | None
 ) -> Callable[..., Any]:
-    kinds = cache(lambda: _kinds_of(function))
+    taken = cache(lambda: _arguments_of(function))
 
     @wraps(function)
     def guarded(*given: Any, **named: Any) -> Any:
-        by_place, by_name, rest = kinds()
-        for (name, kind), value in zip(by_place, given, strict=False):
+        its = taken()
+        if len(given) > len(its.by_place) and not its.many:
+            places = [name for name, _ in its.by_place]
+            raise ArgumentError(too_many(function, len(given), places, its.by_name, its.open))
+        if not its.open and not named.keys() <= its.by_name.keys():
+            wrong = next(name for name in named if name not in its.by_name)
+            raise ArgumentError(unknown(function, wrong, its.by_name))
+        if refuse is None:
+            return function(*given, **named)
+        for (name, kind), value in zip(its.by_place, given, strict=False):
             if kind is not None and not kind.holds(value):
                 refuse(name, value, kind)
         for name, value in named.items():
-            kind = by_name.get(name, rest)
+            kind = its.by_name.get(name, its.rest)
             if kind is not None and not kind.holds(value):
                 refuse(name, value, kind)
         return function(*given, **named)
@@ -166,15 +216,13 @@ def shown(value: Any) -> str:
     return f"{'an' if name[:1] in 'AEIOUaeiou' else 'a'} {name}"
 
 
-def _kinds_of(
-    function: Callable[..., Any],
-) -> tuple[list[tuple[str, Kind | None]], dict[str, Kind | None], Kind | None]:
-    """Kinds of the arguments by place and by name, and of all other names."""
+def _arguments_of(function: Callable[..., Any]) -> _Arguments:
+    """The arguments of a function, by its annotations."""
     # what is returned may be of a package that is not there
     given = {name: hint for name, hint in function.__annotations__.items() if name != "return"}
     bare = types.SimpleNamespace(__annotations__=given)
     hints = get_type_hints(bare, unwrap(function).__globals__, include_extras=True)
-    by_place, rest = [], None
+    by_place, rest, many, others = [], None, False, False
     by_name: dict[str, Kind | None] = {}
     for name, parameter in signature(function).parameters.items():
         hint = hints.get(name, Any)
@@ -183,14 +231,15 @@ def _kinds_of(
                 options = get_type_hints(get_args(hint)[0], include_extras=True)
                 by_name |= {option: kind_of(each) for option, each in options.items()}
             else:
-                rest = kind_of(hint)
+                rest, others = kind_of(hint), True
             continue
         kind = kind_of(hint)
+        many = many or parameter.kind is Parameter.VAR_POSITIONAL
         if parameter.kind in {Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD}:
             by_place.append((name, kind))
-        if parameter.kind is not Parameter.POSITIONAL_ONLY:
+        if parameter.kind in {Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY}:
             by_name[name] = kind
-    return by_place, by_name, rest
+    return _Arguments(by_place, by_name, rest, many, others)
 
 
 def kind_of(hint: Any) -> Kind | None:
@@ -296,6 +345,26 @@ def dtype_of(dtype: Any) -> np.dtype[Any] | None:
     except (TypeError, ValueError, SyntaxError):
         return None
     return found
+
+
+def call_with_arrays(
+    function: Callable[..., Any], given: tuple[Any, ...], say: Callable[[Exception], Exception]
+) -> Any:
+    """Result of a user's function of arrays.
+
+    Raises
+    ------
+    Exception
+        What ``say`` makes of NumPy's error where the function asks an array for one truth or one
+        number, as ``if x[0] > 0`` and ``math.sin(x[0])`` do. Other errors are passed on.
+    """
+    try:
+        return function(*given)
+    except (TypeError, ValueError) as error:
+        messages = ("truth value of an array", "converted to Python scalar")
+        if not any(message in str(error) for message in messages):
+            raise
+        raise say(error) from error
 
 
 def check_takes(

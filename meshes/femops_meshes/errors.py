@@ -1,8 +1,8 @@
 """Errors of the mesh package.
 
-Each is a `MeshError` and at the same time the Python error it is closest to, so both
-``except MeshError`` and ``except ValueError`` work. A message says what is wrong, what was got, and
-how to mend it.
+Each but `ArgumentError` is a `MeshError` and at the same time the Python error it is closest to, so
+both ``except MeshError`` and ``except ValueError`` work. A message says what is wrong, what was
+got, and how to mend it.
 """
 
 from typing import final
@@ -38,11 +38,20 @@ class MeshArgumentError(MeshError, ValueError):
 
 
 @final
+class ArgumentError(TypeError):
+    """A call with a name that is no argument, or with too many arguments by position.
+
+    Functions of all packages raise it, where Python would raise a TypeError with no advice.
+    """
+
+
+@final
 class MeshExtraError(MeshError, ImportError):
     """An optional part is used without the package of its extra."""
 
 
 __all__ = [
+    "ArgumentError",
     "MeshArgumentError",
     "MeshError",
     "MeshExtraError",

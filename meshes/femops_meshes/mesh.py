@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from femops_meshes import checks, html, refinement
-from femops_meshes.arguments import Degree, check_takes, checked, refusal
+from femops_meshes.arguments import Degree, call_with_arrays, check_takes, checked, refusal
 from femops_meshes.coarsening import Coarsening, halved
 from femops_meshes.coordinates.interpolation import (
     gauss_legendre,
@@ -347,7 +347,15 @@ class Mesh:
         mesh = self if order is None else self.curved(order)
         flat = mesh.coordinates.reshape(-1, self.dim).T.copy()
         check_takes(function, (flat,), lambda why: MeshArgumentError(f"function takes x: {why}"))
-        moved = checks.array(function(flat), "what the function returned", np.float64)
+        result = call_with_arrays(
+            function,
+            (flat,),
+            lambda _: MeshArgumentError(
+                "the function is called with all nodes at once, x of shape (dim, n): write "
+                "np.where(x[0] > 0, a, b) in place of a Python `if`, and numpy's functions"
+            ),
+        )
+        moved = checks.array(result, "what the function returned", np.float64)
         if moved.shape != flat.shape:
             raise MeshGeometryError(
                 f"the function returned shape {moved.shape} for positions of shape {flat.shape}: "

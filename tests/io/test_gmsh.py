@@ -2,6 +2,7 @@
 
 import os
 import sys
+import traceback
 
 import numpy as np
 import pytest
@@ -221,6 +222,8 @@ def test_refused(tmp_path, case):
     with pytest.raises(femops.MeshError, match=message) as error:
         femops.read_mesh(path)
     assert str(error.value).startswith(str(path))
+    shown = "".join(traceback.format_exception(error.value))
+    assert shown.count(str(error.value).removeprefix(f"{path}: ")) == 1
 
 
 def test_incomplete_hexahedra_are_refused(tmp_path):

@@ -124,13 +124,13 @@ def test_update_is_the_form_made_anew(k: Any) -> None:
 
 
 def test_update_refuses_what_the_form_has_not() -> None:
-    form = femops.neo_hookean(make_space("neo_hookean", 2))
-    with pytest.raises(femops.OperatorError, match="has no coefficient 'nu': it has lam, mu"):
+    form = femops.p_laplacian(femops.H1(femops.box((2, 2)), 1), 3.0)
+    with pytest.raises(femops.OperatorError, match="has no coefficient 'nu': it has p, epsilon"):
         form.update(nu=0.3)
-    with pytest.raises(femops.OperatorError, match="mu is 0 somewhere: it must be positive"):
-        form.update(mu=0)
-    with pytest.raises(femops.OperatorError, match="lam"):
-        form.update(lam=np.zeros((2, 2)))
+    with pytest.raises(femops.OperatorError, match="epsilon is 0 somewhere: it must be positive"):
+        form.update(epsilon=0)
+    with pytest.raises(femops.OperatorError, match="p has shape"):
+        form.update(p=np.zeros((2, 2)))
 
 
 def test_newton_finds_a_manufactured_solution() -> None:
@@ -204,7 +204,7 @@ def test_newton_reports_and_returns_the_last_good_state() -> None:
     V = femops.H1(femops.box((2, 1, 1)), 1, ncomp=3)
     F = femops.neo_hookean(V).constrained(V.boundary_dofs(1))
     crushed = femops.load(V, lambda x: [-50.0 + 0 * x[0], 0.0, 0.0])
-    u, info = femops.newton(F, V.zeros(), crushed, maxiter=3)
+    u, info = femops.newton(F, V.zeros(), crushed, maxiter=3, warn=False)
     assert not info.converged
     assert info.reason
     assert np.isfinite(F.residual(u)).all()
@@ -237,8 +237,6 @@ def test_bad_arguments() -> None:
     with pytest.raises(femops.OperatorError, match="ncomp=2"):
         femops.neo_hookean(femops.H1(V.mesh, 1))
     with pytest.raises(femops.OperatorError, match="must be positive"):
-        femops.neo_hookean(V, mu=-1.0).residual(V.zeros())
-    with pytest.raises(femops.OperatorError, match="must be positive"):
         femops.p_laplacian(femops.H1(V.mesh, 1), 3.0, 0.0).residual(np.zeros(9))
 
 
@@ -249,5 +247,7 @@ def test_a_jacobian_refuses_bad_coefficients(level: str) -> None:
     J = FORMS["neo_hookean"][0](V).jacobian(V.zeros()).at_level(level)
     with pytest.raises(femops.OperatorError, match="mu is not finite at"):
         J.update(mu=lambda x: np.where(x[0] > 0.5, np.nan, 1.0))
-    with pytest.raises(femops.OperatorError, match=r"mu is -.* must be positive"):
-        J.update(mu=lambda x: 0.5 - x[0])
+    V = femops.H1(femops.box((3, 2)), 2)
+    J = femops.p_laplacian(V, 3.0).jacobian(V.zeros()).at_level(level)
+    with pytest.raises(femops.OperatorError, match=r"epsilon is -.* must be positive"):
+        J.update(epsilon=lambda x: 0.5 - x[0])

@@ -324,6 +324,21 @@ def test_right_hand_side_imposes_values(pair: Problem) -> None:
     np.testing.assert_array_equal(operator.rhs(b, 3.0)[dofs], 3.0)
 
 
+def test_values_that_no_dof_takes_are_refused(problem: Problem) -> None:
+    A, dofs = problem.mass, problem.space.boundary_dofs()
+    product = femops.Product(u=problem.space, v=problem.space)
+    block = femops.form(lambda u, v: {"u": {"value": u + v}, "v": {"value": v}}, product)
+    for operator in (A, 2.0 * A, A.T, A.eliminated(rows=dofs), block):
+        b = random_vector(operator.space, "float64")
+        for values in (b, 3.0, np.zeros_like(b)):
+            with pytest.raises(femops.OperatorError, match=r"A\.constrained\(V\.boundary_dofs"):
+                operator.rhs(b, values)
+        free = np.setdiff1d(np.arange(len(b)), operator.constrained_dofs)
+        np.testing.assert_array_equal(operator.rhs(b)[free], b[free])
+        if operator is not block:
+            np.testing.assert_array_equal(A.constrained([]).rhs(b, 3.0), b)
+
+
 def test_what_stands_at_constrained_dofs_does_not_reach_the_others(pair: Problem) -> None:
     dofs = pair.space.boundary_dofs()
     operator = pair.diffusion.constrained(dofs)
@@ -404,6 +419,15 @@ def test_sum_and_quotient_stay_operators(problem: Problem) -> None:
     half = a / 2
     assert isinstance(half, femops.Operator)
     np.testing.assert_array_equal(half.apply(u), (0.5 * a).apply(u))
+
+
+def test_what_an_operator_has_instead_of_a_matrix(problem: Problem) -> None:
+    for name, words in (("toarray", r"A.assemble\(\).toarray"), ("solve", r"femops.cg\(A, b\)")):
+        with pytest.raises(AttributeError, match=words):
+            getattr(problem.mass, name)
+    with pytest.raises(AttributeError, match="no attribute 'unlike'"):
+        problem.mass.unlike  # noqa: B018
+    assert not hasattr(problem.mass, "nnz")
 
 
 def test_copies_and_pickles_work_after_use(problem: Problem) -> None:

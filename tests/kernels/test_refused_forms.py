@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -110,14 +111,53 @@ def test_a_coefficient_of_a_wrong_shape_for_a_form(scalar: Any) -> None:
 
 
 @pytest.mark.parametrize("mu", [0.0, -1.0, lambda x: x[0] - 0.5, AsField(lambda x: -1 - x[0], 1)])
-def test_mu_must_be_positive(pair: Any, mu: Any) -> None:
+def test_coefficients_of_any_sign(pair: Any, mu: Any) -> None:
+    """In all forms alike: what is not definite is for solvers to find."""
+    minus: Any = -mu if isinstance(mu, float) else lambda x: 0.5 - x[0]
     if isinstance(mu, AsField):
         space = femops.H1(pair.mesh, mu.order)
-        mu = femops.GridFunction(space, space.interpolate(mu.function))
-    with pytest.raises(femops.OperatorError, match=r"mu is .*positive"):
-        femops.elasticity(pair, 1.0, mu)
-    with pytest.raises(femops.OperatorError, match=r"mu is .*positive"):
-        femops.elasticity(pair).update(mu=mu)
+        values = space.interpolate(mu.function)
+        mu, minus = (femops.GridFunction(space, v) for v in (values, -values))
+    u = random_vector(pair, "float64", 1)
+    for make in (femops.elasticity, femops.neo_hookean):
+        one, other = (make(pair, sign, c) for sign, c in ((1.0, mu), (-1.0, minus)))
+        if make is femops.neo_hookean:
+            one, other = (F.jacobian(0.01 * u) for F in (one, other))
+        np.testing.assert_allclose(one @ u, -(other @ u), rtol=0, atol=1e-13 * abs(one @ u).max())
+
+
+ENTRIES: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "mass": lambda V, W, f: femops.mass(V, f),
+    "diffusion": lambda V, W, f: femops.diffusion(V, f),
+    "convection": lambda V, W, f: femops.convection(V, f),
+    "helmholtz": lambda V, W, f: femops.helmholtz(V, f),
+    "elasticity": lambda V, W, f: femops.elasticity(W, 1.0, f),
+    "update": lambda V, W, f: femops.diffusion(V, 1.0).update(kappa=f),
+    "form": lambda V, W, f: femops.form(lambda u, c: {"grad": c * u.grad}, V, c=f),
+    "neo_hookean": lambda V, W, f: femops.neo_hookean(W, 1.0, f).residual(W.zeros()),
+    "load": lambda V, W, f: femops.load(V, f),
+    "flux": lambda V, W, f: femops.load(V, flux=f),
+    "boundary_mass": lambda V, W, f: femops.boundary_mass(V, f),
+    "boundary_load": lambda V, W, f: femops.boundary_load(V, f),
+    "normals": lambda V, W, f: femops.boundary_load(V, lambda x, n: f(n)),
+    "interpolate": lambda V, W, f: V.interpolate(f),
+    "components": lambda V, W, f: W.interpolate(f),
+    "integrate": lambda V, W, f: femops.integrate(V, f),
+    "l2_error": lambda V, W, f: femops.l2_error(V, V.zeros(), f),
+    "h1_seminorm_error": lambda V, W, f: femops.h1_seminorm_error(V, V.zeros(), f),
+    "boundary_dofs": lambda V, W, f: V.boundary_dofs(lambda x: np.asarray(f(x)) > 0.5),
+    "where": lambda V, W, f: V.boundary_dofs([1], where=lambda x: np.asarray(f(x)) > 0.5),
+}
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_functions_that_are_not_made_point_by_point(scalar: Any, pair: Any, entry: str) -> None:
+    """Wherever femops takes a function; tests/space/test_functions.py has more such functions."""
+    for wrong in (lambda x: 1 + x[:, 0], lambda x: x[0] / x[0].max()):
+        with pytest.raises(femops.FemopsError, match=r"asked for|at \d* points"):
+            ENTRIES[entry](scalar, pair, wrong)
+    with pytest.raises(femops.FemopsError, match=r"called with all points.*line.*np\.where"):
+        ENTRIES[entry](scalar, pair, lambda x: 1.0 if x[0] > 0.5 else 2.0)
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from support.cases.traced import (
     divergence,
     elasticity,
     gradient,
+    halved,
     make_mesh,
     mass,
     skewed,
@@ -71,6 +72,13 @@ def test_form(case: Case) -> None:
     operator, dense = build(case, *case.spaces())
     assert operator.dtype == case.options.get("dtype", "float64")
     check(operator, dense)
+
+
+@pytest.mark.parametrize("level", ["partial", "decomposed", "matrix-free"])
+def test_choices_between_numbers(level: str) -> None:
+    """Transposes too, which are made of derivatives."""
+    case = Case("halved", halved, 2, ("gll", 3, 1), options={"level": level})
+    check(*build(case, *case.spaces()))
 
 
 def test_nothing_is_symmetric_that_should_not_be() -> None:

@@ -155,6 +155,8 @@ def test_wrong_arguments_of_methods():
             call()
     with pytest.raises(MeshGeometryError, match="shape"):
         mesh.mapped(lambda x: x[0])
+    with pytest.raises(MeshArgumentError, match=r"all nodes at once.*np\.where"):
+        mesh.mapped(lambda x: x if x[0] > 0.5 else 2 * x)
     with pytest.raises(MeshGeometryError, match="inverted"):
         mesh.mapped(lambda x: -x[::-1] * [[1], [-1]] * [[1], [-1]])
 

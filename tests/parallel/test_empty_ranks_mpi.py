@@ -109,6 +109,31 @@ def test_many_vectors(comm, name, level, reproducible):
                 close(result, whole[:, k], A.space)
 
 
+@pytest.mark.parallel(4)
+@pytest.mark.parametrize("kind", [np.float64, np.complex128])
+def test_multivectors(comm, kind):
+    V, W = on_both(comm, MESHES[CURVED], lambda mesh: femops.H1(mesh, 2))
+    A, B = (femops.diffusion(space, smooth) + femops.mass(space) for space in (V, W))
+    x = np.random.default_rng(5).standard_normal((W.size, 12)).view(kind)
+    Q = np.random.default_rng(6).standard_normal((x.shape[1], 6))
+    for width in (None, 4):
+        X = femops.MultiVector.from_columns(V, x[piece(V)], width)
+        X[:2], X[[4, 3]] = X[2:4], X[::-1][[0, 1]]
+        X += X * 2
+        y = x.copy()
+        y[:, :2] = x[:, 2:4]
+        y[:, [4, 3]] = y[:, [-1, -2]]
+        y = 3 * y
+        close(X.columns().T[2], y.T[2], V)
+        close((A @ X).columns().T[4], (B @ y).T[4], V)
+        close((A @ X.columns()).T[4], (B @ y).T[4], V)
+        close((X @ Q).columns().T[5], (y @ Q).T[5], V)
+        assert np.allclose(X.gram(A @ X), y.conj().T @ (B @ y))
+        X = X[:3]
+        X.orthonormalise(A)
+        assert np.allclose(X.gram(A @ X), np.eye(3))
+
+
 @pytest.mark.sample(5)
 @pytest.mark.parallel(4)
 @pytest.mark.parametrize("reproducible", [False, True])
@@ -186,3 +211,19 @@ def test_functions_and_files(comm, tmp_path, name, reproducible):
         close(a, b, V)
     for a, b in zip(told, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parallel(4)
+def test_pictures(comm, tmp_path):
+    pytest.importorskip("matplotlib")
+    folder = comm.broadcast(tmp_path)
+
+    def build(mesh):
+        V = femops.H1(mesh, 2)
+        path = folder / f"{mesh.comm.size}-{comm.rank if mesh.comm.size == 1 else 0}.png"
+        return V, femops.picture(path, V, V.interpolate(smooth))
+
+    (V, mine), (_, whole) = on_both(comm, MESHES[CURVED], build)
+    assert mine.read_bytes() == whole.read_bytes()
+    pytest.importorskip("pyvista")
+    assert femops.to_pyvista(V, V.zeros()).n_cells == V.mesh.num_elements

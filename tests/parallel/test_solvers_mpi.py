@@ -168,7 +168,7 @@ def test_cg_shows_each_iterate(comm):
     def solve(mesh):
         A, b = problem(mesh)
         seen = []
-        femops.cg(A, b, maxiter=7, callback=lambda x: seen.append(x.copy()))
+        femops.cg(A, b, maxiter=7, warn=False, callback=lambda x: seen.append(x.copy()))
         return A.space, seen
 
     (V, mine), (_, alone) = on_both(comm, ball, solve)
@@ -278,7 +278,7 @@ def test_newton_ends_alike_where_one_rank_sees_why(comm):
     held = np.arange(V.size) if comm.rank == 0 else np.arange(V.size - 1)
     with pytest.raises(femops.SolverError, match="1 diagonal entries are zero"):
         femops.jacobi(F.constrained(held).jacobian(V.zeros()))
-    _, info = femops.newton(F.constrained(held), V.zeros(), femops.load(V, 1.0))
+    _, info = femops.newton(F.constrained(held), V.zeros(), femops.load(V, 1.0), warn=False)
     assert not info.converged
     assert "1 diagonal entries are zero" in info.reason
 
@@ -298,7 +298,7 @@ def test_minres(comm, dtype):
     assert x.dtype == dtype
     assert sums.norm(b - A @ x) <= 1.001 * rtol * sums.norm(b)
     few = info.iterations // 2
-    _, info = femops.minres(A, b, rtol=rtol, M=M, maxiter=few)
+    _, info = femops.minres(A, b, rtol=rtol, M=M, maxiter=few, warn=False)
     assert (info.iterations, info.converged) == (few, False)
 
 
@@ -327,7 +327,9 @@ def flow(ranks):
 def test_minres_and_gmres_are_reproducible(comm, solver, build, options):
     def solve(ranks):
         A, b, M = build(ranks)
-        x, info = solver(A, b, 0.1 * b, rtol=1e-8, M=M, history=True, maxiter=300, **options)
+        x, info = solver(
+            A, b, 0.1 * b, rtol=1e-8, M=M, history=True, maxiter=300, **options, warn=False
+        )
         return A.space, x, info
 
     V, x, info = solve(comm)
@@ -335,6 +337,29 @@ def test_minres_and_gmres_are_reproducible(comm, solver, build, options):
     assert info == expected
     assert info.iterations > 30
     assert np.array_equal(x, y[piece(V)])
+
+
+@pytest.mark.parallel(2, 3)
+@pytest.mark.parametrize("solver", [femops.cg, femops.minres, femops.gmres])
+def test_one_rank_warns_for_all(comm, solver):
+    """Also where some ranks have no constrained dof; an error of the warning is one of all."""
+    V = femops.H1(femops.box((6, 6), comm=comm), 2)
+    A, b = femops.diffusion(V), femops.load(V, 1.0)
+    for operator, words in ((A, "takes constants to zero"), (A.constrained([0][comm.rank :]), "")):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            _, info = solver(operator, b, maxiter=3)
+        assert not info.converged
+        assert len(caught) == (comm.rank == 0)
+        assert all(("singular" in str(one.message)) == bool(words) for one in caught)
+        assert all(words in str(one.message) for one in caught)
+        error = femops.RankError if comm.rank else femops.ConvergenceWarning
+        with pytest.raises(error, match="has not converged"):
+            solver(operator, b, maxiter=3)
+    with pytest.raises(femops.OperatorError, match="no dof is constrained"):
+        A.rhs(b, 1.0)
+    some = A.constrained([0][comm.rank :]).rhs(b, 1.0)  # only rank 0 has a constrained dof
+    assert comm.rank or some[0] == 1.0
 
 
 @pytest.mark.parallel(1, 2)
@@ -346,7 +371,7 @@ def test_gmres_restarts_and_gives_up(comm):
     assert Sums(A.space).norm(b - A @ x) <= 1.001e-10 * Sums(A.space).norm(b)
     again, _ = femops.gmres(A, b, rtol=1e-10, restart=30, M=M)
     assert np.array_equal(x, again)
-    _, info = femops.gmres(A, b, rtol=1e-10, restart=30, M=M, maxiter=32)
+    _, info = femops.gmres(A, b, rtol=1e-10, restart=30, M=M, maxiter=32, warn=False)
     assert (info.iterations, info.converged) == (32, False)
 
 

@@ -15,7 +15,7 @@ import femops
 from femops.pointwise.errors import TraceError
 from femops.pointwise.expressions import tensors
 from femops.pointwise.expressions.derivative import derivatives
-from femops.pointwise.expressions.graph import Graph, Node, ancestors
+from femops.pointwise.expressions.graph import Graph, Node, ancestors, substitute
 from femops.pointwise.printer import evaluate
 
 UNARY = [
@@ -166,6 +166,23 @@ def test_exact_simplifications_only() -> None:
     assert x / 1.0 is x
     assert (0.0 - x).op == "neg"
     assert ((x + y) - y).op == "sub"  # not x: that would be rearranging
+
+
+@pytest.mark.parametrize("function", [*UNARY, *BINARY, np.power, np.negative])
+def test_constants_are_computed_where_nodes_are_substituted(function: Any) -> None:
+    graph = Graph()
+    x, args = graph.input("x"), [1.3, 0.7][: function.nin]
+    made = function(*[graph.constant(value) for value in args])
+    (product,) = substitute([x * made], {})
+    assert {node.op for node in ancestors([product])} == {"mul", "input", "const"}
+    np.testing.assert_allclose(evaluate([product], {x.number: 1.0}), function(*args), rtol=1e-15)
+
+
+def test_constants_that_are_no_numbers_are_left() -> None:
+    graph = Graph()
+    zero = graph.constant(0.0)
+    nodes = [1.0 / zero, np.log(zero), np.sqrt(zero - 1.0), np.exp(graph.constant(1e3))]
+    assert all(node.op != "const" for node in substitute(nodes, {}))
 
 
 def test_arrays_of_symbols() -> None:

@@ -93,6 +93,23 @@ def test_bernstein_is_positive_and_ends_are_nodal():
     np.testing.assert_array_equal(basis.interpolation([0.0, 1.0]), np.eye(21)[[0, -1]])
 
 
+@pytest.mark.parametrize("p", [3, 20, 40])
+def test_each_bernstein_coefficient_is_exact_to_round_off(p):
+    """By monomials, in rational arithmetic: c_k = sum_i binom(k, i) / binom(p, i) a_i."""
+    basis = Basis1D("bernstein", p)
+    nodes = [Fraction(float(t)) for t in basis.nodes]
+    for j in (0, p // 2, p - 1):
+        monomials, others = [Fraction(1)], nodes[:j] + nodes[j + 1 :]
+        for node in others:
+            shifted = zip([0, *monomials], [*monomials, 0], strict=True)
+            monomials = [(high - node * low) / (nodes[j] - node) for high, low in shifted]
+        exact = [
+            sum(Fraction(comb(k, i), comb(p, i)) * monomials[i] for i in range(k + 1))
+            for k in range(p + 1)
+        ]
+        np.testing.assert_allclose(basis.from_nodal[:, j], np.array(exact, float), rtol=1e-13)
+
+
 def test_order_zero_is_a_constant():
     basis = Basis1D("gauss", 0)
     np.testing.assert_allclose(basis.interpolation([0.0, 0.7]), [[1.0], [1.0]])

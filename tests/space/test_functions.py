@@ -1,10 +1,12 @@
 """Functions given by users: every shape that is taken, every one that is refused."""
 
+import math
+
 import numpy as np
 import pytest
 
 from femops.errors import SpaceError
-from femops.spaces.functions import evaluate
+from femops.spaces.functions import evaluate, selected
 
 X = np.array([[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]])
 
@@ -44,15 +46,23 @@ def test_vectors(f, expected):
     np.testing.assert_array_equal(values, expected)
 
 
+def test_a_function_may_write_into_its_argument():
+    def moved(x):
+        x += 1.0
+        return x[0]
+
+    np.testing.assert_array_equal(evaluate(moved, X.copy()), [1, 2, 3])
+
+
 def test_gradient_of_a_vector():
     values = evaluate(lambda x: [[x[0], 1.0], [0.0, x[1]]], X, (2, 2))
     np.testing.assert_array_equal(values[1], [[1, 1], [0, 4]])
 
 
 def test_the_users_own_array_is_copied():
-    data = np.ones(3)
-    evaluate(lambda x: data, X)[:] = 7
-    np.testing.assert_array_equal(data, 1)
+    data = {n: np.ones(n) for n in (3, 4)}
+    evaluate(lambda x: data[x.shape[1]], X)[:] = 7
+    np.testing.assert_array_equal(data[3], 1)
 
 
 @pytest.mark.parametrize(
@@ -83,3 +93,80 @@ def test_not_finite_counts_and_places_the_points():
         evaluate(f, X)
     with pytest.raises(SpaceError, match="not finite at 3 of 3"):
         evaluate(np.nan, X, (2,))
+
+
+# --- values that must not depend on the other points ----------------------------------------------
+
+MANY = np.random.default_rng(3).uniform(-1, 1, (2, 30))
+WRONG = {
+    "first point": lambda x: x[0, 0],
+    "backwards": lambda x: x[0][::-1],
+    "sorted": lambda x: np.sort(x[0]),
+    "neighbours": lambda x: np.gradient(x[0]),
+    "small sums": lambda x: 1e-200 * np.cumsum(x[0]),
+    "large differences": lambda x: 1e200 * (x[0] - x[0].min()),
+    "scaled": lambda x: x[0] / x[0].max(),
+    "centred": lambda x: (x[0] - x[0].mean()).astype("float32"),
+    "random": lambda x: np.random.default_rng().random(x.shape[1]),
+    "counted": lambda x: x.shape[1],
+    "of other points": lambda x: np.arange(30.0),
+    "of a number of points": lambda x: {30: x[0]}[x.shape[1]],
+}
+
+
+@pytest.mark.parametrize("points", [MANY, np.sort(MANY), X], ids=["any", "sorted", "three"])
+@pytest.mark.parametrize("name", WRONG)
+def test_other_points_that_matter(name, points):
+    if name.startswith("of ") and points is X:
+        points = MANY
+    with pytest.raises(SpaceError, match=r"my_f depends on which points are asked for: at \("):
+        evaluate(WRONG[name], points, (), "my_f")
+
+
+@pytest.mark.parametrize(
+    "predicate",
+    [
+        lambda x: x[0] == x[0].max(),
+        lambda x: x[0] > x[0].mean(),
+        lambda x: x[1] < np.sort(x[1]),
+        lambda x: np.arange(30) > 12,
+    ],
+)
+def test_predicates_of_other_points(predicate):
+    with pytest.raises(SpaceError, match="the predicate depends on which points"):
+        selected(predicate, MANY)
+
+
+@pytest.mark.parametrize("f", [lambda x: x[:, 0], lambda x: x[:, 0] * [[1.0], [1.0]]])
+def test_one_value_that_is_not_the_same_everywhere(f):
+    values = f(MANY)
+    with pytest.raises(SpaceError, match="my_f depends on which points are asked for"):
+        evaluate(f, MANY, values.shape, "my_f")
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: np.sin(x[0].astype("float32")),
+        lambda x: x[0] @ np.eye(x.shape[1]) * 1e-300,
+        lambda x: np.exp(30 * np.sin(40 * x[0])) - np.exp(30),
+        lambda x: np.array([[0.6, -0.8], [0.8, 0.6]])[0] @ x,
+        lambda x: np.float32(x[0]) @ np.full((x.shape[1], 1), 0.0) + x[1],
+    ],
+)
+def test_round_off_that_differs_is_no_dependence(f):
+    for points in (MANY, X, X[:, :1]):
+        np.testing.assert_array_equal(evaluate(f, points), f(points))
+
+
+@pytest.mark.parametrize(
+    ("f", "fix"),
+    [
+        (lambda x: 1.0 if x[0] > 0.5 else 2.0, r"np\.where\(x\[0\] > 0.5, 1.0, 2.0\)"),
+        (lambda x: min(x[0], 1.0), r"np\.minimum"),
+        (lambda x: math.sin(x[0]), "numpy's functions in place of math's"),
+    ],
+)
+def test_arrays_that_are_taken_for_numbers(f, fix):
+    with pytest.raises(SpaceError, match=rf"my_f is called with all .*test_functions\.py.*{fix}"):
+        evaluate(f, X, (), "my_f")

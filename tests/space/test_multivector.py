@@ -1,5 +1,7 @@
 """Many vectors of a space, in panels."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -100,6 +102,38 @@ def test_arithmetic(V):
     Z *= 2
     assert np.allclose(Z.columns(), 2 * y, atol=1e-14)
     assert np.array_equal(X.columns(), x)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda X: X.__imul__(np.inf),
+        lambda X: X.__itruediv__(0.0),
+        lambda X: X.__iadd__(X * np.inf),
+        lambda X: X.__imatmul__(np.full((11, 11), np.inf)),
+        lambda X: (X * np.inf).__matmul__(np.ones((11, 11))),
+        lambda X: X.panels.fill(np.nan),
+    ],
+)
+def test_spare_columns_are_in_no_sum(V, spoil):
+    x = columns(V, 11, np.float64)
+    X = MultiVector.from_columns(V, x, 4)
+    with np.errstate(all="ignore"):
+        made = spoil(X)
+    for Y in (X,) if made is None else (X, made):
+        Y[:] = x
+        assert np.array_equal((Y @ np.eye(11)).columns(), x)
+        assert close(Y.gram(), x.T @ x, np.float64)
+        assert np.isfinite((Y + Y * 2).panels).all()
+        Y.orthonormalise()
+        assert np.allclose(Y.gram(), np.eye(11), atol=1e-13)
+
+
+def test_a_mass_among_the_vectors_is_read_before_they_change(V):
+    x = np.abs(columns(V, 5, np.float64)) + 0.1
+    X, mass = MultiVector.from_columns(V, x), x[:, 2].copy()
+    X.orthonormalise(X[2])
+    assert close(X.mass_gram(mass), np.eye(5), np.float64)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -209,11 +243,26 @@ def test_bad_input(V):
         (lambda: MultiVector(V, np.zeros((2, V.size, 3)), 3), "give 4 to 6"),
         (lambda: MultiVector(V, np.ones((2, V.size, 3)), 5), "not zero"),
         (lambda: X[[9]], "9 vectors"),
+        (lambda: X[9], "9 vectors"),
         (lambda: X[2:2], "no vector"),
+        (lambda: X[True], "True is no index of 9 vectors"),
+        (lambda: X[0, 1], r"\(0, 1\) is no index of 9 vectors"),
+        (lambda: X[[[0, 1]]], "no index of 9 vectors"),
+        (lambda: X["a"], "'a' is no index"),
+        (lambda: X["a":], "9 vectors: slice indices"),
         (lambda: X.__setitem__(slice(0, 2), np.zeros((V.size, 3))), "cannot be set"),
         (lambda: X.__setitem__(0, np.zeros(3)), "cannot be set"),
         (lambda: X.__setitem__(0, "a"), "cannot be set to 'a'"),
+        (lambda: X.__setitem__(0, np.str_("a")), "cannot be set to"),
+        (lambda: X.__setitem__(0, Fraction(1, 2)), "cannot be set to"),
+        (lambda: X.__setitem__(0, 1j), "cannot be set to complex numbers: make them of complex128"),
+        (lambda: X.__setitem__(slice(0, 9), X * 1j), "cannot be set to complex numbers"),
         (lambda: X.__setitem__(9, 1.0), "9 vectors"),
+        (lambda: X.__imul__(1j), r"real .* write X = X \+ Y or X = X \* z"),
+        (lambda: X.__itruediv__(1j), "real and cannot be overwritten"),
+        (lambda: X.__iadd__(X * 1j), "real and cannot be overwritten"),
+        (lambda: X.__isub__(X * 1j), "real and cannot be overwritten"),
+        (lambda: X + MultiVector.random(V, 10, width=X.width), "not of the same"),
         (lambda: X + MultiVector.random(V, 8, width=8), "not of the same"),
         (lambda: X + np.zeros(X.panels.shape), "cannot be added"),
         (lambda: X @ np.zeros((8, 2)), r"needs \(9, m\)"),
@@ -225,6 +274,7 @@ def test_bad_input(V):
         (lambda: A.apply_many(X, MultiVector.random(V, 8)), "panels and type"),
         (lambda: X.orthonormalise("a"), "mass is 'a': give an operator"),
         (lambda: X.orthonormalise(np.ones(3)), "give an operator"),
+        ((X * np.nan).orthonormalise, "inner products of the vectors are not finite"),
         (lambda: X.orthonormalise(seed="a"), "seed is 'a'"),
         (lambda: X.orthonormalise(-np.ones(V.size)), "positive"),
         (lambda: MultiVector.random(V, V.size + 1).orthonormalise(), "dependent"),

@@ -162,7 +162,8 @@ def test_a_predicate_chooses_dofs_of_the_boundary() -> None:
     np.testing.assert_array_equal(V.boundary_dofs(lambda x: x[0] < -1), np.zeros(0))
     seen = []
     V.boundary_dofs(lambda x: seen.append(x.shape) or np.ones(x.shape[1], bool))
-    assert seen == [(3, len(V.boundary_dofs()) // 2)]
+    assert seen[0] == (3, len(V.boundary_dofs()) // 2)
+    assert sum(n for _, n in seen[1:]) < 20  # a few points again
 
 
 def test_a_predicate_of_no_faces_is_not_called() -> None:

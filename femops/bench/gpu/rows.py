@@ -234,7 +234,7 @@ def _iteration(device: Device, operator: Operator, b: Any) -> float:
     taken: list[int] = []
 
     def run(iterations: int) -> None:
-        taken.append(cg(operator, b, rtol=0.0, maxiter=iterations)[1].iterations)
+        taken.append(cg(operator, b, rtol=0.0, maxiter=iterations, warn=False)[1].iterations)
 
     run(_FEW)
     few, many = (device.seconds(partial(run, n)) for n in (_FEW, _MANY))

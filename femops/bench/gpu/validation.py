@@ -112,14 +112,14 @@ def _system(mesh: Mesh, place: Place, order: int) -> tuple[Operator, Any]:
 def _solved(mesh: Mesh, place: Place) -> list[Any]:
     """A few iterations, of which none is the last."""
     A, b = _system(mesh, place, 2)
-    return [cg(A, b, rtol=0.0, maxiter=5, M=M)[0] for M in (None, jacobi(A))]
+    return [cg(A, b, rtol=0.0, maxiter=5, M=M, warn=False)[0] for M in (None, jacobi(A))]
 
 
 def _cycles(mesh: Mesh, place: Place) -> list[Any]:
     """Three orders; cycles are repeated from the third on."""
     A, b = _system(mesh, place, 3)
     M = multigrid(A, dtype="float64")
-    return [cg(A, b, rtol=0.0, maxiter=3, M=M)[0]]
+    return [cg(A, b, rtol=0.0, maxiter=3, M=M, warn=False)[0]]
 
 
 def _divergence(mesh: Mesh, place: Place) -> Operator:

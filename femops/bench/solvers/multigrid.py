@@ -73,7 +73,7 @@ class Solves:
             if device is not None:
                 device.synchronize()
             ready = perf_counter()
-            _, self.infos[kind] = cg(A, self.b, M=M, rtol=RTOL)
+            _, self.infos[kind] = cg(A, self.b, M=M, rtol=RTOL, warn=False)
             end = perf_counter()
             self._note(f"{kind} setup", ready - begin)
             self._note(f"{kind} solve", end - ready)
@@ -204,7 +204,7 @@ def prepared(name: str, order: int, dofs: float, level: str, device: DeviceLike 
     b[A.constrained_dofs] = 0.0
     there = V.memory.put(b)
     for make in KINDS.values():
-        cg(A, there, M=make(A), maxiter=2)
+        cg(A, there, M=make(A), maxiter=2, warn=False)
     return Solves(name, A, there)
 
 

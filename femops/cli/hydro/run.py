@@ -11,6 +11,7 @@ from femops.cli.hydro.files import Files
 from femops.cli.hydro.progress import teller
 from femops.cli.options import share_mesh
 from femops.cli.output import Output
+from femops.cli.record import file_hashes, record_of
 
 if TYPE_CHECKING:
     from femops.hydro import Lagrangian, Simulation
@@ -39,6 +40,7 @@ def run_problem(output: Output, what: list[str], given: dict[str, Any]) -> None:
         raise typer.BadParameter("give one problem, or --verify", param_hint="PROBLEM")
     equations = _equations(what[0], given)
     files = Files(given, equations.comm)
+    hashes = file_hashes(restart=given["restart"])
     begin = perf_counter()
     if given["restart"] is None:
         run = Simulation.begin(equations, given["ode"] or "rk4")
@@ -62,7 +64,7 @@ def run_problem(output: Output, what: list[str], given: dict[str, Any]) -> None:
     except (HydroError, GeometryError):
         output.say(f"saved the last good state: {files.save_last(run)}")
         raise
-    _report(output, run, given, energy, (seconds, compile_seconds))
+    _report(output, run, given, energy, (seconds, compile_seconds), hashes)
 
 
 def _watch(files: Files, tell: Any) -> Any:
@@ -107,7 +109,9 @@ def _report(
     given: dict[str, Any],
     energy: float,
     seconds: tuple[float, float],
+    hashes: dict[str, str],
 ) -> None:
+    from femops.fields.vector_hash import vector_hash
     from femops.hydro import rates
 
     equations = run.equations
@@ -122,7 +126,9 @@ def _report(
         "seconds": seconds[0],
         "compile_seconds": seconds[1],
     }
-    output.json(facts | {"rates": rates(equations)})
+    result = vector_hash(equations.on_host, equations.space.memory.get(run.state))
+    begun = ["hydro", equations.problem.name], given, equations.mesh, equations.comm
+    output.json(facts | {"rates": rates(equations), "run": record_of(*begun, result, hashes)})
     shown = [(name.replace("_", " "), _text(value)) for name, value in facts.items()]
     output.facts(f"Gas dynamics: {equations.problem.name} {equations.mesh.dim}-D", shown)
     if given["fom"]:

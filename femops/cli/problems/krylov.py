@@ -36,7 +36,7 @@ def solution(
     SolverError
         No convergence.
     """
-    u, info = solver(A, b, rtol=rtol, **options)
+    u, info = solver(A, b, rtol=rtol, warn=False, **options)
     if not info.converged:
         reached = info.residual / Sums(A.space).norm(b)
         raise SolverError(

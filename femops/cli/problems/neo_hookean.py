@@ -75,7 +75,7 @@ class NeoHookean(Problem):
         on_boundary = self.form.constrained_dofs
         guess[on_boundary] = exact[on_boundary]
         goal = rtol * Sums(self.space).norm(b)
-        options: dict[str, Any] = {"level": self.level, "progress": self.progress}
+        options: dict[str, Any] = {"level": self.level, "progress": self.progress, "warn": False}
         options["preconditioner"] = self.preconditioner
         u, info = femops.newton(self.form, guess, b, rtol=0.0, atol=goal, **options)
         if not info.converged:

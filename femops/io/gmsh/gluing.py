@@ -138,7 +138,7 @@ def glued(elements: Ints, num_vertices: int, boundary: Ints, links: list[Link]) 
     try:
         after = Topology.build(joined, len(used), entries)
     except MeshTopologyError as error:
-        raise MeshTopologyError(f"once its periodic sides are glued, {error}") from error
+        raise MeshTopologyError(f"once its periodic sides are glued, {error}") from error.__cause__
     for kind in range(1, before.dim):
         _check_kind(before, after, elements, links, kind)
     inside = _two_sided(after)

@@ -82,7 +82,7 @@ def read_gmsh(path: str | os.PathLike[str], *, split: bool = False) -> Mesh:
     except MeshError as error:
         if str(path) in str(error):
             raise
-        raise type(error)(f"{path}: {error}") from error
+        raise type(error)(f"{path}: {error}") from error.__cause__  # which says the same
 
 
 def mesh_of(content: GmshArrays) -> Mesh:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -42,8 +43,8 @@ def gathered(mesh: DistributedMesh, what: Any, u: Any) -> tuple[Any, Any] | None
         with check(comm):
             u = space.check_vector(u, "u")
         found = space.restriction.gather(space.l_vec(u))
-        e_vec = found.reshape(len(found), -1).astype(np.float64)
-    nodes = part.mesh.coordinates.reshape(part.mesh.num_elements, -1)
+        e_vec = _rows(found).astype(np.float64)
+    nodes = _rows(part.mesh.coordinates)
     tables = part.elements, part.vertices[part.mesh.elements], nodes, e_vec
     sent = [comm.exchange({0: np.ascontiguousarray(table)}) for table in tables]
     if comm.rank > 0:
@@ -56,3 +57,8 @@ def gathered(mesh: DistributedMesh, what: Any, u: Any) -> tuple[Any, Any] | None
         return whole, None
     target = L2(whole, space.order, ncomp=space.ncomp, family=space.basis.family)
     return target, e_vec[order].reshape(-1)
+
+
+def _rows(tables: NDArray[Any]) -> NDArray[Any]:
+    """An element's table in each row; also where there are no elements."""
+    return tables.reshape(len(tables), math.prod(tables.shape[1:]))

@@ -90,7 +90,8 @@ def to_pyvista(
     space = space_of(space, "to_pyvista")
     piece = lagrange_piece(space, checked_fields(space, fields), in_memory=True)
     cells, offsets = piece.sections["Cells"], piece.sections["Cells"]["offsets"]
-    nodes = cells["connectivity"].reshape(piece.cells, -1)
+    flat = cells["connectivity"]
+    nodes = flat.reshape(piece.cells, flat.size // max(piece.cells, 1))
     counts = np.diff(offsets, prepend=0)[:, None]
     grid = pyvista.UnstructuredGrid(
         np.hstack([counts, nodes]).ravel(), cells["types"], piece.sections["Points"]["Points"]

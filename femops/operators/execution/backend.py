@@ -118,7 +118,7 @@ class Backend(ABC):
         Parameters
         ----------
         width : int
-            Slots of the widest lanes.
+            Slots of the widest lanes; of a reproducible mesh, of the widest that there are.
         ordered : bool
             Whether ranks share dofs, or sums over elements are formed in an order that was asked
             for.
@@ -165,8 +165,8 @@ class Backend(ABC):
         """
 
     @abstractmethod
-    def rows(self, matrix: csr_array, dtype: np.dtype[Any]) -> Launch:
-        """Product with a matrix of one process, in a type."""
+    def rows(self, matrix: csr_array, dtype: np.dtype[Any], *, any_width: bool = False) -> Launch:
+        """Product with a matrix of one process, in a type; the same bits for lanes of any width."""
 
     @abstractmethod
     def idle(self) -> Launch:

@@ -150,7 +150,13 @@ class DeviceBackend(Backend):
             return DeviceNoOp()
         return _element_products(self._device, source, target, matrix, dtype)
 
-    def rows(self, matrix: csr_array, dtype: np.dtype[Any]) -> DeviceRowProduct:
+    def rows(
+        self,
+        matrix: csr_array,
+        dtype: np.dtype[Any],
+        *,
+        any_width: bool = False,  # noqa: ARG002  (a device has no lanes)
+    ) -> DeviceRowProduct:
         """See `Backend.rows`."""
         start, columns = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32, copy=False)
         return DeviceRowProduct(self._device, start, columns, matrix.data.astype(dtype))

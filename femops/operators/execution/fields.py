@@ -202,7 +202,13 @@ def sweep_of(work: FieldWork) -> FieldSweep:
 def _kernel(work: FieldWork, plans: Sequence[Plan]) -> FieldKernel:
     rule, product, term = work.term.quadrature, work.product, work.term
     sides = tuple(
-        Side(space.ncomp, space.basis.interpolation(rule.points), plan.number_bytes, plan.runs)
+        Side(
+            space.ncomp,
+            space.basis.interpolation(rule.points),
+            plan.number_bytes,
+            plan.runs,
+            term.any_width,
+        )
         for space, plan in zip(product.spaces.values(), plans, strict=True)
     )
     first = Kernel(

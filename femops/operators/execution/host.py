@@ -49,6 +49,7 @@ from femops_kernels.cpu.rows import RowProduct, placed_rows
 from femops_kernels.cpu.sequence import blocks_instruction, sum_instruction
 from femops_kernels.cpu.sweep import HostLaunch, NoOp
 from femops_kernels.instruction import Instruction
+from femops_kernels.simd.lanes import WIDEST
 
 LEVELS = ("full", "element", "decomposed", "partial", "matrix-free")
 
@@ -111,11 +112,13 @@ class HostBackend(Backend):
             return NoOp()
         return element_products(source, target, matrix, dtype)
 
-    def rows(self, matrix: csr_array, dtype: np.dtype[Any]) -> RowProduct:
+    def rows(
+        self, matrix: csr_array, dtype: np.dtype[Any], *, any_width: bool = False
+    ) -> RowProduct:
         """See `Backend.rows`."""
         start, columns = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32, copy=False)
         rows = placed_rows(start, columns, matrix.data.astype(dtype))
-        return RowProduct(*rows, lane_width(dtype, None))
+        return RowProduct(*rows, WIDEST if any_width else lane_width(dtype, None))
 
     def idle(self) -> HostLaunch:
         """See `Backend.idle`."""

@@ -79,7 +79,13 @@ def sides(term: Term) -> tuple[Side, Side]:
     """Sides of a kernel, input and output."""
     points = term.quadrature.points
     found = {
-        space: Side(space.ncomp, space.basis.interpolation(points), plan.number_bytes, plan.runs)
+        space: Side(
+            space.ncomp,
+            space.basis.interpolation(points),
+            plan.number_bytes,
+            plan.runs,
+            term.any_width,
+        )
         for space, plan in zip((term.trial, term.test), plans_of(term), strict=True)
     }
     return found[term.trial], found[term.test]
@@ -178,7 +184,7 @@ def product_kernel(
     """The kernel of `element_products`."""
     width = lane_width(dtype, None)
     into, out = (
-        Side(source.ncomp, np.zeros((1, space.p1d)), plan.number_bytes, plan.runs)
+        Side(source.ncomp, np.zeros((1, space.p1d)), plan.number_bytes, plan.runs, source.any_width)
         for space, plan in zip((source, target), plans(source, target, dtype, width), strict=True)
     )
     return SeparableKernel(source.dim, into, out, dtype, width, matrix, matrix, True, False)

@@ -58,7 +58,9 @@ def _chunk_starts(mesh: DistributedMesh | None, ne: int, chunk: int) -> Ints:
 def _chunk(trial: AnySpace, test: AnySpace, dtype: np.dtype[np.generic], ne: int) -> int:
     """Elements of a chunk."""
     chunk_bytes = CHUNK_BYTES
-    if volume_space(trial).comm.size == 1:  # else ranks on other machines had other chunks
+    whole = volume_space(trial)
+    # else ranks on other machines, or the same problem there, had other chunks
+    if whole.comm.size == 1 and not whole.any_width:
         settings = find(tuning_key(chunk_words(trial, test, dtype)))
         chunk_bytes = int(settings.get("chunk_bytes", CHUNK_BYTES))
     return min(

@@ -16,10 +16,11 @@ from femops.geometry.jacobians import Geometry
 from femops.operators.integrals.snapshots import Block, Field, Sampled, frozen
 from femops.pointwise.trace import CoefficientShape
 from femops.spaces.base import GridFunction
-from femops.spaces.functions import evaluate_any
+from femops.spaces.functions import called, evaluate_any
 from femops.spaces.restriction import refuse_device_array
 
 Function = Callable[..., Any]
+Place = tuple[NDArray[np.float64], ...]
 PlainCoefficient = float | NDArray[Any] | Callable[[NDArray[np.float64]], Any]
 Coefficient = PlainCoefficient | GridFunction
 
@@ -162,19 +163,19 @@ class FormCoefficient:
     def _any_shape(self, block: Block) -> tuple[int, ...]:
         nq, ne = block.geometry.num_points, block.geometry.num_elements
         if callable(self.value):
-            first = block.geometry.block(0, 1)
-            function, x = of_place(self.value, first), columns(first.points)
-            shape = _mixed_shape(function(x))
-            if not x.shape[1]:  # a rank without elements
-                return shape[:-1]
-            if shape and shape[-1] == x.shape[1]:
+            place = place_of(self.value, block.geometry.block(0, 1))
+            n = place[0].shape[1]
+            shape = self._shape_at(place)
+            if n and shape and shape[-1] == n:
                 # as many components as points? one more point tells
-                more = np.pad(x, ((0, 0), (0, 1)), mode="edge")
-                shape = _mixed_shape(function(more))
-                return shape[:-1] if shape[-1] == more.shape[1] else shape
-            return shape
+                shape, n = self._shape_at(_one_more(place)), n + 1
+            # a rank without elements asks for no points
+            return shape[:-1] if shape and shape[-1] == n else shape
         shape = _shape(self.value, self.name)
         return shape[2:] if not self.kept and shape[:2] == (ne, nq) else shape
+
+    def _shape_at(self, place: Place) -> tuple[int, ...]:
+        return _mixed_shape(called(self.value, place, self.name, OperatorError))
 
     def shape(self, first: Block) -> CoefficientShape:
         """Shape of the coefficient, as tracing needs it.
@@ -227,13 +228,13 @@ def _at_points(
         raise OperatorError(f"{name} is a dict: give femops.by_attribute(mesh, values)")
     ne, nq, n = block.geometry.num_elements, block.geometry.num_points, block.stop - block.start
     if callable(coefficient):
-        values = _evaluate(of_place(coefficient, block), block.points, shapes, name)
+        values = _evaluate(coefficient, place_of(coefficient, block), shapes, name)
         return values.reshape(n, nq, *values.shape[1:])
     given = _shape(coefficient, name)
     for shape in shapes:
         if given == shape:  # checked at the points of one element
             points = block.geometry.points(block.start, block.start + 1)
-            values = _evaluate(coefficient, points, (shape,), name)
+            values = _evaluate(coefficient, (columns(points),), (shape,), name)
             return np.broadcast_to(values.reshape(-1, nq, *shape), (n, nq, *shape))
         if given == (ne, nq, *shape):
             return _stored(np.asarray(coefficient)[block.start : block.stop], name)
@@ -251,16 +252,20 @@ def _at_points(
 
 def _evaluate(
     coefficient: PlainCoefficient,
-    points: NDArray[np.float64],
+    place: Place,
     shapes: tuple[tuple[int, ...], ...],
     name: str,
 ) -> NDArray[np.float64]:
-    x = columns(points)
-    n = x.shape[1]
+    n = place[0].shape[1]
     if any(shape and shape[-1] == n for shape in shapes):
-        # one more point, lest a number for each point be taken for one for each component
-        x = np.pad(x, ((0, 0), (0, 1)), mode="edge")
-    return evaluate_any(coefficient, x, shapes, name, OperatorError)[:n]
+        # lest a number for each point be taken for one for each component
+        place = _one_more(place)
+    return evaluate_any(coefficient, place, shapes, name, OperatorError)[:n]
+
+
+def _one_more(place: Place) -> Place:
+    """The last point twice."""
+    return tuple(np.pad(values, ((0, 0), (0, 1)), mode="edge") for values in place)
 
 
 def columns(points: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -268,24 +273,28 @@ def columns(points: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.ascontiguousarray(points.reshape(-1, points.shape[-1]).T)
 
 
-def of_place(function: Function, block: Block) -> Function:
-    """Return a function of x alone, from one of x and, on a boundary, of the outer normal.
+def place_of(function: Function, block: Block) -> Place:
+    """Arguments of a user's function: the points and, on a boundary, the normals if it takes two.
 
-    Its parameters tell which of them it is.
+    Its parameters tell whether it takes them.
+
+    Returns
+    -------
+    tuple of (dim, n) arrays
     """
+    x = columns(block.points)
     if not isinstance(block, BoundaryBlock):
-        return function
+        return (x,)
     try:
         parameters = inspect.signature(function)
         parameters.bind(0, 0)
     except (TypeError, ValueError):  # no two arguments, or a builtin that does not tell
-        return function
+        return (x,)
     try:
         parameters.bind(0)
     except TypeError:
-        n = columns(block.normals)
-        return lambda x: function(x, np.pad(n, ((0, 0), (0, x.shape[1] - n.shape[1])), mode="edge"))
-    return function
+        return x, columns(block.normals)
+    return (x,)
 
 
 def _mixed_shape(result: Any) -> tuple[int, ...]:

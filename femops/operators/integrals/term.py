@@ -21,6 +21,7 @@ from femops.spaces.base import Space
 from femops.spaces.boundary_space import AnySpace, BoundarySpace, volume_space
 from femops_kernels.cpu.machine import lane_width
 from femops_kernels.pointwise.qdata import Data
+from femops_kernels.simd.lanes import WIDEST
 
 DATA_LEVELS = ("decomposed", "partial", "matrix-free")
 """Levels whose kernels take the q-function."""
@@ -111,6 +112,16 @@ class Term:
     def spaces(self) -> tuple[Space, Space]:
         """Trial and test space of the vectors."""
         return volume_space(self.trial), volume_space(self.test)
+
+    @property
+    def any_width(self) -> bool:
+        """True if results on the host have the same bits for lanes of any width."""
+        return any(space.any_width for space in self.spaces)
+
+    @property
+    def row_width(self) -> int:
+        """Slots in which a row of a matrix is summed."""
+        return WIDEST if self.any_width else self.width
 
     @property
     def on_boundary(self) -> bool:

@@ -48,7 +48,7 @@ class RankRows(CompressedRows):
         nvec = panels.nvec
         joined = placed_array((len(columns.whole) * nvec,), term.dtype)
         forward = forward_of(columns.space, columns.halo, term.dtype, nvec)
-        given = kept.indptr, kept.indices, kept.data, term.width
+        given = kept.indptr, kept.indices, kept.data, term.row_width
         gathered = GatheredVector(forward, columns.low * nvec, joined)
         return [(1.0, RowProduct(*given, gathered, nvec))]
 

@@ -179,7 +179,7 @@ class Rows(CompressedRows):
 
     def launches(self, panels: Panels = ONE) -> Launches:
         """One product by rows."""
-        kept, width = self._parts[0], self.summands[0][1].width
+        kept, width = self._parts[0], self.summands[0][1].row_width
         given = kept.indptr, kept.indices, kept.data, width
         return [(1.0, RowProduct(*given, nvec=panels.nvec))]
 

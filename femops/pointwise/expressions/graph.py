@@ -15,7 +15,14 @@ from typing import Any, final
 import numpy as np
 
 from femops.pointwise.errors import TraceError
-from femops.pointwise.expressions.operations import BITWISE, COMPARE, COMPARISONS, LOGICAL, UFUNCS
+from femops.pointwise.expressions.operations import (
+    BITWISE,
+    COMPARE,
+    COMPARISONS,
+    LOGICAL,
+    ON_NUMBERS,
+    UFUNCS,
+)
 
 # Powers up to this are written as multiplications.
 _MOST_FACTORS = 16
@@ -150,6 +157,16 @@ class Graph:
         if condition.is_known:
             return a if condition.op == "eq" else b
         return a if a is b else self.make("where", (condition, a, b), None)
+
+    def computed(self, op: str, args: Sequence[Node]) -> Node | None:
+        """Constant that an operation on constants gives; None if it is no finite number."""
+        if op not in ON_NUMBERS or any(a.op != "const" for a in args):
+            return None
+        try:
+            value = ON_NUMBERS[op](*(a.value for a in args))
+        except (ArithmeticError, ValueError):
+            return None
+        return self.constant(value) if math.isfinite(value) else None
 
     def number(self, node: Node) -> Node:
         """A node as a number: a condition is 1 where it holds, else 0."""
@@ -381,20 +398,25 @@ def ancestors(outputs: Iterable[Node], known: Container[int] = ()) -> list[Node]
 
 
 def substitute(outputs: Iterable[Node], mapping: dict[int, Node]) -> list[Node]:
-    """Nodes with some of their inputs replaced by others, by ``number``."""
+    """Nodes with some of their inputs replaced by others, by ``number``; constants are computed.
+
+    An operation on constants is not computed earlier, when it is made: it would be rounded, and
+    `identities` could no longer tell exactly which nodes are the same.
+    """
     wanted = list(outputs)
     new = dict(mapping)
     for node in ancestors(wanted, mapping):
-        if node.number in new:
-            continue
-        args = [new[a.number] for a in node.args]
-        graph = node.graph
-        if not args:
-            new[node.number] = node
-        elif node.op == "where":
-            new[node.number] = graph.where(*args)
-        else:
-            new[node.number] = (
-                graph.unary(node.op, *args) if len(args) == 1 else graph.binary(node.op, *args)
-            )
+        if node.number not in new:
+            args = [new[a.number] for a in node.args]
+            constant = node.graph.computed(node.op, args)
+            new[node.number] = _again(node, args) if constant is None else constant
     return [new[node.number] for node in wanted]
+
+
+def _again(node: Node, args: list[Node]) -> Node:
+    """The same operation on other nodes."""
+    if same(node.args, args):
+        return node
+    if node.op == "where":
+        return node.graph.where(*args)
+    return node.graph.unary(node.op, *args) if len(args) == 1 else node.graph.binary(node.op, *args)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 
@@ -65,6 +66,24 @@ UFUNCS = {
 }
 # Python's operators, which take conditions only.
 BITWISE = {"&": "and", "|": "or", "^": "xor", "~": "not"}
+# The operations on two or one numbers; they raise where the result is not a number.
+ON_NUMBERS: dict[str, Callable[..., float]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "div": operator.truediv,
+    BY_DETERMINANT: operator.truediv,
+    "pow": math.pow,
+    "minimum": min,
+    "maximum": max,
+    "arctan2": math.atan2,
+    "arctan": math.atan,
+    "neg": operator.neg,
+    **{
+        name: getattr(math, name)
+        for name in ("sqrt", "exp", "log", "sin", "cos", "tan", "tanh", "sinh", "cosh", "fabs")
+    },
+}
 COMPARISONS: dict[str, Callable[[float, float], bool]] = {
     "lt": operator.lt,
     "le": operator.le,

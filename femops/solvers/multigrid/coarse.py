@@ -7,7 +7,7 @@ from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import block_array, csr_array
+from scipy.sparse import block_array, csr_array, diags_array, hstack
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import splu
 
@@ -16,13 +16,13 @@ from femops.parallel.comm import Communicator
 from femops.solvers.multigrid.level import NOT_POSITIVE
 
 Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 
 # Dofs of a matrix that a direct solver takes, by dimension: without question, and if need be.
 QUICK = {1: 10**7, 2: 30_000, 3: 3_000}
 _MOST = {1: 10**8, 2: 300_000, 3: 30_000}
-# Of the diagonal: energies of vectors that are none.
-_SINGULAR = 1e-10
-_MOST_BODIES = 32
+# Of the diagonal: energies of vectors that are round-off, 450 times the machine's precision.
+_SINGULAR = 1e-13
 
 
 class CoarseSolver(ABC):
@@ -42,7 +42,7 @@ class Direct(CoarseSolver):
     Parameters
     ----------
     matrix : (n, n) csr_array
-    null : (n, k) array
+    null : (n, k) csr_array
         Orthonormal basis of the null space.
 
     Raises
@@ -53,10 +53,11 @@ class Direct(CoarseSolver):
 
     name = "direct"
 
-    def __init__(self, matrix: csr_array, null: Floats) -> None:
+    def __init__(self, matrix: csr_array, null: csr_array) -> None:
         self._size = matrix.shape[0]
         if null.shape[1]:
-            border = csr_array(null * float(matrix.diagonal().mean()))
+            sizes = null.power(2).T @ np.abs(matrix.diagonal())  # of each body's numbers
+            border = csr_array(null @ diags_array(sizes))
             self._factors = splu(block_array([[matrix, border], [border.T, None]]).tocsc())
             return
         symmetric = {"SymmetricMode": True}
@@ -92,7 +93,7 @@ class Algebraic(CoarseSolver):
 
     name = "pyamg"
 
-    def __init__(self, matrix: csr_array, null: Floats, modes: Floats) -> None:
+    def __init__(self, matrix: csr_array, null: csr_array, modes: Floats) -> None:
         self._null = null
         self._cycle = _pyamg().smoothed_aggregation_solver(
             matrix.tocsr(), B=modes, symmetry="symmetric", max_coarse=500
@@ -104,7 +105,8 @@ class Algebraic(CoarseSolver):
         cycle, matrix = self._cycle.aspreconditioner(cycle="V"), self._cycle.levels[0].A
         x: Floats = cycle @ right
         x += cycle @ (right - matrix @ x)
-        return x - self._null @ (self._null.T @ x)
+        x -= self._null @ (self._null.T @ x)
+        return x
 
 
 def _pyamg() -> Any:
@@ -137,7 +139,7 @@ def coarse_solver(matrix: csr_array, modes: Floats, dim: int) -> CoarseSolver:
     SolverError
         It is found not to be positive.
     """
-    null, size = null_space(matrix, _of_bodies(matrix, modes)), matrix.shape[0]
+    null, size = null_space(matrix, modes), matrix.shape[0]
     if size <= QUICK[dim]:
         return Direct(matrix, null)
     try:
@@ -148,30 +150,59 @@ def coarse_solver(matrix: csr_array, modes: Floats, dim: int) -> CoarseSolver:
     return Direct(matrix, null)
 
 
-def _of_bodies(matrix: csr_array, modes: Floats) -> Floats:
-    """The modes of each body alone, where the mesh has a few that do not touch."""
-    _, body = connected_components(matrix, directed=False)
-    bodies = np.unique(body[modes.any(axis=1)])
-    if len(bodies) > _MOST_BODIES:
-        return modes
-    return np.hstack([modes[:, :0], *(modes * (body == k)[:, None] for k in bodies)])
+def null_space(matrix: csr_array, modes: Floats) -> csr_array:
+    """Orthonormal basis (n, k) of the null space, from modes of each body of the mesh.
 
+    A body is a part of the mesh that nothing couples to the others. Each has an own null space,
+    and numbers of its own size.
 
-def null_space(matrix: csr_array, modes: Floats) -> Floats:
-    """Orthonormal basis (n, k) of the combinations of some vectors that the matrix takes to zero.
+    Parameters
+    ----------
+    matrix : (n, n) csr_array
+    modes : (n, m) array
+        Vectors whose combinations, in each body, may be in the null space; zero at dofs that are
+        not free.
 
     Raises
     ------
     SolverError
         One has an energy below zero.
     """
-    vectors, sizes, _ = np.linalg.svd(modes, full_matrices=False)
-    basis = vectors[:, sizes > 1e-10 * sizes.max(initial=0.0)]
-    scale = float(np.abs(matrix.diagonal()).mean()) or 1.0
-    energies, vectors = np.linalg.eigh(basis.T @ (matrix @ basis))
-    if len(energies) and energies[0] < -_SINGULAR * scale:
-        raise SolverError(NOT_POSITIVE)
-    return np.asarray(basis @ vectors[:, energies < _SINGULAR * scale])
+    bodies = _bodies(matrix, modes)
+    basis, kept = np.zeros_like(modes), list[Flags]()
+    for rows in bodies:
+        vectors, sizes, _ = np.linalg.svd(modes[rows], full_matrices=False)
+        keep = sizes > 1e-10 * sizes.max(axis=1, initial=0.0, keepdims=True)
+        basis[rows, : keep.shape[1]] = vectors * keep[:, np.newaxis]
+        kept.append(keep)
+    products, diagonal = matrix @ basis, np.abs(matrix.diagonal())
+    columns = [csr_array((len(modes), 0))]
+    for rows, keep in zip(bodies, kept, strict=True):
+        scale, own = diagonal[rows].mean(axis=1), basis[rows][..., : keep.shape[1]]
+        energies = own.swapaxes(1, 2) @ products[rows][..., : keep.shape[1]]
+        energies += np.apply_along_axis(np.diag, 1, ~keep * scale[:, np.newaxis])
+        values, vectors = np.linalg.eigh(energies)
+        least = _SINGULAR * scale[:, np.newaxis]
+        if (values < -least).any():
+            raise SolverError(NOT_POSITIVE)
+        body, which = np.nonzero(values < least)
+        null = np.einsum("knr,kr->kn", own[body], vectors[body, :, which])
+        column = np.repeat(np.arange(len(body)), rows.shape[1])
+        at = rows[body].reshape(-1), column
+        columns.append(csr_array((null.reshape(-1), at), shape=(len(modes), len(body))))
+    return csr_array(hstack(columns, "csr"))
+
+
+def _bodies(matrix: csr_array, modes: Floats) -> list[NDArray[np.int64]]:
+    """Dofs (bodies, dofs) of the bodies that have modes, those of equally many together."""
+    _, body = connected_components(matrix, directed=False)
+    dofs = np.flatnonzero(modes.any(axis=1))
+    dofs = dofs[np.argsort(body[dofs], kind="stable")]
+    _, first, counts = np.unique(body[dofs], return_index=True, return_counts=True)
+    return [
+        dofs[first[counts == count][:, np.newaxis] + np.arange(count)]
+        for count in np.unique(counts).tolist()
+    ]
 
 
 def rigid_modes(x: Floats, ncomp: int, free: NDArray[np.bool_]) -> Floats:

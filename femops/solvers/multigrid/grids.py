@@ -46,6 +46,8 @@ class CoarseGrid:
         Positions.
     coarsening : Coarsening or None
         What it was refined from.
+    any_width : bool
+        See `Backend.rows`.
     """
 
     elements: Ints
@@ -53,6 +55,7 @@ class CoarseGrid:
     free: Flags
     x: Floats
     coarsening: Coarsening | None
+    any_width: bool
 
     @cached_property
     def matrix(self) -> csr_array:
@@ -71,12 +74,14 @@ class CoarseGrid:
         """The next coarser one, and the transfers from and to it."""
         assert self.coarsening is not None
         ncomp = len(self.free) // len(self.x)
-        first = _places(self.elements, len(self.x))
-        up = _interpolation(self.coarsening, *first)
-        grid = _coarse(self.matrices, self.coarsening, up, self.free, self.x, Serial())
+        up = _interpolation(self.coarsening, *_places(self.elements, len(self.x)))
+        given = up, self.free, self.x, Serial(), self.any_width
+        grid = _coarse(self.matrices, self.coarsening, *given)
         up = _masked(up, ncomp, self.free, grid.free)
-        ends = products(backend, up, dtype), products(backend, csr_array(up.T), dtype)
-        return grid, (ends[0].apply, ends[1].apply)
+        back = csr_array(up.T)
+        ends = (products(backend, matrix, dtype, self.any_width) for matrix in (up, back))
+        first, last = (product.apply for product in ends)
+        return grid, (first, last)
 
 
 def first_coarse(
@@ -101,11 +106,13 @@ def first_coarse(
     touched = space.l_vec(free.astype(float)).reshape(-1) > 0.0
     whole, x = gathered(comm, free), gathered(comm, _positions(space, element, corner))
     up = gathered_rows(comm, own)
-    grid = _coarse(element_matrices(A, touched), coarsening, up, whole, x, comm)
+    matrices = element_matrices(A, touched)
+    grid = _coarse(matrices, coarsening, up, whole, x, comm, space.any_width)
     ncomp, backend = space.ncomp, backend_of(space)
-    down = products(backend, csr_array(_masked(up, ncomp, whole, grid.free).T), dtype)
+    given = dtype, space.any_width
+    down = products(backend, csr_array(_masked(up, ncomp, whole, grid.free).T), *given)
     restrict = down.apply if comm.size == 1 else _Gathering(space, down, len(whole), dtype).apply
-    return grid, (products(backend, _masked(own, ncomp, free, grid.free), dtype).apply, restrict)
+    return grid, (products(backend, _masked(own, ncomp, free, grid.free), *given).apply, restrict)
 
 
 @final
@@ -136,9 +143,11 @@ class _Gathering:
         self._compiled.apply(self._vector, y)
 
 
-def products(backend: Backend, matrix: csr_array, dtype: np.dtype[Any]) -> CompiledOperator:
-    """The compiled product of a matrix of one process."""
-    return backend.operator([(1.0, backend.rows(matrix, dtype))])
+def products(
+    backend: Backend, matrix: csr_array, dtype: np.dtype[Any], any_width: bool
+) -> CompiledOperator:
+    """The compiled product of a matrix of one process; see `Backend.rows`."""
+    return backend.operator([(1.0, backend.rows(matrix, dtype, any_width=any_width))])
 
 
 def _coarse(
@@ -148,12 +157,13 @@ def _coarse(
     free: Flags,
     x: Floats,
     comm: Communicator,
+    any_width: bool,
 ) -> CoarseGrid:
     """The coarse grid, given the finer one's matrices, interpolation, free dofs and positions."""
     at, ncomp = _finer_places(up), len(free) // len(x)
     free = (free.reshape(-1, ncomp)[at] & (at >= 0)[:, np.newaxis]).reshape(-1)
     made, elements = coarsened(matrices, coarsening, comm), coarsening.elements
-    grid = CoarseGrid(elements, made, free, x[at], coarsening.coarser)
+    grid = CoarseGrid(elements, made, free, x[at], coarsening.coarser, any_width)
     dofs = elements[:, np.newaxis] * ncomp + np.arange(ncomp)[:, np.newaxis]
     clear(made, free[dofs.reshape(len(elements), -1)])
     return grid

@@ -8,6 +8,7 @@ from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array, diags_array
 
 from femops.errors import SolverError
 from femops.geometry.legendre import LegendreGeometry
@@ -18,6 +19,7 @@ from femops.operators.execution.choice import backend_of
 from femops.operators.execution.transfer import compile_cycles_ahead, summed_interpolation
 from femops.parallel.comm import Communicator, Serial
 from femops.solvers.inner_products import Sums
+from femops.solvers.multigrid.basis_change import BasisChange
 from femops.solvers.multigrid.coarse import (
     CoarseSolver,
     coarse_solver,
@@ -27,6 +29,7 @@ from femops.solvers.multigrid.coarse import (
 )
 from femops.solvers.multigrid.grids import CoarseGrid, first_coarse, products
 from femops.solvers.multigrid.level import NOT_POSITIVE, Level, Size, scattered
+from femops.spaces.base import Space
 from femops.spaces.h1_l2 import H1
 from femops_kernels.derived import Derived
 from femops_meshes.coarsening import Coarsening
@@ -34,9 +37,10 @@ from femops_meshes.coarsening import Coarsening
 Array = NDArray[Any]
 Ints = NDArray[np.int64]
 
-_halves = Derived[H1, H1]()
+_others = Derived[H1, H1]()
 
 _FEW = 600  # dofs of a matrix that is not made coarser
+_FACTOR = 1e15  # with its inverse, bounds of a factor whose form's numbers are in float32's range
 
 
 @final
@@ -55,6 +59,12 @@ class Hierarchy:
         Constrained dofs of this rank on the coarsest level.
     comm : Communicator
         Of the ranks that have pieces of the coarsest level's vectors.
+    dtype : dtype
+        Of the cycle.
+    reason : str
+        Why it is that.
+    change : BasisChange or None
+        From and to another basis than that of the finest level.
     """
 
     levels: list[Level]
@@ -62,6 +72,9 @@ class Hierarchy:
     solver: CoarseSolver
     constrained: Ints
     comm: Communicator
+    dtype: np.dtype[Any]
+    reason: str
+    change: BasisChange | None
 
 
 def build(A: Operator, degree: int, dtype: np.dtype[Any] | None = None) -> Hierarchy:
@@ -85,19 +98,21 @@ def build(A: Operator, degree: int, dtype: np.dtype[Any] | None = None) -> Hiera
     """
     spaces = _spaces(A.space)  # type: ignore[arg-type]
     compile_cycles_ahead(spaces, A.dtype, dtype or np.dtype(np.float32))
-    dtype = dtype or _cycle_type(A)
+    dtype, reason = _cycle_type(A) if dtype is None else (dtype, "as asked")
     operators = _operators(A, spaces, dtype)
     levels = list[Level]()
     for fine, (space, coarse) in zip(operators, pairwise(spaces), strict=False):
         levels.append(_of_operator(fine, space, dtype, degree))
         up, down = summed_interpolation(coarse, space, dtype)
         levels[-1].transfer = up.apply, down.apply
-    return _with_matrices(levels, operators[-1], spaces[-1], dtype, degree)
+    made = _with_matrices(levels, operators[-1], spaces[-1], dtype, degree)
+    change = None if spaces[0] is A.space else BasisChange(A, spaces[0], dtype)
+    return Hierarchy(levels, *made, dtype, reason, change)
 
 
 def _spaces(finest: H1) -> list[H1]:
-    """The spaces of the operator and of the orders below it, to order 1."""
-    spaces = [finest]
+    """The spaces of the operator and of the orders below it, to order 1; with nodal bases."""
+    spaces = [finest if finest.order == 1 else _nodal(finest)]
     while spaces[-1].order > 1:
         spaces.append(_half(spaces[-1]))
     return spaces
@@ -109,7 +124,9 @@ def _operators(A: Operator, spaces: list[H1], dtype: np.dtype[Any]) -> list[Oper
     if len(spaces) == 1 and not swept:
         exact = A.dtype == np.float64  # a direct solver's, which looks for what is singular
         return [A if exact else in_precision(A, np.dtype(np.float64), "partial")]
-    operators = [in_precision(A, dtype, cycle_level(A, A.space))]
+    first = spaces[0], dtype, cycle_level(A, spaces[0])
+    same = spaces[0] is A.space
+    operators = [in_precision(A, *first[1:]) if same else coarse_operator(A, *first)]
     operators += [coarse_operator(A, space, dtype, cycle_level(A, space)) for space in spaces[1:-1]]
     if len(spaces) > 1:
         light = swept and not backend_of(last).measures
@@ -120,38 +137,52 @@ def _operators(A: Operator, spaces: list[H1], dtype: np.dtype[Any]) -> list[Oper
     return operators
 
 
-def _coarser(space: H1) -> Coarsening | None:
+def _coarser(space: Space) -> Coarsening | None:
     """Elements that those of a space are parts of, if the space is worth a coarser level."""
     return space.mesh.coarser if space.global_size > _FEW else None
 
 
-def _cycle_type(A: Operator) -> np.dtype[Any]:
-    """float32, if what A makes of some numbers is in its range; else the type of A.
+def _cycle_type(A: Operator) -> tuple[np.dtype[Any], str]:
+    """float32, if what A makes of some numbers is in its range, else the type of A; and why.
 
     The type of A also where bits shall be the same on any number of ranks: float32's are not.
     """
     space, n = A.space, A.space.size
-    kind: np.dtype[Any] = A.dtype
     if space.distributed is not None and space.distributed.reproducible:
-        return kind
+        return A.dtype, "the mesh is reproducible"
+    if space.order == 1 and _coarser(space) is None:
+        return A.dtype, "a direct solver is all of it"
+    beyond = "numbers of A are beyond the range of float32"
+    if not all(1.0 / _FACTOR < abs(factor) < _FACTOR for factor, _ in A.summands):
+        return A.dtype, beyond
     memory = space.memory
-    sample = abs(memory.get(A.apply(memory.put(scattered(0, n).astype(kind)))))
+    sample = abs(memory.get(A.apply(memory.put(scattered(0, n).astype(A.dtype)))))
     sample[A.constrained_dofs] = 0.0
     most = A.space.comm.max(float(sample.max(initial=0.0)))
     least = -A.space.comm.max(-float(sample[sample > 0.0].min(initial=np.inf)))
-    return np.dtype(np.float32) if 1e-20 < most < 1e20 and least > 1e-30 else A.dtype
+    if 1e-20 < most < 1e20 and least > 1e-30:
+        return np.dtype(np.float32), "its digits are enough"
+    return A.dtype, beyond
 
 
 def _half(space: H1) -> H1:
     """The space of half of the order, rounded up; made once."""
-    mesh, family = space.distributed or space.mesh, space.basis.family
-    assert family != "gauss"
+    return _like(space, -(-space.order // 2))
+
+
+def _nodal(space: H1) -> H1:
+    """The space of the same order with Gauss-Lobatto nodes: itself, or one that is made once."""
+    return space if space.basis.family == "gll" else _like(space, space.order)
+
+
+def _like(space: H1, order: int) -> H1:
+    """The space of an order with Gauss-Lobatto nodes on the same mesh; made once."""
+    mesh, options = space.distributed or space.mesh, {"reproducible": space.reproducible}
 
     def made() -> H1:
-        half, ncomp = -(-space.order // 2), space.ncomp
-        return H1(mesh, half, ncomp, family, device=space.device, reproducible=space.reproducible)
+        return H1(mesh, order, space.ncomp, "gll", device=space.device, **options)
 
-    return _halves.get(space, made)
+    return _others.get(space, made, order)
 
 
 def _free(size: int, constrained: Ints) -> NDArray[np.bool_]:
@@ -194,8 +225,8 @@ def _positive(A: Operator, space: H1) -> Array:
 
 def _with_matrices(
     levels: list[Level], A: Operator, space: H1, dtype: np.dtype[Any], degree: int
-) -> Hierarchy:
-    """The levels of order 1 on the meshes that this one was refined from, if there are any."""
+) -> tuple[Size, CoarseSolver, Ints, Communicator]:
+    """Add levels of order 1 on the meshes that this one was refined from; the coarsest's facts."""
     comm, constrained = space.comm, A.constrained_dofs
     size = _size_of(space, int(comm.sum(space.mesh.num_elements)))
     free = _free(space.size, constrained)
@@ -203,8 +234,10 @@ def _with_matrices(
     if coarsening is None:
         matrix = gathered_rows(comm, A.assemble().tocsr())
         x, free = gathered(comm, space.dof_coordinates()), gathered(comm, free)
+        if not A.constraints.identity:  # rows and columns that are eliminated
+            matrix = csr_array(matrix + diags_array((~free).astype(float)))
         solver = coarse_solver(matrix, rigid_modes(x, space.ncomp, free), space.dim)
-        return Hierarchy(levels, size, solver, constrained, comm)
+        return size, solver, constrained, comm
     levels.append(_of_operator(A, space, dtype, degree, sums=False))
     below, levels[-1].transfer = first_coarse(A, free, coarsening, dtype)
     backend = backend_of(space)
@@ -213,7 +246,7 @@ def _with_matrices(
         below, levels[-1].transfer = below.coarser(dtype, backend)
     modes = rigid_modes(below.x, space.ncomp, below.free)
     solver = coarse_solver(below.matrix, modes, space.dim)
-    return Hierarchy(levels, below.size(size), solver, np.flatnonzero(~below.free), Serial())
+    return below.size(size), solver, np.flatnonzero(~below.free), Serial()
 
 
 def _of_matrix(
@@ -223,5 +256,6 @@ def _of_matrix(
     if not (diagonal > 0.0).all():
         raise SolverError(NOT_POSITIVE)
     constrained, updates = np.flatnonzero(~grid.free), backend.updates
-    there, product = updates.put(diagonal), products(backend, grid.matrix, dtype)
+    there = updates.put(diagonal)
+    product = products(backend, grid.matrix, dtype, grid.any_width)
     return Level(grid.size(finer), product, there, constrained, None, dtype, degree, updates)

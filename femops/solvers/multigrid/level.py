@@ -153,6 +153,10 @@ class Level:
         self._updates.step(self._first, self.product, None, self.weights, None, factors)
         return self._first
 
+    def dual(self, x: Array) -> None:
+        """Set the right-hand side to x times the diagonal; allocates."""
+        self.right[:] = x / (self._inverse + (self._inverse == 0.0))
+
     def residual(self, x: Array) -> Array:
         """Weighted residual of x, in the level's ``product``."""
         self.compiled.apply(x, self.product)

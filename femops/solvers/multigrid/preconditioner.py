@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,18 +20,24 @@ from femops.operators.execution.choice import backend_of
 from femops.operators.integrals.number_types import float_type
 from femops.parallel.collective_checks import check_same
 from femops.solvers.inner_products import Sums
-from femops.solvers.linear_problem import excess_of
 from femops.solvers.multigrid.coarse import gathered
-from femops.solvers.multigrid.hierarchy import build
+from femops.solvers.multigrid.hierarchy import Hierarchy, build
 from femops.solvers.multigrid.level import scattered
 from femops.solvers.preconditioner import Preconditioner
 from femops.spaces.h1_l2 import H1
 from femops_meshes.arguments import Degree, checked
 
 Vector = NDArray[Any]
+_log = logging.getLogger("femops")
 
 _DEGREE, _HIGH = 4, 6  # measured, with `reduced`; and the order above which one more pays
 _CYCLES = 8  # after which the factor of an error is that of the slowest one
+_SQUARES = {"float64": 1e-280, "float32": 1e-25}  # with inverses: sums of them that have digits
+# Condition number that float32 resolves: where it is larger, rounding a solution changes its
+# product with A by more than the right-hand side.
+_RESOLVED = 1.0 / float(np.finfo(np.float32).eps)
+_POWERS = 2  # steps of the power method
+_LEAST_EXPONENT = 1000  # the inverse of that power of two is a float64, too
 
 
 @final
@@ -75,6 +83,10 @@ class Multigrid(Preconditioner):
         The finest first; the coarsest is not among them.
     sizes : list of Size
         Of all levels.
+    precision : dtype
+        Of the cycle; see `multigrid`.
+    reason : str
+        Why it is that.
     setup_seconds : float
         What it took to make it.
     """
@@ -82,16 +94,21 @@ class Multigrid(Preconditioner):
     _given_as = "femops.multigrid(A)"
 
     def __init__(self, A: Operator, degree: int, dtype: np.dtype[Any] | None = None) -> None:
-        super().__init__(A.dtype, A.shape[0], A.space.memory)
+        super().__init__(A.dtype, A.space)
         self.operator, self.degree = A, degree
         begin = perf_counter()
         updates = self._updates = backend_of(A.space).updates
-        self._hierarchy = build(A, degree, dtype)
-        levels = self.levels = self._hierarchy.levels
-        self.sizes = [*(level.size for level in levels), self._hierarchy.coarsest]
-        kind = levels[0].right.dtype if levels else A.dtype
-        self._last = updates.coarsest(self.sizes[-1].own, kind)
-        self._rights = [*(level.right for level in levels), self._last.right]
+        self._take(build(A, degree, dtype))
+        condition = self._condition() if self.precision == np.float32 else 1.0
+        self.reason = self._hierarchy.reason
+        if condition > _RESOLVED:
+            lost = f"float32 does not resolve a condition number of {condition:.0e}"
+            if dtype is None and A.dtype == np.float64:
+                _log.info("multigrid works in float64: %s", lost)
+                self._take(build(A, degree, A.dtype))
+                self.reason = lost
+            else:
+                self.reason = f"{self.reason if dtype else 'as A'}, but {lost}"
         sums, self._lock, self._user = Sums(A.space), Lock(), 0
         self._plain = updates.directions(sums.edges, sums, A.dtype, A.dtype)
         constrained, identity = A.constrained_dofs, A.constraints.identity
@@ -101,9 +118,59 @@ class Multigrid(Preconditioner):
         self._repeated: tuple[Callable[[], None], Callable[[], None]] | None = None
         self.setup_seconds = perf_counter() - begin
 
+    def _take(self, hierarchy: Hierarchy) -> None:
+        """Work with these levels."""
+        levels = self.levels = hierarchy.levels
+        self._hierarchy = hierarchy
+        self.sizes = [*(level.size for level in levels), hierarchy.coarsest]
+        self.precision = hierarchy.dtype
+        self._last = self._updates.coarsest(self.sizes[-1].own, self.precision)
+        self._rights = [*(level.right for level in levels), self._last.right]
+        self._change = hierarchy.change
+
+    def _condition(self) -> float:
+        """About the condition number of the operator divided by its diagonal. Collective.
+
+        It is the upper bound of the spectrum times the largest eigenvalue that the solutions of the
+        coarsest level have, which the power method finds. A solution may be so many times as large
+        as the changes of it that its residual shows. A change of basis adds a factor of its own.
+        """
+        if not self.levels:
+            return 1.0
+        level, size = self.levels[0], self.sizes[-1]
+        self._last.give(scattered(size.first, size.own).astype(np.float64))
+        largest = 0.0
+        for k in range(_POWERS + 1):
+            x = self._interpolated()
+            energy = level.dot(x, level.right) if k else 0.0  # of the solution before it is scaled
+            level.dual(x)
+            square = level.dot(x, level.right)
+            if not 0.0 < square < np.inf:
+                break
+            if k:
+                largest = max(largest, square / energy)
+            level.right *= 1.0 / math.sqrt(square)
+            self._restrict()
+            self._solve_coarsest()
+        changed = 1.0 if self._change is None else self._change.condition
+        return level.largest * largest * changed
+
+    def _interpolated(self) -> Vector:
+        """The coarsest level's solution on the finest one."""
+        for k in reversed(range(len(self.levels))):
+            level = self.levels[k]
+            level.transfer[0](self._solution(k + 1), level.product)
+            level.x = level.interpolated()
+        return self._solution(0)
+
+    def _restrict(self) -> None:
+        """Right-hand sides of all levels, from that of the finest."""
+        for level, right in zip(self.levels, self._rights[1:], strict=True):
+            level.transfer[1](level.restricted(), right)
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and pickles are made anew of the operator."""
-        return Multigrid, (self.operator, self.degree, self.right.dtype)
+        return Multigrid, (self.operator, self.degree, self.precision)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -126,33 +193,39 @@ class Multigrid(Preconditioner):
             finally:
                 self._user = 0
 
-    def apply(self, r: Vector, out: Vector | None = None) -> Vector:
-        """Approximate solution of A x = r by one cycle. Collective, where ranks share dofs.
+    def _apply(self, x: Vector, result: Vector) -> None:
+        """Cycle with a vector of the size of one: powers of two do not change a digit."""
+        multiply, held = self._updates.xp.multiply, self._constrained
+        result[:] = x
+        result[held] = 0.0
+        size = self._size_of(result)
+        if 0.0 < size < np.inf:
+            # in double precision, whatever the types are: the numbers need not be in their range
+            exponent = max(math.frexp(size)[1], -_LEAST_EXPONENT)
+            double = {"dtype": np.float64, "casting": "same_kind"}
+            with self.alone():
+                right = self.right[: len(x)]
+                multiply(result, 2.0**-exponent, out=right, **double)
+                multiply(self.cycle()[: len(x)], math.ldexp(1.0, exponent), out=result, **double)
+        elif size:
+            result[:] = np.nan
+        result[held] = self._at_constrained * x[held]
 
-        Parameters
-        ----------
-        r : (size,) array
-            Of the operator's type.
-        out : (size,) array, optional
-            Overwritten by the result.
+    def _size_of(self, r: Vector) -> float:
+        """About the norm of a vector, also where squares are out of range. Collective.
+
+        Zero of a vector of zeros, inf where an entry is not finite.
         """
-        xp = self._updates.xp
-        result: Vector = xp.empty(len(r), self.dtype) if out is None else out
-        exponent = excess_of(self.operator, r)
-        r = xp.ldexp(r, -exponent) if exponent else r
-        scale = max(self._plain.inner(r, r), 0.0) ** 0.5
-        if not 0.0 < scale < np.inf:
-            result[:] = 0.0 if scale == 0.0 else np.nan
-            return result
-        with self.alone():
-            xp.multiply(r, 1.0 / scale, out=self.right[: len(r)])
-            xp.multiply(self.cycle()[: len(r)], scale, out=result)
-        return xp.ldexp(result, exponent, out=result) if exponent else result
+        square = self._plain.inner(r, r)
+        if _SQUARES[self.dtype.name] < square < 1.0 / _SQUARES[self.dtype.name]:
+            return math.sqrt(square)
+        own = float(abs(r).max()) if len(r) else 0.0
+        return float(self.operator.space.comm.max(own if math.isfinite(own) else math.inf))
 
     @property
     def right(self) -> Vector:
         """Right-hand side of a cycle: a vector with padding, of the cycle's type."""
-        right: Vector = self._rights[0]
+        right: Vector = self._rights[0] if self._change is None else self._change.right
         return right
 
     def cycle(self) -> Vector:
@@ -163,6 +236,7 @@ class Multigrid(Preconditioner):
             self._repeated = repeatable(self._descend), repeatable(self._ascend)
         self._cycles += 1
         descend, ascend = self._repeated or (self._descend, self._ascend)
+        self._enter()
         descend()
         self._solve_coarsest()
         ascend()
@@ -179,9 +253,10 @@ class Multigrid(Preconditioner):
         """
         if self.sizes[0].order <= 2:
             return None
+        self._enter()
         for k, (level, right) in enumerate(zip(self.levels, self._rights[1:], strict=True)):
             level.transfer[1](level.restricted(), right)
-            if k == 0 and self.levels[1].dot(right, right) < level.dot(self.right, self.right):
+            if k == 0 and self.levels[1].dot(right, right) < level.dot(level.right, level.right):
                 return None
         self._solve_coarsest()
         for k in reversed(range(len(self.levels))):
@@ -194,9 +269,16 @@ class Multigrid(Preconditioner):
                 self._ascend(k)
         return self._found()
 
+    def _enter(self) -> None:
+        """Take the right-hand side to the basis of the finest level."""
+        if self._change is not None:
+            self._change.enter(self._rights[0])
+
     def _found(self) -> Vector:
-        """The solution on the finest level, with its constrained entries."""
+        """The solution for `right`, with its constrained entries."""
         found = self._solution(0)
+        if self._change is not None:
+            found = self._change.leave(found)
         if self._at_constrained:
             found[self._constrained] = self._at_constrained * self.right[self._constrained]
         return found
@@ -235,13 +317,6 @@ class Multigrid(Preconditioner):
         own = whole[size.first : size.first + size.own]
         own[hierarchy.constrained] = 0.0
         self._last.give(own)
-
-    # --- as SciPy's solvers take it ---------------------------------------------------------------
-
-    def _product(self, x: Vector) -> Vector:
-        if x.dtype.kind == "c":
-            return self._product(x.real) + 1j * self._product(x.imag)
-        return self.apply(self._updates.xp.ascontiguousarray(x, dtype=self.dtype))
 
     # --- what is told of it -----------------------------------------------------------------------
 
@@ -297,7 +372,9 @@ class Multigrid(Preconditioner):
         return factor
 
     def __repr__(self) -> str:
-        head = f"Multigrid({self.shape[0]} x {self.shape[1]}, complexity {self.complexity:.2f}"
+        rows, columns = self.shape
+        head = f"Multigrid({rows} x {columns}, complexity {self.complexity:.2f}"
+        head += f", {self.precision}: {self.reason}"
         levels = [
             f"  order {size.order}: {size.elements} elements, {size.dofs} dofs"
             for size in self.sizes

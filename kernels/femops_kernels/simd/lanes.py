@@ -27,6 +27,8 @@ from numba.extending import intrinsic, typeof_impl
 from femops_kernels.errors import KernelError
 
 WIDTHS = (2, 4, 8, 16)
+WIDEST = max(WIDTHS)
+"""Slots whose sums results that do not depend on the width are made of."""
 
 
 @final
@@ -39,6 +41,9 @@ class Lane:
         Slots: 2, 4, 8 or 16.
     dtype : str or numpy.dtype
         ``float64`` or ``float32``.
+    strict : bool
+        Whether results have the same bits for each width and on each processor: a product becomes
+        part of a fused operation where the program adds to it, not where the compiler likes.
 
     Raises
     ------
@@ -46,9 +51,9 @@ class Lane:
         For another width or type.
     """
 
-    def __init__(self, width: int, dtype: Any = "float64") -> None:
+    def __init__(self, width: int, dtype: Any = "float64", *, strict: bool = False) -> None:
         self.dtype = np.dtype(dtype)
-        self.width = width
+        self.width, self.strict = width, strict
         if width not in WIDTHS:
             raise KernelError(f"lanes are {width} wide: choose one of {WIDTHS}")
         if self.dtype not in (np.dtype("float64"), np.dtype("float32")):
@@ -60,17 +65,19 @@ class Lane:
         return self.width * self.dtype.itemsize
 
     def __repr__(self) -> str:
-        return f"Lane({self.width}, {self.dtype.name!r})"
+        strict = ", strict=True" if self.strict else ""
+        return f"Lane({self.width}, {self.dtype.name!r}{strict})"
 
 
 @final
 class LaneType(types.Type):  # type: ignore[misc]  # numba has no types
     """Numba's type of a lane vector."""
 
-    def __init__(self, width: int, scalar: types.Float) -> None:
+    def __init__(self, width: int, scalar: types.Float, strict: bool = False) -> None:
         self.width = width
         self.scalar = scalar
-        super().__init__(name=f"lane<{width} x {scalar}>")
+        self.strict = strict
+        super().__init__(name=f"{'strict ' * strict}lane<{width} x {scalar}>")
 
     def can_convert_from(self, typingctx: Any, other: Any) -> Any:
         """Numbers become lanes with every slot equal."""
@@ -81,9 +88,9 @@ class LaneType(types.Type):  # type: ignore[misc]  # numba has no types
 class LaneFormatType(types.Dummy):  # type: ignore[misc]
     """Numba's type of a :class:`Lane` object: all of it is known when compiling."""
 
-    def __init__(self, width: int, scalar: types.Float) -> None:
-        self.lane = LaneType(width, scalar)
-        super().__init__(name=f"lane_format<{width} x {scalar}>")
+    def __init__(self, width: int, scalar: types.Float, strict: bool = False) -> None:
+        self.lane = LaneType(width, scalar, strict)
+        super().__init__(name=f"{'strict ' * strict}lane_format<{width} x {scalar}>")
 
     @property
     def itemsize(self) -> int:
@@ -98,9 +105,8 @@ class LaneFormatType(types.Dummy):  # type: ignore[misc]
 
 @typeof_impl.register(Lane)  # type: ignore[untyped-decorator]
 def _typeof_lane(value: Lane, context: Any) -> LaneFormatType:
-    return LaneFormatType(
-        value.width, types.float64 if value.dtype.itemsize == 8 else types.float32
-    )
+    scalar = types.float64 if value.dtype.itemsize == 8 else types.float32
+    return LaneFormatType(value.width, scalar, value.strict)
 
 
 def scalar_ir(lane: LaneType) -> ir.Type:
@@ -288,8 +294,27 @@ def _binary(op: Any, emit: str) -> None:
 
     @lower_builtin(op, LaneType, LaneType)  # type: ignore[untyped-decorator]
     def _lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        if sig.return_type.strict:
+            return _strict(builder, emit, sig.return_type, *args)
         # a product and a sum may become one fused operation, which rounds once instead of twice
         return getattr(builder, emit)(*args, flags=("contract",))
+
+
+def _strict(builder: Any, emit: str, lane: LaneType, a: Any, b: Any) -> Any:
+    """Emit an operation of strict lanes: what is added to a product is fused with it.
+
+    The first operand that is a product, as the program has just computed it, is the fused one.
+    """
+    first, second = (isinstance(v, ir.Instruction) and v.opname == "fmul" for v in (a, b))
+    if emit == "fadd" and (first or second):
+        (left, right), rest = ((a if first else b).operands, b if first else a)
+        return call_llvm(builder, "fma", lane, left, right, rest)
+    if emit == "fsub" and first:
+        return call_llvm(builder, "fma", lane, *a.operands, builder.fneg(b))
+    if emit == "fsub" and second:
+        left, right = b.operands
+        return call_llvm(builder, "fma", lane, builder.fneg(left), right, a)
+    return getattr(builder, emit)(a, b)
 
 
 for _op, _emit in (

@@ -184,4 +184,101 @@ def scatter_piece(
     return sig, codegen
 
 
-__all__ = ["gather_piece", "scatter_piece"]
+def _element_rows(runs: DofRuns, lane: Any, ncomp: int, n: int) -> Any:
+    """For each piece of n numbers bytes: in an element's numbers, to its run's places, in the run.
+
+    An element's numbers stand one after the other, run by run.
+    """
+    size, lengths = lane.itemsize, [len(nodes) * ncomp for nodes in runs.nodes]
+    begin = np.cumsum([0, *lengths])
+    rows = [
+        [(begin[run] + first) * size, run * lane.lane.width * PLACE_BYTES, first * size]
+        for run, first in runs.pieces(n, ncomp, lane.lane.width)
+    ]
+    return np.array(rows, dtype=np.int64)
+
+
+def _element_bytes(runs: DofRuns, lane: Any, ncomp: int) -> int:
+    return int(runs.p1d**runs.dim * ncomp * lane.itemsize)
+
+
+@intrinsic(prefer_literal=True)
+def turn_piece(
+    typingctx: Any,
+    lane: Any,
+    runs: Any,
+    ncomp: Any,
+    n: Any,
+    spread: Any,
+    source: Any,
+    target: Any,
+    k: Any,
+) -> Any:
+    """``turn_piece(LANE, RUNS, ncomp, n, (plane, component), source, target, k)``.
+
+    Copies the k-th piece of n numbers from lane vectors of nodes at ``source`` (see
+    ``gather_piece``) to ``target``, which has all numbers of the first slot, then of the second.
+    """
+    sig = types.void(lane, runs, ncomp, n, spread, types.intp, types.intp, types.intp)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        lane, runs = sig.args[0], sig.args[1].runs
+        ncomp, n, width = literal(sig.args[2]), literal(sig.args[3]), lane.lane.width
+        piece = _Piece(builder, sig.args, (*args[:5], args[5], args[5], args[7]))
+        numbers = [builder.load(pointer, align=lane.itemsize) for pointer in piece.lanes()]
+        if n > 1:
+            pieces = to_pieces(builder, numbers, width)
+        else:
+            pieces = [builder.extract_element(numbers[0], _INDEX(slot)) for slot in range(width)]
+        table = word_table(builder, _element_rows(runs, lane, ncomp, n)[:, 0])
+        first = builder.add(args[6], builder.load(builder.gep(table, [args[7]])))
+        for slot, value in enumerate(pieces):
+            at = builder.add(first, _WORD(slot * _element_bytes(runs, lane, ncomp)))
+            builder.store(value, builder.inttoptr(at, value.type.as_pointer()), align=lane.itemsize)
+        return context.get_dummy_value()
+
+    return sig, codegen
+
+
+@intrinsic(prefer_literal=True)
+def add_piece(
+    typingctx: Any,
+    lane: Any,
+    runs: Any,
+    ncomp: Any,
+    n: Any,
+    places: Any,
+    source: Any,
+    slot: Any,
+    k: Any,
+) -> Any:
+    """``add_piece(LANE, RUNS, ncomp, n, places, source, slot, k)``.
+
+    Adds the k-th piece of n numbers of a slot, which ``turn_piece`` has put to ``source``, to where
+    ``gather_piece`` takes it from.
+    """
+    sig = types.void(lane, runs, ncomp, n, types.intp, types.intp, types.intp, types.intp)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        lane, runs = sig.args[0], sig.args[1].runs
+        ncomp, n, (places, source, slot, k) = literal(sig.args[2]), literal(sig.args[3]), args[4:]
+        real = scalar_ir(lane.lane)
+        kind = (ir.VectorType(real, n) if n > 1 else real).as_pointer()
+        table = word_table(builder, _element_rows(runs, lane, ncomp, n).reshape(-1))
+        row = builder.mul(k, _WORD(3))
+        here, run, first = (
+            builder.load(builder.gep(table, [builder.add(row, _WORD(i))])) for i in range(3)
+        )
+        element = builder.mul(slot, _WORD(_element_bytes(runs, lane, ncomp)))
+        part = builder.inttoptr(builder.add(builder.add(source, element), here), kind)
+        at = builder.add(builder.add(places, run), builder.mul(slot, _WORD(PLACE_BYTES)))
+        start = builder.load(builder.inttoptr(at, _WORD.as_pointer()))
+        target = builder.inttoptr(builder.add(start, first), kind)
+        values = (builder.load(pointer, align=lane.itemsize) for pointer in (target, part))
+        builder.store(builder.fadd(*values), target, align=lane.itemsize)
+        return context.get_dummy_value()
+
+    return sig, codegen
+
+
+__all__ = ["add_piece", "gather_piece", "scatter_piece", "turn_piece"]

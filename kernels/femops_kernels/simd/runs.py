@@ -93,6 +93,15 @@ class DofRuns:
                     first += size
         return found
 
+    def own_pieces(self, n: int, ncomp: int, width: int) -> tuple[int, int, int]:
+        """Which pieces of n numbers no other element has: the first, the end; the number of all.
+
+        They are counted as `pieces` lists them.
+        """
+        own = len(self.nodes) if self.p1d == 2 and not self.broken else len(self.nodes) // 2
+        runs = [run for run, _ in self.pieces(n, ncomp, width)]
+        return int(np.searchsorted(runs, own)), int(np.searchsorted(runs, own + 1)), len(runs)
+
     def line(self, along: int, j: int) -> list[tuple[int, int, int, int]]:
         """Pieces of the j-th line of nodes in a direction: (run, first place in it, stride, count).
 

@@ -6,7 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from femops_meshes.errors import MeshError, MeshFileError, MeshFormatError
+from femops_meshes.formats.foreign import foreign_format
 from femops_meshes.formats.temporary import temporary_file
+from femops_meshes.samples import samples
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
@@ -17,7 +19,7 @@ def read_text(path: str | os.PathLike[str]) -> str:
     MeshFileError
         If it is missing, no regular file, or may not be read.
     MeshFormatError
-        If it is not text.
+        If it is not text, or in another known format.
     """
     try:
         mode = os.stat(path).st_mode  # noqa: PTH116  (a str may hold what Path refuses)
@@ -27,7 +29,7 @@ def read_text(path: str | os.PathLike[str]) -> str:
         data = Path(path).read_bytes()
     except FileNotFoundError as error:
         raise MeshFileError(
-            f"{path} does not exist (looked for in {Path.cwd()}): correct the path"
+            f"{path} does not exist (looked for in {Path.cwd()}): {_cure(path)}"
         ) from error
     except (OSError, ValueError) as error:
         if isinstance(error, MeshFileError):
@@ -35,6 +37,8 @@ def read_text(path: str | os.PathLike[str]) -> str:
         raise MeshFileError(f"{path} can't be read ({error}): check path and rights") from error
     if data.startswith(b"\x1f\x8b"):
         raise MeshFormatError(f"{path} is compressed by gzip: unpack it first (gunzip)")
+    if advice := foreign_format(Path(path), data):
+        raise MeshFormatError(advice)
     try:
         if b"\0" in data:
             raise MeshFormatError(
@@ -45,6 +49,14 @@ def read_text(path: str | os.PathLike[str]) -> str:
         raise MeshFormatError(
             f"{path} is not text (byte {error.start} is not UTF-8): only text can be read"
         ) from error
+
+
+def _cure(path: str | os.PathLike[str]) -> str:
+    """What to do about a file that does not exist; it may be meant for a sample."""
+    name = Path(path).name
+    if any(name in (known, known.removesuffix(".mesh")) for known in samples()):
+        return f'the sample of that name is read by femops.read_mesh(femops.sample("{name}"))'
+    return "correct the path"
 
 
 def write_text(path: str | os.PathLike[str], chunks: Iterable[str]) -> None:

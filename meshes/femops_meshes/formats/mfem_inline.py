@@ -54,7 +54,7 @@ def read_inline(scanner: Scanner) -> Mesh:
         number = math.prod(counts)
         check_fits((number, 2**dim, dim), f"making {number} elements", "take fewer")
     except MeshArgumentError as error:
-        raise MeshArgumentError(f"{scanner.name}: {error}") from error
+        raise MeshArgumentError(f"{scanner.name}: {error}") from error.__cause__
     cells = mfem_order(counts)
     mesh = Mesh.assemble(grid.elements(cells), grid.coordinates(cells, 1), grid.num_vertices)
     codes = mesh.topology.boundary_faces[:, 1]

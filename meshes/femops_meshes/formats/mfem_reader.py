@@ -90,7 +90,7 @@ def read_mfem(source: str | os.PathLike[str]) -> Mesh:
     except MeshFormatError:
         raise
     except MeshError as error:
-        raise type(error)(f"{content.where}: {error}") from error
+        raise type(error)(f"{content.where}: {error}") from error.__cause__  # which says the same
 
 
 def _parse(scanner: Scanner) -> _Content:
@@ -134,7 +134,6 @@ def _header(scanner: Scanner) -> tuple[tuple[str, ...], bool]:
         "MFEM NC mesh": "nonconforming meshes are not supported",
         "MFEM NURBS": "NURBS meshes are not supported",
         "$MeshFormat": "Gmsh's format is not supported: convert it with MFEM or meshio first",
-        "# vtk": "VTK's format is not supported",
     }
     for start, advice in other.items():
         if header.startswith(start):

@@ -120,6 +120,12 @@ def one_direction(u: Any, kappa: Any) -> Any:
     return {"grad": [kappa * u.grad[0], 0.0]}
 
 
+def halved(u: Any, x: Any) -> Any:
+    """Its derivatives choose between numbers, some of which a division makes."""
+    flow = u * np.array([femops.where(x[1] > 0.2, 2.0 / 3.0, 4.0), 0.0])
+    return {"value": femops.where(x[0] > 0.5, u / 3.0, u) + u.grad[0], "grad": u.grad + flow}
+
+
 # --- cases ----------------------------------------------------------------------------------------
 
 

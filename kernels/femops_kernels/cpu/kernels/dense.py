@@ -50,7 +50,7 @@ class ElementKernel(OperatorKernel):
         """See `SweepKernel.parts`."""
         rows, columns = self.shape
         constants = self.sizes() | {"POINTS": rows, "NQDATA": columns}
-        return ("table", "copies", "batch_element", "batches"), constants, ""
+        return self.skeletons("table", "copies", "batch_element"), constants, ""
 
     @cached_property
     def multivector(self) -> ModuleType:
@@ -93,7 +93,7 @@ class DecomposedKernel(OperatorKernel):
     @property
     def parts(self) -> Parts:
         """See `SweepKernel.parts`."""
-        skeletons = ("table", "copies", "stored", "batch_decomposed", "batches")
+        skeletons = self.skeletons("table", "copies", "stored", "batch_decomposed")
         return skeletons, self._constants(), self.qfunction.text
 
     @cached_property
@@ -107,7 +107,9 @@ class DecomposedKernel(OperatorKernel):
         return self.sizes() | {
             "POINTS": self.q1d**self.dim,
             "NQDATA": qfunction.numbers.point,
-            **stored_sizes(self.width, self.data_dtype or self.dtype),
+            **stored_sizes(
+                self.width, self.data_dtype or self.dtype, reproducible=self.reproducible
+            ),
             "VALUE_IN": qfunction.value_in,
             "VALUE_OUT": qfunction.value_out,
             "GRAD_IN": qfunction.gradient_in,

@@ -43,12 +43,15 @@ class Side:
         2 or 4, the width of the plan's numbers.
     runs : DofRuns
         The plan's.
+    reproducible : bool
+        Whether results have the same bits for lanes of any width.
     """
 
     ncomp: int
     b1d: NDArray[np.float64]
     index_bytes: int
     runs: DofRuns
+    reproducible: bool = False
 
     @property
     def p1d(self) -> int:
@@ -110,14 +113,25 @@ class SweepKernel(ABC):
         """The compiled batches; compiled, or read from the cache, when first asked for."""
         return specialize(*self.parts)
 
+    def skeletons(self, *names: str) -> tuple[str, ...]:
+        """Skeletons of the compiled batches, of which the last given is the work on one."""
+        before, batch = names[:-1], names[-1]
+        return (*before, *["by_element"] * self.reproducible, batch, "batches")
+
     def chunk(self) -> ModuleType:
         """Compiled work around the batches of a chunk, see `chunk_parts`."""
         ncomps = self.source.ncomp, self.target.ncomp
         return specialize(*chunk_parts(self.width, self.dtype, *ncomps))
 
+    @property
+    def reproducible(self) -> bool:
+        """True if results have the same bits for lanes of any width."""
+        return self.target.reproducible
+
     def sizes(self) -> dict[str, object]:
         """Names of ``skeletons/defaults.py`` that every kernel has."""
-        lane, source, target = Lane(self.width, self.dtype), self.source, self.target
+        source, target = self.source, self.target
+        lane = Lane(self.width, self.dtype, strict=self.reproducible)
         return {
             "LANE": lane,
             "LANE_WIDTH": self.width,
@@ -138,6 +152,7 @@ class SweepKernel(ABC):
             "MINIMA": (),
             "SUMS": (),
             "BY_CHUNK": True,
+            "BY_ELEMENT": self.reproducible,
         }
 
     def work_bytes(self, size_in: int, size_out: int) -> int:
@@ -176,7 +191,7 @@ class OperatorKernel(SweepKernel, ABC):
     def vector_sums(self) -> ModuleType:
         """Compiled sums of what chunks have for each other, which are the same for all kernels."""
         constants = {
-            "LANE": Lane(self.width, self.dtype),
+            "LANE": Lane(self.width, self.dtype, strict=self.reproducible),
             "LANE_WIDTH": self.width,
             "NCOMP_OUT": self.target.ncomp,
         }
@@ -187,9 +202,9 @@ class OperatorKernel(SweepKernel, ABC):
         """Floating-point operations of one element without its q-functions, as emitted."""
 
 
-def stored_sizes(width: int, data_dtype: np.dtype[Any]) -> dict[str, object]:
+def stored_sizes(width: int, data_dtype: np.dtype[Any], *, reproducible: bool) -> dict[str, object]:
     """Names of ``skeletons/defaults.py`` that concern the type of the numbers at points."""
-    stored = Lane(width, data_dtype)
+    stored = Lane(width, data_dtype, strict=reproducible)
     return {"STORED": stored, "STORED_BYTES": stored.nbytes}
 
 
@@ -262,7 +277,7 @@ class Kernel(OperatorKernel):
     def parts_around(self, batch: str) -> Parts:
         """Parts of the compiled batches, given the skeleton of the work on one."""
         around = ("table", "copies", "ahead", "weights", "geometry", "pieces")
-        return (*around, batch, "batches"), self.constants(), self.qfunction.text
+        return self.skeletons(*around, batch), self.constants(), self.qfunction.text
 
     @cached_property
     def multivector(self) -> ModuleType:
@@ -314,7 +329,9 @@ class Kernel(OperatorKernel):
             **given.named(),
             "G1D": 1,
             "WEIGHTS": Matrix1D([[1.0]]),
-            **stored_sizes(self.width, self.data_dtype or self.dtype),
+            **stored_sizes(
+                self.width, self.data_dtype or self.dtype, reproducible=self.reproducible
+            ),
         }
         if given.weight:
             named["WEIGHTS"] = Matrix1D([self.weights])
@@ -441,8 +458,8 @@ class DiagonalKernel(SweepKernel):
             "MIXED": Matrix1D((values * slopes).T),
             "SLOPES": Matrix1D((slopes * slopes).T),
         }
-        skeletons = ("table", "copies", "ahead", "weights", "geometry", "batch_diagonal", "batches")
-        return skeletons, constants, self.kernel.qfunction.text
+        around = ("table", "copies", "ahead", "weights", "geometry")
+        return self.skeletons(*around, "batch_diagonal"), constants, self.kernel.qfunction.text
 
 
 @final
@@ -468,6 +485,6 @@ class FillKernel(SweepKernel):
     @property
     def parts(self) -> Parts:
         """See `SweepKernel.parts`."""
-        constants = self.kernel.constants() | {"FILLED": self.numbers}
+        constants = self.kernel.constants() | {"FILLED": self.numbers, "BY_ELEMENT": False}
         names = ("table", "copies", "ahead", "weights", "geometry", "pieces", "batch", "batch_fill")
         return (*names, "batches"), constants, self.kernel.qfunction.text

@@ -48,14 +48,15 @@ class SeparableKernel(OperatorKernel):
     @property
     def parts(self) -> Parts:
         """See `SweepKernel.parts`."""
-        skeletons = ("table", "copies", "ahead", "stored", "pieces", "batch_separable", "batches")
-        return skeletons, self._constants(), ""
+        around = ("table", "copies", "ahead", "stored", "pieces")
+        return self.skeletons(*around, "batch_separable"), self._constants(), ""
 
     @cached_property
     def multivector(self) -> ModuleType:
         """See `OperatorKernel.multivector`."""
         none = no_element_numbers() | {"POINTS": 1, "NQDATA": 0}
-        constants = none | self._constants() | stored_sizes(self.width, self.dtype)
+        stored = stored_sizes(self.width, self.dtype, reproducible=self.reproducible)
+        constants = none | self._constants() | stored
         return self.vector_module("batch_separable", constants)
 
     def _constants(self) -> dict[str, object]:

@@ -89,7 +89,7 @@ def integrate(y, side, matrix, c, value, slab):
         for j2 in range(p2):
             line = load_line(LANE, slab if DIM > 1 else value, j2 * Q1D, 1, Q1D)
             line = contract(matrix, line)
-            if by_pieces(side):
+            if added_by_pieces(side):
                 store_line(LANE, value, j3 * PLANE + j2 * p, 1, line)
             else:
                 scatter_nodes(LANE, side.runs, side.ncomp, y, 0, j3 * p2 + j2, c, line)
@@ -115,7 +115,7 @@ def field_at_points(x, side, matrix, value, slab, along_z):
 def add_to_test(y, side, matrix, value, slab, along_z):
     """Add to y what all components of a test function multiply: the transpose."""
     own = value + side.first * VALUE_BYTES
-    places = places_of(y, side)
+    places = target_of(y, side)
     for c in range(side.ncomp):
         if DIM == 3:
             for k in range(PLANE):
@@ -126,7 +126,7 @@ def add_to_test(y, side, matrix, value, slab, along_z):
                     line = add_lines(line, contract(DT, z_line))
                 store_line(LANE, value, at, PLANE, contract(matrix, line))
         integrate(places, side, matrix, c, own + c * VALUE_BYTES, slab)
-    if by_pieces(side):
+    if added_by_pieces(side):
         scatter_runs(places, side, own, PLANE, POINTS)
 
 

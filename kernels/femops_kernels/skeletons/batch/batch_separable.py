@@ -38,8 +38,8 @@ FACTORS = (1 if VALUE_IN else 0) + (DIM if GRAD_IN else 0)  # of a component
 A1 = 1 if VALUE_IN else 0  # where a_1 stands among them
 # nodes of one component, in place
 SOURCE, TARGET = SOURCES[0], TARGETS[0]
-IN_PIECES = by_pieces(SOURCE) and by_pieces(TARGET) and NCOMP_IN == 1 and P_IN == P_OUT
-OUT_PIECES = IN_PIECES
+IN_PIECES = by_pieces(SOURCE) and NCOMP_IN == 1 and P_IN == P_OUT
+OUT_PIECES = IN_PIECES and added_by_pieces(TARGET)
 WORK_LANES = 2 * (O3 * SIDE + O2 * P_IN)
 # Asked for line by line memory has more time; measured: with shorter lines it does not pay.
 ASK_BY_LINE, ASK_BY_PLANE = P_IN > 5, P_IN <= 5

@@ -34,7 +34,7 @@ OWN_LANES = NCOMP * (Q3 * SIDE + SLAB + Q1D)
 # As in ``batch.py``; measured: with fewer points it does not pay.
 ASK_BY_LINE, ASK_BY_PLANE = Q1D > LINES_ASK, 3 < Q1D <= LINES_ASK
 SOURCE, TARGET = SOURCES[0], TARGETS[0]
-IN_PIECES, OUT_PIECES = by_pieces(SOURCE) and Q3 >= I3, by_pieces(TARGET) and Q3 >= O3  # they fit
+IN_PIECES, OUT_PIECES = by_pieces(SOURCE) and Q3 >= I3, added_by_pieces(TARGET) and Q3 >= O3
 WORK_LANES = OWN_LANES + PLANE_MODE_LANES + LINE_MODE_LANES
 
 

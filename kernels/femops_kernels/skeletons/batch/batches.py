@@ -12,7 +12,8 @@ from femops_kernels.simd.compiling import entry, inner
 from femops_kernels.simd.lanes import put, word
 from femops_kernels.simd.lines import call_chunk
 from femops_kernels.simd.tracing import traced, when
-from femops_kernels.skeletons.batch.batch import batch
+from femops_kernels.skeletons.batch.batch import WORK_LANES, batch
+from femops_kernels.skeletons.batch.by_element import ELEMENT_LANES, add_elements
 from femops_kernels.skeletons.batch.copies import copies, count, read_from
 from femops_kernels.skeletons.chunk.defaults import *
 from femops_kernels.skeletons.chunk.table import *
@@ -29,6 +30,9 @@ BATCH_DOFS = LANE_WIDTH * max(MOST_NODES - 1, 1) ** DIM
 DISTANCE = max(1, 2048 // BATCH_DOFS)
 # Batches between calls of BEFORE, unless one is enough for the chunk: some hundreds of dofs.
 GROUP = max(1, 512 // BATCH_DOFS)
+OWN_WORK = WORK_LANES * LANE_BYTES  # of a batch, and behind it results that are added by element
+if BY_ELEMENT:
+    WORK_LANES += ELEMENT_LANES
 
 
 @inner
@@ -126,6 +130,7 @@ def each_batch(table, x, y, chunk, work, alpha, beta):
     addresses, x_sides, y_sides, x_places = sides_of_chunk(table, x, y, chunk, work, alpha)
     y_places = x_places + SOURCE_PLACES
     lanes = y_places + TARGET_PLACES
+    results = lanes + OWN_WORK if BY_ELEMENT else y_places
     before, own, also = word(table, BEFORE), word(table, BEFORE_TABLE), word(table, BEFORE_READS)
     first, end = word(word(table, FIRST_BATCH), chunk), word(word(table, FIRST_BATCH), chunk + 1)
     if BY_CHUNK:
@@ -147,7 +152,9 @@ def each_batch(table, x, y, chunk, work, alpha, beta):
             dof_bytes = SOURCES[0].ncomp * REAL_BYTES
             start, lines = piece(block, IN_BATCH_START, also, dof_bytes, b + DISTANCE)
             ahead = (*ahead, (start, lines * min(also, 1)))  # no lines if there is no such vector
-        batch(table, b, x_places, y_places, lanes, ahead)
+        batch(table, b, x_places, results, lanes, ahead)
+        if BY_ELEMENT:
+            add_elements(y_places, results)
 
 
 @entry("void(intp, intp, intp, intp, intp, float64, float64)")

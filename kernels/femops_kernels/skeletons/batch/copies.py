@@ -4,6 +4,7 @@ Both the kernel around the batches (``chunk.py``) and theirs (``batches.py``) ha
 """
 
 # <defaults>
+from femops_kernels.simd.addresses import PLACE_BYTES
 from femops_kernels.simd.compiling import carrying, inner
 from femops_kernels.simd.lanes import word
 from femops_kernels.skeletons.chunk.defaults import *
@@ -37,3 +38,9 @@ def read_from(table, x, chunk, local, ncomp, alpha):
     if is_copied(table, chunk, alpha):
         return local - word(word(table, IN_OWNED_START), chunk) * ncomp * REAL_BYTES
     return x
+
+
+@inner
+def places_of(vector, side):
+    """Places of the runs of a field or test function, behind those of the ones before it."""
+    return vector + side.first_run * LANE_WIDTH * PLACE_BYTES

@@ -5,23 +5,28 @@ Where runs are long (from order 3 on) this takes fewer instructions than lines o
 
 # <defaults>
 
-from femops_kernels.simd.addresses import PLACE_BYTES
 from femops_kernels.simd.compiling import inner
 from femops_kernels.simd.pieces import gather_piece, scatter_piece
 from femops_kernels.simd.runs import PIECES
+from femops_kernels.skeletons.batch.copies import places_of
 from femops_kernels.skeletons.chunk.defaults import *
 
 # </defaults>
 
-@inner
-def places_of(vector, side):
-    """Places of the runs of a field or test function, behind those of the ones before it."""
-    return vector + side.first_run * LANE_WIDTH * PLACE_BYTES
-
-
 def by_pieces(side):
     """True if a field's runs are long enough to be read by pieces (measured)."""
     return DIM > 1 and side.runs.longest * side.ncomp >= 4
+
+
+def added_by_pieces(side):
+    """True if results are added to a test function's runs by pieces."""
+    return by_pieces(side)
+
+
+@inner
+def target_of(vector, side):
+    """Where results of a test function are added: the places of its runs."""
+    return places_of(vector, side)
 
 
 @inner

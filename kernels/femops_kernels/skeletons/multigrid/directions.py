@@ -38,10 +38,10 @@ def move_segments(k, thread, vectors, edges, sums, alpha, scale):
     x, r, p, product, right = vectors
     offset = begin * REAL_BYTES
     x, r, p, product = x + offset, r + offset, p + offset, product + offset
-    s, step = fill(LANE, 0.0), fill(LANE, alpha)
+    s, step, back = fill(LANE, 0.0), fill(LANE, alpha), fill(LANE, -alpha)
     for i in range(lanes):
         store(LANE, x, i, fma(step, load(LANE, p, i), load(LANE, x, i)))
-        ri = load(LANE, r, i) - step * load(LANE, product, i)
+        ri = fma(back, load(LANE, product, i), load(LANE, r, i))
         store(LANE, r, i, ri)
         s = fma(ri, ri, s)
     store(LANE, sums, k, s)

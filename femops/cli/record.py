@@ -1,0 +1,150 @@
+"""The record of a run: what repeats it, and a hash of its result."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import platform
+from collections.abc import Mapping
+from enum import Enum
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from femops import DistributedMesh, Mesh
+    from femops.parallel import Communicator
+
+PACKAGES = ("numpy", "scipy", "numba", "llvmlite", "pyamg")
+"""Packages whose versions a record has: results come from them."""
+
+_OUTPUTS = (
+    "checkpoint",
+    "checkpoint_every",
+    "every",
+    "fom",
+    "json",
+    "movie",
+    "picture",
+    "save",
+    "threads",
+)
+
+
+def record_of(
+    command: list[str],
+    options: Mapping[str, Any],
+    mesh: Mesh | DistributedMesh,
+    comm: Communicator,
+    result: int,
+    files: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """Return the record of a run, which ``femops verify`` reads. Collective.
+
+    Parameters
+    ----------
+    command : list of str
+        Words of the command and its arguments, before its options.
+    options : mapping
+        Values of its options, by the names of the parameters. What only writes files is left out.
+    mesh : Mesh or DistributedMesh
+        The mesh that the run began with.
+    comm : Communicator
+    result : int
+        Hash of the result, see `femops.fields.vector_hash`.
+    files : mapping, optional
+        Hashes of files that the run began with, see `file_hashes`; the mesh has a checksum.
+    """
+    import femops
+    from femops_kernels.cpu import machine
+
+    given = {name: value for name, value in options.items() if name not in _OUTPUTS}
+    facts = machine.describe()
+    here = "processor", "architecture", "llvm_cpu", "lanes_float64", "lanes_float32"
+    return {
+        "arguments": [*command, *_arguments(given)],
+        "reproducible": bool(options["reproducible"]),
+        "ranks": comm.size,
+        "mesh": f"{_checksum(mesh):016x}",
+        "files": dict(files or {}),
+        "result": f"{result:016x}",
+        "versions": {"femops": femops.__version__, "python": platform.python_version()}
+        | {name: found for name in PACKAGES if (found := _version(name))},
+        "machine": {name: facts[name] for name in here},
+        "functions": functions(),
+    }
+
+
+def _arguments(given: Mapping[str, Any]) -> list[str]:
+    """Options as a command line has them: all that have a value, as defaults may change."""
+    found = []
+    for name, value in given.items():
+        option = name.replace("_", "-")
+        if isinstance(value, bool):
+            if value or name == "viscosity":  # the one that may be switched off
+                found.append(f"--{option}" if value else f"--no-{option}")
+        elif value is not None:
+            found += [f"--{option}", str(value.value if isinstance(value, Enum) else value)]
+    return found
+
+
+def file_hashes(**paths: Path | str | None) -> dict[str, str]:
+    """Return the hashes of files, by name, of those that are given and there."""
+    return {
+        name: hashlib.sha256(Path(path).read_bytes()).hexdigest()
+        for name, path in paths.items()
+        if path is not None and Path(path).is_file()
+    }
+
+
+def _checksum(mesh: Mesh | DistributedMesh) -> int:
+    import numpy as np
+
+    from femops.parallel import DistributedMesh
+    from femops.parallel.mesh import checksum
+
+    if isinstance(mesh, DistributedMesh):
+        return mesh.checksum
+    return checksum(mesh, np.arange(mesh.num_elements), np.arange(mesh.num_vertices))
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def functions() -> dict[str, str]:
+    """Hashes of what other libraries compute of some numbers, where processors may differ.
+
+    Returns
+    -------
+    dict
+        By a name with the library: elementary functions of NumPy and of the C library, which
+        kernels call, and products and factors of small matrices by BLAS and LAPACK.
+    """
+    import numpy as np
+
+    x = np.linspace(0.01, 3.0, 1009)
+    names = "sin", "cos", "tan", "exp", "log", "tanh", "sinh", "cosh", "arctan"
+    found = {f"{name} of NumPy": getattr(np, name)(x) for name in names}
+    found["power of NumPy"] = x**1.7
+    called = {"arctan": math.atan}
+    for name in names:
+        c_function = called.get(name) or getattr(math, name)
+        found[f"{name} of the C library"] = np.array([c_function(value) for value in x.tolist()])
+    found["pow of the C library"] = np.array([math.pow(value, 1.7) for value in x.tolist()])
+    left, right = np.sin(37.0 * x[: 30 * 33]).reshape(30, 33), np.sqrt(x[: 33 * 28]).reshape(33, 28)
+    left, right = (np.rint(2.0**40 * matrix) for matrix in (left, right))  # the same everywhere
+    square = left[:, :30] + 2.0**42 * np.eye(30)
+    found["products of matrices by BLAS"] = left @ right
+    found["products with vectors by BLAS"] = np.array(
+        [left[0] @ right[:, 0], *(left @ right[:, 0])]
+    )
+    found["factors of matrices by LAPACK"] = np.linalg.inv(square)
+    found["eigenvalues by LAPACK"] = np.linalg.eigvalsh(square + square.T)
+    return {
+        name: hashlib.sha256(np.ascontiguousarray(values).tobytes()).hexdigest()[:8]
+        for name, values in found.items()
+    }

@@ -1,0 +1,161 @@
+"""``femops verify``: whether this machine repeats a run bit by bit."""
+
+from __future__ import annotations
+
+import json as json_format
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from femops.cli.options import JsonOption, ThreadsOption, paragraphs
+from femops.cli.output import Output
+from femops.cli.record import file_hashes
+
+OTHER = 1
+"""Exit code where the bits are others, or the run cannot be repeated."""
+
+_KEYS = {
+    "arguments": list,
+    "files": dict,
+    "functions": dict,
+    "machine": dict,
+    "mesh": str,
+    "ranks": int,
+    "reproducible": bool,
+    "result": str,
+    "versions": dict,
+}
+
+
+@paragraphs
+def verify(
+    run: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RUN.json", help="What `femops solve` or `femops hydro` printed with --json."
+        ),
+    ],
+    threads: ThreadsOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Repeat a run, and say whether the result has the same bits here.
+
+    The JSON document of a run has its command, the checksum of its mesh and a hash of its result.
+    The exit code is 0 if the hash of the repeated run is the same, and 1 if it is another: then
+    what differs between the runs is listed. The run should have been made with --reproducible, or
+    other lanes and other numbers of ranks round otherwise.
+
+    \b
+    Examples:
+      femops solve poisson ball.mesh --reproducible --json > run.json
+      femops verify run.json
+    """  # noqa: D301  (\b is click's mark for lines to keep)
+    output = Output(json)
+    before = _read(run)
+    _check_files(before["run"], run)
+    with output.working(f"femops {' '.join(before['run']['arguments'])}"):
+        here = _repeated(before["run"], threads)
+    same = before["run"]["result"] == here["run"]["result"]
+    found = list(_differences(before, here))
+    output.json(
+        {
+            "same": same,
+            "result": before["run"]["result"],
+            "result_here": here["run"]["result"],
+            "differences": found,
+        }
+    )
+    if same:
+        output.say(f"The same bits: the result has the hash {here['run']['result']} here too.")
+        raise typer.Exit
+    output.say(f"Other bits: the result had the hash {before['run']['result']},")
+    output.say(f"            here it is        {here['run']['result']}.")
+    output.facts("Between the two runs differ:", [(line, "") for line in found])
+    raise typer.Exit(OTHER)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The document of a run.
+
+    Raises
+    ------
+    typer.BadParameter
+        There is none at the path, or it has no record.
+    """
+    try:
+        document = json_format.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise typer.BadParameter(f"{path} is not read: {error}", param_hint="RUN.json") from error
+    record: Any = document.get("run") if isinstance(document, dict) else None
+    known = isinstance(record, dict) and all(
+        isinstance(record.get(name), kind) for name, kind in _KEYS.items()
+    )
+    if not known or record["arguments"][:1] not in (["solve"], ["hydro"]):
+        raise typer.BadParameter(
+            f"{path} has no record of a run: give what `femops solve ... --json` or "
+            "`femops hydro ... --json` of this version printed",
+            param_hint="RUN.json",
+        )
+    return dict(document)
+
+
+def _check_files(record: dict[str, Any], path: Path) -> None:
+    """Refuse to repeat a run that needs ranks, or that went on from what has changed."""
+    if record["ranks"] > 1 and not record["reproducible"]:
+        command = " ".join(record["arguments"])
+        raise typer.BadParameter(
+            f"{path} is of {record['ranks']} ranks without --reproducible, whose sums depend on "
+            f"their number: run `mpiexec -n {record['ranks']} femops {command} --json`, and "
+            "compare the results in both documents",
+            param_hint="RUN.json",
+        )
+    given = record["arguments"]
+    for name, before in record["files"].items():
+        file = given[given.index(f"--{name}") + 1]
+        if file_hashes(file=file).get("file") != before:
+            raise typer.BadParameter(
+                f"{file} is not there, or not as when the run went on from it: bring it back, or "
+                "repeat the run from its beginning",
+                param_hint="RUN.json",
+            )
+
+
+def _repeated(record: dict[str, Any], threads: int | None) -> dict[str, Any]:
+    """The document of the same run, made here.
+
+    Raises
+    ------
+    typer.Exit
+        The run failed, after its own message.
+    """
+    more = [] if threads is None else ["--threads", str(threads)]
+    command = [sys.executable, "-m", "femops", *record["arguments"], *more, "--json"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        sys.stderr.write("femops: the run cannot be repeated here, see above\n")
+        raise typer.Exit(OTHER)
+    return dict(json_format.loads(done.stdout))
+
+
+def _differences(before: dict[str, Any], here: dict[str, Any]) -> Iterator[str]:
+    """Lines that say what differs between two runs: causes first, then results."""
+    one, two = before["run"], here["run"]
+    if one["mesh"] != two["mesh"]:
+        yield f"the mesh: its checksum was {one['mesh']}, here it is {two['mesh']}"
+    for kind in ("versions", "machine"):
+        for name in one[kind] | two[kind]:
+            old, new = one[kind].get(name, "absent"), two[kind].get(name, "absent")
+            if old != new:
+                yield f"{name.replace('_', ' ')}: was {old}, here it is {new}"
+    for name, hashed in one["functions"].items():
+        if two["functions"].get(name) != hashed:
+            yield f"{name}: they give other bits here"
+    if not one["reproducible"]:
+        yield "the run is not --reproducible: other lanes and tuned settings round otherwise"
+    for name in ("iterations", "steps", "t", "e_norm", "l2_error", "h1_error"):
+        if before.get(name) != here.get(name):
+            yield f"{name.replace('_', ' ')}: was {before.get(name)}, here {here.get(name)}"

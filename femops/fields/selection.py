@@ -1,0 +1,89 @@
+"""Indices of a MultiVector, and what the vectors that they choose can be set to."""
+
+from __future__ import annotations
+
+from numbers import Number
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.errors import VectorError
+from femops.spaces.memory import Memory
+from femops_meshes.arguments import shown
+
+Chosen = int | range | NDArray[np.int64]
+"""The number of one vector, or the numbers of several; all of them >= 0."""
+
+
+def chosen_vectors(which: Any, nvec: int) -> Chosen:
+    """The numbers of the vectors that an index chooses, as NumPy's indices choose columns.
+
+    Parameters
+    ----------
+    which : int, slice, or (n,) ints or (nvec,) bools
+    nvec : int
+
+    Raises
+    ------
+    VectorError
+        Another index, or one of a vector that does not exist.
+    """
+    try:
+        if isinstance(which, slice):
+            return range(nvec)[which]
+        index = np.asarray(which)
+        if index.shape == (0,):
+            index = index.astype(np.int64)
+        whole = index.dtype.kind in "iu" and index.ndim <= 1
+        if not isinstance(which, tuple) and (whole or (index.dtype == bool and index.ndim == 1)):
+            found: Any = np.arange(nvec)[index]
+            return int(found) if index.ndim == 0 else found
+    except (IndexError, TypeError, ValueError) as error:
+        raise VectorError(f"there are {nvec} vectors: {error}") from error
+    raise VectorError(
+        f"{shown(which)} is no index of {nvec} vectors: give a number, a range, or a list of "
+        "numbers or of bools"
+    )
+
+
+def values_for(values: Any, shape: tuple[int, ...], kind: np.dtype[Any], memory: Memory) -> Any:
+    """The values themselves, if vectors can be set to them: a number, an array or a MultiVector.
+
+    Parameters
+    ----------
+    values : any
+    shape : (size,) or (size, n)
+        Of the vectors.
+    kind : numpy.dtype
+        Type of the vectors.
+    memory : Memory
+        Where the vectors are.
+
+    Raises
+    ------
+    VectorError
+        Values of another shape or memory, complex ones for real vectors, or no numbers.
+    """
+    given = np.asarray(values) if isinstance(values, Number) else values
+    found, dtype = getattr(given, "shape", None), getattr(given, "dtype", None)
+    numbers = isinstance(dtype, np.dtype) and dtype.kind in "biufc"
+    if found not in ((), shape) or not numbers:
+        many = f"{shape[1]} vectors" if len(shape) == 2 else "a vector"
+        what = f"an array of shape {found} and type {dtype}" if found else shown(values)
+        raise VectorError(f"{many} of {shape[0]} entries cannot be set to {what}")
+    if given.dtype.kind == "c" and kind.kind != "c":
+        raise VectorError(
+            f"vectors of type {kind} cannot be set to complex numbers: make them of complex128, or "
+            "give the real parts"
+        )
+    if not isinstance(values, Number):
+        memory.adopt(getattr(values, "panels", values), "values")
+    return values
+
+
+def value_of(values: Any, k: int) -> Any:
+    """What the vector number k of those chosen is set to: a number, or its column."""
+    if len(getattr(values, "shape", ())) < 2:
+        return values
+    return values[k] if hasattr(values, "panels") else values[:, k]

@@ -1,0 +1,35 @@
+"""A hash of the bits of a vector, the same on any number of ranks."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.parallel.mesh import sum_of_hashes
+from femops.spaces.base import Space
+from femops.spaces.product import Product
+
+_BLOCK = 2**18  # entries at a time
+
+
+def vector_hash(space: Space | Product, u: NDArray[np.floating]) -> int:
+    """Return a hash, 0 to 2**64 - 1, of the bits and places of a vector's entries. Collective.
+
+    Parameters
+    ----------
+    space : Space or Product
+        On the host.
+    u : (size,) array
+        This rank's entries, float64 or float32.
+    """
+    spaces = [space] if isinstance(space, Space) else list(space.spaces.values())
+    total = begin = done = 0
+    for one in spaces:
+        first = begin + one.first_dof * one.ncomp
+        bits = u[done : done + one.size].view(f"i{u.itemsize}")
+        for k in range(0, one.size, _BLOCK):
+            part = bits[k : k + _BLOCK, np.newaxis].astype(np.int64)
+            numbers = first + k + np.arange(len(part), dtype=np.int64)[:, np.newaxis]
+            total += sum_of_hashes(numbers, part)
+        begin, done = begin + one.global_size, done + one.size
+    return int(space.comm.sum(np.array([total % 2**64], dtype=np.uint64))[0])

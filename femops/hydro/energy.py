@@ -1,0 +1,63 @@
+"""The mass matrix of the energy, and the norm of the energy that Laghos prints.
+
+The energy is kept by its values at Gauss points. Its mass matrix has a small condition number there
+at every degree. The mass matrix of Bernstein polynomials has one that grows like 4^(dim m), so an
+inverse of it would lose the energy of high orders.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import femops
+from femops.basis import bernstein_coefficients
+from femops.fields.norms import exact_sum
+from femops_meshes.coordinates.interpolation import tensor_apply
+
+Floats = NDArray[np.float64]
+
+
+def mass_and_inverse(
+    part: femops.Mesh, order: int, rho: Any, rule: femops.Quadrature1D
+) -> tuple[Floats, Floats]:
+    """Mass matrices of the elements of this rank, and their inverses, each (ne, n, n).
+
+    Diagonals are scaled to 1 before the inversion, so that it loses nothing to quadrature weights
+    or densities of different sizes.
+
+    A product with an inverse has as many operations as two triangular solves, without their chains
+    of dependent ones: `femops.tensor.solve_triangular` with Cholesky factors took 3 times as long
+    for 4096 blocks of 27 by 27, 5 times for 512 of 8 by 8.
+
+    Parameters
+    ----------
+    part : Mesh
+    order : int
+        Degree of the energy.
+    rho : callable or float
+        Density at the beginning.
+    rule : Quadrature1D
+    """
+    space = femops.L2(part, order)
+    n = space.p1d**part.dim
+    blocks = femops.mass(space, rho=rho, quadrature=rule).assemble().tobsr((n, n)).data
+    scale = 1.0 / np.sqrt(np.diagonal(blocks, axis1=1, axis2=2))
+    both = scale[:, :, np.newaxis] * scale[:, np.newaxis, :]
+    return blocks, np.asarray(np.linalg.inv(blocks * both) * both)
+
+
+def bernstein_norm(space: femops.L2, energy: Floats) -> float:
+    """Euclidean norm of the Bernstein coefficients of an energy. Collective.
+
+    Parameters
+    ----------
+    space : L2
+    energy : (size,) array
+        Values at Gauss points.
+    """
+    lines = [bernstein_coefficients(space.basis.nodes)] * space.dim
+    values = tensor_apply(lines, energy.reshape(-1, space.p1d**space.dim))
+    return float(np.sqrt(exact_sum((values * values).reshape(-1), space.comm)))

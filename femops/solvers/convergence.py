@@ -1,0 +1,96 @@
+"""Warnings of solves that have not converged."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import Any
+
+from femops.errors import ConvergenceWarning
+from femops.parallel.collective_checks import check
+from femops.parallel.comm import Communicator
+from femops.solvers.linear_problem import Info, LinearProblem, Solver
+from femops.solvers.multigrid import Multigrid
+from femops.solvers.singular import singular_cause
+
+_PACKAGES = frozenset({"femops", "femops_kernels", "femops_meshes"})
+_PRECONDITIONERS: dict[Solver, str] = {
+    "cg": "M=femops.multigrid(A) or femops.jacobi(A)",
+    "minres": "M=femops.jacobi(B) of a positive definite operator B that is like A",
+    "gmres": "M=femops.jacobi(A)",
+}
+_OFF = "(warn=False: no warning)"
+
+
+def warn_unconverged(text: str, comm: Communicator) -> None:
+    """Warn on rank 0 that a solve has not converged. Collective.
+
+    The warning shows the line of the user's program that called femops.
+
+    Parameters
+    ----------
+    text : str
+        Solver, what it reached, and what to do; how to turn warnings off is added.
+    comm : Communicator
+        The ranks that have solved.
+
+    Warns
+    -----
+    ConvergenceWarning
+
+    Raises
+    ------
+    RankError
+        On the other ranks, if warnings are errors.
+    """
+    with check(comm):  # a warning may be an error
+        if comm.rank == 0:
+            warnings.warn(f"{text} {_OFF}", ConvergenceWarning, stacklevel=_user_level())
+
+
+def warn_of(solver: Solver, problem: LinearProblem, M: Any, info: Info) -> None:
+    """Warn of a linear solve that has not converged, with the likely cause. Collective.
+
+    Parameters
+    ----------
+    solver : str
+        Name of the function.
+    problem : LinearProblem
+    M : LinearOperator or None
+        Preconditioner.
+    info : Info
+        Of a solve with ``converged`` False.
+
+    Warns
+    -----
+    ConvergenceWarning
+    """
+    cause = singular_cause(problem.A, problem.right, problem.tolerance)
+    warn_unconverged(
+        f"femops.{solver} has not converged: |b - A x| is {info.residual:.2g} after "
+        f"{info.iterations} iterations, not {problem.tolerance:.2g}. "
+        f"{cause or _advice(solver, problem, M, info)}",
+        problem.A.space.comm,
+    )
+
+
+def _advice(solver: Solver, problem: LinearProblem, M: Any, info: Info) -> str:
+    """What to do where nothing shows that A is singular."""
+    if info.iterations >= problem.limit:
+        if M is None:
+            return f"Give {_PRECONDITIONERS[solver]}, or a larger maxiter."
+        higher = f" femops.multigrid(A, degree={2 * M.degree})" if isinstance(M, Multigrid) else ""
+        return f"Give a larger maxiter, or another M{higher and f', as{higher}'}."
+    return (
+        "The residual no longer decreases: give a larger rtol if that is round-off, else another M"
+        + ", or keep more directions (restart)" * (solver == "gmres")
+        + "."
+    )
+
+
+def _user_level() -> int:
+    """Level of the first caller outside femops, for a warning of the function that calls this."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back and str(frame.f_globals.get("__name__")).partition(".")[0] in _PACKAGES:
+        frame, level = frame.f_back, level + 1
+    return level

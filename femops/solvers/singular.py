@@ -1,0 +1,130 @@
+"""The likely cause of a solve that fails: the operator takes constants or rotations to zero."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.operators import BlockOperator, Operator
+from femops.solvers.inner_products import Sums
+from femops.spaces.base import Space
+
+Vector = NDArray[Any]
+# Round-off of A v, times the machine's precision: of an entry, and of the norm. Measured for
+# orders 1 to 8 on curved meshes, also with coefficients that jump by 1e8: up to 180, and 3.
+_ENTRY, _NORM = 2000.0, 32.0
+_HELD = 1e-12  # of the largest eigenvalue: squares of round-off at constrained dofs
+_TRIALS = 3
+
+
+def singular_cause(A: Operator | BlockOperator, b: Vector, tolerance: float, form: str = "") -> str:
+    """Say that A is singular to working accuracy, if constants or rigid motions show it.
+
+    Those that vanish at all constrained dofs are tried. A vector v counts as one that A takes to
+    zero if A v is round-off: small beside A r, where r is v times random numbers. Collective.
+
+    Parameters
+    ----------
+    A : Operator or BlockOperator
+        Square.
+    b : (size,) array
+    tolerance : float
+        Norm that b - A x should have come to.
+    form : str
+        Name of the nonlinear form whose Jacobian A is.
+
+    Returns
+    -------
+    str
+        Sentences: the cause and what to do. Empty if A is regular, or singular for another reason.
+    """
+    rng, sums = np.random.default_rng(0), Sums(A.space)
+    found = [(name, v) for name, v in _motions(A) if _vanishes(A, v, sums, rng)]
+    if not found:
+        return ""
+    names = ", ".join(dict.fromkeys(name for name, _ in found))
+    subject, name = (f"The Jacobian of {form}", form) if form else ("A", "A")
+    text = f"{subject} is singular: it takes {names} to zero. "
+    if A.space.comm.max(len(A.constraints.columns)):
+        text += "Constrain a dof that they move."
+    else:
+        then = "" if form else " and b = A.rhs(b, values)"
+        text += (
+            f"Was constrained() forgotten? Write {name} = {name}.constrained(V.boundary_dofs())"
+            f"{then}. If fluxes are given on the whole boundary, constrain one dof."
+        )
+    part = max(abs(sums.dot(b, v)) / sums.norm(v) for _, v in found)
+    if not form and A.symmetric and part > tolerance:
+        text += f" b has a part along them, of norm {part:.2g}, so no x solves A x = b."
+    return text
+
+
+def _motions(A: Operator | BlockOperator) -> Iterator[tuple[str, Vector]]:
+    """Constants and rotations, with their names, that are zero at all constrained dofs."""
+    space, memory = A.space, A.space.memory
+    fields = [("", space)] if isinstance(space, Space) else list(space.spaces.items())
+    first = 0
+    for field, V in fields:
+        columns = A.constraints.columns
+        columns = columns[(columns >= first) & (columns < first + V.size)] - first
+        held = memory.put(columns)
+        names, vectors = zip(*_rigid(V), strict=True)
+        at_held = np.array([memory.get(v[held]) for v in vectors]).reshape(len(vectors), -1)
+        for name, weights in _unheld(names, space.comm.sum(at_held @ at_held.T)):
+            v = sum(w * u for w, u in zip(weights.tolist(), vectors, strict=True) if w)
+            v[held] = 0.0
+            whole = space.zeros(A.dtype)
+            whole[first : first + V.size] = v
+            if space.comm.max(int(bool(whole.any()))):
+                yield f"{name} of {field}" if field else name, whole
+        first += V.size
+
+
+def _rigid(V: Space) -> Iterator[tuple[str, Vector]]:
+    """The constants of each component, and the rotations of a field of displacements."""
+    for c in range(V.ncomp):
+        name = f"constants of component {c}" if V.ncomp > 1 else "constants"
+        yield name, V.interpolate(1.0 if V.ncomp == 1 else np.eye(V.ncomp)[c])
+    if V.ncomp != V.dim:
+        return
+    for i in range(V.dim):
+        for j in range(i):
+
+            def turned(x: Vector, i: int = i, j: int = j) -> Vector:
+                result = np.zeros_like(x)
+                result[i], result[j] = x[j], -x[i]
+                return result
+
+            yield "rotations", V.interpolate(turned)
+
+
+def _unheld(
+    names: tuple[str, ...], gram: NDArray[np.float64]
+) -> Iterator[tuple[str, NDArray[np.float64]]]:
+    """Combinations of vectors that are zero at the constrained dofs, by the products there."""
+    free = np.diag(gram) == 0.0
+    for k in np.flatnonzero(free):
+        yield names[k], np.eye(len(names))[k]
+    some = np.flatnonzero(~free)
+    if len(some) > 1:
+        values, vectors = np.linalg.eigh(gram[np.ix_(some, some)])
+        for k in np.flatnonzero(values <= _HELD * values[-1]):
+            weights = np.zeros(len(names))
+            weights[some] = vectors[:, k]
+            yield "a rigid motion", weights
+
+
+def _vanishes(A: Operator | BlockOperator, v: Vector, sums: Sums, rng: np.random.Generator) -> bool:
+    """True if A v is round-off. Collective."""
+    xp, put = A.space.memory.xp, A.space.memory.put
+    eps = float(np.finfo(A.dtype).eps)
+    scale = xp.zeros_like(v)
+    for _ in range(_TRIALS):
+        factors = rng.uniform(-1.0, 1.0, len(v)).astype(A.dtype)
+        scale = xp.maximum(scale, abs(A.apply(v * put(factors))))
+    product = abs(A.apply(v))
+    above = int(bool((product > _ENTRY * eps * scale).any()))
+    return not A.space.comm.max(above) and sums.norm(product) <= _NORM * eps * sums.norm(scale)

@@ -1,0 +1,61 @@
+"""Formats that are not read: known by their first bytes, to say how to convert them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_BYTES = 1024
+_BEGINNINGS = {
+    b"# vtk": "VTK",
+    b"<VTKFile": "VTK",
+    b"MeshVersionFormatted": "Medit",
+    b"*HEADING": "Abaqus",
+    b"*NODE": "Abaqus",
+    b"ply": "PLY",
+    b"solid": "STL",
+    b"OFF": "OFF",
+    b"CDF": "NetCDF, as Exodus",
+    b"\x89HDF": "HDF5, as CGNS, MED and Exodus",
+}
+_SUFFIXES = {
+    ".bdf": "Nastran",
+    ".cgns": "CGNS",
+    ".e": "Exodus",
+    ".exo": "Exodus",
+    ".inp": "Abaqus",
+    ".med": "MED",
+    ".nas": "Nastran",
+    ".su2": "SU2",
+    ".stl": "STL",
+    ".unv": "UNV",
+    ".vtk": "VTK",
+    ".vtu": "VTK",
+    ".xdmf": "XDMF",
+}
+_SURFACES = frozenset({"PLY", "STL", "OFF"})
+
+
+def foreign_format(path: Path, data: bytes) -> str:
+    """Say of a file in another known format how to convert it; empty if the format is unknown.
+
+    Parameters
+    ----------
+    path : Path
+    data : bytes
+        Content of the file.
+    """
+    start = data[:_BYTES].lstrip()
+    if start.startswith(b"<?xml") and b"<VTKFile" in start:
+        start = start[start.index(b"<VTKFile") :]
+    known = (name for first, name in _BEGINNINGS.items() if start.startswith(first))
+    by_suffix = "" if b"MFEM" in start else _SUFFIXES.get(path.suffix.lower(), "")
+    name = next(known, by_suffix)
+    if not name:
+        return ""
+    text = f"{path} has the format of {name}, but files of MFEM and Gmsh are read: "
+    if name in _SURFACES:
+        return text + "it holds a surface alone; let Gmsh mesh its inside with hexahedra"
+    return (
+        text + "convert it by meshio (pip install meshio): meshio convert --output-format gmsh22 "
+        f"--ascii {path.name} {path.stem}.msh"
+    )

@@ -1,0 +1,134 @@
+"""Solves that have not converged warn, once, and name the likely cause."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+import femops
+from femops.solvers.singular import singular_cause
+
+V = femops.H1(femops.read_mesh(femops.sample("disc.mesh")), 3)
+U = femops.H1(femops.box((3, 2)), 2, ncomp=2)
+FORGOTTEN = r"Was constrained\(\) forgotten\? Write A = A.constrained\(V.boundary_dofs\(\)\)"
+LINEAR: dict[str, Callable[..., Any]] = {
+    "cg": femops.cg,
+    "cg, several sweeps": partial(femops.cg, merged=False),
+    "minres": femops.minres,
+    "gmres": femops.gmres,
+}
+
+
+def told(solve: Callable[[], Any]) -> tuple[list[str], Any]:
+    """Texts of the warnings of a solve, of the line that calls it, and its result."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = solve()
+    for one in caught:
+        assert one.category is femops.ConvergenceWarning
+        assert one.filename == __file__
+    return [str(one.message) for one in caught], found
+
+
+@pytest.mark.parametrize("name", LINEAR)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_a_forgotten_constraint_is_named(name: str, dtype: str) -> None:
+    solver, A = LINEAR[name], femops.diffusion(V, dtype=dtype)
+    for size in (1e-8, 1.0, 1e8):
+        b = femops.load(V, size, dtype=dtype)
+        (text,), (_, info) = told(lambda b=b: solver(A, b))  # type: ignore[misc]
+        assert not info.converged
+        assert text.startswith(f"femops.{name[:2]}")
+        for words in ("takes constants to zero", "Was constrained() forgotten?", "warn=False"):
+            assert words in text
+        part = abs(b.sum(dtype=float)) / np.sqrt(V.size)  # along constants
+        assert f"norm {part:.2g}," in text
+        assert told(lambda b=b: solver(A, b, warn=False))[0] == []  # type: ignore[misc]
+    C = A.constrained(V.boundary_dofs())
+    assert told(lambda: solver(C, C.rhs(b)))[0] == []
+    (text,), _ = told(lambda: solver(C, C.rhs(b), maxiter=2))
+    assert "singular" not in text
+    assert "or a larger maxiter" in text
+
+
+def test_solvers_of_many_right_hand_sides_warn_once() -> None:
+    A = femops.diffusion(V).constrained(V.boundary_dofs())
+    b = A.rhs(femops.load(V, 1.0))
+    solvers = [femops.CGSolver(A, M=femops.jacobi(A)) for _ in range(3)]
+    for rights, count in (([b, 0.0 * b, -b], 2), ([0.0 * b] * 3, 0)):
+        for guesses in (None, [0.1 * b] * 3):
+            solve = partial(femops.CGSolver.solve_all, solvers, rights, guesses, maxiter=2)
+            texts, _ = told(solve)
+            failed = 3 if guesses else count
+            assert [text[:25] for text in texts] == [f"femops.CGSolver: {failed} of 3 s"] * (
+                failed > 0
+            )
+            assert told(partial(solve, warn=False))[0] == []
+    steps, x = femops.OperationSequence(V), np.zeros(V.size)
+    steps.solve(solvers[:1], [b], [x], maxiter=2)
+    silent = femops.OperationSequence(V)
+    silent.solve(solvers[:1], [b], [x], maxiter=2, warn=False)
+    for _ in range(2):  # put down, and compiled
+        assert [text[:25] for text in told(steps.run)[0]] == ["femops.CGSolver: 1 of 1 s"]
+        assert told(silent.run)[0] == []
+    with pytest.warns(femops.ConvergenceWarning, match=FORGOTTEN):
+        femops.CGSolver(femops.diffusion(V)).solve(b + 1.0)
+
+
+def test_newton_warns_of_itself_alone() -> None:
+    F, b = femops.neo_hookean(U), femops.load(U, [0.0, -1e4])
+    held = F.constrained(U.boundary_dofs())
+    (text,), (_, info) = told(lambda: femops.newton(held, U.zeros(), b, maxiter=2))
+    assert f"({info.reason}). Apply the load in steps" in text
+    (text,), _ = told(lambda: femops.newton(F, U.zeros(), b, maxiter=2))
+    assert "Jacobian of F is singular" in text
+    assert "F = F.constrained(" in text
+    assert told(lambda: femops.newton(F, U.zeros(), b, maxiter=2, warn=False))[0] == []
+
+
+def flow() -> tuple[femops.BlockOperator, femops.Product]:
+    W = femops.Product(u=U, p=femops.H1(U.mesh, 1))
+
+    def stokes(u: Any, p: Any) -> Any:
+        return {"u": {"grad": u.grad - p * np.eye(2)}, "p": {"value": -u.div}}
+
+    return femops.form(stokes, W), W
+
+
+def causes() -> dict[str, tuple[Any, str]]:
+    """Operators, and what of them has to be named; nothing of those that are regular."""
+    E, kappa = femops.elasticity(U), lambda x: np.where(x[0] < 0.3, 1e12, 1.0)
+    S, W = flow()
+    node = U.boundary_dofs(where=lambda x: (x[0] > 1 - 1e-9) & (x[1] < 1e-9))
+    low = U.boundary_dofs(where=lambda x: x[1] < 1e-9, components=1)
+    H, edge = femops.diffusion(V, kappa), V.boundary_dofs()
+    return {
+        "free body": (E, "constants of component 0, constants of component 1, rotations to zero"),
+        "one node": (E.constrained(node), "takes a rigid motion to zero. Constrain a dof"),
+        "slides": (E.constrained(low), "takes constants of component 0 to zero. Constrain a dof"),
+        "held": (E.constrained(np.union1d(low, node)), ""),
+        "jumps": (H, "takes constants to zero. Was"),
+        "jumps, held": (H.constrained(edge), ""),
+        "jumps, held at a dof": (H.constrained(edge[:1]), ""),
+        "shifted": (femops.diffusion(V) + 1e-6 * femops.mass(V), ""),
+        "pressure": (S.constrained(W.positions(u=U.boundary_dofs())), "takes constants of p to"),
+        "convection": (femops.convection(V, (1.0, 2.0)), "takes constants to zero. Was"),
+        "scaled": (1e-200 * femops.diffusion(V), "takes constants to zero. Was"),
+        "nothing": (femops.mass(V), ""),
+    }
+
+
+@pytest.mark.parametrize("name", causes())
+def test_singular_operators_and_their_like(name: str) -> None:
+    """The dense matrix agrees: one of its singular values is round-off, or none."""
+    A, words = causes()[name]
+    text = singular_cause(A, A.space.zeros(), 0.0)
+    assert (words in text) if words else not text
+    matrix = A.assemble().toarray()
+    scaled = matrix / abs(matrix).max(axis=1, keepdims=True)  # a row is as good as its multiple
+    assert bool(text) == (np.linalg.svd(scaled, compute_uv=False)[-1] < 1e-13)
