@@ -4,27 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from femops.geometry.legendre import LegendreGeometry, mode_values
+from femops.operators.integrals.chunks import field_plans
 from femops.operators.integrals.term import Term
 from femops.spaces.product import Product
 from femops_kernels.compiled import CompiledFields
-from femops_kernels.cpu.fields import FieldKernel, FieldSide, FieldSweep
+from femops_kernels.cpu.exchange import Forward, Reverse
+from femops_kernels.cpu.fields import FieldDofs, FieldSweep
+from femops_kernels.cpu.identity_rows import IdentityRows
+from femops_kernels.cpu.kernels.kernel import FieldKernel, Kernel, Side
 from femops_kernels.cpu.operators import HostOperator
+from femops_kernels.cpu.plan import Plan
 from femops_kernels.cpu.sequence import least_instruction
+from femops_kernels.cpu.sweep import Application, HostLaunch, NoOp, plain_first
+from femops_kernels.cpu.thread_pool import LAUNCH
 from femops_kernels.instruction import Instruction
 from femops_kernels.pointwise.qdata import Data
 from femops_kernels.pointwise.sum_factorization import Map1D
 from femops_meshes.coordinates.interpolation import lagrange_derivative_matrix
 
 Ints = NDArray[np.int64]
+Forwards = Sequence[tuple[int, Forward]]
+"""Exchanges that bring ghosts' values, by number of the field."""
+Reverses = Sequence[tuple[int, Reverse]]
+"""Exchanges that bring contributions to ghosts to their owners, by number of the test function."""
 
-_MOST_CHUNKS = 32
 _FLOPS_PER_NUMBER = 10  # in the time in which a number is read
 
 
@@ -86,34 +95,51 @@ class HostFields(CompiledFields):
     Parameters
     ----------
     work : FieldWork
+    sweep : FieldSweep or None
+        The work on this rank's elements, if it has any.
+    forwards, reverses
+        Exchanges of fields that ranks share, see `field_exchanges`.
 
     Attributes
     ----------
     operator : HostOperator
-        The sweep over this rank's elements, if it has any.
+        The sweep over this rank's elements, and zeros for test functions that nothing multiplies.
     """
 
-    def __init__(self, work: FieldWork) -> None:
-        self._work = work
-        spaces = work.product.spaces.values()
-        self._shared = any(space.distributed is not None for space in spaces)
-        if work.num_elements:
-            self._sweep = _sweep(work)
-            self.operator = HostOperator([(1.0, self._sweep)])
+    def __init__(
+        self, work: FieldWork, sweep: FieldSweep | None, forwards: Forwards, reverses: Reverses
+    ) -> None:
+        self._work, self._sweep = work, sweep
+        self._forwards, self._reverses = forwards, reverses
+        offsets, size = work.product.offsets, work.dtype.itemsize
+        self._read_at = [begin * size for begin in offsets.values()]
+        self._written_at = [offsets[name] * size for name in work.tests]
+        launches: list[tuple[float, HostLaunch]] = [(1.0, self._sweep or NoOp())]
+        places = [(0, 0, False)]
+        for name in work.product.names:
+            if name not in work.tests:
+                none = np.zeros(0, dtype=np.int64)
+                entries = work.product.spaces[name].size
+                zeros = IdentityRows(entries, none, 0.0, work.term.width, work.dtype)
+                launches.append((1.0, zeros))
+                places.append((0, offsets[name] * size, False))
+        self.operator = HostOperator(launches, places)
+        if self._sweep is not None:
+            self._order, self._plain = plain_first(self._sweep.with_ghosts)
 
     @property
     def functionals(self) -> NDArray[Any]:
         """See `CompiledFields.functionals`."""
         work = self._work
         count = work.minima + work.integrals
-        if not work.num_elements:
+        if self._sweep is None:
             return np.zeros((count, 0), work.dtype)
         lanes = self._sweep.functionals.swapaxes(0, 1)
         return lanes.reshape(count, -1)[:, : work.num_elements]
 
     def apply(self, u: NDArray[Any], out: NDArray[Any]) -> None:
         """See `CompiledFields.apply`."""
-        if self._shared:
+        if self._forwards or self._reverses:
             self._apply_on_ranks(u, out)
         else:
             self.operator.apply(u, out)
@@ -122,7 +148,7 @@ class HostFields(CompiledFields):
         self, u: NDArray[Any], out: NDArray[Any], minima: Sequence[int]
     ) -> list[Instruction] | None:
         """See `CompiledFields.instructions`: not of integrals, which are summed exactly."""
-        if self._shared or self._work.integrals:
+        if self._forwards or self._reverses or self._work.integrals or self._sweep is None:
             return None
         found, values = [self.operator.instruction(u, out)], self._sweep.functionals
         for k, scalar in enumerate(minima):
@@ -130,60 +156,79 @@ class HostFields(CompiledFields):
         return found
 
     def _apply_on_ranks(self, u: NDArray[Any], out: NDArray[Any]) -> None:
-        """Bring ghosts' values, do this rank's elements, add what ranks share. Collective."""
-        work, product = self._work, self._work.product
-        parts = zip(product.spaces.values(), product.split(u), strict=True)
-        values = np.concatenate([space.l_vec(part).reshape(-1) for space, part in parts])
-        if work.num_elements:
-            self.operator.apply(values, np.empty_like(values))
-        out[:] = 0.0
-        for k, name in enumerate(work.tests):
-            space = product.spaces[name]
-            e_vec = np.zeros((0, space.p1d**space.dim, space.ncomp), work.dtype)
-            if work.num_elements:
-                e_vec = self._sweep.element_results(k)
-            e_vec = np.ascontiguousarray(e_vec[..., 0] if space.ncomp == 1 else e_vec)
-            out[product.slice(name)] = space.sum_elements(e_vec)
-        out[work.constrained] = 0.0
+        """Work on elements while ghosts' values, then contributions to them, are on their way.
+
+        Collective.
+        """
+        sweep, x, y = self._sweep, u.ctypes.data, out.ctypes.data
+        with LAUNCH:
+            run = Application(self.operator, x, y)
+            for k, forward in self._forwards:
+                forward.start(x + self._read_at[k])
+            if sweep is not None:
+                run.some(0, self._order, 0, self._plain // 2)
+            for k, forward in self._forwards:
+                forward.finish()
+                if sweep is not None:
+                    sweep.set_ghosts(k, forward.ghosts)
+            if sweep is not None:
+                run.some(0, self._order, self._plain, len(self._order))
+            for k, reverse in self._reverses:
+                reverse.collect(None if sweep is None else sweep.contributions[k], more=False)
+                reverse.start()
+            if sweep is not None:
+                run.some(0, self._order, self._plain // 2, self._plain)
+                run.combined(0)
+            for k in range(1, len(self.operator.sweeps)):
+                run.some(k, np.arange(self.operator.rows[k, 3]), 0, self.operator.rows[k, 3])
+            for k, reverse in self._reverses:
+                reverse.finish(y + self._written_at[k])
 
 
-def _sweep(work: FieldWork) -> FieldSweep:
-    starts, ne, term = _starts(work.product), work.num_elements, work.term
-    nbatch = -(-ne // term.width)
-    chunks = np.linspace(0, nbatch, min(nbatch, _MOST_CHUNKS) + 1).astype(np.int64)
-    points = nbatch * term.width * term.quadrature.q1d**work.product.dim
+def sweep_of(work: FieldWork) -> FieldSweep:
+    """The kernel of a form bound to plans and data; there are elements."""
+    product, term = work.product, work.term
+    spaces = list(product.spaces.values())
+    plans = field_plans(spaces, work.dtype, term.width)
+    dofs = [
+        FieldDofs(plan, product.offsets[name], _inside(work.constrained, product.slice(name)))
+        for name, plan in zip(product.names, plans, strict=True)
+    ]
+    points = len(plans[0].starts) * term.width * term.quadrature.q1d**product.dim
     effort = points * term.qfunction.flops // _FLOPS_PER_NUMBER
-    data = _repeated(term.data, ne)
-    return FieldSweep(_kernel(work, starts), data, chunks, starts[""], work.constrained, effort)
+    return FieldSweep(_kernel(work, plans), dofs, _repeated(term.data, work.num_elements), effort)
 
 
-def _kernel(work: FieldWork, starts: dict[str, int]) -> FieldKernel:
-    rule, product = work.term.quadrature, work.product
-    sides = {}
-    for name, space in product.spaces.items():
-        entries = starts[name] + space.restriction.indices * space.ncomp
-        sides[name] = FieldSide(space.ncomp, space.basis.interpolation(rule.points), entries)
-    return FieldKernel(
+def _kernel(work: FieldWork, plans: Sequence[Plan]) -> FieldKernel:
+    rule, product, term = work.term.quadrature, work.product, work.term
+    sides = tuple(
+        Side(
+            space.ncomp,
+            space.basis.interpolation(rule.points),
+            plan.number_bytes,
+            plan.runs,
+            term.any_width,
+        )
+        for space, plan in zip(product.spaces.values(), plans, strict=True)
+    )
+    first = Kernel(
         product.dim,
-        list(sides.values()),
-        [sides[name] for name in work.tests],
-        work.minima,
-        work.integrals,
+        sides[0],
+        sides[0],
         work.derivative,
-        work.term.qfunction.code,
+        term.qfunction.code,
         work.dtype,
-        work.term.width,
+        term.width,
         rule.weights,
         work.geometry,
-        work.term.any_width,
     )
+    targets = tuple(product.names.index(name) for name in work.tests)
+    return FieldKernel(first, sides, targets, work.minima, work.integrals)
 
 
-def _starts(product: Product) -> dict[str, int]:
-    """Begin of each field's values in what a sweep reads; its ghosts come after its own."""
-    sizes = [s.restriction.ndofs * s.ncomp for s in product.spaces.values()]
-    ends = accumulate(sizes, initial=0)
-    return dict(zip([*product.spaces, ""], ends, strict=True))
+def _inside(positions: Ints, part: slice) -> Ints:
+    """Positions in a part of a vector, counted from its begin."""
+    return positions[(positions >= part.start) & (positions < part.stop)] - part.start
 
 
 def _repeated(data: Data, ne: int) -> Data:

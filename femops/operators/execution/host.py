@@ -13,7 +13,7 @@ from femops.operators.assembly.csr import Summands
 from femops.operators.constraints import Constraints
 from femops.operators.execution.backend import Backend, Ints, Sizes, Work
 from femops.operators.execution.diagonal import diagonal
-from femops.operators.execution.fields import FieldWork, HostFields
+from femops.operators.execution.fields import FieldWork, HostFields, sweep_of
 from femops.operators.execution.filling import filled_points
 from femops.operators.execution.kernels import (
     element_products,
@@ -21,6 +21,7 @@ from femops.operators.execution.kernels import (
     sweep,
     vector_term,
 )
+from femops.operators.execution.ranks import field_exchanges
 from femops.operators.integrals.snapshots import Field
 from femops.operators.integrals.state import HostState
 from femops.operators.integrals.term import Term
@@ -143,7 +144,14 @@ class HostBackend(Backend):
 
     def fields(self, work: FieldWork) -> HostFields:
         """See `Backend.fields`."""
-        return HostFields(work)
+        sweep = sweep_of(work) if work.num_elements else None
+        spaces = work.product.spaces.values()
+        contributed = None
+        if any(space.distributed and space.distributed.reproducible for space in spaces):
+            none = [np.empty(0, dtype=np.int64)] * len(work.tests)
+            contributed = none if sweep is None else [c.contributed for c in sweep.contributions]
+        known = work.product, work.tests, work.constrained, work.dtype, contributed
+        return HostFields(work, sweep, *field_exchanges(self, *known))
 
     def operator(
         self, launches: Sequence[tuple[float, HostLaunch]], places: Places | None = None

@@ -15,7 +15,7 @@ from femops.parallel.halo import Halo
 from femops.spaces.base import Space
 from femops.spaces.product import Product
 from femops_kernels.channel import Route
-from femops_kernels.compiled import CompiledOperator, Launch
+from femops_kernels.compiled import CompiledOperator
 from femops_kernels.cpu.exchange import Forward
 from femops_kernels.derived import Derived
 
@@ -99,7 +99,7 @@ def distributed(
         if end.space.halo is not None and (apart or target not in known):
             known[target] = len(reverses)
             given = (
-                _way_apart(backend, end, dtype, launch, nvec)
+                _way_apart(backend, end, dtype, launch.contributed, nvec)
                 if apart
                 else _way(backend, end, "reverse", target, dtype, nvec)
             )
@@ -114,6 +114,7 @@ def field_exchanges(
     tests: Sequence[str],
     constrained: Ints,
     dtype: np.dtype[Any],
+    contributed: Sequence[Ints] | None = None,
 ) -> tuple[list[tuple[int, Any]], list[tuple[int, Any]]]:
     """Exchanges of a form on several fields: by number of the field, and of the test function.
 
@@ -128,6 +129,9 @@ def field_exchanges(
     constrained : (n,) int64
         Positions of the result to which nothing is added.
     dtype : numpy.dtype
+    contributed : sequence of (n,) int64, optional
+        For each test function, the ghost of each contribution that is sent by itself.  If omitted,
+        the sum of the contributions to a ghost is sent.
     """
     made: dict[str, list[tuple[int, Any]]] = {"forward": [], "reverse": []}
     for kind, names in (("forward", product.names), ("reverse", tests)):
@@ -137,8 +141,13 @@ def field_exchanges(
                 continue
             inside = constrained[(constrained >= where.start) & (constrained < where.stop)]
             held = inside - where.start if kind == "reverse" else inside[:0]
-            way = _way(backend, Operand(space, held), kind, k, dtype, 1)
-            made[kind].append((k, getattr(backend, kind)(*way)))
+            end = Operand(space, held)
+            given = (
+                _way_apart(backend, end, dtype, contributed[k], 1)
+                if kind == "reverse" and contributed is not None
+                else _way(backend, end, kind, k, dtype, 1)
+            )
+            made[kind].append((k, getattr(backend, kind)(*given)))
     return made["forward"], made["reverse"]
 
 
@@ -177,12 +186,14 @@ def _way(
 
 
 def _way_apart(
-    backend: Backend, end: Operand, dtype: np.dtype[Any], launch: Launch, nvec: int
+    backend: Backend, end: Operand, dtype: np.dtype[Any], ghosts: Ints, nvec: int
 ) -> tuple[Any, Ints, Ints]:
-    """For one number for each contribution of a chunk, not for each ghost."""
+    """Channel and positions for one number per contribution of a chunk, not per ghost.
+
+    ``ghosts`` is the ghost of each contribution, ascending.
+    """
     halo, ncomp, comm = end.space.halo, end.space.ncomp * nvec, end.space.comm
     assert halo is not None
-    ghosts = launch.contributed
     places = {
         rank: ghosts[(ghosts >= first) & (ghosts < stop)] - first
         for rank, (first, stop) in halo.receive.items()

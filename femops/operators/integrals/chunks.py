@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -9,6 +10,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from femops.parallel.mesh import DistributedMesh
+from femops.spaces.base import Space
 from femops.spaces.boundary_space import AnySpace, BoundarySpace, touched, volume_space
 from femops.spaces.h1_l2 import L2
 from femops_kernels.cpu.first_touch import placed_plan
@@ -41,8 +44,13 @@ def _element_start(trial: AnySpace, test: AnySpace, dtype: np.dtype[np.generic])
     mesh = volume_space(trial).distributed
     if mesh is None or mesh.element_groups is None or isinstance(trial, BoundarySpace):
         return equal_chunks(ne, _chunk(trial, test, dtype, ne))
-    # the same chunks on any number of ranks
-    chunk = _chunk(trial, test, dtype, mesh.num_elements)
+    return _chunk_starts(mesh, ne, _chunk(trial, test, dtype, mesh.num_elements))
+
+
+def _chunk_starts(mesh: DistributedMesh | None, ne: int, chunk: int) -> Ints:
+    """First element of each chunk, and the end: the same chunks on any number of ranks."""
+    if mesh is None or mesh.element_groups is None:
+        return equal_chunks(ne, chunk)
     starts = [np.arange(a, b, chunk) for a, b in pairwise(mesh.element_groups.tolist())]
     return np.concatenate([*starts, [ne]])
 
@@ -85,6 +93,22 @@ def plans(
     """Plans of such a sweep; shared by all operators on the spaces."""
     starts = _element_start(trial, test, dtype)
     return _plan(trial, width, starts), _plan(test, width, starts)
+
+
+def field_plans(
+    spaces: Sequence[Space], dtype: np.dtype[np.generic], width: int
+) -> list[Plan]:
+    """Plans of a sweep that reads and writes vectors of several spaces on one mesh.
+
+    The chunks are the same for all spaces; their copies of all vectors stay in cache together.
+    """
+    ne, mesh = spaces[0].mesh.num_elements, spaces[0].distributed
+    grouped = mesh is not None and mesh.element_groups is not None
+    total = mesh.num_elements if mesh is not None and grouped else ne
+    nodes = sum(_nodes(space, total) * space.ncomp for space in spaces) if total else 1.0
+    chunk = elements_per_chunk(total, nodes, 1, dtype.itemsize)
+    starts = _chunk_starts(mesh, ne, chunk)
+    return [_plan(space, width, starts) for space in spaces]
 
 
 def vector_plans(trial: AnySpace, test: AnySpace, dtype: np.dtype[np.generic]) -> tuple[Plan, Plan]:

@@ -37,6 +37,7 @@ from femops_kernels.simd.addresses import *
 from femops_kernels.simd.pieces import *
 from femops_kernels.simd.rows import *
 from femops_kernels.simd.runs import *
+from femops_kernels.simd.sides import *
 from femops_kernels.simd.threads import *
 from femops_kernels.simd.tracing import *
 """

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
-from typing import Any, final
+from typing import Any, Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from femops_kernels.channel import Channel
 from femops_kernels.codegen.specialize import specialize
-from femops_kernels.cpu.sweep import ElementSweep
+from femops_kernels.cpu.plan import Plan
 from femops_kernels.simd.lanes import Lane
 
 
@@ -48,10 +48,29 @@ class Forward:
         self.channel.finish()
 
 
+class Contributing(Protocol):
+    """A sweep, or a test function of one, that leaves contributions for ghosts.
+
+    See `ElementSweep` for the attributes.
+    """
+
+    @property
+    def target(self) -> Plan:
+        """Plan of the vector that is written."""
+
+    @property
+    def buffer(self) -> NDArray[Any]:
+        """Contributions to non-owned dofs."""
+
+    @property
+    def numbers(self) -> int:
+        """Numbers of a dof."""
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class Reverse:
-    """Contributions to ghosts back to the owners of these: the transpose of P.
+    """Exchange that sends contributions to ghosts back to their owners: the transpose of P.
 
     Attributes
     ----------
@@ -69,7 +88,7 @@ class Reverse:
     positions: NDArray[np.int64]
     starts: NDArray[np.int64] | None = None
 
-    def collect(self, sweep: ElementSweep | None, more: bool) -> None:
+    def collect(self, sweep: Contributing | None, more: bool) -> None:
         """Put in what a sweep has left for ghosts; ``more`` adds it to what others have."""
         out = self.channel.outgoing
         if sweep is None:

@@ -100,6 +100,11 @@ class Plan:
         return np.asarray(self.nonowned_end < self.nonowned_start[1:])
 
     @property
+    def contributed(self) -> Int:
+        """The ghost of each contribution that chunks leave for other ranks, ascending."""
+        return np.repeat(np.arange(self.ghosts), np.diff(self.ghost_start))
+
+    @property
     def number_bytes(self) -> int:
         """Bytes of a chunk-local number."""
         return int(self.starts.dtype.itemsize)

@@ -108,7 +108,7 @@ class ElementSweep(HostLaunch, ABC):
     @property
     def contributed(self) -> NDArray[np.int64]:
         """See `Launch.contributed`: one for each chunk that has something for the ghost."""
-        return np.repeat(np.arange(self.target.ghosts), np.diff(self.target.ghost_start))
+        return self.target.contributed
 
 
 @final
@@ -152,11 +152,9 @@ class Sweep(ElementSweep):
         buffered = (len(target.nonowned_dofs) + target.runs.longest) * kernel.target.ncomp
         # each chunk writes its piece before any is read: it lies near the chunk's thread
         self.buffer = np.empty(buffered, kernel.dtype)
-        entries = _plan_entries(source, target) | {
-            layout.QDATA: data.points,
-            layout.MODES: data.modes,
-            layout.ELEMENT: data.elements,
-            layout.CONSTANTS: data.constants,
+        ncomps = kernel.source.ncomp, kernel.target.ncomp
+        entries = plan_entries(source, target, *ncomps) | data_entries(data)
+        entries |= {
             layout.BUFFER: self.buffer,
             layout.CLEARED_START: cleared_start,
             layout.CLEARED: cleared_at,
@@ -166,9 +164,6 @@ class Sweep(ElementSweep):
             layout.DENSE_IN: dense[0] if dense else 0,
             layout.DENSE_OUT: dense[1] if dense else 0,
             layout.BATCHES: kernel.module.batches.address,
-            layout.BEFORE: 0,
-            layout.BEFORE_TABLE: 0,
-            layout.BEFORE_READS: 0,
         }
         self._entries = entries  # keeps the arrays alive
         self.table = address_table(entries)
@@ -181,8 +176,20 @@ class Sweep(ElementSweep):
         self.effort = nbatch * rows * max(columns, 1) * width
 
 
-def _plan_entries(source: Plan, target: Plan) -> dict[int, Any]:
+def data_entries(data: Data) -> dict[int, Any]:
+    """Entries of a table that tell a sweep's data."""
     return {
+        layout.QDATA: data.points,
+        layout.MODES: data.modes,
+        layout.ELEMENT: data.elements,
+        layout.CONSTANTS: data.constants,
+    }
+
+
+def plan_entries(source: Plan, target: Plan, ncomp_in: int, ncomp_out: int) -> dict[int, Any]:
+    """Entries of a block of a table: those of its plans, and zero for all that there may be."""
+    zeros = np.zeros(source.nchunks + 1, dtype=np.int64)
+    return dict.fromkeys(range(layout.WORDS), 0) | {
         layout.NCHUNKS: source.nchunks,
         layout.FIRST_BATCH: source.first_batch,
         layout.IN_LOCAL_SIZE: source.local_size,
@@ -194,15 +201,20 @@ def _plan_entries(source: Plan, target: Plan) -> dict[int, Any]:
         layout.IN_PAD: source.runs.longest,
         layout.IN_NONOWNED_END: source.nonowned_end,
         layout.IN_GHOSTS_FROM: source.ndofs,
-        layout.IN_GHOSTS: 0,
+        layout.IN_COMPONENTS: ncomp_in,
         layout.OUT_LOCAL_SIZE: target.local_size,
         layout.OUT_OWNED_START: target.owned_start,
         layout.OUT_NONOWNED_START: target.nonowned_start,
         layout.OUT_STARTS: target.starts,
         layout.OUT_BATCH_START: target.batch_start,
+        layout.OUT_COMPONENTS: ncomp_out,
         layout.COMBINE_START: target.combine_start,
         layout.COMBINE_DOF: target.combine_dof,
         layout.COMBINE_SLOT: target.combine_slot,
+        layout.CLEARED_START: zeros,
+        layout.CONSTRAINED_START: zeros,
+        layout.KEEP: np.zeros(1),  # in float32 too
+        layout.BLOCKS: 1,
     }
 
 
@@ -319,6 +331,11 @@ def chunk_order(launch: HostLaunch) -> tuple[NDArray[np.int64], int]:
     if not isinstance(launch, ElementSweep):
         return np.arange(launch.row[3]), launch.row[3]
     ghostly = np.repeat(launch.source.with_ghosts | launch.target.with_ghosts, launch.groups)
+    return plain_first(ghostly)
+
+
+def plain_first(ghostly: NDArray[np.bool_]) -> tuple[NDArray[np.int64], int]:
+    """Chunks in an order in which those without ghosts come first, and how many these are."""
     return np.argsort(ghostly, kind="stable"), int(np.count_nonzero(~ghostly))
 
 

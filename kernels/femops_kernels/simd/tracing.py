@@ -234,19 +234,19 @@ def _parameters(kind: Any) -> list[Any]:
     """LLVM types of an argument: numbers, and tuples of them one by one."""
     if isinstance(kind, types.BaseTuple):
         return [t for each in kind for t in _parameters(each)]
-    return [_context().get_value_type(kind)]
+    return [_context().get_value_type(kind)] if isinstance(kind, types.Type) else []
 
 
 def _take(kind: Any, values: Iterator[Any]) -> Any:
     if isinstance(kind, types.BaseTuple):
         return tuple(_take(each, values) for each in kind)
-    return Traced(kind, next(values))
+    return Traced(kind, next(values)) if isinstance(kind, types.Type) else kind
 
 
 def _flat(value: Any) -> list[Any]:
     if isinstance(value, tuple):
         return [v for each in value for v in _flat(each)]
-    return [_number(value)]
+    return [_number(value)] if isinstance(value, Traced | int) else []
 
 
 @contextmanager
@@ -275,14 +275,19 @@ def _emitted(kernel: _Kernel, function: Any, kinds: tuple[Any, ...]) -> Any:
 
 
 def _shape(value: Any) -> Any:
-    """Type of an argument of a traced function: a number, or a tuple of such."""
+    """Type of an argument of a traced function: a number, or a tuple of such.
+
+    Any other argument is known beforehand, and stands for itself.
+    """
     if isinstance(value, tuple):
         return types.Tuple([_shape(v) for v in value])
-    return value.type if isinstance(value, Traced) else types.intp
+    if isinstance(value, Traced):
+        return value.type
+    return types.intp if isinstance(value, int) else value
 
 
 def traced(function: Callable[..., None]) -> Any:
-    """Decorator of functions of numbers, and tuples of these, that return nothing.
+    """Decorator of functions of numbers, tuples of these, and constants, that return nothing.
 
     They are traced where traced functions call them, and where numba's do.  `inner` functions that
     they call are traced as well, as part of them.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import ModuleType
@@ -19,6 +20,7 @@ from femops_kernels.simd.addresses import PLACE_BYTES
 from femops_kernels.simd.lanes import Lane
 from femops_kernels.simd.matrix import Matrix1D
 from femops_kernels.simd.runs import DofRuns
+from femops_kernels.simd.sides import ElementSide
 from femops_kernels.tuning.database import TuningKey, find
 
 PREFETCH_BYTES = 2**14
@@ -55,6 +57,10 @@ class Side:
     def p1d(self) -> int:
         """Nodes per direction."""
         return int(self.b1d.shape[1])
+
+    def constant(self, block: int = 0, first: int = 0, first_run: int = 0) -> ElementSide:
+        """Sizes that kernels are compiled for; the arguments are attributes of `ElementSide`."""
+        return ElementSide(block, first, self.ncomp, first_run, self.index_bytes, self.runs)
 
 
 def chunk_parts(width: int, dtype: np.dtype[Any], ncomp_in: int, ncomp_out: int) -> Parts:
@@ -131,8 +137,6 @@ class SweepKernel(ABC):
             "LANE_WIDTH": self.width,
             "LANE_BYTES": lane.nbytes,
             "REAL_BYTES": self.dtype.itemsize,
-            "INDEX_IN": source.index_bytes,
-            "INDEX_OUT": target.index_bytes,
             "DIM": self.dim,
             "NCOMP_IN": source.ncomp,
             "NCOMP_OUT": target.ncomp,
@@ -142,9 +146,11 @@ class SweepKernel(ABC):
             "NODES_OUT": target.p1d**self.dim,
             "RUNS_IN": source.runs,
             "RUNS_OUT": target.runs,
-            "NRUNS_IN": len(source.runs.nodes),
-            "NRUNS_OUT": len(target.runs.nodes),
+            "SOURCES": (source.constant(),),
+            "TARGETS": (target.constant(),),
             "ALIKE": source is target,
+            "MINIMA": (),
+            "SUMS": (),
             "BY_CHUNK": True,
             "BY_ELEMENT": self.reproducible,
         }
@@ -266,8 +272,12 @@ class Kernel(OperatorKernel):
     @property
     def parts(self) -> Parts:
         """See `SweepKernel.parts`."""
+        return self.parts_around(self._batch)
+
+    def parts_around(self, batch: str) -> Parts:
+        """Parts of the compiled batches, given the skeleton of the work on one."""
         around = ("table", "copies", "ahead", "weights", "geometry", "pieces")
-        return self.skeletons(*around, self._batch), self.constants(), self.qfunction.text
+        return self.skeletons(*around, batch), self.constants(), self.qfunction.text
 
     @cached_property
     def multivector(self) -> ModuleType:
@@ -306,6 +316,8 @@ class Kernel(OperatorKernel):
             "BY_CHUNK": self.qfunction.numbers.point > (1 if self.q1d > 6 else 0),
             "B": Matrix1D(source.b1d),
             "BT": Matrix1D(target.b1d.T),
+            "BASES": (Matrix1D(source.b1d),),
+            "TRANSPOSED": (Matrix1D(target.b1d.T),),
             "D": Matrix1D(self.d1d),
             "DT": Matrix1D(self.d1d.T),
         }
@@ -331,6 +343,90 @@ class Kernel(OperatorKernel):
     def contraction_flops(self) -> int:
         """Floating-point operations of all contractions of one element, as emitted."""
         return contraction_flops(self)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class FieldKernel:
+    """Kernel of several fields and test functions: ``y_t = sum_e B_t^T D (B_1 x_1, B_2 x_2, ...)``.
+
+    Attributes
+    ----------
+    first : Kernel
+        The first field as field and test function.  Its q-function has the components of all
+        fields, one after the other, and gives those of all test functions, then functionals.
+    sources : tuple of Side
+        The fields.
+    targets : tuple of int
+        The field whose space and plan each test function has; ascending.
+    minima, sums : int
+        Functionals: least values at the points of an element, and sums of values.
+
+    Raises
+    ------
+    KernelValueError
+        Fewer quadrature points than nodes.
+    """
+
+    first: Kernel
+    sources: tuple[Side, ...]
+    targets: tuple[int, ...]
+    minima: int
+    sums: int
+
+    def __post_init__(self) -> None:
+        check_points(self.first.q1d, *(side.p1d for side in self.sources))
+
+    @cached_property
+    def module(self) -> ModuleType:
+        """The compiled batches; compiled, or read from the cache, when first asked for."""
+        skeletons, constants, program = self.first.parts_around("batch")
+        return specialize(skeletons, constants | self._constants(), program)
+
+    def chunk(self) -> ModuleType:
+        """Compiled work around the batches of a chunk, see `chunk_parts`."""
+        ncomps = {side.ncomp for side in self.sources}
+        ncomp = ncomps.pop() if len(ncomps) == 1 else 0
+        return specialize(*chunk_parts(self.first.width, self.first.dtype, ncomp, ncomp))
+
+    def _constants(self) -> dict[str, object]:
+        """Names of ``skeletons/defaults.py`` that are other than those of the first field."""
+        tests = [self.sources[k] for k in self.targets]
+        tested = sum(side.ncomp for side in tests)
+        ends = tested + self.minima, tested + self.minima + self.sums
+        return {
+            "NCOMP_IN": sum(side.ncomp for side in self.sources),
+            "NCOMP_OUT": ends[1],
+            "SOURCES": _constants_of(range(len(self.sources)), self.sources),
+            "TARGETS": _constants_of(self.targets, tests),
+            "MINIMA": tuple(range(tested, ends[0])),
+            "SUMS": tuple(range(*ends)),
+            "BASES": tuple(Matrix1D(side.b1d) for side in self.sources),
+            "TRANSPOSED": tuple(Matrix1D(side.b1d.T) for side in tests),
+            "BY_CHUNK": True,
+        }
+
+    def work_bytes(self, sizes_in: Sequence[int], sizes_out: Sequence[int]) -> int:
+        """Bytes of work space per thread, for copies of chunks with the given numbers of dofs.
+
+        Sizes are of all fields, and of all test functions.
+        """
+        first, tests = self.first, [self.sources[k] for k in self.targets]
+        numbers = int(self.module.WORK_LANES) * first.width
+        runs = 0
+        for sides, sizes in ((self.sources, sizes_in), (tests, sizes_out)):
+            numbers += sum(side.ncomp * size for side, size in zip(sides, sizes, strict=True))
+            runs += sum(len(side.runs.nodes) for side in sides)
+        return numbers * first.dtype.itemsize + runs * first.width * PLACE_BYTES
+
+
+def _constants_of(blocks: Sequence[int], sides: Sequence[Side]) -> tuple[ElementSide, ...]:
+    """Sizes of fields or test functions, which stand one after the other."""
+    found, first, run = [], 0, 0
+    for block, side in zip(blocks, sides, strict=True):
+        found.append(side.constant(block, first, run))
+        first, run = first + side.ncomp, run + len(side.runs.nodes)
+    return tuple(found)
 
 
 @final

@@ -1,5 +1,8 @@
 """One batch of elements: gather, interpolate, q-function, transposed interpolation, scatter.
 
+With several fields and test functions the components of all fields stand one after the other at the
+points, and so do those of the test functions.  Components behind the latter are functionals.
+
 Sum factorisation (3a)-(4f) in one to three dimensions: z-lines first (they are gathered), then
 y, then x.  Derivatives are taken by the collocated matrix D at the quadrature points, so a
 gradient costs ``DIM`` contractions on top of the interpolation (exact as long as Q1D >= P1D).  In
@@ -14,7 +17,9 @@ Work arrays are lexicographic, x fastest, in lane vectors: ``value`` (NCOMP, Q3,
 # <defaults>
 
 from femops_kernels.simd.addresses import gather_nodes, scatter_nodes
-from femops_kernels.simd.lanes import fill
+from femops_kernels.simd.compiling import inner
+from femops_kernels.simd.lane_math import lane_minimum
+from femops_kernels.simd.lanes import fill, load, store, word
 from femops_kernels.simd.line_math import add_lines
 from femops_kernels.simd.lines import contract, load_line, store_line
 from femops_kernels.simd.tracing import traced
@@ -27,8 +32,6 @@ from femops_kernels.skeletons.chunk.table import *
 # </defaults>
 
 Q2, Q3 = Q1D if DIM > 1 else 1, Q1D if DIM > 2 else 1
-I2, I3 = P_IN if DIM > 1 else 1, P_IN if DIM > 2 else 1  # nodes of the field
-O2, O3 = P_OUT if DIM > 1 else 1, P_OUT if DIM > 2 else 1  # and of the test function
 PLANE = Q2 * Q1D
 VALUE_BYTES = POINTS * LANE_BYTES
 NCOMP = max(NCOMP_IN, NCOMP_OUT)
@@ -37,53 +40,105 @@ OWN_LANES = NCOMP * POINTS + PLANE + GRAD_LANES
 # What a later batch meets is asked for line by line, or plane by plane where lines are short.
 ASK_BY_LINE, ASK_BY_PLANE = Q1D > LINES_ASK, 3 < Q1D <= LINES_ASK
 ASKS = Q2 * Q3 if ASK_BY_LINE else Q3
-IN_PIECES, OUT_PIECES = LONG_IN and Q1D >= P_IN, LONG_OUT and Q1D >= P_OUT  # nodes fit in
 WORK_LANES = OWN_LANES + PLANE_MODE_LANES + LINE_MODE_LANES
 
 
 @traced
-def interpolate(x, c, value, slab):
-    """Values at the quadrature points of one component."""
+def interpolate(x, side, matrix, c, value, slab):
+    """Values at the quadrature points of one component of a field."""
+    p, pieces = side.p1d, by_pieces(side)
+    p2, p3 = p if DIM > 1 else 1, p if DIM > 2 else 1
     if DIM == 3:
-        for j in range(I2 * P_IN):
-            if IN_PIECES:
-                line = load_line(LANE, value, j, PLANE, I3)
+        for j in range(p2 * p):
+            if pieces:
+                line = load_line(LANE, value, j, PLANE, p3)
             else:
-                line = gather_nodes(LANE, RUNS_IN, NCOMP_IN, x, 2, j, c)
-            store_line(LANE, value, j, PLANE, contract(B, line))
+                line = gather_nodes(LANE, side.runs, side.ncomp, x, 2, j, c)
+            store_line(LANE, value, j, PLANE, contract(matrix, line))
     for k3 in range(Q3):
         if DIM > 1:
-            for j1 in range(P_IN):
+            for j1 in range(p):
                 if DIM == 3:
-                    line = load_line(LANE, value, k3 * PLANE + j1, P_IN, I2)
-                elif IN_PIECES:
-                    line = load_line(LANE, value, j1, P_IN, I2)
+                    line = load_line(LANE, value, k3 * PLANE + j1, p, p2)
+                elif pieces:
+                    line = load_line(LANE, value, j1, p, p2)
                 else:
-                    line = gather_nodes(LANE, RUNS_IN, NCOMP_IN, x, 1, j1, c)
-                store_line(LANE, slab, j1, P_IN, contract(B, line))
+                    line = gather_nodes(LANE, side.runs, side.ncomp, x, 1, j1, c)
+                store_line(LANE, slab, j1, p, contract(matrix, line))
         for k2 in range(Q2):
             if DIM == 1:
-                line = gather_nodes(LANE, RUNS_IN, NCOMP_IN, x, 0, 0, c)
+                line = gather_nodes(LANE, side.runs, side.ncomp, x, 0, 0, c)
             else:
-                line = load_line(LANE, slab, k2 * P_IN, 1, P_IN)
-            store_line(LANE, value, k3 * PLANE + k2 * Q1D, 1, contract(B, line))
+                line = load_line(LANE, slab, k2 * p, 1, p)
+            store_line(LANE, value, k3 * PLANE + k2 * Q1D, 1, contract(matrix, line))
 
 
 @traced
-def integrate(y, c, value, slab):
-    """Transpose of the y and x steps; ``value`` holds (O3, Q2, Q1), z is contracted already."""
-    for j3 in range(O3):
+def integrate(y, side, matrix, c, value, slab):
+    """Transpose of the y and x steps, of one component of a test function.
+
+    ``value`` holds (nodes in z, Q2, Q1): z is contracted already.
+    """
+    p = side.p1d
+    p2, p3 = p if DIM > 1 else 1, p if DIM > 2 else 1
+    for j3 in range(p3):
         if DIM > 1:
             for k1 in range(Q1D):
                 line = load_line(LANE, value, j3 * PLANE + k1, Q1D, Q2)
-                store_line(LANE, slab, k1, Q1D, contract(BT, line))
-        for j2 in range(O2):
+                store_line(LANE, slab, k1, Q1D, contract(matrix, line))
+        for j2 in range(p2):
             line = load_line(LANE, slab if DIM > 1 else value, j2 * Q1D, 1, Q1D)
-            line = contract(BT, line)
-            if OUT_PIECES:
-                store_line(LANE, value, j3 * PLANE + j2 * P_OUT, 1, line)
+            line = contract(matrix, line)
+            if added_by_pieces(side):
+                store_line(LANE, value, j3 * PLANE + j2 * p, 1, line)
             else:
-                scatter_nodes(LANE, RUNS_OUT, NCOMP_OUT, y, 0, j3 * O2 + j2, c, line)
+                scatter_nodes(LANE, side.runs, side.ncomp, y, 0, j3 * p2 + j2, c, line)
+
+
+@inner
+def field_at_points(x, side, matrix, value, slab, along_z):
+    """Values, and z-derivatives if need be, of all components of a field; first values."""
+    own = value + side.first * VALUE_BYTES
+    places = places_of(x, side)
+    if by_pieces(side):
+        gather_runs(places, side, own, PLANE, POINTS)
+    for c in range(side.ncomp):
+        interpolate(places, side, matrix, c, own + c * VALUE_BYTES, slab)
+        if GRAD_IN and DIM == 3:
+            for k in range(PLANE):
+                at = (side.first + c) * POINTS + k
+                line = load_line(LANE, value, at, PLANE, Q3)
+                store_line(LANE, along_z, at, PLANE, contract(D, line))
+
+
+@inner
+def add_to_test(y, side, matrix, value, slab, along_z):
+    """Add to y what all components of a test function multiply: the transpose."""
+    own = value + side.first * VALUE_BYTES
+    places = target_of(y, side)
+    for c in range(side.ncomp):
+        if DIM == 3:
+            for k in range(PLANE):
+                at = (side.first + c) * POINTS + k
+                line = load_line(LANE, value, at, PLANE, Q3)
+                if GRAD_OUT:
+                    z_line = load_line(LANE, along_z, at, PLANE, Q3)
+                    line = add_lines(line, contract(DT, z_line))
+                store_line(LANE, value, at, PLANE, contract(matrix, line))
+        integrate(places, side, matrix, c, own + c * VALUE_BYTES, slab)
+    if added_by_pieces(side):
+        scatter_runs(places, side, own, PLANE, POINTS)
+
+
+@inner
+def functionals_at_points(out, value):
+    """The least values at the points of a batch's elements, then sums."""
+    for n, c in enumerate((*MINIMA, *SUMS)):
+        at = value + c * VALUE_BYTES
+        store(LANE, out, n, load(LANE, at, 0))
+        for k in range(1, POINTS):
+            last, new = load(LANE, out, n), load(LANE, at, k)
+            store(LANE, out, n, lane_minimum(last, new) if n < len(MINIMA) else last + new)
 
 
 @traced
@@ -159,26 +214,13 @@ def batch(table, b, x, y, work, ahead):
     along_y = along_x + NCOMP * Q1D * LANE_BYTES
     along_z = along_y + NCOMP * PLANE * LANE_BYTES
     modes, plane = modes_of(table, b), work + OWN_LANES * LANE_BYTES
-    if IN_PIECES:
-        gather_runs(x, value, PLANE, POINTS)
-    for c in range(NCOMP_IN):
-        interpolate(x, c, value + c * VALUE_BYTES, slab)
-        if GRAD_IN and DIM == 3:
-            for k in range(PLANE):
-                line = load_line(LANE, value, c * POINTS + k, PLANE, Q3)
-                store_line(LANE, along_z, c * POINTS + k, PLANE, contract(D, line))
+    for side, matrix in zip(SOURCES, BASES, strict=True):
+        field_at_points(x, side, matrix, value, slab, along_z)
     source = sources(table, b)
     for k3 in range(Q3):
         points_of_plane(source, value, along_x, along_y, along_z, modes, plane, ahead, k3)
-    for c in range(NCOMP_OUT):
-        if DIM == 3:
-            for k in range(PLANE):
-                at = c * POINTS + k
-                line = load_line(LANE, value, at, PLANE, Q3)
-                if GRAD_OUT:
-                    z_line = load_line(LANE, along_z, at, PLANE, Q3)
-                    line = add_lines(line, contract(DT, z_line))
-                store_line(LANE, value, at, PLANE, contract(BT, line))
-        integrate(y, c, value + c * VALUE_BYTES, slab)
-    if OUT_PIECES:
-        scatter_runs(y, value, PLANE, POINTS)
+    if MINIMA or SUMS:
+        out = word(table, FUNCTIONALS) + b * (len(MINIMA) + len(SUMS)) * LANE_BYTES
+        functionals_at_points(out, value)
+    for side, matrix in zip(TARGETS, TRANSPOSED, strict=True):
+        add_to_test(y, side, matrix, value, slab, along_z)

@@ -10,14 +10,13 @@ from femops_kernels.simd.lanes import fill, word
 from femops_kernels.simd.lines import contract, load_line, store_line
 from femops_kernels.simd.tracing import traced
 from femops_kernels.skeletons.batch.batch import (
-    IN_PIECES,
     NCOMP,
     OWN_LANES,
     PLANE,
     Q2,
     Q3,
     VALUE_BYTES,
-    interpolate,
+    field_at_points,
 )
 from femops_kernels.skeletons.batch.geometry import *
 from femops_kernels.skeletons.batch.pieces import *
@@ -74,14 +73,8 @@ def batch(table, b, x, y, work, ahead):
     along_y = along_x + NCOMP * Q1D * LANE_BYTES
     along_z = along_y + NCOMP * PLANE * LANE_BYTES
     modes, plane = modes_of(table, b), work + OWN_LANES * LANE_BYTES
-    if IN_PIECES:
-        gather_runs(x, value, PLANE, POINTS)
-    for c in range(NCOMP_IN):
-        interpolate(x, c, value + c * VALUE_BYTES, slab)
-        if GRAD_IN and DIM == 3:
-            for k in range(PLANE):
-                line = load_line(LANE, value, c * POINTS + k, PLANE, Q3)
-                store_line(LANE, along_z, c * POINTS + k, PLANE, contract(D, line))
+    for side, matrix in zip(SOURCES, BASES, strict=True):
+        field_at_points(x, side, matrix, value, slab, along_z)
     source = sources(table, b)
     out = word(table, DENSE_OUT) + b * POINTS * FILLED * LANE_BYTES
     for k3 in range(Q3):

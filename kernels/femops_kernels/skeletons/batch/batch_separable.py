@@ -37,8 +37,9 @@ SIDE = I2 * P_IN
 FACTORS = (1 if VALUE_IN else 0) + (DIM if GRAD_IN else 0)  # of a component
 A1 = 1 if VALUE_IN else 0  # where a_1 stands among them
 # nodes of one component, in place
-IN_PIECES = LONG_IN and NCOMP_IN == 1 and P_IN == P_OUT
-OUT_PIECES = IN_PIECES and LONG_OUT
+SOURCE, TARGET = SOURCES[0], TARGETS[0]
+IN_PIECES = by_pieces(SOURCE) and NCOMP_IN == 1 and P_IN == P_OUT
+OUT_PIECES = IN_PIECES and added_by_pieces(TARGET)
 WORK_LANES = 2 * (O3 * SIDE + O2 * P_IN)
 # Asked for line by line memory has more time; measured: with shorter lines it does not pay.
 ASK_BY_LINE, ASK_BY_PLANE = P_IN > 5, P_IN <= 5
@@ -120,7 +121,7 @@ def batch(table, b, x, y, work, ahead):
         if DIM == 1:
             segment(a, x, y, c)
         if IN_PIECES:
-            gather_runs(x, value, SIDE, 0)
+            gather_runs(x, SOURCE, value, SIDE, 0)
         if DIM == 3:
             along_first(a, x, c, value, value, flux)
         if DIM > 1:
@@ -133,4 +134,4 @@ def batch(table, b, x, y, work, ahead):
                     along_first(a, x, c, value, slab, slope)
                 along_x(a, y, c, value, slab, slope, k3, ahead)
         if OUT_PIECES:
-            scatter_runs(y, value, O2 * P_OUT, 0)
+            scatter_runs(y, TARGET, value, O2 * P_OUT, 0)

@@ -33,7 +33,8 @@ SLAB = Q2 * LINE
 OWN_LANES = NCOMP * (Q3 * SIDE + SLAB + Q1D)
 # As in ``batch.py``; measured: with fewer points it does not pay.
 ASK_BY_LINE, ASK_BY_PLANE = Q1D > LINES_ASK, 3 < Q1D <= LINES_ASK
-IN_PIECES, OUT_PIECES = LONG_IN and Q3 >= I3, LONG_OUT and Q3 >= O3  # nodes fit in
+SOURCE, TARGET = SOURCES[0], TARGETS[0]
+IN_PIECES, OUT_PIECES = by_pieces(SOURCE) and Q3 >= I3, added_by_pieces(TARGET) and Q3 >= O3
 WORK_LANES = OWN_LANES + PLANE_MODE_LANES + LINE_MODE_LANES
 
 
@@ -85,7 +86,7 @@ def plane_of_points(source, x, value, slab, points, modes, plane, ahead, k3):
 def planes_of_nodes(x, value):
     """Gather the nodes; in three dimensions interpolate their z-lines to planes of points."""
     if IN_PIECES:
-        gather_runs(x, value, SIDE, Q3 * SIDE)
+        gather_runs(x, SOURCE, value, SIDE, Q3 * SIDE)
     if DIM > 2:
         for c in range(NCOMP_IN):
             for j in range(I2 * P_IN):
@@ -108,7 +109,7 @@ def add_planes_of_nodes(y, value):
                 else:
                     scatter_nodes(LANE, RUNS_OUT, NCOMP_OUT, y, 2, j, c, line)
     if OUT_PIECES:
-        scatter_runs(y, value, SIDE, Q3 * SIDE)
+        scatter_runs(y, TARGET, value, SIDE, Q3 * SIDE)
 
 
 @traced

@@ -14,18 +14,19 @@ from femops_kernels.simd.lines import call_chunk
 from femops_kernels.simd.tracing import traced, when
 from femops_kernels.skeletons.batch.batch import WORK_LANES, batch
 from femops_kernels.skeletons.batch.by_element import ELEMENT_LANES, add_elements
-from femops_kernels.skeletons.batch.copies import copies, count
+from femops_kernels.skeletons.batch.copies import copies, count, read_from
 from femops_kernels.skeletons.chunk.defaults import *
 from femops_kernels.skeletons.chunk.table import *
 
 # </defaults>
 
-DOF_IN, DOF_OUT = NCOMP_IN * REAL_BYTES, NCOMP_OUT * REAL_BYTES
+EACH_BLOCK = tuple(range(1 + max(side.block for side in (*SOURCES, *TARGETS))))
 PLACES = PLACE_BYTES * LANE_WIDTH  # bytes of a run's
-STARTS_IN = NRUNS_IN * LANE_WIDTH * INDEX_IN  # bytes of a batch's
-STARTS_OUT = NRUNS_OUT * LANE_WIDTH * INDEX_OUT
+SOURCE_PLACES = PLACES * sum(side.num_runs for side in SOURCES)
+TARGET_PLACES = PLACES * sum(side.num_runs for side in TARGETS)
+MOST_NODES = max(side.p1d for side in SOURCES)
 # Batches between one that meets dofs first and that which asks for them, so that memory has time.
-BATCH_DOFS = LANE_WIDTH * max(P_IN - 1, 1) ** DIM
+BATCH_DOFS = LANE_WIDTH * max(MOST_NODES - 1, 1) ** DIM
 DISTANCE = max(1, 2048 // BATCH_DOFS)
 # Batches between calls of BEFORE, unless one is enough for the chunk: some hundreds of dofs.
 GROUP = max(1, 512 // BATCH_DOFS)
@@ -43,52 +44,93 @@ def piece(table, starts, vector, dof_bytes, b):
 
 
 @traced
-def clear(table, y, b):
-    """Set to zero what batch b meets first of y."""
+def clear(table, y, ncomp, b):
+    """Set to zero what batch b meets first of a test function's y."""
     starts = word(table, OUT_BATCH_START)
-    for k in range(word(starts, b) * NCOMP_OUT, word(starts, b + 1) * NCOMP_OUT):
+    for k in range(word(starts, b) * ncomp, word(starts, b + 1) * ncomp):
         put(LANE, y, k, 0.0)
 
 
 @inner
-def side_in(table, x, chunk, local, places):
+def side_in(table, x, chunk, local, places, dof_bytes):
     """Places of dofs of x, as ``locate`` wants them: those not owned are in ``local``."""
     begin = word(word(table, IN_OWNED_START), chunk)
-    return count(table, IN_OWNED_START, chunk), x + begin * DOF_IN, local, places
+    return count(table, IN_OWNED_START, chunk), x + begin * dof_bytes, local, places
 
 
 @inner
-def side_out(table, y, chunk, places):
+def side_out(table, y, chunk, places, dof_bytes):
     """The same of y, where dofs that the chunk does not own are in its piece of the buffer."""
     owned, begin = count(table, OUT_OWNED_START, chunk), word(word(table, OUT_OWNED_START), chunk)
     nonowned = word(word(table, OUT_NONOWNED_START), chunk) - owned
-    return owned, y + begin * DOF_OUT, word(table, BUFFER) + nonowned * DOF_OUT, places
+    return owned, y + begin * dof_bytes, word(table, BUFFER) + nonowned * dof_bytes, places
 
 
 @traced
-def locate_runs(table, b, x_side, y_side):
-    """Addresses of the runs of batch b."""
-    ins = word(table, IN_STARTS) + b * STARTS_IN
-    outs = word(table, OUT_STARTS) + b * STARTS_OUT
-    if ALIKE:
-        for k in range(NRUNS_IN):
-            locate(LANE, ins, INDEX_IN, k, (x_side, y_side), (DOF_IN, DOF_OUT))
-    else:
-        for k in range(NRUNS_IN):
-            locate(LANE, ins, INDEX_IN, k, (x_side,), (DOF_IN,))
-        for k in range(NRUNS_OUT):
-            locate(LANE, outs, INDEX_OUT, k, (y_side,), (DOF_OUT,))
+def locate_side(starts, b, side, sides):
+    """Addresses of the runs of batch b of a field or a test function, or of both of one space."""
+    begin = starts + b * (side.num_runs * LANE_WIDTH * side.index_bytes)
+    dof_bytes = (side.ncomp * REAL_BYTES,) * len(sides)
+    for k in range(side.num_runs):
+        locate(LANE, begin, side.index_bytes, k, sides, dof_bytes)
+
+
+@inner
+def locate_runs(table, b, x_sides, y_sides):
+    """Addresses of the runs of batch b, of all fields and test functions."""
+    tested = [target.block for target in TARGETS] if ALIKE else []
+    for source, x_side in zip(SOURCES, x_sides, strict=True):
+        both = (x_side, y_sides[tested.index(source.block)]) if source.block in tested else (x_side,)
+        locate_side(word(table, source.block * WORDS + IN_STARTS), b, source, both)
+    for target, y_side in zip(TARGETS, y_sides, strict=True):
+        if not ALIKE:
+            locate_side(word(table, target.block * WORDS + OUT_STARTS), b, target, (y_side,))
+
+
+@inner
+def sides_of_chunk(table, x, y, chunk, work, alpha):
+    """Where the vectors' dofs are, of each field and test function; the work space behind copies."""
+    copied, addresses, at = [], [], work
+    for k in EACH_BLOCK:
+        own = table + k * BLOCK_BYTES
+        ncomp_in = sum([side.ncomp for side in SOURCES if side.block == k])
+        ncomp_out = sum([side.ncomp for side in TARGETS if side.block == k])
+        local, _, at = copies(own, at, ncomp_in, ncomp_out)
+        here = x + word(own, IN_ORIGIN)
+        addresses.append(read_from(own, here, chunk, local, ncomp_in, alpha))
+        copied.append(local)
+    x_sides, y_sides = [], []
+    for side in SOURCES:
+        own, places = table + side.block * BLOCK_BYTES, at + side.first_run * PLACES
+        here, local = addresses[side.block], copied[side.block]
+        x_sides.append(side_in(own, here, chunk, local, places, side.ncomp * REAL_BYTES))
+    for side in TARGETS:
+        own, places = table + side.block * BLOCK_BYTES, at + SOURCE_PLACES + side.first_run * PLACES
+        here = y + word(own, OUT_ORIGIN)
+        y_sides.append(side_out(own, here, chunk, places, side.ncomp * REAL_BYTES))
+    return addresses, x_sides, y_sides, at
+
+
+@inner
+def pieces_ahead(table, addresses, y, b):
+    """What batch b meets first of each field and test function; see ``ask_ahead``."""
+    found = []
+    for side in SOURCES:
+        own, dof_bytes = table + side.block * BLOCK_BYTES, side.ncomp * REAL_BYTES
+        found.append(piece(own, IN_BATCH_START, addresses[side.block], dof_bytes, b))
+    for side in TARGETS:
+        own, dof_bytes = table + side.block * BLOCK_BYTES, side.ncomp * REAL_BYTES
+        found.append(piece(own, OUT_BATCH_START, y + word(own, OUT_ORIGIN), dof_bytes, b))
+    return tuple(found)
 
 
 @traced
 def each_batch(table, x, y, chunk, work, alpha, beta):
     """Go through the batches of one chunk: see the entry point."""
-    x_local, _, x_places = copies(table, work)
-    y_places = x_places + NRUNS_IN * PLACES
-    lanes = y_places + NRUNS_OUT * PLACES
+    addresses, x_sides, y_sides, x_places = sides_of_chunk(table, x, y, chunk, work, alpha)
+    y_places = x_places + SOURCE_PLACES
+    lanes = y_places + TARGET_PLACES
     results = lanes + OWN_WORK if BY_ELEMENT else y_places
-    x_side = side_in(table, x, chunk, x_local, x_places)
-    y_side = side_out(table, y, chunk, y_places)
     before, own, also = word(table, BEFORE), word(table, BEFORE_TABLE), word(table, BEFORE_READS)
     first, end = word(word(table, FIRST_BATCH), chunk), word(word(table, FIRST_BATCH), chunk + 1)
     if BY_CHUNK:
@@ -99,17 +141,18 @@ def each_batch(table, x, y, chunk, work, alpha, beta):
             for _ in when(before != 0):
                 for _ in when((b - first) % GROUP == 0):
                     call_chunk(before, own, b, min(b + GROUP, end), chunk, lanes, alpha, beta)
-        for _ in when(beta == 0.0):
-            clear(table, y, b)
-        x_ahead = piece(table, IN_BATCH_START, x, DOF_IN, b + DISTANCE)
-        y_ahead = piece(table, OUT_BATCH_START, y, DOF_OUT, b + DISTANCE)
-        locate_runs(table, b, x_side, y_side)
-        if BY_CHUNK:
-            batch(table, b, x_places, results, lanes, (x_ahead, y_ahead))
-        else:
-            start, lines = piece(table, IN_BATCH_START, also, DOF_IN, b + DISTANCE)
-            also_ahead = start, lines * min(also, 1)  # no lines if there is no such vector
-            batch(table, b, x_places, results, lanes, (x_ahead, y_ahead, also_ahead))
+        for side in TARGETS:
+            block = table + side.block * BLOCK_BYTES
+            for _ in when(beta == 0.0):
+                clear(block, y + word(block, OUT_ORIGIN), side.ncomp, b)
+        ahead = pieces_ahead(table, addresses, y, b + DISTANCE)
+        locate_runs(table, b, x_sides, y_sides)
+        if not BY_CHUNK:
+            block = table + SOURCES[0].block * BLOCK_BYTES
+            dof_bytes = SOURCES[0].ncomp * REAL_BYTES
+            start, lines = piece(block, IN_BATCH_START, also, dof_bytes, b + DISTANCE)
+            ahead = (*ahead, (start, lines * min(also, 1)))  # no lines if there is no such vector
+        batch(table, b, x_places, results, lanes, ahead)
         if BY_ELEMENT:
             add_elements(y_places, results)
 

@@ -14,45 +14,71 @@ from femops_kernels.simd.lines import store_line
 from femops_kernels.simd.pieces import add_piece, scatter_piece, turn_piece
 from femops_kernels.simd.runs import PIECES
 from femops_kernels.simd.tracing import traced
+from femops_kernels.skeletons.batch.copies import places_of
 from femops_kernels.skeletons.chunk.defaults import *
 
 # </defaults>
 
-LONG_OUT = False  # lines of results are kept, see ``scatter_nodes``
-NUMBERS = NCOMP_OUT * NODES_OUT  # results of an element
-ELEMENT_LANES = 2 * NUMBERS
-SPREAD = P_OUT**2, NODES_OUT  # lane vectors between planes, and between components
+NUMBERS = sum(side.ncomp * side.p1d**DIM for side in TARGETS)  # results of an element
+MOST_NUMBERS = max([side.ncomp * side.p1d**DIM for side in TARGETS], default=0)
+ELEMENT_LANES = NUMBERS + MOST_NUMBERS
+
+
+def numbers_before(side):
+    """Count an element's results for the test functions before one."""
+    return sum(one.ncomp * one.p1d**DIM for one in TARGETS if one.first < side.first)
+
+
+def added_by_pieces(side):
+    """No: lines of results are kept, see ``scatter_nodes``."""
+    return False
+
+
+@inner
+def target_of(results, side):
+    """Where the results of a test function stand, behind those of the ones before it."""
+    return results + numbers_before(side) * LANE_BYTES
 
 
 @inner
 def scatter_nodes(lane, runs, ncomp, results, along, j, component, line):
     """Keep a line of nodes; arguments as of `femops_kernels.simd.addresses.scatter_nodes`."""
-    below = P_OUT**along
+    p = runs.p1d
+    below = p**along
     if along == 0:
-        first = j * P_OUT
+        first = j * p
     elif along == DIM - 1:
         first = j
     else:
-        first = j // below * below * P_OUT + j % below
-    store_line(LANE, results, component * NODES_OUT + first, below, line)
+        first = j // below * below * p + j % below
+    store_line(LANE, results, component * p**DIM + first, below, line)
+
+
+@inner
+def add_target(y, results, turned, side):
+    """Add the results of a batch for one test function; y is where its runs begin."""
+    runs, ncomp = side.runs, side.ncomp
+    spread = side.p1d**2, side.p1d**DIM  # lane vectors between planes, and between components
+    for n in PIECES:
+        first, end, count = runs.own_pieces(n, ncomp, LANE_WIDTH)
+        for k in range(first):
+            turn_piece(LANE, runs, ncomp, n, spread, results, turned, k)
+        for k in range(first, end):
+            scatter_piece(LANE, runs, ncomp, n, spread, y, results, k)
+        for k in range(end, count):
+            turn_piece(LANE, runs, ncomp, n, spread, results, turned, k)
+    for slot in range(LANE_WIDTH):
+        for n in PIECES:
+            first, end, count = runs.own_pieces(n, ncomp, LANE_WIDTH)
+            for k in range(first):
+                add_piece(LANE, runs, ncomp, n, y, turned, slot, k)
+            for k in range(end, count):
+                add_piece(LANE, runs, ncomp, n, y, turned, slot, k)
 
 
 @traced
 def add_elements(y, results):
-    """Add the results of a batch; y is where its runs begin."""
+    """Add the results of a batch for all test functions."""
     turned = results + NUMBERS * LANE_BYTES
-    for n in PIECES:
-        first, end, count = RUNS_OUT.own_pieces(n, NCOMP_OUT, LANE_WIDTH)
-        for k in range(first):
-            turn_piece(LANE, RUNS_OUT, NCOMP_OUT, n, SPREAD, results, turned, k)
-        for k in range(first, end):
-            scatter_piece(LANE, RUNS_OUT, NCOMP_OUT, n, SPREAD, y, results, k)
-        for k in range(end, count):
-            turn_piece(LANE, RUNS_OUT, NCOMP_OUT, n, SPREAD, results, turned, k)
-    for slot in range(LANE_WIDTH):
-        for n in PIECES:
-            first, end, count = RUNS_OUT.own_pieces(n, NCOMP_OUT, LANE_WIDTH)
-            for k in range(first):
-                add_piece(LANE, RUNS_OUT, NCOMP_OUT, n, y, turned, slot, k)
-            for k in range(end, count):
-                add_piece(LANE, RUNS_OUT, NCOMP_OUT, n, y, turned, slot, k)
+    for side in TARGETS:
+        add_target(places_of(y, side), target_of(results, side), turned, side)

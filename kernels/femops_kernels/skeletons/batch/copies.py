@@ -4,7 +4,8 @@ Both the kernel around the batches (``chunk.py``) and theirs (``batches.py``) ha
 """
 
 # <defaults>
-from femops_kernels.simd.compiling import inner
+from femops_kernels.simd.addresses import PLACE_BYTES
+from femops_kernels.simd.compiling import carrying, inner
 from femops_kernels.simd.lanes import word
 from femops_kernels.skeletons.chunk.defaults import *
 from femops_kernels.skeletons.chunk.table import *
@@ -19,8 +20,27 @@ def count(table, starts, chunk):
 
 
 @inner
-def copies(table, work):
+def copies(table, work, ncomp_in, ncomp_out):
     """Addresses of the copy of IN, of the former OUT, and of the work space behind them."""
-    x_local = work
-    kept = x_local + NCOMP_IN * word(table, IN_LOCAL_SIZE) * REAL_BYTES
-    return x_local, kept, kept + NCOMP_OUT * word(table, OUT_LOCAL_SIZE) * REAL_BYTES
+    kept = work + ncomp_in * word(table, IN_LOCAL_SIZE) * REAL_BYTES
+    return work, kept, kept + ncomp_out * word(table, OUT_LOCAL_SIZE) * REAL_BYTES
+
+
+@carrying
+def is_copied(table, chunk, alpha):
+    """True if the chunk reads its owned piece of IN from a copy."""
+    return alpha != 1.0 or count(table, CLEARED_START, chunk) > 0
+
+
+@carrying
+def read_from(table, x, chunk, local, ncomp, alpha):
+    """Address at which IN begins, or would begin if its copied piece were a part of it."""
+    if is_copied(table, chunk, alpha):
+        return local - word(word(table, IN_OWNED_START), chunk) * ncomp * REAL_BYTES
+    return x
+
+
+@inner
+def places_of(vector, side):
+    """Places of the runs of a field or test function, behind those of the ones before it."""
+    return vector + side.first_run * LANE_WIDTH * PLACE_BYTES

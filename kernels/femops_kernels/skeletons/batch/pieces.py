@@ -8,26 +8,38 @@ Where runs are long (from order 3 on) this takes fewer instructions than lines o
 from femops_kernels.simd.compiling import inner
 from femops_kernels.simd.pieces import gather_piece, scatter_piece
 from femops_kernels.simd.runs import PIECES
+from femops_kernels.skeletons.batch.copies import places_of
 from femops_kernels.skeletons.chunk.defaults import *
 
 # </defaults>
 
-# Measured: shorter runs don't pay.
-LONG_IN = DIM > 1 and RUNS_IN.longest * NCOMP_IN >= 4
-LONG_OUT = DIM > 1 and RUNS_OUT.longest * NCOMP_OUT >= 4
+def by_pieces(side):
+    """True if a field's runs are long enough to be read by pieces (measured)."""
+    return DIM > 1 and side.runs.longest * side.ncomp >= 4
+
+
+def added_by_pieces(side):
+    """True if results are added to a test function's runs by pieces."""
+    return by_pieces(side)
 
 
 @inner
-def gather_runs(x, nodes, plane, component):
+def target_of(vector, side):
+    """Where results of a test function are added: the places of its runs."""
+    return places_of(vector, side)
+
+
+@inner
+def gather_runs(x, side, nodes, plane, component):
     """Read all nodes: x fastest, then y; planes and components so many lane vectors apart."""
     for n in PIECES:
-        for k in range(len(RUNS_IN.pieces(n, NCOMP_IN, LANE_WIDTH))):
-            gather_piece(LANE, RUNS_IN, NCOMP_IN, n, (plane, component), x, nodes, k)
+        for k in range(len(side.runs.pieces(n, side.ncomp, LANE_WIDTH))):
+            gather_piece(LANE, side.runs, side.ncomp, n, (plane, component), x, nodes, k)
 
 
 @inner
-def scatter_runs(y, nodes, plane, component):
+def scatter_runs(y, side, nodes, plane, component):
     """Add all nodes, which stand in the same way."""
     for n in PIECES:
-        for k in range(len(RUNS_OUT.pieces(n, NCOMP_OUT, LANE_WIDTH))):
-            scatter_piece(LANE, RUNS_OUT, NCOMP_OUT, n, (plane, component), y, nodes, k)
+        for k in range(len(side.runs.pieces(n, side.ncomp, LANE_WIDTH))):
+            scatter_piece(LANE, side.runs, side.ncomp, n, (plane, component), y, nodes, k)

@@ -9,7 +9,8 @@ to the owned dofs in ascending chunk number.  No atomics, and the same bits for 
 threads.
 
 The batches are another kernel's, called by its address (``batches.py``): what is here is compiled
-once for all orders, levels and q-functions.
+once for all orders, levels and q-functions.  With several fields all of it is done for each block
+of the table (``table.py``) in turn, and the batches are called once.
 
 Arguments of both entry points: addresses of the table, of x and of y; the chunk's number; the
 address of the thread's work space; ``y = alpha A x + beta y``, where beta is zero, and y not read,
@@ -20,7 +21,7 @@ or one.
 from femops_kernels.simd.compiling import entry, inner
 from femops_kernels.simd.lanes import get, put, word
 from femops_kernels.simd.lines import call_chunk
-from femops_kernels.skeletons.batch.copies import copies, count
+from femops_kernels.skeletons.batch.copies import copies, count, is_copied
 from femops_kernels.skeletons.chunk.defaults import *
 from femops_kernels.skeletons.chunk.table import *
 
@@ -28,45 +29,59 @@ from femops_kernels.skeletons.chunk.table import *
 
 
 @inner
+def components_in(table):
+    """Components of a field: a constant unless fields have different numbers of them."""
+    return NCOMP_IN if NCOMP_IN > 0 else word(table, IN_COMPONENTS)
+
+
+@inner
+def components_out(table):
+    """Components of a test function, likewise."""
+    return NCOMP_OUT if NCOMP_OUT > 0 else word(table, OUT_COMPONENTS)
+
+
+@inner
 def copy_nonowned(table, x, chunk, local, alpha):
     """Copy non-owned entries of x behind the place of the owned ones, then zeros for padding."""
+    ncomp = components_in(table)
     at, dofs = word(word(table, IN_NONOWNED_START), chunk), word(table, IN_NONOWNED_DOFS)
     nonowned = count(table, IN_NONOWNED_START, chunk)
     others = word(word(table, IN_NONOWNED_END), chunk) - at
-    local += count(table, IN_OWNED_START, chunk) * NCOMP_IN * REAL_BYTES
+    local += count(table, IN_OWNED_START, chunk) * ncomp * REAL_BYTES
     for i in range(others):
         dof = word(dofs, at + i)
-        for c in range(NCOMP_IN):
-            put(LANE, local, i * NCOMP_IN + c, alpha * get(LANE, x, dof * NCOMP_IN + c))
-    ghosts = word(table, IN_GHOSTS) - word(table, IN_GHOSTS_FROM) * NCOMP_IN * REAL_BYTES
+        for c in range(ncomp):
+            put(LANE, local, i * ncomp + c, alpha * get(LANE, x, dof * ncomp + c))
+    ghosts = word(table, IN_GHOSTS) - word(table, IN_GHOSTS_FROM) * ncomp * REAL_BYTES
     for i in range(others, nonowned):
         dof = word(dofs, at + i)
-        for c in range(NCOMP_IN):
-            put(LANE, local, i * NCOMP_IN + c, alpha * get(LANE, ghosts, dof * NCOMP_IN + c))
+        for c in range(ncomp):
+            put(LANE, local, i * ncomp + c, alpha * get(LANE, ghosts, dof * ncomp + c))
     if chunk + 1 == word(table, NCHUNKS):
-        for k in range(nonowned * NCOMP_IN, (nonowned + word(table, IN_PAD)) * NCOMP_IN):
+        for k in range(nonowned * ncomp, (nonowned + word(table, IN_PAD)) * ncomp):
             put(LANE, local, k, 0.0)
 
 
 @inner
-def owned_copy(table, x, chunk, local, alpha):
-    """A copy of the owned piece, with zeros where entries are cleared; where x would begin."""
-    first = word(word(table, IN_OWNED_START), chunk) * NCOMP_IN
-    for k in range(count(table, IN_OWNED_START, chunk) * NCOMP_IN):
+def copy_owned(table, x, chunk, local, alpha):
+    """Copy the owned piece, with zeros where entries are cleared."""
+    ncomp = components_in(table)
+    first = word(word(table, IN_OWNED_START), chunk) * ncomp
+    for k in range(count(table, IN_OWNED_START, chunk) * ncomp):
         put(LANE, local, k, alpha * get(LANE, x, first + k))
     positions, starts = word(table, CLEARED), word(table, CLEARED_START)
     for k in range(word(starts, chunk), word(starts, chunk + 1)):
         put(LANE, local, word(positions, k), 0.0)
-    return local - first * REAL_BYTES
 
 
 @inner
 def target(table, y, chunk, position):
     """Address of an entry of a chunk's OUT."""
-    owned = count(table, OUT_OWNED_START, chunk) * NCOMP_OUT
+    ncomp = components_out(table)
+    owned = count(table, OUT_OWNED_START, chunk) * ncomp
     if position < owned:
-        return y + (word(word(table, OUT_OWNED_START), chunk) * NCOMP_OUT + position) * REAL_BYTES
-    begin = word(word(table, OUT_NONOWNED_START), chunk) * NCOMP_OUT
+        return y + (word(word(table, OUT_OWNED_START), chunk) * ncomp + position) * REAL_BYTES
+    begin = word(word(table, OUT_NONOWNED_START), chunk) * ncomp
     return word(table, BUFFER) + (begin + position - owned) * REAL_BYTES
 
 
@@ -83,9 +98,10 @@ def keep_constrained(table, y, chunk, kept, beta):
 @inner
 def constrain(table, x, y, chunk, kept, alpha):
     """Set the constrained entries; to owned ones add those of x, times alpha KEEP."""
+    ncomp = components_out(table)
     positions, starts = word(table, CONSTRAINED), word(table, CONSTRAINED_START)
-    owned = count(table, OUT_OWNED_START, chunk) * NCOMP_OUT
-    origin = word(word(table, OUT_OWNED_START), chunk) * NCOMP_OUT
+    owned = count(table, OUT_OWNED_START, chunk) * ncomp
+    origin = word(word(table, OUT_OWNED_START), chunk) * ncomp
     first, keep = word(starts, chunk), get(LANE, word(table, KEEP), 0)
     for k in range(first, word(starts, chunk + 1)):
         position, value = word(positions, k), get(LANE, kept, k - first)
@@ -94,29 +110,53 @@ def constrain(table, x, y, chunk, kept, alpha):
         put(LANE, target(table, y, chunk, position), 0, value)
 
 
+@inner
+def begin_block(table, x, y, chunk, work, alpha, beta):
+    """Copy what the chunk reads, and clear its piece of the buffer; the work space behind that."""
+    x, y = x + word(table, IN_ORIGIN), y + word(table, OUT_ORIGIN)
+    local, kept, behind = copies(table, work, components_in(table), components_out(table))
+    copy_nonowned(table, x, chunk, local, alpha)
+    if is_copied(table, chunk, alpha):
+        copy_owned(table, x, chunk, local, alpha)
+    begin, buffer = word(table, OUT_NONOWNED_START), word(table, BUFFER)
+    ncomp = components_out(table)
+    for k in range(word(begin, chunk) * ncomp, word(begin, chunk + 1) * ncomp):
+        put(LANE, buffer, k, 0.0)
+    keep_constrained(table, y, chunk, kept, beta)
+    return behind
+
+
+@inner
+def end_block(table, x, y, chunk, work, alpha):
+    """Set the constrained entries; the work space behind the block's."""
+    x, y = x + word(table, IN_ORIGIN), y + word(table, OUT_ORIGIN)
+    _, kept, behind = copies(table, work, components_in(table), components_out(table))
+    constrain(table, x, y, chunk, kept, alpha)
+    return behind
+
+
 @entry("void(intp, intp, intp, intp, intp, float64, float64)")
 def sweep(table, x, y, chunk, work, alpha, beta):
     """One chunk."""
-    x_local, kept, _ = copies(table, work)
-    copy_nonowned(table, x, chunk, x_local, alpha)
-    source = x
-    if alpha != 1.0 or count(table, CLEARED_START, chunk) > 0:
-        source = owned_copy(table, x, chunk, x_local, alpha)
-    begin, buffer = word(table, OUT_NONOWNED_START), word(table, BUFFER)
-    for k in range(word(begin, chunk) * NCOMP_OUT, word(begin, chunk + 1) * NCOMP_OUT):
-        put(LANE, buffer, k, 0.0)
-    keep_constrained(table, y, chunk, kept, beta)
-    call_chunk(word(table, BATCHES), table, source, y, chunk, work, alpha, beta)
-    constrain(table, x, y, chunk, kept, alpha)
+    at = work
+    for k in range(word(table, BLOCKS)):
+        at = begin_block(table + k * BLOCK_BYTES, x, y, chunk, at, alpha, beta)
+    call_chunk(word(table, BATCHES), table, x, y, chunk, work, alpha, beta)
+    at = work
+    for k in range(word(table, BLOCKS)):
+        at = end_block(table + k * BLOCK_BYTES, x, y, chunk, at, alpha)
 
 
 @entry("void(intp, intp, intp, intp, intp, float64, float64)")
 def combine(table, x, y, chunk, work, alpha, beta):
     """Add the contributions of later chunks to the dofs that ``chunk`` owns."""
-    starts, buffer = word(table, COMBINE_START), word(table, BUFFER)
-    dofs, slots = word(table, COMBINE_DOF), word(table, COMBINE_SLOT)
-    for k in range(word(starts, chunk), word(starts, chunk + 1)):
-        dof, slot = word(dofs, k), word(slots, k)
-        for c in range(NCOMP_OUT):
-            at = dof * NCOMP_OUT + c
-            put(LANE, y, at, get(LANE, y, at) + get(LANE, buffer, slot * NCOMP_OUT + c))
+    for block in range(word(table, BLOCKS)):
+        own = table + block * BLOCK_BYTES
+        starts, buffer, ncomp = word(own, COMBINE_START), word(own, BUFFER), components_out(own)
+        dofs, slots, out = word(own, COMBINE_DOF), word(own, COMBINE_SLOT), word(own, OUT_ORIGIN)
+        for k in range(word(starts, chunk), word(starts, chunk + 1)):
+            dof, slot = word(dofs, k), word(slots, k)
+            for c in range(ncomp):
+                at = dof * ncomp + c
+                total = get(LANE, y + out, at) + get(LANE, buffer, slot * ncomp + c)
+                put(LANE, y + out, at, total)

@@ -8,6 +8,7 @@ from femops_kernels.simd.compiling import inner
 from femops_kernels.simd.lanes import Lane
 from femops_kernels.simd.matrix import Matrix1D
 from femops_kernels.simd.runs import DofRuns
+from femops_kernels.simd.sides import ElementSide
 
 LANE = Lane(8, "float64")
 LANE_WIDTH = 8
@@ -20,7 +21,10 @@ P_IN, P_OUT = 2, 2  # their nodes per direction
 NODES_IN, NODES_OUT = 8, 8  # P_IN ** DIM, P_OUT ** DIM
 RUNS_IN, RUNS_OUT = DofRuns(3, 2), DofRuns(3, 2)  # which of them have consecutive numbers
 NRUNS_IN, NRUNS_OUT = 8, 8
-ALIKE = True  # IN and OUT have one plan
+SOURCES = (ElementSide(0, 0, 1, 0, 2, RUNS_IN),)  # fields, of which those above tell the first
+TARGETS = (ElementSide(0, 0, 1, 0, 2, RUNS_OUT),)  # test functions
+ALIKE = True  # a field and a test function of one block have one plan
+MINIMA, SUMS = (), ()  # components that are functionals, behind those of the test functions
 Q1D = 2  # quadrature points per direction
 POINTS = 8  # Q1D ** DIM
 # the numbers that the q-function is given, in this order
@@ -45,6 +49,7 @@ BT = Matrix1D(((1.0, 0.0), (0.0, 1.0)))  # transposed, of the test function, (P_
 # collocated derivative at the quadrature points, (Q1D, Q1D), and its transpose
 D = Matrix1D(((-1.0, 1.0), (-1.0, 1.0)))
 DT = Matrix1D(((-1.0, -1.0), (1.0, 1.0)))
+BASES, TRANSPOSED = (B,), (BT,)  # interpolation of each field; transposed, of each test function
 # 1-D mass and stiffness matrix, (P_OUT, P_IN)
 MASS = Matrix1D(((2.0, 1.0), (1.0, 2.0)))
 STIFF = Matrix1D(((1.0, -1.0), (-1.0, 1.0)))

@@ -1,7 +1,11 @@
 """The int64 table through which a chunk kernel finds its arrays: the meaning of each entry.
 
 Addresses are byte addresses; "per chunk" and "per batch" arrays have one entry each and one more at
-the end (prefix sums).  IN belongs to the vector that is read, OUT to the one that is written.
+the end (prefix sums).  IN belongs to the field that is read, OUT to the test function.
+
+A kernel of several fields and test functions has several blocks of WORDS entries, one behind the
+other.  Block k has IN of field k and OUT of the test function of number k, or empty arrays where
+there is none.  What does not depend on the field is read from the first block.
 """
 
 NCHUNKS = 0  # how many chunks
@@ -42,6 +46,13 @@ BEFORE_READS = 32  # address of a vector that it reads and these do not, or 0
 IN_NONOWNED_END = 33  # address, per chunk: first entry of IN_NONOWNED_DOFS that is a ghost's
 IN_GHOSTS_FROM = 34  # number of the first ghost: these are dofs of others
 IN_GHOSTS = 35  # address: their values
-WORDS = 36
+IN_ORIGIN = 36  # where in x the field begins, bytes
+OUT_ORIGIN = 37  # where in y the test function begins
+IN_COMPONENTS = 38  # of the field
+OUT_COMPONENTS = 39  # of the test function
+BLOCKS = 40  # how many blocks the table has
+FUNCTIONALS = 41  # address: functionals of elements, (batch, functional, slot)
+WORDS = 42
+BLOCK_BYTES = 8 * WORDS
 
 CACHE_LINE = 64  # bytes

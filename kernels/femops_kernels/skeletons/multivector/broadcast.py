@@ -16,10 +16,26 @@ from femops_kernels.skeletons.multivector.vector_table import *
 
 gather_nodes, scatter_nodes = gather_rows, scatter_rows
 LINES_ASK = 1
-LONG_IN = LONG_OUT = False  # vectors stand side by side
 MAPPED, MODE_LANES, PLANE_MODE_LANES, LINE_MODE_LANES = False, 0, 0, 0
 NUMBERS = NELEMENT + POINTS * NQDATA  # of an element
 NUMBER_LANES = -(-NUMBERS // LANE_WIDTH)
+
+
+def by_pieces(side):
+    """No: vectors stand side by side."""
+    return False
+
+
+added_by_pieces = by_pieces
+
+
+@inner
+def places_of(vector, side):
+    """The rows of the only field or test function."""
+    return vector
+
+
+target_of = places_of
 
 
 @inner

@@ -1,1 +1,0 @@
-"""Kernels of forms on several fields of different spaces."""
