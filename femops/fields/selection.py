@@ -83,7 +83,7 @@ def values_for(values: Any, shape: tuple[int, ...], kind: np.dtype[Any], memory:
 
 
 def value_of(values: Any, k: int) -> Any:
-    """What the vector number k of those chosen is set to: a number, or its column."""
+    """Return the value for vector number k of those chosen: the number, or its column."""
     if len(getattr(values, "shape", ())) < 2:
         return values
     return values[k] if hasattr(values, "panels") else values[:, k]
