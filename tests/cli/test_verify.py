@@ -104,6 +104,13 @@ def test_what_is_no_record_is_refused(run, tmp_path, text, message):
     assert message in " ".join(err.split())
 
 
+def test_other_bits_without_a_cause_are_a_defect(run, recorded):
+    path, _ = recorded("solve", "poisson", "disc.mesh", "--order", 1, "--reproducible")
+    changed(path, result="0" * 16)
+    code, out, _ = run("verify", path)
+    assert (code, "this is a defect of femops" in out) == (1, True)
+
+
 def test_ranks_without_reproducible_are_refused(run, recorded):
     path, _ = recorded("solve", "poisson", "disc.mesh", "--order", 1)
     changed(path, ranks=3)

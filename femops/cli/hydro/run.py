@@ -126,9 +126,10 @@ def _report(
         "seconds": seconds[0],
         "compile_seconds": seconds[1],
     }
-    result = vector_hash(equations.on_host, equations.space.memory.get(run.state))
-    begun = ["hydro", equations.problem.name], given, equations.mesh, equations.comm
-    output.json(facts | {"rates": rates(equations), "run": record_of(*begun, result, hashes)})
+    if output.as_json:
+        result = vector_hash(equations.on_host, equations.space.memory.get(run.state))
+        begun = ["hydro", equations.problem.name], given, equations.mesh, equations.comm
+        output.json(facts | {"rates": rates(equations), "run": record_of(*begun, result, hashes)})
     shown = [(name.replace("_", " "), _text(value)) for name, value in facts.items()]
     output.facts(f"Gas dynamics: {equations.problem.name} {equations.mesh.dim}-D", shown)
     if given["fom"]:
