@@ -190,7 +190,9 @@ def shared_mesh(kind: str, counts: tuple[int, int, int], comm: Communicator) -> 
 def _space(kind: str, n: int, order: int, ncomp: int) -> H1:
     plain = kind.removesuffix(REPRODUCIBLE)
     mesh = _mesh(plain, n)
-    return H1(mesh if kind == plain else distribute(mesh, Serial(), reproducible=True), order, ncomp)
+    return H1(
+        mesh if kind == plain else distribute(mesh, Serial(), reproducible=True), order, ncomp
+    )
 
 
 def make_space(problem: Problem, kind: str, order: int, dofs: float) -> H1:

@@ -154,7 +154,10 @@ PartitionOption = Annotated[
 ]
 ReproducibleOption = Annotated[
     bool,
-    typer.Option("--reproducible", help="The same bits on 1 to 8 ranks, with or without mpiexec, and for any lanes."),
+    typer.Option(
+        "--reproducible",
+        help="The same bits on 1 to 8 ranks, with or without mpiexec, and for any lanes.",
+    ),
 ]
 
 

@@ -47,7 +47,7 @@ def group() -> None:
 @final
 @dataclass(frozen=True)
 class _Asked:
-    """What a command was asked for.
+    """Problem, words and options of a command.
 
     Attributes
     ----------

@@ -158,7 +158,7 @@ class MultiVector:
         width: int | None = None,
         seed: Count = 0,
     ) -> MultiVector:
-        """New vectors of independent normal random numbers, other ones on each rank.
+        """New vectors of independent random numbers: normal, on a reproducible mesh uniform.
 
         Raises
         ------

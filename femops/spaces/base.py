@@ -262,7 +262,7 @@ class Space(ABC):
         wide = e_vec.astype(np.float64, copy=False)
         l_vec = restriction.scatter_add(wide)
         table = l_vec[: self.ndofs].copy()
-        if self.distributed is not None and self.distributed.reproducible:
+        if self.any_width:
             nodes = restriction.indices.ravel()
             theirs = np.flatnonzero(nodes >= self.ndofs)
             entries = wide.reshape(restriction.indices.size, *wide.shape[2:])[theirs]
@@ -273,18 +273,13 @@ class Space(ABC):
 
     @property
     def any_width(self) -> bool:
-        """True if results on the host have the same bits for lanes of any width.
-
-        They have on meshes that were made with ``reproducible=True``.
-        """
+        """True if the host's results have the same bits for lanes of any width."""
         return self.distributed is not None and self.distributed.reproducible
 
     def _check_order(self) -> None:
         """Refuse `reproducible` where devices of many ranks add in any order."""
-        mesh = self.distributed
-        if self.device is None or mesh is None:
-            return
-        if mesh.reproducible or (self.reproducible and self.halo is not None):
+        ordered = self.any_width or (self.reproducible and self.halo is not None)
+        if self.device is not None and ordered:
             raise SpaceError(
                 "reproducible=True is not for ranks with a GPU each, which add results of other "
                 "ranks in any order: leave it out, or leave out the device"

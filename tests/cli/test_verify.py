@@ -9,7 +9,7 @@ import femops
 
 @pytest.fixture
 def recorded(run, monkeypatch, tmp_path):
-    """Make a run with lanes of two slots, and its document run.json; lanes have eight afterwards."""
+    """Make a run with lanes of two slots, and its document; lanes have eight slots afterwards."""
 
     def make(*arguments):
         monkeypatch.setenv("FEMOPS_LANES", "2")
@@ -78,7 +78,7 @@ def test_a_checkpoint_that_has_changed_is_refused(run, recorded, tmp_path):
     short = "hydro", "sedov", "--refine", 1, "--reproducible"
     state = tmp_path / "half.state"
     recorded(*short, "--max-steps", 1, "--checkpoint", state)
-    path, document = recorded(*short, "--max-steps", 2, "--restart", state)
+    path, _ = recorded(*short, "--max-steps", 2, "--restart", state)
     assert run("verify", path)[0] == 0
     state.write_bytes(state.read_bytes() + b"\0")
     code, _, err = run("verify", path)
@@ -102,6 +102,13 @@ def test_what_is_no_record_is_refused(run, tmp_path, text, message):
     code, _, err = run("verify", path)
     assert code == 2
     assert message in " ".join(err.split())
+
+
+def test_other_bits_without_a_cause_are_a_defect(run, recorded):
+    path, _ = recorded("solve", "poisson", "disc.mesh", "--order", 1, "--reproducible")
+    changed(path, result="0" * 16)
+    code, out, _ = run("verify", path)
+    assert (code, "this is a defect of femops" in out) == (1, True)
 
 
 def test_ranks_without_reproducible_are_refused(run, recorded):

@@ -181,10 +181,11 @@ def _report(
         "seconds": seconds[0],
         "compile_seconds": seconds[1],
     }
-    result = vector_hash(equations.on_host, equations.space.memory.get(run.state))
-    begun = ["hydro", equations.problem.name], given, equations.mesh, equations.comm
-    record = record_of(*begun, result, hashes)
-    output.json(facts | {"changed": changed, "rates": rates(equations), "run": record})
+    if output.as_json:
+        result = vector_hash(equations.on_host, equations.space.memory.get(run.state))
+        begun = ["hydro", equations.problem.name], given, equations.mesh, equations.comm
+        record = record_of(*begun, result, hashes)
+        output.json(facts | {"changed": changed, "rates": rates(equations), "run": record})
     shown = [(name.replace("_", " "), _text(value)) for name, value in facts.items()]
     output.facts(f"Gas dynamics: {equations.problem.name} {equations.mesh.dim}-D", shown)
     if given["fom"]:

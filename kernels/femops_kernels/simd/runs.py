@@ -94,7 +94,7 @@ class DofRuns:
         return found
 
     def own_pieces(self, n: int, ncomp: int, width: int) -> tuple[int, int, int]:
-        """Which pieces of n numbers no other element has: the first, the end; the number of all.
+        """Range of the pieces of n numbers that no other element has, and the number of all.
 
         They are counted as `pieces` lists them.
         """

@@ -80,8 +80,10 @@ def locate_runs(table, b, x_sides, y_sides):
     """Addresses of the runs of batch b, of all fields and test functions."""
     tested = [target.block for target in TARGETS] if ALIKE else []
     for source, x_side in zip(SOURCES, x_sides, strict=True):
-        both = (x_side, y_sides[tested.index(source.block)]) if source.block in tested else (x_side,)
-        locate_side(word(table, source.block * WORDS + IN_STARTS), b, source, both)
+        sides = (x_side,)
+        if source.block in tested:
+            sides = x_side, y_sides[tested.index(source.block)]
+        locate_side(word(table, source.block * WORDS + IN_STARTS), b, source, sides)
     for target, y_side in zip(TARGETS, y_sides, strict=True):
         if not ALIKE:
             locate_side(word(table, target.block * WORDS + OUT_STARTS), b, target, (y_side,))
@@ -89,7 +91,7 @@ def locate_runs(table, b, x_sides, y_sides):
 
 @inner
 def sides_of_chunk(table, x, y, chunk, work, alpha):
-    """Where the vectors' dofs are, of each field and test function; the work space behind copies."""
+    """Return where the dofs of each field and test function are, and the work space behind them."""
     copied, addresses, at = [], [], work
     for k in EACH_BLOCK:
         own = table + k * BLOCK_BYTES
