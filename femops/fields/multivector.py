@@ -465,8 +465,8 @@ class MultiVector:
             M, symmetric and positive definite; an array is its diagonal, None the identity.
         seed : int
             Of the random numbers.
-        free : (size,) bool, optional
-            Where random numbers may stand; everywhere if omitted.
+        free : (size,) bool or numbers, optional
+            Where random numbers may stand, or their standard deviations; 1 if omitted.
 
         Raises
         ------
@@ -488,7 +488,10 @@ class MultiVector:
 
 
 def random_columns(X: MultiVector, which: Any, seed: int, free: Array | None = None) -> None:
-    """Set some vectors to independent normal random numbers, other ones on each rank."""
+    """Set some vectors to independent normal random numbers, other ones on each rank.
+
+    ``free`` (size,) multiplies the random numbers; see `MultiVector.orthonormalise`.
+    """
     random = np.random.default_rng((seed, X.space.comm.rank))
     size, memory = X.shape[0], X.space.memory
     for i in which:
@@ -496,5 +499,5 @@ def random_columns(X: MultiVector, which: Any, seed: int, free: Array | None = N
         if X.dtype.kind == "c":
             values = values + 1j * random.standard_normal(size)
         if free is not None:
-            values = np.where(memory.get(free), values, 0.0)
+            values = values * memory.get(free)
         X[int(i)] = memory.put(values.astype(X.dtype))
