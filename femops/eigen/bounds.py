@@ -7,16 +7,15 @@ from collections.abc import Callable
 import numpy as np
 from scipy.linalg import eigvalsh_tridiagonal
 
-from femops.eigen.pencil import AnyOperator, Array
+from femops.eigen.pencil import AnyOperator, Array, Pencil
 from femops.errors import SolverError
 from femops.fields.whole_sums import random_draws
-from femops.solvers.inner_products import Sums
 
 Map = Callable[[Array], Array]
 
 
 def spectrum(
-    A: AnyOperator, inverse: Map, free: Array, sums: Sums, steps: int, seed: int
+    A: AnyOperator, inverse: Map, pencil: Pencil, steps: int, seed: int
 ) -> tuple[float, float, float]:
     """Estimates of the ends of the spectrum of B A, and an upper bound. Collective.
 
@@ -25,9 +24,8 @@ def spectrum(
     A : Operator or BlockOperator
     inverse : callable
         Product of B, symmetric positive definite, with a vector.
-    free : (size,) bool
-        Dofs that are not constrained.
-    sums : Sums
+    pencil : Pencil
+        The mass that B is about the inverse of, and the constrained dofs.
     steps : int
     seed : int
 
@@ -44,8 +42,9 @@ def spectrum(
     SolverError
         B is found not to be positive definite, A is not finite, or squares of numbers underflow.
     """
-    space = A.space
-    v = space.memory.put(random_draws(space, seed)().astype(A.dtype)) * free
+    space, free, sums = A.space, pencil.free, pencil.sums
+    v = space.memory.put(random_draws(space, seed)().astype(A.dtype)) * pencil.deviations
+    v = v if pencil.weights is None else v * pencil.weights
     z = inverse(v)
     alphas: list[float] = []
     betas: list[float] = []

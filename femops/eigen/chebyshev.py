@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from femops.eigen.bounds import spectrum
+from femops.eigen.complement import Search
 from femops.eigen.eigenpairs import Eigenpairs, SubspaceState
 from femops.eigen.filters import Interval, filter_vectors
 from femops.eigen.inverse import Inverse
@@ -30,6 +32,16 @@ _SLOW, _MOST_INVERSE = 0.35, 32
 # Condition number that filtered vectors may have: Cholesky's factor of its square exists.
 _CONDITION = 1e6
 _ROUND_OFF = 16.0  # times the precision and the largest eigenvalue, a residual is no better
+_MOST_PRODUCTS = 10_000  # for each vector
+# Of a problem with that few free dofs all eigenpairs are computed by dense algebra if filters would
+# take more products than so many times the number of dofs.
+_MOST_DENSE, _DENSE_PRODUCTS = 1_000, 20
+# The interval of a search begins after that part of the way from the last eigenvalue wanted to that
+# of the first guard vector whose residual is more than the other part of the way, or of the last
+# guard vector: all eigenvectors below should be in the vectors.
+_SEARCHED, _ROUGH = 0.85, 0.1
+_SLOW_ITERATIONS = 3  # in which the residual is not halved, after which a state is given up
+_NEW_SEED = 2**32  # of random vectors beside a state, which may have begun with the same seed
 
 
 def chebyshev_subspace(
@@ -40,6 +52,7 @@ def chebyshev_subspace(
     tol: float = 1e-6,
     guard: int | None = None,
     maxiter: int = 100,
+    max_products: int | None = None,
     state: SubspaceState | None = None,
     seed: int = 0,
     history: bool = False,
@@ -72,8 +85,19 @@ def chebyshev_subspace(
         one at least, unless k is the number of free dofs: the filter damps what lies above it.
     maxiter : int
         Most iterations: each is a filter, and Ritz values.
+    max_products : int, optional
+        Most products of A with a vector, but for those of the last Ritz values; 10,000 for each
+        vector if omitted. Residuals fall by about ``exp(-2 d sqrt(gap / highest))`` with d products
+        for each vector, where gap is the distance of the eigenvalues wanted from the first that has
+        no vector. Coefficients that jump by many orders of magnitude make that slow. Where at
+        most 1,000 dofs are free, dense algebra then takes over, after 20 products for each dof.
     state : SubspaceState, optional
-        To begin with, as ``result.state``, of this pair of operators or of one like it.
+        Vectors to begin with, as ``result.state``, of this pair of operators or of one like it.
+        They may miss eigenvectors, as those of a field that is not coupled to the others. So once
+        the vectors have converged, random vectors are filtered that are orthogonal to them. If
+        these find another eigenvalue below the k-th, the iteration begins anew, else the result is
+        complete but for a chance of 1e-5. The search takes about as many products as one vector
+        of a new start.
     seed : int
         Of the random vectors to begin with.
     history : bool
@@ -110,22 +134,28 @@ def chebyshev_subspace(
     """
     pencil = Pencil.checked(A, M)
     numbers = {"k": k, "tol": tol, "guard": guard, "maxiter": maxiter, "seed": seed}
-    numbers["state given"] = state is not None
+    numbers |= {"max_products": max_products, "state given": state is not None}
     check_same(pencil.A.space.comm, "chebyshev_subspace", numbers, error=SolverError)
-    _check_numbers(k, tol, guard, maxiter, seed, pencil)
+    _check_numbers(numbers, pencil.count)
     solve = _Solve(pencil, int(k), float(tol), seed, Watch(history, progress, None))
-    solve.begin(guard, state)
-    return solve.run(maxiter)
+    solve.guard = guard
+    if state is None:
+        solve.begin()
+    else:
+        solve.take(state)
+    return solve.run(maxiter, max_products)
 
 
-def _check_numbers(k: Any, tol: Any, guard: Any, maxiter: Any, seed: Any, pencil: Pencil) -> None:
-    whole_numbers = ("k", k, 1), ("guard", guard, 0), ("maxiter", maxiter, 1), ("seed", seed, 0)
-    for name, value, least in whole_numbers:
+def _check_numbers(numbers: Mapping[str, Any], free: int) -> None:
+    for name, least in {"k": 1, "guard": 0, "maxiter": 1, "max_products": 1, "seed": 0}.items():
+        value = numbers[name]
         whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-        if not (whole and value >= least) and not (name == "guard" and value is None):
+        optional = name in {"guard", "max_products"} and value is None
+        if not (whole and value >= least) and not optional:
             raise SolverError(f"{name} = {value!r}: give a whole number >= {least}")
-    if k > pencil.count:
-        raise SolverError(f"k = {k} eigenpairs of a problem with {pencil.count} free dofs")
+    if numbers["k"] > free:
+        raise SolverError(f"k = {numbers['k']} eigenpairs of a problem with {free} free dofs")
+    tol = numbers["tol"]
     if not isinstance(tol, int | float | np.integer | np.floating) or not 0.0 < tol < np.inf:
         raise SolverError(f"tol = {tol!r}: give a number > 0")
 
@@ -145,31 +175,32 @@ class _Solve:
     def __init__(self, pencil: Pencil, k: int, tol: float, seed: int, watch: Watch) -> None:
         self.pencil, self.k, self.tol, self.seed, self.watch = pencil, k, tol, seed, watch
         self.inverse, self.products, self.iterations = Inverse(pencil), 0, 0
-        self._expected = 0.0
+        self.guard: int | None = None
+        self.complete = True  # no eigenvector is missing, as the vectors began as random ones
+        self._expected, self._searched, self._slow = 0.0, 1, 0
         self._bound()
 
     def _bound(self) -> None:
         steps = min(_LANCZOS_STEPS, self.pencil.count)
-        known = self.pencil.free, self.pencil.sums, steps, self.seed
-        ends = spectrum(self.pencil.A, self.inverse.of_vector, *known)
+        ends = spectrum(self.pencil.A, self.inverse.of_vector, self.pencil, steps, self.seed)
         self.lowest, _, self.upper = ends
         self.products += steps
 
     # --- the beginning ---------------------------------------------------------------------------
 
-    def begin(self, guard: int | None, state: SubspaceState | None) -> None:
-        """Make the vectors to begin with."""
-        pencil, space = self.pencil, self.pencil.A.space
+    def begin(self) -> None:
+        """Begin with random vectors."""
+        pencil, space, guard = self.pencil, self.pencil.A.space, self.guard
         wanted = self.k + (max(4, self.k // 5) if guard is None else max(1, guard))
-        if state is not None:
-            self.X = self._taken(state)
+        self.complete = True
+        if 2 * wanted > pencil.count:  # Ritz values of all are exact, and take less time
+            self._take_all()
             return
-        every = 2 * wanted > pencil.count  # Ritz values of all are exact, and take less time
-        self.X = MultiVector.zeros(space, pencil.count if every else wanted, pencil.A.dtype)
+        self.X = MultiVector.zeros(space, wanted, pencil.A.dtype)
         if guard is None:  # the spare columns of the panels cost nothing
             room = min(self.X.npanels * self.X.width, pencil.count)
             self.X = MultiVector(space, self.X.panels, room)
-        random_columns(self.X, range(self.X.nvec), self.seed, pencil.free)
+        random_columns(self.X, range(self.X.nvec), self.seed, pencil.deviations)
         if self.X.nvec == pencil.count or self.lowest == self.upper:
             return
         part = (self.X.nvec / pencil.count) ** (2.0 / space.dim)  # by Weyl's law
@@ -179,7 +210,20 @@ class _Solve:
         degree = int(np.clip(degree, _LEAST_DEGREE, _MOST_DEGREE))
         self._filter(self.X, None, None, interval, degree)
 
-    def _taken(self, state: SubspaceState) -> MultiVector:
+    def _take_all(self) -> None:
+        """Take a basis of all vectors, one of each free dof: their Ritz values are exact."""
+        pencil, memory = self.pencil, self.pencil.A.space.memory
+        comm, mine = pencil.A.space.comm, np.flatnonzero(memory.get(pencil.free))
+        counts = np.concatenate([[0], comm.gather_all(np.array([len(mine)])).reshape(-1)])
+        first = int(counts.cumsum()[comm.rank])
+        self.X = MultiVector.zeros(pencil.A.space, pencil.count, pencil.A.dtype)
+        width, scales = self.X.width, memory.get(pencil.deviations)
+        for column, dof in enumerate(mine.tolist(), first):
+            self.X.panels[column // width, dof, column % width] = scales[dof]
+        self.complete = True
+
+    def take(self, state: SubspaceState) -> None:
+        """Begin with the vectors of a state."""
         if not isinstance(state, SubspaceState):
             raise SolverError(f"the state is a {type(state).__name__}: give result.state")
         A, X = self.pencil.A, state.vectors
@@ -188,18 +232,21 @@ class _Solve:
                 f"the state has {X.nvec} vectors, {X.dtype}, of {X.space!r}; "
                 f"{self.k} of {A.dtype} on {A.space!r} are asked for"
             )
-        free, least = self.pencil.free, min(self.k + 1, self.pencil.count)
-        taken = MultiVector.zeros(A.space, max(X.nvec, least), X.dtype)
-        taken[: X.nvec] = X
-        taken.panels *= free[:, np.newaxis].astype(A.dtype)
-        random_columns(taken, range(X.nvec, taken.nvec), self.seed, free)
-        return taken
+        most = self.pencil.count
+        taken = MultiVector.zeros(A.space, min(max(X.nvec, self.k + 1), most), X.dtype)
+        given = min(X.nvec, most)
+        taken[:given] = X if given == X.nvec else X[:given]
+        taken.panels *= self.pencil.free[:, np.newaxis].astype(A.dtype)
+        more, seed = range(given, taken.nvec), self.seed + _NEW_SEED
+        random_columns(taken, more, seed, self.pencil.deviations)
+        self.X, self.complete = taken, taken.nvec == most
 
     # --- the iteration ---------------------------------------------------------------------------
 
-    def run(self, maxiter: int) -> Eigenpairs:
+    def run(self, maxiter: int, max_products: int | None) -> Eigenpairs:
         """Iterate to the end."""
         before = np.inf
+        self.most = _MOST_PRODUCTS * self.X.nvec if max_products is None else max_products
         while True:
             values, massed, norms = self._ritz()
             self.iterations += 1
@@ -208,19 +255,96 @@ class _Solve:
             tolerance = max(self.tol * wanted, _ROUND_OFF * eps * abs(self.upper))
             largest = float(norms[: self.k].max())
             self.watch.tell(self.iterations, largest, lambda: self.X.panels)
-            if largest <= tolerance or self.iterations >= maxiter:
-                return self._conclude(values, norms, tolerance)
+            converged = largest <= tolerance
+            if converged and (self.complete or self._searched_all(values, norms, tolerance)):
+                return self._conclude(values, norms, tolerance, "")
+            limit = self._limit(maxiter, stuck=not largest < before)
+            if limit:
+                return self._conclude(values, norms, tolerance, limit)
+            if converged or self._stalled(largest > 0.5 * before):  # there are new vectors
+                before = np.inf
+                continue
             if self.iterations > 1:
                 self._sharpen(before, largest, tolerance)
             before = largest
             if self.X.nvec < self.pencil.count:
                 self._improve(values, massed, norms, tolerance)
 
+    def _limit(self, maxiter: int, *, stuck: bool) -> str:
+        """The limit that ends the iteration; empty if none does."""
+        if self.iterations >= maxiter:
+            return f"maxiter = {maxiter}"
+        if self.products >= self.most:
+            return f"max_products = {self.most}"
+        if stuck and self.X.nvec == self.pencil.count:
+            return "round-off"
+        return ""
+
+    def _stalled(self, slow: bool) -> bool:
+        """True if the vectors of a state converge so slowly that random ones replace them.
+
+        Vectors that are eigenvectors already, but not low ones, are in the way of others.
+        """
+        self._slow += int(slow)
+        if self.complete or self._slow < _SLOW_ITERATIONS:
+            return False
+        self.begin()
+        return True
+
+    def _few_dofs(self, products: int) -> bool:
+        """True if dense algebra takes over, as it takes less than so many more products."""
+        count = self.pencil.count
+        if count > _MOST_DENSE or self.products + products <= _DENSE_PRODUCTS * count:
+            return False
+        self._take_all()
+        return True
+
+    def _searched_all(self, values: Floats, norms: Floats, tolerance: float) -> bool:
+        """True if random vectors find no eigenvalue below those wanted.
+
+        If they find one, the iteration begins anew with random vectors. If they find one that may
+        be as low, they replace the last vectors.
+        """
+        k, m, last = self.k, self.X.nvec, float(values[self.k - 1])
+        rough = np.flatnonzero(norms[k:] > _ROUGH * (values[k:] - last))
+        following = float(values[k + rough[0] if len(rough) else -1])
+        cut = min(last + _SEARCHED * (following - last), self._middle(values))
+        if cut - last <= tolerance:  # nothing tells those wanted from the next ones
+            self.begin()
+            return False
+        interval = Interval(min(self.lowest, float(values[0])), cut, self.upper)
+        search = Search.planned(interval, values, norms, k, self.pencil)
+        count = min(self._searched, m - k, self.pencil.count - m)
+        if self._few_dofs(count * search.degree):
+            return False
+        if self.products + count * search.degree > self.most:
+            self.products = max(self.products, self.most)
+            return False
+        seed = self.seed + _NEW_SEED + self.iterations
+        Y, found, highest, products = search.run(self.X, count, self.inverse, tolerance, seed)
+        self.products += products
+        if highest > self.upper:  # the bound was none
+            self.upper = highest + 0.1 * abs(highest - self.lowest)
+            return False
+        if found[0] >= cut:
+            return True
+        if found[0] < last:
+            self.begin()
+            return False
+        for i in range(count):
+            self.X[m - count + i][:] = Y[i]
+        self._searched *= 2
+        return False
+
+    def _middle(self, values: Floats) -> float:
+        """The most that the lower end of what is damped may be."""
+        return float(values[0]) + 0.5 * (self.upper - float(values[0]))
+
     def _ritz(self) -> tuple[Floats, MultiVector | None, Floats]:
         """Ritz values; makes X the Ritz vectors. Their products with M, and residuals."""
         pencil, X = self.pencil, self.X
         try:
-            X.orthonormalise(pencil.norm_mass, self.seed + self.iterations + 1, pencil.free)
+            X.orthonormalise(pencil.norm_mass, self.seed + self.iterations + 1, pencil.deviations)
         except VectorError as error:
             raise SolverError(str(error)) from error
         AX = pencil.A.apply_many(X)
@@ -266,10 +390,13 @@ class _Solve:
     ) -> None:
         """Filter the vectors that have not converged; those that have are locked."""
         active = np.flatnonzero(norms > tolerance)
-        highest = values[0] + 0.5 * (self.upper - values[0])
-        interval = Interval(float(values[0]), float(min(values[-1], highest)), self.upper)
+        cut = min(float(values[-1]), self._middle(values))
+        interval = Interval(min(self.lowest, float(values[0])), cut, self.upper)
         wanted = int(np.count_nonzero(active < self.k))
         degree = self._degree(interval, values[active], norms[active], tolerance, wanted)
+        if self._few_dofs(degree * len(active)):
+            return
+        degree = min(degree, max((self.most - self.products) // len(active), 1))
         every = len(active) == self.X.nvec
         part = self.X if every else self.X[active]
         theirs = massed if massed is None or every else massed[active]
@@ -321,9 +448,23 @@ class _Solve:
             self.inverse = Inverse(self.pencil, max(2, 2 * self.inverse.degree))
             self._bound()
 
-    def _conclude(self, values: Floats, norms: Floats, tolerance: float) -> Eigenpairs:
-        k, converged = self.k, bool((norms[: self.k] <= tolerance).all())
+    def _conclude(self, values: Floats, norms: Floats, tolerance: float, limit: str) -> Eigenpairs:
+        k = self.k
         chosen = self.X[:k] if self.X.nvec == k else self.X[list(range(k))]
         state = SubspaceState(self.X, values)
-        report = tolerance, converged, self.iterations, self.products, state
-        return Eigenpairs(values[:k], chosen, norms[:k], *report, tuple(self.watch.norms))
+        reason = self._reason(limit, values, norms, tolerance) if limit else ""
+        report = tolerance, not limit, self.iterations, self.products, state
+        told = tuple(self.watch.norms)
+        return Eigenpairs(values[:k], chosen, norms[:k], *report, told, reason)
+
+    def _reason(self, limit: str, values: Floats, norms: Floats, tolerance: float) -> str:
+        """The limit, and what makes convergence slow."""
+        gap, largest = float(values[-1] - values[self.k - 1]), float(norms[: self.k].max())
+        missing = largest <= tolerance
+        why = "eigenvectors may be missing" if missing else f"a residual is {largest:.1e}"
+        return (
+            f"{limit} ends it, and {why}, where the tolerance is {tolerance:.1e}. Eigenvalues go "
+            f"up to {self.upper:.1e}, and those wanted are {gap:.1e} from the first that has no "
+            "vector: products go with the root of the ratio. Give more guard vectors or a larger "
+            "limit, or take scipy.sparse.linalg.lobpcg, with femops.multigrid as preconditioner"
+        )

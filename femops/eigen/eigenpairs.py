@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 @final
 @dataclass(frozen=True, eq=False)
 class SubspaceState:
-    """The space that an iteration has come to, to begin another with.
+    """Vectors that an iteration has come to, to begin another with.
 
     Attributes
     ----------
@@ -44,9 +44,9 @@ class Eigenpairs:
     residuals : (k,) float64
         Norms of A x - lambda M x, see `chebyshev_subspace`.
     tolerance : float
-        What they had to come to.
+        Bound of the residuals of a converged result.
     converged : bool
-        Whether all have.
+        Whether all residuals are within the tolerance, and no lower eigenvalue is missing.
     iterations : int
         Times that Ritz vectors were computed.
     products : int
@@ -55,6 +55,9 @@ class Eigenpairs:
         To go on from.
     history : tuple of float
         With ``history=True`` the largest residual after each iteration; else empty.
+    reason : str
+        The limit that ended an iteration that has not converged, and what makes it slow; else
+        empty.
     """
 
     values: Floats
@@ -66,3 +69,4 @@ class Eigenpairs:
     products: int
     state: SubspaceState
     history: tuple[float, ...] = ()
+    reason: str = ""

@@ -33,8 +33,7 @@ class Inverse:
         if degree:
             assert pencil.mass is not None
             lower = Inverse(pencil)
-            known = pencil.free, pencil.sums, _STEPS, 1
-            low, high, bound = spectrum(pencil.mass, lower.of_vector, *known)
+            low, high, bound = spectrum(pencil.mass, lower.of_vector, pencil, _STEPS, 1)
             self._centre = (bound + low / _WIDER) / 2
             self._radius = max((bound - low / _WIDER) / 2, 1e-3 * high)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, final
 
+import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import SolverError
@@ -65,6 +66,7 @@ class Pencil:
             _check_operator(M, "M")
             if M.space is not A.space or M.dtype != A.dtype:
                 raise SolverError(f"A and M are on different spaces or types: {A!r} and {M!r}")
+            _check_conditions(A, M)
             mass = M.unconstrained.constrained(A.constrained_dofs)
             weights = _lumped(M.unconstrained, mass, free)
         else:
@@ -80,6 +82,18 @@ class Pencil:
         """M as `MultiVector.mass_gram` takes it."""
         return self.weights if self.mass is None else self.mass
 
+    @property
+    def deviations(self) -> Array:
+        """Standard deviations (size,) of the entries of a random vector; zero if constrained.
+
+        A vector of such entries has about as much of each eigenvector, however different the
+        masses of dofs are. With equal deviations a field of small mass would be lost in round-off.
+        """
+        if self.scales is None:
+            return self.free
+        roots: Array = self.A.space.memory.xp.sqrt(self.scales)
+        return roots
+
 
 def _check_operator(A: Any, name: str) -> None:
     if not isinstance(A, Operator | BlockOperator):
@@ -91,6 +105,16 @@ def _check_operator(A: Any, name: str) -> None:
         raise SolverError(
             f"{name} is not symmetric: {A!r}; its eigenvalues may be complex, "
             "scipy.sparse.linalg.eigs finds some"
+        )
+
+
+def _check_conditions(A: AnyOperator, M: AnyOperator) -> None:
+    """Refuse conditions of M where A has none. Collective."""
+    more = len(np.setdiff1d(M.constrained_dofs, A.constrained_dofs))
+    if A.space.comm.max(more):
+        raise SolverError(
+            f"M has essential conditions at {more} dofs where A has none: write "
+            "A.constrained(dofs), or M.unconstrained if there are to be none"
         )
 
 

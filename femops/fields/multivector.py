@@ -473,8 +473,8 @@ class MultiVector:
             M, symmetric and positive definite; an array is its diagonal, None the identity.
         seed : int
             Of the random numbers.
-        free : (size,) bool, optional
-            Where random numbers may stand; everywhere if omitted.
+        free : (size,) bool or numbers, optional
+            Where random numbers may stand, or their standard deviations; 1 if omitted.
 
         Raises
         ------
@@ -498,9 +498,12 @@ class MultiVector:
 
 
 def random_columns(X: MultiVector, which: Any, seed: int, free: Array | None = None) -> None:
-    """Set some vectors to independent random numbers, see `random_draws`."""
+    """Set some vectors to independent random numbers, see `random_draws`.
+
+    ``free`` (size,) multiplies the random numbers; see `MultiVector.orthonormalise`.
+    """
     draw, memory = random_draws(X.space, seed), X.space.memory
     for i in which:
         values: Array = draw() + 1j * draw() if X.dtype.kind == "c" else draw()
-        values = values if free is None else np.where(memory.get(free), values, 0.0)
+        values = values if free is None else values * memory.get(free)
         X[int(i)] = memory.put(values.astype(X.dtype))

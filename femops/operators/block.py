@@ -202,6 +202,9 @@ class BlockOperator(MatrixFree):
     def constrained(self, dofs: ArrayLike) -> BlockOperator:
         """The operator with rows and columns of some dofs replaced by those of the identity.
 
+        That is for solves. To SciPy's eigensolvers each of these dofs would be an eigenvector of
+        eigenvalue 1. `femops.eigen` leaves the dofs out.
+
         Parameters
         ----------
         dofs : (k,) integers
@@ -364,7 +367,7 @@ class BlockOperator(MatrixFree):
     def __repr__(self) -> str:
         spaces = ", ".join(f"{name}={space.size}" for name, space in self.space.spaces.items())
         blocks = " ".join(f"[{test}, {field}]" for test, field in self._blocks)
-        constraints = f", {len(self.constraints.rows)} constrained" if self.constraints else ""
+        constraints = f", {self.constraints}" if self.constraints else ""
         asked = ", ".join(sorted({block.asked for block in self._blocks.values()}))
         level = "" if asked == "partial" else f", {asked}"
         return f"BlockOperator({spaces}: blocks {blocks}, {self.dtype}{level}{constraints})"

@@ -83,6 +83,13 @@ class Constraints:
                 "A = A.constrained(V.boundary_dofs()) first, then A.rhs(b, values)"
             )
 
+    def __str__(self) -> str:
+        if self.identity or not self:
+            return f"{len(self.rows)} constrained"
+        if np.array_equal(self.rows, self.columns):
+            return f"{len(self.rows)} eliminated"
+        return f"{len(self.rows)} rows and {len(self.columns)} columns eliminated"
+
     def __bool__(self) -> bool:
         return bool(len(self.rows) or len(self.columns))
 

@@ -204,6 +204,9 @@ class Operator(MatrixFree):
     def constrained(self, dofs: ArrayLike) -> Operator:
         """The operator with rows and columns of some dofs replaced by those of the identity.
 
+        That is for solves. To SciPy's eigensolvers each of these dofs would be an eigenvector of
+        eigenvalue 1: give them `eliminated` operators. `femops.eigen` leaves the dofs out.
+
         Parameters
         ----------
         dofs : (k,) integers
@@ -398,7 +401,7 @@ class Operator(MatrixFree):
         return cost_of(self._level_data, method)
 
     def __repr__(self) -> str:
-        constraints = f", {len(self.constraints.rows)} constrained" if self.constraints else ""
+        constraints = f", {self.constraints}" if self.constraints else ""
         level = "" if self.asked == "partial" else f", {self.asked}"
         rows, columns = self.shape
         return f"Operator({self._names}: {rows} x {columns}, {self.dtype}{level}{constraints})"

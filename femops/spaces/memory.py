@@ -16,7 +16,7 @@ from femops.parallel.gpus import rank_device
 from femops.spaces.restriction import FLOAT_TYPES, Vector, refuse_device_array
 from femops_kernels.cuda.device.device import Device
 from femops_kernels.errors import KernelError
-from femops_kernels.pointwise.qdata import aligned_array
+from femops_kernels.pointwise.qdata import ALIGNMENT, aligned_array
 from femops_meshes.arguments import Kind, array_of, dtype_of, refusal, shown
 from femops_meshes.memory import available_memory
 
@@ -237,7 +237,10 @@ class HostMemory(Memory):
         """See `Memory.three_term`."""
         from femops_kernels.cpu.three_term import step  # compilers are loaded when they are used
 
-        step(old, product, current, coefficients, scales, extra)
+        if old.shape[1] * old.itemsize % ALIGNMENT:  # a vector alone
+            _three_term(old, product, current, coefficients, scales, extra)
+        else:
+            step(old, product, current, coefficients, scales, extra)
 
 
 @final
@@ -352,11 +355,23 @@ class DeviceMemory(Memory):
         extra: tuple[NDArray[Any], NDArray[Any]] | None = None,
     ) -> None:
         """See `Memory.three_term`."""
-        a, b, c = coefficients
-        total = a * product if extra is None else a * product + extra[1] * extra[0]
-        total = total if scales is None else total * scales[:, np.newaxis]
-        total = total if current is None else total + b * current
-        old[...] = total + c * old if c else total
+        _three_term(old, product, current, coefficients, scales, extra)
+
+
+def _three_term(
+    old: NDArray[Any],
+    product: NDArray[Any],
+    current: NDArray[Any] | None,
+    coefficients: tuple[float, float, float],
+    scales: NDArray[Any] | None,
+    extra: tuple[NDArray[Any], NDArray[Any]] | None,
+) -> None:
+    """See `Memory.three_term`; by the functions of arrays, for panels of any width."""
+    a, b, c = coefficients
+    total = a * product if extra is None else a * product + extra[1] * extra[0]
+    total = total if scales is None else total * scales[:, np.newaxis]
+    total = total if current is None else total + b * current
+    old[...] = total + c * old if c else total
 
 
 HOST = HostMemory()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import femops
-from femops.eigen import chebyshev_subspace
+from femops.eigen import SubspaceState, chebyshev_subspace
 from femops.fields.multivector import MultiVector
 from support.cases.rank_operators import close, piece
 
@@ -40,11 +40,18 @@ def test_eigenvalues_are_those_of_one_rank(comm):
     for one in (ours, mesh):
         V = femops.H1(one, order=3)
         A = femops.diffusion(V).constrained(V.boundary_dofs())
-        found.append(chebyshev_subspace(A, femops.mass(V), 6))
-    mine, alone = found
-    assert mine.converged
-    assert mine.values == pytest.approx(alone.values, rel=1e-9)
-    assert len({comm.broadcast(mine.iterations, rank) for rank in range(comm.size)}) == 1
+        M = femops.mass(V)
+        found.append(chebyshev_subspace(A, M, 6))
+        first = found[-1].state
+        without = SubspaceState(first.vectors[range(1, first.vectors.nvec)], first.values[1:])
+        found.append(chebyshev_subspace(A, M, 6, state=without))
+        found.append(chebyshev_subspace(A, M, 6, state=first))
+        found.append(chebyshev_subspace(A, M, V.global_size // 2))  # of a basis of all vectors
+    for mine, alone in zip(found[:4], found[4:], strict=True):
+        assert mine.converged
+        assert mine.values == pytest.approx(alone.values, rel=1e-8)
+        assert mine.values[:6] == pytest.approx(found[0].values, rel=1e-8)
+        assert len({comm.broadcast(mine.iterations, rank) for rank in range(comm.size)}) == 1
 
 
 @pytest.mark.parallel(2)

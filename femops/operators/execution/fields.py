@@ -228,7 +228,8 @@ def _kernel(work: FieldWork, plans: Sequence[Plan]) -> FieldKernel:
 
 def _inside(positions: Ints, part: slice) -> Ints:
     """Positions in a part of a vector, counted from its begin."""
-    return positions[(positions >= part.start) & (positions < part.stop)] - part.start
+    within: Ints = positions[(positions >= part.start) & (positions < part.stop)] - part.start
+    return within
 
 
 def _repeated(data: Data, ne: int) -> Data:

@@ -95,9 +95,7 @@ def plans(
     return _plan(trial, width, starts), _plan(test, width, starts)
 
 
-def field_plans(
-    spaces: Sequence[Space], dtype: np.dtype[np.generic], width: int
-) -> list[Plan]:
+def field_plans(spaces: Sequence[Space], dtype: np.dtype[np.generic], width: int) -> list[Plan]:
     """Plans of a sweep that reads and writes vectors of several spaces on one mesh.
 
     The chunks are the same for all spaces; their copies of all vectors stay in cache together.

@@ -381,7 +381,7 @@ class FieldKernel:
     def module(self) -> ModuleType:
         """The compiled batches; compiled, or read from the cache, when first asked for."""
         skeletons, constants, program = self.first.parts_around("batch")
-        return specialize(skeletons, constants | self._constants(), program)
+        return specialize(skeletons, {**constants, **self._constants()}, program)
 
     def chunk(self) -> ModuleType:
         """Compiled work around the batches of a chunk, see `chunk_parts`."""

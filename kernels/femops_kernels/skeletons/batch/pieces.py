@@ -13,6 +13,7 @@ from femops_kernels.skeletons.chunk.defaults import *
 
 # </defaults>
 
+
 def by_pieces(side):
     """True if a field's runs are long enough to be read by pieces (measured)."""
     return DIM > 1 and side.runs.longest * side.ncomp >= 4

@@ -1,0 +1,156 @@
+"""A search for eigenvectors that a subspace misses, by random vectors orthogonal to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.eigen.filters import Interval, filter_vectors
+from femops.eigen.inverse import Inverse
+from femops.eigen.pencil import Pencil
+from femops.fields.multivector import MultiVector, random_columns
+
+Floats = NDArray[np.float64]
+
+# A random vector has less than so much of an eigenvector, where it has 1 on average, in one of
+# 120,000 cases.
+_LEAST_PART = 1e-5
+_DIGITS = 1e-4  # relative precision that is left of filtered vectors when X has been taken out
+
+
+@final
+@dataclass(frozen=True)
+class Search:
+    """The filters that make an eigenvector visible whose eigenvalue is at most ``value``.
+
+    A random vector w of n dofs has about one of each eigenvector. If the polynomial p is at most
+    one in the interval, and w has the part c of an eigenvector below ``value``, then the Rayleigh
+    quotient of p(A) w lies below the cut as soon as
+
+    (c p(value))^2 (cut - value) > n (upper - cut).
+
+    So a quotient at the cut or above means that there is no such eigenvector. The argument is that
+    of J. Kuczynski and H. Wozniakowski, "Estimating the largest eigenvalue by the power and Lanczos
+    algorithms with a random start", SIAM J. Matrix Anal. Appl. 13 (1992).
+
+    Attributes
+    ----------
+    interval : Interval
+        What is damped; ``cut`` lies above the value.
+    value : float
+    step : int
+        Degree of a filter after which X is taken out of the vectors again.
+    filters : int
+        Number of filters.
+    """
+
+    interval: Interval
+    value: float
+    step: int
+    filters: int
+
+    @classmethod
+    def planned(
+        cls, interval: Interval, values: Floats, norms: Floats, k: int, pencil: Pencil
+    ) -> Search:
+        """The filters for the k-th of the Ritz values of X.
+
+        Parameters
+        ----------
+        interval : Interval
+        values, norms : (nvec,) arrays
+            Ritz values of X and residuals. A vector orthogonal to X has parts of the eigenvectors
+            in X that are about the residual over the gap. Filters amplify these parts.
+        k : int
+        pencil : Pencil
+        """
+        limits = np.finfo(pencil.A.dtype)
+        eps, value = float(limits.eps), float(values[k - 1])
+        below = values < interval.cut
+        parts = np.clip(norms[below] / (interval.cut - values[below]), eps, 1.0)
+        allowed = np.log(_DIGITS / (eps * parts)) / interval.growth(values[below])
+        underflow = -0.8 * np.log(float(limits.tiny)) / interval.growth(interval.lowest)
+        step = int(max(1.0, min(allowed.min(), underflow)))
+        upper, cut = interval.upper, interval.cut
+        needed = 0.5 * np.log(pencil.count * max(upper - cut, 0.0) / (cut - value) + 1.0)
+        needed -= np.log(_LEAST_PART)
+        rate = float(interval.growth(value))
+        whole = int(np.ceil((needed + np.log(2.0)) / rate))
+        if whole <= step:
+            return cls(interval, value, whole, 1)
+        # cosh is at least half of the exponential, in each filter
+        gain = step * rate + np.log1p(np.exp(-2.0 * step * rate)) - np.log(2.0)
+        return cls(interval, value, step, int(np.ceil(needed / gain)))
+
+    @property
+    def degree(self) -> int:
+        """Products with A that each vector takes, at most."""
+        return self.filters * (self.step + 1)
+
+    def run(
+        self, X: MultiVector, count: int, inverse: Inverse, tolerance: float, seed: int
+    ) -> tuple[MultiVector, Floats, float, int]:
+        """Filter random vectors. Collective.
+
+        It ends early when a Ritz value is below ``value`` by more than the tolerance.
+
+        Returns
+        -------
+        vectors : MultiVector
+            Ritz vectors orthogonal to X.
+        values : (count,) array
+            Their Ritz values, ascending.
+        highest : float
+            A value that the upper end of the interval, if it is a bound, is not below.
+        products : int
+            Products of A with a vector.
+        """
+        pencil, products = inverse.pencil, 0
+        width = 1 if count == 1 else None
+        Y = MultiVector.zeros(X.space, count, X.dtype, width)
+        random_columns(Y, range(count), seed, pencil.deviations)
+        massed = _take_out(Y, X, pencil, seed)
+        values = None
+        for done in range(self.filters):
+            filter_vectors(Y, massed, values, inverse, self.interval, self.step)
+            _take_out(Y, X, pencil, seed + done)
+            values, massed = _ritz(Y, pencil)
+            products += count * (self.step + 1)
+            if values[0] < self.value - tolerance:
+                break
+        assert values is not None
+        highest = values
+        if pencil.mass is not None and not inverse.degree:  # the interval is for lumped masses
+            highest = values / Y.mass_gram(pencil.weights).diagonal()
+        return Y, values, float(highest.max()), products
+
+
+def _massed(Y: MultiVector, pencil: Pencil) -> MultiVector:
+    """Products with M."""
+    if pencil.mass is not None:
+        return pencil.mass.apply_many(Y)
+    result = Y.copy()
+    if pencil.weights is not None:
+        result.panels *= pencil.weights[:, np.newaxis]
+    return result
+
+
+def _take_out(Y: MultiVector, X: MultiVector, pencil: Pencil, seed: int) -> MultiVector | None:
+    """Make vectors orthonormal, and orthogonal to X; their products with a mass of a matrix."""
+    for _ in range(2):  # the second time takes out what round-off has left
+        found = X @ X.gram(_massed(Y, pencil))
+        for i in range(Y.nvec):
+            Y[i][:] -= found[i]
+        Y.orthonormalise(pencil.norm_mass, seed, pencil.deviations)
+    return None if pencil.mass is None else pencil.mass.apply_many(Y)
+
+
+def _ritz(Y: MultiVector, pencil: Pencil) -> tuple[Floats, MultiVector | None]:
+    """Ritz values; makes Y the Ritz vectors. Their products with a mass that is a matrix."""
+    small = Y.gram(pencil.A.apply_many(Y))
+    values, vectors = pencil.A.space.comm.broadcast(np.linalg.eigh((small + small.T) / 2))
+    Y @= vectors
+    return values, None if pencil.mass is None else pencil.mass.apply_many(Y)
