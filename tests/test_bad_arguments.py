@@ -80,9 +80,17 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: femops.elasticity(V, E=1.0, nu=0.3),  # type: ignore[call-arg]
         r"lam = E nu / \(\(1 \+ nu\) \(1 - 2 nu\)\) and mu = E / \(2 \(1 \+ nu\)\)",
     ),
-    "method": (lambda: femops.TimeSeries("u.pvd").save(0.0, V, B), "give .* by name, as u=u"),  # type: ignore[misc]
+    "method": (lambda: femops.TimeSeries.save(B, 0.0, V, B), "give .* by name, as u=u"),  # type: ignore[misc]
     "values": (lambda: A.rhs(B, value=1.0), "'value': did you mean values"),  # type: ignore[call-arg]
     "of a solver": (lambda: femops.CGSolver(A).solve(B, tol=1e-8), "'tol': did you mean rtol"),  # type: ignore[call-arg]
+    "option of a form": (
+        lambda: femops.form(lambda u: {"value": u}, V, quadratur=3),
+        "takes no coefficient 'quadratur': did you mean quadrature",
+    ),
+    "part of a field": (
+        lambda: femops.form(lambda u: {"grad": u.gradient}, V),
+        "no attribute 'gradient': did you mean grad",
+    ),
     "unlike all": (lambda: femops.jacobi(A, wxyz=1), "'wxyz': it takes A$"),  # type: ignore[call-arg]
     "field": (
         lambda: femops.save("u.vtu", V, B),  # type: ignore[call-arg]

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from femops_meshes.hints import did_you_mean
+
 _FEMOPS = Path(__file__).parent.parent
 _NUMPY = Path(np.__file__).parent
 
@@ -51,4 +53,7 @@ def explain(error: BaseException) -> str:
         return "numpy.linalg does not take symbols: use femops.det, femops.inv, femops.inner"
     if "read-only" in text:
         return "a form cannot overwrite its arguments: make a new array, such as 2 * u.grad"
+    if isinstance(error, AttributeError) and error.name and error.obj is not None:
+        names = [name for name in dir(error.obj) if not name.startswith("_")]
+        text += did_you_mean(error.name, names)
     return f"{type(error).__name__}: {text}"

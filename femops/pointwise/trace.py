@@ -14,11 +14,14 @@ from femops.pointwise.diagnostics import definition, explain, line_of
 from femops.pointwise.errors import TraceError
 from femops.pointwise.expressions.derivative import derivatives
 from femops.pointwise.expressions.graph import Graph, Node, Symbolic
+from femops_meshes.hints import did_you_mean
 
 FormFunction = Callable[..., Any]
 Objects = np.ndarray[Any, np.dtype[Any]]
 # Names of the static inputs of the geometry; no coefficient can be called so.
 INVERSE, WEIGHT, POSITION, NORMAL = "@inverse", "@weight", "@x", "@n"
+# Options of forms, which a coefficient that the function does not take may be meant for.
+_OPTIONS = ("boundary", "quadrature", "dtype", "data_dtype", "lanes", "level")
 
 
 @final
@@ -332,7 +335,8 @@ def _call(
         raise TraceError(f"{where}: no coefficient {missing[0]!r} is given: pass {missing[0]}=...")
     if extra:
         raise TraceError(
-            f"{where} takes no coefficient {extra[0]!r}: make it an argument of the function"
+            f"{where} takes no coefficient {extra[0]!r}"
+            + (did_you_mean(extra[0], [*wanted, *_OPTIONS]) or ": make it one of its arguments")
         )
     keywords = {name: value for name, value in keywords.items() if value is not None}
     try:

@@ -75,7 +75,7 @@ def warn_of(solver: Solver, problem: LinearProblem, M: Any, info: Info) -> None:
 
 
 def _advice(solver: Solver, problem: LinearProblem, M: Any, info: Info) -> str:
-    """What to do where nothing shows that A is singular."""
+    """Advice for a solve where nothing shows that A is singular."""
     if info.iterations >= problem.limit:
         if M is None:
             return f"Give {_PRECONDITIONERS[solver]}, or a larger maxiter."

@@ -55,10 +55,10 @@ def positions(dofs: ArrayLike, size: int) -> NDArray[np.int64]:
     refuse_device_array(dofs, "dofs")
     given = array_of(dofs, "dofs", OperatorError)
     if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
-        raise OperatorError(
-            f"dofs have shape {given.shape} and type {given.dtype}: "
-            "give a list of whole numbers, as V.boundary_dofs() does"
-        )
+        cure = "give a list of whole numbers, as V.boundary_dofs() does"
+        if given.dtype == bool:
+            cure = "give the positions where they are True, as np.flatnonzero(dofs)"
+        raise OperatorError(f"dofs have shape {given.shape} and type {given.dtype}: {cure}")
     if given.size and (given.min() < 0 or given.max() >= size):
         raise OperatorError(
             f"dofs run from {given.min()} to {given.max()}: the vector has {size} entries"

@@ -394,6 +394,8 @@ def test_a_constrained_operator_scaled(pair: Problem) -> None:
 def test_dofs_that_make_no_sense_are_refused(problem: Problem, bad: Any) -> None:
     with pytest.raises(femops.OperatorError, match="dofs"):
         problem.mass.constrained(bad)
+    with pytest.raises(femops.OperatorError, match=r"as np.flatnonzero\(dofs\)"):
+        problem.mass.constrained(np.ones(problem.space.size, dtype=bool))
 
 
 # --- many chunks ----------------------------------------------------------------------------------

@@ -52,7 +52,7 @@ def read_text(path: str | os.PathLike[str]) -> str:
 
 
 def _cure(path: str | os.PathLike[str]) -> str:
-    """What to do about a file that does not exist; it may be meant for a sample."""
+    """Advice about a file that does not exist, such as the call that reads a sample."""
     name = Path(path).name
     if any(name in (known, known.removesuffix(".mesh")) for known in samples()):
         return f'the sample of that name is read by femops.read_mesh(femops.sample("{name}"))'
