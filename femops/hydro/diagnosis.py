@@ -105,7 +105,8 @@ def instability(equations: Equations, state: Floats, good: Floats) -> str | None
     where.least(values.min(axis=1))
     return (
         f"the energy has gone to {where.value:.2g} {where.told}, further below zero than any "
-        "energy was above it; try a smaller cfl, lower orders or a finer mesh"
+        "energy was above it; try a smaller cfl, lower orders, a finer mesh"
+        f"{'' if equations.problem.viscosity else ', or viscosity'}"
     )
 
 

@@ -112,19 +112,19 @@ class Simulation:
             The step goes to zero: elements turn over, numbers are no longer finite, or waves cross
             elements too fast. Or a step is unstable: it leaves energy far below zero. The state is
             the last good one. Or ``dt`` was set to no number above zero, or more than 1e10 steps of
-            its size are to be done.
+            the first one's size are to be done.
         """
         if not self.dt > 0.0:
             raise HydroError(f"dt is {self.dt}: give a step above 0")
+        self._check_count(t_final, max_steps)
         one = self._time_step()
         while self.t < t_final and (max_steps is None or self.steps < max_steps):
-            self._check_count(t_final, max_steps)
             self._step(one, t_final)
             if watch is not None:
                 watch(self)
 
     def _check_count(self, t_final: float, max_steps: int | None) -> None:
-        """Refuse a step of which the rest of the run takes more than can be done."""
+        """Refuse to begin with a step of which the run takes more than can be done."""
         if max_steps is None and t_final - self.t > _MOST_STEPS * self.dt:
             raise HydroError(
                 f"steps of {self.dt:.3g} from t = {self.t:.6g} to {t_final:.6g} are more than "
