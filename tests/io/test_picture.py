@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import femops
 from femops.errors import FileError, MissingExtraError, SpaceError, VectorError
 from femops.io.plots.sampling import Sampler, boundary_faces, outlines, quadrilaterals
 from femops.io.plots.scene import VIEW, arrows_of, make_scene, view_axes
+from femops.io.plots.with_pyvista import _Frame
 from femops_meshes.coordinates.mapping import positions
 
 image = pytest.importorskip("matplotlib.image", reason="needs the extra viz")
@@ -63,7 +65,8 @@ def test_a_notebook_is_shown_a_png_with_the_name_of_the_field():
     V = femops.H1(femops.box((2, 2)), 2)
     drawn = femops.plot(V, V.interpolate(lambda x: x[0]), name="pressure", title="flow")
     assert drawn._repr_png_().startswith(b"\x89PNG")
-    field, bar = drawn.figure.axes
+    (field,) = drawn.figure.axes
+    (bar,) = field.child_axes
     assert (field.get_title(), bar.get_ylabel()) == ("flow", "pressure")
 
 
@@ -306,6 +309,90 @@ def brightest(shown):
     shown = shown[:, : int(0.8 * shown.shape[1])].reshape(-1, 3)
     coloured = shown[shown.max(axis=1) - shown.min(axis=1) > 0.2]
     return coloured[:, :2].mean(axis=1).max()
+
+
+SHAPES = {
+    "long": femops.box((20, 1), upper=(20.0, 1.0)),
+    "tall": femops.box((1, 20), upper=(1.0, 20.0)),
+    "disc": femops.disc(1),
+    "long solid": femops.box((9, 1, 1), upper=(9.0, 1.0, 1.0)),
+    "tall solid": femops.box((1, 1, 9), upper=(1.0, 1.0, 9.0)),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("name", ["u", "uvw", "temperature in kelvin"])
+def test_a_colour_bar_is_as_long_as_the_picture_and_apart_from_its_title(shape, name):
+    V = femops.H1(SHAPES[shape], 1)
+    u = 1234 + 1e-7 * V.interpolate(lambda x: x[0])
+    figure = femops.plot(V, u, name=name, title="a title", **DRAWN).figure
+    figure.canvas.draw()
+    (axes,) = figure.axes
+    (bar,) = axes.child_axes
+    picture, place = axes.get_window_extent(), bar.get_window_extent()
+    flat = shape == "long"
+    ends = [(box.x0, box.x1) if flat else (box.y0, box.y1) for box in (picture, place)]
+    np.testing.assert_allclose(*ends, atol=0.01)
+    side = bar.xaxis if flat else bar.yaxis
+    least, most = side.get_view_interval()
+    ticks = [tick for tick in side.get_major_ticks() if least <= tick.get_loc() <= most]
+    texts = [label for tick in ticks for label in (tick.label1, tick.label2) if label.get_visible()]
+    numbers = [text.get_window_extent() for text in (*texts, side.get_offset_text())]
+    others = [*(text.get_window_extent() for text in (side.label, axes.title)), picture]
+    others += [axes.xaxis.get_tightbbox()] * flat
+    assert not [1 for one in (*numbers, place) for other in others if one.overlaps(other)]
+    corners = [end for box in (*numbers, *others) for end in box.get_points()]
+    assert all(figure.bbox.contains(*end) for end in corners)
+
+
+@pytest.mark.parametrize(("shape", "low"), [("long", 1.0), ("disc", 1234.0), ("tall solid", -1e9)])
+def test_pyvistas_colour_bar_too(shape, low):
+    """In parts of a window that is as wide as tall."""
+    mesh = SHAPES[shape]
+    scene = make_scene(Sampler(mesh, None), "u", "", False, True)
+    scene = replace(scene, patches=np.pad(scene.patches, ((0, 0), (0, 0), (0, 1))))
+    frame = _Frame.of(scene, 1.0)
+    bar = frame.bar("u", (low, low + 1e-7 * abs(low)))
+    turn = view_axes(VIEW) if mesh.dim == 3 else np.eye(3)
+    width, height = np.ptp((scene.patches[..., :3] @ turn.T)[..., :2], axis=(0, 1))
+    across, up = width / (2 * frame.half), height / (2 * frame.half)
+    if shape == "long":
+        assert (bar["width"], bar["vertical"]) == (pytest.approx(across), False)
+        assert 0 < bar["position_y"] < bar["position_y"] + bar["height"] < (1 - up) / 2
+    else:
+        assert (bar["height"], bar["vertical"]) == (pytest.approx(up), True)
+        assert (1 + across) / 2 - 0.09 < bar["position_x"] < 1
+    numbers = [bar["fmt"] % x for x in np.linspace(low, low + 1e-7 * abs(low), 5)]
+    assert len(set(numbers)) == 5
+
+
+@pytest.mark.parametrize("shape", [*SHAPES, "ring"])
+def test_arrows_stay_in_the_mesh(shape):
+    """In 3-D, in the picture: they may leave a surface."""
+    mesh = SHAPES.get(shape) or femops.box(
+        (12, 2),
+        mapping=lambda x: (1 + x[1]) * np.stack([np.sin(6.2 * x[0]), np.cos(6.2 * x[0])]),
+        order=3,
+    )
+    V = femops.H1(mesh, 2, ncomp=mesh.dim)
+    u = V.interpolate(lambda x: np.stack([1 + x[1], 0.3 - x[0], x[0]][: mesh.dim]))
+    figure = femops.plot(V, u, **DRAWN).figure
+    figure.canvas.draw()
+    (axes,) = figure.axes
+    (arrows,) = [one for one in axes.collections if hasattr(one, "U")]
+    tips = arrows.XY + np.stack([arrows.U, arrows.V], axis=1)
+    assert len(tips) > 20
+    if mesh.dim == 3:
+        assert all(axes.viewLim.contains(*tip) for tip in tips)
+        return
+    for ends in (arrows.XY, tips):
+        points = positions(mesh.coordinates, np.linspace(0, 1, 21))
+        low, high = points.min((0, 1)) - 1e-3, points.max((0, 1)) + 1e-3
+        assert np.all((low <= ends) & (ends <= high))
+        if shape == "ring":
+            assert np.all(np.linalg.norm(ends, axis=1) >= 0.99)
+            assert np.all(np.linalg.norm(ends, axis=1) <= 2.01)
+    assert np.all(arrows.U**2 + arrows.V**2 > 0)
 
 
 def test_limits_are_the_ends_of_the_colours(tmp_path):

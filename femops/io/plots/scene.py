@@ -56,6 +56,8 @@ class Scene:
         Of the field.
     arrows : bool
         Whether a vector field is shown by arrows too.
+    outline : (n, 2, 2) float64
+        In 2-D with arrows, pieces of the sides of all elements; those between two elements twice.
     limits : (float, float), optional
         Values at the ends of the colours; the least and the greatest at the corners if None.
     """
@@ -65,6 +67,7 @@ class Scene:
     edges: Floats
     name: str
     arrows: bool
+    outline: Floats
     limits: tuple[float, float] | None = None
 
     @property
@@ -94,6 +97,17 @@ class Scene:
         once[:, 1:] = (p[:, 1:] != p[:, :-1]).any(axis=2)
         mean = (once[..., None] * p).sum(axis=1) / once.sum(axis=1)[:, None]
         return mean[:, :3], mean[:, 3:]
+
+    def plane_arrows(self) -> tuple[Floats, Floats]:
+        """Starts and directions of arrows of a mesh in 2-D, (k, 2) each, all inside the mesh."""
+        points, vectors = self.middles()
+        return kept_inside(*arrows_of(points[:, :2], vectors), self.outline)
+
+
+def is_flat(points: Floats) -> bool:
+    """True of a picture, (..., 2), that is at least four times as wide as tall."""
+    width, height = np.ptp(points.reshape(-1, 2), axis=0)
+    return bool(width >= 4 * height)
 
 
 def magnitude(values: Floats) -> Floats:
@@ -138,7 +152,8 @@ def make_scene(sampler: Sampler, name: str, cut: str | None, arrows: bool, edges
             width = max(outer.shape[1], inner.shape[1])
             patches = np.concatenate([widened(outer, width), widened(inner, width)])
             lines = np.concatenate([outside_corner(lines, planes), inner_lines])
-    return Scene(mesh.dim, patches, lines if edges else lines[:0], name, arrows)
+    outline = lines[..., :2] if arrows and mesh.dim == 2 else lines[:0, :, :2]
+    return Scene(mesh.dim, patches, lines if edges else lines[:0], name, arrows, outline)
 
 
 def _chosen_cut(sampler: Sampler, patches: Floats) -> str:
@@ -202,12 +217,15 @@ def arrows_of(
     ----------
     points, vectors : (n, d) float64
     count : int
-        As many along the longest side of the box around the points.
+        As many along the longest side of the box around the points; up to three times as many
+        where two of its sides are short.
     depth : (n,) float64, optional
         Toward the viewer, in the unit of points: of points behind each other the first counts.
     """
     lower = points.min(axis=0)
-    spacing = np.ptp(points, axis=0).max() / count or 1.0
+    *_, second, longest_side = np.sort(np.ptp(points, axis=0))
+    most = longest_side / count
+    spacing = float(np.clip(second / 2, most / 3, most)) or 1.0
     cells = np.floor((points - lower) / spacing)
     off = np.square((points - lower) / spacing - cells - 0.5).sum(axis=1)
     if depth is not None:
@@ -218,6 +236,51 @@ def arrows_of(
     chosen = order[first]
     longest = np.linalg.norm(vectors[chosen], axis=1).max() or 1.0
     return points[chosen], vectors[chosen] * (1.2 * spacing / longest)
+
+
+def kept_inside(starts: Floats, vectors: Floats, outline: Floats) -> tuple[Floats, Floats]:
+    """Move arrows along themselves until they are inside; shorten those that do not fit.
+
+    Parameters
+    ----------
+    starts, vectors : (k, 2) float64
+    outline : (n, 2, 2) float64
+        See `inside`.
+
+    Returns
+    -------
+    starts, vectors : (k, 2) float64
+    """
+    begin, along = starts.copy(), vectors.copy()
+    left = np.arange(len(starts))
+    along_it = np.linspace(0, 1, 5)[:, None, None]
+    for back, factor in ((0, 1), (0.5, 1), (1, 1), (0.5, 0.5), (0.5, 0.25), (0.5, 0.1)):
+        along[left] = factor * vectors[left]
+        begin[left] = starts[left] - back * along[left]
+        seen = begin[left] + along_it * along[left]
+        fits = inside(seen.reshape(-1, 2), outline).reshape(5, -1).all(axis=0)
+        left = left[~fits]
+    return begin, along
+
+
+def inside(points: Floats, outline: Floats) -> NDArray[np.bool_]:
+    """True for points that a ray leads out of an odd number of times.
+
+    Parameters
+    ----------
+    points : (k, 2) float64
+    outline : (n, 2, 2) float64
+        Pieces of closed lines around regions; what is between two regions is there twice.
+    """
+    (x0, y0), (x1, y1) = outline[:, 0].T, outline[:, 1].T
+    rise = np.where(y1 == y0, 1.0, y1 - y0)
+    found = np.empty(len(points), dtype=np.bool_)
+    step = max(1, 4_000_000 // max(len(outline), 1))
+    for first in range(0, len(points), step):
+        x, y = points[first : first + step, :, None].swapaxes(0, 1)
+        met = ((y0 <= y) != (y1 <= y)) & (x < x0 + (y - y0) / rise * (x1 - x0))
+        found[first : first + step] = met.sum(axis=1) % 2 == 1
+    return found
 
 
 def view_axes(view: Floats) -> Floats:

@@ -6,6 +6,7 @@ decided by drawing the far patches first.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, final
 
@@ -15,12 +16,21 @@ from numpy.typing import NDArray
 from femops.errors import MissingExtraError
 from femops.io.plots.picture import Picture
 from femops.io.plots.sampling import Sampler
-from femops.io.plots.scene import VIEW, Scene, arrows_of, magnitude, points_per_line, view_axes
+from femops.io.plots.scene import (
+    VIEW,
+    Scene,
+    arrows_of,
+    is_flat,
+    magnitude,
+    points_per_line,
+    view_axes,
+)
 from femops_meshes.coordinates.interpolation import equispaced
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.transforms import Bbox
 
 Floats = NDArray[np.float64]
 Limits = tuple[float, float] | None
@@ -30,6 +40,9 @@ LIGHT = np.array([0.1, -0.7, 1.0])
 
 LINE_COLOR = "#222222"
 EDGE_INK = (0.0, 0.0, 0.0, 0.85)
+BAR, BAR_GAP = 0.2, 0.15
+"""Inches: the thickness of a colour bar, and the room between it and the picture."""
+
 PLAIN = (0.72, 0.79, 0.88)
 """Colour of elements without a field."""
 
@@ -137,7 +150,7 @@ def _draw_plane(axes: Axes, scene: Scene) -> None:
         grid, (low, high) = Triangulation(x, y, triangles), scene.scale
         look: dict[str, Any] = {"shading": "gouraud", "cmap": "viridis", "vmin": low, "vmax": high}
         shades = axes.tripcolor(grid, scene.shades.ravel(), **look)
-        _color_bar(axes, shades, scene.label)
+        _color_bar(axes, shades, scene.label, flat=is_flat(patches[..., :2]))
     else:
         flat = PolyCollection(list(patches[..., :2]), facecolors=[PLAIN], edgecolors=[PLAIN])
         axes.add_collection(flat)
@@ -150,8 +163,7 @@ def _draw_plane(axes: Axes, scene: Scene) -> None:
     axes.set_xlabel("x")
     axes.set_ylabel("y")
     if scene.arrows:
-        points, vectors = scene.middles()
-        _draw_arrows(axes, *arrows_of(points[:, :2], vectors))
+        _draw_arrows(axes, *scene.plane_arrows())
 
 
 def _draw_space(axes: Axes, scene: Scene) -> None:
@@ -159,11 +171,11 @@ def _draw_space(axes: Axes, scene: Scene) -> None:
     from matplotlib.collections import PolyCollection
     from matplotlib.colors import Normalize
 
-    shades = None
+    shades, turn = None, view_axes(VIEW)
     if scene.has_field and len(scene.patches):
         shades = ScalarMappable(Normalize(*scene.scale), "viridis")
-        _color_bar(axes, shades, scene.label)
-    turn = view_axes(VIEW)
+        flat_on = is_flat((scene.patches[..., :3] @ turn.T)[..., :2])
+        _color_bar(axes, shades, scene.label, flat=flat_on)
     seen = _normals(scene.patches) @ turn[2] > 0
     fills = _colors(scene, seen, shades)
     flat = scene.patches[seen][..., :3] @ turn.T
@@ -190,7 +202,10 @@ def _draw_space(axes: Axes, scene: Scene) -> None:
     axes.set_axis_off()
     if scene.arrows:
         points, vectors = (part[seen] @ turn.T for part in scene.middles())
-        _draw_arrows(axes, *arrows_of(points[:, :2], vectors[:, :2], depth=points[:, 2]))
+        starts, along = arrows_of(points[:, :2], vectors[:, :2], depth=points[:, 2])
+        _draw_arrows(axes, starts, along)
+        axes.update_datalim(starts + along)
+        axes.autoscale_view()
 
 
 def _normals(patches: Floats) -> Floats:
@@ -226,6 +241,28 @@ def _draw_arrows(axes: Axes, points: Floats, vectors: Floats) -> None:
     )
 
 
-def _color_bar(axes: Axes, shades: Any, label: str) -> None:
-    bar = axes.figure.colorbar(shades, ax=axes, shrink=0.8)
-    bar.set_label(label, rotation=0 if len(label) < 4 else 90)
+def _color_bar(axes: Axes, shades: Any, label: str, *, flat: bool) -> None:
+    """Draw a bar as tall as the picture on its right, or as wide below one that is flat."""
+    place = axes.inset_axes((0.0, 0.0, 1.0, 1.0))
+    place.set_axes_locator(partial(_beside, axes, flat))
+    where = "horizontal" if flat else "vertical"
+    bar = axes.figure.colorbar(shades, cax=place, orientation=where)
+    if flat or len(label) > 3:
+        bar.set_label(label)
+    else:
+        bar.set_label(label, rotation=0, ha="left", va="center")
+
+
+def _beside(axes: Axes, flat: bool, bar: Axes, renderer: Any) -> Bbox:
+    """Where a colour bar is, in parts of the figure, when the picture has its shape."""
+    from matplotlib.transforms import Bbox
+
+    width, height = bar.figure.get_size_inches()
+    picture = axes.get_position()
+    if not flat:
+        left = picture.x1 + BAR_GAP / width
+        return Bbox.from_bounds(left, picture.y0, BAR / width, picture.height)
+    labels = axes.xaxis.get_tightbbox(renderer) if axes.axison else None
+    low = picture.y0 if labels is None else labels.y0 / bar.figure.bbox.height
+    bottom = low - (BAR_GAP + BAR) / height
+    return Bbox.from_bounds(picture.x0, bottom, picture.width, BAR / height)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, final
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from femops.errors import MissingExtraError, SpaceError
 from femops.io.plots.picture import Picture
-from femops.io.plots.scene import VIEW, Scene, arrows_of, view_axes
+from femops.io.plots.scene import VIEW, Scene, arrows_of, is_flat, view_axes
 from femops.io.vtk.vtu import checked_fields, lagrange_piece, space_of
 from femops.parallel.mesh import DistributedMesh
 from femops.spaces.h1_l2 import Space
@@ -20,6 +21,8 @@ from femops_meshes.arguments import checked
 
 if TYPE_CHECKING:
     import pyvista
+
+Floats = NDArray[np.float64]
 
 PLAIN = "#b8c9e0"
 """Colour of elements without a field."""
@@ -137,8 +140,9 @@ class PyVistaPicture(Picture):
         if off_screen:
             plotter.enable_anti_aliasing("ssaa")
         surface = _polygons(scene.patches[..., :3])
+        frame = _Frame.of(scene, plotter.window_size[0] / plotter.window_size[1])
         if scene.has_field:
-            shades, bar = scene.shades.ravel(), _bar(scene.label)
+            shades, bar = scene.shades.ravel(), frame.bar(scene.label, scene.scale)
             look = LOOK | {"scalar_bar_args": bar, "clim": scene.scale}
             plotter.add_mesh(surface, scalars=shades, **look)
         else:
@@ -146,48 +150,97 @@ class PyVistaPicture(Picture):
         if len(scene.edges):
             plotter.add_mesh(_lines(scene.edges[..., :3]), color=ink, line_width=1.5)
         if scene.arrows:
-            points, vectors = scene.middles()
-            wide = np.zeros_like(points)
-            wide[:, : scene.dim] = vectors
-            plotter.add_arrows(*arrows_of(points, wide), color="white")
+            plotter.add_arrows(*_arrows(scene), color="white")
         if self._title:
             plotter.add_text(self._title, position="upper_edge", color=ink, font_size=12)
         if scene.dim == 3:
             plotter.add_axes(color=ink)
-        _look_at(plotter, scene)
+        frame.look(plotter)
         return plotter
 
 
-def _look_at(plotter: Any, scene: Scene) -> None:
-    """Fill the window, but for room on the right where the colour bar is."""
-    turn = view_axes(VIEW) if scene.dim == 3 else np.eye(3)
-    points = scene.patches[..., :3].reshape(-1, 3) @ turn.T
-    lower, upper = points.min(axis=0), points.max(axis=0)
-    width, height, depth = upper - lower
-    middle = (lower + upper) / 2
-    camera, aspect = plotter.camera, plotter.window_size[0] / plotter.window_size[1]
-    camera.focal_point = middle @ turn
-    camera.position = middle @ turn + 2 * max(width, height, depth) * turn[2]
-    camera.up = turn[1]
-    camera.enable_parallel_projection()
-    free = 0.76 if scene.has_field else 0.94
-    camera.parallel_scale = max(height / 2 / 0.9, width / 2 / free / aspect)
-    camera.SetWindowCenter(1 - free - 0.06, 0)
-    plotter.renderer.reset_camera_clipping_range()
+def _arrows(scene: Scene) -> tuple[Floats, Floats]:
+    """Starts and directions in 3-D."""
+    if scene.dim == 3:
+        return arrows_of(*scene.middles())
+    starts, vectors = (np.pad(one, ((0, 0), (0, 1))) for one in scene.plane_arrows())
+    return starts, vectors
 
 
-def _bar(label: str) -> dict[str, Any]:
-    return {
-        "title": label,
-        "color": "black",
-        "vertical": True,
-        "title_font_size": 16,
-        "label_font_size": 18,
-        "position_x": 0.85,
-        "position_y": 0.2,
-        "height": 0.6,
-        "fmt": "%.3g",
-    }
+@final
+@dataclass(frozen=True, eq=False)
+class _Frame:
+    """What the window shows: the picture, and beside or below it the colour bar.
+
+    Attributes
+    ----------
+    turn : (3, 3) float64
+        Rows: right, up, toward the viewer.
+    middle, size : (3,) float64
+        Of the box around the picture along these directions.
+    aspect : float
+        Width of the window in parts of its height.
+    right, below : float
+        Parts of the window that are left for a colour bar.
+    """
+
+    turn: Floats
+    middle: Floats
+    size: Floats
+    aspect: float
+    right: float
+    below: float
+
+    @staticmethod
+    def of(scene: Scene, aspect: float) -> _Frame:
+        """Frame around patches and arrows."""
+        turn = view_axes(VIEW) if scene.dim == 3 else np.eye(3)
+        points = scene.patches[..., :3].reshape(-1, 3)
+        if scene.arrows:
+            points = np.concatenate([points, np.add(*_arrows(scene))])
+        points = points @ turn.T
+        lower, upper = points.min(axis=0), points.max(axis=0)
+        flat = scene.has_field and is_flat(points[:, :2])
+        right, below = (0.0, 0.2) if flat else (0.18 * scene.has_field, 0.0)
+        return _Frame(turn, (lower + upper) / 2, upper - lower, aspect, right, below)
+
+    @property
+    def half(self) -> float:
+        """Half of the window's height, in units of the mesh."""
+        width, height = self.size[:2] / 2
+        return float(max(height / (0.9 - self.below), width / (0.94 - self.right) / self.aspect))
+
+    def look(self, plotter: Any) -> None:
+        """Fill the window with the picture, but for the colour bar's room."""
+        camera = plotter.camera
+        camera.focal_point = self.middle @ self.turn
+        camera.position = self.middle @ self.turn + 2 * self.size.max() * self.turn[2]
+        camera.up = self.turn[1]
+        camera.enable_parallel_projection()
+        camera.parallel_scale = self.half
+        camera.SetWindowCenter(self.right, 0)
+        plotter.renderer.reset_camera_clipping_range()
+
+    def bar(self, label: str, scale: tuple[float, float]) -> dict[str, Any]:
+        """A bar as tall as the picture on its right, or as wide below one that is flat."""
+        width, height = self.size[0] / (2 * self.half * self.aspect), self.size[1] / (2 * self.half)
+        left = (1 - self.right - width) / 2
+        where = {"position_x": 0.85, "position_y": (1 - height) / 2, "height": height}
+        if self.below:
+            where = {"position_x": left, "width": width, "height": 0.12}
+            where |= {"position_y": (1 - height) / 2 - 0.17}
+        digits = _digits(*scale)
+        style = {"color": "black", "title_font_size": 16, "fmt": f"%.{digits}g"}
+        style |= {"label_font_size": 18 if digits < 7 else 13}  # long ones have to fit
+        # an empty line keeps the title off the numbers
+        return {"title": f"{label}\n", "vertical": not self.below, **style, **where}
+
+
+def _digits(low: float, high: float) -> int:
+    """Digits that tell the numbers beside a colour bar apart."""
+    span, largest = abs(high - low), max(abs(low), abs(high))
+    more = np.ceil(np.log10(largest / span)) if span > 0 else 0
+    return 3 + int(np.clip(more, 0, 12))
 
 
 def _polygons(corners: NDArray[np.float64]) -> pyvista.PolyData:
