@@ -55,6 +55,8 @@ class Space(ABC):
         The same, with what is done with arrays there.
     reproducible : bool
         Whether a device adds in the order of the elements, as the host always does.
+    any_width : bool
+        Whether the host's results have the same bits for lanes of any width.
     distributed : DistributedMesh or None
         The mesh that ranks hold parts of.
     comm : Communicator
@@ -96,6 +98,7 @@ class Space(ABC):
         self.distributed, self.comm = None, communicator()
         if isinstance(mesh, DistributedMesh):
             self.distributed, self.comm, mesh = mesh, mesh.comm, mesh.mesh
+        self.any_width = self.distributed is not None and self.distributed.reproducible
         self.memory: Memory = find_memory(device, self.comm)
         self.mesh, self.dim = mesh, int(mesh.dim)
         what, smallest = f"the order of an {type(self).__name__} space", self._lowest_order(family)
@@ -270,11 +273,6 @@ class Space(ABC):
         else:
             self.halo.reverse_add(l_vec[self.ndofs :], table)
         return np.asarray(table.astype(e_vec.dtype, copy=False).reshape(-1))
-
-    @property
-    def any_width(self) -> bool:
-        """True if the host's results have the same bits for lanes of any width."""
-        return self.distributed is not None and self.distributed.reproducible
 
     def _check_order(self) -> None:
         """Refuse `reproducible` where devices of many ranks add in any order."""

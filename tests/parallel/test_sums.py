@@ -39,7 +39,7 @@ def test_the_same_bits_on_any_number_of_ranks(comm, name, order):
 @pytest.mark.parametrize("edges", [[0, 10], [0, 0, 4, 4, 4, 10], [0, 10, 10]])
 def test_blocks_without_entries(monkeypatch, edges):
     V = femops.H1(femops.box((9,), comm=Serial(), reproducible=True), 1)
-    monkeypatch.setattr("femops.solvers.inner_products._mesh_edges", lambda _: np.array(edges))
+    monkeypatch.setattr("femops.solvers.inner_products.group_edges", lambda _: np.array(edges))
     assert Sums(V).dot(np.arange(10.0), np.full(10, 2.0)) == 90.0
     rows = np.stack([np.arange(10.0), np.ones(10)])
     assert Sums(V).dots(rows, np.full(10, 2.0)).tolist() == [90.0, 20.0]
