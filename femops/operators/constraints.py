@@ -62,15 +62,15 @@ class Constraints:
         union = np.union1d(self.rows, dofs)
         return Constraints(union, union, self.identity or 1.0)
 
+    def __bool__(self) -> bool:
+        return bool(len(self.rows) or len(self.columns))
+
     def __str__(self) -> str:
         if self.identity or not self:
             return f"{len(self.rows)} constrained"
         if np.array_equal(self.rows, self.columns):
             return f"{len(self.rows)} eliminated"
         return f"{len(self.rows)} rows and {len(self.columns)} columns eliminated"
-
-    def __bool__(self) -> bool:
-        return bool(len(self.rows) or len(self.columns))
 
 
 FREE = Constraints()
