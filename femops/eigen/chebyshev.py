@@ -40,7 +40,7 @@ _MOST_DENSE, _DENSE_PRODUCTS = 1_000, 20
 # of the first guard vector whose residual is more than the other part of the way, or of the last
 # guard vector: all eigenvectors below should be in the vectors.
 _SEARCHED, _ROUGH = 0.85, 0.1
-_SLOW_ITERATIONS = 3  # in which the residual is not halved, after which a state is given up
+_SLOW_ITERATIONS = 4  # in which residuals fall too slowly, after which a state is given up
 _NEW_SEED = 2**32  # of random vectors beside a state, which may have begun with the same seed
 
 
@@ -177,7 +177,7 @@ class _Solve:
         self.inverse, self.products, self.iterations = Inverse(pencil), 0, 0
         self.guard: int | None = None
         self.complete = True  # no eigenvector is missing, as the vectors began as random ones
-        self._expected, self._searched, self._slow = 0.0, 1, 0
+        self._expected, self._searched, self._slow, self._ended = 0.0, 1, 0, False
         self._bound()
 
     def _bound(self) -> None:
@@ -261,11 +261,9 @@ class _Solve:
             limit = self._limit(maxiter, stuck=not largest < before)
             if limit:
                 return self._conclude(values, norms, tolerance, limit)
-            if converged or self._stalled(largest > 0.5 * before):  # there are new vectors
+            if converged or self._given_up(before, largest, tolerance):  # there are new vectors
                 before = np.inf
                 continue
-            if self.iterations > 1:
-                self._sharpen(before, largest, tolerance)
             before = largest
             if self.X.nvec < self.pencil.count:
                 self._improve(values, massed, norms, tolerance)
@@ -274,22 +272,31 @@ class _Solve:
         """The limit that ends the iteration; empty if none does."""
         if self.iterations >= maxiter:
             return f"maxiter = {maxiter}"
-        if self.products >= self.most:
+        if self._ended or self.products >= self.most:
             return f"max_products = {self.most}"
         if stuck and self.X.nvec == self.pencil.count:
             return "round-off"
         return ""
 
-    def _stalled(self, slow: bool) -> bool:
-        """True if the vectors of a state converge so slowly that random ones replace them.
+    def _given_up(self, before: float, now: float, tolerance: float) -> bool:
+        """True if residuals of a state fall so slowly that random vectors replace those given.
 
-        Vectors that are eigenvectors already, but not low ones, are in the way of others.
+        Vectors that are eigenvectors already, but not low ones, are in the way of others. If
+        residuals fall slowly, a better inverse of the mass is taken first.
         """
-        self._slow += int(slow)
-        if self.complete or self._slow < _SLOW_ITERATIONS:
+        expected = min(self._expected, np.log(before / tolerance))
+        if not np.log(before / now) < _SLOW * expected:
             return False
-        self.begin()
-        return True
+        self._slow += 1
+        if not self.complete and self._slow >= _SLOW_ITERATIONS:
+            self.inverse = Inverse(self.pencil)
+            self._bound()
+            self.begin()
+            return True
+        if self.pencil.mass is not None and self.inverse.degree < _MOST_INVERSE:
+            self.inverse = Inverse(self.pencil, max(2, 2 * self.inverse.degree))
+            self._bound()
+        return False
 
     def _few_dofs(self, products: int) -> bool:
         """True if dense algebra takes over, as it takes less than so many more products."""
@@ -318,7 +325,7 @@ class _Solve:
         if self._few_dofs(count * search.degree):
             return False
         if self.products + count * search.degree > self.most:
-            self.products = max(self.products, self.most)
+            self._ended = True
             return False
         seed = self.seed + _NEW_SEED + self.iterations
         Y, found, highest, products = search.run(self.X, count, self.inverse, tolerance, seed)
@@ -439,14 +446,6 @@ class _Solve:
         degree = int(np.clip(np.ceil(min(most, needed.max())), _LEAST_DEGREE, _MOST_DEGREE))
         self._expected = degree * float(rates[:wanted].min())
         return degree
-
-    def _sharpen(self, before: float, now: float, tolerance: float) -> None:
-        """Take a better inverse of the mass if residuals fall too slowly."""
-        expected = min(self._expected, np.log(before / tolerance))
-        slow = np.log(before / now) < _SLOW * expected
-        if self.pencil.mass is not None and slow and self.inverse.degree < _MOST_INVERSE:
-            self.inverse = Inverse(self.pencil, max(2, 2 * self.inverse.degree))
-            self._bound()
 
     def _conclude(self, values: Floats, norms: Floats, tolerance: float, limit: str) -> Eigenpairs:
         k = self.k

@@ -83,15 +83,15 @@ class Constraints:
                 "A = A.constrained(V.boundary_dofs()) first, then A.rhs(b, values)"
             )
 
+    def __bool__(self) -> bool:
+        return bool(len(self.rows) or len(self.columns))
+
     def __str__(self) -> str:
         if self.identity or not self:
             return f"{len(self.rows)} constrained"
         if np.array_equal(self.rows, self.columns):
             return f"{len(self.rows)} eliminated"
         return f"{len(self.rows)} rows and {len(self.columns)} columns eliminated"
-
-    def __bool__(self) -> bool:
-        return bool(len(self.rows) or len(self.columns))
 
     def scaled(self, factor: float, dtype: np.dtype[Any]) -> Constraints:
         """The same rows and columns, the diagonal of the constrained ones times a number.
