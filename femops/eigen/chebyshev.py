@@ -15,8 +15,8 @@ from femops.eigen.filters import Interval, filter_vectors
 from femops.eigen.inverse import Inverse
 from femops.eigen.pencil import AnyOperator, Array, Pencil
 from femops.errors import SolverError, VectorError
-from femops.fields.multivector import MultiVector, random_columns
-from femops.fields.whole_sums import group_totals
+from femops.fields.multivector import MultiVector
+from femops.fields.whole_sums import group_totals, random_columns
 from femops.parallel.collective_checks import check_same
 from femops.solvers.watch import Progress, Watch
 

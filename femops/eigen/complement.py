@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from femops.eigen.filters import Interval, filter_vectors
 from femops.eigen.inverse import Inverse
 from femops.eigen.pencil import Pencil
-from femops.fields.multivector import MultiVector, random_columns
+from femops.fields.multivector import MultiVector
+from femops.fields.whole_sums import random_columns
 
 Floats = NDArray[np.float64]
 

@@ -26,7 +26,7 @@ from femops.fields.panels import (
     used,
 )
 from femops.fields.selection import chosen_vectors, value_of, values_for
-from femops.fields.whole_sums import group_edges, group_totals, random_draws, rows_times
+from femops.fields.whole_sums import group_edges, group_totals, random_columns, rows_times
 from femops.spaces.base import Space
 from femops.spaces.product import Product
 from femops_meshes.arguments import Count, checked
@@ -495,15 +495,3 @@ class MultiVector:
             f"{self.nvec} vectors of a space of {self.space.global_size} dofs stay linearly "
             "dependent: take fewer"
         )
-
-
-def random_columns(X: MultiVector, which: Any, seed: int, free: Array | None = None) -> None:
-    """Set some vectors to independent random numbers, see `random_draws`.
-
-    ``free`` (size,) multiplies the random numbers; see `MultiVector.orthonormalise`.
-    """
-    draw, memory = random_draws(X.space, seed), X.space.memory
-    for i in which:
-        values: Array = draw() + 1j * draw() if X.dtype.kind == "c" else draw()
-        values = values if free is None else values * memory.get(free)
-        X[int(i)] = memory.put(values.astype(X.dtype))

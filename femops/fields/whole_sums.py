@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from itertools import count
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,6 +98,31 @@ def random_draws(space: Space | Product, seed: int) -> Callable[[], Floats]:
         return lambda: random.standard_normal(space.size)
     draws = count()
     return lambda: _whole_random(space, seed, next(draws))
+
+
+class _Columns(Protocol):
+    """Vectors that can be set one by one, as those of a `MultiVector`."""
+
+    space: Space | Product
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the vectors."""
+
+    def __setitem__(self, key: Any, values: Any) -> None:
+        """Set a vector."""
+
+
+def random_columns(X: _Columns, which: Iterable[int], seed: int, free: Array | None = None) -> None:
+    """Set some vectors to independent random numbers, see `random_draws`.
+
+    ``free`` (size,) multiplies the random numbers; see `MultiVector.orthonormalise`.
+    """
+    draw, memory = random_draws(X.space, seed), X.space.memory
+    for i in which:
+        values: Array = draw() + 1j * draw() if X.dtype.kind == "c" else draw()
+        values = values if free is None else values * memory.get(free)
+        X[int(i)] = memory.put(values.astype(X.dtype))
 
 
 def _whole_random(space: Space | Product, *seed: int) -> Floats:

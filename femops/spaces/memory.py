@@ -13,6 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 from femops.errors import SpaceError, VectorError
 from femops.parallel.comm import Communicator, communicator
 from femops.parallel.gpus import rank_device
+from femops.spaces.recurrence import three_term
 from femops.spaces.restriction import FLOAT_TYPES, Vector, refuse_device_array
 from femops_kernels.cuda.device.device import Device
 from femops_kernels.errors import KernelError
@@ -238,7 +239,7 @@ class HostMemory(Memory):
         from femops_kernels.cpu.three_term import step  # compilers are loaded when they are used
 
         if old.shape[1] * old.itemsize % ALIGNMENT:  # a vector alone
-            _three_term(old, product, current, coefficients, scales, extra)
+            three_term(old, product, current, coefficients, scales, extra)
         else:
             step(old, product, current, coefficients, scales, extra)
 
@@ -355,23 +356,7 @@ class DeviceMemory(Memory):
         extra: tuple[NDArray[Any], NDArray[Any]] | None = None,
     ) -> None:
         """See `Memory.three_term`."""
-        _three_term(old, product, current, coefficients, scales, extra)
-
-
-def _three_term(
-    old: NDArray[Any],
-    product: NDArray[Any],
-    current: NDArray[Any] | None,
-    coefficients: tuple[float, float, float],
-    scales: NDArray[Any] | None,
-    extra: tuple[NDArray[Any], NDArray[Any]] | None,
-) -> None:
-    """See `Memory.three_term`; by the functions of arrays, for panels of any width."""
-    a, b, c = coefficients
-    total = a * product if extra is None else a * product + extra[1] * extra[0]
-    total = total if scales is None else total * scales[:, np.newaxis]
-    total = total if current is None else total + b * current
-    old[...] = total + c * old if c else total
+        three_term(old, product, current, coefficients, scales, extra)
 
 
 HOST = HostMemory()

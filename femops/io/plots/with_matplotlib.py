@@ -255,9 +255,12 @@ def _color_bar(axes: Axes, shades: Any, label: str, *, flat: bool) -> None:
 
 def _beside(axes: Axes, flat: bool, bar: Axes, renderer: Any) -> Bbox:
     """Where a colour bar is, in parts of the figure, when the picture has its shape."""
+    from matplotlib.figure import Figure
     from matplotlib.transforms import Bbox
 
-    width, height = bar.figure.get_size_inches()
+    figure = bar.figure
+    assert isinstance(figure, Figure)
+    width, height = figure.get_size_inches()
     picture = axes.get_position()
     if not flat:
         left = picture.x1 + BAR_GAP / width

@@ -41,7 +41,7 @@ class FieldDofs:
 @final
 @dataclass(frozen=True, eq=False)
 class Contributions:
-    """What a sweep leaves for the ghosts of one test function; see `ElementSweep`."""
+    """Contributions of a sweep to ghosts of one test function; see `ElementSweep`."""
 
     target: Plan
     buffer: NDArray[Any]

@@ -115,7 +115,7 @@ def sides_of_chunk(table, x, y, chunk, work, alpha):
 
 @inner
 def pieces_ahead(table, addresses, y, b):
-    """What batch b meets first of each field and test function; see ``ask_ahead``."""
+    """Return the pieces of all vectors that batch b meets first; see ``ask_ahead``."""
     found = []
     for side in SOURCES:
         own, dof_bytes = table + side.block * BLOCK_BYTES, side.ncomp * REAL_BYTES

@@ -1,0 +1,24 @@
+"""Steps of three-term recurrences by the functions of arrays, NumPy's or a device's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def three_term(
+    old: NDArray[Any],
+    product: NDArray[Any],
+    current: NDArray[Any] | None,
+    coefficients: tuple[float, float, float],
+    scales: NDArray[Any] | None,
+    extra: tuple[NDArray[Any], NDArray[Any]] | None,
+) -> None:
+    """Overwrite ``old`` by the next vectors, of panels of any width; see `Memory.three_term`."""
+    a, b, c = coefficients
+    total = a * product if extra is None else a * product + extra[1] * extra[0]
+    total = total if scales is None else total * scales[:, np.newaxis]
+    total = total if current is None else total + b * current
+    old[...] = total + c * old if c else total
