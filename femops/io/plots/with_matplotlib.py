@@ -257,12 +257,13 @@ def _beside(axes: Axes, flat: bool, bar: Axes, renderer: Any) -> Bbox:
     """Where a colour bar is, in parts of the figure, when the picture has its shape."""
     from matplotlib.transforms import Bbox
 
-    width, height = bar.figure.get_size_inches()
+    figure = bar.figure
+    width, height = figure.bbox.size / figure.dpi  # inches
     picture = axes.get_position()
     if not flat:
         left = picture.x1 + BAR_GAP / width
         return Bbox.from_bounds(left, picture.y0, BAR / width, picture.height)
     labels = axes.xaxis.get_tightbbox(renderer) if axes.axison else None
-    low = picture.y0 if labels is None else labels.y0 / bar.figure.bbox.height
+    low = picture.y0 if labels is None else labels.y0 / figure.bbox.height
     bottom = low - (BAR_GAP + BAR) / height
     return Bbox.from_bounds(picture.x0, bottom, picture.width, BAR / height)

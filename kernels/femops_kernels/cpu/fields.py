@@ -111,7 +111,7 @@ class FieldKernel:
         return sum(test.ncomp * test.p1d**self.dim for test in self.tests)
 
     def constants(self) -> dict[str, object]:
-        """Values of the names in ``skeletons/defaults.py``, and of those in ``batch_fields.py``."""
+        """Values of the names in ``skeletons/chunk/defaults.py`` and in ``batch_fields.py``."""
         lane, q1d, code = Lane(self.width, self.dtype), len(self.d1d), self.qfunction
         ncomp_in = sum(field.ncomp for field in self.fields)
         tested = sum(test.ncomp for test in self.tests)
