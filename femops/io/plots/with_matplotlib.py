@@ -255,17 +255,15 @@ def _color_bar(axes: Axes, shades: Any, label: str, *, flat: bool) -> None:
 
 def _beside(axes: Axes, flat: bool, bar: Axes, renderer: Any) -> Bbox:
     """Where a colour bar is, in parts of the figure, when the picture has its shape."""
-    from matplotlib.figure import Figure
     from matplotlib.transforms import Bbox
 
     figure = bar.figure
-    assert isinstance(figure, Figure)
-    width, height = figure.get_size_inches()
+    width, height = figure.bbox.size / figure.dpi  # inches
     picture = axes.get_position()
     if not flat:
         left = picture.x1 + BAR_GAP / width
         return Bbox.from_bounds(left, picture.y0, BAR / width, picture.height)
     labels = axes.xaxis.get_tightbbox(renderer) if axes.axison else None
-    low = picture.y0 if labels is None else labels.y0 / bar.figure.bbox.height
+    low = picture.y0 if labels is None else labels.y0 / figure.bbox.height
     bottom = low - (BAR_GAP + BAR) / height
     return Bbox.from_bounds(picture.x0, bottom, picture.width, BAR / height)

@@ -170,7 +170,7 @@ def _arrows(scene: Scene) -> tuple[Floats, Floats]:
 @final
 @dataclass(frozen=True, eq=False)
 class _Frame:
-    """View of a window: the picture, and beside or below it the colour bar.
+    """Contents of the window: the picture, and beside or below it the colour bar.
 
     Attributes
     ----------

@@ -85,7 +85,7 @@ def source(skeletons: Sequence[str], constants: Mapping[str, object], program: s
     skeletons : sequence of str
         Names of files in ``skeletons/``, in the order in which they build on each other.
     constants : mapping
-        Values of the names in ``skeletons/defaults.py``; written by ``repr``.
+        Values of the names in ``skeletons/chunk/defaults.py``; written by ``repr``.
     program : str
         The q-function: a definition of ``pointwise``.
     """

@@ -14,7 +14,7 @@ from femops_kernels.errors import KernelValueError
 from femops_kernels.pointwise.qdata import aligned_array
 from femops_kernels.simd.lanes import Lane
 
-BLOCK = 8192  # as in skeletons/stream.py
+BLOCK = 8192  # as in skeletons/chunk/stream.py
 # Two reads and a write of float64; the read for ownership is not counted, as STREAM does.
 TRIAD_BYTES = 24
 _ROUNDS = 500_000

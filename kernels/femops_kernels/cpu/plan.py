@@ -1,6 +1,6 @@
 """The plan of a sweep: chunks of elements, owners of dofs, chunk-local numbers for the lanes.
 
-See ``skeletons/chunk.py`` for how a kernel uses it.
+See ``skeletons/chunk/chunk.py`` for how a kernel uses it.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class GatheredVector:
 
 @final
 class RowProduct(HostLaunch):
-    """A matrix in compressed rows, applied by ``skeletons/csr.py``.
+    """A matrix in compressed rows, applied by ``skeletons/chunk/csr.py``.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class RowProduct(HostLaunch):
     joined : GatheredVector, optional
         Vector that the columns count, if it is not x.
     nvec : int
-        Vectors; of more than one the rows of x and y are those of ``skeletons/csr_rows.py``.
+        Number of vectors. With several, x and y are rows: ``skeletons/multivector/csr_rows.py``.
     """
 
     on_elements = False

@@ -282,7 +282,7 @@ def call_chunk(
     alpha: Any,
     beta: Any,
 ) -> Any:
-    """Call a chunk kernel by its address; see ``skeletons/chunk.py`` for the arguments."""
+    """Call a chunk kernel by its address; see ``skeletons/chunk/chunk.py`` for the arguments."""
     six = [types.intp] * 6
     sig = types.void(*six, types.float64, types.float64)
 

@@ -26,7 +26,7 @@ def sample(name: str) -> Path:
     Parameters
     ----------
     name
-        One of `samples`; ".mesh" may be left out.
+        One of the names that `femops_meshes.samples` returns; ".mesh" may be left out.
 
     Raises
     ------

@@ -22,7 +22,9 @@ from femops_kernels.pointwise.qfunction import QFunctionCode
 @final
 @dataclass(frozen=True, eq=False)
 class ElementKernel(OperatorKernel):
-    """Kernel of ``y = sum_e A_e x`` with stored element matrices; ``skeletons/batch_element.py``.
+    """Kernel of ``y = sum_e A_e x`` with stored element matrices.
+
+    Its source is ``skeletons/batch/batch_element.py``.
 
     The data of its sweep are (nbatch, rows, columns, width), rows and columns component after
     component.
@@ -68,7 +70,7 @@ class ElementKernel(OperatorKernel):
 @final
 @dataclass(frozen=True, eq=False)
 class DecomposedKernel(OperatorKernel):
-    """Kernel of ``y = sum_e B^T D B x`` with dense bases; ``skeletons/batch_decomposed.py``.
+    """Kernel of ``y = sum_e B^T D B x`` with dense bases; ``skeletons/batch/batch_decomposed.py``.
 
     Attributes
     ----------

@@ -84,7 +84,9 @@ def chunk_parts(width: int, dtype: np.dtype[Any], ncomp_in: int, ncomp_out: int)
 
 
 class SweepKernel(ABC):
-    """Kernel of a `femops_kernels.cpu.sweep.Sweep`: compiled batches under ``skeletons/chunk.py``.
+    """Kernel of a `femops_kernels.cpu.sweep.Sweep`: batches that a chunk's kernel calls.
+
+    The chunk's source is ``skeletons/chunk/chunk.py``.
 
     Attributes
     ----------
@@ -129,7 +131,7 @@ class SweepKernel(ABC):
         return self.target.reproducible
 
     def sizes(self) -> dict[str, object]:
-        """Names of ``skeletons/defaults.py`` that every kernel has."""
+        """Names of ``skeletons/chunk/defaults.py`` that every kernel has."""
         source, target = self.source, self.target
         lane = Lane(self.width, self.dtype, strict=self.reproducible)
         return {
@@ -203,7 +205,7 @@ class OperatorKernel(SweepKernel, ABC):
 
 
 def stored_sizes(width: int, data_dtype: np.dtype[Any], *, reproducible: bool) -> dict[str, object]:
-    """Names of ``skeletons/defaults.py`` that concern the type of the numbers at points."""
+    """Names of ``skeletons/chunk/defaults.py`` that concern the type of the numbers at points."""
     stored = Lane(width, data_dtype, strict=reproducible)
     return {"STORED": stored, "STORED_BYTES": stored.nbytes}
 
@@ -214,7 +216,7 @@ def vector_key(kernel: OperatorKernel) -> TuningKey:
 
 
 def no_element_numbers() -> dict[str, object]:
-    """Names of ``skeletons/defaults.py`` that concern what is constant in an element: nothing."""
+    """Names of ``skeletons/chunk/defaults.py`` for numbers of an element, where there are none."""
     none = {"NELEMENT": 0, "NWEIGHT": 0, "NCONSTANT": 0}
     return none | {"WEIGHTS": Matrix1D([[1.0]])}
 
@@ -300,7 +302,7 @@ class Kernel(OperatorKernel):
         return "batch" if whole else "batch_values"
 
     def constants(self) -> dict[str, object]:
-        """Values of the names in ``skeletons/defaults.py``."""
+        """Values of the names in ``skeletons/chunk/defaults.py``."""
         source, target = self.source, self.target
         return self.sizes() | {
             "Q1D": self.q1d,
@@ -432,7 +434,7 @@ def _constants_of(blocks: Sequence[int], sides: Sequence[Side]) -> tuple[Element
 @final
 @dataclass(frozen=True, eq=False)
 class DiagonalKernel(SweepKernel):
-    """Kernel that sums the diagonals of element matrices; ``skeletons/batch_diagonal.py``.
+    """Kernel that sums the diagonals of element matrices; ``skeletons/batch/batch_diagonal.py``.
 
     Attributes
     ----------

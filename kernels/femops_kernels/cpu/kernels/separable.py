@@ -23,7 +23,7 @@ from femops_kernels.simd.matrix import Matrix1D
 @final
 @dataclass(frozen=True, eq=False)
 class SeparableKernel(OperatorKernel):
-    """Kernel of ``y = sum_e A_e x`` on boxes; see ``skeletons/batch_separable.py``.
+    """Kernel of ``y = sum_e A_e x`` on boxes; see ``skeletons/batch/batch_separable.py``.
 
     Attributes
     ----------
