@@ -257,8 +257,8 @@ def _beside(axes: Axes, flat: bool, bar: Axes, renderer: Any) -> Bbox:
     """Where a colour bar is, in parts of the figure, when the picture has its shape."""
     from matplotlib.transforms import Bbox
 
-    figure = bar.figure
-    width, height = figure.bbox.size / figure.dpi  # inches
+    figure: Any = bar.figure  # of the versions of Matplotlib some say that it may be a part
+    width, height = figure.get_size_inches()
     picture = axes.get_position()
     if not flat:
         left = picture.x1 + BAR_GAP / width

@@ -392,7 +392,7 @@ class FieldKernel:
         return specialize(*chunk_parts(self.first.width, self.first.dtype, ncomp, ncomp))
 
     def _constants(self) -> dict[str, object]:
-        """Names of ``skeletons/defaults.py`` that are other than those of the first field."""
+        """Names of ``skeletons/chunk/defaults.py`` that are other than those of the first field."""
         tests = [self.sources[k] for k in self.targets]
         tested = sum(side.ncomp for side in tests)
         ends = tested + self.minima, tested + self.minima + self.sums
