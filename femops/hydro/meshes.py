@@ -1,7 +1,8 @@
 """Meshes of the problems: boxes whose walls are named by the direction that they stop.
 
-Those of Laghos are the same as its files; `cube_gresho` and `rt3D` are not there. Attributes 1, 2
-and 3 of the boundary are walls across x, y and z, at which that component of the velocity is zero.
+Meshes of problems that Laghos has are the same as its files. Laghos has no files named
+``cube_gresho`` and ``rt3D``. Attributes 1, 2 and 3 of the boundary are walls across x, y and z, at
+which that component of the velocity is zero.
 """
 
 from __future__ import annotations
