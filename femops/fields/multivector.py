@@ -488,10 +488,7 @@ class MultiVector:
 
 
 def random_columns(X: MultiVector, which: Any, seed: int, free: Array | None = None) -> None:
-    """Set some vectors to independent normal random numbers, other ones on each rank.
-
-    ``free`` (size,) multiplies the random numbers; see `MultiVector.orthonormalise`.
-    """
+    """Set some vectors to normal random numbers times ``free`` (size,), other ones on each rank."""
     random = np.random.default_rng((seed, X.space.comm.rank))
     size, memory = X.shape[0], X.space.memory
     for i in which:
