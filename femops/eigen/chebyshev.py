@@ -36,10 +36,9 @@ _MOST_PRODUCTS = 10_000  # for each vector
 # Of a problem with that few free dofs all eigenpairs are computed by dense algebra if filters would
 # take more products than so many times the number of dofs.
 _MOST_DENSE, _DENSE_PRODUCTS = 1_000, 20
-# The interval of a search begins after that part of the way from the last eigenvalue wanted to that
-# of the first guard vector whose residual is more than the other part of the way, or of the last
-# guard vector: all eigenvectors below should be in the vectors.
-_SEARCHED, _ROUGH = 0.85, 0.1
+# Part of the way from the last eigenvalue wanted to that of a guard vector, where the interval of a
+# search begins: eigenvectors below should be in the vectors.
+_SEARCHED = 0.85
 _SLOW_ITERATIONS = 4  # in which residuals fall too slowly, after which a state is given up
 _NEW_SEED = 2**32  # of random vectors beside a state, which may have begun with the same seed
 
@@ -62,6 +61,12 @@ def chebyshev_subspace(
 
     Subspace iteration with Chebyshev polynomials of A as filters, and Ritz values. Constrained dofs
     of A are left out: eigenvectors are zero there. Collective.
+
+    The vectors may miss eigenvectors, as a state of one field does when those of another, which is
+    not coupled to it, become the lowest. So when the vectors have converged, a random vector that
+    is orthogonal to them is filtered. If it finds another eigenvalue below the k-th, the iteration
+    goes on; a state is given up. Else the k values are the lowest, but for a chance of 1e-5. The
+    search takes about as many products as one of the vectors.
 
     Parameters
     ----------
@@ -93,11 +98,6 @@ def chebyshev_subspace(
         most 1,000 dofs are free, dense algebra then takes over, after 20 products for each dof.
     state : SubspaceState, optional
         Vectors to begin with, as ``result.state``, of this pair of operators or of one like it.
-        They may miss eigenvectors, as those of a field that is not coupled to the others. So once
-        the vectors have converged, random vectors are filtered that are orthogonal to them. If
-        these find another eigenvalue below the k-th, the iteration begins anew, else the result is
-        complete but for a chance of 1e-5. The search takes about as many products as one vector
-        of a new start.
     seed : int
         Of the random vectors to begin with.
     history : bool
@@ -176,7 +176,8 @@ class _Solve:
         self.pencil, self.k, self.tol, self.seed, self.watch = pencil, k, tol, seed, watch
         self.inverse, self.products, self.iterations = Inverse(pencil), 0, 0
         self.guard: int | None = None
-        self.complete = True  # no eigenvector is missing, as the vectors began as random ones
+        self.random = True  # the vectors began as random ones
+        self.complete = False  # no eigenvector is missing, as the vectors are a basis
         self._expected, self._searched, self._slow, self._ended = 0.0, 1, 0, False
         self._bound()
 
@@ -192,7 +193,7 @@ class _Solve:
         """Begin with random vectors."""
         pencil, space, guard = self.pencil, self.pencil.A.space, self.guard
         wanted = self.k + (max(4, self.k // 5) if guard is None else max(1, guard))
-        self.complete = True
+        self.random = True
         if 2 * wanted > pencil.count:  # Ritz values of all are exact, and take less time
             self._take_all()
             return
@@ -239,7 +240,7 @@ class _Solve:
         taken.panels *= self.pencil.free[:, np.newaxis].astype(A.dtype)
         more, seed = range(given, taken.nvec), self.seed + _NEW_SEED
         random_columns(taken, more, seed, self.pencil.deviations)
-        self.X, self.complete = taken, taken.nvec == most
+        self.X, self.random, self.complete = taken, False, taken.nvec == most
 
     # --- the iteration ---------------------------------------------------------------------------
 
@@ -288,14 +289,18 @@ class _Solve:
         if not np.log(before / now) < _SLOW * expected:
             return False
         self._slow += 1
-        if not self.complete and self._slow >= _SLOW_ITERATIONS:
-            self.inverse = Inverse(self.pencil)
-            self._bound()
-            self.begin()
-            return True
+        if not self.random and self._slow >= _SLOW_ITERATIONS:
+            return not self._anew()
         if self.pencil.mass is not None and self.inverse.degree < _MOST_INVERSE:
             self.inverse = Inverse(self.pencil, max(2, 2 * self.inverse.degree))
             self._bound()
+        return False
+
+    def _anew(self) -> bool:
+        """Begin anew with random vectors; False, as these are not complete."""
+        self.inverse = Inverse(self.pencil)
+        self._bound()
+        self.begin()
         return False
 
     def _few_dofs(self, products: int) -> bool:
@@ -309,39 +314,54 @@ class _Solve:
     def _searched_all(self, values: Floats, norms: Floats, tolerance: float) -> bool:
         """True if random vectors find no eigenvalue below those wanted.
 
-        If they find one, the iteration begins anew with random vectors. If they find one that may
-        be as low, they replace the last vectors.
+        If they find one, or one that may be as low, they replace the last vectors. A state that
+        has missed one is given up.
         """
         k, m, last = self.k, self.X.nvec, float(values[self.k - 1])
-        rough = np.flatnonzero(norms[k:] > _ROUGH * (values[k:] - last))
-        following = float(values[k + rough[0] if len(rough) else -1])
-        cut = min(last + _SEARCHED * (following - last), self._middle(values))
+        kept, cut = self._cut(values, norms, tolerance)
         if cut - last <= tolerance:  # nothing tells those wanted from the next ones
-            self.begin()
-            return False
+            return self.random or self._anew()
         interval = Interval(min(self.lowest, float(values[0])), cut, self.upper)
-        search = Search.planned(interval, values, norms, k, self.pencil)
+        search = Search.planned(interval, values[:kept], norms[:kept], k, self.pencil)
         count = min(self._searched, m - k, self.pencil.count - m)
         if self._few_dofs(count * search.degree):
             return False
         if self.products + count * search.degree > self.most:
             self._ended = True
             return False
-        seed = self.seed + _NEW_SEED + self.iterations
-        Y, found, highest, products = search.run(self.X, count, self.inverse, tolerance, seed)
+        seed, part = self.seed + _NEW_SEED + self.iterations, self.X
+        if kept < m:
+            part = self.X[list(range(kept))]
+        Y, found, highest, products = search.run(part, count, self.inverse, tolerance, seed)
         self.products += products
         if highest > self.upper:  # the bound was none
             self.upper = highest + 0.1 * abs(highest - self.lowest)
             return False
         if found[0] >= cut:
             return True
-        if found[0] < last:
-            self.begin()
-            return False
+        if found[0] < last and not self.random:
+            return self._anew()
         for i in range(count):
             self.X[m - count + i][:] = Y[i]
         self._searched *= 2
         return False
+
+    def _cut(self, values: Floats, norms: Floats, tolerance: float) -> tuple[int, float]:
+        """The number of vectors that a search is orthogonal to, and the cut of its interval.
+
+        These vectors must not hide an eigenvector below those wanted. With theta_j the Ritz values
+        of guard vectors and r_j their residuals, and no eigenvalue below the cut of A on what is
+        orthogonal to the vectors, all but those wanted are above t if the Schur complement is
+        positive: if the sum of r_j^2 / ((theta_j - t) (cut - t)) is less than one.
+        """
+        k, last, t = self.k, float(values[self.k - 1]), float(values[self.k - 1]) - tolerance
+        for kept in range(self.X.nvec - 1, k - 1, -1):
+            cut = last + _SEARCHED * (float(values[kept]) - last)
+            cut = min(cut, self._middle(values))
+            weights = np.maximum((values[k:kept] - t) * (cut - t), np.finfo(float).tiny)
+            if float((norms[k:kept] ** 2 / weights).sum()) < 1.0:
+                break
+        return kept, cut
 
     def _middle(self, values: Floats) -> float:
         """The most that the lower end of what is damped may be."""

@@ -238,10 +238,8 @@ class HostMemory(Memory):
         """See `Memory.three_term`."""
         from femops_kernels.cpu.three_term import step  # compilers are loaded when they are used
 
-        if old.shape[1] * old.itemsize % ALIGNMENT:  # a vector alone
-            three_term(old, product, current, coefficients, scales, extra)
-        else:
-            step(old, product, current, coefficients, scales, extra)
+        alone = old.shape[1] * old.itemsize % ALIGNMENT  # rows are no whole cache lines
+        (three_term if alone else step)(old, product, current, coefficients, scales, extra)
 
 
 @final

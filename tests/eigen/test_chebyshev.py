@@ -237,6 +237,21 @@ def test_a_near_state_is_worth_its_while(decoupled):
             assert np.abs(on.values - anew.values).max() <= anew.tolerance
 
 
+def test_a_higher_eigenvector_that_converges_first(decoupled):
+    """The 14th eigenvalue, 39.78, was taken for the 13th, 39.60."""
+    A, M, single = decoupled
+    s, t, mass = -3.885329019705786, 0.6921940915176926, 2.8882601678968427e-05
+    for k in (13, 14):
+        found = chebyshev_subspace(
+            A.update(s=s * mass, t=t * mass),
+            M.update(m=mass),
+            k,
+            tol=1.0541951696518344e-3,
+            guard=1,
+        )
+        assert np.abs(found.values - np.sort([*single, *(t * single + s)])[:k]).max() < 1e-3
+
+
 @pytest.mark.parametrize("mass", [1e-20, 1e20])
 def test_fields_of_very_different_masses(decoupled, mass):
     """Their eigenvectors have parts in the random vectors that do not depend on units."""
