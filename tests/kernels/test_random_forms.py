@@ -3,18 +3,25 @@
 An example is one number: tests/support/cases/random_forms makes a function, spaces and
 coefficients of it, and tests/support/oracles/dense_forms.py integrates the same function with
 numbers that carry a bound of round-off.  Every entry of the matrix is compared within that bound,
-so a small term that is wrong shows beside a huge one.
+so a small term that is wrong shows beside a huge one.  Forms are on one field or several, over
+elements or the boundary, linear or Jacobians; each fourth is in float32.
 
 ``make exhaustive`` tries more examples, each at all levels.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from support.cases.form_checks import LEVELS, failures, tried
+from support.cases.form_programs import check_lanes, programs
+from support.cases.random_forms.examples import example
+from support.cuda import guarded
 
 BATCH = 20
+device = guarded.small_device
 
 
 @pytest.mark.sample(8)
@@ -24,8 +31,28 @@ def test_random_form(seed):
     tried(seed, (LEVELS[seed % len(LEVELS)],))
 
 
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("seed", range(100, 140))
+def test_random_form_on_a_device(seed: int, device: Any) -> None:
+    tried(seed, (("partial", "matrix-free")[seed % 2],), device=device)
+
+
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("first", range(0, 500, BATCH))
+def test_a_compiler_would_take_all_programs(first: int) -> None:
+    """Of transposes and Jacobians at all levels: thousands, so nothing is compiled."""
+    for seed in range(first, first + BATCH):
+        case = example(seed)
+        for program in programs(case):
+            try:
+                check_lanes(program)
+            except AssertionError as error:
+                error.add_note(f"{case.described}\n{program.text}")
+                raise
+
+
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("first", range(100, 2100, BATCH))
+@pytest.mark.parametrize("first", range(140, 2140, BATCH))
 def test_random_forms_at_all_levels(first):
     found = failures(range(first, first + BATCH))
     assert not found, "\n\n".join(found)

@@ -30,13 +30,26 @@ def compare(what: str, got: Any, exact: Any, bound: Any) -> None:
         )
 
 
-def check_actions(what: str, apply: Any, matrix: Any, parts: list[slice], seed: int) -> None:
-    """Products with vectors of which one component is not zero: no other can hide it."""
+def check_actions(what: str, A: Any, matrix: Any, parts: list[slice], seed: int) -> None:
+    """Products with vectors of which one component is not zero: no other can hide it.
+
+    On the host all of them are also multiplied at once.
+    """
     rng = np.random.default_rng(seed)
-    for part in parts:
-        u = np.zeros(matrix.v.shape[1])
+    vectors = np.zeros((len(parts), matrix.v.shape[1]), A.dtype)
+    for u, part in zip(vectors, parts, strict=True):
         u[part] = rng.uniform(-1, 1, len(u[part]))
-        compare(what, apply(u), *matrix.times(u))
+    device = A.space.device
+    if device is not None:
+        for u in vectors:
+            got = A.apply(device.upload(u)).get()
+            compare(f"{what} on a device", got, *matrix.times(u.astype(float)))
+        return
+    together = A @ np.concatenate([vectors, vectors]).T
+    for k, u in enumerate(vectors):
+        expected = matrix.times(u.astype(float))
+        compare(what, A @ u, *expected)
+        compare(f"{what}, many vectors", together[:, k], *expected)
 
 
 def components(sides: Any) -> list[slice]:
@@ -53,10 +66,16 @@ def made(case: Example, level: str) -> Any:
     """The operator, or None if it is rightly refused."""
     try:
         form = case.operator(level)
-        if case.kind != "nonlinear":
+        if case.state is None:
             return form
-        compare("residual", form.residual(case.state), *case.residual)
-        return form.jacobian(case.state).at_level(level)
+        state = np.concatenate([state.ravel() for state in case.state])
+        state = state.astype("float32" if case.single else "float64")
+        device = form.space.device
+        if device is not None:
+            state = device.upload(state)
+        residual = form.residual(state)
+        compare("residual", residual if device is None else residual.get(), *case.residual)
+        return form.jacobian(state).at_level(level)
     except femops.TraceError as error:
         if "zero whatever the field" in str(error) and case.matrix.is_zero:
             return None
@@ -70,20 +89,22 @@ def check(case: Example, level: str) -> None:
         return
     exact, inputs = case.matrix, list(case.sides.values())
     outputs = inputs if case.test_side is None else [case.test_side]
-    compare("matrix", A.assemble().toarray(), exact.v, exact.e)
+    here = A.space.device is None
+    if here:
+        compare("matrix", A.assemble().toarray(), exact.v, exact.e)
     assert not (A.symmetric and exact.skew), "an operator that is not symmetric says it is"
-    check_actions("A @ u", lambda u: A @ u, exact, components(inputs), case.seed)
+    check_actions("A @ u", A, exact, components(inputs), case.seed)
     turned = exact.T
     if A.symmetric:  # it is applied as A is: where terms of an entry cancel, round-off is A's own
         turned = Matrix(turned.v, np.maximum(exact.e, turned.e))
-    check_actions("A.T @ v", lambda v: A.T @ v, turned, components(outputs), case.seed)
-    if A.shape[0] == A.shape[1] and case.test_side is None:
+    check_actions("A.T @ v", A.T, turned, components(outputs), case.seed)
+    if here and A.shape[0] == A.shape[1] and case.test_side is None:
         compare("diagonal", A.diagonal(), np.diagonal(exact.v), np.diagonal(exact.e))
 
 
 def check_algebra(case: Example, level: str) -> None:
     """Other values of a coefficient, and a sum with the transpose."""
-    A = made(case, level) if case.kind != "nonlinear" else None
+    A = made(case, level) if case.state is None else None
     if A is None:
         return
     inputs, exact = list(case.sides.values()), case.matrix
@@ -91,18 +112,20 @@ def check_algebra(case: Example, level: str) -> None:
         name, new, matrix = case.update
         B = A.update(**{name: new.given})
         compare("updated matrix", B.assemble().toarray(), matrix.v, matrix.e)
-        check_actions("updated A @ u", lambda u: B @ u, matrix, components(inputs), case.seed)
+        check_actions("updated A @ u", B, matrix, components(inputs), case.seed)
         assert not (B.symmetric and matrix.skew), "updated, it says that it is symmetric"
     if case.test_side is None:
         total = Matrix(2 * exact.v + exact.v.T, 2 * exact.e + exact.e.T)
         S = 2.0 * A + A.T
-        check_actions("(2 A + A.T) @ u", lambda u: S @ u, total, components(inputs), case.seed)
+        check_actions("(2 A + A.T) @ u", S, total, components(inputs), case.seed)
         compare("sum's diagonal", S.diagonal(), np.diagonal(total.v), np.diagonal(total.e))
 
 
-def tried(seed: int, levels: tuple[str, ...], algebra: str = "") -> None:
+def tried(seed: int, levels: tuple[str, ...], algebra: str = "", device: Any = None) -> None:
     """The example of a number at some levels, and its algebra at one; a failure prints it."""
     case = example(seed)
+    if device is not None:
+        case = case.on(device)
     for level in levels:
         try:
             check(case, level)

@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from support.oracles import running_error
 from support.oracles.points import SUMS, Array, Points
-from support.oracles.running_error import EPS, LONG, ONE, ZERO, Dual, Num, Unsure
+from support.oracles.running_error import LONG, ONE, ZERO, Dual, Num, Unsure
 
 _COMPARISONS = {
     np.less: operator.lt,
@@ -217,11 +218,16 @@ class DenseForm:
         value, slopes = self.points.at_points(side.family, side.degree, coefficients)
         return value, slopes @ self.points.inverse
 
-    def residual(self, state: Array) -> tuple[Array, Array]:
-        """The residual at a state and its error bound, of a form of one field."""
-        ((_, side),) = self.fields.items()
-        ((name, test),) = self.tests.items()
-        rows = self._call([PointField(*self.state(side, state))])[name]
+    def residual(self, *states: Array) -> tuple[Array, Array]:
+        """The residual at a state, given as a vector of each field, and its error bound."""
+        sides = self.fields.values()
+        results = self._call(
+            [PointField(*self.state(*pair)) for pair in zip(sides, states, strict=True)]
+        )
+        parts = [self._summed(results[name], test) for name, test in self.tests.items()]
+        return np.concatenate([out for out, _ in parts]), np.concatenate([e for _, e in parts])
+
+    def _summed(self, rows: Any, test: Side) -> tuple[Array, Array]:
         v, e = _stacked(rows, self.points.count)
         out, bound = np.zeros(test.size, LONG), np.zeros(test.size)
         for k, cell in enumerate(self.points.cells):
@@ -229,7 +235,7 @@ class DenseForm:
             at = slice(k * self.points.per_cell, (k + 1) * self.points.per_cell)
             size = np.abs(v[:, :, at]).astype(float)
             basis = np.abs(table.v).astype(float)
-            more = e[:, :, at] + SUMS * EPS * size
+            more = e[:, :, at] + SUMS * running_error.EPS * size
             local = np.einsum("siq,sqn->ni", v[:, :, at], table.v[: len(v)])
             error = np.einsum("siq,sqn->ni", more, basis[: len(v)])
             error += np.einsum("siq,sqn->ni", size, table.e[: len(v)])
@@ -262,7 +268,7 @@ class DenseForm:
             lv, rv = (np.abs(t.v[:slots]).astype(float) for t in (left, right))
             le, re = (t.e[:slots] for t in (left, right))
             local = _sandwich(left.v[:slots], here, right.v[:slots])
-            bound = _sandwich(lv, error + SUMS * EPS * size, rv)
+            bound = _sandwich(lv, error + SUMS * running_error.EPS * size, rv)
             bound += _sandwich(le, size, rv) + _sandwich(lv, size, re)
             rows = to.flat(cell.element)[:, :, None, None]
             columns = source.flat(cell.element)

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from support.oracles import running_error
 from support.oracles.form_names import det, inverse
-from support.oracles.running_error import EPS, LONG, ZERO, Num, nums
+from support.oracles.running_error import LONG, ZERO, Num, nums
 
 Array = np.ndarray[Any, Any]
 # Rounding errors of bases and of sums over points and nodes, in units of EPS.
@@ -77,9 +78,9 @@ class Table:
                 plain = np.abs(part).astype(float)
                 exact = np.kron(part, exact)  # x fastest
                 size = np.kron(plain, size)
-                upper = np.kron(plain + BASIS * EPS * plain.max(), upper)
+                upper = np.kron(plain + BASIS * running_error.EPS * plain.max(), upper)
             rows.append(exact)
-            errors.append(upper - size + BASIS * EPS * size)
+            errors.append(upper - size + BASIS * running_error.EPS * size)
         return Table(np.stack(rows), np.stack(errors))
 
     def apply(self, coefficients: Array) -> tuple[Array, Array]:
@@ -87,7 +88,7 @@ class Table:
         given = coefficients.astype(LONG)
         size = np.abs(coefficients).astype(float)
         v = np.tensordot(self.v, given, 1)
-        sums = SUMS * EPS * np.abs(self.v).astype(float) + self.e
+        sums = SUMS * running_error.EPS * np.abs(self.v).astype(float) + self.e
         return v, np.tensordot(sums, size, 1)
 
 
@@ -217,5 +218,5 @@ class Points:
     def weight(self) -> Num:
         """Quadrature weight times the element of volume or surface."""
         w = np.concatenate([cell.weights for cell in self.cells])
-        weight = Num(w, 4 * EPS * w) * det(self._map[1])
+        weight = Num(w, 4 * running_error.EPS * w) * det(self._map[1])
         return weight * self._outward[1] if self.boundary else weight

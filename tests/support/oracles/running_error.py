@@ -7,7 +7,8 @@ the summands, so cancellation shows in it.  Nothing here knows of femops.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,25 @@ import numpy as np
 LONG = np.longdouble
 EPS = 2.0**-53
 LARGEST, SMALLEST = 1e140, 1e-140
+
+
+@contextmanager
+def single_precision() -> Iterator[None]:
+    """Bounds are those of float32 meanwhile."""
+    names = ("EPS", "LARGEST", "SMALLEST")
+    before = {name: globals()[name] for name in names}
+    globals().update(zip(names, (2.0**-24, 1e25, 1e-25), strict=True))
+    try:
+        yield
+    finally:
+        globals().update(before)
+
+
+def stored(values: Any) -> Any:
+    """What numbers that are given lose when they are stored."""
+    values = np.asarray(values, float)
+    single = values.astype(np.float32).astype(float)
+    return np.abs(values - single) if EPS > 2.0**-53 else np.zeros_like(values)
 
 
 class Unsure(Exception):

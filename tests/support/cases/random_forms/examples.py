@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 import re
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -19,7 +20,7 @@ from support.cases.random_forms.spaces import KINDS, mesh_of, side_of
 from support.cases.random_forms.tensors import array_text
 from support.oracles.dense_forms import DenseForm, Matrix, PointField, Side
 from support.oracles.points import Points, faces_of
-from support.oracles.running_error import Num, Unsure
+from support.oracles.running_error import Num, Unsure, single_precision
 
 
 @dataclass
@@ -42,17 +43,19 @@ class Example:
     exact: Any = None
     dense_form: Any = None
     residual: Any = None
+    single: bool = False
     update: tuple[str, Coefficient, Matrix] | None = None
 
     @property
     def described(self) -> str:
         """What a failure prints."""
-        lines = [f"seed {self.seed}: {self.kind} on {self.where}", self.text]
+        precision = "float32" if self.single else "float64"
+        lines = [f"seed {self.seed}: {self.kind} on {self.where}, {precision}", self.text]
         lines += [f"  {name}: {c.text}" for name, c in self.coefficients.items()]
         if self.update is not None:
             lines.append(f"  update {self.update[0]}: {self.update[1].text}")
         if self.state is not None:
-            lines.append(f"  state: {self.state.ravel().tolist()}")
+            lines.append(f"  states: {[state.ravel().tolist() for state in self.state]}")
         return "\n".join(lines)
 
     def function(self, namespace: dict[str, Any]) -> Any:
@@ -73,17 +76,32 @@ class Example:
         return {name: c.given for name, c in self.coefficients.items()}
 
     def dense(self) -> DenseForm:
-        tests = self.sides if self.kind == "product" else {"v": self.test_side or self.sides["u"]}
+        several = self.kind in ("product", "coupled")
+        tests = self.sides if several else {"v": self.test_side or self.sides["u"]}
         values = {name: c.value for name, c in self.coefficients.items()}
         wants = {"x", "n"} & set(self.names)
         return DenseForm(self.function(NAMESPACE), self.points, self.sides, tests, values, wants)
 
+    def on(self, device: Any) -> Example:
+        """The example with its spaces on a device."""
+
+        def there(space: Any) -> Any:
+            kind = type(space)
+            return kind(space.mesh, space.order, ncomp=space.ncomp, device=device)
+
+        spaces = {name: there(space) for name, space in self.spaces.items()}
+        return replace(self, spaces=spaces, test=self.test and there(self.test))
+
     def operator(self, level: str) -> Any:
-        """The operator of femops."""
+        """The operator of femops, or the form of which it is a Jacobian."""
         function = self.function({"np": np, "femops": femops})
         more = dict(quadrature=self.points.q1d, **self.given)
+        if self.single:
+            more["dtype"] = "float32"
         if self.kind == "nonlinear":
             return femops.nonlinear_form(function, self.spaces["u"], **more)
+        if self.kind == "coupled":
+            return femops.coupled_form(function, femops.Product(**self.spaces), **more)
         if self.kind == "product":
             return femops.form(function, femops.Product(**self.spaces), level=level, **more)
         if self.boundary is not None:
@@ -103,17 +121,22 @@ def _components(m: Maker) -> int:
 
 
 def example(seed: int) -> Example:
-    """The example of a number."""
+    """The example of a number; each fourth is one in float32."""
     rng = np.random.default_rng([20, seed])
-    while True:
-        try:
-            return _attempt(seed, rng)
-        except Unsure:
-            continue
+    single = seed % 4 == 3
+    with single_precision() if single else nullcontext():
+        while True:
+            try:
+                return _attempt(seed, rng, single)
+            except Unsure:
+                continue
 
 
-def _attempt(seed: int, rng: np.random.Generator) -> Example:
-    kind = str(rng.choice(["one", "one", "pair", "product", "boundary", "nonlinear"]))
+KIND_NAMES = ("one", "one", "pair", "product", "boundary", "nonlinear", "coupled")
+
+
+def _attempt(seed: int, rng: np.random.Generator, single: bool) -> Example:
+    kind = str(rng.choice(KIND_NAMES))
     dim = int(rng.choice([1, 2, 2, 2, 3]))
     mesh_kind = str(rng.choice(KINDS))
     mesh = mesh_of(dim, mesh_kind)
@@ -129,9 +152,9 @@ def _attempt(seed: int, rng: np.random.Generator) -> Example:
         kind == "boundary",
         faces,
     )
-    m = Maker(rng, points, wild=kind != "nonlinear")
-    if kind == "nonlinear":
-        return _nonlinear(seed, m, mesh, mesh_kind)
+    m = Maker(rng, points, wild=kind not in ("nonlinear", "coupled") and not single)
+    if kind in ("nonlinear", "coupled"):
+        return replace(_nonlinear(seed, kind, m, mesh, mesh_kind), single=single)
     names = {"product": ["u", "p", "q"][: 2 + int(rng.random() < 0.2)]}.get(kind, ["u"])
     spaces, sides = {}, {}
     for name in names:
@@ -153,21 +176,39 @@ def _attempt(seed: int, rng: np.random.Generator) -> Example:
         body = "{" + ", ".join(f'"{k}": {part(s.ncomp)}' for k, s in sides.items()) + "}"
     else:
         body = part((test_side or sides["u"]).ncomp)
-    return _example(
-        seed, kind, body, m, spaces, sides, test, test_side, f"{dim}-D {mesh_kind}", boundary
-    )
+    where = f"{dim}-D {mesh_kind}"
+    made = _example(seed, kind, body, m, spaces, sides, test, test_side, where, boundary)
+    return replace(made, single=single)
 
 
-def _nonlinear(seed: int, m: Maker, mesh: Any, mesh_kind: str) -> Example:
-    ncomp = _components(m)
-    space, side = _space(m, mesh, ncomp, continuous=False)
-    state = np.round(m.rng.uniform(-1, 1, space.shape) + 0.3, 2)
-    form = DenseForm(None, m.points, {"u": side}, {"u": side}, {})  # type: ignore[arg-type]
-    u = PointField(*form.state(side, state))
-    plain = Fields(m, {"u": ncomp})
-    m.atoms = [Expr(text, _scalar(eval(text, {"u": u}))) for text in plain.atoms()]
-    parts = []
-    dim = m.points.dim
+def _nonlinear(seed: int, kind: str, m: Maker, mesh: Any, mesh_kind: str) -> Example:
+    names = ["u"] if kind == "nonlinear" else ["u", "p"]
+    spaces, sides = {}, {}
+    for name in names:
+        spaces[name], sides[name] = _space(m, mesh, _components(m), continuous=False)
+    states = [np.round(m.rng.uniform(-1, 1, spaces[name].shape) + 0.3, 2) for name in names]
+    form = DenseForm(None, m.points, sides, sides, {})  # type: ignore[arg-type]
+    fields = {
+        name: PointField(*form.state(sides[name], state))
+        for name, state in zip(names, states, strict=True)
+    }
+    plain = Fields(m, {name: side.ncomp for name, side in sides.items()})
+    m.atoms = [Expr(text, _scalar(eval(text, dict(fields)))) for text in plain.atoms()]
+    parts = {name: _nonlinear_part(m, name, side.ncomp) for name, side in sides.items()}
+    body = parts["u"]
+    if kind == "coupled":
+        body = "{" + ", ".join(f'"{name}": {part}' for name, part in parts.items()) + "}"
+    where = f"{m.points.dim}-D {mesh_kind}"
+    made = _example(seed, kind, body, m, spaces, sides, None, None, where, None)
+    made.state = states
+    made.exact = made.dense_form.jacobian(*states)
+    made.residual = made.dense_form.residual(*states)
+    return made
+
+
+def _nonlinear_part(m: Maker, name: str, ncomp: int) -> str:
+    """Text of what multiplies a test function: it depends on all fields."""
+    parts, dim = [], m.points.dim
     if m.chance(0.7):
         entries = [m.scalar(3).text for _ in range(ncomp)]
         parts.append(
@@ -175,28 +216,12 @@ def _nonlinear(seed: int, m: Maker, mesh: Any, mesh_kind: str) -> Example:
         )
     if not parts or m.chance(0.5):
         if m.chance(0.5):
-            parts.append(f'"grad": {m.scalar(2).text} * u.grad')
+            parts.append(f'"grad": {m.scalar(2).text} * {name}.grad')
         else:
             entries = [[m.scalar(2).text for _ in range(dim)] for _ in range(ncomp)]
             one = "np.array([" + ", ".join(entries[0]) + "])"
             parts.append(f'"grad": {one if ncomp == 1 else array_text(entries)}')
-    body = "{" + ", ".join(parts) + "}"
-    made = _example(
-        seed,
-        "nonlinear",
-        body,
-        m,
-        {"u": space},
-        {"u": side},
-        None,
-        None,
-        f"{dim}-D {mesh_kind}",
-        None,
-    )
-    made.state = state
-    made.exact = {("u", "u"): made.dense_form.jacobian(state)["v", "u"]}
-    made.residual = made.dense_form.residual(state)
-    return made
+    return "{" + ", ".join(parts) + "}"
 
 
 def _scalar(value: Any) -> Num:
@@ -232,7 +257,7 @@ def _example(
         seed, kind, text, names, m.points, spaces, sides, test, test_side, used, where, boundary
     )
     made.dense_form = made.dense()
-    if kind != "nonlinear":
+    if kind not in ("nonlinear", "coupled"):
         made.exact = made.dense_form.matrix()
         made.update = _other_values(made, m)
     return made

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from support.oracles.form_names import FEMOPS, NUMPY
-from support.oracles.running_error import Num, Unsure
+from support.oracles.running_error import Num, Unsure, stored
 
 
 @dataclass(frozen=True)
@@ -68,4 +68,4 @@ def make(op: str, *args: Expr) -> Expr:
 def literal(number: float) -> Expr:
     """A number in the text."""
     text = repr(number)
-    return Expr(f"({text})" if number < 0 else text, Num(float(number)))
+    return Expr(f"({text})" if number < 0 else text, Num(float(number), stored(number)))

@@ -40,20 +40,36 @@ class Fields:
         kind = m.rng.random()
         if kind < 0.3:
             return m.pick(f"({m.scalar(2).text} * {inner})", f"({inner} * {m.scalar(2).text})")
-        if kind < 0.4:
+        if kind < 0.38:
             return f"({inner} / {m.nonzero(1).text})"
-        if kind < 0.72:
+        if kind < 0.6:
             return f"({inner} {m.pick('+', '-')} {self.scalar(depth - 1)})"
-        if kind < 0.78:
+        if kind < 0.64:
             return f"(-{inner})"
-        if kind < 0.86:
-            other = self.scalar(depth - 1) if m.chance(0.7) else "0.0"
-            return f"femops.where({m.condition(1).text}, {inner}, {other})"
+        if kind < 0.84:
+            if m.chance(0.5):  # so that derivatives choose between numbers
+                inner = m.pick(*atoms)
+                inner, other = self.by_literal(inner), m.pick(inner, self.by_literal(inner))
+            else:
+                other = self.scalar(depth - 1) if m.chance(0.7) else "0.0"
+            sides = m.pick([inner, other], [other, inner])
+            return f"femops.where({m.condition(1).text}, {', '.join(sides)})"
         if kind < 0.92:
-            c = m.condition(1).text
-            return m.pick(f"({c} * {inner})", f"({inner} * {c})")
+            c, least = m.condition(1).text, m.pick("femops.minimum", "np.maximum")
+            a, b = m.literal().text, m.literal().text
+            return m.pick(
+                f"({c} * {inner})",
+                f"({inner} * {c})",
+                f"(femops.where({c}, {a}, {b}) * {inner})",
+                f"({inner} * {least}({m.scalar(1).text}, {a}))",
+            )
         a = m.scalar(2)
         return f"(({a.text} - {m.rewritten(a).text}) * {inner} + {m.pick(*atoms)})"
+
+    def by_literal(self, scalar: str) -> str:
+        """Its derivative is a number, perhaps one that is yet to be computed."""
+        literal = self.maker.literal().text
+        return str(self.maker.pick(f"({scalar} / {literal})", f"({literal} * {scalar})"))
 
     def value(self, n: int) -> str:
         """What multiplies a test function of n components."""

@@ -12,7 +12,7 @@ from support.cases.random_forms.expressions import NAMESPACE, Expr, literal, mak
 from support.cases.random_forms.spaces import side_of
 from support.oracles.form_names import FEMOPS
 from support.oracles.points import Points
-from support.oracles.running_error import Num, Unsure, nums
+from support.oracles.running_error import Num, Unsure, nums, stored
 
 
 @dataclass
@@ -119,7 +119,7 @@ class Maker:
         along = self.rng.uniform(0.5, 1.5, (cells, self.points.per_cell))
         array = along.reshape(*along.shape, *(1,) * len(shape)) * np.asarray(start)
         columns = array.reshape(-1, *shape)
-        value = nums(np.moveaxis(columns, 0, -1))
+        value = _given(columns)
         return Coefficient(array, value, f"at points, array {array.shape}, about {start!r}")
 
     def _function(self, shape: tuple[int, ...], values: Any) -> Coefficient:
@@ -159,7 +159,7 @@ class Maker:
         attributes = [self.points.mesh.element_attributes[c.element] for c in self.points.cells]
         columns = np.repeat([table[int(k)] for k in attributes], self.points.per_cell, axis=0)
         given = femops.by_attribute(self.points.mesh, table)
-        return Coefficient(given, nums(np.moveaxis(columns, 0, -1)), f"by attribute {table!r}")
+        return Coefficient(given, _given(columns), f"by attribute {table!r}")
 
     # --- static scalars --------------------------------------------------------------------------
 
@@ -238,9 +238,11 @@ class Maker:
             a, b = self.scalar(depth - 1), self.scalar(depth - 1)
             return make(self.pick("femops.minimum", "np.maximum", "femops.maximum"), a, b)
         if kind < 0.95:
-            return make(
-                "femops.where", self.condition(1), self.scalar(depth - 1), self.scalar(depth - 1)
-            )
+            a, b = self.scalar(depth - 1), self.scalar(depth - 1)
+            if self.atoms and self.chance(0.5):  # derivatives choose between numbers
+                a = self.pick(*self.atoms)
+                b = make(self.pick("/", "*"), a, literal(self.number(False)))
+            return make("femops.where", self.condition(1), *self.swap(a, b))
         if kind < 0.98:
             return make("*", *self.swap(self.condition(1), self.scalar(depth - 1)))
         e = self.scalar(depth - 1)
@@ -373,7 +375,15 @@ class Maker:
         return e
 
 
+def _given(columns: Any) -> Any:
+    """Numbers at the points, (n, *shape), as Num."""
+    rows = np.moveaxis(columns, 0, -1)
+    return nums(rows, stored(rows))
+
+
 def _exact(value: Any) -> Any:
-    """A constant as Num, exact."""
+    """A constant as Num."""
     array = np.asarray(value, float)
-    return nums(array[..., None]) if array.ndim else Num(float(array))
+    if not array.ndim:
+        return Num(float(array), stored(array))
+    return nums(array[..., None], stored(array)[..., None])
