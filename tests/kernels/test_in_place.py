@@ -463,5 +463,5 @@ def test_shapes_must_not_change_from_element_to_element() -> None:
     def either(x: Array) -> Any:
         return [1.0, 2.0] if x.shape[1] > POINTS[1] + 1 else 1.0
 
-    with pytest.raises(femops.OperatorError, match="kappa has shape"):
+    with pytest.raises(femops.OperatorError, match="kappa depends on which points"):
         femops.diffusion(V, either)
