@@ -122,7 +122,7 @@ def test_entries_of_any_size() -> None:
 
     (x, count), (_, y, expected) = together(2, work), work(mesh(), None)
     assert x[:, 1].max() > 1e18 * x[:, 1].min()
-    assert abs(count - expected) <= 1
+    assert abs(count - expected) <= 2  # round-off, which processors have differently
     x, y = x[:, 0] * x[:, 1], y[:, 0] * y[:, 1]
     assert abs(x - y).max() <= 1e-10 * abs(y).max()
 
