@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, final
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +12,13 @@ from femops.eigen.complement import Search
 from femops.eigen.eigenpairs import Eigenpairs, SubspaceState
 from femops.eigen.filters import Interval, filter_vectors
 from femops.eigen.inverse import Inverse
+from femops.eigen.numbers import check_numbers
 from femops.eigen.pencil import AnyOperator, Array, Pencil
 from femops.errors import SolverError, VectorError
 from femops.fields.multivector import MultiVector
 from femops.fields.whole_sums import group_totals, random_columns
 from femops.parallel.collective_checks import check_same
+from femops.solvers.convergence import warn_unconverged
 from femops.solvers.watch import Progress, Watch
 
 Floats = NDArray[np.float64]
@@ -56,6 +57,7 @@ def chebyshev_subspace(
     seed: int = 0,
     history: bool = False,
     progress: Progress | None = None,
+    warn: bool = True,
 ) -> Eigenpairs:
     """The lowest k eigenpairs of A x = lambda M x, with all vectors worked on at once.
 
@@ -105,10 +107,17 @@ def chebyshev_subspace(
     progress : callable, optional
         Called as ``progress(iterations, residual)`` after each iteration, with the largest
         residual. On ranks all call it.
+    warn : bool
+        Whether to warn if the iteration ends before its residuals are small enough.
 
     Returns
     -------
     Eigenpairs
+
+    Warns
+    -----
+    ConvergenceWarning
+        The warning says which limit has ended the iteration, as ``result.reason`` does.
 
     Raises
     ------
@@ -134,30 +143,20 @@ def chebyshev_subspace(
     """
     pencil = Pencil.checked(A, M)
     numbers = {"k": k, "tol": tol, "guard": guard, "maxiter": maxiter, "seed": seed}
-    numbers |= {"max_products": max_products, "state given": state is not None}
+    numbers |= {"max_products": max_products, "state given": state is not None, "warn": warn}
     check_same(pencil.A.space.comm, "chebyshev_subspace", numbers, error=SolverError)
-    _check_numbers(numbers, pencil.count)
+    check_numbers(numbers, pencil.count)
     solve = _Solve(pencil, int(k), float(tol), seed, Watch(history, progress, None))
     solve.guard = guard
     if state is None:
         solve.begin()
     else:
         solve.take(state)
-    return solve.run(maxiter, max_products)
-
-
-def _check_numbers(numbers: Mapping[str, Any], free: int) -> None:
-    for name, least in {"k": 1, "guard": 0, "maxiter": 1, "max_products": 1, "seed": 0}.items():
-        value = numbers[name]
-        whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-        optional = name in {"guard", "max_products"} and value is None
-        if not (whole and value >= least) and not optional:
-            raise SolverError(f"{name} = {value!r}: give a whole number >= {least}")
-    if numbers["k"] > free:
-        raise SolverError(f"k = {numbers['k']} eigenpairs of a problem with {free} free dofs")
-    tol = numbers["tol"]
-    if not isinstance(tol, int | float | np.integer | np.floating) or not 0.0 < tol < np.inf:
-        raise SolverError(f"tol = {tol!r}: give a number > 0")
+    found = solve.run(maxiter, max_products)
+    if warn and not found.converged:
+        comm = pencil.A.space.comm
+        warn_unconverged(f"chebyshev_subspace has not converged: {found.reason}", comm)
+    return found
 
 
 @final

@@ -159,7 +159,7 @@ def test_converged_vectors_are_locked(pair, monkeypatch):
 
 
 def test_it_goes_on_from_a_state(pair):
-    short = chebyshev_subspace(*pair, 8, tol=1e-9, maxiter=3)
+    short = chebyshev_subspace(*pair, 8, tol=1e-9, maxiter=3, warn=False)
     assert not short.converged
     assert short.iterations == 3
     whole = chebyshev_subspace(*pair, 8, tol=1e-9)
@@ -275,11 +275,12 @@ def test_coefficients_that_jump(jump, monkeypatch):
     assert found.products < 30 * 121
     assert found.reason == ""
     monkeypatch.setattr("femops.eigen.chebyshev._MOST_DENSE", 0)
-    ended = chebyshev_subspace(*jump, 6, max_products=2000)
+    with pytest.warns(femops.ConvergenceWarning, match="max_products = 2000 ends it"):
+        ended = chebyshev_subspace(*jump, 6, max_products=2000)
     assert not ended.converged
     assert ended.products <= 2000 + 2 * len(ended.state.values)
     assert ended.reason.startswith("max_products = 2000 ends it, and a residual is")
-    ended = chebyshev_subspace(*jump, 6, maxiter=2)
+    ended = chebyshev_subspace(*jump, 6, maxiter=2, warn=False)
     assert ended.reason.startswith("maxiter = 2 ends it")
 
 
@@ -306,7 +307,7 @@ def test_conditions_of_both_operators():
 def test_no_vectors_more_than_asked_for(pair, k):
     """The last of those wanted must lie below what is damped, from the beginning or a state."""
     check(*pair, k, guard=0)
-    rough = chebyshev_subspace(*pair, k, maxiter=1, tol=1e-9)
+    rough = chebyshev_subspace(*pair, k, maxiter=1, tol=1e-9, warn=False)
     few = SubspaceState(rough.vectors, rough.values)
     assert few.vectors.nvec == k
     check(*pair, k, state=few)

@@ -1,0 +1,37 @@
+"""Checks of the numbers that the eigensolver is given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from femops.errors import SolverError
+
+
+def check_numbers(numbers: Mapping[str, Any], free: int) -> None:
+    """Refuse options of `chebyshev_subspace` that are no numbers, or out of range.
+
+    Parameters
+    ----------
+    numbers : mapping
+        Values by the names of the options.
+    free : int
+        Free dofs of the problem.
+
+    Raises
+    ------
+    SolverError
+    """
+    for name, least in {"k": 1, "guard": 0, "maxiter": 1, "max_products": 1, "seed": 0}.items():
+        value = numbers[name]
+        whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        optional = name in {"guard", "max_products"} and value is None
+        if not (whole and value >= least) and not optional:
+            raise SolverError(f"{name} = {value!r}: give a whole number >= {least}")
+    if numbers["k"] > free:
+        raise SolverError(f"k = {numbers['k']} eigenpairs of a problem with {free} free dofs")
+    tol = numbers["tol"]
+    if not isinstance(tol, int | float | np.integer | np.floating) or not 0.0 < tol < np.inf:
+        raise SolverError(f"tol = {tol!r}: give a number > 0")
