@@ -177,14 +177,16 @@ class _Solve:
         self.guard: int | None = None
         self.random = True  # the vectors began as random ones
         self.complete = False  # no eigenvector is missing, as the vectors are a basis
+        self._highest = -np.inf  # an eigenvalue that has turned out to be above the bound
         self._expected, self._searched, self._slow, self._ended = 0.0, 1, 0, False
-        self._bound()
+        self.lowest, self.upper = self._ends(self.inverse)
 
-    def _bound(self) -> None:
+    def _ends(self, inverse: Inverse) -> tuple[float, float]:
+        """The lowest Ritz value and an upper bound of the spectrum."""
         steps = min(_LANCZOS_STEPS, self.pencil.count)
-        ends = spectrum(self.pencil.A, self.inverse.of_vector, self.pencil, steps, self.seed)
-        self.lowest, _, self.upper = ends
+        ends = spectrum(self.pencil.A, inverse.of_vector, self.pencil, steps, self.seed)
         self.products += steps
+        return ends[0], ends[2]
 
     # --- the beginning ---------------------------------------------------------------------------
 
@@ -292,13 +294,13 @@ class _Solve:
             return not self._anew()
         if self.pencil.mass is not None and self.inverse.degree < _MOST_INVERSE:
             self.inverse = Inverse(self.pencil, max(2, 2 * self.inverse.degree))
-            self._bound()
+            self.lowest, self.upper = self._ends(self.inverse)
         return False
 
     def _anew(self) -> bool:
         """Begin anew with random vectors; False, as these are not complete."""
         self.inverse = Inverse(self.pencil)
-        self._bound()
+        self.lowest, self.upper = self._ends(self.inverse)
         self.begin()
         return False
 
@@ -320,7 +322,8 @@ class _Solve:
         kept, cut = self._cut(values, norms, tolerance)
         if cut - last <= tolerance:  # nothing tells those wanted from the next ones
             return self.random or self._anew()
-        interval = Interval(min(self.lowest, float(values[0])), cut, self.upper)
+        inverse, lowest, upper = self._accurate(0.03 * (cut - last) / max(abs(last), abs(cut)))
+        interval = Interval(min(lowest, float(values[0])), cut, upper)
         search = Search.planned(interval, values[:kept], norms[:kept], k, self.pencil)
         count = min(self._searched, m - k, self.pencil.count - m)
         if self._few_dofs(count * search.degree):
@@ -331,10 +334,10 @@ class _Solve:
         seed, part = self.seed + _NEW_SEED + self.iterations, self.X
         if kept < m:
             part = self.X[list(range(kept))]
-        Y, found, highest, products = search.run(part, count, self.inverse, tolerance, seed)
+        Y, found, products = search.run(part, count, inverse, tolerance, seed)
         self.products += products
-        if highest > self.upper:  # the bound was none
-            self.upper = highest + 0.1 * abs(highest - self.lowest)
+        if found[-1] > upper:  # the bound was none
+            self._highest = float(found[-1]) + 0.1 * abs(float(found[-1]) - lowest)
             return False
         if found[0] >= cut:
             return True
@@ -344,6 +347,14 @@ class _Solve:
             self.X[m - count + i][:] = Y[i]
         self._searched *= 2
         return False
+
+    def _accurate(self, error: float) -> tuple[Inverse, float, float]:
+        """An inverse of the mass with a bounded error, and the ends of the spectrum with it."""
+        inverse, lowest, upper = self.inverse, self.lowest, self.upper
+        if self.pencil.mass is not None:
+            inverse = Inverse.within(self.pencil, error)
+            lowest, upper = self._ends(inverse)
+        return inverse, lowest, max(upper, self._highest)
 
     def _cut(self, values: Floats, norms: Floats, tolerance: float) -> tuple[int, float]:
         """The number of vectors that a search is orthogonal to, and the cut of its interval.

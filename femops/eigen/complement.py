@@ -19,6 +19,7 @@ Floats = NDArray[np.float64]
 # A random vector has less than so much of an eigenvector, where it has 1 on average, in one of
 # 120,000 cases.
 _LEAST_PART = 1e-5
+_MOST_LEFT = 0.3  # part of an eigenvector in a vector orthogonal to X
 _DIGITS = 1e-4  # relative precision that is left of filtered vectors when X has been taken out
 
 
@@ -33,9 +34,10 @@ class Search:
 
     (c p(value))^2 (cut - value) > n (upper - cut).
 
-    So a quotient at the cut or above means that there is no such eigenvector. The argument is that
-    of J. Kuczynski and H. Wozniakowski, "Estimating the largest eigenvalue by the power and Lanczos
-    algorithms with a random start", SIAM J. Matrix Anal. Appl. 13 (1992).
+    So a quotient at the cut or above means that there is no such eigenvector. p(A) stands for
+    p(B A) with an inverse B of the mass, whose error moves no eigenvalue from ``value`` to the cut.
+    The argument is that of J. Kuczynski and H. Wozniakowski, "Estimating the largest eigenvalue by
+    the power and Lanczos algorithms with a random start", SIAM J. Matrix Anal. Appl. 13 (1992).
 
     Attributes
     ----------
@@ -64,15 +66,17 @@ class Search:
         interval : Interval
         values, norms : (nvec,) arrays
             Ritz values of X and residuals. A vector orthogonal to X has parts of the eigenvectors
-            in X that are about the residual over the gap. Filters amplify these parts.
+            in X that are about the residual over the gap. Filters amplify these parts, and that
+            part of the result stays when X is taken out: so much must remain below one.
         k : int
         pencil : Pencil
         """
         limits = np.finfo(pencil.A.dtype)
         eps, value = float(limits.eps), float(values[k - 1])
         below = values < interval.cut
-        parts = np.clip(norms[below] / (interval.cut - values[below]), eps, 1.0)
-        allowed = np.log(_DIGITS / (eps * parts)) / interval.growth(values[below])
+        parts = np.clip(norms[below] / (interval.cut - values[below]), eps, _MOST_LEFT)
+        allowed = np.minimum(-2.0 * np.log(parts), np.log(_DIGITS / (eps * parts)))
+        allowed = allowed / interval.growth(values[below])
         underflow = -0.8 * np.log(float(limits.tiny)) / interval.growth(interval.lowest)
         step = int(max(1.0, min(allowed.min(), underflow)))
         upper, cut = interval.upper, interval.cut
@@ -93,7 +97,7 @@ class Search:
 
     def run(
         self, X: MultiVector, count: int, inverse: Inverse, tolerance: float, seed: int
-    ) -> tuple[MultiVector, Floats, float, int]:
+    ) -> tuple[MultiVector, Floats, int]:
         """Filter random vectors. Collective.
 
         It ends early when a Ritz value is below ``value`` by more than the tolerance.
@@ -104,8 +108,6 @@ class Search:
             Ritz vectors orthogonal to X.
         values : (count,) array
             Their Ritz values, ascending.
-        highest : float
-            A value that the upper end of the interval, if it is a bound, is not below.
         products : int
             Products of A with a vector.
         """
@@ -123,10 +125,7 @@ class Search:
             if values[0] < self.value - tolerance:
                 break
         assert values is not None
-        highest = values
-        if pencil.mass is not None and not inverse.degree:  # the interval is for lumped masses
-            highest = values / Y.mass_gram(pencil.weights).diagonal()
-        return Y, values, float(highest.max()), products
+        return Y, values, products
 
 
 def _massed(Y: MultiVector, pencil: Pencil) -> MultiVector:

@@ -37,6 +37,17 @@ class Inverse:
             self._centre = (bound + low / _WIDER) / 2
             self._radius = max((bound - low / _WIDER) / 2, 1e-3 * high)
 
+    @classmethod
+    def within(cls, pencil: Pencil, error: float) -> Inverse:
+        """An inverse with B M within 1 - error and 1 + error, as far as Lanczos' bounds hold."""
+        if pencil.mass is None:
+            return cls(pencil)
+        inverse = cls(pencil, 1)
+        # the iteration's residual is at most one over Chebyshev's polynomial there
+        growth = np.arccosh(inverse._centre / inverse._radius)
+        inverse.degree = int(np.ceil(np.log(2.0 / min(error, 1.0)) / growth))
+        return inverse
+
     @property
     def scales(self) -> Array | None:
         """The factors that remain after `of_panel`: the inverse of the diagonal."""
