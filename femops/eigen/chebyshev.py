@@ -357,20 +357,21 @@ class _Solve:
         return inverse, lowest, max(upper, self._highest)
 
     def _cut(self, values: Floats, norms: Floats, tolerance: float) -> tuple[int, float]:
-        """The number of vectors that a search is orthogonal to, and the cut of its interval.
+        """Number of vectors that a search is orthogonal to, and the cut of its interval.
 
         These vectors must not hide an eigenvector below those wanted. With theta_j the Ritz values
         of guard vectors and r_j their residuals, and no eigenvalue below the cut of A on what is
         orthogonal to the vectors, all but those wanted are above t if the Schur complement is
         positive: if the sum of r_j^2 / ((theta_j - t) (cut - t)) is less than one.
         """
-        k, last, t = self.k, float(values[self.k - 1]), float(values[self.k - 1]) - tolerance
+        k, last = self.k, float(values[self.k - 1])
+        t = last - tolerance
         for kept in range(self.X.nvec - 1, k - 1, -1):
-            cut = last + _SEARCHED * (float(values[kept]) - last)
-            cut = min(cut, self._middle(values))
+            cut = min(last + _SEARCHED * (float(values[kept]) - last), self._middle(values))
             weights = np.maximum((values[k:kept] - t) * (cut - t), np.finfo(float).tiny)
-            if float((norms[k:kept] ** 2 / weights).sum()) < 1.0:
-                break
+            with np.errstate(over="ignore"):
+                if (norms[k:kept] ** 2 / weights).sum() < 1.0:
+                    break
         return kept, cut
 
     def _middle(self, values: Floats) -> float:
