@@ -40,7 +40,6 @@ from femops.fields.probes import Probe as Probe
 from femops.forms import boundary_load as boundary_load
 from femops.forms import boundary_mass as boundary_mass
 from femops.forms import convection as convection
-from femops.forms import coupled_form as coupled_form
 from femops.forms import diffusion as diffusion
 from femops.forms import divergence as divergence
 from femops.forms import elasticity as elasticity
@@ -49,8 +48,8 @@ from femops.forms import helmholtz as helmholtz
 from femops.forms import load as load
 from femops.forms import mass as mass
 from femops.forms import neo_hookean as neo_hookean
-from femops.forms import nonlinear_form as nonlinear_form
 from femops.forms import p_laplacian as p_laplacian
+from femops.forms import residual as residual
 from femops.geometry.boundary import BoundaryGeometry as BoundaryGeometry
 from femops.geometry.jacobians import ElementClass as ElementClass
 from femops.geometry.jacobians import Geometry as Geometry
@@ -66,10 +65,8 @@ from femops.io import read_mesh as read_mesh
 from femops.io import save as save
 from femops.io import save_state as save_state
 from femops.io import to_pyvista as to_pyvista
-from femops.operators import BlockOperator as BlockOperator
-from femops.operators import CoupledForm as CoupledForm
-from femops.operators import NonlinearForm as NonlinearForm
 from femops.operators import Operator as Operator
+from femops.operators import Residual as Residual
 from femops.operators import by_attribute as by_attribute
 from femops.parallel import DistributedMesh as DistributedMesh
 from femops.parallel import box as box

@@ -16,7 +16,7 @@ from femops_meshes import memory
 V = femops.H1(femops.box((2, 2)), 2)
 A = femops.mass(V)
 B = femops.load(V, 1.0)
-F = femops.nonlinear_form(lambda u: {"value": u.value}, V)
+F = femops.residual(lambda u: {"value": u.value}, V)
 
 WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "order": (lambda: femops.H1(V.mesh, 500), "is 500: it must be at most 64"),

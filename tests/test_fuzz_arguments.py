@@ -17,10 +17,10 @@ mpl.use("Agg")
 
 MADE = {  # by functions that are called here
     "BlockOperator",
-    "CoupledForm",
+    "Residual",
     "DistributedMesh",
     "ElementClass",
-    "NonlinearForm",
+    "Residual",
     "Operator",
     "Partition",
     "Picture",

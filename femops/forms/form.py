@@ -12,11 +12,10 @@ from numpy.typing import DTypeLike
 from femops.basis import Quadrature1D
 from femops.errors import OperatorError
 from femops.forms.options import FormOptions, Options, with_options
-from femops.operators.block import BlockOperator
-from femops.operators.block_form import block_operator
 from femops.operators.execution.choice import backend_of
-from femops.operators.integrals.bilinear import BilinearForm
+from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.coefficients import FormCoefficient
+from femops.operators.integrals.integral import Integral
 from femops.operators.operator import Operator
 from femops.pointwise.diagnostics import definition
 from femops.pointwise.errors import TraceError
@@ -58,7 +57,7 @@ def form(
     lanes: int | None = None,
     level: str = "partial",
     **coefficients: Any,
-) -> BlockOperator: ...
+) -> Operator: ...
 
 
 @with_options(FormOptions)
@@ -75,7 +74,7 @@ def form(
     lanes: int | None = None,
     level: str = "partial",
     **coefficients: Any,
-) -> Operator | BlockOperator:
+) -> Operator:
     r"""Operator of a bilinear form that is given as a function of the fields at one point.
 
     Parameters
@@ -111,7 +110,7 @@ def form(
     Returns
     -------
     Operator
-        From the trial to the test space; a `BlockOperator` for a product.
+        From the trial to the test space.
 
     Raises
     ------
@@ -175,7 +174,7 @@ def check_names(function: Any, fields: int, maker: Callable[..., Any]) -> None:
     fields : int
         Number of fields that come first; their names do not matter.
     maker : callable
-        `femops.form` or `femops.nonlinear_form`.
+        `femops.form` or `femops.residual`.
 
     Raises
     ------
@@ -206,16 +205,35 @@ def build_blocks(
     product: Product,
     coefficients: Mapping[str, FormCoefficient],
     options: FormOptions,
-) -> BlockOperator:
+) -> Operator:
     """Operator on a product whose coefficients are known to be checked; see `form`."""
     if not callable(function):
         raise OperatorError(f"a form is a function of the fields, got {function!r}")
     o = Options(**options)
     backend_of(product).check_lanes(o.lanes)
+    check_fields(function, product, coefficients)
     largest = max(product.spaces.values(), key=lambda space: space.order)
-    rule = largest.quadrature(o.quadrature)
-    kinds = o.dtype, o.lanes, o.level, o.data_dtype
-    return block_operator(function, product, rule, coefficients, *kinds)
+    sides = Arguments.of(product)
+    whole = Integral(function, sides, sides, largest.quadrature(o.quadrature), coefficients)
+    return Operator.of_form(whole.reduced, o.dtype, o.lanes, o.level, o.data_dtype)
+
+
+def check_fields(
+    function: FormFunction, product: Product, coefficients: Mapping[str, FormCoefficient]
+) -> None:
+    """Check that fields cannot be mistaken for each other, or for coefficients."""
+    names = product.names
+    clash = [name for name in coefficients if name in names]
+    if clash:
+        raise OperatorError(
+            f"{clash[0]!r} is a field of {product!r} and a coefficient: rename one of them"
+        )
+    taken = tuple(signature(function).parameters)
+    if taken[: len(names)] != names:
+        raise TraceError(
+            f"{name_of(function)}({', '.join(taken)}) must take the fields first, in the order of "
+            f"{product!r}: {', '.join(names)}"
+        )
 
 
 def build(
@@ -241,5 +259,5 @@ def build(
         raise OperatorError("trial and test space are on different meshes: make both on one mesh")
     larger = trial if trial.order >= test.order else test
     rule = larger.quadrature(o.quadrature)
-    bilinear = BilinearForm(function, trial, test, rule, coefficients)
-    return Operator.of_form(bilinear, o.dtype, o.lanes, o.level, o.data_dtype)
+    integral = Integral(function, Arguments.of(trial), Arguments.of(test), rule, coefficients)
+    return Operator.of_form(integral, o.dtype, o.lanes, o.level, o.data_dtype)

@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import OperatorError
+from femops.operators.integrals.arguments import Arguments
 from femops.parallel.comm import Communicator
+from femops.spaces.product import Product
 from femops_meshes.arguments import number_of
 
 
@@ -82,6 +84,14 @@ class Constraints:
                 "values are given, but no dof is constrained where they could be imposed: write "
                 "A = A.constrained(V.boundary_dofs()) first, then A.rhs(b, values)"
             )
+
+    def of_block(self, product: Product, test: str, field: str) -> Constraints:
+        """Those of the block of a test function and a field, in vectors of their spaces."""
+        rows = Arguments.of(product).within(test, self.rows)
+        columns = Arguments.of(product).within(field, self.columns)
+        if test == field:
+            return Constraints(rows, columns, self.identity, self.symmetric)
+        return Constraints(rows, columns, symmetric=False)
 
     def __bool__(self) -> bool:
         return bool(len(self.rows) or len(self.columns))

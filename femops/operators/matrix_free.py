@@ -37,7 +37,7 @@ _INSTEAD = {
 """Advice for each attribute of SciPy's matrices that an operator does not have."""
 
 # Cached attributes that hold compiled code and addresses.
-_COMPILED = ("compiled", "_transposed", "_panelled")
+_COMPILED = ("compiled", "_transposed", "_panelled", "_views")
 
 
 class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no types
@@ -51,8 +51,8 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         Space of the results.
     """
 
-    space: Space | Product
-    test_space: Space | Product
+    space: Any  # which of the two, the form decides
+    test_space: Any
     _given_as = "a femops operator, as femops.mass(V) (SciPy's solvers take others)"
 
     if not TYPE_CHECKING:  # for type checkers there are no other attributes
@@ -142,12 +142,13 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
     @property
     def _arrays(self) -> ModuleType:
         """NumPy's functions for the operator's vectors."""
-        return self.space.memory.xp
+        xp: ModuleType = self.space.memory.xp
+        return xp
 
     @property
     def _scipy(self) -> bool:
         """True if SciPy's own functions can work with its vectors."""
-        return self.space.memory.scipy
+        return bool(self.space.memory.scipy)
 
     def _matvec(self, x: NDArray[Any]) -> NDArray[Any]:
         if x.dtype.kind == "c":

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import SolverError
-from femops.operators import BlockOperator, Operator
+from femops.operators import Operator
 from femops.operators.execution.choice import backend_of
 from femops.solvers import preconditioned_cg
 from femops.solvers.convergence import warn_of
@@ -40,7 +40,7 @@ _BURST_SECONDS = 0.1
 
 @checked(SolverError)
 def cg(
-    A: Operator | BlockOperator,
+    A: Operator,
     b: NDArray[Any],
     x0: NDArray[Any] | None = None,
     *,
@@ -62,7 +62,7 @@ def cg(
 
     Parameters
     ----------
-    A : Operator or BlockOperator
+    A : Operator
     b : (size,) array
         Right-hand side, of the operator's type; see `Operator.rhs` for essential conditions. On a
         device, if the operator is, as are x0 and x; nothing moves but a few numbers.
@@ -161,7 +161,7 @@ def least_change(dtype: np.dtype[Any], norm: float) -> float:
     return float(_ROUND_OFF * np.finfo(dtype).eps * norm)
 
 
-def indefinite(solve: Solve, A: Operator | BlockOperator, least: float) -> str:
+def indefinite(solve: Solve, A: Operator, least: float) -> str:
     """Say that A is not positive definite, with the likely cause. Collective."""
     if not math.isfinite(solve.residual):
         return (
@@ -174,7 +174,7 @@ def indefinite(solve: Solve, A: Operator | BlockOperator, least: float) -> str:
     )
 
 
-def merges(A: Operator | BlockOperator, wanted: bool | None, sums: Sums) -> bool:
+def merges(A: Operator, wanted: bool | None, sums: Sums) -> bool:
     """True if vectors are to be updated inside the operator's sweep. Collective."""
     possible = sums.all(A.compiled.mergeable(A.space.size, many=sums.many))
     if wanted and not possible:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import SolverError, VectorError
-from femops.operators import BlockOperator, Operator
+from femops.operators import Operator
 from femops.operators.execution.choice import backend_of
 from femops.solvers.cg import indefinite, least_change, merges
 from femops.solvers.convergence import warn_unconverged
@@ -46,7 +46,7 @@ class CGSolver:
 
     Parameters
     ----------
-    A : Operator or BlockOperator
+    A : Operator
         As for `cg`.
     M : Jacobi, optional
     natural : bool
@@ -70,9 +70,7 @@ class CGSolver:
     True
     """
 
-    def __init__(
-        self, A: Operator | BlockOperator, M: Jacobi | None = None, *, natural: bool = False
-    ) -> None:
+    def __init__(self, A: Operator, M: Jacobi | None = None, *, natural: bool = False) -> None:
         check_operators("cg", A, M)
         self._natural = natural
         self._A, self._sums, self._inverse = A, Sums(A.space), None

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator
 
 from femops.errors import SolverError
-from femops.operators import BlockOperator, Operator
+from femops.operators import Operator
 from femops.solvers.convergence import warn_of
 from femops.solvers.inner_products import Sums
 from femops.solvers.linear_problem import Info, LinearProblem, Map, Vector
@@ -23,7 +23,7 @@ Floats = NDArray[np.float64]
 
 @checked(SolverError)
 def gmres(
-    A: Operator | BlockOperator,
+    A: Operator,
     b: NDArray[Any],
     x0: NDArray[Any] | None = None,
     *,
@@ -44,7 +44,7 @@ def gmres(
 
     Parameters
     ----------
-    A : Operator or BlockOperator
+    A : Operator
     b, x0, rtol, atol
         As for `cg`. Done when |b - A x| <= max(rtol |b|, atol), x as it is.
     restart : int

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import SolverError, VectorError
-from femops.operators import BlockOperator, Operator
+from femops.operators import Operator
 from femops.parallel.collective_checks import check_same
 from femops.solvers.inner_products import Sums
 from femops.solvers.jacobi import Jacobi
@@ -66,7 +66,7 @@ class LinearProblem:
 
     Attributes
     ----------
-    A : Operator or BlockOperator
+    A : Operator
     right, guess : (size,) arrays
         Right-hand side and first guess; zeros if none is given.
     from_zero : bool
@@ -81,7 +81,7 @@ class LinearProblem:
         Most iterations.
     """
 
-    A: Operator | BlockOperator
+    A: Operator
     right: Vector
     guess: Vector
     from_zero: bool
@@ -94,7 +94,7 @@ class LinearProblem:
     def checked(
         cls,
         solver: Solver,
-        A: Operator | BlockOperator,
+        A: Operator,
         b: Vector,
         x0: Vector | None,
         M: Any,
@@ -163,7 +163,7 @@ class LinearProblem:
         return lambda r: inverse * r
 
 
-def excess_of(A: Operator | BlockOperator, *vectors: Vector) -> int:
+def excess_of(A: Operator, *vectors: Vector) -> int:
     """Power of two to divide vectors by, for squares to be in the range of float32. Collective.
 
     Zero where they are, and for vectors of float64.
@@ -176,7 +176,7 @@ def excess_of(A: Operator | BlockOperator, *vectors: Vector) -> int:
     return exponent if abs(exponent) > _SAFE else 0
 
 
-def enlarged(A: Operator | BlockOperator, x: Vector, exponent: int, allowed: float) -> Vector:
+def enlarged(A: Operator, x: Vector, exponent: int, allowed: float) -> Vector:
     """Times two to that power; what underflows may change A x by as much as is allowed."""
     xp, comm = A.space.memory.xp, A.space.comm
     with np.errstate(over="ignore", under="ignore"):
@@ -211,7 +211,7 @@ def check_operators(solver: Solver, A: Any, M: Any) -> None:
         raise SolverError(f"A and M are not on the same device: make M with {M.given_as}")
 
 
-def _check_eliminated(A: Operator | BlockOperator, right: Vector) -> None:
+def _check_eliminated(A: Operator, right: Vector) -> None:
     """Refuse a right-hand side that is not zero in rows that are eliminated. Collective."""
     rows = A.constraints.rows
     if A.constraints.identity or not A.space.comm.max(len(rows)):
@@ -223,7 +223,7 @@ def _check_eliminated(A: Operator | BlockOperator, right: Vector) -> None:
         )
 
 
-def norm_of(A: Operator | BlockOperator, right: Vector, sums: Sums) -> float:
+def norm_of(A: Operator, right: Vector, sums: Sums) -> float:
     """Euclidean norm of a right-hand side for which there can be a solve."""
     norm = sums.norm(right)
     if not np.isfinite(norm):
@@ -244,7 +244,7 @@ def norm_of(A: Operator | BlockOperator, right: Vector, sums: Sums) -> float:
     return norm
 
 
-def checked_guess(A: Operator | BlockOperator, x0: Any, sums: Sums) -> Vector | None:
+def checked_guess(A: Operator, x0: Any, sums: Sums) -> Vector | None:
     """The first guess, contiguous, if it is finite and one of the operator's space and type."""
     if x0 is None:
         return None
@@ -254,7 +254,7 @@ def checked_guess(A: Operator | BlockOperator, x0: Any, sums: Sums) -> Vector | 
     return guess
 
 
-def checked_right(A: Operator | BlockOperator, vector: Any, what: str) -> Vector:
+def checked_right(A: Operator, vector: Any, what: str) -> Vector:
     """The vector, contiguous, if it is one of the operator's space and type."""
     vector = A.space.memory.vector_of(A.space, vector, what)
     if vector.dtype != A.dtype:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator
 
 from femops.errors import SolverError
-from femops.operators import BlockOperator, Operator
+from femops.operators import Operator
 from femops.solvers.convergence import warn_of
 from femops.solvers.linear_problem import Info, LinearProblem, Map, Vector
 from femops.solvers.restarts import Seen, solve_in_rounds
@@ -30,7 +30,7 @@ _NOT_POSITIVE = (
 
 @checked(SolverError)
 def minres(
-    A: Operator | BlockOperator,
+    A: Operator,
     b: NDArray[Any],
     x0: NDArray[Any] | None = None,
     *,
@@ -52,7 +52,7 @@ def minres(
 
     Parameters
     ----------
-    A : Operator or BlockOperator
+    A : Operator
         May be singular if there is a solution.
     b, x0, rtol, atol, maxiter
         As for `cg`. Done when |b - A x| <= max(rtol |b|, atol), x as it is.

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from femops.errors import SolverError
 from femops.operators import Operator
 from femops.operators.levels.level_data import check_level
-from femops.operators.nonlinear import NonlinearForm
+from femops.operators.residual import Residual
 from femops.parallel.comm import Communicator
 from femops.solvers.cg import cg
 from femops.solvers.convergence import warn_unconverged
@@ -66,7 +66,7 @@ class NewtonInfo:
 
 @checked(SolverError)
 def newton(
-    F: NonlinearForm,
+    F: Residual,
     u0: NDArray[Any],
     b: NDArray[Any] | None = None,
     *,
@@ -85,8 +85,8 @@ def newton(
 
     Parameters
     ----------
-    F : NonlinearForm
-        With its constrained dofs (`NonlinearForm.constrained`).
+    F : Residual
+        With its constrained dofs (`Residual.constrained`).
     u0 : (size,) array
         First guess; its entries at constrained dofs are kept.
     b : (size,) array, optional
@@ -219,7 +219,7 @@ def _positive(M: Jacobi | Multigrid) -> Jacobi | Multigrid:
     return abs(M) if isinstance(M, Jacobi) else M
 
 
-def _own(F: NonlinearForm, vector: Any, what: str) -> NDArray[Any]:
+def _own(F: Residual, vector: Any, what: str) -> NDArray[Any]:
     """A copy of a vector, where the vectors of the form are."""
     copy: NDArray[Any] = F.space.memory.vector_of(F.space, vector, what).copy()
     return copy
@@ -255,7 +255,7 @@ def _solve(
 
 
 def _search(
-    F: NonlinearForm,
+    F: Residual,
     u: NDArray[Any],
     step: NDArray[Any],
     load: NDArray[Any],

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from femops.errors import SpaceError
+from femops.parallel.mesh import DistributedMesh
 from femops.spaces.base import Space
 from femops.spaces.functions import Function
 from femops.spaces.memory import check_shape, memory_of, zeros
@@ -84,6 +85,16 @@ class Product:
     def any_width(self) -> bool:
         """See `Space.any_width`."""
         return any(space.any_width for space in self.spaces.values())
+
+    @property
+    def distributed(self) -> DistributedMesh | None:
+        """See `Space.distributed`."""
+        return next(iter(self.spaces.values())).distributed
+
+    @property
+    def reproducible(self) -> bool:
+        """True if sums over elements of any space are formed in an order that was asked for."""
+        return any(space.reproducible for space in self.spaces.values())
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -459,7 +459,7 @@ def test_forms_that_are_refused() -> None:
         (lambda: femops.form(returned, W, level="some"), "level 'some'"),
         (lambda: femops.form(returned, W, dtype="int32"), "type int32"),
         (lambda: femops.form(stokes, W, mu=np.nan), "finite"),
-        (lambda: femops.nonlinear_form(returned, W), "space is a Product: give a space"),
+        (lambda: femops.residual(returned, W), "space is a Product: give a space"),
     ):
         with pytest.raises(femops.OperatorError, match=message):
             call()

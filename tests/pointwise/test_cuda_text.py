@@ -140,7 +140,7 @@ def fused_programs() -> Iterator[QFunction]:
         for dim in (2, 3):
             parts = [
                 linear_split(
-                    LinearQFunction(traced(LINEAR[f"{name}-{dim}d"]), "u", "u"), level
+                    LinearQFunction(traced(LINEAR[f"{name}-{dim}d"])), level
                 ).qfunction
                 for name in ("mass", "general", "convection", "diffusion")
             ]
@@ -185,7 +185,7 @@ def programs() -> dict[str, list[QFunction]]:
     """All that are tried, by the name of their form; each once."""
     found: dict[str, Iterator[QFunction]] = {}
     for name, form in LINEAR.items():
-        step = LinearQFunction(traced(form), "u", "u")
+        step = LinearQFunction(traced(form))
         found[name] = programs_of_step(step, frozenset(form[3]))
     for name, form in NONLINEAR.items():
         names = frozenset(form[3])
@@ -196,7 +196,7 @@ def programs() -> dict[str, list[QFunction]]:
             for known in every_known(names)
         ]
         found[name] = (cut.qfunction for cut in cuts)
-        derivative = LinearQFunction(linearised(traced(form), {"u": "state"}), "u", "u")
+        derivative = LinearQFunction(linearised(traced(form), {"u": "state"}))
         found[f"{name}-derivative"] = programs_of_step(derivative, names)
         found[f"{name}-kept"] = kept_programs(derivative, names)
     found["fused"] = fused_programs()
@@ -352,7 +352,7 @@ def test_divisions_are_those_of_the_form_but_for_the_determinant() -> None:
     known = Known(mapped=True)
     for form, own, others in ((_diffusion, 0, 1), (rates, 4, 1), (_mass, 0, 0)):
         name = "kappa" if form is _diffusion else "rho" if form is _mass else "c"
-        step = LinearQFunction(trace(form, 3, {"u": 1}, {"u": 1}, {name: SCALAR}), "u", "u")
+        step = LinearQFunction(trace(form, 3, {"u": 1}, {"u": 1}, {name: SCALAR}))
         for level, swapped in (("matrix-free", others), ("partial", 0)):
             program = linear_split(step, level, known).qfunction
             text = program.code.cuda(3, 1)

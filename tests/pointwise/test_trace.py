@@ -47,7 +47,7 @@ class Case:
 
     def step(self) -> LinearQFunction:
         ins, outs = ({"u": n} for n in self.components)
-        return LinearQFunction(trace(self.function, self.dim, ins, outs, self.shapes), "u", "u")
+        return LinearQFunction(trace(self.function, self.dim, ins, outs, self.shapes))
 
     def statics(self) -> dict[str, np.ndarray]:
         """Random values of all that is known beforehand, points last."""
@@ -399,5 +399,5 @@ def test_where_between_constants() -> None:
     A = femops.form(lambda u, x: {"value": femops.where(x[0] < 0.5, 5.0, 0.0) * u}, V)
     ones = np.ones(V.size)
     assert ones @ (A @ ones) == pytest.approx(2.5)
-    F = femops.nonlinear_form(lambda u: {"value": femops.where(u.value > 0.0, 5.0, 0.0)}, V)
+    F = femops.residual(lambda u: {"value": femops.where(u.value > 0.0, 5.0, 0.0)}, V)
     assert F.residual(ones).sum() == pytest.approx(5.0)

@@ -85,7 +85,7 @@ def _coupled(mesh: Mesh, place: Place) -> list[Any]:
 
     V, W = _vector(mesh, place), L2(mesh, 1, device=place)
     pair = Product(u=V, p=W)
-    F = forms.coupled_form(function, pair, integrals=["e"]).constrained(V.boundary_dofs())
+    F = forms.residual(function, pair, integrals=["e"]).constrained(V.boundary_dofs())
     state = _on(place, np.random.default_rng(5).standard_normal(pair.size))
     residual, found = F.evaluate(state)
     return [residual, _on(place, np.array([found["e"]])), F.jacobian(state).apply(state)]

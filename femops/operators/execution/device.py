@@ -17,11 +17,9 @@ from femops.geometry.jacobians import Geometry
 from femops.operators.assembly.csr import Summands
 from femops.operators.constraints import FREE, Constraints
 from femops.operators.execution.backend import Backend, Ints, Sizes, Work
-from femops.operators.execution.device_fields import DeviceFields
 from femops.operators.execution.device_state import DeviceField, DeviceState
-from femops.operators.execution.fields import FieldWork
-from femops.operators.execution.kernels import geometry_map
-from femops.operators.execution.ranks import device_ghosts, field_exchanges
+from femops.operators.execution.kernels import blocks_of_tests, geometry_map
+from femops.operators.execution.ranks import device_ghosts
 from femops.operators.integrals.fusion import scaled_points
 from femops.operators.integrals.number_types import smallest_of
 from femops.operators.integrals.term import Term
@@ -50,6 +48,7 @@ from femops_kernels.cuda.operator.order import Order
 from femops_kernels.cuda.operator.sides import Side
 from femops_kernels.cuda.operator.sweep import (
     DeviceDofs,
+    DeviceEnd,
     DeviceIdentityRows,
     DeviceLaunch,
     DeviceNoOp,
@@ -71,10 +70,10 @@ LEVELS = ("partial", "matrix-free")
 _UNCHANGED = QFunctionCode(
     "@inner\ndef pointwise(u, ux, uy, uz, q):\n    return u, ux, uy, uz\n",
     QFunctionInputs(),
-    value_in=True,
-    gradient_in=False,
-    value_out=True,
-    gradient_out=False,
+    values_in=(0,),
+    slopes_in=(),
+    values_out=(0,),
+    slopes_out=(),
 )
 
 _dofs: WeakKeyDictionary[AnySpace, DeviceDofs] = WeakKeyDictionary()
@@ -91,7 +90,7 @@ class DeviceBackend(Backend):
     device : Device
     """
 
-    levels, measures = LEVELS, False
+    levels, measures, separates = LEVELS, False, False
 
     def __init__(self, device: Device) -> None:
         self._device = device
@@ -121,7 +120,7 @@ class DeviceBackend(Backend):
         work: Callable[[], Work] | None = None,  # noqa: ARG002  (the host's)
     ) -> DeviceLaunch:
         """See `Backend.launch`."""
-        if not term.trial.mesh.num_elements:
+        if not term.mesh.num_elements:
             return DeviceNoOp()
         return _sweep(self._device, term, constraints, keep)
 
@@ -138,7 +137,7 @@ class DeviceBackend(Backend):
         panels: Panels,
     ) -> DeviceLaunch:
         """See `Backend.launch_panels`."""
-        if not term.trial.mesh.num_elements:
+        if not term.mesh.num_elements:
             return DeviceNoOp()
         return _sweep(self._device, term, constraints, keep, panels)
 
@@ -167,31 +166,15 @@ class DeviceBackend(Backend):
 
     def start(
         self,
-        term: Term,
+        size: int,
         rows: Ints,
         keep: float,
-        panels: Panels = ONE,
-    ) -> DeviceLaunch:
-        """See `Backend.start`: a device's results are zero before any launch."""
-        every = np.add.outer(np.arange(panels.count) * term.test.size, rows if keep else rows[:0])
-        return DeviceIdentityRows(self._device, every.reshape(-1), keep, term.dtype, panels.nvec)
-
-    def identity(
-        self,
-        size: int,  # noqa: ARG002  (the others are zero)
-        rows: Ints,
-        factor: float,
         dtype: np.dtype[Any],
         panels: Panels = ONE,
     ) -> DeviceLaunch:
-        """See `Backend.identity`."""
-        return DeviceIdentityRows(self._device, rows, factor, dtype, panels.nvec)
-
-    def fields(self, work: FieldWork) -> DeviceFields:
-        """See `Backend.fields`."""
-        known = work.product, work.tests, work.constrained, work.dtype
-        dofs = partial(_device_dofs, self._device)
-        return DeviceFields(self._device, work, _side, dofs, _data, *field_exchanges(self, *known))
+        """See `Backend.start`: a device's results are zero before any launch."""
+        every = np.add.outer(np.arange(panels.count) * size, rows if keep else rows[:0])
+        return DeviceIdentityRows(self._device, every.reshape(-1), keep, dtype, panels.nvec)
 
     def operator(
         self, launches: Sequence[tuple[float, DeviceLaunch]], places: Places | None = None
@@ -258,9 +241,14 @@ def _sweep(
     kernel = _kernel(device, term)
     if panels != ONE:
         kernel = kernel.for_many(device)
-    source, target = (_device_dofs(device, space) for space in (term.trial, term.test))
-    known = _data(term), constraints.columns, constraints.rows, keep
-    return DeviceSweep(device, kernel, source, target, *known, panels=panels)
+    sources, targets = (
+        [
+            DeviceEnd(_device_dofs(device, space), side.within(name, held), side.origin(name))
+            for name, space in side.spaces.items()
+        ]
+        for side, held in ((term.fields, constraints.columns), (term.tests, constraints.rows))
+    )
+    return DeviceSweep(device, kernel, sources, targets, _data(term), keep, panels)
 
 
 def _element_products(
@@ -289,9 +277,10 @@ def _element_products(
         weights=np.ones(points),
         reproducible=volume_space(target).reproducible,
     )
-    nodes, into = (_device_dofs(device, space) for space in (source, target))
-    nothing, free = Data(np.zeros((0, 0, 0, 1), dtype)), FREE.rows
-    return DeviceSweep(device, kernel, nodes, into, nothing, free, free, 0.0)
+    nodes, into = (
+        [DeviceEnd(_device_dofs(device, space), FREE.rows)] for space in (source, target)
+    )
+    return DeviceSweep(device, kernel, nodes, into, Data(np.zeros((0, 0, 0, 1), dtype)), 0.0)
 
 
 def _data(term: Term) -> Data | FilledData:
@@ -383,19 +372,25 @@ def _streams(term: Term, stored: list[Node], kernel: CudaKernel, order: Order) -
 
 def _kernel(device: Device, term: Term) -> CudaKernel:
     points, code = term.quadrature.points, term.qfunction.code
-    sides = [_side(space, points) for space in (term.trial, term.test)]
+    sources, targets = (
+        tuple(_side(space, points) for space in side.spaces.values())
+        for side in (term.fields, term.tests)
+    )
     return CudaKernel.fitting(
         device,
         dim=term.trial.dim,
-        sources=(sides[0],),
-        targets=(sides[1],),
+        sources=sources,
+        targets=targets,
+        blocks=blocks_of_tests(term),
+        minima=term.minima,
+        sums=term.sums,
         d1d=lagrange_derivative_matrix(points, points),
         qfunction=code,
         dtype=term.dtype,
         weights=term.quadrature.weights,
         geometry=geometry_map(term, code),
         data_dtype=term.data_dtype,
-        reproducible=volume_space(term.test).reproducible,
+        reproducible=term.spaces[1].reproducible,
     )
 
 

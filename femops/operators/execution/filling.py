@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.operators.execution.kernels import factorised_kernel, plans_of
-from femops.operators.integrals.bilinear import BilinearForm
-from femops.operators.integrals.chunks import chunk_batches
+from femops.operators.integrals.arguments import Arguments
+from femops.operators.integrals.integral import Integral
 from femops.operators.integrals.snapshots import Field
 from femops.operators.integrals.term import Term
 from femops.pointwise.qdata_split import QDataSplit
@@ -17,7 +17,7 @@ from femops.spaces.base import Space
 from femops_kernels.cpu.first_touch import placed_array
 from femops_kernels.cpu.kernels.kernel import FillKernel
 from femops_kernels.cpu.operators import HostOperator
-from femops_kernels.cpu.sweep import Sweep
+from femops_kernels.cpu.sweep import Sweep, SweepDofs
 from femops_kernels.skeletons.chunk import table as sweep_layout
 
 # Quadrature points of all ranks from which on a kernel is worth its compilation.
@@ -26,7 +26,7 @@ _NONE: NDArray[np.int64] = np.empty(0, dtype=np.int64)
 
 
 def filled_points(
-    form: BilinearForm, qdata_split: QDataSplit, dtype: np.dtype[Any], width: int
+    form: Integral, qdata_split: QDataSplit, dtype: np.dtype[Any], width: int
 ) -> NDArray[Any] | None:
     """Numbers (nbatch, points, numbers, width) of a form at a state of the host.
 
@@ -35,7 +35,7 @@ def filled_points(
 
     Parameters
     ----------
-    form : BilinearForm
+    form : Integral
         With a state.
     qdata_split : QDataSplit
         Tells the numbers.
@@ -52,19 +52,20 @@ def filled_points(
         return None
     found, given = form.setup(qdata_split, dtype, width)
     qfunction, rule = found.qfunction, form.quadrature
-    term = Term(form.name, space, space, rule, qfunction, dtype, width, None, given=given)
+    field = Arguments.of(space)
+    term = Term(form.name, field, field, rule, qfunction, dtype, width, None, given=given)
     kernel = FillKernel(factorised_kernel(term), numbers)
-    edges = chunk_batches(space, space, dtype, width)
     shape = -(-ne // width), form.geometry.num_points, numbers, width
-    points = placed_array(shape, dtype, edges)
-    sweep = Sweep(kernel, *plans_of(term), given, _NONE, _NONE, 0.0, (points, points))
+    points = placed_array(shape, dtype, term.chunk_batches)
+    dofs = SweepDofs(*plans_of(term)[0], _NONE, _NONE, 0.0)
+    sweep = Sweep(kernel, [dofs], given, (points, points))
     _run(sweep, form.state.field(name))
     rest = ne - (len(points) - 1) * width
     points[-1, ..., rest:] = 0.0  # slots of no element
     return points
 
 
-def _many(form: BilinearForm, space: Space) -> bool:
+def _many(form: Integral, space: Space) -> bool:
     """True if all ranks have many points; the same on each, and without asking the others."""
     each = (form.quadrature.q1d / max(space.order, 1)) ** space.dim
     return space.global_size / space.ncomp * each >= _COMPILED_FROM

@@ -45,7 +45,7 @@ def separated(term: Term, parts: Sequence[Term]) -> tuple[SeparableKernel, Data]
         return None
     if qfunction.ncomp_in != qfunction.ncomp_out:
         return None
-    width, ne = term.width, term.trial.mesh.num_elements
+    width, ne = term.width, term.mesh.num_elements
     if not ne:
         _on_any_rank(term, False)
         return None
@@ -126,7 +126,7 @@ def _kernel(term: Term) -> SeparableKernel:
             (term.test.basis.gradient(points), term.trial.basis.gradient(points)),
         )
     )
-    value, gradient = term.qfunction.value_in, term.qfunction.gradient_in
+    value, gradient = term.qfunction.code.value_in, term.qfunction.code.gradient_in
     return SeparableKernel(
         term.trial.dim, *sides(term), term.dtype, term.width, mass, stiffness, value, gradient
     )

@@ -12,16 +12,19 @@ from numpy.typing import DTypeLike, NDArray
 
 from femops.basis import Quadrature1D
 from femops.errors import OperatorError
-from femops.operators.integrals.bilinear import BilinearForm, Made
+from femops.geometry.boundary import BoundaryFaces
+from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.chunks import chunk_batches
+from femops.operators.integrals.integral import Integral, Made
 from femops.operators.integrals.number_types import data_type, float_type
 from femops.pointwise import QDataSplit, QFunction
 from femops.pointwise.expressions.graph import same
-from femops.spaces.base import Space
-from femops.spaces.boundary_space import AnySpace, BoundarySpace, volume_space
+from femops.pointwise.linear import Pair
+from femops.spaces.boundary_space import AnySpace
 from femops_kernels.cpu.machine import lane_width
 from femops_kernels.pointwise.qdata import Data
 from femops_kernels.simd.lanes import WIDEST
+from femops_meshes.mesh import Mesh
 
 DATA_LEVELS = ("decomposed", "partial", "matrix-free")
 """Levels whose kernels take the q-function."""
@@ -35,14 +38,14 @@ class Term:
     Attributes
     ----------
     name : str
-    trial, test : Space or BoundarySpace
+    fields, tests : Arguments
     quadrature : Quadrature1D
     qfunction : QFunction
     dtype : numpy.dtype
         Type of vectors and arithmetic.
     width : int
         SIMD slots.
-    source : BilinearForm or None
+    source : Integral or None
         Where the data come from; None for a sum, whose data are given.
     level : str
         For which the form was cut.
@@ -56,26 +59,31 @@ class Term:
         Of a sum, if kernels look at any of its terms: these with their factors.
     scale : float
         Factor by which the kernel of a sum multiplies numbers at points before it rounds them.
+    minima, sums : int
+        Functionals of a residual: these components of its q-function come after those of the test
+        functions.
     """
 
     name: str
-    trial: AnySpace
-    test: AnySpace
+    fields: Arguments
+    tests: Arguments
     quadrature: Quadrature1D
     qfunction: QFunction
     dtype: np.dtype[Any]
     width: int
-    source: BilinearForm | None
+    source: Integral | None
     level: str = "partial"
     given: Data | None = None
     original: Term | None = None
     data_dtype: np.dtype[Any] | None = None
     parts: tuple[tuple[float, Term], ...] = ()
     scale: float = 1.0
+    minima: int = 0
+    sums: int = 0
 
     @staticmethod
     def make(
-        form: BilinearForm,
+        form: Integral,
         dtype: DTypeLike,
         lanes: int | None,
         level: str,
@@ -95,31 +103,55 @@ class Term:
             lane_width(kind, lanes),
             form.quadrature,
         )
-        for space, alone in (
-            (form.trial, qfunction.gradient_in and not qfunction.value_in),
-            (form.test, qfunction.gradient_out and not qfunction.value_out),
-        ):
-            if space.order == 0 and alone:
-                raise OperatorError(f"{form.name}: a space of order 0 has no gradient")
-        spaces = form.trial, form.test
-        term = Term(form.name, *spaces, rule, qfunction, kind, width, form, level)
+        code = qfunction.code
+        _check_orders(form.name, form.fields, code.slopes_in, code.values_in)
+        _check_orders(form.name, form.tests, code.slopes_out, code.values_out)
+        term = Term(form.name, form.fields, form.tests, rule, qfunction, kind, width, form, level)
         return term if stored == kind else replace(term, data_dtype=stored)
 
     @staticmethod
-    def of_residual(form: BilinearForm, dtype: np.dtype[Any], width: int) -> Term:
-        """Term of a form that is not linear, with all its fields and test functions."""
+    def of_residual(
+        form: Integral, dtype: np.dtype[Any], width: int, minima: int = 0, sums: int = 0
+    ) -> Term:
+        """Term of a form that is not linear, with all its fields, test functions, functionals."""
         qfunction, rule = form.qdata_split("partial").qfunction, form.quadrature
-        return Term(form.name, form.trial, form.test, rule, qfunction, dtype, width, form)
+        term = Term(form.name, form.fields, form.tests, rule, qfunction, dtype, width, form)
+        return replace(term, minima=minima, sums=sums)
 
     @property
-    def spaces(self) -> tuple[Space, Space]:
+    def trial(self) -> AnySpace:
+        """The field's space, or that of the first one."""
+        return self.fields.first
+
+    @property
+    def test(self) -> AnySpace:
+        """The test function's space, or that of the first one."""
+        return self.tests.first
+
+    @property
+    def mesh(self) -> Mesh | BoundaryFaces:
+        """The elements of the domain: those of a mesh, or faces of its boundary."""
+        return self.fields.first.mesh
+
+    @property
+    def spaces(self) -> tuple[Any, Any]:
         """Trial and test space of the vectors."""
-        return volume_space(self.trial), volume_space(self.test)
+        return self.fields.whole, self.tests.whole
+
+    @property
+    def several(self) -> bool:
+        """True if there are several fields or test functions, or functionals."""
+        return len(self.fields.spaces) + len(self.tests.spaces) + self.minima + self.sums > 2
 
     @property
     def any_width(self) -> bool:
         """True if results on the host have the same bits for lanes of any width."""
         return any(space.any_width for space in self.spaces)
+
+    @property
+    def symmetric(self) -> bool:
+        """True if the term is known to equal its transpose."""
+        return self.qfunction.symmetric and self.fields.same(self.tests)
 
     @property
     def row_width(self) -> int:
@@ -129,7 +161,7 @@ class Term:
     @property
     def on_boundary(self) -> bool:
         """True if the integral is over boundary faces: its sweep only adds to the result."""
-        return isinstance(self.trial, BoundarySpace)
+        return isinstance(self.mesh, BoundaryFaces)
 
     @cached_property
     def qdata_split(self) -> QDataSplit:
@@ -178,7 +210,7 @@ class Term:
     @property
     def data_bytes(self) -> tuple[int, int]:
         """Bytes of the data but modes, and of modes, as lanes have them; nothing is computed."""
-        numbers, mesh, dim = self.qfunction.numbers, self.trial.mesh, self.trial.dim
+        numbers, mesh, dim = self.qfunction.numbers, self.mesh, self.trial.dim
         slots = -(-mesh.num_elements // self.width) * self.width
         at_points = slots * self.quadrature.q1d**dim * numbers.point
         stored = at_points * (self.data_dtype or self.dtype).itemsize
@@ -203,13 +235,38 @@ class Term:
         """State that a copy or another process needs: the data are split again there."""
         return {k: v for k, v in self.__dict__.items() if k != "qdata_split"}
 
+    def blocks(self) -> list[Term]:
+        """The term by pairs of a test function and a field: itself if it has one of each.
+
+        Each has vectors of its own spaces.
+        """
+        if not self.fields.on_product:
+            return [self]
+        return [self.block(*pair) for pair in self.pairs]
+
+    @property
+    def pairs(self) -> list[Pair]:
+        """Test function and field of each block that is not zero."""
+        if self.original is not None:
+            return [(field, test) for test, field in self.original.pairs]
+        assert self.source is not None
+        return self.source.qfunction.pairs
+
+    def block(self, test: str, field: str) -> Term:
+        """The term of one test function and one field, on vectors of their spaces."""
+        if self.original is not None:
+            return self.original.block(field, test).transposed()
+        assert self.source is not None
+        form = self.source.block(test, field)
+        return Term.make(form, self.dtype, self.width, self.level, self.data_dtype)
+
     def ready(self, level: str) -> Term:
         """The term itself, its data computed where the level keeps them, else only checked."""
-        if not self.trial.mesh.num_elements:
+        if not self.mesh.num_elements:
             return self
         if self.filled and self.source is not None:
             self.source.setup(self.qdata_split, np.dtype(np.float64), self.width)
-        elif level in DATA_LEVELS:
+        elif level in DATA_LEVELS and not (self.several and level == "decomposed"):
             _ = self.data
         elif self.source is not None:
             self.source.check([*self.qdata_split.finite, *self.qdata_split.computed])
@@ -231,7 +288,7 @@ class Term:
 
     def transposed(self) -> Term:
         """The term with trial and test space exchanged."""
-        if self.qfunction.symmetric and self.trial is self.test:
+        if self.symmetric:
             return self
         if self.original is not None:
             return self.original
@@ -241,8 +298,8 @@ class Term:
         return replace(
             self,
             name=f"{self.name}.T",
-            trial=self.test,
-            test=self.trial,
+            fields=self.tests,
+            tests=self.fields,
             qfunction=qdata_split.qfunction,
             given=self.__dict__.get("data")
             if same(self.qdata_split.kept, qdata_split.kept)
@@ -250,7 +307,7 @@ class Term:
             original=self,
         )
 
-    def updated(self, form: BilinearForm) -> Term:
+    def updated(self, form: Integral) -> Term:
         """The term of the same form with other coefficients.
 
         Raises
@@ -276,14 +333,26 @@ class Term:
             np.array_equal(mine.points, theirs.points)
             and np.array_equal(mine.weights, theirs.weights)
         )
-        spaces = self.trial is other.trial and self.test is other.test
+        spaces = self.fields.same(other.fields) and self.tests.same(other.tests)
         alike = self.width == other.width and self.data_dtype == other.data_dtype
         return same and spaces and alike
 
     @property
     def chunk_batches(self) -> NDArray[np.int64]:
         """First batch of each chunk in which a sweep goes over the elements, and the end."""
-        return chunk_batches(self.trial, self.test, self.dtype, self.width)
+        return chunk_batches(self.fields, self.tests, self.dtype, self.width)
+
+
+def _check_orders(
+    name: str, arguments: Arguments, slopes: Sequence[int], values: Sequence[int]
+) -> None:
+    """Refuse a form that has of an argument of order 0 nothing but its gradient."""
+    first = 0
+    for space in arguments.spaces.values():
+        mine = range(first, first + space.ncomp)
+        first += space.ncomp
+        if space.order == 0 and not {*mine}.isdisjoint(slopes) and {*mine}.isdisjoint(values):
+            raise OperatorError(f"{name}: a space of order 0 has no gradient")
 
 
 def updated(
@@ -291,7 +360,7 @@ def updated(
 ) -> list[tuple[float, Term]]:
     """Terms with other values of the coefficients that they have.
 
-    ``made`` is that of `BilinearForm.with_coefficients`, for all of them.
+    ``made`` is that of `Integral.with_coefficients`, for all of them.
 
     Raises
     ------

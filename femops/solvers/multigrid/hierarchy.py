@@ -96,7 +96,7 @@ def build(A: Operator, degree: int, dtype: np.dtype[Any] | None = None) -> Hiera
     MissingExtraError
         The coarsest level is too large for what is installed.
     """
-    spaces = _spaces(A.space)  # type: ignore[arg-type]
+    spaces = _spaces(A.space)
     compile_cycles_ahead(spaces, A.dtype, dtype or np.dtype(np.float32))
     dtype, reason = _cycle_type(A) if dtype is None else (dtype, "as asked")
     operators = _operators(A, spaces, dtype)

@@ -250,7 +250,7 @@ def calls(folder: Path) -> dict[str, Call]:
     u, x = V.zeros(), np.eye(2)
     A = femops.mass(V)
     steps = femops.OperationSequence(V)
-    F = femops.nonlinear_form(_energy, V)
+    F = femops.residual(_energy, V)
     P = femops.Product(u=V, p=Q)
     B = femops.form(_pair, P)
     probe = femops.Probe(mesh, [[0.5, 0.5]])
@@ -282,8 +282,8 @@ def calls(folder: Path) -> dict[str, Call]:
         "load": of(femops.load, V, 1.0),
         "mass": of(femops.mass, V),
         "neo_hookean": of(femops.neo_hookean, W),
-        "coupled_form": of(femops.coupled_form, _pair, P),
-        "nonlinear_form": of(femops.nonlinear_form, _energy, V),
+        "residual of a product": of(femops.residual, _pair, P),
+        "residual": of(femops.residual, _energy, V),
         "p_laplacian": of(femops.p_laplacian, V, 3.0),
         "BoundaryGeometry": of(femops.BoundaryGeometry, mesh, rule),
         "Geometry": of(femops.Geometry, mesh, rule),

@@ -35,7 +35,6 @@ TILE = 8
 STATE = {"state": "double*", "partial": "double*", "counters": "unsigned*"}
 """Arguments of kernels that sum over all their threads and change a solver's state."""
 _ARGUMENTS = {
-    "touched": "const int*",
     "order": "const int*",
     "points": "",  # of their own type
     "elements": "const T*",
@@ -98,6 +97,8 @@ class CudaKernel:
         Functionals: these components of the q-function come after those of the test functions.
     reader : CudaKernel, optional
         The kernel that reads what this one stores at points.
+    blocks : tuple of int
+        The field of the same space, of each test function.
 
     Raises
     ------
@@ -122,6 +123,7 @@ class CudaKernel:
     minima: int = 0
     sums: int = 0
     reader: CudaKernel | None = None
+    blocks: tuple[int, ...] = (0,)
 
     def __post_init__(self) -> None:
         check_points(self.q1d, *(side.p1d for side in (*self.sources, *self.targets)))
@@ -161,8 +163,8 @@ class CudaKernel:
 
     @property
     def target(self) -> Side:
-        """The test function, or the first one."""
-        return self.targets[0]
+        """The test function, or the first one; the first field's side if there is none."""
+        return self.targets[0] if self.targets else self.source
 
     @property
     def identity(self) -> tuple[bool, bool]:
@@ -390,7 +392,10 @@ class CudaKernel:
         return f"using F = {kind};\nconstexpr int GROUP = {group};"
 
     def _matrices(self) -> str:
-        parts = [sides_text(self.sources, self.targets), matrix_type("D", Matrix1D(self.d1d))]
+        parts = [
+            sides_text(self.sources, self.targets, self.blocks),
+            matrix_type("D", Matrix1D(self.d1d)),
+        ]
         if self.qfunction.numbers.weight:
             parts.append(table("WEIGHTS", self.weights))
         else:

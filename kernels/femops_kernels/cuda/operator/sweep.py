@@ -22,7 +22,9 @@ from femops_kernels.cuda.operator.grid import launch_portions
 from femops_kernels.cuda.operator.kernel import CLEARED, CONSTRAINED, STATE, CudaKernel, unspilled
 from femops_kernels.cuda.operator.order import Order
 from femops_kernels.cuda.operator.shapes import Shape
+from femops_kernels.cuda.operator.sides import INPUT, OUTPUT, Side, suffix
 from femops_kernels.pointwise.qdata import Data
+from femops_kernels.simd.runs import DofRuns
 
 
 @final
@@ -142,6 +144,26 @@ class DeviceLaunch(Launch, ABC):
 
 
 @final
+@dataclass(frozen=True, eq=False)
+class DeviceEnd:
+    """A field or a test function of a sweep.
+
+    Attributes
+    ----------
+    dofs : DeviceDofs
+    marked : (n,) int64
+        Flat positions of a field that count as zero, of a test function where the result is
+        ``keep`` times the entry read.
+    begin : int
+        Entry of the sweep's vector at which it begins.
+    """
+
+    dofs: DeviceDofs
+    marked: NDArray[np.int64]
+    begin: int = 0
+
+
+@final
 class DeviceSweep(DeviceLaunch):
     """A kernel bound to dofs and data on a device: one term of an operator.
 
@@ -149,14 +171,11 @@ class DeviceSweep(DeviceLaunch):
     ----------
     device : Device
     kernel : CudaKernel
-    source, target : DeviceDofs
-        Dofs of the vector that is read and of the one that is written.
+    sources, targets : sequence of DeviceEnd
+        For each field and test function of the kernel.
     data : Data or FilledData
-    cleared : (n,) int64
-        Flat positions of the vector read that count as zero.
-    constrained : (n,) int64
-        Flat positions of the vector written where the result is ``keep`` times the entry read.
     keep : float
+        See `DeviceEnd`.
     panels : Panels
         Number of vectors, of a kernel that is applied to many.
     """
@@ -167,44 +186,71 @@ class DeviceSweep(DeviceLaunch):
         self,
         device: Device,
         kernel: CudaKernel,
-        source: DeviceDofs,
-        target: DeviceDofs,
+        sources: Sequence[DeviceEnd],
+        targets: Sequence[DeviceEnd],
         data: Data | FilledData,
-        cleared: NDArray[np.int64],
-        constrained: NDArray[np.int64],
         keep: float,
         panels: Panels = ONE,
     ) -> None:
         self.panels = panels
-        self.device, self.kernel, self.count = device, kernel, len(source.indices)
-        self._given = source, target, data, cleared, constrained, keep
-        inside = Marked.of(device, cleared, source, kernel.source.ncomp, CLEARED)
-        outside = Marked.of(device, constrained, target, kernel.target.ncomp, CONSTRAINED)
-        self.order = Order.of(source.with_ghosts | target.with_ghosts, kernel.shape.elements)
-        self._arrays = {
+        self.device, self.kernel, self.count = device, kernel, len(sources[0].dofs.indices)
+        self._given = sources, targets, data, keep
+        ghosts = np.any([end.dofs.with_ghosts for end in (*sources, *targets)], axis=0)
+        self.order = Order.of(ghosts, kernel.shape.elements)
+        functionals = device.xp.empty((kernel.minima + kernel.sums, self.count), kernel.dtype)
+        self._functionals, self._combines = functionals, list[tuple[int, Combine]]()
+        self._arrays: dict[str, Any] = {
             "order": device.upload(self.order.elements) if kernel.ordered else None,
-            "starts_in": source.starts,
-            "turned_in": source.turned,
-            "starts_out": target.starts,
-            "turned_out": target.turned,
-            "flags_in": inside.flags,
-            "marks_in": inside.marks,
-            "flags_out": outside.flags,
-            "marks_out": outside.marks,
-            "touched": target.touched,
-            "parts": None,
+            "functionals": functionals if functionals.size else None,
             **uploaded(device, kernel, data, self.count, self.order),
         }
-        self._combine = None
-        if kernel.reproducible:
-            assert target.shared is not None
-            numbers = target.indices.size * kernel.target.ncomp
-            self._arrays["parts"] = device.xp.empty(numbers, kernel.dtype)
-            given = kernel.dtype, kernel.target.ncomp, target.shared, self._arrays["parts"]
-            self._combine = Combine(device, *given)
+        for k, (side, end) in enumerate(zip(kernel.sources, sources, strict=True)):
+            self._arrays |= input_arguments(side, end.dofs, suffix(k)) | self._marks(k, side, end)
+        for k, (side, end) in enumerate(zip(kernel.targets, targets, strict=True)):
+            self._arrays |= self._output(k, side, end)
         self._bound: tuple[Function, NDArray[Any]] | None = None
-        self._alike = source is target and np.array_equal(cleared, constrained)
-        self._met = target.met * kernel.target.ncomp
+        one = len(sources) == len(targets) == 1 and not functionals.size
+        self._alike = one and (
+            sources[0].dofs is targets[0].dofs
+            and np.array_equal(sources[0].marked, targets[0].marked)
+        )
+        self._met = targets[0].dofs.met * kernel.target.ncomp if one else -1
+        size = kernel.dtype.itemsize
+        self._places = {
+            f"{name}{suffix(k)}": (name, size * end.begin)
+            for name, ends in (("x", sources), ("y", targets))
+            for k, end in enumerate(ends)
+            if k or end.begin
+        }
+
+    def _marks(self, k: int, side: Side, end: DeviceEnd) -> dict[str, Any]:
+        """Marks of a field's entries that count as zero."""
+        marked = Marked.of(self.device, end.marked, end.dofs, side.ncomp, CLEARED)
+        return {f"flags_in{suffix(k)}": marked.flags, f"marks_in{suffix(k)}": marked.marks}
+
+    def _output(self, k: int, side: Side, end: DeviceEnd) -> dict[str, Any]:
+        """Arguments of a test function, but for its vector."""
+        dofs, device, kernel = end.dofs, self.device, self.kernel
+        marked = Marked.of(device, end.marked, dofs, side.ncomp, CONSTRAINED)
+        parts = None
+        if kernel.reproducible and not (side.broken and len(kernel.targets) > 1):
+            shared = dofs.shared
+            if shared is None:  # another field's space is reproducible
+                runs = DofRuns(kernel.dim, side.p1d, side.broken)
+                shared = DeviceShared.of(device, Shared.of(dofs.indices, runs))
+            parts = device.xp.empty(dofs.indices.size * side.ncomp, kernel.dtype)
+            combine = Combine(device, kernel.dtype, side.ncomp, shared, parts)
+            self._combines.append((end.begin * kernel.dtype.itemsize, combine))
+        values: dict[str, Any] = dict.fromkeys(OUTPUT)
+        values |= {"starts_out": dofs.starts, "turned_out": dofs.turned, "parts": parts}
+        values |= {"flags_out": marked.flags, "marks_out": marked.marks, "touched": dofs.touched}
+        values |= {"owned_out": (dofs.owned or 0) * side.ncomp}
+        return {f"{name}{suffix(k)}": value for name, value in values.items()}
+
+    @property
+    def functionals(self) -> Any:
+        """See `Launch.functionals`."""
+        return self._functionals
 
     def mergeable(self, size: int) -> bool:
         """True if vectors of ``size`` entries can be updated on the way.
@@ -223,12 +269,12 @@ class DeviceSweep(DeviceLaunch):
 
     def clearing(self, size: int) -> Clearing | None:
         """Zeros for the sweep to add to, if it stores many of a vector's ``size`` entries."""
-        _, target, _, _, constrained, _ = self._given
         if self.panels != ONE or self._met != size:
             return None
-        if not Clearing.pays(self.kernel, target.indices, constrained):
+        target = self._given[1][0]
+        if not Clearing.pays(self.kernel, target.dofs.indices, target.marked):
             return None
-        return Clearing(self.device, self.kernel, target.starts, target.touched)
+        return Clearing(self.device, self.kernel, target.dofs.starts, target.dofs.touched)
 
     @property
     def blocks(self) -> int:
@@ -242,26 +288,24 @@ class DeviceSweep(DeviceLaunch):
 
     def bind(self, kernel: CudaKernel, **arrays: Any) -> tuple[Function, NDArray[Any]]:
         """A variant of the kernel in the same launch shape, and its arguments."""
-        source, target, *_, keep = self._given
-        unused = ("x", "y", "r", "inverse", "p", "ghosts_in", "ghosts_out", "functionals", *STATE)
-        none = dict.fromkeys(unused)
-        numbers = {"alpha": 0.0, "keep": keep, "add": 0, "count": self.count}
-        numbers |= {"first_portion": 0, "owned_in": (source.owned or 0) * kernel.source.ncomp}
-        numbers |= {"owned_out": (target.owned or 0) * kernel.target.ncomp}
-        sizes = (source.size * kernel.source.ncomp, target.size * kernel.target.ncomp)
-        numbers |= {"row": self.panels.nvec, "tiles": self._tiles}
+        sources, targets, _, keep = self._given
+        none = dict.fromkeys(("r", "inverse", "p", *STATE))
+        numbers: dict[str, Any] = {"alpha": 0.0, "keep": keep, "add": 0, "count": self.count}
+        numbers |= {"first_portion": 0, "row": self.panels.nvec, "tiles": self._tiles}
         numbers |= prefetched(self.device, kernel, self.order)
-        for side, size in zip(("in", "out"), sizes, strict=True):
-            numbers[f"panel_{side}"] = size * self.panels.nvec
+        for name, side, ends in (("in", kernel.source, sources), ("out", kernel.target, targets)):
+            size = ends[0].dofs.size if ends else 0
+            numbers[f"panel_{name}"] = size * side.ncomp * self.panels.nvec
         values = {**none, **numbers, **self._arrays, **arrays}
         return self.device.function(kernel.text), kernel.layout.pack(self.device, **values)
 
     def diagonal(self) -> DeviceSweep:
         """See `DeviceLaunch.diagonal`."""
         kernel = unspilled(replace(self.kernel, entry="diagonal"), self.device)
-        source, target, data, *_ = self._given
+        sources, targets, data, _ = self._given
         none = np.zeros(0, dtype=np.int64)
-        return DeviceSweep(self.device, kernel, source, target, data, none, none, 0.0)
+        fields, tests = ([DeviceEnd(e.dofs, none) for e in side] for side in (sources, targets))
+        return DeviceSweep(self.device, kernel, fields, tests, data, 0.0)
 
     def reshaped(self, shape: Shape) -> DeviceSweep:
         """The same work, launched in another shape: data lie in the order of its blocks."""
@@ -292,19 +336,29 @@ class DeviceSweep(DeviceLaunch):
         begin, end : int
         **arguments
             As the kernel takes them, pointers by address: x, y, alpha, add, and where ranks share
-            dofs ghosts_in, ghosts_out.
+            dofs ghosts_in, ghosts_out, of other fields ghosts_in_1 and so on.
         """
         if self._bound is None:
             self._bound = self.bind(self.kernel)
         function, packed = self._bound[0], copied(self._bound[1])
         for name, value in arguments.items():
             packed[name] = value
+        for name, (vector, place) in self._places.items():
+            packed[name] = arguments[vector] + place
         launch_portions(self.device, function, self.kernel, packed, begin, end)
 
     def combine(self, y: int) -> None:
         """Add what a launch leaves, if sums are formed in the elements' order."""
-        if self._combine is not None:
-            self._combine.launch(y)
+        for begin, combine in self._combines:
+            combine.launch(y + begin)
+
+
+def input_arguments(side: Side, dofs: DeviceDofs, end: str) -> dict[str, Any]:
+    """Arguments of a field, whose names have this end; without its vector."""
+    values = dict[str, Any].fromkeys(INPUT)
+    values |= {"starts_in": dofs.starts, "turned_in": dofs.turned}
+    values |= {"owned_in": (dofs.owned or 0) * side.ncomp}
+    return {f"{name}{end}": value for name, value in values.items()}
 
 
 @final

@@ -16,13 +16,14 @@ from femops.errors import OperatorError
 from femops.geometry.boundary import BoundaryBlock, BoundaryFaces, BoundaryGeometry
 from femops.geometry.jacobians import Geometry
 from femops.geometry.legendre import LegendreGeometry
+from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.chunks import chunk_batches
 from femops.operators.integrals.coefficients import FormCoefficient
 from femops.operators.integrals.number_types import check_range, check_values, largest_of
 from femops.operators.integrals.snapshots import Block
 from femops.operators.integrals.state import State
 from femops.pointwise.expressions.graph import Node, ancestors
-from femops.pointwise.linear import LinearQFunction
+from femops.pointwise.linear import LinearQFunction, Pair
 from femops.pointwise.printer import evaluate
 from femops.pointwise.qdata_split import (
     Known,
@@ -44,17 +45,14 @@ from femops.pointwise.trace import (
     name_of,
     trace,
 )
-from femops.spaces.base import Space
-from femops.spaces.boundary_space import BoundarySpace, volume_space
 from femops_kernels.cpu.first_touch import placed_array
 from femops_kernels.derived import Derived
 from femops_kernels.pointwise.qdata import Data, store_interleaved
 from femops_meshes.mesh import Mesh
 
 Made = dict[FormCoefficient, FormCoefficient]
-FIELD = "u"
 STATE = "@state"
-_CACHED = ("qfunction", "geometry", "known", "center", "_splits", "_setups")
+_CACHED = ("qfunction", "geometry", "known", "center", "_splits", "_setups", "_parts")
 # Of a determinant times a weight, an adjugate, and its division by the determinant.
 _INVERSE_FLOPS = {1: 2, 2: 3 + 1 + 2 + 4, 3: 14 + 1 + 27 + 9}
 
@@ -86,7 +84,7 @@ def mode_lanes(
 
 @final
 @dataclass(frozen=True, eq=False)
-class BilinearForm:
+class Integral:
     """A form that is linear in a field of one space and in a test function of another.
 
     Or the residual of a form that is not linear, perhaps in several fields.
@@ -95,8 +93,8 @@ class BilinearForm:
     ----------
     function : callable
         See `femops.form`.
-    trial, test : Space or BoundarySpace
-        On one mesh, or on the same faces of its boundary; of several fields those of the first.
+    fields, tests : Arguments
+        On one mesh, or on the same faces of its boundary.
     quadrature : Quadrature1D
     coefficients : dict of FormCoefficient
         Read when the form is made, see `FormCoefficient.keep`: what parts of an operator compute
@@ -112,8 +110,8 @@ class BilinearForm:
     """
 
     function: FormFunction
-    trial: Space | BoundarySpace
-    test: Space | BoundarySpace
+    fields: Arguments
+    tests: Arguments
     quadrature: Quadrature1D
     coefficients: Mapping[str, FormCoefficient]
     traced: LinearQFunction | None = None
@@ -130,13 +128,23 @@ class BilinearForm:
         """Name of the function."""
         return name_of(self.function).strip("_")
 
+    @property
+    def mesh(self) -> Mesh | BoundaryFaces:
+        """The elements of the domain: those of a mesh, or faces of its boundary."""
+        return self.fields.first.mesh
+
+    @property
+    def on_boundary(self) -> bool:
+        """True if the domain is faces of the boundary."""
+        return isinstance(self.mesh, BoundaryFaces)
+
     @cached_property
     def geometry(self) -> Geometry | BoundaryGeometry:
         """Jacobians and positions at the quadrature points."""
         return self._geometry(self.quadrature)
 
     def _geometry(self, rule: Quadrature1D) -> Geometry | BoundaryGeometry:
-        mesh = self.trial.mesh
+        mesh = self.mesh
         if isinstance(mesh, BoundaryFaces):
             return BoundaryGeometry(mesh.mesh, rule, mesh)
         return Geometry(mesh, rule)
@@ -152,11 +160,42 @@ class BilinearForm:
         """
         if self.traced is not None:
             return self.traced
-        fields, tests = {FIELD: self.trial.ncomp}, {FIELD: self.test.ncomp}
-        shapes = self.coefficient_shapes()
-        boundary = isinstance(self.trial, BoundarySpace)
-        traced = trace(self.function, self.geometry.dim, fields, tests, shapes, boundary=boundary)
-        return LinearQFunction(traced, FIELD, FIELD)
+        # a function on a product takes all fields
+        fields, tests = (
+            (Arguments.of(side.whole) if side.on_product else side).components
+            for side in (self.fields, self.tests)
+        )
+        dim, shapes, boundary = self.geometry.dim, self.coefficient_shapes(), self.on_boundary
+        traced = trace(self.function, dim, fields, tests, shapes, boundary=boundary)
+        return self._of_arguments(LinearQFunction(traced))
+
+    def _of_arguments(self, step: LinearQFunction) -> LinearQFunction:
+        """The q-function of those fields and test functions that the form has.
+
+        Raises
+        ------
+        OperatorError
+            The q-function couples others.
+        """
+        fields, tests, traced = self.fields.spaces, self.tests.spaces, step.trace
+        if fields.keys() == traced.fields.keys() and tests.keys() == traced.tests.keys():
+            return step
+        if not all(test in tests and field in fields for test, field in step.pairs):
+            raise OperatorError(
+                f"the new coefficients of {self.name} couple other fields: make a new operator"
+            )
+        kept = {name: traced.fields[name] for name in fields}
+        results = {name: traced.tests[name] for name in tests}
+        return LinearQFunction(replace(traced, fields=kept, tests=results))
+
+    @property
+    def reduced(self) -> Integral:
+        """The same form on a product, without fields and test functions that nothing couples."""
+        step = self.qfunction
+        tests = [name for name in self.tests.spaces if any(name == pair[0] for pair in step.pairs)]
+        fields = [n for n in self.fields.spaces if any(n in pair for pair in step.pairs)]
+        part = replace(self, fields=self.fields.only(fields), tests=self.tests.only(tests))
+        return replace(part, traced=part._of_arguments(step))
 
     def coefficient_shapes(self) -> dict[str, CoefficientShape]:
         """Shapes of the coefficients, as tracing needs them. Collective."""
@@ -164,7 +203,7 @@ class BilinearForm:
         shapes = {name: given.shape(first) for name, given in self.coefficients.items()}
         skew = np.array([not shape.symmetric for shape in shapes.values()], dtype=np.int64)
         if len(skew):  # somewhere: the step is the same on all ranks
-            skew = volume_space(self.trial).comm.max(skew)
+            skew = self.fields.whole.comm.max(skew)
         return {
             name: replace(shape, symmetric=not any_skew)
             for (name, shape), any_skew in zip(shapes.items(), skew, strict=True)
@@ -175,7 +214,7 @@ class BilinearForm:
         state = {k: v for k, v in self.__dict__.items() if k not in _CACHED}
         return state | ({"traced": self.qfunction} if "qfunction" in self.__dict__ else {})
 
-    def with_coefficients(self, values: Mapping[str, Any], made: Made) -> BilinearForm:
+    def with_coefficients(self, values: Mapping[str, Any], made: Made) -> Integral:
         """The same form with other coefficients; parameters and errors as of `replaced`."""
         new = self.replaced(values, made)
         # another shape is another trace; a derivative keeps its own
@@ -186,7 +225,7 @@ class BilinearForm:
             new = replace(new, state=self.state.of(self.state.spaces, {}))
         return new
 
-    def replaced(self, values: Mapping[str, Any], made: Made) -> BilinearForm:
+    def replaced(self, values: Mapping[str, Any], made: Made) -> Integral:
         """The form with other coefficients, and whatever it was traced to.
 
         Parameters
@@ -213,13 +252,37 @@ class BilinearForm:
         return replace(self, coefficients={**self.coefficients, **changed})
 
     @cached_property
+    def _parts(self) -> dict[Pair, Integral]:
+        return {}
+
+    def block(self, test: str, field: str) -> Integral:
+        """The form of one test function and one field, on vectors of their spaces; made once."""
+        if (test, field) not in self._parts:
+            step = self.qfunction.block(test, field)
+            used, state = set(step.used()), self.state
+            if state is not None:
+                names = [name for name in state.spaces if {name, f"d{name}"} & used]
+                setups = state.setups.setdefault((test, field), {})
+                state = state.of(names, setups) if names else None
+            sides = self.fields.spaces[field], self.tests.spaces[test]
+            self._parts[test, field] = replace(
+                self,
+                fields=Arguments.of(sides[0]),
+                tests=Arguments.of(sides[1]),
+                coefficients={n: value for n, value in self.coefficients.items() if n in used},
+                traced=step,
+                state=state,
+            )
+        return self._parts[test, field]
+
+    @cached_property
     def known(self) -> Known:
         """Facts that a cut of this form may rely on."""
         mesh, points = self.geometry.mesh, self.geometry.num_points
         given = self.coefficients.items()
         constants = [name for name, g in given if g.is_constant(self.geometry)]
         elementwise = [name for name, g in given if g.is_elementwise]
-        affine, mapped = LegendreGeometry(mesh).affine, isinstance(self.trial, Space)
+        affine, mapped = LegendreGeometry(mesh).affine, not self.on_boundary
         return Known(affine, frozenset(constants), points, mapped, frozenset(elementwise))
 
     @cached_property
@@ -228,7 +291,7 @@ class BilinearForm:
 
     def qdata_split(self, level: str, *, transpose: bool = False) -> QDataSplit:
         """The q-function of a level, and its inputs; made once."""
-        if level == "matrix-free" and isinstance(self.trial, BoundarySpace):
+        if level == "matrix-free" and self.on_boundary:
             level = "partial"  # kernels have no maps of faces; these are few
         key = (level, transpose)
         if key not in self._splits:
@@ -261,9 +324,9 @@ class BilinearForm:
         Without ``at_points`` what is stored there is left out. Unless it ``looks``, nothing is
         computed for errors alone: neither determinants nor what kernels compute of them.
         """
-        ne, points = self.trial.mesh.num_elements, self.geometry.num_points
+        ne, points = self.mesh.num_elements, self.geometry.num_points
         nbatch, numbers = -(-ne // width), qdata_split.qfunction.numbers
-        edges = chunk_batches(self.trial, self.test, dtype, width)
+        edges = chunk_batches(self.fields, self.tests, dtype, width)
         swept = self._swept(qdata_split, dtype, width) if at_points and not data_dtype else None
         stores = numbers.point if at_points and swept is None else 0
         stored = placed_array((nbatch, points, stores, width), data_dtype or dtype, edges)
@@ -318,7 +381,7 @@ class BilinearForm:
     @property
     def looks(self) -> bool:
         """True if the host looks at what kernels compute of the geometry; else these do."""
-        return not (isinstance(self.trial, Space) and self.trial.memory.fills)
+        return self.on_boundary or not self.fields.whole.memory.fills
 
     def filled(self, qdata_split: QDataSplit) -> bool:
         """True if kernels compute what a cut keeps at points, where they run.
@@ -426,13 +489,13 @@ class BilinearForm:
             self._store_flops(nodes, q1d)
             for nodes, q1d in ((qdata_split.element, 1), (qdata_split.point, self.quadrature.q1d))
         )
-        return int(self.trial.mesh.num_elements * each)
+        return int(self.mesh.num_elements * each)
 
     def _store_flops(self, stored: list[Node], q1d: int) -> int:
         """Operations to compute the stored numbers of one element."""
         if not stored:
             return 0
-        dim, g1d = self.geometry.dim, self.trial.mesh.order + 1
+        dim, g1d = self.geometry.dim, self.mesh.order + 1
         operations = sum(node.op not in ("const", "input") for node in ancestors(stored))
         # points in each direction: on a boundary face one in the last, whichever is fixed
         rows = [q1d] * dim if isinstance(self.geometry, Geometry) else [*[q1d] * (dim - 1), 1]
