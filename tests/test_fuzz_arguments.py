@@ -20,7 +20,6 @@ MADE = {  # by functions that are called here
     "Residual",
     "DistributedMesh",
     "ElementClass",
-    "Residual",
     "Operator",
     "Partition",
     "Picture",

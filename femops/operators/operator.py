@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, final
@@ -16,13 +16,13 @@ from femops.operators.assembly.element_matrices import check_method
 from femops.operators.constraints import FREE, Constraints, product_of_factors, read_only
 from femops.operators.execution.choice import backend_of
 from femops.operators.execution.kernels import shared_parts
-from femops.operators.integrals.integral import Integral, Made
+from femops.operators.integrals.integral import Integral
 from femops.operators.integrals.ranges import in_range
 from femops.operators.integrals.term import Term, updated
 from femops.operators.levels.auto import Auto
 from femops.operators.levels.cost import Cost, cost_of
-from femops.operators.levels.domains import level_data_of
-from femops.operators.levels.level_data import LevelData, base_level, check_level
+from femops.operators.levels.domains import Blocks, level_data_of
+from femops.operators.levels.level_data import LevelData, base_level, check_level, same_terms
 from femops.operators.matrix_free import MatrixFree
 from femops.pointwise.linear import Pair
 from femops.spaces.memory import memory_of
@@ -163,14 +163,16 @@ class Operator(MatrixFree):
         if pair not in self.pairs:
             return None
         if pair not in self._views:
-            terms = [
-                (factor, term.block(*pair).ready(term.level))
-                for factor, term in self._level_data.kept
-                if pair in term.pairs
-            ]
             local = self.constraints.of_block(space, *pair)
-            self._views[pair] = Operator(terms, local, self.level)
+            stored = self._level_data.stored
+            known = stored.parts.get(pair) if isinstance(stored, Blocks) else None
+            self._views[pair] = Operator(self._of_block(pair), local, self.level, known)
         return self._views[pair]
+
+    def _of_block(self, pair: Pair) -> list[tuple[float, Term]]:
+        """The terms of a test function and a field, cut for the level."""
+        terms = self._level_data.kept
+        return [(factor, term.block(*pair)) for factor, term in terms if pair in term.pairs]
 
     @cached_property
     def _views(self) -> dict[Pair, Operator]:
@@ -342,15 +344,15 @@ class Operator(MatrixFree):
         OperatorError
             A coefficient that no term has, or one of another shape.
         """
-        return self._updated(coefficients, {})
-
-    def _updated(self, coefficients: Mapping[str, Any], made: Made) -> Operator:
-        """See `update`, and `Integral.with_coefficients` for ``made``."""
         level = self.level
-        terms = updated(self._level_data.kept, coefficients, level, made)
-        return Operator(
-            [(factor, in_range(term)) for factor, term in terms], self.constraints, level
-        )
+        new = updated(self._level_data.kept, coefficients, level, {})
+        terms = [(factor, in_range(term)) for factor, term in new]
+        data = level_data_of(level, terms, self.constraints, self._level_data.stored)
+        twin = Operator(terms, self.constraints, level, data)
+        for pair, view in self._views.items():
+            if same_terms(view.summands, twin._of_block(pair)):
+                twin._views[pair] = view
+        return twin
 
     @named_right
     def rhs(self, b: NDArray[Any], values: NDArray[Any] | float = 0.0) -> NDArray[Any]:

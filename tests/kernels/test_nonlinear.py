@@ -223,7 +223,7 @@ def test_bad_arguments() -> None:
     inverted = V.interpolate(lambda x: [-2 * x[0], 0 * x[0]])
     with pytest.raises(femops.SolverError, match="not a number: begin with another"):
         femops.newton(F, inverted)
-    with pytest.raises(femops.SolverError, match="F is an Operator: give a nonlinear form"):
+    with pytest.raises(femops.SolverError, match="F is an Operator: give a residual"):
         femops.newton(femops.mass(V), V.zeros())  # type: ignore[arg-type]
     with pytest.raises(femops.SolverError, match="give 'auto', 'cg'"):
         femops.newton(F, V.zeros(), linear="lu")  # type: ignore[arg-type]

@@ -40,7 +40,7 @@ from femops.pointwise.printer import NUMPY_FUNCTIONS
 from femops.pointwise.qdata_split import stored_split
 from femops.pointwise.trace import Argument, linearised
 from femops.pointwise.writing import make_program
-from femops_kernels.pointwise.qfunction import QFunctionInputs
+from femops_kernels.pointwise.qfunction import QFunctionCode, QFunctionInputs
 from femops_kernels.pointwise.recording import FUNCTIONS
 
 POINTS = 8
@@ -139,9 +139,7 @@ def fused_programs() -> Iterator[QFunction]:
     for level in ("partial", "matrix-free"):
         for dim in (2, 3):
             parts = [
-                linear_split(
-                    LinearQFunction(traced(LINEAR[f"{name}-{dim}d"])), level
-                ).qfunction
+                linear_split(LinearQFunction(traced(LINEAR[f"{name}-{dim}d"])), level).qfunction
                 for name in ("mass", "general", "convection", "diffusion")
             ]
             yield fuse(parts[:2])
@@ -314,10 +312,9 @@ def test_what_is_written_twice_stands_once() -> None:
 
 def by_hand(results: list[str]) -> QFunction:
     text = f"def pointwise(u, ux, uy, uz, q):\n    return ({', '.join(results)},), ux, uy, uz\n"
-    flags = (True, False, True, False)
-    return QFunction(
-        text, 1, 2, len(results), QFunctionInputs(), *flags, symmetric=False, scaled=()
-    )
+    every = tuple(range(len(results)))
+    code = QFunctionCode(text, QFunctionInputs(), (0, 1), (), every, ())
+    return QFunction(code, 1, 2, len(results), symmetric=False, scaled=())
 
 
 def test_numbers_that_are_not_ordinary(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from femops.pointwise import (
 from femops.pointwise.errors import TraceError
 from femops.pointwise.expressions.graph import Graph
 from femops.pointwise.printer import assignments, evaluate
-from femops_kernels.pointwise.qfunction import QFunctionInputs
+from femops_kernels.pointwise.qfunction import QFunctionCode, QFunctionInputs
 
 POINTS = 6
 DIMS = [1, 2, 3]
@@ -332,7 +332,7 @@ def test_functions_are_flops() -> None:
     body = "\n".join(f"    {s}" for s in statements)
     text = f"@inner\ndef pointwise(u, ux, uy, uz, q):\n{body}\n    return ({result},), ux, uy, uz\n"
     program = femops.pointwise.QFunction(
-        text, 1, 1, 1, QFunctionInputs(point=1), True, False, True, False, symmetric=True, scaled=()
+        QFunctionCode(text, QFunctionInputs(point=1), (0,), (), (0,), ()), 1, 1, 1, True, ()
     )
     assert program.flops == 2
     np.testing.assert_allclose(program.matrix(np.array([[2.0]])), np.full((1,) * 5, np.exp(2.0)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, final
@@ -52,7 +52,7 @@ from femops_meshes.mesh import Mesh
 
 Made = dict[FormCoefficient, FormCoefficient]
 STATE = "@state"
-_CACHED = ("qfunction", "geometry", "known", "center", "_splits", "_setups", "_parts")
+_CACHED = ("qfunction", "geometry", "known", "center", "_splits", "_setups", "_parts", "_terms")
 # Of a determinant times a weight, an adjugate, and its division by the determinant.
 _INVERSE_FLOPS = {1: 2, 2: 3 + 1 + 2 + 4, 3: 14 + 1 + 27 + 9}
 
@@ -223,7 +223,19 @@ class Integral:
             new = replace(new, traced=self.qfunction if same else None)
         else:  # not what was computed of other coefficients
             new = replace(new, state=self.state.of(self.state.spaces, {}))
+        if new.traced is not None:
+            new._blocks_of(self, values)
         return new
+
+    def _blocks_of(self, old: Integral, changed: Iterable[str]) -> None:
+        """Keep the blocks of a form with other coefficients that have none of those changed."""
+        kept = {
+            pair: part
+            for pair, part in old._parts.items()
+            if part.coefficients.keys().isdisjoint(changed)
+        }
+        self._parts.update(kept)
+        self._terms.update({key: term for key, term in old._terms.items() if key[0] in kept})
 
     def replaced(self, values: Mapping[str, Any], made: Made) -> Integral:
         """The form with other coefficients, and whatever it was traced to.
@@ -253,6 +265,11 @@ class Integral:
 
     @cached_property
     def _parts(self) -> dict[Pair, Integral]:
+        return {}
+
+    @cached_property
+    def _terms(self) -> dict[tuple[Pair, Any], Any]:
+        """Terms of blocks, see `Term.block`."""
         return {}
 
     def block(self, test: str, field: str) -> Integral:

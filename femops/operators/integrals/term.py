@@ -253,12 +253,16 @@ class Term:
         return self.source.qfunction.pairs
 
     def block(self, test: str, field: str) -> Term:
-        """The term of one test function and one field, on vectors of their spaces."""
+        """The term of one test function and one field, on vectors of their spaces; made once."""
         if self.original is not None:
             return self.original.block(field, test).transposed()
         assert self.source is not None
-        form = self.source.block(test, field)
-        return Term.make(form, self.dtype, self.width, self.level, self.data_dtype)
+        form, kinds = self.source.block(test, field), (self.dtype, self.width, self.level)
+        known, key = self.source._terms, ((test, field), (*kinds, self.data_dtype))
+        if key not in known:
+            known[key] = Term.make(form, *kinds, self.data_dtype).ready(self.level)
+        found: Term = known[key]
+        return found
 
     def ready(self, level: str) -> Term:
         """The term itself, its data computed where the level keeps them, else only checked."""

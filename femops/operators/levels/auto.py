@@ -350,6 +350,11 @@ class Auto(LevelData):
         return level_data_of(level, _at(level, self.summands), self.constraints)
 
     @property
+    def stored(self) -> LevelData:
+        """The storage of the level chosen."""
+        return self.chosen
+
+    @property
     def kept(self) -> Summands:
         """The summands, cut for the level chosen."""
         return self.chosen.summands

@@ -17,7 +17,7 @@ from femops.operators.execution.backend import Step
 from femops.operators.execution.choice import backend_of
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.levels.distributed_rows import RankRows
-from femops.operators.levels.level_data import LevelData, block_steps, blocks_of
+from femops.operators.levels.level_data import LevelData, block_steps, blocks_of, same_terms
 from femops.operators.levels.matrices import Elements, Rows
 from femops.operators.levels.points import Points
 from femops.pointwise.linear import Pair
@@ -29,8 +29,12 @@ JOINT = ("partial", "matrix-free")
 """Levels at which all fields of a product are read and written by one sweep."""
 
 
-def level_data_of(level: str, summands: Summands, constraints: Constraints) -> LevelData:
+def level_data_of(
+    level: str, summands: Summands, constraints: Constraints, before: LevelData | None = None
+) -> LevelData:
     """Storage of a sum at one of the levels; nothing is allocated or compiled yet.
+
+    Where it has blocks, those whose terms are the same as ``before`` are shared.
 
     Raises
     ------
@@ -40,7 +44,7 @@ def level_data_of(level: str, summands: Summands, constraints: Constraints) -> L
     first = summands[0][1]
     backend_of(first.spaces[0]).check_level(level)
     if first.fields.on_product and (level not in JOINT or separable(level, summands)):
-        return Blocks.of(level, summands, constraints)
+        return Blocks.of(level, summands, constraints, before)
     groups = domains(summands)
     if level == "full" or (len(groups) == 1 and not first.on_boundary):
         return _storage_of(level, summands, constraints)
@@ -167,8 +171,10 @@ class Blocks(LevelData):
     parts: Mapping[Pair, LevelData]
 
     @staticmethod
-    def of(level: str, summands: Summands, constraints: Constraints) -> Blocks:
-        """Storage of a sum at one of the levels.
+    def of(
+        level: str, summands: Summands, constraints: Constraints, before: LevelData | None = None
+    ) -> Blocks:
+        """Storage of a sum at one of the levels; see `level_data_of`.
 
         Raises
         ------
@@ -180,10 +186,14 @@ class Blocks(LevelData):
         if needed:
             require_memory(needed, f"level={level!r}")
         product = summands[0][1].spaces[0]
-        parts = {
-            pair: level_data_of(level, terms, constraints.of_block(product, *pair))
-            for pair, terms in groups.items()
-        }
+        parts = {}
+        for pair, terms in groups.items():
+            old = before.parts.get(pair) if isinstance(before, Blocks) else None
+            parts[pair] = (
+                old
+                if old is not None and same_terms(old.summands, terms)
+                else level_data_of(level, terms, constraints.of_block(product, *pair))
+            )
         return Blocks(summands, constraints, level, parts)
 
     @property

@@ -77,6 +77,11 @@ class LevelData(ABC):
         return self.summands
 
     @property
+    def stored(self) -> LevelData:
+        """The data themselves, of a level that is chosen."""
+        return self
+
+    @property
     def as_stored(self) -> Summands:
         """The summands with the numbers at points that kernels read, which may be rounded."""
         return self.summands
@@ -168,8 +173,15 @@ def blocks_of(summands: Summands) -> dict[Pair, list[tuple[float, Term]]]:
     }
     for factor, term in summands:
         for pair in term.pairs:
-            found[pair].append((factor, term.block(*pair).ready(term.level)))
+            found[pair].append((factor, term.block(*pair)))
     return {pair: terms for pair, terms in found.items() if terms}
+
+
+def same_terms(one: Summands, other: Summands) -> bool:
+    """True if both are the same terms with the same factors."""
+    return len(one) == len(other) and all(
+        a == b and s is t for (a, s), (b, t) in zip(one, other, strict=True)
+    )
 
 
 def block_steps(

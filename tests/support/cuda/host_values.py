@@ -16,7 +16,7 @@ def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     plain = Integral.values
 
     def values(self: Integral, stored: Any, block: Any, **options: Any) -> Any:
-        if self.trial.device is not None and block.geometry.num_points > 1:
+        if self.fields.whole.device is not None and block.geometry.num_points > 1:
             found.append(len(stored))
         return plain(self, stored, block, **options)
 

@@ -330,7 +330,8 @@ class CudaKernel:
         """Layout of the arguments."""
         points = f"const {TYPES[self.stored.name]}*"
         sides = arguments_of(self.sources, self.targets)
-        return Layout(sides | _ARGUMENTS | {"points": points}, self.dtype)
+        none = {"touched": "const int*"}  # of a kernel without test functions
+        return Layout(none | sides | _ARGUMENTS | {"points": points}, self.dtype)
 
     @cached_property
     def text(self) -> str:

@@ -289,7 +289,7 @@ class DeviceSweep(DeviceLaunch):
     def bind(self, kernel: CudaKernel, **arrays: Any) -> tuple[Function, NDArray[Any]]:
         """A variant of the kernel in the same launch shape, and its arguments."""
         sources, targets, _, keep = self._given
-        none = dict.fromkeys(("r", "inverse", "p", *STATE))
+        none = dict.fromkeys(("r", "inverse", "p", "touched", *STATE))
         numbers: dict[str, Any] = {"alpha": 0.0, "keep": keep, "add": 0, "count": self.count}
         numbers |= {"first_portion": 0, "row": self.panels.nvec, "tiles": self._tiles}
         numbers |= prefetched(self.device, kernel, self.order)
