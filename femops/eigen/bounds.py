@@ -9,7 +9,7 @@ from scipy.linalg import eigvalsh_tridiagonal
 
 from femops.eigen.pencil import AnyOperator, Array, Pencil
 from femops.errors import SolverError
-from femops.fields.whole_sums import random_draws
+from femops.fields.reproducible import random_draws
 
 Map = Callable[[Array], Array]
 

@@ -16,7 +16,7 @@ from femops.eigen.numbers import check_numbers
 from femops.eigen.pencil import AnyOperator, Array, Pencil
 from femops.errors import SolverError, VectorError
 from femops.fields.multivector import MultiVector
-from femops.fields.whole_sums import group_totals, random_columns
+from femops.fields.reproducible import group_totals, random_columns
 from femops.parallel.collective_checks import check_same
 from femops.solvers.convergence import warn_unconverged
 from femops.solvers.watch import Progress, Watch

@@ -12,7 +12,7 @@ from femops.eigen.filters import Interval, filter_vectors
 from femops.eigen.inverse import Inverse
 from femops.eigen.pencil import Pencil
 from femops.fields.multivector import MultiVector
-from femops.fields.whole_sums import random_columns
+from femops.fields.reproducible import random_columns
 
 Floats = NDArray[np.float64]
 

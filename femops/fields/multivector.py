@@ -25,8 +25,8 @@ from femops.fields.panels import (
     type_with,
     used,
 )
+from femops.fields.reproducible import group_edges, group_totals, random_columns, rows_times
 from femops.fields.selection import chosen_vectors, value_of, values_for
-from femops.fields.whole_sums import group_edges, group_totals, random_columns, rows_times
 from femops.spaces.base import Space
 from femops.spaces.product import Product
 from femops_meshes.arguments import Count, checked

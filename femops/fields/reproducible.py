@@ -37,6 +37,19 @@ def group_edges(space: Space | Product) -> Ints:
     return np.concatenate([*parts, [first]])
 
 
+def rounded_sum(numbers: Floats) -> float:
+    """Return the sum of numbers, rounded once, so that it does not depend on their order.
+
+    It is infinite or not a number where the sum of floating-point numbers is.
+    """
+    try:
+        return math.fsum(numbers.tolist())
+    except ValueError:  # inf and -inf are among them
+        return math.nan
+    except OverflowError:  # of a part of the sum: the sum itself may be in range
+        return rounded_sum(numbers * 2.0**-64) * 2.0**64
+
+
 def exact_totals(comm: Communicator, partial: Floats, most: int) -> Floats:
     """Return the totals (k,) of sums (k, segments) of segments, each rounded once. Collective.
 
@@ -52,7 +65,7 @@ def exact_totals(comm: Communicator, partial: Floats, most: int) -> Floats:
     padded = np.zeros((len(partial), most))
     padded[:, : partial.shape[1]] = partial
     gathered = comm.gather_all(padded, alike=True).swapaxes(0, 1).reshape(len(partial), -1)
-    return np.array([math.fsum(row) for row in gathered])
+    return np.array([rounded_sum(row) for row in gathered])
 
 
 def group_totals(
