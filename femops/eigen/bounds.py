@@ -25,7 +25,7 @@ def spectrum(
     inverse : callable
         Product of B, symmetric positive definite, with a vector.
     pencil : Pencil
-        The mass that B is about the inverse of, and the constrained dofs.
+        With the mass, of which B is an approximate inverse, and the constrained dofs.
     steps : int
     seed : int
 
