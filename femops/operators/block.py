@@ -24,7 +24,7 @@ from femops.pointwise.blocks import Pair
 from femops.spaces.product import Product
 from femops.spaces.restriction import positions
 from femops_kernels.compiled import ONE, CompiledOperator, Launch, Panels
-from femops_meshes.arguments import checked, named_right, number_of, shown
+from femops_meshes.arguments import checked, names_checked, number_of, shown
 
 
 @final
@@ -199,6 +199,7 @@ class BlockOperator(MatrixFree):
 
     # --- essential conditions --------------------------------------------------------------------
 
+    @names_checked
     def constrained(self, dofs: ArrayLike) -> BlockOperator:
         """The operator with rows and columns of some dofs replaced by those of the identity.
 
@@ -233,7 +234,7 @@ class BlockOperator(MatrixFree):
         """Positions of the constrained rows, ascending; read-only."""
         return read_only(self.constraints.rows)
 
-    @named_right
+    @names_checked
     def rhs(self, b: NDArray[Any], values: NDArray[Any] | float = 0.0) -> NDArray[Any]:
         """Right-hand side that belongs to given values at the constrained dofs.
 
@@ -355,6 +356,7 @@ class BlockOperator(MatrixFree):
         values = np.full(len(rows), self.constraints.identity, self.dtype)
         return csr_array((values, (rows, rows)), shape=(n, n))
 
+    @names_checked
     def cost(self, method: str = "near-optimal") -> Cost:
         """Operations and traffic of one application, storage, operations of the assembly.
 

@@ -32,6 +32,7 @@ from femops.spaces.restriction import positions
 from femops_kernels.compiled import CompiledFields
 from femops_kernels.cpu.machine import lane_width
 from femops_kernels.exclusive import Exclusive, together
+from femops_meshes.arguments import names_checked
 
 Ints = NDArray[np.int64]
 
@@ -211,6 +212,7 @@ class CoupledForm:
         values: NDArray[Any] = self.compiled.functionals[self.functionals.names.index(name)]
         return values
 
+    @names_checked
     def jacobian(self, u: NDArray[Any], level: str = "partial") -> BlockOperator:
         """Derivative of the residual at a state, an operator on all fields.
 
@@ -267,6 +269,7 @@ class CoupledForm:
             found[pair] = form, names
         return found, split.symmetric
 
+    @names_checked
     def element_of(self, name: str) -> int:
         """Element of the least value of a functional in the last evaluation. Collective.
 
@@ -295,6 +298,7 @@ class CoupledForm:
         values = self.space.memory.get(self._by_element(name))
         return least_element(values, self.space.comm, numbers)
 
+    @names_checked
     def constrained(self, dofs: ArrayLike) -> CoupledForm:
         """The form with some dofs constrained: their residual is zero.
 

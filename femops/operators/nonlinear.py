@@ -29,6 +29,7 @@ from femops.spaces.restriction import positions
 from femops_kernels.compiled import CompiledOperator
 from femops_kernels.cpu.machine import lane_width
 from femops_kernels.pointwise.qdata import Data
+from femops_meshes.arguments import names_checked
 
 _NOTHING: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
 _CACHED = ("_compiled", "_term")
@@ -134,6 +135,7 @@ class NonlinearForm:
         self._compiled.apply(u, result)
         return result
 
+    @names_checked
     def jacobian(self, u: NDArray[Any]) -> Operator:
         """Derivative of the residual at u, an operator.
 
@@ -191,6 +193,7 @@ class NonlinearForm:
             twin._trace = twin._traced()
         return twin
 
+    @names_checked
     def constrained(self, dofs: ArrayLike) -> NonlinearForm:
         """The form with some dofs constrained: their residual is zero, their Jacobian the identity.
 

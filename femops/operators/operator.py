@@ -30,7 +30,7 @@ from femops.spaces.memory import memory_of
 from femops.spaces.restriction import positions
 from femops_kernels.compiled import ONE, CompiledOperator, Panels
 from femops_meshes import html
-from femops_meshes.arguments import checked, named_right, number_of
+from femops_meshes.arguments import checked, names_checked, number_of
 
 
 @final
@@ -201,6 +201,7 @@ class Operator(MatrixFree):
 
     # --- essential conditions --------------------------------------------------------------------
 
+    @names_checked
     def constrained(self, dofs: ArrayLike) -> Operator:
         """The operator with rows and columns of some dofs replaced by those of the identity.
 
@@ -230,6 +231,7 @@ class Operator(MatrixFree):
             self.constraints.constrained(positions(dofs, self.space.size))
         )
 
+    @names_checked
     def eliminated(self, rows: ArrayLike = (), columns: ArrayLike = ()) -> Operator:
         """The operator with some rows and columns replaced by zero.
 
@@ -309,7 +311,7 @@ class Operator(MatrixFree):
             [(factor, in_range(term)) for factor, term in terms], self.constraints, level
         )
 
-    @named_right
+    @names_checked
     def rhs(self, b: NDArray[Any], values: NDArray[Any] | float = 0.0) -> NDArray[Any]:
         """Right-hand side that belongs to given values at the constrained dofs.
 

@@ -28,7 +28,7 @@ from femops.solvers.singular import singular_cause
 from femops_kernels.cg import BREAKDOWN, CONVERGED, LEAST_NORM, Solve, SolveGroup
 from femops_kernels.exclusive import Exclusive, together
 from femops_kernels.instruction import Instruction
-from femops_meshes.arguments import Count, Fraction, checked, named_right, shown
+from femops_meshes.arguments import Count, Fraction, checked, names_checked, shown
 
 _System = tuple[NDArray[Any], NDArray[Any] | None, int]
 """Right-hand side, first guess, and the power of two that both are divided by."""
@@ -83,7 +83,7 @@ class CGSolver:
         self._alone = Exclusive()  # while a system is solved
         self._norm, self._least = 0.0, float(np.finfo(A.dtype).tiny) ** 0.5
 
-    @named_right
+    @names_checked
     def solve(
         self,
         b: NDArray[Any],
