@@ -1,4 +1,4 @@
-"""The same operator on a space of lower order or with another basis, and in another precision."""
+"""An operator on a space of lower order or with another basis, or in another precision."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ Spaces = dict[Any, Space | BoundarySpace]
 def coarse_operator(A: Operator, space: Space, dtype: DTypeLike, level: str) -> Operator:
     """The forms of an operator on a space of no higher order on the same mesh. Collective.
 
-    They are not traced again. On a space of lower order functions that are kept at points, and
-    arrays there, are interpolated linearly to the points of Gauss's rule with p + 1 points, so
-    bounds and definiteness stay.
+    They are not traced again. On a space of lower order p the rule is Gauss's with p + 1 points.
+    Coefficients that are stored at points are interpolated linearly to its points, so bounds and
+    definiteness stay.
 
     Parameters
     ----------

@@ -34,7 +34,7 @@ _INSTEAD = {
     **dict.fromkeys(["data", "indices", "indptr", "nnz"], _COMPRESSED),
     "solve": "femops.cg(A, b) solves A x = b; so do femops.minres and femops.gmres",
 }
-"""Advice for each attribute of SciPy's matrices that an operator does not have."""
+"""Advice by attribute of SciPy's matrices that an operator does not have."""
 
 # Cached attributes that hold compiled code and addresses.
 _COMPILED = ("compiled", "_transposed", "_panelled")

@@ -30,9 +30,9 @@ from femops_meshes.coordinates.interpolation import lagrange_derivative_matrix
 
 Ints = NDArray[np.int64]
 Forwards = Sequence[tuple[int, Forward]]
-"""Exchanges that bring ghosts' values, by number of the field."""
+"""Exchanges that send values of owned dofs to ghosts, with the number of the field."""
 Reverses = Sequence[tuple[int, Reverse]]
-"""Exchanges that bring contributions to ghosts to their owners, by number of the test function."""
+"""Exchanges that send contributions to ghosts to owners, with the number of the test function."""
 
 _FLOPS_PER_NUMBER = 10  # in the time in which a number is read
 
@@ -103,7 +103,7 @@ class HostFields(CompiledFields):
     Attributes
     ----------
     operator : HostOperator
-        The sweep over this rank's elements, and zeros for test functions that nothing multiplies.
+        The sweep over this rank's elements. It writes zeros for fields that have no test function.
     """
 
     def __init__(
@@ -156,9 +156,9 @@ class HostFields(CompiledFields):
         return found
 
     def _apply_on_ranks(self, u: NDArray[Any], out: NDArray[Any]) -> None:
-        """Work on elements while ghosts' values, then contributions to them, are on their way.
+        """Apply the form while messages are on their way. Collective.
 
-        Collective.
+        First values travel to ghosts, then contributions to ghosts travel to the owners.
         """
         sweep, x, y = self._sweep, u.ctypes.data, out.ctypes.data
         with LAUNCH:
@@ -186,7 +186,7 @@ class HostFields(CompiledFields):
 
 
 def sweep_of(work: FieldWork) -> FieldSweep:
-    """The kernel of a form bound to plans and data; there are elements."""
+    """Sweep of a form over the elements of this rank, which has some."""
     product, term = work.product, work.term
     spaces = list(product.spaces.values())
     plans = field_plans(spaces, work.dtype, term.width)
@@ -227,7 +227,7 @@ def _kernel(work: FieldWork, plans: Sequence[Plan]) -> FieldKernel:
 
 
 def _inside(positions: Ints, part: slice) -> Ints:
-    """Positions in a part of a vector, counted from its begin."""
+    """Positions that lie in a part of a vector, counted from the beginning of the part."""
     within: Ints = positions[(positions >= part.start) & (positions < part.stop)] - part.start
     return within
 

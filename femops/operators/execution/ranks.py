@@ -130,8 +130,8 @@ def field_exchanges(
         Positions of the result to which nothing is added.
     dtype : numpy.dtype
     contributed : sequence of (n,) int64, optional
-        For each test function, the ghost of each contribution that is sent by itself.  If omitted,
-        the sum of the contributions to a ghost is sent.
+        For each test function, the ghost of each contribution: every contribution is sent.  If
+        omitted, the sum of the contributions to a ghost is sent.
     """
     made: dict[str, list[tuple[int, Any]]] = {"forward": [], "reverse": []}
     for kind, names in (("forward", product.names), ("reverse", tests)):

@@ -386,9 +386,10 @@ class BilinearForm:
         check: bool = True,
         known: Mapping[int, Any] | None = None,
     ) -> NDArray[np.float64]:
-        """Static nodes at the points of a block of elements, (n, points, nodes).
+        """Values of static nodes at the points of a block of elements, (n, points, nodes).
 
-        Values of nodes that are ``known``, by number, are not computed.
+        ``known`` has values by number of the node, which are not computed again. Without it the
+        nodes in ``rounded`` are rounded to float32 first.
         """
         if known is None:
             used = {node.number for node in ancestors(stored)}

@@ -55,7 +55,7 @@ class Term:
     parts : tuple of (float, Term)
         Of a sum, if kernels look at any of its terms: these with their factors.
     scale : float
-        Factor by which the kernel of a sum multiplies numbers at points before it rounds them.
+        Factor by which a fused kernel multiplies numbers at points before it rounds them.
     """
 
     name: str
@@ -123,7 +123,7 @@ class Term:
 
     @property
     def row_width(self) -> int:
-        """Slots in which a row of a matrix is summed."""
+        """Number of slots in which a row of a matrix is summed."""
         return WIDEST if self.any_width else self.width
 
     @property
@@ -148,19 +148,22 @@ class Term:
 
     @property
     def rounds(self) -> bool:
-        """True if numbers that are stored at points are rounded to another type than ``dtype``."""
+        """True if the level stores numbers at points, and rounds them to ``data_dtype``."""
         stores = self.level in DATA_LEVELS and self.qfunction.numbers.point > 0
         return self.data_dtype is not None and stores
 
     def in_sum(self, factor: float) -> Term:
-        """The term as one kernel of a sum has it, which multiplies its data by a factor."""
+        """The term as part of a fused kernel, which multiplies its data by a factor."""
         if not self.rounds or factor == 1.0:
             return self
         known = None if self.filled else self.data
         return replace(self, given=known, scale=factor)
 
     def with_wide_data(self) -> Term:
-        """The same integral, cut for any level: it rounds what this term does, and nothing else."""
+        """The same integral without ``data_dtype``, for any level.
+
+        The numbers that this term rounds stay rounded; no others are.
+        """
         if self.data_dtype is None or self.source is None:
             return self
         form, stored = self.source, self.qdata_split.point if self.rounds else []
