@@ -144,7 +144,7 @@ class _Gathering:
 def products(
     backend: Backend, matrix: csr_array, dtype: np.dtype[Any], any_width: bool
 ) -> CompiledOperator:
-    """The compiled product of a matrix of one process; see `Backend.rows`."""
+    """Compiled product with a matrix of one process; see `Backend.rows`."""
     return backend.operator([(1.0, backend.rows(matrix, dtype, any_width=any_width))])
 
 
