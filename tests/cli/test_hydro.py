@@ -103,7 +103,7 @@ def test_a_restarted_run_has_the_options_of_its_checkpoint(capsys, tmp_path, che
         (("sedov", "--no-viscosity"), "viscosity is True: it cannot go on with False"),
         (("sedov", "--order-thermo", "2"), "order_thermo is 1: it cannot go on with 2"),
         (("sedov", "--order-kinematic", "2"), "order_kinematic is 3: it cannot go on with 2"),
-        (("sod",), "is of the problem sedov: not of sod"),
+        (("sod",), "is of the problem sedov, not of sod"),
     ],
 )
 def test_a_restarted_run_keeps_its_physics(capsys, tmp_path, monkeypatch, checkpoint, given, words):
