@@ -49,7 +49,7 @@ class Forward:
 
 
 class Contributing(Protocol):
-    """A sweep, or a test function of one, that leaves contributions for ghosts.
+    """A sweep, or one test function of a sweep, that leaves contributions to ghosts.
 
     See `ElementSweep` for the attributes.
     """
@@ -89,7 +89,7 @@ class Reverse:
     starts: NDArray[np.int64] | None = None
 
     def collect(self, sweep: Contributing | None, more: bool) -> None:
-        """Put in what a sweep has left for ghosts; ``more`` adds it to what others have."""
+        """Take a sweep's contributions to ghosts; ``more`` adds them to those taken before."""
         out = self.channel.outgoing
         if sweep is None:
             if not more:

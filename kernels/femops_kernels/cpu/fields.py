@@ -21,12 +21,12 @@ Ints = NDArray[np.int64]
 @final
 @dataclass(frozen=True, eq=False)
 class FieldDofs:
-    """Dofs of a field, and of the test function of its space, in the vectors of a sweep.
+    """Dofs of a field, and of the test function of the same space, in the vectors of a sweep.
 
     Attributes
     ----------
     plan : Plan
-        Of the same chunks of elements for all fields.
+        Plan of the field. The plans of all fields have the same chunks of elements.
     first : int
         Entry of the vectors with which the field begins.
     constrained : (n,) int64
@@ -123,12 +123,12 @@ class FieldSweep(HostLaunch):
         self.effort = effort
 
     def set_ghosts(self, field: int, address: int) -> None:
-        """Tell where the values of a field's ghosts are."""
+        """Set the address of the values of a field's ghosts."""
         self.table[field * layout.WORDS + layout.IN_GHOSTS] = address
 
 
 def _without_dofs(plan: Plan) -> Plan:
-    """Plan of a test function that nothing multiplies: the same chunks, but no dofs."""
+    """Plan for a field without a test function: the same chunks, but no dofs."""
     none, starts = np.zeros(0, dtype=np.int64), np.zeros_like(plan.first_batch)
     return replace(
         plan,

@@ -177,7 +177,7 @@ class Sweep(ElementSweep):
 
 
 def data_entries(data: Data) -> dict[int, Any]:
-    """Entries of a table that tell a sweep's data."""
+    """Entries of a table for the data of a sweep."""
     return {
         layout.QDATA: data.points,
         layout.MODES: data.modes,
@@ -187,7 +187,7 @@ def data_entries(data: Data) -> dict[int, Any]:
 
 
 def plan_entries(source: Plan, target: Plan, ncomp_in: int, ncomp_out: int) -> dict[int, Any]:
-    """Entries of a block of a table: those of its plans, and zero for all that there may be."""
+    """Entries of a block of a table: those of its plans; all others are zero."""
     zeros = np.zeros(source.nchunks + 1, dtype=np.int64)
     return dict.fromkeys(range(layout.WORDS), 0) | {
         layout.NCHUNKS: source.nchunks,
@@ -335,7 +335,7 @@ def chunk_order(launch: HostLaunch) -> tuple[NDArray[np.int64], int]:
 
 
 def plain_first(ghostly: NDArray[np.bool_]) -> tuple[NDArray[np.int64], int]:
-    """Chunks in an order in which those without ghosts come first, and how many these are."""
+    """Order of chunks in which those without ghosts come first, and the number of these."""
     return np.argsort(ghostly, kind="stable"), int(np.count_nonzero(~ghostly))
 
 

@@ -59,7 +59,7 @@ class Side:
         return int(self.b1d.shape[1])
 
     def constant(self, block: int = 0, first: int = 0, first_run: int = 0) -> ElementSide:
-        """Sizes that kernels are compiled for; the arguments are attributes of `ElementSide`."""
+        """Constants of the side for a compiled kernel; the arguments are as of `ElementSide`."""
         return ElementSide(block, first, self.ncomp, first_run, self.index_bytes, self.runs)
 
 
@@ -116,7 +116,7 @@ class SweepKernel(ABC):
         return specialize(*self.parts)
 
     def skeletons(self, *names: str) -> tuple[str, ...]:
-        """Skeletons of the compiled batches, of which the last given is the work on one."""
+        """Skeletons of the compiled batches; the last name is that of the work on one batch."""
         before, batch = names[:-1], names[-1]
         return (*before, *["by_element"] * self.reproducible, batch, "batches")
 
@@ -277,7 +277,7 @@ class Kernel(OperatorKernel):
         return self.parts_around(self._batch)
 
     def parts_around(self, batch: str) -> Parts:
-        """Parts of the compiled batches, given the skeleton of the work on one."""
+        """Parts of the compiled batches, given the name of the skeleton of one batch."""
         around = ("table", "copies", "ahead", "weights", "geometry", "pieces")
         return self.skeletons(*around, batch), self.constants(), self.qfunction.text
 
@@ -360,9 +360,9 @@ class FieldKernel:
     sources : tuple of Side
         The fields.
     targets : tuple of int
-        The field whose space and plan each test function has; ascending.
+        For each test function, the number of the field of the same space; ascending.
     minima, sums : int
-        Functionals: least values at the points of an element, and sums of values.
+        Numbers of functionals: least values at the points of an element, and sums of values.
 
     Raises
     ------
@@ -392,7 +392,7 @@ class FieldKernel:
         return specialize(*chunk_parts(self.first.width, self.first.dtype, ncomp, ncomp))
 
     def _constants(self) -> dict[str, object]:
-        """Names of ``skeletons/chunk/defaults.py`` that are other than those of the first field."""
+        """Values of names of ``skeletons/chunk/defaults.py`` that differ from those of `first`."""
         tests = [self.sources[k] for k in self.targets]
         tested = sum(side.ncomp for side in tests)
         ends = tested + self.minima, tested + self.minima + self.sums
@@ -423,7 +423,7 @@ class FieldKernel:
 
 
 def _constants_of(blocks: Sequence[int], sides: Sequence[Side]) -> tuple[ElementSide, ...]:
-    """Sizes of fields or test functions, which stand one after the other."""
+    """Constants of fields or test functions whose components stand one after the other."""
     found, first, run = [], 0, 0
     for block, side in zip(blocks, sides, strict=True):
         found.append(side.constant(block, first, run))

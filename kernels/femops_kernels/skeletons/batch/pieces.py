@@ -26,7 +26,7 @@ def added_by_pieces(side):
 
 @inner
 def target_of(vector, side):
-    """Where results of a test function are added: the places of its runs."""
+    """Address of the places of a test function's runs, to which results are added."""
     return places_of(vector, side)
 
 
