@@ -83,6 +83,14 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "method": (lambda: femops.TimeSeries.save(B, 0.0, V, B), "give .* by name, as u=u"),  # type: ignore[misc]
     "values": (lambda: A.rhs(B, value=1.0), "'value': did you mean values"),  # type: ignore[call-arg]
     "of a solver": (lambda: femops.CGSolver(A).solve(B, tol=1e-8), "'tol': did you mean rtol"),  # type: ignore[call-arg]
+    "condition": (lambda: A.constrained(dof=[1]), "'dof': did you mean dofs"),  # type: ignore[call-arg]
+    "columns": (lambda: A.eliminated(cols=[1]), "'cols': did you mean columns"),  # type: ignore[call-arg]
+    "function": (lambda: V.interpolate(B, 3), r"interpolate\(\) takes 1 argument by position"),  # type: ignore[call-arg]
+    "of a nonlinear form": (lambda: F.jacobian(B, level="full"), "'level': it takes u$"),  # type: ignore[call-arg]
+    "of the eigensolver": (
+        lambda: femops.eigen.chebyshev_subspace(A, nev=3),  # type: ignore[call-arg]
+        r"^chebyshev_subspace\(\) got an unexpected keyword argument 'nev': it takes A, M, k",
+    ),
     "option of a form": (
         lambda: femops.form(lambda u: {"value": u}, V, quadratur=3),
         "takes no coefficient 'quadratur': did you mean quadrature",

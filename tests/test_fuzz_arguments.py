@@ -16,7 +16,6 @@ from support.cases.arguments import Call, calls, hostile
 mpl.use("Agg")
 
 MADE = {  # by functions that are called here
-    "BlockOperator",
     "Residual",
     "DistributedMesh",
     "ElementClass",

@@ -71,7 +71,7 @@ PROBLEMS = {
 MESHES = ("cartesian", "multilinear", "curved")
 
 REPRODUCIBLE = "-reproducible"
-"""End of the name of a mesh on which operators have the same bits for lanes of any width."""
+"""Suffix for the name of a mesh: with it, operators have the same bits for lanes of any width."""
 
 FOOTPRINTS = {"ram": 1.8e6, "cache": 0.12e6}
 """Numbers of dofs: more than caches hold, and few enough for them."""

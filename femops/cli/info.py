@@ -50,7 +50,7 @@ def info(json: JsonOption = False) -> None:
 
 
 def _until() -> str:
-    """Words that say how long a temporary cache folder is kept; none for a lasting one."""
+    """Words about a temporary cache folder; empty for one that lasts."""
     from femops_kernels.codegen.cache import cache_folder, is_temporary
 
     return " until this command ends: set FEMOPS_CACHE" if is_temporary(cache_folder()) else ""

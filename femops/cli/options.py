@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from femops.parallel import Communicator, DistributedMesh
     from femops_meshes import Mesh
 
-# What float() takes, but for digits that are not ASCII's and for underscores.
+# The texts that float() may read here: no underscores, and no digits but ASCII's.
 _PLAIN = re.compile(r"[0-9A-Za-z+. -]*")
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def whole_number(least: int, most: int | None = None) -> Callable[[Any], int]:
-    """Return what reads a whole number from `least` to `most`, and says what it got instead."""
+    """Return a parser of whole numbers from `least` to `most`; it refuses any other text."""
     wish = f">= {least}" if most is None else f"from {least} to {most}"
 
     def read(value: Any) -> int:
@@ -37,18 +37,24 @@ def whole_number(least: int, most: int | None = None) -> Callable[[Any], int]:
 
 
 def given_options(context: typer.Context) -> set[str]:
-    """Names of the parameters of a command that the command line gives."""
+    """Names of the parameters whose values the user has given on the command line."""
     sources = {name: context.get_parameter_source(name) for name in context.params}
     return {name for name, source in sources.items() if source and source.name == "COMMANDLINE"}
 
 
 def refuse(names: set[str], why: str) -> None:
-    """Refuse options, by their names as parameters, that a command would ignore.
+    """Refuse options that a command would ignore.
+
+    Parameters
+    ----------
+    names : set of str
+        Names of their parameters. If there are none, nothing is refused.
+    why : str
+        A sentence without its full stop.
 
     Raises
     ------
     typer.BadParameter
-        There are some.
     """
     if names:
         hints = ", ".join("--" + name.replace("_", "-") for name in sorted(names))
@@ -56,7 +62,7 @@ def refuse(names: set[str], why: str) -> None:
 
 
 def number(least: float, below: float) -> Callable[[Any], float]:
-    """Return what reads a number, least <= number < below, and says what it got instead."""
+    """Return a parser of numbers, least <= number < below; it refuses any other text."""
 
     def read(value: Any) -> float:
         try:
@@ -298,16 +304,16 @@ def numbers(text: str, what: str = "orders", digits: int = 3, option: str = "--o
     ----------
     text : str
     what : str
-        What they are.
+        Name of the numbers in the message.
     digits : int
         Most digits of a number.
     option : str
-        The option that they are of.
+        The option whose value the text is.
 
     Raises
     ------
     typer.BadParameter
-        The text is nothing like that.
+        The text is no such list.
     """
     result: list[int] = []
     for part in text.split(","):

@@ -1,4 +1,4 @@
-"""The record of a run: what repeats it, and a hash of its result."""
+"""The record of a run: the command that repeats it, and a hash of its result."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from femops.parallel import Communicator
 
 PACKAGES = ("numpy", "scipy", "numba", "llvmlite", "pyamg")
-"""Packages whose versions a record has: results come from them."""
+"""Packages on which the bits of results depend; a record has their versions."""
 
+# Options that do not change the result.
 _OUTPUTS = (
     "checkpoint",
     "checkpoint_every",
@@ -46,14 +47,15 @@ def record_of(
     command : list of str
         Words of the command and its arguments, before its options.
     options : mapping
-        Values of its options, by the names of the parameters. What only writes files is left out.
+        Values of all options, by the names of their parameters. The record leaves out options that
+        do not change the result.
     mesh : Mesh or DistributedMesh
         The mesh that the run began with.
     comm : Communicator
     result : int
         Hash of the result, see `femops.fields.vector_hash`.
     files : mapping, optional
-        Hashes of files that the run began with, see `file_hashes`; the mesh has a checksum.
+        Hashes of files that the run began with except the mesh, see `file_hashes`.
     """
     import femops
     from femops_kernels.cpu import machine
@@ -76,12 +78,12 @@ def record_of(
 
 
 def _arguments(given: Mapping[str, Any]) -> list[str]:
-    """Options as a command line has them: all that have a value, as defaults may change."""
+    """Options as words of a command line, also those with default values: defaults may change."""
     found = []
     for name, value in given.items():
         option = name.replace("_", "-")
         if isinstance(value, bool):
-            if value or name == "viscosity":  # the one that may be switched off
+            if value or name == "viscosity":  # the only option with a --no- form
                 found.append(f"--{option}" if value else f"--no-{option}")
         elif value is not None:
             found += [f"--{option}", str(value.value if isinstance(value, Enum) else value)]
@@ -89,7 +91,7 @@ def _arguments(given: Mapping[str, Any]) -> list[str]:
 
 
 def file_hashes(**paths: Path | str | None) -> dict[str, str]:
-    """Return the hashes of files, by name, of those that are given and there."""
+    """Return hashes of files by name, without files that are None or do not exist."""
     return {
         name: hashlib.sha256(Path(path).read_bytes()).hexdigest()
         for name, path in paths.items()
@@ -116,12 +118,12 @@ def _version(package: str) -> str | None:
 
 
 def functions() -> dict[str, str]:
-    """Hashes of what other libraries compute of some numbers, where processors may differ.
+    """Hashes of results of other libraries whose bits may differ between machines.
 
     Returns
     -------
     dict
-        By a name with the library: elementary functions of NumPy and of the C library, which
+        Hashes by function and library: elementary functions of NumPy and of the C library, which
         kernels call, and products and factors of small matrices by BLAS and LAPACK.
     """
     import numpy as np
@@ -136,7 +138,8 @@ def functions() -> dict[str, str]:
         found[f"{name} of the C library"] = np.array([c_function(value) for value in x.tolist()])
     found["pow of the C library"] = np.array([math.pow(value, 1.7) for value in x.tolist()])
     left, right = np.sin(37.0 * x[: 30 * 33]).reshape(30, 33), np.sqrt(x[: 33 * 28]).reshape(33, 28)
-    left, right = (np.rint(2.0**40 * matrix) for matrix in (left, right))  # the same everywhere
+    # whole numbers, which are the same on all machines
+    left, right = (np.rint(2.0**40 * matrix) for matrix in (left, right))
     square = left[:, :30] + 2.0**42 * np.eye(30)
     found["products of matrices by BLAS"] = left @ right
     found["products with vectors by BLAS"] = np.array(

@@ -47,7 +47,7 @@ def group() -> None:
 @final
 @dataclass(frozen=True)
 class _Asked:
-    """Problem, words and options of a command.
+    """The problem, words and options that a command line asks for.
 
     Attributes
     ----------

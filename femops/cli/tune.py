@@ -8,7 +8,14 @@ from typing import Annotated, Any
 import typer
 
 from femops.cli.bench.report import DofsOption, MeshesOption, OrdersOption, RoundsOption
-from femops.cli.options import JsonOption, ThreadsOption, names, numbers
+from femops.cli.options import (
+    JsonOption,
+    ThreadsOption,
+    given_options,
+    names,
+    numbers,
+    refuse,
+)
 from femops.cli.output import Column, Output, one_line_warnings
 
 COLUMNS = (
@@ -18,25 +25,17 @@ COLUMNS = (
 )
 
 
-_OF_PRODUCTS = "products"
-_OF_KERNELS = ("order", "problem", "mesh", "level", "dofs")
-
-
-def _check_used(ctx: typer.Context, settings: Sequence[str]) -> None:
+def _check_used(context: typer.Context, settings: Sequence[str]) -> None:
     """Refuse options that none of the settings to measure depends on."""
-    unused = [] if _OF_PRODUCTS in settings else ["size"]
-    if set(settings) == {_OF_PRODUCTS}:
-        unused += _OF_KERNELS
-    for name in unused:
-        source = ctx.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE":
-            raise typer.BadParameter(
-                f"--{name} has no part in --setting {','.join(settings)}: leave it out"
-            )
+    unused = set() if "products" in settings else {"size"}
+    if set(settings) == {"products"}:
+        unused = {"order", "problem", "mesh", "level", "dofs"}
+    why = f"it has no part in --setting {','.join(settings)}"
+    refuse(given_options(context) & unused, why)
 
 
 def tune(
-    ctx: typer.Context,
+    context: typer.Context,
     order: OrdersOption = "1-8",
     problem: Annotated[
         str, typer.Option(metavar="NAMES", help="Of bp1, bp2, bp3, bp4, bp5, bp6.")
@@ -77,10 +76,11 @@ def tune(
         "settings": names(setting),
         "sizes": numbers(size, "sizes", option="--size"),
     }
-    _check_used(ctx, given["settings"])
     from femops.bench.tune import TuneSettings, run_tune
 
     settings = TuneSettings(**given, dofs=dofs, threads=threads or 1, rounds=rounds, again=again)
+    settings.check()
+    _check_used(context, given["settings"])
     output = Output(json)
     with one_line_warnings(), output.counting("tuning") as (total, step):
         result = run_tune(settings, step, total)

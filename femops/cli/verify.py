@@ -1,4 +1,4 @@
-"""``femops verify``: whether this machine repeats a run bit by bit."""
+"""``femops verify``: repeats a run, and compares the bits of the result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from femops.cli.output import Output
 from femops.cli.record import file_hashes
 
 OTHER = 1
-"""Exit code where the bits are others, or the run cannot be repeated."""
+"""Exit code if bits differ, or if the run cannot be repeated."""
 
 _KEYS = {
     "arguments": list,
@@ -29,6 +29,8 @@ _KEYS = {
     "result": str,
     "versions": dict,
 }
+
+_CURE = "give the output of `femops solve ... --json` or `femops hydro ... --json`"
 
 
 @paragraphs
@@ -45,9 +47,9 @@ def verify(
     """Repeat a run, and say whether the result has the same bits here.
 
     The JSON document of a run has its command, the checksum of its mesh and a hash of its result.
-    The exit code is 0 if the hash of the repeated run is the same, and 1 if it is another: then
-    what differs between the runs is listed. The run should have been made with --reproducible, or
-    other lanes and other numbers of ranks round otherwise.
+    The exit code is 0 if the repeated run has the same hash. Otherwise it is 1, and the command
+    lists the differences between the two runs. Make the run with --reproducible: without it results
+    depend on the width of lanes and on the number of ranks.
 
     \b
     Examples:
@@ -79,32 +81,37 @@ def verify(
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """The document of a run.
+    """Read the document of a run.
 
     Raises
     ------
     typer.BadParameter
-        There is none at the path, or it has no record.
+        The file cannot be read, or is no such document.
     """
     try:
         document = json_format.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise typer.BadParameter(f"{path} is not read: {error}", param_hint="RUN.json") from error
-    record: Any = document.get("run") if isinstance(document, dict) else None
-    known = isinstance(record, dict) and all(
-        isinstance(record.get(name), kind) for name, kind in _KEYS.items()
-    )
-    if not known or record["arguments"][:1] not in (["solve"], ["hydro"]):
         raise typer.BadParameter(
-            f"{path} has no record of a run: give what `femops solve ... --json` or "
-            "`femops hydro ... --json` of this version printed",
-            param_hint="RUN.json",
-        )
-    return dict(document)
+            f"{path} cannot be read ({error}): {_CURE}", param_hint="RUN.json"
+        ) from error
+    if not isinstance(document, dict) or not _is_record(document.get("run")):
+        raise typer.BadParameter(f"{path} has no record of a run: {_CURE}", param_hint="RUN.json")
+    return document
+
+
+def _is_record(record: Any) -> bool:
+    """True if a part of a document has all that a repetition of a run needs."""
+    if not isinstance(record, dict):
+        return False
+    if not all(isinstance(record.get(name), kind) for name, kind in _KEYS.items()):
+        return False
+    words = record["arguments"]
+    files = all(f"--{name}" in words[:-1] for name in record["files"])
+    return files and words[:1] in (["solve"], ["hydro"]) and {*map(type, words)} == {str}
 
 
 def _check_files(record: dict[str, Any], path: Path) -> None:
-    """Refuse to repeat a run that needs ranks, or that went on from what has changed."""
+    """Refuse a run that needs ranks, or whose checkpoint is missing or has changed."""
     if record["ranks"] > 1 and not record["reproducible"]:
         command = " ".join(record["arguments"])
         raise typer.BadParameter(
@@ -118,19 +125,19 @@ def _check_files(record: dict[str, Any], path: Path) -> None:
         file = given[given.index(f"--{name}") + 1]
         if file_hashes(file=file).get("file") != before:
             raise typer.BadParameter(
-                f"{file} is not there, or not as when the run went on from it: bring it back, or "
-                "repeat the run from its beginning",
+                f"{file} is missing, or has changed since the run went on from it: restore it, or "
+                "verify the run from its beginning",
                 param_hint="RUN.json",
             )
 
 
 def _repeated(record: dict[str, Any], threads: int | None) -> dict[str, Any]:
-    """The document of the same run, made here.
+    """Repeat the run in a process of its own, and return its document.
 
     Raises
     ------
     typer.Exit
-        The run failed, after its own message.
+        The run has failed and said why.
     """
     more = [] if threads is None else ["--threads", str(threads)]
     command = [sys.executable, "-m", "femops", *record["arguments"], *more, "--json"]
@@ -142,7 +149,7 @@ def _repeated(record: dict[str, Any], threads: int | None) -> dict[str, Any]:
 
 
 def _differences(before: dict[str, Any], here: dict[str, Any]) -> Iterator[str]:
-    """Lines that say what differs between two runs: causes first, then results."""
+    """Yield lines about the differences between two runs: causes first, then results."""
     causes = list(_causes(before["run"], here["run"]))
     yield from causes
     harmless = "processor", "llvm cpu", "lanes"
@@ -156,7 +163,7 @@ def _differences(before: dict[str, Any], here: dict[str, Any]) -> Iterator[str]:
 
 
 def _causes(one: dict[str, Any], two: dict[str, Any]) -> Iterator[str]:
-    """Lines that say where two runs were made differently, given their records."""
+    """Yield lines about differences in mesh, versions, machine and functions, given two records."""
     if one["mesh"] != two["mesh"]:
         yield f"the mesh: its checksum was {one['mesh']}, here it is {two['mesh']}"
     for kind in ("versions", "machine"):

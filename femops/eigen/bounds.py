@@ -9,7 +9,7 @@ from scipy.linalg import eigvalsh_tridiagonal
 
 from femops.eigen.pencil import AnyOperator, Array, Pencil
 from femops.errors import SolverError
-from femops.fields.whole_sums import random_draws
+from femops.fields.reproducible import random_draws
 
 Map = Callable[[Array], Array]
 
@@ -25,7 +25,7 @@ def spectrum(
     inverse : callable
         Product of B, symmetric positive definite, with a vector.
     pencil : Pencil
-        The mass that B is about the inverse of, and the constrained dofs.
+        With the mass, of which B is an approximate inverse, and the constrained dofs.
     steps : int
     seed : int
 

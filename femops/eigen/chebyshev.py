@@ -14,12 +14,14 @@ from femops.eigen.filters import Interval, filter_vectors
 from femops.eigen.inverse import Inverse
 from femops.eigen.numbers import check_numbers
 from femops.eigen.pencil import AnyOperator, Array, Pencil
+from femops.eigen.ritz import mass_products, residual_norms, ritz_vectors
 from femops.errors import SolverError, VectorError
 from femops.fields.multivector import MultiVector
-from femops.fields.whole_sums import group_totals, random_columns
+from femops.fields.reproducible import random_columns
 from femops.parallel.collective_checks import check_same
 from femops.solvers.convergence import warn_unconverged
 from femops.solvers.watch import Progress, Watch
+from femops_meshes.arguments import names_checked
 
 Floats = NDArray[np.float64]
 
@@ -34,16 +36,17 @@ _SLOW, _MOST_INVERSE = 0.35, 32
 _CONDITION = 1e6
 _ROUND_OFF = 16.0  # times the precision and the largest eigenvalue, a residual is no better
 _MOST_PRODUCTS = 10_000  # for each vector
-# Of a problem with that few free dofs all eigenpairs are computed by dense algebra if filters would
-# take more products than so many times the number of dofs.
+# Dense algebra computes all eigenpairs of a problem with at most so many free dofs if filters would
+# take more than so many products for each dof.
 _MOST_DENSE, _DENSE_PRODUCTS = 1_000, 20
-# Part of the way from the last eigenvalue wanted to that of a guard vector, where the interval of a
-# search begins: eigenvectors below should be in the vectors.
+# Where the damped interval of a search begins: this part of the way from the last eigenvalue wanted
+# to that of a guard vector. All eigenvectors below should be among the vectors.
 _SEARCHED = 0.85
-_SLOW_ITERATIONS = 4  # in which residuals fall too slowly, after which a state is given up
-_NEW_SEED = 2**32  # of random vectors beside a state, which may have begun with the same seed
+_SLOW_ITERATIONS = 4  # a state is given up after so many iterations with too slow a decrease
+_NEW_SEED = 2**32  # added to the seed: a state may have begun with random vectors of the same seed
 
 
+@names_checked
 def chebyshev_subspace(
     A: AnyOperator,
     M: AnyOperator | Array | None = None,
@@ -64,11 +67,12 @@ def chebyshev_subspace(
     Subspace iteration with Chebyshev polynomials of A as filters, and Ritz values. Constrained dofs
     of A are left out: eigenvectors are zero there. Collective.
 
-    The vectors may miss eigenvectors, as a state of one field does when those of another, which is
-    not coupled to it, become the lowest. So when the vectors have converged, a random vector that
-    is orthogonal to them is filtered. If it finds another eigenvalue below the k-th, the iteration
-    goes on; a state is given up. Else the k values are the lowest, but for a chance of 1e-5. The
-    search takes about as many products as one of the vectors.
+    The vectors may miss low eigenvectors. A state may, for example, have vectors of one field only,
+    when eigenvalues of another field, which is not coupled to it, become the lowest. So when the
+    vectors have converged, a random vector that is orthogonal to them is filtered. If that finds an
+    eigenvalue below the k-th, the iteration goes on; a state is given up. Otherwise the k values
+    are the lowest, except for a chance of 1e-5. The search takes about as many products as one
+    vector does.
 
     Parameters
     ----------
@@ -93,11 +97,12 @@ def chebyshev_subspace(
     maxiter : int
         Most iterations: each is a filter, and Ritz values.
     max_products : int, optional
-        Most products of A with a vector, but for those of the last Ritz values; 10,000 for each
-        vector if omitted. Residuals fall by about ``exp(-2 d sqrt(gap / highest))`` with d products
-        for each vector, where gap is the distance of the eigenvalues wanted from the first that has
-        no vector. Coefficients that jump by many orders of magnitude make that slow. Where at
-        most 1,000 dofs are free, dense algebra then takes over, after 20 products for each dof.
+        Most products of A with a vector, without those of the last Ritz values; 10,000 for each
+        vector if omitted. After d products for each vector, residuals have fallen by about
+        ``exp(-2 d sqrt(gap / highest))``. The gap is the distance from the eigenvalues wanted to
+        the first eigenvalue that has no vector. Coefficients that jump by many orders of magnitude
+        make it small beside the highest. If at most 1,000 dofs are free, dense algebra takes over
+        after 20 products for each dof.
     state : SubspaceState, optional
         Vectors to begin with, as ``result.state``, of this pair of operators or of one like it.
     seed : int
@@ -108,7 +113,7 @@ def chebyshev_subspace(
         Called as ``progress(iterations, residual)`` after each iteration, with the largest
         residual. On ranks all call it.
     warn : bool
-        Whether to warn if the iteration ends before its residuals are small enough.
+        Whether to warn if the iteration has not converged.
 
     Returns
     -------
@@ -117,7 +122,8 @@ def chebyshev_subspace(
     Warns
     -----
     ConvergenceWarning
-        The warning says which limit has ended the iteration, as ``result.reason`` does.
+        The iteration has not converged. The warning names the limit that has ended it, as
+        ``result.reason`` does.
 
     Raises
     ------
@@ -146,8 +152,7 @@ def chebyshev_subspace(
     numbers |= {"max_products": max_products, "state given": state is not None, "warn": warn}
     check_same(pencil.A.space.comm, "chebyshev_subspace", numbers, error=SolverError)
     check_numbers(numbers, pencil.count)
-    solve = _Solve(pencil, int(k), float(tol), seed, Watch(history, progress, None))
-    solve.guard = guard
+    solve = _Solve(pencil, int(k), float(tol), guard, seed, Watch(history, progress, None))
     if state is None:
         solve.begin()
     else:
@@ -166,18 +171,20 @@ class _Solve:
     Parameters
     ----------
     pencil : Pencil
-    k, tol, seed
+    k, tol, guard, seed
         See `chebyshev_subspace`.
     watch : Watch
     """
 
-    def __init__(self, pencil: Pencil, k: int, tol: float, seed: int, watch: Watch) -> None:
-        self.pencil, self.k, self.tol, self.seed, self.watch = pencil, k, tol, seed, watch
+    def __init__(
+        self, pencil: Pencil, k: int, tol: float, guard: int | None, seed: int, watch: Watch
+    ) -> None:
+        self.pencil, self.k, self.tol, self.guard = pencil, k, tol, guard
+        self.seed, self.watch = seed, watch
         self.inverse, self.products, self.iterations = Inverse(pencil), 0, 0
-        self.guard: int | None = None
         self.random = True  # the vectors began as random ones
-        self.complete = False  # no eigenvector is missing, as the vectors are a basis
-        self._highest = -np.inf  # an eigenvalue that has turned out to be above the bound
+        self.complete = False  # the vectors are a basis of all vectors: no eigenvector is missing
+        self._highest = -np.inf  # above an eigenvalue that was above the bound of the spectrum
         self._expected, self._searched, self._slow, self._ended = 0.0, 1, 0, False
         self.lowest, self.upper = self._ends(self.inverse)
 
@@ -213,7 +220,7 @@ class _Solve:
         self._filter(self.X, None, None, interval, degree)
 
     def _take_all(self) -> None:
-        """Take a basis of all vectors, one of each free dof: their Ritz values are exact."""
+        """Take one vector for each free dof: their Ritz values are exact."""
         pencil, memory = self.pencil, self.pencil.A.space.memory
         comm, mine = pencil.A.space.comm, np.flatnonzero(memory.get(pencil.free))
         counts = np.concatenate([[0], comm.gather_all(np.array([len(mine)])).reshape(-1)])
@@ -281,31 +288,31 @@ class _Solve:
         return ""
 
     def _given_up(self, before: float, now: float, tolerance: float) -> bool:
-        """True if residuals of a state fall so slowly that random vectors replace those given.
+        """True if random vectors have replaced those of a state, as residuals fall too slowly.
 
-        Vectors that are eigenvectors already, but not low ones, are in the way of others. If
-        residuals fall slowly, a better inverse of the mass is taken first.
+        Vectors that are eigenvectors already, but not low ones, are in the way of others. Until
+        then a better inverse of the mass is taken each time that residuals fall too slowly.
         """
         expected = min(self._expected, np.log(before / tolerance))
         if not np.log(before / now) < _SLOW * expected:
             return False
         self._slow += 1
         if not self.random and self._slow >= _SLOW_ITERATIONS:
-            return not self._anew()
+            self._begin_again()
+            return True
         if self.pencil.mass is not None and self.inverse.degree < _MOST_INVERSE:
             self.inverse = Inverse(self.pencil, max(2, 2 * self.inverse.degree))
             self.lowest, self.upper = self._ends(self.inverse)
         return False
 
-    def _anew(self) -> bool:
-        """Begin anew with random vectors; False, as these are not complete."""
+    def _begin_again(self) -> None:
+        """Give up the vectors of a state, and begin with random vectors."""
         self.inverse = Inverse(self.pencil)
         self.lowest, self.upper = self._ends(self.inverse)
         self.begin()
-        return False
 
     def _few_dofs(self, products: int) -> bool:
-        """True if dense algebra takes over, as it takes less than so many more products."""
+        """True if dense algebra has taken over, which is cheaper than so many more products."""
         count = self.pencil.count
         if count > _MOST_DENSE or self.products + products <= _DENSE_PRODUCTS * count:
             return False
@@ -313,15 +320,18 @@ class _Solve:
         return True
 
     def _searched_all(self, values: Floats, norms: Floats, tolerance: float) -> bool:
-        """True if random vectors find no eigenvalue below those wanted.
+        """True if a search by random vectors finds no eigenvalue below the last one wanted.
 
-        If they find one, or one that may be as low, they replace the last vectors. A state that
-        has missed one is given up.
+        If the search finds a lower one, or one that may be as low, its vectors replace the last
+        guard vectors. If the vectors are those of a state, random vectors replace all of them.
         """
         k, m, last = self.k, self.X.nvec, float(values[self.k - 1])
         kept, cut = self._cut(values, norms, tolerance)
         if cut - last <= tolerance:  # nothing tells those wanted from the next ones
-            return self.random or self._anew()
+            if not self.random:
+                self._begin_again()
+                return False
+            return True
         inverse, lowest, upper = self._accurate(0.03 * (cut - last) / max(abs(last), abs(cut)))
         interval = Interval(min(lowest, float(values[0])), cut, upper)
         search = Search.planned(interval, values[:kept], norms[:kept], k, self.pencil)
@@ -336,20 +346,21 @@ class _Solve:
             part = self.X[list(range(kept))]
         Y, found, products = search.run(part, count, inverse, tolerance, seed)
         self.products += products
-        if found[-1] > upper:  # the bound was none
+        if found[-1] > upper:  # Lanczos' method has missed the upper end
             self._highest = float(found[-1]) + 0.1 * abs(float(found[-1]) - lowest)
             return False
         if found[0] >= cut:
             return True
         if found[0] < last and not self.random:
-            return self._anew()
+            self._begin_again()
+            return False
         for i in range(count):
             self.X[m - count + i][:] = Y[i]
         self._searched *= 2
         return False
 
     def _accurate(self, error: float) -> tuple[Inverse, float, float]:
-        """An inverse of the mass with a bounded error, and the ends of the spectrum with it."""
+        """An inverse of the mass within an error, and the ends of the spectrum with it."""
         inverse, lowest, upper = self.inverse, self.lowest, self.upper
         if self.pencil.mass is not None:
             inverse = Inverse.within(self.pencil, error)
@@ -375,53 +386,22 @@ class _Solve:
         return kept, cut
 
     def _middle(self, values: Floats) -> float:
-        """The most that the lower end of what is damped may be."""
+        """The most that the lower end of the damped interval may be."""
         return float(values[0]) + 0.5 * (self.upper - float(values[0]))
 
     def _ritz(self) -> tuple[Floats, MultiVector | None, Floats]:
-        """Ritz values; makes X the Ritz vectors. Their products with M, and residuals."""
+        """Make X the Ritz vectors; return Ritz values, products with M and norms of residuals."""
         pencil, X = self.pencil, self.X
         try:
             X.orthonormalise(pencil.norm_mass, self.seed + self.iterations + 1, pencil.deviations)
         except VectorError as error:
             raise SolverError(str(error)) from error
         AX = pencil.A.apply_many(X)
-        small = X.gram(AX)
-        values, vectors = pencil.A.space.comm.broadcast(np.linalg.eigh((small + small.T) / 2))
-        X @= vectors
+        values = ritz_vectors(X, AX, pencil)
         pencil.A.apply_many(X, AX)
         self.products += 2 * X.nvec
-        massed = None if pencil.mass is None else pencil.mass.apply_many(X)
-        return values, massed, self._residuals(values, AX, massed)
-
-    def _residuals(self, values: Floats, AX: MultiVector, massed: MultiVector | None) -> Floats:
-        """Norms of A x - lambda M x, by the inverse of the diagonal."""
-        X, space = self.X, self.pencil.A.space
-        padded = np.zeros((X.npanels, X.width))
-        padded.reshape(-1)[: X.nvec] = values
-        factors = space.memory.put(padded.astype(X.dtype))
-        parts = (self._squares(rows, factors, AX, massed) for rows in X.row_blocks())
-        if space.any_width:
-            summed = group_totals(space, parts, padded.shape, padded.dtype)
-        else:
-            summed = space.comm.sum(sum(parts, np.zeros(padded.shape)))
-        return np.asarray(np.sqrt(summed.reshape(-1)[: X.nvec]))
-
-    def _squares(
-        self, rows: slice, factors: Array, AX: MultiVector, massed: MultiVector | None
-    ) -> Array:
-        """Sums (npanels, width) of the squares of some rows of residuals."""
-        pencil, X = self.pencil, self.X
-        memory, found = pencil.A.space.memory, []
-        for k, panel in enumerate(X.panels):
-            there = panel[rows] if massed is None else massed.panels[k][rows]
-            if massed is None and pencil.weights is not None:
-                there = there * pencil.weights[rows, np.newaxis]
-            left = AX.panels[k][rows] - factors[k] * there
-            left *= pencil.free[rows, np.newaxis]
-            scaled = left if pencil.scales is None else left * pencil.scales[rows, np.newaxis]
-            found.append(memory.get(memory.xp.einsum("ij,ij->j", left, scaled)))
-        return np.array(found, dtype=np.float64)
+        massed = mass_products(X, pencil)
+        return values, massed, residual_norms(X, AX, massed, values, pencil)
 
     def _improve(
         self, values: Floats, massed: MultiVector | None, norms: Floats, tolerance: float

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from femops.eigen.filters import Interval, filter_vectors
 from femops.eigen.inverse import Inverse
 from femops.eigen.pencil import Pencil
+from femops.eigen.ritz import mass_products, ritz_vectors
 from femops.fields.multivector import MultiVector
-from femops.fields.whole_sums import random_columns
+from femops.fields.reproducible import random_columns
 
 Floats = NDArray[np.float64]
 
@@ -26,7 +27,7 @@ _DIGITS = 1e-4  # relative precision that is left of filtered vectors when X has
 @final
 @dataclass(frozen=True)
 class Search:
-    """The filters that make an eigenvector visible whose eigenvalue is at most ``value``.
+    """Filters that make an eigenvector visible if its eigenvalue is at most ``value``.
 
     A random vector w of n dofs has about one of each eigenvector. If the polynomial p is at most
     one in the interval, and w has the part c of an eigenvector below ``value``, then the Rayleigh
@@ -42,8 +43,9 @@ class Search:
     Attributes
     ----------
     interval : Interval
-        What is damped; ``cut`` lies above the value.
+        The eigenvalues that filters damp; ``cut`` lies above the value.
     value : float
+        The largest eigenvalue that may be missing.
     step : int
         Degree of a filter after which X is taken out of the vectors again.
     filters : int
@@ -59,15 +61,15 @@ class Search:
     def planned(
         cls, interval: Interval, values: Floats, norms: Floats, k: int, pencil: Pencil
     ) -> Search:
-        """The filters for the k-th of the Ritz values of X.
+        """Plan the filters of a search for eigenvalues up to the k-th Ritz value of X.
 
         Parameters
         ----------
         interval : Interval
         values, norms : (nvec,) arrays
-            Ritz values of X and residuals. A vector orthogonal to X has parts of the eigenvectors
-            in X that are about the residual over the gap. Filters amplify these parts, and that
-            part of the result stays when X is taken out: so much must remain below one.
+            Ritz values of X and residuals. A vector orthogonal to X still has a part of each
+            eigenvector in X, of about the residual over the gap. Filters amplify the parts. The
+            amplified parts must stay below one until X is taken out again.
         k : int
         pencil : Pencil
         """
@@ -100,7 +102,17 @@ class Search:
     ) -> tuple[MultiVector, Floats, int]:
         """Filter random vectors. Collective.
 
-        It ends early when a Ritz value is below ``value`` by more than the tolerance.
+        The search ends early when a Ritz value is below ``value`` by more than the tolerance.
+
+        Parameters
+        ----------
+        X : MultiVector
+            Orthonormal vectors that the random vectors are kept orthogonal to.
+        count : int
+            Number of random vectors.
+        inverse : Inverse
+        tolerance : float
+        seed : int
 
         Returns
         -------
@@ -112,15 +124,15 @@ class Search:
             Products of A with a vector.
         """
         pencil, products = inverse.pencil, 0
-        width = 1 if count == 1 else None
-        Y = MultiVector.zeros(X.space, count, X.dtype, width)
+        Y = MultiVector.zeros(X.space, count, X.dtype, 1 if count == 1 else None)
         random_columns(Y, range(count), seed, pencil.deviations)
-        massed = _take_out(Y, X, pencil, seed)
-        values = None
+        _take_out(Y, X, pencil, seed)
+        values, massed = None, None
         for done in range(self.filters):
             filter_vectors(Y, massed, values, inverse, self.interval, self.step)
             _take_out(Y, X, pencil, seed + done)
-            values, massed = _ritz(Y, pencil)
+            values = ritz_vectors(Y, pencil.A.apply_many(Y), pencil)
+            massed = mass_products(Y, pencil)
             products += count * (self.step + 1)
             if values[0] < self.value - tolerance:
                 break
@@ -128,29 +140,15 @@ class Search:
         return Y, values, products
 
 
-def _massed(Y: MultiVector, pencil: Pencil) -> MultiVector:
-    """Products with M."""
-    if pencil.mass is not None:
-        return pencil.mass.apply_many(Y)
-    result = Y.copy()
-    if pencil.weights is not None:
-        result.panels *= pencil.weights[:, np.newaxis]
-    return result
-
-
-def _take_out(Y: MultiVector, X: MultiVector, pencil: Pencil, seed: int) -> MultiVector | None:
-    """Make vectors orthonormal, and orthogonal to X; their products with a mass of a matrix."""
+def _take_out(Y: MultiVector, X: MultiVector, pencil: Pencil, seed: int) -> None:
+    """Make vectors orthonormal and orthogonal to X. Collective."""
     for _ in range(2):  # the second time takes out what round-off has left
-        found = X @ X.gram(_massed(Y, pencil))
+        massed = mass_products(Y, pencil)
+        if massed is None:
+            massed = Y.copy()
+            if pencil.weights is not None:
+                massed.panels *= pencil.weights[:, np.newaxis]
+        parts = X @ X.gram(massed)
         for i in range(Y.nvec):
-            Y[i][:] -= found[i]
+            Y[i][:] -= parts[i]
         Y.orthonormalise(pencil.norm_mass, seed, pencil.deviations)
-    return None if pencil.mass is None else pencil.mass.apply_many(Y)
-
-
-def _ritz(Y: MultiVector, pencil: Pencil) -> tuple[Floats, MultiVector | None]:
-    """Ritz values; makes Y the Ritz vectors. Their products with a mass that is a matrix."""
-    small = Y.gram(pencil.A.apply_many(Y))
-    values, vectors = pencil.A.space.comm.broadcast(np.linalg.eigh((small + small.T) / 2))
-    Y @= vectors
-    return values, None if pencil.mass is None else pencil.mass.apply_many(Y)

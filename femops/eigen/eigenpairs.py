@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 @final
 @dataclass(frozen=True, eq=False)
 class SubspaceState:
-    """Vectors that an iteration has come to, to begin another with.
+    """Vectors of an iteration, from which another iteration can begin.
 
     Attributes
     ----------
@@ -56,8 +56,8 @@ class Eigenpairs:
     history : tuple of float
         With ``history=True`` the largest residual after each iteration; else empty.
     reason : str
-        The limit that ended an iteration that has not converged, and what makes it slow; else
-        empty.
+        Empty if the iteration has converged. Otherwise it names the limit that has ended the
+        iteration, and says what makes it slow.
     """
 
     values: Floats

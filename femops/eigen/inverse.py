@@ -39,9 +39,10 @@ class Inverse:
 
     @classmethod
     def within(cls, pencil: Pencil, error: float) -> Inverse:
-        """An inverse with B M within 1 - error and 1 + error, as far as Lanczos' bounds hold."""
-        if pencil.mass is None:
-            return cls(pencil)
+        """Return an inverse B of a mass matrix with eigenvalues of B M from 1 - error to 1 + error.
+
+        This holds as far as Lanczos' bounds of the spectrum of the mass do.
+        """
         inverse = cls(pencil, 1)
         # the iteration's residual is at most one over Chebyshev's polynomial there
         growth = np.arccosh(inverse._centre / inverse._radius)

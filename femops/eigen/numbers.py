@@ -11,14 +11,14 @@ from femops.errors import SolverError
 
 
 def check_numbers(numbers: Mapping[str, Any], free: int) -> None:
-    """Refuse options of `chebyshev_subspace` that are no numbers, or out of range.
+    """Refuse options of `chebyshev_subspace` that are no numbers or out of range.
 
     Parameters
     ----------
     numbers : mapping
-        Values by the names of the options.
+        Values of the options, by name.
     free : int
-        Free dofs of the problem.
+        Number of free dofs.
 
     Raises
     ------
@@ -31,7 +31,7 @@ def check_numbers(numbers: Mapping[str, Any], free: int) -> None:
         if not (whole and value >= least) and not optional:
             raise SolverError(f"{name} = {value!r}: give a whole number >= {least}")
     if numbers["k"] > free:
-        raise SolverError(f"k = {numbers['k']} eigenpairs of a problem with {free} free dofs")
+        raise SolverError(f"k = {numbers['k']}, but only {free} dofs are free: give at most {free}")
     tol = numbers["tol"]
     if not isinstance(tol, int | float | np.integer | np.floating) or not 0.0 < tol < np.inf:
         raise SolverError(f"tol = {tol!r}: give a number > 0")

@@ -84,10 +84,11 @@ class Pencil:
 
     @property
     def deviations(self) -> Array:
-        """Standard deviations (size,) of the entries of a random vector; zero if constrained.
+        """Standard deviations (size,) of the entries of a random vector; zero where constrained.
 
-        A vector of such entries has about as much of each eigenvector, however different the
-        masses of dofs are. With equal deviations a field of small mass would be lost in round-off.
+        With them a random vector has about the same part of each eigenvector, however different
+        the masses of dofs are. With equal deviations a field of small mass would be lost in
+        round-off.
         """
         if self.scales is None:
             return self.free
@@ -109,7 +110,7 @@ def _check_operator(A: Any, name: str) -> None:
 
 
 def _check_conditions(A: AnyOperator, M: AnyOperator) -> None:
-    """Refuse conditions of M where A has none. Collective."""
+    """Refuse a mass with essential conditions at dofs where A has none. Collective."""
     more = len(np.setdiff1d(M.constrained_dofs, A.constrained_dofs))
     if A.space.comm.max(more):
         raise SolverError(

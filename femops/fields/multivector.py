@@ -25,11 +25,11 @@ from femops.fields.panels import (
     type_with,
     used,
 )
+from femops.fields.reproducible import group_edges, group_totals, random_columns, rows_times
 from femops.fields.selection import chosen_vectors, value_of, values_for
-from femops.fields.whole_sums import group_edges, group_totals, random_columns, rows_times
 from femops.spaces.base import Space
 from femops.spaces.product import Product
-from femops_meshes.arguments import Count, checked
+from femops_meshes.arguments import Count, checked, shown
 
 Array = NDArray[Any]
 # Bytes of the rows that products of matrices work on at a time: half of a second-level cache.
@@ -54,7 +54,7 @@ class MultiVector:
         complex of either.
     nvec : int, optional
         Number of vectors, if the last panel has more columns than are used. The spare columns must
-        be zero. No method reads or writes them; only operators do, as they do any column.
+        be zero, and stay zero: only operators work on them, as on any column.
 
     Attributes
     ----------
@@ -158,7 +158,7 @@ class MultiVector:
         width: int | None = None,
         seed: Count = 0,
     ) -> MultiVector:
-        """New vectors of independent random numbers: normal, on a reproducible mesh uniform.
+        """New vectors of independent random numbers: normal, or uniform on a reproducible mesh.
 
         Raises
         ------
@@ -292,7 +292,7 @@ class MultiVector:
             self._vector(i)[:] = value_of(given, k)
 
     def _apart(self, values: Any) -> Any:
-        """The values, or a copy if they are an array or vectors that share memory with these."""
+        """Return the values, or a copy if they share memory with these vectors."""
         array = values.panels if isinstance(values, MultiVector) else values
         if isinstance(array, Number) or not self.space.memory.overlap(self.panels, array):
             return values
@@ -301,9 +301,11 @@ class MultiVector:
     # --- arithmetic ------------------------------------------------------------------------------
 
     def _like(self, other: Any) -> Array:
-        """Panels of other vectors; refuse another space, number or width."""
+        """Return the panels of other vectors, which must have the same space, number and width."""
         if not isinstance(other, MultiVector):
-            raise VectorError(f"a {type(other).__name__} cannot be added to a MultiVector")
+            raise VectorError(
+                f"{shown(other)} cannot be added: give a MultiVector of the same space"
+            )
         same = other.panels.shape == self.panels.shape and other.nvec == self.nvec
         if not same or other.space is not self.space:
             raise VectorError(
@@ -312,13 +314,13 @@ class MultiVector:
         return other.panels
 
     def _made(self, work: str, other: Any) -> MultiVector:
-        """New vectors: these combined with other panels, or a number, by a NumPy function."""
+        """Return new vectors: these combined with panels or a number by a NumPy function."""
         made = MultiVector.zeros(self.space, self.nvec, type_with(self.dtype, other), self.width)
         combine(self.space.memory.xp, work, self.panels, other, made.panels, self.nvec)
         return made
 
     def _overwritten(self, work: str, other: Any) -> MultiVector:
-        """These vectors, overwritten by what `_made` makes."""
+        """Overwrite these vectors with those that `_made` would return."""
         if type_with(self.dtype, other).kind == "c" and self.dtype.kind != "c":
             raise VectorError(
                 f"{self!r} is real and cannot be overwritten by complex numbers: write X = X + Y "
@@ -360,7 +362,7 @@ class MultiVector:
     # --- products with small matrices ------------------------------------------------------------
 
     def row_blocks(self, *others: MultiVector) -> Iterator[slice]:
-        """Ranges of rows whose entries stay in cache; on a reproducible mesh element groups'."""
+        """Ranges of rows that stay in cache; on a reproducible mesh those of element groups."""
         if self.space.any_width:
             return (slice(a, b) for a, b in pairwise(group_edges(self.space).tolist()) if a < b)
         most = max(x.npanels * x.width * x.dtype.itemsize for x in (self, *others))
@@ -428,7 +430,7 @@ class MultiVector:
         return self._times(small, self)
 
     def _times(self, small: Array, result: MultiVector) -> MultiVector:
-        """Other vectors, or these, overwritten by X Q, some rows after the others."""
+        """Overwrite the result, which may be X itself, with X Q; some rows at a time."""
         factors = self.space.memory.put(small.astype(result.dtype))
         for rows in self.row_blocks(result):
             set_rows(result.panels, rows, rows_times(self.space, self._rows(rows), factors))
@@ -474,7 +476,7 @@ class MultiVector:
         seed : int
             Of the random numbers.
         free : (size,) bool or numbers, optional
-            Where random numbers may stand, or their standard deviations; 1 if omitted.
+            Standard deviations of the random numbers, zero where there are none; 1 if omitted.
 
         Raises
         ------

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from femops.basis import Quadrature1D
 from femops.errors import SpaceError
+from femops.fields.reproducible import rounded_sum
 from femops.geometry.evaluation import physical_gradient, reference_gradient, reference_values
 from femops.geometry.jacobians import Geometry, GeometryBlock
 from femops.parallel.comm import Communicator
@@ -236,16 +237,16 @@ def _element_integrals(block: GeometryBlock, values: Floats) -> Floats:
 def exact_sum(values: Floats, comm: Communicator) -> float:
     """Sum of the numbers of all ranks, rounded once: no order has a part in it. Collective.
 
-    A rank's sum is told as numbers that add up to it exactly: the sum, what it was rounded off by,
+    A rank sends its sum as numbers that add up to it exactly: the sum, what it was rounded off by,
     what that was, and so on.
     """
-    rest, parts = values.reshape(-1).tolist(), np.zeros(_PARTS)
+    rest, parts = values.reshape(-1), np.zeros(_PARTS)
     for k in range(_PARTS if comm.size > 1 else 1):
-        parts[k] = math.fsum(rest)
+        parts[k] = rounded_sum(rest)
         if parts[k] == 0.0 or not math.isfinite(parts[k]):
             break
-        rest.append(-parts[k])
-    return math.fsum(comm.gather_all(parts).reshape(-1).tolist())
+        rest = np.append(rest, -parts[k])
+    return rounded_sum(comm.gather_all(parts).reshape(-1))
 
 
 def least_element(values: Floats, comm: Communicator, numbers: NDArray[np.int64] | None) -> int:

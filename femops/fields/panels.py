@@ -59,12 +59,12 @@ def count(value: Any, what: str) -> int:
 
 
 def is_number(factor: Any) -> bool:
-    """True if vectors can be multiplied by it."""
+    """True if the factor is a number that vectors can be multiplied by."""
     return isinstance(factor, int | float | complex | np.number) and not isinstance(factor, bool)
 
 
 def type_with(dtype: np.dtype[Any], other: Any) -> np.dtype[Any]:
-    """The type of vectors combined with other panels or a number, as NumPy has it."""
+    """Type of the result when vectors are combined with panels or a number, by NumPy's rules."""
     kind: np.dtype[Any] = np.result_type(dtype, getattr(other, "dtype", other))
     return kind
 
@@ -92,18 +92,18 @@ def set_rows(panels: Array, rows: slice, values: Array) -> None:
 
 
 def combine(xp: ModuleType, work: str, a: Array, b: Any, out: Array, nvec: int) -> None:
-    """Set vectors to those of two panels, or of one and a number, combined by a NumPy function.
+    """Overwrite the vectors of ``out`` with ``work(a, b)``; spare columns stay as they are.
 
     Parameters
     ----------
     xp : module
         NumPy's functions where the panels are.
     work : str
-        Name of the function, as "add".
+        Name of one of these functions, such as "add".
     a, out : (npanels, size, width) arrays
-    b : array like a, or number
+    b : (npanels, size, width) array or number
     nvec : int
-        Spare columns behind so many vectors are neither read nor written.
+        Number of vectors.
     """
     others = used(b, nvec) if hasattr(b, "shape") and b.shape else (b, b)
     for mine, other, result in zip(used(a, nvec), others, used(out, nvec), strict=False):
@@ -111,7 +111,7 @@ def combine(xp: ModuleType, work: str, a: Array, b: Any, out: Array, nvec: int) 
 
 
 def small_matrix(matrix: ArrayLike, nvec: int) -> Array:
-    """A matrix (nvec, m) that combines vectors.
+    """Return a matrix that combines vectors as an array (nvec, m).
 
     Raises
     ------
@@ -121,6 +121,7 @@ def small_matrix(matrix: ArrayLike, nvec: int) -> Array:
     small = np.asarray(matrix)
     if small.ndim != 2 or len(small) != nvec or not small.shape[1]:
         raise VectorError(
-            f"a matrix of shape {small.shape} is to combine {nvec} vectors: it needs ({nvec}, m)"
+            f"a matrix of shape {small.shape} cannot combine {nvec} vectors: give one of shape "
+            f"({nvec}, m)"
         )
     return small

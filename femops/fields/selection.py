@@ -1,4 +1,4 @@
-"""Indices of a MultiVector, and what the vectors that they choose can be set to."""
+"""Indices of a MultiVector, and values that vectors may be set to."""
 
 from __future__ import annotations
 
@@ -35,10 +35,11 @@ def chosen_vectors(which: Any, nvec: int) -> Chosen:
         index = np.asarray(which)
         if index.shape == (0,):
             index = index.astype(np.int64)
-        whole = index.dtype.kind in "iu" and index.ndim <= 1
-        if not isinstance(which, tuple) and (whole or (index.dtype == bool and index.ndim == 1)):
-            found: Any = np.arange(nvec)[index]
-            return int(found) if index.ndim == 0 else found
+        numbers = index.dtype.kind in "iu" and index.ndim <= 1
+        mask = index.dtype == bool and index.ndim == 1
+        if not isinstance(which, tuple) and (numbers or mask):
+            chosen: Any = np.arange(nvec)[index]
+            return int(chosen) if index.ndim == 0 else chosen
     except (IndexError, TypeError, ValueError) as error:
         raise VectorError(f"there are {nvec} vectors: {error}") from error
     raise VectorError(
@@ -48,17 +49,17 @@ def chosen_vectors(which: Any, nvec: int) -> Chosen:
 
 
 def values_for(values: Any, shape: tuple[int, ...], kind: np.dtype[Any], memory: Memory) -> Any:
-    """The values themselves, if vectors can be set to them: a number, an array or a MultiVector.
+    """Return values unchanged if vectors can be set to them.
 
     Parameters
     ----------
-    values : any
-    shape : (size,) or (size, n)
-        Of the vectors.
+    values : number, array or MultiVector
+    shape : tuple of int
+        Shape of the vectors: (size,) for one, (size, n) for several.
     kind : numpy.dtype
         Type of the vectors.
     memory : Memory
-        Where the vectors are.
+        Memory of the vectors.
 
     Raises
     ------
@@ -66,12 +67,15 @@ def values_for(values: Any, shape: tuple[int, ...], kind: np.dtype[Any], memory:
         Values of another shape or memory, complex ones for real vectors, or no numbers.
     """
     given = np.asarray(values) if isinstance(values, Number) else values
-    found, dtype = getattr(given, "shape", None), getattr(given, "dtype", None)
+    got, dtype = getattr(given, "shape", None), getattr(given, "dtype", None)
     numbers = isinstance(dtype, np.dtype) and dtype.kind in "biufc"
-    if found not in ((), shape) or not numbers:
+    if got not in ((), shape) or not numbers:
         many = f"{shape[1]} vectors" if len(shape) == 2 else "a vector"
-        what = f"an array of shape {found} and type {dtype}" if found else shown(values)
-        raise VectorError(f"{many} of {shape[0]} entries cannot be set to {what}")
+        what = f"an array of shape {got} and type {dtype}" if got else shown(values)
+        raise VectorError(
+            f"{many} of {shape[0]} entries cannot be set to {what}: give a number, or numbers of "
+            f"shape {shape}"
+        )
     if given.dtype.kind == "c" and kind.kind != "c":
         raise VectorError(
             f"vectors of type {kind} cannot be set to complex numbers: make them of complex128, or "
@@ -83,7 +87,7 @@ def values_for(values: Any, shape: tuple[int, ...], kind: np.dtype[Any], memory:
 
 
 def value_of(values: Any, k: int) -> Any:
-    """Return the value for vector number k of those chosen: the number, or its column."""
+    """Return the value of the k-th chosen vector: a column of the values, or the one value."""
     if len(getattr(values, "shape", ())) < 2:
         return values
     return values[k] if hasattr(values, "panels") else values[:, k]

@@ -13,7 +13,7 @@ _BLOCK = 2**18  # entries at a time
 
 
 def vector_hash(space: Space | Product, u: NDArray[np.floating]) -> int:
-    """Return a hash, 0 to 2**64 - 1, of the bits and places of a vector's entries. Collective.
+    """Return a hash, 0 to 2**64 - 1, of the bits and numbers of a vector's entries. Collective.
 
     Parameters
     ----------
@@ -23,13 +23,13 @@ def vector_hash(space: Space | Product, u: NDArray[np.floating]) -> int:
         This rank's entries, float64 or float32.
     """
     spaces = [space] if isinstance(space, Space) else list(space.spaces.values())
-    total = begin = done = 0
+    total = own = whole = 0  # where the part of a space begins: in u, in the vector of all ranks
     for one in spaces:
-        first = begin + one.first_dof * one.ncomp
-        bits = u[done : done + one.size].view(f"i{u.itemsize}")
+        first = whole + one.first_dof * one.ncomp
+        bits = u[own : own + one.size].view(f"i{u.itemsize}")
         for k in range(0, one.size, _BLOCK):
             part = bits[k : k + _BLOCK, np.newaxis].astype(np.int64)
             numbers = first + k + np.arange(len(part), dtype=np.int64)[:, np.newaxis]
             total += sum_of_hashes(numbers, part)
-        begin, done = begin + one.global_size, done + one.size
+        own, whole = own + one.size, whole + one.global_size
     return int(space.comm.sum(np.array([total % 2**64], dtype=np.uint64))[0])

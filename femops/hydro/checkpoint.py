@@ -23,10 +23,10 @@ PHYSICS = (
     "vorticity",
     "gravity",
 )
-"""Options of a run that its checkpoints fix: it goes on with the same values or not at all."""
+"""Options of a run that must be the same when it goes on from a checkpoint."""
 
 NUMERICS = ("cfl", "cg_tol", "cg_max", "assembly")
-"""Options of a run that may change where it goes on, as its integrator may."""
+"""Options of a run that may change when it goes on from a checkpoint. So may its integrator."""
 
 _KINDS = {
     "t": real_numbers(),
@@ -98,8 +98,8 @@ def run_options(path: str | os.PathLike[str]) -> dict[str, Any]:
     Raises
     ------
     CheckpointError
-        A file that is damaged, that no run has written, or that an older femops has written, which
-        did not note the options.
+        The file is damaged, is not from `save_run`, or is from an older femops, which did not save
+        the options.
     FileError
         The file cannot be read.
     """
@@ -125,15 +125,15 @@ def load_run(path: str | os.PathLike[str], equations: Lagrangian) -> Simulation:
     ----------
     path : path
     equations : Lagrangian
-        Of the same problem with the same options of `PHYSICS`, on the same mesh. The options of
+        The same problem on the same mesh, with the same options of `PHYSICS`. The options of
         `NUMERICS` may differ: the run goes on with those of the equations.
 
     Raises
     ------
     HydroError
-        The checkpoint is of another problem, or of another value of an option of `PHYSICS`.
+        The checkpoint has another problem, or another value of an option of `PHYSICS`.
     CheckpointError
-        A file that is damaged, that no run has written, or whose fields do not fit the spaces; see
+        The file is damaged or is not from `save_run`, or its fields do not fit the spaces; see
         `run_options`.
     FileError
         The file cannot be read.
@@ -142,7 +142,10 @@ def load_run(path: str | os.PathLike[str], equations: Lagrangian) -> Simulation:
         options, now = run_options(path), _options(equations)
         name = equations.problem.name
         if options["problem"] != name:
-            raise HydroError(f"{path} is of the problem {options['problem']}: not of {name}")
+            raise HydroError(
+                f"{path} is of the problem {options['problem']}, not of {name}: give equations of "
+                "that problem"
+            )
         for key in PHYSICS:
             if options[key] != now[key]:
                 raise HydroError(

@@ -78,11 +78,12 @@ def trouble(equations: Equations, state: Floats, good: Floats) -> str:
 
 
 def instability(equations: Equations, state: Floats, good: Floats) -> str | None:
-    """Sentence about a step after which the energy is impossibly negative, or None. Collective.
+    """Return a sentence about an energy that is impossibly negative, or None. Collective.
 
-    Impossible is an energy further below zero at a node than the largest specific energy, internal
-    and kinetic, of the state before. Overshoots at shocks are far smaller. A run with steps too
-    large for its orders goes beyond within few steps, and its energy then grows without bound.
+    The energy is impossible if at a node it is further below zero than the largest specific energy
+    of the state before, internal plus kinetic. Overshoots at shocks are far smaller. A run whose
+    steps are too large for its orders exceeds the bound within few steps; its energy then grows
+    without limit.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """The mass matrix of the energy, and the norm of the energy that Laghos prints.
 
-The energy is kept by its values at Gauss points. Its mass matrix has a small condition number there
-at every degree. The mass matrix of Bernstein polynomials has one that grows like 4^(dim m), so an
-inverse of it would lose the energy of high orders.
+A state has the values of the energy at Gauss points. The mass matrix of these values has a small
+condition number at every degree m. The condition number for Bernstein coefficients grows like
+4^(dim m): at high orders its inverse would lose the energy.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ def mass_and_inverse(
 ) -> tuple[Floats, Floats]:
     """Mass matrices of the elements of this rank, and their inverses, each (ne, n, n).
 
-    Diagonals are scaled to 1 before the inversion, so that it loses nothing to quadrature weights
-    or densities of different sizes.
+    Each matrix is scaled to a diagonal of 1 before it is inverted, so that quadrature weights and
+    densities of different magnitudes cost no digits.
 
-    A product with an inverse has as many operations as two triangular solves, without their chains
-    of dependent ones: `femops.tensor.solve_triangular` with Cholesky factors took 3 times as long
-    for 4096 blocks of 27 by 27, 5 times for 512 of 8 by 8.
+    A product with an inverse has as many operations as two triangular solves, but the operations do
+    not wait for each other. `femops.tensor.solve_triangular` with Cholesky factors took 3 times as
+    long for 4096 blocks of 27 by 27, and 5 times as long for 512 blocks of 8 by 8.
 
     Parameters
     ----------

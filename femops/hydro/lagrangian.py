@@ -116,7 +116,7 @@ class Lagrangian:
         device: DeviceLike = None,
     ) -> None:
         _check(problem, mesh.dim, assembly, device)
-        most = 3 * order_kinematic - 1  # beyond, the rule has fewer points than the energy dofs
+        most = 3 * order_kinematic - 1  # beyond, the energy has more dofs than quadrature points
         if order_thermo > most:
             raise HydroError(
                 f"order_thermo is {order_thermo} beside order_kinematic {order_kinematic}: give at "

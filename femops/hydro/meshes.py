@@ -1,8 +1,7 @@
 """Meshes of the problems: boxes whose walls are named by the direction that they stop.
 
-Meshes of problems that Laghos has are the same as its files. Laghos has no files named
-``cube_gresho`` and ``rt3D``. Attributes 1, 2 and 3 of the boundary are walls across x, y and z, at
-which that component of the velocity is zero.
+They are the same as the files of Laghos, which has no files ``cube_gresho`` and ``rt3D``. Boundary
+attributes 1, 2 and 3 are walls across x, y and z: that component of the velocity is zero there.
 """
 
 from __future__ import annotations

@@ -25,10 +25,10 @@ _REPEAT, _GROW, _ENOUGH = 0.85, 1.02, 1.25
 # much below the position no longer changes, so that it would go on for ever.
 _ZERO = 1e-10
 
-# Forces whose squares, summed and weighted, may be no numbers.
+# The sum of the weighted squares of larger forces may overflow.
 _LARGE = 1e140
 
-# Most steps that a run can be expected to do: at 10 microseconds each they take a day.
+# Most steps of a run: at 10 microseconds each they take a day.
 _MOST_STEPS = 1e10
 
 
@@ -110,9 +110,9 @@ class Simulation:
         ------
         HydroError
             The step goes to zero: elements turn over, numbers are no longer finite, or waves cross
-            elements too fast. Or a step is unstable: it leaves energy far below zero. The state is
-            the last good one. Or ``dt`` was set to no number above zero, or more than 1e10 steps of
-            the first one's size are to be done.
+            elements too fast. Or a step is unstable: it leaves energy far below zero. In both cases
+            the state is the last good one. Or ``dt`` is not above zero, or the run would take more
+            than 1e10 steps of that size.
         """
         if not self.dt > 0.0:
             raise HydroError(f"dt is {self.dt}: give a step above 0")
@@ -124,7 +124,7 @@ class Simulation:
                 watch(self)
 
     def _check_count(self, t_final: float, max_steps: int | None) -> None:
-        """Refuse to begin with a step of which the run takes more than can be done."""
+        """Raise if the run would take too many steps of the first step's size."""
         if max_steps is None and t_final - self.t > _MOST_STEPS * self.dt:
             raise HydroError(
                 f"steps of {self.dt:.3g} from t = {self.t:.6g} to {t_final:.6g} are more than "
@@ -137,7 +137,7 @@ class Simulation:
         Raises
         ------
         HydroError
-            Forces are too large for the numbers of solves.
+            The squares of forces overflow.
         """
         if self._forces is None:
             self._forces = self.equations.forces(self.state)
@@ -145,9 +145,9 @@ class Simulation:
             self._try(self._time_step(), 0.0, self._forces)
 
     def _try(self, one: TimeStep, dt: float, forces: Forces) -> Stepped:
-        """Do a step of a size, or say why it cannot be done."""
+        """Do a step of size dt; raise a HydroError that says why it fails."""
         try:
-            with np.errstate(over="ignore"):  # of the squares of forces, which is told below
+            with np.errstate(over="ignore"):  # an overflow of squares of forces is an error below
                 return one.run(self.state, dt, forces)
         except SolverError as error:
             own = np.abs(self.equations.space.memory.get(forces.residual)).max(initial=0.0)

@@ -1,4 +1,4 @@
-"""The same operator on a space of lower order or with another basis, and in another precision."""
+"""An operator on a space of lower order or with another basis, or in another precision."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from femops.operators.constraints import Constraints
 from femops.operators.execution.choice import backend_of
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.coefficients import FormCoefficient
-from femops.operators.integrals.integral import Integral, mode_lanes
+from femops.operators.integrals.integral import Integral
+from femops.operators.integrals.point_data import mode_lanes
 from femops.operators.integrals.snapshots import Field, Sampled, between_points
 from femops.operators.integrals.state import State
 from femops.operators.integrals.term import DATA_LEVELS, Term
@@ -31,9 +32,9 @@ Spaces = dict[Any, Space | BoundarySpace]
 def coarse_operator(A: Operator, space: Space, dtype: DTypeLike, level: str) -> Operator:
     """The forms of an operator on a space of no higher order on the same mesh. Collective.
 
-    They are not traced again. On a space of lower order functions that are kept at points, and
-    arrays there, are interpolated linearly to the points of Gauss's rule with p + 1 points, so
-    bounds and definiteness stay.
+    They are not traced again. On a space of lower order p the rule is Gauss's with p + 1 points.
+    Coefficients that are stored at points are interpolated linearly to its points, so bounds and
+    definiteness stay.
 
     Parameters
     ----------

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import OperatorError
-from femops.operators.integrals.arguments import Arguments
 from femops.parallel.comm import Communicator
 from femops.spaces.product import Product
 from femops_meshes.arguments import number_of
@@ -69,17 +68,19 @@ class Constraints:
     def check_imposed(self, values: Any, comm: Communicator) -> None:
         """Refuse values to impose if no rank has a dof to impose them at. Collective.
 
-        Zero, which `Operator.rhs` takes when no values are given, passes, and so do all values
-        where `constrained` was called with no dofs.
+        The number zero passes: it is the default of `Operator.rhs`. All values pass if
+        `constrained` was called, even without dofs.
 
         Raises
         ------
         OperatorError
             On all ranks.
         """
-        if self.identity or number_of(values) == 0.0:
+        if self.identity:
             return
-        if not comm.max(len(self.columns)):
+        # all ranks take part, also if some give zero and others do not
+        given, dofs = comm.max(int(number_of(values) != 0.0)), comm.max(len(self.columns))
+        if given and not dofs:
             raise OperatorError(
                 "values are given, but no dof is constrained where they could be imposed: write "
                 "A = A.constrained(V.boundary_dofs()) first, then A.rhs(b, values)"
@@ -87,8 +88,7 @@ class Constraints:
 
     def of_block(self, product: Product, test: str, field: str) -> Constraints:
         """Those of the block of a test function and a field, in vectors of their spaces."""
-        rows = Arguments.of(product).within(test, self.rows)
-        columns = Arguments.of(product).within(field, self.columns)
+        rows, columns = product.within(test, self.rows), product.within(field, self.columns)
         if test == field:
             return Constraints(rows, columns, self.identity, self.symmetric)
         return Constraints(rows, columns, symmetric=False)
@@ -104,7 +104,7 @@ class Constraints:
         return f"{len(self.rows)} rows and {len(self.columns)} columns eliminated"
 
     def scaled(self, factor: float, dtype: np.dtype[Any]) -> Constraints:
-        """The same rows and columns, the diagonal of the constrained ones times a number.
+        """Copy of the constraints for the operator times a factor.
 
         Raises
         ------
@@ -120,17 +120,17 @@ FREE = Constraints()
 
 
 def product_of_factors(factor: float, other: float, dtype: np.dtype[Any]) -> float:
-    """The product of two factors of an operator of a type.
+    """Product of two factors of an operator.
 
     Raises
     ------
     OperatorError
-        It is out of the range of that type, or below its smallest number that has all digits.
+        The product is out of the range of the operator's type, or below its smallest normal number.
     """
     product, limits = factor * other, np.finfo(dtype)
     if not float(limits.tiny) <= abs(product) <= float(limits.max):
         raise OperatorError(
-            f"an operator of {dtype} with a factor {other:g} times {factor:g}: the product is out "
-            "of the range of that type; scale the coefficients of its forms instead"
+            f"the operator's factor {other:g} times {factor:g} is out of the range of its type, "
+            f"{dtype}: scale the coefficients of its forms instead"
         )
     return product

@@ -22,7 +22,7 @@ from femops.operators.execution.vectors import (
     checked_vector,
 )
 from femops.spaces.base import Space
-from femops.spaces.memory import check_shape
+from femops.spaces.memory import check_shape, memory_of
 from femops.spaces.product import Product
 from femops_kernels.compiled import CompiledOperator, Panels
 from femops_kernels.simd.lanes import WIDEST
@@ -34,7 +34,7 @@ _INSTEAD = {
     **dict.fromkeys(["data", "indices", "indptr", "nnz"], _COMPRESSED),
     "solve": "femops.cg(A, b) solves A x = b; so do femops.minres and femops.gmres",
 }
-"""Advice for each attribute of SciPy's matrices that an operator does not have."""
+"""Advice by attribute of SciPy's matrices that an operator does not have."""
 
 # Cached attributes that hold compiled code and addresses.
 _COMPILED = ("compiled", "_transposed", "_panelled", "_views")
@@ -406,3 +406,29 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
 
     def __sub__(self, other: Any) -> Any:
         return self + -other
+
+
+def check_sum(a: Any, b: Any) -> None:
+    """Refuse a sum of operators on different spaces, of other types, conditions or levels.
+
+    Raises
+    ------
+    OperatorError
+    SpaceError
+        They are not on one device.
+    """
+    memory_of((a.space, b.space))
+    same = a.space is b.space and a.test_space is b.test_space
+    if not same or a.dtype != b.dtype:
+        raise OperatorError(
+            f"operators on different spaces or types can't be added: {a!r} and {b!r}"
+        )
+    if not a.constraints.same(b.constraints):
+        raise OperatorError(
+            "operators with different constraints can't be added: write (A + B).constrained(dofs)"
+        )
+    if a.asked != b.asked:
+        raise OperatorError(
+            f"operators of levels {a.asked!r} and {b.asked!r} can't be added: "
+            f"write A + B.at_level({a.asked!r})"
+        )

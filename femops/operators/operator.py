@@ -23,14 +23,13 @@ from femops.operators.levels.auto import Auto
 from femops.operators.levels.cost import Cost, cost_of
 from femops.operators.levels.domains import Blocks, level_data_of
 from femops.operators.levels.level_data import LevelData, base_level, check_level, same_terms
-from femops.operators.matrix_free import MatrixFree
+from femops.operators.matrix_free import MatrixFree, check_sum
 from femops.pointwise.linear import Pair
-from femops.spaces.memory import memory_of
 from femops.spaces.product import Product
 from femops.spaces.restriction import positions
 from femops_kernels.compiled import CompiledOperator, Panels
 from femops_meshes import html
-from femops_meshes.arguments import checked, named_right, number_of, shown
+from femops_meshes.arguments import checked, names_checked, number_of, shown
 
 
 @final
@@ -234,7 +233,7 @@ class Operator(MatrixFree):
     def __add__(self, other: Any) -> Any:
         if not isinstance(other, Operator):
             return super().__add__(other)
-        _check_sum(self, other)
+        check_sum(self, other)
         constraints = replace(
             self.constraints, identity=self.constraints.identity + other.constraints.identity
         )
@@ -246,6 +245,7 @@ class Operator(MatrixFree):
 
     # --- essential conditions --------------------------------------------------------------------
 
+    @names_checked
     def constrained(self, dofs: ArrayLike) -> Operator:
         """The operator with rows and columns of some dofs replaced by those of the identity.
 
@@ -275,6 +275,7 @@ class Operator(MatrixFree):
             self.constraints.constrained(positions(dofs, self.space.size))
         )
 
+    @names_checked
     def eliminated(self, rows: ArrayLike = (), columns: ArrayLike = ()) -> Operator:
         """The operator with some rows and columns replaced by zero.
 
@@ -354,7 +355,7 @@ class Operator(MatrixFree):
                 twin._views[pair] = view
         return twin
 
-    @named_right
+    @names_checked
     def rhs(self, b: NDArray[Any], values: NDArray[Any] | float = 0.0) -> NDArray[Any]:
         """Right-hand side that belongs to given values at the constrained dofs.
 
@@ -493,30 +494,4 @@ class Operator(MatrixFree):
         return " + ".join(
             term.name if factor == 1.0 else f"{factor:g} {term.name}"
             for factor, term in self._summands
-        )
-
-
-def _check_sum(a: Operator, b: Operator) -> None:
-    """Refuse a sum of operators on different spaces, of other types, conditions or levels.
-
-    Raises
-    ------
-    OperatorError
-    SpaceError
-        They are not on one device.
-    """
-    memory_of((a.space, b.space))
-    same = a.space is b.space and a.test_space is b.test_space
-    if not same or a.dtype != b.dtype:
-        raise OperatorError(
-            f"operators on different spaces or types can't be added: {a!r} and {b!r}"
-        )
-    if not a.constraints.same(b.constraints):
-        raise OperatorError(
-            "operators with different constraints can't be added: write (A + B).constrained(dofs)"
-        )
-    if a.asked != b.asked:
-        raise OperatorError(
-            f"operators of levels {a.asked!r} and {b.asked!r} can't be added: "
-            f"write A + B.at_level({a.asked!r})"
         )

@@ -36,6 +36,7 @@ from femops_kernels.compiled import CompiledOperator, Launch
 from femops_kernels.cpu.machine import lane_width
 from femops_kernels.exclusive import Exclusive, together
 from femops_kernels.instruction import Instruction
+from femops_meshes.arguments import names_checked
 
 Ints = NDArray[np.int64]
 
@@ -255,6 +256,7 @@ class Residual:
         known = [instruction for instruction in found if instruction is not None]
         return known if len(known) == len(found) else None
 
+    @names_checked
     def element_of(self, name: str) -> int:
         """Element of the least value of a functional in the last evaluation. Collective.
 
@@ -285,6 +287,7 @@ class Residual:
 
     # --- derivative ------------------------------------------------------------------------------
 
+    @names_checked
     def jacobian(self, u: NDArray[Any], level: str = "partial") -> Operator:
         """Derivative of the residual at u, an operator.
 
@@ -376,6 +379,7 @@ class Residual:
             twin._trace = twin._traced()
         return twin
 
+    @names_checked
     def constrained(self, dofs: ArrayLike) -> Residual:
         """The residual with some dofs constrained: there it is zero, its Jacobian the identity.
 

@@ -20,7 +20,7 @@ FormFunction = Callable[..., Any]
 Objects = np.ndarray[Any, np.dtype[Any]]
 # Names of the static inputs of the geometry; no coefficient can be called so.
 INVERSE, WEIGHT, POSITION, NORMAL = "@inverse", "@weight", "@x", "@n"
-# Options of forms, which a coefficient that the function does not take may be meant for.
+# Options of forms: a misspelt option looks like a coefficient that the function does not take.
 _OPTIONS = ("boundary", "quadrature", "dtype", "data_dtype", "lanes", "level")
 
 

@@ -170,10 +170,10 @@ class Solves(Operation):
 
     def run(self) -> bool:
         """See `Operation.run`."""
-        given = list(self.solvers), list(self.rights)
-        options: dict[str, Any] = {"rtol": self.rtol, "maxiter": self.maxiter, "warn": self.warn}
-        found = CGSolver.solve_all(*given, **options)
-        for out, (x, iterations) in zip(self.outs, found, strict=True):
+        solved = CGSolver.solve_all(
+            self.solvers, self.rights, rtol=self.rtol, maxiter=self.maxiter, warn=self.warn
+        )
+        for out, (x, iterations) in zip(self.outs, solved, strict=True):
             out[:] = x
             self.done[0] += iterations
         return True

@@ -236,9 +236,10 @@ class OperationSequence:
         rights : sequence of (size,) arrays
             Contiguous.
         outs : sequence of (size,) arrays
-            They may be views with a stride, and overlap right-hand sides but not each other.
+            Solutions. They may be views with a stride, and may overlap right-hand sides, but not
+            each other.
         rtol, maxiter, warn
-            See `CGSolver.solve`; runs warn.
+            See `CGSolver.solve`. Warnings come from the runs of the sequence.
         label : str
 
         Raises

@@ -93,7 +93,7 @@ def cg(
         residual, at the beginning and about ten times a second, with ``history`` or ``callback``
         after each iteration. On ranks all call it.
     warn : bool
-        Whether a `ConvergenceWarning` tells of a solve that has not converged.
+        Whether to issue a `ConvergenceWarning` if the solve has not converged.
 
     Returns
     -------
@@ -115,7 +115,7 @@ def cg(
     Warns
     -----
     ConvergenceWarning
-        See ``warn``; it names the likely cause, as a singular operator.
+        See ``warn``. The warning names the likely cause, such as a singular operator.
     """
     options = {"merged": merged, "warn": warn}
     given = LinearProblem.checked("cg", A, b, x0, M, rtol, atol, maxiter, **options)
@@ -157,12 +157,12 @@ def _solved(
 
 
 def least_change(dtype: np.dtype[Any], norm: float) -> float:
-    """Round-off of products whose result has such a norm."""
+    """Round-off of products with A whose results have this norm."""
     return float(_ROUND_OFF * np.finfo(dtype).eps * norm)
 
 
 def indefinite(solve: Solve, A: Operator, least: float) -> str:
-    """Say that A is not positive definite, with the likely cause. Collective."""
+    """Return the message for an operator that is not positive definite. Collective."""
     if not math.isfinite(solve.residual):
         return (
             "squares of the residual overflow: give a first guess nearer to the solution or none, "
@@ -175,7 +175,7 @@ def indefinite(solve: Solve, A: Operator, least: float) -> str:
 
 
 def merges(A: Operator, wanted: bool | None, sums: Sums) -> bool:
-    """True if vectors are to be updated inside the operator's sweep. Collective."""
+    """True if the operator's sweep also updates the vectors. Collective."""
     possible = sums.all(A.compiled.mergeable(A.space.size, many=sums.many))
     if wanted and not possible:
         raise SolverError(

@@ -1,4 +1,4 @@
-"""Conjugate gradients for many right-hand sides, with what does not depend on them made once."""
+"""Conjugate gradients for many right-hand sides, with one setup."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from femops.solvers.singular import singular_cause
 from femops_kernels.cg import BREAKDOWN, CONVERGED, LEAST_NORM, Solve, SolveGroup
 from femops_kernels.exclusive import Exclusive, together
 from femops_kernels.instruction import Instruction
-from femops_meshes.arguments import Count, Fraction, checked, named_right, shown
+from femops_meshes.arguments import Count, Fraction, checked, names_checked, shown
 
 _System = tuple[NDArray[Any], NDArray[Any] | None, int]
 """Right-hand side, first guess, and the power of two that both are divided by."""
@@ -40,9 +40,9 @@ _BURST = 64  # iterations
 class CGSolver:
     """Conjugate gradients for many right-hand sides, one after the other.
 
-    What does not depend on the right-hand side is made once: for solves that take less time than
-    `cg` needs to begin one, as those of small problems in each step in time.
-    Threads of Python that use one solver wait for each other.
+    The setup is done once. That pays where a solve takes less time than `cg` needs to begin one,
+    as for small problems in each step in time. Threads of Python that use one solver wait for each
+    other.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class CGSolver:
         self._alone = Exclusive()  # while a system is solved
         self._norm, self._least = 0.0, float(np.finfo(A.dtype).tiny) ** 0.5
 
-    @named_right
+    @names_checked
     def solve(
         self,
         b: NDArray[Any],
@@ -101,9 +101,9 @@ class CGSolver:
         rtol : float
             Done when the recursion's residual is at most rtol |b|.
         maxiter : int, optional
-            Most iterations: what is found then is returned.
+            Most iterations; after them the last iterate is returned.
         warn : bool
-            Whether a `ConvergenceWarning` tells of a solve that has not converged.
+            Whether to issue a `ConvergenceWarning` if the solve has not converged.
 
         Returns
         -------
@@ -152,7 +152,7 @@ class CGSolver:
         rights : sequence of (size,) arrays
         guesses : sequence of (size,) arrays or None, optional
         rtol, maxiter, warn
-            See `solve`; one warning tells of all.
+            See `solve`; all solves share one warning.
 
         Returns
         -------
@@ -181,7 +181,7 @@ class CGSolver:
         return together([solver._alone for solver in solvers], solved)
 
     def _given(self, b: Any, x0: Any) -> _System:
-        """Right-hand side and first guess, divided by two to the power that is the third."""
+        """Check a right-hand side and a first guess, and divide them by a power of two."""
         A = self._A
         right = checked_right(A, b, "b")
         guess = checked_guess(A, x0, self._sums)
@@ -211,13 +211,13 @@ class CGSolver:
         return float(max(rtol * norm, self._least))
 
     def _check_norm(self, right: NDArray[Any]) -> None:
-        """Refuse a right-hand side after a solve whose start has found its norm."""
+        """Refuse the right-hand side of a solve if its norm, known by now, is out of range."""
         self._norm, norm = self._begun.norms
         if not LEAST_NORM <= norm < np.inf:
             norm_of(self._A, right, self._sums)
 
     def _end(self, exponent: int, rtol: float) -> tuple[NDArray[Any], int]:
-        """Solution, times two to that power, and iterations of a solve that has come to its end."""
+        """Return the solution of a solve that has ended, times a power of two, and iterations."""
         self._check_end()
         solve = self._begun
         x = backend_of(self._A.space).placed(solve.x.copy())
@@ -228,14 +228,14 @@ class CGSolver:
         return x, solve.iterations
 
     def _check_end(self) -> None:
-        """Refuse an operator that a solve has found not to be positive definite."""
+        """Raise if the solve has found the operator not to be positive definite. Collective."""
         least = least_change(self._A.dtype, self._norm)
         if self._begun.status == BREAKDOWN and not self._begun.residual <= least:
             raise SolverError(indefinite(self._begun, self._A, least))
 
 
 def check_right(solver: CGSolver, b: NDArray[Any], what: str) -> None:
-    """Refuse what is no contiguous right-hand side of a solver."""
+    """Raise unless b is a contiguous right-hand side of a solver."""
     A = solver._A
     if b.shape != (A.space.size,) or b.dtype != A.dtype or not b.flags.c_contiguous:
         raise VectorError(
@@ -250,10 +250,10 @@ def solves_instruction(
     maxiter: int | None,
     done: NDArray[np.float64],
 ) -> tuple[Instruction | None, list[NDArray[Any]]]:
-    """Instruction that does `CGSolver.solve_all` on the host, and where the solutions are.
+    """Instruction that does `CGSolver.solve_all` on the host, and the arrays of its solutions.
 
-    None if Python is to call it, as in float32, where right-hand sides may have to be scaled.
-    Solvers must have solved before. Iterations are added to ``done``.
+    It is None if only Python can do the solves, as in float32, where right-hand sides may have to
+    be scaled. Solvers must have solved before. The instruction adds iterations to ``done``.
     """
     group = _group(solvers)
     if group is None or any(solver._A.dtype == np.float32 for solver in solvers):
@@ -265,7 +265,7 @@ def solves_instruction(
 
 
 def solvers_once(solvers: Sequence[CGSolver]) -> list[CGSolver]:
-    """Solvers that can solve together; an error if one is none, or is there twice."""
+    """Return a list of solvers, each of which must be a CGSolver and in the list only once."""
     found = list(solvers)
     if wrong := [one for one in found if not isinstance(one, CGSolver)]:
         raise SolverError(f"{shown(wrong[0])} is no solver: give femops.CGSolver(A)")
@@ -277,7 +277,7 @@ def solvers_once(solvers: Sequence[CGSolver]) -> list[CGSolver]:
 def ended_solves(
     solvers: Sequence[CGSolver], rights: Sequence[NDArray[Any]], rtol: float, *, warn: bool
 ) -> None:
-    """Raise what is wrong with solves that such an instruction has done; warn if asked to."""
+    """Raise the errors of solves that an instruction has done, and warn if asked to. Collective."""
     for solver, b in zip(solvers, rights, strict=True):
         solver._check_norm(b)
         solver._check_end()
@@ -286,15 +286,15 @@ def ended_solves(
 
 
 def _warn_unconverged(solvers: Sequence[CGSolver], rtol: float) -> None:
-    """Warn once of solves that have ended before their tolerance. Collective."""
-    open_ends = [solver for solver in solvers if solver._begun.status != CONVERGED]
-    if not open_ends:
+    """Warn once if solves have ended above their tolerance. Collective."""
+    failed = [solver for solver in solvers if solver._begun.status != CONVERGED]
+    if not failed:
         return
-    most = max(solver._begun.iterations for solver in open_ends)
-    first = open_ends[0]
+    most = max(solver._begun.iterations for solver in failed)
+    first = failed[0]
     cause = singular_cause(first._A, first._begun.right, rtol * first._norm)
     warn_unconverged(
-        f"femops.CGSolver: {len(open_ends)} of {len(solvers)} systems have not come to rtol = "
+        f"femops.CGSolver: {len(failed)} of {len(solvers)} systems have not come to rtol = "
         f"{rtol:g} in {most} iterations. "
         f"{cause or 'Give M=femops.jacobi(A), a larger maxiter or a larger rtol.'}",
         first._A.space.comm,
@@ -329,7 +329,7 @@ def _limit(solvers: Sequence[CGSolver], maxiter: int | None) -> int:
 
 
 def _group(solvers: Sequence[CGSolver]) -> SolveGroup | None:
-    """Begun solves of all, if they can be done at once."""
+    """The solves of all solvers as a group, if all have begun and can be done at once."""
     first, *others = [solver._solve for solver in solvers]
     if first is None or not all(others):
         return None

@@ -1,4 +1,4 @@
-"""Warnings of solves that have not converged."""
+"""Warnings about solves that have not converged."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def warn_unconverged(text: str, comm: Communicator) -> None:
     Parameters
     ----------
     text : str
-        Solver, what it reached, and what to do; how to turn warnings off is added.
+        Name of the solver, residual, tolerance and advice. A note how to turn warnings off follows.
     comm : Communicator
-        The ranks that have solved.
+        Ranks of the solve.
 
     Warns
     -----
@@ -41,7 +41,7 @@ def warn_unconverged(text: str, comm: Communicator) -> None:
     Raises
     ------
     RankError
-        On the other ranks, if warnings are errors.
+        On the other ranks, if the warning is an error.
     """
     with check(comm):  # a warning may be an error
         if comm.rank == 0:
@@ -49,7 +49,7 @@ def warn_unconverged(text: str, comm: Communicator) -> None:
 
 
 def warn_of(solver: Solver, problem: LinearProblem, M: Any, info: Info) -> None:
-    """Warn of a linear solve that has not converged, with the likely cause. Collective.
+    """Warn that a linear solve has not converged, with the likely cause. Collective.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def warn_of(solver: Solver, problem: LinearProblem, M: Any, info: Info) -> None:
     M : LinearOperator or None
         Preconditioner.
     info : Info
-        Of a solve with ``converged`` False.
+        Report of the solve; its ``converged`` is False.
 
     Warns
     -----
@@ -75,7 +75,7 @@ def warn_of(solver: Solver, problem: LinearProblem, M: Any, info: Info) -> None:
 
 
 def _advice(solver: Solver, problem: LinearProblem, M: Any, info: Info) -> str:
-    """Advice for a solve where nothing shows that A is singular."""
+    """Advice for a solve whose operator does not look singular."""
     if info.iterations >= problem.limit:
         if M is None:
             return f"Give {_PRECONDITIONERS[solver]}, or a larger maxiter."
@@ -89,7 +89,7 @@ def _advice(solver: Solver, problem: LinearProblem, M: Any, info: Info) -> str:
 
 
 def _user_level() -> int:
-    """Level of the first caller outside femops, for a warning of the function that calls this."""
+    """Value of ``stacklevel`` with which the calling function's warning shows the user's line."""
     frame, level = sys._getframe(1), 1
     while frame.f_back and str(frame.f_globals.get("__name__")).partition(".")[0] in _PACKAGES:
         frame, level = frame.f_back, level + 1

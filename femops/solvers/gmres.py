@@ -77,7 +77,7 @@ def gmres(
     Warns
     -----
     ConvergenceWarning
-        See ``warn``; it names the likely cause, as a singular operator.
+        See ``warn``. The warning names the likely cause, such as a singular operator.
 
     Notes
     -----

@@ -8,7 +8,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.fields.whole_sums import exact_totals, group_edges
+from femops.fields.reproducible import exact_totals, group_edges
 from femops.spaces.base import Space
 from femops.spaces.memory import segment_sums
 from femops.spaces.product import Product

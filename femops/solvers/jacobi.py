@@ -49,7 +49,7 @@ def jacobi(A: Operator) -> Jacobi:
     Parameters
     ----------
     A : Operator
-        Where rows and columns are eliminated, the preconditioner has zeros too.
+        At eliminated dofs the preconditioner has zeros.
 
     Returns
     -------
@@ -59,8 +59,8 @@ def jacobi(A: Operator) -> Jacobi:
     Raises
     ------
     SolverError
-        If an entry of the diagonal is zero where nothing is eliminated, or it or its inverse is
-        not finite.
+        A dof that is not eliminated has a diagonal entry that is zero or not finite, or whose
+        inverse is not finite.
     """
     diagonal, memory = A.diagonal(), A.space.memory
     eliminated = memory.put(_eliminated(A))
@@ -81,7 +81,7 @@ def jacobi(A: Operator) -> Jacobi:
 
 
 def _eliminated(A: Operator) -> NDArray[np.int64]:
-    """Positions of rows and columns that are zero because the operator is told so."""
+    """Positions of the eliminated dofs, whose rows or columns are zero."""
     constraints = A.constraints
     if constraints.identity:
         return constraints.columns[:0]

@@ -212,7 +212,7 @@ def check_operators(solver: Solver, A: Any, M: Any) -> None:
 
 
 def _check_eliminated(A: Operator, right: Vector) -> None:
-    """Refuse a right-hand side that is not zero in rows that are eliminated. Collective."""
+    """Raise if the right-hand side is not zero in eliminated rows. Collective."""
     rows = A.constraints.rows
     if A.constraints.identity or not A.space.comm.max(len(rows)):
         return

@@ -80,7 +80,7 @@ def minres(
     Warns
     -----
     ConvergenceWarning
-        See ``warn``; it names the likely cause, as a singular operator.
+        See ``warn``. The warning names the likely cause, such as a singular operator.
 
     Notes
     -----
@@ -163,7 +163,7 @@ def _reduced(
 
 
 def _times(norm: float, seen: Seen) -> Seen:
-    """Tell of norms and updates of a problem divided by a number."""
+    """Return a callback that multiplies norms and updates by a number before ``seen`` gets them."""
     return lambda residual, update: seen(norm * residual, lambda: norm * update())
 
 

@@ -112,7 +112,7 @@ def newton(
         Called as ``progress(steps, residual)`` before the first step and after each, with the norm
         of the residual.
     warn : bool
-        Whether a `ConvergenceWarning` tells of a solve that has not converged.
+        Whether to issue a `ConvergenceWarning` if the solve has not converged.
 
     Returns
     -------
@@ -132,7 +132,7 @@ def newton(
     Warns
     -----
     ConvergenceWarning
-        See ``warn``; ``info.reason`` is in it.
+        See ``warn``. The warning contains ``info.reason``.
     """
     check_level(level)
     sums = Sums(F.space)

@@ -21,7 +21,7 @@ from femops_kernels.cuda.device.device import Device
 class Preconditioner(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no types
     """A symmetric preconditioner, as SciPy's and CuPy's solvers take it.
 
-    It checks vectors as operators do.
+    Products check their vectors as those of operators do.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The likely cause of a solve that fails: the operator takes constants or rotations to zero."""
+"""A likely cause of failed solves: the operator takes constants or rigid motions to zero."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _TRIALS = 3
 
 
 def singular_cause(A: Operator, b: Vector, tolerance: float, form: str = "") -> str:
-    """Say that A is singular to working accuracy, if constants or rigid motions show it.
+    """Explain that A is singular, if it takes constants or rigid motions to zero. Collective.
 
-    Those that vanish at all constrained dofs are tried. A vector v counts as one that A takes to
-    zero if A v is round-off: small beside A r, where r is v times random numbers. Collective.
+    Only vectors that vanish at all constrained dofs are tried. A takes v to zero if A v is
+    round-off: small beside A r, where r is v times random numbers.
 
     Parameters
     ----------
@@ -32,14 +32,14 @@ def singular_cause(A: Operator, b: Vector, tolerance: float, form: str = "") -> 
         Square.
     b : (size,) array
     tolerance : float
-        Norm that b - A x should have come to.
+        Tolerance of the solve for the norm of b - A x.
     form : str
-        Name of the nonlinear form whose Jacobian A is.
+        Name of the nonlinear form, if A is a Jacobian.
 
     Returns
     -------
     str
-        Sentences: the cause and what to do. Empty if A is regular, or singular for another reason.
+        Cause and advice, as sentences. Empty if A is regular, or singular for another reason.
     """
     rng, sums = np.random.default_rng(0), Sums(A.space)
     found = [(name, v) for name, v in _motions(A) if _vanishes(A, v, sums, rng)]
@@ -63,7 +63,7 @@ def singular_cause(A: Operator, b: Vector, tolerance: float, form: str = "") -> 
 
 
 def _motions(A: Operator) -> Iterator[tuple[str, Vector]]:
-    """Constants and rotations, with their names, that are zero at all constrained dofs."""
+    """Yield constants and rigid motions that vanish at all constrained dofs, with their names."""
     space, memory = A.space, A.space.memory
     fields = [("", space)] if isinstance(space, Space) else list(space.spaces.items())
     first = 0
@@ -84,7 +84,7 @@ def _motions(A: Operator) -> Iterator[tuple[str, Vector]]:
 
 
 def _rigid(V: Space) -> Iterator[tuple[str, Vector]]:
-    """The constants of each component, and the rotations of a field of displacements."""
+    """Yield constants of each component, and rotations if there is a component per dimension."""
     for c in range(V.ncomp):
         name = f"constants of component {c}" if V.ncomp > 1 else "constants"
         yield name, V.interpolate(1.0 if V.ncomp == 1 else np.eye(V.ncomp)[c])
@@ -104,7 +104,10 @@ def _rigid(V: Space) -> Iterator[tuple[str, Vector]]:
 def _unheld(
     names: tuple[str, ...], gram: NDArray[np.float64]
 ) -> Iterator[tuple[str, NDArray[np.float64]]]:
-    """Combinations of vectors that are zero at the constrained dofs, by the products there."""
+    """Yield combinations of vectors that vanish at the constrained dofs, with their names.
+
+    ``gram`` has the inner products of the vectors over the constrained dofs.
+    """
     free = np.diag(gram) == 0.0
     for k in np.flatnonzero(free):
         yield names[k], np.eye(len(names))[k]

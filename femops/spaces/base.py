@@ -31,7 +31,7 @@ from femops.spaces.restriction import ElementRestriction, Vector, check_float_ar
 from femops.spaces.summary import as_table, one_line
 from femops.spaces.transfer import places_of_nodes, values_at
 from femops_kernels.cuda.device.device import Device
-from femops_meshes.arguments import checked, whole_numbers
+from femops_meshes.arguments import checked, names_checked, whole_numbers
 from femops_meshes.coordinates.interpolation import equispaced, tensor_apply
 from femops_meshes.coordinates.mapping import positions
 from femops_meshes.mesh import Mesh
@@ -300,6 +300,7 @@ class Space(ABC):
             result[new] = x.reshape(-1, self.dim)[owner[new] - start * n]
         return result
 
+    @names_checked
     def interpolate(self, f: Function | GridFunction | tuple[Space, Any]) -> Floats:
         """The function of the space that agrees with f at the nodes.
 

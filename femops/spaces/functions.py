@@ -34,8 +34,8 @@ def evaluate(f: Function, x: Floats, shape: tuple[int, ...] = (), what: str = "f
     f : callable, number or sequence of numbers
         Called as ``f(x)``, unless there are no points. What it returns may be an array of shape
         ``shape + (n,)``, of ``shape`` alone (the same at all points), a sequence that mixes the
-        two, or one number. It is called for two of the points again, which must not change what
-        it gives there.
+        two, or one number. It is called again for two of the points alone, and must return the
+        same values there.
     x : (dim, n) float64
         The points.
     shape : tuple of int
@@ -70,7 +70,7 @@ def evaluate_any(
     f, what
         As in `evaluate`.
     place : tuple of (dim, n) float64 arrays
-        The function's arguments: the points, and on a boundary the normals where it takes them.
+        The function's arguments: the points, and on a boundary the normals if it takes two.
     shapes : sequence of tuples of int
         Accepted shapes; the first that fits is taken.
     error : class
@@ -116,7 +116,7 @@ def selected(predicate: Callable[[Floats], Any], x: Floats) -> NDArray[np.bool_]
     Parameters
     ----------
     predicate : callable
-        Called as ``predicate(x)``, unless there are no points; for two of the points again.
+        Called as ``predicate(x)``, unless there are no points; again for two of the points alone.
     x : (dim, n) float64
 
     Raises
@@ -152,19 +152,19 @@ def called(
     error: type[FemopsError],
     empty: NDArray[Any] | None = None,
 ) -> Any:
-    """Result of a user's function, whose mistakes are explained.
+    """Call a user's function, and explain its mistakes.
 
     Parameters
     ----------
     f, place, what, error
         As in `evaluate_any`.
     empty : array, optional
-        The result where there are no points; if omitted, f is called even so.
+        Result if there are no points. If omitted, f is called without points.
 
     Raises
     ------
     error
-        f does not take these arguments, or takes an array for one number, as ``if x[0] > 0`` does.
+        f takes other arguments, or uses an array as one number, as ``if x[0] > 0`` does.
     """
     check_takes(
         f,
@@ -181,8 +181,8 @@ def called(
         f,
         own,
         lambda mistake: error(
-            f"{what} is called with all points at once, x of shape (dim, n), and takes an array "
-            f"for one number: {line_of(mistake)}in place of a Python `if`, `and`, `or`, `min` or "
+            f"{what} is called with all points at once, x of shape (dim, n), and uses an array as "
+            f"one number: {line_of(mistake)}in place of a Python `if`, `and`, `or`, `min` or "
             "`max` write np.where(x[0] > 0.5, 1.0, 2.0), `&`, `|`, np.minimum or np.maximum, and "
             "numpy's functions in place of math's"
         ),
@@ -197,18 +197,18 @@ def _check_pointwise(
     error: type[FemopsError],
     shape: tuple[int, ...] = (),
 ) -> None:
-    """Ask a function for two of its points again: their values must not depend on the others.
+    """Call a function again for two of its points: a value must not depend on other points.
 
-    The points are those at two ends of the mesh, together in the opposite order and each alone.
-    So a function that takes ``x[:, 0]`` for the first coordinate, sorts, sums or scales by the
-    largest coordinate gives itself away.
+    The two points are at opposite ends of the mesh. They are passed together in the opposite
+    order, then each alone. That tells functions that take ``x[:, 0]`` for the first coordinate,
+    that sort, sum, or scale by the largest coordinate.
 
     Parameters
     ----------
     f, place, what, error
         As in `evaluate_any`.
     same : callable
-        Whether a result is what was found at the points with these numbers.
+        True if a result agrees with the first one at the points of these numbers.
     shape : tuple of int
         Shape of a value.
     """
@@ -224,10 +224,9 @@ def _check_pointwise(
         part = tuple(np.ascontiguousarray(values[:, chosen]) for values in place)
         complaint = error(
             f"{what} depends on which points are asked for: at {_point(x, int(chosen[0]))} it "
-            f"gives one value among {n} points and another, or none, among {m}. Return values "
-            "whose last axis goes through the n points, each made of the same column of x, which "
-            "has shape (dim, n): x[0] is the first coordinate of all points, x[:, 0] is the first "
-            "point"
+            f"gives one value among {n} points and another, or none, among {m}. Compute each value "
+            "from its own column of x alone. x has shape (dim, n): x[0] is the first coordinate of "
+            "all points, x[:, 0] is the first point"
         )
         try:
             agrees = same(f(*part), chosen)
@@ -242,7 +241,7 @@ def _point(x: Floats, number: int) -> str:
 
 
 def _rounding(result: Any) -> float:
-    """Unit of round-off of a result: the largest of its parts."""
+    """Unit round-off of a result's type, the largest of those of its parts."""
     if isinstance(result, list | tuple):
         return max(map(_rounding, result), default=0.0)
     dtype = getattr(result, "dtype", np.dtype(np.float64))
@@ -257,7 +256,7 @@ def _fitted(
     what: str,
     error: type[FemopsError],
 ) -> Floats:
-    """A result as an array ``shape + (n,)`` of the first shape that fits."""
+    """Return a result as an array ``shape + (n,)``, with the first of the shapes that fits."""
     refuse_device_array(result, what)
     # beside other shapes, (1, n) may be meant for a vector of one component: no guess then
     fits = (_fit(result, shape, n, row=len(shapes) == 1) for shape in shapes)

@@ -119,7 +119,7 @@ class Memory(ABC):
 
     @abstractmethod
     def overlap(self, a: NDArray[Any], b: NDArray[Any]) -> bool:
-        """True if two arrays share memory; on a device also if only their ranges of memory meet."""
+        """True if two arrays share memory; on a device, if their ranges of addresses overlap."""
 
     @abstractmethod
     def protect(self, view: NDArray[Any]) -> None:
@@ -238,8 +238,8 @@ class HostMemory(Memory):
         """See `Memory.three_term`."""
         from femops_kernels.cpu.three_term import step  # compilers are loaded when they are used
 
-        alone = old.shape[1] * old.itemsize % ALIGNMENT  # rows are no whole cache lines
-        (three_term if alone else step)(old, product, current, coefficients, scales, extra)
+        unaligned = old.shape[1] * old.itemsize % ALIGNMENT  # rows are no whole cache lines
+        (three_term if unaligned else step)(old, product, current, coefficients, scales, extra)
 
 
 @final
@@ -481,7 +481,7 @@ def segment_sums(products: NDArray[Any], edges: NDArray[np.int64]) -> NDArray[np
 
 
 def _extent(array: Any, address: int) -> tuple[int, int]:
-    """Where the memory of an array begins and ends, if its first entry is at this address."""
+    """First and last address of the memory of an array whose first entry is at ``address``."""
     if not array.size:
         return 0, 0
     steps = [(n - 1) * stride for n, stride in zip(array.shape, array.strides, strict=True)]

@@ -115,6 +115,25 @@ class Product:
         start = self.offsets[name]
         return slice(start, start + self.spaces[name].size)
 
+    def within(self, name: str, entries: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Those of ascending entries of a vector that belong to a space.
+
+        Parameters
+        ----------
+        name : str
+            That of the space.
+        entries : (n,) int64
+
+        Returns
+        -------
+        (m,) int64
+            Counted from the beginning of the space's part.
+        """
+        part = self.slice(name)
+        first, last = np.searchsorted(entries, [part.start, part.stop])
+        inside: NDArray[np.int64] = entries[first:last] - part.start
+        return inside
+
     # --- vectors ---------------------------------------------------------------------------------
 
     def zeros(self, dtype: DTypeLike = np.float64) -> Vector:

@@ -174,10 +174,10 @@ class Batch:
         return self._view.array.dtype
 
     def layout_for(self, shape: Shape) -> Layout:
-        """Layout of new tensors of some shape: this batch's if it is one of that shape too.
+        """Layout for new tensors of a shape: this batch's if it fits that shape, else `Strided`.
 
-        A `Mapped` layout, or a class of your own, is of one shape, a `Tiled` one of as many
-        indices.  Tensors of others are `Strided`.
+        A `Mapped` layout, or a class of your own, fits the shape of this batch alone. A `Tiled`
+        layout fits all shapes with as many indices.
         """
         return self.layout if self.layout.takes(shape, self.shape) else Strided()
 
@@ -201,10 +201,10 @@ class Batch:
         """View of members and of ranges of the indices: ``A[10:20, 1:3, 0]``.
 
         The first part picks members, the others pick as NumPy does; a member alone is a batch of
-        one.  The view's ``layout`` is that of its copies, see `layout_for`.
+        one.  Copies of the view have its ``layout``, see `layout_for`.
 
-        With an `Index` among them, all parts are indices of a tensor, and what is written
-        with it is a contraction of all members: ``C[i, j] += A[i, k] * B[k, j]``.
+        With an `Index` among them, all parts are indices of a tensor, and the expression is a
+        contraction of all members: ``C[i, j] += A[i, k] * B[k, j]``.
 
         Raises
         ------
@@ -225,7 +225,7 @@ class Batch:
         if any(isinstance(part, Index) for part in parts):
             Indexed(self.view, parts).become(value)
         else:
-            View.write(self[key].view, value)
+            self[key].assign(value)
 
     def numpy(self) -> Array:
         """Entries as an array of NumPy (members, *shape).
@@ -244,14 +244,17 @@ class Batch:
 
         Parameters
         ----------
-        values : number, or array that broadcasts to (members, *shape)
-            On the batch's device.
+        values : number, Batch, or array that broadcasts to (members, *shape)
+            On the batch's device. A Batch may have any layout, and memory in common with this one.
 
         Raises
         ------
         TensorError
             Values of another shape, or an array that can't be written.
         """
+        if isinstance(values, Batch):
+            shared = self._view.overlaps(values.view)
+            values = values.array().copy() if shared else values.array()
         self._view.write(values)
         return self
 

@@ -42,9 +42,9 @@ class Layout(ABC):
         return 1
 
     def takes(self, shape: Shape, known: Shape) -> bool:
-        """True if the layout of tensors of a known shape is one of another shape too.
+        """True if the layout, which fits tensors of a known shape, fits another shape too.
 
-        Results and copies of tensors get the layout if it is, else they are `Strided`.
+        If not, results and copies of that shape are `Strided`.
         """
         return shape == known
 

@@ -106,20 +106,21 @@ Fraction = Annotated[float, real_numbers(0.0, 1.0)]
 
 
 def checked(error: type[Exception], **others: type[Exception]) -> Callable[[Target], Target]:
-    """Check the arguments of a function, method or class when it is called.
+    """Check names and values of the arguments of a function, method or class at each call.
 
     Parameters
     ----------
     error : class
-        The error that names the argument, its value and what to give.
+        The error for a value that the annotation rules out. It names the argument, its value and
+        what to give.
     **others : class
-        That of an argument that has one of its own.
+        Errors of single arguments, by their names.
 
     Raises
     ------
     ArgumentError
-        From the decorated function: a name that it does not take, with the name that is meant, or
-        too many arguments by position.
+        At a call of the decorated function: it has no argument of that name, and the message says
+        which one may be meant; or there are too many arguments by position.
     """
 
     def refuse(name: str, value: Any, kind: Kind) -> None:
@@ -137,32 +138,34 @@ def checked(error: type[Exception], **others: type[Exception]) -> Callable[[Targ
 @final
 @dataclass(frozen=True)
 class _Arguments:
-    """Arguments that a function takes, and what each may be.
+    """Arguments of a function, with the kind of values of each; None if any value will do.
 
     Attributes
     ----------
     by_place : list of (str, Kind or None)
+        Arguments that may be given by position, in their order.
     by_name : dict of (Kind or None)
+        Arguments that may be given by name.
     rest : Kind or None
-        Of all other names.
-    many, open : bool
-        Whether it takes any number by position, and other names.
+        Kind of the values of ``**names``.
+    any_count, any_names : bool
+        Whether the function has ``*places`` and ``**names``.
     """
 
     by_place: list[tuple[str, Kind | None]]
     by_name: dict[str, Kind | None]
     rest: Kind | None
-    many: bool
-    open: bool
+    any_count: bool
+    any_names: bool
 
 
-def named_right(target: Target) -> Target:
-    """Check when a function is called that it has these arguments; what they are, it checks itself.
+def names_checked(target: Target) -> Target:
+    """Check the names of the arguments of a function at each call, not their values.
 
     Raises
     ------
     ArgumentError
-        From the decorated function, as of `checked`.
+        At a call of the decorated function, see `checked`.
     """
     return cast(Target, _guarded(target, None))
 
@@ -175,10 +178,10 @@ def _guarded(
     @wraps(function)
     def guarded(*given: Any, **named: Any) -> Any:
         its = taken()
-        if len(given) > len(its.by_place) and not its.many:
+        if len(given) > len(its.by_place) and not its.any_count:
             places = [name for name, _ in its.by_place]
-            raise ArgumentError(too_many(function, len(given), places, its.by_name, its.open))
-        if not its.open and not named.keys() <= its.by_name.keys():
+            raise ArgumentError(too_many(function, len(given), places, its.by_name, its.any_names))
+        if not its.any_names and not named.keys() <= its.by_name.keys():
             wrong = next(name for name in named if name not in its.by_name)
             raise ArgumentError(unknown(function, wrong, its.by_name))
         if refuse is None:
@@ -217,12 +220,12 @@ def shown(value: Any) -> str:
 
 
 def _arguments_of(function: Callable[..., Any]) -> _Arguments:
-    """The arguments of a function, by its annotations."""
+    """Read the arguments of a function from its signature and annotations."""
     # what is returned may be of a package that is not there
     given = {name: hint for name, hint in function.__annotations__.items() if name != "return"}
     bare = types.SimpleNamespace(__annotations__=given)
     hints = get_type_hints(bare, unwrap(function).__globals__, include_extras=True)
-    by_place, rest, many, others = [], None, False, False
+    by_place, rest, any_count, any_names = [], None, False, False
     by_name: dict[str, Kind | None] = {}
     for name, parameter in signature(function).parameters.items():
         hint = hints.get(name, Any)
@@ -231,15 +234,15 @@ def _arguments_of(function: Callable[..., Any]) -> _Arguments:
                 options = get_type_hints(get_args(hint)[0], include_extras=True)
                 by_name |= {option: kind_of(each) for option, each in options.items()}
             else:
-                rest, others = kind_of(hint), True
+                rest, any_names = kind_of(hint), True
             continue
         kind = kind_of(hint)
-        many = many or parameter.kind is Parameter.VAR_POSITIONAL
+        any_count = any_count or parameter.kind is Parameter.VAR_POSITIONAL
         if parameter.kind in {Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD}:
             by_place.append((name, kind))
         if parameter.kind in {Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY}:
             by_name[name] = kind
-    return _Arguments(by_place, by_name, rest, many, others)
+    return _Arguments(by_place, by_name, rest, any_count, any_names)
 
 
 def kind_of(hint: Any) -> Kind | None:
@@ -350,13 +353,14 @@ def dtype_of(dtype: Any) -> np.dtype[Any] | None:
 def call_with_arrays(
     function: Callable[..., Any], given: tuple[Any, ...], say: Callable[[Exception], Exception]
 ) -> Any:
-    """Result of a user's function of arrays.
+    """Call a user's function of arrays and return its result.
 
     Raises
     ------
     Exception
-        What ``say`` makes of NumPy's error where the function asks an array for one truth or one
-        number, as ``if x[0] > 0`` and ``math.sin(x[0])`` do. Other errors are passed on.
+        The function uses an array as one truth value or one number, as ``if x[0] > 0`` and
+        ``math.sin(x[0])`` do: ``say`` makes the exception from NumPy's. Other errors of the
+        function are passed on.
     """
     try:
         return function(*given)

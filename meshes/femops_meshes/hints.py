@@ -1,4 +1,4 @@
-"""Hints for calls that a function does not take: the argument that was probably meant."""
+"""Messages about unknown names: the known name that is probably meant."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _MEANT: dict[str, tuple[str, ...]] = {
     "tolerance": ("rtol",),
     "vdim": ("ncomp",),
 }
-"""Names that other libraries have for an argument, and the names here."""
+"""Names of arguments in other libraries, and the names of the same arguments here."""
 
 _LAME = (
     "give Lame's parameters, lam = E nu / ((1 + nu) (1 - 2 nu)) and mu = E / (2 (1 + nu)), of "
@@ -45,7 +45,9 @@ _YOUNG = frozenset({"E", "nu", "young", "poisson"})
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """End of a message about an unknown name: the most similar of the known ones, if any is.
+    """Return the end of a message about an unknown name: the most similar of the known names.
+
+    It is empty if none is similar.
 
     >>> did_you_mean("multigird", ["jacobi", "multigrid"])
     ': did you mean multigrid?'
@@ -54,12 +56,13 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     """
     names = list(names)
     known = [one for one in _MEANT.get(name, ()) if one in names]
-    similar = known or get_close_matches(name, names, n=1) or _but_for_case(name, names)
+    similar = known or get_close_matches(name, names, n=1)
+    similar = similar or [one for one in names if one.lower() == name.lower()]
     return f": did you mean {similar[0]}?" if similar else ""
 
 
 def unknown(function: Callable[..., Any], name: str, names: Iterable[str]) -> str:
-    """Say that a function has no such argument, and which of its names may be meant."""
+    """Return the message for an argument that a function does not have, with one that it has."""
     names = [one for one in names if one not in {"self", "cls"}]
     hint = did_you_mean(name, names)
     if name in _YOUNG and {"lam", "mu"} <= set(names):
@@ -75,32 +78,30 @@ def too_many(
     names: Iterable[str],
     others: bool,
 ) -> str:
-    """Say that so many arguments by position are too many, and which to give by name.
+    """Return the message for too many arguments by position, with those to give by name.
 
     Parameters
     ----------
     function : callable
     count : int
+        Number of arguments that were given by position.
     places, names : iterable of str
-        Arguments by position, and by name.
+        Arguments that the function takes by position, and by name.
     others : bool
-        Whether it takes other names.
+        Whether the function takes arguments of any other name.
     """
     named = [f"{name}=..." for name in names if name not in places]
     if places[:1] == ["self"]:
         places, count = places[1:], count - 1
-    text = f"{_shown(function)}() takes {len(places)} arguments by position"
+    plural = "" if len(places) == 1 else "s"
+    text = f"{_shown(function)}() takes {len(places)} argument{plural} by position"
     text += f" ({', '.join(places)})" * bool(places) + f", not {count}"
     if others and not named:
         return f"{text}: give the others by name, as u=u"
     return text + (f": give the others by name, as {', '.join(named[:3])}" if named else "")
 
 
-def _but_for_case(name: str, names: Iterable[str]) -> list[str]:
-    return [one for one in names if one.lower() == name.lower()]
-
-
 def _shown(function: Callable[..., Any]) -> str:
-    """Name of a function; that of the class if it makes an object of it."""
+    """Return the name of a function, or of the class if the function is its ``__init__``."""
     name: str = function.__qualname__
     return name.removesuffix(".__init__")

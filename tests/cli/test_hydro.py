@@ -103,7 +103,7 @@ def test_a_restarted_run_has_the_options_of_its_checkpoint(capsys, tmp_path, che
         (("sedov", "--no-viscosity"), "viscosity is True: it cannot go on with False"),
         (("sedov", "--order-thermo", "2"), "order_thermo is 1: it cannot go on with 2"),
         (("sedov", "--order-kinematic", "2"), "order_kinematic is 3: it cannot go on with 2"),
-        (("sod",), "is of the problem sedov: not of sod"),
+        (("sod",), "is of the problem sedov, not of sod"),
     ],
 )
 def test_a_restarted_run_keeps_its_physics(capsys, tmp_path, monkeypatch, checkpoint, given, words):
@@ -158,8 +158,8 @@ def test_mesh_files_are_taken(capsys, tmp_path):
         (("gresho", "--dim", "1"), 2, "dimension 2, 3"),
         (("--verify", "12"), 1, "no reference run 12"),
         (("--verify", "0"), 2, "value for --verify: got '0': give a whole number >= 1"),
-        (("--verify", "5", "--dim", "2"), 2, "--dim: is not taken by --verify"),
-        (("sedov", "--every", "3"), 2, "--every: has no effect without --save or --movie"),
+        (("--verify", "5", "--dim", "2"), 2, "--dim: --verify does not take it"),
+        (("sedov", "--every", "3"), 2, "--every: it has no effect without --save or --movie"),
         (("sedov", "--checkpoint-every", "3"), 2, "no effect without --checkpoint"),
         (("sedov", "--dim", "3", "--mesh", "rt2D"), 2, "got 3, but the mesh rt2D has dimension 2"),
         (("sedov", "--mesh", ""), 1, "the name of the mesh is empty"),

@@ -83,14 +83,14 @@ def test_a_checkpoint_that_has_changed_is_refused(run, recorded, tmp_path):
     state.write_bytes(state.read_bytes() + b"\0")
     code, _, err = run("verify", path)
     assert code == 2
-    assert "not as when the run went on from it" in " ".join(err.split())
+    assert "has changed since the run went on from it" in " ".join(err.split())
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (None, "not read"),
-        ("{", "not read"),
+        (None, "cannot be read"),
+        ("{", "cannot be read"),
         ("[]", "no record of a run"),
         ('{"run": {"result": "1"}}', "no record of a run"),
     ],
@@ -102,6 +102,18 @@ def test_what_is_no_record_is_refused(run, tmp_path, text, message):
     code, _, err = run("verify", path)
     assert code == 2
     assert message in " ".join(err.split())
+
+
+def test_a_record_that_was_changed_by_hand_is_refused(run, recorded):
+    path, document = recorded("solve", "poisson", "disc.mesh", "--order", 1)
+    for entries in (
+        {"arguments": ["tune"]},
+        {"files": {"restart": "0"}},
+        {"arguments": ["solve", 1]},
+    ):
+        changed(path, **(document["run"] | entries))
+        code, _, err = run("verify", path)
+        assert (code, "no record of a run" in " ".join(err.split())) == (2, True)
 
 
 def test_other_bits_without_a_cause_are_a_defect(run, recorded):

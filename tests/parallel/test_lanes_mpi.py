@@ -7,8 +7,8 @@ import pytest
 
 import femops
 from femops.eigen import chebyshev_subspace
+from femops.fields.reproducible import random_draws
 from femops.fields.vector_hash import vector_hash
-from femops.fields.whole_sums import random_draws
 from femops.hydro import Lagrangian, Simulation, built_in, problem
 from femops.parallel import Serial
 from femops_kernels.cpu import sweep

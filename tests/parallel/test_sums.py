@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import femops
+from femops.fields.reproducible import rounded_sum
 from femops.parallel import Serial
 from femops.solvers.inner_products import Sums
 
@@ -43,6 +44,31 @@ def test_blocks_without_entries(monkeypatch, edges):
     assert Sums(V).dot(np.arange(10.0), np.full(10, 2.0)) == 90.0
     rows = np.stack([np.arange(10.0), np.ones(10)])
     assert Sums(V).dots(rows, np.full(10, 2.0)).tolist() == [90.0, 20.0]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [
+        ([1e16, 1.0, -1e16], 1.0),
+        ([1e308, 1e308, -1e308, -1e308, 3.0], 3.0),
+        ([1e308, 1e308, 1.0], np.inf),
+        ([1e308, 1e308, -np.inf], -np.inf),
+        ([np.inf, 1.0, -np.inf], np.nan),
+        ([1e308, 1e308, np.inf, -np.inf], np.nan),
+        ([np.nan, 1.0], np.nan),
+    ],
+)
+def test_sums_are_rounded_once_in_any_order(numbers, expected):
+    for order in (numbers, numbers[::-1], sorted(numbers, key=abs)):
+        np.testing.assert_equal(rounded_sum(np.array(order)), expected)
+
+
+def test_integrals_and_inner_products_of_infinite_numbers_are_no_error():
+    V = femops.L2(femops.box((4, 4), comm=Serial(), reproducible=True), 0)
+    u = np.where(np.arange(V.size) % 2, np.inf, -np.inf)
+    assert np.isnan(femops.integrate(V, u))
+    with np.errstate(invalid="ignore"):
+        assert np.isnan(Sums(V).dot(u, V.zeros() + 1.0))
 
 
 class Watched:

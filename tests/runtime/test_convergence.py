@@ -91,7 +91,7 @@ def test_newton_warns_of_itself_alone() -> None:
     assert told(lambda: femops.newton(F, U.zeros(), b, maxiter=2, warn=False))[0] == []
 
 
-def flow() -> tuple[femops.BlockOperator, femops.Product]:
+def flow() -> tuple[femops.Operator, femops.Product]:
     W = femops.Product(u=U, p=femops.H1(U.mesh, 1))
 
     def stokes(u: Any, p: Any) -> Any:

@@ -85,6 +85,7 @@ def test_a_copy_is_made_anew_of_the_operator():
     A = poisson(SQUARE, 2)
     M = femops.multigrid(A, degree=3, dtype=DOUBLE)
     for twin in (copy.copy(M), copy.deepcopy(M), pickle.loads(pickle.dumps(M))):
+        assert repr(twin) == repr(M)
         assert twin.degree == 3
         np.testing.assert_array_equal(twin @ noise(A), M @ noise(A))
 

@@ -47,6 +47,13 @@ def test_bernstein_coefficients_are_those_of_the_same_polynomial():
     np.testing.assert_allclose(found, coarse.basis.interpolation(x), atol=1e-14)
 
 
+def test_nodal_values_become_coefficients_without_a_solve():
+    """The change of basis of multigrid; elimination would lose 2^p of the digits."""
+    nodal, bernstein = (femops.H1(SQUARE, 12, family=family) for family in ("gll", "bernstein"))
+    found = interpolation_matrix(nodal, bernstein)
+    np.testing.assert_array_equal(found, bernstein.basis.from_nodal)
+
+
 # --- level operators ------------------------------------------------------------------------------
 
 

@@ -149,11 +149,13 @@ def test_vectors_of_other_types_and_outputs(make: Make) -> None:
             M.apply(bad)
 
 
-@pytest.mark.parametrize("value", [0.0, -1.0, np.nan])
-def test_minres_refuses_what_is_no_preconditioner(value: float) -> None:
+@pytest.mark.parametrize(
+    ("value", "words"), [(0.0, "definite"), (-1.0, "definite"), (np.nan, "A or M are not finite")]
+)
+def test_minres_refuses_what_is_no_preconditioner(value: float, words: str) -> None:
     A = poisson()
     M = sla.LinearOperator(A.shape, lambda x: value * x, dtype=float)
-    with pytest.raises(femops.SolverError, match=r"not finite|positive definite"):
+    with pytest.raises(femops.SolverError, match=words):
         femops.minres(A, noise(A), M=M)
 
 
@@ -261,8 +263,8 @@ def test_factors_out_of_the_range_of_single_precision() -> None:
 @pytest.mark.parametrize("mesh", [DISC, femops.box((26, 26))], ids=["disc", "refined"])
 def test_eliminated_operators(make: Make, order: int, mesh: Any) -> None:
     """The preconditioner is that of the constrained operator, with zeros."""
-    A, V = poisson(order, mesh=mesh), femops.H1(mesh, order)
-    A = femops.diffusion(V).constrained(held := V.boundary_dofs())
+    A = poisson(order, mesh=mesh)
+    held = A.constrained_dofs
     B, b = A.unconstrained.eliminated(held, held), noise(A)
     M, expected = make(B), make(A)
     given = noise(A) + 1.0

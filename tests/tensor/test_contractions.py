@@ -215,6 +215,19 @@ def test_values_in_the_memory_of_the_batch(step):
     assert np.array_equal(batch.numpy(), expected)
 
 
+@pytest.mark.parametrize(
+    "layout", [Strided(), Strided("F"), Tiled((2, 3)), Interleaved(2), by_table((4, 6))]
+)
+def test_a_part_may_be_set_to_another_part(layout):
+    values = np.arange(120.0).reshape(5, 4, 6)
+    batch = Batch((4, 6), 5, layout=layout).assign(values)
+    batch[:, 1:] = batch[:, :-1]
+    values[:, 1:] = values[:, :-1].copy()
+    assert np.array_equal(batch.numpy(), values)
+    batch[:, :, ::-1] = batch.copy(Interleaved(2))
+    assert np.array_equal(batch.numpy(), values[:, :, ::-1])
+
+
 def test_copies_of_parts_are_laid_out_anew():
     values = np.random.default_rng(7).standard_normal((5, 4, 6))
     for layout in (by_table((4, 6)), Tiled((2, 3)), Interleaved(2)):

@@ -190,11 +190,11 @@ def hydro(
     }
     named = given_options(context)
     if verify:
-        refuse(named - {"what", "verify", "cg_tol", "threads", "json"}, "is not taken by --verify")
+        refuse(named - {"what", "verify", "cg_tol", "threads", "json"}, "--verify does not take it")
     if save is None and movie is None:
-        refuse(named & {"every"}, "has no effect without --save or --movie")
+        refuse(named & {"every"}, "it has no effect without --save or --movie")
     if checkpoint is None:
-        refuse(named & {"checkpoint_every"}, "has no effect without --checkpoint")
+        refuse(named & {"checkpoint_every"}, "it has no effect without --checkpoint")
     with one_line_warnings():
         set_threads(threads)
         if verify:

@@ -69,7 +69,7 @@ def run_problem(output: Output, what: list[str], given: dict[str, Any]) -> None:
     _report(output, run, given, changed, energy, (seconds, compile_seconds), hashes)
 
 
-# Options that a checkpoint has, where neither it nor the command gives them.
+# Defaults of the options that checkpoints store.
 _OPTIONS: dict[str, Any] = {
     "order_kinematic": 2,
     "order_thermo": 1,
@@ -83,28 +83,28 @@ _OPTIONS: dict[str, Any] = {
 
 
 def _given(given: dict[str, Any]) -> dict[str, Any]:
-    """Options of the command, without those of `_OPTIONS` that were omitted."""
+    """Options of the command, without omitted ones that have a default in `_OPTIONS`."""
     return {key: value for key, value in given.items() if key not in _OPTIONS or value is not None}
 
 
 def _saved(name: str, path: Path | None) -> dict[str, Any]:
-    """Return the options of a checkpoint of a problem. Collective."""
+    """Read the options of a checkpoint; empty if it is of another problem. Collective."""
     from femops.hydro import run_options
     from femops.parallel import check, world
 
     if path is None:
         return {}
     with check(world()):
-        found = run_options(path)
-    if found["problem"] != name:
-        return {}  # is refused when the fields are loaded
-    return found | {"blast": found["blast"] or None}
+        options = run_options(path)
+    if options["problem"] != name:
+        return {}  # load_run refuses the checkpoint
+    return options | {"blast": options["blast"] or None}
 
 
 def _restarted(
     output: Output, equations: Lagrangian, given: dict[str, Any], saved: dict[str, Any]
 ) -> tuple[Simulation, dict[str, Any]]:
-    """Go on from a checkpoint, and say and return which options are not those that it has."""
+    """Continue a run from a checkpoint; print and return the options that have changed."""
     from femops.hydro import NUMERICS, load_run
 
     run, changed = load_run(given["restart"], equations), {}
@@ -183,8 +183,8 @@ def _report(
     }
     if output.as_json:
         result = vector_hash(equations.on_host, equations.space.memory.get(run.state))
-        begun = ["hydro", equations.problem.name], given, equations.mesh, equations.comm
-        record = record_of(*begun, result, hashes)
+        words = ["hydro", equations.problem.name]
+        record = record_of(words, given, equations.mesh, equations.comm, result, hashes)
         output.json(facts | {"changed": changed, "rates": rates(equations), "run": record})
     shown = [(name.replace("_", " "), _text(value)) for name, value in facts.items()]
     output.facts(f"Gas dynamics: {equations.problem.name} {equations.mesh.dim}-D", shown)

@@ -48,7 +48,7 @@ def verify_runs(output: Output, what: list[str], cg_tol: float) -> None:
 
 
 def _number(text: str) -> int:
-    """Read the number of a run."""
+    """Read the number of a reference run."""
     try:
         return whole_number(1)(text)
     except typer.BadParameter as error:

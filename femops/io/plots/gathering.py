@@ -60,5 +60,5 @@ def gathered(mesh: DistributedMesh, what: Any, u: Any) -> tuple[Any, Any] | None
 
 
 def _rows(tables: NDArray[Any]) -> NDArray[Any]:
-    """An element's table in each row; also where there are no elements."""
+    """Reshape tables of elements to one row for each element, of which there may be none."""
     return tables.reshape(len(tables), math.prod(tables.shape[1:]))

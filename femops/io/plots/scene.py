@@ -57,7 +57,7 @@ class Scene:
     arrows : bool
         Whether a vector field is shown by arrows too.
     outline : (n, 2, 2) float64
-        In 2-D with arrows, pieces of the sides of all elements; those between two elements twice.
+        In 2-D with arrows, pieces of the sides of all elements; sides between two elements twice.
     limits : (float, float), optional
         Values at the ends of the colours; the least and the greatest at the corners if None.
     """
@@ -99,13 +99,13 @@ class Scene:
         return mean[:, :3], mean[:, 3:]
 
     def plane_arrows(self) -> tuple[Floats, Floats]:
-        """Starts and directions of arrows of a mesh in 2-D, (k, 2) each, all inside the mesh."""
+        """Starts and directions (k, 2) of arrows that lie inside a mesh in 2-D."""
         points, vectors = self.middles()
         return kept_inside(*arrows_of(points[:, :2], vectors), self.outline)
 
 
 def is_flat(points: Floats) -> bool:
-    """True of a picture, (..., 2), that is at least four times as wide as tall."""
+    """True if points (..., 2) of a picture are at least four times as wide as tall."""
     width, height = np.ptp(points.reshape(-1, 2), axis=0)
     return bool(width >= 4 * height)
 
@@ -217,8 +217,8 @@ def arrows_of(
     ----------
     points, vectors : (n, d) float64
     count : int
-        As many along the longest side of the box around the points; up to three times as many
-        where two of its sides are short.
+        Number of arrows along the longest side of the box around the points. It is up to three
+        times as large if the box is slender.
     depth : (n,) float64, optional
         Toward the viewer, in the unit of points: of points behind each other the first counts.
     """
@@ -239,7 +239,7 @@ def arrows_of(
 
 
 def kept_inside(starts: Floats, vectors: Floats, outline: Floats) -> tuple[Floats, Floats]:
-    """Move arrows along themselves until they are inside; shorten those that do not fit.
+    """Move arrows along their direction until they are inside; shorten those that do not fit.
 
     Parameters
     ----------
@@ -264,23 +264,23 @@ def kept_inside(starts: Floats, vectors: Floats, outline: Floats) -> tuple[Float
 
 
 def inside(points: Floats, outline: Floats) -> NDArray[np.bool_]:
-    """True for points that a ray leads out of an odd number of times.
+    """True for points inside: a ray from them crosses the outline an odd number of times.
 
     Parameters
     ----------
     points : (k, 2) float64
     outline : (n, 2, 2) float64
-        Pieces of closed lines around regions; what is between two regions is there twice.
+        Pieces of closed lines around regions. A piece between two regions is there twice.
     """
     (x0, y0), (x1, y1) = outline[:, 0].T, outline[:, 1].T
     rise = np.where(y1 == y0, 1.0, y1 - y0)
-    found = np.empty(len(points), dtype=np.bool_)
+    result = np.empty(len(points), dtype=np.bool_)
     step = max(1, 4_000_000 // max(len(outline), 1))
     for first in range(0, len(points), step):
         x, y = points[first : first + step, :, None].swapaxes(0, 1)
-        met = ((y0 <= y) != (y1 <= y)) & (x < x0 + (y - y0) / rise * (x1 - x0))
-        found[first : first + step] = met.sum(axis=1) % 2 == 1
-    return found
+        crossed = ((y0 <= y) != (y1 <= y)) & (x < x0 + (y - y0) / rise * (x1 - x0))
+        result[first : first + step] = crossed.sum(axis=1) % 2 == 1
+    return result
 
 
 def view_axes(view: Floats) -> Floats:

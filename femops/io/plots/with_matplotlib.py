@@ -41,7 +41,7 @@ LIGHT = np.array([0.1, -0.7, 1.0])
 LINE_COLOR = "#222222"
 EDGE_INK = (0.0, 0.0, 0.0, 0.85)
 BAR, BAR_GAP = 0.2, 0.15
-"""Inches: the thickness of a colour bar, and the room between it and the picture."""
+"""Thickness of a colour bar, and gap between bar and picture, in inches."""
 
 PLAIN = (0.72, 0.79, 0.88)
 """Colour of elements without a field."""
@@ -242,7 +242,7 @@ def _draw_arrows(axes: Axes, points: Floats, vectors: Floats) -> None:
 
 
 def _color_bar(axes: Axes, shades: Any, label: str, *, flat: bool) -> None:
-    """Draw a bar as tall as the picture on its right, or as wide below one that is flat."""
+    """Draw a colour bar: on the right and as tall as the picture; below a flat one, as wide."""
     place = axes.inset_axes((0.0, 0.0, 1.0, 1.0))
     place.set_axes_locator(partial(_beside, axes, flat))
     where = "horizontal" if flat else "vertical"
@@ -254,10 +254,10 @@ def _color_bar(axes: Axes, shades: Any, label: str, *, flat: bool) -> None:
 
 
 def _beside(axes: Axes, flat: bool, bar: Axes, renderer: Any) -> Bbox:
-    """Where a colour bar is, in parts of the figure, when the picture has its shape."""
+    """Place of a colour bar, in parts of the figure; Matplotlib asks when the picture is drawn."""
     from matplotlib.transforms import Bbox
 
-    figure: Any = bar.figure  # of the versions of Matplotlib some say that it may be a part
+    figure: Any = bar.figure  # some versions of Matplotlib declare it as a figure or a part of one
     width, height = figure.get_size_inches()
     picture = axes.get_position()
     if not flat:

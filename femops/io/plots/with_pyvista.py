@@ -160,7 +160,7 @@ class PyVistaPicture(Picture):
 
 
 def _arrows(scene: Scene) -> tuple[Floats, Floats]:
-    """Starts and directions in 3-D."""
+    """Starts and directions (k, 3) of arrows."""
     if scene.dim == 3:
         return arrows_of(*scene.middles())
     starts, vectors = (np.pad(one, ((0, 0), (0, 1))) for one in scene.plane_arrows())
@@ -170,18 +170,18 @@ def _arrows(scene: Scene) -> tuple[Floats, Floats]:
 @final
 @dataclass(frozen=True, eq=False)
 class _Frame:
-    """Contents of the window: the picture, and beside or below it the colour bar.
+    """Layout of the window: the picture, with the colour bar on its right or below.
 
     Attributes
     ----------
     turn : (3, 3) float64
         Rows: right, up, toward the viewer.
     middle, size : (3,) float64
-        Of the box around the picture along these directions.
+        Centre and sides of the box around the picture, along these directions.
     aspect : float
-        Width of the window in parts of its height.
+        Width of the window over its height.
     right, below : float
-        Parts of the window that are left for a colour bar.
+        Parts of the window's width and height that the colour bar gets.
     """
 
     turn: Floats
@@ -193,7 +193,7 @@ class _Frame:
 
     @staticmethod
     def of(scene: Scene, aspect: float) -> _Frame:
-        """Frame around patches and arrows."""
+        """Layout for the patches and arrows of a scene."""
         turn = view_axes(VIEW) if scene.dim == 3 else np.eye(3)
         points = scene.patches[..., :3].reshape(-1, 3)
         if scene.arrows:
@@ -211,7 +211,7 @@ class _Frame:
         return float(max(height / (0.9 - self.below), width / (0.94 - self.right) / self.aspect))
 
     def look(self, plotter: Any) -> None:
-        """Fill the window with the picture, but for the colour bar's room."""
+        """Set the camera so that the picture fills the window beside the colour bar."""
         camera = plotter.camera
         camera.focal_point = self.middle @ self.turn
         camera.position = self.middle @ self.turn + 2 * self.size.max() * self.turn[2]
@@ -222,7 +222,7 @@ class _Frame:
         plotter.renderer.reset_camera_clipping_range()
 
     def bar(self, label: str, scale: tuple[float, float]) -> dict[str, Any]:
-        """A bar as tall as the picture on its right, or as wide below one that is flat."""
+        """Options of PyVista for the colour bar."""
         width, height = self.size[0] / (2 * self.half * self.aspect), self.size[1] / (2 * self.half)
         left = (1 - self.right - width) / 2
         where = {"position_x": 0.85, "position_y": (1 - height) / 2, "height": height}
@@ -231,13 +231,13 @@ class _Frame:
             where |= {"position_y": (1 - height) / 2 - 0.17}
         digits = _digits(*scale)
         style = {"color": "black", "title_font_size": 16, "fmt": f"%.{digits}g"}
-        style |= {"label_font_size": 18 if digits < 7 else 13}  # long ones have to fit
-        # an empty line keeps the title off the numbers
+        style |= {"label_font_size": 18 if digits < 7 else 13}  # long numbers have to fit
+        # the empty line separates the title from the numbers
         return {"title": f"{label}\n", "vertical": not self.below, **style, **where}
 
 
 def _digits(low: float, high: float) -> int:
-    """Digits that tell the numbers beside a colour bar apart."""
+    """Number of digits with which the numbers beside a colour bar differ from each other."""
     span, largest = abs(high - low), max(abs(low), abs(high))
     more = np.ceil(np.log10(largest / span)) if span > 0 else 0
     return 3 + int(np.clip(more, 0, 12))

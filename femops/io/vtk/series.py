@@ -19,7 +19,7 @@ from femops.io.vtk.vtu_file import check_name
 from femops.parallel.collective_checks import check, check_same
 from femops.parallel.comm import communicator
 from femops.spaces.h1_l2 import Space
-from femops_meshes.arguments import checked, named_right, number_of, shown
+from femops_meshes.arguments import checked, names_checked, number_of, shown
 
 Existing = Literal["refuse", "continue", "replace"]
 
@@ -114,7 +114,7 @@ class TimeSeries:
         """Times of the steps, ascending."""
         return tuple(time for time, _ in self._steps)
 
-    @named_right
+    @names_checked
     def save(self, time: float, space: Space, /, **fields: Any) -> Path:
         """Add a step.
 

@@ -55,7 +55,7 @@ def distinct_values(
 
 
 def _stored(term: Term, start: int, stop: int) -> NDArray[np.float64]:
-    """Numbers that kernels read at points, (n, points, numbers), as they are rounded there."""
+    """Numbers (n, points, numbers) that kernels read at points, rounded as they read them."""
     form = term.source
     assert form is not None
     if term.rounds and term.filled:

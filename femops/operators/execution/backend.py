@@ -145,7 +145,7 @@ class Backend(ABC):
         Parameters
         ----------
         width : int
-            Slots of the widest lanes; of a reproducible mesh, of the widest that there are.
+            Slots of the lanes; on a reproducible mesh, of the widest lanes of any processor.
         ordered : bool
             Whether ranks share dofs, or sums over elements are formed in an order that was asked
             for.
@@ -193,7 +193,10 @@ class Backend(ABC):
 
     @abstractmethod
     def rows(self, matrix: csr_array, dtype: np.dtype[Any], *, any_width: bool = False) -> Launch:
-        """Product with a matrix of one process, in a type; the same bits for lanes of any width."""
+        """Product with a matrix of one process, in a type.
+
+        With ``any_width`` results have the same bits for lanes of any width.
+        """
 
     @abstractmethod
     def idle(self) -> Launch:

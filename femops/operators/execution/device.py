@@ -22,6 +22,7 @@ from femops.operators.execution.kernels import blocks_of_tests, geometry_map
 from femops.operators.execution.ranks import device_ghosts
 from femops.operators.integrals.fusion import scaled_points
 from femops.operators.integrals.number_types import smallest_of
+from femops.operators.integrals.point_data import data_of, setup_of
 from femops.operators.integrals.term import Term
 from femops.parallel.gpus import device_channel
 from femops.pointwise.expressions.graph import Node
@@ -41,18 +42,21 @@ from femops_kernels.cuda.device.device import Device, DeviceChannel
 from femops_kernels.cuda.multigrid.rows import DeviceRowProduct
 from femops_kernels.cuda.multigrid.updates import DeviceUpdates
 from femops_kernels.cuda.operator.data import FilledData, host_streams, joined_streams
-from femops_kernels.cuda.operator.dofs import DofTable, Shared
+from femops_kernels.cuda.operator.dofs import (
+    DeviceDofs,
+    DeviceEnd,
+    DeviceShared,
+    DofTable,
+    Shared,
+)
 from femops_kernels.cuda.operator.filling import FieldVector, filled_streams
 from femops_kernels.cuda.operator.kernel import CudaKernel
 from femops_kernels.cuda.operator.order import Order
 from femops_kernels.cuda.operator.sides import Side
 from femops_kernels.cuda.operator.sweep import (
-    DeviceDofs,
-    DeviceEnd,
     DeviceIdentityRows,
     DeviceLaunch,
     DeviceNoOp,
-    DeviceShared,
     DeviceSweep,
 )
 from femops_kernels.cuda.operators import DeviceOperator, DistributedDeviceOperator
@@ -335,7 +339,8 @@ def _check(term: Term, found: Any, kernel: CudaKernel, order: Order) -> None:
         computed = _streams(term, qdata_split.computed, kernel, order)
         good = bool(xp.isfinite(computed).all())
     if not good:
-        source.data(qdata_split, term.dtype, term.width, term.data_dtype)  # raises what is wrong
+        # it raises what is wrong
+        data_of(source, qdata_split, term.dtype, term.width, term.data_dtype)
 
 
 def _look(geometry: Geometry, weights: Callable[[], Any]) -> None:
@@ -355,7 +360,7 @@ def _streams(term: Term, stored: list[Node], kernel: CudaKernel, order: Order) -
     assert source is not None
     assert device is not None
     kept = replace(term.qdata_split, point=stored)
-    qdata_split, data = source.setup(kept, np.dtype(np.float64), term.width)
+    qdata_split, data = setup_of(source, kept, np.dtype(np.float64), term.width)
     code, numbers = qdata_split.qfunction.code, qdata_split.qfunction.ncomp_out
     sides, fields = [kernel.source], [FieldVector(_device_dofs(device, term.trial))]
     if isinstance(source.state, DeviceState):

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from femops.operators.execution.kernels import factorised_kernel, plans_of
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.integral import Integral
+from femops.operators.integrals.point_data import setup_of
 from femops.operators.integrals.term import Term
 from femops.pointwise.qdata_split import QDataSplit
 from femops.spaces.base import Space
@@ -50,7 +51,7 @@ def filled_points(
     ne, numbers = form.mesh.num_elements, len(qdata_split.point)
     if not ne:
         return None
-    found, given = form.setup(qdata_split, dtype, width)
+    found, given = setup_of(form, qdata_split, dtype, width)
     fields, rule = Arguments(spaces, next(iter(spaces.values()))), form.quadrature
     target = fields.only([next(iter(spaces))])  # nothing is added to it
     term = Term(form.name, fields, target, rule, found.qfunction, dtype, width, None, given=given)

@@ -24,10 +24,12 @@ from femops_kernels.cpu.multigrid.relaxation import cycle_parts
 
 
 def interpolation_matrix(coarse: Space, fine: Space) -> NDArray[np.float64]:
-    """Coefficients (fine.p1d, coarse.p1d) in one direction of the coarse basis in the fine one."""
-    nodes = fine.basis.nodes
-    ours, theirs = fine.basis.interpolation(nodes), coarse.basis.interpolation(nodes)
-    return np.asarray(np.linalg.solve(ours, theirs))
+    """Matrix (fine.p1d, coarse.p1d) from coefficients to coefficients of the same polynomial.
+
+    It is that of one direction. The degree of the fine space must not be lower.
+    """
+    theirs = coarse.basis.interpolation(fine.basis.nodes)
+    return np.asarray(fine.basis.from_nodal @ theirs)
 
 
 def summed_interpolation(
@@ -35,8 +37,8 @@ def summed_interpolation(
 ) -> tuple[CompiledOperator, CompiledOperator]:
     """Sum over the elements of the interpolation in each, and its transpose. Collective.
 
-    What it gives a dof is the value there times the number of elements that share it, so it is to
-    be divided by that (see `ElementRestriction.multiplicity`).
+    The sum at a dof is the value there times the number of elements that share the dof. So it has
+    to be divided by that number, see `ElementRestriction.multiplicity`.
 
     Parameters
     ----------

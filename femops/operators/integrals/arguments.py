@@ -64,13 +64,8 @@ class Arguments:
         return self.whole.offsets[name] if isinstance(self.whole, Product) else 0
 
     def within(self, name: str, entries: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Those of ascending entries of a vector that are an argument's, counted from its begin."""
-        if not isinstance(self.whole, Product):
-            return entries
-        part = self.whole.slice(name)
-        first, last = np.searchsorted(entries, [part.start, part.stop])
-        inside: NDArray[np.int64] = entries[first:last] - part.start
-        return inside
+        """Those of ascending entries of a vector that are an argument's; see `Product.within`."""
+        return self.whole.within(name, entries) if isinstance(self.whole, Product) else entries
 
     def same(self, other: Arguments) -> bool:
         """True if names and spaces are the same."""

@@ -264,7 +264,7 @@ def _evaluate(
 
 
 def _one_more(place: Place) -> Place:
-    """The last point twice."""
+    """Return the arguments with the last point repeated."""
     return tuple(np.pad(values, ((0, 0), (0, 1)), mode="edge") for values in place)
 
 
@@ -274,9 +274,9 @@ def columns(points: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def place_of(function: Function, block: Block) -> Place:
-    """Arguments of a user's function: the points and, on a boundary, the normals if it takes two.
+    """Arguments of a user's function: the points, and on a boundary the normals if it takes two.
 
-    Its parameters tell whether it takes them.
+    The signature of the function tells whether it takes two.
 
     Returns
     -------

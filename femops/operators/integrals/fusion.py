@@ -46,7 +46,7 @@ def scaled_points(term: Term) -> list[int]:
 
 
 def scaled_data(term: Term, factor: float, *, points: bool = True) -> Data:
-    """Data of a term times a factor, with what is stored at points or without."""
+    """Data of a term times a factor, with the numbers at points or without."""
     data = term.data if points else term.data_without_points
     if factor == 1.0:
         return data

@@ -17,9 +17,7 @@ from femops.geometry.boundary import BoundaryBlock, BoundaryFaces, BoundaryGeome
 from femops.geometry.jacobians import Geometry
 from femops.geometry.legendre import LegendreGeometry
 from femops.operators.integrals.arguments import Arguments
-from femops.operators.integrals.chunks import chunk_batches
 from femops.operators.integrals.coefficients import FormCoefficient
-from femops.operators.integrals.number_types import check_range, check_values, largest_of
 from femops.operators.integrals.snapshots import Block
 from femops.operators.integrals.state import State
 from femops.pointwise.expressions.graph import Node, ancestors
@@ -30,7 +28,6 @@ from femops.pointwise.qdata_split import (
     QDataSplit,
     linear_split,
     nonlinear_split,
-    stored_split,
 )
 from femops.pointwise.trace import (
     INVERSE,
@@ -45,41 +42,13 @@ from femops.pointwise.trace import (
     name_of,
     trace,
 )
-from femops_kernels.cpu.first_touch import placed_array
-from femops_kernels.derived import Derived
-from femops_kernels.pointwise.qdata import Data, store_interleaved
 from femops_meshes.mesh import Mesh
 
 Made = dict[FormCoefficient, FormCoefficient]
 STATE = "@state"
-_CACHED = ("qfunction", "geometry", "known", "center", "_splits", "_setups", "_parts", "_terms")
+_CACHED = ("qfunction", "geometry", "known", "center", "_splits", "setups", "_parts", "_terms")
 # Of a determinant times a weight, an adjugate, and its division by the determinant.
 _INVERSE_FLOPS = {1: 2, 2: 3 + 1 + 2 + 4, 3: 14 + 1 + 27 + 9}
-
-_mode_lanes = Derived[Mesh, NDArray[Any]]()
-
-
-def mode_lanes(
-    mesh: Mesh, dtype: np.dtype[Any], width: int, edges: NDArray[np.int64]
-) -> NDArray[Any]:
-    """Modes of a mesh's elements for kernels, (nbatch, dim, modes, width); made once.
-
-    Slots past the last element repeat it, so that they have a Jacobian.  They lie near the threads
-    of the first sweep that asks, whose chunks begin at batches ``edges``.
-    """
-
-    def make() -> NDArray[Any]:
-        modes, ne = LegendreGeometry(mesh), mesh.num_elements
-        shape = (-(-ne // width), mesh.dim, (modes.degree + 1) ** mesh.dim, width)
-        out = placed_array(shape, dtype, edges)
-        for start, values in modes.blocks():
-            store_interleaved(out, values, start)
-        if ne:  # on a rank there may be none
-            filled = ne - (len(out) - 1) * width
-            out[-1, :, :, filled:] = out[-1, :, :, filled - 1 : filled]
-        return out
-
-    return _mode_lanes.get(mesh, make, dtype.str, width)
 
 
 @final
@@ -326,70 +295,6 @@ class Integral:
         )
         return nonlinear_split(traced, point, test.flat(), len(test.values), self.known)
 
-    def data(
-        self,
-        qdata_split: QDataSplit,
-        dtype: np.dtype[Any],
-        width: int,
-        data_dtype: np.dtype[Any] | None = None,
-        *,
-        at_points: bool = True,
-        looks: bool = True,
-    ) -> Data:
-        """Compute the data that a kernel reads, block by block; ``data_dtype`` at points.
-
-        Without ``at_points`` what is stored there is left out. Unless it ``looks``, nothing is
-        computed for errors alone: neither determinants nor what kernels compute of them.
-        """
-        ne, points = self.mesh.num_elements, self.geometry.num_points
-        nbatch, numbers = -(-ne // width), qdata_split.qfunction.numbers
-        edges = chunk_batches(self.fields, self.tests, dtype, width)
-        swept = self._swept(qdata_split, dtype, width) if at_points and not data_dtype else None
-        stores = numbers.point if at_points and swept is None else 0
-        stored = placed_array((nbatch, points, stores, width), data_dtype or dtype, edges)
-        elements = placed_array((nbatch, 1, numbers.element, width), dtype, edges)
-        what, finite, largest = f"{self.name}: the data at quadrature points", True, 0.0
-        cure = "use float64" if data_dtype is None else "leave data_dtype out"
-        for block in self.geometry if stores else ():
-            values = self.values(qdata_split.point, block, check=False)
-            finite &= bool(np.isfinite(values).all())
-            if stored.dtype == np.float32 and self.state is None:
-                largest = max(largest, largest_of(values))
-                check_range(what, largest, stored.dtype, cure)
-            store_interleaved(stored, values, block.start)
-        if largest and data_dtype is not None:
-            check_range(what, largest, stored.dtype, cure, whole=True)
-        for block in self.center if numbers.element else ():
-            values = self.values(qdata_split.element, block, check=False)
-            finite &= bool(np.isfinite(values).all())
-            check_values(f"{self.name}: the data of elements", values, dtype)
-            store_interleaved(elements, values, block.start)
-        constants = np.zeros(len(qdata_split.constant), dtype)
-        if ne:  # one element tells what is the same everywhere
-            values = self.values(qdata_split.constant, self.center.block(0, 1), check=False)[0, 0]
-            finite &= bool(np.isfinite(values).all())
-            check_values(f"{self.name}: constants that kernels read", values, dtype)
-            constants[:] = values
-        if not finite:
-            self.check(qdata_split.finite)
-        if qdata_split.computed and at_points and looks and swept is None:
-            self.check(qdata_split.computed)
-        modes: NDArray[Any] = np.zeros(0, dtype)
-        if numbers.mapped:
-            assert isinstance(self.geometry, Geometry)
-            if looks:
-                self.geometry.check()
-            modes = mode_lanes(self.geometry.mesh, dtype, width, edges)
-        return Data(stored if swept is None else swept, elements[:, 0], modes, constants)
-
-    def _swept(
-        self, qdata_split: QDataSplit, dtype: np.dtype[Any], width: int
-    ) -> NDArray[Any] | None:
-        """Numbers at points of a state by a compiled sweep; None where NumPy is to compute them."""
-        if self.state is None or not qdata_split.point:
-            return None
-        return self.state.points(self, qdata_split, dtype, width)
-
     @cached_property
     def center(self) -> Geometry | BoundaryGeometry:
         """The geometry at one point of each element, with the weight 1."""
@@ -409,41 +314,20 @@ class Integral:
             return self.state.filled
         if self.looks:
             return False
-        shape = [n for name in (INVERSE, WEIGHT) for n in self._static[name].flat]
+        shape = [n for name in (INVERSE, WEIGHT) for n in self.static[name].flat]
         used = {node.number for node in ancestors(qdata_split.point)}
         return any(node.number in used for node in shape)
 
     @property
     def weight(self) -> Node:
         """Determinant times quadrature weight."""
-        node: Node = self._static[WEIGHT].item()
+        node: Node = self.static[WEIGHT].item()
         return node
 
     @cached_property
-    def _setups(self) -> dict[Any, tuple[QDataSplit, Data]]:
+    def setups(self) -> dict[Any, Any]:
+        """What derivatives of one form share at all states; see `State.setups`."""
         return {} if self.state is None else self.state.setups
-
-    def setup(
-        self, qdata_split: QDataSplit, dtype: np.dtype[Any], width: int
-    ) -> tuple[QDataSplit, Data]:
-        """The program of kernels that compute what a cut keeps at points, and its data.
-
-        Both do not depend on a state, and are made once. On a device nothing of the geometry is
-        among the data.
-        """
-        key = dtype, width, tuple(node.number for node in qdata_split.point)
-        if key not in self._setups:
-            static, given = dict(self._static), next(iter(self._trace.fields.values()))
-            if self.state is not None:
-                parts = [Argument(static.pop(n), static.pop(f"d{n}")) for n in self.state.spaces]
-                given = Argument.joined(parts)
-            trace, nodes = replace(self._trace, static=static), qdata_split.point
-            there = self.state is None or self.state.filled
-            split = stored_split if there else nonlinear_split
-            found = split(trace, given, nodes, len(nodes), self.known)
-            plain = self if self.state is None else replace(self, state=None, residual=trace)
-            self._setups[key] = found, plain.data(found, dtype, width, looks=not there)
-        return self._setups[key]
 
     def check(self, stored: list[Node]) -> None:
         """Evaluate the numbers that a cut stores, only for the errors that this may raise.
@@ -451,7 +335,7 @@ class Integral:
         At a state only what it is made of may raise any: a bad state shows in its residual.
         """
         used = {node.number for node in ancestors(stored)}
-        used &= {n.number for name in self.coefficients for n in self._static[name].flat}
+        used &= {n.number for name in self.coefficients for n in self.static[name].flat}
         for block in self.geometry:
             if self.state is None:
                 self.values(stored, block)
@@ -466,9 +350,10 @@ class Integral:
         check: bool = True,
         known: Mapping[int, Any] | None = None,
     ) -> NDArray[np.float64]:
-        """Static nodes at the points of a block of elements, (n, points, nodes).
+        """Values of static nodes at the points of a block of elements, (n, points, nodes).
 
-        Values of nodes that are ``known``, by number, are not computed.
+        ``known`` has values by number of the node, which are not computed again. Without it the
+        nodes in ``rounded`` are rounded to float32 first.
         """
         if known is None:
             used = {node.number for node in ancestors(stored)}
@@ -521,12 +406,14 @@ class Integral:
         return int(jacobian + math.prod(rows) * (_INVERSE_FLOPS[dim] + operations))
 
     @property
-    def _trace(self) -> Trace:
+    def program(self) -> Trace:
+        """The trace of the function, linear or not."""
         return self.qfunction.trace if self.residual is None else self.residual
 
     @property
-    def _static(self) -> Mapping[str, Objects]:
-        return self._trace.static
+    def static(self) -> Mapping[str, Objects]:
+        """The inputs that are known in advance, by name; see `Trace`."""
+        return self.program.static
 
     def inputs(self, block: Block, used: set[int]) -> dict[int, Any]:
         """Arrays of the static inputs that are used, (n, points) each."""
@@ -542,7 +429,7 @@ class Integral:
             ),
             **self._state_at(block),
         }
-        for name, nodes in self._static.items():
+        for name, nodes in self.static.items():
             wanted = [(i, n) for i, n in np.ndenumerate(nodes) if n.number in used]
             if wanted or name == WEIGHT:
                 given = self.coefficients.get(name)

@@ -17,6 +17,7 @@ from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.chunks import chunk_batches
 from femops.operators.integrals.integral import Integral, Made
 from femops.operators.integrals.number_types import data_type, float_type
+from femops.operators.integrals.point_data import data_of, setup_of
 from femops.pointwise import QDataSplit, QFunction
 from femops.pointwise.expressions.graph import same
 from femops.pointwise.linear import Pair
@@ -58,7 +59,7 @@ class Term:
     parts : tuple of (float, Term)
         Of a sum, if kernels look at any of its terms: these with their factors.
     scale : float
-        Factor by which the kernel of a sum multiplies numbers at points before it rounds them.
+        Factor by which a fused kernel multiplies numbers at points before it rounds them.
     minima, sums : int
         Functionals of a residual: these components of its q-function come after those of the test
         functions.
@@ -155,7 +156,7 @@ class Term:
 
     @property
     def row_width(self) -> int:
-        """Slots in which a row of a matrix is summed."""
+        """Number of slots in which a row of a matrix is summed."""
         return WIDEST if self.any_width else self.width
 
     @property
@@ -176,23 +177,26 @@ class Term:
             return self.given
         assert self.source is not None
         given = self.qdata_split, self.dtype, self.width, self.data_dtype
-        return self.source.data(*given, looks=self.source.looks)
+        return data_of(self.source, *given, looks=self.source.looks)
 
     @property
     def rounds(self) -> bool:
-        """True if numbers that are stored at points are rounded to another type than ``dtype``."""
+        """True if the level stores numbers at points, and rounds them to ``data_dtype``."""
         stores = self.level in DATA_LEVELS and self.qfunction.numbers.point > 0
         return self.data_dtype is not None and stores
 
     def in_sum(self, factor: float) -> Term:
-        """The term as one kernel of a sum has it, which multiplies its data by a factor."""
+        """The term as part of a fused kernel, which multiplies its data by a factor."""
         if not self.rounds or factor == 1.0:
             return self
         known = None if self.filled else self.data
         return replace(self, given=known, scale=factor)
 
     def with_wide_data(self) -> Term:
-        """The same integral, cut for any level: it rounds what this term does, and nothing else."""
+        """The same integral without ``data_dtype``, for any level.
+
+        The numbers that this term rounds stay rounded; no others are.
+        """
         if self.data_dtype is None or self.source is None:
             return self
         form, stored = self.source, self.qdata_split.point if self.rounds else []
@@ -205,7 +209,7 @@ class Term:
         if self.given is not None or self.source is None:
             return replace(self.data, points=self.data.points[:, :, :0])
         given = self.qdata_split, self.dtype, self.width
-        return self.source.data(*given, at_points=False, looks=False)
+        return data_of(self.source, *given, at_points=False, looks=False)
 
     @property
     def data_bytes(self) -> tuple[int, int]:
@@ -269,7 +273,7 @@ class Term:
         if not self.mesh.num_elements:
             return self
         if self.filled and self.source is not None:
-            self.source.setup(self.qdata_split, np.dtype(np.float64), self.width)
+            setup_of(self.source, self.qdata_split, np.dtype(np.float64), self.width)
         elif level in DATA_LEVELS and not (self.several and level == "decomposed"):
             _ = self.data
         elif self.source is not None:

@@ -361,12 +361,15 @@ class Auto(LevelData):
 
     @property
     def as_stored(self) -> Summands:
-        """See `LevelData.as_stored`; the level is chosen if it matters."""
+        """See `LevelData.as_stored`; the level is chosen first if numbers may be rounded."""
         return self.chosen.as_stored if self._rounds else self.summands
 
     @property
     def _rounds(self) -> bool:
-        """True if levels may round other numbers: then all vectors, and the matrix, take one."""
+        """True if the numbers that are rounded may depend on the level.
+
+        Then products with one vector and with many, and the matrix, have one level.
+        """
         return any(term.data_dtype is not None for _, term in self.summands)
 
     @property

@@ -83,7 +83,7 @@ class LevelData(ABC):
 
     @property
     def as_stored(self) -> Summands:
-        """The summands with the numbers at points that kernels read, which may be rounded."""
+        """The summands with the numbers at points as kernels read them, rounded if they are."""
         return self.summands
 
     @abstractmethod

@@ -68,7 +68,7 @@ class Points(LevelData):
 
     @property
     def as_stored(self) -> Summands:
-        """See `LevelData.as_stored`: fused terms are rounded once more, times their factors."""
+        """See `LevelData.as_stored`. Fused terms are multiplied by factors, and rounded again."""
         return [
             (factor, term.in_sum(factor) if len(group) > 1 else term)
             for group in self._groups
@@ -213,9 +213,10 @@ def _mapped(term: Term) -> bool:
 
 
 def _kept_at_points(term: Term) -> Term:
-    """The term, cut so that its q-function is given nothing of the geometry.
+    """The term at a level whose q-function is given nothing of the geometry.
 
-    It rounds what the term rounds: with ``data_dtype`` what is kept is of the arithmetic's type.
+    With ``data_dtype`` it rounds the numbers that the term rounds, and stores its own numbers in
+    the type of the arithmetic.
     """
     partial = term.with_wide_data().at_level("partial")
     return (term.at_level("decomposed") if _mapped(partial) else partial).ready("partial")

@@ -159,7 +159,7 @@ class Graph:
         return a if a is b else self.make("where", (condition, a, b), None)
 
     def computed(self, op: str, args: Sequence[Node]) -> Node | None:
-        """Constant that an operation on constants gives; None if it is no finite number."""
+        """Result of an operation on constants as a constant; None if it is not finite."""
         if op not in ON_NUMBERS or any(a.op != "const" for a in args):
             return None
         try:
@@ -398,10 +398,10 @@ def ancestors(outputs: Iterable[Node], known: Container[int] = ()) -> list[Node]
 
 
 def substitute(outputs: Iterable[Node], mapping: dict[int, Node]) -> list[Node]:
-    """Nodes with some of their inputs replaced by others, by ``number``; constants are computed.
+    """Replace some inputs of nodes by others, by ``number``; compute operations on constants.
 
-    An operation on constants is not computed earlier, when it is made: it would be rounded, and
-    `identities` could no longer tell exactly which nodes are the same.
+    The graph does not compute an operation on constants when the operation is added. The result
+    would be rounded, and `identities` could no longer tell exactly which nodes are the same.
     """
     wanted = list(outputs)
     new = dict(mapping)

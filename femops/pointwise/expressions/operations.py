@@ -66,7 +66,7 @@ UFUNCS = {
 }
 # Python's operators, which take conditions only.
 BITWISE = {"&": "and", "|": "or", "^": "xor", "~": "not"}
-# The operations on two or one numbers; they raise where the result is not a number.
+# Operations on numbers; they raise where the result is not a number.
 ON_NUMBERS: dict[str, Callable[..., float]] = {
     "add": operator.add,
     "sub": operator.sub,

@@ -1,4 +1,4 @@
-"""A change of basis around a cycle: coefficients outside, nodal values inside."""
+"""A change of basis: a cycle works with nodal values where vectors have Bernstein coefficients."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ Array = NDArray[Any]
 
 @final
 class BasisChange:
-    """Right-hand sides to the nodal basis, and solutions back from it.
+    """Takes right-hand sides to the nodal basis, and solutions back to coefficients.
 
-    Relaxations by the diagonal reduce the upper part of the spectrum for Gauss-Lobatto nodes, not
-    for Bernstein coefficients, whose matrices of elements are far from diagonal.
+    A relaxation divides by the diagonal. With Gauss-Lobatto nodes that reduces the upper part of
+    the spectrum. With Bernstein coefficients it does not: element matrices are far from diagonal.
 
     Parameters
     ----------
     A : Operator
-        Of the vectors outside.
+        Its space has the coefficients.
     nodal : Space
-        Of the same order on the same mesh.
+        Space of the cycle, of the same order on the same mesh.
     dtype : dtype
-        Of the cycle.
+        Type of the cycle's numbers.
 
     Attributes
     ----------
     right : array
-        The right-hand side outside; entries at constrained dofs are not read.
+        Right-hand side by coefficients; entries at constrained dofs are not read.
     condition : float
         Condition number of the change in each element.
     """
@@ -42,8 +42,8 @@ class BasisChange:
     def __init__(self, A: Operator, nodal: Space, dtype: np.dtype[Any]) -> None:
         space = A.space
         updates = self._updates = backend_of(space).updates
-        for name in ("right", "_product", "_found", "_weights"):
-            setattr(self, name, updates.vector(space.size, dtype))
+        vectors: list[Array] = [updates.vector(space.size, dtype) for _ in range(4)]
+        self.right, self._product, self._solution, self._weights = vectors
         shared = space.sum_elements(np.ones(space.restriction.indices.shape))
         self._weights[: space.size] = updates.put(np.repeat(1.0 / shared, space.ncomp))
         self._weights[updates.put(A.constrained_dofs)] = 0.0
@@ -51,20 +51,15 @@ class BasisChange:
         up, down = summed_interpolation(nodal, space, dtype)
         self._up, self._down = up.apply, down.apply
 
-    right: Array
-    _product: Array
-    _found: Array
-    _weights: Array
-
     def enter(self, right: Array) -> None:
-        """Overwrite the right-hand side of the cycle by that of the coefficients."""
+        """Overwrite the cycle's right-hand side by the attribute ``right`` in the nodal basis."""
         factors = 0.0, 1.0, 0.0, 0.0
         self._updates.step(self._product, None, self.right, self._weights, None, factors)
         self._down(self._product, right)
 
     def leave(self, x: Array) -> Array:
-        """The coefficients of a solution by nodal values, until the next one."""
+        """Return the coefficients of a solution by nodal values; the next call overwrites them."""
         self._up(x, self._product)
-        found, factors = self._found, (1.0, 0.0, 0.0, 0.0)
-        self._updates.step(found, self._product, None, self._weights, None, factors)
-        return found
+        factors = 1.0, 0.0, 0.0, 0.0
+        self._updates.step(self._solution, self._product, None, self._weights, None, factors)
+        return self._solution

@@ -21,7 +21,7 @@ Flags = NDArray[np.bool_]
 # Dofs of a matrix that a direct solver takes, by dimension: without question, and if need be.
 QUICK = {1: 10**7, 2: 30_000, 3: 3_000}
 _MOST = {1: 10**8, 2: 300_000, 3: 30_000}
-# Of the diagonal: energies of vectors that are round-off, 450 times the machine's precision.
+# Times the diagonal, energies up to this count as zero: 450 times the machine's precision.
 _SINGULAR = 1e-13
 
 
@@ -56,7 +56,7 @@ class Direct(CoarseSolver):
     def __init__(self, matrix: csr_array, null: csr_array) -> None:
         self._size = matrix.shape[0]
         if null.shape[1]:
-            sizes = null.power(2).T @ np.abs(matrix.diagonal())  # of each body's numbers
+            sizes = null.power(2).T @ np.abs(matrix.diagonal())  # mean diagonal entries of bodies
             border = csr_array(null @ diags_array(sizes))
             self._factors = splu(block_array([[matrix, border], [border.T, None]]).tocsc())
             return
@@ -151,22 +151,22 @@ def coarse_solver(matrix: csr_array, modes: Floats, dim: int) -> CoarseSolver:
 
 
 def null_space(matrix: csr_array, modes: Floats) -> csr_array:
-    """Orthonormal basis (n, k) of the null space, from modes of each body of the mesh.
+    """Orthonormal basis (n, k) of the null space, found for each body of the mesh separately.
 
-    A body is a part of the mesh that nothing couples to the others. Each has an own null space,
-    and numbers of its own size.
+    A body is a part of the mesh that the matrix does not couple to other parts. Its matrix entries
+    may have other magnitudes than those of other bodies.
 
     Parameters
     ----------
     matrix : (n, n) csr_array
     modes : (n, m) array
-        Vectors whose combinations, in each body, may be in the null space; zero at dofs that are
-        not free.
+        Candidates: in each body the null space is spanned by combinations of these vectors. They
+        are zero at dofs that are not free.
 
     Raises
     ------
     SolverError
-        One has an energy below zero.
+        A combination of modes has an energy below zero.
     """
     bodies = _bodies(matrix, modes)
     basis, kept = np.zeros_like(modes), list[Flags]()
@@ -194,7 +194,7 @@ def null_space(matrix: csr_array, modes: Floats) -> csr_array:
 
 
 def _bodies(matrix: csr_array, modes: Floats) -> list[NDArray[np.int64]]:
-    """Dofs (bodies, dofs) of the bodies that have modes, those of equally many together."""
+    """Dofs of the bodies with modes: an array (bodies, dofs) for each number of dofs."""
     _, body = connected_components(matrix, directed=False)
     dofs = np.flatnonzero(modes.any(axis=1))
     dofs = dofs[np.argsort(body[dofs], kind="stable")]

@@ -71,17 +71,15 @@ class CoarseGrid:
         return Size(1, len(self.elements), len(self.free), len(self.free), finer.affine)
 
     def coarser(self, dtype: np.dtype[Any], backend: Backend) -> tuple[CoarseGrid, Ends]:
-        """The next coarser one, and the transfers from and to it."""
+        """The next coarser grid, and the transfers from and to it."""
         assert self.coarsening is not None
         ncomp = len(self.free) // len(self.x)
         up = _interpolation(self.coarsening, *_places(self.elements, len(self.x)))
         given = up, self.free, self.x, Serial(), self.any_width
         grid = _coarse(self.matrices, self.coarsening, *given)
         up = _masked(up, ncomp, self.free, grid.free)
-        back = csr_array(up.T)
-        ends = (products(backend, matrix, dtype, self.any_width) for matrix in (up, back))
-        first, last = (product.apply for product in ends)
-        return grid, (first, last)
+        down = products(backend, csr_array(up.T), dtype, self.any_width)
+        return grid, (products(backend, up, dtype, self.any_width).apply, down.apply)
 
 
 def first_coarse(
@@ -146,7 +144,7 @@ class _Gathering:
 def products(
     backend: Backend, matrix: csr_array, dtype: np.dtype[Any], any_width: bool
 ) -> CompiledOperator:
-    """The compiled product of a matrix of one process; see `Backend.rows`."""
+    """Compiled product with a matrix of one process; see `Backend.rows`."""
     return backend.operator([(1.0, backend.rows(matrix, dtype, any_width=any_width))])
 
 

@@ -37,10 +37,10 @@ from femops_meshes.coarsening import Coarsening
 Array = NDArray[Any]
 Ints = NDArray[np.int64]
 
-_others = Derived[H1, H1]()
+_nodal_spaces = Derived[H1, H1]()
 
 _FEW = 600  # dofs of a matrix that is not made coarser
-_FACTOR = 1e15  # with its inverse, bounds of a factor whose form's numbers are in float32's range
+_FACTOR = 1e15  # it and its inverse bound the factors of A for which numbers suit float32
 
 
 @final
@@ -60,11 +60,11 @@ class Hierarchy:
     comm : Communicator
         Of the ranks that have pieces of the coarsest level's vectors.
     dtype : dtype
-        Of the cycle.
+        Type of the cycle's numbers.
     reason : str
-        Why it is that.
+        Why the cycle has that type.
     change : BasisChange or None
-        From and to another basis than that of the finest level.
+        Between the basis of the operator and the nodal basis, if they differ.
     """
 
     levels: list[Level]
@@ -111,7 +111,7 @@ def build(A: Operator, degree: int, dtype: np.dtype[Any] | None = None) -> Hiera
 
 
 def _spaces(finest: H1) -> list[H1]:
-    """The spaces of the operator and of the orders below it, to order 1; with nodal bases."""
+    """The spaces of the cycle, of the operator's order and of lower orders down to 1."""
     spaces = [finest if finest.order == 1 else _nodal(finest)]
     while spaces[-1].order > 1:
         spaces.append(_half(spaces[-1]))
@@ -124,9 +124,11 @@ def _operators(A: Operator, spaces: list[H1], dtype: np.dtype[Any]) -> list[Oper
     if len(spaces) == 1 and not swept:
         exact = A.dtype == np.float64  # a direct solver's, which looks for what is singular
         return [A if exact else in_precision(A, np.dtype(np.float64), "partial")]
-    first = spaces[0], dtype, cycle_level(A, spaces[0])
-    same = spaces[0] is A.space
-    operators = [in_precision(A, *first[1:]) if same else coarse_operator(A, *first)]
+    level = cycle_level(A, spaces[0])
+    if spaces[0] is A.space:
+        operators = [in_precision(A, dtype, level)]
+    else:
+        operators = [coarse_operator(A, spaces[0], dtype, level)]
     operators += [coarse_operator(A, space, dtype, cycle_level(A, space)) for space in spaces[1:-1]]
     if len(spaces) > 1:
         light = swept and not backend_of(last).measures
@@ -143,15 +145,16 @@ def _coarser(space: Space) -> Coarsening | None:
 
 
 def _cycle_type(A: Operator) -> tuple[np.dtype[Any], str]:
-    """float32, if what A makes of some numbers is in its range, else the type of A; and why.
+    """Type of the cycle's numbers, and why: float32 if a product with A is in its range.
 
-    The type of A also where bits shall be the same on any number of ranks: float32's are not.
+    Otherwise it is the type of A. So it is on a reproducible mesh too, as cycles in float32 do not
+    have the same bits on any number of ranks.
     """
     space, n = A.space, A.space.size
-    if space.distributed is not None and space.distributed.reproducible:
+    if space.any_width:
         return A.dtype, "the mesh is reproducible"
     if space.order == 1 and _coarser(space) is None:
-        return A.dtype, "a direct solver is all of it"
+        return A.dtype, "the cycle is a direct solver"
     beyond = "numbers of A are beyond the range of float32"
     if not all(1.0 / _FACTOR < abs(factor) < _FACTOR for factor, _ in A.summands):
         return A.dtype, beyond
@@ -161,28 +164,28 @@ def _cycle_type(A: Operator) -> tuple[np.dtype[Any], str]:
     most = A.space.comm.max(float(sample.max(initial=0.0)))
     least = -A.space.comm.max(-float(sample[sample > 0.0].min(initial=np.inf)))
     if 1e-20 < most < 1e20 and least > 1e-30:
-        return np.dtype(np.float32), "its digits are enough"
+        return np.dtype(np.float32), "its precision suffices"
     return A.dtype, beyond
 
 
 def _half(space: H1) -> H1:
-    """The space of half of the order, rounded up; made once."""
+    """The space of half the order, rounded up; made once."""
     return _like(space, -(-space.order // 2))
 
 
 def _nodal(space: H1) -> H1:
-    """The space of the same order with Gauss-Lobatto nodes: itself, or one that is made once."""
+    """The space itself if it has Gauss-Lobatto nodes, else one of the same order that has them."""
     return space if space.basis.family == "gll" else _like(space, space.order)
 
 
 def _like(space: H1, order: int) -> H1:
-    """The space of an order with Gauss-Lobatto nodes on the same mesh; made once."""
+    """The space of another order on the same mesh, with Gauss-Lobatto nodes; made once."""
     mesh, options = space.distributed or space.mesh, {"reproducible": space.reproducible}
 
     def made() -> H1:
         return H1(mesh, order, space.ncomp, "gll", device=space.device, **options)
 
-    return _others.get(space, made, order)
+    return _nodal_spaces.get(space, made, order)
 
 
 def _free(size: int, constrained: Ints) -> NDArray[np.bool_]:
@@ -226,7 +229,14 @@ def _positive(A: Operator, space: H1) -> Array:
 def _with_matrices(
     levels: list[Level], A: Operator, space: H1, dtype: np.dtype[Any], degree: int
 ) -> tuple[Size, CoarseSolver, Ints, Communicator]:
-    """Add levels of order 1 on the meshes that this one was refined from; the coarsest's facts."""
+    """Add the levels of order 1 on the meshes that this mesh was refined from. Collective.
+
+    Returns
+    -------
+    tuple
+        Attributes of `Hierarchy` for the coarsest level: ``coarsest``, ``solver``,
+        ``constrained``, ``comm``.
+    """
     comm, constrained = space.comm, A.constrained_dofs
     size = _size_of(space, int(comm.sum(space.mesh.num_elements)))
     free = _free(space.size, constrained)
@@ -234,7 +244,7 @@ def _with_matrices(
     if coarsening is None:
         matrix = gathered_rows(comm, A.assemble().tocsr())
         x, free = gathered(comm, space.dof_coordinates()), gathered(comm, free)
-        if not A.constraints.identity:  # rows and columns that are eliminated
+        if not A.constraints.identity:  # eliminated rows and columns get a diagonal
             matrix = csr_array(matrix + diags_array((~free).astype(float)))
         solver = coarse_solver(matrix, rigid_modes(x, space.ncomp, free), space.dim)
         return size, solver, constrained, comm

@@ -154,7 +154,7 @@ class Level:
         return self._first
 
     def dual(self, x: Array) -> None:
-        """Set the right-hand side to x times the diagonal; allocates."""
+        """Set the right-hand side to x times the diagonal; allocates memory."""
         self.right[:] = x / (self._inverse + (self._inverse == 0.0))
 
     def residual(self, x: Array) -> Array:

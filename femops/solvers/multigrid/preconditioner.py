@@ -72,23 +72,23 @@ class Multigrid(Preconditioner):
     A : Operator
     degree : int
     dtype : dtype, optional
-        Of the cycle.
+        Type of the cycle's numbers.
 
     Attributes
     ----------
     operator : Operator
-        What it preconditions.
+        The operator that it preconditions.
     degree : int
     levels : list of Level
         The finest first; the coarsest is not among them.
     sizes : list of Size
         Of all levels.
     precision : dtype
-        Of the cycle; see `multigrid`.
+        Type of the cycle's numbers; see `multigrid`.
     reason : str
-        Why it is that.
+        Why the cycle has that type.
     setup_seconds : float
-        What it took to make it.
+        Time of the setup.
     """
 
     _given_as = "femops.multigrid(A)"
@@ -119,7 +119,7 @@ class Multigrid(Preconditioner):
         self.setup_seconds = perf_counter() - begin
 
     def _take(self, hierarchy: Hierarchy) -> None:
-        """Work with these levels."""
+        """Set the attributes that depend on the levels."""
         levels = self.levels = hierarchy.levels
         self._hierarchy = hierarchy
         self.sizes = [*(level.size for level in levels), hierarchy.coarsest]
@@ -129,11 +129,11 @@ class Multigrid(Preconditioner):
         self._change = hierarchy.change
 
     def _condition(self) -> float:
-        """About the condition number of the operator divided by its diagonal. Collective.
+        """Estimate the condition number of the operator divided by its diagonal. Collective.
 
-        It is the upper bound of the spectrum times the largest eigenvalue that the solutions of the
-        coarsest level have, which the power method finds. A solution may be so many times as large
-        as the changes of it that its residual shows. A change of basis adds a factor of its own.
+        The estimate is the upper bound of the spectrum times the largest eigenvalue of the
+        coarsest level's inverse, which the power method finds. A change of basis multiplies it by
+        its own condition number.
         """
         if not self.levels:
             return 1.0
@@ -156,7 +156,7 @@ class Multigrid(Preconditioner):
         return level.largest * largest * changed
 
     def _interpolated(self) -> Vector:
-        """The coarsest level's solution on the finest one."""
+        """The solution of the coarsest level, interpolated to the finest."""
         for k in reversed(range(len(self.levels))):
             level = self.levels[k]
             level.transfer[0](self._solution(k + 1), level.product)
@@ -164,13 +164,14 @@ class Multigrid(Preconditioner):
         return self._solution(0)
 
     def _restrict(self) -> None:
-        """Right-hand sides of all levels, from that of the finest."""
+        """Set the right-hand sides of all coarser levels from that of the finest."""
         for level, right in zip(self.levels, self._rights[1:], strict=True):
             level.transfer[1](level.restricted(), right)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copies and pickles are made anew of the operator."""
-        return Multigrid, (self.operator, self.degree, self.precision)
+        """Copies and pickles are set up again from the operator."""
+        given = self.operator, self.degree, self.precision
+        return Multigrid, given, {"reason": self.reason}
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -194,7 +195,7 @@ class Multigrid(Preconditioner):
                 self._user = 0
 
     def _apply(self, x: Vector, result: Vector) -> None:
-        """Cycle with a vector of the size of one: powers of two do not change a digit."""
+        """Scale the vector by a power of two to about norm 1, cycle, and scale back."""
         multiply, held = self._updates.xp.multiply, self._constrained
         result[:] = x
         result[held] = 0.0
@@ -212,9 +213,9 @@ class Multigrid(Preconditioner):
         result[held] = self._at_constrained * x[held]
 
     def _size_of(self, r: Vector) -> float:
-        """About the norm of a vector, also where squares are out of range. Collective.
+        """Estimate the norm of a vector, also where squares are out of range. Collective.
 
-        Zero of a vector of zeros, inf where an entry is not finite.
+        It is zero for a vector of zeros, and infinite if an entry is not finite.
         """
         square = self._plain.inner(r, r)
         if _SQUARES[self.dtype.name] < square < 1.0 / _SQUARES[self.dtype.name]:
@@ -270,7 +271,7 @@ class Multigrid(Preconditioner):
         return self._found()
 
     def _enter(self) -> None:
-        """Take the right-hand side to the basis of the finest level."""
+        """Take the right-hand side to the nodal basis, if the operator has another one."""
         if self._change is not None:
             self._change.enter(self._rights[0])
 
@@ -388,12 +389,13 @@ def multigrid(
 ) -> Multigrid:
     """Multigrid preconditioner of a symmetric positive definite operator. Collective.
 
-    A V-cycle in float32, or in float64 where float32 does not resolve a nearly singular operator:
-    the orders p, p/2, ... (rounded up), 1 on the mesh of the operator, then
-    the meshes that it was refined from (`Mesh.coarser`) at order 1, and a direct solver. On each
-    level errors are relaxed by Chebyshev's polynomials of the operator divided by its diagonal.
-    The coarser operators are the same forms on spaces of lower order; of order 1, matrices. With
-    it the iterations of `femops.cg` hardly depend on order and mesh.
+    A V-cycle through the orders p, p/2, ... (rounded up), 1 on the mesh of the operator, then
+    through the meshes that it was refined from (`Mesh.coarser`) at order 1, to a direct solver. Its
+    arithmetic is float32, or float64 where float32 does not resolve a nearly singular operator.
+    Chebyshev's polynomials of the operator divided by its diagonal relax the errors of each level.
+    The coarser operators are the same forms on spaces of lower order; those of order 1 on coarser
+    meshes are matrices. With multigrid the iterations of `femops.cg` hardly depend on order and
+    mesh.
 
     Parameters
     ----------

@@ -180,7 +180,7 @@ def _main(parent: int) -> None:
     import numba  # noqa: F401  (while work is on its way)
 
     for name, text in work:
-        # kernels in a temporary folder of this process are nobody's
+        # nobody could use kernels in a temporary folder of this process
         if os.getppid() != parent or cache_folder() != folder:
             return
         if not _sealed(folder, name):

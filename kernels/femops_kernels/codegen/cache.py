@@ -29,10 +29,10 @@ except ImportError:
 Result = TypeVar("Result")
 
 TABLES = "tuning.json", "limits.json"
-"""Files of the cache folder that a temporary folder gets copies of: what was measured."""
+"""Tables of measurements: a temporary cache folder begins with copies of them."""
 
 _temporary: set[Path] = set()
-_refusals: list[str] = []  # why the system stopped writing to the folder that is wanted
+_refusals: list[str] = []  # the system's reasons for no longer writing to the wanted folder
 _choosing = RLock()
 
 
@@ -129,9 +129,8 @@ def _temporary_folder(refusal: Exception | str) -> Path:
         for name in TABLES:
             write_whole(folder / name, read_private(private_folder(_wanted()) / name))
     message = (
-        f"the cache folder can't be written ({refusal}): kernels are compiled anew, and settings "
-        f"are kept, in {folder} until this process ends; make room, or set FEMOPS_CACHE to a "
-        "folder that keeps them"
+        f"the cache folder can't be written ({refusal}): kernels and settings are kept in {folder} "
+        "until this process ends; make room, or set FEMOPS_CACHE to a folder that lasts"
     )
     warnings.warn(message, CacheWarning, stacklevel=2)
     return folder

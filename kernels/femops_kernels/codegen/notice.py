@@ -33,7 +33,7 @@ class Notice:
 
     @contextmanager
     def compiling(self, folder: Path, *, temporary: bool) -> Iterator[None]:
-        """Say so if kernels that are compiled inside take long, and whether the folder stays."""
+        """Say that kernels are compiled, and how long the folder keeps them, if it takes long."""
         if self.silent:
             yield
             return

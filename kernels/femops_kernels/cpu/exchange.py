@@ -90,7 +90,7 @@ class Reverse:
     starts: NDArray[np.int64] | None = None
 
     def collect(self, left: Contributions | None, more: bool) -> None:
-        """Put in what a sweep has left for ghosts; ``more`` adds it to what others have."""
+        """Take a sweep's contributions to ghosts; ``more`` adds them to those taken before."""
         out = self.channel.outgoing
         if left is None:
             if not more:

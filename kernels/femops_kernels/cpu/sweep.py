@@ -249,7 +249,7 @@ def _without_dofs(plan: Plan) -> Plan:
 
 
 def data_entries(data: Data) -> dict[int, Any]:
-    """Entries of a table that tell a sweep's data."""
+    """Entries of a table for the data of a sweep."""
     return {
         layout.QDATA: data.points,
         layout.MODES: data.modes,
@@ -259,7 +259,7 @@ def data_entries(data: Data) -> dict[int, Any]:
 
 
 def plan_entries(source: Plan, target: Plan, ncomp_in: int, ncomp_out: int) -> dict[int, Any]:
-    """Entries of a block of a table: those of its plans, and zero for all that there may be."""
+    """Entries of a block of a table: those of its plans; all others are zero."""
     return dict.fromkeys(range(layout.WORDS), 0) | {
         layout.NCHUNKS: source.nchunks,
         layout.FIRST_BATCH: source.first_batch,

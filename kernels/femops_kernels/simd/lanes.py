@@ -28,7 +28,7 @@ from femops_kernels.errors import KernelError
 
 WIDTHS = (2, 4, 8, 16)
 WIDEST = max(WIDTHS)
-"""Slots in which sums are formed that do not depend on the width of lanes."""
+"""Slots of the sums whose bits must not depend on the width of lanes."""
 
 
 @final
@@ -42,8 +42,8 @@ class Lane:
     dtype : str or numpy.dtype
         ``float64`` or ``float32``.
     strict : bool
-        Whether results have the same bits for each width and on each processor: a product becomes
-        part of a fused operation where the program adds to it, not where the compiler likes.
+        Whether results have the same bits for every width and processor. The program then decides
+        which products and sums become fused operations, not the compiler.
 
     Raises
     ------
@@ -301,9 +301,9 @@ def _binary(op: Any, emit: str) -> None:
 
 
 def _strict(builder: Any, emit: str, lane: LaneType, a: Any, b: Any) -> Any:
-    """Emit an operation of strict lanes: what is added to a product is fused with it.
+    """Emit an operation of strict lanes. A sum of which an operand is a product is fused with it.
 
-    The first operand that is a product, as the program has just computed it, is the fused one.
+    If both operands are products, the first is fused.
     """
     first, second = (isinstance(v, ir.Instruction) and v.opname == "fmul" for v in (a, b))
     if emit == "fadd" and (first or second):

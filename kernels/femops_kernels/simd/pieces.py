@@ -185,9 +185,10 @@ def scatter_piece(
 
 
 def _element_rows(runs: DofRuns, lane: Any, ncomp: int, n: int) -> Any:
-    """For each piece of n numbers bytes: in an element's numbers, to its run's places, in the run.
+    """Offsets in bytes for each piece of n numbers, (pieces, 3).
 
-    An element's numbers stand one after the other, run by run.
+    They are those of the piece among the element's numbers, which stand one after the other, run by
+    run; of the places of its run; and of the piece in the run.
     """
     size, lengths = lane.itemsize, [len(nodes) * ncomp for nodes in runs.nodes]
     begin = np.cumsum([0, *lengths])

@@ -94,9 +94,9 @@ class DofRuns:
         return found
 
     def own_pieces(self, n: int, ncomp: int, width: int) -> tuple[int, int, int]:
-        """Range of the pieces of n numbers that no other element has, and the number of all.
+        """First and end of the pieces of n numbers whose nodes no other element has; their total.
 
-        They are counted as `pieces` lists them.
+        Pieces are counted as `pieces` lists them. The total is the number of all pieces.
         """
         own = len(self.nodes) if self.p1d == 2 and not self.broken else len(self.nodes) // 2
         runs = [run for run, _ in self.pieces(n, ncomp, width)]

@@ -1,4 +1,4 @@
-"""A field or a test function of a kernel: sizes that are known when the kernel is compiled."""
+"""A field or a test function of a kernel: constants with which the kernel is compiled."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class ElementSide:
     Attributes
     ----------
     block : int
-        Block of the table that describes its dofs.
+        Number of the table's block that describes its dofs.
     first : int
-        Components of the fields (or test functions) before it.
+        Number of components of the fields (or test functions) before it.
     ncomp : int
-        Components.
+        Number of components.
     first_run : int
-        Runs of the fields (or test functions) before it.
+        Number of runs of the fields (or test functions) before it.
     index_bytes : int
         2 or 4, the width of a chunk-local dof number.
     runs : DofRuns
@@ -43,7 +43,7 @@ class ElementSide:
 
     @property
     def num_runs(self) -> int:
-        """Runs of an element."""
+        """Number of runs of an element."""
         return len(self.runs.nodes)
 
 

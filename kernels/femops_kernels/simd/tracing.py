@@ -277,7 +277,7 @@ def _emitted(kernel: _Kernel, function: Any, kinds: tuple[Any, ...]) -> Any:
 def _shape(value: Any) -> Any:
     """Type of an argument of a traced function: a number, or a tuple of such.
 
-    Any other argument is known beforehand, and stands for itself.
+    Any other argument is a constant of the compiled code, and is returned.
     """
     if isinstance(value, tuple):
         return types.Tuple([_shape(v) for v in value])

@@ -139,7 +139,7 @@ class SweepKernel(ABC):
         return specialize(*self.parts)
 
     def skeletons(self, *names: str) -> tuple[str, ...]:
-        """Skeletons of the compiled batches, of which the last given is the work on one."""
+        """Skeletons of the compiled batches; the last name is that of the work on one batch."""
         before, batch = names[:-1], names[-1]
         return (*before, *["by_element"] * self.reproducible, batch, "batches")
 
@@ -340,7 +340,7 @@ class Kernel(OperatorKernel):
         return self.parts_around(self._batch)
 
     def parts_around(self, batch: str) -> Parts:
-        """Parts of the compiled batches, given the skeleton of the work on one."""
+        """Parts of the compiled batches, given the name of the skeleton of one batch."""
         around = ("table", "copies", "ahead", "weights", "geometry", "pieces")
         return self.skeletons(*around, batch), self.constants(), self.qfunction.text
 

@@ -80,10 +80,9 @@ class CudaKernel:
     geometry : Map1D, optional
         Needed if the step is given Jacobians or positions.
     data_dtype : numpy.dtype, optional
-        Type of the numbers stored at points; ``dtype`` if omitted.
+        Type of the numbers stored at points, if not ``dtype``.
     reproducible : bool
-        Whether what elements add to dofs that they share is left in the order of the elements, to
-        be summed by ``combine.cuh``, instead of added at once.
+        Whether ``combine.cuh`` sums what elements add to shared dofs, in the elements' order.
     merged : bool
         Whether it updates vectors of conjugate gradients, see ``merged.cuh``.
     entry : {"apply", "apply_many", "diagonal", "fill"}
@@ -169,8 +168,7 @@ class CudaKernel:
     @property
     def identity(self) -> tuple[bool, bool]:
         """True if the points are the nodes, of the field and of the test function."""
-        source, target = Matrix1D(self.source.b1d), Matrix1D(self.target.b1d)
-        return source.is_identity, target.is_identity
+        return Matrix1D(self.source.b1d).is_identity, Matrix1D(self.target.b1d).is_identity
 
     @property
     def many(self) -> bool:
@@ -247,8 +245,7 @@ class CudaKernel:
     @property
     def _ncomp(self) -> tuple[int, int]:
         """Components of all fields, and of all test functions."""
-        source, target = (sum(s.ncomp for s in sides) for sides in (self.sources, self.targets))
-        return source, target
+        return sum(side.ncomp for side in self.sources), sum(side.ncomp for side in self.targets)
 
     @property
     def ordered(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, final
 
 import numpy as np
@@ -17,7 +17,7 @@ from femops_kernels.cuda.device.arguments import Layout, copied
 from femops_kernels.cuda.device.device import Device, Function
 from femops_kernels.cuda.operator.clearing import Clearing
 from femops_kernels.cuda.operator.data import FilledData, prefetched, uploaded
-from femops_kernels.cuda.operator.dofs import Shared
+from femops_kernels.cuda.operator.dofs import DeviceDofs, DeviceEnd, DeviceShared, Marked, Shared
 from femops_kernels.cuda.operator.grid import launch_portions
 from femops_kernels.cuda.operator.kernel import CLEARED, CONSTRAINED, STATE, CudaKernel, unspilled
 from femops_kernels.cuda.operator.order import Order
@@ -25,98 +25,6 @@ from femops_kernels.cuda.operator.shapes import Shape
 from femops_kernels.cuda.operator.sides import INPUT, OUTPUT, Side, suffix
 from femops_kernels.pointwise.qdata import Data
 from femops_kernels.simd.runs import DofRuns
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class DeviceShared:
-    """The dofs that elements share, on a device.
-
-    Attributes
-    ----------
-    dofs, starts, slots
-        See `Shared`.
-    """
-
-    dofs: Any
-    starts: Any
-    slots: Any
-
-    @staticmethod
-    def of(device: Device, shared: Shared) -> DeviceShared:
-        """Copy them there."""
-        return DeviceShared(*(device.upload(a) for a in (shared.dofs, shared.starts, shared.slots)))
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class DeviceDofs:
-    """The dofs of elements, on a device.
-
-    Attributes
-    ----------
-    starts, turned
-        See `DofTable`.
-    touched : (ne + 1,) int32 array
-        Element e is the first to meet the dofs ``touched[e]`` to ``touched[e + 1] - 1``.
-    indices : (ne, nodes) int64
-        The same dofs one by one, on the host.
-    met : int
-        Number of dofs that one of these elements meets first.
-    shared : DeviceShared, optional
-        Shared dofs, if sums over elements are to be formed in their order.
-    owned : int, optional
-        Dofs from this number on are other ranks'; none are if omitted.
-    size : int
-        Dofs of the whole space.
-    """
-
-    starts: Any
-    turned: Any
-    touched: Any
-    indices: NDArray[np.int64]
-    met: int
-    shared: DeviceShared | None = None
-    owned: int | None = None
-    size: int = 0
-
-    @property
-    def with_ghosts(self) -> NDArray[np.bool_]:
-        """Elements that meet dofs of other ranks, (ne,)."""
-        if self.owned is None:
-            return np.zeros(len(self.indices), dtype=np.bool_)
-        return np.asarray((self.indices >= self.owned).any(axis=1))
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Marked:
-    """Marked entries of a vector, on a device; two null pointers if there are none.
-
-    Attributes
-    ----------
-    flags : (ne,) uint8 array or None
-        The bit, for elements that meet any.
-    marks : (size,) uint8 array or None
-        The bit, for entries.
-    """
-
-    flags: Any
-    marks: Any
-
-    @staticmethod
-    def of(
-        device: Device, positions: NDArray[np.int64], dofs: DeviceDofs, ncomp: int, bit: int
-    ) -> Marked:
-        """Mark flat positions of a vector."""
-        if not len(positions):
-            return Marked(None, None)
-        size = max(int(dofs.indices.max()) + 1, int(positions.max()) // ncomp + 1)
-        marks = np.zeros(size * ncomp, dtype=np.uint8)
-        marks[positions] = bit
-        constrained: NDArray[np.bool_] = np.asarray(marks.reshape(size, ncomp).any(axis=1))
-        met = np.asarray(constrained[dofs.indices].any(axis=1) * np.uint8(bit))
-        return Marked(device.upload(met), device.upload(marks))
 
 
 class DeviceLaunch(Launch, ABC):
@@ -141,26 +49,6 @@ class DeviceLaunch(Launch, ABC):
     @abstractmethod
     def diagonal(self) -> DeviceLaunch:
         """Launch that adds a square term's diagonal to y, whatever x is; without constraints."""
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class DeviceEnd:
-    """A field or a test function of a sweep.
-
-    Attributes
-    ----------
-    dofs : DeviceDofs
-    marked : (n,) int64
-        Flat positions of a field that count as zero, of a test function where the result is
-        ``keep`` times the entry read.
-    begin : int
-        Entry of the sweep's vector at which it begins.
-    """
-
-    dofs: DeviceDofs
-    marked: NDArray[np.int64]
-    begin: int = 0
 
 
 @final
@@ -197,11 +85,13 @@ class DeviceSweep(DeviceLaunch):
         self._given = sources, targets, data, keep
         ghosts = np.any([end.dofs.with_ghosts for end in (*sources, *targets)], axis=0)
         self.order = Order.of(ghosts, kernel.shape.elements)
-        functionals = device.xp.empty((kernel.minima + kernel.sums, self.count), kernel.dtype)
-        self._functionals, self._combines = functionals, list[tuple[int, Combine]]()
+        count, self._functionals = kernel.minima + kernel.sums, None
+        if count:
+            self._functionals = device.xp.empty((count, self.count), kernel.dtype)
+        self._combines: list[tuple[int, Combine]] = []
         self._arrays: dict[str, Any] = {
             "order": device.upload(self.order.elements) if kernel.ordered else None,
-            "functionals": functionals if functionals.size else None,
+            "functionals": self._functionals,
             **uploaded(device, kernel, data, self.count, self.order),
         }
         for k, (side, end) in enumerate(zip(kernel.sources, sources, strict=True)):
@@ -209,7 +99,7 @@ class DeviceSweep(DeviceLaunch):
         for k, (side, end) in enumerate(zip(kernel.targets, targets, strict=True)):
             self._arrays |= self._output(k, side, end)
         self._bound: tuple[Function, NDArray[Any]] | None = None
-        one = len(sources) == len(targets) == 1 and not functionals.size
+        one = len(sources) == len(targets) == 1 and not count
         self._alike = one and (
             sources[0].dofs is targets[0].dofs
             and np.array_equal(sources[0].marked, targets[0].marked)
@@ -341,6 +231,8 @@ class DeviceSweep(DeviceLaunch):
         if self._bound is None:
             self._bound = self.bind(self.kernel)
         function, packed = self._bound[0], copied(self._bound[1])
+        if not self.kernel.targets:  # a kernel of functionals alone
+            del arguments["y"]
         for name, value in arguments.items():
             packed[name] = value
         for name, (vector, place) in self._places.items():

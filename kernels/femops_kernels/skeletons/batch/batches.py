@@ -45,7 +45,7 @@ def piece(table, starts, vector, dof_bytes, b):
 
 @traced
 def clear(table, y, ncomp, b):
-    """Set to zero what batch b meets first of a test function's y."""
+    """Set to zero the entries of a test function that batch b is the first to touch."""
     starts = word(table, OUT_BATCH_START)
     for k in range(word(starts, b) * ncomp, word(starts, b + 1) * ncomp):
         put(LANE, y, k, 0.0)
@@ -91,7 +91,7 @@ def locate_runs(table, b, x_sides, y_sides):
 
 @inner
 def sides_of_chunk(table, x, y, chunk, work, alpha):
-    """Return where the dofs of each field and test function are, and the work space behind them."""
+    """Return the places of dofs of all fields and test functions, and the work space behind."""
     copied, addresses, at = [], [], work
     for k in EACH_BLOCK:
         own = table + k * BLOCK_BYTES
@@ -115,7 +115,7 @@ def sides_of_chunk(table, x, y, chunk, work, alpha):
 
 @inner
 def pieces_ahead(table, addresses, y, b):
-    """Return the pieces of all vectors that batch b meets first; see ``ask_ahead``."""
+    """Return the pieces of all vectors that batch b is the first to touch; see ``ask_ahead``."""
     found = []
     for side in SOURCES:
         own, dof_bytes = table + side.block * BLOCK_BYTES, side.ncomp * REAL_BYTES

@@ -1,11 +1,11 @@
 """Results of a batch's elements, added to the vector one element after the other.
 
-So several contributions to a dof are added in the order of the elements, whatever the width of
-lanes: without this, a wide batch adds node by node what narrow batches add element by element.
+So contributions to a dof are added in the order of the elements, whatever the width of lanes.
+Otherwise a batch adds node by node, and the order depends on the number of its elements.
 
-The batch leaves its lines of nodes in ``results`` (component, node). ``add_elements`` adds what no
-other element has directly. The other numbers it turns into ``turned`` (slot, number), an element
-beside the next, and adds slot by slot.
+The batch leaves its results in ``results`` (component, node). Where no other element shares the
+nodes, ``add_elements`` adds the results directly. It transposes the other results into ``turned``
+(slot, number), and adds them slot by slot.
 """
 
 # <defaults>
@@ -30,13 +30,13 @@ def numbers_before(side):
 
 
 def added_by_pieces(side):
-    """No: lines of results are kept, see ``scatter_nodes``."""
+    """False: ``scatter_nodes`` keeps all lines of results."""
     return False
 
 
 @inner
 def target_of(results, side):
-    """Where the results of a test function stand, behind those of the ones before it."""
+    """Address of the results of a test function, behind those of the test functions before it."""
     return results + numbers_before(side) * LANE_BYTES
 
 

@@ -34,7 +34,7 @@ def is_copied(table, chunk, alpha):
 
 @carrying
 def read_from(table, x, chunk, local, ncomp, alpha):
-    """Address at which IN begins, or would begin if its copied piece were a part of it."""
+    """Address from which the chunk's owned piece of IN is read, less the offset of the piece."""
     if is_copied(table, chunk, alpha):
         return local - word(word(table, IN_OWNED_START), chunk) * ncomp * REAL_BYTES
     return x
@@ -42,5 +42,5 @@ def read_from(table, x, chunk, local, ncomp, alpha):
 
 @inner
 def places_of(vector, side):
-    """Places of the runs of a field or test function, behind those of the ones before it."""
+    """Address of the places of the runs of a field or test function."""
     return vector + side.first_run * LANE_WIDTH * PLACE_BYTES

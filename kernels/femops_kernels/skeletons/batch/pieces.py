@@ -31,7 +31,7 @@ def has_slopes(side, ranges):
 
 @inner
 def target_of(vector, side):
-    """Where results of a test function are added: the places of its runs."""
+    """Address of the places of a test function's runs, to which results are added."""
     return places_of(vector, side)
 
 

@@ -30,7 +30,7 @@ from femops_kernels.skeletons.chunk.table import *
 
 @inner
 def components_in(table):
-    """Components of a field: a constant unless fields have different numbers of them."""
+    """Components of a field: a constant if all fields have as many, else read from the table."""
     return NCOMP_IN if NCOMP_IN > 0 else word(table, IN_COMPONENTS)
 
 
@@ -112,7 +112,7 @@ def constrain(table, x, y, chunk, kept, alpha):
 
 @inner
 def begin_block(table, x, y, chunk, work, alpha, beta):
-    """Copy what the chunk reads, and clear its piece of the buffer; the work space behind that."""
+    """Copy the dofs that the chunk reads, clear its piece of the buffer; return the work space."""
     x, y = x + word(table, IN_ORIGIN), y + word(table, OUT_ORIGIN)
     local, kept, behind = copies(table, work, components_in(table), components_out(table))
     copy_nonowned(table, x, chunk, local, alpha)
@@ -128,7 +128,7 @@ def begin_block(table, x, y, chunk, work, alpha, beta):
 
 @inner
 def end_block(table, x, y, chunk, work, alpha):
-    """Set the constrained entries; the work space behind the block's."""
+    """Set the constrained entries; return the work space of the next block."""
     x, y = x + word(table, IN_ORIGIN), y + word(table, OUT_ORIGIN)
     _, kept, behind = copies(table, work, components_in(table), components_out(table))
     constrain(table, x, y, chunk, kept, alpha)

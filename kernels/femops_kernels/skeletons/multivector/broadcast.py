@@ -22,7 +22,7 @@ NUMBER_LANES = -(-NUMBERS // LANE_WIDTH)
 
 
 def by_pieces(side):
-    """No: vectors stand side by side."""
+    """False: a node's numbers of all vectors stand side by side."""
     return False
 
 

@@ -28,7 +28,7 @@ def four_below(a, i, j, scale):
 def work_on(a, unused, status):
     """Factor a group; its status is the first column, from 1, without a finite positive pivot.
 
-    An entry that is not finite makes the pivot of its row so.
+    An entry that is not finite makes the pivot of its row not finite.
     """
     for j in range(N):
         pivot = real_part(fetch(NUMBER, a, j * N + j))

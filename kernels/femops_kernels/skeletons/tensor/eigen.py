@@ -55,8 +55,8 @@ def turn(table, first, second, stride, cosine, sine):
 def far(a, sums):
     """Return 1 if a matrix of the group is not diagonal to round-off; its norm times LEAST.
 
-    Of one that is diagonal the second is infinite: nothing is turned any more, so that a matrix's
-    results do not depend on the others of its group.
+    For a matrix that is diagonal the second is infinite: it is turned no more, so its results do
+    not depend on the other matrices of the group.
     """
     off, whole = fill(LANE, ZERO), fill(LANE, ZERO)
     for i in range(N):

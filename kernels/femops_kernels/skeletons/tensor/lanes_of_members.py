@@ -26,7 +26,7 @@ ZERO = 0.0
 
 @inner
 def finite_or_nan(real):
-    """The number in each slot, NaN where it is not finite: no comparison is true of that."""
+    """Replace numbers that are not finite by NaN, for which no comparison is true."""
     return real + real * ZERO
 
 

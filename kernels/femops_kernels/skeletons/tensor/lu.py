@@ -112,7 +112,7 @@ def eliminate(table, columns, first, a, j, row):
 def work_on(a, order, status):
     """Factor a group; its status is the first column, from 1, without a finite pivot.
 
-    An entry that is not finite makes the pivot of its column, or of the last one, so.
+    An entry that is not finite makes the pivot of its column, or the last pivot, not finite.
     """
     for i in range(N):
         keep(NUMBER, order, i, number(NUMBER, as_lane(LANE, 1.0 * i)))

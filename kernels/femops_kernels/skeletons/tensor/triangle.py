@@ -21,6 +21,6 @@ def check_rows(t, status):
 
 @inner
 def work_on(t, x, status):
-    """Solve a group; its status is a row, from 1, with a zero diagonal or not finite, or 0."""
+    """Solve a group; its status is 0, or a row, from 1, that is singular or not finite."""
     substitute(t, x, status, TRIANGLE)
     check_rows(t, status)

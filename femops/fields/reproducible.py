@@ -1,4 +1,7 @@
-"""Sums and random numbers of vectors on reproducible meshes: the same on any number of ranks."""
+"""Sums, products and random numbers whose bits do not depend on the number of ranks.
+
+On a reproducible mesh these functions work by element group, else as NumPy does.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +23,17 @@ Array = NDArray[Any]
 
 
 def group_edges(space: Space | Product) -> Ints:
-    """Return where the entries begin that each element group meets first, and the end.
+    """Return the first entry that each element group is the first to touch, and the end.
 
     Parameters
     ----------
     space : Space or Product
         On a mesh that was made with ``reproducible=True``.
+
+    Returns
+    -------
+    (groups + 1,) int64
+        Ascending. In a Product the groups of each space follow those of the space before.
     """
     parts, first = [], 0
     for one in [space] if isinstance(space, Space) else space.spaces.values():
@@ -37,35 +45,56 @@ def group_edges(space: Space | Product) -> Ints:
     return np.concatenate([*parts, [first]])
 
 
-def exact_totals(comm: Communicator, partial: Floats, most: int) -> Floats:
-    """Return the totals (k,) of sums (k, segments) of segments, each rounded once. Collective.
+def rounded_sum(numbers: Floats) -> float:
+    """Return the sum of numbers, rounded once, so that it does not depend on their order.
 
-    So it does not matter which rank has which segment.
+    It is infinite or not a number where the sum of floating-point numbers is.
+    """
+    try:
+        return math.fsum(numbers.tolist())
+    except ValueError:  # inf and -inf are among them
+        return math.nan
+    except OverflowError:  # of a part of the sum: the sum itself may be in range
+        return rounded_sum(numbers * 2.0**-64) * 2.0**64
+
+
+def exact_totals(comm: Communicator, partial: Floats, most: int) -> Floats:
+    """Add the sums of segments of all ranks, and round each total once. Collective.
+
+    So the totals do not depend on which rank has which segment.
 
     Parameters
     ----------
     comm : Communicator
     partial : (k, segments) array
+        Sums of this rank's segments.
     most : int
-        The largest number of segments that a rank has.
+        The largest number of segments of a rank.
+
+    Returns
+    -------
+    (k,) array
     """
     padded = np.zeros((len(partial), most))
     padded[:, : partial.shape[1]] = partial
     gathered = comm.gather_all(padded, alike=True).swapaxes(0, 1).reshape(len(partial), -1)
-    return np.array([math.fsum(row) for row in gathered])
+    return np.array([rounded_sum(row) for row in gathered])
 
 
 def group_totals(
     space: Space | Product, parts: Iterable[Array], shape: tuple[int, ...], kind: np.dtype[Any]
 ) -> Array:
-    """Return the sum of arrays that a rank has of its groups, of all ranks. Collective.
+    """Add arrays of element groups, those of all ranks, and round each entry once. Collective.
 
     Parameters
     ----------
     space : Space or Product
     parts : iterable of arrays
-    shape, kind
-        Of each of them; float64 or complex128.
+        One array for each element group of this rank.
+    shape : tuple of int
+        Shape of each array, and of the result.
+    kind : numpy.dtype
+        float64 or complex128.
     """
     flat = [np.ascontiguousarray(part, dtype=kind).reshape(-1) for part in parts]
     sums = np.array(flat, dtype=kind).reshape(len(flat), math.prod(shape)).view(np.float64)
@@ -74,9 +103,10 @@ def group_totals(
 
 
 def rows_times(space: Space | Product, rows: Array, matrix: Array) -> Array:
-    """Return the product (n, m) of rows with a small matrix; BLAS rounds them as n has it.
+    """Return the product (n, m) of rows (n, k) with a small matrix (k, m).
 
-    So on a reproducible mesh each row is multiplied by itself.
+    How BLAS rounds a row depends on the number of rows. So on a reproducible mesh the product is
+    summed column by column, without BLAS.
     """
     if not space.any_width:
         product: Array = rows @ matrix
@@ -88,20 +118,21 @@ def rows_times(space: Space | Product, rows: Array, matrix: Array) -> Array:
 
 
 def random_draws(space: Space | Product, seed: int) -> Callable[[], Floats]:
-    """Return a function whose results (size,) are independent random numbers of mean zero.
+    """Return a function that returns new independent random numbers (size,) at each call.
 
-    They are normal, other ones on each rank. On a reproducible mesh they are uniform, and depend on
-    the place of an entry in the whole vector.
+    Their mean is zero. They are normally distributed, and differ from rank to rank. On a
+    reproducible mesh they are uniformly distributed, and each is a function of the seed and of the
+    number of the entry in the vector of all ranks.
     """
     if not space.any_width:
         random = np.random.default_rng((seed, space.comm.rank))
         return lambda: random.standard_normal(space.size)
     draws = count()
-    return lambda: _whole_random(space, seed, next(draws))
+    return lambda: _counted_random(space, seed, next(draws))
 
 
 class _Columns(Protocol):
-    """Vectors that can be set one by one, as those of a `MultiVector`."""
+    """Vectors that can be overwritten one by one, as those of a `MultiVector`."""
 
     space: Space | Product
 
@@ -114,9 +145,16 @@ class _Columns(Protocol):
 
 
 def random_columns(X: _Columns, which: Iterable[int], seed: int, free: Array | None = None) -> None:
-    """Set some vectors to independent random numbers, see `random_draws`.
+    """Overwrite some vectors with independent random numbers, see `random_draws`.
 
-    ``free`` (size,) multiplies the random numbers; see `MultiVector.orthonormalise`.
+    Parameters
+    ----------
+    X : MultiVector
+    which : iterable of int
+        Numbers of the vectors.
+    seed : int
+    free : (size,) array, optional
+        Factors of the random numbers; see `MultiVector.orthonormalise`.
     """
     draw, memory = random_draws(X.space, seed), X.space.memory
     for i in which:
@@ -125,8 +163,11 @@ def random_columns(X: _Columns, which: Iterable[int], seed: int, free: Array | N
         X[int(i)] = memory.put(values.astype(X.dtype))
 
 
-def _whole_random(space: Space | Product, *seed: int) -> Floats:
-    """Random numbers in [-1, 1): a counter, mixed as MurmurHash3 ends, with Stafford's factors."""
+def _counted_random(space: Space | Product, *seed: int) -> Floats:
+    """Random numbers in [-1, 1): hashes of the numbers of the entries.
+
+    The hash is the last step of MurmurHash3, with D. Stafford's factors.
+    """
     key = np.random.SeedSequence(seed).generate_state(1, np.uint64)[0]
     parts, begin = [], 0
     for one in [space] if isinstance(space, Space) else space.spaces.values():

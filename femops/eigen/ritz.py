@@ -1,0 +1,85 @@
+"""Ritz values and vectors of a pair of operators, and their residuals."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.eigen.pencil import Array, Pencil
+from femops.fields.multivector import MultiVector
+from femops.fields.reproducible import group_totals
+
+Floats = NDArray[np.float64]
+
+
+def mass_products(X: MultiVector, pencil: Pencil) -> MultiVector | None:
+    """Return the products of vectors with M if M is a matrix, None for a diagonal. Collective."""
+    return None if pencil.mass is None else pencil.mass.apply_many(X)
+
+
+def ritz_vectors(X: MultiVector, AX: MultiVector, pencil: Pencil) -> Floats:
+    """Overwrite orthonormal vectors by the Ritz vectors, and return the Ritz values. Collective.
+
+    Parameters
+    ----------
+    X, AX : MultiVector
+        Vectors with X^T M X = 1, and their products with A.
+    pencil : Pencil
+
+    Returns
+    -------
+    (nvec,) array
+        Ascending.
+    """
+    small = X.gram(AX)
+    values, vectors = pencil.A.space.comm.broadcast(np.linalg.eigh((small + small.T) / 2))
+    X @= vectors
+    return np.asarray(values)
+
+
+def residual_norms(
+    X: MultiVector, AX: MultiVector, MX: MultiVector | None, values: Floats, pencil: Pencil
+) -> Floats:
+    """Return the norms (nvec,) of A x - lambda M x, in the inverse of M's diagonal. Collective.
+
+    Parameters
+    ----------
+    X, AX, MX : MultiVector
+        Vectors and their products; MX is None for a diagonal mass.
+    values : (nvec,) array
+        Ritz values.
+    pencil : Pencil
+    """
+    space = pencil.A.space
+    padded = np.zeros((X.npanels, X.width))
+    padded.reshape(-1)[: X.nvec] = values
+    factors = space.memory.put(padded.astype(X.dtype))
+    parts = (_squares(X, AX, MX, factors, pencil, rows) for rows in X.row_blocks())
+    if space.any_width:
+        summed = group_totals(space, parts, padded.shape, padded.dtype)
+    else:
+        summed = space.comm.sum(sum(parts, np.zeros(padded.shape)))
+    return np.asarray(np.sqrt(summed.reshape(-1)[: X.nvec]))
+
+
+def _squares(
+    X: MultiVector,
+    AX: MultiVector,
+    MX: MultiVector | None,
+    factors: Array,
+    pencil: Pencil,
+    rows: slice,
+) -> Floats:
+    """Sums (npanels, width) of the squares of some rows of the residuals."""
+    memory, sums = pencil.A.space.memory, []
+    for k, panel in enumerate(X.panels):
+        massed = panel[rows] if MX is None else MX.panels[k][rows]
+        if MX is None and pencil.weights is not None:
+            massed = massed * pencil.weights[rows, np.newaxis]
+        residual = AX.panels[k][rows] - factors[k] * massed
+        residual *= pencil.free[rows, np.newaxis]
+        scaled = residual
+        if pencil.scales is not None:
+            scaled = residual * pencil.scales[rows, np.newaxis]
+        sums.append(memory.get(memory.xp.einsum("ij,ij->j", residual, scaled)))
+    return np.array(sums, dtype=np.float64)
