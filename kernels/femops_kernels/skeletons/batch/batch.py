@@ -43,6 +43,11 @@ ASKS = Q2 * Q3 if ASK_BY_LINE else Q3
 WORK_LANES = OWN_LANES + PLANE_MODE_LANES + LINE_MODE_LANES
 
 
+def has_slopes(side, ranges):
+    """True if derivatives of a side's components are used, which stand in one of the ranges."""
+    return any(first <= side.first < end for first, end, _ in ranges)
+
+
 @traced
 def interpolate(x, side, matrix, c, value, slab):
     """Values at the quadrature points of one component of a field."""

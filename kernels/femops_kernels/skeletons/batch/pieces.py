@@ -24,11 +24,6 @@ def added_by_pieces(side):
     return by_pieces(side)
 
 
-def has_slopes(side, ranges):
-    """True if derivatives of a side's components are used, which stand in one of the ranges."""
-    return any(first <= side.first < end for first, end, _ in ranges)
-
-
 @inner
 def target_of(vector, side):
     """Address of the places of a test function's runs, to which results are added."""
