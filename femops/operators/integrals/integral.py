@@ -326,7 +326,7 @@ class Integral:
 
     @cached_property
     def setups(self) -> dict[Any, Any]:
-        """What derivatives of one form share at all states; see `State.setups`."""
+        """Programs and data that derivatives share at all states; see `State.setups`."""
         return {} if self.state is None else self.state.setups
 
     def check(self, stored: list[Node]) -> None:

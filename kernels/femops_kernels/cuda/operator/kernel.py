@@ -390,14 +390,10 @@ class CudaKernel:
         return f"using F = {kind};\nconstexpr int GROUP = {group};"
 
     def _matrices(self) -> str:
-        parts = [
-            sides_text(self.sources, self.targets, self.blocks),
-            matrix_type("D", Matrix1D(self.d1d)),
-        ]
-        if self.qfunction.numbers.weight:
-            parts.append(table("WEIGHTS", self.weights))
-        else:
-            parts.append(table("WEIGHTS", np.zeros(1)))
+        sides = sides_text(self.sources, self.targets, self.blocks)
+        parts = [sides, matrix_type("D", Matrix1D(self.d1d))]
+        weighted = self.qfunction.numbers.weight
+        parts.append(table("WEIGHTS", self.weights if weighted else np.zeros(1)))
         if self.entry == "diagonal":
             value = self.target.b1d
             slope = self.d1d @ value
