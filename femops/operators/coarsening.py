@@ -122,10 +122,10 @@ class _StateOn:
         self._space, self._spaces = space, {fine: space}
         self._made: dict[int, State] = {}
 
-    def __call__(self, form: Integral) -> State | None:
+    def __call__(self, form: Integral) -> State:
         state = form.state
-        if state is None:
-            return None
+        if not state.spaces:
+            return state
         if id(state) not in self._made:
             fields = {name: self._coarse(state.field(name)) for name in state.spaces}
             self._made[id(state)] = backend_of(self._space).state(fields, {})

@@ -27,6 +27,7 @@ from femops.operators.integrals.number_types import float_type
 from femops.operators.integrals.term import Term
 from femops.operators.operator import Operator
 from femops.pointwise.linear import LinearQFunction
+from femops.pointwise.qdata_split import NonlinearQFunction
 from femops.pointwise.trace import FormFunction, Trace, linearised, name_of, trace
 from femops.spaces.base import Space
 from femops.spaces.boundary_space import volume_space
@@ -144,7 +145,9 @@ class Residual:
         """The residual and the functionals, cut at the quadrature points."""
         names = [*self._tests, *self.functionals.names]
         traced = replace(self._trace, tests={name: self._trace.tests[name] for name in names})
-        form = replace(self._form, tests=self._form.tests.only(self._tests), residual=traced)
+        form = replace(
+            self._form, tests=self._form.tests.only(self._tests), traced=NonlinearQFunction(traced)
+        )
         counts = len(self.functionals.minima), len(self.functionals.integrals)
         return Term.of_residual(form, self.dtype, self._width, *counts)
 

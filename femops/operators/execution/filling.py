@@ -43,7 +43,6 @@ def filled_points(
     width : int
         Slots of a lane.
     """
-    assert form.state is not None
     spaces = form.state.spaces
     finest = max(spaces.values(), key=lambda space: space.order)
     if dtype != np.float64 or finest.order == 0 or not _many(form, finest):

@@ -19,22 +19,16 @@ from femops.geometry.legendre import LegendreGeometry
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.coefficients import FormCoefficient
 from femops.operators.integrals.snapshots import Block
-from femops.operators.integrals.state import State
+from femops.operators.integrals.state import NO_STATE, State
 from femops.pointwise.expressions.graph import Node, ancestors
 from femops.pointwise.linear import LinearQFunction, Pair
 from femops.pointwise.printer import evaluate
-from femops.pointwise.qdata_split import (
-    Known,
-    QDataSplit,
-    linear_split,
-    nonlinear_split,
-)
+from femops.pointwise.qdata_split import Known, NonlinearQFunction, QDataSplit, split
 from femops.pointwise.trace import (
     INVERSE,
     NORMAL,
     POSITION,
     WEIGHT,
-    Argument,
     CoefficientShape,
     FormFunction,
     Objects,
@@ -68,12 +62,10 @@ class Integral:
     coefficients : dict of FormCoefficient
         Read when the form is made, see `FormCoefficient.keep`: what parts of an operator compute
         of them later is of the same values. Collective, if there is a field that ranks share.
-    traced : LinearQFunction, optional
-        The q-function, where it is known; else the function is traced.
-    state : State, optional
-        Where a nonlinear function was differentiated.
-    residual : Trace, optional
-        The trace of a form that is not linear: fields and test functions as its kernel has them.
+    traced : LinearQFunction or NonlinearQFunction, optional
+        The q-function, where it is known; else the function is traced, which must be linear.
+    state : State
+        Where a nonlinear function was differentiated; no fields if it was not.
     rounded : tuple of Node
         Numbers that are rounded to float32 wherever they are computed at points.
     """
@@ -83,9 +75,8 @@ class Integral:
     tests: Arguments
     quadrature: Quadrature1D
     coefficients: Mapping[str, FormCoefficient]
-    traced: LinearQFunction | None = None
-    state: State | None = None
-    residual: Trace | None = None
+    traced: LinearQFunction | NonlinearQFunction | None = None
+    state: State = NO_STATE
     rounded: tuple[Node, ...] = ()
 
     def __post_init__(self) -> None:
@@ -118,6 +109,11 @@ class Integral:
             return BoundaryGeometry(mesh.mesh, rule, mesh)
         return Geometry(mesh, rule)
 
+    @property
+    def step(self) -> LinearQFunction | NonlinearQFunction:
+        """The q-function, linear or not."""
+        return self.qfunction if self.traced is None else self.traced
+
     @cached_property
     def qfunction(self) -> LinearQFunction:
         """The traced q-function.
@@ -127,7 +123,7 @@ class Integral:
         TraceError
             The function can't be traced, or is not linear in the field.
         """
-        if self.traced is not None:
+        if isinstance(self.traced, LinearQFunction):
             return self.traced
         # a function on a product takes all fields
         fields, tests = (
@@ -187,7 +183,7 @@ class Integral:
         """The same form with other coefficients; parameters and errors as of `replaced`."""
         new = self.replaced(values, made)
         # another shape is another trace; a derivative keeps its own
-        if self.state is None:
+        if not self.state.spaces:
             same = new.coefficient_shapes() == self.coefficient_shapes()
             new = replace(new, traced=self.qfunction if same else None)
         else:  # not what was computed of other coefficients
@@ -246,10 +242,10 @@ class Integral:
         if (test, field) not in self._parts:
             step = self.qfunction.block(test, field)
             used, state = set(step.used()), self.state
-            if state is not None:
-                names = [name for name in state.spaces if {name, f"d{name}"} & used]
+            names = [name for name in self.state.spaces if {name, f"d{name}"} & used]
+            if state.spaces:
                 setups = state.setups.setdefault((test, field), {})
-                state = state.of(names, setups) if names else None
+                state = state.of(names, setups) if names else NO_STATE
             sides = self.fields.spaces[field], self.tests.spaces[test]
             self._parts[test, field] = replace(
                 self,
@@ -273,7 +269,7 @@ class Integral:
 
     @cached_property
     def _splits(self) -> dict[tuple[str, bool], QDataSplit]:
-        return {} if self.state is None else self.state.setups
+        return self.state.setups
 
     def qdata_split(self, level: str, *, transpose: bool = False) -> QDataSplit:
         """The q-function of a level, and its inputs; made once."""
@@ -281,19 +277,8 @@ class Integral:
             level = "partial"  # kernels have no maps of faces; these are few
         key = (level, transpose)
         if key not in self._splits:
-            if self.residual is None:
-                found = linear_split(self.qfunction, level, self.known, transpose=transpose)
-            else:
-                found = self._residual_split(self.residual)
-            self._splits[key] = found
+            self._splits[key] = split(self.step, level, self.known, transpose=transpose)
         return self._splits[key]
-
-    def _residual_split(self, traced: Trace) -> QDataSplit:
-        """The q-function of a form that is not linear, of all fields and test functions."""
-        point, test = (
-            Argument.joined([*arguments.values()]) for arguments in (traced.fields, traced.tests)
-        )
-        return nonlinear_split(traced, point, test.flat(), len(test.values), self.known)
 
     @cached_property
     def center(self) -> Geometry | BoundaryGeometry:
@@ -310,7 +295,7 @@ class Integral:
 
         Of a state that is there, or of a geometry. Coefficients alone come from the host.
         """
-        if self.state is not None:
+        if self.state.spaces:
             return self.state.filled
         if self.looks:
             return False
@@ -327,7 +312,7 @@ class Integral:
     @cached_property
     def setups(self) -> dict[Any, Any]:
         """Programs and data that derivatives share at all states; see `State.setups`."""
-        return {} if self.state is None else self.state.setups
+        return self.state.setups
 
     def check(self, stored: list[Node]) -> None:
         """Evaluate the numbers that a cut stores, only for the errors that this may raise.
@@ -337,10 +322,10 @@ class Integral:
         used = {node.number for node in ancestors(stored)}
         used &= {n.number for name in self.coefficients for n in self.static[name].flat}
         for block in self.geometry:
-            if self.state is None:
-                self.values(stored, block)
-            else:
+            if self.state.spaces:
                 self.inputs(block, used)
+            else:
+                self.values(stored, block)
 
     def values(
         self,
@@ -374,7 +359,7 @@ class Integral:
 
     def _check_finite(self, values: NDArray[np.float64], block: Block) -> None:
         bad = np.argwhere(~np.isfinite(values).all(axis=-1))
-        if len(bad) and self.state is None:  # a bad state shows in its residual
+        if len(bad) and not self.state.spaces:  # a bad state shows in its residual
             where = ", ".join(f"{c:.6g}" for c in block.points[tuple(bad[0])])
             raise OperatorError(
                 f"{self.name} is not finite at {len(bad)} quadrature points, the first of them "
@@ -408,7 +393,7 @@ class Integral:
     @property
     def program(self) -> Trace:
         """The trace of the function, linear or not."""
-        return self.qfunction.trace if self.residual is None else self.residual
+        return self.step.trace
 
     @property
     def static(self) -> Mapping[str, Objects]:
@@ -446,19 +431,17 @@ class Integral:
     def _state_at(self, block: Block) -> dict[str, Callable[[], NDArray[Any]]]:
         """Ways to the values and derivatives of the state's fields, by static input."""
         found: dict[str, Callable[[], NDArray[Any]]] = {}
-        for name in () if self.state is None else self.state.spaces:
+        for name in self.state.spaces:
             found[name] = partial(self._state_values, name, block)
             found[f"d{name}"] = partial(self._state_slopes, name, block)
         return found
 
     def _state_values(self, name: str, block: Block) -> NDArray[np.float64]:
         """Values of a field of the state, (n, points, ncomp)."""
-        assert self.state is not None
         values = self.state.field(name).at(block)
         return values.reshape(*values.shape[:2], -1)
 
     def _state_slopes(self, name: str, block: Block) -> NDArray[np.float64]:
         """Reference derivatives of a field of the state, (n, points, ncomp, dim)."""
-        assert self.state is not None
         slopes = self.state.field(name).slopes_at(block)
         return slopes.reshape(*slopes.shape[:2], -1, slopes.shape[-1])

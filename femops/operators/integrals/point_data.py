@@ -13,8 +13,14 @@ from femops.geometry.legendre import LegendreGeometry
 from femops.operators.integrals.chunks import chunk_batches
 from femops.operators.integrals.integral import Integral
 from femops.operators.integrals.number_types import check_range, check_values, largest_of
+from femops.operators.integrals.state import NO_STATE
 from femops.pointwise.expressions.graph import Node
-from femops.pointwise.qdata_split import QDataSplit, nonlinear_split, stored_split
+from femops.pointwise.qdata_split import (
+    NonlinearQFunction,
+    QDataSplit,
+    nonlinear_split,
+    stored_split,
+)
 from femops.pointwise.trace import Argument
 from femops_kernels.cpu.first_touch import placed_array
 from femops_kernels.derived import Derived
@@ -129,7 +135,7 @@ def _stored(
     for block in form.geometry if nodes else ():
         values = form.values(nodes, block, check=False)
         finite &= bool(np.isfinite(values).all())
-        if dtype == np.float32 and form.state is None:
+        if dtype == np.float32 and not form.state.spaces:
             largest = max(largest, largest_of(values))
             check_range(what, largest, dtype, cure)
         store_interleaved(stored, values, block.start)
@@ -142,7 +148,7 @@ def _swept(
     form: Integral, qdata_split: QDataSplit, dtype: np.dtype[Any], width: int
 ) -> NDArray[Any] | None:
     """Numbers at points of a state by a compiled sweep; None where NumPy is to compute them."""
-    if form.state is None or not qdata_split.point:
+    if not qdata_split.point:
         return None
     return form.state.points(form, qdata_split, dtype, width)
 
@@ -158,14 +164,14 @@ def setup_of(
     key = dtype, width, tuple(node.number for node in qdata_split.point)
     if key not in form.setups:
         static, given = dict(form.static), next(iter(form.program.fields.values()))
-        if form.state is not None:
-            parts = [Argument(static.pop(n), static.pop(f"d{n}")) for n in form.state.spaces]
+        parts = [Argument(static.pop(n), static.pop(f"d{n}")) for n in form.state.spaces]
+        if parts:
             given = Argument.joined(parts)
         trace, nodes = replace(form.program, static=static), qdata_split.point
-        there = form.state is None or form.state.filled
+        there = form.state.filled or not parts
         split = stored_split if there else nonlinear_split
         found = split(trace, given, nodes, len(nodes), form.known)
-        plain = form if form.state is None else replace(form, state=None, residual=trace)
+        plain = replace(form, state=NO_STATE, traced=NonlinearQFunction(trace)) if parts else form
         form.setups[key] = found, data_of(plain, found, dtype, width, looks=not there)
     found_already: tuple[QDataSplit, Data] = form.setups[key]
     return found_already

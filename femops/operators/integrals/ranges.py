@@ -38,7 +38,7 @@ def in_range(term: Term) -> Term:
         If such a number would become infinite, or all of a kind zero.
     """
     form = term.source
-    if term.dtype != np.float32 or form is None or form.state is not None:
+    if term.dtype != np.float32 or form is None or form.state.spaces:
         return term  # a bad state shows in its residual
     mapped = term.qfunction.numbers.mapped
     largest = np.zeros(len(_WHAT))

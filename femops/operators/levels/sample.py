@@ -14,7 +14,7 @@ from femops.operators.integrals.arguments import FIELD, Arguments
 from femops.operators.integrals.coefficients import FormCoefficient
 from femops.operators.integrals.integral import Integral
 from femops.operators.integrals.snapshots import Field, Sampled
-from femops.operators.integrals.state import HostState, State
+from femops.operators.integrals.state import NO_STATE, HostState, State
 from femops.operators.integrals.term import Term
 from femops.spaces.base import Space
 from femops.spaces.boundary_space import volume_space
@@ -53,8 +53,8 @@ def _term(term: Term, part: Mesh, known: dict[Any, Any]) -> Term:
 
 
 def _form(form: Integral, part: Mesh, known: dict[Any, Any]) -> Integral:
-    state: State | None = None
-    if form.state is not None:
+    state: State = NO_STATE
+    if form.state.spaces:
         fields = (form.state.field(name) for name in form.state.spaces)
         pieces = (_field(field, part, known) for field in fields)
         state = HostState(dict(zip(form.state.spaces, pieces, strict=True)))
