@@ -14,8 +14,8 @@ from scipy.sparse import csr_array
 from femops.operators.assembly.csr import Summands
 from femops.operators.constraints import Constraints
 from femops.operators.integrals.arguments import Arguments
+from femops.operators.integrals.kernel_term import KernelTerm
 from femops.operators.integrals.state import State
-from femops.operators.integrals.term import Term
 from femops.spaces.base import Space
 from femops_kernels.codegen.specialize import Parts
 from femops_kernels.compiled import (
@@ -121,7 +121,7 @@ class Backend(ABC):
     @abstractmethod
     def launch(
         self,
-        term: Term,
+        term: KernelTerm,
         constraints: Constraints,
         keep: float,
         work: Callable[[], Work] | None = None,
@@ -159,7 +159,7 @@ class Backend(ABC):
     @abstractmethod
     def launch_panels(
         self,
-        term: Term,
+        term: KernelTerm,
         constraints: Constraints,
         keep: float,
         work: Callable[[], Work],

@@ -21,6 +21,7 @@ from femops.operators.execution.device_state import DeviceField, DeviceState
 from femops.operators.execution.kernels import blocks_of_tests, geometry_map
 from femops.operators.execution.ranks import device_ghosts
 from femops.operators.integrals.fusion import scaled_points
+from femops.operators.integrals.kernel_term import KernelTerm
 from femops.operators.integrals.number_types import smallest_of
 from femops.operators.integrals.point_data import data_of, setup_of
 from femops.operators.integrals.term import Term
@@ -81,7 +82,7 @@ _UNCHANGED = QFunctionCode(
 )
 
 _dofs: WeakKeyDictionary[AnySpace, DeviceDofs] = WeakKeyDictionary()
-_filled = Derived[Term, FilledData]()
+_filled = Derived[KernelTerm, FilledData]()
 _looked = Derived[Mesh, None]()
 
 
@@ -118,7 +119,7 @@ class DeviceBackend(Backend):
 
     def launch(
         self,
-        term: Term,
+        term: KernelTerm,
         constraints: Constraints,
         keep: float,
         work: Callable[[], Work] | None = None,  # noqa: ARG002  (the host's)
@@ -134,7 +135,7 @@ class DeviceBackend(Backend):
 
     def launch_panels(
         self,
-        term: Term,
+        term: KernelTerm,
         constraints: Constraints,
         keep: float,
         work: Callable[[], Work],  # noqa: ARG002  (the host's)
@@ -239,7 +240,7 @@ class DeviceBackend(Backend):
 
 
 def _sweep(
-    device: Device, term: Term, constraints: Constraints, keep: float, panels: Panels = ONE
+    device: Device, term: KernelTerm, constraints: Constraints, keep: float, panels: Panels = ONE
 ) -> DeviceSweep:
     """The kernel of a term, bound to dofs and data on a device."""
     kernel = _kernel(device, term)
@@ -287,13 +288,11 @@ def _element_products(
     return DeviceSweep(device, kernel, nodes, into, Data(np.zeros((0, 0, 0, 1), dtype)), 0.0)
 
 
-def _data(term: Term) -> Data | FilledData:
+def _data(term: KernelTerm) -> Data | FilledData:
     """Data that a kernel of the term reads, made once: on the host, or there, looked at there."""
-    if not term.parts and not term.looked_at:
+    if not term.looked_at:
         return term.data
-    # of a twin: what refers to the term would not go with it
-    twin = replace(term, given=None if term.filled else term.data)
-    fill = partial(_sum_streams, term.parts or ((1.0, twin),))
+    fill = partial(_sum_streams, term.parts)
     return _filled.get(term, lambda: FilledData(term.data_without_points, fill))
 
 
@@ -375,7 +374,7 @@ def _streams(term: Term, stored: list[Node], kernel: CudaKernel, order: Order) -
     return filled_streams(device, filling, fields, data, order, again=again)
 
 
-def _kernel(device: Device, term: Term) -> CudaKernel:
+def _kernel(device: Device, term: KernelTerm) -> CudaKernel:
     points, code = term.quadrature.points, term.qfunction.code
     sources, targets = (
         tuple(_side(space, points) for space in side.spaces.values())

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from femops.operators.execution.kernels import factorised_kernel, plans_of
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.integral import Integral
+from femops.operators.integrals.kernel_term import GivenTerm
 from femops.operators.integrals.point_data import setup_of
-from femops.operators.integrals.term import Term
 from femops.pointwise.qdata_split import QDataSplit
 from femops.spaces.base import Space
 from femops_kernels.cpu.first_touch import placed_array
@@ -53,7 +53,8 @@ def filled_points(
     found, given = setup_of(form, qdata_split, dtype, width)
     fields, rule = Arguments(spaces, next(iter(spaces.values()))), form.quadrature
     target = fields.only([next(iter(spaces))])  # nothing is added to it
-    term = Term(form.name, fields, target, rule, found.qfunction, dtype, width, None, given=given)
+    kinds = found.qfunction, dtype, width, None
+    term = GivenTerm(form.name, fields, target, rule, *kinds, 0, 0, given)
     kernel = FillKernel(factorised_kernel(term), numbers)
     shape = -(-ne // width), form.geometry.num_points, numbers, width
     points = placed_array(shape, dtype, term.chunk_batches)

@@ -20,9 +20,9 @@ from femops.operators.execution.kernels import (
     sweep,
     vector_term,
 )
+from femops.operators.integrals.kernel_term import KernelTerm
 from femops.operators.integrals.snapshots import Field
 from femops.operators.integrals.state import HostState
-from femops.operators.integrals.term import Term
 from femops.spaces.base import Space
 from femops_kernels.channel import Channel
 from femops_kernels.codegen.ahead import compile_kernels_ahead
@@ -76,7 +76,7 @@ class HostBackend(Backend):
 
     def launch(
         self,
-        term: Term,
+        term: KernelTerm,
         constraints: Constraints,
         keep: float,
         work: Callable[[], Work] | None = None,
@@ -95,7 +95,7 @@ class HostBackend(Backend):
 
     def launch_panels(
         self,
-        term: Term,
+        term: KernelTerm,
         constraints: Constraints,
         keep: float,
         work: Callable[[], Work],

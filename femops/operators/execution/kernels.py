@@ -14,7 +14,7 @@ from femops.operators.constraints import Constraints
 from femops.operators.execution.backend import Work
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.chunks import plans, vector_plans
-from femops.operators.integrals.term import Term
+from femops.operators.integrals.kernel_term import KernelTerm
 from femops.spaces.base import Space
 from femops.spaces.boundary_space import AnySpace
 from femops_kernels.codegen.specialize import Parts
@@ -38,7 +38,7 @@ _FLOPS_PER_NUMBER = 10  # in the time in which a number is read
 Sides = tuple[tuple[Side, ...], tuple[Side, ...]]
 
 
-def plans_of(term: Term) -> list[tuple[Plan, Plan]]:
+def plans_of(term: KernelTerm) -> list[tuple[Plan, Plan]]:
     """The chunks in which a sweep goes over the elements; see `plans`."""
     return plans(term.fields, term.tests, term.dtype, term.width)
 
@@ -48,7 +48,7 @@ def _distinct(pairs: Sequence[tuple[Plan, Plan]]) -> list[Plan]:
 
 
 def vector_term(
-    term: Term,
+    term: KernelTerm,
     work: Work,
     constraints: Constraints,
     keep: float,
@@ -68,12 +68,12 @@ def vector_term(
     return VectorTerm(kernel, *plans, data, constraints.columns, constraints.rows, keep, dense)
 
 
-def index_bytes(term: Term) -> int:
+def index_bytes(term: KernelTerm) -> int:
     """Bytes of local numbers that a sweep reads."""
     return sum(plan.starts.nbytes for plan in _distinct(plans_of(term)))
 
 
-def plan_bytes(term: Term) -> int:
+def plan_bytes(term: KernelTerm) -> int:
     """Bytes of the plans and of a sweep's buffer."""
     pairs = dict(zip(term.fields.spaces, plans_of(term), strict=True))
     numbers = (
@@ -82,7 +82,7 @@ def plan_bytes(term: Term) -> int:
     return sum(numbers) * term.dtype.itemsize + sum(p.nbytes for p in _distinct([*pairs.values()]))
 
 
-def shared_parts(term: Term) -> list[Parts]:
+def shared_parts(term: KernelTerm) -> list[Parts]:
     """Parts of the kernels that operators of all forms, and their solves, share."""
     width, dtype = term.width, term.dtype
     sides = (term.fields, term.tests)
@@ -90,7 +90,7 @@ def shared_parts(term: Term) -> list[Parts]:
     return [DRIVER_PARTS, chunk, *solve_parts(width, dtype)]
 
 
-def sides(term: Term) -> Sides:
+def sides(term: KernelTerm) -> Sides:
     """Sides of a kernel: those of the fields, and of the test functions."""
     made: dict[tuple[AnySpace, int], Side] = {}
 
@@ -107,13 +107,13 @@ def sides(term: Term) -> Sides:
     return sources, targets
 
 
-def blocks_of_tests(term: Term) -> tuple[int, ...]:
+def blocks_of_tests(term: KernelTerm) -> tuple[int, ...]:
     """Number of the field that has the name of each test function."""
     names = list(term.fields.spaces)
     return tuple(names.index(name) for name in term.tests.spaces)
 
 
-def geometry_map(term: Term, code: QFunctionCode) -> Map1D | None:
+def geometry_map(term: KernelTerm, code: QFunctionCode) -> Map1D | None:
     """Map of the geometry that a q-function needs where it is given Jacobians or positions."""
     if not code.numbers.mapped:
         return None
@@ -123,7 +123,7 @@ def geometry_map(term: Term, code: QFunctionCode) -> Map1D | None:
     return Map1D(*mode_values(degree + 1, term.quadrature.points))
 
 
-def factorised_kernel(term: Term) -> Kernel:
+def factorised_kernel(term: KernelTerm) -> Kernel:
     """The kernel that applies a term by sum factorisation."""
     points, weights = term.quadrature.points, term.quadrature.weights
     return Kernel(
@@ -142,14 +142,14 @@ def factorised_kernel(term: Term) -> Kernel:
     )
 
 
-def dense_kernel(term: Term) -> DecomposedKernel:
+def dense_kernel(term: KernelTerm) -> DecomposedKernel:
     """The kernel that applies a term by dense bases."""
     q1d, code, kinds = term.quadrature.q1d, term.qfunction.code, (term.dtype, term.width)
     return DecomposedKernel(term.trial.dim, *sides(term), q1d, code, *kinds, term.data_dtype)
 
 
 def sweep(
-    term: Term,
+    term: KernelTerm,
     kernel: SweepKernel,
     constraints: Constraints,
     keep: float,

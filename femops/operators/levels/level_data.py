@@ -120,9 +120,7 @@ class LevelData(ABC):
 
     def data_flops(self) -> int:
         """Operations that compute D, at the quadrature points or in elements."""
-        return sum(
-            t.source.data_flops(t.qdata_split) for t in self._terms() if t.source is not None
-        )
+        return sum(t.source.data_flops(t.qdata_split) for t in self._terms())
 
     def _terms(self) -> list[Term]:
         return [term for _, term in self.summands]

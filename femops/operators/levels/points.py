@@ -18,6 +18,7 @@ from femops.operators.execution.kernels import (
 )
 from femops.operators.execution.separable import separated
 from femops.operators.integrals.fusion import fused
+from femops.operators.integrals.kernel_term import KernelTerm
 from femops.operators.integrals.term import Term
 from femops.operators.levels.level_data import LevelData, block_steps, blocks_of, share
 from femops.pointwise.linear import Pair
@@ -50,7 +51,7 @@ class Points(LevelData):
         return self.level == "decomposed"
 
     @cached_property
-    def fused(self) -> list[tuple[float, Term]]:
+    def fused(self) -> list[tuple[float, KernelTerm]]:
         """The summands, with those on one quadrature rule fused."""
         return [group[0] if len(group) == 1 else (1.0, fused(group)) for group in self._groups]
 
@@ -81,7 +82,7 @@ class Points(LevelData):
         if self.dense:
             return [(dense_kernel(term), term.data) for _, term in self.fused]
         return [
-            _separated(t, group) or (factorised_kernel(t), _whole(t))
+            _separated(t, group) or (factorised_kernel(t), _whole(t, group))
             for (_, t), group in zip(self.fused, self._groups, strict=True)
         ]
 
@@ -174,7 +175,7 @@ class Points(LevelData):
     @cached_property
     def _bytes(self) -> list[tuple[int, int]]:
         """Bytes of data and of modes, of each fused summand."""
-        if any(t.filled or t.parts for _, t in self.fused):  # the host has no data, and needs none
+        if any(t.looked_at for _, t in self.fused):  # the host has no data, and needs none
             return [t.data_bytes for _, t in self.fused]
         return [(data.nbytes, int(data.modes.nbytes)) for _, data in self.work]
 
@@ -202,7 +203,7 @@ class Points(LevelData):
         return new
 
 
-def _separated(term: Term, group: Summands) -> tuple[OperatorKernel, Data] | None:
+def _separated(term: KernelTerm, group: Summands) -> tuple[OperatorKernel, Data] | None:
     """See `separated`: only of a single field."""
     return None if term.several else separated(term, [part for _, part in group])
 
@@ -222,6 +223,6 @@ def _kept_at_points(term: Term) -> Term:
     return (term.at_level("decomposed") if _mapped(partial) else partial).ready("partial")
 
 
-def _whole(term: Term) -> Data:
+def _whole(term: KernelTerm, group: Summands) -> Data:
     """The data as the host has them, also of a sum whose data another machine computes."""
-    return fused(term.parts, whole=True).data if term.parts else term.data
+    return fused(group, whole=True).data if term.looked_at and len(group) > 1 else term.data
