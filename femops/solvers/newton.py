@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, final
 
@@ -174,11 +175,10 @@ def newton(
 
 def _cause(F: NonlinearForm, u: NDArray[Any], residual: NDArray[Any], goal: float) -> str:
     """The likely cause; empty if there is none, or no Jacobian at u to look for it. Collective."""
-    try:
+    J: Operator | None = None
+    with suppress(*Errors):  # the result is worth more than the cause
         J = F.jacobian(u)
-    except Errors:  # the result is worth more than the cause
-        J = None
-    if F.space.comm.max(int(J is None)):
+    if F.space.comm.max(int(J is None)) or J is None:
         return ""
     return singular_cause(J, residual, goal, "F")
 
