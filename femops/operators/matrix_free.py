@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from numbers import Real
+from numbers import Number, Real
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -364,7 +364,22 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
                 "apply them one after the other, as A @ (B @ x), or in a function"
             )
 
+    def _check_summand(self, other: Any) -> None:
+        """Refuse to add what is no operator, or an operator of another shape."""
+        if isinstance(other, LinearOperator):
+            if other.shape != self.shape:
+                raise OperatorError(
+                    f"{self!r} and an operator of shape {other.shape} can't be added: give one of "
+                    f"shape {self.shape}"
+                )
+        elif isinstance(other, Number) or hasattr(other, "shape"):
+            raise OperatorError(
+                f"{self!r} and a value of type {type(other).__name__} can't be added: write "
+                "A.assemble() + B for a matrix B, A + c * femops.mass(V) for a number c"
+            )
+
     def __add__(self, other: Any) -> Any:
+        self._check_summand(other)
         self._refuse_composed(other)
         return super().__add__(other)
 
@@ -393,8 +408,10 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         return self * inverse
 
     def __radd__(self, other: Any) -> Any:
-        # sum() begins with 0
-        return self if isinstance(other, int) and other == 0 else NotImplemented
+        if isinstance(other, int) and other == 0:  # sum() begins with 0
+            return self
+        self._check_summand(other)
+        return NotImplemented
 
     def __rmul__(self, factor: Any) -> Any:
         if isinstance(factor, Real):
@@ -405,7 +422,12 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         return self * -1.0
 
     def __sub__(self, other: Any) -> Any:
+        self._check_summand(other)
         return self + -other
+
+    def __rsub__(self, other: Any) -> Any:
+        self._check_summand(other)
+        return NotImplemented
 
 
 def check_sum(a: Any, b: Any) -> None:

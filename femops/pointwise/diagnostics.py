@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import linecache
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from femops_meshes.hints import did_you_mean
 
 _FEMOPS = Path(__file__).parent.parent
 _NUMPY = Path(np.__file__).parent
+_SYMBOL = re.compile(r"'(Node|FieldSymbol)' object|object of type '(Node|FieldSymbol)'")
 
 
 def line_of(error: BaseException) -> str:
@@ -56,4 +58,9 @@ def explain(error: BaseException) -> str:
     if isinstance(error, AttributeError) and error.name and error.obj is not None:
         names = [name for name in dir(error.obj) if not name.startswith("_")]
         text += did_you_mean(error.name, names)
+    if _SYMBOL.search(text):
+        return (
+            f"{_SYMBOL.sub('a symbol', text)}: it stands for a number, so use arithmetic and "
+            "NumPy's functions"
+        )
     return f"{type(error).__name__}: {text}"

@@ -5,19 +5,20 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
 from femops.errors import FemopsError
 from femops.pointwise.diagnostics import definition, explain, line_of
-from femops.pointwise.errors import TraceError
+from femops.pointwise.errors import NoAttributeError, TraceError
 from femops.pointwise.expressions.derivative import derivatives
 from femops.pointwise.expressions.graph import Graph, Node, Symbolic
 from femops_meshes.hints import did_you_mean
 
 FormFunction = Callable[..., Any]
 Objects = np.ndarray[Any, np.dtype[Any]]
+_OF_FIELDS = ("value", "grad", "div", "sym_grad", "reference_grad")
 # Names of the static inputs of the geometry; no coefficient can be called so.
 INVERSE, WEIGHT, POSITION, NORMAL = "@inverse", "@weight", "@x", "@n"
 # Options of forms: a misspelt option looks like a coefficient that the function does not take.
@@ -130,11 +131,25 @@ class FieldSymbol(Symbolic):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Objects:
         return np.asarray(self.value, dtype=object)
 
+    if not TYPE_CHECKING:  # for type checkers there are no other attributes
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise an error that says what attributes a field has."""
+            if name.startswith("_"):  # also those that a copy does not have yet
+                raise AttributeError(name)
+            hint = did_you_mean(name, _OF_FIELDS) or f": a field has {', '.join(_OF_FIELDS)}"
+            raise NoAttributeError(f"{self._name} has no {name}{hint}")
+
     def __getitem__(self, index: Any) -> Any:
-        return self.value[index]
+        return self._components()[index]
 
     def __len__(self) -> int:
-        return len(self.value)
+        return len(self._components())
+
+    def _components(self) -> Objects:
+        if isinstance(self.value, Node):
+            raise TraceError(f"{self._name} has one component: write {self._name} without an index")
+        return np.asarray(self.value)
 
     def __bool__(self) -> bool:
         return bool(self.value)

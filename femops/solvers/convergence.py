@@ -79,8 +79,8 @@ def _advice(solver: Solver, problem: LinearProblem, M: Any, info: Info) -> str:
     if info.iterations >= problem.limit:
         if M is None:
             return f"Give {_PRECONDITIONERS[solver]}, or a larger maxiter."
-        higher = f" femops.multigrid(A, degree={2 * M.degree})" if isinstance(M, Multigrid) else ""
-        return f"Give a larger maxiter, or another M{higher and f', as{higher}'}."
+        higher = f", as {M.higher}" if isinstance(M, Multigrid) and M.higher else ""
+        return f"Give a larger maxiter, or another M{higher}."
     return (
         "The residual no longer decreases: give a larger rtol if that is round-off, else another M"
         + ", or keep more directions (restart)" * (solver == "gmres")

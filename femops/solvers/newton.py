@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.errors import SolverError
+from femops.errors import Errors, SolverError
 from femops.operators import Operator
 from femops.operators.levels.level_data import check_level
 from femops.operators.residual import Residual
@@ -168,8 +169,18 @@ def newton(
     inner = tuple(info.residuals for info in solves) if history else ()
     info = NewtonInfo(norms[-1] <= goal, reason, len(norms) - 1, spent, tuple(norms), inner)
     if warn and not info.converged:
-        _warn(info, goal, singular_cause(F.jacobian(u), residual, goal, "F"), F.space.comm)
+        _warn(info, goal, _cause(F, u, residual, goal), F.space.comm)
     return u, info
+
+
+def _cause(F: NonlinearForm, u: NDArray[Any], residual: NDArray[Any], goal: float) -> str:
+    """The likely cause; empty if there is none, or no Jacobian at u to look for it. Collective."""
+    J: Operator | None = None
+    with suppress(*Errors):  # the result is worth more than the cause
+        J = F.jacobian(u)
+    if F.space.comm.max(int(J is None)) or J is None:
+        return ""
+    return singular_cause(J, residual, goal, "F")
 
 
 def _warn(info: NewtonInfo, goal: float, cause: str, comm: Communicator) -> None:

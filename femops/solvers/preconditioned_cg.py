@@ -14,8 +14,7 @@ from femops_kernels.relaxation import Directions
 
 _DIVERGES = (
     "the multigrid cycle is found not to be positive after {} iterations, so it diverges on a "
-    "level: M.report() tells which; use a higher degree, as femops.multigrid(A, degree={}), or "
-    "femops.jacobi(A)"
+    "level: M.report() tells which; use {}femops.jacobi(A)"
 )
 
 _NOT_POSITIVE = "after {} iterations the operator is found not to be positive definite: {}"
@@ -82,7 +81,8 @@ def _iterate(
         beta = -alpha * scale * change / rho if count else 0.0
         rho = scale * own
         if not 0.0 < rho < math.inf:
-            raise SolverError(_DIVERGES.format(count, 2 * M.degree))
+            higher = f"a higher degree, as {M.higher}, or " if M.higher else ""
+            raise SolverError(_DIVERGES.format(count, higher))
         directions.turn(p, z, beta, scale)
         A.apply(p, product)
         curvature = plain.inner(p, product)

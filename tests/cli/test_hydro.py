@@ -113,6 +113,31 @@ def test_a_restarted_run_keeps_its_physics(capsys, tmp_path, monkeypatch, checkp
     assert words in " ".join(err.split())
 
 
+def test_a_restarted_run_takes_the_problem_of_its_checkpoint(capsys, checkpoint):
+    again = "--refine", "1", "--max-steps", "3", "--restart", str(checkpoint)
+    found, named = facts(capsys, *again), facts(capsys, "sedov", *again)
+    assert found["problem"] == "sedov"
+    assert found["run"]["arguments"] == named["run"]["arguments"]
+    assert [found[key] for key in ("t", "e_norm")] == [named[key] for key in ("t", "e_norm")]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (("--max-steps", "1"), "the end is step 1: give a larger --max-steps"),
+        (("--max-steps", "2"), "the end is step 2: give a larger --max-steps"),
+        (("--t-final", "1e-6"), "the end is t = 1e-06: give a later --t-final"),
+        (("--t-final", "1e-6", "--max-steps", "1"), "the end is t = 1e-06: give a later"),
+    ],
+)
+def test_a_restarted_run_that_is_at_its_end_tells_of_it(capsys, checkpoint, given, words):
+    code, out, err = run(capsys, "sedov", "--refine", "1", "--restart", str(checkpoint), *given)
+    assert code == 0, err
+    assert "no step was taken: the checkpoint is at step 2, t = " in out
+    assert words in out
+    assert facts(capsys, "--refine", "1", "--restart", str(checkpoint), *given)["steps"] == 2
+
+
 def test_files_are_written(capsys, tmp_path):
     pytest.importorskip("matplotlib", reason="pictures are drawn: needs the extra viz")
     series, picture = tmp_path / "run.pvd", tmp_path / "run.png"
@@ -153,7 +178,8 @@ def test_mesh_files_are_taken(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (("sedov", "sod"), 2, "one problem"),
+        (("sedov", "sod"), 2, "got 2 problems: give one, or --restart or --verify"),
+        ((), 2, "got 0 problems: give one, or --restart or --verify"),
         (("nothing",), 1, "no problem 'nothing'"),
         (("gresho", "--dim", "1"), 2, "dimension 2, 3"),
         (("--verify", "12"), 1, "no reference run 12"),

@@ -185,3 +185,24 @@ def test_a_form_that_is_not_finite_is_refused() -> None:
     V = femops.H1(femops.box((2, 2), lower=(-1.0, 0.0)), 2)
     with pytest.raises(femops.OperatorError, match="not finite at"):
         femops.form(lambda u, x: {"value": np.sqrt(x[0]) * u}, V)
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse", "number", "zero"])
+def test_what_is_no_operator_is_not_added(kind: str) -> None:
+    """NumPy told of ufuncs, or of concatenation."""
+    V = femops.H1(femops.box((2, 2)), 2)
+    P = femops.Product(a=V, b=V)
+    both = femops.form(lambda a, b: {"a": {"value": a}, "b": {"value": b}}, P)
+    for A in (femops.mass(V), both):
+        matrix = A.assemble()
+        B = {"dense": matrix.toarray(), "sparse": matrix, "number": 1.0, "zero": 0}[kind]
+        sums = [lambda A=A, B=B: A + B, lambda A=A, B=B: A - B, lambda A=A, B=B: B - A]
+        sums += [lambda A=A, B=B: B + A] * (kind != "zero")  # sum() begins with 0
+        for compute in sums:
+            with pytest.raises(
+                femops.OperatorError, match=r"can't be added: .*A.assemble\(\) \+ B"
+            ):
+                compute()
+    with pytest.raises(femops.OperatorError, match=r"give one of shape \(50, 50\)"):
+        both + femops.mass(V)
+    assert sum([both, both]).shape == both.shape

@@ -43,6 +43,46 @@ def no_attribute(u: Any) -> dict[str, Any]:
     return {"value": u.laplacian}
 
 
+def no_like_it(u: Any) -> dict[str, Any]:
+    return {"value": u.gradient}
+
+
+def no_entry_of_a_field(u: Any) -> dict[str, Any]:
+    return {"value": u[0] * 1.0}
+
+
+def no_entry_of_a_value(u: Any) -> dict[str, Any]:
+    return {"value": u.grad[0][0]}
+
+
+def no_entry_of_a_scalar(u: Any, k: Any) -> dict[str, Any]:
+    return {"value": k[0] * u}
+
+
+def no_entries_of_a_scalar(u: Any, k: Any) -> dict[str, Any]:
+    return {"grad": [entry * u for entry in k]}
+
+
+def no_attribute_of_a_scalar(u: Any, k: Any) -> dict[str, Any]:
+    return {"grad": k.T * u.grad}
+
+
+def no_matrix(u: Any, k: Any) -> dict[str, Any]:
+    return {"grad": k @ u.grad}
+
+
+def no_components(u: Any) -> dict[str, Any]:
+    return {"value": len(u) * u}
+
+
+def no_call(u: Any) -> dict[str, Any]:
+    return {"value": u()}
+
+
+def no_length(u: Any, k: Any) -> dict[str, Any]:
+    return {"value": len(k) * u}
+
+
 def no_entry(u: Any, x: Any) -> dict[str, Any]:
     return {"value": x[7] * u}
 
@@ -90,6 +130,7 @@ def returns_wrong_grad(u: Any) -> Any: return {"grad": u}  # fmt: skip
 def returns_text(u: Any) -> Any: return {"value": "one"}  # fmt: skip
 
 
+SCALAR = {"k": CoefficientShape(())}
 MATRIX = {"c": CoefficientShape((2, 2))}
 
 
@@ -102,7 +143,22 @@ MATRIX = {"c": CoefficientShape((2, 2))}
         (no_linalg, MATRIX, "np.linalg.inv(c) @ u.grad", "femops.inv"),
         (no_div, {}, 'return {"value": u.div}', "ncomp = dim"),
         (no_strain, {}, 'return {"grad": u.sym_grad}', "ncomp = dim"),
-        (no_attribute, {}, 'return {"value": u.laplacian}', "laplacian"),
+        (
+            no_attribute,
+            {},
+            'return {"value": u.laplacian}',
+            "`: u has no laplacian: a field has value, grad, div, sym_grad, reference_grad",
+        ),
+        (no_like_it, {}, "u.gradient", "`: u has no gradient: did you mean grad?"),
+        (no_entry_of_a_field, {}, "u[0]", "u has one component: write u without an index"),
+        (no_entry_of_a_value, {}, "u.grad[0][0]", "a scalar is indexed: leave out the index"),
+        (no_entry_of_a_scalar, SCALAR, "k[0]", "k is a scalar, of shape (): write k without an"),
+        (no_entries_of_a_scalar, SCALAR, "in k", "k is a scalar, of shape (): write k without an"),
+        (no_attribute_of_a_scalar, SCALAR, "k.T * u.grad", "k is a scalar, which has no T: use"),
+        (no_matrix, SCALAR, "k @ u.grad", "one of these is a scalar: use *"),
+        (no_components, {}, "len(u)", "u has one component"),
+        (no_call, {}, "u()", "`: a symbol is not callable: it stands for a number"),
+        (no_length, SCALAR, "len(k)", "`: a symbol has no len(): it stands for a number"),
         (no_entry, {}, 'return {"value": x[7] * u}', "IndexError"),
         (no_product, MATRIX, "c @ np.ones(5) * u.grad", "ValueError"),
         (no_text, {}, 'return {"value": u + "one"}', "Error"),

@@ -91,6 +91,33 @@ def test_newton_warns_of_itself_alone() -> None:
     assert told(lambda: femops.newton(F, U.zeros(), b, maxiter=2, warn=False))[0] == []
 
 
+def test_newton_returns_its_result_if_there_is_no_jacobian_to_warn_with(monkeypatch: Any) -> None:
+    F, b = femops.neo_hookean(U).constrained(U.boundary_dofs()), femops.load(U, [0.0, -1e4])
+
+    def none(*_: Any) -> Any:
+        raise femops.OperatorError("no Jacobian")
+
+    monkeypatch.setattr(type(F), "jacobian", none)
+    (text,), (u, info) = told(lambda: femops.newton(F, U.zeros(), b, maxiter=0))
+    assert f"({info.reason}). Apply the load in steps" in text
+    assert not u.any()
+
+
+@pytest.mark.parametrize(
+    ("degree", "words"),
+    [
+        (3, ", as femops.multigrid(A, degree=6)."),
+        (40, ", as femops.multigrid(A, degree=64)."),
+        (64, "another M. "),
+    ],
+)
+def test_advice_names_a_degree_that_there_is(degree: int, words: str) -> None:
+    A = femops.diffusion(V).constrained(V.boundary_dofs())
+    M, b = femops.multigrid(A, degree=degree), A.rhs(femops.load(V, 1.0))
+    (text,), _ = told(lambda: femops.minres(A, b, M=M, maxiter=1, rtol=1e-14))
+    assert words in text
+
+
 def flow() -> tuple[femops.Operator, femops.Product]:
     W = femops.Product(u=U, p=femops.H1(U.mesh, 1))
 

@@ -38,6 +38,80 @@ def test_numbers_out_of_the_range_of_single_precision_are_in_double(size):
     assert femops.multigrid(poisson(SQUARE, 2)).right.dtype == SINGLE
 
 
+def heat(size, **options):
+    V = femops.H1(SQUARE, 3)
+    A = femops.diffusion(V, size, **options) + femops.mass(V, size, **options)
+    return A.constrained(V.boundary_dofs())
+
+
+def multiple(size):
+    V = femops.H1(SQUARE, 3)
+    return (size * (femops.diffusion(V) + femops.mass(V))).constrained(V.boundary_dofs())
+
+
+def cancelled(size):
+    V = femops.H1(SQUARE, 3)
+    return (size * femops.diffusion(V, 1.0 / size)).constrained(V.boundary_dofs())
+
+
+def elastic(size):
+    V = femops.H1(SQUARE, 2, ncomp=2)
+    return femops.elasticity(V, lam=size, mu=size).constrained(V.boundary_dofs())
+
+
+def linear(size):
+    """The cycle is a direct solver."""
+    return poisson(SQUARE, 1, kappa=size)
+
+
+@pytest.mark.parametrize("size", [1e-100, 1e-46, 1e-40, 1e-38, 1e-36, 1e36, 1e38, 1e40])
+@pytest.mark.parametrize("make", [heat, multiple, cancelled, elastic, linear])
+def test_single_precision_that_does_not_hold_the_numbers_is_refused(make, size):
+    """With numbers near the ends of the range M was not finite, or not positive definite."""
+    with pytest.raises(femops.SolverError, match=r"size .*e[+-].*float32 takes .*leave dtype out"):
+        femops.multigrid(make(size), dtype="float32")
+
+
+@pytest.mark.parametrize("size", [1e-22, 1e-18, 1e18, 1e22])
+@pytest.mark.parametrize("make", [heat, multiple, cancelled, elastic, linear])
+def test_single_precision_that_holds_the_numbers_is_what_was_asked_for(make, size):
+    A = make(size)
+    M, r = femops.multigrid(A, dtype="float32"), noise(A)
+    assert (M.precision, M.reason) == (SINGLE, "as asked")
+    assert r @ (M @ r) > 0.0
+    if A.space.order > 1:
+        b = A @ r
+        assert femops.cg(A, b, M=M, rtol=1e-9)[1].iterations <= 12
+
+
+def test_the_precision_of_an_operator_in_single_precision():
+    assert femops.multigrid(heat(1.0, dtype=SINGLE)).reason == "as A"
+    assert femops.multigrid(heat(1e28, dtype=SINGLE)).reason == "as A"
+    for size in (1e31, 1e36):  # M @ x would be small, without digits
+        with pytest.raises(femops.SolverError, match=r"size .*make A with dtype='float64'"):
+            femops.multigrid(heat(size, dtype=SINGLE))
+
+
+def test_no_dofs_are_free():
+    V = femops.H1(SQUARE, 2)
+    A = femops.diffusion(V).constrained(np.arange(V.size))
+    b = A.space.interpolate(1.0)
+    np.testing.assert_array_equal(femops.multigrid(A, dtype="float32") @ b, b)
+
+
+@pytest.mark.parametrize("family", ["gll", "bernstein"])
+@pytest.mark.parametrize("size", [1e-14, 1e15])
+def test_elements_whose_volumes_single_precision_does_not_hold(size, family):
+    """The numbers of A are near 1."""
+    V = femops.H1(CUBE.mapped(lambda x: size * x), 2, 3, family)
+    A = femops.elasticity(V, lam=1 / size, mu=1 / size).constrained(V.boundary_dofs())
+    M, b = femops.multigrid(A), A @ noise(A)
+    assert M.reason == "numbers of A are beyond the range of float32"
+    assert femops.cg(A, b, M=M)[1].iterations <= 10
+    with pytest.raises(femops.SolverError, match=r"products with A change .* leave dtype out"):
+        femops.multigrid(A, dtype="float32")
+
+
 @pytest.mark.parametrize("make", [femops.multigrid, femops.jacobi, lambda _: None])
 def test_right_hand_sides_of_any_size_that_single_precision_holds(make):
     """Squares of numbers from 1.8e19 on and below 1e-23 are out of its range."""
@@ -352,12 +426,13 @@ def test_pyamg_on_the_coarsest_level(monkeypatch):
     assert solve(A)[1] <= 12
 
 
-def test_a_cycle_that_diverges_is_named(monkeypatch):
+@pytest.mark.parametrize(("degree", "words"), [(4, "degree=8"), (64, "use femops.jacobi")])
+def test_a_cycle_that_diverges_is_named(monkeypatch, degree, words):
     from femops.solvers.multigrid import level
 
     monkeypatch.setattr(level, "_MARGIN", 0.2)
     A = poisson(SQUARE, 4)
-    M = femops.multigrid(A)
-    assert M.report()[0].factor > 1.0
-    with pytest.raises(femops.SolverError, match=r"multigrid cycle.*degree=8"):
+    M = femops.multigrid(A, degree=degree)
+    assert not M.report()[0].factor < 1.0
+    with pytest.raises(femops.SolverError, match=f"multigrid cycle.*{words}"):
         femops.cg(A, noise(A), M=M, rtol=1e-9)

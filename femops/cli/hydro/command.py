@@ -58,7 +58,8 @@ def hydro(
         typer.Argument(
             metavar="PROBLEM",
             help="taylor-green, sedov, sod, triple-point, gresho, riemann-12, riemann-6 or "
-            "rayleigh-taylor; with --verify the numbers of reference runs, all if there are none.",
+            "rayleigh-taylor; with --restart that of the checkpoint if omitted; with --verify the "
+            "numbers of reference runs, all if there are none.",
         ),
     ] = [],  # noqa: B006  (typer needs a list)
     dim: Annotated[

@@ -37,10 +37,11 @@ def run_problem(output: Output, what: list[str], given: dict[str, Any]) -> None:
     from femops.errors import GeometryError, HydroError
     from femops.hydro import Simulation
 
-    if len(what) != 1:
-        raise typer.BadParameter("give one problem, or --verify", param_hint="PROBLEM")
-    saved = _saved(what[0], given["restart"])
-    equations = _equations(what[0], _OPTIONS | saved | _given(given))
+    saved = _saved(given["restart"])
+    name = _problem(what, saved)
+    if saved.get("problem") != name:
+        saved = {}  # load_run refuses the checkpoint of another problem
+    equations = _equations(name, _OPTIONS | saved | _given(given))
     files = Files(given, equations.comm)
     hashes = file_hashes(restart=given["restart"])
     begin = perf_counter()
@@ -57,11 +58,13 @@ def run_problem(output: Output, what: list[str], given: dict[str, Any]) -> None:
     begin = perf_counter()
     try:
         files.begin(run)
-        with output.working(what[0]) as update:
-            run.run(
-                t_final, given["max_steps"], _watch(files, teller(update, what[0], equations.comm))
-            )
+        before = run.steps
+        with output.working(name) as update:
+            tell = teller(update, name, equations.comm)
+            run.run(t_final, given["max_steps"], _watch(files, tell))
         seconds = perf_counter() - begin
+        if run.steps == before:
+            output.say(_no_step(run, t_final, given["max_steps"]))
         files.finish(output, run)
     except (HydroError, GeometryError):
         output.say(f"saved the last good state: {files.save_last(run)}")
@@ -87,8 +90,18 @@ def _given(given: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in given.items() if key not in _OPTIONS or value is not None}
 
 
-def _saved(name: str, path: Path | None) -> dict[str, Any]:
-    """Read the options of a checkpoint; empty if it is of another problem. Collective."""
+def _problem(what: list[str], saved: dict[str, Any]) -> str:
+    """Name of the problem: that of the command, or of the checkpoint if the command names none."""
+    if not what and saved:
+        return str(saved["problem"])
+    if len(what) != 1:
+        wrong = f"got {len(what)} problems: give one, or --restart or --verify"
+        raise typer.BadParameter(wrong, param_hint="PROBLEM")
+    return what[0]
+
+
+def _saved(path: Path | None) -> dict[str, Any]:
+    """Read the options of a checkpoint; empty without one. Collective."""
     from femops.hydro import run_options
     from femops.parallel import check, world
 
@@ -96,9 +109,15 @@ def _saved(name: str, path: Path | None) -> dict[str, Any]:
         return {}
     with check(world()):
         options = run_options(path)
-    if options["problem"] != name:
-        return {}  # load_run refuses the checkpoint
     return options | {"blast": options["blast"] or None}
+
+
+def _no_step(run: Simulation, t_final: float, max_steps: int | None) -> str:
+    """Message that a run was at its end before the first step."""
+    end = f"the end is t = {t_final:.10g}: give a later --t-final"
+    if run.t < t_final:
+        end = f"the end is step {max_steps}: give a larger --max-steps"
+    return f"no step was taken: the checkpoint is at step {run.steps}, t = {run.t:.10g}, and {end}"
 
 
 def _restarted(

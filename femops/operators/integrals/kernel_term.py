@@ -1,4 +1,4 @@
-"""What a kernel is made of: a q-function, its arguments and its data."""
+"""Terms as kernels are made of them: a q-function, its arguments and its data."""
 
 from __future__ import annotations
 

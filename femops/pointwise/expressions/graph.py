@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Container, Iterable, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from femops.pointwise.errors import TraceError
+from femops.pointwise.errors import NoAttributeError, TraceError
 from femops.pointwise.expressions.operations import (
     BITWISE,
     COMPARE,
@@ -296,6 +296,8 @@ class Node(Symbolic):
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         if not all(isinstance(value, _OPERANDS) for value in inputs):
             return NotImplemented  # a field: it puts its value in its place and asks again
+        if ufunc is np.matmul:
+            raise TraceError("`@` multiplies vectors and matrices, one of these is a scalar: use *")
         op = UFUNCS.get(ufunc)
         if op is None or method != "__call__" or options:
             raise TraceError(
@@ -323,6 +325,31 @@ class Node(Symbolic):
                     )
             op = BITWISE[op]
         return self.graph.unary(op, *nodes) if len(nodes) == 1 else self.graph.binary(op, *nodes)
+
+    def __getitem__(self, index: Any) -> Any:
+        name = self._coefficient
+        raise TraceError(
+            f"{name} is a scalar, of shape (): write {name} without an index"
+            if name
+            else "a scalar is indexed: leave out the index"
+        )
+
+    if not TYPE_CHECKING:  # for type checkers there are no other attributes
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise an error that says that the symbol is a number."""
+            if name.startswith("_"):  # NumPy asks for some
+                raise AttributeError(name)
+            raise NoAttributeError(
+                f"{self._coefficient or 'this symbol'} is a scalar, which has no {name}: use "
+                "arithmetic, NumPy's functions, and those of femops such as femops.where"
+            )
+
+    @property
+    def _coefficient(self) -> str:
+        """Name of the coefficient that the node is; empty if it is not a scalar coefficient."""
+        name = str(self.data) if self.op == "input" else ""
+        return name[2:-1] if name.startswith("c(") and name.endswith(")") else ""
 
     # NumPy's functions call these on the entries of an array of symbols.
     sqrt, exp, log = _method(np.sqrt), _method(np.exp), _method(np.log)

@@ -28,7 +28,8 @@ from femops.solvers.multigrid.coarse import (
     rigid_modes,
 )
 from femops.solvers.multigrid.grids import CoarseGrid, first_coarse, products
-from femops.solvers.multigrid.level import NOT_POSITIVE, Level, Size, scattered
+from femops.solvers.multigrid.level import NOT_POSITIVE, Level, Size
+from femops.solvers.multigrid.precision import BEYOND, cycle_type, refusal, rounds_well
 from femops.spaces.base import Space
 from femops.spaces.h1_l2 import H1
 from femops_kernels.derived import Derived
@@ -40,7 +41,6 @@ Ints = NDArray[np.int64]
 _nodal_spaces = Derived[H1, H1]()
 
 _FEW = 600  # dofs of a matrix that is not made coarser
-_FACTOR = 1e15  # it and its inverse bound the factors of A for which numbers suit float32
 
 
 @final
@@ -92,14 +92,21 @@ def build(A: Operator, degree: int, dtype: np.dtype[Any] | None = None) -> Hiera
     Raises
     ------
     SolverError
-        A is found not to be positive.
+        A is found not to be positive, or the cycle must be in float32 and that does not hold the
+        numbers of A.
     MissingExtraError
         The coarsest level is too large for what is installed.
     """
     spaces = _spaces(A.space)
     compile_cycles_ahead(spaces, A.dtype, dtype or np.dtype(np.float32))
-    dtype, reason = _cycle_type(A) if dtype is None else (dtype, "as asked")
-    operators = _operators(A, spaces, dtype)
+    direct = spaces[0].order == 1 and _coarser(spaces[0]) is None
+    kind, reason = cycle_type(A, dtype, direct=direct)
+    if direct:
+        exact = A.dtype == np.float64  # a direct solver's, which looks for what is singular
+        dtype, operators = kind, [A if exact else in_precision(A, np.dtype(np.float64), "partial")]
+    else:
+        finest, dtype, reason = _in_type(A, kind, reason, dtype)
+        operators = _operators(A, finest, spaces, dtype)
     levels = list[Level]()
     for fine, (space, coarse) in zip(operators, pairwise(spaces), strict=False):
         levels.append(_of_operator(fine, space, dtype, degree))
@@ -118,17 +125,41 @@ def _spaces(finest: H1) -> list[H1]:
     return spaces
 
 
-def _operators(A: Operator, spaces: list[H1], dtype: np.dtype[Any]) -> list[Operator]:
-    """The operator on each space; that of order 1 for its matrix, where no mesh is coarser."""
+def _in_type(
+    A: Operator, dtype: np.dtype[Any], reason: str, asked: np.dtype[Any] | None
+) -> tuple[Operator, np.dtype[Any], str]:
+    """The operator in the cycle's type, that type and its reason. Collective.
+
+    The type is that of A if rounding to float32 changes products.
+    """
+    level = cycle_level(A, A.space)
+    with np.errstate(over="ignore", invalid="ignore"):  # the product shows what is lost
+        rounded = in_precision(A, dtype, level)
+        well = dtype.itemsize >= A.dtype.itemsize or rounds_well(A, rounded)
+    if well:
+        return rounded, dtype, reason
+    if asked is not None:
+        raise SolverError(refusal(A, "products with A change where its numbers are rounded"))
+    return in_precision(A, A.dtype, level), A.dtype, BEYOND
+
+
+def _operators(
+    A: Operator, finest: Operator, spaces: list[H1], dtype: np.dtype[Any]
+) -> list[Operator]:
+    """The operator on each space; that of order 1 for its matrix, where no mesh is coarser.
+
+    Parameters
+    ----------
+    A : Operator
+    finest : Operator
+        The same in the cycle's type.
+    spaces : list of H1
+    dtype : dtype
+    """
     last, swept = spaces[-1], _coarser(spaces[-1]) is not None
-    if len(spaces) == 1 and not swept:
-        exact = A.dtype == np.float64  # a direct solver's, which looks for what is singular
-        return [A if exact else in_precision(A, np.dtype(np.float64), "partial")]
-    level = cycle_level(A, spaces[0])
-    if spaces[0] is A.space:
-        operators = [in_precision(A, dtype, level)]
-    else:
-        operators = [coarse_operator(A, spaces[0], dtype, level)]
+    operators = [finest]
+    if spaces[0] is not A.space:
+        operators = [coarse_operator(A, spaces[0], dtype, cycle_level(A, spaces[0]))]
     operators += [coarse_operator(A, space, dtype, cycle_level(A, space)) for space in spaces[1:-1]]
     if len(spaces) > 1:
         light = swept and not backend_of(last).measures
@@ -142,30 +173,6 @@ def _operators(A: Operator, spaces: list[H1], dtype: np.dtype[Any]) -> list[Oper
 def _coarser(space: Space) -> Coarsening | None:
     """Elements that those of a space are parts of, if the space is worth a coarser level."""
     return space.mesh.coarser if space.global_size > _FEW else None
-
-
-def _cycle_type(A: Operator) -> tuple[np.dtype[Any], str]:
-    """Type of the cycle's numbers, and why: float32 if a product with A is in its range.
-
-    Otherwise it is the type of A. So it is on a reproducible mesh too, as cycles in float32 do not
-    have the same bits on any number of ranks.
-    """
-    space, n = A.space, A.space.size
-    if space.any_width:
-        return A.dtype, "the mesh is reproducible"
-    if space.order == 1 and _coarser(space) is None:
-        return A.dtype, "the cycle is a direct solver"
-    beyond = "numbers of A are beyond the range of float32"
-    if not all(1.0 / _FACTOR < abs(factor) < _FACTOR for factor, _ in A.summands):
-        return A.dtype, beyond
-    memory = space.memory
-    sample = abs(memory.get(A.apply(memory.put(scattered(0, n).astype(A.dtype)))))
-    sample[A.constrained_dofs] = 0.0
-    most = A.space.comm.max(float(sample.max(initial=0.0)))
-    least = -A.space.comm.max(-float(sample[sample > 0.0].min(initial=np.inf)))
-    if 1e-20 < most < 1e20 and least > 1e-30:
-        return np.dtype(np.float32), "its precision suffices"
-    return A.dtype, beyond
 
 
 def _half(space: H1) -> H1:

@@ -31,6 +31,7 @@ Vector = NDArray[Any]
 _log = logging.getLogger("femops")
 
 _DEGREE, _HIGH = 4, 6  # measured, with `reduced`; and the order above which one more pays
+_MOST_DEGREE = 64  # the end of `Degree`
 _CYCLES = 8  # after which the factor of an error is that of the slowest one
 _SQUARES = {"float64": 1e-280, "float32": 1e-25}  # with inverses: sums of them that have digits
 # Condition number that float32 resolves: where it is larger, rounding a solution changes its
@@ -322,6 +323,12 @@ class Multigrid(Preconditioner):
     # --- what is told of it -----------------------------------------------------------------------
 
     @property
+    def higher(self) -> str:
+        """Call that makes a preconditioner of a higher degree; empty if there is no higher one."""
+        degree = min(2 * self.degree, _MOST_DEGREE)
+        return f"femops.multigrid(A, degree={degree})" if degree > self.degree else ""
+
+    @property
     def complexity(self) -> float:
         """Dofs of all levels over those of the finest."""
         return sum(size.dofs for size in self.sizes) / self.sizes[0].dofs
@@ -409,7 +416,8 @@ def multigrid(
         omitted, of orders above 6 one more.
     dtype : {float32, float64}, optional
         Arithmetic of the cycle. If omitted, float32, or float64 where A's numbers are out of the
-        range of float32 or its condition number is above 8e6; ``M.reason`` says why. `femops.cg`
+        range of float32 or its condition number is above 8e6; ``M.reason`` says why. With float32
+        the numbers of A must lie between 1e-25 and 1e30. `femops.cg`
         makes up for the round-off of float32; for other solvers and tight tolerances take float64.
 
     Returns
@@ -421,7 +429,8 @@ def multigrid(
     ------
     SolverError
         An operator that is not symmetric, not square, of forms on other spaces than H1 ones, or
-        found not to be positive: the message says what to use instead.
+        found not to be positive, or whose numbers a cycle in float32 does not hold, where ``dtype``
+        or A is float32: the message says what to use instead.
     MissingExtraError
         A large mesh that knows no coarser one, without PyAMG (extra ``amg``).
 
