@@ -173,7 +173,7 @@ def newton(
     return u, info
 
 
-def _cause(F: NonlinearForm, u: NDArray[Any], residual: NDArray[Any], goal: float) -> str:
+def _cause(F: Residual, u: NDArray[Any], residual: NDArray[Any], goal: float) -> str:
     """The likely cause; empty if there is none, or no Jacobian at u to look for it. Collective."""
     J: Operator | None = None
     with suppress(*Errors):  # the result is worth more than the cause

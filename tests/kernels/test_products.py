@@ -281,6 +281,22 @@ def test_the_same_bits_for_any_number_of_threads() -> None:
     assert results[0] == results[1] == results[2]
 
 
+@pytest.mark.parametrize("level", ["full", "element", "partial", "matrix-free"])
+def test_eliminated_rows_and_columns(level: str) -> None:
+    product, operator, matrix = STOKES.build(level=level)
+    rows, columns = [0, 7, product.size - 1], [3, product.size - 2]
+    cut = operator.eliminated(rows, columns)
+    expected = np.array(matrix)
+    expected[rows], expected[:, columns] = 0.0, 0.0
+    x = vector(product.size)
+    many = np.stack([vector(product.size, seed=k) for k in range(4)], axis=1)
+    for found, product_ in ((cut @ x, expected @ x), (cut @ many, expected @ many)):
+        np.testing.assert_allclose(found, product_, rtol=0, atol=1e-11)
+    np.testing.assert_allclose(cut.T @ x, expected.T @ x, rtol=0, atol=1e-11)
+    np.testing.assert_allclose(cut.assemble().toarray(), expected, rtol=0, atol=1e-11)
+    np.testing.assert_allclose(cut.diagonal(), np.diag(expected), rtol=0, atol=1e-11)
+
+
 @pytest.mark.parametrize("level", ["full", "partial"])
 def test_copies_and_pickles(level: str) -> None:
     product, operator, _ = STOKES.build(level=level)
