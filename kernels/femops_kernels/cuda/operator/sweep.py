@@ -209,8 +209,9 @@ class DeviceSweep(DeviceLaunch):
     @property
     def data_bytes(self) -> int:
         """Bytes that a launch reads besides vectors: data, geometry, and where dofs are."""
-        unread = ("touched", "parts")  # but by few elements, and what is written before
-        read = {id(a): a for name, a in self._arrays.items() if name not in unread}
+        # but by few elements, and what is written before
+        unread = ("touched", "parts", "functionals", "owned")
+        read = {id(a): a for k, a in self._arrays.items() if k.split("_")[0] not in unread}
         return sum(int(array.nbytes) for array in read.values() if array is not None)
 
     def launch(self, x: int, y: int, alpha: float, *, add: bool) -> None:
