@@ -22,6 +22,7 @@ from femops.pointwise.errors import TraceError
 from femops.pointwise.trace import FormFunction, name_of
 from femops.spaces.base import Space
 from femops.spaces.boundary_space import BoundarySpace, boundary_space, volume_space
+from femops.spaces.h1_l2 import H1
 from femops.spaces.memory import memory_of
 from femops.spaces.product import Product
 from femops_meshes.arguments import checked
@@ -51,6 +52,7 @@ def form(
     trial: Product,
     test: None = None,
     *,
+    boundary: bool | int | str | Iterable[int | str] | None = None,
     quadrature: int | Quadrature1D | None = None,
     dtype: DTypeLike = np.float64,
     data_dtype: DTypeLike | None = None,
@@ -99,7 +101,7 @@ def form(
         `Space.boundary_dofs` takes them.  Then the function has the value of u only, and returns
         ``{"value": f}``; a parameter called ``n`` gets the outer unit normal.  Both must be H1
         spaces, and arrays have the shape (nf, nq, *shape) for the points of `BoundaryGeometry`.
-        Not for products.
+        On a product it returns such a dictionary by name, for fields of H1 spaces.
     **options
         See `femops.forms.options.Options`.
     **coefficients
@@ -143,20 +145,17 @@ def form(
     given = {name: FormCoefficient(name, value) for name, value in coefficients.items()}
     options: FormOptions = {"quadrature": quadrature, "dtype": dtype, "data_dtype": data_dtype}
     options |= {"lanes": lanes, "level": level}
-    if isinstance(trial, Product):
-        if test is not None:
-            raise OperatorError("a product has test functions of its own: leave out the test space")
-        if boundary is not None:
-            raise OperatorError(
-                "a product has no boundary integrals: add them to its blocks' operators"
-            )
-        return build_blocks(function, trial, given, options)
-    if boundary is None:
-        return build(function, trial, test, given, options)
     whole = boundary is True or (
         isinstance(boundary, str) and boundary == "all" and _unnamed("all", trial)
     )
     attributes = None if whole else boundary
+    if isinstance(trial, Product):
+        if test is not None:
+            raise OperatorError("a product has test functions of its own: leave out the test space")
+        sides = Arguments.of(trial) if boundary is None else _traces(trial, attributes)
+        return build_blocks(function, sides, given, options)
+    if boundary is None:
+        return build(function, trial, test, given, options)
     traces = boundary_space(trial, attributes)
     tests = traces if test is None else boundary_space(test, attributes)
     return build(function, traces, tests, given, options)
@@ -197,23 +196,31 @@ def check_names(function: Any, fields: int, maker: Callable[..., Any]) -> None:
 
 def _unnamed(name: str, space: Any) -> bool:
     """True if no piece of the boundary has this name."""
-    return not (isinstance(space, Space) and name in space.mesh.boundary_names)
+    return not (isinstance(space, Space | Product) and name in space.mesh.boundary_names)
+
+
+def _traces(product: Product, attributes: Any) -> Arguments:
+    """The fields of a product that have values on the boundary, on faces of some attributes."""
+    spaces = product.spaces
+    continuous = {name: space for name, space in spaces.items() if isinstance(space, H1)} or spaces
+    return Arguments({n: boundary_space(s, attributes) for n, s in continuous.items()}, product)
 
 
 def build_blocks(
     function: FormFunction,
-    product: Product,
+    sides: Arguments,
     coefficients: Mapping[str, FormCoefficient],
     options: FormOptions,
 ) -> Operator:
     """Operator on a product whose coefficients are known to be checked; see `form`."""
+    product = sides.whole
+    assert isinstance(product, Product)
     if not callable(function):
         raise OperatorError(f"a form is a function of the fields, got {function!r}")
     o = Options(**options)
     backend_of(product).check_lanes(o.lanes)
     check_fields(function, product, coefficients)
-    largest = max(product.spaces.values(), key=lambda space: space.order)
-    sides = Arguments.of(product)
+    largest = max(sides.spaces.values(), key=lambda space: space.order)
     whole = Integral(function, sides, sides, largest.quadrature(o.quadrature), coefficients)
     return Operator.of_form(whole.reduced, o.dtype, o.lanes, o.level, o.data_dtype)
 

@@ -145,7 +145,13 @@ class Integral:
         fields, tests, traced = self.fields.spaces, self.tests.spaces, step.trace
         if fields.keys() == traced.fields.keys() and tests.keys() == traced.tests.keys():
             return step
-        if not all(test in tests and field in fields for test, field in step.pairs):
+        others = [name for pair in step.pairs for name in pair if name not in fields]
+        if others and self.on_boundary:
+            raise OperatorError(
+                f"{self.name} has {others[0]!r} on the boundary: its functions have no values "
+                "there, take an H1 space"
+            )
+        if others or not {test for test, _ in step.pairs} <= tests.keys():
             raise OperatorError(
                 f"the new coefficients of {self.name} couple other fields: make a new operator"
             )

@@ -204,15 +204,17 @@ def block_steps(
     fields, tests = sides
     found: list[Step] = []
     begun: set[str] = set()
-    for (test, field), part in parts.items():
+    made = {pair: part.steps(panels) for pair, part in parts.items()}
+    # only a block on the diagonal, over elements, has the identity on constrained rows
+    whole = {t for (t, f), steps in made.items() if t == f and any(s.begins for s in steps)}
+    for (test, field), steps in made.items():
         place, ends = (
             (fields.origin(field), tests.origin(test)),
             (fields.only([field]), tests.only([test])),
         )
-        # a block off the diagonal does not have the identity on constrained rows
-        whole = (test, test) in parts or not constraints.identity
-        for step in part.steps(panels):
-            begins = step.begins and whole and test not in begun
+        for step in steps:
+            first = test not in begun and (test in whole or not constraints.identity)
+            begins = step.begins and first
             found.append(Step(step.alpha, step.launch, *ends, begins, place))
             begun.add(test)
     return found
