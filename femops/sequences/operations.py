@@ -104,7 +104,7 @@ class Application(Operation):
 @final
 @dataclass(frozen=True, eq=False)
 class Evaluation(Operation):
-    """A coupled form is evaluated, and its functionals."""
+    """A residual is evaluated, and its functionals."""
 
     label: str
     form: Residual

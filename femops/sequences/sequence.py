@@ -171,7 +171,7 @@ class OperationSequence:
     def evaluate(
         self, form: Residual, u: Array, out: Array, *, label: str = ""
     ) -> dict[str, Scalar]:
-        """Evaluate a coupled form, as ``form.evaluate(u, out)``: done once now, for its errors.
+        """Evaluate a residual, as ``form.evaluate(u, out)``: done once now, for its errors.
 
         Returns
         -------

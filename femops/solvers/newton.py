@@ -1,4 +1,4 @@
-"""Newton's method for nonlinear forms, with matrix-free Jacobians."""
+"""Newton's method for residuals, with matrix-free Jacobians."""
 
 from __future__ import annotations
 

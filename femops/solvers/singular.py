@@ -34,7 +34,7 @@ def singular_cause(A: Operator, b: Vector, tolerance: float, form: str = "") -> 
     tolerance : float
         Tolerance of the solve for the norm of b - A x.
     form : str
-        Name of the nonlinear form, if A is a Jacobian.
+        Name of the residual, if A is a Jacobian.
 
     Returns
     -------

@@ -148,7 +148,7 @@ FORMS: dict[str, _Case] = {
     "boundary_mass": lambda m, d: _results(forms.boundary_mass(_scalar(m, d), _rough)),
     "form": _own,
     "form of two fields": _stokes,
-    "coupled form": _coupled,
+    "residual of two fields": _coupled,
     "load, boundary_load": _loads,
     "conjugate gradients": _solved,
     "multigrid": _cycles,
@@ -161,7 +161,7 @@ FORMS: dict[str, _Case] = {
 
 _OF_VECTORS = (
     *("elasticity", "divergence", "divergence, transposed"),
-    *("form of two fields", "coupled form"),
+    *("form of two fields", "residual of two fields"),
 )
 """Forms on fields that have no components in 1-D."""
 

@@ -295,7 +295,7 @@ class Backend(ABC):
 
     @abstractmethod
     def state(self, vectors: Mapping[str, tuple[Space, Any]], setups: dict[Any, Any]) -> State:
-        """Copies of vectors, at which a nonlinear form is differentiated. Collective.
+        """Copies of vectors, at which a residual is differentiated. Collective.
 
         Parameters
         ----------

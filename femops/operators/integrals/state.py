@@ -1,4 +1,4 @@
-"""States at which nonlinear forms are differentiated."""
+"""States at which residuals are differentiated."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from femops.spaces.base import Space
 
 
 class State(ABC):
-    """Fields at which a nonlinear form is differentiated.
+    """Fields at which a residual is differentiated.
 
     Attributes
     ----------
