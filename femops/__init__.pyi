@@ -44,6 +44,7 @@ from femops.forms import diffusion as diffusion
 from femops.forms import divergence as divergence
 from femops.forms import elasticity as elasticity
 from femops.forms import form as form
+from femops.forms import functional as functional
 from femops.forms import helmholtz as helmholtz
 from femops.forms import load as load
 from femops.forms import mass as mass
@@ -65,6 +66,7 @@ from femops.io import read_mesh as read_mesh
 from femops.io import save as save
 from femops.io import save_state as save_state
 from femops.io import to_pyvista as to_pyvista
+from femops.operators import Functional as Functional
 from femops.operators import Operator as Operator
 from femops.operators import Residual as Residual
 from femops.operators import by_attribute as by_attribute

@@ -6,6 +6,7 @@ from femops.forms.diffusion import diffusion
 from femops.forms.divergence import divergence
 from femops.forms.elasticity import elasticity
 from femops.forms.form import form
+from femops.forms.functional import functional
 from femops.forms.helmholtz import helmholtz
 from femops.forms.load import load
 from femops.forms.mass import mass
@@ -21,6 +22,7 @@ __all__ = [
     "divergence",
     "elasticity",
     "form",
+    "functional",
     "helmholtz",
     "load",
     "mass",

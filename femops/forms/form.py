@@ -145,17 +145,13 @@ def form(
     given = {name: FormCoefficient(name, value) for name, value in coefficients.items()}
     options: FormOptions = {"quadrature": quadrature, "dtype": dtype, "data_dtype": data_dtype}
     options |= {"lanes": lanes, "level": level}
-    whole = boundary is True or (
-        isinstance(boundary, str) and boundary == "all" and _unnamed("all", trial)
-    )
-    attributes = None if whole else boundary
     if isinstance(trial, Product):
         if test is not None:
             raise OperatorError("a product has test functions of its own: leave out the test space")
-        sides = Arguments.of(trial) if boundary is None else _traces(trial, attributes)
-        return build_blocks(function, sides, given, options)
+        return build_blocks(function, arguments_of(trial, boundary), given, options)
     if boundary is None:
         return build(function, trial, test, given, options)
+    attributes = _attributes(trial, boundary)
     traces = boundary_space(trial, attributes)
     tests = traces if test is None else boundary_space(test, attributes)
     return build(function, traces, tests, given, options)
@@ -199,11 +195,35 @@ def _unnamed(name: str, space: Any) -> bool:
     return not (isinstance(space, Space | Product) and name in space.mesh.boundary_names)
 
 
-def _traces(product: Product, attributes: Any) -> Arguments:
-    """The fields of a product that have values on the boundary, on faces of some attributes."""
-    spaces = product.spaces
-    continuous = {name: space for name, space in spaces.items() if isinstance(space, H1)} or spaces
-    return Arguments({n: boundary_space(s, attributes) for n, s in continuous.items()}, product)
+def _attributes(space: Space | Product, boundary: Any) -> Any:
+    """Attributes of the faces that are asked for; None for all."""
+    every = isinstance(boundary, str) and boundary == "all" and _unnamed("all", space)
+    return None if boundary is True or every else boundary
+
+
+def arguments_of(space: Space | Product, boundary: Any) -> Arguments:
+    """Fields, or test functions, over the elements or over faces of the boundary.
+
+    Parameters
+    ----------
+    space : Space or Product
+        Of a product those fields that have values on the boundary.
+    boundary
+        See `form`; None for the elements.
+
+    Raises
+    ------
+    SpaceError
+        No field has values on the boundary; no such faces.
+    """
+    if boundary is None:
+        return Arguments.of(space)
+    attributes = _attributes(space, boundary)
+    if isinstance(space, Space):
+        return Arguments.of(boundary_space(space, attributes))
+    spaces = space.spaces
+    continuous = {name: one for name, one in spaces.items() if isinstance(one, H1)} or spaces
+    return Arguments({n: boundary_space(s, attributes) for n, s in continuous.items()}, space)
 
 
 def build_blocks(

@@ -13,6 +13,7 @@ from femops.errors import OperatorError
 from femops.forms.form import check_fields, check_names
 from femops.forms.options import NonlinearOptions, Options, with_options
 from femops.operators.execution.choice import backend_of
+from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.coefficients import FormCoefficient
 from femops.operators.residual import NONE, Functionals, Residual
 from femops.pointwise.trace import FormFunction
@@ -138,4 +139,5 @@ def build_residual(
     if isinstance(space, Product):
         check_fields(function, space, coefficients)
     rule = max(spaces, key=lambda one: one.order).quadrature(o.quadrature)
-    return Residual(function, space, functionals, rule, coefficients, o.dtype, o.lanes)
+    sides, kinds = Arguments.of(space), (o.dtype, o.lanes)
+    return Residual(function, sides, functionals, rule, coefficients, *kinds)

@@ -1,8 +1,9 @@
 """Operators, as SciPy's solvers and femops' own take them."""
 
+from femops.operators.functional import Functional
 from femops.operators.integrals.materials import by_attribute
 from femops.operators.levels.cost import Cost
 from femops.operators.operator import Operator
 from femops.operators.residual import Residual
 
-__all__ = ["Cost", "Operator", "Residual", "by_attribute"]
+__all__ = ["Cost", "Functional", "Operator", "Residual", "by_attribute"]

@@ -22,14 +22,14 @@ from femops.operators.execution.ranks import compiled_steps
 from femops.operators.execution.vectors import check_output, checked_vector
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.coefficients import FormCoefficient
-from femops.operators.integrals.integral import STATE, Integral
+from femops.operators.integrals.integral import STATE, Integral, no_values
 from femops.operators.integrals.number_types import float_type
 from femops.operators.integrals.term import Term
 from femops.operators.operator import Operator
+from femops.pointwise.expressions.graph import ancestors
 from femops.pointwise.linear import LinearQFunction
 from femops.pointwise.qdata_split import NonlinearQFunction
-from femops.pointwise.trace import FormFunction, Trace, linearised, name_of, trace
-from femops.spaces.base import Space
+from femops.pointwise.trace import FormFunction, Trace, differentiated, linearised, name_of, trace
 from femops.spaces.boundary_space import volume_space
 from femops.spaces.product import Product
 from femops.spaces.restriction import positions
@@ -42,7 +42,7 @@ from femops_meshes.arguments import names_checked
 Ints = NDArray[np.int64]
 
 _NOTHING: Ints = np.zeros(0, dtype=np.int64)
-_CACHED = ("compiled", "_term")
+_CACHED = ("compiled", "_term", "_launch")
 
 
 @final
@@ -60,6 +60,7 @@ class Functionals:
 
 
 NONE = Functionals()
+ENERGY = "@energy"
 
 
 @final
@@ -85,19 +86,20 @@ class Residual:
     def __init__(
         self,
         function: FormFunction,
-        space: Space | Product,
+        sides: Arguments,
         functionals: Functionals,
         quadrature: Quadrature1D,
         coefficients: Mapping[str, FormCoefficient],
         dtype: DTypeLike,
         lanes: int | None,
+        *,
+        of_energy: bool = False,
     ) -> None:
-        self.space, self.functionals, self.dtype = space, functionals, float_type(dtype)
-        self._width = lane_width(self.dtype, lanes)
-        sides = Arguments.of(space)
+        self.space, self.functionals, self.dtype = sides.whole, functionals, float_type(dtype)
+        self._width, self._of_energy = lane_width(self.dtype, lanes), of_energy
         self._form = Integral(function, sides, sides, quadrature, coefficients)
         self._trace = self._traced()  # now: what the function reads may change later
-        if not self._tests and not functionals.names:
+        if not (self._tests or functionals.names or of_energy):
             raise OperatorError(f"{self.name} returns nothing: give factors of test functions")
         self._constrained = _NOTHING
         self._alone = Exclusive()  # while a sweep's results by element are used
@@ -123,13 +125,32 @@ class Residual:
         return read_only(self._constrained)
 
     def _traced(self) -> Trace:
-        functionals, fields = self.functionals, self._form.fields.components
-        outputs = fields | dict.fromkeys(functionals.names, 1)
-        function = self._form.function
-        if len(outputs) > 1:
-            function = _complete(function, tuple(fields), functionals.names)
-        shapes, dim = self._form.coefficient_shapes(), self.space.dim
-        return trace(function, dim, fields, outputs, shapes, unweighted=functionals.minima)
+        functionals, form = self.functionals, self._form
+        # a function on a product takes all fields, of which some may have no values here
+        fields, shapes = Arguments.of(self.space).components, form.coefficient_shapes()
+        dim, boundary = form.geometry.dim, form.on_boundary
+        if self._of_energy:
+            given = dim, fields, {ENERGY: 1}, shapes
+            traced = differentiated(trace(form.function, *given, boundary=boundary), ENERGY)
+        else:
+            outputs, function = fields | dict.fromkeys(functionals.names, 1), form.function
+            if len(outputs) > 1:
+                function = _complete(function, tuple(fields), functionals.names)
+            given = dim, fields, outputs, shapes
+            unweighted = functionals.minima
+            traced = trace(function, *given, boundary=boundary, unweighted=unweighted)
+        for name in fields.keys() - form.fields.spaces.keys():
+            self._check_unused(traced, name)
+            del traced.fields[name], traced.tests[name]
+        return traced
+
+    def _check_unused(self, traced: Trace, field: str) -> None:
+        """Refuse a field that has no values on the boundary."""
+        mine = {node.number for node in traced.fields[field].flat()}
+        outputs = [node for test in traced.tests.values() for node in test.flat()]
+        own = [node for node in traced.tests[field].flat() if not node.is_constant(0.0)]
+        if own or any(node.number in mine for node in ancestors(outputs)):
+            raise OperatorError(no_values(self.name, field))
 
     @cached_property
     def _tests(self) -> list[str]:
@@ -151,22 +172,24 @@ class Residual:
         counts = len(self.functionals.minima), len(self.functionals.integrals)
         return Term.of_residual(form, self.dtype, self._width, *counts)
 
+    @property
+    def _conditions(self) -> Constraints:
+        return Constraints(rows=self._constrained, symmetric=False)
+
+    @cached_property
+    def _launch(self) -> Launch:
+        """The sweep over the elements, or faces, of this rank."""
+        backend, term = backend_of(self.space), self._term
+        if not term.mesh.num_elements:
+            return backend.idle()
+        return backend.launch(term, self._conditions, 0.0)
+
     @cached_property
     def compiled(self) -> CompiledOperator:
         """The compiled work; compiled, or read from the cache, at the first use."""
-        backend, term = backend_of(self.space), self._term
-        constraints = Constraints(rows=self._constrained, symmetric=False)
-        launch = backend.idle()
-        if term.mesh.num_elements:
-            launch = backend.launch(term, constraints, 0.0)
-        step = Step(1.0, launch, term.fields, term.tests, True)
-        sides = self._form.fields, self._form.tests
-        return compiled_steps(backend, [step], sides, constraints, self.dtype)
-
-    @property
-    def _launch(self) -> Launch:
-        launch: Launch = self.compiled.sweeps[0]
-        return launch
+        term, sides = self._term, (Arguments.of(self.space),) * 2
+        step = Step(1.0, self._launch, term.fields, term.tests, not term.on_boundary)
+        return compiled_steps(backend_of(self.space), [step], sides, self._conditions, self.dtype)
 
     def residual(self, u: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
         """R(u; v) for all test functions v.
@@ -279,7 +302,7 @@ class Residual:
         OperatorError
             Another name, or a residual that has not been evaluated yet, as a copy.
         """
-        if name not in self.functionals.minima:
+        if name not in self.functionals.minima or self._form.on_boundary:
             raise OperatorError(f"{self!r} has no minimum {name!r}: {self.functionals.minima}")
         if "compiled" not in vars(self):
             raise OperatorError(f"{self!r} has not been evaluated: call its evaluate(u) first")
@@ -315,8 +338,12 @@ class Residual:
             A vector of another shape or type.
         TraceError
             The residual does not depend on any field.
+        OperatorError
+            A residual over the boundary on a GPU.
         """
         u, sides = self._check(u, "u"), self._form.fields
+        if self._form.on_boundary and self.space.device is not None:
+            raise OperatorError(f"{self!r} is over the boundary: its Jacobian is of the CPU alone")
         form, used = self._derivative
         named = {
             state: (volume_space(space), u[sides.origin(name) :][: space.size])

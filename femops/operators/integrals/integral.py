@@ -45,6 +45,14 @@ _CACHED = ("qfunction", "geometry", "known", "center", "_splits", "setups", "_pa
 _INVERSE_FLOPS = {1: 2, 2: 3 + 1 + 2 + 4, 3: 14 + 1 + 27 + 9}
 
 
+def no_values(form: str, field: str) -> str:
+    """Message for a form over the boundary on a field that has no values there."""
+    return (
+        f"{form} has {field!r} on the boundary: its functions have no values there, take an H1 "
+        "space"
+    )
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class Integral:
@@ -147,10 +155,7 @@ class Integral:
             return step
         others = [name for pair in step.pairs for name in pair if name not in fields]
         if others and self.on_boundary:
-            raise OperatorError(
-                f"{self.name} has {others[0]!r} on the boundary: its functions have no values "
-                "there, take an H1 space"
-            )
+            raise OperatorError(no_values(self.name, others[0]))
         if others or not {test for test, _ in step.pairs} <= tests.keys():
             raise OperatorError(
                 f"the new coefficients of {self.name} couple other fields: make a new operator"

@@ -35,6 +35,7 @@ from femops.operators.integrals.term import Term
 from femops.pointwise.linear import Pair
 from femops_kernels.codegen.specialize import Parts
 from femops_kernels.compiled import ONE, CompiledOperator, Panels
+from femops_meshes.arguments import shown
 
 CHOICES = (*LEVELS, "auto")
 """Levels that a user may ask for; "auto" is the fastest of them, by measurement."""
@@ -222,8 +223,8 @@ def block_steps(
 
 def check_level(level: str) -> None:
     """Check the name of a level that a user asks for."""
-    if level not in CHOICES:
-        raise OperatorError(f"level {level!r}: choose one of {', '.join(CHOICES)}")
+    if not isinstance(level, str) or level not in CHOICES:
+        raise OperatorError(f"level {shown(level)}: choose one of {', '.join(CHOICES)}")
 
 
 def base_level(level: str) -> str:
