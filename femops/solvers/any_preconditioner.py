@@ -49,6 +49,7 @@ class Given(Preconditioner):
 
     def __init__(self, M: Any, dtype: np.dtype[Any], space: Space | Product, name: str) -> None:
         self._M, self._name = M, name
+        self.symmetric = bool(getattr(M, "symmetric", True))
         # operators of femops refuse `matvec` on many ranks
         multiplies = isinstance(M, LinearOperator) or not hasattr(M, "matvec")
         self._product = M.__matmul__ if multiplies else M.matvec

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import SolverError
-from femops.operators import Operator
 from femops.operators.levels.level_data import check_level
 from femops.operators.residual import Residual
 from femops.parallel.comm import Communicator

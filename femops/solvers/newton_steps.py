@@ -104,7 +104,7 @@ class NewtonSteps:
         return gmres(J, right, maxiter=_MOST, M=M, **options)
 
     def _taken(self, J: Operator, given: Any) -> tuple[Vector, str]:
-        """Return the step that a user's function has returned, and what is wrong with it. Collective.
+        """Check and return what a user's function has found, and what went wrong. Collective.
 
         Raises
         ------
