@@ -1,4 +1,4 @@
-"""Preconditioners of other libraries in femops' solvers, beside SciPy's solvers and direct solves."""
+"""Preconditioners of other libraries in femops' solvers, beside SciPy and direct solves."""
 
 from __future__ import annotations
 
@@ -56,7 +56,6 @@ FORMS: dict[str, Callable[[Any], Any]] = {
         inverse.shape, lambda x: (inverse @ x.reshape(-1))[:, np.newaxis], dtype=float
     ),
     "shape and matvec": Shaped,
-    "matrix": np.matrix,
 }
 
 
@@ -174,7 +173,7 @@ def product(function: Callable[[Array], Any], dtype: Any = float) -> Any:
         (sp.eye(V.size, dtype=complex), "M has type complex128, A float64: give a real"),
         (product(lambda x: x[:-1]), r"M times a vector of shape .* return"),
         (product(lambda x: 1j * x), "type complex128: return real numbers"),
-        (product(lambda x: np.inf * x), "products with M are not finite"),
+        (product(lambda x: x + np.inf), "products with M are not finite"),
     ],
     ids=["number", "text", "vector", "small", "complex", "short", "complex product", "infinite"],
 )
@@ -196,7 +195,7 @@ def test_conjugate_gradients_need_positive_symmetric_preconditioners() -> None:
     for solver in (femops.cg, femops.minres):
         with pytest.raises(femops.SolverError, match="M is not symmetric"):
             solver(A, b, M=wind)
-    with pytest.raises(femops.SolverError, match="merged = True, but M is not femops.jacobi"):
+    with pytest.raises(femops.SolverError, match="merged = True, but M is not"):
         femops.cg(A, b, M=np.eye(V.size), merged=True)
 
 

@@ -437,15 +437,15 @@ def multigrid(
     (True, True)
     """
     space = A.space
-    if A.test_space is not space or not A.symmetric:
-        raise SolverError(
-            f"{A!r} is not symmetric, and multigrid needs that: use femops.gmres with femops.jacobi"
-        )
     if isinstance(space, Product):
         blocks = ", ".join(f"{name}=..." for name in space.names)
         raise SolverError(
             f"multigrid takes operators on one field, got one on {space!r}: make it of a block, as "
             f"A[{space.names[0]!r}, {space.names[0]!r}], for femops.block_diagonal(W, {blocks})"
+        )
+    if A.test_space is not space or not A.symmetric:
+        raise SolverError(
+            f"{A!r} is not symmetric, and multigrid needs that: use femops.gmres with femops.jacobi"
         )
     if not isinstance(space, H1):
         raise SolverError(
