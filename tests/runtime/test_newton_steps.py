@@ -149,7 +149,7 @@ def test_iterations_for_flow_do_not_grow_with_refinement() -> None:
         ({"linear": "lu"}, "linear is 'lu': give 'auto', .* or a function"),
         (
             {"preconditioner": "lu"},
-            "preconditioner is 'lu': give 'jacobi' or 'multigrid' or a func",
+            "preconditioner is 'lu': give 'jacobi' or 'multigrid' or a",
         ),
         ({"preconditioner": lambda J: np.eye(3)}, r"preconditioner\(J\) is 3 x 3"),
         ({"preconditioner": lambda J: "ilu"}, r"preconditioner\(J\) is 'ilu': give femops.jacobi"),
