@@ -51,8 +51,7 @@ class Given(Preconditioner):
         self._M, self._name = M, name
         self.symmetric = bool(getattr(M, "symmetric", True))
         # operators of femops refuse `matvec` on many ranks
-        multiplies = isinstance(M, LinearOperator) or not hasattr(M, "matvec")
-        self._product = M.__matmul__ if multiplies else M.matvec
+        self._multiplied = isinstance(M, LinearOperator) or not hasattr(M, "matvec")
         super().__init__(dtype, space)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -62,7 +61,7 @@ class Given(Preconditioner):
         Given.__init__(self, **state)
 
     def _apply(self, x: Vector, result: Vector) -> None:
-        product = self._product(x)
+        product = self._M @ x if self._multiplied else self._M.matvec(x)
         with check(self._space.comm):  # a rank that raises alone would leave the others waiting
             result[:] = self._checked(product)
 

@@ -182,6 +182,27 @@ def test_conjugate_gradients_on_a_product() -> None:
         femops.cg(A, b, rtol=1e-9, maxiter=2)
 
 
+def test_float32() -> None:
+    mesh = femops.box((6, 6))
+    U, Q = femops.H1(mesh, 2, ncomp=2), femops.H1(mesh, 1)
+    W = femops.Product(u=U, p=Q)
+    A = femops.form(stokes, W, mu=1.0, dtype="float32")
+    A = A.constrained(W.positions(u=U.boundary_dofs()))
+    b = A.rhs(
+        W.join(
+            u=femops.load(U, lambda x: (x[1] ** 2, -x[0]), dtype="float32"), p=Q.zeros("float32")
+        )
+    )
+    velocity, mass = femops.multigrid(A["u", "u"]), femops.mass(Q).diagonal()
+    for solver, M in (
+        (femops.minres, femops.block_diagonal(W, u=velocity, p=np.diag(1.0 / mass))),
+        (femops.gmres, femops.block_triangular(A, u=velocity, p=np.diag(-1.0 / mass))),
+    ):
+        x, info = solver(A, b, M=M, rtol=1e-4)
+        assert info.converged
+        assert x.dtype == np.float32
+
+
 # --- refusals -------------------------------------------------------------------------------------
 
 
