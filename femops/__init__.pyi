@@ -87,6 +87,8 @@ from femops.pointwise.expressions.tensors import where as where
 from femops.sequences import OperationSequence as OperationSequence
 from femops.sequences import Scalar as Scalar
 from femops.solvers import CGSolver as CGSolver
+from femops.solvers import block_diagonal as block_diagonal
+from femops.solvers import block_triangular as block_triangular
 from femops.solvers import cg as cg
 from femops.solvers import gmres as gmres
 from femops.solvers import jacobi as jacobi

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from copy import copy
 from typing import Any, final
 
@@ -46,7 +46,7 @@ class Functional:
         lanes: int | None,
     ) -> None:
         given = quadrature, coefficients, dtype, lanes
-        one, another = (_result(function, key) for key in (ENERGY, "value"))
+        one, another = (_Integrand(function, key) for key in (ENERGY, "value"))
         self._value = Residual(one, sides, Functionals((ENERGY,)), *given)
         self.derivative = Residual(another, sides, NONE, *given, of_energy=True)
         self.space, self.dtype = self._value.space, self._value.dtype
@@ -77,17 +77,20 @@ class Functional:
         return f"Functional({self._value.name}: {self.space!r}, {self.dtype})"
 
 
-def _result(function: FormFunction, key: str) -> Callable[..., Any]:
-    """The function with its number under a key, as tracing wants it."""
+@final
+class _Integrand:
+    """A function that returns a number, as tracing wants it: with the number under a key."""
 
-    @functools.wraps(function)
-    def result(*args: Any, **options: Any) -> Any:
-        found = function(*args, **options)
+    def __init__(self, function: FormFunction, key: str) -> None:
+        functools.update_wrapper(self, function)
+        self._function, self._key = function, key
+
+    def __call__(self, *args: Any, **options: Any) -> dict[str, Any]:
+        found = self._function(*args, **options)
         if isinstance(found, dict):
+            name = f"{definition(self._function)}{name_of(self._function)}"
             raise TraceError(
-                f"{definition(function)}{name_of(function)} returned a dictionary: the function of "
-                "a functional returns a number, the integrand"
+                f"{name} returned a dictionary: the function of a functional returns a number, the "
+                "integrand"
             )
-        return {key: found}
-
-    return result
+        return {self._key: found}

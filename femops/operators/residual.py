@@ -99,7 +99,7 @@ class Residual:
         self._width, self._of_energy = lane_width(self.dtype, lanes), of_energy
         self._form = Integral(function, sides, sides, quadrature, coefficients)
         self._trace = self._traced()  # now: what the function reads may change later
-        if not (self._tests or functionals.names or of_energy):
+        if self._is_zero and not of_energy:
             raise OperatorError(f"{self.name} returns nothing: give factors of test functions")
         self._constrained = _NOTHING
         self._alone = Exclusive()  # while a sweep's results by element are used
@@ -155,9 +155,13 @@ class Residual:
     @cached_property
     def _tests(self) -> list[str]:
         """Names of the test functions that are multiplied by something."""
-        tests = self._trace.tests
-        wanted = self._form.tests.spaces
+        tests, wanted = self._trace.tests, self._form.tests.spaces
         return [n for n in wanted if not all(o.is_constant(0.0) for o in tests[n].flat())]
+
+    @property
+    def _is_zero(self) -> bool:
+        """True if there are no functionals, and test functions are multiplied by nothing."""
+        return not (self._tests or self.functionals.names)
 
     # --- evaluation ------------------------------------------------------------------------------
 
@@ -187,9 +191,11 @@ class Residual:
     @cached_property
     def compiled(self) -> CompiledOperator:
         """The compiled work; compiled, or read from the cache, at the first use."""
-        term, sides = self._term, (Arguments.of(self.space),) * 2
-        step = Step(1.0, self._launch, term.fields, term.tests, not term.on_boundary)
-        return compiled_steps(backend_of(self.space), [step], sides, self._conditions, self.dtype)
+        sides, steps = (Arguments.of(self.space),) * 2, list[Step]()
+        if not self._is_zero:
+            term = self._term
+            steps = [Step(1.0, self._launch, term.fields, term.tests, not term.on_boundary)]
+        return compiled_steps(backend_of(self.space), steps, sides, self._conditions, self.dtype)
 
     def residual(self, u: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
         """R(u; v) for all test functions v.

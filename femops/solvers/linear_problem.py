@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from femops.errors import SolverError, VectorError
 from femops.operators import Operator
 from femops.parallel.collective_checks import check_same
+from femops.solvers.any_preconditioner import as_preconditioner
 from femops.solvers.inner_products import Sums
 from femops.solvers.jacobi import Jacobi
 from femops.solvers.preconditioner import Preconditioner
@@ -79,6 +80,7 @@ class LinearProblem:
         What the norm of the residual has to come to.
     limit : int
         Most iterations.
+    M : Preconditioner or None
     """
 
     A: Operator
@@ -89,6 +91,7 @@ class LinearProblem:
     norm: float
     tolerance: float
     limit: int
+    M: Preconditioner | None
 
     @classmethod
     def checked(
@@ -112,7 +115,7 @@ class LinearProblem:
         SolverError, VectorError
             As `femops.cg`.
         """
-        check_operators(solver, A, M)
+        own = checked_preconditioner(solver, A, M)
         given = others | {"rtol": rtol, "atol": atol, "maxiter": maxiter}
         given |= {"x0 given": x0 is not None, "M": type(M).__name__}
         check_same(A.space.comm, f"a solve by {solver}", given, error=SolverError)
@@ -125,7 +128,8 @@ class LinearProblem:
             guess = A.space.memory.xp.zeros_like(right)
         norm = norm_of(A, right, sums)
         limit = 10 * A.space.global_size if maxiter is None else int(maxiter)
-        return cls(A, right, guess, x0 is None, sums, norm, max(rtol * norm, atol), limit)
+        tolerance = max(rtol * norm, atol)
+        return cls(A, right, guess, x0 is None, sums, norm, tolerance, limit, own)
 
     def scaled(self, exponent: int) -> LinearProblem:
         """The problem for x divided by two to that power; exact but for underflow."""
@@ -140,7 +144,7 @@ class LinearProblem:
             tolerance=part * self.tolerance,
         )
 
-    def preconditioner(self, M: Any, *, positive: bool = False) -> Map:
+    def preconditioner(self, *, positive: bool = False) -> Map:
         """Product of the preconditioner with a vector; the vector itself without one.
 
         Raises
@@ -148,7 +152,7 @@ class LinearProblem:
         SolverError
             Jacobi's, of a diagonal with entries below zero, if it has to be `positive`.
         """
-        xp, kind = self.A.space.memory.xp, self.right.dtype
+        xp, kind, M = self.A.space.memory.xp, self.right.dtype, self.M
         if M is None:
             return lambda r: r
         if not isinstance(M, Jacobi):
@@ -191,8 +195,14 @@ def enlarged(A: Operator, x: Vector, exponent: int, allowed: float) -> Vector:
     return found
 
 
-def check_operators(solver: Solver, A: Any, M: Any) -> None:
-    """Refuse operators that a solver does not take."""
+def checked_preconditioner(solver: Solver, A: Operator, M: Any) -> Preconditioner | None:
+    """Return M as a preconditioner, if a solver takes it and the operator.
+
+    Raises
+    ------
+    SolverError
+        An operator or preconditioner that the solver does not take.
+    """
     if A.space is not A.test_space:
         raise SolverError(f"{A!r} goes from one space to another: its system has no solution")
     if solver != "gmres" and not A.symmetric:
@@ -200,15 +210,12 @@ def check_operators(solver: Solver, A: Any, M: Any) -> None:
             f"{A!r} is not symmetric: {solver} needs that, femops.gmres not (a tensor "
             "coefficient is symmetric only if it is so to the last bit: give (K + K.T) / 2)"
         )
-    if M is None:
-        return
-    if M.shape != A.shape:
+    if solver != "gmres" and not getattr(M, "symmetric", True):
         raise SolverError(
-            f"M is {M.shape[0]} x {M.shape[1]}, A {A.shape[0]} x {A.shape[1]}: "
-            "make it with jacobi(A)"
+            f"M is not symmetric: {solver} needs that, femops.gmres not; "
+            "of a product of spaces give femops.block_diagonal(W, ...)"
         )
-    if isinstance(M, Preconditioner) and M.device is not A.space.device:
-        raise SolverError(f"A and M are not on the same device: make M with {M.given_as}")
+    return as_preconditioner(M, A.space, A.dtype)
 
 
 def _check_eliminated(A: Operator, right: Vector) -> None:

@@ -183,7 +183,7 @@ def test_newton_keeps_jacobians_at_a_level(level: str, monkeypatch: pytest.Monke
         seen.append(J.level)
         return femops.cg(J, *given, **options)
 
-    monkeypatch.setattr(import_module("femops.solvers.newton"), "cg", watched)
+    monkeypatch.setattr(import_module("femops.solvers.newton_steps"), "cg", watched)
     u, info = femops.newton(F, V.zeros(), femops.load(V, 1.0), rtol=1e-11, level=level)
     assert info.converged
     assert set(seen) == {level}

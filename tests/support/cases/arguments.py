@@ -330,6 +330,8 @@ def calls(folder: Path) -> dict[str, Call]:
         "OperationSequence.require": of(steps.require, steps.scalar(), steps.scalar()),
         "OperationSequence.call": of(steps.call, print),
         "cg": of(femops.cg, A, u),
+        "block_diagonal": of(femops.block_diagonal, P, u=np.eye(V.size), p=np.eye(Q.size)),
+        "block_triangular": of(femops.block_triangular, B, u=np.eye(V.size), p=np.eye(Q.size)),
         "jacobi": of(femops.jacobi, A),
         "multigrid": of(femops.multigrid, A),
         "newton": of(femops.newton, F, u),
