@@ -16,6 +16,7 @@ from support.cases.arguments import Call, calls, hostile
 mpl.use("Agg")
 
 MADE = {  # by functions that are called here
+    "Functional",
     "Residual",
     "DistributedMesh",
     "ElementClass",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, partial
+from itertools import product
 from typing import Any, final
 
 import numpy as np
@@ -14,6 +15,7 @@ from scipy.sparse import block_array, csr_array
 from femops.errors import OperatorError, VectorError
 from femops.operators.assembly.element_matrices import check_method
 from femops.operators.constraints import FREE, Constraints, product_of_factors, read_only
+from femops.operators.execution.backend import Step
 from femops.operators.execution.choice import backend_of
 from femops.operators.execution.kernels import shared_parts
 from femops.operators.integrals.integral import Integral
@@ -27,7 +29,7 @@ from femops.operators.matrix_free import MatrixFree, check_sum
 from femops.pointwise.linear import Pair
 from femops.spaces.product import Product
 from femops.spaces.restriction import positions
-from femops_kernels.compiled import CompiledOperator, Panels
+from femops_kernels.compiled import ONE, CompiledOperator, Panels
 from femops_meshes import html
 from femops_meshes.arguments import checked, names_checked, number_of, shown
 
@@ -180,9 +182,9 @@ class Operator(MatrixFree):
     @property
     def pairs(self) -> list[Pair]:
         """Test function and field of each block of an operator on a product, row by row."""
-        found = {pair for _, term in self._summands for pair in term.pairs}
         names = self.space.names if isinstance(self.space, Product) else ()
-        return [(test, field) for test in names for field in names if (test, field) in found]
+        found = {pair for _, term in self._summands for pair in term.pairs}
+        return [pair for pair in product(names, names) if pair in found]
 
     # --- application -----------------------------------------------------------------------------
 
@@ -206,6 +208,10 @@ class Operator(MatrixFree):
 
     def _compiled_for(self, panels: Panels) -> CompiledOperator:
         return self._level_data.compiled(panels)
+
+    def steps(self, panels: Panels = ONE) -> list[Step]:
+        """Compiled work of the operator, with factors."""
+        return self._level_data.steps(panels)
 
     # --- algebra ---------------------------------------------------------------------------------
 
@@ -468,8 +474,7 @@ class Operator(MatrixFree):
     def __repr__(self) -> str:
         constraints = f", {self.constraints}" if self.constraints else ""
         level = "" if self.asked == "partial" else f", {self.asked}"
-        rows, columns = self.shape
-        size = f"{rows} x {columns}"
+        size = " x ".join(map(str, self.shape))
         if isinstance(self.space, Product):
             size = ", ".join(f"{name}={space.size}" for name, space in self.space.spaces.items())
             size += ", blocks " + " ".join(f"[{test}, {field}]" for test, field in self.pairs)

@@ -193,6 +193,10 @@ def _energy(u: Any) -> dict[str, Any]:
     return {"value": u.value**3}
 
 
+def _energy_density(u: Any) -> Any:
+    return u.value**4
+
+
 def _einsum(subscripts, a, b, batch=0, out=None, alpha=1.0, beta=0.0):
     return femops.einsum(subscripts, a, b, batch=batch, out=out, alpha=alpha, beta=beta)
 
@@ -282,6 +286,7 @@ def calls(folder: Path) -> dict[str, Call]:
         "load": of(femops.load, V, 1.0),
         "mass": of(femops.mass, V),
         "neo_hookean": of(femops.neo_hookean, W),
+        "functional": of(femops.functional, _energy_density, V),
         "residual of a product": of(femops.residual, _pair, P),
         "residual": of(femops.residual, _energy, V),
         "p_laplacian": of(femops.p_laplacian, V, 3.0),

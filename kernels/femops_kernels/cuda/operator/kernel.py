@@ -328,7 +328,7 @@ class CudaKernel:
         points = f"const {TYPES[self.stored.name]}*"
         sides = arguments_of(self.sources, self.targets)
         none = {"touched": "const int*"}  # of a kernel without test functions
-        return Layout(none | sides | _ARGUMENTS | {"points": points}, self.dtype)
+        return Layout(sides | none | _ARGUMENTS | {"points": points}, self.dtype)
 
     @cached_property
     def text(self) -> str:
