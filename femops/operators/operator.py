@@ -403,8 +403,6 @@ class Operator(MatrixFree):
         result[rows] = self.constraints.identity * g[rows] if self.constraints.identity else 0.0
         return result
 
-    # --- what it holds ---------------------------------------------------------------------------
-
     def diagonal(self) -> NDArray[Any]:
         """Diagonal, (size,), by sum factorisation (squared 1-D matrices).
 
