@@ -7,7 +7,6 @@ manufactured; velocity and pressure converge at their rates.
 from pathlib import Path
 
 import numpy as np
-from scipy.sparse.linalg import LinearOperator
 
 import femops
 
@@ -45,11 +44,11 @@ def solve(n):
     Q = femops.H1(mesh, ORDER - 1)
     W = femops.Product(u=V, p=Q)
     A = femops.form(stokes, W).constrained(W.positions(u=V.boundary_dofs()))
-    # block preconditioner: the diagonals of the velocity's block and of the pressure's mass matrix
-    scale = W.join(u=A["u", "u"].diagonal(), p=femops.mass(Q).diagonal())
-    precondition = LinearOperator(A.shape, lambda r: r / scale, dtype=float)
+    # multigrid for the velocity, the diagonal of the mass matrix for the pressure
+    velocities = femops.multigrid(A["u", "u"], dtype="float64")
+    M = femops.block_diagonal(W, u=velocities, p=femops.jacobi(femops.mass(Q)))
     b = A.rhs(W.join(u=femops.load(V, force)))
-    x, info = femops.minres(A, b, rtol=1e-10, M=precondition)
+    x, info = femops.minres(A, b, rtol=1e-10, M=M)
     assert info.converged
     u, p = W.split(x)
     p = p - femops.integrate(Q, p)  # the unit square: the mean is the integral

@@ -16,7 +16,7 @@ from femops_meshes import memory
 V = femops.H1(femops.box((2, 2)), 2)
 A = femops.mass(V)
 B = femops.load(V, 1.0)
-F = femops.nonlinear_form(lambda u: {"value": u.value}, V)
+F = femops.residual(lambda u: {"value": u.value}, V)
 
 WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "order": (lambda: femops.H1(V.mesh, 500), "is 500: it must be at most 64"),
@@ -86,7 +86,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "condition": (lambda: A.constrained(dof=[1]), "'dof': did you mean dofs"),  # type: ignore[call-arg]
     "columns": (lambda: A.eliminated(cols=[1]), "'cols': did you mean columns"),  # type: ignore[call-arg]
     "function": (lambda: V.interpolate(B, 3), r"interpolate\(\) takes 1 argument by position"),  # type: ignore[call-arg]
-    "of a nonlinear form": (lambda: F.jacobian(B, level="full"), "'level': it takes u$"),  # type: ignore[call-arg]
+    "of a nonlinear form": (lambda: F.jacobian(B, levels="full"), "'levels': did you mean level"),  # type: ignore[call-arg]
     "of the eigensolver": (
         lambda: femops.eigen.chebyshev_subspace(A, nev=3),  # type: ignore[call-arg]
         r"^chebyshev_subspace\(\) got an unexpected keyword argument 'nev': it takes A, M, k",
@@ -97,7 +97,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "part of a field": (
         lambda: femops.form(lambda u: {"grad": u.gradient}, V),
-        "no attribute 'gradient': did you mean grad",
+        "u has no gradient: did you mean grad",
     ),
     "unlike all": (lambda: femops.jacobi(A, wxyz=1), "'wxyz': it takes A$"),  # type: ignore[call-arg]
     "field": (

@@ -16,11 +16,10 @@ from support.cases.arguments import Call, calls, hostile
 mpl.use("Agg")
 
 MADE = {  # by functions that are called here
-    "BlockOperator",
-    "CoupledForm",
+    "Functional",
+    "Residual",
     "DistributedMesh",
     "ElementClass",
-    "NonlinearForm",
     "Operator",
     "Partition",
     "Picture",

@@ -125,7 +125,7 @@ class _Placed(Case):
         found = [self.x, self.y]
         for sweep in self.operator.compiled.sweeps:
             assert isinstance(sweep, Sweep)  # of the level "partial"
-            found += [sweep.data.points, sweep.source.starts]
+            found += [sweep.data.points, sweep.dofs[0].source.starts]
         return found
 
     def round(self, seconds: float) -> None:

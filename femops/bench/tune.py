@@ -204,7 +204,8 @@ def _searches(
         yield _Search("level", case, key, partial(_level, A))
     if "vectors" in asked.settings:
         many = partial(_operator, problem, mesh, order, (_CELLS * order + 1.0) ** 3, "partial")
-        ((_, sweep),) = many().launches(Panels(_VECTORS))
+        (step,) = many().steps(Panels(_VECTORS))
+        sweep = step.launch
         assert isinstance(sweep, VectorSweep)
         key, ahead = vector_key(sweep.kernel), _rows_ahead(sweep.kernel)
         by_rows = partial(_by_settings, key, "rows_ahead", ahead, many, nvec=_VECTORS)

@@ -21,7 +21,7 @@ def spectrum(
 
     Parameters
     ----------
-    A : Operator or BlockOperator
+    A : Operator
     inverse : callable
         Product of B, symmetric positive definite, with a vector.
     pencil : Pencil

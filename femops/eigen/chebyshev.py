@@ -76,9 +76,9 @@ def chebyshev_subspace(
 
     Parameters
     ----------
-    A : Operator or BlockOperator
+    A : Operator
         Symmetric; it may be indefinite.
-    M : Operator, BlockOperator, (size,) array or None
+    M : Operator, (size,) array or None
         Symmetric and positive definite; an array is a diagonal, as of a mass lumped at
         Gauss-Lobatto points, None the identity. Constraints of M do not matter. A mass that is
         no diagonal is inverted only roughly, which costs iterations where its lumped form is far

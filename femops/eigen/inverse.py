@@ -82,7 +82,8 @@ class Inverse:
             numbers = -weight, 1.0 + rho * following, -rho * following
             memory.three_term(before, product, z, numbers, self.pencil.scales, (w, weight * ones))
             z, before, rho = before, z, following
-        return z
+        found: Array = z
+        return found
 
 
 def apply_panel(A: AnyOperator, panel: Array, out: Array) -> None:

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import SolverError
-from femops.operators import BlockOperator, Operator
+from femops.operators import Operator
 from femops.solvers.inner_products import Sums
 
 Array = NDArray[Any]
-AnyOperator = Operator | BlockOperator
+AnyOperator = Operator
 
 
 @final
@@ -23,8 +23,8 @@ class Pencil:
 
     Attributes
     ----------
-    A : Operator or BlockOperator
-    mass : Operator, BlockOperator or None
+    A : Operator
+    mass : Operator or None
         M where it is a matrix; its constrained dofs are those of A.
     weights : (size,) array or None
         Diagonal D of a diagonal mass, or of one that is like M; None for the identity.
@@ -62,7 +62,7 @@ class Pencil:
         mass = None
         if M is None:
             weights = None
-        elif isinstance(M, Operator | BlockOperator):
+        elif isinstance(M, Operator):
             _check_operator(M, "M")
             if M.space is not A.space or M.dtype != A.dtype:
                 raise SolverError(f"A and M are on different spaces or types: {A!r} and {M!r}")
@@ -97,7 +97,7 @@ class Pencil:
 
 
 def _check_operator(A: Any, name: str) -> None:
-    if not isinstance(A, Operator | BlockOperator):
+    if not isinstance(A, Operator):
         raise SolverError(
             f"{name} is a {type(A).__name__}: chebyshev_subspace takes femops operators, "
             "scipy.sparse.linalg.lobpcg any"

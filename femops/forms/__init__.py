@@ -2,31 +2,31 @@
 
 from femops.forms.boundary import boundary_load, boundary_mass
 from femops.forms.convection import convection
-from femops.forms.coupled import coupled_form
 from femops.forms.diffusion import diffusion
 from femops.forms.divergence import divergence
 from femops.forms.elasticity import elasticity
 from femops.forms.form import form
+from femops.forms.functional import functional
 from femops.forms.helmholtz import helmholtz
 from femops.forms.load import load
 from femops.forms.mass import mass
 from femops.forms.neo_hookean import neo_hookean
-from femops.forms.nonlinear import nonlinear_form
 from femops.forms.p_laplacian import p_laplacian
+from femops.forms.residual import residual
 
 __all__ = [
     "boundary_load",
     "boundary_mass",
     "convection",
-    "coupled_form",
     "diffusion",
     "divergence",
     "elasticity",
     "form",
+    "functional",
     "helmholtz",
     "load",
     "mass",
     "neo_hookean",
-    "nonlinear_form",
     "p_laplacian",
+    "residual",
 ]

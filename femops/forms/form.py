@@ -12,17 +12,17 @@ from numpy.typing import DTypeLike
 from femops.basis import Quadrature1D
 from femops.errors import OperatorError
 from femops.forms.options import FormOptions, Options, with_options
-from femops.operators.block import BlockOperator
-from femops.operators.block_form import block_operator
 from femops.operators.execution.choice import backend_of
-from femops.operators.integrals.bilinear import BilinearForm
+from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.coefficients import FormCoefficient
+from femops.operators.integrals.integral import Integral
 from femops.operators.operator import Operator
 from femops.pointwise.diagnostics import definition
 from femops.pointwise.errors import TraceError
 from femops.pointwise.trace import FormFunction, name_of
 from femops.spaces.base import Space
 from femops.spaces.boundary_space import BoundarySpace, boundary_space, volume_space
+from femops.spaces.h1_l2 import H1
 from femops.spaces.memory import memory_of
 from femops.spaces.product import Product
 from femops_meshes.arguments import checked
@@ -52,13 +52,14 @@ def form(
     trial: Product,
     test: None = None,
     *,
+    boundary: bool | int | str | Iterable[int | str] | None = None,
     quadrature: int | Quadrature1D | None = None,
     dtype: DTypeLike = np.float64,
     data_dtype: DTypeLike | None = None,
     lanes: int | None = None,
     level: str = "partial",
     **coefficients: Any,
-) -> BlockOperator: ...
+) -> Operator: ...
 
 
 @with_options(FormOptions)
@@ -75,7 +76,7 @@ def form(
     lanes: int | None = None,
     level: str = "partial",
     **coefficients: Any,
-) -> Operator | BlockOperator:
+) -> Operator:
     r"""Operator of a bilinear form that is given as a function of the fields at one point.
 
     Parameters
@@ -100,7 +101,7 @@ def form(
         `Space.boundary_dofs` takes them.  Then the function has the value of u only, and returns
         ``{"value": f}``; a parameter called ``n`` gets the outer unit normal.  Both must be H1
         spaces, and arrays have the shape (nf, nq, *shape) for the points of `BoundaryGeometry`.
-        Not for products.
+        On a product it returns such a dictionary by name, for fields of H1 spaces.
     **options
         See `femops.forms.options.Options`.
     **coefficients
@@ -111,7 +112,7 @@ def form(
     Returns
     -------
     Operator
-        From the trial to the test space; a `BlockOperator` for a product.
+        From the trial to the test space.
 
     Raises
     ------
@@ -147,17 +148,10 @@ def form(
     if isinstance(trial, Product):
         if test is not None:
             raise OperatorError("a product has test functions of its own: leave out the test space")
-        if boundary is not None:
-            raise OperatorError(
-                "a product has no boundary integrals: add them to its blocks' operators"
-            )
-        return build_blocks(function, trial, given, options)
+        return build_blocks(function, arguments_of(trial, boundary), given, options)
     if boundary is None:
         return build(function, trial, test, given, options)
-    whole = boundary is True or (
-        isinstance(boundary, str) and boundary == "all" and _unnamed("all", trial)
-    )
-    attributes = None if whole else boundary
+    attributes = _attributes(trial, boundary)
     traces = boundary_space(trial, attributes)
     tests = traces if test is None else boundary_space(test, attributes)
     return build(function, traces, tests, given, options)
@@ -175,7 +169,7 @@ def check_names(function: Any, fields: int, maker: Callable[..., Any]) -> None:
     fields : int
         Number of fields that come first; their names do not matter.
     maker : callable
-        `femops.form` or `femops.nonlinear_form`.
+        `femops.form` or `femops.residual`.
 
     Raises
     ------
@@ -198,24 +192,75 @@ def check_names(function: Any, fields: int, maker: Callable[..., Any]) -> None:
 
 def _unnamed(name: str, space: Any) -> bool:
     """True if no piece of the boundary has this name."""
-    return not (isinstance(space, Space) and name in space.mesh.boundary_names)
+    return not (isinstance(space, Space | Product) and name in space.mesh.boundary_names)
+
+
+def _attributes(space: Space | Product, boundary: Any) -> Any:
+    """Attributes of the faces that are asked for; None for all."""
+    every = isinstance(boundary, str) and boundary == "all" and _unnamed("all", space)
+    return None if boundary is True or every else boundary
+
+
+def arguments_of(space: Space | Product, boundary: Any) -> Arguments:
+    """Fields, or test functions, over the elements or over faces of the boundary.
+
+    Parameters
+    ----------
+    space : Space or Product
+        Of a product those fields that have values on the boundary.
+    boundary
+        See `form`; None for the elements.
+
+    Raises
+    ------
+    SpaceError
+        No field has values on the boundary; no such faces.
+    """
+    if boundary is None:
+        return Arguments.of(space)
+    attributes = _attributes(space, boundary)
+    if isinstance(space, Space):
+        return Arguments.of(boundary_space(space, attributes))
+    spaces = space.spaces
+    continuous = {name: one for name, one in spaces.items() if isinstance(one, H1)} or spaces
+    return Arguments({n: boundary_space(s, attributes) for n, s in continuous.items()}, space)
 
 
 def build_blocks(
     function: FormFunction,
-    product: Product,
+    sides: Arguments,
     coefficients: Mapping[str, FormCoefficient],
     options: FormOptions,
-) -> BlockOperator:
+) -> Operator:
     """Operator on a product whose coefficients are known to be checked; see `form`."""
+    product = sides.whole
+    assert isinstance(product, Product)
     if not callable(function):
         raise OperatorError(f"a form is a function of the fields, got {function!r}")
     o = Options(**options)
     backend_of(product).check_lanes(o.lanes)
-    largest = max(product.spaces.values(), key=lambda space: space.order)
-    rule = largest.quadrature(o.quadrature)
-    kinds = o.dtype, o.lanes, o.level, o.data_dtype
-    return block_operator(function, product, rule, coefficients, *kinds)
+    check_fields(function, product, coefficients)
+    largest = max(sides.spaces.values(), key=lambda space: space.order)
+    whole = Integral(function, sides, sides, largest.quadrature(o.quadrature), coefficients)
+    return Operator.of_form(whole.reduced, o.dtype, o.lanes, o.level, o.data_dtype)
+
+
+def check_fields(
+    function: FormFunction, product: Product, coefficients: Mapping[str, FormCoefficient]
+) -> None:
+    """Check that fields cannot be mistaken for each other, or for coefficients."""
+    names = product.names
+    clash = [name for name in coefficients if name in names]
+    if clash:
+        raise OperatorError(
+            f"{clash[0]!r} is a field of {product!r} and a coefficient: rename one of them"
+        )
+    taken = tuple(signature(function).parameters)
+    if taken[: len(names)] != names:
+        raise TraceError(
+            f"{name_of(function)}({', '.join(taken)}) must take the fields first, in the order of "
+            f"{product!r}: {', '.join(names)}"
+        )
 
 
 def build(
@@ -241,5 +286,5 @@ def build(
         raise OperatorError("trial and test space are on different meshes: make both on one mesh")
     larger = trial if trial.order >= test.order else test
     rule = larger.quadrature(o.quadrature)
-    bilinear = BilinearForm(function, trial, test, rule, coefficients)
-    return Operator.of_form(bilinear, o.dtype, o.lanes, o.level, o.data_dtype)
+    integral = Integral(function, Arguments.of(trial), Arguments.of(test), rule, coefficients)
+    return Operator.of_form(integral, o.dtype, o.lanes, o.level, o.data_dtype)

@@ -7,10 +7,10 @@ from typing import Any, Unpack
 import numpy as np
 
 from femops.errors import OperatorError
-from femops.forms.nonlinear import build_nonlinear
 from femops.forms.options import NonlinearOptions, with_options
+from femops.forms.residual import build_residual
 from femops.operators.integrals.coefficients import Coefficient, FormCoefficient
-from femops.operators.nonlinear import NonlinearForm
+from femops.operators.residual import Residual
 from femops.pointwise.expressions.tensors import det, inv
 from femops.spaces.base import Space
 from femops_meshes.arguments import checked
@@ -31,7 +31,7 @@ def neo_hookean(
     lam: Coefficient = 1.0,
     mu: Coefficient = 1.0,
     **options: Unpack[NonlinearOptions],
-) -> NonlinearForm:
+) -> Residual:
     r"""Compressible neo-Hookean elasticity in the reference configuration.
 
     :math:`\int_\Omega P(u) : \nabla v\, dx` with the first Piola-Kirchhoff stress
@@ -50,7 +50,7 @@ def neo_hookean(
 
     Returns
     -------
-    NonlinearForm
+    Residual
 
     Raises
     ------
@@ -73,4 +73,4 @@ def neo_hookean(
         "lam": FormCoefficient("lam", lam, ((),)),
         "mu": FormCoefficient("mu", mu, ((),)),
     }
-    return build_nonlinear(_neo_hookean, V, coefficients, options)
+    return build_residual(_neo_hookean, V, coefficients, options)

@@ -17,7 +17,7 @@ Form = TypeVar("Form", bound=Callable[..., Any])
 
 
 class NonlinearOptions(TypedDict, total=False):
-    """Options of nonlinear forms; `Options` says what they mean."""
+    """Options of residuals; `Options` says what they mean."""
 
     quadrature: int | Quadrature1D | None
     dtype: DTypeLike

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, Unpack
 
 from femops.errors import OperatorError
-from femops.forms.nonlinear import build_nonlinear
 from femops.forms.options import NonlinearOptions, with_options
+from femops.forms.residual import build_residual
 from femops.operators.integrals.coefficients import Coefficient, FormCoefficient
-from femops.operators.nonlinear import NonlinearForm
+from femops.operators.residual import Residual
 from femops.pointwise.expressions.tensors import inner
 from femops.spaces.base import Space
 from femops_meshes.arguments import checked
@@ -25,7 +25,7 @@ def p_laplacian(
     p: Coefficient,
     epsilon: Coefficient = 1e-3,
     **options: Unpack[NonlinearOptions],
-) -> NonlinearForm:
+) -> Residual:
     r"""The regularised p-Laplacian.
 
     :math:`\int_\Omega (\varepsilon^2 + |\nabla u|^2)^{(p - 2) / 2}\, \nabla u : \nabla v\, dx`.
@@ -43,7 +43,7 @@ def p_laplacian(
 
     Returns
     -------
-    NonlinearForm
+    Residual
 
     Raises
     ------
@@ -56,4 +56,4 @@ def p_laplacian(
         "p": FormCoefficient("p", p, ((),), positive=True),
         "epsilon": FormCoefficient("epsilon", epsilon, ((),), positive=True),
     }
-    return build_nonlinear(_p_laplacian, V, coefficients, options)
+    return build_residual(_p_laplacian, V, coefficients, options)

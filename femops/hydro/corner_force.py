@@ -76,7 +76,7 @@ class CornerForces:
         mesh: Any = V.distributed or V.mesh
         at_points = femops.L2(mesh, rule.q1d - 1, ncomp=V.dim**2, family="gauss")
         self._space = femops.Product(position=V, velocity=V, energy=E, stress=at_points)
-        self._stress = femops.coupled_form(
+        self._stress = femops.residual(
             stress_at_points(problem, V.order),
             self._space,
             minima=["step"],

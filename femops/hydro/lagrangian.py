@@ -172,12 +172,12 @@ class Lagrangian:
             check_energy(self, values)
         return values
 
-    def _make_force(self, assembly: Assembly) -> femops.CoupledForm | CornerForces:
+    def _make_force(self, assembly: Assembly) -> femops.Residual | CornerForces:
         """The corner force: applied in a sweep, or as matrices of elements."""
         if assembly == "full":
             given = self.problem, self.V, self.E, self.quadrature, self._materials
             return CornerForces(*given)
-        return femops.coupled_form(
+        return femops.residual(
             corner_force(self.problem, self.order),
             self.space,
             minima=["step"],
@@ -398,11 +398,11 @@ class Lagrangian:
         self.put_heating(sequence, right, out)
 
     @cached_property
-    def _work_form(self) -> tuple[femops.CoupledForm, femops.Product]:
+    def _work_form(self) -> tuple[femops.Residual, femops.Product]:
         """The work of forces on a mean velocity, and the space of a state and that."""
         spaces = self.space.spaces
         product = femops.Product(**spaces, mean=spaces["velocity"])
-        work = femops.coupled_form(
+        work = femops.residual(
             work_of(self.problem, self.order),
             product,
             quadrature=self.quadrature,

@@ -1,10 +1,9 @@
 """Operators, as SciPy's solvers and femops' own take them."""
 
-from femops.operators.block import BlockOperator
-from femops.operators.coupled import CoupledForm
+from femops.operators.functional import Functional
 from femops.operators.integrals.materials import by_attribute
 from femops.operators.levels.cost import Cost
-from femops.operators.nonlinear import NonlinearForm
 from femops.operators.operator import Operator
+from femops.operators.residual import Residual
 
-__all__ = ["BlockOperator", "Cost", "CoupledForm", "NonlinearForm", "Operator", "by_attribute"]
+__all__ = ["Cost", "Functional", "Operator", "Residual", "by_attribute"]

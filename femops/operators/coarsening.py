@@ -11,8 +11,10 @@ from numpy.typing import DTypeLike, NDArray
 from femops.numbering import local_nodes, ternary_codes
 from femops.operators.constraints import Constraints
 from femops.operators.execution.choice import backend_of
-from femops.operators.integrals.bilinear import BilinearForm, mode_lanes
+from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.coefficients import FormCoefficient
+from femops.operators.integrals.integral import Integral
+from femops.operators.integrals.point_data import mode_lanes
 from femops.operators.integrals.snapshots import Field, Sampled, between_points
 from femops.operators.integrals.state import State
 from femops.operators.integrals.term import DATA_LEVELS, Term
@@ -76,9 +78,9 @@ def cycle_level(A: Operator, space: Space) -> str:
     return backend.levels[int(np.argmin(space.comm.sum(moved)))]
 
 
-def _moved(form: BilinearForm, level: str, q1d: int) -> int:
+def _moved(form: Integral, level: str, q1d: int) -> int:
     """Numbers that a product at a level reads, with so many points in each direction."""
-    numbers, mesh = form.qdata_split(level).qfunction.numbers, form.trial.mesh
+    numbers, mesh = form.qdata_split(level).qfunction.numbers, form.mesh
     assert isinstance(mesh, Mesh)
     modes: int = mesh.dim * (mesh.order + 1) ** mesh.dim if numbers.mapped else 0
     each: int = numbers.element + numbers.point * q1d**mesh.dim + modes
@@ -120,10 +122,10 @@ class _StateOn:
         self._space, self._spaces = space, {fine: space}
         self._made: dict[int, State] = {}
 
-    def __call__(self, form: BilinearForm) -> State | None:
+    def __call__(self, form: Integral) -> State:
         state = form.state
-        if state is None:
-            return None
+        if not state.spaces:
+            return state
         if id(state) not in self._made:
             fields = {name: self._coarse(state.field(name)) for name in state.spaces}
             self._made[id(state)] = backend_of(self._space).state(fields, {})
@@ -148,10 +150,10 @@ def _lower(space: Space, order: int) -> Space:
     return type(space)(*sizes, device=space.device)
 
 
-def _coarse_form(term: Term, known: Spaces, state: _StateOn) -> BilinearForm:
+def _coarse_form(term: Term, known: Spaces, state: _StateOn) -> Integral:
     form = term.source
     assert form is not None
-    trial = form.trial
+    trial = form.fields.first
     if trial not in known:
         assert isinstance(trial, BoundarySpace)
         known[trial] = BoundarySpace(known[trial.volume], trial.mesh)  # type: ignore[arg-type]
@@ -165,8 +167,8 @@ def _coarse_form(term: Term, known: Spaces, state: _StateOn) -> BilinearForm:
         }
     return replace(
         form,
-        trial=space,
-        test=space,
+        fields=Arguments.of(space),
+        tests=Arguments.of(space),
         quadrature=rule,
         coefficients=coefficients,
         traced=form.qfunction,
@@ -186,15 +188,16 @@ def _rounded(term: Term, dtype: np.dtype[Any], level: str) -> Term:
     same = term.level == level and level in DATA_LEVELS
     made = Term.make(term.source, dtype, None, level)
     ratio, rest = divmod(made.width, term.width)
-    none = not term.trial.mesh.num_elements or term.filled  # kernels fill those of any type
+    none = not term.mesh.num_elements or term.filled  # kernels fill those of any type
     if not same or rest or none or term.original is not None:
         return made.ready(level)
     data, edges = term.data, made.chunk_batches
     points, elements = (_wider(a, ratio, dtype, edges) for a in (data.points, data.elements))
     modes: NDArray[Any] = np.zeros(0, dtype)
     if made.qfunction.numbers.mapped:
-        assert isinstance(term.trial, Space)
-        modes = mode_lanes(term.trial.mesh, dtype, made.width, edges)
+        mesh = term.mesh
+        assert isinstance(mesh, Mesh)
+        modes = mode_lanes(mesh, dtype, made.width, edges)
     given = Data(points, elements, modes, data.constants.astype(dtype))
     return replace(made, given=given)
 

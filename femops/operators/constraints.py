@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from femops.errors import OperatorError
 from femops.parallel.comm import Communicator
+from femops.spaces.product import Product
 from femops_meshes.arguments import number_of
 
 
@@ -84,6 +85,13 @@ class Constraints:
                 "values are given, but no dof is constrained where they could be imposed: write "
                 "A = A.constrained(V.boundary_dofs()) first, then A.rhs(b, values)"
             )
+
+    def of_block(self, product: Product, test: str, field: str) -> Constraints:
+        """Those of the block of a test function and a field, in vectors of their spaces."""
+        rows, columns = product.within(test, self.rows), product.within(field, self.columns)
+        if test == field:
+            return Constraints(rows, columns, self.identity, self.symmetric)
+        return Constraints(rows, columns, symmetric=False)
 
     def __bool__(self) -> bool:
         return bool(len(self.rows) or len(self.columns))

@@ -22,7 +22,7 @@ from femops.operators.execution.vectors import (
     checked_vector,
 )
 from femops.spaces.base import Space
-from femops.spaces.memory import check_shape
+from femops.spaces.memory import check_shape, memory_of
 from femops.spaces.product import Product
 from femops_kernels.compiled import CompiledOperator, Panels
 from femops_kernels.simd.lanes import WIDEST
@@ -37,7 +37,7 @@ _INSTEAD = {
 """Advice by attribute of SciPy's matrices that an operator does not have."""
 
 # Cached attributes that hold compiled code and addresses.
-_COMPILED = ("compiled", "_transposed", "_panelled")
+_COMPILED = ("compiled", "_transposed", "_panelled", "_views")
 
 
 class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no types
@@ -51,8 +51,8 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         Space of the results.
     """
 
-    space: Space | Product
-    test_space: Space | Product
+    space: Any  # which of the two, the form decides
+    test_space: Any
     _given_as = "a femops operator, as femops.mass(V) (SciPy's solvers take others)"
 
     if not TYPE_CHECKING:  # for type checkers there are no other attributes
@@ -142,12 +142,13 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
     @property
     def _arrays(self) -> ModuleType:
         """NumPy's functions for the operator's vectors."""
-        return self.space.memory.xp
+        xp: ModuleType = self.space.memory.xp
+        return xp
 
     @property
     def _scipy(self) -> bool:
         """True if SciPy's own functions can work with its vectors."""
-        return self.space.memory.scipy
+        return bool(self.space.memory.scipy)
 
     def _matvec(self, x: NDArray[Any]) -> NDArray[Any]:
         if x.dtype.kind == "c":
@@ -427,3 +428,29 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
     def __rsub__(self, other: Any) -> Any:
         self._check_summand(other)
         return NotImplemented
+
+
+def check_sum(a: Any, b: Any) -> None:
+    """Refuse a sum of operators on different spaces, of other types, conditions or levels.
+
+    Raises
+    ------
+    OperatorError
+    SpaceError
+        They are not on one device.
+    """
+    memory_of((a.space, b.space))
+    same = a.space is b.space and a.test_space is b.test_space
+    if not same or a.dtype != b.dtype:
+        raise OperatorError(
+            f"operators on different spaces or types can't be added: {a!r} and {b!r}"
+        )
+    if not a.constraints.same(b.constraints):
+        raise OperatorError(
+            "operators with different constraints can't be added: write (A + B).constrained(dofs)"
+        )
+    if a.asked != b.asked:
+        raise OperatorError(
+            f"operators of levels {a.asked!r} and {b.asked!r} can't be added: "
+            f"write A + B.at_level({a.asked!r})"
+        )

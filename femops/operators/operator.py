@@ -2,35 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, partial
+from itertools import product
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
-from scipy.sparse import csr_array
+from scipy.sparse import block_array, csr_array
 
 from femops.errors import OperatorError, VectorError
 from femops.operators.assembly.element_matrices import check_method
 from femops.operators.constraints import FREE, Constraints, product_of_factors, read_only
-from femops.operators.execution.backend import Launches
+from femops.operators.execution.backend import Step
 from femops.operators.execution.choice import backend_of
 from femops.operators.execution.kernels import shared_parts
-from femops.operators.integrals.bilinear import BilinearForm, Made
+from femops.operators.integrals.integral import Integral
 from femops.operators.integrals.ranges import in_range
 from femops.operators.integrals.term import Term, updated
 from femops.operators.levels.auto import Auto
 from femops.operators.levels.cost import Cost, cost_of
-from femops.operators.levels.domains import level_data_of
-from femops.operators.levels.level_data import LevelData, base_level, check_level
-from femops.operators.matrix_free import MatrixFree
-from femops.spaces.base import Space
-from femops.spaces.memory import memory_of
+from femops.operators.levels.domains import Blocks, level_data_of
+from femops.operators.levels.level_data import LevelData, base_level, check_level, same_terms
+from femops.operators.matrix_free import MatrixFree, check_sum
+from femops.pointwise.linear import Pair
+from femops.spaces.product import Product
 from femops.spaces.restriction import positions
 from femops_kernels.compiled import ONE, CompiledOperator, Panels
 from femops_meshes import html
-from femops_meshes.arguments import checked, names_checked, number_of
+from femops_meshes.arguments import checked, names_checked, number_of, shown
 
 
 @final
@@ -41,11 +42,14 @@ class Operator(MatrixFree):
     arithmetic: ``A + B``, ``2 * A``, ``A.T``, ``A.constrained(dofs)``.  Terms on one quadrature
     rule are fused into one kernel.
 
+    On a product of spaces it consists of blocks: ``A["u", "p"]`` has the test function of u and
+    the field p.
+
     Attributes
     ----------
-    space : Space
+    space : Space or Product
         Trial space, of the vectors it is applied to.
-    test_space : Space
+    test_space : Space or Product
         Space of the results; the same for a square operator.
     shape : (test_space.size, space.size)
     dtype : numpy.dtype
@@ -55,9 +59,6 @@ class Operator(MatrixFree):
     constraints : Constraints
         Essential conditions.
     """
-
-    space: Space
-    test_space: Space
 
     def __init__(
         self,
@@ -78,7 +79,7 @@ class Operator(MatrixFree):
 
     @staticmethod
     def of_form(
-        form: BilinearForm,
+        form: Integral,
         dtype: DTypeLike = np.float64,
         lanes: int | None = None,
         level: str = "partial",
@@ -87,7 +88,8 @@ class Operator(MatrixFree):
         """Operator of a single form."""
         check_level(level)
         term = in_range(Term.make(form, dtype, lanes, base_level(level), data_dtype))
-        backend_of(term.trial).compile_ahead(partial(shared_parts, term), term.spaces[0].comm.size)
+        space = term.spaces[0]
+        backend_of(space).compile_ahead(partial(shared_parts, term), space.comm.size)
         return Operator([(1.0, term.ready(level))], FREE, level)
 
     def compile_ahead(self) -> None:
@@ -137,6 +139,53 @@ class Operator(MatrixFree):
         terms = [(factor, in_range(term.at_level(base))) for factor, term in self._summands]
         return Operator(terms, self.constraints, level)
 
+    # --- blocks ----------------------------------------------------------------------------------
+
+    def __getitem__(self, pair: Pair) -> Operator | None:
+        """The block of a test function and a field of a product, by name; None where it is zero.
+
+        In a constrained operator, diagonal blocks are constrained, the others eliminated; a block
+        that is None has no identity.
+
+        Raises
+        ------
+        OperatorError
+            An operator on a single space, or names that the product does not have.
+        """
+        space = self.space
+        if not isinstance(space, Product):
+            raise OperatorError(f"{self!r} is no operator on a product: it has no blocks")
+        texts = isinstance(pair, tuple) and all(isinstance(name, str) for name in pair)
+        if not (texts and len(pair) == 2 and set(pair) <= set(space.names)):
+            raise OperatorError(
+                f"no block {shown(pair)}: give the names of a test function and of a field, both "
+                f"of {', '.join(space.names)}"
+            )
+        if pair not in self.pairs:
+            return None
+        if pair not in self._views:
+            local = self.constraints.of_block(space, *pair)
+            stored = self._level_data.stored
+            known = stored.parts.get(pair) if isinstance(stored, Blocks) else None
+            self._views[pair] = Operator(self._of_block(pair), local, self.level, known)
+        return self._views[pair]
+
+    def _of_block(self, pair: Pair) -> list[tuple[float, Term]]:
+        """The terms of a test function and a field, cut for the level."""
+        terms = self._level_data.kept
+        return [(factor, term.block(*pair)) for factor, term in terms if pair in term.pairs]
+
+    @cached_property
+    def _views(self) -> dict[Pair, Operator]:
+        return {}
+
+    @property
+    def pairs(self) -> list[Pair]:
+        """Test function and field of each block of an operator on a product, row by row."""
+        names = self.space.names if isinstance(self.space, Product) else ()
+        found = {pair for _, term in self._summands for pair in term.pairs}
+        return [pair for pair in product(names, names) if pair in found]
+
     # --- application -----------------------------------------------------------------------------
 
     @cached_property
@@ -150,18 +199,19 @@ class Operator(MatrixFree):
 
     @property
     def _ordered(self) -> bool:
-        return self.test_space.reproducible
+        return bool(self.test_space.reproducible)
 
     @property
     def _at_once(self) -> bool:
-        return self.space.comm.size == 1 and self.level != "full"
+        alone = self.space.comm.size == 1 and not isinstance(self.space, Product)
+        return alone and self.level != "full"
 
     def _compiled_for(self, panels: Panels) -> CompiledOperator:
         return self._level_data.compiled(panels)
 
-    def launches(self, panels: Panels = ONE) -> Launches:
+    def steps(self, panels: Panels = ONE) -> list[Step]:
         """Compiled work of the operator, with factors."""
-        return self._level_data.launches(panels)
+        return self._level_data.steps(panels)
 
     # --- algebra ---------------------------------------------------------------------------------
 
@@ -169,7 +219,7 @@ class Operator(MatrixFree):
     def symmetric(self) -> bool:
         """True if the operator is known to equal its transpose."""
         square = self.space is self.test_space and self.constraints.symmetric
-        return square and all(term.qfunction.symmetric for _, term in self._summands)
+        return square and all(term.symmetric for _, term in self._summands)
 
     @cached_property
     def _transposed(self) -> Operator:
@@ -189,7 +239,7 @@ class Operator(MatrixFree):
     def __add__(self, other: Any) -> Any:
         if not isinstance(other, Operator):
             return super().__add__(other)
-        _check_sum(self, other)
+        check_sum(self, other)
         constraints = replace(
             self.constraints, identity=self.constraints.identity + other.constraints.identity
         )
@@ -301,15 +351,15 @@ class Operator(MatrixFree):
         OperatorError
             A coefficient that no term has, or one of another shape.
         """
-        return self._updated(coefficients, {})
-
-    def _updated(self, coefficients: Mapping[str, Any], made: Made) -> Operator:
-        """See `update`, and `BilinearForm.with_coefficients` for ``made``."""
         level = self.level
-        terms = updated(self._level_data.kept, coefficients, level, made)
-        return Operator(
-            [(factor, in_range(term)) for factor, term in terms], self.constraints, level
-        )
+        new = updated(self._level_data.kept, coefficients, level, {})
+        terms = [(factor, in_range(term)) for factor, term in new]
+        data = level_data_of(level, terms, self.constraints, self._level_data.stored)
+        twin = Operator(terms, self.constraints, level, data)
+        for pair, view in self._views.items():
+            if same_terms(view.summands, twin._of_block(pair)):
+                twin._views[pair] = view
+        return twin
 
     @names_checked
     def rhs(self, b: NDArray[Any], values: NDArray[Any] | float = 0.0) -> NDArray[Any]:
@@ -338,10 +388,6 @@ class Operator(MatrixFree):
         if number_of(values) is None:
             values = self._check(values, "values", self.space)
         self.constraints.check_imposed(values, self.space.comm)
-        return self._lifted(b, values)
-
-    def _lifted(self, b: NDArray[Any], values: NDArray[Any] | float) -> NDArray[Any]:
-        """See `rhs`; the values may be for other blocks of a `BlockOperator`."""
         b, xp = self._check(b, "b", self.test_space), self._arrays
         g = xp.zeros(self.space.size, dtype=self.dtype)
         rows, columns = (
@@ -357,8 +403,6 @@ class Operator(MatrixFree):
         result[rows] = self.constraints.identity * g[rows] if self.constraints.identity else 0.0
         return result
 
-    # --- what it holds ---------------------------------------------------------------------------
-
     def diagonal(self) -> NDArray[Any]:
         """Diagonal, (size,), by sum factorisation (squared 1-D matrices).
 
@@ -366,9 +410,16 @@ class Operator(MatrixFree):
         """
         if self.space is not self.test_space:
             raise OperatorError("an operator between two spaces has no diagonal")
-        stored = self._level_data.as_stored
-        values = self._level_data.backend.diagonal(stored, lambda: self.compiled)
         constraints, put = self.constraints, self.space.memory.put
+        if isinstance(self.space, Product):
+            values = self.space.zeros(self.dtype)
+            for name in self.space.names:
+                block = self[name, name]
+                if block is not None:
+                    values[self.space.slice(name)] = block.diagonal()
+        else:
+            stored = self._level_data.as_stored
+            values = self._level_data.backend.diagonal(stored, lambda: self.compiled)
         if len(constraints.columns):  # columns alone may be eliminated
             values[put(constraints.columns)] = 0.0
         if len(constraints.rows):
@@ -391,7 +442,23 @@ class Operator(MatrixFree):
             If it would not fit into memory; the message says how much it needs.
         """
         check_method(method)
-        return self._level_data.matrix(method)
+        if not isinstance(self.space, Product):
+            return self._level_data.matrix(method)
+        names = self.space.names
+        parts = [[self._matrix(test, field, method) for field in names] for test in names]
+        return csr_array(block_array(parts, format="csr"))
+
+    def _matrix(self, test: str, field: str, method: str) -> csr_array | None:
+        """The matrix of a block; None for a block off the diagonal that is zero."""
+        block = self[test, field]
+        if block is not None:
+            return block.assemble(method)
+        if test != field:
+            return None
+        local = self.constraints.of_block(self.space, test, field)
+        rows, n = local.rows, self.space.spaces[test].size
+        values = np.full(len(rows), local.identity, self.dtype)
+        return csr_array((values, (rows, rows)), shape=(n, n))
 
     @checked(OperatorError)
     def cost(self, method: str = "near-optimal") -> Cost:
@@ -405,8 +472,11 @@ class Operator(MatrixFree):
     def __repr__(self) -> str:
         constraints = f", {self.constraints}" if self.constraints else ""
         level = "" if self.asked == "partial" else f", {self.asked}"
-        rows, columns = self.shape
-        return f"Operator({self._names}: {rows} x {columns}, {self.dtype}{level}{constraints})"
+        size = " x ".join(map(str, self.shape))
+        if isinstance(self.space, Product):
+            size = ", ".join(f"{name}={space.size}" for name, space in self.space.spaces.items())
+            size += ", blocks " + " ".join(f"[{test}, {field}]" for test, field in self.pairs)
+        return f"Operator({self._names}: {size}, {self.dtype}{level}{constraints})"
 
     def _repr_html_(self) -> str:
         rows, columns = self.shape
@@ -427,30 +497,4 @@ class Operator(MatrixFree):
         return " + ".join(
             term.name if factor == 1.0 else f"{factor:g} {term.name}"
             for factor, term in self._summands
-        )
-
-
-def _check_sum(a: Operator, b: Operator) -> None:
-    """Refuse a sum of operators on different spaces, of other types, conditions or levels.
-
-    Raises
-    ------
-    OperatorError
-    SpaceError
-        They are not on one device.
-    """
-    memory_of((a.space, b.space))
-    same = a.space is b.space and a.test_space is b.test_space
-    if not same or a.dtype != b.dtype:
-        raise OperatorError(
-            f"operators on different spaces or types can't be added: {a!r} and {b!r}"
-        )
-    if not a.constraints.same(b.constraints):
-        raise OperatorError(
-            "operators with different constraints can't be added: write (A + B).constrained(dofs)"
-        )
-    if a.asked != b.asked:
-        raise OperatorError(
-            f"operators of levels {a.asked!r} and {b.asked!r} can't be added: "
-            f"write A + B.at_level({a.asked!r})"
         )

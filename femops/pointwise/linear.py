@@ -1,8 +1,13 @@
-"""Forms that are linear in a field: the derivative D of outputs by inputs at a point."""
+"""Forms that are linear in their fields: the derivative D of outputs by inputs at a point.
+
+Of a form on several fields D is a matrix of blocks, one for each test function and field.  Each
+block is a form of its own: the same outputs with the other fields put to zero.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, final
 
@@ -13,21 +18,25 @@ from femops.pointwise.errors import TraceError
 from femops.pointwise.expressions.derivative import derivatives
 from femops.pointwise.expressions.graph import Node, ancestors, substitute
 from femops.pointwise.expressions.identities import Identity, identities, letter
-from femops.pointwise.trace import INVERSE, Objects, Trace
+from femops.pointwise.trace import INVERSE, Argument, Objects, Trace
 from femops.pointwise.trace_cache import decode, encode, remembered
+
+Pair = tuple[str, str]
+"""Names of the test function and of the field of a block."""
 
 
 @final
 class LinearQFunction:
-    """D of a form that is linear in one field, with its zeros and its equal entries found.
+    """D of a form that is linear in its fields, with its zeros and its equal entries found.
 
     Parameters
     ----------
     trace : Trace
-    field, test : str
 
     Attributes
     ----------
+    field, test : Argument
+        The components of all fields, one after the other, and those of all test functions.
     outputs : list of Node
         The factors of the test function, in the order of `Argument.flat`, with constants computed.
     entries : (outputs, inputs) array of Node
@@ -39,39 +48,38 @@ class LinearQFunction:
     Raises
     ------
     TraceError
-        If the form is not linear in the field.
+        If the form is not linear in all fields together, or zero whatever they are.
     """
 
-    def __init__(self, trace: Trace, field: str, test: str) -> None:
+    def __init__(self, trace: Trace) -> None:
         self.trace = trace
-        self.field, self.test = trace.fields[field], trace.tests[test]
-        self.moving = {
-            node.number for argument in trace.fields.values() for node in argument.flat()
-        }
+        self.field = Argument.joined([*trace.fields.values()])
+        self.test = Argument.joined([*trace.tests.values()])
+        self.moving = {node.number for node in self.field.flat()}
         argument, tests, static = self.field.flat(), self.test.flat(), trace.static.items()
         # before anything is examined: the order in which a graph's nodes are made shows in programs
         self.outputs = substitute(tests, {})
-        fields = [str(node.data) for a in trace.fields.values() for node in a.flat()]
+        fields = [str(node.data) for node in argument]
         question = [
             encode([*tests, *argument]),
             len(tests),
             fields,
             [[name, [str(node.data) for node in nodes.flat]] for name, nodes in static],
         ]
-        found = remembered(question, lambda: self._examine(field, test))
+        found = remembered(question, self._examine)
         shape = (len(tests), len(argument))
         self.entries: Objects = np.empty(shape, dtype=object)
         self.entries.reshape(-1)[:] = decode(trace.graph, found["entries"])
         self.structure = np.array(found["structure"], dtype=np.int64).reshape(shape)
         self.distinct: list[Node] = [self.entries.flat[k] for k in found["distinct"]]
 
-    def _examine(self, field: str, test: str) -> dict[str, Any]:
+    def _examine(self) -> dict[str, Any]:
         """Find D, its zeros and equal entries, as `remembered` keeps them."""
-        entries = entries_of(self.trace, field, test)
-        needed = {node.number for node in ancestors(entries.flat)}
-        if self.moving & needed or compares(self.test.flat(), self.moving):
-            raise TraceError(f"the form is not linear in {field}")
-        self._check_homogeneous()
+        entries = self._derivatives()
+        for test in self.trace.tests:
+            self._check_linear(test, entries[self.places(self.trace.tests, test)])
+        for test in self.trace.tests:
+            self._check_homogeneous(test)
         flat = list(entries.flat)
         structure, distinct = self._distinct(flat)
         return {
@@ -80,13 +88,87 @@ class LinearQFunction:
             "distinct": distinct,
         }
 
-    def _check_homogeneous(self) -> None:
+    def _derivatives(self) -> Objects:
+        """Derivatives (outputs, inputs) of the factors of all test functions by all fields."""
+        graph, outputs = self.trace.graph, self.test.flat()
+        zero, one = graph.constant(0.0), graph.constant(1.0)
+        still = dict.fromkeys(self.moving, zero)
+        columns = [derivatives(outputs, still | {node.number: one}) for node in self.field.flat()]
+        return np.array(columns, dtype=object).T.reshape(len(outputs), len(columns))
+
+    def places(self, arguments: Mapping[str, Argument], name: str) -> list[int]:
+        """Places of a field, or of a test function, in the order of `Argument.flat`."""
+        sizes = {key: len(argument.values) for key, argument in arguments.items()}
+        names, whole = list(sizes), sum(sizes.values())
+        first = sum(sizes[key] for key in names[: names.index(name)])
+        slots = 1 + self.trace.dim
+        return [k * whole + first + c for k in range(slots) for c in range(sizes[name])]
+
+    def _check_linear(self, test: str, entries: Objects) -> None:
+        """Refuse derivatives, (outputs of a test function, inputs), that depend on a field."""
+        fields, several = self.trace.fields, len(self.trace.fields) > 1
+        result = f": see the result for {test!r}" if several else ""
+        for field in fields:
+            by_field = entries[:, self.places(fields, field)]
+            needed = {node.number for node in ancestors(by_field.flat)}
+            guilty = [n for n, a in fields.items() if needed & {node.number for node in a.flat()}]
+            if field in guilty:
+                raise TraceError(f"the form is not linear in {field}{result}")
+            if guilty:
+                raise TraceError(
+                    f"the result for {test!r} has a product, quotient or function of {field} and "
+                    f"{guilty[0]}: a form must be linear in all its fields together"
+                )
+        if compares(self.trace.tests[test].flat(), self.moving):
+            what = f"the result for {test!r} compares a field with something: that is not linear"
+            raise TraceError(what if several else f"the form is not linear in {next(iter(fields))}")
+
+    def _check_homogeneous(self, test: str) -> None:
+        """Refuse terms that remain when all fields are zero."""
         zero = self.trace.graph.constant(0.0)
-        rest = substitute(self.test.flat(), dict.fromkeys(self.moving, zero))
+        rest = substitute(self.trace.tests[test].flat(), dict.fromkeys(self.moving, zero))
         if not all(identity.zero for identity in identities(rest)):
+            several = len(self.trace.fields) > 1
+            what = f"the result for {test!r}" if several else "the form"
             raise TraceError(
-                "the form has a part that does not depend on the field: give that to femops.load"
+                f"{what} has a part that does not depend on the field{'s' * several}: "
+                "give that to femops.load"
             )
+
+    @property
+    def pairs(self) -> list[Pair]:
+        """Test function and field of each block that is not zero."""
+        tests, fields = self.trace.tests, self.trace.fields
+        return [
+            (test, field)
+            for test in tests
+            for field in fields
+            if self.structure[np.ix_(self.places(tests, test), self.places(fields, field))].any()
+        ]
+
+    def block(self, test: str, field: str) -> LinearQFunction:
+        """The part of the form that couples one test function with one field; made once."""
+        if (test, field) not in self._blocks:
+            self._blocks[test, field] = self._block(test, field)
+        return self._blocks[test, field]
+
+    @cached_property
+    def _blocks(self) -> dict[Pair, LinearQFunction]:
+        return {}
+
+    def _block(self, test: str, field: str) -> LinearQFunction:
+        trace, zero = self.trace, self.trace.graph.constant(0.0)
+        others: dict[int, Node] = {
+            node.number: zero
+            for name, argument in trace.fields.items()
+            if name != field
+            for node in argument.flat()
+        }
+        result = trace.tests[test]
+        alone = Argument.of_flat(substitute(result.flat(), others), len(result.values))
+        return LinearQFunction(
+            replace(trace, fields={field: trace.fields[field]}, tests={test: alone})
+        )
 
     def _distinct(self, flat: list[Node]) -> tuple[NDArray[np.int64], list[int]]:
         """Find which entries are zero, equal or opposite.
@@ -111,7 +193,10 @@ class LinearQFunction:
                 numbers[identity] = len(distinct)
             structure[k] = numbers[identity]
         if not distinct:
-            raise TraceError("the form is zero whatever the field: it defines no operator")
+            several = "s" * (len(self.trace.fields) > 1)
+            raise TraceError(
+                f"the form is zero whatever the field{several}: it defines no operator"
+            )
         return structure, distinct
 
     def used(self) -> list[str]:
@@ -168,25 +253,3 @@ def compares(outputs: Sequence[Node], moving: set[int]) -> bool:
     """
     conditions = [node for node in ancestors(outputs) if node.is_condition]
     return any(node.number in moving for node in ancestors(conditions))
-
-
-def entries_of(trace: Trace, field: str, test: str) -> Objects:
-    """Derivatives of the factors of a test function by a field, with the other fields fixed.
-
-    Parameters
-    ----------
-    trace : Trace
-    field, test : str
-
-    Returns
-    -------
-    (outputs, inputs) array of Node
-        In the order of `Argument.flat`.
-    """
-    graph, outputs = trace.graph, trace.tests[test].flat()
-    zero, one = graph.constant(0.0), graph.constant(1.0)
-    still = {node.number: zero for argument in trace.fields.values() for node in argument.flat()}
-    columns = [
-        derivatives(outputs, still | {node.number: one}) for node in trace.fields[field].flat()
-    ]
-    return np.array(columns, dtype=object).T.reshape(len(outputs), len(columns))

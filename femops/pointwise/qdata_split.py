@@ -209,6 +209,31 @@ class _Step:
         )
 
 
+@final
+@dataclass(frozen=True)
+class NonlinearQFunction:
+    """The q-function of a form that need not be linear in its fields.
+
+    Attributes
+    ----------
+    trace : Trace
+        Its test functions may be followed by functionals.
+    """
+
+    trace: Trace
+
+
+def split(
+    step: LinearQFunction | NonlinearQFunction, level: str, known: Known, *, transpose: bool
+) -> QDataSplit:
+    """Cut of a form at a level; see `linear_split`, and `nonlinear_split`, which has one level."""
+    if isinstance(step, LinearQFunction):
+        return linear_split(step, level, known, transpose=transpose)
+    traced = step.trace
+    point, test = (Argument.joined([*sides.values()]) for sides in (traced.fields, traced.tests))
+    return nonlinear_split(traced, point, test.flat(), len(test.values), known)
+
+
 def linear_split(
     step: LinearQFunction, level: str, known: Known | None = None, *, transpose: bool = False
 ) -> QDataSplit:

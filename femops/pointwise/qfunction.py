@@ -26,48 +26,33 @@ class QFunction:
 
     Attributes
     ----------
-    text : str
-        Definition of ``pointwise(u, ux, uy, uz, q)``; see
-        `femops_kernels.pointwise.qfunction.QFunctionCode`.  Arguments and results are tuples by
-        component; ``q`` holds the numbers that it is given.
+    code : QFunctionCode
+        Its text, as the kernel package takes it.
     dim : int
     ncomp_in, ncomp_out : int
         Components of field and test function.
-    numbers : QFunctionInputs
-        Contents of ``q``, in order.
-    value_in, gradient_in : bool
-        Whether the field's value, and its (reference) derivatives are read.
-    value_out, gradient_out : bool
-        Whether the test function's value, and its derivatives are multiplied by something.
     symmetric : bool
         Whether field and test function can be exchanged.
     scaled : tuple of int
         Entries of q that a factor of the whole form multiplies.
     """
 
-    text: str
+    code: QFunctionCode
     dim: int
     ncomp_in: int
     ncomp_out: int
-    numbers: QFunctionInputs
-    value_in: bool
-    gradient_in: bool
-    value_out: bool
-    gradient_out: bool
     symmetric: bool
     scaled: tuple[int, ...]
 
     @property
-    def code(self) -> QFunctionCode:
-        """The q-function, as the kernel package takes it."""
-        return QFunctionCode(
-            self.text,
-            self.numbers,
-            self.value_in,
-            self.gradient_in,
-            self.value_out,
-            self.gradient_out,
-        )
+    def text(self) -> str:
+        """Definition of ``pointwise(u, ux, uy, uz, q)``, see `QFunctionCode`."""
+        return self.code.text
+
+    @property
+    def numbers(self) -> QFunctionInputs:
+        """Contents of ``q``, in order."""
+        return self.code.numbers
 
     @cached_property
     def _function(self) -> Any:
@@ -87,12 +72,12 @@ class QFunction:
     @property
     def slots_in(self) -> list[int]:
         """Numbers of the slots read: 0 for the value, 1 to dim for derivatives."""
-        return used_slots(self.dim, self.value_in, self.gradient_in)
+        return used_slots(self.dim, self.code.value_in, self.code.gradient_in)
 
     @property
     def slots_out(self) -> list[int]:
         """Numbers of the slots written."""
-        return used_slots(self.dim, self.value_out, self.gradient_out)
+        return used_slots(self.dim, self.code.value_out, self.code.gradient_out)
 
     def evaluate(self, inputs: dict[int, Sequence[Any]], q: Sequence[Any]) -> list[Any]:
         """Run the program on anything that adds and multiplies.
@@ -175,16 +160,15 @@ def fuse(programs: Sequence[QFunction]) -> QFunction:
         lines.append(f"    {name} = {_tuple(entries) if summands else unused}")
     head = ["@inner", "def pointwise(u, ux, uy, uz, q):"]
     text = "\n".join([*parts, *head, *calls, *lines, "    return v, vx, vy, vz", ""])
+    used = (
+        tuple(sorted({c for qfunction in programs for c in getattr(qfunction.code, name)}))
+        for name in ("values_in", "slopes_in", "values_out", "slopes_out")
+    )
     return QFunction(
-        text=text,
+        code=QFunctionCode(text, numbers, *used),
         dim=first.dim,
         ncomp_in=first.ncomp_in,
         ncomp_out=first.ncomp_out,
-        numbers=numbers,
-        value_in=any(p.value_in for p in programs),
-        gradient_in=any(p.gradient_in for p in programs),
-        value_out=any(p.value_out for p in programs),
-        gradient_out=any(p.gradient_out for p in programs),
         symmetric=all(p.symmetric for p in programs),
         scaled=tuple(w[k] for p, w in zip(programs, places, strict=True) for k in p.scaled),
     )

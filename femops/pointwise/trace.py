@@ -324,6 +324,25 @@ def linearised(traced: Trace, states: Mapping[str, str]) -> Trace:
     return Trace(graph, traced.dim, directions, tests, static)
 
 
+def differentiated(traced: Trace, functional: str) -> Trace:
+    """Derivative of a functional by the fields: the trace of a residual.
+
+    Parameters
+    ----------
+    traced : Trace
+    functional : str
+        Name of a result with one value.
+    """
+    graph, value = traced.graph, [*traced.tests[functional].values]
+    zero, one = graph.constant(0.0), graph.constant(1.0)
+    still = {node.number: zero for field in traced.fields.values() for node in field.flat()}
+    tests = {}
+    for name, field in traced.fields.items():
+        slopes = [derivatives(value, still | {node.number: one})[0] for node in field.flat()]
+        tests[name] = Argument.of_flat(slopes, len(field.values))
+    return Trace(graph, traced.dim, traced.fields, tests, traced.static)
+
+
 def _call(
     function: FormFunction,
     fields: list[FieldSymbol],

@@ -8,7 +8,7 @@ from typing import Any
 from femops.pointwise.expressions.graph import Node, ancestors
 from femops.pointwise.printer import assignments
 from femops.pointwise.qfunction import QFunction
-from femops_kernels.pointwise.qfunction import QFunctionInputs
+from femops_kernels.pointwise.qfunction import QFunctionCode, QFunctionInputs
 from femops_kernels.pointwise.recording import SLOTS
 
 
@@ -41,27 +41,24 @@ def make_program(
     called = {node.number: f"{SLOTS[k // n_in]}[{k % n_in}]" for k, node in enumerate(inputs)}
     statements, results = assignments(outputs, {**called, **names})
     needed = {n.number for n in ancestors(outputs, names)} - set(names)
-    reads = [any(n.number in needed for n in _slot(inputs, s, n_in)) for s in range(1 + dim)]
-    writes = [not all(n.is_constant(0.0) for n in _slot(outputs, s, n_out)) for s in range(1 + dim)]
-    value_out, gradient_out = writes[0], any(writes[1:])
+    reads = [[n.number in needed for n in _slot(inputs, s, n_in)] for s in range(1 + dim)]
+    writes = [[not n.is_constant(0.0) for n in _slot(outputs, s, n_out)] for s in range(1 + dim)]
+    values_in, slopes_in, values_out, slopes_out = (
+        _components(slots) for used in (reads, writes) for slots in (used[:1], used[1:])
+    )
     parts = []
     for s, slot in enumerate(SLOTS):
-        used = s <= dim and (gradient_out if s else value_out)
+        used = s <= dim and bool(slopes_out if s else values_out)
         # constants become lanes; what comes from operations is one
         entries = [_lane(r) for r in _slot(results, s, n_out)]
         parts.append(f"({', '.join(entries)},)" if used else slot)
     lines = ["@inner", f"def pointwise({', '.join(SLOTS)}, q):", *(f"    {s}" for s in statements)]
     text = "\n".join([*lines, f"    return {', '.join(parts)}", ""])
     return QFunction(
-        text=text,
+        code=QFunctionCode(text, numbers, values_in, slopes_in, values_out, slopes_out),
         dim=dim,
         ncomp_in=n_in,
         ncomp_out=n_out,
-        numbers=numbers,
-        value_in=reads[0],
-        gradient_in=any(reads[1:]),
-        value_out=value_out,
-        gradient_out=gradient_out,
         symmetric=symmetric,
         scaled=scaled,
     )
@@ -69,6 +66,11 @@ def make_program(
 
 def _slot(entries: Sequence[Any], slot: int, ncomp: int) -> Sequence[Any]:
     return entries[slot * ncomp : (slot + 1) * ncomp]
+
+
+def _components(slots: Sequence[Sequence[bool]]) -> tuple[int, ...]:
+    """Components that any of some slots use."""
+    return tuple(c for c, used in enumerate(zip(*slots, strict=True)) if any(used))
 
 
 def _lane(text: str) -> str:

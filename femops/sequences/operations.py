@@ -10,9 +10,9 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.operators import BlockOperator, Operator
-from femops.operators.coupled import CoupledForm
+from femops.operators import Operator
 from femops.operators.execution.backend import Backend
+from femops.operators.residual import Residual
 from femops.sequences.scalar import Scalar
 from femops.solvers.cg_solver import CGSolver, ended_solves, solves_instruction
 from femops_kernels.cpu.sequence import demand_instruction
@@ -86,7 +86,7 @@ class Application(Operation):
     """An operator is applied."""
 
     label: str
-    operator: Operator | BlockOperator
+    operator: Operator
     x: Array
     out: Array
 
@@ -104,10 +104,10 @@ class Application(Operation):
 @final
 @dataclass(frozen=True, eq=False)
 class Evaluation(Operation):
-    """A coupled form is evaluated, and its functionals."""
+    """A residual is evaluated, and its functionals."""
 
     label: str
-    form: CoupledForm
+    form: Residual
     u: Array
     out: Array
     functionals: Mapping[str, Scalar]
@@ -121,8 +121,8 @@ class Evaluation(Operation):
 
     def instructions(self) -> list[Instruction] | None:
         """See `Operation.instructions`."""
-        minima = [self.functionals[name].number for name in self.form.functionals.minima]
-        return self.form.compiled.instructions(self.u, self.out, minima)
+        scalars = {name: scalar.number for name, scalar in self.functionals.items()}
+        return self.form.instructions(self.u, self.out, scalars)
 
     def alone(self) -> list[Exclusive]:
         """See `Operation.alone`."""

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import OperatorError, SolverError, VectorError
-from femops.operators import BlockOperator, Operator
-from femops.operators.coupled import CoupledForm
+from femops.operators import Operator
 from femops.operators.execution.choice import backend_of
+from femops.operators.residual import Residual
 from femops.sequences.operations import (
     Application,
     BlockProduct,
@@ -162,16 +162,16 @@ class OperationSequence:
         self._put(Sum(label, self._backend, own, kept))
 
     @checked(OperatorError)
-    def apply(self, A: Operator | BlockOperator, x: Array, out: Array, *, label: str = "") -> None:
+    def apply(self, A: Operator, x: Array, out: Array, *, label: str = "") -> None:
         """Apply an operator, as ``A.apply(x, out)``: it is done once now, for its errors."""
         A.apply(x, out)
         self._put(Application(label, A, x, out))
 
     @checked(OperatorError)
     def evaluate(
-        self, form: CoupledForm, u: Array, out: Array, *, label: str = ""
+        self, form: Residual, u: Array, out: Array, *, label: str = ""
     ) -> dict[str, Scalar]:
-        """Evaluate a coupled form, as ``form.evaluate(u, out)``: done once now, for its errors.
+        """Evaluate a residual, as ``form.evaluate(u, out)``: done once now, for its errors.
 
         Returns
         -------

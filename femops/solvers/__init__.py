@@ -1,5 +1,11 @@
 """Solvers of linear and nonlinear systems."""
 
+from femops.solvers.blocks import (
+    BlockDiagonal,
+    BlockTriangular,
+    block_diagonal,
+    block_triangular,
+)
 from femops.solvers.cg import cg
 from femops.solvers.cg_solver import CGSolver
 from femops.solvers.gmres import gmres
@@ -10,11 +16,15 @@ from femops.solvers.multigrid import Multigrid, multigrid
 from femops.solvers.newton import NewtonInfo, newton
 
 __all__ = [
+    "BlockDiagonal",
+    "BlockTriangular",
     "CGSolver",
     "Info",
     "Jacobi",
     "Multigrid",
     "NewtonInfo",
+    "block_diagonal",
+    "block_triangular",
     "cg",
     "gmres",
     "jacobi",

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import SolverError
-from femops.operators import BlockOperator, Operator
+from femops.operators import Operator
 from femops.operators.execution.choice import backend_of
 from femops.solvers import preconditioned_cg
+from femops.solvers.any_preconditioner import AnyPreconditioner
 from femops.solvers.convergence import warn_of
 from femops.solvers.inner_products import Sums
 from femops.solvers.jacobi import Jacobi
@@ -22,7 +23,6 @@ from femops.solvers.linear_problem import (
     enlarged,
     excess_of,
 )
-from femops.solvers.multigrid import Multigrid
 from femops.solvers.singular import singular_cause
 from femops.solvers.watch import Callback, Progress, Watch
 from femops_kernels.cg import BREAKDOWN, CONVERGED, Solve
@@ -40,14 +40,14 @@ _BURST_SECONDS = 0.1
 
 @checked(SolverError)
 def cg(
-    A: Operator | BlockOperator,
+    A: Operator,
     b: NDArray[Any],
     x0: NDArray[Any] | None = None,
     *,
     rtol: Fraction = 1e-5,
     atol: NotNegative = 0.0,
     maxiter: Count | None = None,
-    M: Jacobi | Multigrid | None = None,
+    M: AnyPreconditioner = None,
     callback: Callback | None = None,
     merged: bool | None = None,
     history: bool = False,
@@ -62,7 +62,7 @@ def cg(
 
     Parameters
     ----------
-    A : Operator or BlockOperator
+    A : Operator
     b : (size,) array
         Right-hand side, of the operator's type; see `Operator.rhs` for essential conditions. On a
         device, if the operator is, as are x0 and x; nothing moves but a few numbers.
@@ -77,8 +77,12 @@ def cg(
         of any size: those whose squares are out of its range are divided by a power of two.
     maxiter : int, optional
         Most iterations; ten times the number of unknowns if omitted.
-    M : Jacobi or Multigrid, optional
-        Preconditioner, from `femops.jacobi` or `femops.multigrid`.
+    M : Preconditioner, LinearOperator or matrix, optional
+        Symmetric positive definite preconditioner, about the inverse of A: anything with a shape
+        and a product with vectors, as SciPy's solvers take it. The compiled loop runs
+        `femops.jacobi`, and kernels of their own `femops.multigrid`; with others each step is one
+        in Python. On ranks femops' own, or a LinearOperator whose product takes and gives what the
+        rank owns.
     callback : callable, optional
         Called as ``callback(x)`` after each iteration with a view of the iterate; it must not be
         written to, and can't where arrays are the host's. A device waits for it each time.
@@ -104,11 +108,11 @@ def cg(
     Raises
     ------
     SolverError
-        An operator or preconditioner that is not femops' own (use `scipy.sparse.linalg.cg`),
-        tolerances that are not numbers >= 0, a right-hand side that is not finite or so small
-        that its norm underflows, or an operator found not to be positive definite; updates to be
-        merged into an operator of several sweeps, or with multigrid; a multigrid cycle that
-        diverges.
+        An operator that is not femops' own (use `scipy.sparse.linalg.cg`), a preconditioner that
+        cannot be used or is found not to be positive definite, tolerances that are not numbers
+        >= 0, a right-hand side that is not finite or so small that its norm underflows, or an
+        operator found not to be positive definite; updates to be merged into an operator of several
+        sweeps, or with another M than Jacobi's; a multigrid cycle that diverges.
     VectorError
         Vectors of another shape or type.
 
@@ -124,12 +128,15 @@ def cg(
     # squares of less would underflow in the recursion
     goal = max(problem.tolerance, float(np.finfo(problem.right.dtype).tiny) ** 0.5)
     watch = Watch(history, progress, callback, exponent, A.space.memory.xp)
-    if isinstance(M, Multigrid):
-        if merged:
-            raise SolverError("merged = True, but M is multigrid, which updates vectors itself")
-        x, info = preconditioned_cg.solve(problem, M, watch, goal)
+    if isinstance(problem.M, Jacobi | None):
+        x, info = _solved(problem, problem.M, merged, watch, goal)
     else:
-        x, info = _solved(problem, M, merged, watch, goal)
+        if merged:
+            raise SolverError(
+                "merged = True, but M is not femops.jacobi(A), the only one that the operator's "
+                "sweep applies: leave merged out"
+            )
+        x, info = preconditioned_cg.solve(problem, watch, goal)
     if exponent:
         allowed = max(problem.tolerance, least_change(A.dtype, problem.norm))
         x, info = enlarged(A, x, exponent, allowed), info.scaled(exponent)
@@ -161,7 +168,7 @@ def least_change(dtype: np.dtype[Any], norm: float) -> float:
     return float(_ROUND_OFF * np.finfo(dtype).eps * norm)
 
 
-def indefinite(solve: Solve, A: Operator | BlockOperator, least: float) -> str:
+def indefinite(solve: Solve, A: Operator, least: float) -> str:
     """Return the message for an operator that is not positive definite. Collective."""
     if not math.isfinite(solve.residual):
         return (
@@ -174,7 +181,7 @@ def indefinite(solve: Solve, A: Operator | BlockOperator, least: float) -> str:
     )
 
 
-def merges(A: Operator | BlockOperator, wanted: bool | None, sums: Sums) -> bool:
+def merges(A: Operator, wanted: bool | None, sums: Sums) -> bool:
     """True if the operator's sweep also updates the vectors. Collective."""
     possible = sums.all(A.compiled.mergeable(A.space.size, many=sums.many))
     if wanted and not possible:

@@ -10,21 +10,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import SolverError, VectorError
-from femops.operators import BlockOperator, Operator
+from femops.operators import Operator
 from femops.operators.execution.choice import backend_of
+from femops.solvers import preconditioned_cg
+from femops.solvers.any_preconditioner import AnyPreconditioner
 from femops.solvers.cg import indefinite, least_change, merges
 from femops.solvers.convergence import warn_unconverged
 from femops.solvers.inner_products import Sums
 from femops.solvers.jacobi import Jacobi
 from femops.solvers.linear_problem import (
-    check_operators,
+    Info,
+    LinearProblem,
     checked_guess,
+    checked_preconditioner,
     checked_right,
     enlarged,
     excess_of,
     norm_of,
 )
+from femops.solvers.preconditioner import Preconditioner
 from femops.solvers.singular import singular_cause
+from femops.solvers.watch import Watch
 from femops_kernels.cg import BREAKDOWN, CONVERGED, LEAST_NORM, Solve, SolveGroup
 from femops_kernels.exclusive import Exclusive, together
 from femops_kernels.instruction import Instruction
@@ -33,6 +39,8 @@ from femops_meshes.arguments import Count, Fraction, checked, names_checked, sho
 _System = tuple[NDArray[Any], NDArray[Any] | None, int]
 """Right-hand side, first guess, and the power of two that both are divided by."""
 _BURST = 64  # iterations
+_TRANSIENT = frozenset({"_solve", "_solved", "_sums"})
+"""Attributes of a solver that copies do not have."""
 
 
 @final
@@ -46,9 +54,11 @@ class CGSolver:
 
     Parameters
     ----------
-    A : Operator or BlockOperator
+    A : Operator
         As for `cg`.
-    M : Jacobi, optional
+    M : Preconditioner, LinearOperator or matrix, optional
+        As for `cg`. What is compiled once, and several systems at once, are of `femops.jacobi` and
+        of no preconditioner.
     natural : bool
         Whether residuals are measured by sqrt(r . M r), the norm in which the method works, as
         MFEM's solver does, and not by sqrt(r . r).
@@ -70,14 +80,16 @@ class CGSolver:
     True
     """
 
-    def __init__(
-        self, A: Operator | BlockOperator, M: Jacobi | None = None, *, natural: bool = False
-    ) -> None:
-        check_operators("cg", A, M)
+    def __init__(self, A: Operator, M: AnyPreconditioner = None, *, natural: bool = False) -> None:
+        own = checked_preconditioner("cg", A, M)
         self._natural = natural
         self._A, self._sums, self._inverse = A, Sums(A.space), None
-        if M is not None:
-            self._inverse = A.space.memory.xp.ascontiguousarray(M.inverse, dtype=A.dtype)
+        self._M: Preconditioner | None = None  # that the compiled loop does not take
+        if isinstance(own, Jacobi):
+            self._inverse = A.space.memory.xp.ascontiguousarray(own.inverse, dtype=A.dtype)
+        else:
+            self._M = own
+        self._solved: tuple[Info, NDArray[Any]] | None = None  # by that, and the right-hand side
         self._merge = merges(A, False if natural else None, self._sums)
         self._solve: Solve | None = None
         self._alone = Exclusive()  # while a system is solved
@@ -129,10 +141,10 @@ class CGSolver:
 
     def __getstate__(self) -> dict[str, Any]:
         """Copies and pickles begin a solve of their own."""
-        return {k: v for k, v in self.__dict__.items() if k not in ("_solve", "_sums")}
+        return {k: v for k, v in self.__dict__.items() if k not in _TRANSIENT}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _solve=None, _sums=Sums(state["_A"].space))
+        self.__dict__.update(state, _solve=None, _solved=None, _sums=Sums(state["_A"].space))
 
     @staticmethod
     @checked(SolverError)
@@ -171,11 +183,13 @@ class CGSolver:
             raise SolverError("solvers, rights and guesses are not equally many: give one of each")
 
         def solved() -> list[tuple[NDArray[Any], int]]:
-            given = zip(solvers, rights, starts, strict=True)
-            systems = [solver._given(b, x0) for solver, b, x0 in given]
-            _advance_all(solvers, systems, rtol, _limit(solvers, maxiter))
-            ends = zip(solvers, systems, strict=True)
-            found = [solver._end(exponent, rtol) for solver, (*_, exponent) in ends]
+            given, limit = zip(solvers, rights, starts, strict=True), _limit(solvers, maxiter)
+            pairs = [(solver, solver._given(b, x0)) for solver, b, x0 in given]
+            compiled = [pair for pair in pairs if pair[0]._M is None]
+            if compiled:
+                some, systems = [one for one, _ in compiled], [system for _, system in compiled]
+                _advance_all(some, systems, rtol, limit)
+            found = [solver._found(system, rtol, limit) for solver, system in pairs]
             if warn:
                 _warn_unconverged(solvers, rtol)
             return found
@@ -192,6 +206,37 @@ class CGSolver:
             return right, guess, 0
         ldexp = A.space.memory.xp.ldexp
         return ldexp(right, -exponent), None if guess is None else ldexp(guess, -exponent), exponent
+
+    def _found(self, system: _System, rtol: float, limit: int) -> tuple[NDArray[Any], int]:
+        """Return the solution of a system and iterations; the compiled loop has ended before."""
+        if self._M is None:
+            return self._end(system[2], rtol)
+        right, guess, exponent = system
+        norm = norm_of(self._A, right, self._sums)
+        tolerance, first = rtol * norm, self._A.space.memory.xp.zeros_like(right)
+        if self._natural:
+            tolerance = rtol * math.sqrt(max(self._sums.dot(right, self._M @ right), 0.0))
+        given = right, first if guess is None else guess, guess is None, self._sums, norm
+        problem = LinearProblem(self._A, *given, tolerance, limit, self._M)
+        goal, watch = max(tolerance, self._least), Watch(False, None, None)
+        x, info = preconditioned_cg.solve(problem, watch, goal, natural=self._natural)
+        self._norm, self._solved = norm, (info, right)
+        if exponent:
+            x = self._enlarged(x, exponent, rtol, norm)
+        return x, info.iterations
+
+    @property
+    def _ending(self) -> tuple[bool, int, NDArray[Any]]:
+        """Convergence, iterations and the right-hand side of the last solve."""
+        if self._solved is not None:
+            info, right = self._solved
+            return info.converged, info.iterations, right
+        return self._begun.status == CONVERGED, self._begun.iterations, self._begun.right
+
+    def _enlarged(self, x: NDArray[Any], exponent: int, rtol: float, norm: float) -> NDArray[Any]:
+        """Return x times a power of two, if that is in the range of its type."""
+        allowed = max(rtol * norm, least_change(self._A.dtype, norm))
+        return enlarged(self._A, x, exponent, allowed)
 
     @property
     def _begun(self) -> Solve:
@@ -224,9 +269,7 @@ class CGSolver:
         solve = self._begun
         x = backend_of(self._A.space).placed(solve.x.copy())
         if exponent:
-            norm = self._sums.norm(self._begun.right)
-            allowed = max(rtol * norm, least_change(self._A.dtype, norm))
-            x = enlarged(self._A, x, exponent, allowed)
+            x = self._enlarged(x, exponent, rtol, self._sums.norm(solve.right))
         return x, solve.iterations
 
     def _check_end(self) -> None:
@@ -289,12 +332,12 @@ def ended_solves(
 
 def _warn_unconverged(solvers: Sequence[CGSolver], rtol: float) -> None:
     """Warn once if solves have ended above their tolerance. Collective."""
-    failed = [solver for solver in solvers if solver._begun.status != CONVERGED]
+    failed = [solver for solver in solvers if not solver._ending[0]]
     if not failed:
         return
-    most = max(solver._begun.iterations for solver in failed)
+    most = max(solver._ending[1] for solver in failed)
     first = failed[0]
-    cause = singular_cause(first._A, first._begun.right, rtol * first._norm)
+    cause = singular_cause(first._A, first._ending[2], rtol * first._norm)
     warn_unconverged(
         f"femops.CGSolver: {len(failed)} of {len(solvers)} systems have not come to rtol = "
         f"{rtol:g} in {most} iterations. "

@@ -12,12 +12,18 @@ from femops.parallel.comm import Communicator
 from femops.solvers.linear_problem import Info, LinearProblem, Solver
 from femops.solvers.multigrid import Multigrid
 from femops.solvers.singular import singular_cause
+from femops.spaces.product import Product
 
 _PACKAGES = frozenset({"femops", "femops_kernels", "femops_meshes"})
 _PRECONDITIONERS: dict[Solver, str] = {
     "cg": "M=femops.multigrid(A) or femops.jacobi(A)",
     "minres": "M=femops.jacobi(B) of a positive definite operator B that is like A",
     "gmres": "M=femops.jacobi(A)",
+}
+_PER_FIELD: dict[Solver, str] = {
+    "cg": "M=femops.block_diagonal(W, ...)",
+    "minres": "M=femops.block_diagonal(W, ...), of a positive definite M for each field",
+    "gmres": "M=femops.block_triangular(A, ...)",
 }
 _OFF = "(warn=False: no warning)"
 
@@ -78,7 +84,9 @@ def _advice(solver: Solver, problem: LinearProblem, M: Any, info: Info) -> str:
     """Advice for a solve whose operator does not look singular."""
     if info.iterations >= problem.limit:
         if M is None:
-            return f"Give {_PRECONDITIONERS[solver]}, or a larger maxiter."
+            several = isinstance(problem.A.space, Product)
+            advised = (_PER_FIELD if several else _PRECONDITIONERS)[solver]
+            return f"Give {advised}, or a larger maxiter."
         higher = f", as {M.higher}" if isinstance(M, Multigrid) and M.higher else ""
         return f"Give a larger maxiter, or another M{higher}."
     return (

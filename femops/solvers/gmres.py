@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse.linalg import LinearOperator
 
 from femops.errors import SolverError
-from femops.operators import BlockOperator, Operator
+from femops.operators import Operator
+from femops.solvers.any_preconditioner import AnyPreconditioner
 from femops.solvers.convergence import warn_of
 from femops.solvers.inner_products import Sums
 from femops.solvers.linear_problem import Info, LinearProblem, Map, Vector
@@ -23,7 +23,7 @@ Floats = NDArray[np.float64]
 
 @checked(SolverError)
 def gmres(
-    A: Operator | BlockOperator,
+    A: Operator,
     b: NDArray[Any],
     x0: NDArray[Any] | None = None,
     *,
@@ -31,7 +31,7 @@ def gmres(
     atol: NotNegative = 0.0,
     restart: Annotated[int, whole_numbers(1)] = 60,
     maxiter: Count | None = None,
-    M: LinearOperator | None = None,
+    M: AnyPreconditioner = None,
     callback: Callback | None = None,
     history: bool = False,
     progress: Progress | None = None,
@@ -44,7 +44,7 @@ def gmres(
 
     Parameters
     ----------
-    A : Operator or BlockOperator
+    A : Operator
     b, x0, rtol, atol
         As for `cg`. Done when |b - A x| <= max(rtol |b|, atol), x as it is.
     restart : int
@@ -52,9 +52,8 @@ def gmres(
     maxiter : int, optional
         Most products with A, of all restarts together; ten times the number of unknowns if
         omitted. A restart that makes no progress is the last.
-    M : Jacobi or LinearOperator, optional
-        Preconditioner, about the inverse of A. On ranks its product takes and gives what a rank
-        owns.
+    M : Preconditioner, LinearOperator or matrix, optional
+        Preconditioner, about the inverse of A; it need not be symmetric. Else as for `cg`.
     callback : callable, optional
         As for `cg`. The iterate is formed for it each time, which takes as many operations as there
         are directions.
@@ -87,7 +86,7 @@ def gmres(
     """
     options = {"restart": restart, "warn": warn}
     problem = LinearProblem.checked("gmres", A, b, x0, M, rtol, atol, maxiter, **options)
-    precondition = problem.preconditioner(M)
+    precondition = problem.preconditioner()
 
     def one_round(
         residual: Vector, norm: float, steps: int, seen: Seen | None

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import SolverError
-from femops.operators import BlockOperator, Operator
+from femops.operators import Operator
 from femops.operators.execution.choice import backend_of
 from femops.solvers.preconditioner import Preconditioner
 from femops.spaces.base import Space
@@ -43,12 +43,12 @@ class Jacobi(Preconditioner):
 
 
 @checked(SolverError)
-def jacobi(A: Operator | BlockOperator) -> Jacobi:
+def jacobi(A: Operator) -> Jacobi:
     """Jacobi preconditioner of an operator.
 
     Parameters
     ----------
-    A : Operator or BlockOperator
+    A : Operator
         At eliminated dofs the preconditioner has zeros.
 
     Returns
@@ -80,7 +80,7 @@ def jacobi(A: Operator | BlockOperator) -> Jacobi:
     return Jacobi(backend_of(A.space).placed(inverse), A.space)
 
 
-def _eliminated(A: Operator | BlockOperator) -> NDArray[np.int64]:
+def _eliminated(A: Operator) -> NDArray[np.int64]:
     """Positions of the eliminated dofs, whose rows or columns are zero."""
     constraints = A.constraints
     if constraints.identity:

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import SolverError, VectorError
-from femops.operators import BlockOperator, Operator
+from femops.operators import Operator
 from femops.parallel.collective_checks import check_same
+from femops.solvers.any_preconditioner import as_preconditioner
 from femops.solvers.inner_products import Sums
 from femops.solvers.jacobi import Jacobi
 from femops.solvers.preconditioner import Preconditioner
@@ -66,7 +67,7 @@ class LinearProblem:
 
     Attributes
     ----------
-    A : Operator or BlockOperator
+    A : Operator
     right, guess : (size,) arrays
         Right-hand side and first guess; zeros if none is given.
     from_zero : bool
@@ -79,9 +80,10 @@ class LinearProblem:
         What the norm of the residual has to come to.
     limit : int
         Most iterations.
+    M : Preconditioner or None
     """
 
-    A: Operator | BlockOperator
+    A: Operator
     right: Vector
     guess: Vector
     from_zero: bool
@@ -89,12 +91,13 @@ class LinearProblem:
     norm: float
     tolerance: float
     limit: int
+    M: Preconditioner | None
 
     @classmethod
     def checked(
         cls,
         solver: Solver,
-        A: Operator | BlockOperator,
+        A: Operator,
         b: Vector,
         x0: Vector | None,
         M: Any,
@@ -112,7 +115,7 @@ class LinearProblem:
         SolverError, VectorError
             As `femops.cg`.
         """
-        check_operators(solver, A, M)
+        own = checked_preconditioner(solver, A, M)
         given = others | {"rtol": rtol, "atol": atol, "maxiter": maxiter}
         given |= {"x0 given": x0 is not None, "M": type(M).__name__}
         check_same(A.space.comm, f"a solve by {solver}", given, error=SolverError)
@@ -125,7 +128,8 @@ class LinearProblem:
             guess = A.space.memory.xp.zeros_like(right)
         norm = norm_of(A, right, sums)
         limit = 10 * A.space.global_size if maxiter is None else int(maxiter)
-        return cls(A, right, guess, x0 is None, sums, norm, max(rtol * norm, atol), limit)
+        tolerance = max(rtol * norm, atol)
+        return cls(A, right, guess, x0 is None, sums, norm, tolerance, limit, own)
 
     def scaled(self, exponent: int) -> LinearProblem:
         """The problem for x divided by two to that power; exact but for underflow."""
@@ -140,7 +144,7 @@ class LinearProblem:
             tolerance=part * self.tolerance,
         )
 
-    def preconditioner(self, M: Any, *, positive: bool = False) -> Map:
+    def preconditioner(self, *, positive: bool = False) -> Map:
         """Product of the preconditioner with a vector; the vector itself without one.
 
         Raises
@@ -148,7 +152,7 @@ class LinearProblem:
         SolverError
             Jacobi's, of a diagonal with entries below zero, if it has to be `positive`.
         """
-        xp, kind = self.A.space.memory.xp, self.right.dtype
+        xp, kind, M = self.A.space.memory.xp, self.right.dtype, self.M
         if M is None:
             return lambda r: r
         if not isinstance(M, Jacobi):
@@ -163,7 +167,7 @@ class LinearProblem:
         return lambda r: inverse * r
 
 
-def excess_of(A: Operator | BlockOperator, *vectors: Vector) -> int:
+def excess_of(A: Operator, *vectors: Vector) -> int:
     """Power of two to divide vectors by, for squares to be in the range of float32. Collective.
 
     Zero where they are, and for vectors of float64.
@@ -176,7 +180,7 @@ def excess_of(A: Operator | BlockOperator, *vectors: Vector) -> int:
     return exponent if abs(exponent) > _SAFE else 0
 
 
-def enlarged(A: Operator | BlockOperator, x: Vector, exponent: int, allowed: float) -> Vector:
+def enlarged(A: Operator, x: Vector, exponent: int, allowed: float) -> Vector:
     """Times two to that power; what underflows may change A x by as much as is allowed."""
     xp, comm = A.space.memory.xp, A.space.comm
     with np.errstate(over="ignore", under="ignore"):
@@ -191,8 +195,14 @@ def enlarged(A: Operator | BlockOperator, x: Vector, exponent: int, allowed: flo
     return found
 
 
-def check_operators(solver: Solver, A: Any, M: Any) -> None:
-    """Refuse operators that a solver does not take."""
+def checked_preconditioner(solver: Solver, A: Operator, M: Any) -> Preconditioner | None:
+    """Return M as a preconditioner, if a solver takes it and the operator.
+
+    Raises
+    ------
+    SolverError
+        An operator or preconditioner that the solver does not take.
+    """
     if A.space is not A.test_space:
         raise SolverError(f"{A!r} goes from one space to another: its system has no solution")
     if solver != "gmres" and not A.symmetric:
@@ -200,18 +210,15 @@ def check_operators(solver: Solver, A: Any, M: Any) -> None:
             f"{A!r} is not symmetric: {solver} needs that, femops.gmres not (a tensor "
             "coefficient is symmetric only if it is so to the last bit: give (K + K.T) / 2)"
         )
-    if M is None:
-        return
-    if M.shape != A.shape:
+    if solver != "gmres" and not getattr(M, "symmetric", True):
         raise SolverError(
-            f"M is {M.shape[0]} x {M.shape[1]}, A {A.shape[0]} x {A.shape[1]}: "
-            "make it with jacobi(A)"
+            f"M is not symmetric: {solver} needs that, femops.gmres not; "
+            "of a product of spaces give femops.block_diagonal(W, ...)"
         )
-    if isinstance(M, Preconditioner) and M.device is not A.space.device:
-        raise SolverError(f"A and M are not on the same device: make M with {M.given_as}")
+    return as_preconditioner(M, A.space, A.dtype)
 
 
-def _check_eliminated(A: Operator | BlockOperator, right: Vector) -> None:
+def _check_eliminated(A: Operator, right: Vector) -> None:
     """Raise if the right-hand side is not zero in eliminated rows. Collective."""
     rows = A.constraints.rows
     if A.constraints.identity or not A.space.comm.max(len(rows)):
@@ -223,7 +230,7 @@ def _check_eliminated(A: Operator | BlockOperator, right: Vector) -> None:
         )
 
 
-def norm_of(A: Operator | BlockOperator, right: Vector, sums: Sums) -> float:
+def norm_of(A: Operator, right: Vector, sums: Sums) -> float:
     """Euclidean norm of a right-hand side for which there can be a solve."""
     norm = sums.norm(right)
     if not np.isfinite(norm):
@@ -244,7 +251,7 @@ def norm_of(A: Operator | BlockOperator, right: Vector, sums: Sums) -> float:
     return norm
 
 
-def checked_guess(A: Operator | BlockOperator, x0: Any, sums: Sums) -> Vector | None:
+def checked_guess(A: Operator, x0: Any, sums: Sums) -> Vector | None:
     """The first guess, contiguous, if it is finite and one of the operator's space and type."""
     if x0 is None:
         return None
@@ -254,7 +261,7 @@ def checked_guess(A: Operator | BlockOperator, x0: Any, sums: Sums) -> Vector | 
     return guess
 
 
-def checked_right(A: Operator | BlockOperator, vector: Any, what: str) -> Vector:
+def checked_right(A: Operator, vector: Any, what: str) -> Vector:
     """The vector, contiguous, if it is one of the operator's space and type."""
     vector = A.space.memory.vector_of(A.space, vector, what)
     if vector.dtype != A.dtype:

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse.linalg import LinearOperator
 
 from femops.errors import SolverError
-from femops.operators import BlockOperator, Operator
+from femops.operators import Operator
+from femops.solvers.any_preconditioner import AnyPreconditioner
 from femops.solvers.convergence import warn_of
 from femops.solvers.linear_problem import Info, LinearProblem, Map, Vector
 from femops.solvers.restarts import Seen, solve_in_rounds
@@ -30,14 +30,14 @@ _NOT_POSITIVE = (
 
 @checked(SolverError)
 def minres(
-    A: Operator | BlockOperator,
+    A: Operator,
     b: NDArray[Any],
     x0: NDArray[Any] | None = None,
     *,
     rtol: Fraction = 1e-5,
     atol: NotNegative = 0.0,
     maxiter: Count | None = None,
-    M: LinearOperator | None = None,
+    M: AnyPreconditioner = None,
     callback: Callback | None = None,
     history: bool = False,
     progress: Progress | None = None,
@@ -52,14 +52,14 @@ def minres(
 
     Parameters
     ----------
-    A : Operator or BlockOperator
+    A : Operator
         May be singular if there is a solution.
     b, x0, rtol, atol, maxiter
         As for `cg`. Done when |b - A x| <= max(rtol |b|, atol), x as it is.
-    M : Jacobi or LinearOperator, optional
+    M : Preconditioner, LinearOperator or matrix, optional
         Symmetric positive definite preconditioner, about the inverse of |A|: for an indefinite A,
-        `femops.jacobi` of a definite operator that is like it. On ranks its product takes and gives
-        what a rank owns.
+        `femops.jacobi` or `femops.multigrid` of a definite operator that is like it, or
+        `femops.block_diagonal`; else as for `cg`.
     callback, history, progress, warn
         As for `cg`.
 
@@ -89,7 +89,7 @@ def minres(
     1975: what is left is a least-squares solution's if A takes it to zero.
     """
     problem = LinearProblem.checked("minres", A, b, x0, M, rtol, atol, maxiter, warn=warn)
-    precondition = problem.preconditioner(M, positive=True)
+    precondition = problem.preconditioner(positive=True)
     eps = float(np.finfo(problem.right.dtype).eps)
     least = _ROUND_OFF * eps
     # |A r| that small beside |A| |r|: steps change the residual by less than round-off

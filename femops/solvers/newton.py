@@ -1,10 +1,10 @@
-"""Newton's method for nonlinear forms, with matrix-free Jacobians."""
+"""Newton's method for residuals, with matrix-free Jacobians."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal, final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,29 +12,20 @@ from numpy.typing import NDArray
 from femops.errors import Errors, SolverError
 from femops.operators import Operator
 from femops.operators.levels.level_data import check_level
-from femops.operators.nonlinear import NonlinearForm
+from femops.operators.residual import Residual
 from femops.parallel.comm import Communicator
-from femops.solvers.cg import cg
 from femops.solvers.convergence import warn_unconverged
-from femops.solvers.gmres import gmres
 from femops.solvers.inner_products import Sums
-from femops.solvers.jacobi import Jacobi, jacobi
-from femops.solvers.linear_problem import Info
-from femops.solvers.minres import minres
-from femops.solvers.multigrid import Multigrid, multigrid
+from femops.solvers.newton_steps import Linear, NewtonSteps, Preconditioning
 from femops.solvers.singular import singular_cause
 from femops.solvers.watch import Callback, Progress, Watch
 from femops_meshes.arguments import Count, Fraction, NotNegative, checked
 
-Linear = Literal["auto", "cg", "minres", "gmres"]
-Kind = Literal["jacobi", "multigrid"]
 # Eisenstat & Walker (1996), choice 2: how far a step's linear system is solved.
 _FORCING, _GAMMA = 0.1, 0.9
 _SHORTEST = 2.0**-12  # step length at which the search gives up
 _DECREASE = 1e-4  # Armijo's constant
-_MOST = 3000  # iterations of MINRES or GMRES in a step
 _FLATTER = 0.8  # what the slope along a step must fall to
-_STALE = 2.0  # times the iterations that a new preconditioner takes, of the same reduction
 
 
 @final
@@ -67,7 +58,7 @@ class NewtonInfo:
 
 @checked(SolverError)
 def newton(
-    F: NonlinearForm,
+    F: Residual,
     u0: NDArray[Any],
     b: NDArray[Any] | None = None,
     *,
@@ -76,7 +67,7 @@ def newton(
     maxiter: Count = 30,
     linear: Linear = "auto",
     level: str = "partial",
-    preconditioner: Kind = "jacobi",
+    preconditioner: Preconditioning = "jacobi",
     callback: Callback | None = None,
     history: bool = False,
     progress: Progress | None = None,
@@ -86,8 +77,8 @@ def newton(
 
     Parameters
     ----------
-    F : NonlinearForm
-        With its constrained dofs (`NonlinearForm.constrained`).
+    F : Residual
+        With its constrained dofs (`Residual.constrained`).
     u0 : (size,) array
         First guess; its entries at constrained dofs are kept.
     b : (size,) array, optional
@@ -96,15 +87,20 @@ def newton(
         Done when |R(u) - b| <= max(rtol |R(u0) - b|, atol), over the free dofs.
     maxiter : int
         Most steps.
-    linear : {"auto", "cg", "minres", "gmres"}
-        Krylov solver for the steps (preconditioned by the diagonal, minres takes its absolute
-        value): cg for a positive definite Jacobian, minres for a symmetric, gmres for
-        any; auto is cg for a symmetric Jacobian, else gmres.
+    linear : {"auto", "cg", "minres", "gmres"} or callable
+        Solver of the steps' linear problems: cg for a positive definite Jacobian, minres for a
+        symmetric, gmres for any; auto is cg for a symmetric Jacobian, else gmres. minres takes the
+        absolute value of a diagonal preconditioner. A function is called as
+        ``linear(J, b, rtol)`` with the Jacobian, an operator, and returns x with
+        |b - J x| <= rtol |b|, or (x, info) as femops' solvers do.
     level : {"full", "element", "decomposed", "partial", "matrix-free", "auto"}
         What Jacobians keep; see `Operator.at_level`.
-    preconditioner : {"jacobi", "multigrid"}
-        Of the steps, instead of the diagonal alone: `femops.multigrid` of a Jacobian, which is
-        kept until later ones take twice the iterations. Jacobians must be positive definite.
+    preconditioner : {"jacobi", "multigrid"} or callable
+        Preconditioner of the steps' linear problems: the diagonal of each Jacobian, or
+        `femops.multigrid` of one, which must be positive definite. A function is called as
+        ``preconditioner(J)`` and returns what `cg` takes as M; for several fields see
+        `block_triangular`. Multigrid and what a function returns are kept until the iterations
+        for later Jacobians have doubled.
     callback : callable, optional
         Called as ``callback(u)`` after each step.
     history : bool
@@ -124,7 +120,8 @@ def newton(
     Raises
     ------
     SolverError
-        A first guess at which the residual is not a number, or arguments that make no sense.
+        A first guess at which the residual is not a number, arguments that make no sense, or a
+        function that returns no preconditioner or no solution.
     OperatorError
         An unknown level, or one that would not fit into memory.
     VectorError
@@ -134,6 +131,29 @@ def newton(
     -----
     ConvergenceWarning
         See ``warn``. The warning contains ``info.reason``.
+
+    Examples
+    --------
+    >>> import femops
+    >>> from scipy.sparse.linalg import spsolve
+    >>> V = femops.H1(femops.box((4, 4)), order=2)
+    >>> F = femops.residual(lambda u: {"value": u + u**3, "grad": u.grad}, V)
+    >>> F, b = F.constrained(V.boundary_dofs()), femops.load(V, 1.0)
+
+    A function that makes a preconditioner, from the diffusion alone:
+
+    >>> D = femops.diffusion(V).constrained(V.boundary_dofs())
+    >>> u, info = femops.newton(F, V.zeros(), b, preconditioner=lambda J: femops.multigrid(D))
+    >>> info.converged
+    True
+
+    A direct solver:
+
+    >>> def direct(J, b, rtol):
+    ...     return spsolve(J.assemble().tocsc(), b)
+    >>> same, info = femops.newton(F, V.zeros(), b, linear=direct)
+    >>> bool(abs(same - u).max() < 1e-8)
+    True
     """
     check_level(level)
     sums = Sums(F.space)
@@ -144,16 +164,16 @@ def newton(
     norms = [sums.norm(residual)]
     if not np.isfinite(norms[0]):
         raise SolverError("the residual of the first guess is not a number: begin with another")
-    goal, forcing, solves = max(rtol * norms[0], atol), _FORCING, list[Info]()
+    goal, forcing = max(rtol * norms[0], atol), _FORCING
+    steps = NewtonSteps(linear, preconditioner, history=history)
     reason, watch = "converged", Watch(False, progress, callback)
-    made = _Preconditioner(preconditioner)
     watch.tell(0, norms[0], u.view)
     while norms[-1] > goal:
         if len(norms) > maxiter:
             reason = f"not converged in {maxiter} steps"
             break
         J = F.jacobian(u).at_level(level)
-        step, failure = _solve(J, -residual, forcing, linear, made, solves, history)
+        step, failure = steps.solve(J, -residual, forcing)
         level = J.level  # "auto" is chosen once
         found = None if failure else _search(F, u, step, load, residual, sums)
         if found is None:
@@ -165,15 +185,15 @@ def newton(
             least = 0.1 * goal / norms[-1]
             forcing = min(_FORCING, max(_GAMMA * (norms[-1] / norms[-2]) ** 2, least))
         watch.tell(len(norms) - 1, norms[-1], u.view)
-    spent = sum(info.iterations for info in solves)
-    inner = tuple(info.residuals for info in solves) if history else ()
+    spent = sum(info.iterations for info in steps.infos)
+    inner = tuple(info.residuals for info in steps.infos) if history else ()
     info = NewtonInfo(norms[-1] <= goal, reason, len(norms) - 1, spent, tuple(norms), inner)
     if warn and not info.converged:
         _warn(info, goal, _cause(F, u, residual, goal), F.space.comm)
     return u, info
 
 
-def _cause(F: NonlinearForm, u: NDArray[Any], residual: NDArray[Any], goal: float) -> str:
+def _cause(F: Residual, u: NDArray[Any], residual: NDArray[Any], goal: float) -> str:
     """The likely cause; empty if there is none, or no Jacobian at u to look for it. Collective."""
     J: Operator | None = None
     with suppress(*Errors):  # the result is worth more than the cause
@@ -193,80 +213,14 @@ def _warn(info: NewtonInfo, goal: float, cause: str, comm: Communicator) -> None
     )
 
 
-@final
-class _Preconditioner:
-    """Preconditioner of the steps: made anew for each Jacobian, or kept while it does.
-
-    Parameters
-    ----------
-    kind : {"jacobi", "multigrid"}
-    """
-
-    def __init__(self, kind: Kind) -> None:
-        self._kind, self._kept = kind, None
-        self._new, self._rate = True, 0.0
-
-    _kept: Multigrid | None
-
-    def of(self, J: Operator) -> Jacobi | Multigrid:
-        """The preconditioner for a Jacobian."""
-        if self._kind == "jacobi":
-            return jacobi(J)
-        self._new = self._kept is None
-        if self._kept is None:
-            self._kept = multigrid(J)
-        return self._kept
-
-    def took(self, iterations: int, rtol: float) -> None:
-        """Note the iterations to a relative residual; what has become too slow is thrown away."""
-        rate = iterations / -np.log(rtol)
-        self._rate = rate if self._new else self._rate
-        if rate > _STALE * self._rate:
-            self._kept = None
-
-
-def _positive(M: Jacobi | Multigrid) -> Jacobi | Multigrid:
-    """The preconditioner, or the absolute value of a diagonal."""
-    return abs(M) if isinstance(M, Jacobi) else M
-
-
-def _own(F: NonlinearForm, vector: Any, what: str) -> NDArray[Any]:
+def _own(F: Residual, vector: Any, what: str) -> NDArray[Any]:
     """A copy of a vector, where the vectors of the form are."""
     copy: NDArray[Any] = F.space.memory.vector_of(F.space, vector, what).copy()
     return copy
 
 
-def _solve(
-    J: Operator,
-    right: NDArray[Any],
-    rtol: float,
-    linear: Linear,
-    made: _Preconditioner,
-    solves: list[Info],
-    history: bool,
-) -> tuple[NDArray[Any], str]:
-    """Step, and what went wrong if anything did; the report is added to those of before."""
-    failure = "a step's linear problem is not solved in {} iterations"
-    try:
-        M = made.of(J)
-        if linear == "cg" or (linear == "auto" and J.symmetric):
-            step, info = cg(J, right, rtol=rtol, M=M, history=history, warn=False)
-            failure = ""  # what it has come to is a direction of descent
-        elif linear == "minres":  # takes a positive preconditioner, whatever the Jacobian is
-            step, info = minres(
-                J, right, rtol=rtol, maxiter=_MOST, M=_positive(M), history=history, warn=False
-            )
-        else:
-            step, info = gmres(J, right, rtol=rtol, maxiter=_MOST, M=M, history=history, warn=False)
-    except SolverError as error:
-        return right, f"the linear solver gave up: {error}"
-    solves.append(info)
-    made.took(info.iterations, rtol)
-    return step, "" if info.converged else failure.format(info.iterations)
-
-
 def _search(
-    F: NonlinearForm,
+    F: Residual,
     u: NDArray[Any],
     step: NDArray[Any],
     load: NDArray[Any],

@@ -1,4 +1,4 @@
-"""Conjugate gradients with a preconditioner that is an iteration of its own."""
+"""Conjugate gradients with any preconditioner; for multigrid vectors are updated by kernels."""
 
 from __future__ import annotations
 
@@ -17,43 +17,95 @@ _DIVERGES = (
     "level: M.report() tells which; use {}femops.jacobi(A)"
 )
 
+_M_NOT_POSITIVE = (
+    "after {} iterations M is found not to be positive definite, and cg needs that: make it of a "
+    "positive definite operator, or use femops.gmres, which takes any M"
+)
 _NOT_POSITIVE = "after {} iterations the operator is found not to be positive definite: {}"
 _ADVICE = "are boundary conditions missing? femops.minres takes indefinite operators"
 
 
-def solve(problem: LinearProblem, M: Multigrid, watch: Watch, goal: float) -> tuple[Vector, Info]:
+def solve(
+    problem: LinearProblem, watch: Watch, goal: float, *, natural: bool = False
+) -> tuple[Vector, Info]:
     """Solve A x = b by the flexible method (Notay, 2000). Collective.
 
-    A cycle in float32 is symmetric to its round-off only; the factor of Polak and Ribiere keeps
-    directions conjugate nevertheless.
+    A cycle in float32 is symmetric to its round-off only, and so may be what others make; the
+    factor of Polak and Ribiere keeps directions conjugate nevertheless.
 
     Parameters
     ----------
     problem : LinearProblem
-    M : Multigrid
+        With a preconditioner M.
     watch : Watch
     goal : float
         Norm of the residual at which the recursion ends; the tolerance, if that can be had.
+    natural : bool
+        Whether the recursion ends by sqrt(r . M r) instead of the norm.
 
     Raises
     ------
     SolverError
-        A or M is found not to be positive, M has more digits than A, or a callback uses M.
+        A or M is found not to be positive, multigrid has more digits than A, or a callback uses it.
     """
-    A, sums = problem.A, problem.sums
-    if M.right.dtype.itemsize > A.dtype.itemsize:
-        raise SolverError(
-            f"M works in {M.right.dtype}, A in {A.dtype}: make it of A, as femops.multigrid(A)"
-        )
+    A, M, sums = problem.A, problem.M, problem.sums
     x = backend_of(A.space).placed(problem.guess.copy())
-    with M.alone():
-        count, norm, spare = _iterate(problem, M, watch, goal, x)
+    if isinstance(M, Multigrid) and not natural:
+        if M.right.dtype.itemsize > A.dtype.itemsize:
+            raise SolverError(
+                f"M works in {M.right.dtype}, A in {A.dtype}: make it of A, as femops.multigrid(A)"
+            )
+        with M.alone():
+            count, size, spare = _iterate(problem, M, watch, goal, x)
+    else:
+        count, size, spare = _iterate_any(problem, watch, goal, x, natural)
     difference = A.apply(x, spare)
     difference -= problem.right
     residual = sums.norm(difference)
-    converged = norm <= problem.tolerance and residual <= 10.0 * problem.tolerance
+    reached = natural or residual <= 10.0 * problem.tolerance
+    converged = size <= problem.tolerance and reached
     info = Info(converged, count, residual, problem.tolerance, residuals=tuple(watch.norms))
     return x, info
+
+
+def _iterate_any(
+    problem: LinearProblem, watch: Watch, goal: float, x: Vector, natural: bool
+) -> tuple[int, float, Vector]:
+    """Improve x as `_iterate`, with any preconditioner."""
+    A, sums, view = problem.A, problem.sums, x.view()
+    A.space.memory.protect(view)
+    r = problem.right.copy() if problem.from_zero else problem.right - A.apply(x)
+    precondition, xp = problem.preconditioner(), A.space.memory.xp
+    p, product = xp.zeros_like(x), xp.zeros_like(x)
+    count, rho, alpha = 0, 0.0, 0.0
+    while True:
+        norm = size = sums.norm(r)
+        if norm and (natural or (norm > goal and count < problem.limit)):
+            z = precondition(r / norm)  # of a size that every library computes with
+            own, change = norm * sums.dot(r, z), norm * sums.dot(product, z)
+            if not 0.0 < own < math.inf:
+                raise SolverError(_M_NOT_POSITIVE.format(count))
+            size = math.sqrt(own) if natural else norm
+        watch.tell(count, size, lambda: view)
+        if not size > goal or count == problem.limit:
+            return count, size, product
+        p *= -alpha * change / rho if count else 0.0
+        p += norm * z
+        rho = own
+        A.apply(p, product)
+        curvature = sums.dot(p, product)
+        if not curvature > 0.0:
+            raise _not_positive(problem, count)
+        alpha = rho / curvature
+        x += alpha * p
+        r -= alpha * product
+        count += 1
+
+
+def _not_positive(problem: LinearProblem, count: int) -> SolverError:
+    """Return the error for an operator that is not positive definite. Collective."""
+    cause = singular_cause(problem.A, problem.right, problem.tolerance)
+    return SolverError(_NOT_POSITIVE.format(count, cause or _ADVICE))
 
 
 def _iterate(
@@ -87,8 +139,7 @@ def _iterate(
         A.apply(p, product)
         curvature = plain.inner(p, product)
         if not curvature > 0.0:
-            cause = singular_cause(A, problem.right, problem.tolerance)
-            raise SolverError(_NOT_POSITIVE.format(count, cause or _ADVICE))
+            raise _not_positive(problem, count)
         # the next residual is scaled by what this one is: of that size, and known already
         alpha, scale = rho / curvature, norm
         norm = directions.move(vectors, alpha, 1.0 / scale) ** 0.5

@@ -19,7 +19,7 @@ from femops_kernels.cuda.device.device import Device
 
 
 class Preconditioner(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no types
-    """A symmetric preconditioner, as SciPy's and CuPy's solvers take it.
+    """A preconditioner, as SciPy's and CuPy's solvers take it.
 
     Products check their vectors as those of operators do.
 
@@ -28,9 +28,15 @@ class Preconditioner(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no
     dtype : dtype
     space : Space or Product
         Space of the vectors.
+
+    Attributes
+    ----------
+    symmetric : bool
+        False if the preconditioner is known not to equal its transpose.
     """
 
     _given_as: str
+    symmetric = True
 
     def __init__(self, dtype: DTypeLike, space: Space | Product) -> None:
         self._space = space
@@ -90,7 +96,13 @@ class Preconditioner(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no
         """The product with each column of X, (n, nvec)."""
         return self._matmat(self._given(X))
 
-    rmatvec, rmatmat = matvec, matmat
+    def rmatvec(self, x: Any) -> Any:
+        """The transpose times x, (n,) or (n, 1)."""
+        return self._adjoint().matvec(x)
+
+    def rmatmat(self, X: Any) -> Any:
+        """The transpose times each column of X, (n, nvec)."""
+        return self._adjoint().matmat(X)
 
     def __matmul__(self, x: Any) -> Any:
         return self.dot(x)
@@ -122,9 +134,15 @@ class Preconditioner(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no
             result[:, k] = self._matvec(x[:, k])
         return result
 
-    _rmatvec, _rmatmat = _matvec, _matmat
+    def _rmatvec(self, x: NDArray[Any]) -> NDArray[Any]:
+        return self._adjoint()._matvec(x)
+
+    def _rmatmat(self, x: NDArray[Any]) -> NDArray[Any]:
+        return self._adjoint()._matmat(x)
 
     def _adjoint(self) -> Preconditioner:
+        """The transpose; the preconditioner itself, if it is symmetric."""
         return self
 
-    _transpose = _adjoint
+    def _transpose(self) -> Preconditioner:
+        return self._adjoint()

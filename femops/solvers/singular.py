@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.operators import BlockOperator, Operator
+from femops.operators import Operator
 from femops.solvers.inner_products import Sums
 from femops.spaces.base import Space
 
@@ -20,7 +20,7 @@ _HELD = 1e-12  # of the largest eigenvalue: squares of round-off at constrained 
 _TRIALS = 3
 
 
-def singular_cause(A: Operator | BlockOperator, b: Vector, tolerance: float, form: str = "") -> str:
+def singular_cause(A: Operator, b: Vector, tolerance: float, form: str = "") -> str:
     """Explain that A is singular, if it takes constants or rigid motions to zero. Collective.
 
     Only vectors that vanish at all constrained dofs are tried. A takes v to zero if A v is
@@ -28,13 +28,13 @@ def singular_cause(A: Operator | BlockOperator, b: Vector, tolerance: float, for
 
     Parameters
     ----------
-    A : Operator or BlockOperator
+    A : Operator
         Square.
     b : (size,) array
     tolerance : float
         Tolerance of the solve for the norm of b - A x.
     form : str
-        Name of the nonlinear form, if A is a Jacobian.
+        Name of the residual, if A is a Jacobian.
 
     Returns
     -------
@@ -62,7 +62,7 @@ def singular_cause(A: Operator | BlockOperator, b: Vector, tolerance: float, for
     return text
 
 
-def _motions(A: Operator | BlockOperator) -> Iterator[tuple[str, Vector]]:
+def _motions(A: Operator) -> Iterator[tuple[str, Vector]]:
     """Yield constants and rigid motions that vanish at all constrained dofs, with their names."""
     space, memory = A.space, A.space.memory
     fields = [("", space)] if isinstance(space, Space) else list(space.spaces.items())
@@ -120,7 +120,7 @@ def _unheld(
             yield "a rigid motion", weights
 
 
-def _vanishes(A: Operator | BlockOperator, v: Vector, sums: Sums, rng: np.random.Generator) -> bool:
+def _vanishes(A: Operator, v: Vector, sums: Sums, rng: np.random.Generator) -> bool:
     """True if A v is round-off. Collective."""
     xp, put = A.space.memory.xp, A.space.memory.put
     eps = float(np.finfo(A.dtype).eps)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from femops.errors import SpaceError
+from femops.parallel.mesh import DistributedMesh
 from femops.spaces.base import Space
 from femops.spaces.functions import Function
 from femops.spaces.memory import check_shape, memory_of, zeros
@@ -86,6 +87,16 @@ class Product:
         return any(space.any_width for space in self.spaces.values())
 
     @property
+    def distributed(self) -> DistributedMesh | None:
+        """See `Space.distributed`."""
+        return next(iter(self.spaces.values())).distributed
+
+    @property
+    def reproducible(self) -> bool:
+        """True if sums over elements of any space are formed in an order that was asked for."""
+        return any(space.reproducible for space in self.spaces.values())
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Names of the spaces, in order."""
         return tuple(self.spaces)
@@ -103,6 +114,25 @@ class Product:
             raise SpaceError(f"{self!r} has no space {name!r}: it has {', '.join(self.names)}")
         start = self.offsets[name]
         return slice(start, start + self.spaces[name].size)
+
+    def within(self, name: str, entries: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Those of ascending entries of a vector that belong to a space.
+
+        Parameters
+        ----------
+        name : str
+            That of the space.
+        entries : (n,) int64
+
+        Returns
+        -------
+        (m,) int64
+            Counted from the beginning of the space's part.
+        """
+        part = self.slice(name)
+        first, last = np.searchsorted(entries, [part.start, part.stop])
+        inside: NDArray[np.int64] = entries[first:last] - part.start
+        return inside
 
     # --- vectors ---------------------------------------------------------------------------------
 

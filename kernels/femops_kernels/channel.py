@@ -37,10 +37,10 @@ class Route:
 
     Attributes
     ----------
-    forward, reverse : int or None
-        Which of a `DistributedOperator`'s exchanges bring the ghosts it reads, and take its
-        contributions.
+    forwards, reverses : tuple of int or None
+        Which of a `DistributedOperator`'s exchanges bring the ghosts of each field that it reads,
+        and take its contributions of each test function; None where ranks share no dofs.
     """
 
-    forward: int | None = None
-    reverse: int | None = None
+    forwards: tuple[int | None, ...] = ()
+    reverses: tuple[int | None, ...] = ()

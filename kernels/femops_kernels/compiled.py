@@ -58,10 +58,20 @@ class Launch(ABC):
     on_elements: bool
     forward: Any = None
 
-    @property
-    def contributed(self) -> NDArray[np.int64]:
-        """The ghost of each contribution that it leaves for other ranks, ascending."""
+    def contributed(self, target: int) -> NDArray[np.int64]:  # noqa: ARG002  (of none)
+        """The ghost of each contribution that it leaves for other ranks, ascending.
+
+        Parameters
+        ----------
+        target : int
+            Number of the test function.
+        """
         return np.empty(0, dtype=np.int64)
+
+    @property
+    def functionals(self) -> Any:
+        """Functionals of each element in the last application, one row each, where it runs."""
+        return np.empty((0, 0))
 
 
 class CompiledOperator(ABC):
@@ -127,40 +137,6 @@ class CompiledOperator(ABC):
         """
 
 
-class CompiledFields(ABC):
-    """A form on several fields compiled for a machine, ready to be evaluated."""
-
-    @abstractmethod
-    def apply(self, u: Any, out: Any) -> None:
-        """Overwrite ``out`` by the residual of u. All ranks that share dofs call this.
-
-        Both are contiguous, of the kernels' type, and where the form runs.
-        """
-
-    @property
-    @abstractmethod
-    def functionals(self) -> Any:
-        """Functionals of each element in the last application: a (functionals, ne) array there."""
-
-    def instructions(
-        self,
-        u: Any,  # noqa: ARG002
-        out: Any,  # noqa: ARG002
-        minima: Sequence[int],  # noqa: ARG002
-    ) -> list[Instruction] | None:
-        """Instructions that do `apply` on the host, with the least values of functionals.
-
-        None if Python is to do it.
-
-        Parameters
-        ----------
-        u, out : arrays
-        minima : sequence of int
-            For each minimum the scalar of the sequence that gets it.
-        """
-        return None
-
-
 class DistributedOperator(CompiledOperator, ABC):
     """An operator of which each rank has its part, run by all of them together.
 
@@ -197,9 +173,9 @@ class DistributedOperator(CompiledOperator, ABC):
         self.local, self.sweeps, self.alphas = local, local.sweeps, local.alphas
         self.forwards, self.reverses = tuple(forwards), tuple(reverses)
         self.routes, self.overlap, self._at_once = tuple(routes), True, at_once
-        last = {route.reverse: k for k, route in enumerate(routes)}
+        last = {n: k for k, route in enumerate(routes) for n in route.reverses}
         # whether a launch's results are complete for other ranks
         self._due = [
-            route.reverse is not None and (at_once or last[route.reverse] == k)
+            [n is not None and (at_once or last[n] == k) for n in route.reverses]
             for k, route in enumerate(routes)
         ]

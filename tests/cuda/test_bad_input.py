@@ -71,7 +71,7 @@ class There:
         self.V, self.home = femops.H1(MESH, 2, device=self.device), femops.H1(MESH, 2)
         self.W = femops.Product(u=self.V, p=self.V)
         self.A, self.at_home = femops.mass(self.V), femops.mass(self.home)
-        self.F = femops.nonlinear_form(cubic, self.V)
+        self.F = femops.residual(cubic, self.V)
         self.C = self.A.constrained([0])
         self.x = self.V.interpolate(1.0)
         self.host = np.ones(self.V.size)
@@ -334,7 +334,7 @@ def test_lanes_are_the_cpus(there: There) -> None:
     makers = {
         "linear": lambda: femops.mass(there.V, lanes=4),
         "of fields": lambda: femops.form(uncoupled, there.W, lanes=4),
-        "nonlinear": lambda: femops.nonlinear_form(cubic, there.V, lanes=4),
+        "nonlinear": lambda: femops.residual(cubic, there.V, lanes=4),
     }
     for make in makers.values():
         with pytest.raises(femops.OperatorError, match=r"lanes = 4 on a GPU: .* leave them out"):

@@ -46,21 +46,21 @@ def fields(device: Any, counts: tuple[int, ...], orders: tuple[int, int], **opti
     return femops.Product(v=V, e=femops.L2(mesh, orders[1], family=family, device=device))
 
 
-Make = Callable[[Any], femops.CoupledForm]
+Make = Callable[[Any], femops.Residual]
 
 
 def make(counts: tuple[int, ...], orders: tuple[int, int], **options: Any) -> Make:
     dtype = options.pop("dtype", "float64")
 
-    def form(device: Any) -> femops.CoupledForm:
+    def form(device: Any) -> femops.Residual:
         W = fields(device, counts, orders, **options)
-        F = femops.coupled_form(flow, W, **FUNCTIONALS, kappa=0.5, dtype=dtype)
+        F = femops.residual(flow, W, **FUNCTIONALS, kappa=0.5, dtype=dtype)
         return F.constrained(W.spaces["v"].boundary_dofs(1))
 
     return form
 
 
-def one_test_function(device: Any) -> femops.CoupledForm:
+def one_test_function(device: Any) -> femops.Residual:
     """It is not the first; two fields of one space, and one that is not tested at all."""
     mesh = turned(femops.disc(1))
     V, Q = femops.H1(mesh, 3, device=device), femops.H1(mesh, 2, device=device)
@@ -69,10 +69,10 @@ def one_test_function(device: Any) -> femops.CoupledForm:
     def product(u: Any, v: Any, p: Any) -> Any:
         return {"v": {"grad": u.grad * p, "value": u * v}}
 
-    return femops.coupled_form(product, W).constrained(W.positions(v=V.boundary_dofs()))
+    return femops.residual(product, W).constrained(W.positions(v=V.boundary_dofs()))
 
 
-def functionals_alone(device: Any) -> femops.CoupledForm:
+def functionals_alone(device: Any) -> femops.Residual:
     """At the nodes of the first field: nothing is interpolated there."""
     mesh = femops.box((3, 2))
     V, E = femops.H1(mesh, 2, device=device), femops.L2(mesh, 2, device=device)
@@ -82,7 +82,7 @@ def functionals_alone(device: Any) -> femops.CoupledForm:
 
     W = femops.Product(v=V, e=E)
     names: Any = {"integrals": ["area", "energy"], "minima": ["least"]}
-    return femops.coupled_form(size, W, quadrature=femops.lobatto(3), **names)
+    return femops.residual(size, W, quadrature=femops.lobatto(3), **names)
 
 
 FORMS: dict[str, Make] = {
@@ -98,7 +98,7 @@ FORMS: dict[str, Make] = {
 }
 
 
-def state(F: femops.CoupledForm, seed: int = 1) -> Any:
+def state(F: femops.Residual, seed: int = 1) -> Any:
     return np.random.default_rng(seed).standard_normal(F.space.size).astype(F.dtype)
 
 
@@ -177,8 +177,8 @@ def test_nothing_moves(name: str) -> None:
 def test_bad_input(device: Any) -> None:
     W = fields(device, (3, 2), (2, 1))
     with pytest.raises(femops.OperatorError, match="lanes = 4 on a GPU"):
-        femops.coupled_form(flow, W, **FUNCTIONALS, kappa=0.5, lanes=4)
-    F = femops.coupled_form(flow, W, **FUNCTIONALS, kappa=0.5)
+        femops.residual(flow, W, **FUNCTIONALS, kappa=0.5, lanes=4)
+    F = femops.residual(flow, W, **FUNCTIONALS, kappa=0.5)
     u = device.upload(state(F))
     with pytest.raises(femops.VectorError, match="host"):
         F.residual(state(F))

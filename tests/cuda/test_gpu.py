@@ -180,7 +180,7 @@ def test_coupled_forms(device: Device) -> None:
         mesh = femops.ball(1, order=2)
         V, E = femops.H1(mesh, 3, ncomp=3, device=where), femops.L2(mesh, 2, device=where)
         W = femops.Product(v=V, e=E)
-        F = femops.coupled_form(flow, W, minima=["least"], integrals=["all"])
+        F = femops.residual(flow, W, minima=["least"], integrals=["all"])
         u = np.random.default_rng(2).standard_normal(W.size)
         residual, values = F.evaluate(W.memory.put(u))
         product = F.jacobian(W.memory.put(u)) @ W.memory.put(np.cos(u))

@@ -156,6 +156,6 @@ def test_little_is_kept(level: str, affine: bool, device: GuardedDevice) -> None
         for where in (None, device):
             V = femops.H1(mesh, 3, device=where)
             u = state(V) if where is None else device.upload(state(V))
-            F = femops.nonlinear_form(function, V, **given)
+            F = femops.residual(function, V, **given)
             operators.append(F.jacobian(u).at_level(level))
         agree(*operators, device)

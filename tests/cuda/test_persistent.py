@@ -191,12 +191,12 @@ def weighted(v: Any, e: Any, x: Any, kappa: Any) -> Any:
     return heat(v, e, x) | {"energy": e * e * kappa, "least": e + v[0]}
 
 
-def fields_form(device: Any, mesh: femops.Mesh) -> femops.CoupledForm:
+def fields_form(device: Any, mesh: femops.Mesh) -> femops.Residual:
     """A vector and a scalar."""
     V = femops.H1(mesh, 2, ncomp=mesh.dim, device=device)
     W = femops.Product(v=V, e=femops.L2(mesh, 1, device=device))
     names: Any = {"integrals": ["energy"], "minima": ["least"]}
-    return femops.coupled_form(weighted, W, kappa=smooth, **names)
+    return femops.residual(weighted, W, kappa=smooth, **names)
 
 
 @pytest.mark.usefixtures("persistent")

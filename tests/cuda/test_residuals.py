@@ -66,13 +66,13 @@ def source(u: Any, x: Any, k: Any) -> Any:
 def sourced(dim: int, k: Any, **options: Any) -> Make:
     def form(device: Any) -> Any:
         V = space(device, dim)
-        return femops.nonlinear_form(source, V, k=k(V.mesh) if k is by_element else k, **options)
+        return femops.residual(source, V, k=k(V.mesh) if k is by_element else k, **options)
 
     return form
 
 
 def discontinuous(device: Any) -> Any:
-    return femops.nonlinear_form(source, femops.L2(curved(2), 0, device=device), k=2.0)
+    return femops.residual(source, femops.L2(curved(2), 0, device=device), k=2.0)
 
 
 FORMS: dict[str, tuple[int, Make]] = {  # and how many numbers of functions the host evaluates
@@ -141,7 +141,7 @@ def test_meshes_of_any_size(scale: float, device: GuardedDevice) -> None:
         forms = []
         for one in (None, device):
             mesh = femops.box((5, 3, 2), order=2, mapping=lambda x: scale * bend(x))
-            forms.append(femops.nonlinear_form(form, femops.H1(mesh, order, device=one)))
+            forms.append(femops.residual(form, femops.H1(mesh, order, device=one)))
         u = state(forms[0])
         close(forms[1].residual(device.upload(u)), forms[0].residual(u))
 
@@ -161,7 +161,7 @@ def of_flow(dim: int, nu: Any, **options: Any) -> Make:
         V = space(device, dim, 3, ncomp=dim, reproducible=options.get("reproducible", False))
         W = femops.Product(v=V, p=femops.H1(V.mesh, 2, device=device))
         given = {name: value for name, value in options.items() if name != "reproducible"}
-        F = femops.coupled_form(flow, W, nu=nu, **given)
+        F = femops.residual(flow, W, nu=nu, **given)
         return F.constrained(W.positions(v=V.boundary_dofs()))
 
     return form
@@ -184,7 +184,7 @@ def of_three(dim: int, **options: Any) -> Make:
         E = femops.L2(V.mesh, 1, device=device)
         P = femops.H1(V.mesh, 3, family="bernstein", device=device)
         W = femops.Product(v=V, e=E, p=P)
-        return femops.coupled_form(three, W, **FUNCTIONALS, quadrature=5, k=0.5, **options)
+        return femops.residual(three, W, **FUNCTIONALS, quadrature=5, k=0.5, **options)
 
     return form
 
@@ -200,7 +200,7 @@ def functionals_alone(device: Any) -> Any:
 
     V = space(device, 2, 3)
     W = femops.Product(v=V, e=femops.L2(V.mesh, 1, device=device))
-    return femops.coupled_form(form, W, **FUNCTIONALS)
+    return femops.residual(form, W, **FUNCTIONALS)
 
 
 COUPLED: dict[str, tuple[int, Make]] = {
@@ -287,19 +287,19 @@ def folded(x: Any) -> Any:
 
 
 def cubic(V: Any) -> Any:
-    return femops.nonlinear_form(lambda u: {"value": u.value**3}, V)
+    return femops.residual(lambda u: {"value": u.value**3}, V)
 
 
 def pair(V: Any) -> Any:
     def form(v: Any, e: Any) -> Any:
         return {"v": {"value": v * e}, "e": {"value": e * e}, "least": e.value}
 
-    return femops.coupled_form(form, femops.Product(v=V, e=V), minima=["least"])
+    return femops.residual(form, femops.Product(v=V, e=V), minima=["least"])
 
 
 def rooted(V: Any) -> Any:
     """Computed in each application."""
-    return femops.nonlinear_form(lambda u, x: {"value": np.sqrt(x[0] - 0.5) * u.value**2}, V)
+    return femops.residual(lambda u, x: {"value": np.sqrt(x[0] - 0.5) * u.value**2}, V)
 
 
 def kept(V: Any) -> Any:
@@ -308,7 +308,7 @@ def kept(V: Any) -> Any:
     def form(u: Any, x: Any, k: Any) -> Any:
         return {"grad": np.log(k + x[0]) * u.value * u.grad}
 
-    return femops.nonlinear_form(form, V, k=-1.0)
+    return femops.residual(form, V, k=-1.0)
 
 
 def too_large(V: Any) -> Any:
@@ -316,7 +316,7 @@ def too_large(V: Any) -> Any:
         return {"value": (k * k) * u.value**2}
 
     field = femops.GridFunction(femops.L2(V.mesh, 1), np.full(V.mesh.num_elements * 4, 1e30))
-    return femops.nonlinear_form(form, V, k=field, dtype="float32")
+    return femops.residual(form, V, k=field, dtype="float32")
 
 
 def message(make: Make, V: Any) -> tuple[type, str]:

@@ -132,7 +132,7 @@ def test_matrices_and_sums_have_the_numbers_of_the_host(device: GuardedDevice) -
 def test_data_go_with_their_operators(summed: bool, device: GuardedDevice) -> None:
     """What is filled for one that nobody has any more does not stay."""
     V = space(device, 2)
-    F = femops.nonlinear_form(lambda u: {"value": u.value**3}, V)
+    F = femops.residual(lambda u: {"value": u.value**3}, V)
     x = V.interpolate(1.0)
     arrays = device.host.arrays
     for make in (lambda: femops.mass(V), lambda: F.jacobian(x)):
@@ -215,7 +215,7 @@ def applied(A: Any, device: GuardedDevice) -> None:
 
 def derivative(V: Any) -> Any:
     """Of a nonlinear form."""
-    F = femops.nonlinear_form(lambda u: {"value": u.value**3}, V)
+    F = femops.residual(lambda u: {"value": u.value**3}, V)
     return F.jacobian(V.interpolate(1.0))
 
 

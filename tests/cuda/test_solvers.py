@@ -10,6 +10,7 @@ import pytest
 
 import femops
 from support.cases.kernels import smooth, turned
+from support.cases.products import stokes
 from support.cuda import host_device as host_device_fixture
 from support.cuda.guarded import guarded_device
 from support.cuda.host_device import HostDevice
@@ -96,3 +97,50 @@ def test_operators_in_solvers_of_cupyx() -> None:
     assert np.linalg.norm(residual.get()) < 1e-10 * np.linalg.norm(host[:, 0])
     np.testing.assert_array_equal(y.get(), transposed.get())
     np.testing.assert_array_equal(Y.get()[:, 0], transposed.get())
+
+
+def flow(device: HostDevice | None) -> tuple[Any, Any]:
+    """Stokes' equations, and a load."""
+    mesh = femops.box((6, 6))
+    U, Q = femops.H1(mesh, 2, ncomp=2, device=device), femops.H1(mesh, 1, device=device)
+    W = femops.Product(u=U, p=Q)
+    A = femops.form(stokes, W, mu=1.0).constrained(W.positions(u=U.boundary_dofs()))
+    return A, A.rhs(W.join(u=femops.load(U, lambda x: (x[1] ** 2, -x[0]))))
+
+
+def blocks(A: Any) -> Any:
+    mass = femops.mass(A.space.spaces["p"])
+    velocity = femops.multigrid(A["u", "u"], dtype="float64")
+    return (
+        (femops.minres, femops.block_diagonal(A.space, u=velocity, p=femops.jacobi(mass))),
+        (femops.gmres, femops.block_triangular(A, p=femops.jacobi(-mass), u=velocity)),
+    )
+
+
+def test_preconditioners_of_several_fields() -> None:
+    device = guarded_device()
+    A, b = flow(None)
+    B, c = flow(device)
+    for (solver, M), (_, N) in zip(blocks(A), blocks(B), strict=True):
+        x, expected = solver(A, b, M=M, rtol=1e-8)
+        y, info = solver(B, c, M=N, rtol=1e-8)
+        assert info.converged
+        assert info.iterations == expected.iterations
+        u, v = A.space.split(x)[0], A.space.split(device.download(y))[0]
+        np.testing.assert_allclose(v, u, rtol=0, atol=1e-5 * abs(u).max())
+        with pytest.raises(femops.SolverError, match="not on the same device"):
+            solver(B, c, M=M)
+
+
+def test_preconditioners_of_other_libraries() -> None:
+    """Objects with a shape and matvec, as CuPy's operators are."""
+    device = guarded_device()
+    V = femops.H1(turned(femops.disc(2)), 2, device=device)
+    A = (femops.diffusion(V, smooth) + femops.mass(V)).constrained(V.boundary_dofs())
+    b, jacobi = A.rhs(femops.load(V, smooth)), femops.jacobi(A)
+    expected, _ = femops.cg(A, b, M=jacobi, rtol=1e-11)
+    for solver in (femops.cg, femops.minres, femops.gmres):
+        x, info = solver(A, b, M=as_linear_operator(jacobi), rtol=1e-11)
+        assert info.converged
+        difference = device.download(x - expected)
+        np.testing.assert_allclose(difference, 0.0, atol=1e-8)

@@ -350,7 +350,7 @@ def test_bad_input(pair):
     refused = [
         ((A, M, 0), {}, "k = 0"),
         ((A, M, 2.5), {}, "k = 2.5"),
-        ((A, M, V.size), {}, "free dofs"),
+        ((A, M, V.size), {}, "dofs are free"),
         ((A, M), {"tol": 0.0}, "tol"),
         ((A, M), {"tol": -1.0}, "tol"),
         ((A, M), {"tol": np.nan}, "tol"),

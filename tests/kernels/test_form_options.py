@@ -29,8 +29,8 @@ def test_help_shows_all_options_of_a_form(make):
     check_shown(make, FormOptions)
 
 
-@pytest.mark.parametrize("make", [*NONLINEAR, femops.neo_hookean, femops.nonlinear_form])
-def test_help_shows_all_options_of_a_nonlinear_form(make):
+@pytest.mark.parametrize("make", [*NONLINEAR, femops.neo_hookean, femops.residual])
+def test_help_shows_all_options_of_a_residual(make):
     check_shown(make, NonlinearOptions)
     assert "level" not in inspect.signature(make).parameters
     assert "\nlevel :" not in inspect.getdoc(make)

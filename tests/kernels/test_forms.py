@@ -240,17 +240,17 @@ def test_coefficients_called_like_an_argument_of_form(name: str, value: str) -> 
     with pytest.raises(femops.TraceError, match=rf"'{name}' is an argument of femops.form"):
         femops.form(scope["pair"], femops.Product(a=V, b=V))
     if name in ("function", "quadrature", "dtype", "lanes"):
-        with pytest.raises(femops.TraceError, match=r"is an argument of femops.nonlinear_form"):
-            femops.nonlinear_form(scope["own"], V)
+        with pytest.raises(femops.TraceError, match=r"is an argument of femops.residual"):
+            femops.residual(scope["own"], V)
     exec(f"def fine({name}, c): return {{'value': c * {name}}}", scope)
     u = V.interpolate(lambda x: x[0])
     same = femops.mass(V, 3.0) @ u
     assert np.array_equal(femops.form(scope["fine"], V, c=3.0) @ u, same)
 
 
-def test_what_is_no_argument_of_a_nonlinear_form() -> None:
+def test_what_is_no_argument_of_a_residual() -> None:
     V = femops.H1(femops.box((2, 2)), 1)
-    F = femops.nonlinear_form(lambda u, level: {"value": level * u**3}, V, level=2.0)
+    F = femops.residual(lambda u, level: {"value": level * u**3}, V, level=2.0)
     assert F.residual(V.zeros() + 1.0).sum() == pytest.approx(2.0)
-    with pytest.raises(femops.TraceError, match=r"'space' is an argument of femops.nonlinear_form"):
-        femops.nonlinear_form(lambda u, space: {"value": space * u**3}, V)
+    with pytest.raises(femops.TraceError, match=r"'space' is an argument of femops.residual"):
+        femops.residual(lambda u, space: {"value": space * u**3}, V)

@@ -147,7 +147,7 @@ CASES = [
         "jacobian",
         {"f": LINEAR.shape, "c": (2,), "u": V.shape},
         lambda live: {"k": field(LINEAR, live["f"]), "m": linear(live["c"])},
-        lambda live, given: femops.nonlinear_form(reaction, V, **given).jacobian(live["u"]),
+        lambda live, given: femops.residual(reaction, V, **given).jacobian(live["u"]),
         stays=("u",),
     ),
 ]
@@ -372,12 +372,12 @@ def test_a_nonlinear_form_reads_when_it_is_made() -> None:
     """Its coefficients and the variables of its function, before the first residual."""
     live = {"f": LINEAR.interpolate(1.0), "c": np.array([1.0, 0.5]), "s": np.array([2.0])}
 
-    def make(live: Live) -> femops.NonlinearForm:
+    def make(live: Live) -> femops.Residual:
         def function(u: Any, k: Any, m: Any) -> Any:
             return {"value": live["s"][0] * m * u**3, "grad": k * u.grad}
 
         k, m = field(LINEAR, live["f"]), linear(live["c"])
-        return femops.nonlinear_form(function, V, k=k, m=m)
+        return femops.residual(function, V, k=k, m=m)
 
     u = V.interpolate(lambda x: 1 + x[0] * x[1])
     F, fresh = make(live), make(copy.deepcopy(live))
@@ -452,7 +452,7 @@ def test_values_are_put_together_block_by_block(data: st.DataObject) -> None:
 
 def test_held_dofs_are_no_ones_else() -> None:
     A = femops.mass(V).constrained(V.boundary_dofs())
-    F = femops.nonlinear_form(reaction, V, k=1.0, m=1.0).constrained([0])
+    F = femops.residual(reaction, V, k=1.0, m=1.0).constrained([0])
     S = femops.form(stokes, FLOW, mu=1.0, q=0.0, e=np.ones(1)).constrained([0])
     for operator in (A, F, S):
         with pytest.raises(ValueError, match="read-only"):

@@ -79,7 +79,7 @@ def test_neo_hookean_at_rest_is_linear_elasticity() -> None:
 def test_constrained_dofs_are_held() -> None:
     V = make_space("cubic", 2)
     held = V.boundary_dofs()
-    form = femops.nonlinear_form(cubic, V, k=1.0)
+    form = femops.residual(cubic, V, k=1.0)
     u = V.interpolate(lambda x: 1 + x[0])
     free = np.setdiff1d(np.arange(V.size), held)
     constrained = form.constrained(held)
@@ -105,10 +105,10 @@ def test_update_is_the_form_made_anew(k: Any) -> None:
         return cubic(u, x, k if np.ndim(k) == 0 else k[0, 0])
 
     held = V.boundary_dofs()
-    old = femops.nonlinear_form(form, V, k=2.5).constrained(held)
+    old = femops.residual(form, V, k=2.5).constrained(held)
     before, jacobian = old.residual(u), old.jacobian(u) @ d
     new = old.update(k=k)
-    made = femops.nonlinear_form(form, V, k=k).constrained(held)
+    made = femops.residual(form, V, k=k).constrained(held)
     np.testing.assert_array_equal(new.constrained_dofs, made.constrained_dofs)
     for got, expected in (
         (new.residual(u), made.residual(u)),
@@ -148,7 +148,7 @@ def test_newton_finds_a_manufactured_solution() -> None:
         return u**3 - 2.0 * u * slope
 
     dofs = V.boundary_dofs()
-    F = femops.nonlinear_form(form, V, quadrature=6).constrained(dofs)
+    F = femops.residual(form, V, quadrature=6).constrained(dofs)
     u0 = V.zeros()
     u0[dofs] = V.interpolate(exact)[dofs]
     seen: list[Any] = []
@@ -183,7 +183,7 @@ def test_newton_keeps_jacobians_at_a_level(level: str, monkeypatch: pytest.Monke
         seen.append(J.level)
         return femops.cg(J, *given, **options)
 
-    monkeypatch.setattr(import_module("femops.solvers.newton"), "cg", watched)
+    monkeypatch.setattr(import_module("femops.solvers.newton_steps"), "cg", watched)
     u, info = femops.newton(F, V.zeros(), femops.load(V, 1.0), rtol=1e-11, level=level)
     assert info.converged
     assert set(seen) == {level}
@@ -193,7 +193,7 @@ def test_newton_keeps_jacobians_at_a_level(level: str, monkeypatch: pytest.Monke
 def test_newton_comes_to_a_residual_of_zero() -> None:
     """Of one free dof, with tolerances that only zero meets."""
     V = femops.H1(femops.box((1,)), 1)
-    F = femops.nonlinear_form(lambda u: {"value": u.value}, V).constrained([0])
+    F = femops.residual(lambda u: {"value": u.value}, V).constrained([0])
     u, info = femops.newton(F, np.array([0.0, 0.5]), rtol=0.0, atol=0.0)
     assert info.converged
     assert info.residuals[-1] == 0.0
@@ -223,7 +223,7 @@ def test_bad_arguments() -> None:
     inverted = V.interpolate(lambda x: [-2 * x[0], 0 * x[0]])
     with pytest.raises(femops.SolverError, match="not a number: begin with another"):
         femops.newton(F, inverted)
-    with pytest.raises(femops.SolverError, match="F is an Operator: give a nonlinear form"):
+    with pytest.raises(femops.SolverError, match="F is an Operator: give a residual"):
         femops.newton(femops.mass(V), V.zeros())  # type: ignore[arg-type]
     with pytest.raises(femops.SolverError, match="give 'auto', 'cg'"):
         femops.newton(F, V.zeros(), linear="lu")  # type: ignore[arg-type]

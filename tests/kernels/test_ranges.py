@@ -77,7 +77,7 @@ def test_other_forms(name: str) -> None:
             c=1e45,
             dtype="float32",
         ),
-        "nonlinear": lambda: femops.nonlinear_form(
+        "nonlinear": lambda: femops.residual(
             lambda u, c: {"value": c * u**3}, V, c=1e45, dtype="float32"
         ).residual(u),
     }
@@ -112,7 +112,7 @@ def test_large_coefficients_on_small_elements_and_the_other_way_around(
 
     def operators(dtype: str) -> list[Any]:
         A = femops.diffusion(V, value, dtype=dtype)
-        F = femops.nonlinear_form(curved, V, c=value, dtype=dtype)
+        F = femops.residual(curved, V, c=value, dtype=dtype)
         return [A, value**-0.5 * A + value**-0.5 * A, F.jacobian(u.astype(dtype))]
 
     for single, double in zip(operators("float32"), operators("float64"), strict=True):

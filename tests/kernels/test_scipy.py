@@ -203,6 +203,6 @@ def test_what_is_no_operator_is_not_added(kind: str) -> None:
                 femops.OperatorError, match=r"can't be added: .*A.assemble\(\) \+ B"
             ):
                 compute()
-    with pytest.raises(femops.OperatorError, match=r"give one of shape \(50, 50\)"):
+    with pytest.raises(femops.OperatorError, match="different spaces"):
         both + femops.mass(V)
     assert sum([both, both]).shape == both.shape

@@ -71,7 +71,7 @@ def test_a_jacobian_of_small_literals(scalar: Any, plane: Any) -> None:
         return {"grad": (1 + u * u) * g + swirl}
 
     x, y = plane
-    J = femops.nonlinear_form(flux, scalar, n=1e19).jacobian(scalar.zeros())
+    J = femops.residual(flux, scalar, n=1e19).jacobian(scalar.zeros())
     assert not J.symmetric
     assert x @ (J @ y) == pytest.approx(-1.6)
     assert y @ (J @ x) == pytest.approx(1.6)
@@ -185,7 +185,7 @@ def test_conditions_in_a_kernel(scalar: Any) -> None:
         return sum((k + 1) * (1.0 * function(x)) for k, function in enumerate(CONDITIONS.values()))
 
     A = femops.form(lambda u, x: {"value": total(x) * u}, scalar, level="matrix-free")
-    F = femops.nonlinear_form(lambda u, x: {"value": total(x) * u}, scalar)
+    F = femops.residual(lambda u, x: {"value": total(x) * u}, scalar)
     expected = femops.mass(scalar, at_each(total))
     u = np.random.default_rng(3).standard_normal(scalar.size)
     np.testing.assert_allclose(A @ u, expected @ u, rtol=1e-12, atol=1e-14)
@@ -276,17 +276,17 @@ def test_what_is_not_taken_may_be_no_number(scalar: Any, level: str) -> None:
 
 def test_what_a_residual_does_not_take(scalar: Any) -> None:
     one = np.ones(scalar.size)
-    F = femops.nonlinear_form(lambda u, x: {"value": logarithm(0.5)(x, 2.0, u * u)}, scalar)
+    F = femops.residual(lambda u, x: {"value": logarithm(0.5)(x, 2.0, u * u)}, scalar)
     rate = femops.mass(scalar, lambda x: np.where(x[0] > 0.5, 2 * np.log(abs(x[0] - 0.5)), 1.0))
     assert F.residual(one).sum() == pytest.approx(one @ (rate @ one))
-    F = femops.nonlinear_form(lambda u, x: {"value": logarithm(0.7)(x, 2.0, u * u)}, scalar)
+    F = femops.residual(lambda u, x: {"value": logarithm(0.7)(x, 2.0, u * u)}, scalar)
     with pytest.raises(femops.OperatorError, match="not finite"):
         F.residual(one)
 
 
 def test_functions_of_literals(scalar: Any) -> None:
     """They are the same everywhere; levels that keep all at points keep them there."""
-    F = femops.nonlinear_form(lambda u: {"value": 2.0**u}, scalar)
+    F = femops.residual(lambda u: {"value": 2.0**u}, scalar)
     one = np.ones(scalar.size)
     J = F.jacobian(one)
     for level in LEVELS:
@@ -317,7 +317,7 @@ def test_expressions_that_grow(scalar: Any) -> None:
         assert one @ (A @ one) == pytest.approx(
             one @ (femops.mass(scalar, lambda x: grow(x[0])) @ one)
         )
-    F = femops.nonlinear_form(lambda u: {"value": grow(u)}, scalar)
+    F = femops.residual(lambda u: {"value": grow(u)}, scalar)
     assert F.residual(one / 2).sum() == pytest.approx(grow(0.5))
 
 

@@ -414,7 +414,7 @@ def test_forms_on_several_fields(comm, device, way, evaluated):
     def build(mesh, device):
         V = femops.H1(mesh, 2, ncomp=3, device=device)
         W = femops.Product(v=V, w=V, e=femops.L2(mesh, 1, device=device))
-        F = femops.coupled_form(flow, W, minima=["least"], integrals=["all"])
+        F = femops.residual(flow, W, minima=["least"], integrals=["all"])
         return F.constrained(W.positions(v=V.boundary_dofs()))
 
     mine, whole = on_both(comm, build, device)
@@ -456,7 +456,7 @@ def test_coupled_jacobians_where_ranks_have_nothing(comm, device, there):
         def warm(v, e):
             return {"v": {"grad": e * e * v.grad}, "e": {"value": v * e}}
 
-        return femops.coupled_form(warm, W).constrained(V.boundary_dofs(where=lambda x: x[0] == 0))
+        return femops.residual(warm, W).constrained(V.boundary_dofs(where=lambda x: x[0] == 0))
 
     mesh = femops.box((2, 1))
     whole = build(mesh, None)

@@ -168,7 +168,7 @@ def reaction(u):
 def test_solvers(comm, linear, level, reproducible):
     def build(mesh):
         V = femops.H1(mesh, 3)
-        F = femops.nonlinear_form(reaction, V)
+        F = femops.residual(reaction, V)
         u, info = femops.newton(F, V.zeros(), femops.load(V, smooth), linear=linear, level=level)
         A = F.jacobian(u).at_level("partial").constrained(every_fifth(V))
         x, report = femops.cg(A, A.rhs(femops.load(V, smooth), u), M=femops.jacobi(A), rtol=1e-12)

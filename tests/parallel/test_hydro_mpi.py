@@ -100,7 +100,7 @@ def test_coupled_form_on_ranks(comm):
     def evaluated(ranks):
         mesh = femops.box((8, 9), comm=ranks, reproducible=True)
         W = femops.Product(v=femops.H1(mesh, 2, ncomp=2), e=femops.L2(mesh, 1))
-        F = femops.coupled_form(coupled, W, minima=["least"], integrals=["all"])
+        F = femops.residual(coupled, W, minima=["least"], integrals=["all"])
         F = F.constrained(W.spaces["v"].boundary_dofs(1))
         v = W.spaces["v"].interpolate(lambda x: (np.sin(x[0] + x[1]), x[0] * x[1]))
         e = W.spaces["e"].interpolate(lambda x: np.cos(3 * x[0] - x[1]))

@@ -241,7 +241,7 @@ def burgers(u):
 def test_newton_where_the_jacobian_is_not_symmetric(comm, linear):
     def solve(mesh):
         V = femops.H1(mesh, 2)
-        F = femops.nonlinear_form(burgers, V).constrained(V.boundary_dofs())
+        F = femops.residual(burgers, V).constrained(V.boundary_dofs())
         load = femops.load(V, lambda x: np.sin(3 * x[0]) + 0.3)
         return V, *femops.newton(F, V.zeros(), load, linear=linear, rtol=1e-10)
 
@@ -274,7 +274,7 @@ def test_newton_is_reproducible(comm, make, linear):
 def test_newton_ends_alike_where_one_rank_sees_why(comm):
     """A zero on the diagonal of one rank ends the steps of all, and nobody waits for it."""
     V = femops.H1(femops.box((4, 4), comm=comm), 1)
-    F = femops.nonlinear_form(lambda u: {"value": u * u}, V)
+    F = femops.residual(lambda u: {"value": u * u}, V)
     held = np.arange(V.size) if comm.rank == 0 else np.arange(V.size - 1)
     with pytest.raises(femops.SolverError, match="1 diagonal entries are zero"):
         femops.jacobi(F.constrained(held).jacobian(V.zeros()))

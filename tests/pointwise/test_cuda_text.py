@@ -40,7 +40,7 @@ from femops.pointwise.printer import NUMPY_FUNCTIONS
 from femops.pointwise.qdata_split import stored_split
 from femops.pointwise.trace import Argument, linearised
 from femops.pointwise.writing import make_program
-from femops_kernels.pointwise.qfunction import QFunctionInputs
+from femops_kernels.pointwise.qfunction import QFunctionCode, QFunctionInputs
 from femops_kernels.pointwise.recording import FUNCTIONS
 
 POINTS = 8
@@ -139,9 +139,7 @@ def fused_programs() -> Iterator[QFunction]:
     for level in ("partial", "matrix-free"):
         for dim in (2, 3):
             parts = [
-                linear_split(
-                    LinearQFunction(traced(LINEAR[f"{name}-{dim}d"]), "u", "u"), level
-                ).qfunction
+                linear_split(LinearQFunction(traced(LINEAR[f"{name}-{dim}d"])), level).qfunction
                 for name in ("mass", "general", "convection", "diffusion")
             ]
             yield fuse(parts[:2])
@@ -185,7 +183,7 @@ def programs() -> dict[str, list[QFunction]]:
     """All that are tried, by the name of their form; each once."""
     found: dict[str, Iterator[QFunction]] = {}
     for name, form in LINEAR.items():
-        step = LinearQFunction(traced(form), "u", "u")
+        step = LinearQFunction(traced(form))
         found[name] = programs_of_step(step, frozenset(form[3]))
     for name, form in NONLINEAR.items():
         names = frozenset(form[3])
@@ -196,7 +194,7 @@ def programs() -> dict[str, list[QFunction]]:
             for known in every_known(names)
         ]
         found[name] = (cut.qfunction for cut in cuts)
-        derivative = LinearQFunction(linearised(traced(form), {"u": "state"}), "u", "u")
+        derivative = LinearQFunction(linearised(traced(form), {"u": "state"}))
         found[f"{name}-derivative"] = programs_of_step(derivative, names)
         found[f"{name}-kept"] = kept_programs(derivative, names)
     found["fused"] = fused_programs()
@@ -314,10 +312,9 @@ def test_what_is_written_twice_stands_once() -> None:
 
 def by_hand(results: list[str]) -> QFunction:
     text = f"def pointwise(u, ux, uy, uz, q):\n    return ({', '.join(results)},), ux, uy, uz\n"
-    flags = (True, False, True, False)
-    return QFunction(
-        text, 1, 2, len(results), QFunctionInputs(), *flags, symmetric=False, scaled=()
-    )
+    every = tuple(range(len(results)))
+    code = QFunctionCode(text, QFunctionInputs(), (0, 1), (), every, ())
+    return QFunction(code, 1, 2, len(results), symmetric=False, scaled=())
 
 
 def test_numbers_that_are_not_ordinary(tmp_path: Path) -> None:
@@ -352,7 +349,7 @@ def test_divisions_are_those_of_the_form_but_for_the_determinant() -> None:
     known = Known(mapped=True)
     for form, own, others in ((_diffusion, 0, 1), (rates, 4, 1), (_mass, 0, 0)):
         name = "kappa" if form is _diffusion else "rho" if form is _mass else "c"
-        step = LinearQFunction(trace(form, 3, {"u": 1}, {"u": 1}, {name: SCALAR}), "u", "u")
+        step = LinearQFunction(trace(form, 3, {"u": 1}, {"u": 1}, {name: SCALAR}))
         for level, swapped in (("matrix-free", others), ("partial", 0)):
             program = linear_split(step, level, known).qfunction
             text = program.code.cuda(3, 1)

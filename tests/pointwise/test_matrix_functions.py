@@ -68,7 +68,7 @@ def test_eigenvalues_in_a_kernel_are_those_of_numpy(n):
         values, vectors = femops.eigh_sym(S)
         return {"value": (values[0] + vectors[0, 0] ** 2 + femops.svd_min(G) * u.value) * u.value}
 
-    form = femops.nonlinear_form(least, space, S=A + A.T, G=A, quadrature=1)
+    form = femops.residual(least, space, S=A + A.T, G=A, quadrature=1)
     u = np.arange(1.0, space.size + 1)
     values, vectors = np.linalg.eigh(A + A.T)
     smallest = np.linalg.svd(A)[1][-1]

@@ -22,7 +22,7 @@ folder = fixtures.empty_cache
 
 def elasticity() -> LinearQFunction:
     shapes = {"lam": CoefficientShape(()), "mu": CoefficientShape(())}
-    return LinearQFunction(trace(_elasticity, 3, {"u": 3}, {"u": 3}, shapes), "u", "u")
+    return LinearQFunction(trace(_elasticity, 3, {"u": 3}, {"u": 3}, shapes))
 
 
 def text(nodes: list[Node]) -> list[str]:
@@ -75,7 +75,7 @@ def test_a_form_is_examined_once(folder: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_another_form_finds_nothing(folder: Path, other: object) -> None:
     shapes = {"a": CoefficientShape(())}
     for function in (lambda u, a: {"value": a * u, "grad": u.grad}, other):
-        LinearQFunction(trace(function, 2, {"u": 1}, {"u": 1}, shapes), "u", "u")
+        LinearQFunction(trace(function, 2, {"u": 1}, {"u": 1}, shapes))
     assert len(list(folder.glob("trace_*.json"))) == 2
 
 
@@ -92,5 +92,5 @@ def test_a_damaged_file_is_written_again(folder: Path, damage: str) -> None:
 def test_refusals_are_not_kept(folder: Path) -> None:
     for _ in range(2):
         with pytest.raises(TraceError, match="not linear"):
-            LinearQFunction(trace(lambda u: {"value": u * u}, 2, {"u": 1}, {"u": 1}, {}), "u", "u")
+            LinearQFunction(trace(lambda u: {"value": u * u}, 2, {"u": 1}, {"u": 1}, {}))
     assert not list(folder.glob("*"))

@@ -29,7 +29,7 @@ from femops.pointwise import (
 from femops.pointwise.errors import TraceError
 from femops.pointwise.expressions.graph import Graph
 from femops.pointwise.printer import assignments, evaluate
-from femops_kernels.pointwise.qfunction import QFunctionInputs
+from femops_kernels.pointwise.qfunction import QFunctionCode, QFunctionInputs
 
 POINTS = 6
 DIMS = [1, 2, 3]
@@ -47,7 +47,7 @@ class Case:
 
     def step(self) -> LinearQFunction:
         ins, outs = ({"u": n} for n in self.components)
-        return LinearQFunction(trace(self.function, self.dim, ins, outs, self.shapes), "u", "u")
+        return LinearQFunction(trace(self.function, self.dim, ins, outs, self.shapes))
 
     def statics(self) -> dict[str, np.ndarray]:
         """Random values of all that is known beforehand, points last."""
@@ -332,7 +332,7 @@ def test_functions_are_flops() -> None:
     body = "\n".join(f"    {s}" for s in statements)
     text = f"@inner\ndef pointwise(u, ux, uy, uz, q):\n{body}\n    return ({result},), ux, uy, uz\n"
     program = femops.pointwise.QFunction(
-        text, 1, 1, 1, QFunctionInputs(point=1), True, False, True, False, symmetric=True, scaled=()
+        QFunctionCode(text, QFunctionInputs(point=1), (0,), (), (0,), ()), 1, 1, 1, True, ()
     )
     assert program.flops == 2
     np.testing.assert_allclose(program.matrix(np.array([[2.0]])), np.full((1,) * 5, np.exp(2.0)))
@@ -399,5 +399,5 @@ def test_where_between_constants() -> None:
     A = femops.form(lambda u, x: {"value": femops.where(x[0] < 0.5, 5.0, 0.0) * u}, V)
     ones = np.ones(V.size)
     assert ones @ (A @ ones) == pytest.approx(2.5)
-    F = femops.nonlinear_form(lambda u: {"value": femops.where(u.value > 0.0, 5.0, 0.0)}, V)
+    F = femops.residual(lambda u: {"value": femops.where(u.value > 0.0, 5.0, 0.0)}, V)
     assert F.residual(ones).sum() == pytest.approx(5.0)

@@ -216,4 +216,4 @@ def test_several_fields_and_tests() -> None:
 )
 def test_what_is_not_linear(function: Any, message: str) -> None:
     with pytest.raises(TraceError, match=message):
-        LinearQFunction(trace(function, 2, {"u": 1}, {"u": 1}, {}), "u", "u")
+        LinearQFunction(trace(function, 2, {"u": 1}, {"u": 1}, {}))

@@ -118,7 +118,7 @@ def test_advice_names_a_degree_that_there_is(degree: int, words: str) -> None:
     assert words in text
 
 
-def flow() -> tuple[femops.BlockOperator, femops.Product]:
+def flow() -> tuple[femops.Operator, femops.Product]:
     W = femops.Product(u=U, p=femops.H1(U.mesh, 1))
 
     def stokes(u: Any, p: Any) -> Any:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import femops
+from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.chunks import chunk_batches, plans
 from femops.spaces.boundary_space import boundary_space
 from femops_kernels.cpu import first_touch as placement
@@ -97,7 +98,7 @@ def test_data_have_the_chunks_of_the_sweep(touched):
     V = femops.H1(femops.box((5, 4, 3), mapping=lambda x: x * (1 + 0.1 * x[::-1])), 3)
     A = femops.diffusion(V)
     [sweep_] = A.compiled.sweeps
-    data, plan = sweep_.data.points, sweep_.source
+    data, plan = sweep_.data.points, sweep_.dofs[0].source
     row = data[0].nbytes // 8
     stored, *lists = touched
     assert np.array_equal(stored, plan.first_batch * row)
@@ -112,8 +113,9 @@ def test_chunks_are_known_without_their_plans(space):
     V = femops.H1(femops.box((9, 8, 7)), 2)
     V = V if space == "volume" else boundary_space(V, None)
     for width in (2, 8):
-        source, target = plans(V, V, np.dtype("float32"), width)
-        edges = chunk_batches(V, V, np.dtype("float32"), width)
+        given = Arguments.of(V), Arguments.of(V), np.dtype("float32"), width
+        ((source, target),) = plans(*given)
+        edges = chunk_batches(*given)
         assert source is target
         assert np.array_equal(edges, source.first_batch)
         assert edges[-1] == len(source.starts)

@@ -150,7 +150,8 @@ def test_vectors_of_other_types_and_outputs(make: Make) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "words"), [(0.0, "definite"), (-1.0, "definite"), (np.nan, "A or M are not finite")]
+    ("value", "words"),
+    [(0.0, "definite"), (-1.0, "definite"), (np.nan, "products with M are not finite")],
 )
 def test_minres_refuses_what_is_no_preconditioner(value: float, words: str) -> None:
     A = poisson()

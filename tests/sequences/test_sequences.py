@@ -125,7 +125,7 @@ def test_a_step_with_everything(threads):
         return {"u": {"value": u * u}, "least": 2.0 - u + w}
 
     W = femops.Product(u=V, w=femops.L2(V.mesh, 0))
-    F = femops.coupled_form(decay, W, minima=["least"])
+    F = femops.residual(decay, W, minima=["least"])
     blocks = np.random.default_rng(3).standard_normal((5, V.size // 5, V.size // 5))
     u, v, w, x = (np.zeros(V.size) for _ in range(4))
     both = np.zeros(2 * V.size)
@@ -207,7 +207,7 @@ def test_integrals_are_summed_as_ever():
         return {"u": {"value": u * w}, "whole": u * u}
 
     W = femops.Product(u=V, w=femops.L2(V.mesh, 0))
-    F = femops.coupled_form(square, W, integrals=["whole"])
+    F = femops.residual(square, W, integrals=["whole"])
     u, out = some(W.size), np.zeros(W.size)
     sequence = femops.OperationSequence(V)
     found = sequence.evaluate(F, u, out)

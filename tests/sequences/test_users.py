@@ -127,9 +127,7 @@ def test_solvers_join_others_while_they_solve() -> None:
 def test_a_forked_process_does_not_wait_for_threads_that_it_has_not() -> None:
     """Its sequences, solvers and forms once did for ever."""
     W = femops.Product(u=V, w=femops.L2(V.mesh, 0))
-    F = femops.coupled_form(
-        lambda u, w: {"u": {"value": u * u}, "least": u + w}, W, minima=["least"]
-    )
+    F = femops.residual(lambda u, w: {"u": {"value": u * u}, "least": u + w}, W, minima=["least"])
     one, right, out = solvers(1)[0], many(1, 1)[0], np.zeros(V.size)
     u, residual = np.ones(W.size), np.zeros(W.size)
     sequence = femops.OperationSequence(V)

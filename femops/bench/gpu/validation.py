@@ -85,7 +85,7 @@ def _coupled(mesh: Mesh, place: Place) -> list[Any]:
 
     V, W = _vector(mesh, place), L2(mesh, 1, device=place)
     pair = Product(u=V, p=W)
-    F = forms.coupled_form(function, pair, integrals=["e"]).constrained(V.boundary_dofs())
+    F = forms.residual(function, pair, integrals=["e"]).constrained(V.boundary_dofs())
     state = _on(place, np.random.default_rng(5).standard_normal(pair.size))
     residual, found = F.evaluate(state)
     return [residual, _on(place, np.array([found["e"]])), F.jacobian(state).apply(state)]
@@ -148,7 +148,7 @@ FORMS: dict[str, _Case] = {
     "boundary_mass": lambda m, d: _results(forms.boundary_mass(_scalar(m, d), _rough)),
     "form": _own,
     "form of two fields": _stokes,
-    "coupled form": _coupled,
+    "residual of two fields": _coupled,
     "load, boundary_load": _loads,
     "conjugate gradients": _solved,
     "multigrid": _cycles,
@@ -161,7 +161,7 @@ FORMS: dict[str, _Case] = {
 
 _OF_VECTORS = (
     *("elasticity", "divergence", "divergence, transposed"),
-    *("form of two fields", "coupled form"),
+    *("form of two fields", "residual of two fields"),
 )
 """Forms on fields that have no components in 1-D."""
 

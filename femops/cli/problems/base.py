@@ -44,7 +44,7 @@ class Problem(ABC):
         Of the solution.
     field : Field
         The exact solution.
-    operator : Operator or BlockOperator
+    operator : Operator
         On the space, or on all fields, with its essential conditions.
     progress : callable or None
         Told of the iterations, see `femops.cg`.
@@ -64,7 +64,7 @@ class Problem(ABC):
 
     space: femops.H1
     field: Field
-    operator: femops.Operator | femops.BlockOperator
+    operator: femops.Operator
     progress: Progress | None = None
     preconditioner: str = "multigrid"
     asked = False  # whether the user named the preconditioner

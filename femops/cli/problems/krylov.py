@@ -24,7 +24,7 @@ def prepare_cg(A: femops.Operator, M: Any) -> None:
 
 def solution(
     solver: Callable[..., Any],
-    A: femops.Operator | femops.BlockOperator,
+    A: femops.Operator,
     b: Vector,
     rtol: float,
     **options: Any,

@@ -28,7 +28,7 @@ def domains(terms: Summands) -> list[list[tuple[float, Term]]]:
     """Terms grouped by their domain of integration: first the elements, then boundary faces."""
     groups: dict[int, list[tuple[float, Term]]] = {}
     for factor, term in sorted(terms, key=lambda item: item[1].on_boundary):
-        groups.setdefault(id(term.trial), []).append((factor, term))
+        groups.setdefault(id(term.mesh), []).append((factor, term))
     return list(groups.values())
 
 
@@ -58,7 +58,7 @@ def _local_shape(term: Term) -> tuple[int, int]:
 def element_bytes(term: Term) -> int:
     """Memory that the element matrices take in lanes."""
     rows, columns = _local_shape(term)
-    batches = -(-term.trial.mesh.num_elements // term.width)
+    batches = -(-term.mesh.num_elements // term.width)
     return int(batches * term.width * rows * columns * term.dtype.itemsize)
 
 
@@ -82,7 +82,7 @@ def _csr_bytes(term: Term) -> int:
     kind = _index_type(term)
     # row, column and value of every entry, and the compressed rows beside them
     entry = 3 * np.dtype(kind).itemsize + 16
-    return int(term.trial.mesh.num_elements * rows * columns * entry)
+    return int(term.mesh.num_elements * rows * columns * entry)
 
 
 def _index_type(term: Term) -> Any:
@@ -149,7 +149,7 @@ def element_entries(
         See `ElementAssembly`.
     """
     first = summands[0][1]
-    local, ne, kind = _local_shape(first), first.trial.mesh.num_elements, _index_type(first)
+    local, ne, kind = _local_shape(first), first.mesh.num_elements, _index_type(first)
     rows, columns = (np.empty((ne, *local), kind) for _ in range(2))
     rows[...] = flat_dofs(first.test)[:, :, np.newaxis]
     columns[...] = flat_dofs(first.trial)[:, np.newaxis, :]
@@ -159,7 +159,7 @@ def element_entries(
 
 def _element_matrices(summands: Summands, method: str) -> NDArray[np.float64]:
     first = summands[0][1]
-    values = np.zeros((first.trial.mesh.num_elements, *_local_shape(first)))
+    values = np.zeros((first.mesh.num_elements, *_local_shape(first)))
     add_element_matrices(values, summands, method)
     return values
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.operators.integrals.term import Term
+from femops.operators.integrals.kernel_term import KernelTerm
 from femops.spaces.boundary_space import AnySpace
 
 
-def dense_basis(term: Term, space: AnySpace, slots: list[int]) -> list[NDArray[np.float64]]:
+def dense_basis(term: KernelTerm, space: AnySpace, slots: list[int]) -> list[NDArray[np.float64]]:
     """Matrices (points, nodes) that give each slot of the program from element dofs.
 
     Kronecker products, x fastest.
@@ -27,7 +27,7 @@ def dense_basis(term: Term, space: AnySpace, slots: list[int]) -> list[NDArray[n
     return dense
 
 
-def dense_bases(term: Term) -> tuple[NDArray[Any], NDArray[Any]]:
+def dense_bases(term: KernelTerm) -> tuple[NDArray[Any], NDArray[Any]]:
     """Dense bases (slots, points, nodes) of field and test function, one array if equal."""
     qfunction = term.qfunction
     ins, outs = (
@@ -37,7 +37,7 @@ def dense_bases(term: Term) -> tuple[NDArray[Any], NDArray[Any]]:
     return (ins, ins) if np.array_equal(ins, outs) else (ins, outs)
 
 
-def dense_bytes(term: Term) -> int:
+def dense_bytes(term: KernelTerm) -> int:
     """Bytes of these bases."""
     points, qfunction = term.quadrature.points, term.qfunction
     sides = [(term.trial, qfunction.slots_in), (term.test, qfunction.slots_out)]

@@ -102,7 +102,7 @@ class ElementAssembly:
         return self._blocks(max(1, _BLOCK // (fields * self.q1d**self.dim)))
 
     def _blocks(self, step: int) -> Iterator[tuple[int, int]]:
-        ne = self.term.trial.mesh.num_elements
+        ne = self.term.mesh.num_elements
         return ((start, min(start + step, ne)) for start in range(0, ne, step))
 
     def matrices(self, start: int, stop: int, method: str = "near-optimal") -> Floats:

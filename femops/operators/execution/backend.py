@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,14 +13,13 @@ from scipy.sparse import csr_array
 
 from femops.operators.assembly.csr import Summands
 from femops.operators.constraints import Constraints
-from femops.operators.execution.fields import FieldWork
+from femops.operators.integrals.arguments import Arguments
+from femops.operators.integrals.kernel_term import KernelTerm
 from femops.operators.integrals.state import State
-from femops.operators.integrals.term import Term
 from femops.spaces.base import Space
 from femops_kernels.codegen.specialize import Parts
 from femops_kernels.compiled import (
     ONE,
-    CompiledFields,
     CompiledOperator,
     Exchanges,
     Launch,
@@ -35,9 +35,33 @@ from femops_kernels.relaxation import VectorUpdates
 Ints = NDArray[np.int64]
 Sizes = Mapping[int, int]
 """Count of the numbers that go to each rank, or come from it."""
-Launches = list[tuple[float, Launch]]
 Work = tuple[OperatorKernel, Data, tuple[NDArray[Any], ...]]
 """A kernel of the host, its data, and dense bases if it reads any."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Step:
+    """A launch of an operator: what it is multiplied by, and what it reads and writes.
+
+    Attributes
+    ----------
+    alpha : float
+    launch : Launch
+    fields, tests : Arguments
+        What it reads and writes, in the operator's vectors.
+    begins : bool
+        Whether it may overwrite what it writes; else it only adds to it.
+    place : (int, int)
+        Entries of the operator's vectors at which those of the launch begin.
+    """
+
+    alpha: float
+    launch: Launch
+    fields: Arguments
+    tests: Arguments
+    begins: bool
+    place: tuple[int, int] = (0, 0)
 
 
 class Backend(ABC):
@@ -49,12 +73,15 @@ class Backend(ABC):
         Those that it has kernels of.
     measures : bool
         Whether the level "auto" is chosen by measurement; else by bytes.
+    separates : bool
+        Whether it has kernels of elements whose matrices are sums of Kronecker products.
     updates : VectorUpdates
         Of multigrid cycles.
     """
 
     levels: tuple[str, ...]
     measures: bool
+    separates: bool
     updates: VectorUpdates
 
     @abstractmethod
@@ -94,7 +121,7 @@ class Backend(ABC):
     @abstractmethod
     def launch(
         self,
-        term: Term,
+        term: KernelTerm,
         constraints: Constraints,
         keep: float,
         work: Callable[[], Work] | None = None,
@@ -132,7 +159,7 @@ class Backend(ABC):
     @abstractmethod
     def launch_panels(
         self,
-        term: Term,
+        term: KernelTerm,
         constraints: Constraints,
         keep: float,
         work: Callable[[], Work],
@@ -176,18 +203,21 @@ class Backend(ABC):
         """Launch of a term on a rank that has none of its elements."""
 
     @abstractmethod
-    def start(self, term: Term, rows: Ints, keep: float, panels: Panels = ONE) -> Launch:
-        """Launch that sets the result to zero, but for some rows: ``keep`` times the field's."""
-
-    @abstractmethod
-    def identity(
-        self, size: int, rows: Ints, factor: float, dtype: np.dtype[Any], panels: Panels = ONE
+    def start(
+        self, size: int, rows: Ints, keep: float, dtype: np.dtype[Any], panels: Panels = ONE
     ) -> Launch:
-        """A diagonal matrix, with a factor in some rows and zero in the others."""
+        """Launch that sets a result to zero, but for some rows: ``keep`` times the field's.
 
-    @abstractmethod
-    def fields(self, work: FieldWork) -> CompiledFields:
-        """A form on several fields, ready to be evaluated. Collective."""
+        Parameters
+        ----------
+        size : int
+            Entries of a vector.
+        rows : (n,) int64
+            Flat positions.
+        keep : float
+        dtype : dtype
+        panels : Panels
+        """
 
     # --- sequences -------------------------------------------------------------------------------
 
@@ -203,6 +233,25 @@ class Backend(ABC):
         out : (n,) array
         terms : sequence of (array, float, int)
             Vector, factor, and the scalar that multiplies it too, or -1.
+        """
+        return None
+
+    def least_instruction(
+        self,
+        launch: Launch,  # noqa: ARG002
+        functional: int,  # noqa: ARG002
+        scalar: int,  # noqa: ARG002
+    ) -> Instruction | None:
+        """The least of a functional's values, for a sequence on the host; None if Python finds it.
+
+        Parameters
+        ----------
+        launch : Launch
+            Of a residual.
+        functional : int
+            Its number.
+        scalar : int
+            The scalar of the sequence that gets it.
         """
         return None
 
@@ -246,7 +295,7 @@ class Backend(ABC):
 
     @abstractmethod
     def state(self, vectors: Mapping[str, tuple[Space, Any]], setups: dict[Any, Any]) -> State:
-        """Copies of vectors, at which a nonlinear form is differentiated. Collective.
+        """Copies of vectors, at which a residual is differentiated. Collective.
 
         Parameters
         ----------

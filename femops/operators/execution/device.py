@@ -17,13 +17,13 @@ from femops.geometry.jacobians import Geometry
 from femops.operators.assembly.csr import Summands
 from femops.operators.constraints import FREE, Constraints
 from femops.operators.execution.backend import Backend, Ints, Sizes, Work
-from femops.operators.execution.device_fields import DeviceFields
 from femops.operators.execution.device_state import DeviceField, DeviceState
-from femops.operators.execution.fields import FieldWork
-from femops.operators.execution.kernels import geometry_map
-from femops.operators.execution.ranks import device_ghosts, field_exchanges
+from femops.operators.execution.kernels import blocks_of_tests, geometry_map
+from femops.operators.execution.ranks import device_ghosts
 from femops.operators.integrals.fusion import scaled_points
+from femops.operators.integrals.kernel_term import KernelTerm
 from femops.operators.integrals.number_types import smallest_of
+from femops.operators.integrals.point_data import data_of, setup_of
 from femops.operators.integrals.term import Term
 from femops.parallel.gpus import device_channel
 from femops.pointwise.expressions.graph import Node
@@ -43,17 +43,21 @@ from femops_kernels.cuda.device.device import Device, DeviceChannel
 from femops_kernels.cuda.multigrid.rows import DeviceRowProduct
 from femops_kernels.cuda.multigrid.updates import DeviceUpdates
 from femops_kernels.cuda.operator.data import FilledData, host_streams, joined_streams
-from femops_kernels.cuda.operator.dofs import DofTable, Shared
+from femops_kernels.cuda.operator.dofs import (
+    DeviceDofs,
+    DeviceEnd,
+    DeviceShared,
+    DofTable,
+    Shared,
+)
 from femops_kernels.cuda.operator.filling import FieldVector, filled_streams
 from femops_kernels.cuda.operator.kernel import CudaKernel
 from femops_kernels.cuda.operator.order import Order
 from femops_kernels.cuda.operator.sides import Side
 from femops_kernels.cuda.operator.sweep import (
-    DeviceDofs,
     DeviceIdentityRows,
     DeviceLaunch,
     DeviceNoOp,
-    DeviceShared,
     DeviceSweep,
 )
 from femops_kernels.cuda.operators import DeviceOperator, DistributedDeviceOperator
@@ -71,14 +75,14 @@ LEVELS = ("partial", "matrix-free")
 _UNCHANGED = QFunctionCode(
     "@inner\ndef pointwise(u, ux, uy, uz, q):\n    return u, ux, uy, uz\n",
     QFunctionInputs(),
-    value_in=True,
-    gradient_in=False,
-    value_out=True,
-    gradient_out=False,
+    values_in=(0,),
+    slopes_in=(),
+    values_out=(0,),
+    slopes_out=(),
 )
 
 _dofs: WeakKeyDictionary[AnySpace, DeviceDofs] = WeakKeyDictionary()
-_filled = Derived[Term, FilledData]()
+_filled = Derived[KernelTerm, FilledData]()
 _looked = Derived[Mesh, None]()
 
 
@@ -91,7 +95,7 @@ class DeviceBackend(Backend):
     device : Device
     """
 
-    levels, measures = LEVELS, False
+    levels, measures, separates = LEVELS, False, False
 
     def __init__(self, device: Device) -> None:
         self._device = device
@@ -115,13 +119,13 @@ class DeviceBackend(Backend):
 
     def launch(
         self,
-        term: Term,
+        term: KernelTerm,
         constraints: Constraints,
         keep: float,
         work: Callable[[], Work] | None = None,  # noqa: ARG002  (the host's)
     ) -> DeviceLaunch:
         """See `Backend.launch`."""
-        if not term.trial.mesh.num_elements:
+        if not term.mesh.num_elements:
             return DeviceNoOp()
         return _sweep(self._device, term, constraints, keep)
 
@@ -131,14 +135,14 @@ class DeviceBackend(Backend):
 
     def launch_panels(
         self,
-        term: Term,
+        term: KernelTerm,
         constraints: Constraints,
         keep: float,
         work: Callable[[], Work],  # noqa: ARG002  (the host's)
         panels: Panels,
     ) -> DeviceLaunch:
         """See `Backend.launch_panels`."""
-        if not term.trial.mesh.num_elements:
+        if not term.mesh.num_elements:
             return DeviceNoOp()
         return _sweep(self._device, term, constraints, keep, panels)
 
@@ -167,31 +171,15 @@ class DeviceBackend(Backend):
 
     def start(
         self,
-        term: Term,
+        size: int,
         rows: Ints,
         keep: float,
-        panels: Panels = ONE,
-    ) -> DeviceLaunch:
-        """See `Backend.start`: a device's results are zero before any launch."""
-        every = np.add.outer(np.arange(panels.count) * term.test.size, rows if keep else rows[:0])
-        return DeviceIdentityRows(self._device, every.reshape(-1), keep, term.dtype, panels.nvec)
-
-    def identity(
-        self,
-        size: int,  # noqa: ARG002  (the others are zero)
-        rows: Ints,
-        factor: float,
         dtype: np.dtype[Any],
         panels: Panels = ONE,
     ) -> DeviceLaunch:
-        """See `Backend.identity`."""
-        return DeviceIdentityRows(self._device, rows, factor, dtype, panels.nvec)
-
-    def fields(self, work: FieldWork) -> DeviceFields:
-        """See `Backend.fields`."""
-        known = work.product, work.tests, work.constrained, work.dtype
-        dofs = partial(_device_dofs, self._device)
-        return DeviceFields(self._device, work, _side, dofs, _data, *field_exchanges(self, *known))
+        """See `Backend.start`: a device's results are zero before any launch."""
+        every = np.add.outer(np.arange(panels.count) * size, rows if keep else rows[:0])
+        return DeviceIdentityRows(self._device, every.reshape(-1), keep, dtype, panels.nvec)
 
     def operator(
         self, launches: Sequence[tuple[float, DeviceLaunch]], places: Places | None = None
@@ -252,15 +240,20 @@ class DeviceBackend(Backend):
 
 
 def _sweep(
-    device: Device, term: Term, constraints: Constraints, keep: float, panels: Panels = ONE
+    device: Device, term: KernelTerm, constraints: Constraints, keep: float, panels: Panels = ONE
 ) -> DeviceSweep:
     """The kernel of a term, bound to dofs and data on a device."""
     kernel = _kernel(device, term)
     if panels != ONE:
         kernel = kernel.for_many(device)
-    source, target = (_device_dofs(device, space) for space in (term.trial, term.test))
-    known = _data(term), constraints.columns, constraints.rows, keep
-    return DeviceSweep(device, kernel, source, target, *known, panels=panels)
+    sources, targets = (
+        [
+            DeviceEnd(_device_dofs(device, space), side.within(name, held), side.origin(name))
+            for name, space in side.spaces.items()
+        ]
+        for side, held in ((term.fields, constraints.columns), (term.tests, constraints.rows))
+    )
+    return DeviceSweep(device, kernel, sources, targets, _data(term), keep, panels)
 
 
 def _element_products(
@@ -289,18 +282,17 @@ def _element_products(
         weights=np.ones(points),
         reproducible=volume_space(target).reproducible,
     )
-    nodes, into = (_device_dofs(device, space) for space in (source, target))
-    nothing, free = Data(np.zeros((0, 0, 0, 1), dtype)), FREE.rows
-    return DeviceSweep(device, kernel, nodes, into, nothing, free, free, 0.0)
+    nodes, into = (
+        [DeviceEnd(_device_dofs(device, space), FREE.rows)] for space in (source, target)
+    )
+    return DeviceSweep(device, kernel, nodes, into, Data(np.zeros((0, 0, 0, 1), dtype)), 0.0)
 
 
-def _data(term: Term) -> Data | FilledData:
+def _data(term: KernelTerm) -> Data | FilledData:
     """Data that a kernel of the term reads, made once: on the host, or there, looked at there."""
-    if not term.parts and not term.looked_at:
+    if not term.looked_at:
         return term.data
-    # of a twin: what refers to the term would not go with it
-    twin = replace(term, given=None if term.filled else term.data)
-    fill = partial(_sum_streams, term.parts or ((1.0, twin),))
+    fill = partial(_sum_streams, term.parts)
     return _filled.get(term, lambda: FilledData(term.data_without_points, fill))
 
 
@@ -336,7 +328,7 @@ def _check(term: Term, found: Any, kernel: CudaKernel, order: Order) -> None:
     assert isinstance(geometry, Geometry)
     look = partial(_look, geometry, weights)
     _looked.get(geometry.mesh, look, term.quadrature.points.tobytes())
-    if source.state is not None:  # a bad one shows in its residual
+    if source.state.spaces:  # a bad one shows in its residual
         return
     good = found is None or bool(xp.isfinite(found).all())
     if good and found is not None and term.data_dtype is not None:
@@ -346,7 +338,8 @@ def _check(term: Term, found: Any, kernel: CudaKernel, order: Order) -> None:
         computed = _streams(term, qdata_split.computed, kernel, order)
         good = bool(xp.isfinite(computed).all())
     if not good:
-        source.data(qdata_split, term.dtype, term.width, term.data_dtype)  # raises what is wrong
+        # it raises what is wrong
+        data_of(source, qdata_split, term.dtype, term.width, term.data_dtype)
 
 
 def _look(geometry: Geometry, weights: Callable[[], Any]) -> None:
@@ -366,7 +359,7 @@ def _streams(term: Term, stored: list[Node], kernel: CudaKernel, order: Order) -
     assert source is not None
     assert device is not None
     kept = replace(term.qdata_split, point=stored)
-    qdata_split, data = source.setup(kept, np.dtype(np.float64), term.width)
+    qdata_split, data = setup_of(source, kept, np.dtype(np.float64), term.width)
     code, numbers = qdata_split.qfunction.code, qdata_split.qfunction.ncomp_out
     sides, fields = [kernel.source], [FieldVector(_device_dofs(device, term.trial))]
     if isinstance(source.state, DeviceState):
@@ -377,25 +370,31 @@ def _streams(term: Term, stored: list[Node], kernel: CudaKernel, order: Order) -
         ]
     filling = kernel.filling(device, tuple(sides), code, geometry_map(term, code), numbers)
     # a form is differentiated at many states
-    again = source.state is not None and stored is term.qdata_split.point
+    again = bool(source.state.spaces) and stored is term.qdata_split.point
     return filled_streams(device, filling, fields, data, order, again=again)
 
 
-def _kernel(device: Device, term: Term) -> CudaKernel:
+def _kernel(device: Device, term: KernelTerm) -> CudaKernel:
     points, code = term.quadrature.points, term.qfunction.code
-    sides = [_side(space, points) for space in (term.trial, term.test)]
+    sources, targets = (
+        tuple(_side(space, points) for space in side.spaces.values())
+        for side in (term.fields, term.tests)
+    )
     return CudaKernel.fitting(
         device,
         dim=term.trial.dim,
-        sources=(sides[0],),
-        targets=(sides[1],),
+        sources=sources,
+        targets=targets,
+        blocks=blocks_of_tests(term),
+        minima=term.minima,
+        sums=term.sums,
         d1d=lagrange_derivative_matrix(points, points),
         qfunction=code,
         dtype=term.dtype,
         weights=term.quadrature.weights,
         geometry=geometry_map(term, code),
         data_dtype=term.data_dtype,
-        reproducible=volume_space(term.test).reproducible,
+        reproducible=term.spaces[1].reproducible,
     )
 
 

@@ -1,4 +1,4 @@
-"""States on a device, at which nonlinear forms are differentiated."""
+"""States on a device, at which residuals are differentiated."""
 
 from __future__ import annotations
 

@@ -8,12 +8,11 @@ from numpy.typing import NDArray
 from femops.operators.assembly.csr import Summands
 from femops.operators.assembly.diagonal import assemble_diagonal
 from femops.operators.constraints import FREE
-from femops.operators.execution.backend import Backend
+from femops.operators.execution.backend import Backend, Step
 from femops.operators.execution.kernels import factorised_kernel, sweep
-from femops.operators.execution.ranks import Operand, distributed
+from femops.operators.execution.ranks import compiled_steps
 from femops.operators.integrals.fusion import scaled_data
 from femops.operators.integrals.term import DATA_LEVELS, Term
-from femops_kernels.compiled import Launch
 from femops_kernels.cpu.kernels.kernel import DiagonalKernel
 from femops_kernels.cpu.sweep import HostLaunch, NoOp
 
@@ -34,7 +33,7 @@ def diagonal(backend: Backend, summands: Summands) -> NDArray[np.float64]:
     space = summands[0][1].spaces[0]
     total = np.zeros(space.size)
     for factor, term in summands:
-        points = term.trial.mesh.num_elements * term.quadrature.q1d**term.trial.dim
+        points = term.mesh.num_elements * term.quadrature.q1d**term.trial.dim
         many = space.comm.sum(points) >= _COMPILED_FROM and term.level in DATA_LEVELS
         total += factor * (_swept(backend, term) if many else assemble_diagonal([(1.0, term)]))
     return total
@@ -43,7 +42,7 @@ def diagonal(backend: Backend, summands: Summands) -> NDArray[np.float64]:
 def compile_kernels(summands: Summands) -> None:
     """Compile what diagonals of large operators take, before it is needed."""
     for _, term in summands:
-        if term.level in DATA_LEVELS and term.trial.mesh.num_elements:
+        if term.level in DATA_LEVELS and term.mesh.num_elements:
             _kernel(term).module  # noqa: B018  (made when asked for)
 
 
@@ -54,16 +53,14 @@ def _kernel(term: Term) -> DiagonalKernel:
 
 def _swept(backend: Backend, term: Term) -> NDArray[np.float64]:
     """Diagonal of one term, in its type. Collective."""
-    space, none = term.spaces[0], np.empty(0, dtype=np.int64)
+    space = term.spaces[0]
     launch: HostLaunch = NoOp()  # where the rank has no elements
-    if term.trial.mesh.num_elements:
+    if term.mesh.num_elements:
         launch = sweep(term, _kernel(term), FREE, 0.0, scaled_data(term, term.scale))
-    launches: list[tuple[float, Launch]] = [(1.0, launch)]
-    if term.on_boundary:
-        launches = [(1.0, backend.start(term, none, 0.0)), *launches]
-    ends, pairs = [Operand(space, none)], [(0, 0)] * len(launches)
-    local = backend.operator(launches)
-    compiled = distributed(backend, local, ends, ends, pairs, term.dtype)
+    sides = term.fields, term.tests
+    step = Step(1.0, launch, *sides, not term.on_boundary)
+    compiled = compiled_steps(backend, [step], sides, FREE, term.dtype)
     unread, result = space.zeros(term.dtype), space.zeros(term.dtype)
     compiled.apply(unread, result)
-    return result.astype(np.float64, copy=False) / term.scale
+    wide: NDArray[np.float64] = result.astype(np.float64, copy=False)
+    return wide / term.scale

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from femops.operators.execution.kernels import factorised_kernel, plans_of
-from femops.operators.integrals.bilinear import BilinearForm
-from femops.operators.integrals.chunks import chunk_batches
-from femops.operators.integrals.snapshots import Field
-from femops.operators.integrals.term import Term
+from femops.operators.integrals.arguments import Arguments
+from femops.operators.integrals.integral import Integral
+from femops.operators.integrals.kernel_term import GivenTerm
+from femops.operators.integrals.point_data import setup_of
 from femops.pointwise.qdata_split import QDataSplit
 from femops.spaces.base import Space
 from femops_kernels.cpu.first_touch import placed_array
 from femops_kernels.cpu.kernels.kernel import FillKernel
 from femops_kernels.cpu.operators import HostOperator
-from femops_kernels.cpu.sweep import Sweep
-from femops_kernels.skeletons.chunk import table as sweep_layout
+from femops_kernels.cpu.sweep import Sweep, SweepDofs
 
 # Quadrature points of all ranks from which on a kernel is worth its compilation.
 _COMPILED_FROM = 2**17
@@ -26,16 +27,15 @@ _NONE: NDArray[np.int64] = np.empty(0, dtype=np.int64)
 
 
 def filled_points(
-    form: BilinearForm, qdata_split: QDataSplit, dtype: np.dtype[Any], width: int
+    form: Integral, qdata_split: QDataSplit, dtype: np.dtype[Any], width: int
 ) -> NDArray[Any] | None:
     """Numbers (nbatch, points, numbers, width) of a form at a state of the host.
 
-    None where NumPy is to compute them: of several fields, of a few points, and in float32, which
-    would lose digits.
+    None where NumPy is to compute them: of a few points, and in float32, which would lose digits.
 
     Parameters
     ----------
-    form : BilinearForm
+    form : Integral
         With a state.
     qdata_split : QDataSplit
         Tells the numbers.
@@ -43,36 +43,45 @@ def filled_points(
     width : int
         Slots of a lane.
     """
-    assert form.state is not None
-    (name, space), *others = form.state.spaces.items()
-    if others or dtype != np.float64 or not _many(form, space):
+    spaces = form.state.spaces
+    finest = max(spaces.values(), key=lambda space: space.order)
+    plain = dtype == np.float64 and finest.order > 0 and not form.on_boundary
+    if not (plain and _many(form, finest)):
         return None
-    ne, numbers = space.mesh.num_elements, len(qdata_split.point)
-    if not ne or space.order == 0:
+    ne, numbers = form.mesh.num_elements, len(qdata_split.point)
+    if not ne:
         return None
-    found, given = form.setup(qdata_split, dtype, width)
-    qfunction, rule = found.qfunction, form.quadrature
-    term = Term(form.name, space, space, rule, qfunction, dtype, width, None, given=given)
+    found, given = setup_of(form, qdata_split, dtype, width)
+    fields, rule = Arguments(spaces, next(iter(spaces.values()))), form.quadrature
+    target = fields.only([next(iter(spaces))])  # nothing is added to it
+    kinds = found.qfunction, dtype, width, None
+    term = GivenTerm(form.name, fields, target, rule, *kinds, 0, 0, given)
     kernel = FillKernel(factorised_kernel(term), numbers)
-    edges = chunk_batches(space, space, dtype, width)
     shape = -(-ne // width), form.geometry.num_points, numbers, width
-    points = placed_array(shape, dtype, edges)
-    sweep = Sweep(kernel, *plans_of(term), given, _NONE, _NONE, 0.0, (points, points))
-    _run(sweep, form.state.field(name))
+    points = placed_array(shape, dtype, term.chunk_batches)
+    states = [np.ravel(form.state.field(name).l_vec) for name in spaces]
+    starts = [0, *accumulate(len(state) for state in states)]
+    dofs = [
+        SweepDofs(*plans, _NONE, _NONE, 0.0, start)
+        for plans, start in zip(plans_of(term), starts, strict=False)
+    ]
+    sweep = Sweep(kernel, dofs, given, (points, points))
+    _run(sweep, np.concatenate(states, dtype=np.float64), [*spaces.values()], starts)
     rest = ne - (len(points) - 1) * width
     points[-1, ..., rest:] = 0.0  # slots of no element
     return points
 
 
-def _many(form: BilinearForm, space: Space) -> bool:
+def _many(form: Integral, space: Space) -> bool:
     """True if all ranks have many points; the same on each, and without asking the others."""
     each = (form.quadrature.q1d / max(space.order, 1)) ** space.dim
     return space.global_size / space.ncomp * each >= _COMPILED_FROM
 
 
-def _run(sweep: Sweep, field: Field) -> None:
-    """Go through the elements with a state; what the sweep adds to a vector is nothing."""
-    state = np.ascontiguousarray(field.l_vec, dtype=np.float64).reshape(-1)
-    own = field.space.size
-    sweep.table[sweep_layout.IN_GHOSTS] = state.ctypes.data + own * state.itemsize
-    HostOperator([(1.0, sweep)]).apply(state, np.empty(own))
+def _run(
+    sweep: Sweep, state: NDArray[np.float64], spaces: Sequence[Space], starts: Sequence[int]
+) -> None:
+    """Go through the elements with a state: for each field its vector, and the ghosts behind it."""
+    for space, start, entry in zip(spaces, starts, sweep.ghosts_at, strict=False):
+        sweep.table[entry] = state.ctypes.data + (start + space.size) * state.itemsize
+    HostOperator([(1.0, sweep)]).apply(state, np.empty(spaces[0].size))

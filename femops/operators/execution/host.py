@@ -13,7 +13,6 @@ from femops.operators.assembly.csr import Summands
 from femops.operators.constraints import Constraints
 from femops.operators.execution.backend import Backend, Ints, Sizes, Work
 from femops.operators.execution.diagonal import diagonal
-from femops.operators.execution.fields import FieldWork, HostFields, sweep_of
 from femops.operators.execution.filling import filled_points
 from femops.operators.execution.kernels import (
     element_products,
@@ -21,10 +20,9 @@ from femops.operators.execution.kernels import (
     sweep,
     vector_term,
 )
-from femops.operators.execution.ranks import field_exchanges
+from femops.operators.integrals.kernel_term import KernelTerm
 from femops.operators.integrals.snapshots import Field
 from femops.operators.integrals.state import HostState
-from femops.operators.integrals.term import Term
 from femops.spaces.base import Space
 from femops_kernels.channel import Channel
 from femops_kernels.codegen.ahead import compile_kernels_ahead
@@ -33,6 +31,7 @@ from femops_kernels.compiled import (
     ONE,
     CompiledOperator,
     Exchanges,
+    Launch,
     Panels,
     Places,
     Routes,
@@ -46,8 +45,12 @@ from femops_kernels.cpu.multigrid.relaxation import HostUpdates
 from femops_kernels.cpu.multivector import VectorSweep
 from femops_kernels.cpu.operators import DistributedHostOperator, HostOperator
 from femops_kernels.cpu.rows import RowProduct, placed_rows
-from femops_kernels.cpu.sequence import blocks_instruction, sum_instruction
-from femops_kernels.cpu.sweep import HostLaunch, NoOp
+from femops_kernels.cpu.sequence import (
+    blocks_instruction,
+    least_instruction,
+    sum_instruction,
+)
+from femops_kernels.cpu.sweep import HostLaunch, NoOp, Sweep
 from femops_kernels.instruction import Instruction
 from femops_kernels.simd.lanes import WIDEST
 
@@ -58,7 +61,7 @@ LEVELS = ("full", "element", "decomposed", "partial", "matrix-free")
 class HostBackend(Backend):
     """The host."""
 
-    levels, measures, updates = LEVELS, True, HostUpdates()
+    levels, measures, separates, updates = LEVELS, True, True, HostUpdates()
 
     def check_level(self, level: str) -> None:
         """See `Backend.check_level`: it has kernels of all."""
@@ -73,7 +76,7 @@ class HostBackend(Backend):
 
     def launch(
         self,
-        term: Term,
+        term: KernelTerm,
         constraints: Constraints,
         keep: float,
         work: Callable[[], Work] | None = None,
@@ -81,7 +84,7 @@ class HostBackend(Backend):
         """See `Backend.launch`."""
         # a kernel is decided on with the other ranks, as often as they do
         kernel, data, bases = work() if work else (factorised_kernel(term), term.data, ())
-        if not term.trial.mesh.num_elements:
+        if not term.mesh.num_elements:
             return NoOp()
         return sweep(term, kernel, constraints, keep, data, bases)
 
@@ -92,7 +95,7 @@ class HostBackend(Backend):
 
     def launch_panels(
         self,
-        term: Term,
+        term: KernelTerm,
         constraints: Constraints,
         keep: float,
         work: Callable[[], Work],
@@ -100,7 +103,7 @@ class HostBackend(Backend):
     ) -> HostLaunch:
         """See `Backend.launch_panels`."""
         given = work()
-        if not term.trial.mesh.num_elements:
+        if not term.mesh.num_elements:
             return NoOp()
         return VectorSweep(vector_term(term, given, constraints, keep), panels)
 
@@ -124,34 +127,14 @@ class HostBackend(Backend):
         """See `Backend.idle`."""
         return NoOp()
 
-    def start(self, term: Term, rows: Ints, keep: float, panels: Panels = ONE) -> HostLaunch:
+    def start(
+        self, size: int, rows: Ints, keep: float, dtype: np.dtype[Any], panels: Panels = ONE
+    ) -> HostLaunch:
         """See `Backend.start`."""
-        size = term.test.size
         every = np.add.outer(np.arange(panels.count) * size, rows)
         entries = np.add.outer(every * panels.nvec, np.arange(panels.nvec)).reshape(-1)
         size *= panels.count * panels.nvec
-        return IdentityRows(size, entries, keep, term.width, term.dtype)
-
-    def identity(
-        self, size: int, rows: Ints, factor: float, dtype: np.dtype[Any], panels: Panels = ONE
-    ) -> HostLaunch:
-        """See `Backend.identity`."""
-        start = np.zeros(size + 1, dtype=np.int64)
-        start[rows + 1] = 1
-        values, width = np.full(len(rows), factor, dtype), lane_width(dtype, None)
-        columns = rows.astype(np.int32)
-        return RowProduct(np.cumsum(start), columns, values, width, nvec=panels.nvec)
-
-    def fields(self, work: FieldWork) -> HostFields:
-        """See `Backend.fields`."""
-        sweep = sweep_of(work) if work.num_elements else None
-        spaces = work.product.spaces.values()
-        contributed = None
-        if any(space.distributed and space.distributed.reproducible for space in spaces):
-            none = [np.empty(0, dtype=np.int64)] * len(work.tests)
-            contributed = none if sweep is None else [c.contributed for c in sweep.contributions]
-        known = work.product, work.tests, work.constrained, work.dtype, contributed
-        return HostFields(work, sweep, *field_exchanges(self, *known))
+        return IdentityRows(size, entries, keep, lane_width(dtype, None), dtype)
 
     def operator(
         self, launches: Sequence[tuple[float, HostLaunch]], places: Places | None = None
@@ -177,6 +160,13 @@ class HostBackend(Backend):
     ) -> Instruction:
         """See `Backend.sum_instruction`."""
         return sum_instruction(out, terms)
+
+    def least_instruction(self, launch: Launch, functional: int, scalar: int) -> Instruction | None:
+        """See `Backend.least_instruction`."""
+        if not isinstance(launch, Sweep):
+            return None
+        values = launch.functionals_of_batches[:, functional]
+        return least_instruction(values, launch.num_elements, scalar)
 
     def blocks_instruction(
         self, blocks: NDArray[Any], x: NDArray[Any], out: NDArray[Any]

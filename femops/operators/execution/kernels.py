@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,9 +12,11 @@ from numpy.typing import NDArray
 from femops.geometry.legendre import LegendreGeometry, mode_values
 from femops.operators.constraints import Constraints
 from femops.operators.execution.backend import Work
+from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.chunks import plans, vector_plans
-from femops.operators.integrals.term import Term
+from femops.operators.integrals.kernel_term import KernelTerm
 from femops.spaces.base import Space
+from femops.spaces.boundary_space import AnySpace
 from femops_kernels.codegen.specialize import Parts
 from femops_kernels.cpu.cg.cg import solve_parts
 from femops_kernels.cpu.first_touch import placed_array
@@ -23,20 +26,29 @@ from femops_kernels.cpu.kernels.separable import SeparableKernel
 from femops_kernels.cpu.machine import lane_width
 from femops_kernels.cpu.multivector import VectorTerm
 from femops_kernels.cpu.plan import Plan
-from femops_kernels.cpu.sweep import DRIVER_PARTS, Sweep
+from femops_kernels.cpu.sweep import DRIVER_PARTS, Sweep, SweepDofs
 from femops_kernels.pointwise.qdata import Data
 from femops_kernels.pointwise.qfunction import QFunctionCode
 from femops_kernels.pointwise.sum_factorization import Map1D
 from femops_meshes.coordinates.interpolation import lagrange_derivative_matrix
+from femops_meshes.mesh import Mesh
+
+_FLOPS_PER_NUMBER = 10  # in the time in which a number is read
+
+Sides = tuple[tuple[Side, ...], tuple[Side, ...]]
 
 
-def plans_of(term: Term) -> tuple[Plan, Plan]:
-    """The chunks in which a sweep goes over the elements, for trial and test space."""
-    return plans(term.trial, term.test, term.dtype, term.width)
+def plans_of(term: KernelTerm) -> list[tuple[Plan, Plan]]:
+    """The chunks in which a sweep goes over the elements; see `plans`."""
+    return plans(term.fields, term.tests, term.dtype, term.width)
+
+
+def _distinct(pairs: Sequence[tuple[Plan, Plan]]) -> list[Plan]:
+    return list({id(plan): plan for pair in pairs for plan in pair}.values())
 
 
 def vector_term(
-    term: Term,
+    term: KernelTerm,
     work: Work,
     constraints: Constraints,
     keep: float,
@@ -56,51 +68,62 @@ def vector_term(
     return VectorTerm(kernel, *plans, data, constraints.columns, constraints.rows, keep, dense)
 
 
-def index_bytes(term: Term) -> int:
+def index_bytes(term: KernelTerm) -> int:
     """Bytes of local numbers that a sweep reads."""
-    return sum({id(plan): plan.starts.nbytes for plan in plans_of(term)}.values())
+    return sum(plan.starts.nbytes for plan in _distinct(plans_of(term)))
 
 
-def plan_bytes(term: Term) -> int:
+def plan_bytes(term: KernelTerm) -> int:
     """Bytes of the plans and of a sweep's buffer."""
-    source, target = plans_of(term)
-    buffer = len(target.nonowned_dofs) * term.test.ncomp * term.dtype.itemsize
-    return buffer + sum({id(plan): plan.nbytes for plan in (source, target)}.values())
+    pairs = dict(zip(term.fields.spaces, plans_of(term), strict=True))
+    numbers = (
+        len(pairs[name][1].nonowned_dofs) * space.ncomp for name, space in term.tests.spaces.items()
+    )
+    return sum(numbers) * term.dtype.itemsize + sum(p.nbytes for p in _distinct([*pairs.values()]))
 
 
-def shared_parts(term: Term) -> list[Parts]:
+def shared_parts(term: KernelTerm) -> list[Parts]:
     """Parts of the kernels that operators of all forms, and their solves, share."""
     width, dtype = term.width, term.dtype
-    chunk = chunk_parts(width, dtype, term.trial.ncomp, term.test.ncomp)
+    sides = (term.fields, term.tests)
+    chunk = chunk_parts(width, dtype, *([*side.components.values()] for side in sides))
     return [DRIVER_PARTS, chunk, *solve_parts(width, dtype)]
 
 
-def sides(term: Term) -> tuple[Side, Side]:
-    """Sides of a kernel, input and output."""
-    points = term.quadrature.points
-    found = {
-        space: Side(
-            space.ncomp,
-            space.basis.interpolation(points),
-            plan.number_bytes,
-            plan.runs,
-            term.any_width,
-        )
-        for space, plan in zip((term.trial, term.test), plans_of(term), strict=True)
-    }
-    return found[term.trial], found[term.test]
+def sides(term: KernelTerm) -> Sides:
+    """Sides of a kernel: those of the fields, and of the test functions."""
+    made: dict[tuple[AnySpace, int], Side] = {}
+
+    def side(space: AnySpace, plan: Plan) -> Side:
+        if (space, id(plan)) not in made:
+            b1d, ncomp = space.basis.interpolation(term.quadrature.points), space.ncomp
+            given = plan.number_bytes, plan.runs, term.any_width
+            made[space, id(plan)] = Side(ncomp, b1d, *given)
+        return made[space, id(plan)]
+
+    pairs = dict(zip(term.fields.spaces, plans_of(term), strict=True))
+    sources = tuple(side(space, pairs[name][0]) for name, space in term.fields.spaces.items())
+    targets = tuple(side(space, pairs[name][1]) for name, space in term.tests.spaces.items())
+    return sources, targets
 
 
-def geometry_map(term: Term, code: QFunctionCode) -> Map1D | None:
+def blocks_of_tests(term: KernelTerm) -> tuple[int, ...]:
+    """Number of the field that has the name of each test function."""
+    names = list(term.fields.spaces)
+    return tuple(names.index(name) for name in term.tests.spaces)
+
+
+def geometry_map(term: KernelTerm, code: QFunctionCode) -> Map1D | None:
     """Map of the geometry that a q-function needs where it is given Jacobians or positions."""
     if not code.numbers.mapped:
         return None
-    assert isinstance(term.trial, Space)  # a face's position is kept
-    degree = LegendreGeometry(term.trial.mesh).degree
+    mesh = term.mesh
+    assert isinstance(mesh, Mesh)  # a face's position is kept
+    degree = LegendreGeometry(mesh).degree
     return Map1D(*mode_values(degree + 1, term.quadrature.points))
 
 
-def factorised_kernel(term: Term) -> Kernel:
+def factorised_kernel(term: KernelTerm) -> Kernel:
     """The kernel that applies a term by sum factorisation."""
     points, weights = term.quadrature.points, term.quadrature.weights
     return Kernel(
@@ -113,17 +136,20 @@ def factorised_kernel(term: Term) -> Kernel:
         weights,
         geometry_map(term, term.qfunction.code),
         term.data_dtype,
+        blocks_of_tests(term),
+        term.minima,
+        term.sums,
     )
 
 
-def dense_kernel(term: Term) -> DecomposedKernel:
+def dense_kernel(term: KernelTerm) -> DecomposedKernel:
     """The kernel that applies a term by dense bases."""
-    dim, q1d, code = term.trial.dim, term.quadrature.q1d, term.qfunction.code
-    return DecomposedKernel(dim, *sides(term), q1d, code, term.dtype, term.width, term.data_dtype)
+    q1d, code, kinds = term.quadrature.q1d, term.qfunction.code, (term.dtype, term.width)
+    return DecomposedKernel(term.trial.dim, *sides(term), q1d, code, *kinds, term.data_dtype)
 
 
 def sweep(
-    term: Term,
+    term: KernelTerm,
     kernel: SweepKernel,
     constraints: Constraints,
     keep: float,
@@ -142,25 +168,53 @@ def sweep(
     dense : arrays, optional
         See `Sweep`.
     """
-    both = plans_of(term)
-    fitting = _fitting(kernel, both)
-    return Sweep(fitting, *both, data, constraints.columns, constraints.rows, keep, dense)
+    pairs = plans_of(term)
+    fitting = _fitting(kernel, pairs)
+    dofs = [
+        SweepDofs(
+            source,
+            target,
+            term.fields.within(name, constraints.columns),
+            term.tests.within(name, constraints.rows),
+            keep,
+            term.fields.origin(name),
+            term.tests.origin(name),
+        )
+        for name, (source, target) in zip(term.fields.spaces, pairs, strict=True)
+    ]
+    effort = 0
+    if term.several:
+        slots = int(pairs[0][0].first_batch[-1]) * term.width
+        points = slots * term.quadrature.q1d**term.trial.dim
+        effort = points * term.qfunction.flops // _FLOPS_PER_NUMBER
+        data = _repeated(data, term.mesh.num_elements)
+    return Sweep(fitting, dofs, data, dense, effort, term.mesh.num_elements)
 
 
-def _fitting(kernel: SweepKernel, both: tuple[Plan, Plan]) -> SweepKernel:
+def _repeated(data: Data, ne: int) -> Data:
+    """Data whose padding slots repeat the last element: no division by zero there."""
+    for array in (data.points, data.elements):
+        if array.size:
+            filled = ne - (len(array) - 1) * array.shape[-1]
+            array[-1, ..., filled:] = array[-1, ..., filled - 1 : filled]
+    return data
+
+
+def _fitting(kernel: SweepKernel, pairs: Sequence[tuple[Plan, Plan]]) -> SweepKernel:
     """The kernel, or one like it if the numbers of its plans are of another width than it reads.
 
     Operators keep kernels; the tuning database may say since then how large chunks are.
     """
-    source, target = kernel.source, kernel.target
-    if (source.index_bytes, target.index_bytes) == tuple(plan.number_bytes for plan in both):
+    given = [*zip(kernel.sources, (source for source, _ in pairs), strict=True)]
+    given += [*zip(kernel.targets, (pairs[k][1] for k in kernel.blocks), strict=True)]
+    if all(side.index_bytes == plan.number_bytes for side, plan in given):
         return kernel
-    read, written = (
-        replace(side, index_bytes=plan.number_bytes)
-        for side, plan in zip((source, target), both, strict=True)
-    )
+    new = {id(side): replace(side, index_bytes=plan.number_bytes) for side, plan in given}
     made: Any = kernel  # of a class that is a dataclass
-    found: SweepKernel = replace(made, source=read, target=read if source is target else written)
+    sources, targets = (
+        tuple(new[id(side)] for side in sides) for sides in (kernel.sources, kernel.targets)
+    )
+    found: SweepKernel = replace(made, sources=sources, targets=targets)
     return found
 
 
@@ -174,8 +228,14 @@ def element_products(
     ones[:] = 1.0
     points = np.zeros((len(ones), target.p1d**source.dim, 0, width), dtype)
     none: NDArray[np.int64] = np.empty(0, dtype=np.int64)
-    both = plans(source, target, dtype, width)
-    return Sweep(kernel, *both, Data(points, ones), none, none, 0.0)
+    pair = _element_plans(source, target, dtype, width)
+    return Sweep(kernel, [SweepDofs(*pair, none, none, 0.0)], Data(points, ones))
+
+
+def _element_plans(
+    source: Space, target: Space, dtype: np.dtype[Any], width: int
+) -> tuple[Plan, Plan]:
+    return plans(Arguments.of(source), Arguments.of(target), dtype, width)[0]
 
 
 def product_kernel(
@@ -185,6 +245,9 @@ def product_kernel(
     width = lane_width(dtype, None)
     into, out = (
         Side(source.ncomp, np.zeros((1, space.p1d)), plan.number_bytes, plan.runs, source.any_width)
-        for space, plan in zip((source, target), plans(source, target, dtype, width), strict=True)
+        for space, plan in zip(
+            (source, target), _element_plans(source, target, dtype, width), strict=True
+        )
     )
-    return SeparableKernel(source.dim, into, out, dtype, width, matrix, matrix, True, False)
+    given = dtype, width, matrix, matrix, True, False
+    return SeparableKernel(source.dim, (into,), (out,), *given)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 from weakref import WeakKeyDictionary
@@ -10,12 +10,14 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.operators.execution.backend import Backend
+from femops.operators.constraints import Constraints
+from femops.operators.execution.backend import Backend, Step
+from femops.operators.integrals.arguments import Arguments
 from femops.parallel.halo import Halo
 from femops.spaces.base import Space
-from femops.spaces.product import Product
+from femops.spaces.boundary_space import volume_space
 from femops_kernels.channel import Route
-from femops_kernels.compiled import CompiledOperator
+from femops_kernels.compiled import ONE, CompiledOperator, Launch, Panels
 from femops_kernels.cpu.exchange import Forward
 from femops_kernels.derived import Derived
 
@@ -44,111 +46,142 @@ class Operand:
     first: int = 0
 
 
-def distributed(
+def compiled_steps(
     backend: Backend,
-    local: CompiledOperator,
-    sources: Sequence[Operand],
-    targets: Sequence[Operand],
-    pairs: Sequence[tuple[int, int]],
+    steps: Sequence[Step],
+    sides: tuple[Arguments, Arguments],
+    constraints: Constraints,
     dtype: np.dtype[Any],
-    nvec: int = 1,
+    panels: Panels = ONE,
 ) -> CompiledOperator:
-    """An operator with the exchanges that it needs; itself where ranks share no dofs.
+    """The sum of the steps, ready to be run, with the exchanges that it needs. Collective.
 
-    Collective. Messages of two applications never meet: one is done after the other.
+    Messages of two applications never meet: one is done after the other.
 
     Parameters
     ----------
     backend : Backend
-    local : CompiledOperator
-        What this rank has of it.
-    sources, targets : sequence of Operand
-        What it reads and writes.
-    pairs : sequence of (int, int)
-        For each launch, which source and which target.
+    steps : sequence of Step
+        Those that begin test functions come before others that add to them.
+    sides : (Arguments, Arguments)
+        The fields and the test functions of the operator.
+    constraints : Constraints
+        Their columns are not read, their rows not added to. Rows of test functions that no step
+        begins get what the conditions hold on the diagonal.
     dtype : numpy.dtype
         Of the vectors.
-    nvec : int
-        Vectors at once, whose entries stand together; they share the messages.
+    panels : Panels
+        Number of vectors that it is applied to at once.
     """
-    row = dtype.itemsize * nvec
-    ends = [*sources, *targets]
-    if all(end.space.halo is None for end in ends):
+    starts = _starts(backend, steps, sides[1], constraints, dtype, panels)
+    added = {name for step in steps for name in step.tests.spaces}
+    before = [start for start in starts if not added.isdisjoint(start.tests.spaces)]
+    every = [*before, *steps, *(start for start in starts if start not in before)]
+    row, begun = dtype.itemsize * panels.nvec, set[str]()
+    places = []
+    for step in every:
+        adds = not begun.isdisjoint(step.tests.spaces)
+        places.append((step.place[0] * row, step.place[1] * row, adds))
+        begun |= step.tests.spaces.keys()
+    local = backend.operator([(step.alpha, step.launch) for step in every], places)
+    ends = [
+        {
+            name: Operand(volume_space(space), side.within(name, held), side.origin(name))
+            for name, space in side.spaces.items()
+        }
+        for side, held in zip(sides, (constraints.columns, constraints.rows), strict=True)
+    ]
+    if all(end.space.halo is None for named in ends for end in named.values()):
         return local
-    launches = local.sweeps
-    forwards: list[tuple[Any, int]] = []
-    where: dict[int, int] = {}
-    read = {source for s, (source, _) in zip(launches, pairs, strict=True) if s.on_elements}
-    for k, end in enumerate(sources):
-        if end.space.halo is not None and k in read:
-            where[k] = len(forwards)
-            forward = backend.forward(*_way(backend, end, "forward", k, dtype, nvec))
-            forwards.append((forward, end.first * row))
-    apart = any(end.space.distributed.reproducible for end in ends if end.space.distributed)
-    reverses: list[tuple[Any, int]] = []
-    routes, known = [], {}
-    for launch, (source, target) in zip(launches, pairs, strict=True):
-        if launch.forward is not None:
-            routes.append(Route(len(forwards)))
-            forwards.append((launch.forward, sources[source].first * row))
-            continue
-        if not launch.on_elements:
-            routes.append(Route())
-            continue
-        end = targets[target]
-        if end.space.halo is not None and (apart or target not in known):
-            known[target] = len(reverses)
-            given = (
-                _way_apart(backend, end, dtype, launch.contributed, nvec)
-                if apart
-                else _way(backend, end, "reverse", target, dtype, nvec)
-            )
-            reverses.append((backend.reverse(*given), end.first * row))
-        routes.append(Route(where.get(source), known.get(target)))
-    return backend.distributed(local, forwards, reverses, routes, apart)
+    made = _Exchanges(backend, ends[0], ends[1], dtype, panels.nvec)
+    routes = [made.route(step) for step in every]
+    return backend.distributed(local, made.forwards, made.reverses, routes, made.apart)
 
 
-def field_exchanges(
+def _starts(
     backend: Backend,
-    product: Product,
-    tests: Sequence[str],
-    constrained: Ints,
+    steps: Sequence[Step],
+    tests: Arguments,
+    constraints: Constraints,
     dtype: np.dtype[Any],
-    contributed: Sequence[Ints] | None = None,
-) -> tuple[list[tuple[int, Any]], list[tuple[int, Any]]]:
-    """Exchanges of a form on several fields: by number of the field, and of the test function.
+    panels: Panels,
+) -> list[Step]:
+    """Steps that set to zero, but for the identity, what no other step begins."""
+    begun = {name for step in steps if step.begins for name in step.tests.spaces}
+    found = []
+    for name in [name for name in tests.spaces if name not in begun]:
+        alone, size = tests.only([name]), volume_space(tests.spaces[name]).size
+        rows, place = tests.within(name, constraints.rows), tests.origin(name)
+        launch = backend.start(size, rows, constraints.identity, dtype, panels)
+        found.append(Step(1.0, launch, alone, alone, True, (place, place)))
+    return found
 
-    Collective.
 
-    Parameters
+@final
+class _Exchanges:
+    """The exchanges of an operator, each made once.
+
+    Attributes
     ----------
-    backend : Backend
-    product : Product
-    tests : sequence of str
-        Names of the test functions.
-    constrained : (n,) int64
-        Positions of the result to which nothing is added.
-    dtype : numpy.dtype
-    contributed : sequence of (n,) int64, optional
-        For each test function, the ghost of each contribution: every contribution is sent.  If
-        omitted, the sum of the contributions to a ghost is sent.
+    apart : bool
+        Whether results of each step are exchanged by themselves, in the order of the steps.
     """
-    made: dict[str, list[tuple[int, Any]]] = {"forward": [], "reverse": []}
-    for kind, names in (("forward", product.names), ("reverse", tests)):
-        for k, name in enumerate(names):
-            space, where = product.spaces[name], product.slice(name)
-            if space.halo is None:
-                continue
-            inside = constrained[(constrained >= where.start) & (constrained < where.stop)]
-            held = inside - where.start if kind == "reverse" else inside[:0]
-            end = Operand(space, held)
-            given = (
-                _way_apart(backend, end, dtype, contributed[k], 1)
-                if kind == "reverse" and contributed is not None
-                else _way(backend, end, kind, k, dtype, 1)
+
+    def __init__(
+        self,
+        backend: Backend,
+        sources: Mapping[str, Operand],
+        targets: Mapping[str, Operand],
+        dtype: np.dtype[Any],
+        nvec: int,
+    ) -> None:
+        self._backend, self._sources, self._targets = backend, sources, targets
+        self._dtype, self._nvec, self._row = dtype, nvec, dtype.itemsize * nvec
+        ends = [*sources.values(), *targets.values()]
+        self.apart = any(end.space.any_width for end in ends)
+        self.forwards: list[tuple[Any, int]] = []
+        self.reverses: list[tuple[Any, int]] = []
+        self._read: dict[str, int] = {}
+        self._written: dict[str, int] = {}
+
+    def route(self, step: Step) -> Route:
+        """Exchanges of a step."""
+        launch = step.launch
+        if launch.forward is not None:
+            self.forwards.append((launch.forward, step.place[0] * self._row))
+            return Route((len(self.forwards) - 1,))
+        if not launch.on_elements:
+            return Route()
+        return Route(
+            tuple(self._forward(name) for name in step.fields.spaces),
+            tuple(self._reverse(launch, k, name) for k, name in enumerate(step.tests.spaces)),
+        )
+
+    def _forward(self, name: str) -> int | None:
+        end = self._sources[name]
+        if end.space.halo is None:
+            return None
+        if name not in self._read:
+            number = list(self._sources).index(name)
+            way = _way(self._backend, end, "forward", number, self._dtype, self._nvec)
+            self._read[name] = len(self.forwards)
+            self.forwards.append((self._backend.forward(*way), end.first * self._row))
+        return self._read[name]
+
+    def _reverse(self, launch: Launch, k: int, name: str) -> int | None:
+        end = self._targets[name]
+        if end.space.halo is None:
+            return None
+        if self.apart or name not in self._written:
+            kinds, number = (self._dtype, self._nvec), list(self._targets).index(name)
+            way = (
+                _way_apart(self._backend, end, launch.contributed(k), *kinds)
+                if self.apart
+                else _way(self._backend, end, "reverse", number, *kinds)
             )
-            made[kind].append((k, getattr(backend, kind)(*given)))
-    return made["forward"], made["reverse"]
+            self._written[name] = len(self.reverses)
+            self.reverses.append((self._backend.reverse(*way), end.first * self._row))
+        return self._written[name]
 
 
 def device_ghosts(backend: Backend, space: Space, vector: Any) -> Any:
@@ -186,7 +219,7 @@ def _way(
 
 
 def _way_apart(
-    backend: Backend, end: Operand, dtype: np.dtype[Any], ghosts: Ints, nvec: int
+    backend: Backend, end: Operand, ghosts: Ints, dtype: np.dtype[Any], nvec: int
 ) -> tuple[Any, Ints, Ints]:
     """Channel and positions for one number per contribution of a chunk, not per ghost.
 

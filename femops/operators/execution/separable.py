@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from femops.geometry.batching import element_blocks
 from femops.operators.execution.kernels import sides
+from femops.operators.integrals.kernel_term import KernelTerm
 from femops.operators.integrals.term import Term
 from femops.pointwise.expressions.graph import ancestors
 from femops.pointwise.printer import evaluate
@@ -26,7 +27,7 @@ _ROUND_OFF = 1e-13
 _NO_MAP = np.empty((0, 0), dtype=object)
 
 
-def separated(term: Term, parts: Sequence[Term]) -> tuple[SeparableKernel, Data] | None:
+def separated(term: KernelTerm, parts: Sequence[Term]) -> tuple[SeparableKernel, Data] | None:
     """Kernel and data of a term whose D is constant and diagonal in every element.
 
     Constant but for the weights, and diagonal in slots and components: constant coefficients on
@@ -45,7 +46,7 @@ def separated(term: Term, parts: Sequence[Term]) -> tuple[SeparableKernel, Data]
         return None
     if qfunction.ncomp_in != qfunction.ncomp_out:
         return None
-    width, ne = term.width, term.trial.mesh.num_elements
+    width, ne = term.width, term.mesh.num_elements
     if not ne:
         _on_any_rank(term, False)
         return None
@@ -71,8 +72,6 @@ def _straight(term: Term) -> bool:
     A coefficient that couples derivatives or components is no round-off, however small it is.
     """
     form = term.source
-    if form is None:  # a sample of elements, to measure
-        return True
     apart = form.qfunction.structure * (1 - np.eye(len(form.qfunction.structure), dtype=np.int64))
     nodes = [form.qfunction.distinct[k - 1] for k in np.unique(np.abs(apart)).tolist() if k]
     slopes = form.qfunction.trace.static.get(INVERSE, _NO_MAP)
@@ -89,7 +88,7 @@ def _straight(term: Term) -> bool:
     return True
 
 
-def _on_any_rank(term: Term, bent: bool) -> bool:
+def _on_any_rank(term: KernelTerm, bent: bool) -> bool:
     """True if any rank of a reproducible mesh says so: all take one kernel. Else as here."""
     space = term.spaces[0]
     if space.distributed is None or not space.distributed.reproducible:
@@ -97,7 +96,7 @@ def _on_any_rank(term: Term, bent: bool) -> bool:
     return bool(space.comm.max(int(bent)))
 
 
-def _numbers(term: Term, start: int, stop: int) -> NDArray[np.float64]:
+def _numbers(term: KernelTerm, start: int, stop: int) -> NDArray[np.float64]:
     """Inputs of the q-function in some elements, for the weight 1; (n, numbers)."""
     data, first = term.data, start // term.width
     part = data.elements[first : -(-stop // term.width), np.newaxis]
@@ -117,7 +116,7 @@ def _diagonal(d: NDArray[Any]) -> NDArray[np.float64] | None:
     return None if np.any(rest > _ROUND_OFF * size[:, np.newaxis] * size) else diagonal
 
 
-def _kernel(term: Term) -> SeparableKernel:
+def _kernel(term: KernelTerm) -> SeparableKernel:
     points, weights = term.quadrature.points, term.quadrature.weights
     mass, stiffness = (
         (test.T * weights) @ trial
@@ -126,7 +125,7 @@ def _kernel(term: Term) -> SeparableKernel:
             (term.test.basis.gradient(points), term.trial.basis.gradient(points)),
         )
     )
-    value, gradient = term.qfunction.value_in, term.qfunction.gradient_in
+    value, gradient = term.qfunction.code.value_in, term.qfunction.code.gradient_in
     return SeparableKernel(
         term.trial.dim, *sides(term), term.dtype, term.width, mass, stiffness, value, gradient
     )

@@ -9,17 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from femops.operators.constraints import FREE
+from femops.operators.execution.backend import Step
 from femops.operators.execution.choice import backend_of
 from femops.operators.execution.kernels import product_kernel
-from femops.operators.execution.ranks import Operand, distributed
+from femops.operators.execution.ranks import compiled_steps
+from femops.operators.integrals.arguments import Arguments
 from femops.spaces.base import Space
 from femops_kernels.codegen.specialize import Parts
 from femops_kernels.compiled import CompiledOperator
 from femops_kernels.cpu.kernels.kernel import chunk_parts
 from femops_kernels.cpu.machine import lane_width
 from femops_kernels.cpu.multigrid.relaxation import cycle_parts
-
-_NONE: NDArray[np.int64] = np.empty(0, dtype=np.int64)
 
 
 def interpolation_matrix(coarse: Space, fine: Space) -> NDArray[np.float64]:
@@ -71,7 +72,7 @@ def compile_cycles_ahead(
 
     def needed() -> list[Parts]:
         updates, *others = cycle_parts(outer, dtype)
-        chunk = chunk_parts(lane_width(dtype), dtype, first.ncomp, first.ncomp)
+        chunk = chunk_parts(lane_width(dtype), dtype, [first.ncomp], [first.ncomp])
         transfers = [product_kernel(*ends, dtype).parts for ends in _transfers(steps)]
         return [updates, chunk, *reversed(transfers), *others]
 
@@ -94,6 +95,6 @@ def _elementwise(
 ) -> CompiledOperator:
     """Product of each element's dofs with a matrix in each direction, summed."""
     backend = backend_of(source)
-    local = backend.operator([(1.0, backend.element_products(source, target, matrix, dtype))])
-    ends = [Operand(source, _NONE)], [Operand(target, _NONE)]
-    return distributed(backend, local, *ends, [(0, 0)], dtype)
+    launch = backend.element_products(source, target, matrix, dtype)
+    sides = Arguments.of(source), Arguments.of(target)
+    return compiled_steps(backend, [Step(1.0, launch, *sides, True)], sides, FREE, dtype)

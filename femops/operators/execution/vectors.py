@@ -1,4 +1,4 @@
-"""Checks of the vectors that operators and nonlinear forms are given."""
+"""Checks of the vectors that operators and residuals are given."""
 
 from __future__ import annotations
 

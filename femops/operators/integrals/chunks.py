@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -10,8 +9,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from femops.operators.integrals.arguments import Arguments
 from femops.parallel.mesh import DistributedMesh
-from femops.spaces.base import Space
 from femops.spaces.boundary_space import AnySpace, BoundarySpace, touched, volume_space
 from femops.spaces.h1_l2 import L2
 from femops_kernels.cpu.first_touch import placed_plan
@@ -36,15 +35,15 @@ _FEWEST_ELEMENTS, _VECTOR_CHUNKS = 64, 64
 _plans = Derived[AnySpace, Plan]()
 
 
-def _element_start(trial: AnySpace, test: AnySpace, dtype: np.dtype[np.generic]) -> Ints:
-    """First element of each chunk of a sweep from one space to the other, and the end."""
-    ne = trial.mesh.num_elements
+def _element_start(fields: Arguments, tests: Arguments, dtype: np.dtype[np.generic]) -> Ints:
+    """First element of each chunk of a sweep from fields to test functions, and the end."""
+    first = fields.first
+    ne, mesh = first.mesh.num_elements, volume_space(first).distributed
     if not ne:
         return np.zeros(1, dtype=np.int64)
-    mesh = volume_space(trial).distributed
-    if mesh is None or mesh.element_groups is None or isinstance(trial, BoundarySpace):
-        return equal_chunks(ne, _chunk(trial, test, dtype, ne))
-    return _chunk_starts(mesh, ne, _chunk(trial, test, dtype, mesh.num_elements))
+    if mesh is None or mesh.element_groups is None or isinstance(first, BoundarySpace):
+        return equal_chunks(ne, _chunk(fields, tests, dtype, ne))
+    return _chunk_starts(mesh, ne, _chunk(fields, tests, dtype, mesh.num_elements))
 
 
 def _chunk_starts(mesh: DistributedMesh | None, ne: int, chunk: int) -> Ints:
@@ -55,17 +54,23 @@ def _chunk_starts(mesh: DistributedMesh | None, ne: int, chunk: int) -> Ints:
     return np.concatenate([*starts, [ne]])
 
 
-def _chunk(trial: AnySpace, test: AnySpace, dtype: np.dtype[np.generic], ne: int) -> int:
-    """Elements of a chunk."""
-    chunk_bytes = CHUNK_BYTES
-    whole = volume_space(trial)
+def _chunk(fields: Arguments, tests: Arguments, dtype: np.dtype[np.generic], ne: int) -> int:
+    """Elements of a chunk.
+
+    The copies of a vector stay in cache: of several fields all together.
+    """
+    if len(fields.spaces) > 1:
+        nodes = sum(_nodes(space, ne) * space.ncomp for space in fields.spaces.values())
+        return elements_per_chunk(ne, nodes, 1, dtype.itemsize)
+    sides, chunk_bytes = [*fields.spaces.values(), *tests.spaces.values()], CHUNK_BYTES
+    whole = volume_space(fields.first)
     # else ranks on other machines, or the same problem there, had other chunks
     if whole.comm.size == 1 and not whole.any_width:
-        settings = find(tuning_key(chunk_words(trial, test, dtype)))
+        settings = find(tuning_key(chunk_words(sides[0], sides[-1], dtype)))
         chunk_bytes = int(settings.get("chunk_bytes", CHUNK_BYTES))
     return min(
         elements_per_chunk(ne, _nodes(space, ne), space.ncomp, dtype.itemsize, chunk_bytes)
-        for space in (trial, test)
+        for space in sides
     )
 
 
@@ -82,38 +87,34 @@ def _nodes(space: AnySpace, ne: int) -> float:
     return space.global_ndofs / ne
 
 
-def chunk_batches(trial: AnySpace, test: AnySpace, dtype: np.dtype[np.generic], width: int) -> Ints:
-    """First batch of each chunk of a sweep from one space to the other, and the end."""
-    return -(-_element_start(trial, test, dtype) // width)
+def chunk_batches(
+    fields: Arguments, tests: Arguments, dtype: np.dtype[np.generic], width: int
+) -> Ints:
+    """First batch of each chunk of a sweep from fields to test functions, and the end."""
+    return -(-_element_start(fields, tests, dtype) // width)
 
 
 def plans(
-    trial: AnySpace, test: AnySpace, dtype: np.dtype[np.generic], width: int
-) -> tuple[Plan, Plan]:
-    """Plans of such a sweep; shared by all operators on the spaces."""
-    starts = _element_start(trial, test, dtype)
-    return _plan(trial, width, starts), _plan(test, width, starts)
+    fields: Arguments, tests: Arguments, dtype: np.dtype[np.generic], width: int
+) -> list[tuple[Plan, Plan]]:
+    """Plans of such a sweep, of each field and of the test function of its name.
 
-
-def field_plans(spaces: Sequence[Space], dtype: np.dtype[np.generic], width: int) -> list[Plan]:
-    """Plans of a sweep that reads and writes vectors of several spaces on one mesh.
-
-    The chunks are the same for all spaces; their copies of all vectors stay in cache together.
+    Where there is no such test function, the field's twice.  All operators on the spaces share
+    them.
     """
-    ne, mesh = spaces[0].mesh.num_elements, spaces[0].distributed
-    grouped = mesh is not None and mesh.element_groups is not None
-    total = mesh.num_elements if mesh is not None and grouped else ne
-    nodes = sum(_nodes(space, total) * space.ncomp for space in spaces) if total else 1.0
-    chunk = elements_per_chunk(total, nodes, 1, dtype.itemsize)
-    starts = _chunk_starts(mesh, ne, chunk)
-    return [_plan(space, width, starts) for space in spaces]
+    starts, tested = _element_start(fields, tests, dtype), {**fields.spaces, **tests.spaces}
+    return [
+        (_plan(space, width, starts), _plan(tested[name], width, starts))
+        for name, space in fields.spaces.items()
+    ]
 
 
 def vector_plans(trial: AnySpace, test: AnySpace, dtype: np.dtype[np.generic]) -> tuple[Plan, Plan]:
     """Plans of a sweep over many vectors, in which each node is a run and each element a batch."""
     ne, mesh = trial.mesh.num_elements, volume_space(trial).distributed
     if mesh is not None and mesh.element_groups is not None:
-        starts = _element_start(trial, test, dtype)  # the same on any number of ranks
+        # the same on any number of ranks
+        starts = _element_start(Arguments.of(trial), Arguments.of(test), dtype)
     else:
         # what chunks share is copied and added: the fewer the better, but threads want some
         starts = equal_chunks(ne, max(_FEWEST_ELEMENTS, -(-ne // _VECTOR_CHUNKS)))

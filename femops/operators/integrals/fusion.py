@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from femops.operators.integrals.kernel_term import GivenTerm
 from femops.operators.integrals.term import Term
 from femops.pointwise import fuse
 from femops_kernels.cpu.first_touch import placed_array
@@ -17,7 +18,7 @@ from femops_kernels.pointwise.qdata import Data
 _POINT = 5  # the last of the kinds of numbers, see `QFunctionInputs.slices`
 
 
-def fused(terms: Sequence[tuple[float, Term]], *, whole: bool = False) -> Term:
+def fused(terms: Sequence[tuple[float, Term]], *, whole: bool = False) -> GivenTerm:
     """One term for the sum of fusible terms with factors.
 
     Unless it is to be ``whole``, without what is stored at points where kernels look at any term.
@@ -35,8 +36,20 @@ def fused(terms: Sequence[tuple[float, Term]], *, whole: bool = False) -> Term:
         np.concatenate([data.constants for data in parts]),
     )
     name = " + ".join(term.name for _, term in terms)
-    sum_of = replace(first, name=name, qfunction=qfunction, source=None, given=data, original=None)
-    return replace(sum_of, parts=tuple(terms)) if apart else sum_of
+    return GivenTerm(
+        name,
+        first.fields,
+        first.tests,
+        first.quadrature,
+        qfunction,
+        first.dtype,
+        first.width,
+        first.data_dtype,
+        0,
+        0,
+        data,
+        tuple(terms) if apart else (),
+    )
 
 
 def scaled_points(term: Term) -> list[int]:

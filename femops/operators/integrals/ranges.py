@@ -7,13 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from femops.geometry.jacobians import GeometryBlock
-from femops.operators.integrals.bilinear import BilinearForm
+from femops.operators.integrals.integral import Integral
 from femops.operators.integrals.number_types import check_range, largest_of
 from femops.operators.integrals.snapshots import Block
 from femops.operators.integrals.term import Term
 from femops.pointwise.expressions.graph import ancestors
 from femops.pointwise.trace import NORMAL, POSITION
-from femops.spaces.boundary_space import volume_space
 
 _NONE = np.empty(0, dtype=object)
 # What is looked at, in the words of a message.
@@ -39,7 +38,7 @@ def in_range(term: Term) -> Term:
         If such a number would become infinite, or all of a kind zero.
     """
     form = term.source
-    if term.dtype != np.float32 or form is None or form.state is not None:
+    if term.dtype != np.float32 or form is None or form.state.spaces:
         return term  # a bad state shows in its residual
     mapped = term.qfunction.numbers.mapped
     largest = np.zeros(len(_WHAT))
@@ -51,14 +50,14 @@ def in_range(term: Term) -> Term:
             found += [block.points, block.det, 1.0 / block.det]
         for kind, values in enumerate(found):
             largest[kind] = max(largest[kind], largest_of(values))
-    largest = volume_space(form.trial).comm.max(largest)
+    largest = form.fields.whole.comm.max(largest)
     for what, most in zip(_WHAT, largest.tolist(), strict=True):
         if most:
             check_range(f"{form.name}: the {what}", most, term.dtype, whole=True)
     return term
 
 
-def _blocks(form: BilinearForm) -> Iterator[Block]:
+def _blocks(form: Integral) -> Iterator[Block]:
     """One point of each element; all that are needed where something else than the map varies.
 
     A function is only asked where it is needed.

@@ -1,4 +1,4 @@
-"""States at which nonlinear forms are differentiated."""
+"""States at which residuals are differentiated."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from femops.spaces.base import Space
 
 
 class State(ABC):
-    """Fields at which a nonlinear form is differentiated.
+    """Fields at which a residual is differentiated.
 
     Attributes
     ----------
@@ -50,6 +50,44 @@ class State(ABC):
         None where NumPy is to compute it.
         """
 
+
+@final
+class NoState(State):
+    """No fields: what a form that is linear has."""
+
+    spaces: Mapping[str, Space] = {}
+    filled = False
+
+    @property
+    def setups(self) -> dict[Any, Any]:  # type: ignore[override]  # nothing is shared
+        """See `State.setups`: each form has its own."""
+        return {}
+
+    def field(self, name: str) -> Field:
+        """See `State.field`.
+
+        Raises
+        ------
+        KeyError
+            There is none.
+        """
+        raise KeyError(name)
+
+    def of(self, names: Iterable[str], setups: dict[Any, Any]) -> State:  # noqa: ARG002
+        """See `State.of`."""
+        return self
+
+    def points(
+        self,
+        form: Any,
+        qdata_split: Any,
+        dtype: np.dtype[Any],
+        width: int,
+    ) -> None:
+        """See `State.points`: NumPy does it."""
+
+
+NO_STATE = NoState()
 
 Fill = Callable[[Any, Any, np.dtype[Any], int], NDArray[Any] | None]
 

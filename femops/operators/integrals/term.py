@@ -8,20 +8,19 @@ from functools import cached_property
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
-from femops.basis import Quadrature1D
 from femops.errors import OperatorError
-from femops.operators.integrals.bilinear import BilinearForm, Made
-from femops.operators.integrals.chunks import chunk_batches
+from femops.operators.integrals.arguments import Arguments
+from femops.operators.integrals.integral import Integral, Made
+from femops.operators.integrals.kernel_term import KernelTerm
 from femops.operators.integrals.number_types import data_type, float_type
-from femops.pointwise import QDataSplit, QFunction
+from femops.operators.integrals.point_data import data_of, setup_of
+from femops.pointwise import QDataSplit
 from femops.pointwise.expressions.graph import same
-from femops.spaces.base import Space
-from femops.spaces.boundary_space import AnySpace, BoundarySpace, volume_space
+from femops.pointwise.linear import Pair
 from femops_kernels.cpu.machine import lane_width
 from femops_kernels.pointwise.qdata import Data
-from femops_kernels.simd.lanes import WIDEST
 
 DATA_LEVELS = ("decomposed", "partial", "matrix-free")
 """Levels whose kernels take the q-function."""
@@ -29,53 +28,34 @@ DATA_LEVELS = ("decomposed", "partial", "matrix-free")
 
 @final
 @dataclass(frozen=True, eq=False)
-class Term:
-    """A bilinear form, cut at the quadrature points.
+class Term(KernelTerm):
+    """An integral, cut at the quadrature points.
 
     Attributes
     ----------
-    name : str
-    trial, test : Space or BoundarySpace
-    quadrature : Quadrature1D
-    qfunction : QFunction
-    dtype : numpy.dtype
-        Type of vectors and arithmetic.
-    width : int
-        SIMD slots.
-    source : BilinearForm or None
-        Where the data come from; None for a sum, whose data are given.
+    name, fields, tests, quadrature, qfunction, dtype, width, data_dtype, minima, sums
+        See `KernelTerm`.
+    source : Integral
+        Where the data come from.
     level : str
-        For which the form was cut.
+        For which it was cut.
     given : Data or None
         The data, if known beforehand.
     original : Term or None
         Of a transposed term, the one that it is the transpose of.
-    data_dtype : numpy.dtype, optional
-        Type of the numbers stored at points, if it is not ``dtype``.
-    parts : tuple of (float, Term)
-        Of a sum, if kernels look at any of its terms: these with their factors.
     scale : float
         Factor by which a fused kernel multiplies numbers at points before it rounds them.
     """
 
-    name: str
-    trial: AnySpace
-    test: AnySpace
-    quadrature: Quadrature1D
-    qfunction: QFunction
-    dtype: np.dtype[Any]
-    width: int
-    source: BilinearForm | None
+    source: Integral
     level: str = "partial"
     given: Data | None = None
     original: Term | None = None
-    data_dtype: np.dtype[Any] | None = None
-    parts: tuple[tuple[float, Term], ...] = ()
     scale: float = 1.0
 
     @staticmethod
     def make(
-        form: BilinearForm,
+        form: Integral,
         dtype: DTypeLike,
         lanes: int | None,
         level: str,
@@ -90,61 +70,53 @@ class Term:
         """
         kind = float_type(dtype)
         stored = data_type(data_dtype, kind)
-        qfunction, width, rule = (
-            form.qdata_split(level).qfunction,
-            lane_width(kind, lanes),
-            form.quadrature,
-        )
-        for space, alone in (
-            (form.trial, qfunction.gradient_in and not qfunction.value_in),
-            (form.test, qfunction.gradient_out and not qfunction.value_out),
-        ):
-            if space.order == 0 and alone:
-                raise OperatorError(f"{form.name}: a space of order 0 has no gradient")
-        spaces = form.trial, form.test
-        term = Term(form.name, *spaces, rule, qfunction, kind, width, form, level)
+        term = Term._of(form, level, kind, lane_width(kind, lanes))
+        code = term.qfunction.code
+        _check_orders(form.name, form.fields, code.slopes_in, code.values_in)
+        _check_orders(form.name, form.tests, code.slopes_out, code.values_out)
         return term if stored == kind else replace(term, data_dtype=stored)
 
     @staticmethod
-    def of_residual(form: BilinearForm, dtype: np.dtype[Any], width: int) -> Term:
-        """Term of a form that is not linear, with all its fields and test functions."""
-        qfunction, rule = form.qdata_split("partial").qfunction, form.quadrature
-        return Term(form.name, form.trial, form.test, rule, qfunction, dtype, width, form)
+    def _of(form: Integral, level: str, dtype: np.dtype[Any], width: int) -> Term:
+        return Term(
+            name=form.name,
+            fields=form.fields,
+            tests=form.tests,
+            quadrature=form.quadrature,
+            qfunction=form.qdata_split(level).qfunction,
+            dtype=dtype,
+            width=width,
+            data_dtype=None,
+            minima=0,
+            sums=0,
+            source=form,
+            level=level,
+        )
+
+    @staticmethod
+    def of_residual(
+        form: Integral, dtype: np.dtype[Any], width: int, minima: int = 0, sums: int = 0
+    ) -> Term:
+        """Term of a form that is not linear, with all its fields, test functions, functionals."""
+        return replace(Term._of(form, "partial", dtype, width), minima=minima, sums=sums)
 
     @property
-    def spaces(self) -> tuple[Space, Space]:
-        """Trial and test space of the vectors."""
-        return volume_space(self.trial), volume_space(self.test)
-
-    @property
-    def any_width(self) -> bool:
-        """True if results on the host have the same bits for lanes of any width."""
-        return any(space.any_width for space in self.spaces)
-
-    @property
-    def row_width(self) -> int:
-        """Number of slots in which a row of a matrix is summed."""
-        return WIDEST if self.any_width else self.width
-
-    @property
-    def on_boundary(self) -> bool:
-        """True if the integral is over boundary faces: its sweep only adds to the result."""
-        return isinstance(self.trial, BoundarySpace)
+    def symmetric(self) -> bool:
+        """True if the term is known to equal its transpose."""
+        return self.qfunction.symmetric and self.fields.same(self.tests)
 
     @cached_property
     def qdata_split(self) -> QDataSplit:
-        """Split of what the q-function is given, of a term that has a source."""
-        assert self.source is not None
+        """Split of what the q-function is given."""
         return self.source.qdata_split(self.level, transpose=self.original is not None)
 
     @cached_property
     def data(self) -> Data:
-        """Data that a kernel reads besides vectors and indices."""
+        """See `KernelTerm.data`."""
         if self.given is not None:
             return self.given
-        assert self.source is not None
         given = self.qdata_split, self.dtype, self.width, self.data_dtype
-        return self.source.data(*given, looks=self.source.looks)
+        return data_of(self.source, *given, looks=self.source.looks)
 
     @property
     def rounds(self) -> bool:
@@ -164,7 +136,7 @@ class Term:
 
         The numbers that this term rounds stay rounded; no others are.
         """
-        if self.data_dtype is None or self.source is None:
+        if self.data_dtype is None:
             return self
         form, stored = self.source, self.qdata_split.point if self.rounds else []
         source = replace(form, rounded=tuple(stored), traced=form.qfunction)
@@ -172,56 +144,75 @@ class Term:
 
     @property
     def data_without_points(self) -> Data:
-        """The data without what is stored at points."""
-        if self.given is not None or self.source is None:
+        """See `KernelTerm.data_without_points`."""
+        if self.given is not None:
             return replace(self.data, points=self.data.points[:, :, :0])
         given = self.qdata_split, self.dtype, self.width
-        return self.source.data(*given, at_points=False, looks=False)
-
-    @property
-    def data_bytes(self) -> tuple[int, int]:
-        """Bytes of the data but modes, and of modes, as lanes have them; nothing is computed."""
-        numbers, mesh, dim = self.qfunction.numbers, self.trial.mesh, self.trial.dim
-        slots = -(-mesh.num_elements // self.width) * self.width
-        at_points = slots * self.quadrature.q1d**dim * numbers.point
-        stored = at_points * (self.data_dtype or self.dtype).itemsize
-        stored += (slots * numbers.element + numbers.constant) * self.dtype.itemsize
-        modes = slots * dim * (mesh.order + 1) ** dim if numbers.mapped else 0
-        return stored, modes * self.dtype.itemsize
+        return data_of(self.source, *given, at_points=False, looks=False)
 
     @property
     def filled(self) -> bool:
         """True if kernels compute what is stored at points, where they run."""
-        return self.source is not None and self.source.filled(self.qdata_split)
+        return self.source.filled(self.qdata_split)
 
     @property
     def looked_at(self) -> bool:
-        """True if kernels look, where they run, at what they store or compute of the geometry."""
-        if self.source is None or self.source.looks:
+        """See `KernelTerm.looked_at`."""
+        if self.source.looks:
             return False
         mapped = self.qfunction.numbers.mapped
         return self.filled or mapped or bool(self.qdata_split.computed)
+
+    @property
+    def parts(self) -> tuple[tuple[float, Term], ...]:
+        """See `KernelTerm.parts`: a twin, as what refers to the term would not go with it."""
+        return ((1.0, replace(self, given=None if self.filled else self.data)),)
 
     def __getstate__(self) -> dict[str, Any]:
         """State that a copy or another process needs: the data are split again there."""
         return {k: v for k, v in self.__dict__.items() if k != "qdata_split"}
 
+    def blocks(self) -> list[Term]:
+        """The term by pairs of a test function and a field: itself if it has one of each.
+
+        Each has vectors of its own spaces.
+        """
+        if not self.fields.on_product:
+            return [self]
+        return [self.block(*pair) for pair in self.pairs]
+
+    @property
+    def pairs(self) -> list[Pair]:
+        """Test function and field of each block that is not zero."""
+        if self.original is not None:
+            return [(field, test) for test, field in self.original.pairs]
+        return self.source.qfunction.pairs
+
+    def block(self, test: str, field: str) -> Term:
+        """The term of one test function and one field, on vectors of their spaces; made once."""
+        if self.original is not None:
+            return self.original.block(field, test).transposed()
+        form, kinds = self.source.block(test, field), (self.dtype, self.width, self.level)
+        known, key = self.source._terms, ((test, field), (*kinds, self.data_dtype))
+        if key not in known:
+            known[key] = Term.make(form, *kinds, self.data_dtype).ready(self.level)
+        found: Term = known[key]
+        return found
+
     def ready(self, level: str) -> Term:
         """The term itself, its data computed where the level keeps them, else only checked."""
-        if not self.trial.mesh.num_elements:
+        if not self.mesh.num_elements:
             return self
-        if self.filled and self.source is not None:
-            self.source.setup(self.qdata_split, np.dtype(np.float64), self.width)
-        elif level in DATA_LEVELS:
+        if self.filled:
+            setup_of(self.source, self.qdata_split, np.dtype(np.float64), self.width)
+        elif level in DATA_LEVELS and not (self.several and level == "decomposed"):
             _ = self.data
-        elif self.source is not None:
+        else:
             self.source.check([*self.qdata_split.finite, *self.qdata_split.computed])
         return self
 
     def at_level(self, level: str) -> Term:
         """The term, cut for another level; without data where that keeps none."""
-        if self.source is None:
-            return self
         qdata_split = self.source.qdata_split(level, transpose=self.original is not None)
         alike = qdata_split.qfunction == self.qfunction and same(
             qdata_split.kept, self.qdata_split.kept
@@ -234,18 +225,16 @@ class Term:
 
     def transposed(self) -> Term:
         """The term with trial and test space exchanged."""
-        if self.qfunction.symmetric and self.trial is self.test:
+        if self.symmetric:
             return self
         if self.original is not None:
             return self.original
-        if self.source is None:
-            raise OperatorError(f"{self.name} is a sum: transpose its terms")
         qdata_split = self.source.qdata_split(self.level, transpose=True)
         return replace(
             self,
             name=f"{self.name}.T",
-            trial=self.test,
-            test=self.trial,
+            fields=self.tests,
+            tests=self.fields,
             qfunction=qdata_split.qfunction,
             given=self.__dict__.get("data")
             if same(self.qdata_split.kept, qdata_split.kept)
@@ -253,7 +242,7 @@ class Term:
             original=self,
         )
 
-    def updated(self, form: BilinearForm) -> Term:
+    def updated(self, form: Integral) -> Term:
         """The term of the same form with other coefficients.
 
         Raises
@@ -262,7 +251,6 @@ class Term:
             If the new coefficients have another shape or symmetry, so that another kernel would be
             needed.
         """
-        assert self.source is not None
         if form.coefficient_shapes() != self.source.coefficient_shapes():
             raise OperatorError(
                 f"the new coefficients of {self.name} have another shape or symmetry: "
@@ -279,14 +267,21 @@ class Term:
             np.array_equal(mine.points, theirs.points)
             and np.array_equal(mine.weights, theirs.weights)
         )
-        spaces = self.trial is other.trial and self.test is other.test
+        spaces = self.fields.same(other.fields) and self.tests.same(other.tests)
         alike = self.width == other.width and self.data_dtype == other.data_dtype
         return same and spaces and alike
 
-    @property
-    def chunk_batches(self) -> NDArray[np.int64]:
-        """First batch of each chunk in which a sweep goes over the elements, and the end."""
-        return chunk_batches(self.trial, self.test, self.dtype, self.width)
+
+def _check_orders(
+    name: str, arguments: Arguments, slopes: Sequence[int], values: Sequence[int]
+) -> None:
+    """Refuse a form that has of an argument of order 0 nothing but its gradient."""
+    first = 0
+    for space in arguments.spaces.values():
+        mine = range(first, first + space.ncomp)
+        first += space.ncomp
+        if space.order == 0 and not {*mine}.isdisjoint(slopes) and {*mine}.isdisjoint(values):
+            raise OperatorError(f"{name}: a space of order 0 has no gradient")
 
 
 def updated(
@@ -294,7 +289,7 @@ def updated(
 ) -> list[tuple[float, Term]]:
     """Terms with other values of the coefficients that they have.
 
-    ``made`` is that of `BilinearForm.with_coefficients`, for all of them.
+    ``made`` is that of `Integral.with_coefficients`, for all of them.
 
     Raises
     ------
@@ -305,15 +300,15 @@ def updated(
     used: set[str] = set()
     for factor, old in summands:
         term, form = old, old.source
-        mine = {n: v for n, v in values.items() if form is not None and n in form.coefficients}
-        if form is not None and mine:
+        mine = {name: value for name, value in values.items() if name in form.coefficients}
+        if mine:
             term = old.updated(form.with_coefficients(mine, made)).ready(level)
         used |= mine.keys()
         terms.append((factor, term))
     unknown = sorted(values.keys() - used)
     if unknown:
         names = " + ".join(term.name for _, term in summands)
-        known = {name for _, term in summands if term.source for name in term.source.coefficients}
+        known = {name for _, term in summands for name in term.source.coefficients}
         has = ", ".join(sorted(known)) or "none"
         raise OperatorError(f"no term of {names} has a coefficient {unknown[0]!r}: they have {has}")
     return terms

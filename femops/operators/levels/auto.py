@@ -27,7 +27,7 @@ from femops.errors import OperatorError
 from femops.operators.assembly.csr import Summands, domains, element_bytes
 from femops.operators.assembly.point_matrices import entry_numbers
 from femops.operators.constraints import FREE, Constraints
-from femops.operators.execution.backend import Launches
+from femops.operators.execution.backend import Step
 from femops.operators.execution.choice import backend_of
 from femops.operators.execution.host import LEVELS
 from femops.operators.integrals.term import Term
@@ -105,7 +105,7 @@ def choose_level(summands: Summands, panels: Panels = ONE) -> str:
 
 def level_words(summands: Summands, levels: Sequence[str], panels: Panels = ONE) -> str:
     """All that the choice depends on, as the tuning database names it: equal for equal forms."""
-    ne, threads = summands[0][1].trial.mesh.num_elements, get_threads()
+    ne, threads = summands[0][1].mesh.num_elements, get_threads()
     types = ", ".join(
         f"{t.dtype} x {t.width}, stored {t.data_dtype or t.dtype}" for _, t in summands
     )
@@ -137,7 +137,7 @@ def _agreed_level(
         raise OperatorError(
             "level 'auto' of boundary integrals alone is measured by one rank: name another level"
         )
-    comm, ne = first.spaces[0].comm, first.trial.mesh.num_elements
+    comm, ne = first.spaces[0].comm, first.mesh.num_elements
     level = ""
     with check(comm):
         if ne:
@@ -174,7 +174,7 @@ def measure_levels(
     whole, count = summands[0][1], _sample_size(summands[0][1], nvec)
     sample = list(summands) if whole.on_boundary else first_terms(summands, count)
     work = {level: _work(level, sample, nvec) for level in levels}
-    share, threads = count / whole.trial.mesh.num_elements, get_threads()
+    share, threads = count / whole.mesh.num_elements, get_threads()
     cached = {level: moved / share < CACHED_BYTES for level, (moved, _) in work.items()}
     flush = None if all(cached.values()) else _flusher()
     memory = _CACHE_BANDWIDTH if flush is None else _OPTIMISM * _bandwidth(flush)
@@ -208,11 +208,12 @@ def measure_levels(
 
 def _sample_size(term: Term, nvec: int) -> int:
     """Number of elements to try with so many vectors."""
-    ne = term.trial.mesh.num_elements
+    ne = term.mesh.num_elements
     if term.on_boundary:
         return ne
-    nodes = max(term.trial.ndofs, term.test.ndofs)
-    if nodes <= _ALL and max(term.trial.order, term.test.order) == 1:
+    spaces = [*term.fields.spaces.values(), *term.tests.spaces.values()]
+    nodes = max(space.ndofs for space in spaces)
+    if nodes <= _ALL and max(space.order for space in spaces) == 1:
         return ne
     fewest = term.width if nvec == 1 else _FEWEST
     return min(ne, max(fewest, int(_SAMPLE * get_threads() * ne / (nodes * nvec))))
@@ -246,13 +247,13 @@ def _work(level: str, sample: Summands, nvec: int = 1) -> tuple[float, float]:
     """Least bytes moved and flops of one application; nothing is compiled or assembled for it."""
     term = sample[0][1]
     if level == "full":
-        entries = _least_entries(term)
+        entries = sum(_least_entries(block) for block in term.blocks())
         return entries * (term.dtype.itemsize + 4), 2 * entries * nvec
     if level == "element":
-        size = float(element_bytes(term))
+        size = float(sum(element_bytes(block) for block in term.blocks()))
         return size, 2 * size / term.dtype.itemsize * nvec
     level_data = level_data_of(level, _at(level, sample), FREE)
-    vectors = (term.trial.size + term.test.size) * term.dtype.itemsize * nvec
+    vectors = sum(space.size for space in term.spaces) * term.dtype.itemsize * nvec
     return vectors + level_data.moved_bytes(), level_data.flops() * nvec
 
 
@@ -272,10 +273,10 @@ def _runner(
 ) -> Callable[[], float]:
     """Return a function that applies the sample once, with caches empty or holding its data."""
     level_data: LevelData = level_data_of(level, _at(level, sample), FREE)
-    work = level_data.backend.operator(level_data.launches(panels))
+    work = level_data.compiled(panels)
     term, nvec = sample[0][1], panels.nvec * panels.count
-    x: NDArray[Any] = np.ones(term.trial.size * nvec, term.dtype)
-    y: NDArray[Any] = np.empty(term.test.size * nvec, term.dtype)
+    x: NDArray[Any] = np.ones(term.spaces[0].size * nvec, term.dtype)
+    y: NDArray[Any] = np.empty(term.spaces[1].size * nvec, term.dtype)
     threads = get_threads()
 
     def timed(count: int) -> float:
@@ -349,6 +350,11 @@ class Auto(LevelData):
         return level_data_of(level, _at(level, self.summands), self.constraints)
 
     @property
+    def stored(self) -> LevelData:
+        """The storage of the level chosen."""
+        return self.chosen
+
+    @property
     def kept(self) -> Summands:
         """The summands, cut for the level chosen."""
         return self.chosen.summands
@@ -371,13 +377,13 @@ class Auto(LevelData):
         """The level chosen."""
         return self.chosen.level
 
-    def launches(self, panels: Panels = ONE) -> Launches:
-        """Return the launches of the level chosen for so many vectors."""
+    def steps(self, panels: Panels = ONE) -> list[Step]:
+        """Return the steps of the level chosen for so many vectors."""
         if panels == ONE or self._rounds:
-            return self.chosen.launches(panels)
+            return self.chosen.steps(panels)
         if panels not in self._chosen_for:
             self._chosen_for[panels] = self._choice(panels)
-        return self._chosen_for[panels].launches(panels)
+        return self._chosen_for[panels].steps(panels)
 
     def flops(self) -> int:
         """Operations of the level chosen."""

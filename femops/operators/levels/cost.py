@@ -43,7 +43,7 @@ class Cost:
 def cost_of(level_data: LevelData, method: str) -> Cost:
     """Cost of applying an operator's data; nothing is compiled for it."""
     first = level_data.summands[0][1]
-    vectors = (first.trial.size + first.test.size) * first.dtype.itemsize
+    vectors = sum(space.size for space in first.spaces) * first.dtype.itemsize
     return Cost(
         flops=level_data.flops(),
         bytes_moved=vectors + level_data.moved_bytes(),

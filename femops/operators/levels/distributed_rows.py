@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from femops.operators.assembly.distributed_csr import Columns, assembled_rows, split_rows
-from femops.operators.execution.backend import Launches
+from femops.operators.execution.backend import Step
 from femops.operators.execution.ranks import forward_of
 from femops.operators.levels.matrices import CompressedRows, csr_nbytes, placed_csr
 from femops_kernels.compiled import ONE, Panels
@@ -41,7 +41,7 @@ class RankRows(CompressedRows):
     def _parts(self) -> tuple[csr_array, csr_array]:
         return self._rows[:2]
 
-    def launches(self, panels: Panels = ONE) -> Launches:
+    def steps(self, panels: Panels = ONE) -> list[Step]:
         """One product by rows."""
         kept, _, columns = self._rows
         term = self.summands[0][1]
@@ -50,7 +50,7 @@ class RankRows(CompressedRows):
         forward = forward_of(columns.space, columns.halo, term.dtype, nvec)
         given = kept.indptr, kept.indices, kept.data, term.row_width
         gathered = GatheredVector(forward, columns.low * nvec, joined)
-        return [(1.0, RowProduct(*given, gathered, nvec))]
+        return [Step(1.0, RowProduct(*given, gathered, nvec), *self.sides, True)]
 
     def moved_bytes(self) -> int:
         """Bytes of the matrix, and of the copy of the vector with its ghosts."""

@@ -1,43 +1,75 @@
-"""Sums of integrals over different domains: the elements, and faces of the boundary.
+"""Sums of integrals over different domains, and on products of spaces.
 
-Each domain is swept by itself.  Terms over boundary faces only add to the result, so that over the
-elements comes first, or, where there is none, a start that sets the result to zero.
+Each domain, the elements and faces of the boundary, is swept by itself.  Terms over boundary faces
+only add to the result, so that over the elements comes first.  On a product, sweeps read and write
+all fields at once; what has matrices has one for each block.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import final
 
 from femops.operators.assembly.csr import Summands, domains, level_bytes, require_memory
-from femops.operators.constraints import Constraints
-from femops.operators.execution.backend import Launches
+from femops.operators.constraints import FREE, Constraints
+from femops.operators.execution.backend import Step
 from femops.operators.execution.choice import backend_of
+from femops.operators.integrals.arguments import Arguments
 from femops.operators.levels.distributed_rows import RankRows
-from femops.operators.levels.level_data import LevelData
+from femops.operators.levels.level_data import LevelData, block_steps, blocks_of, same_terms
 from femops.operators.levels.matrices import Elements, Rows
 from femops.operators.levels.points import Points
+from femops.pointwise.linear import Pair
 from femops_kernels.codegen.specialize import Parts
-from femops_kernels.compiled import ONE, Launch, Panels
+from femops_kernels.compiled import ONE, Panels
+from femops_kernels.cpu.kernels.separable import SeparableKernel
+
+JOINT = ("partial", "matrix-free")
+"""Levels at which all fields of a product are read and written by one sweep."""
 
 
-def level_data_of(level: str, summands: Summands, constraints: Constraints) -> LevelData:
+def level_data_of(
+    level: str, summands: Summands, constraints: Constraints, before: LevelData | None = None
+) -> LevelData:
     """Storage of a sum at one of the levels; nothing is allocated or compiled yet.
+
+    Where it has blocks, those whose terms are the same as ``before`` are shared.
 
     Raises
     ------
     OperatorError
         A level that would not fit into memory.
     """
-    backend_of(summands[0][1].spaces[0]).check_level(level)
+    first = summands[0][1]
+    backend_of(first.spaces[0]).check_level(level)
+    if first.fields.on_product and (level not in JOINT or separable(level, summands)):
+        return Blocks.of(level, summands, constraints, before)
     groups = domains(summands)
-    if level == "full" or (len(groups) == 1 and not summands[0][1].on_boundary):
+    if level == "full" or (len(groups) == 1 and not first.on_boundary):
         return _storage_of(level, summands, constraints)
     parts = tuple(
         _storage_of(level, group, _share_of(constraints, first=k == 0))
         for k, group in enumerate(groups)
     )
     return Domains(summands, constraints, level, parts)
+
+
+def separable(level: str, summands: Summands) -> bool:
+    """True if each block of a sum on a product has a kernel of 1-D matrices. Collective.
+
+    These take less time than a sweep over all fields at the quadrature points.
+    """
+    space, plain = summands[0][1].spaces[0], True
+    for _, term in summands:
+        numbers = term.qfunction.numbers
+        plain &= not (numbers.point or numbers.mapped or term.on_boundary)
+    if plain and backend_of(space).separates:
+        blocks = (Points(terms, FREE, level) for terms in blocks_of(summands).values())
+        plain = all(isinstance(k, SeparableKernel) for block in blocks for k, _ in block.work)
+    else:
+        plain = False
+    return not space.comm.max(int(not plain))
 
 
 def _storage_of(level: str, summands: Summands, constraints: Constraints) -> LevelData:
@@ -83,18 +115,9 @@ class Domains(LevelData):
         """See `LevelData.as_stored`."""
         return [summand for part in self.parts for summand in part.as_stored]
 
-    def launches(self, panels: Panels = ONE) -> Launches:
-        """Those of the parts, after one that writes the whole result."""
-        parts, begin = self.parts, list[tuple[float, Launch]]()
-        first = parts[0].summands[0][1]
-        if first.on_boundary:
-            parts = (
-                parts[0].with_constraints(_share_of(self.constraints, first=False)),
-                *parts[1:],
-            )
-            rows, keep = self.constraints.rows, self.constraints.identity
-            begin = [(1.0, self.backend.start(first, rows, keep, panels))]
-        return [*begin, *(launch for part in parts for launch in part.launches(panels))]
+    def steps(self, panels: Panels = ONE) -> list[Step]:
+        """Those of the parts: over the elements first, as those over faces only add."""
+        return [step for part in self.parts for step in part.steps(panels)]
 
     def kernel_parts(self) -> list[Parts]:
         """Those of all parts."""
@@ -127,3 +150,103 @@ class Domains(LevelData):
             for k, part in enumerate(self.parts)
         )
         return replace(self, constraints=constraints, parts=tuple(parts))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Blocks(LevelData):
+    """The storages of the blocks of a sum on a product of spaces, each by itself.
+
+    Attributes
+    ----------
+    summands, constraints, level
+        See `LevelData`.
+    parts : dict of LevelData
+        By test function and field.
+    """
+
+    summands: Summands
+    constraints: Constraints
+    level: str
+    parts: Mapping[Pair, LevelData]
+
+    @staticmethod
+    def of(
+        level: str, summands: Summands, constraints: Constraints, before: LevelData | None = None
+    ) -> Blocks:
+        """Storage of a sum at one of the levels; see `level_data_of`.
+
+        Raises
+        ------
+        OperatorError
+            A level that would not fit into memory.
+        """
+        groups = blocks_of(summands)
+        needed = sum(level_bytes(level, terms) for terms in groups.values())
+        if needed:
+            require_memory(needed, f"level={level!r}")
+        product = summands[0][1].spaces[0]
+        parts = {}
+        for pair, terms in groups.items():
+            old = before.parts.get(pair) if isinstance(before, Blocks) else None
+            parts[pair] = (
+                old
+                if old is not None and same_terms(old.summands, terms)
+                else level_data_of(level, terms, constraints.of_block(product, *pair))
+            )
+        return Blocks(summands, constraints, level, parts)
+
+    @property
+    def as_stored(self) -> Summands:
+        """See `LevelData.as_stored`: by block."""
+        return [summand for part in self.parts.values() for summand in part.as_stored]
+
+    def steps(self, panels: Panels = ONE) -> list[Step]:
+        """Those of the parts, on pieces of the vectors."""
+        return block_steps(self.parts, self.sides, self.constraints, panels)
+
+    def kernel_parts(self) -> list[Parts]:
+        """Those of all parts."""
+        return [found for part in self.parts.values() for found in part.kernel_parts()]
+
+    def flops(self) -> int:
+        """Operations of all parts."""
+        return sum(part.flops() for part in self.parts.values())
+
+    def assembly_flops(self, method: str) -> int:
+        """Operations that assemble the matrices of all parts."""
+        return sum(part.assembly_flops(method) for part in self.parts.values())
+
+    def data_flops(self) -> int:
+        """Operations that compute D of all parts."""
+        return sum(part.data_flops() for part in self.parts.values())
+
+    def moved_bytes(self) -> int:
+        """Bytes that all parts move, each with its pieces of the vectors."""
+        first = self.summands[0][1]
+        pieces = (side.spaces[name].size for side, name in self._pieces())
+        vectors = sum(pieces) - int(sum(space.size for space in first.spaces))
+        return vectors * first.dtype.itemsize + sum(p.moved_bytes() for p in self.parts.values())
+
+    def _pieces(self) -> Iterator[tuple[Arguments, str]]:
+        fields, tests = self.sides
+        for test, field in self.parts:
+            yield fields, field
+            yield tests, test
+
+    def stored_bytes(self) -> int:
+        """Bytes that all parts store."""
+        return sum(part.stored_bytes() for part in self.parts.values())
+
+    def shared_bytes(self) -> int:
+        """Bytes that all parts share with other operators."""
+        return sum(part.shared_bytes() for part in self.parts.values())
+
+    def with_constraints(self, constraints: Constraints) -> Blocks:
+        """Return the same data with other constraints."""
+        product = self.summands[0][1].spaces[0]
+        parts = {
+            pair: part.with_constraints(constraints.of_block(product, *pair))
+            for pair, part in self.parts.items()
+        }
+        return replace(self, constraints=constraints, parts=parts)

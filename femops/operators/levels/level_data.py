@@ -15,6 +15,7 @@ matrix-free    the modes of the elements' geometry                    sum factor
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any
 
 from numpy.typing import NDArray
@@ -25,18 +26,31 @@ from femops.operators.assembly.csr import Summands, assemble_csr, split
 from femops.operators.assembly.distributed_csr import rank_matrix
 from femops.operators.assembly.element_matrices import ElementAssembly
 from femops.operators.constraints import FREE, Constraints
-from femops.operators.execution.backend import Backend, Launches
+from femops.operators.execution.backend import Backend, Step
 from femops.operators.execution.choice import backend_of
 from femops.operators.execution.host import LEVELS
-from femops.operators.execution.ranks import Operand, distributed
+from femops.operators.execution.ranks import compiled_steps
+from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.term import Term
+from femops.pointwise.linear import Pair
 from femops_kernels.codegen.specialize import Parts
 from femops_kernels.compiled import ONE, CompiledOperator, Panels
+from femops_meshes.arguments import shown
 
 CHOICES = (*LEVELS, "auto")
 """Levels that a user may ask for; "auto" is the fastest of them, by measurement."""
 
-_CACHED = ("fused", "_groups", "work", "matrices", "_parts", "_rows", "_stored", "_by_element")
+_CACHED = (
+    "fused",
+    "_groups",
+    "work",
+    "matrices",
+    "_parts",
+    "_rows",
+    "_stored",
+    "_by_element",
+    "_blocks",
+)
 
 
 class LevelData(ABC):
@@ -64,12 +78,17 @@ class LevelData(ABC):
         return self.summands
 
     @property
+    def stored(self) -> LevelData:
+        """The data themselves, of a level that is chosen."""
+        return self
+
+    @property
     def as_stored(self) -> Summands:
         """The summands with the numbers at points as kernels read them, rounded if they are."""
         return self.summands
 
     @abstractmethod
-    def launches(self, panels: Panels = ONE) -> Launches:
+    def steps(self, panels: Panels = ONE) -> list[Step]:
         """The compiled work and its factors; compiled, or read from the cache."""
 
     def kernel_parts(self) -> list[Parts]:
@@ -83,12 +102,14 @@ class LevelData(ABC):
 
     def compiled(self, panels: Panels = ONE) -> CompiledOperator:
         """The compiled work, ready to be run; collective where ranks share dofs."""
-        backend, first = self.backend, self.summands[0][1]
-        trial, test = first.spaces
-        local = backend.operator(self.launches(panels))
-        ends = [Operand(trial, self.constraints.columns)], [Operand(test, self.constraints.rows)]
-        pairs = [(0, 0)] * len(local.sweeps)
-        return distributed(backend, local, *ends, pairs, first.dtype, panels.nvec)
+        dtype, steps = self.summands[0][1].dtype, self.steps(panels)
+        return compiled_steps(self.backend, steps, self.sides, self.constraints, dtype, panels)
+
+    @property
+    def sides(self) -> tuple[Arguments, Arguments]:
+        """All fields and test functions of the operator."""
+        trial, test = self.summands[0][1].spaces
+        return Arguments.of(trial), Arguments.of(test)
 
     @abstractmethod
     def flops(self) -> int:
@@ -100,16 +121,15 @@ class LevelData(ABC):
 
     def data_flops(self) -> int:
         """Operations that compute D, at the quadrature points or in elements."""
-        return sum(
-            t.source.data_flops(t.qdata_split) for t in self._terms() if t.source is not None
-        )
+        return sum(t.source.data_flops(t.qdata_split) for t in self._terms())
 
     def _terms(self) -> list[Term]:
         return [term for _, term in self.summands]
 
     def matrix_flops(self, method: str) -> int:
         """Operations that compute D and the element matrices."""
-        each = (t.trial.mesh.num_elements * ElementAssembly(t).flops(method) for t in self._terms())
+        blocks = (block for t in self._terms() for block in t.blocks())
+        each = (t.mesh.num_elements * ElementAssembly(t).flops(method) for t in blocks)
         return self.data_flops() + sum(each)
 
     @abstractmethod
@@ -131,7 +151,8 @@ class LevelData(ABC):
     def lift(self, g: NDArray[Any]) -> NDArray[Any]:
         """Contribution of values at constrained columns, zero elsewhere, to the other rows."""
         first = self.summands[0][1]
-        result: NDArray[Any] = first.spaces[1].memory.xp.empty(first.test.size, g.dtype)
+        test = first.spaces[1]
+        result: NDArray[Any] = test.memory.xp.empty(test.size, g.dtype)
         self.with_constraints(FREE).compiled().apply(g, result)
         return result
 
@@ -143,10 +164,67 @@ class LevelData(ABC):
         return split(whole, self.constraints, self.summands[0][1].dtype)[0]
 
 
+def blocks_of(summands: Summands) -> dict[Pair, list[tuple[float, Term]]]:
+    """Terms of each test function and field of a product, row by row."""
+    names = summands[0][1].spaces[0].names
+    found: dict[Pair, list[tuple[float, Term]]] = {
+        (test, field): [] for test in names for field in names
+    }
+    for factor, term in summands:
+        for pair in term.pairs:
+            found[pair].append((factor, term.block(*pair)))
+    return {pair: terms for pair, terms in found.items() if terms}
+
+
+def same_terms(one: Summands, other: Summands) -> bool:
+    """True if both are the same terms with the same factors."""
+    return len(one) == len(other) and all(
+        a == b and s is t for (a, s), (b, t) in zip(one, other, strict=True)
+    )
+
+
+def block_steps(
+    parts: Mapping[Pair, LevelData],
+    sides: tuple[Arguments, Arguments],
+    constraints: Constraints,
+    panels: Panels,
+) -> list[Step]:
+    """Steps of the blocks of a sum on a product, each on its pieces of the vectors.
+
+    Parameters
+    ----------
+    parts : dict of LevelData
+        By test function and field, row by row.
+    sides : (Arguments, Arguments)
+        The fields and the test functions of the sum.
+    constraints : Constraints
+        Of the sum.
+    panels : Panels
+        See `LevelData.steps`.
+    """
+    fields, tests = sides
+    found: list[Step] = []
+    begun: set[str] = set()
+    made = {pair: part.steps(panels) for pair, part in parts.items()}
+    # only a block on the diagonal, over elements, has the identity on constrained rows
+    whole = {t for (t, f), steps in made.items() if t == f and any(s.begins for s in steps)}
+    for (test, field), steps in made.items():
+        place, ends = (
+            (fields.origin(field), tests.origin(test)),
+            (fields.only([field]), tests.only([test])),
+        )
+        for step in steps:
+            first = test not in begun and (test in whole or not constraints.identity)
+            begins = step.begins and first
+            found.append(Step(step.alpha, step.launch, *ends, begins, place))
+            begun.add(test)
+    return found
+
+
 def check_level(level: str) -> None:
     """Check the name of a level that a user asks for."""
-    if level not in CHOICES:
-        raise OperatorError(f"level {level!r}: choose one of {', '.join(CHOICES)}")
+    if not isinstance(level, str) or level not in CHOICES:
+        raise OperatorError(f"level {shown(level)}: choose one of {', '.join(CHOICES)}")
 
 
 def base_level(level: str) -> str:

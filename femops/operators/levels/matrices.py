@@ -20,11 +20,12 @@ from femops.operators.assembly.csr import (
 )
 from femops.operators.assembly.element_matrices import ElementAssembly
 from femops.operators.constraints import Constraints
-from femops.operators.execution.backend import Launches
+from femops.operators.execution.backend import Step
 from femops.operators.execution.kernels import index_bytes, plan_bytes, sides, sweep
 from femops.operators.integrals.number_types import check_values
+from femops.operators.integrals.term import Term
 from femops.operators.levels.level_data import LevelData, share
-from femops_kernels.compiled import ONE, Panels
+from femops_kernels.compiled import ONE, Launch, Panels
 from femops_kernels.cpu.first_touch import placed_array
 from femops_kernels.cpu.kernels.dense import ElementKernel
 from femops_kernels.cpu.rows import RowProduct, placed_rows
@@ -50,7 +51,7 @@ class Elements(LevelData):
     def matrices(self) -> NDArray[Any]:
         """Element matrices of the sum, (nbatch, rows, columns, width), component by component."""
         first = self.summands[0][1]
-        nbatch = -(-first.trial.mesh.num_elements // first.width)
+        nbatch = -(-first.mesh.num_elements // first.width)
         shape = (nbatch, *ElementAssembly(first).shape, first.width)
         out = placed_array(shape, first.dtype, first.chunk_batches)
         assemblies = [(factor, ElementAssembly(term)) for factor, term in self.summands]
@@ -68,27 +69,30 @@ class Elements(LevelData):
     @cached_property
     def _by_element(self) -> NDArray[Any]:
         """The matrices (ne, rows, columns), as BLAS takes them."""
-        ne = self.summands[0][1].trial.mesh.num_elements
+        ne = self.summands[0][1].mesh.num_elements
         nbatch, rows, columns, width = self.matrices.shape
         require_memory(self.matrices.nbytes, "element matrices for many vectors")
         by_slot = np.moveaxis(self.matrices, -1, 1).reshape(nbatch * width, rows, columns)
         return np.ascontiguousarray(by_slot[:ne])
 
-    def launches(self, panels: Panels = ONE) -> Launches:
+    def steps(self, panels: Panels = ONE) -> list[Step]:
         """One sweep for the whole sum."""
-        term, constraints = self.summands[0][1], self.constraints
-        if not term.trial.mesh.num_elements:
-            return [(1.0, self.backend.idle())]
+        term = self.summands[0][1]
+        launch = self._launch(term, panels) if term.mesh.num_elements else self.backend.idle()
+        return [Step(1.0, launch, term.fields, term.tests, not term.on_boundary)]
+
+    def _launch(self, term: Term, panels: Panels) -> Launch:
+        constraints, keep = self.constraints, self.constraints.identity
+        if term.on_boundary:  # it only adds
+            keep = 0.0
         if panels != ONE:
             work = self._kernel(), Data(self._by_element), ()
-            given = constraints, constraints.identity, lambda: work, panels
-            return [(1.0, self.backend.launch_panels(term, *given))]
-        data = Data(self.matrices)
-        return [(1.0, sweep(term, self._kernel(), constraints, constraints.identity, data))]
+            return self.backend.launch_panels(term, constraints, keep, lambda: work, panels)
+        return sweep(term, self._kernel(), constraints, keep, Data(self.matrices))
 
     def flops(self) -> int:
         """Operations of the products."""
-        return self.summands[0][1].trial.mesh.num_elements * self._kernel().contraction_flops()
+        return self.summands[0][1].mesh.num_elements * self._kernel().contraction_flops()
 
     def assembly_flops(self, method: str) -> int:
         """Operations that compute D and the matrices."""
@@ -143,7 +147,7 @@ class CompressedRows(LevelData, ABC):
         sums = 0
         for (_, first), *_ in domains(self.summands):
             rows, columns = ElementAssembly(first).shape
-            sums += first.trial.mesh.num_elements * rows * columns
+            sums += first.mesh.num_elements * rows * columns
         return self.matrix_flops(method) + sums
 
     def stored_bytes(self) -> int:
@@ -177,11 +181,11 @@ class Rows(CompressedRows):
         )
         return placed_csr(kept), removed
 
-    def launches(self, panels: Panels = ONE) -> Launches:
+    def steps(self, panels: Panels = ONE) -> list[Step]:
         """One product by rows."""
         kept, width = self._parts[0], self.summands[0][1].row_width
         given = kept.indptr, kept.indices, kept.data, width
-        return [(1.0, RowProduct(*given, nvec=panels.nvec))]
+        return [Step(1.0, RowProduct(*given, nvec=panels.nvec), *self.sides, True)]
 
     def moved_bytes(self) -> int:
         """Bytes of the matrix."""

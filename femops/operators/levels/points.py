@@ -9,7 +9,7 @@ from typing import final
 from femops.operators.assembly.csr import Summands
 from femops.operators.assembly.dense_bases import dense_bases, dense_bytes
 from femops.operators.constraints import Constraints
-from femops.operators.execution.backend import Launches, Work
+from femops.operators.execution.backend import Step, Work
 from femops.operators.execution.kernels import (
     dense_kernel,
     factorised_kernel,
@@ -18,10 +18,12 @@ from femops.operators.execution.kernels import (
 )
 from femops.operators.execution.separable import separated
 from femops.operators.integrals.fusion import fused
+from femops.operators.integrals.kernel_term import KernelTerm
 from femops.operators.integrals.term import Term
-from femops.operators.levels.level_data import LevelData, share
+from femops.operators.levels.level_data import LevelData, block_steps, blocks_of, share
+from femops.pointwise.linear import Pair
 from femops_kernels.codegen.specialize import Parts
-from femops_kernels.compiled import ONE, Panels
+from femops_kernels.compiled import ONE, Launch, Panels
 from femops_kernels.cpu.kernels.kernel import OperatorKernel
 from femops_kernels.cpu.kernels.separable import SeparableKernel
 from femops_kernels.pointwise.qdata import Data
@@ -49,7 +51,7 @@ class Points(LevelData):
         return self.level == "decomposed"
 
     @cached_property
-    def fused(self) -> list[tuple[float, Term]]:
+    def fused(self) -> list[tuple[float, KernelTerm]]:
         """The summands, with those on one quadrature rule fused."""
         return [group[0] if len(group) == 1 else (1.0, fused(group)) for group in self._groups]
 
@@ -80,9 +82,18 @@ class Points(LevelData):
         if self.dense:
             return [(dense_kernel(term), term.data) for _, term in self.fused]
         return [
-            separated(t, [part for _, part in group]) or (factorised_kernel(t), _whole(t))
+            _separated(t, group) or (factorised_kernel(t), _whole(t, group))
             for (_, t), group in zip(self.fused, self._groups, strict=True)
         ]
+
+    @cached_property
+    def _blocks(self) -> dict[Pair, Points]:
+        """The data of each block of a sum on a product: for many vectors."""
+        product, given = self.summands[0][1].spaces[0], self.constraints
+        return {
+            pair: Points(terms, given.of_block(product, *pair), self.level)
+            for pair, terms in blocks_of(self.summands).items()
+        }
 
     @cached_property
     def _stored(self) -> Points:
@@ -99,31 +110,43 @@ class Points(LevelData):
         """See `LevelData.kernel_parts`."""
         return [kernel.parts for kernel, _ in self.work]
 
-    def launches(self, panels: Panels = ONE) -> Launches:
+    def steps(self, panels: Panels = ONE) -> list[Step]:
         """One sweep for each quadrature rule."""
+        if panels != ONE and self.summands[0][1].fields.on_product:
+            return block_steps(self._blocks, self.sides, self.constraints, panels)
         if panels != ONE:
-            return self._stored.with_constraints(self.constraints).launches_of(panels)
+            return self._stored.with_constraints(self.constraints).steps_of(panels)
         launch = self.backend.launch
         return [
-            (alpha, launch(term, self.constraints, self._keep(k, alpha), partial(self._work, k)))
-            for k, (alpha, term) in enumerate(self.fused)
+            self._step(k, launch(term, self.constraints, self._keep(k), partial(self._work, k)))
+            for k, (_, term) in enumerate(self.fused)
         ]
 
-    def launches_of(self, panels: Panels) -> Launches:
+    def steps_of(self, panels: Panels) -> list[Step]:
         """The same for many vectors; of data that contain all of the geometry."""
         launch, given = self.backend.launch_panels, self.constraints
         return [
-            (alpha, launch(term, given, self._keep(k, alpha), partial(self._work, k), panels))
-            for k, (alpha, term) in enumerate(self.fused)
+            self._step(k, launch(term, given, self._keep(k), partial(self._work, k), panels))
+            for k, (_, term) in enumerate(self.fused)
         ]
+
+    def _step(self, k: int, launch: Launch) -> Step:
+        alpha, term = self.fused[k]
+        return Step(alpha, launch, term.fields, term.tests, self._begins(k))
+
+    def _begins(self, k: int) -> bool:
+        """True if a sweep is the first to write all its test functions: it writes over them."""
+        term = self.fused[k][1]
+        before = {name for _, other in self.fused[:k] for name in other.tests.spaces}
+        return not term.on_boundary and before.isdisjoint(term.tests.spaces)
 
     def _work(self, k: int) -> Work:
         """That of the host for one of the fused summands."""
         return *self.work[k], dense_bases(self.fused[k][1]) if self.dense else ()
 
-    def _keep(self, k: int, alpha: float) -> float:
+    def _keep(self, k: int) -> float:
         """Factor of the identity on constrained rows of a sweep: the first writes the sum's."""
-        return self.constraints.identity / alpha if k == 0 else 0.0
+        return self.constraints.identity / self.fused[k][0] if self._begins(k) else 0.0
 
     def flops(self) -> int:
         """Operations of contractions as emitted and of q-functions as counted."""
@@ -132,7 +155,7 @@ class Points(LevelData):
             each = kernel.contraction_flops()
             if not isinstance(kernel, SeparableKernel):
                 each += term.quadrature.q1d**term.trial.dim * term.qfunction.flops
-            total += term.trial.mesh.num_elements * each
+            total += term.mesh.num_elements * each
         return total
 
     def assembly_flops(self, method: str) -> int:  # noqa: ARG002  (no element matrices)
@@ -152,7 +175,7 @@ class Points(LevelData):
     @cached_property
     def _bytes(self) -> list[tuple[int, int]]:
         """Bytes of data and of modes, of each fused summand."""
-        if any(t.filled or t.parts for _, t in self.fused):  # the host has no data, and needs none
+        if any(t.looked_at for _, t in self.fused):  # the host has no data, and needs none
             return [t.data_bytes for _, t in self.fused]
         return [(data.nbytes, int(data.modes.nbytes)) for _, data in self.work]
 
@@ -180,6 +203,11 @@ class Points(LevelData):
         return new
 
 
+def _separated(term: KernelTerm, group: Summands) -> tuple[OperatorKernel, Data] | None:
+    """See `separated`: only of a single field."""
+    return None if term.several else separated(term, [part for _, part in group])
+
+
 def _mapped(term: Term) -> bool:
     """True if the q-function is given Jacobians or positions."""
     return term.qfunction.code.numbers.mapped
@@ -195,6 +223,6 @@ def _kept_at_points(term: Term) -> Term:
     return (term.at_level("decomposed") if _mapped(partial) else partial).ready("partial")
 
 
-def _whole(term: Term) -> Data:
+def _whole(term: KernelTerm, group: Summands) -> Data:
     """The data as the host has them, also of a sum whose data another machine computes."""
-    return fused(term.parts, whole=True).data if term.parts else term.data
+    return fused(group, whole=True).data if term.looked_at and len(group) > 1 else term.data

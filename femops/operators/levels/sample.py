@@ -10,13 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.geometry.legendre import LegendreGeometry
-from femops.operators.integrals.bilinear import BilinearForm
+from femops.operators.integrals.arguments import FIELD, Arguments
 from femops.operators.integrals.coefficients import FormCoefficient
+from femops.operators.integrals.integral import Integral
 from femops.operators.integrals.snapshots import Field, Sampled
-from femops.operators.integrals.state import HostState, State
+from femops.operators.integrals.state import NO_STATE, HostState, State
 from femops.operators.integrals.term import Term
 from femops.spaces.base import Space
 from femops.spaces.boundary_space import volume_space
+from femops.spaces.product import Product
 from femops_meshes.mesh import Mesh
 from femops_meshes.partitioning.parts import first_elements
 
@@ -38,11 +40,11 @@ def first_terms(summands: Summands, count: int) -> list[tuple[float, Term]]:
     if part is mesh and whole.distributed is None:
         return list(summands)
     LegendreGeometry.share(mesh, part)
-    known: dict[Space, Space] = {}
+    known: dict[Any, Any] = {}
     return [(factor, _term(term, part, known)) for factor, term in summands]
 
 
-def _term(term: Term, part: Mesh, known: dict[Space, Space]) -> Term:
+def _term(term: Term, part: Mesh, known: dict[Any, Any]) -> Term:
     source = term.source
     assert source is not None
     form = _form(source, part, known)
@@ -50,29 +52,41 @@ def _term(term: Term, part: Mesh, known: dict[Space, Space]) -> Term:
     return piece if term.original is None else piece.transposed()
 
 
-def _form(form: BilinearForm, part: Mesh, known: dict[Space, Space]) -> BilinearForm:
-    trial = _space(volume_space(form.trial), part, known)
-    state: State | None = None
-    if form.state is not None:
+def _form(form: Integral, part: Mesh, known: dict[Any, Any]) -> Integral:
+    state: State = NO_STATE
+    if form.state.spaces:
         fields = (form.state.field(name) for name in form.state.spaces)
         pieces = (_field(field, part, known) for field in fields)
         state = HostState(dict(zip(form.state.spaces, pieces, strict=True)))
     given = {name: _given(g, part, known) for name, g in form.coefficients.items()}
     return replace(
         form,
-        trial=trial,
-        test=_space(volume_space(form.test), part, known),
+        fields=_arguments(form.fields, part, known),
+        tests=_arguments(form.tests, part, known),
         coefficients=given,
         traced=form.qfunction,
         state=state,
     )
 
 
-def _space(space: Space, part: Mesh, known: dict[Space, Space]) -> Space:
+def _arguments(whole: Arguments, part: Mesh, known: dict[Any, Any]) -> Arguments:
+    """The fields, or test functions, on the part."""
+    spaces = {name: _space(volume_space(s), part, known) for name, s in whole.spaces.items()}
+    product = whole.whole
+    if not isinstance(product, Product):
+        return Arguments.of(spaces[FIELD])
+    if product not in known:
+        every = {name: _space(space, part, known) for name, space in product.spaces.items()}
+        known[product] = Product(**every)
+    return Arguments(spaces, known[product])
+
+
+def _space(space: Space, part: Mesh, known: dict[Any, Any]) -> Space:
     """The space on the part."""
     if space not in known:
         known[space] = type(space)(part, space.order, space.ncomp, space.basis.family)
-    return known[space]
+    found: Space = known[space]
+    return found
 
 
 def _first(whole: Space, part: Space, l_vec: NDArray[Any]) -> NDArray[Any]:
@@ -83,13 +97,13 @@ def _first(whole: Space, part: Space, l_vec: NDArray[Any]) -> NDArray[Any]:
     return found
 
 
-def _field(field: Field, part: Mesh, known: dict[Space, Space]) -> Field:
+def _field(field: Field, part: Mesh, known: dict[Any, Any]) -> Field:
     """The field on the part."""
     space = _space(field.space, part, known)
     return Field(space, _first(field.space, space, field.l_vec))
 
 
-def _given(given: FormCoefficient, part: Mesh, known: dict[Space, Space]) -> FormCoefficient:
+def _given(given: FormCoefficient, part: Mesh, known: dict[Any, Any]) -> FormCoefficient:
     value: Any = given.value
     if isinstance(value, Field):
         value = _field(value, part, known)

@@ -97,7 +97,7 @@ def build(A: Operator, degree: int, dtype: np.dtype[Any] | None = None) -> Hiera
     MissingExtraError
         The coarsest level is too large for what is installed.
     """
-    spaces = _spaces(A.space)  # type: ignore[arg-type]
+    spaces = _spaces(A.space)
     compile_cycles_ahead(spaces, A.dtype, dtype or np.dtype(np.float32))
     direct = spaces[0].order == 1 and _coarser(spaces[0]) is None
     kind, reason = cycle_type(A, dtype, direct=direct)

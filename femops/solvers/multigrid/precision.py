@@ -81,7 +81,7 @@ def rounds_well(A: Operator, rounded: Operator) -> bool:
     comm = A.space.comm
     difference = np.nan_to_num(abs(found - exact), nan=np.inf).max(initial=0.0)
     largest = comm.max(float(abs(exact).max(initial=0.0)))
-    return comm.max(float(difference)) <= _SAME * largest
+    return bool(comm.max(float(difference)) <= _SAME * largest)
 
 
 @final

@@ -25,6 +25,7 @@ from femops.solvers.multigrid.hierarchy import Hierarchy, build
 from femops.solvers.multigrid.level import scattered
 from femops.solvers.preconditioner import Preconditioner
 from femops.spaces.h1_l2 import H1
+from femops.spaces.product import Product
 from femops_meshes.arguments import Degree, checked
 
 Vector = NDArray[Any]
@@ -445,6 +446,12 @@ def multigrid(
     (True, True)
     """
     space = A.space
+    if isinstance(space, Product):
+        blocks = ", ".join(f"{name}=..." for name in space.names)
+        raise SolverError(
+            f"multigrid takes operators on one field, got one on {space!r}: make it of a block, as "
+            f"A[{space.names[0]!r}, {space.names[0]!r}], for femops.block_diagonal(W, {blocks})"
+        )
     if A.test_space is not space or not A.symmetric:
         raise SolverError(
             f"{A!r} is not symmetric, and multigrid needs that: use femops.gmres with femops.jacobi"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
-from typing import Any, Protocol, final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,23 +48,24 @@ class Forward:
         self.channel.finish()
 
 
-class Contributing(Protocol):
-    """A sweep, or one test function of a sweep, that leaves contributions to ghosts.
+@final
+@dataclass(frozen=True, eq=False)
+class Contributions:
+    """Contributions of a sweep to dofs of one test function that its chunks do not own.
 
-    See `ElementSweep` for the attributes.
+    Attributes
+    ----------
+    target : Plan
+        Of the vector that is written.
+    buffer : array
+        All numbers of a dof together.
+    numbers : int
+        Numbers of a dof.
     """
 
-    @property
-    def target(self) -> Plan:
-        """Plan of the vector that is written."""
-
-    @property
-    def buffer(self) -> NDArray[Any]:
-        """Contributions to non-owned dofs."""
-
-    @property
-    def numbers(self) -> int:
-        """Numbers of a dof."""
+    target: Plan
+    buffer: NDArray[Any]
+    numbers: int
 
 
 @final
@@ -88,21 +89,21 @@ class Reverse:
     positions: NDArray[np.int64]
     starts: NDArray[np.int64] | None = None
 
-    def collect(self, sweep: Contributing | None, more: bool) -> None:
+    def collect(self, left: Contributions | None, more: bool) -> None:
         """Take a sweep's contributions to ghosts; ``more`` adds them to those taken before."""
         out = self.channel.outgoing
-        if sweep is None:
+        if left is None:
             if not more:
                 out[:] = 0.0
             return
-        plan = sweep.target
+        plan = left.target
         starts = plan.ghost_start if self.starts is None else self.starts
         _module(out.dtype).collect(
-            sweep.buffer.ctypes.data,
+            left.buffer.ctypes.data,
             starts.ctypes.data,
             plan.ghost_slot.ctypes.data,
             len(starts) - 1,
-            sweep.numbers,
+            left.numbers,
             out.ctypes.data,
             float(more),
         )

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from femops_kernels.compiled import Panels
 from femops_kernels.cpu import machine
+from femops_kernels.cpu.exchange import Contributions
 from femops_kernels.cpu.kernels.blas import gemm_address
 from femops_kernels.cpu.kernels.dense import ElementKernel
 from femops_kernels.cpu.kernels.kernel import OperatorKernel
@@ -122,16 +123,17 @@ class VectorSweep(ElementSweep):
         product of spaces.
     """
 
-    ghosts_at = layout.IN_GHOSTS
+    ghosts_at = (layout.IN_GHOSTS,)
 
     def __init__(
         self, term: VectorTerm, panels: Panels, strides: tuple[int, int] | None = None
     ) -> None:
         kernel, nvec = term.kernel, panels.nvec
-        self.term, self.source, self.target = term, term.source, term.target
+        self.term, self.groups = term, self._groups(term, panels)
         self.kernel, row = kernel, nvec * term.kernel.dtype.itemsize
-        self.groups, self.numbers = self._groups(panels), nvec * kernel.target.ncomp
-        self.buffer = np.empty(term.buffer_rows * nvec * panels.count, kernel.dtype)
+        buffer = np.empty(term.buffer_rows * nvec * panels.count, kernel.dtype)
+        self.left = (Contributions(term.target, buffer, nvec * kernel.target.ncomp),)
+        self.with_ghosts = term.source.with_ghosts | term.target.with_ghosts
         if strides is None:
             strides = (
                 term.source.ndofs * kernel.source.ncomp,
@@ -145,7 +147,7 @@ class VectorSweep(ElementSweep):
             layout.IN_PANEL_BYTES: row * strides[0],
             layout.OUT_PANEL_BYTES: row * strides[1],
             layout.BUFFER_PANEL_BYTES: row * term.buffer_rows,
-            layout.BUFFER: self.buffer,
+            layout.BUFFER: buffer,
             layout.ZEROS: np.zeros(nvec, kernel.dtype),
         }
         self._entries = entries  # keeps the arrays alive
@@ -155,7 +157,8 @@ class VectorSweep(ElementSweep):
         self.work_bytes = self._work_bytes(row)
         self.effort = term.data.points.size * nvec * panels.count
 
-    def _groups(self, panels: Panels) -> int:
+    @staticmethod
+    def _groups(term: VectorTerm, panels: Panels) -> int:
         """Groups of the vectors of all panels, so that there is work for all threads.
 
         The last block of vectors overlaps the one before it, so one group has both.
@@ -163,8 +166,8 @@ class VectorSweep(ElementSweep):
         threads = machine.max_threads()
         if threads == 1:
             return panels.count
-        wanted = -(-TASKS_PER_THREAD * threads // (self.source.nchunks * panels.count))
-        most = -(-panels.nvec // self.term.kernel.width) // 2
+        wanted = -(-TASKS_PER_THREAD * threads // (term.source.nchunks * panels.count))
+        most = -(-panels.nvec // term.kernel.width) // 2
         return panels.count * max(1, min(wanted, most))
 
     def _work_bytes(self, row: int) -> int:

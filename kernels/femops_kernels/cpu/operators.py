@@ -70,10 +70,14 @@ class DistributedHostOperator(DistributedOperator):
     ) -> None:
         super().__init__(local, forwards, reverses, routes, at_once)
         self._more = [
-            not at_once and route.reverse in [r.reverse for r in routes[:k]]
+            [not at_once and n in self._reversed(k) for n in route.reverses]
             for k, route in enumerate(routes)
         ]
         self._orders = [chunk_order(sweep) for sweep in local.sweeps]
+
+    def _reversed(self, k: int) -> set[int | None]:
+        """Exchanges that take contributions of launches before k."""
+        return {n for route in self.routes[:k] for n in route.reverses}
 
     def apply(self, x: NDArray[Any], y: NDArray[Any]) -> None:
         """See `CompiledOperator.apply`."""
@@ -90,32 +94,46 @@ class DistributedHostOperator(DistributedOperator):
         """Launch k: its chunks without ghosts around those with ghosts, for the first."""
         sweep, (order, plain) = self.sweeps[k], self._orders[k]
         begin = plain // 2 if k == 0 and self.overlap and isinstance(sweep, ElementSweep) else 0
-        behind = plain - begin if self.overlap and self._due[k] else 0
+        behind = plain - begin if self.overlap and any(self._due[k]) else 0
         # order: chunks without ghosts, then those with them
         run.some(k, order, 0, begin)
         if k == 0:
             for forward, _ in self.forwards:
                 forward.finish()
-        route = self.routes[k]
-        if route.forward is not None:
-            forward, place = self.forwards[route.forward]
-            if isinstance(sweep, ElementSweep):
-                sweep.table[sweep.ghosts_at] = forward.ghosts
-            elif isinstance(sweep, RowProduct) and sweep.joined is not None:
-                self.local.rows[k, 4] = sweep.joined.fill(run.x + place) - run.x
+        self._take_ghosts(run, k)
         if not behind:
             run.some(k, order, begin, plain)
         run.some(k, order, plain, len(order))
-        if route.reverse is not None:
-            reverse = self.reverses[route.reverse][0]
-            reverse.collect(sweep if isinstance(sweep, ElementSweep) else None, self._more[k])
-            if self._due[k]:
-                reverse.start()
+        self._send(k)
         if behind:
             run.some(k, order, begin, plain)
         run.combined(k)
-        if self._at_once and route.reverse is not None:
-            self._finish(run, [route.reverse])
+        if self._at_once:
+            self._finish(run, (n for n in self.routes[k].reverses if n is not None))
+
+    def _take_ghosts(self, run: Application, k: int) -> None:
+        """Tell launch k where the ghosts' values are."""
+        sweep = self.sweeps[k]
+        for field, n in enumerate(self.routes[k].forwards):
+            if n is None:
+                continue
+            forward, place = self.forwards[n]
+            if isinstance(sweep, ElementSweep):
+                sweep.table[sweep.ghosts_at[field]] = forward.ghosts
+            elif isinstance(sweep, RowProduct) and sweep.joined is not None:
+                self.local.rows[k, 4] = sweep.joined.fill(run.x + place) - run.x
+
+    def _send(self, k: int) -> None:
+        """Collect what launch k leaves for other ranks, and send what is complete."""
+        sweep = self.sweeps[k]
+        for test, n in enumerate(self.routes[k].reverses):
+            if n is None:
+                continue
+            reverse = self.reverses[n][0]
+            left = sweep.left[test] if isinstance(sweep, ElementSweep) else None
+            reverse.collect(left, self._more[k][test])
+            if self._due[k][test]:
+                reverse.start()
 
     def _finish(self, run: Application, which: Iterable[int]) -> None:
         for k in which:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from types import ModuleType
 from typing import Any, final
@@ -14,10 +15,11 @@ from numpy.typing import NDArray
 from femops_kernels.codegen.specialize import Parts, specialize
 from femops_kernels.compiled import CompiledOperator, Launch, Places
 from femops_kernels.cpu import machine
+from femops_kernels.cpu.exchange import Contributions
 from femops_kernels.cpu.kernels.kernel import SweepKernel
 from femops_kernels.cpu.plan import Plan
 from femops_kernels.cpu.thread_pool import LAUNCH
-from femops_kernels.pointwise.qdata import ALIGNMENT, Data
+from femops_kernels.pointwise.qdata import ALIGNMENT, Data, aligned_array
 from femops_kernels.simd.compiling import address_of_function
 from femops_kernels.skeletons.chunk import table as layout
 
@@ -82,33 +84,56 @@ class ElementSweep(HostLaunch, ABC):
 
     Attributes
     ----------
-    source, target : Plan
-        Of the vectors that are read and of those that are written.
-    buffer : array
-        Contributions to non-owned dofs, all numbers of a dof together.
+    left : sequence of Contributions
+        What an application leaves for other ranks, of each test function.
     table : int64 array
         What the kernel reads its arrays from.
-    ghosts_at : int
-        Where in the table the address of the ghosts' values is.
+    ghosts_at : sequence of int
+        Where in the table the address of the ghosts' values is, of each field.
+    with_ghosts : (nchunks,) bool
+        True for each chunk that touches ghosts.
     groups : int
         Tasks of a chunk.
-    numbers : int
-        Numbers of a dof that is written.
     """
 
     on_elements = True
+    left: Sequence[Contributions]
+    table: NDArray[np.int64]
+    ghosts_at: Sequence[int]
+    with_ghosts: NDArray[np.bool_]
+    groups: int
+
+    def contributed(self, target: int) -> NDArray[np.int64]:
+        """See `Launch.contributed`: one for each chunk that has something for the ghost."""
+        return self.left[target].target.contributed
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SweepDofs:
+    """Dofs of a field, and of a test function, in the vectors of a sweep.
+
+    Attributes
+    ----------
+    source, target : Plan
+        Of the vector that is read and of the one that is written; of the same chunks of elements.
+    cleared : (n,) int64
+        Flat positions of the field that count as zero.
+    constrained : (n,) int64
+        Flat positions of the test function where the result is ``keep`` times the entry read.
+    keep : float
+        Zero where field and test function belong to different spaces.
+    first_in, first_out : int
+        Entries of the two vectors at which the field and the test function begin.
+    """
+
     source: Plan
     target: Plan
-    buffer: NDArray[Any]
-    table: NDArray[np.int64]
-    ghosts_at: int
-    groups: int
-    numbers: int
-
-    @property
-    def contributed(self) -> NDArray[np.int64]:
-        """See `Launch.contributed`: one for each chunk that has something for the ghost."""
-        return self.target.contributed
+    cleared: NDArray[np.int64]
+    constrained: NDArray[np.int64]
+    keep: float
+    first_in: int = 0
+    first_out: int = 0
 
 
 @final
@@ -118,62 +143,109 @@ class Sweep(ElementSweep):
     Parameters
     ----------
     kernel : SweepKernel
-    source, target : Plan
-        Of the vector that is read and of the one that is written; of the same chunks of elements.
+    dofs : sequence of SweepDofs
+        For each field of the kernel, with the test function of its block if there is one.
     data : Data
-    cleared : (n,) int64
-        Flat positions of the vector read that count as zero.
-    constrained : (n,) int64
-        Flat positions of the vector written where the result is ``keep`` times the entry read.
-    keep : float
-        Zero where the two vectors belong to different spaces.
     dense : (array, array), optional
         Dense bases of field and test function, for a kernel that reads them.
+    effort : int
+        See `HostLaunch`; more if more numbers are stored.
+    num_elements : int
+        Elements whose functionals are asked for.
+
+    Attributes
+    ----------
+    functionals_of_batches : (nbatch, functionals, width) array
+        Functionals of each element, set by an application.
     """
 
-    ghosts_at, groups = layout.IN_GHOSTS, 1
+    groups = 1
 
     def __init__(
         self,
         kernel: SweepKernel,
-        source: Plan,
-        target: Plan,
+        dofs: Sequence[SweepDofs],
         data: Data,
-        cleared: NDArray[np.int64],
-        constrained: NDArray[np.int64],
-        keep: float,
         dense: tuple[NDArray[Any], ...] = (),
+        effort: int = 0,
+        num_elements: int = 0,
     ) -> None:
-        self.kernel, self.source, self.target, self.data = kernel, source, target, data
-        self.cleared, self.constrained, self.numbers = cleared, constrained, kernel.target.ncomp
-        cleared_start, cleared_at = source.local_positions(cleared, kernel.source.ncomp)
-        start, positions = target.local_positions(constrained, kernel.target.ncomp)
+        self.num_elements = num_elements
+        self.kernel, self.dofs, self.data = kernel, tuple(dofs), data
+        plan = dofs[0].source
+        shape = int(plan.first_batch[-1]), kernel.functionals, kernel.width
+        self.functionals_of_batches = aligned_array(shape, kernel.dtype)
+        self.left: list[Contributions] = []
+        common = data_entries(data) | {
+            layout.FUNCTIONALS: self.functionals_of_batches,
+            layout.DENSE_IN: dense[0] if dense else 0,
+            layout.DENSE_OUT: dense[1] if dense else 0,
+            layout.BATCHES: kernel.module.batches.address,
+            layout.BLOCKS: len(dofs),
+        }
+        self._entries = [self._block(k, common) for k in range(len(dofs))]  # keeps arrays alive
+        self.table = np.concatenate([address_table(entries) for entries in self._entries])
+        self.ghosts_at = [k * layout.WORDS + layout.IN_GHOSTS for k in range(len(dofs))]
+        module = kernel.chunk()
+        addresses = (module.sweep.address, module.combine.address, self.table.ctypes.data)
+        self.row = (*addresses, plan.nchunks)
+        sizes_in = [each.source.local_size for each in dofs]
+        sizes_out = [dofs[k].target.local_size for k in kernel.blocks]
+        needed = kernel.work_bytes(sizes_in, sizes_out)
+        self.work_bytes = -(-needed // ALIGNMENT) * ALIGNMENT
+        plans = [plan for each in dofs for plan in (each.source, each.target)]
+        self.with_ghosts = np.any([plan.with_ghosts for plan in plans], axis=0)
+        nbatch, rows, columns, width = data.points.shape
+        self.effort = max(effort, nbatch * rows * max(columns, 1) * width)
+
+    def _block(self, k: int, common: dict[int, Any]) -> dict[int, Any]:
+        """Entries of the table for a field, and for a test function."""
+        kernel, dofs, source = self.kernel, self.dofs[k], self.kernel.sources[k]
+        written = k in kernel.blocks
+        target = kernel.targets[kernel.blocks.index(k)] if written else source
+        plan = dofs.target if written else _without_dofs(dofs.target)
         # padding elements, which are the last, write behind the last chunk's piece
-        buffered = (len(target.nonowned_dofs) + target.runs.longest) * kernel.target.ncomp
+        buffered = (len(plan.nonowned_dofs) + plan.runs.longest) * target.ncomp
         # each chunk writes its piece before any is read: it lies near the chunk's thread
-        self.buffer = np.empty(buffered, kernel.dtype)
-        ncomps = kernel.source.ncomp, kernel.target.ncomp
-        entries = plan_entries(source, target, *ncomps) | data_entries(data)
-        entries |= {
-            layout.BUFFER: self.buffer,
+        buffer = np.empty(buffered, kernel.dtype)
+        if written:
+            self.left.append(Contributions(plan, buffer, target.ncomp))
+        cleared_start, cleared_at = dofs.source.local_positions(dofs.cleared, source.ncomp)
+        start, positions = plan.local_positions(dofs.constrained, target.ncomp)
+        size = kernel.dtype.itemsize
+        return plan_entries(dofs.source, plan, source.ncomp, target.ncomp) | {
+            **common,
+            layout.BUFFER: buffer,
             layout.CLEARED_START: cleared_start,
             layout.CLEARED: cleared_at,
             layout.CONSTRAINED_START: start,
             layout.CONSTRAINED: positions,
-            layout.KEEP: np.array([keep], dtype=kernel.dtype),
-            layout.DENSE_IN: dense[0] if dense else 0,
-            layout.DENSE_OUT: dense[1] if dense else 0,
-            layout.BATCHES: kernel.module.batches.address,
+            layout.KEEP: np.array([dofs.keep], dtype=kernel.dtype),
+            layout.IN_ORIGIN: dofs.first_in * size,
+            layout.OUT_ORIGIN: dofs.first_out * size,
         }
-        self._entries = entries  # keeps the arrays alive
-        self.table = address_table(entries)
-        module = kernel.chunk()
-        addresses = (module.sweep.address, module.combine.address, self.table.ctypes.data)
-        self.row = (*addresses, source.nchunks)
-        needed = kernel.work_bytes(source.local_size, target.local_size)
-        self.work_bytes = -(-needed // ALIGNMENT) * ALIGNMENT
-        nbatch, rows, columns, width = data.points.shape
-        self.effort = nbatch * rows * max(columns, 1) * width
+
+    @property
+    def functionals(self) -> NDArray[Any]:
+        """See `Launch.functionals`."""
+        by_slot = self.functionals_of_batches.swapaxes(0, 1).reshape(self.kernel.functionals, -1)
+        return by_slot[:, : self.num_elements]
+
+
+def _without_dofs(plan: Plan) -> Plan:
+    """Plan of a field that nothing is tested with: the same chunks, but no dofs."""
+    none, starts = np.zeros(0, dtype=np.int64), np.zeros_like(plan.first_batch)
+    return replace(
+        plan,
+        owned_start=starts,
+        nonowned_start=starts,
+        nonowned_end=starts[:-1],
+        nonowned_dofs=none,
+        combine_start=starts,
+        combine_dof=none,
+        combine_slot=none,
+        local_size=0,
+    )
 
 
 def data_entries(data: Data) -> dict[int, Any]:
@@ -188,7 +260,6 @@ def data_entries(data: Data) -> dict[int, Any]:
 
 def plan_entries(source: Plan, target: Plan, ncomp_in: int, ncomp_out: int) -> dict[int, Any]:
     """Entries of a block of a table: those of its plans; all others are zero."""
-    zeros = np.zeros(source.nchunks + 1, dtype=np.int64)
     return dict.fromkeys(range(layout.WORDS), 0) | {
         layout.NCHUNKS: source.nchunks,
         layout.FIRST_BATCH: source.first_batch,
@@ -211,10 +282,6 @@ def plan_entries(source: Plan, target: Plan, ncomp_in: int, ncomp_out: int) -> d
         layout.COMBINE_START: target.combine_start,
         layout.COMBINE_DOF: target.combine_dof,
         layout.COMBINE_SLOT: target.combine_slot,
-        layout.CLEARED_START: zeros,
-        layout.CONSTRAINED_START: zeros,
-        layout.KEEP: np.zeros(1),  # in float32 too
-        layout.BLOCKS: 1,
     }
 
 
@@ -330,12 +397,7 @@ def chunk_order(launch: HostLaunch) -> tuple[NDArray[np.int64], int]:
     """Tasks of a launch, those without ghosts first, and how many these are."""
     if not isinstance(launch, ElementSweep):
         return np.arange(launch.row[3]), launch.row[3]
-    ghostly = np.repeat(launch.source.with_ghosts | launch.target.with_ghosts, launch.groups)
-    return plain_first(ghostly)
-
-
-def plain_first(ghostly: NDArray[np.bool_]) -> tuple[NDArray[np.int64], int]:
-    """Order of chunks in which those without ghosts come first, and the number of these."""
+    ghostly = np.repeat(launch.with_ghosts, launch.groups)
     return np.argsort(ghostly, kind="stable"), int(np.count_nonzero(~ghostly))
 
 

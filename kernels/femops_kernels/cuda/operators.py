@@ -9,6 +9,7 @@ from femops_kernels.cg import Reduction, Solve
 from femops_kernels.compiled import DistributedOperator, Routes
 from femops_kernels.cuda.cg.cg import DeviceConjugateGradients
 from femops_kernels.cuda.device.device import DeviceChannel
+from femops_kernels.cuda.operator.sides import suffix
 from femops_kernels.cuda.operator.sweep import DeviceLaunchSum, DeviceSweep
 from femops_kernels.cuda.ranks.messages import DeviceForward, DeviceReverse
 
@@ -105,22 +106,23 @@ class DistributedDeviceOperator(DistributedOperator):
             if k == 0:
                 self._arrive()
             sweep.launch(**vectors)
-            if due is not None:
-                due.ready()
-                due.start()
+            for post in due:
+                post.ready()
+                post.start()
             return
         order = sweep.order
         before = order.plain // 2 if k == 0 and self.overlap else 0
         sweep.some(0, before, **vectors)
         if k == 0:
             self._arrive()
-        behind = order.plain if self.overlap and due is not None else before
+        behind = order.plain if self.overlap and due else before
         sweep.some(behind, order.blocks, **vectors, **self._ghosts(k))
-        if due is not None:
-            due.ready()
+        for post in due:
+            post.ready()
         sweep.some(before, behind, **vectors)
-        if due is not None:
-            due.start()
+        for post in due:
+            post.start()
+        sweep.combine(vectors["y"])
 
     def _arrive(self) -> None:
         """Have the ghosts brought, while the device works."""
@@ -131,20 +133,23 @@ class DistributedDeviceOperator(DistributedOperator):
 
     def _ghosts(self, k: int) -> dict[str, int]:
         """Where launch k finds ghosts and leaves what it has for them."""
-        route, found = self.routes[k], {}
-        if route.forward is not None:
-            found["ghosts_in"] = self.forwards[route.forward][0].ghosts
-        if route.reverse is not None:
-            found["ghosts_out"] = self.reverses[route.reverse][0].ghosts
+        route = self.routes[k]
+        found = {
+            f"ghosts_in{suffix(field)}": self.forwards[n][0].ghosts
+            for field, n in enumerate(route.forwards)
+            if n is not None
+        }
+        found |= {
+            f"ghosts_out{suffix(test)}": self.reverses[n][0].ghosts
+            for test, n in enumerate(route.reverses)
+            if n is not None
+        }
         return found
 
-    def _sent_behind(self, k: int) -> DeviceChannel | None:
-        """Channel to send when launch k is done, if that is the last of those that add to it."""
-        which = self.routes[k].reverse
-        post: DeviceChannel | None = None
-        if which is not None and self._due[k]:
-            post = self.reverses[which][0].post
-        return post
+    def _sent_behind(self, k: int) -> list[DeviceChannel]:
+        """Channels to send when launch k is done: it is the last of those that add to them."""
+        each = zip(self.routes[k].reverses, self._due[k], strict=True)
+        return [self.reverses[n][0].post for n, due in each if n is not None and due]
 
     def mergeable(self, size: int, *, many: bool) -> bool:  # noqa: ARG002  (never)
         """See `CompiledOperator.mergeable`: the host is told of sums between the updates."""

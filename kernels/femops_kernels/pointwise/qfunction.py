@@ -77,18 +77,38 @@ class QFunctionCode:
         is returned as it came.
     numbers : QFunctionInputs
         Contents of ``q``.
-    value_in, gradient_in : bool
-        Whether the field itself, and whether its derivatives are read.
-    value_out, gradient_out : bool
-        Whether ``v``, and whether ``vx, vy, vz`` are used.
+    values_in, slopes_in : tuple of int
+        Components of the field that are read, and those whose derivatives are.
+    values_out, slopes_out : tuple of int
+        Components of ``v``, and of ``vx, vy, vz``, that are used.
     """
 
     text: str
     numbers: QFunctionInputs
-    value_in: bool
-    gradient_in: bool
-    value_out: bool
-    gradient_out: bool
+    values_in: tuple[int, ...]
+    slopes_in: tuple[int, ...]
+    values_out: tuple[int, ...]
+    slopes_out: tuple[int, ...]
+
+    @property
+    def value_in(self) -> bool:
+        """True if the field itself is read."""
+        return bool(self.values_in)
+
+    @property
+    def gradient_in(self) -> bool:
+        """True if derivatives of the field are read."""
+        return bool(self.slopes_in)
+
+    @property
+    def value_out(self) -> bool:
+        """True if ``v`` is used."""
+        return bool(self.values_out)
+
+    @property
+    def gradient_out(self) -> bool:
+        """True if ``vx, vy, vz`` are used."""
+        return bool(self.slopes_out)
 
     def words(self, source: str, target: str) -> str:
         """Its inputs and outputs in words, beside those of the field and of the test function."""

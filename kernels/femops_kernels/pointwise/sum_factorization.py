@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Protocol, final
 
 import numpy as np
@@ -62,12 +63,12 @@ class SumFactorised(Protocol):
         """Quadrature points per direction."""
 
     @property
-    def source(self) -> Interpolated:
-        """The field."""
+    def sources(self) -> Sequence[Interpolated]:
+        """The fields."""
 
     @property
-    def target(self) -> Interpolated:
-        """The test function."""
+    def targets(self) -> Sequence[Interpolated]:
+        """The test functions."""
 
     @property
     def d1d(self) -> NDArray[np.float64]:
@@ -106,23 +107,43 @@ def contraction_operations(kernel: SumFactorised) -> int:
     return _contractions(kernel, Matrix1D.operations)
 
 
+def slopes_of(
+    sides: Sequence[Interpolated], slopes: Sequence[int], values: Sequence[int]
+) -> tuple[tuple[int, int, bool], ...]:
+    """Ranges of components whose derivatives are used.
+
+    First, one past the last, and whether values are used as well.  The components of a field go
+    together, and neighbours that are used alike.
+    """
+    found: list[tuple[int, int, bool]] = []
+    for side, end in zip(sides, accumulate(side.ncomp for side in sides), strict=True):
+        first = end - side.ncomp
+        both = not set(range(first, end)).isdisjoint(values)
+        if set(range(first, end)).isdisjoint(slopes):
+            continue
+        if found and found[-1][1:] == (first, both):
+            first = found.pop()[0]
+        found.append((first, end, both))
+    return tuple(found)
+
+
 def _contractions(kernel: SumFactorised, count: Callable[[Matrix1D], int]) -> int:
     q, dim, qfunction = kernel.q1d, kernel.dim, kernel.qfunction
     flops = 0
     for side, matrix in (
-        (kernel.source, Matrix1D(kernel.source.b1d)),
-        (kernel.target, Matrix1D(kernel.target.b1d.T)),
+        *((side, Matrix1D(side.b1d)) for side in kernel.sources),
+        *((side, Matrix1D(side.b1d.T)) for side in kernel.targets),
     ):
         lines = sum(side.p1d ** (dim - 1 - k) * q**k for k in range(dim))
         flops += side.ncomp * lines * count(matrix)
     lines = dim * q ** (dim - 1)
-    if qfunction.gradient_in:
-        flops += kernel.source.ncomp * lines * count(Matrix1D(kernel.d1d))
-    if qfunction.gradient_out:
+    for first, end, _ in slopes_of(kernel.sources, qfunction.slopes_in, qfunction.values_in):
+        flops += (end - first) * lines * count(Matrix1D(kernel.d1d))
+    for first, end, valued in slopes_of(kernel.targets, qfunction.slopes_out, qfunction.values_out):
         # the sum of the directions' results: one addition per point and direction, less where
         # nothing stands there yet
-        adds = q**dim * (dim if qfunction.value_out else dim - 1)
-        flops += kernel.target.ncomp * (lines * count(Matrix1D(kernel.d1d.T)) + adds)
+        adds = q**dim * (dim if valued else dim - 1)
+        flops += (end - first) * (lines * count(Matrix1D(kernel.d1d.T)) + adds)
     weights = bool(qfunction.numbers.weight) * (q**dim + (q ** (dim - 1) if dim > 2 else 0))
     return int(flops + weights)
 

@@ -193,6 +193,10 @@ def _energy(u: Any) -> dict[str, Any]:
     return {"value": u.value**3}
 
 
+def _energy_density(u: Any) -> Any:
+    return u.value**4
+
+
 def _einsum(subscripts, a, b, batch=0, out=None, alpha=1.0, beta=0.0):
     return femops.einsum(subscripts, a, b, batch=batch, out=out, alpha=alpha, beta=beta)
 
@@ -250,7 +254,7 @@ def calls(folder: Path) -> dict[str, Call]:
     u, x = V.zeros(), np.eye(2)
     A = femops.mass(V)
     steps = femops.OperationSequence(V)
-    F = femops.nonlinear_form(_energy, V)
+    F = femops.residual(_energy, V)
     P = femops.Product(u=V, p=Q)
     B = femops.form(_pair, P)
     probe = femops.Probe(mesh, [[0.5, 0.5]])
@@ -282,8 +286,9 @@ def calls(folder: Path) -> dict[str, Call]:
         "load": of(femops.load, V, 1.0),
         "mass": of(femops.mass, V),
         "neo_hookean": of(femops.neo_hookean, W),
-        "coupled_form": of(femops.coupled_form, _pair, P),
-        "nonlinear_form": of(femops.nonlinear_form, _energy, V),
+        "functional": of(femops.functional, _energy_density, V),
+        "residual of a product": of(femops.residual, _pair, P),
+        "residual": of(femops.residual, _energy, V),
         "p_laplacian": of(femops.p_laplacian, V, 3.0),
         "BoundaryGeometry": of(femops.BoundaryGeometry, mesh, rule),
         "Geometry": of(femops.Geometry, mesh, rule),
@@ -330,6 +335,8 @@ def calls(folder: Path) -> dict[str, Call]:
         "OperationSequence.require": of(steps.require, steps.scalar(), steps.scalar()),
         "OperationSequence.call": of(steps.call, print),
         "cg": of(femops.cg, A, u),
+        "block_diagonal": of(femops.block_diagonal, P, u=np.eye(V.size), p=np.eye(Q.size)),
+        "block_triangular": of(femops.block_triangular, B, u=np.eye(V.size), p=np.eye(Q.size)),
         "jacobi": of(femops.jacobi, A),
         "multigrid": of(femops.multigrid, A),
         "newton": of(femops.newton, F, u),

@@ -15,7 +15,6 @@ import numpy as np
 
 import femops
 from femops.pointwise import qdata_split
-from femops.pointwise.blocks import linear_blocks
 from femops.pointwise.errors import TraceError
 from femops.pointwise.linear import LinearQFunction
 from femops.pointwise.qdata_split import Known, linear_split, nonlinear_split
@@ -123,6 +122,8 @@ def _cut(case: Example) -> None:
 
 def _steps(traced: Any) -> Iterator[LinearQFunction]:
     if len(traced.fields) > 1:
-        yield from linear_blocks(traced).steps.values()
+        step = LinearQFunction(traced)
+        yield step
+        yield from (step.block(*pair) for pair in step.pairs)
     else:
-        yield LinearQFunction(traced, *traced.fields, *traced.tests)
+        yield LinearQFunction(traced)

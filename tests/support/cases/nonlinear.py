@@ -30,7 +30,7 @@ def cubic(u: Any, x: Any, k: Any) -> dict[str, Any]:
 
 FORMS: dict[str, tuple[Any, Any, Any, int]] = {
     # name: (made by femops, function at a point, coefficients, whether as many components as dims)
-    "cubic": (lambda V: femops.nonlinear_form(cubic, V, k=2.5), cubic, {"k": 2.5}, 0),
+    "cubic": (lambda V: femops.residual(cubic, V, k=2.5), cubic, {"k": 2.5}, 0),
     "p_laplacian": (
         lambda V: femops.p_laplacian(V, 3.5, 0.2),
         _p_laplacian,

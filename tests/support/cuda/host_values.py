@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 
-from femops.operators.integrals.bilinear import BilinearForm
+from femops.operators.integrals.integral import Integral
 
 
 @pytest.fixture
 def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Numbers that the host evaluates at more than one point of an element, for a device."""
     found: list[int] = []
-    plain = BilinearForm.values
+    plain = Integral.values
 
-    def values(self: BilinearForm, stored: Any, block: Any, **options: Any) -> Any:
-        if self.trial.device is not None and block.geometry.num_points > 1:
+    def values(self: Integral, stored: Any, block: Any, **options: Any) -> Any:
+        if self.fields.whole.device is not None and block.geometry.num_points > 1:
             found.append(len(stored))
         return plain(self, stored, block, **options)
 
-    monkeypatch.setattr(BilinearForm, "values", values)
+    monkeypatch.setattr(Integral, "values", values)
     return found

@@ -306,7 +306,7 @@ def hydro(dim: int, p: int, **options: Any) -> Application:
         form = corner_force(PROBLEMS["sedov"], p)
         rule = V.quadrature((4 * p - 2) // 2 + 1)
         numbers = {"rho": 1.0, "gamma": 1.4, "h0": 0.1}
-        F = femops.coupled_form(form, W, minima=["step"], quadrature=rule, **numbers)
+        F = femops.residual(form, W, minima=["step"], quadrature=rule, **numbers)
         F.residual(W.zeros())
 
     return run
@@ -328,7 +328,7 @@ def coupled_jacobian(dim: int, p: int) -> Application:
             box = femops.box((4, 1, 1)[:dim], mapping=bend, comm=comm)
             V = femops.H1(box, p, ncomp=dim, device=device)
             E = femops.L2(box, p - 1, family="bernstein", device=device)
-            F = femops.coupled_form(heat, femops.Product(v=V, e=E))
+            F = femops.residual(heat, femops.Product(v=V, e=E))
             F.jacobian(F.space.zeros()).apply(F.space.zeros(), F.space.zeros())
 
         on_ranks(2, apply)

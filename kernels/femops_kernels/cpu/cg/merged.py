@@ -37,13 +37,14 @@ def launches_of(operator: CompiledOperator) -> LaunchSum:
 def mergeable(launches: LaunchSum) -> bool:
     """True if it is one sweep over the whole of vectors that are alike."""
     sweep = launches.sweeps[0]
+    if len(launches.sweeps) > 1 or not isinstance(sweep, Sweep) or len(sweep.dofs) > 1:
+        return False
+    dofs = sweep.dofs[0]
     return (
-        len(launches.sweeps) == 1
-        and isinstance(sweep, Sweep)
-        and int(sweep.target.owned_start[-1]) == sweep.target.ndofs
-        and np.array_equal(sweep.source.owned_start, sweep.target.owned_start)
-        and np.array_equal(sweep.source.nonowned_dofs, sweep.target.nonowned_dofs)
-        and np.array_equal(sweep.cleared, sweep.constrained)
+        int(dofs.target.owned_start[-1]) == dofs.target.ndofs
+        and np.array_equal(dofs.source.owned_start, dofs.target.owned_start)
+        and np.array_equal(dofs.source.nonowned_dofs, dofs.target.nonowned_dofs)
+        and np.array_equal(dofs.cleared, dofs.constrained)
     )
 
 
@@ -82,7 +83,7 @@ class MergedSweep:
         self._operator, self._launches = operator, launches_of(operator)
         self._sweep = sweep = self._launches.sweeps[0]
         assert isinstance(sweep, Sweep)
-        plan, kernel = sweep.target, sweep.kernel
+        plan, kernel = sweep.dofs[0].target, sweep.kernel
         ncomp, dtype, given = kernel.target.ncomp, kernel.dtype, inverse is not None
         self._module = specialize(*merged_parts(kernel.width, dtype, use_inverse=given))
         shared = np.union1d(plan.combine_dof, _sent_dofs(operator))
@@ -114,6 +115,7 @@ class MergedSweep:
         """Do it on one of many ranks, while messages are on their way."""
         operator, sweep, (order, plain) = self._operator, self._sweep, self._order
         assert isinstance(operator, DistributedOperator)
+        assert isinstance(sweep, Sweep)
         forward, reverse = self._forward, operator.reverses[0][0]
         half = plain // 2 if operator.overlap else 0
         with LAUNCH:
@@ -124,7 +126,7 @@ class MergedSweep:
             forward.finish()
             self._kernel_table[sweep_layout.IN_GHOSTS] = forward.ghosts
             run.some(1, order, plain, len(order))
-            reverse.collect(sweep, more=False)
+            reverse.collect(sweep.left[0], more=False)
             reverse.start()
             run.some(1, order, half, plain)
             run.combined(1)
@@ -160,7 +162,7 @@ def _kernel_table(
     sweep: Sweep, n: int, shared: NDArray[np.int64], module: ModuleType, r: NDArray[Any]
 ) -> tuple[NDArray[np.int64], ...]:
     """The operator's table for merged sweeps, and arrays whose addresses it has."""
-    plan = sweep.target
+    plan = sweep.dofs[0].target
     # a chunk reads non-owned dofs from the tail, behind which ghosts are counted
     tail, behind = n // sweep.kernel.target.ncomp, len(shared) - plan.ndofs
     at = np.searchsorted(shared, plan.nonowned_dofs)
@@ -192,7 +194,8 @@ def _piece_entries(plan: Plan, shared: NDArray[np.int64]) -> dict[int, Any]:
 
 def _constrained_entries(sweep: Sweep, shared: NDArray[np.int64]) -> dict[int, Any]:
     """Entries of the table for constrained dofs, which the operator multiplies by one number."""
-    plan, ncomp, constrained = sweep.target, sweep.kernel.target.ncomp, sweep.constrained
+    plan, constrained = sweep.dofs[0].target, sweep.dofs[0].constrained
+    ncomp = sweep.kernel.target.ncomp
     in_tail = np.isin(np.add.outer(shared * ncomp, np.arange(ncomp)), constrained)
     positions = np.flatnonzero(in_tail)
     return {

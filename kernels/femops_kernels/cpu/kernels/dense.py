@@ -31,13 +31,13 @@ class ElementKernel(OperatorKernel):
 
     Attributes
     ----------
-    dim, source, target, dtype, width
+    dim, sources, targets, dtype, width
         See `SweepKernel`.
     """
 
     dim: int
-    source: Side
-    target: Side
+    sources: tuple[Side, ...]
+    targets: tuple[Side, ...]
     dtype: np.dtype[Any]
     width: int
 
@@ -74,7 +74,7 @@ class DecomposedKernel(OperatorKernel):
 
     Attributes
     ----------
-    dim, source, target, dtype, width
+    dim, sources, targets, dtype, width
         See `SweepKernel`.
     q1d : int
         Quadrature points per direction.
@@ -84,8 +84,8 @@ class DecomposedKernel(OperatorKernel):
     """
 
     dim: int
-    source: Side
-    target: Side
+    sources: tuple[Side, ...]
+    targets: tuple[Side, ...]
     q1d: int
     qfunction: QFunctionCode
     dtype: np.dtype[Any]

@@ -15,7 +15,12 @@ from numpy.typing import NDArray
 from femops_kernels.codegen.specialize import Parts, specialize
 from femops_kernels.cpu.machine import tuning_key
 from femops_kernels.pointwise.qfunction import QFunctionCode
-from femops_kernels.pointwise.sum_factorization import Map1D, check_points, contraction_flops
+from femops_kernels.pointwise.sum_factorization import (
+    Map1D,
+    check_points,
+    contraction_flops,
+    slopes_of,
+)
 from femops_kernels.simd.addresses import PLACE_BYTES
 from femops_kernels.simd.lanes import Lane
 from femops_kernels.simd.matrix import Matrix1D
@@ -58,12 +63,10 @@ class Side:
         """Nodes per direction."""
         return int(self.b1d.shape[1])
 
-    def constant(self, block: int = 0, first: int = 0, first_run: int = 0) -> ElementSide:
-        """Constants of the side for a compiled kernel; the arguments are as of `ElementSide`."""
-        return ElementSide(block, first, self.ncomp, first_run, self.index_bytes, self.runs)
 
-
-def chunk_parts(width: int, dtype: np.dtype[Any], ncomp_in: int, ncomp_out: int) -> Parts:
+def chunk_parts(
+    width: int, dtype: np.dtype[Any], ncomps_in: Sequence[int], ncomps_out: Sequence[int]
+) -> Parts:
     """Parts of the work around the batches of a chunk, which is the same for all kernels.
 
     Parameters
@@ -71,16 +74,23 @@ def chunk_parts(width: int, dtype: np.dtype[Any], ncomp_in: int, ncomp_out: int)
     width : int
         Slots of a lane.
     dtype : dtype
-    ncomp_in, ncomp_out : int
-        Components of the field and of the test function.
+    ncomps_in, ncomps_out : sequence of int
+        Components of the fields, and of the test functions.
     """
+    if len(ncomps_in) > 1:  # each has a block of the table, with a test function or without one
+        ncomps_in = ncomps_out = [*ncomps_in, *ncomps_out]
     constants = {
         "LANE": Lane(width, dtype),
         "REAL_BYTES": dtype.itemsize,
-        "NCOMP_IN": ncomp_in,
-        "NCOMP_OUT": ncomp_out,
+        "NCOMP_IN": _if_equal(ncomps_in),
+        "NCOMP_OUT": _if_equal(ncomps_out),
     }
     return ("table", "copies", "chunk"), constants, ""
+
+
+def _if_equal(numbers: Sequence[int]) -> int:
+    """The number that all are; zero if they differ."""
+    return numbers[0] if len(set(numbers)) == 1 else 0
 
 
 class SweepKernel(ABC):
@@ -91,8 +101,10 @@ class SweepKernel(ABC):
     Attributes
     ----------
     dim : int
-    source, target : Side
-        The field and the test function; one object if they have one plan.
+    sources, targets : tuple of Side
+        The fields, and the test functions; one object where they have one plan.
+    blocks : tuple of int
+        Block of the sweep's table that describes each test function: with the field of that number.
     dtype : numpy.dtype
         float64 or float32.
     width : int
@@ -100,15 +112,26 @@ class SweepKernel(ABC):
     """
 
     dim: int
-    source: Side
-    target: Side
+    sources: tuple[Side, ...]
+    targets: tuple[Side, ...]
     dtype: np.dtype[Any]
     width: int
+    blocks: tuple[int, ...] = (0,)
 
     @property
     @abstractmethod
     def parts(self) -> Parts:
         """Parts of the compiled batches."""
+
+    @property
+    def source(self) -> Side:
+        """The field, or the first one."""
+        return self.sources[0]
+
+    @property
+    def target(self) -> Side:
+        """The test function, or the first one; the first field's side if there is none."""
+        return self.targets[0] if self.targets else self.source
 
     @cached_property
     def module(self) -> ModuleType:
@@ -122,13 +145,18 @@ class SweepKernel(ABC):
 
     def chunk(self) -> ModuleType:
         """Compiled work around the batches of a chunk, see `chunk_parts`."""
-        ncomps = self.source.ncomp, self.target.ncomp
+        ncomps = ([side.ncomp for side in sides] for sides in (self.sources, self.targets))
         return specialize(*chunk_parts(self.width, self.dtype, *ncomps))
 
     @property
     def reproducible(self) -> bool:
         """True if results have the same bits for lanes of any width."""
         return self.target.reproducible
+
+    @property
+    def functionals(self) -> int:
+        """Numbers of an element that a sweep gives besides its result."""
+        return 0
 
     def sizes(self) -> dict[str, object]:
         """Names of ``skeletons/chunk/defaults.py`` that every kernel has."""
@@ -140,29 +168,49 @@ class SweepKernel(ABC):
             "LANE_BYTES": lane.nbytes,
             "REAL_BYTES": self.dtype.itemsize,
             "DIM": self.dim,
-            "NCOMP_IN": source.ncomp,
-            "NCOMP_OUT": target.ncomp,
+            "NCOMP_IN": sum(side.ncomp for side in self.sources),
+            "NCOMP_OUT": sum(side.ncomp for side in self.targets),
             "P_IN": source.p1d,
             "P_OUT": target.p1d,
             "NODES_IN": source.p1d**self.dim,
             "NODES_OUT": target.p1d**self.dim,
             "RUNS_IN": source.runs,
             "RUNS_OUT": target.runs,
-            "SOURCES": (source.constant(),),
-            "TARGETS": (target.constant(),),
-            "ALIKE": source is target,
+            "SOURCES": _element_sides(range(len(self.sources)), self.sources),
+            "TARGETS": _element_sides(self.blocks, self.targets),
+            "ALIKE": all(
+                target is self.sources[k]
+                for k, target in zip(self.blocks, self.targets, strict=True)
+            ),
             "MINIMA": (),
             "SUMS": (),
             "BY_CHUNK": True,
             "BY_ELEMENT": self.reproducible,
         }
 
-    def work_bytes(self, size_in: int, size_out: int) -> int:
-        """Bytes of work space per thread, for copies of chunks with the given numbers of dofs."""
-        numbers = self.source.ncomp * size_in + self.target.ncomp * size_out
-        numbers += int(self.module.WORK_LANES) * self.width
-        runs = len(self.source.runs.nodes) + len(self.target.runs.nodes)
+    def work_bytes(self, sizes_in: Sequence[int], sizes_out: Sequence[int]) -> int:
+        """Bytes of work space per thread, for copies of chunks.
+
+        Parameters
+        ----------
+        sizes_in, sizes_out : sequence of int
+            Dofs of a chunk's copy of each field, and of each test function.
+        """
+        numbers = int(self.module.WORK_LANES) * self.width
+        runs = 0
+        for sides, sizes in ((self.sources, sizes_in), (self.targets, sizes_out)):
+            numbers += sum(side.ncomp * size for side, size in zip(sides, sizes, strict=True))
+            runs += sum(len(side.runs.nodes) for side in sides)
         return numbers * self.dtype.itemsize + runs * self.width * PLACE_BYTES
+
+
+def _element_sides(blocks: Sequence[int], sides: Sequence[Side]) -> tuple[ElementSide, ...]:
+    """Sizes of fields or test functions, which stand one after the other."""
+    found, first, run = [], 0, 0
+    for block, side in zip(blocks, sides, strict=True):
+        found.append(ElementSide(block, first, side.ncomp, run, side.index_bytes, side.runs))
+        first, run = first + side.ncomp, run + len(side.runs.nodes)
+    return tuple(found)
 
 
 class OperatorKernel(SweepKernel, ABC):
@@ -176,9 +224,17 @@ class OperatorKernel(SweepKernel, ABC):
     @property
     def words(self) -> str:
         """Sizes and types, as the tuning database names the kernel."""
-        source, target = (f"{side.ncomp} x {side.p1d} nodes" for side in (self.source, self.target))
         kind = type(self).__name__
-        return f"{kind}; {self.dim}-D; {source}; {target}; {self.dtype} x {self.width}"
+        return f"{kind}; {self.dim}-D; {'; '.join(self._words)}; {self.dtype} x {self.width}"
+
+    @property
+    def _words(self) -> tuple[str, str]:
+        """Sizes of the fields, and of the test functions, in words."""
+        source, target = (
+            " + ".join(f"{side.ncomp} x {side.p1d} nodes" for side in sides)
+            for sides in (self.sources, self.targets)
+        )
+        return source, target
 
     def vector_module(
         self, batch: str, constants: dict[str, object], program: str = ""
@@ -224,13 +280,15 @@ def no_element_numbers() -> dict[str, object]:
 @final
 @dataclass(frozen=True, eq=False)
 class Kernel(OperatorKernel):
-    """Kernel of ``y = sum_e B_out^T D B_in x`` on segments, quadrilaterals or hexahedra.
+    """Kernel of ``y_t = sum_e B_t^T D (B_1 x_1, B_2 x_2, ...)`` by sum factorisation.
+
+    Of one field x and one test function, or of several; on segments, quadrilaterals or hexahedra.
 
     Attributes
     ----------
-    dim : int
-    source, target : Side
-        The field and the test function.
+    dim, sources, targets, blocks
+        See `SweepKernel`.  The q-function has the components of all fields, one after the other,
+        and gives those of all test functions, then functionals.
     d1d : (q1d, q1d) float64
         Derivative at the quadrature points of the polynomial through them.
     qfunction : QFunctionCode
@@ -245,6 +303,8 @@ class Kernel(OperatorKernel):
     data_dtype : numpy.dtype, optional
         Type of the numbers stored at points, which are widened when they are loaded; ``dtype`` if
         omitted.
+    minima, sums : int
+        Functionals: least values at the points of an element, and sums of values.
 
     Raises
     ------
@@ -253,8 +313,8 @@ class Kernel(OperatorKernel):
     """
 
     dim: int
-    source: Side
-    target: Side
+    sources: tuple[Side, ...]
+    targets: tuple[Side, ...]
     d1d: NDArray[np.float64]
     qfunction: QFunctionCode
     dtype: np.dtype[Any]
@@ -262,9 +322,12 @@ class Kernel(OperatorKernel):
     weights: NDArray[np.float64]
     geometry: Map1D | None = None
     data_dtype: np.dtype[Any] | None = None
+    blocks: tuple[int, ...] = (0,)
+    minima: int = 0
+    sums: int = 0
 
     def __post_init__(self) -> None:
-        check_points(self.q1d, self.source.p1d, self.target.p1d)
+        check_points(self.q1d, *(side.p1d for side in (*self.sources, *self.targets)))
 
     @property
     def q1d(self) -> int:
@@ -289,9 +352,8 @@ class Kernel(OperatorKernel):
     @property
     def words(self) -> str:
         """See `OperatorKernel.words`."""
-        sides = (f"{side.ncomp} x {side.p1d} nodes" for side in (self.source, self.target))
         types = f"{self.dtype} x {self.width}, stored {self.data_dtype or self.dtype}"
-        return f"{self.dim}-D, {self.q1d} points; {self.qfunction.words(*sides)}; {types}"
+        return f"{self.dim}-D, {self.q1d} points; {self.qfunction.words(*self._words)}; {types}"
 
     @property
     def _batch(self) -> str:
@@ -299,12 +361,29 @@ class Kernel(OperatorKernel):
         qfunction = self.qfunction
         # Jacobians are long chains of operations: lines of points one after the other overlap more
         whole = qfunction.gradient_in or qfunction.gradient_out or qfunction.numbers.mapped
-        return "batch" if whole else "batch_values"
+        return "batch" if whole or self._several else "batch_values"
+
+    @property
+    def functionals(self) -> int:
+        """See `SweepKernel.functionals`."""
+        return self.minima + self.sums
+
+    @property
+    def _several(self) -> bool:
+        """True for more than one field and one test function."""
+        return len(self.sources) > 1 or self.functionals > 0
 
     def constants(self) -> dict[str, object]:
         """Values of the names in ``skeletons/chunk/defaults.py``."""
-        source, target = self.source, self.target
+        tested = sum(side.ncomp for side in self.targets)
+        ends = tested + self.minima, tested + self.minima + self.sums
+        qfunction = self.qfunction
         return self.sizes() | {
+            "NCOMP_OUT": ends[1],
+            "MINIMA": tuple(range(tested, ends[0])),
+            "SUMS": tuple(range(*ends)),
+            "SLOPES_IN": slopes_of(self.sources, qfunction.slopes_in, qfunction.values_in),
+            "SLOPES_OUT": slopes_of(self.targets, qfunction.slopes_out, qfunction.values_out),
             "Q1D": self.q1d,
             "POINTS": self.q1d**self.dim,
             **self._numbers(),
@@ -315,11 +394,11 @@ class Kernel(OperatorKernel):
             "PREFETCH": True,
             "FAR": find(tuning_key(self.words)).get("prefetch_bytes", PREFETCH_BYTES),
             # measured: where much is read at the points they take memory's whole time
-            "BY_CHUNK": self.qfunction.numbers.point > (1 if self.q1d > 6 else 0),
-            "B": Matrix1D(source.b1d),
-            "BT": Matrix1D(target.b1d.T),
-            "BASES": (Matrix1D(source.b1d),),
-            "TRANSPOSED": (Matrix1D(target.b1d.T),),
+            "BY_CHUNK": self._several or self.qfunction.numbers.point > (1 if self.q1d > 6 else 0),
+            "B": Matrix1D(self.source.b1d),
+            "BT": Matrix1D(self.target.b1d.T),
+            "BASES": tuple(Matrix1D(side.b1d) for side in self.sources),
+            "TRANSPOSED": tuple(Matrix1D(side.b1d.T) for side in self.targets),
             "D": Matrix1D(self.d1d),
             "DT": Matrix1D(self.d1d.T),
         }
@@ -349,90 +428,6 @@ class Kernel(OperatorKernel):
 
 @final
 @dataclass(frozen=True, eq=False)
-class FieldKernel:
-    """Kernel of several fields and test functions: ``y_t = sum_e B_t^T D (B_1 x_1, B_2 x_2, ...)``.
-
-    Attributes
-    ----------
-    first : Kernel
-        The first field as field and test function.  Its q-function has the components of all
-        fields, one after the other, and gives those of all test functions, then functionals.
-    sources : tuple of Side
-        The fields.
-    targets : tuple of int
-        For each test function, the number of the field of the same space; ascending.
-    minima, sums : int
-        Numbers of functionals: least values at the points of an element, and sums of values.
-
-    Raises
-    ------
-    KernelValueError
-        Fewer quadrature points than nodes.
-    """
-
-    first: Kernel
-    sources: tuple[Side, ...]
-    targets: tuple[int, ...]
-    minima: int
-    sums: int
-
-    def __post_init__(self) -> None:
-        check_points(self.first.q1d, *(side.p1d for side in self.sources))
-
-    @cached_property
-    def module(self) -> ModuleType:
-        """The compiled batches; compiled, or read from the cache, when first asked for."""
-        skeletons, constants, program = self.first.parts_around("batch")
-        return specialize(skeletons, {**constants, **self._constants()}, program)
-
-    def chunk(self) -> ModuleType:
-        """Compiled work around the batches of a chunk, see `chunk_parts`."""
-        ncomps = {side.ncomp for side in self.sources}
-        ncomp = ncomps.pop() if len(ncomps) == 1 else 0
-        return specialize(*chunk_parts(self.first.width, self.first.dtype, ncomp, ncomp))
-
-    def _constants(self) -> dict[str, object]:
-        """Values of names of ``skeletons/chunk/defaults.py`` that differ from those of `first`."""
-        tests = [self.sources[k] for k in self.targets]
-        tested = sum(side.ncomp for side in tests)
-        ends = tested + self.minima, tested + self.minima + self.sums
-        return {
-            "NCOMP_IN": sum(side.ncomp for side in self.sources),
-            "NCOMP_OUT": ends[1],
-            "SOURCES": _constants_of(range(len(self.sources)), self.sources),
-            "TARGETS": _constants_of(self.targets, tests),
-            "MINIMA": tuple(range(tested, ends[0])),
-            "SUMS": tuple(range(*ends)),
-            "BASES": tuple(Matrix1D(side.b1d) for side in self.sources),
-            "TRANSPOSED": tuple(Matrix1D(side.b1d.T) for side in tests),
-            "BY_CHUNK": True,
-        }
-
-    def work_bytes(self, sizes_in: Sequence[int], sizes_out: Sequence[int]) -> int:
-        """Bytes of work space per thread, for copies of chunks with the given numbers of dofs.
-
-        Sizes are of all fields, and of all test functions.
-        """
-        first, tests = self.first, [self.sources[k] for k in self.targets]
-        numbers = int(self.module.WORK_LANES) * first.width
-        runs = 0
-        for sides, sizes in ((self.sources, sizes_in), (tests, sizes_out)):
-            numbers += sum(side.ncomp * size for side, size in zip(sides, sizes, strict=True))
-            runs += sum(len(side.runs.nodes) for side in sides)
-        return numbers * first.dtype.itemsize + runs * first.width * PLACE_BYTES
-
-
-def _constants_of(blocks: Sequence[int], sides: Sequence[Side]) -> tuple[ElementSide, ...]:
-    """Constants of fields or test functions whose components stand one after the other."""
-    found, first, run = [], 0, 0
-    for block, side in zip(blocks, sides, strict=True):
-        found.append(side.constant(block, first, run))
-        first, run = first + side.ncomp, run + len(side.runs.nodes)
-    return tuple(found)
-
-
-@final
-@dataclass(frozen=True, eq=False)
 class DiagonalKernel(SweepKernel):
     """Kernel that sums the diagonals of element matrices; ``skeletons/batch/batch_diagonal.py``.
 
@@ -448,7 +443,7 @@ class DiagonalKernel(SweepKernel):
     slopes: NDArray[np.float64]
 
     def __post_init__(self) -> None:
-        for name in ("dim", "source", "target", "dtype", "width"):
+        for name in ("dim", "sources", "targets", "dtype", "width"):
             object.__setattr__(self, name, getattr(self.kernel, name))
 
     @property
@@ -481,7 +476,7 @@ class FillKernel(SweepKernel):
     numbers: int
 
     def __post_init__(self) -> None:
-        for name in ("dim", "source", "target", "dtype", "width"):
+        for name in ("dim", "sources", "targets", "dtype", "width"):
             object.__setattr__(self, name, getattr(self.kernel, name))
 
     @property

@@ -27,7 +27,7 @@ class SeparableKernel(OperatorKernel):
 
     Attributes
     ----------
-    dim, source, target, dtype, width
+    dim, sources, targets, dtype, width
         See `SweepKernel`; as many components are written as are read.
     mass, stiffness : (target.p1d, source.p1d) float64
         Integrals over the reference segment of products of values, and of derivatives.
@@ -36,8 +36,8 @@ class SeparableKernel(OperatorKernel):
     """
 
     dim: int
-    source: Side
-    target: Side
+    sources: tuple[Side, ...]
+    targets: tuple[Side, ...]
     dtype: np.dtype[Any]
     width: int
     mass: NDArray[np.float64]

@@ -8,6 +8,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from femops_kernels.cuda.device.device import Device
 from femops_kernels.errors import KernelValueError
 from femops_kernels.simd.runs import DofRuns
 
@@ -102,3 +103,115 @@ class Shared:
         found, first = np.unique(dofs[order], return_index=True)
         starts = np.append(first, len(slots)).astype(np.int32)
         return Shared(found.astype(np.int32), starts, slots[order])
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class DeviceShared:
+    """The dofs that elements share, on a device.
+
+    Attributes
+    ----------
+    dofs, starts, slots
+        See `Shared`.
+    """
+
+    dofs: Any
+    starts: Any
+    slots: Any
+
+    @staticmethod
+    def of(device: Device, shared: Shared) -> DeviceShared:
+        """Copy them there."""
+        return DeviceShared(*(device.upload(a) for a in (shared.dofs, shared.starts, shared.slots)))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class DeviceDofs:
+    """The dofs of elements, on a device.
+
+    Attributes
+    ----------
+    starts, turned
+        See `DofTable`.
+    touched : (ne + 1,) int32 array
+        Element e is the first to meet the dofs ``touched[e]`` to ``touched[e + 1] - 1``.
+    indices : (ne, nodes) int64
+        The same dofs one by one, on the host.
+    met : int
+        Number of dofs that one of these elements meets first.
+    shared : DeviceShared, optional
+        Shared dofs, if sums over elements are to be formed in their order.
+    owned : int, optional
+        Dofs from this number on are other ranks'; none are if omitted.
+    size : int
+        Dofs of the whole space.
+    """
+
+    starts: Any
+    turned: Any
+    touched: Any
+    indices: NDArray[np.int64]
+    met: int
+    shared: DeviceShared | None = None
+    owned: int | None = None
+    size: int = 0
+
+    @property
+    def with_ghosts(self) -> NDArray[np.bool_]:
+        """Elements that meet dofs of other ranks, (ne,)."""
+        if self.owned is None:
+            return np.zeros(len(self.indices), dtype=np.bool_)
+        return np.asarray((self.indices >= self.owned).any(axis=1))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Marked:
+    """Marked entries of a vector, on a device; two null pointers if there are none.
+
+    Attributes
+    ----------
+    flags : (ne,) uint8 array or None
+        The bit, for elements that meet any.
+    marks : (size,) uint8 array or None
+        The bit, for entries.
+    """
+
+    flags: Any
+    marks: Any
+
+    @staticmethod
+    def of(
+        device: Device, positions: NDArray[np.int64], dofs: DeviceDofs, ncomp: int, bit: int
+    ) -> Marked:
+        """Mark flat positions of a vector."""
+        if not len(positions):
+            return Marked(None, None)
+        size = max(int(dofs.indices.max()) + 1, int(positions.max()) // ncomp + 1)
+        marks = np.zeros(size * ncomp, dtype=np.uint8)
+        marks[positions] = bit
+        constrained: NDArray[np.bool_] = np.asarray(marks.reshape(size, ncomp).any(axis=1))
+        met = np.asarray(constrained[dofs.indices].any(axis=1) * np.uint8(bit))
+        return Marked(device.upload(met), device.upload(marks))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class DeviceEnd:
+    """A field or a test function of a sweep.
+
+    Attributes
+    ----------
+    dofs : DeviceDofs
+    marked : (n,) int64
+        Flat positions of a field that count as zero, of a test function where the result is
+        ``keep`` times the entry read.
+    begin : int
+        Entry of the sweep's vector at which it begins.
+    """
+
+    dofs: DeviceDofs
+    marked: NDArray[np.int64]
+    begin: int = 0

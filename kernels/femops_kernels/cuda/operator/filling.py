@@ -8,11 +8,11 @@ from typing import Any, final
 
 from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.operator.data import copied, prefetched, streams, uploaded
-from femops_kernels.cuda.operator.fields import input_arguments
+from femops_kernels.cuda.operator.dofs import DeviceDofs
 from femops_kernels.cuda.operator.kernel import STATE, CudaKernel
 from femops_kernels.cuda.operator.order import Order
 from femops_kernels.cuda.operator.sides import OUTPUT, suffix
-from femops_kernels.cuda.operator.sweep import DeviceDofs
+from femops_kernels.cuda.operator.sweep import input_arguments
 from femops_kernels.pointwise.qdata import Data
 
 
@@ -69,7 +69,7 @@ def filled_streams(
     assert reader is not None
     out = streams(device, reader, kernel.target.ncomp, order.blocks)
     parts = order.of_parts(kernel.shape.elements)
-    values: dict[str, Any] = dict.fromkeys((*OUTPUT, *STATE, "r", "inverse", "p", "touched"))
+    values: dict[str, Any] = dict.fromkeys((*OUTPUT, *STATE, "r", "inverse", "p"))
     values |= {"alpha": 1.0, "keep": 0.0, "add": 0, "count": count, "first_portion": 0}
     values |= {"row": 1, "tiles": 1, "panel_in": 0, "panel_out": 0, "owned_out": 0}
     values |= {"functionals": None, "parts": out.view(kernel.dtype)}  # whole pieces of any type

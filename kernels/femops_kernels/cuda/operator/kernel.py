@@ -35,7 +35,6 @@ TILE = 8
 STATE = {"state": "double*", "partial": "double*", "counters": "unsigned*"}
 """Arguments of kernels that sum over all their threads and change a solver's state."""
 _ARGUMENTS = {
-    "touched": "const int*",
     "order": "const int*",
     "points": "",  # of their own type
     "elements": "const T*",
@@ -81,10 +80,9 @@ class CudaKernel:
     geometry : Map1D, optional
         Needed if the step is given Jacobians or positions.
     data_dtype : numpy.dtype, optional
-        Type of the numbers stored at points; ``dtype`` if omitted.
+        Type of the numbers stored at points, if not ``dtype``.
     reproducible : bool
-        Whether what elements add to dofs that they share is left in the order of the elements, to
-        be summed by ``combine.cuh``, instead of added at once.
+        Whether ``combine.cuh`` sums what elements add to shared dofs, in the elements' order.
     merged : bool
         Whether it updates vectors of conjugate gradients, see ``merged.cuh``.
     entry : {"apply", "apply_many", "diagonal", "fill"}
@@ -98,6 +96,8 @@ class CudaKernel:
         Functionals: these components of the q-function come after those of the test functions.
     reader : CudaKernel, optional
         The kernel that reads what this one stores at points.
+    blocks : tuple of int
+        The field of the same space, of each test function.
 
     Raises
     ------
@@ -122,6 +122,7 @@ class CudaKernel:
     minima: int = 0
     sums: int = 0
     reader: CudaKernel | None = None
+    blocks: tuple[int, ...] = (0,)
 
     def __post_init__(self) -> None:
         check_points(self.q1d, *(side.p1d for side in (*self.sources, *self.targets)))
@@ -161,14 +162,13 @@ class CudaKernel:
 
     @property
     def target(self) -> Side:
-        """The test function, or the first one."""
-        return self.targets[0]
+        """The test function, or the first one; the first field's side if there is none."""
+        return self.targets[0] if self.targets else self.source
 
     @property
     def identity(self) -> tuple[bool, bool]:
         """True if the points are the nodes, of the field and of the test function."""
-        source, target = Matrix1D(self.source.b1d), Matrix1D(self.target.b1d)
-        return source.is_identity, target.is_identity
+        return Matrix1D(self.source.b1d).is_identity, Matrix1D(self.target.b1d).is_identity
 
     @property
     def many(self) -> bool:
@@ -245,8 +245,7 @@ class CudaKernel:
     @property
     def _ncomp(self) -> tuple[int, int]:
         """Components of all fields, and of all test functions."""
-        source, target = (sum(s.ncomp for s in sides) for sides in (self.sources, self.targets))
-        return source, target
+        return sum(side.ncomp for side in self.sources), sum(side.ncomp for side in self.targets)
 
     @property
     def ordered(self) -> bool:
@@ -328,7 +327,8 @@ class CudaKernel:
         """Layout of the arguments."""
         points = f"const {TYPES[self.stored.name]}*"
         sides = arguments_of(self.sources, self.targets)
-        return Layout(sides | _ARGUMENTS | {"points": points}, self.dtype)
+        none = {"touched": "const int*"}  # of a kernel without test functions
+        return Layout(sides | none | _ARGUMENTS | {"points": points}, self.dtype)
 
     @cached_property
     def text(self) -> str:
@@ -390,11 +390,10 @@ class CudaKernel:
         return f"using F = {kind};\nconstexpr int GROUP = {group};"
 
     def _matrices(self) -> str:
-        parts = [sides_text(self.sources, self.targets), matrix_type("D", Matrix1D(self.d1d))]
-        if self.qfunction.numbers.weight:
-            parts.append(table("WEIGHTS", self.weights))
-        else:
-            parts.append(table("WEIGHTS", np.zeros(1)))
+        sides = sides_text(self.sources, self.targets, self.blocks)
+        parts = [sides, matrix_type("D", Matrix1D(self.d1d))]
+        weighted = self.qfunction.numbers.weight
+        parts.append(table("WEIGHTS", self.weights if weighted else np.zeros(1)))
         if self.entry == "diagonal":
             value = self.target.b1d
             slope = self.d1d @ value

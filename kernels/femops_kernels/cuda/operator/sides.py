@@ -32,6 +32,7 @@ OUTPUT = {
     "parts": "T*",
     "ghosts_out": "T*",
     "owned_out": "long long",
+    "touched": "const int*",
 }
 """Arguments of each test function."""
 
@@ -82,17 +83,26 @@ def arguments_of(sources: Sequence[Side], targets: Sequence[Side]) -> dict[str, 
     }
 
 
-def sides_text(sources: Sequence[Side], targets: Sequence[Side]) -> str:
-    """The types of all sides, and their matrices: ``Source``, ``Source_1``, ``Target``..."""
+def sides_text(sources: Sequence[Side], targets: Sequence[Side], blocks: Sequence[int]) -> str:
+    """The types of all sides, and their matrices: ``Source``, ``Source_1``, ``Target``...
+
+    A test function's type has the vector of the field of its block, too: what constrained rows
+    keep of it.
+    """
     lines, matrices = ["template <class... S>", "struct Sides {};"], dict[object, str]()
-    for kind, sides, arguments in (("Source", sources, INPUT), ("Target", targets, OUTPUT)):
+    for kind, sides, arguments, kept in (
+        ("Source", sources, INPUT, range(len(sources))),
+        ("Target", targets, OUTPUT, blocks),
+    ):
         firsts = accumulate((side.ncomp for side in sides), initial=0)
         for k, (side, first) in enumerate(zip(sides, firsts, strict=False)):
             matrix = Matrix1D(side.b1d)
             if matrix.rows not in matrices:
                 matrices[matrix.rows] = f"B{len(matrices)}"
                 lines.append(matrix_type(matrices[matrix.rows], matrix))
-            lines.append(_side(kind, k, side, first, matrices[matrix.rows], arguments))
+            text = _side(kind, k, side, first, matrices[matrix.rows], arguments)
+            vector = f"const T* kept(const Arguments& a) {{ return a.x{suffix(kept[k])}; }}"
+            lines.append(f"{text}\n    static __device__ __forceinline__ {vector}\n}};")
         names = ", ".join(f"{kind}{suffix(k)}" for k in range(len(sides)))
         lines.append(f"using {kind}s = Sides<{names}>;")
     return "\n".join([*lines, ""])
@@ -113,7 +123,7 @@ def _side(
         function = "vector" if name in ("x", "y") else name.removesuffix("_in").removesuffix("_out")
         head = f"    static __device__ __forceinline__ {type_} {function}(const Arguments& a)"
         lines.append(f"{head} {{ return a.{name}{suffix(number)}; }}")
-    return "\n".join([*lines, "};"])
+    return "\n".join(lines)
 
 
 def _word(switch: bool) -> str:

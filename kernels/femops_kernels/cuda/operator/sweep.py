@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, final
 
 import numpy as np
@@ -17,104 +17,14 @@ from femops_kernels.cuda.device.arguments import Layout, copied
 from femops_kernels.cuda.device.device import Device, Function
 from femops_kernels.cuda.operator.clearing import Clearing
 from femops_kernels.cuda.operator.data import FilledData, prefetched, uploaded
-from femops_kernels.cuda.operator.dofs import Shared
+from femops_kernels.cuda.operator.dofs import DeviceDofs, DeviceEnd, DeviceShared, Marked, Shared
 from femops_kernels.cuda.operator.grid import launch_portions
 from femops_kernels.cuda.operator.kernel import CLEARED, CONSTRAINED, STATE, CudaKernel, unspilled
 from femops_kernels.cuda.operator.order import Order
 from femops_kernels.cuda.operator.shapes import Shape
+from femops_kernels.cuda.operator.sides import INPUT, OUTPUT, Side, suffix
 from femops_kernels.pointwise.qdata import Data
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class DeviceShared:
-    """The dofs that elements share, on a device.
-
-    Attributes
-    ----------
-    dofs, starts, slots
-        See `Shared`.
-    """
-
-    dofs: Any
-    starts: Any
-    slots: Any
-
-    @staticmethod
-    def of(device: Device, shared: Shared) -> DeviceShared:
-        """Copy them there."""
-        return DeviceShared(*(device.upload(a) for a in (shared.dofs, shared.starts, shared.slots)))
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class DeviceDofs:
-    """The dofs of elements, on a device.
-
-    Attributes
-    ----------
-    starts, turned
-        See `DofTable`.
-    touched : (ne + 1,) int32 array
-        Element e is the first to meet the dofs ``touched[e]`` to ``touched[e + 1] - 1``.
-    indices : (ne, nodes) int64
-        The same dofs one by one, on the host.
-    met : int
-        Number of dofs that one of these elements meets first.
-    shared : DeviceShared, optional
-        Shared dofs, if sums over elements are to be formed in their order.
-    owned : int, optional
-        Dofs from this number on are other ranks'; none are if omitted.
-    size : int
-        Dofs of the whole space.
-    """
-
-    starts: Any
-    turned: Any
-    touched: Any
-    indices: NDArray[np.int64]
-    met: int
-    shared: DeviceShared | None = None
-    owned: int | None = None
-    size: int = 0
-
-    @property
-    def with_ghosts(self) -> NDArray[np.bool_]:
-        """Elements that meet dofs of other ranks, (ne,)."""
-        if self.owned is None:
-            return np.zeros(len(self.indices), dtype=np.bool_)
-        return np.asarray((self.indices >= self.owned).any(axis=1))
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Marked:
-    """Marked entries of a vector, on a device; two null pointers if there are none.
-
-    Attributes
-    ----------
-    flags : (ne,) uint8 array or None
-        The bit, for elements that meet any.
-    marks : (size,) uint8 array or None
-        The bit, for entries.
-    """
-
-    flags: Any
-    marks: Any
-
-    @staticmethod
-    def of(
-        device: Device, positions: NDArray[np.int64], dofs: DeviceDofs, ncomp: int, bit: int
-    ) -> Marked:
-        """Mark flat positions of a vector."""
-        if not len(positions):
-            return Marked(None, None)
-        size = max(int(dofs.indices.max()) + 1, int(positions.max()) // ncomp + 1)
-        marks = np.zeros(size * ncomp, dtype=np.uint8)
-        marks[positions] = bit
-        constrained: NDArray[np.bool_] = np.asarray(marks.reshape(size, ncomp).any(axis=1))
-        met = np.asarray(constrained[dofs.indices].any(axis=1) * np.uint8(bit))
-        return Marked(device.upload(met), device.upload(marks))
+from femops_kernels.simd.runs import DofRuns
 
 
 class DeviceLaunch(Launch, ABC):
@@ -149,14 +59,11 @@ class DeviceSweep(DeviceLaunch):
     ----------
     device : Device
     kernel : CudaKernel
-    source, target : DeviceDofs
-        Dofs of the vector that is read and of the one that is written.
+    sources, targets : sequence of DeviceEnd
+        For each field and test function of the kernel.
     data : Data or FilledData
-    cleared : (n,) int64
-        Flat positions of the vector read that count as zero.
-    constrained : (n,) int64
-        Flat positions of the vector written where the result is ``keep`` times the entry read.
     keep : float
+        See `DeviceEnd`.
     panels : Panels
         Number of vectors, of a kernel that is applied to many.
     """
@@ -167,44 +74,73 @@ class DeviceSweep(DeviceLaunch):
         self,
         device: Device,
         kernel: CudaKernel,
-        source: DeviceDofs,
-        target: DeviceDofs,
+        sources: Sequence[DeviceEnd],
+        targets: Sequence[DeviceEnd],
         data: Data | FilledData,
-        cleared: NDArray[np.int64],
-        constrained: NDArray[np.int64],
         keep: float,
         panels: Panels = ONE,
     ) -> None:
         self.panels = panels
-        self.device, self.kernel, self.count = device, kernel, len(source.indices)
-        self._given = source, target, data, cleared, constrained, keep
-        inside = Marked.of(device, cleared, source, kernel.source.ncomp, CLEARED)
-        outside = Marked.of(device, constrained, target, kernel.target.ncomp, CONSTRAINED)
-        self.order = Order.of(source.with_ghosts | target.with_ghosts, kernel.shape.elements)
-        self._arrays = {
+        self.device, self.kernel, self.count = device, kernel, len(sources[0].dofs.indices)
+        self._given = sources, targets, data, keep
+        ghosts = np.any([end.dofs.with_ghosts for end in (*sources, *targets)], axis=0)
+        self.order = Order.of(ghosts, kernel.shape.elements)
+        count, self._functionals = kernel.minima + kernel.sums, None
+        if count:
+            self._functionals = device.xp.empty((count, self.count), kernel.dtype)
+        self._combines: list[tuple[int, Combine]] = []
+        self._arrays: dict[str, Any] = {
             "order": device.upload(self.order.elements) if kernel.ordered else None,
-            "starts_in": source.starts,
-            "turned_in": source.turned,
-            "starts_out": target.starts,
-            "turned_out": target.turned,
-            "flags_in": inside.flags,
-            "marks_in": inside.marks,
-            "flags_out": outside.flags,
-            "marks_out": outside.marks,
-            "touched": target.touched,
-            "parts": None,
+            "functionals": self._functionals,
             **uploaded(device, kernel, data, self.count, self.order),
         }
-        self._combine = None
-        if kernel.reproducible:
-            assert target.shared is not None
-            numbers = target.indices.size * kernel.target.ncomp
-            self._arrays["parts"] = device.xp.empty(numbers, kernel.dtype)
-            given = kernel.dtype, kernel.target.ncomp, target.shared, self._arrays["parts"]
-            self._combine = Combine(device, *given)
+        for k, (side, end) in enumerate(zip(kernel.sources, sources, strict=True)):
+            self._arrays |= input_arguments(side, end.dofs, suffix(k)) | self._marks(k, side, end)
+        for k, (side, end) in enumerate(zip(kernel.targets, targets, strict=True)):
+            self._arrays |= self._output(k, side, end)
         self._bound: tuple[Function, NDArray[Any]] | None = None
-        self._alike = source is target and np.array_equal(cleared, constrained)
-        self._met = target.met * kernel.target.ncomp
+        one = len(sources) == len(targets) == 1 and not count
+        self._alike = one and (
+            sources[0].dofs is targets[0].dofs
+            and np.array_equal(sources[0].marked, targets[0].marked)
+        )
+        self._met = targets[0].dofs.met * kernel.target.ncomp if one else -1
+        size = kernel.dtype.itemsize
+        self._places = {
+            f"{name}{suffix(k)}": (name, size * end.begin)
+            for name, ends in (("x", sources), ("y", targets))
+            for k, end in enumerate(ends)
+            if k or end.begin
+        }
+
+    def _marks(self, k: int, side: Side, end: DeviceEnd) -> dict[str, Any]:
+        """Marks of a field's entries that count as zero."""
+        marked = Marked.of(self.device, end.marked, end.dofs, side.ncomp, CLEARED)
+        return {f"flags_in{suffix(k)}": marked.flags, f"marks_in{suffix(k)}": marked.marks}
+
+    def _output(self, k: int, side: Side, end: DeviceEnd) -> dict[str, Any]:
+        """Arguments of a test function, but for its vector."""
+        dofs, device, kernel = end.dofs, self.device, self.kernel
+        marked = Marked.of(device, end.marked, dofs, side.ncomp, CONSTRAINED)
+        parts = None
+        if kernel.reproducible and not (side.broken and len(kernel.targets) > 1):
+            shared = dofs.shared
+            if shared is None:  # another field's space is reproducible
+                runs = DofRuns(kernel.dim, side.p1d, side.broken)
+                shared = DeviceShared.of(device, Shared.of(dofs.indices, runs))
+            parts = device.xp.empty(dofs.indices.size * side.ncomp, kernel.dtype)
+            combine = Combine(device, kernel.dtype, side.ncomp, shared, parts)
+            self._combines.append((end.begin * kernel.dtype.itemsize, combine))
+        values: dict[str, Any] = dict.fromkeys(OUTPUT)
+        values |= {"starts_out": dofs.starts, "turned_out": dofs.turned, "parts": parts}
+        values |= {"flags_out": marked.flags, "marks_out": marked.marks, "touched": dofs.touched}
+        values |= {"owned_out": (dofs.owned or 0) * side.ncomp}
+        return {f"{name}{suffix(k)}": value for name, value in values.items()}
+
+    @property
+    def functionals(self) -> Any:
+        """See `Launch.functionals`."""
+        return self._functionals
 
     def mergeable(self, size: int) -> bool:
         """True if vectors of ``size`` entries can be updated on the way.
@@ -223,12 +159,12 @@ class DeviceSweep(DeviceLaunch):
 
     def clearing(self, size: int) -> Clearing | None:
         """Zeros for the sweep to add to, if it stores many of a vector's ``size`` entries."""
-        _, target, _, _, constrained, _ = self._given
         if self.panels != ONE or self._met != size:
             return None
-        if not Clearing.pays(self.kernel, target.indices, constrained):
+        target = self._given[1][0]
+        if not Clearing.pays(self.kernel, target.dofs.indices, target.marked):
             return None
-        return Clearing(self.device, self.kernel, target.starts, target.touched)
+        return Clearing(self.device, self.kernel, target.dofs.starts, target.dofs.touched)
 
     @property
     def blocks(self) -> int:
@@ -242,26 +178,24 @@ class DeviceSweep(DeviceLaunch):
 
     def bind(self, kernel: CudaKernel, **arrays: Any) -> tuple[Function, NDArray[Any]]:
         """A variant of the kernel in the same launch shape, and its arguments."""
-        source, target, *_, keep = self._given
-        unused = ("x", "y", "r", "inverse", "p", "ghosts_in", "ghosts_out", "functionals", *STATE)
-        none = dict.fromkeys(unused)
-        numbers = {"alpha": 0.0, "keep": keep, "add": 0, "count": self.count}
-        numbers |= {"first_portion": 0, "owned_in": (source.owned or 0) * kernel.source.ncomp}
-        numbers |= {"owned_out": (target.owned or 0) * kernel.target.ncomp}
-        sizes = (source.size * kernel.source.ncomp, target.size * kernel.target.ncomp)
-        numbers |= {"row": self.panels.nvec, "tiles": self._tiles}
+        sources, targets, _, keep = self._given
+        none = dict.fromkeys(("r", "inverse", "p", "touched", *STATE))
+        numbers: dict[str, Any] = {"alpha": 0.0, "keep": keep, "add": 0, "count": self.count}
+        numbers |= {"first_portion": 0, "row": self.panels.nvec, "tiles": self._tiles}
         numbers |= prefetched(self.device, kernel, self.order)
-        for side, size in zip(("in", "out"), sizes, strict=True):
-            numbers[f"panel_{side}"] = size * self.panels.nvec
+        for name, side, ends in (("in", kernel.source, sources), ("out", kernel.target, targets)):
+            size = ends[0].dofs.size if ends else 0
+            numbers[f"panel_{name}"] = size * side.ncomp * self.panels.nvec
         values = {**none, **numbers, **self._arrays, **arrays}
         return self.device.function(kernel.text), kernel.layout.pack(self.device, **values)
 
     def diagonal(self) -> DeviceSweep:
         """See `DeviceLaunch.diagonal`."""
         kernel = unspilled(replace(self.kernel, entry="diagonal"), self.device)
-        source, target, data, *_ = self._given
+        sources, targets, data, _ = self._given
         none = np.zeros(0, dtype=np.int64)
-        return DeviceSweep(self.device, kernel, source, target, data, none, none, 0.0)
+        fields, tests = ([DeviceEnd(e.dofs, none) for e in side] for side in (sources, targets))
+        return DeviceSweep(self.device, kernel, fields, tests, data, 0.0)
 
     def reshaped(self, shape: Shape) -> DeviceSweep:
         """The same work, launched in another shape: data lie in the order of its blocks."""
@@ -275,8 +209,9 @@ class DeviceSweep(DeviceLaunch):
     @property
     def data_bytes(self) -> int:
         """Bytes that a launch reads besides vectors: data, geometry, and where dofs are."""
-        unread = ("touched", "parts")  # but by few elements, and what is written before
-        read = {id(a): a for name, a in self._arrays.items() if name not in unread}
+        # but by few elements, and what is written before
+        unread = ("touched", "parts", "functionals", "owned")
+        read = {id(a): a for k, a in self._arrays.items() if k.split("_")[0] not in unread}
         return sum(int(array.nbytes) for array in read.values() if array is not None)
 
     def launch(self, x: int, y: int, alpha: float, *, add: bool) -> None:
@@ -292,19 +227,31 @@ class DeviceSweep(DeviceLaunch):
         begin, end : int
         **arguments
             As the kernel takes them, pointers by address: x, y, alpha, add, and where ranks share
-            dofs ghosts_in, ghosts_out.
+            dofs ghosts_in, ghosts_out, of other fields ghosts_in_1 and so on.
         """
         if self._bound is None:
             self._bound = self.bind(self.kernel)
         function, packed = self._bound[0], copied(self._bound[1])
+        if not self.kernel.targets:  # a kernel of functionals alone
+            del arguments["y"]
         for name, value in arguments.items():
             packed[name] = value
+        for name, (vector, place) in self._places.items():
+            packed[name] = arguments[vector] + place
         launch_portions(self.device, function, self.kernel, packed, begin, end)
 
     def combine(self, y: int) -> None:
         """Add what a launch leaves, if sums are formed in the elements' order."""
-        if self._combine is not None:
-            self._combine.launch(y)
+        for begin, combine in self._combines:
+            combine.launch(y + begin)
+
+
+def input_arguments(side: Side, dofs: DeviceDofs, end: str) -> dict[str, Any]:
+    """Arguments of a field, whose names have this end; without its vector."""
+    values = dict[str, Any].fromkeys(INPUT)
+    values |= {"starts_in": dofs.starts, "turned_in": dofs.turned}
+    values |= {"owned_in": (dofs.owned or 0) * side.ncomp}
+    return {f"{name}{end}": value for name, value in values.items()}
 
 
 @final

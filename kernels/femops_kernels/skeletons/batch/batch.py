@@ -43,6 +43,11 @@ ASKS = Q2 * Q3 if ASK_BY_LINE else Q3
 WORK_LANES = OWN_LANES + PLANE_MODE_LANES + LINE_MODE_LANES
 
 
+def has_slopes(side, ranges):
+    """True if derivatives of a side's components are used, which stand in one of the ranges."""
+    return any(first <= side.first < end for first, end, _ in ranges)
+
+
 @traced
 def interpolate(x, side, matrix, c, value, slab):
     """Values at the quadrature points of one component of a field."""
@@ -104,7 +109,7 @@ def field_at_points(x, side, matrix, value, slab, along_z):
         gather_runs(places, side, own, PLANE, POINTS)
     for c in range(side.ncomp):
         interpolate(places, side, matrix, c, own + c * VALUE_BYTES, slab)
-        if GRAD_IN and DIM == 3:
+        if DIM == 3 and has_slopes(side, SLOPES_IN):
             for k in range(PLANE):
                 at = (side.first + c) * POINTS + k
                 line = load_line(LANE, value, at, PLANE, Q3)
@@ -121,7 +126,7 @@ def add_to_test(y, side, matrix, value, slab, along_z):
             for k in range(PLANE):
                 at = (side.first + c) * POINTS + k
                 line = load_line(LANE, value, at, PLANE, Q3)
-                if GRAD_OUT:
+                if has_slopes(side, SLOPES_OUT):
                     z_line = load_line(LANE, along_z, at, PLANE, Q3)
                     line = add_lines(line, contract(DT, z_line))
                 store_line(LANE, value, at, PLANE, contract(matrix, line))
@@ -149,8 +154,8 @@ def points_of_line(source, value, along_x, along_y, along_z, modes, plane, ahead
     start = k3 * PLANE + k2 * Q1D
     line = modes_of_line(modes, plane, k2) if MAPPED else nothing()
     across = weight_of_line(k3, k2) if NWEIGHT else fill(LANE, 1.0)
-    if GRAD_IN:
-        for c in range(NCOMP_IN):
+    for first, end, _ in SLOPES_IN:
+        for c in range(first, end):
             u = load_line(LANE, value, c * POINTS + start, 1, Q1D)
             store_line(LANE, along_x, c * Q1D, 1, contract(D, u))
     for k1 in range(Q1D):
@@ -171,10 +176,10 @@ def points_of_line(source, value, along_x, along_y, along_z, modes, plane, ahead
                 store_line(LANE, along_z, start + k1, POINTS, vz)
         if VALUE_OUT:
             store_line(LANE, value, start + k1, POINTS, v)
-    if GRAD_OUT:
-        for c in range(NCOMP_OUT):
+    for first, end, valued in SLOPES_OUT:
+        for c in range(first, end):
             v = contract(DT, load_line(LANE, along_x, c * Q1D, 1, Q1D))
-            if VALUE_OUT:
+            if valued:
                 v = add_lines(v, load_line(LANE, value, c * POINTS + start, 1, Q1D))
             store_line(LANE, value, c * POINTS + start, 1, v)
 
@@ -186,15 +191,15 @@ def points_of_plane(source, value, along_x, along_y, along_z, modes, plane, ahea
         ask_ahead(ahead, k3, ASKS)
     if MAPPED and DIM > 2:
         modes_of_plane(modes, plane, k3)
-    if GRAD_IN and DIM > 1:
-        for c in range(NCOMP_IN):
+    for first, end, _ in SLOPES_IN if DIM > 1 else ():
+        for c in range(first, end):
             for k1 in range(Q1D):
                 line = load_line(LANE, value, c * POINTS + k3 * PLANE + k1, Q1D, Q2)
                 store_line(LANE, along_y, c * PLANE + k1, Q1D, contract(D, line))
     for k2 in range(Q2):
         points_of_line(source, value, along_x, along_y, along_z, modes, plane, ahead, k3, k2)
-    if GRAD_OUT and DIM > 1:
-        for c in range(NCOMP_OUT):
+    for first, end, _ in SLOPES_OUT if DIM > 1 else ():
+        for c in range(first, end):
             for k1 in range(Q1D):
                 at = c * POINTS + k3 * PLANE + k1
                 line = contract(DT, load_line(LANE, along_y, c * PLANE + k1, Q1D, Q2))

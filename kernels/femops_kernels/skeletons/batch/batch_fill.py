@@ -1,6 +1,6 @@
 """One batch of elements of which a q-function's numbers are stored at the quadrature points.
 
-The field and its derivatives come to the points as in ``batch.py``, whose work arrays these are;
+Fields and their derivatives come to the points as in ``batch.py``, whose work arrays these are;
 what the q-function gives stays there. Nothing is added to y.
 """
 
@@ -33,8 +33,8 @@ def fill_points_of_line(source, out, value, along_x, along_y, along_z, modes, pl
     start = k3 * PLANE + k2 * Q1D
     line = modes_of_line(modes, plane, k2) if MAPPED else nothing()
     across = weight_of_line(k3, k2) if NWEIGHT else fill(LANE, 1.0)
-    if GRAD_IN:
-        for c in range(NCOMP_IN):
+    for first, end, _ in SLOPES_IN:
+        for c in range(first, end):
             u = load_line(LANE, value, c * POINTS + start, 1, Q1D)
             store_line(LANE, along_x, c * Q1D, 1, contract(D, u))
     for k1 in range(Q1D):
@@ -55,8 +55,8 @@ def fill_points_of_plane(source, out, value, along_x, along_y, along_z, modes, p
     """The same for one plane of points, with y-derivatives."""
     if MAPPED and DIM > 2:
         modes_of_plane(modes, plane, k3)
-    if GRAD_IN and DIM > 1:
-        for c in range(NCOMP_IN):
+    for first, end, _ in SLOPES_IN if DIM > 1 else ():
+        for c in range(first, end):
             for k1 in range(Q1D):
                 line = load_line(LANE, value, c * POINTS + k3 * PLANE + k1, Q1D, Q2)
                 store_line(LANE, along_y, c * PLANE + k1, Q1D, contract(D, line))

@@ -36,6 +36,8 @@ STORED = Lane(8, "float64")  # how these are stored; LANE or narrower
 STORED_BYTES = 64
 VALUE_IN, VALUE_OUT = True, True  # the q-function reads u, writes v
 GRAD_IN, GRAD_OUT = False, False  # it reads ux, uy, uz, writes vx, vy, vz (reference derivatives)
+# ranges of components: (first, one past the last, whether values are used as well as derivatives)
+SLOPES_IN, SLOPES_OUT = (), ()
 BY_ELEMENT = True  # results are added element by element, see ``by_element.py``
 BY_CHUNK = False  # other work on the vectors is done for a chunk at once, not batch by batch
 PREFETCH = True  # ask for the next batch's quadrature data while working on this one

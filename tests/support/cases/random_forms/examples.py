@@ -99,9 +99,9 @@ class Example:
         if self.single:
             more["dtype"] = "float32"
         if self.kind == "nonlinear":
-            return femops.nonlinear_form(function, self.spaces["u"], **more)
+            return femops.residual(function, self.spaces["u"], **more)
         if self.kind == "coupled":
-            return femops.coupled_form(function, femops.Product(**self.spaces), **more)
+            return femops.residual(function, femops.Product(**self.spaces), **more)
         if self.kind == "product":
             return femops.form(function, femops.Product(**self.spaces), level=level, **more)
         if self.boundary is not None:

@@ -203,8 +203,9 @@ __device__ __forceinline__ void scatter(const Arguments& a, Merge& merge, long l
         }
         if (REPRODUCIBLE && !alone) S::parts(a)[part] = T(0);
         // the element that meets a dof first tells what its row holds
-        if (a.keep != T(0) && dof >= a.touched[e] && dof < a.touched[e + 1]) {
-            S::vector(a)[spread(a, at)] = a.alpha * a.keep * merge.read_constrained(a, at);
+        const int* touched = S::touched(a);
+        if (a.keep != T(0) && dof >= touched[e] && dof < touched[e + 1]) {
+            S::vector(a)[spread(a, at)] = a.alpha * a.keep * merge.template read_constrained<S>(a, at);
         }
     }
 }

@@ -46,8 +46,9 @@ struct Merge {
     }
 
     // The same of a constrained row, which the element is the first to meet.
+    template <class S>
     __device__ __forceinline__ T read_constrained(const Arguments& a, long long at) {
-        const T entry = MERGED ? a.p[at] : a.x[spread(a, at)];  // this thread has written p
+        const T entry = MERGED ? a.p[at] : S::kept(a)[spread(a, at)];  // this thread has written p
         if constexpr (MERGED) *curvature += double(a.keep) * entry * entry;
         return entry;
     }

@@ -1,0 +1,143 @@
+"""Residuals of the user's own: forms that need not be linear, and functionals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from femops.basis import Quadrature1D
+from femops.errors import OperatorError
+from femops.forms.form import check_fields, check_names
+from femops.forms.options import NonlinearOptions, Options, with_options
+from femops.operators.execution.choice import backend_of
+from femops.operators.integrals.arguments import Arguments
+from femops.operators.integrals.coefficients import FormCoefficient
+from femops.operators.residual import NONE, Functionals, Residual
+from femops.pointwise.trace import FormFunction
+from femops.spaces.base import Space
+from femops.spaces.product import Product
+from femops_meshes.arguments import checked
+
+
+@with_options(NonlinearOptions)
+@checked(OperatorError)
+def residual(
+    function: FormFunction,
+    space: Space | Product,
+    *,
+    integrals: Sequence[str] = (),
+    minima: Sequence[str] = (),
+    quadrature: int | Quadrature1D | None = None,
+    dtype: DTypeLike = np.float64,
+    lanes: int | None = None,
+    **coefficients: Any,
+) -> Residual:
+    r"""Residual that is given as a function of the fields at one point, with functionals of them.
+
+    Parameters
+    ----------
+    function : callable
+        As for `femops.form`, but it need not be linear: of one field u the residual is
+        :math:`\int_\Omega f(u, \nabla u) \cdot v + F(u, \nabla u) : \nabla v\, dx` with what the
+        function returns as ``{"value": f, "grad": F}``.  On a product it returns such factors by
+        the names of the spaces, ``{"u": {"grad": F}, "p": {"value": g}}``; test functions that
+        nothing multiplies may be left out.  The functionals stand beside them, each a number:
+        ``{"energy": w}``.
+    space : Space or Product
+        Of the fields and of the test functions.
+    integrals : names, optional
+        Functionals that are integrals over the mesh.
+    minima : names, optional
+        Functionals that are the least value at the quadrature points.
+    **options
+        See `femops.forms.options.Options`.
+    **coefficients
+        As for `femops.form`; they are read when the residual is made.
+
+    Returns
+    -------
+    Residual
+        Its derivative is made from the same function, by differentiation of the traced
+        expressions.
+
+    Raises
+    ------
+    TraceError
+        A function that can't be traced; the message names the line. A coefficient that is called
+        like one of the arguments above.
+    OperatorError
+        Coefficients of a wrong shape or with values that are not finite; names that are taken.
+
+    Examples
+    --------
+    >>> import femops
+    >>> V = femops.H1(femops.box((3,)), order=2)
+    >>> F = femops.residual(lambda u: {"value": u**3, "grad": u.grad}, V)
+    >>> u = V.interpolate(lambda x: 1 + x[0])
+    >>> bool(abs(F.residual(u).sum() - 15 / 4) < 1e-12)  # the integral of (1 + x)^3
+    True
+
+    Two fields, and functionals:
+
+    >>> W = femops.Product(c=V, h=femops.L2(V.mesh, order=1))
+    >>> def reaction(c, h):
+    ...     return {"c": {"grad": h * c.grad}, "h": {"value": c**2}, "mass": c, "least": c + h}
+    >>> F = femops.residual(reaction, W, integrals=["mass"], minima=["least"])
+    >>> c = V.interpolate(lambda x: x[0])
+    >>> u = W.join(c=c, h=1.0 + 0.0 * W.spaces["h"].zeros())
+    >>> found, functionals = F.evaluate(u)
+    >>> bool(abs(functionals["mass"] - 0.5) < 1e-14 and functionals["least"] > 1.0)
+    True
+    >>> bool(abs(W.split(found)[1].sum() - 1 / 3) < 1e-14)  # the integral of x^2
+    True
+    """
+    fields = space.names if isinstance(space, Product) else ()
+    check_names(function, len(fields) or 1, residual)
+    functionals = Functionals(_names(integrals, "integrals"), _names(minima, "minima"))
+    _check_functionals(functionals, fields)
+    given = {name: FormCoefficient(name, value) for name, value in coefficients.items()}
+    options: NonlinearOptions = {"quadrature": quadrature, "dtype": dtype, "lanes": lanes}
+    return build_residual(function, space, given, options, functionals)
+
+
+def _names(given: Any, what: str) -> tuple[str, ...]:
+    names = tuple(given) if isinstance(given, list | tuple) else (given,)
+    if not all(isinstance(name, str) for name in names):
+        raise OperatorError(f"{what} are {type(given).__name__}: give a list of names")
+    return names
+
+
+def _check_functionals(functionals: Functionals, fields: Sequence[str]) -> None:
+    names = functionals.names
+    known = {*fields, "value", "grad"}
+    taken = [name for name in names if name in known or names.count(name) > 1]
+    if taken:
+        raise OperatorError(
+            f"{taken[0]!r} is the name of two results of a residual: rename the functional"
+        )
+
+
+def build_residual(
+    function: FormFunction,
+    space: Space | Product,
+    coefficients: Mapping[str, FormCoefficient],
+    options: NonlinearOptions,
+    functionals: Functionals = NONE,
+) -> Residual:
+    """Residual of a function whose coefficients are known to be checked."""
+    o = Options(**options)
+    if not isinstance(space, Space | Product):
+        raise OperatorError(
+            f"a residual was given a {type(space).__name__} for a space: make one with "
+            "femops.H1(mesh, order)"
+        )
+    backend_of(space).check_lanes(o.lanes)
+    spaces = [space] if isinstance(space, Space) else list(space.spaces.values())
+    if isinstance(space, Product):
+        check_fields(function, space, coefficients)
+    rule = max(spaces, key=lambda one: one.order).quadrature(o.quadrature)
+    sides, kinds = Arguments.of(space), (o.dtype, o.lanes)
+    return Residual(function, sides, functionals, rule, coefficients, *kinds)

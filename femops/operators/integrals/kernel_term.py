@@ -1,0 +1,161 @@
+"""Terms as kernels are made of them: a q-function, its arguments and its data."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.basis import Quadrature1D
+from femops.geometry.boundary import BoundaryFaces
+from femops.operators.integrals.arguments import Arguments
+from femops.operators.integrals.chunks import chunk_batches
+from femops.pointwise import QFunction
+from femops.spaces.boundary_space import AnySpace
+from femops_kernels.pointwise.qdata import Data
+from femops_kernels.simd.lanes import WIDEST
+from femops_meshes.mesh import Mesh
+
+
+@dataclass(frozen=True, eq=False)
+class KernelTerm(ABC):
+    """A q-function between fields and test functions, with data for it.
+
+    Attributes
+    ----------
+    name : str
+    fields, tests : Arguments
+    quadrature : Quadrature1D
+    qfunction : QFunction
+    dtype : numpy.dtype
+        Type of vectors and arithmetic.
+    width : int
+        SIMD slots.
+    data_dtype : numpy.dtype or None
+        Type of the numbers stored at points, if it is not ``dtype``.
+    minima, sums : int
+        Functionals of a residual: these components of its q-function come after those of the test
+        functions.
+    """
+
+    name: str
+    fields: Arguments
+    tests: Arguments
+    quadrature: Quadrature1D
+    qfunction: QFunction
+    dtype: np.dtype[Any]
+    width: int
+    data_dtype: np.dtype[Any] | None
+    minima: int
+    sums: int
+
+    @property
+    def trial(self) -> AnySpace:
+        """The field's space, or that of the first one."""
+        return self.fields.first
+
+    @property
+    def test(self) -> AnySpace:
+        """The test function's space, or that of the first one."""
+        return self.tests.first
+
+    @property
+    def mesh(self) -> Mesh | BoundaryFaces:
+        """The elements of the domain: those of a mesh, or faces of its boundary."""
+        return self.fields.first.mesh
+
+    @property
+    def spaces(self) -> tuple[Any, Any]:
+        """Trial and test space of the vectors."""
+        return self.fields.whole, self.tests.whole
+
+    @property
+    def several(self) -> bool:
+        """True if there are several fields or test functions, or functionals."""
+        return len(self.fields.spaces) + len(self.tests.spaces) + self.minima + self.sums > 2
+
+    @property
+    def any_width(self) -> bool:
+        """True if results on the host have the same bits for lanes of any width."""
+        return any(space.any_width for space in self.spaces)
+
+    @property
+    def row_width(self) -> int:
+        """Number of slots in which a row of a matrix is summed."""
+        return WIDEST if self.any_width else self.width
+
+    @property
+    def on_boundary(self) -> bool:
+        """True if the integral is over boundary faces: its sweep only adds to the result."""
+        return isinstance(self.mesh, BoundaryFaces)
+
+    @property
+    def data_bytes(self) -> tuple[int, int]:
+        """Bytes of the data but modes, and of modes, as lanes have them; nothing is computed."""
+        numbers, mesh, dim = self.qfunction.numbers, self.mesh, self.trial.dim
+        slots = -(-mesh.num_elements // self.width) * self.width
+        at_points = slots * self.quadrature.q1d**dim * numbers.point
+        stored = at_points * (self.data_dtype or self.dtype).itemsize
+        stored += (slots * numbers.element + numbers.constant) * self.dtype.itemsize
+        modes = slots * dim * (mesh.order + 1) ** dim if numbers.mapped else 0
+        return stored, modes * self.dtype.itemsize
+
+    @property
+    def chunk_batches(self) -> NDArray[np.int64]:
+        """First batch of each chunk in which a sweep goes over the elements, and the end."""
+        return chunk_batches(self.fields, self.tests, self.dtype, self.width)
+
+    @property
+    @abstractmethod
+    def data(self) -> Data:
+        """Data that a kernel reads besides vectors and indices."""
+
+    @property
+    @abstractmethod
+    def data_without_points(self) -> Data:
+        """The data without what is stored at points."""
+
+    @property
+    @abstractmethod
+    def looked_at(self) -> bool:
+        """True if kernels look, where they run, at what they store or compute of the geometry."""
+
+    @property
+    @abstractmethod
+    def parts(self) -> Any:
+        """The terms that are looked at, with factors."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class GivenTerm(KernelTerm):
+    """A term whose data are given: a fused sum, or a program that computes numbers at points.
+
+    Attributes
+    ----------
+    given : Data
+        Without numbers at points if there are parts.
+    parts : sequence of (float, Term)
+        See `KernelTerm.parts`.
+    """
+
+    given: Data
+    parts: Any = ()
+
+    @property
+    def data(self) -> Data:
+        """See `KernelTerm.data`."""
+        return self.given
+
+    @property
+    def looked_at(self) -> bool:
+        """See `KernelTerm.looked_at`."""
+        return bool(self.parts)
+
+    @property
+    def data_without_points(self) -> Data:
+        """See `KernelTerm.data_without_points`."""
+        return replace(self.data, points=self.data.points[:, :, :0])

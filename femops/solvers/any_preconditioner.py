@@ -1,0 +1,147 @@
+"""Preconditioners of any library, as femops' solvers use them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse.linalg import LinearOperator
+
+from femops.errors import SolverError
+from femops.parallel.collective_checks import check
+from femops.solvers.preconditioner import Preconditioner
+from femops.spaces.base import Space
+from femops.spaces.product import Product
+from femops_meshes.arguments import Kind, refusal
+
+Vector = NDArray[Any]
+_CURE = "femops.jacobi(A), femops.multigrid(A), a LinearOperator or a matrix"
+
+
+def _multiplies(M: Any) -> bool:
+    """True if M has rows and columns, and products with vectors."""
+    shape = getattr(M, "shape", None)
+    table = isinstance(shape, tuple) and len(shape) == 2
+    return table and (hasattr(M, "matvec") or hasattr(M, "__matmul__"))
+
+
+AnyPreconditioner = Annotated[Any, Kind(lambda M: M is None or _multiplies(M), _CURE)]
+"""A preconditioner of femops or of another library, a matrix, or None."""
+
+
+@final
+class Given(Preconditioner):
+    """Preconditioner that is not femops' own; made by `as_preconditioner`.
+
+    Parameters
+    ----------
+    M : LinearOperator, matrix, or object with ``shape`` and ``matvec``
+    dtype : dtype
+        Type of the vectors.
+    space : Space or Product
+        Space of the vectors.
+    name : str
+        What messages call it.
+    """
+
+    _given_as = _CURE
+
+    def __init__(self, M: Any, dtype: np.dtype[Any], space: Space | Product, name: str) -> None:
+        self._M, self._name = M, name
+        self.symmetric = bool(getattr(M, "symmetric", True))
+        # operators of femops refuse `matvec` on many ranks
+        self._multiplied = isinstance(M, LinearOperator) or not hasattr(M, "matvec")
+        super().__init__(dtype, space)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"M": self._M, "dtype": self.dtype, "space": self._space, "name": self._name}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        Given.__init__(self, **state)
+
+    def _apply(self, x: Vector, result: Vector) -> None:
+        product = self._M @ x if self._multiplied else self._M.matvec(x)
+        with check(self._space.comm):  # a rank that raises alone would leave the others waiting
+            result[:] = self._checked(product)
+
+    def _checked(self, product: Any) -> Vector:
+        """The product, flat.
+
+        Raises
+        ------
+        SolverError
+            No real vector of the right length, or entries that are not finite.
+        """
+        n, memory = self._space.size, self._space.memory
+        found = memory.factor(product, f"the product with {self._name}")
+        if found.shape not in {(n,), (n, 1), (1, n)}:
+            raise SolverError(
+                f"{self._name} times a vector of shape ({n},) has shape {found.shape}: "
+                f"return ({n},)"
+            )
+        if found.dtype.kind not in "biuf":
+            raise SolverError(
+                f"{self._name} times a vector of {self.dtype} has type {found.dtype}: "
+                "return real numbers"
+            )
+        if not memory.xp.isfinite(found).all():
+            raise SolverError(
+                f"products with {self._name} are not finite: is what it inverts singular, or out "
+                "of the range of its type?"
+            )
+        return found.reshape(-1)
+
+    def _adjoint(self) -> Preconditioner:
+        if not hasattr(self._M, "T"):
+            raise SolverError(f"{self._name} has no transpose: give a LinearOperator with rmatvec")
+        return Given(self._M.T, self.dtype, self._space, f"the transpose of {self._name}")
+
+
+def as_preconditioner(
+    M: Any, space: Space | Product, dtype: np.dtype[Any], name: str = "M"
+) -> Preconditioner | None:
+    """Return what was given as a preconditioner of vectors of a space; None if nothing was.
+
+    Preconditioners of femops are returned as they are. On several ranks M must be made by femops,
+    or be a LinearOperator, whose product takes and gives what the rank owns.
+
+    Parameters
+    ----------
+    M : Preconditioner, LinearOperator, matrix, object with ``shape`` and ``matvec``, or None
+    space : Space or Product
+    dtype : dtype
+        Type of the vectors.
+    name : str
+        Name of M in messages.
+
+    Raises
+    ------
+    SolverError
+        Something without products, of another shape or device, complex, or a matrix on several
+        ranks.
+    """
+    if M is None:
+        return None
+    if not _multiplies(M):
+        raise SolverError(refusal(name, M, _CURE))
+    if M.shape != (space.size, space.size):
+        rows, columns = M.shape
+        raise SolverError(
+            f"{name} is {rows} x {columns}, A {space.size} x {space.size}: make it with jacobi(A)"
+        )
+    if isinstance(M, Preconditioner):
+        if M.device is not space.device:
+            raise SolverError(
+                f"A and {name} are not on the same device: make {name} with {M.given_as}"
+            )
+        return M
+    kind = getattr(M, "dtype", None)
+    if kind is not None and np.dtype(kind).kind not in "biuf":
+        raise SolverError(f"{name} has type {kind}, A {dtype}: give a real preconditioner")
+    if space.comm.size > 1 and not isinstance(M, LinearOperator):
+        raise SolverError(
+            f"{refusal(name, M, 'femops.jacobi(A) or femops.multigrid(A)')}, or a LinearOperator "
+            f"whose product takes and gives what the rank owns ({space.comm.size} ranks)"
+        )
+    return Given(M, dtype, space, name)

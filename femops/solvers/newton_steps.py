@@ -1,0 +1,173 @@
+"""Linear solves of Newton's method: their solvers and preconditioners."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.errors import SolverError
+from femops.operators import Operator
+from femops.solvers.any_preconditioner import as_preconditioner
+from femops.solvers.cg import cg
+from femops.solvers.gmres import gmres
+from femops.solvers.inner_products import Sums
+from femops.solvers.jacobi import Jacobi, jacobi
+from femops.solvers.linear_problem import Info
+from femops.solvers.minres import minres
+from femops.solvers.multigrid import multigrid
+from femops.solvers.preconditioner import Preconditioner
+from femops_meshes.arguments import shown
+
+Vector = NDArray[Any]
+Linear = Literal["auto", "cg", "minres", "gmres"] | Callable[[Operator, Vector, float], Any]
+Preconditioning = Literal["jacobi", "multigrid"] | Callable[[Operator], Any]
+_MOST = 3000  # iterations of MINRES or GMRES in a step
+_STALE = 2.0  # times the iterations that a new preconditioner takes, of the same reduction
+
+
+@final
+class NewtonSteps:
+    """Linear solves of a run of Newton's method, with a preconditioner that is kept.
+
+    Parameters
+    ----------
+    linear, preconditioner
+        See `newton`.
+    history : bool
+        Whether the norms of residuals are kept.
+
+    Attributes
+    ----------
+    infos : list of Info
+        Reports of the linear solves; those of a user's function that returns none are left out.
+
+    Raises
+    ------
+    SolverError
+        A preconditioner that nothing would use.
+    """
+
+    def __init__(self, linear: Linear, preconditioner: Preconditioning, *, history: bool) -> None:
+        if callable(linear) and preconditioner != "jacobi":
+            raise SolverError(
+                "linear is a function, which has a preconditioner of its own: leave "
+                "preconditioner out"
+            )
+        self._linear, self._history = linear, history
+        self._preconditioner = _KeptPreconditioner(preconditioner)
+        self.infos: list[Info] = []
+
+    def solve(self, J: Operator, right: Vector, rtol: float) -> tuple[Vector, str]:
+        """Solve for a step; return it, and what went wrong if anything did. Collective.
+
+        Raises
+        ------
+        SolverError
+            A user's function returns no preconditioner or no solution.
+        """
+        try:
+            if callable(self._linear):
+                given = self._linear(J, right.copy(), rtol)
+            else:
+                M = self._preconditioner.of(J)
+        except SolverError as error:
+            return right, f"the linear solver gave up: {error}"
+        if callable(self._linear):
+            return self._taken(J, given)
+        own = as_preconditioner(M, J.space, J.dtype, "preconditioner(J)")
+        try:
+            step, info = self._krylov(J, right, rtol, own)
+        except SolverError as error:
+            return right, f"the linear solver gave up: {error}"
+        self.infos.append(info)
+        self._preconditioner.took(info.iterations, rtol)
+        # what conjugate gradients have come to is a direction of descent
+        return step, "" if info.converged or self._positive(J) else _unsolved(info)
+
+    def _positive(self, J: Operator) -> bool:
+        """True if conjugate gradients solve for the step."""
+        return self._linear == "cg" or (self._linear == "auto" and J.symmetric)
+
+    def _krylov(
+        self, J: Operator, right: Vector, rtol: float, M: Preconditioner | None
+    ) -> tuple[Vector, Info]:
+        """Solve with a solver of femops."""
+        options: dict[str, Any] = {"rtol": rtol, "history": self._history, "warn": False}
+        if self._positive(J):
+            return cg(J, right, M=M, **options)
+        if self._linear == "minres":  # takes a positive preconditioner, whatever the Jacobian is
+            positive = abs(M) if isinstance(M, Jacobi) else M
+            return minres(J, right, maxiter=_MOST, M=positive, **options)
+        return gmres(J, right, maxiter=_MOST, M=M, **options)
+
+    def _taken(self, J: Operator, given: Any) -> tuple[Vector, str]:
+        """Check and return what a user's function has found, and what went wrong. Collective.
+
+        Raises
+        ------
+        SolverError
+            No vector, or a pair of others than x and a report of femops.
+        """
+        x, info = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
+        if isinstance(given, tuple) and not isinstance(info, Info):
+            raise SolverError(
+                f"linear(J, b, rtol) returned {shown(given)}: return x, or (x, info) as "
+                "femops.gmres does; of SciPy's solvers return the first alone"
+            )
+        memory = J.space.memory
+        found = memory.factor(x, "linear(J, b, rtol)")
+        if (
+            found.shape not in {(J.space.size,), (J.space.size, 1)}
+            or found.dtype.kind not in "biuf"
+        ):
+            raise SolverError(
+                f"linear(J, b, rtol) returned an array of {found.dtype} and shape {found.shape}: "
+                f"return x, a real vector of shape ({J.space.size},)"
+            )
+        if info is not None:
+            self.infos.append(info)
+        step = found.astype(J.dtype, copy=False).reshape(-1)
+        if not np.isfinite(Sums(J.space).norm(step)):
+            return step, "linear(J, b, rtol) returned entries that are not finite"
+        return step, "" if info is None or info.converged else _unsolved(info)
+
+
+def _unsolved(info: Info) -> str:
+    return f"a step's linear problem is not solved in {info.iterations} iterations"
+
+
+@final
+class _KeptPreconditioner:
+    """Preconditioner of the steps: made anew for each Jacobian, or kept while it does.
+
+    Parameters
+    ----------
+    kind : {"jacobi", "multigrid"} or callable
+    """
+
+    def __init__(self, kind: Preconditioning) -> None:
+        self._make: Callable[[Operator], Any] = multigrid if kind == "multigrid" else jacobi
+        if callable(kind):
+            self._make = kind
+        self._keeps = kind != "jacobi"
+        self._kept: Any = None
+        self._new, self._rate = True, 0.0
+
+    def of(self, J: Operator) -> Any:
+        """The preconditioner for a Jacobian, as it was made."""
+        if not self._keeps:
+            return self._make(J)
+        self._new = self._kept is None
+        if self._kept is None:
+            self._kept = self._make(J)
+        return self._kept
+
+    def took(self, iterations: int, rtol: float) -> None:
+        """Note the iterations to a relative residual; what has become too slow is thrown away."""
+        rate = iterations / -np.log(rtol)
+        self._rate = rate if self._new else self._rate
+        if rate > _STALE * self._rate:
+            self._kept = None

@@ -1,0 +1,106 @@
+"""Functionals of fields: values against quadrature, derivatives against differences."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+import femops
+
+
+def area(u: Any, k: Any) -> Any:
+    """Not quadratic, with a coefficient."""
+    return k * np.sqrt(1 + femops.inner(u.grad, u.grad)) + 0.1 * np.exp(u.value)
+
+
+def mixed(u: Any, p: Any, q: Any, x: Any) -> Any:
+    """Of three fields."""
+    return femops.inner(u.grad, u.grad) * p**2 + q * p * u[0] + x[0] * u.div * q
+
+
+def outflow(u: Any, p: Any, q: Any, n: Any) -> Any:
+    """Over the boundary, where q has no values."""
+    return (u.value @ n) ** 3 + p**2 * u[0]
+
+
+def make(name: str) -> femops.Functional:
+    mesh = femops.disc(1)
+    if name == "area":
+        return femops.functional(area, femops.H1(mesh, 3), k=lambda x: 2 + x[0])
+    U, P, Q = femops.H1(mesh, 2, ncomp=2), femops.H1(mesh, 3), femops.L2(mesh, 1)
+    W = femops.Product(u=U, p=P, q=Q)
+    if name == "mixed":
+        return femops.functional(mixed, W)
+    return femops.functional(outflow, W, boundary="all")
+
+
+@pytest.mark.parametrize("name", ["area", "mixed", "outflow"])
+def test_derivatives(name: str) -> None:
+    J = make(name)
+    rng = np.random.default_rng(1)
+    u, v = 0.3 * rng.standard_normal(J.space.size), rng.standard_normal(J.space.size)
+    h, F = 1e-6, J.derivative
+    slope = (J(u + h * v) - J(u - h * v)) / (2 * h)
+    assert abs(F.residual(u) @ v - slope) < 1e-7 * abs(slope)
+    bend = (F.residual(u + h * v) - F.residual(u - h * v)) / (2 * h)
+    H = F.jacobian(u)
+    assert H.symmetric
+    assert abs(H @ v - bend).max() < 1e-7 * abs(bend).max()
+    for twin in (copy.deepcopy(J), pickle.loads(pickle.dumps(J.derivative))):
+        again = twin.derivative if isinstance(twin, femops.Functional) else twin
+        assert np.array_equal(again.residual(u), F.residual(u))
+
+
+def test_values() -> None:
+    """Exact integrals of polynomials, and the circumference of a disc."""
+    V = femops.H1(femops.box((3, 2)), 3)
+    u = V.interpolate(lambda x: x[0] ** 2 * x[1])
+    J = femops.functional(lambda u, x: u.grad[0] * x[0] + u.value**2, V)
+    assert abs(J(u) - (1 / 3 + 1 / 15)) < 1e-14
+    J = femops.functional(lambda u, k: k * u.value, V, boundary=2, k=1.0)
+    assert abs(J(u) - 0.5) < 1e-14  # at x = 1, attribute 2
+    assert abs(J.update(k=3.0)(u) - 1.5) < 1e-14
+    ones = femops.functional(lambda u: 1.0 + 0.0 * u.value, V)
+    assert abs(ones(u) - 1.0) < 1e-15
+    assert not ones.derivative.residual(u).any()
+
+
+def test_newton_minimises() -> None:
+    V = femops.H1(femops.disc(1), 3)
+
+    def energy(u: Any) -> Any:
+        return 0.5 * femops.inner(u.grad, u.grad) + 0.25 * u.value**4 - u.value
+
+    J = femops.functional(energy, V)
+    u, info = femops.newton(J.derivative.constrained(V.boundary_dofs()), V.zeros())
+    assert info.converged
+    rng, inside = np.random.default_rng(0), np.setdiff1d(np.arange(V.size), V.boundary_dofs())
+    step = V.zeros()
+    step[inside] = rng.standard_normal(len(inside))
+    assert all(J(u + h * step) > J(u) for h in (-1e-2, -1e-3, 1e-3, 1e-2))
+
+
+def test_what_is_refused() -> None:
+    mesh = femops.disc(1)
+    V, Q = femops.H1(mesh, 2), femops.L2(mesh, 1)
+    W = femops.Product(u=V, q=Q)
+    for call, kind, words in (
+        (
+            lambda: femops.functional(lambda u: {"value": u}, V),
+            femops.TraceError,
+            "returns a number",
+        ),
+        (lambda: femops.functional(lambda u: u.grad, V), femops.TraceError, "shape"),
+        (lambda: femops.functional(lambda u: u.value, Q, boundary=True), femops.SpaceError, "H1"),
+        (
+            lambda: femops.functional(lambda u, q: u * q, W, boundary=True),
+            femops.OperatorError,
+            "'q' on the boundary",
+        ),
+    ):
+        with pytest.raises(kind, match=words):
+            call()

@@ -1,0 +1,53 @@
+"""Forms on products over the boundary, against blocks that are forms on single spaces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import femops
+from support.cases.products import LEVELS, held
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_boundary_integrals(level: str) -> None:
+    """Added to those over the elements, of which none has a block [p, p]."""
+    mesh, rng = femops.disc(1), np.random.default_rng(0)
+    W = femops.Product(u=femops.H1(mesh, 3, ncomp=2), p=femops.H1(mesh, 2), q=femops.L2(mesh, 1))
+    V, P, options = W.spaces["u"], W.spaces["p"], {"boundary": "all", "quadrature": 6}
+
+    def slip(u: Any, p: Any, q: Any, x: Any, n: Any, k: float) -> Any:
+        return {
+            "u": {"value": k * (u @ n) * n * (1 + x[0] ** 2) + p * n},
+            "p": {"value": u @ n + p},
+            "q": {},
+        }
+
+    def inside(u: Any, p: Any, q: Any) -> Any:
+        return {"u": {"grad": u.grad - p * np.eye(2)}, "p": {"value": q - u.div}, "q": {"value": p}}
+
+    B = femops.form(slip, W, k=2.0, level=level, **options)
+    A = femops.form(inside, W, level=level)
+    normal = femops.form(lambda p, n: {"value": p * n}, P, V, **options).assemble().toarray()
+    R, u, p = np.zeros((W.size, W.size)), W.slice("u"), W.slice("p")
+    R[u, u] = (
+        femops.form(lambda u, n, x: {"value": 2 * (u @ n) * n * (1 + x[0] ** 2)}, V, **options)
+        .assemble()
+        .toarray()
+    )
+    R[u, p], R[p, u] = normal, normal.T
+    R[p, p] = femops.form(lambda p: {"value": p}, P, **options).assemble().toarray()
+    dofs, X = W.positions(u=V.boundary_dofs()[:5], p=[3]), rng.standard_normal((W.size, 4))
+    for operator, matrix in ((B, R), (A + 2 * B, A.assemble().toarray() + 2 * R)):
+        for found, expected in (
+            (operator, matrix),
+            (operator.T, matrix.T),
+            (operator.constrained(dofs), held(matrix, dofs)),
+        ):
+            np.testing.assert_allclose(found @ X, expected @ X, rtol=0, atol=1e-11)
+            np.testing.assert_allclose(found @ X[:, 0], expected @ X[:, 0], rtol=0, atol=1e-11)
+            np.testing.assert_allclose(found.diagonal(), np.diag(expected), rtol=0, atol=1e-12)
+    with pytest.raises(femops.OperatorError, match=r"'q' on the boundary: .* take an H1 space"):
+        femops.form(lambda u, p, q: {"u": {}, "p": {"value": q}, "q": {}}, W, boundary="all")

@@ -1,0 +1,153 @@
+"""Preconditioners of other libraries, and those of several fields, on many ranks."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.sparse.linalg import LinearOperator
+
+import femops
+from femops.parallel import Serial
+from support.cases.kernels import smooth
+from support.cases.products import stokes
+from support.cases.rank_operators import close, piece
+
+
+def diffusion(ranks, **options):
+    V = femops.H1(femops.distribute(femops.box((6, 6)), ranks, **options), 3)
+    A = (femops.diffusion(V, smooth) + femops.mass(V)).constrained(V.boundary_dofs())
+    return A, A.rhs(femops.load(V, smooth))
+
+
+def diagonal(A, **options):
+    inverse = 1.0 / A.diagonal()
+    return LinearOperator(A.shape, lambda r: inverse * r, dtype=float, **options)
+
+
+def flow(ranks, **options):
+    mesh = femops.distribute(femops.box((8, 8)), ranks, **options)
+    U, Q = femops.H1(mesh, 2, ncomp=2), femops.H1(mesh, 1)
+    W = femops.Product(u=U, p=Q)
+    A = femops.form(stokes, W, mu=1.0).constrained(W.positions(u=U.boundary_dofs()))
+    return A, A.rhs(W.zeros(), W.interpolate(u=lambda x: (x[1] ** 2, 0.0 * x[0])))
+
+
+def fields(A, sign=1.0):
+    mass = femops.jacobi(sign * femops.mass(A.space.spaces["p"]))
+    return {"u": femops.multigrid(A["u", "u"], dtype="float64"), "p": mass}
+
+
+def diagonal_blocks(A):
+    return femops.block_diagonal(A.space, **fields(A))
+
+
+def triangle(A):
+    return femops.block_triangular(A, **fields(A, -1.0))
+
+
+@pytest.mark.parallel(2, 3)
+@pytest.mark.parametrize("solver", [femops.cg, femops.minres, femops.gmres])
+def test_an_operator_of_a_rank_s_own_entries(comm, solver):
+    def solve(ranks):
+        A, b = diffusion(ranks)
+        return A.space, *solver(A, b, M=diagonal(A), rtol=1e-10)
+
+    V, x, info = solve(comm)
+    _, y, expected = solve(Serial())
+    assert info.converged
+    assert abs(info.iterations - expected.iterations) <= 1
+    close(x, y, V, 1e-8)
+
+
+@pytest.mark.parallel(1, 2, 3)
+def test_conjugate_gradients_with_another_preconditioner_are_reproducible(comm):
+    def solve(ranks):
+        A, b = diffusion(ranks, reproducible=True)
+        found = femops.cg(A, b, M=diagonal(A), rtol=1e-8, history=True)
+        many = femops.CGSolver(A, diagonal(A)).solve(b, rtol=1e-8)
+        return A.space, *found, *many
+
+    V, x, info, other, count = solve(comm)
+    _, y, expected, _, same = solve(Serial())
+    assert info == expected
+    assert count == same == info.iterations
+    assert np.array_equal(x, y[piece(V)])
+    assert np.array_equal(x, other)
+
+
+@pytest.mark.parallel(2)
+def test_matrices_are_refused(comm):
+    """A rank knows no matrix of the others' entries."""
+    A, b = diffusion(comm)
+    for M in (np.eye(A.shape[0]), sp.eye(A.shape[0])):
+        for solver in (femops.cg, femops.minres, femops.gmres):
+            with pytest.raises(femops.SolverError, match=r"gives what the rank owns \(2 ranks"):
+                solver(A, b, M=M)
+
+
+@pytest.mark.parallel(3)
+@pytest.mark.parametrize("solver", [femops.cg, femops.minres, femops.gmres])
+def test_what_is_not_finite_on_one_rank_ends_the_solve_on_all(comm, solver):
+    A, b = diffusion(comm)
+    factor = np.nan if comm.rank == 1 else 1.0
+    M = LinearOperator(A.shape, lambda r: factor * r, dtype=float)
+    error = femops.SolverError if comm.rank == 1 else femops.RankError
+    with pytest.raises(error, match="products with M are not finite"):
+        solver(A, b, M=M)
+
+
+@pytest.mark.parallel(2, 3)
+@pytest.mark.parametrize(
+    ("solver", "make"), [(femops.minres, diagonal_blocks), (femops.gmres, triangle)]
+)
+def test_blocks(comm, solver, make):
+    """As many iterations on many ranks as on one."""
+
+    def solve(ranks):
+        A, b = flow(ranks)
+        x, info = solver(A, b, M=make(A), rtol=1e-9)
+        return A, b, x, info
+
+    A, b, x, info = solve(comm)
+    *_, y, expected = solve(Serial())
+    assert info.converged
+    assert abs(info.iterations - expected.iterations) <= 1
+    left = b - A @ x
+    assert comm.sum(float(left @ left)) ** 0.5 <= info.tolerance * 1.001
+    u, v = A.space.split(x)[0], y[: A.space.spaces["u"].global_size]
+    close(u, v, A.space.spaces["u"], 1e-6)
+
+
+@pytest.mark.parallel(1, 2, 3)
+@pytest.mark.parametrize(
+    ("solver", "make"), [(femops.minres, diagonal_blocks), (femops.gmres, triangle)]
+)
+def test_blocks_are_reproducible(comm, solver, make):
+    def solve(ranks):
+        A, b = flow(ranks, reproducible=True)
+        return A.space, *solver(A, b, M=make(A), rtol=1e-8, history=True)
+
+    W, x, info = solve(comm)
+    _, y, expected = solve(Serial())
+    assert info == expected
+    assert np.array_equal(x, y[piece(W)])
+
+
+@pytest.mark.parallel(2, 3)
+def test_newton_with_a_user_s_functions(comm):
+    def solve(ranks, **options):
+        V = femops.H1(femops.distribute(femops.box((6, 6)), ranks), 2)
+        F = femops.residual(cubic, V).constrained(V.boundary_dofs())
+        return V, *femops.newton(F, V.zeros(), femops.load(V, 10.0), rtol=1e-10, **options)
+
+    def linear(J, b, rtol):
+        return femops.cg(J, b, rtol=rtol, M=femops.jacobi(J))
+
+    _, y, _ = solve(Serial())
+    for options in ({"linear": linear}, {"preconditioner": diagonal}):
+        V, x, info = solve(comm, **options)
+        assert info.converged
+        close(x, y, V, 1e-8)
+
+
+def cubic(u):
+    return {"value": u + u**3, "grad": u.grad}

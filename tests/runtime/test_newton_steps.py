@@ -1,0 +1,201 @@
+"""Newton's method with a user's preconditioners and linear solvers, on one field and on several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse.linalg as spla
+
+import femops
+from support.cases.kernels import bend
+
+Array = np.ndarray
+MESH = femops.box((6, 6), mapping=bend)
+V = femops.H1(MESH, 2)
+
+
+def reaction(u: Any) -> Any:
+    return {"value": u + 5.0 * u**3, "grad": u.grad}
+
+
+def scalar() -> tuple[Any, Array]:
+    F = femops.residual(reaction, V).constrained(V.boundary_dofs())
+    return F, femops.load(V, 30.0)
+
+
+def navier_stokes(n: int = 6) -> tuple[Any, Array, Array]:
+    """A lid that moves, with inertia; one pressure is given. Residual, first guess, load."""
+    mesh = femops.box((n, n))
+    U, Q = femops.H1(mesh, 2, ncomp=2), femops.H1(mesh, 1)
+    W = femops.Product(u=U, p=Q)
+
+    def form(u: Any, p: Any) -> Any:
+        return {
+            "u": {"value": 20.0 * u.grad @ u.value, "grad": u.grad - p * np.eye(2)},
+            "p": {"value": -u.div},
+        }
+
+    F = femops.residual(form, W).constrained(W.positions(u=U.boundary_dofs(), p=[0]))
+    lid = W.interpolate(u=lambda x: (np.where(x[1] > 1 - 1e-9, x[0] * (1 - x[0]), 0.0), 0.0 * x[0]))
+    return F, lid, W.zeros()
+
+
+def direct(J: Any, b: Array, rtol: float) -> Array:
+    return np.asarray(spla.spsolve(J.assemble().tocsc(), b))
+
+
+def fields(J: Any) -> Any:
+    """Multigrid of the diffusion for the velocity, the mass for the pressure."""
+    U, Q = J.space.spaces.values()
+    D = femops.diffusion(U).constrained(U.boundary_dofs())
+    return femops.block_triangular(
+        J, p=femops.jacobi(-femops.mass(Q)), u=femops.multigrid(D, dtype="float64")
+    )
+
+
+def test_a_direct_solver_converges_quadratically() -> None:
+    F, b = scalar()
+    expected, _ = femops.newton(F, V.zeros(), b, rtol=1e-11)
+    u, info = femops.newton(F, V.zeros(), b, linear=direct, rtol=1e-11)
+    assert info.converged
+    assert info.linear_iterations == 0
+    np.testing.assert_allclose(u, expected, rtol=0, atol=1e-9 * abs(expected).max())
+    before, last = info.residuals[-3] / info.residuals[0], info.residuals[-2] / info.residuals[0]
+    assert last < 10.0 * before**2
+
+
+def test_a_solver_of_femops_is_counted() -> None:
+    F, b = scalar()
+    tolerances: list[float] = []
+
+    def solver(J: Any, right: Array, rtol: float) -> Any:
+        tolerances.append(rtol)
+        return femops.gmres(J, right, rtol=rtol, M=femops.multigrid(J))
+
+    u, info = femops.newton(F, V.zeros(), b, linear=solver)
+    assert info.converged
+    assert len(tolerances) == info.iterations <= info.linear_iterations
+    assert max(tolerances) <= 0.1
+    residual = F.residual(u) - b
+    residual[V.boundary_dofs()] = 0.0
+    assert np.linalg.norm(residual) <= 1e-8 * info.residuals[0]
+
+
+@pytest.mark.parametrize("linear", ["cg", "minres", "gmres"])
+def test_a_preconditioner_is_kept_while_it_does(linear: Any) -> None:
+    F, b = scalar()
+    made: list[Any] = []
+
+    def exact(J: Any) -> Any:
+        made.append(J)
+        return spla.LinearOperator(J.shape, spla.splu(J.assemble().tocsc()).solve, dtype=float)
+
+    expected, _ = femops.newton(F, V.zeros(), b, rtol=1e-11)
+    u, info = femops.newton(F, V.zeros(), b, linear=linear, preconditioner=exact, rtol=1e-11)
+    assert info.converged
+    assert 1 <= len(made) < info.iterations
+    np.testing.assert_allclose(u, expected, rtol=0, atol=1e-9 * abs(expected).max())
+
+
+def test_no_preconditioner_and_a_matrix() -> None:
+    F, b = scalar()
+    _, diagonal = femops.newton(F, V.zeros(), b)
+    for make in (lambda J: None, lambda J: np.diag(1.0 / J.diagonal())):
+        _, info = femops.newton(F, V.zeros(), b, preconditioner=make)
+        assert info.converged
+        assert info.iterations == diagonal.iterations
+
+
+# --- several fields -------------------------------------------------------------------------------
+
+
+def test_flow_with_inertia_by_a_direct_solver_and_by_blocks() -> None:
+    F, lid, b = navier_stokes()
+    z, info = femops.newton(F, lid, b, linear=direct, rtol=1e-10)
+    assert info.converged
+    assert 2 <= info.iterations <= 6
+    other, found = femops.newton(F, lid, b, preconditioner=fields, rtol=1e-10)
+    assert found.converged
+    np.testing.assert_allclose(other, z, rtol=0, atol=1e-7 * abs(z).max())
+    with pytest.warns(femops.ConvergenceWarning, match="zero or not finite"):  # no pressure there
+        femops.newton(F, lid, b, preconditioner="jacobi")
+    with pytest.warns(femops.ConvergenceWarning, match="make it of a block"):
+        femops.newton(F, lid, b, preconditioner="multigrid")
+
+
+def test_iterations_for_flow_do_not_grow_with_refinement() -> None:
+    counts = []
+    for n in (8, 16, 32):
+        F, lid, b = navier_stokes(n)
+        _, info = femops.newton(F, lid, b, preconditioner=fields)
+        assert info.converged
+        counts.append(info.linear_iterations / info.iterations)
+    assert counts[2] < 1.25 * counts[1], counts
+
+
+# --- what goes wrong ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"linear": lambda J, b, rtol: b[:-1]}, r"returned an array of float64 and shape"),
+        ({"linear": lambda J, b, rtol: 1j * b}, "returned an array of complex128"),
+        ({"linear": lambda J, b, rtol: (b, 0)}, "of SciPy's solvers return the first alone"),
+        ({"linear": direct, "preconditioner": "multigrid"}, "leave preconditioner out"),
+        ({"linear": "lu"}, "linear is 'lu': give 'auto', .* or a function"),
+        (
+            {"preconditioner": "lu"},
+            "preconditioner is 'lu': give 'jacobi' or 'multigrid' or a",
+        ),
+        ({"preconditioner": lambda J: np.eye(3)}, r"preconditioner\(J\) is 3 x 3"),
+        ({"preconditioner": lambda J: "ilu"}, r"preconditioner\(J\) is 'ilu': give femops.jacobi"),
+    ],
+)
+def test_functions_that_return_something_else(options: dict[str, Any], words: str) -> None:
+    F, b = scalar()
+    with pytest.raises(femops.SolverError, match=words):
+        femops.newton(F, V.zeros(), b, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"linear": lambda J, b, rtol: np.nan * b}, "entries that are not finite"),
+        (
+            {"linear": lambda J, b, rtol: femops.cg(J, b, rtol=0.0, maxiter=1, warn=False)},
+            "not solved in 1 iterations",
+        ),
+        ({"preconditioner": lambda J: -np.eye(V.size)}, "M is found not to be positive definite"),
+        ({"preconditioner": lambda J: femops.multigrid(-1.0 * J)}, "the linear solver gave up"),
+        ({"linear": lambda J, b, rtol: -b}, "no step along the Newton direction makes progress"),
+    ],
+)
+def test_solves_that_fail_are_reasons(options: dict[str, Any], words: str) -> None:
+    F, b = scalar()
+    u, info = femops.newton(F, V.zeros(), b, warn=False, **options)
+    assert not info.converged
+    assert words in info.reason
+    assert np.isfinite(u).all()
+
+
+def test_functions_see_copies_and_their_errors_are_passed_on() -> None:
+    F, b = scalar()
+
+    def spoils(J: Any, right: Array, rtol: float) -> Array:
+        x = direct(J, right, rtol)
+        right[:] = np.nan
+        return x
+
+    assert femops.newton(F, V.zeros(), b, linear=spoils)[1].converged
+
+    def fails(J: Any, right: Array, rtol: float) -> Array:
+        raise RuntimeError("no licence")
+
+    calls: list[Callable[[], Any]] = [lambda: femops.newton(F, V.zeros(), b, linear=fails)]
+    for call in calls:
+        with pytest.raises(RuntimeError, match="no licence"):
+            call()
