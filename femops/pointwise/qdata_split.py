@@ -143,6 +143,7 @@ class _Step:
     components: tuple[int, int]
     symmetric: bool
     finite: list[Node]  # what does not depend on the inputs, and should be
+    functionals: tuple[int, ...] = ()
 
     @staticmethod
     def of(step: LinearQFunction, transpose: bool) -> _Step:
@@ -192,6 +193,7 @@ class _Step:
             given.numbers(),
             symmetric=self.symmetric,
             scaled=tuple(sorted(position[number] for number in carriers)),
+            functionals=self.functionals,
         )
         constant = given.constant if constant is None else constant
         computed = self.finite if self._may_fail(given) else []
@@ -231,7 +233,9 @@ def split(
         return linear_split(step, level, known, transpose=transpose)
     traced = step.trace
     point, test = (Argument.joined([*sides.values()]) for sides in (traced.fields, traced.tests))
-    return nonlinear_split(traced, point, test.flat(), len(test.values), known)
+    tested = sum(len(traced.tests[n].values) for n in traced.tests if n in traced.fields)
+    functionals = tuple(range(tested, len(test.values)))
+    return nonlinear_split(traced, point, test.flat(), len(test.values), known, functionals)
 
 
 def linear_split(
@@ -273,7 +277,12 @@ def linear_split(
 
 
 def nonlinear_split(
-    trace: Trace, point: Argument, outputs: list[Node], ncomp: int, known: Known | None = None
+    trace: Trace,
+    point: Argument,
+    outputs: list[Node],
+    ncomp: int,
+    known: Known | None = None,
+    functionals: tuple[int, ...] = (),
 ) -> QDataSplit:
     """Cut of a step that is not linear: the geometry and the coefficients that it uses.
 
@@ -286,6 +295,8 @@ def nonlinear_split(
         By slot, then by component, of which there are ``ncomp``.
     ncomp : int
     known : Known, optional
+    functionals : tuple of int
+        Components that are read whatever they are; see `make_program`.
     """
     known = Known() if known is None else known
     outputs = substitute(outputs, {})
@@ -293,7 +304,7 @@ def nonlinear_split(
     moving = {node.number for node in inputs}
     choices = (frontier(outputs, moving), frontier(outputs, moving, deep=True))
     met = guarded(outputs, choices[0], moving)
-    work = _Step(trace, inputs, outputs, components, False, met)
+    work = _Step(trace, inputs, outputs, components, False, met, functionals)
     splits = [_by_nodes(work, stored, known, scalable=False) for stored in choices]
     found = [qdata_split for qdata_split in splits if qdata_split is not None]
     return min(

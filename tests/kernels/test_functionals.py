@@ -69,6 +69,17 @@ def test_values() -> None:
     assert not ones.derivative.residual(u).any()
 
 
+def test_functionals_that_are_zero() -> None:
+    """A kernel gives what it is told to, not what it has interpolated."""
+    V = femops.H1(femops.box((3, 2)), 3)
+    u, names = V.interpolate(lambda x: 3 + x[0]), {"minima": ["least"], "integrals": ["whole"]}
+    zeros = {"least": 0.0, "whole": 0.0}
+    assert femops.functional(lambda u: 0.0, V)(u) == 0.0  # noqa: ARG005
+    assert femops.residual(lambda u: zeros, V, **names).evaluate(u)[1] == zeros  # noqa: ARG005
+    F = femops.residual(lambda u: zeros | {"grad": u.grad}, V, **names)
+    assert F.evaluate(u)[1] == zeros
+
+
 def test_newton_minimises() -> None:
     V = femops.H1(femops.disc(1), 3)
 
