@@ -35,7 +35,7 @@ def residual(
     lanes: int | None = None,
     **coefficients: Any,
 ) -> Residual:
-    r"""Residual that is given as a function of the fields at one point, with functionals of them.
+    r"""Residual of a function of the fields at one point, and functionals of the fields.
 
     Parameters
     ----------

@@ -106,7 +106,7 @@ def _starts(
     dtype: np.dtype[Any],
     panels: Panels,
 ) -> list[Step]:
-    """Steps that set to zero, but for the identity, what no other step begins."""
+    """Steps that clear the test functions that no other step begins, and add the identity."""
     begun = {name for step in steps if step.begins for name in step.tests.spaces}
     found = []
     for name in [name for name in tests.spaces if name not in begun]:

@@ -35,18 +35,18 @@ class Arguments:
 
     @staticmethod
     def of(space: AnySpace | Product) -> Arguments:
-        """A single one of a space, or those of a product."""
+        """The argument of a space, or all arguments of a product."""
         if isinstance(space, Product):
             return Arguments(space.spaces, space)
         return Arguments({FIELD: space}, volume_space(space))
 
     def only(self, names: Iterable[str]) -> Arguments:
-        """Some of them, in the same vectors."""
+        """The arguments of these names, in the same vectors."""
         return replace(self, spaces={name: self.spaces[name] for name in names})
 
     @property
     def first(self) -> AnySpace:
-        """The space of the first one; with the others it has mesh and dimension in common."""
+        """Space of the first argument. All arguments have one mesh and one dimension."""
         return next(iter(self.spaces.values()))
 
     @property
