@@ -335,7 +335,7 @@ def test_the_same_bits_for_any_number_of_threads() -> None:
     u = random_vector(V, "float64")
     try:
         for A in operators:
-            assert A.compiled.sweeps[-1].source.nchunks > 4
+            assert A.compiled.sweeps[-1].dofs[0].source.nchunks > 4
             results = []
             for threads in range(1, max_threads() + 1):
                 set_threads(threads)
