@@ -40,7 +40,7 @@ def boundary_mass(
 
     Parameters
     ----------
-    V : H1 space
+    V : Space
         Trial and test space.
     alpha : number, callable, array or GridFunction
         A scalar; on a space of several components also one for each, (ncomp,), or a matrix
@@ -60,7 +60,7 @@ def boundary_mass(
     Raises
     ------
     SpaceError
-        An L2 space; a mesh without such an attribute, or without a boundary.
+        A mesh without such an attribute, or without a boundary.
     OperatorError
         A coefficient of another shape or with values that are not finite.
     GeometryError
@@ -83,7 +83,7 @@ def boundary_mass(
     """
     shapes = ((),) if V.ncomp == 1 else ((), (V.ncomp,), (V.ncomp, V.ncomp))
     given = {"alpha": FormCoefficient("alpha", alpha, shapes)}
-    traces = boundary_space(V, attributes)
+    traces = boundary_space(V, attributes, slopes=False)
     return build(_boundary_mass, traces, None, given, options)
 
 
@@ -100,7 +100,7 @@ def boundary_load(
 
     Parameters
     ----------
-    V : H1 space
+    V : Space
         Test space.
     g : number, callable, array or GridFunction
         A constant, one for all components or (ncomp,); a function of x, or of x and the outer
@@ -121,7 +121,7 @@ def boundary_load(
     Raises
     ------
     SpaceError
-        An L2 space; a mesh without such an attribute, or without a boundary.
+        A mesh without such an attribute, or without a boundary.
     OperatorError
         g of another shape or with values that are not finite.
     GeometryError
@@ -135,6 +135,6 @@ def boundary_load(
     >>> round(float(flux.sum()), 12)  # the divergence theorem
     2.0
     """
-    traces = boundary_space(V, attributes)
+    traces = boundary_space(V, attributes, slopes=False)
     geometry = BoundaryGeometry(V.mesh, traces.quadrature(quadrature), traces.mesh)
     return load_vector(traces, geometry, g, None, "g", dtype)

@@ -22,7 +22,6 @@ from femops.pointwise.errors import TraceError
 from femops.pointwise.trace import FormFunction, name_of
 from femops.spaces.base import Space
 from femops.spaces.boundary_space import BoundarySpace, boundary_space, volume_space
-from femops.spaces.h1_l2 import H1
 from femops.spaces.memory import memory_of
 from femops.spaces.product import Product
 from femops_meshes.arguments import checked
@@ -98,10 +97,10 @@ def form(
         Space of v, on the same mesh; the trial space if omitted.  Not for products.
     boundary : "all", True, int, name, or several, optional
         Integrate over the boundary instead: all of it, or these attributes, as
-        `Space.boundary_dofs` takes them.  Then the function has the value of u only, and returns
-        ``{"value": f}``; a parameter called ``n`` gets the outer unit normal.  Both must be H1
-        spaces, and arrays have the shape (nf, nq, *shape) for the points of `BoundaryGeometry`.
-        On a product it returns such a dictionary by name, for fields of H1 spaces.
+        `Space.boundary_dofs` takes them.  Fields and their derivatives are those of the elements
+        at the boundary.  A parameter called ``n`` gets the outer unit normal, one called ``h`` the
+        extent of the element across the face.  Arrays have the shape (nf, nq, *shape) for the
+        points of `BoundaryGeometry`.
     **options
         See `femops.forms.options.Options`.
     **coefficients
@@ -122,7 +121,7 @@ def form(
     OperatorError
         Spaces on different meshes; coefficients of a wrong shape or with values not finite.
     SpaceError
-        A boundary integral on an L2 space, or over an attribute that the mesh does not have.
+        A boundary integral over an attribute that the mesh does not have.
 
     Examples
     --------
@@ -152,8 +151,8 @@ def form(
     if boundary is None:
         return build(function, trial, test, given, options)
     attributes = _attributes(trial, boundary)
-    traces = boundary_space(trial, attributes)
-    tests = traces if test is None else boundary_space(test, attributes)
+    traces = boundary_space(trial, attributes, slopes=True)
+    tests = traces if test is None else boundary_space(test, attributes, slopes=True)
     return build(function, traces, tests, given, options)
 
 
@@ -207,23 +206,21 @@ def arguments_of(space: Space | Product, boundary: Any) -> Arguments:
     Parameters
     ----------
     space : Space or Product
-        Of a product those fields that have values on the boundary.
     boundary
         See `form`; None for the elements.
 
     Raises
     ------
     SpaceError
-        No field has values on the boundary; no such faces.
+        No such faces.
     """
     if boundary is None:
         return Arguments.of(space)
     attributes = _attributes(space, boundary)
     if isinstance(space, Space):
-        return Arguments.of(boundary_space(space, attributes))
-    spaces = space.spaces
-    continuous = {name: one for name, one in spaces.items() if isinstance(one, H1)} or spaces
-    return Arguments({n: boundary_space(s, attributes) for n, s in continuous.items()}, space)
+        return Arguments.of(boundary_space(space, attributes, slopes=True))
+    faces = {n: boundary_space(s, attributes, slopes=True) for n, s in space.spaces.items()}
+    return Arguments(faces, space)
 
 
 def build_blocks(
@@ -242,7 +239,7 @@ def build_blocks(
     check_fields(function, product, coefficients)
     largest = max(sides.spaces.values(), key=lambda space: space.order)
     whole = Integral(function, sides, sides, largest.quadrature(o.quadrature), coefficients)
-    return Operator.of_form(whole.reduced, o.dtype, o.lanes, o.level, o.data_dtype)
+    return Operator.of_form(whole.reduced.of_values, o.dtype, o.lanes, o.level, o.data_dtype)
 
 
 def check_fields(
@@ -287,4 +284,4 @@ def build(
     larger = trial if trial.order >= test.order else test
     rule = larger.quadrature(o.quadrature)
     integral = Integral(function, Arguments.of(trial), Arguments.of(test), rule, coefficients)
-    return Operator.of_form(integral, o.dtype, o.lanes, o.level, o.data_dtype)
+    return Operator.of_form(integral.of_values, o.dtype, o.lanes, o.level, o.data_dtype)

@@ -43,8 +43,7 @@ def functional(
     space : Space or Product
         Of the fields.
     boundary : "all", True, int, name, or several, optional
-        Integrate over the boundary instead, as for `femops.form`: then fields have values only, and
-        a parameter called ``n`` gets the outer unit normal.
+        Integrate over the boundary instead, as for `femops.form`.
     **options
         See `femops.forms.options.Options`.
     **coefficients
@@ -62,7 +61,7 @@ def functional(
     OperatorError
         Coefficients of a wrong shape or with values that are not finite.
     SpaceError
-        A boundary integral on an L2 space, or over an attribute that the mesh does not have.
+        A boundary integral over an attribute that the mesh does not have.
 
     Examples
     --------

@@ -10,11 +10,11 @@ from numpy.typing import DTypeLike, NDArray
 from femops.basis import Quadrature1D
 from femops.errors import OperatorError
 from femops.geometry.boundary import BoundaryGeometry
-from femops.geometry.jacobians import Geometry, GeometryBlock
+from femops.geometry.jacobians import Geometry
 from femops.operators.integrals.coefficients import Coefficient, FormCoefficient
 from femops.operators.integrals.snapshots import Block
 from femops.spaces.base import Space
-from femops.spaces.boundary_space import BoundarySpace
+from femops.spaces.boundary_space import BoundarySpace, points_along
 from femops.spaces.memory import vector_type
 from femops_meshes.arguments import checked
 from femops_meshes.coordinates.interpolation import tensor_apply
@@ -83,20 +83,22 @@ def load_vector(
     name : str
         Name of f, for messages.
     """
-    kind, points = vector_type(dtype), geometry.quadrature.points
-    shape = _components(V)
+    kind, shape = vector_type(dtype), _components(V)
     # vectors are read here, where all ranks are
     source = None if f is None else FormCoefficient(name, f, (shape, ()) if shape else ((),)).read()
     along = None if flux is None else FormCoefficient("flux", flux, ((*shape, V.dim),)).read()
-    values, slopes = V.basis.interpolation(points).T, V.basis.gradient(points).T
+    along_each, basis = points_along(V, geometry.quadrature), V.basis
+    values = [basis.interpolation(points).T for points in along_each]
+    slopes = [basis.gradient(points).T for points in along_each]
     e_vec = np.zeros((geometry.num_elements, V.p1d**V.dim, *shape))
     for block in geometry:
         here = e_vec[block.start : block.stop]
         if source is not None:
-            here += tensor_apply([values] * V.dim, _sources(V, source, block))
-        if along is not None and isinstance(block, GeometryBlock):
+            here += tensor_apply(values, _sources(V, source, block))
+        if along is not None:
             for k, part in enumerate(_reference_fluxes(along, block)):
-                here += tensor_apply([slopes if d == k else values for d in range(V.dim)], part)
+                mixed = [slopes[d] if d == k else values[d] for d in range(V.dim)]
+                here += tensor_apply(mixed, part)
     return V.memory.put(V.sum_elements(e_vec).astype(kind, copy=False))
 
 
@@ -113,7 +115,7 @@ def _sources(V: Space | BoundarySpace, f: FormCoefficient, block: Block) -> Floa
     return np.asarray(weights * np.broadcast_to(values, (*weights.shape[:2], *shape)))
 
 
-def _reference_fluxes(flux: FormCoefficient, block: GeometryBlock) -> list[Floats]:
+def _reference_fluxes(flux: FormCoefficient, block: Block) -> list[Floats]:
     """W det(J) F J^-T, the factors of the reference derivatives, (n, nq[, ncomp]) each."""
     values = flux.at(block)
     factors = block.weighted_det[..., np.newaxis, np.newaxis] * block.inverse

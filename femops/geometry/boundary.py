@@ -81,6 +81,27 @@ def face_digits(dim: int) -> list[tuple[int, tuple[int, ...]]]:
     return [(code, digits) for code, digits in ternary_codes(dim) if digits.count(1) == dim - 1]
 
 
+def turned(codes: Ints, slopes: Floats) -> Floats:
+    """Derivatives along the directions of a face, of those along the directions of its element.
+
+    The directions of a face are those of the element that lie in it, ascending, and last the one
+    that leads inwards.
+
+    Parameters
+    ----------
+    codes : (n,) int64
+        Ternary code of each face.
+    slopes : (n, ..., dim) float64
+    """
+    result, dim = np.empty_like(slopes), slopes.shape[-1]
+    for code, digits in face_digits(dim):
+        mine, fixed = codes == code, next(d for d in range(dim) if digits[d] != 1)
+        along = [d for d in range(dim) if d != fixed]
+        result[mine, ..., : dim - 1] = slopes[mine][..., along]
+        result[mine, ..., dim - 1] = (1 - digits[fixed]) * slopes[mine][..., fixed]
+    return result
+
+
 def values_on_faces(
     basis: Basis1D, points: Floats, codes: Ints, e_vec: Floats, dim: int, slope: int | None = None
 ) -> Floats:
@@ -138,6 +159,8 @@ class BoundaryFaces:
         nf; to a sweep the faces are elements.
     order : int
         Degree of the mesh.
+    attributes : tuple of int
+        Numbers of the attributes.
 
     Raises
     ------
@@ -163,7 +186,7 @@ class BoundaryFaces:
             text = f"an integral over these faces is not defined: {error}"
             raise SpaceError(text) from error.__cause__
         faces = np.unique(mesh.topology.boundary_faces[listed], axis=0)
-        self.mesh, self.order = mesh, mesh.order
+        self.mesh, self.order, self.attributes = mesh, mesh.order, tuple(numbers.tolist())
         self.elements, self.codes = (np.ascontiguousarray(column) for column in faces.T)
         self.num_elements = len(faces)
 
@@ -260,11 +283,15 @@ class BoundaryBlock:
         Unit normals that point out of the element.
     weighted_det : (n, nq) float64
         Surface element times quadrature weight: summed, they give the area.
+    inverse : (n, nq, dim, dim) float64
+        [..., a, i] = derivative along x_i of the reference coordinate a of the face: those of the
+        element that vary on the face, ascending, then the one that leads inwards.
 
     Raises
     ------
     GeometryError
-        From `normals` and `weighted_det`, where the element is inverted or the face collapsed.
+        From `normals`, `weighted_det` and `inverse`, where the element is inverted or the face
+        collapsed.
     """
 
     def __init__(self, geometry: BoundaryGeometry, start: int, stop: int) -> None:
@@ -276,10 +303,17 @@ class BoundaryBlock:
         return self.geometry.points(self.start, self.stop)
 
     @cached_property
+    def _jacobian(self) -> Floats:
+        return self.geometry.jacobian(self.start, self.stop)
+
+    @property
+    def _codes(self) -> Ints:
+        return self.geometry.faces.codes[self.start : self.stop]
+
+    @cached_property
     def _vectors(self) -> Floats:
         """Outer normals times surface elements, (n, nq, dim)."""
-        geometry, codes = self.geometry, self.geometry.faces.codes[self.start : self.stop]
-        jacobian = geometry.jacobian(self.start, self.stop)
+        geometry, codes, jacobian = self.geometry, self._codes, self._jacobian
         rows = adjugates(jacobian)
         result = np.empty(jacobian.shape[:-1])
         for code, digits in face_digits(geometry.dim):
@@ -311,8 +345,19 @@ class BoundaryBlock:
         """Surface elements times quadrature weights."""
         return np.asarray(self._lengths * self.geometry.weights)
 
-    def field(self, basis: Basis1D, indices: Ints, l_vec: Any) -> Floats:
+    @cached_property
+    def inverse(self) -> Floats:
+        """Derivatives of the face's reference coordinates in space."""
+        self._vectors  # noqa: B018  (refuses inverted elements)
+        jacobian = self._jacobian
+        inverse = adjugates(jacobian) / determinants(jacobian)[..., np.newaxis, np.newaxis]
+        return turned(self._codes, inverse.swapaxes(-1, -2)).swapaxes(-1, -2)
+
+    def field(self, basis: Basis1D, indices: Ints, l_vec: Any, *, slopes: bool = False) -> Floats:
         """Values of a function on the mesh, (n, nq[, ncomp]), from inside the element.
+
+        With ``slopes`` its derivatives (n, nq[, ncomp], dim) along the directions of the faces, see
+        `inverse`.
 
         Parameters
         ----------
@@ -325,5 +370,8 @@ class BoundaryBlock:
         geometry, part = self.geometry, slice(self.start, self.stop)
         elements, codes = geometry.faces.elements[part], geometry.faces.codes[part]
         e_vec = np.asarray(l_vec[indices[elements]], dtype=np.float64)
-        points, dim = geometry.quadrature.points, geometry.mesh.dim
-        return values_on_faces(basis, points, codes, e_vec, dim)
+        given = basis, geometry.quadrature.points, codes, e_vec, geometry.mesh.dim
+        if not slopes:
+            return values_on_faces(*given)
+        along = [values_on_faces(*given, slope=d) for d in range(geometry.mesh.dim)]
+        return turned(codes, np.stack(along, axis=-1))

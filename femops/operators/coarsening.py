@@ -156,7 +156,7 @@ def _coarse_form(term: Term, known: Spaces, state: _StateOn) -> Integral:
     trial = form.fields.first
     if trial not in known:
         assert isinstance(trial, BoundarySpace)
-        known[trial] = BoundarySpace(known[trial.volume], trial.mesh)  # type: ignore[arg-type]
+        known[trial] = BoundarySpace(known[trial.volume], trial.mesh, slopes=trial.slopes)  # type: ignore[arg-type]
     space, rule, coefficients = known[trial], form.quadrature, form.coefficients
     if space.order < trial.order:
         rule = space.quadrature(space.order + 1)

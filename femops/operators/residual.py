@@ -22,11 +22,10 @@ from femops.operators.execution.ranks import compiled_steps
 from femops.operators.execution.vectors import check_output, checked_vector
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.coefficients import FormCoefficient
-from femops.operators.integrals.integral import STATE, Integral, no_values
+from femops.operators.integrals.integral import STATE, Integral
 from femops.operators.integrals.number_types import float_type
 from femops.operators.integrals.term import Term
 from femops.operators.operator import Operator
-from femops.pointwise.expressions.graph import ancestors
 from femops.pointwise.linear import LinearQFunction
 from femops.pointwise.qdata_split import NonlinearQFunction
 from femops.pointwise.trace import FormFunction, Trace, differentiated, linearised, name_of, trace
@@ -98,7 +97,8 @@ class Residual:
         self.space, self.functionals, self.dtype = sides.whole, functionals, float_type(dtype)
         self._width, self._of_energy = lane_width(self.dtype, lanes), of_energy
         self._form = Integral(function, sides, sides, quadrature, coefficients)
-        self._trace = self._traced()  # now: what the function reads may change later
+        self._read()  # now: what the function reads may change later
+        backend_of(self.space).check_fields(self.name, self._form.fields)
         if self._is_zero and not of_energy:
             raise OperatorError(f"{self.name} returns nothing: give factors of test functions")
         self._constrained = _NOTHING
@@ -124,9 +124,16 @@ class Residual:
         """Flat positions of the constrained dofs, ascending; read-only."""
         return read_only(self._constrained)
 
+    def _read(self) -> None:
+        """Trace the function; over the boundary fields have derivatives if it asks for any."""
+        self._trace = self._traced()
+        if self._form.on_boundary:
+            sides = self._form.fields.with_slopes(self._trace.has_slopes)
+            self._form = replace(self._form, fields=sides, tests=sides)
+            self._trace = self._trace if sides.have_slopes else self._trace.of_values
+
     def _traced(self) -> Trace:
         functionals, form = self.functionals, self._form
-        # a function on a product takes all fields, of which some may have no values here
         fields, shapes = Arguments.of(self.space).components, form.coefficient_shapes()
         dim, boundary = form.geometry.dim, form.on_boundary
         if self._of_energy:
@@ -139,18 +146,7 @@ class Residual:
             given = dim, fields, outputs, shapes
             unweighted = functionals.minima
             traced = trace(function, *given, boundary=boundary, unweighted=unweighted)
-        for name in fields.keys() - form.fields.spaces.keys():
-            self._check_unused(traced, name)
-            del traced.fields[name], traced.tests[name]
         return traced
-
-    def _check_unused(self, traced: Trace, field: str) -> None:
-        """Refuse a field that has no values on the boundary."""
-        mine = {node.number for node in traced.fields[field].flat()}
-        outputs = [node for test in traced.tests.values() for node in test.flat()]
-        own = [node for node in traced.tests[field].flat() if not node.is_constant(0.0)]
-        if own or any(node.number in mine for node in ancestors(outputs)):
-            raise OperatorError(no_values(self.name, field))
 
     @cached_property
     def _tests(self) -> list[str]:
@@ -412,7 +408,7 @@ class Residual:
         if twin._form.coefficient_shapes() != self._form.coefficient_shapes():
             for name in ("_tests", "_linearised"):
                 twin.__dict__.pop(name, None)
-            twin._trace = twin._traced()
+            twin._read()
         return twin
 
     @names_checked

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -13,7 +13,7 @@ from femops.errors import FemopsError
 from femops.pointwise.diagnostics import definition, explain, line_of
 from femops.pointwise.errors import NoAttributeError, TraceError
 from femops.pointwise.expressions.derivative import derivatives
-from femops.pointwise.expressions.graph import Graph, Node, Symbolic
+from femops.pointwise.expressions.graph import Graph, Node, Symbolic, ancestors, substitute
 from femops_meshes.hints import did_you_mean
 
 FormFunction = Callable[..., Any]
@@ -82,12 +82,13 @@ class FieldSymbol(Symbolic):
     ----------
     value : symbol or (ncomp,) array
     grad : (dim,) or (ncomp, dim) array
-        ``grad[i, j]`` is the derivative of component i along j; there is none on a boundary.
+        ``grad[i, j]`` is the derivative of component i along j.
     reference_grad : (dim,) or (ncomp, dim) array
-        The same along the directions of the reference element, on a boundary those of the face.
+        The same along the directions of the reference element. On a boundary those of its
+        directions come first that lie in the face, then that which leads inwards.
     """
 
-    def __init__(self, name: str, argument: Argument, grad: Objects | None) -> None:
+    def __init__(self, name: str, argument: Argument, grad: Objects) -> None:
         self._name = name
         self._grad = grad
         value, slopes = argument.values, argument.derivatives
@@ -97,11 +98,6 @@ class FieldSymbol(Symbolic):
     @property
     def grad(self) -> Objects:
         """Derivatives in space."""
-        if self._grad is None:
-            raise TraceError(
-                f"a boundary form has no derivatives of {self._name}, only its value: move them "
-                "into the form over the elements, by integration by parts"
-            )
         return self._grad[0] if len(self._grad) == 1 else self._grad
 
     @property
@@ -174,7 +170,7 @@ class Trace:
     static : dict of arrays of Node
         Inputs that are known in advance: INVERSE (dim, dim), d xi_a / d x_i; WEIGHT (), the
         quadrature weight times det J; POSITION (dim,); and the coefficients by name.  On a
-        boundary NORMAL (dim,) in place of INVERSE, and WEIGHT has the surface element.
+        boundary NORMAL (dim,) too, and WEIGHT has the surface element.
     """
 
     graph: Graph
@@ -182,6 +178,31 @@ class Trace:
     fields: dict[str, Argument]
     tests: dict[str, Argument]
     static: dict[str, Objects]
+
+    @property
+    def has_slopes(self) -> bool:
+        """True if a derivative of a field or of a test function is used."""
+        values, slopes = (
+            substitute([node for part in parts for node in part.flat], {})
+            for parts in (
+                [test.values for test in self.tests.values()],
+                [test.derivatives for test in self.tests.values()],
+            )
+        )
+        used = {node.number for node in ancestors(values)}
+        into = (node for field in self.fields.values() for node in field.derivatives.flat)
+        zero = all(node.is_constant(0.0) for node in slopes)
+        return not zero or any(node.number in used for node in into)
+
+    @property
+    def of_values(self) -> Trace:
+        """The trace of a boundary form that has no derivatives, in the dimension of the faces."""
+        kept = slice(max(self.dim - 1, 1))
+        fields, tests = (
+            {name: Argument(one.values, one.derivatives[:, kept]) for name, one in side.items()}
+            for side in (self.fields, self.tests)
+        )
+        return replace(self, dim=kept.stop, fields=fields, tests=tests)
 
 
 def symbols(graph: Graph, name: str, shape: tuple[int, ...], symmetric: bool = False) -> Objects:
@@ -228,8 +249,8 @@ def trace(
         Components by name.
     coefficients : mapping
     boundary : bool
-        Whether the integral is over boundary faces: fields have values only, a parameter called
-        ``n`` gets the outer normal, and the trace has the dimension of the faces.
+        Whether the integral is over boundary faces: a parameter called ``n`` gets the outer normal,
+        and one called ``h`` the extent of the element across the face.
     unweighted : container of str
         Names among the test functions of values that are wanted as they are at the points.
 
@@ -248,14 +269,12 @@ def trace(
         WEIGHT: symbols(graph, WEIGHT, ()),
         POSITION: symbols(graph, POSITION, (dim,)),
     }
-    place = {"x": static[POSITION]}
+    inverse = static[INVERSE] = symbols(graph, INVERSE, (dim, dim))
+    place: dict[str, Any] = {"x": static[POSITION]}
     if boundary:
         place["n"] = static[NORMAL] = symbols(graph, NORMAL, (dim,))
-        dim = max(dim - 1, 1)
-        # what no derivative is multiplied by
-        inverse = np.full((dim, dim), graph.constant(0.0))
-    else:
-        inverse = static[INVERSE] = symbols(graph, INVERSE, (dim, dim))
+        if "h" not in coefficients:
+            place["h"] = 1.0 / np.sqrt(np.sum(inverse[-1] ** 2))
     arguments: dict[str, Argument] = {}
     given: list[FieldSymbol] = []
     known: dict[str, Any] = {}
@@ -264,8 +283,7 @@ def trace(
             symbols(graph, name, (ncomp,)), symbols(graph, f"d({name})", (ncomp, dim))
         )
         arguments[name] = argument
-        gradient = None if boundary else _fixed(argument.derivatives @ inverse)
-        given.append(FieldSymbol(name, argument, gradient))
+        given.append(FieldSymbol(name, argument, _fixed(argument.derivatives @ inverse)))
     for name, shape in coefficients.items():
         static[name] = symbols(graph, f"c({name})", shape.shape, shape.symmetric)
         known[name] = static[name] if shape.shape else static[name][()]
@@ -274,14 +292,12 @@ def trace(
     outputs = {}
     for name, ncomp in tests.items():
         part = _result_of(results, name, tests, function)
-        if boundary and "grad" in part:
-            raise TraceError(
-                f'{definition(function)}a boundary form has no "grad": return {{"value": ...}}'
-            )
         outputs[name] = _factors(graph, part, (ncomp, dim), function)
         if name not in unweighted:
-            value, flux = weight * outputs[name].values, weight * outputs[name].derivatives
-            outputs[name] = Argument(value, flux @ inverse.T)
+            value, flux = weight * outputs[name].values, outputs[name].derivatives
+            if "grad" in part:  # else they stay zeros
+                flux = (weight * flux) @ inverse.T
+            outputs[name] = Argument(value, flux)
     return Trace(graph, dim, arguments, outputs, static)
 
 
@@ -347,7 +363,7 @@ def _call(
     function: FormFunction,
     fields: list[FieldSymbol],
     known: dict[str, Any],
-    place: dict[str, Objects],
+    place: dict[str, Any],
 ) -> Any:
     parameters = inspect.signature(function).parameters
     names = [p.name for p in parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]

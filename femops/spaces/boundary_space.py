@@ -1,7 +1,8 @@
-"""Traces of H1 functions on boundary faces: a space whose elements are the faces."""
+"""Functions of a space on boundary faces, with or without derivatives: the faces are elements."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, final
 
 import numpy as np
@@ -22,17 +23,22 @@ _faces = Derived[Mesh, BoundaryFaces](weak=True)
 
 @final
 class BoundarySpace:
-    """The functions of an H1 space on some boundary faces; vectors are those of the whole space.
+    """The functions of a space on some boundary faces; vectors are those of the whole space.
 
-    It has what sweeps and forms use of a `Space`: the faces are its elements, of one dimension
-    less, with the same 1-D basis.  In 1-D a face is a segment of one node and one point.  Make it
-    by `boundary_space`, which gives one object for the same faces, so that operators can tell.
+    It has what sweeps and forms use of a `Space`: the faces are its elements.  With slopes such an
+    element is the one that has the face, turned so that its last direction leads inwards from the
+    face; its points are on the face.  Without, functions of an H1 space have values alone, and
+    nodes on the face suffice: the element has one dimension less, with the same 1-D basis.  In 1-D
+    this is a segment of one node and one point.  Make it by `boundary_space`, which gives one
+    object for the same faces, so that operators can tell.
 
     Attributes
     ----------
     volume : Space
         The space itself.
     mesh : BoundaryFaces
+    slopes : bool
+        Whether its functions have derivatives.
     dim : int
         Of the faces as elements, at least 1.
     basis, order, p1d, ncomp, ndofs, size, shape, device, memory
@@ -40,27 +46,32 @@ class BoundarySpace:
     restriction : ElementRestriction
         From the whole space to the faces.
     touched : int
-        Number of nodes on the faces.
+        Number of nodes that the faces have.
     """
 
-    def __init__(self, volume: H1, faces: BoundaryFaces) -> None:
+    def __init__(self, volume: Space, faces: BoundaryFaces, *, slopes: bool) -> None:
         self.volume, self.mesh, self.ncomp = volume, faces, volume.ncomp
+        self.slopes = slopes
         self.memory, self.device = volume.memory, volume.device
         self.ndofs, self.size, self.shape = volume.ndofs, volume.size, volume.shape
-        self.order, self.dim = volume.order, max(volume.dim - 1, 1)
-        self.basis = volume.basis if volume.dim > 1 else Basis1D("gauss", 0)
+        self.order, self.dim = volume.order, volume.dim if slopes else max(volume.dim - 1, 1)
+        self.basis = volume.basis if volume.dim > 1 or slopes else Basis1D("gauss", 0)
         self.p1d = self.basis.p1d
         whole = volume.restriction
         self.restriction = ElementRestriction(self._indices(), whole.ndofs, whole.owned)
         self.touched = len(np.unique(self.restriction.indices))
 
     def _indices(self) -> NDArray[np.int64]:
-        """Dofs of each face, lexicographic in the directions along it."""
+        """Dofs of each face, lexicographic in the directions along it, then inwards."""
         volume, faces = self.volume, self.mesh
         result = np.empty((faces.num_elements, self.p1d**self.dim), dtype=np.int64)
         for code, digits in face_digits(volume.dim):
             mine = faces.codes == code
-            nodes = local_nodes(digits, volume.order, closed=True)
+            nodes = (
+                _inwards(digits, volume.p1d)
+                if self.slopes
+                else local_nodes(digits, volume.order, closed=True)
+            )
             result[mine] = volume.restriction.indices[faces.elements[mine][:, np.newaxis], nodes]
         return result
 
@@ -96,11 +107,23 @@ class BoundarySpace:
         """The vector of sums over all faces of all ranks; see `Space.sum_elements`."""
         return self.volume.sum_elements(e_vec, self.restriction)
 
+    def with_slopes(self, slopes: bool) -> BoundarySpace:
+        """The functions on these faces, with or without derivatives; see `boundary_space`."""
+        return boundary_space(self.volume, self.mesh.attributes, slopes=slopes)
+
+
+def _inwards(digits: tuple[int, ...], p1d: int) -> NDArray[np.int64]:
+    """Lexicographic nodes of an element in layers from a face inwards, lexicographic in each."""
+    grid = np.arange(p1d ** len(digits)).reshape((p1d,) * len(digits))  # the last axis is x
+    fixed = next(d for d, digit in enumerate(digits) if digit != 1)
+    layers = np.moveaxis(grid, len(digits) - 1 - fixed, 0)
+    return (layers if digits[fixed] == 0 else layers[::-1]).reshape(-1)
+
 
 _spaces = Derived[Space, BoundarySpace](weak=True)
 
 
-def boundary_space(space: Any, attributes: Attributes) -> BoundarySpace:
+def boundary_space(space: Any, attributes: Attributes, *, slopes: bool) -> BoundarySpace:
     """The functions of a space on the faces of some boundary attributes.
 
     Parameters
@@ -108,25 +131,47 @@ def boundary_space(space: Any, attributes: Attributes) -> BoundarySpace:
     space : Space
     attributes : int, name, or several, optional
         All faces that the mesh lists if None.
+    slopes : bool
+        Whether they have derivatives. On an L2 space they have, for values too come from all nodes
+        of an element.
 
     Raises
     ------
     SpaceError
-        An L2 space, whose functions have no values on the boundary; a mesh without such an
-        attribute, or without a boundary.
+        No space; a mesh without such an attribute, or without a boundary.
     """
-    if not isinstance(space, H1):
-        raise SpaceError(
-            f"a boundary integral was asked for on {space!r}: its dofs belong to the elements, "
-            "none to the boundary: take an H1 space"
-        )
-    mesh = space.distributed or space.mesh
+    if not isinstance(space, Space):
+        raise SpaceError(f"a boundary integral was asked for on {space!r}: take a space")
+    mesh, slopes = space.distributed or space.mesh, slopes or not isinstance(space, H1)
     chosen = tuple(boundary_attributes(mesh, attributes).tolist())
     faces = _faces.get(space.mesh, lambda: BoundaryFaces(mesh, chosen), chosen)
-    return _spaces.get(space, lambda: BoundarySpace(space, faces), chosen)
+    made = partial(BoundarySpace, space, faces, slopes=slopes)
+    return _spaces.get(space, made, chosen, slopes)
 
 
 AnySpace = Space | BoundarySpace
+
+
+def num_points(space: AnySpace, rule: Quadrature1D) -> int:
+    """Quadrature points of an element, or of a face, by a rule in each direction."""
+    return int(rule.q1d ** (space.dim - has_end(space)))
+
+
+def points_along(space: AnySpace, rule: Quadrature1D) -> list[NDArray[np.float64]]:
+    """Coordinates of the quadrature points of an element, or of a face, in each direction."""
+    end = has_end(space)
+    return [rule.points] * (space.dim - end) + [np.zeros(1)] * end
+
+
+def end_of(basis: Basis1D) -> NDArray[np.float64]:
+    """Value and derivative of the basis functions at the low end of a direction, (2, p1d)."""
+    low = np.zeros(1)
+    return np.concatenate([basis.interpolation(low), basis.gradient(low)])
+
+
+def has_end(space: AnySpace) -> bool:
+    """True if elements have points at one end of their last direction alone."""
+    return isinstance(space, BoundarySpace) and space.slopes
 
 
 def touched(space: AnySpace) -> int:

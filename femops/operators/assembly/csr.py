@@ -17,7 +17,7 @@ from femops.operators.assembly.element_matrices import ElementAssembly, check_me
 from femops.operators.constraints import Constraints
 from femops.operators.integrals.number_types import check_values
 from femops.operators.integrals.term import Term
-from femops.spaces.boundary_space import AnySpace
+from femops.spaces.boundary_space import AnySpace, has_end
 from femops_meshes.memory import available_memory
 
 Ints = NDArray[np.int64]
@@ -26,9 +26,9 @@ Summands = Sequence[tuple[float, Term]]
 
 def domains(terms: Summands) -> list[list[tuple[float, Term]]]:
     """Terms grouped by their domain of integration: first the elements, then boundary faces."""
-    groups: dict[int, list[tuple[float, Term]]] = {}
+    groups: dict[tuple[int, bool], list[tuple[float, Term]]] = {}
     for factor, term in sorted(terms, key=lambda item: item[1].on_boundary):
-        groups.setdefault(id(term.mesh), []).append((factor, term))
+        groups.setdefault((id(term.mesh), has_end(term.trial)), []).append((factor, term))
     return list(groups.values())
 
 

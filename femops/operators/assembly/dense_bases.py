@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.operators.integrals.kernel_term import KernelTerm
-from femops.spaces.boundary_space import AnySpace
+from femops.spaces.boundary_space import AnySpace, num_points, points_along
 
 
 def dense_basis(term: KernelTerm, space: AnySpace, slots: list[int]) -> list[NDArray[np.float64]]:
@@ -16,13 +16,12 @@ def dense_basis(term: KernelTerm, space: AnySpace, slots: list[int]) -> list[NDA
 
     Kronecker products, x fastest.
     """
-    points, dim = term.quadrature.points, space.dim
-    b, g = space.basis.interpolation(points), space.basis.gradient(points)
-    dense = []
+    basis, dense = space.basis, []
     for slot in slots:
         full: NDArray[Any] = np.ones((1, 1))
-        for d in range(dim):
-            full = np.kron(g if d == slot - 1 else b, full)
+        for d, points in enumerate(points_along(space, term.quadrature)):
+            matrix = basis.gradient(points) if d == slot - 1 else basis.interpolation(points)
+            full = np.kron(matrix, full)
         dense.append(full)
     return dense
 
@@ -39,9 +38,12 @@ def dense_bases(term: KernelTerm) -> tuple[NDArray[Any], NDArray[Any]]:
 
 def dense_bytes(term: KernelTerm) -> int:
     """Bytes of these bases."""
-    points, qfunction = term.quadrature.points, term.qfunction
+    rule, qfunction = term.quadrature, term.qfunction
     sides = [(term.trial, qfunction.slots_in), (term.test, qfunction.slots_out)]
-    values = [(space.basis.interpolation(points), slots) for space, slots in sides]
-    sizes = [len(slots) * b.size**term.trial.dim * term.dtype.itemsize for b, slots in values]
+    sizes = [
+        len(slots) * num_points(space, rule) * space.p1d**space.dim * term.dtype.itemsize
+        for space, slots in sides
+    ]
+    values = [(space.basis.interpolation(rule.points), slots) for space, slots in sides]
     (b, ins), (c, outs) = values
     return sizes[0] if ins == outs and np.array_equal(b, c) else sum(sizes)

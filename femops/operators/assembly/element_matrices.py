@@ -11,7 +11,8 @@ combinations of as many as D has numbers, which are formed once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, final
@@ -30,6 +31,7 @@ from femops.operators.assembly.point_matrices import (
     spread,
 )
 from femops.operators.integrals.term import Term
+from femops.spaces.boundary_space import num_points, points_along
 
 Floats = NDArray[np.float64]
 Kinds = tuple[tuple[bool, bool], ...]
@@ -76,7 +78,8 @@ class ElementAssembly:
 
     def __init__(self, term: Term) -> None:
         self.term, self.entries = term, entry_numbers(term)
-        self.dim, self.q1d = term.trial.dim, term.quadrature.q1d
+        self.dim, self._along = term.trial.dim, points_along(term.trial, term.quadrature)
+        self._points = num_points(term.trial, term.quadrature)
         self.n_in, self.n_out = term.trial.p1d, term.test.p1d
 
     @property
@@ -89,7 +92,7 @@ class ElementAssembly:
     def step(self) -> int:
         """Elements of a block."""
         rows, columns = self.shape
-        numbers = 3 * rows * columns + self.entries.size * self.q1d**self.dim
+        numbers = 3 * rows * columns + self.entries.size * self._points
         return int(max(1, _BLOCK // numbers))
 
     def blocks(self) -> Iterator[tuple[int, int]]:
@@ -99,7 +102,7 @@ class ElementAssembly:
     def diagonal_blocks(self) -> Iterator[tuple[int, int]]:
         """Ranges of elements whose diagonals are formed at once."""
         fields = len(self._on_diagonal) + 2 * (1 + self.dim) ** 2
-        return self._blocks(max(1, _BLOCK // (fields * self.q1d**self.dim)))
+        return self._blocks(max(1, _BLOCK // (fields * self._points)))
 
     def _blocks(self, step: int) -> Iterator[tuple[int, int]]:
         ne = self.term.mesh.num_elements
@@ -243,18 +246,18 @@ class ElementAssembly:
         return self._contracted(parts, self._squares).reshape(len(values), -1)
 
     def _contracted(
-        self, parts: dict[Kinds, Floats], weights: dict[tuple[bool, bool], Floats]
+        self, parts: dict[Kinds, Floats], weights: Sequence[dict[tuple[bool, bool], Floats]]
     ) -> Floats:
         """Numbers at points (n, points) contracted in all directions and summed."""
-        q, dim = self.q1d, self.dim
         n = len(next(iter(parts.values())))
         for c in self._contractions(parts):
-            matrix, data = weights[c.taken[0]], parts.pop(c.taken)
+            matrix, data = weights[c.direction][c.taken[0]], parts.pop(c.taken)
+            q = matrix.shape[1]
             if c.direction == 0:
                 # element by element: of one large product BLAS would round rows by their number
                 product = np.matmul(data.reshape(n, -1, q), matrix.T)
             else:
-                product = np.matmul(matrix, data.reshape(n * q ** (dim - 1 - c.direction), q, -1))
+                product = np.matmul(matrix, data.reshape(n * self._left(c.direction), q, -1))
             if c.first:
                 parts[c.left] = product
             else:
@@ -268,10 +271,16 @@ class ElementAssembly:
         numbers = np.unique(np.abs(np.diagonal(self.entries, axis1=1, axis2=3)))
         return [int(number) for number in numbers if number]
 
+    def _left(self, direction: int) -> int:
+        """Points in the directions behind one."""
+        return math.prod(len(points) for points in self._along[direction + 1 :])
+
     @cached_property
-    def _pairs(self) -> dict[tuple[bool, bool], Floats]:
-        """The product ``test[s, i] * trial[s, j]`` as ((i, j), s), for all kinds of bases."""
-        points = self.term.quadrature.points
+    def _pairs(self) -> list[dict[tuple[bool, bool], Floats]]:
+        """``test[s, i] * trial[s, j]`` as ((i, j), s) by direction, for all kinds of bases."""
+        return [self._pairs_at(points) for points in self._along]
+
+    def _pairs_at(self, points: Floats) -> dict[tuple[bool, bool], Floats]:
         bases = [
             (space.basis.interpolation(points), space.basis.gradient(points))
             for space in (self.term.test, self.term.trial)
@@ -279,7 +288,7 @@ class ElementAssembly:
         return {
             (a, b): np.ascontiguousarray(
                 (bases[0][a][:, :, np.newaxis] * bases[1][b][:, np.newaxis, :])
-                .reshape(self.q1d, -1)
+                .reshape(len(points), -1)
                 .T
             )
             for a in (False, True)
@@ -287,20 +296,23 @@ class ElementAssembly:
         }
 
     @cached_property
-    def _squares(self) -> dict[tuple[bool, bool], Floats]:
+    def _squares(self) -> list[dict[tuple[bool, bool], Floats]]:
         """The same for i = j, as (i, s)."""
         n = self.n_in
-        return {
-            kind: np.ascontiguousarray(matrix.reshape(n, n, -1).diagonal().T)
-            for kind, matrix in self._pairs.items()
-        }
+        return [
+            {
+                kind: np.ascontiguousarray(matrix.reshape(n, n, -1).diagonal().T)
+                for kind, matrix in pairs.items()
+            }
+            for pairs in self._pairs
+        ]
 
     def _near_optimal_flops(self, structure: NDArray[np.bool_]) -> int:
         pair: int = self.n_out * self.n_in
         total = 0
         for c in self._contractions(self._kinds(i, j) for i, j in np.argwhere(structure)):
-            result = pair ** (c.direction + 1) * self.q1d ** (self.dim - 1 - c.direction)
-            total += result * (2 * self.q1d - 1 + (not c.first))
+            result = pair ** (c.direction + 1) * self._left(c.direction)
+            total += result * (2 * len(self._along[c.direction]) - 1 + (not c.first))
         return total
 
     # --- naive -----------------------------------------------------------------------------------
@@ -316,7 +328,7 @@ class ElementAssembly:
         return np.asarray(total)
 
     def _naive_flops(self, structure: NDArray[np.bool_]) -> int:
-        points = self.q1d**self.dim
+        points = self._points
         rows, columns = self.n_out**self.dim, self.n_in**self.dim
         # D times the trial basis, the product by the test basis, the sum of all pairs
         each = points * columns + rows * columns * 2 * points

@@ -20,6 +20,7 @@ from femops.operators.execution.backend import Backend, Ints, Sizes, Work
 from femops.operators.execution.device_state import DeviceField, DeviceState
 from femops.operators.execution.kernels import blocks_of_tests, geometry_map
 from femops.operators.execution.ranks import device_ghosts
+from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.fusion import scaled_points
 from femops.operators.integrals.kernel_term import KernelTerm
 from femops.operators.integrals.number_types import smallest_of
@@ -28,7 +29,7 @@ from femops.operators.integrals.term import Term
 from femops.parallel.gpus import device_channel
 from femops.pointwise.expressions.graph import Node
 from femops.spaces.base import Space
-from femops.spaces.boundary_space import AnySpace, BoundarySpace, volume_space
+from femops.spaces.boundary_space import AnySpace, BoundarySpace, has_end, volume_space
 from femops.spaces.h1_l2 import L2
 from femops_kernels.codegen.specialize import Parts
 from femops_kernels.compiled import (
@@ -116,6 +117,14 @@ class DeviceBackend(Backend):
         """See `Backend.check_lanes`."""
         if lanes is not None:
             raise OperatorError(f"lanes = {lanes!r} on a GPU: they are the CPU's, leave them out")
+
+    def check_fields(self, name: str, fields: Arguments) -> None:
+        """See `Backend.check_fields`: it has no kernels of derivatives on a boundary."""
+        if has_end(fields.first):
+            raise OperatorError(
+                f"{name} is over the boundary and has derivatives, or fields of an L2 space: such "
+                "integrals are of the CPU alone, make the spaces without a device"
+            )
 
     def launch(
         self,

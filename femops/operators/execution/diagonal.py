@@ -13,7 +13,8 @@ from femops.operators.execution.kernels import factorised_kernel, sweep
 from femops.operators.execution.ranks import compiled_steps
 from femops.operators.integrals.fusion import scaled_data
 from femops.operators.integrals.term import DATA_LEVELS, Term
-from femops_kernels.cpu.kernels.kernel import DiagonalKernel
+from femops.spaces.boundary_space import has_end, num_points
+from femops_kernels.cpu.kernels.diagonal import DiagonalKernel
 from femops_kernels.cpu.sweep import HostLaunch, NoOp
 
 # Quadrature points of all ranks from which on a kernel is worth its compilation: NumPy takes some
@@ -33,8 +34,9 @@ def diagonal(backend: Backend, summands: Summands) -> NDArray[np.float64]:
     space = summands[0][1].spaces[0]
     total = np.zeros(space.size)
     for factor, term in summands:
-        points = term.mesh.num_elements * term.quadrature.q1d**term.trial.dim
-        many = space.comm.sum(points) >= _COMPILED_FROM and term.level in DATA_LEVELS
+        points = term.mesh.num_elements * num_points(term.trial, term.quadrature)
+        swept = term.level in DATA_LEVELS and not has_end(term.trial)
+        many = swept and space.comm.sum(points) >= _COMPILED_FROM
         total += factor * (_swept(backend, term) if many else assemble_diagonal([(1.0, term)]))
     return total
 
@@ -42,7 +44,7 @@ def diagonal(backend: Backend, summands: Summands) -> NDArray[np.float64]:
 def compile_kernels(summands: Summands) -> None:
     """Compile what diagonals of large operators take, before it is needed."""
     for _, term in summands:
-        if term.level in DATA_LEVELS and term.mesh.num_elements:
+        if term.level in DATA_LEVELS and term.mesh.num_elements and not has_end(term.trial):
             _kernel(term).module  # noqa: B018  (made when asked for)
 
 

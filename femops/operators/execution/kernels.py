@@ -16,7 +16,7 @@ from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.chunks import plans, vector_plans
 from femops.operators.integrals.kernel_term import KernelTerm
 from femops.spaces.base import Space
-from femops.spaces.boundary_space import AnySpace
+from femops.spaces.boundary_space import AnySpace, end_of, has_end, num_points
 from femops_kernels.codegen.specialize import Parts
 from femops_kernels.cpu.cg.cg import solve_parts
 from femops_kernels.cpu.first_touch import placed_array
@@ -97,7 +97,8 @@ def sides(term: KernelTerm) -> Sides:
     def side(space: AnySpace, plan: Plan) -> Side:
         if (space, id(plan)) not in made:
             b1d, ncomp = space.basis.interpolation(term.quadrature.points), space.ncomp
-            given = plan.number_bytes, plan.runs, term.any_width
+            end = end_of(space.basis) if has_end(space) else None
+            given = plan.number_bytes, plan.runs, term.any_width, end
             made[space, id(plan)] = Side(ncomp, b1d, *given)
         return made[space, id(plan)]
 
@@ -185,7 +186,7 @@ def sweep(
     effort = 0
     if term.several:
         slots = int(pairs[0][0].first_batch[-1]) * term.width
-        points = slots * term.quadrature.q1d**term.trial.dim
+        points = slots * num_points(term.trial, term.quadrature)
         effort = points * term.qfunction.flops // _FLOPS_PER_NUMBER
         data = _repeated(data, term.mesh.num_elements)
     return Sweep(fitting, dofs, data, dense, effort, term.mesh.num_elements)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.spaces.base import Space
-from femops.spaces.boundary_space import AnySpace, volume_space
+from femops.spaces.boundary_space import AnySpace, BoundarySpace, volume_space
 from femops.spaces.product import Product
 
 FIELD = "u"
@@ -43,6 +43,23 @@ class Arguments:
     def only(self, names: Iterable[str]) -> Arguments:
         """The arguments of these names, in the same vectors."""
         return replace(self, spaces={name: self.spaces[name] for name in names})
+
+    @property
+    def have_slopes(self) -> bool:
+        """True if there are derivatives: everywhere but on faces where values suffice."""
+        first = self.first
+        return not isinstance(first, BoundarySpace) or first.slopes
+
+    def with_slopes(self, slopes: bool) -> Arguments:
+        """The arguments on the same faces, with or without derivatives.
+
+        Without only if all are of H1 spaces.
+        """
+        faces = {n: one for n, one in self.spaces.items() if isinstance(one, BoundarySpace)}
+        made = {name: space.with_slopes(slopes) for name, space in faces.items()}
+        if any(space.slopes for space in made.values()):
+            made = {name: space.with_slopes(True) for name, space in faces.items()}
+        return replace(self, spaces=made)
 
     @property
     def first(self) -> AnySpace:

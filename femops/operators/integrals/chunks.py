@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from femops.operators.integrals.arguments import Arguments
 from femops.parallel.mesh import DistributedMesh
-from femops.spaces.boundary_space import AnySpace, BoundarySpace, touched, volume_space
+from femops.spaces.boundary_space import AnySpace, BoundarySpace, has_end, touched, volume_space
 from femops.spaces.h1_l2 import L2
 from femops_kernels.cpu.first_touch import placed_plan
 from femops_kernels.cpu.machine import tuning_key
@@ -137,6 +137,7 @@ def _plan(space: AnySpace, width: int, starts: Ints) -> Plan:
 
 
 def _make_plan(space: AnySpace, width: int, starts: Ints, single: bool = False) -> Plan:
+    single = single or has_end(space)  # the dofs of turned elements are not in order
     runs = DofRuns(space.dim, space.p1d, space.p1d == 1 or isinstance(space, L2), single)
     whole, own = space.restriction, space.restriction.owned
     given = whole.indices, own, width, starts, runs, whole.ndofs - own

@@ -45,14 +45,6 @@ _CACHED = ("qfunction", "geometry", "known", "center", "_splits", "setups", "_pa
 _INVERSE_FLOPS = {1: 2, 2: 3 + 1 + 2 + 4, 3: 14 + 1 + 27 + 9}
 
 
-def no_values(form: str, field: str) -> str:
-    """Message for a form over the boundary on a field that has no values there."""
-    return (
-        f"{form} has {field!r} on the boundary: its functions have no values there, take an H1 "
-        "space"
-    )
-
-
 @final
 @dataclass(frozen=True, eq=False)
 class Integral:
@@ -140,6 +132,13 @@ class Integral:
         )
         dim, shapes, boundary = self.geometry.dim, self.coefficient_shapes(), self.on_boundary
         traced = trace(self.function, dim, fields, tests, shapes, boundary=boundary)
+        if not self.fields.have_slopes:
+            if traced.has_slopes:
+                raise OperatorError(
+                    f"{self.name} has derivatives with the new coefficients, and had none before: "
+                    "make a new operator"
+                )
+            traced = traced.of_values
         return self._of_arguments(LinearQFunction(traced))
 
     def _of_arguments(self, step: LinearQFunction) -> LinearQFunction:
@@ -154,8 +153,6 @@ class Integral:
         if fields.keys() == traced.fields.keys() and tests.keys() == traced.tests.keys():
             return step
         others = [name for pair in step.pairs for name in pair if name not in fields]
-        if others and self.on_boundary:
-            raise OperatorError(no_values(self.name, others[0]))
         if others or not {test for test, _ in step.pairs} <= tests.keys():
             raise OperatorError(
                 f"the new coefficients of {self.name} couple other fields: make a new operator"
@@ -163,6 +160,18 @@ class Integral:
         kept = {name: traced.fields[name] for name in fields}
         results = {name: traced.tests[name] for name in tests}
         return LinearQFunction(replace(traced, fields=kept, tests=results))
+
+    @property
+    def of_values(self) -> Integral:
+        """The same form over the boundary, of values alone if it has no derivatives."""
+        step = self.qfunction
+        if not self.on_boundary or step.trace.has_slopes:
+            return self
+        fields, tests = self.fields.with_slopes(False), self.tests.with_slopes(False)
+        if fields.have_slopes or tests.have_slopes:  # of an L2 space
+            return self
+        kept = LinearQFunction(step.trace.of_values)
+        return replace(self, fields=fields, tests=tests, traced=kept)
 
     @property
     def reduced(self) -> Integral:
@@ -418,11 +427,8 @@ class Integral:
         sources: dict[str, Callable[[], NDArray[Any]]] = {
             WEIGHT: lambda: block.weighted_det,
             POSITION: lambda: block.points,
-            **(
-                {NORMAL: lambda: block.normals}
-                if isinstance(block, BoundaryBlock)
-                else {INVERSE: lambda: block.inverse}
-            ),
+            INVERSE: lambda: block.inverse,
+            **({NORMAL: lambda: block.normals} if isinstance(block, BoundaryBlock) else {}),
             **self._state_at(block),
         }
         for name, nodes in self.static.items():

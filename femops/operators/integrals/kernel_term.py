@@ -14,7 +14,7 @@ from femops.geometry.boundary import BoundaryFaces
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.chunks import chunk_batches
 from femops.pointwise import QFunction
-from femops.spaces.boundary_space import AnySpace
+from femops.spaces.boundary_space import AnySpace, num_points
 from femops_kernels.pointwise.qdata import Data
 from femops_kernels.simd.lanes import WIDEST
 from femops_meshes.mesh import Mesh
@@ -97,7 +97,7 @@ class KernelTerm(ABC):
         """Bytes of the data but modes, and of modes, as lanes have them; nothing is computed."""
         numbers, mesh, dim = self.qfunction.numbers, self.mesh, self.trial.dim
         slots = -(-mesh.num_elements // self.width) * self.width
-        at_points = slots * self.quadrature.q1d**dim * numbers.point
+        at_points = slots * num_points(self.trial, self.quadrature) * numbers.point
         stored = at_points * (self.data_dtype or self.dtype).itemsize
         stored += (slots * numbers.element + numbers.constant) * self.dtype.itemsize
         modes = slots * dim * (mesh.order + 1) ** dim if numbers.mapped else 0

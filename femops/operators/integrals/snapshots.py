@@ -59,8 +59,14 @@ class Field:
         return reference_values(space.basis, points, space.dim, e_vec)
 
     def slopes_at(self, block: Block) -> NDArray[np.float64]:
-        """Reference derivatives at the quadrature points, (n, nq[, ncomp], dim)."""
+        """Reference derivatives at the quadrature points, (n, nq[, ncomp], dim).
+
+        On a boundary they are those along the directions of the face, see `BoundaryBlock.inverse`.
+        """
         space, points = self.space, block.geometry.quadrature.points
+        if isinstance(block, BoundaryBlock):
+            indices = space.restriction.indices
+            return block.field(space.basis, indices, self.l_vec, slopes=True)
         e_vec = space.element_vector(self.l_vec, block.start, block.stop)
         return np.stack(reference_gradient(space.basis, points, space.dim, e_vec), axis=-1)
 

@@ -42,7 +42,10 @@ def level_data_of(
         A level that would not fit into memory.
     """
     first = summands[0][1]
-    backend_of(first.spaces[0]).check_level(level)
+    backend = backend_of(first.spaces[0])
+    backend.check_level(level)
+    for _, term in summands:
+        backend.check_fields(term.name, term.fields)
     if first.fields.on_product and (level not in JOINT or separable(level, summands)):
         return Blocks.of(level, summands, constraints, before)
     groups = domains(summands)

@@ -22,6 +22,7 @@ from femops.operators.integrals.kernel_term import KernelTerm
 from femops.operators.integrals.term import Term
 from femops.operators.levels.level_data import LevelData, block_steps, blocks_of, share
 from femops.pointwise.linear import Pair
+from femops.spaces.boundary_space import num_points
 from femops_kernels.codegen.specialize import Parts
 from femops_kernels.compiled import ONE, Launch, Panels
 from femops_kernels.cpu.kernels.kernel import OperatorKernel
@@ -154,7 +155,7 @@ class Points(LevelData):
         for (_, term), (kernel, _) in zip(self.fused, self.work, strict=True):
             each = kernel.contraction_flops()
             if not isinstance(kernel, SeparableKernel):
-                each += term.quadrature.q1d**term.trial.dim * term.qfunction.flops
+                each += num_points(term.trial, term.quadrature) * term.qfunction.flops
             total += term.mesh.num_elements * each
         return total
 

@@ -50,6 +50,10 @@ class Interpolated(Protocol):
     def b1d(self) -> NDArray[np.float64]:
         """Interpolation to the quadrature points."""
 
+    @property
+    def end(self) -> NDArray[np.float64] | None:
+        """Value and derivative (2, p1d) at the end that faces lie at, if elements are faces."""
+
 
 class SumFactorised(Protocol):
     """A kernel that goes through an element direction by direction."""
@@ -128,6 +132,8 @@ def slopes_of(
 
 
 def _contractions(kernel: SumFactorised, count: Callable[[Matrix1D], int]) -> int:
+    if kernel.sources[0].end is not None:
+        return _face_contractions(kernel, count)
     q, dim, qfunction = kernel.q1d, kernel.dim, kernel.qfunction
     flops = 0
     for side, matrix in (
@@ -146,6 +152,27 @@ def _contractions(kernel: SumFactorised, count: Callable[[Matrix1D], int]) -> in
         flops += (end - first) * (lines * count(Matrix1D(kernel.d1d.T)) + adds)
     weights = bool(qfunction.numbers.weight) * (q**dim + (q ** (dim - 1) if dim > 2 else 0))
     return int(flops + weights)
+
+
+def _face_contractions(kernel: SumFactorised, count: Callable[[Matrix1D], int]) -> int:
+    """Operations of the contractions of one face: inwards, then along the face."""
+    q, along, qfunction, flops = kernel.q1d, kernel.dim - 1, kernel.qfunction, 0
+    for sides, turn in ((kernel.sources, False), (kernel.targets, True)):
+        for side in sides:
+            end, b1d = side.end, side.b1d
+            assert end is not None
+            lines = 2 * sum(side.p1d ** (along - 1 - k) * q**k for k in range(along))
+            each = side.p1d**along * count(Matrix1D(end.T if turn else end))
+            flops += side.ncomp * (each + lines * count(Matrix1D(b1d.T if turn else b1d)))
+    lines = along * q ** max(along - 1, 0)
+    for first, last, _ in slopes_of(kernel.sources, qfunction.slopes_in, qfunction.values_in):
+        flops += (last - first) * lines * count(Matrix1D(kernel.d1d))
+    for first, last, valued in slopes_of(
+        kernel.targets, qfunction.slopes_out, qfunction.values_out
+    ):
+        adds = q**along * max(along if valued else along - 1, 0)
+        flops += (last - first) * (lines * count(Matrix1D(kernel.d1d.T)) + adds)
+    return int(flops)
 
 
 def _geometry_flops(kernel: SumFactorised) -> int:

@@ -96,8 +96,12 @@ class DofRuns:
     def own_pieces(self, n: int, ncomp: int, width: int) -> tuple[int, int, int]:
         """First and end of the pieces of n numbers whose nodes no other element has; their total.
 
-        Pieces are counted as `pieces` lists them. The total is the number of all pieces.
+        Pieces are counted as `pieces` lists them. The total is the number of all pieces. Where each
+        node is a run none counts as an element's own: faces of one element share its nodes.
         """
+        if self.single:
+            total = len(self.pieces(n, ncomp, width))
+            return total, total, total
         own = len(self.nodes) if self.p1d == 2 and not self.broken else len(self.nodes) // 2
         runs = [run for run, _ in self.pieces(n, ncomp, width)]
         return int(np.searchsorted(runs, own)), int(np.searchsorted(runs, own + 1)), len(runs)

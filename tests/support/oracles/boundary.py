@@ -29,10 +29,16 @@ def tabulate(family: str, p: int, grids: list[Array], slope: int | None = None) 
 @final
 @dataclass(frozen=True)
 class Face:
-    """One boundary face: values (nq, nodes) of the element's basis, and the geometry."""
+    """One boundary face: the element's basis at its points, and the geometry.
+
+    ``values`` (nq, nodes) and ``slopes`` (nq, nodes, dim), derivatives in space; ``h`` (nq,) is the
+    length of the line across the element along the normal, if the element were its tangent's.
+    """
 
     nodes: Array
     values: Array
+    slopes: Array
+    h: Array
     x: Array
     normal: Array
     measure: Array
@@ -85,7 +91,12 @@ def faces(space: Any, attributes: list[int] | None, q1d: int | None = None) -> I
         normal = normal * np.sign((normal * outwards).sum(1))[:, None]
         values = tabulate(space.basis.family, space.order, grids)
         x = tabulate("gll", g, grids) @ mesh.coordinates[e]
-        yield Face(space.restriction.indices[e], values, x, normal, lengths * across)
+        inverse = np.linalg.inv(np.stack(slopes, axis=2))  # (nq, reference, space)
+        basis = [tabulate(space.basis.family, space.order, grids, d) for d in range(dim)]
+        in_space = np.einsum("dqm,qdi->qmi", np.stack(basis), inverse)
+        h = 1.0 / np.linalg.norm(inverse[:, fixed], axis=1)
+        nodes = space.restriction.indices[e]
+        yield Face(nodes, values, in_space, h, x, normal, lengths * across)
 
 
 def matrix(
@@ -107,6 +118,30 @@ def matrix(
             block = local.reshape(len(rows), len(columns))
             total[np.ix_(rows, columns)] += block
     return total
+
+
+def matrix_of_slots(
+    trial: Any,
+    test: Any,
+    attributes: list[int] | None,
+    weak: Callable[[Array, Array, float], Array],
+    q1d: int,
+) -> Array:
+    """Dense matrix of a form whose D is ``weak(x, n, h)`` at a point.
+
+    D is (1 + dim, ncomp_test, 1 + dim, ncomp_trial): value, then derivatives in space.
+    """
+    total = np.zeros((test.ndofs, test.ncomp, trial.ndofs, trial.ncomp))
+    sides = zip(faces(trial, attributes, q1d), faces(test, attributes, q1d), strict=True)
+    for here, there in sides:
+        into, out = (
+            np.concatenate([side.values[:, :, None], side.slopes], axis=2) for side in (here, there)
+        )
+        for q in range(len(here.x)):
+            d = here.measure[q] * weak(here.x[q], here.normal[q], here.h[q])
+            local = np.einsum("ms,satb,nt->manb", out[q], d, into[q])
+            total[there.nodes[:, None], :, here.nodes[None]] += local.transpose(0, 2, 1, 3)
+    return total.reshape(test.size, trial.size)
 
 
 def load(

@@ -102,12 +102,12 @@ class DecomposedKernel(OperatorKernel):
     def multivector(self) -> ModuleType:
         """See `OperatorKernel.multivector`."""
         constants = self._constants() | no_element_numbers()
-        return self.vector_module("batch_decomposed", constants, self.qfunction.text)
+        return self.vector_module(("batch_decomposed",), constants, self.qfunction.text)
 
     def _constants(self) -> dict[str, object]:
         qfunction = self.qfunction
         return self.sizes() | {
-            "POINTS": self.q1d**self.dim,
+            "POINTS": self.q1d ** (self.dim - self.on_faces),
             "NQDATA": qfunction.numbers.point,
             **stored_sizes(
                 self.width, self.data_dtype or self.dtype, reproducible=self.reproducible
@@ -120,7 +120,7 @@ class DecomposedKernel(OperatorKernel):
 
     def contraction_flops(self) -> int:
         """Floating-point operations of both bases for one element."""
-        qfunction, points = self.qfunction, self.q1d**self.dim
+        qfunction, points = self.qfunction, self.q1d ** (self.dim - self.on_faces)
         slots_in = qfunction.value_in + self.dim * qfunction.gradient_in
         slots_out = qfunction.value_out + self.dim * qfunction.gradient_out
         return sum(

@@ -50,6 +50,9 @@ class Side:
         The plan's.
     reproducible : bool
         Whether results have the same bits for lanes of any width.
+    end : (2, p1d) float64, optional
+        Value and derivative at the low end of a direction: given for faces with derivatives, whose
+        points have this place in the last direction.
     """
 
     ncomp: int
@@ -57,6 +60,7 @@ class Side:
     index_bytes: int
     runs: DofRuns
     reproducible: bool = False
+    end: NDArray[np.float64] | None = None
 
     @property
     def p1d(self) -> int:
@@ -132,6 +136,11 @@ class SweepKernel(ABC):
     def target(self) -> Side:
         """The test function, or the first one; the first field's side if there is none."""
         return self.targets[0] if self.targets else self.source
+
+    @property
+    def on_faces(self) -> bool:
+        """True if elements have points at the low end of their last direction alone."""
+        return self.source.end is not None
 
     @cached_property
     def module(self) -> ModuleType:
@@ -237,13 +246,13 @@ class OperatorKernel(SweepKernel, ABC):
         return source, target
 
     def vector_module(
-        self, batch: str, constants: dict[str, object], program: str = ""
+        self, batch: Sequence[str], constants: dict[str, object], program: str = ""
     ) -> ModuleType:
         """Compiled work on a chunk for many vectors, around the work on a batch."""
         settings = find(vector_key(self))
-        before = "vector_table", "weights", "broadcast", "rows_ahead", batch
+        before = "vector_table", "weights", "broadcast", "rows_ahead"
         rows = {"ROWS_AHEAD": settings.get("rows_ahead", ROWS_AHEAD)}
-        skeletons = *before, "vector_groups", "vector_rows", "multivector"
+        skeletons = *before, *batch, "vector_groups", "vector_rows", "multivector"
         return specialize(skeletons, constants | rows, program)
 
     def vector_sums(self) -> ModuleType:
@@ -327,7 +336,8 @@ class Kernel(OperatorKernel):
     sums: int = 0
 
     def __post_init__(self) -> None:
-        check_points(self.q1d, *(side.p1d for side in (*self.sources, *self.targets)))
+        if self.dim > 1 or not self.on_faces:
+            check_points(self.q1d, *(side.p1d for side in (*self.sources, *self.targets)))
 
     @property
     def q1d(self) -> int:
@@ -337,12 +347,12 @@ class Kernel(OperatorKernel):
     @property
     def parts(self) -> Parts:
         """See `SweepKernel.parts`."""
-        return self.parts_around(self._batch)
+        return self.parts_around(*self._batch)
 
-    def parts_around(self, batch: str) -> Parts:
-        """Parts of the compiled batches, given the name of the skeleton of one batch."""
+    def parts_around(self, *batch: str) -> Parts:
+        """Parts of the compiled batches, given the names of the skeletons of one batch."""
         around = ("table", "copies", "ahead", "weights", "geometry", "pieces")
-        return self.skeletons(*around, batch), self.constants(), self.qfunction.text
+        return self.skeletons(*around, *batch), self.constants(), self.qfunction.text
 
     @cached_property
     def multivector(self) -> ModuleType:
@@ -353,15 +363,18 @@ class Kernel(OperatorKernel):
     def words(self) -> str:
         """See `OperatorKernel.words`."""
         types = f"{self.dtype} x {self.width}, stored {self.data_dtype or self.dtype}"
-        return f"{self.dim}-D, {self.q1d} points; {self.qfunction.words(*self._words)}; {types}"
+        points = f"{self.q1d} points{' of faces' * self.on_faces}"
+        return f"{self.dim}-D, {points}; {self.qfunction.words(*self._words)}; {types}"
 
     @property
-    def _batch(self) -> str:
-        """Skeleton of the work on a batch."""
+    def _batch(self) -> tuple[str, ...]:
+        """Skeletons of the work on a batch."""
+        if self.on_faces:
+            return "batch", "batch_face"
         qfunction = self.qfunction
         # Jacobians are long chains of operations: lines of points one after the other overlap more
         whole = qfunction.gradient_in or qfunction.gradient_out or qfunction.numbers.mapped
-        return "batch" if whole or self._several else "batch_values"
+        return ("batch",) if whole or self._several else ("batch_values",)
 
     @property
     def functionals(self) -> int:
@@ -385,8 +398,9 @@ class Kernel(OperatorKernel):
             "SLOPES_IN": slopes_of(self.sources, qfunction.slopes_in, qfunction.values_in),
             "SLOPES_OUT": slopes_of(self.targets, qfunction.slopes_out, qfunction.values_out),
             "Q1D": self.q1d,
-            "POINTS": self.q1d**self.dim,
+            "POINTS": self.q1d ** (self.dim - self.on_faces),
             **self._numbers(),
+            **self._ends(),
             "VALUE_IN": self.qfunction.value_in,
             "VALUE_OUT": self.qfunction.value_out,
             "GRAD_IN": self.qfunction.gradient_in,
@@ -401,6 +415,19 @@ class Kernel(OperatorKernel):
             "TRANSPOSED": tuple(Matrix1D(side.b1d.T) for side in self.targets),
             "D": Matrix1D(self.d1d),
             "DT": Matrix1D(self.d1d.T),
+        }
+
+    def _ends(self) -> dict[str, object]:
+        """Constants of the ends that faces lie at, if the elements are faces."""
+        if not self.on_faces:
+            return {}
+        into, out = (
+            [side.end for side in sides if side.end is not None]
+            for sides in (self.sources, self.targets)
+        )
+        return {
+            "ENDS_IN": tuple(Matrix1D(end) for end in into),
+            "ENDS_OUT": tuple(Matrix1D(end.T) for end in out),
         }
 
     def _numbers(self) -> dict[str, object]:
@@ -424,39 +451,6 @@ class Kernel(OperatorKernel):
     def contraction_flops(self) -> int:
         """Floating-point operations of all contractions of one element, as emitted."""
         return contraction_flops(self)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class DiagonalKernel(SweepKernel):
-    """Kernel that sums the diagonals of element matrices; ``skeletons/batch/batch_diagonal.py``.
-
-    Attributes
-    ----------
-    kernel : Kernel
-        That of the operator, which is square.
-    slopes : (q1d, p1d) float64
-        Derivatives of the basis functions at the quadrature points.
-    """
-
-    kernel: Kernel
-    slopes: NDArray[np.float64]
-
-    def __post_init__(self) -> None:
-        for name in ("dim", "sources", "targets", "dtype", "width"):
-            object.__setattr__(self, name, getattr(self.kernel, name))
-
-    @property
-    def parts(self) -> Parts:
-        """See `SweepKernel.parts`."""
-        values, slopes = self.target.b1d, self.slopes
-        constants = self.kernel.constants() | {
-            "VALUES": Matrix1D((values * values).T),
-            "MIXED": Matrix1D((values * slopes).T),
-            "SLOPES": Matrix1D((slopes * slopes).T),
-        }
-        around = ("table", "copies", "ahead", "weights", "geometry")
-        return self.skeletons(*around, "batch_diagonal"), constants, self.kernel.qfunction.text
 
 
 @final

@@ -57,7 +57,7 @@ class SeparableKernel(OperatorKernel):
         none = no_element_numbers() | {"POINTS": 1, "NQDATA": 0}
         stored = stored_sizes(self.width, self.dtype, reproducible=self.reproducible)
         constants = none | self._constants() | stored
-        return self.vector_module("batch_separable", constants)
+        return self.vector_module(("batch_separable",), constants)
 
     def _constants(self) -> dict[str, object]:
         factors = self.source.ncomp * (self.value + self.dim * self.gradient)

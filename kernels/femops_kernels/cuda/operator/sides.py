@@ -59,6 +59,10 @@ class Side:
     ghosts: bool = False
 
     @property
+    def end(self) -> None:
+        """There are no kernels of faces with derivatives."""
+
+    @property
     def p1d(self) -> int:
         """Nodes per direction."""
         return int(self.b1d.shape[1])

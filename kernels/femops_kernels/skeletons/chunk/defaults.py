@@ -24,7 +24,7 @@ TARGETS = (ElementSide(0, 0, 1, 0, 2, RUNS_OUT),)  # test functions
 ALIKE = True  # a field and a test function of one block have one plan
 MINIMA, SUMS = (), ()  # components that are functionals, behind those of the test functions
 Q1D = 2  # quadrature points per direction
-POINTS = 8  # Q1D ** DIM
+POINTS = 8  # Q1D ** DIM, of faces Q1D ** (DIM - 1)
 # the numbers that the q-function is given, in this order
 NELEMENT = 0  # constant in an element
 NJACOBIAN = 0  # DIM ** 2 or none: the Jacobian, by rows, from the modes of the geometry
@@ -50,6 +50,10 @@ BT = Matrix1D(((1.0, 0.0), (0.0, 1.0)))  # transposed, of the test function, (P_
 D = Matrix1D(((-1.0, 1.0), (-1.0, 1.0)))
 DT = Matrix1D(((-1.0, -1.0), (1.0, 1.0)))
 BASES, TRANSPOSED = (B,), (BT,)  # interpolation of each field; transposed, of each test function
+# of faces with derivatives: value and derivative at the low end of the last direction, (2, P_IN),
+# of each field; transposed, (P_OUT, 2), of each test function
+ENDS_IN = (Matrix1D(((1.0, 0.0), (-1.0, 1.0))),)
+ENDS_OUT = (Matrix1D(((1.0, -1.0), (0.0, 1.0))),)
 # 1-D mass and stiffness matrix, (P_OUT, P_IN)
 MASS = Matrix1D(((2.0, 1.0), (1.0, 2.0)))
 STIFF = Matrix1D(((1.0, -1.0), (-1.0, 1.0)))

@@ -1,0 +1,172 @@
+"""Integrals over the boundary of fields' derivatives, and of L2 spaces, against the oracle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import femops
+from support.cases.boundary import mesh
+from support.cases.products import LEVELS
+from support.oracles import boundary as oracle
+from support.oracles.naive import Array
+
+CASES = (
+    *((kind, "H1") for kind in ("segment", "square", "disc", "cube", "ball")),
+    *((kind, family) for kind in ("line", "disc", "ball") for family in ("L2", "Bernstein")),
+)
+
+
+def random_form(
+    trial: Any, test: Any, seed: int, sparse: bool = False
+) -> tuple[Callable[..., Any], Callable[[Array, Array, float], Array]]:
+    """A form with any coupling of values and derivatives, and its D as the oracle wants it."""
+    rng, slots = np.random.default_rng(seed), 1 + trial.mesh.dim
+    shape = slots, test.ncomp, slots, trial.ncomp
+    a, b, c = rng.standard_normal((3, *shape)) * 10.0 ** rng.integers(-20, 20)
+    if sparse:
+        a, b, c = (x * (rng.random(shape) < 0.4) for x in (a, b, c))
+
+    def weak(x: Array, n: Array, h: float) -> Array:
+        return a * (1 + x[0] ** 2) + b * n[-1] + c / h
+
+    def form(u: Any, x: Any, n: Any, h: Any) -> dict[str, Any]:
+        d = weak(x, n, h)
+        values = np.reshape(np.asarray(u.value, dtype=object), (1, -1))
+        grads = np.reshape(np.asarray(u.grad, dtype=object), (trial.ncomp, -1)).T
+        given = np.concatenate([values, grads])
+        out = np.einsum("satb,tb->sa", d, given)
+        one = test.ncomp == 1
+        return {"value": out[0, 0] if one else out[0], "grad": out[1:, 0] if one else out[1:].T}
+
+    return form, weak
+
+
+def spaces(kind: str, family: str) -> tuple[Any, Any]:
+    """Trial and test space that differ where they may."""
+    m = mesh(kind)
+    if family == "H1":
+        return femops.H1(m, 3), femops.H1(m, 2, ncomp=2)
+    if family == "L2":
+        return femops.L2(m, 2, ncomp=2), femops.H1(m, 3)
+    return femops.L2(m, 1, family="bernstein"), femops.L2(m, 2)
+
+
+@pytest.mark.parametrize(("kind", "family"), CASES)
+def test_any_coupling(kind: str, family: str) -> None:
+    """From one space to another, one vector and many, and the transpose."""
+    V, W = spaces(kind, family)
+    form, weak = random_form(V, W, seed=len(kind) + len(family))
+    attributes = None if kind in ("segment", "ball", "disc") else [1, 2]
+    boundary = "all" if attributes is None else attributes
+    q1d = 5 if V.mesh.dim > 1 else 1
+    A = femops.form(form, V, W, boundary=boundary, quadrature=5)
+    dense = oracle.matrix_of_slots(V, W, attributes, weak, q1d)
+    rng, scale = np.random.default_rng(1), np.abs(dense).sum(axis=1).max()
+    X, Y = rng.standard_normal((V.size, 9)), rng.standard_normal((W.size, 9))
+    for found, expected, given in ((A, dense, X), (A.T, dense.T, Y)):
+        tolerance = 1e-13 * scale * abs(given).max()
+        np.testing.assert_allclose(found @ given, expected @ given, rtol=0, atol=tolerance)
+        column = np.ascontiguousarray(given[:, 0])
+        np.testing.assert_allclose(found @ column, expected @ column, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("kind", ["segment", "disc", "ball"])
+def test_levels_and_sums(kind: str, level: str) -> None:
+    """Square operators at all levels, alone and with others over elements and faces."""
+    V = femops.H1(mesh(kind), 3)
+    form, weak = random_form(V, V, seed=7, sparse=True)
+    q1d = 5 if V.mesh.dim > 1 else 1
+    dense = oracle.matrix_of_slots(V, V, None, weak, q1d)
+    plain = femops.diffusion(V) + femops.boundary_mass(V, 3.0)
+    factor = np.abs(plain.assemble()).max() / np.abs(dense).max()
+    A = femops.form(form, V, boundary="all", quadrature=5, level=level)
+    B = factor * A + plain.at_level(level)
+    whole = factor * dense + plain.assemble().toarray()
+    for found, expected in ((A, dense), (B, whole)):
+        X = np.random.default_rng(2).standard_normal((V.size, 6))
+        tolerance = 1e-13 * np.abs(expected).sum(axis=1).max() * abs(X).max()
+        np.testing.assert_allclose(found @ X, expected @ X, rtol=0, atol=tolerance)
+        column = np.ascontiguousarray(X[:, 1])
+        np.testing.assert_allclose(found @ column, expected @ column, rtol=0, atol=tolerance)
+        np.testing.assert_allclose(found.diagonal(), np.diag(expected), rtol=0, atol=tolerance)
+        held = V.boundary_dofs()[::2]
+        kept = np.ones(V.size)
+        kept[held] = 0.0
+        conditions = kept[:, None] * expected * kept + np.diag(1 - kept)
+        np.testing.assert_allclose(
+            found.constrained(held) @ column, conditions @ column, rtol=0, atol=tolerance
+        )
+
+
+def test_same_bits_on_any_width() -> None:
+    """Faces of one element, as at edges and corners, add to the same dofs."""
+    cube = femops.box((3, 2, 4), comm=femops.parallel.Serial(), reproducible=True)
+    for V in (femops.H1(cube, 2), femops.H1(cube, 3, ncomp=2), femops.L2(cube, 3)):
+        form, _ = random_form(V, V, seed=3)
+        u, results = np.random.default_rng(4).standard_normal(V.size), []
+        for lanes in (2, 4, 8, 16):
+            A = femops.form(form, V, boundary="all", lanes=lanes)
+            results.append(A @ u)
+        assert all(np.array_equal(results[0], other) for other in results[1:])
+
+
+def test_residuals_functionals_and_their_derivatives() -> None:
+    """Nonlinear in values and derivatives, of several fields."""
+    m = mesh("disc")
+    W = femops.Product(u=femops.H1(m, 3, ncomp=2), p=femops.L2(m, 2))
+
+    def drag(u: Any, p: Any, n: Any, x: Any) -> Any:
+        stress = u.grad + u.grad.T - p * np.eye(2)
+        return (stress @ n)[0] * (1 + x[1]) + p**2 * (u @ n) ** 2
+
+    J = femops.functional(drag, W, boundary="all", quadrature=7)
+    rng = np.random.default_rng(5)
+    state, step = rng.standard_normal((2, W.size))
+    expected = 0.0
+    u, p = (state[W.slice(name)] for name in ("u", "p"))
+    sides = (oracle.faces(W.spaces[name], None, 7) for name in ("u", "p"))
+    for of_u, of_p in zip(*sides, strict=True):
+        for q in range(len(of_u.x)):
+            nodes = u.reshape(-1, 2)[of_u.nodes]
+            value, grad = of_u.values[q] @ nodes, nodes.T @ of_u.slopes[q]
+            pressure, n = of_p.values[q] @ p[of_p.nodes], of_u.normal[q]
+            stress = grad + grad.T - pressure * np.eye(2)
+            here = (stress @ n)[0] * (1 + of_u.x[q][1]) + pressure**2 * (value @ n) ** 2
+            expected += of_u.measure[q] * here
+    assert abs(J(state) - expected) < 1e-12 * abs(expected)
+    h = 1e-6
+    slope = (J(state + h * step) - J(state - h * step)) / (2 * h)
+    assert abs(J.derivative.residual(state) @ step - slope) < 1e-7 * abs(slope)
+    second = J.derivative.jacobian(state)
+    ahead, behind = (J.derivative.residual(state + k * step) for k in (h, -h))
+    change = (ahead - behind) / (2 * h)
+    np.testing.assert_allclose(second @ step, change, rtol=0, atol=1e-6 * abs(change).max())
+    np.testing.assert_allclose(second.T @ step, second @ step, rtol=0, atol=1e-10)
+
+
+def test_nitsche() -> None:
+    """Weak boundary values converge as strong ones do, and the operator is positive."""
+    errors = []
+    for cells in (2, 4):
+        V = femops.H1(femops.disc(cells), 3)
+
+        def exact(x: Any) -> Any:
+            return np.sin(x[0]) * np.exp(x[1])
+
+        def nitsche(u: Any, n: Any, h: Any) -> dict[str, Any]:
+            return {"value": 40 * u / h - u.grad @ n, "grad": -u * n}
+
+        A = femops.diffusion(V) + femops.form(nitsche, V, boundary="all")
+        assert A.symmetric
+        g = V.interpolate(exact)
+        b = femops.form(nitsche, V, boundary="all") @ g
+        b += femops.form(lambda u, n: {"value": u.grad @ n}, V, boundary="all") @ g
+        u, info = femops.cg(A, b, M=femops.jacobi(A), rtol=1e-12)
+        assert info.converged
+        errors.append(np.abs(u - g).max())
+    assert errors[1] < errors[0] / 10
