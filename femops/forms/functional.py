@@ -15,9 +15,11 @@ from femops.forms.options import NonlinearOptions, with_options
 from femops.operators.execution.choice import backend_of
 from femops.operators.functional import Functional
 from femops.operators.integrals.coefficients import FormCoefficient
+from femops.operators.integrals.number_types import float_type
 from femops.pointwise.trace import FormFunction
 from femops.spaces.base import Space
 from femops.spaces.product import Product
+from femops_kernels.cpu.machine import lane_width
 from femops_meshes.arguments import checked
 
 
@@ -83,4 +85,5 @@ def functional(
     backend_of(space).check_lanes(lanes)
     sides = arguments_of(space, boundary)
     largest = max(sides.spaces.values(), key=lambda one: one.order)
-    return Functional(function, sides, largest.quadrature(quadrature), given, dtype, lanes)
+    rule, kind = largest.quadrature(quadrature), float_type(dtype)
+    return Functional.of(function, sides, rule, given, (kind, lane_width(kind, lanes)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,15 +10,17 @@ from numpy.typing import DTypeLike
 
 from femops.basis import Quadrature1D
 from femops.errors import OperatorError
-from femops.forms.form import check_fields, check_names
+from femops.forms.form import arguments_of, check_fields, check_names
 from femops.forms.options import NonlinearOptions, Options, with_options
 from femops.operators.execution.choice import backend_of
-from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.coefficients import FormCoefficient
-from femops.operators.residual import NONE, Functionals, Residual
+from femops.operators.integrals.nonlinear import NONE, Functionals, NonlinearIntegral
+from femops.operators.integrals.number_types import float_type
+from femops.operators.residual import Residual
 from femops.pointwise.trace import FormFunction
 from femops.spaces.base import Space
 from femops.spaces.product import Product
+from femops_kernels.cpu.machine import lane_width
 from femops_meshes.arguments import checked
 
 
@@ -28,6 +30,7 @@ def residual(
     function: FormFunction,
     space: Space | Product,
     *,
+    boundary: bool | int | str | Iterable[int | str] | None = None,
     integrals: Sequence[str] = (),
     minima: Sequence[str] = (),
     quadrature: int | Quadrature1D | None = None,
@@ -48,8 +51,11 @@ def residual(
         ``{"energy": w}``.
     space : Space or Product
         Of the fields and of the test functions.
+    boundary : "all", True, int, name, or several, optional
+        Integrate over the boundary instead, as for `femops.form`; add the result to a residual over
+        the elements.
     integrals : names, optional
-        Functionals that are integrals over the mesh.
+        Functionals that are integrals over the mesh, or over the boundary.
     minima : names, optional
         Functionals that are the least value at the quadrature points.
     **options
@@ -70,6 +76,8 @@ def residual(
         like one of the arguments above.
     OperatorError
         Coefficients of a wrong shape or with values that are not finite; names that are taken.
+    SpaceError
+        An attribute that the mesh does not have.
 
     Examples
     --------
@@ -78,6 +86,12 @@ def residual(
     >>> F = femops.residual(lambda u: {"value": u**3, "grad": u.grad}, V)
     >>> u = V.interpolate(lambda x: 1 + x[0])
     >>> bool(abs(F.residual(u).sum() - 15 / 4) < 1e-12)  # the integral of (1 + x)^3
+    True
+
+    Radiation from the boundary, added to it:
+
+    >>> G = F + femops.residual(lambda u, s: {"value": s * u**4}, V, boundary="all", s=2.0)
+    >>> bool(abs((G.residual(u) - F.residual(u)).sum() - 2 * (1 + 16)) < 1e-12)
     True
 
     Two fields, and functionals:
@@ -100,7 +114,7 @@ def residual(
     _check_functionals(functionals, fields)
     given = {name: FormCoefficient(name, value) for name, value in coefficients.items()}
     options: NonlinearOptions = {"quadrature": quadrature, "dtype": dtype, "lanes": lanes}
-    return build_residual(function, space, given, options, functionals)
+    return build_residual(function, space, given, options, functionals, boundary)
 
 
 def _names(given: Any, what: str) -> tuple[str, ...]:
@@ -126,8 +140,9 @@ def build_residual(
     coefficients: Mapping[str, FormCoefficient],
     options: NonlinearOptions,
     functionals: Functionals = NONE,
+    boundary: Any = None,
 ) -> Residual:
-    """Residual of a function whose coefficients are known to be checked."""
+    """Residual of a function whose coefficients are known to be checked; see `residual`."""
     o = Options(**options)
     if not isinstance(space, Space | Product):
         raise OperatorError(
@@ -135,9 +150,9 @@ def build_residual(
             "femops.H1(mesh, order)"
         )
     backend_of(space).check_lanes(o.lanes)
-    spaces = [space] if isinstance(space, Space) else list(space.spaces.values())
     if isinstance(space, Product):
         check_fields(function, space, coefficients)
-    rule = max(spaces, key=lambda one: one.order).quadrature(o.quadrature)
-    sides, kinds = Arguments.of(space), (o.dtype, o.lanes)
-    return Residual(function, sides, functionals, rule, coefficients, *kinds)
+    sides, kind = arguments_of(space, boundary), float_type(o.dtype)
+    rule = max(sides.spaces.values(), key=lambda one: one.order).quadrature(o.quadrature)
+    given = functionals, rule, coefficients, (kind, lane_width(kind, o.lanes))
+    return Residual(space, kind, [NonlinearIntegral(function, sides, *given)])

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
-from copy import copy
+from collections.abc import Mapping, Sequence
 from typing import Any, final
 
-from numpy.typing import DTypeLike, NDArray
+import numpy as np
+from numpy.typing import NDArray
 
 from femops.basis import Quadrature1D
+from femops.operators.constraints import product_of_factors
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.coefficients import FormCoefficient
-from femops.operators.residual import ENERGY, NONE, Functionals, Residual
+from femops.operators.integrals.nonlinear import ENERGY, NONE, Functionals, NonlinearIntegral
+from femops.operators.residual import Residual
+from femops.operators.sums import Summable
 from femops.pointwise.diagnostics import definition
 from femops.pointwise.errors import TraceError
 from femops.pointwise.trace import FormFunction, name_of
 
 
 @final
-class Functional:
+class Functional(Summable):
     r"""An integral of a function of fields: ``J(u)`` is a number.
 
-    `femops.functional` makes it.
+    `femops.functional` makes it. Functionals on one space may be added, subtracted and multiplied
+    by numbers, whatever they are integrated over.
 
     Attributes
     ----------
@@ -36,20 +40,33 @@ class Functional:
         ``femops.newton(J.derivative, u0)`` looks for a stationary point.
     """
 
-    def __init__(
-        self,
+    def __init__(self, values: Sequence[tuple[float, Residual]], derivative: Residual) -> None:
+        self._values, self.derivative = tuple(values), derivative
+        self.space, self.dtype = derivative.space, derivative.dtype
+
+    @staticmethod
+    def of(
         function: FormFunction,
         sides: Arguments,
         quadrature: Quadrature1D,
         coefficients: Mapping[str, FormCoefficient],
-        dtype: DTypeLike,
-        lanes: int | None,
-    ) -> None:
-        given = quadrature, coefficients, dtype, lanes
-        one, another = (_Integrand(function, key) for key in (ENERGY, "value"))
-        self._value = Residual(one, sides, Functionals((ENERGY,)), *given)
-        self.derivative = Residual(another, sides, NONE, *given, of_energy=True)
-        self.space, self.dtype = self._value.space, self._value.dtype
+        kind: tuple[np.dtype[Any], int],
+    ) -> Functional:
+        """Functional of one function; parameters as of `NonlinearIntegral`."""
+        made = quadrature, coefficients, kind
+        value = NonlinearIntegral(
+            _Integrand(function, ENERGY), sides, Functionals((ENERGY,)), *made
+        )
+        slope = NonlinearIntegral(_Integrand(function, "value"), sides, NONE, *made, of_energy=True)
+        whole, derivative = (Residual(sides.whole, kind[0], [p]) for p in (value, slope))
+        return Functional([(1.0, whole)], derivative)
+
+    def _plus(self, other: Functional) -> Functional:
+        return Functional(self._values + other._values, self.derivative + other.derivative)
+
+    def _times(self, factor: float) -> Functional:
+        values = [(product_of_factors(factor, a, self.dtype), value) for a, value in self._values]
+        return Functional(values, factor * self.derivative)
 
     def __call__(self, u: NDArray[Any]) -> float:
         """Value of the functional. Collective where ranks share the space.
@@ -64,17 +81,16 @@ class Functional:
         VectorError
             A vector of another shape, type or memory layout.
         """
-        return self._value.evaluate(u)[1][ENERGY]
+        return sum(factor * value.evaluate(u)[1][ENERGY] for factor, value in self._values)
 
     def update(self, **coefficients: Any) -> Functional:
         """The functional with other values of some coefficients; see `Residual.update`."""
-        twin = copy(self)
-        twin._value = self._value.update(**coefficients)
-        twin.derivative = self.derivative.update(**coefficients)
-        return twin
+        derivative, made = self.derivative.update(**coefficients), dict[Any, Any]()
+        values = [(a, value.with_coefficients(coefficients, made)) for a, value in self._values]
+        return Functional(values, derivative)
 
     def __repr__(self) -> str:
-        return f"Functional({self._value.name}: {self.space!r}, {self.dtype})"
+        return f"Functional({self.derivative.name}: {self.space!r}, {self.dtype})"
 
 
 @final

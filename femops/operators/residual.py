@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property, partial
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from femops.basis import Quadrature1D
 from femops.errors import OperatorError
 from femops.fields.norms import exact_sum, least_element
 from femops.operators.constraints import Constraints, read_only
@@ -21,19 +18,16 @@ from femops.operators.execution.choice import backend_of
 from femops.operators.execution.ranks import compiled_steps
 from femops.operators.execution.vectors import check_output, checked_vector
 from femops.operators.integrals.arguments import Arguments
-from femops.operators.integrals.coefficients import FormCoefficient
-from femops.operators.integrals.integral import STATE, Integral
-from femops.operators.integrals.number_types import float_type
-from femops.operators.integrals.term import Term
+from femops.operators.integrals.integral import Made
+from femops.operators.integrals.nonlinear import Functionals, NonlinearIntegral
+from femops.operators.integrals.state import State
 from femops.operators.operator import Operator
-from femops.pointwise.linear import LinearQFunction
-from femops.pointwise.qdata_split import NonlinearQFunction
-from femops.pointwise.trace import FormFunction, Trace, differentiated, linearised, name_of, trace
+from femops.operators.sums import Summable
+from femops.spaces.base import Space
 from femops.spaces.boundary_space import volume_space
 from femops.spaces.product import Product
 from femops.spaces.restriction import positions
 from femops_kernels.compiled import CompiledOperator, Launch
-from femops_kernels.cpu.machine import lane_width
 from femops_kernels.exclusive import Exclusive, together
 from femops_kernels.instruction import Instruction
 from femops_meshes.arguments import names_checked
@@ -41,35 +35,18 @@ from femops_meshes.arguments import names_checked
 Ints = NDArray[np.int64]
 
 _NOTHING: Ints = np.zeros(0, dtype=np.int64)
-_CACHED = ("compiled", "_term", "_launch")
+_CACHED = ("compiled", "_launches")
 
 
 @final
-@dataclass(frozen=True)
-class Functionals:
-    """Names of the functionals of a residual: integrals, and least values at the points."""
-
-    integrals: tuple[str, ...] = ()
-    minima: tuple[str, ...] = ()
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """All names, in the order of a kernel's components."""
-        return (*self.minima, *self.integrals)
-
-
-NONE = Functionals()
-ENERGY = "@energy"
-
-
-@final
-class Residual:
+class Residual(Summable):
     r"""A residual that need not be linear in its fields, and functionals of these.
 
     :math:`R(u_1, u_2, \ldots; v_1, v_2, \ldots) = \sum_i \int_\Omega f_i \cdot v_i
     + F_i : \nabla v_i\, dx`, where :math:`f_i` and :math:`F_i` are functions of all fields and
     their gradients.  `femops.residual` makes it, and so do forms of the library such as
-    `femops.neo_hookean`.
+    `femops.neo_hookean`.  Residuals on one space may be added, subtracted and multiplied by
+    numbers, whatever they are integrated over; functionals stay as they are.
 
     Attributes
     ----------
@@ -84,26 +61,21 @@ class Residual:
 
     def __init__(
         self,
-        function: FormFunction,
-        sides: Arguments,
-        functionals: Functionals,
-        quadrature: Quadrature1D,
-        coefficients: Mapping[str, FormCoefficient],
-        dtype: DTypeLike,
-        lanes: int | None,
-        *,
-        of_energy: bool = False,
+        space: Space | Product,
+        dtype: np.dtype[Any],
+        parts: Sequence[NonlinearIntegral],
     ) -> None:
-        self.space, self.functionals, self.dtype = sides.whole, functionals, float_type(dtype)
-        self._width, self._of_energy = lane_width(self.dtype, lanes), of_energy
-        self._form = Integral(function, sides, sides, quadrature, coefficients)
-        self._read()  # now: what the function reads may change later
-        backend_of(self.space).check_fields(self.name, self._form.fields)
-        if self._is_zero and not of_energy:
-            raise OperatorError(f"{self.name} returns nothing: give factors of test functions")
+        self.space, self.dtype, self._parts = space, dtype, tuple(parts)
+        self.functionals = Functionals(
+            *(
+                tuple(name for part in parts for name in getattr(part.functionals, kind))
+                for kind in ("integrals", "minima")
+            )
+        )
+        for part in self._parts:
+            backend_of(space).check_fields(part.name, part.form.fields)
         self._constrained = _NOTHING
         self._alone = Exclusive()  # while a sweep's results by element are used
-        self._setups: dict[Any, Any] = {}  # of Jacobians, see `State`
 
     def __getstate__(self) -> dict[str, Any]:
         """Copies and pickles find the compiled code in the cache."""
@@ -116,81 +88,63 @@ class Residual:
 
     @property
     def name(self) -> str:
-        """Name of the function."""
-        return self._form.name
+        """Names of the functions."""
+        return " + ".join(part.name for part in self._parts)
 
     @property
     def constrained_dofs(self) -> Ints:
         """Flat positions of the constrained dofs, ascending; read-only."""
         return read_only(self._constrained)
 
-    def _read(self) -> None:
-        """Trace the function; over the boundary fields have derivatives if it asks for any."""
-        self._trace = self._traced()
-        if self._form.on_boundary:
-            sides = self._form.fields.with_slopes(self._trace.has_slopes)
-            self._form = replace(self._form, fields=sides, tests=sides)
-            self._trace = self._trace if sides.have_slopes else self._trace.of_values
+    # --- sums ------------------------------------------------------------------------------------
 
-    def _traced(self) -> Trace:
-        functionals, form = self.functionals, self._form
-        fields, shapes = Arguments.of(self.space).components, form.coefficient_shapes()
-        dim, boundary = form.geometry.dim, form.on_boundary
-        if self._of_energy:
-            given = dim, fields, {ENERGY: 1}, shapes
-            traced = differentiated(trace(form.function, *given, boundary=boundary), ENERGY)
-        else:
-            outputs, function = fields | dict.fromkeys(functionals.names, 1), form.function
-            if len(outputs) > 1:
-                function = _complete(function, tuple(fields), functionals.names)
-            given = dim, fields, outputs, shapes
-            unweighted = functionals.minima
-            traced = trace(function, *given, boundary=boundary, unweighted=unweighted)
-        return traced
+    def _plus(self, other: Residual) -> Residual:
+        if not np.array_equal(self._constrained, other._constrained):
+            raise OperatorError(
+                "residuals with different constraints can't be added: write "
+                "(R + S).constrained(dofs)"
+            )
+        twice = {*self.functionals.names} & {*other.functionals.names}
+        if twice:
+            raise OperatorError(
+                f"both residuals have a functional {min(twice)!r}: rename one of them"
+            )
+        both = Residual(self.space, self.dtype, self._parts + other._parts)
+        both._constrained = self._constrained
+        return both
 
-    @cached_property
-    def _tests(self) -> list[str]:
-        """Names of the test functions that are multiplied by something."""
-        tests, wanted = self._trace.tests, self._form.tests.spaces
-        return [n for n in wanted if not all(o.is_constant(0.0) for o in tests[n].flat())]
-
-    @property
-    def _is_zero(self) -> bool:
-        """True if there are no functionals, and test functions are multiplied by nothing."""
-        return not (self._tests or self.functionals.names)
+    def _times(self, factor: float) -> Residual:
+        twin = copy(self)
+        twin._parts = tuple(part.times(factor) for part in self._parts)
+        return twin
 
     # --- evaluation ------------------------------------------------------------------------------
-
-    @cached_property
-    def _term(self) -> Term:
-        """The residual and the functionals, cut at the quadrature points."""
-        names = [*self._tests, *self.functionals.names]
-        traced = replace(self._trace, tests={name: self._trace.tests[name] for name in names})
-        form = replace(
-            self._form, tests=self._form.tests.only(self._tests), traced=NonlinearQFunction(traced)
-        )
-        counts = len(self.functionals.minima), len(self.functionals.integrals)
-        return Term.of_residual(form, self.dtype, self._width, *counts)
 
     @property
     def _conditions(self) -> Constraints:
         return Constraints(rows=self._constrained, symmetric=False)
 
     @cached_property
-    def _launch(self) -> Launch:
-        """The sweep over the elements, or faces, of this rank."""
-        backend, term = backend_of(self.space), self._term
-        if not term.mesh.num_elements:
-            return backend.idle()
-        return backend.launch(term, self._conditions, 0.0)
+    def _launches(self) -> list[Launch]:
+        """The sweep of each part over the elements, or faces, of this rank."""
+        backend, terms = backend_of(self.space), [part.term for part in self._parts]
+        return [
+            backend.launch(term, self._conditions, 0.0)
+            if term.mesh.num_elements
+            else backend.idle()
+            for term in terms
+        ]
 
     @cached_property
     def compiled(self) -> CompiledOperator:
         """The compiled work; compiled, or read from the cache, at the first use."""
-        sides, steps = (Arguments.of(self.space),) * 2, list[Step]()
-        if not self._is_zero:
-            term = self._term
-            steps = [Step(1.0, self._launch, term.fields, term.tests, not term.on_boundary)]
+        sides, steps, begun = (Arguments.of(self.space),) * 2, list[Step](), set[str]()
+        swept = [k for k, part in enumerate(self._parts) if not part.is_zero]
+        for k in sorted(swept, key=lambda k: self._parts[k].form.on_boundary):
+            term = self._parts[k].term
+            begins = not term.on_boundary and begun.isdisjoint(term.tests.spaces)
+            steps.append(Step(1.0, self._launches[k], term.fields, term.tests, begins))
+            begun |= term.tests.spaces.keys()
         return compiled_steps(backend_of(self.space), steps, sides, self._conditions, self.dtype)
 
     def residual(self, u: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
@@ -255,10 +209,16 @@ class Residual:
 
     def _by_element(self, name: str) -> NDArray[Any]:
         """A functional of each element, where the residual is computed."""
-        if not self._term.mesh.num_elements:
+        k, number = self._place(name)
+        if not self._parts[k].form.mesh.num_elements:
             return np.zeros(0)
-        values: NDArray[Any] = self._launch.functionals[self.functionals.names.index(name)]
+        values: NDArray[Any] = self._launches[k].functionals[number]
         return values
+
+    def _place(self, name: str) -> tuple[int, int]:
+        """Part that has a functional, and its number there."""
+        names = [part.functionals.names for part in self._parts]
+        return next((k, own.index(name)) for k, own in enumerate(names) if name in own)
 
     def instructions(
         self, u: NDArray[Any], out: NDArray[Any], scalars: Mapping[str, int]
@@ -273,14 +233,11 @@ class Residual:
         scalars : dict of int
             By functional, the scalar of the sequence that gets it.
         """
-        backend, names = backend_of(self.space), self.functionals.names
-        found = [self.compiled.instruction(u, out)]
-        found += [
-            None
-            if name in self.functionals.integrals
-            else backend.least_instruction(self._launch, k, scalars[name])
-            for k, name in enumerate(names)
-        ]
+        backend = backend_of(self.space)
+        found = [self.compiled.instruction(u, out), *[None] * len(self.functionals.integrals)]
+        for name in self.functionals.minima:
+            k, number = self._place(name)
+            found.append(backend.least_instruction(self._launches[k], number, scalars[name]))
         known = [instruction for instruction in found if instruction is not None]
         return known if len(known) == len(found) else None
 
@@ -304,7 +261,8 @@ class Residual:
         OperatorError
             Another name, or a residual that has not been evaluated yet, as a copy.
         """
-        if name not in self.functionals.minima or self._form.on_boundary:
+        on_elements = [part for part in self._parts if not part.form.on_boundary]
+        if not any(name in part.functionals.minima for part in on_elements):
             raise OperatorError(f"{self!r} has no minimum {name!r}: {self.functionals.minima}")
         if "compiled" not in vars(self):
             raise OperatorError(f"{self!r} has not been evaluated: call its evaluate(u) first")
@@ -343,42 +301,32 @@ class Residual:
         OperatorError
             A residual over the boundary on a GPU.
         """
-        u, sides = self._check(u, "u"), self._form.fields
-        if self._form.on_boundary and self.space.device is not None:
+        u, forms = self._check(u, "u"), [part.form for part in self._parts]
+        if self.space.device is not None and any(form.on_boundary for form in forms):
             raise OperatorError(f"{self!r} is over the boundary: its Jacobian is of the CPU alone")
-        form, used = self._derivative
-        named = {
-            state: (volume_space(space), u[sides.origin(name) :][: space.size])
-            for (name, space), state in zip(
-                sides.spaces.items(), self._states.values(), strict=True
-            )
-        }
-        if used:
-            whole = backend_of(self.space).state(named, self._setups)
-            form = replace(form, state=whole.of(used, self._setups))
-        operator = Operator.of_form(form, self.dtype, self._width, level)
+        state = cache(partial(self._state, u))
+        # an integral that depends on no field adds nothing; one alone says so itself
+        moving = [part for part in self._parts if not part.is_constant] or self._parts[:1]
+        terms = (
+            Operator.of_form(part.derivative(state), self.dtype, part.width, level)
+            for part in moving
+        )
+        operator = next(terms)
+        for term in terms:
+            operator = operator + term
         # of ranks that share the conditions some may hold nothing
         return (
             operator if self._constrained is _NOTHING else operator.constrained(self._constrained)
         )
 
-    @property
-    def _states(self) -> dict[str, str]:
-        """Name of each field's values among the static inputs of the derivative."""
-        return {name: f"{STATE}({name})" for name in self._form.fields.spaces}
-
-    @cached_property
-    def _linearised(self) -> LinearQFunction:
-        """The q-function of the Jacobian."""
-        tests = {name: self._trace.tests[name] for name in self._form.tests.spaces}
-        return LinearQFunction(linearised(replace(self._trace, tests=tests), self._states))
-
-    @cached_property
-    def _derivative(self) -> tuple[Integral, list[str]]:
-        """The form of the Jacobian, and what it uses of a state."""
-        form = replace(self._form, traced=self._linearised).reduced
-        used = form.qfunction.used()
-        return form, [name for name in self._states.values() if {name, f"d{name}"} & {*used}]
+    def _state(self, u: NDArray[Any]) -> State:
+        """The fields of a vector, copied, by the names that derivatives have for them."""
+        sides, first = Arguments.of(self.space), self._parts[0]
+        named = {
+            first.states[name]: (volume_space(space), u[sides.origin(name) :][: space.size])
+            for name, space in sides.spaces.items()
+        }
+        return backend_of(self.space).state(named, {})
 
     # --- the same with something else ------------------------------------------------------------
 
@@ -402,13 +350,17 @@ class Residual:
         OperatorError
             A coefficient that the residual does not have, or one of another shape.
         """
+        known = dict.fromkeys(n for part in self._parts for n in part.form.coefficients)
+        unknown = [name for name in coefficients if name not in known]
+        if unknown:
+            has = ", ".join(known) or "none"
+            raise OperatorError(f"{self.name} has no coefficient {unknown[0]!r}: it has {has}")
+        return self.with_coefficients(coefficients, {})
+
+    def with_coefficients(self, values: Mapping[str, Any], made: Made) -> Residual:
+        """The residual with other values of those coefficients that it has; see `updated`."""
         twin = copy(self)
-        twin._form, twin._setups = self._form.replaced(coefficients, {}), {}
-        twin.__dict__.pop("_derivative", None)  # it has the coefficients
-        if twin._form.coefficient_shapes() != self._form.coefficient_shapes():
-            for name in ("_tests", "_linearised"):
-                twin.__dict__.pop(name, None)
-            twin._read()
+        twin._parts = tuple(part.updated(values, made) for part in self._parts)
         return twin
 
     @names_checked
@@ -443,24 +395,3 @@ class Residual:
         return (
             f"Residual({self.name}: {fields}{self.space.size} unknowns, {self.dtype}{constrained})"
         )
-
-
-def _complete(
-    function: FormFunction, fields: tuple[str, ...], functionals: Sequence[str]
-) -> Callable[..., Any]:
-    """The function with all its results by name, as tracing wants them."""
-
-    @functools.wraps(function)
-    def complete(*args: Any, **options: Any) -> Any:
-        results = function(*args, **options)
-        if not isinstance(results, dict):
-            return results
-        missing = [name for name in functionals if name not in results]
-        if missing:
-            raise OperatorError(f"{name_of(function)} returned no {missing[0]!r}: it is asked for")
-        found = {name: {"value": results[name]} for name in functionals}
-        if len(fields) == 1:  # factors of its test function stand beside the functionals
-            results = {fields[0]: {k: v for k, v in results.items() if k not in found}}
-        return {key: {} for key in fields} | results | found
-
-    return complete

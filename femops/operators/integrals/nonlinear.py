@@ -1,0 +1,265 @@
+"""Integrals of functions that need not be linear in their fields: one summand of a residual."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+
+from femops.basis import Quadrature1D
+from femops.errors import OperatorError
+from femops.operators.constraints import product_of_factors
+from femops.operators.integrals.arguments import Arguments
+from femops.operators.integrals.coefficients import FormCoefficient
+from femops.operators.integrals.integral import STATE, Integral, Made
+from femops.operators.integrals.state import State
+from femops.operators.integrals.term import Term
+from femops.pointwise.expressions.identities import identities
+from femops.pointwise.linear import LinearQFunction
+from femops.pointwise.qdata_split import NonlinearQFunction
+from femops.pointwise.trace import (
+    Argument,
+    FormFunction,
+    Trace,
+    differentiated,
+    linearised,
+    name_of,
+    trace,
+)
+
+
+@final
+@dataclass(frozen=True)
+class Functionals:
+    """Names of the functionals of a residual: integrals, and least values at the points."""
+
+    integrals: tuple[str, ...] = ()
+    minima: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names, in the order of a kernel's components."""
+        return (*self.minima, *self.integrals)
+
+
+NONE = Functionals()
+ENERGY = "@energy"
+
+
+@final
+class NonlinearIntegral:
+    """A function of fields, integrated with test functions, and its functionals.
+
+    Parameters
+    ----------
+    function : callable
+        See `femops.residual`.
+    sides : Arguments
+        The fields, which are the test functions too.
+    functionals : Functionals
+    quadrature : Quadrature1D
+    coefficients : dict of FormCoefficient
+    kind : (numpy.dtype, int)
+        Of the arithmetic, and slots of its lanes.
+    of_energy : bool
+        Whether the function returns an energy, whose derivative by the fields is the integral.
+
+    Attributes
+    ----------
+    form : Integral
+    functionals : Functionals
+    dtype : numpy.dtype
+    width : int
+        Slots of a lane.
+
+    Raises
+    ------
+    TraceError
+        The function can't be traced.
+    OperatorError
+        The function returns nothing.
+    """
+
+    def __init__(
+        self,
+        function: FormFunction,
+        sides: Arguments,
+        functionals: Functionals,
+        quadrature: Quadrature1D,
+        coefficients: Mapping[str, FormCoefficient],
+        kind: tuple[np.dtype[Any], int],
+        *,
+        of_energy: bool = False,
+    ) -> None:
+        self.functionals, self._of_energy, self._factor = functionals, of_energy, 1.0
+        self.dtype, self.width = kind
+        self.form = Integral(function, sides, sides, quadrature, coefficients)
+        self._read()  # now: what the function reads may change later
+        if self.is_zero and not of_energy:
+            raise OperatorError(f"{self.name} returns nothing: give factors of test functions")
+        self._setups: dict[Any, Any] = {}  # of Jacobians, see `State`
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Copies and pickles find the compiled code in the cache."""
+        return {k: v for k, v in self.__dict__.items() if k != "term"}
+
+    @property
+    def name(self) -> str:
+        """Name of the function."""
+        return self.form.name
+
+    def _read(self) -> None:
+        """Trace the function; over the boundary fields have derivatives if it asks for any."""
+        self._trace = self._traced()
+        if self.form.on_boundary:
+            sides = self.form.fields.with_slopes(self._trace.has_slopes)
+            self.form = replace(self.form, fields=sides, tests=sides)
+            self._trace = self._trace if sides.have_slopes else self._trace.of_values
+
+    def _traced(self) -> Trace:
+        functionals, form = self.functionals, self.form
+        fields, shapes = form.fields.components, form.coefficient_shapes()
+        dim, boundary = form.geometry.dim, form.on_boundary
+        if self._of_energy:
+            given = dim, fields, {ENERGY: 1}, shapes
+            return differentiated(trace(form.function, *given, boundary=boundary), ENERGY)
+        outputs, function = fields | dict.fromkeys(functionals.names, 1), form.function
+        if len(outputs) > 1:
+            function = _complete(function, tuple(fields), functionals.names)
+        given = dim, fields, outputs, shapes
+        return trace(function, *given, boundary=boundary, unweighted=functionals.minima)
+
+    @cached_property
+    def _tests(self) -> list[str]:
+        """Names of the test functions that are multiplied by something."""
+        tests, wanted = self._trace.tests, self.form.tests.spaces
+        return [n for n in wanted if not all(o.is_constant(0.0) for o in tests[n].flat())]
+
+    @property
+    def is_zero(self) -> bool:
+        """True if there are no functionals, and test functions are multiplied by nothing."""
+        return not (self._tests or self.functionals.names)
+
+    @cached_property
+    def _scaled(self) -> Trace:
+        """The trace with the factor."""
+        if self._factor == 1.0:
+            return self._trace
+        tests = {
+            name: Argument(self._factor * test.values, self._factor * test.derivatives)
+            if name in self.form.tests.spaces
+            else test
+            for name, test in self._trace.tests.items()
+        }
+        return replace(self._trace, tests=tests)
+
+    def times(self, factor: float) -> NonlinearIntegral:
+        """The integral times a factor, a part of its kernel; functionals stay as they are.
+
+        Kernels scale what they read, which is right for linear functions alone.
+
+        Raises
+        ------
+        OperatorError
+            A product of factors that is out of range.
+        """
+        twin = copy(self)
+        twin._factor, twin._setups = product_of_factors(factor, self._factor, self.dtype), {}
+        for name in ("_scaled", "_linearised", "_qfunction", "_derivative"):
+            twin.__dict__.pop(name, None)
+        return twin
+
+    @cached_property
+    def term(self) -> Term:
+        """The integral and the functionals, cut at the quadrature points."""
+        names = [*self._tests, *self.functionals.names]
+        traced = replace(self._scaled, tests={name: self._scaled.tests[name] for name in names})
+        form = replace(
+            self.form, tests=self.form.tests.only(self._tests), traced=NonlinearQFunction(traced)
+        )
+        counts = len(self.functionals.minima), len(self.functionals.integrals)
+        return Term.of_residual(form, self.dtype, self.width, *counts)
+
+    # --- derivative ------------------------------------------------------------------------------
+
+    @property
+    def states(self) -> dict[str, str]:
+        """Name of each field's values among the static inputs of the derivative."""
+        return {name: f"{STATE}({name})" for name in self.form.fields.spaces}
+
+    @cached_property
+    def _linearised(self) -> Trace:
+        tests = {name: self._scaled.tests[name] for name in self.form.tests.spaces}
+        return linearised(replace(self._scaled, tests=tests), self.states)
+
+    @cached_property
+    def is_constant(self) -> bool:
+        """True if the integral does not depend on any field."""
+        outputs = [node for test in self._linearised.tests.values() for node in test.flat()]
+        return all(identity.zero for identity in identities(outputs))
+
+    @cached_property
+    def _qfunction(self) -> LinearQFunction:
+        """The q-function of the derivative."""
+        return LinearQFunction(self._linearised)
+
+    @cached_property
+    def _derivative(self) -> tuple[Integral, list[str]]:
+        """The form of the derivative, and what it uses of a state."""
+        form = replace(self.form, traced=self._qfunction).reduced
+        used = form.qfunction.used()
+        return form, [name for name in self.states.values() if {name, f"d{name}"} & {*used}]
+
+    def derivative(self, state: Callable[[], State]) -> Integral:
+        """The form of the derivative at a state, which is asked for where it is needed.
+
+        Raises
+        ------
+        TraceError
+            The integral does not depend on any field.
+        """
+        form, used = self._derivative
+        return replace(form, state=state().of(used, self._setups)) if used else form
+
+    def updated(self, values: Mapping[str, Any], made: Made) -> NonlinearIntegral:
+        """The integral with other values of those coefficients that it has.
+
+        See `Integral.replaced`.
+        """
+        mine = {name: value for name, value in values.items() if name in self.form.coefficients}
+        if not mine:
+            return self
+        twin = copy(self)
+        twin.form, twin._setups = self.form.replaced(mine, made), {}
+        twin.__dict__.pop("_derivative", None)  # it has the coefficients
+        if twin.form.coefficient_shapes() != self.form.coefficient_shapes():
+            for name in ("_tests", "_scaled", "_linearised", "is_constant", "_qfunction"):
+                twin.__dict__.pop(name, None)
+            twin._read()
+        return twin
+
+
+def _complete(
+    function: FormFunction, fields: tuple[str, ...], functionals: Sequence[str]
+) -> Callable[..., Any]:
+    """The function with all its results by name, as tracing wants them."""
+
+    @functools.wraps(function)
+    def complete(*args: Any, **options: Any) -> Any:
+        results = function(*args, **options)
+        if not isinstance(results, dict):
+            return results
+        missing = [name for name in functionals if name not in results]
+        if missing:
+            raise OperatorError(f"{name_of(function)} returned no {missing[0]!r}: it is asked for")
+        found = {name: {"value": results[name]} for name in functionals}
+        if len(fields) == 1:  # factors of its test function stand beside the functionals
+            results = {fields[0]: {k: v for k, v in results.items() if k not in found}}
+        return {key: {} for key in fields} | results | found
+
+    return complete

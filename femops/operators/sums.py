@@ -1,0 +1,64 @@
+"""Sums with factors of what integrals are made into, other than operators."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from numbers import Real
+from typing import Any, Self
+
+import numpy as np
+
+from femops.errors import OperatorError
+
+
+class Summable(ABC):
+    """What may be added, subtracted and multiplied by numbers.
+
+    Sums are of one kind, on one space and of one type.
+
+    Attributes
+    ----------
+    space : Space or Product
+    dtype : numpy.dtype
+    """
+
+    space: Any
+    dtype: np.dtype[Any]
+
+    @abstractmethod
+    def _plus(self, other: Self) -> Self:
+        """The sum with another one of its space and type."""
+
+    @abstractmethod
+    def _times(self, factor: float) -> Self:
+        """Itself times a finite number other than zero."""
+
+    def __add__(self, other: Any) -> Any:
+        if not isinstance(other, type(self)):
+            return NotImplemented
+        if self.space is not other.space or self.dtype != other.dtype:
+            raise OperatorError(
+                f"{self!r} and {other!r} are on different spaces or of different types: they can't "
+                "be added"
+            )
+        return self._plus(other)
+
+    def __radd__(self, other: Any) -> Any:
+        # sum() begins with 0
+        return self if isinstance(other, int) and other == 0 else NotImplemented
+
+    def __sub__(self, other: Any) -> Any:
+        return self + -1.0 * other if isinstance(other, type(self)) else NotImplemented
+
+    def __mul__(self, factor: Any) -> Any:
+        if isinstance(factor, bool) or not isinstance(factor, Real):
+            return NotImplemented
+        scale = float(factor)
+        if not np.isfinite(scale) or scale == 0.0:
+            raise OperatorError(f"{self!r} times {scale}: give a finite number other than zero")
+        return self._times(scale)
+
+    __rmul__ = __mul__
+
+    def __neg__(self) -> Any:
+        return -1.0 * self
