@@ -1,4 +1,4 @@
-"""Sums with factors of what integrals are made into, other than operators."""
+"""Sums of residuals and of functionals, with factors."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from femops.errors import OperatorError
 
 
 class Summable(ABC):
-    """What may be added, subtracted and multiplied by numbers.
+    """A term of sums: it is added, subtracted and multiplied by numbers.
 
-    Sums are of one kind, on one space and of one type.
+    All terms of a sum are of one class, on one space and of one type.
 
     Attributes
     ----------
