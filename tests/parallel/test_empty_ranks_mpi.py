@@ -39,6 +39,10 @@ def drift(u, x, c):
     return {"value": c * u.grad[0] + x[0] * u, "grad": u.grad}
 
 
+def weakly(u, x, n, h):
+    return {"value": 9 * u / h - u.grad @ n, "grad": -(1 + x[0] ** 2) * u * n}
+
+
 def operators(mesh, level):
     """Sums of what is made one, and of what has rules or places of its own."""
     V = femops.H1(mesh, 2)
@@ -53,10 +57,12 @@ def operators(mesh, level):
     yield "rules", A - 3.0 * other + M
     yield "transposed", (own + A).T + other
     yield "nonlinear", p.jacobian(V.interpolate(smooth)).at_level(level) + M
+    W = femops.L2(mesh, 1)
     if mesh.dim > 1:
         yield "boundary", A + femops.boundary_mass(V, smooth, **given) + other
         yield "boundary alone", femops.boundary_mass(V, smooth, **given)
-    W = femops.L2(mesh, 1)
+        yield "slopes", femops.form(weakly, V, boundary="all", **given) + A
+        yield "slopes of two spaces", femops.form(weakly, W, V, boundary="all", **given)
     U = femops.H1(mesh, 2, ncomp=mesh.dim)
     yield "two spaces", femops.divergence(U, W, **given)
     yield "components", femops.mass(U, **given) + femops.diffusion(U, **given)
@@ -96,7 +102,7 @@ def test_many_vectors(comm, name, level, reproducible):
         return dict(operators(mesh, level))
 
     mine, alone = on_both(comm, MESHES[name], build, reproducible)
-    for key in ("rules", "boundary", "two spaces", "components"):
+    for key in ("rules", "boundary", "slopes", "two spaces", "components"):
         if key not in mine:
             continue
         A, B = mine[key], alone[key]

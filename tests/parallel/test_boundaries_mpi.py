@@ -1,0 +1,47 @@
+"""Derivatives on the boundary, and sums of residuals over it, on many ranks: what one has."""
+
+import numpy as np
+import pytest
+
+import femops
+from femops.parallel import Serial
+from support.cases.rank_operators import own_piece
+
+
+def inside(u, p, k):
+    return {"u": {"grad": (1 + u**2) * u.grad, "value": k * p}, "p": {"value": p**3 - u}}
+
+
+def walls(u, p, n, h, k):
+    return {
+        "u": {"value": k * u**3 / h - u.grad @ n, "grad": -u * n},
+        "p": {"value": p * (u.grad @ n)},
+        "flux": p * (u.grad @ n),
+    }
+
+
+def everything(mesh):
+    """Vectors that a sum of residuals gives, the product that they are on, and its functionals."""
+    W = femops.Product(u=femops.H1(mesh, 2), p=femops.L2(mesh, 1))
+    R = femops.residual(inside, W, k=2.0)
+    R += 3.0 * femops.residual(walls, W, boundary=[1, 2], integrals=["flux"], k=0.5)
+    u = W.interpolate(u=lambda x: np.sin(3 * x[0]) + x[1], p=lambda x: np.cos(x[1]) + x[0])
+    residual, found = R.evaluate(u)
+    J = R.jacobian(u)
+    many = J @ np.stack([u, residual, u - residual, residual, u, u, u, u, u], axis=1)
+    vectors = [residual, J @ u, J.T @ u, J.diagonal(), *many.T[:3]]
+    total = femops.functional(lambda u, p, n: (u.grad @ n) * p**2, W, boundary=True)
+    return W, vectors, [found["flux"], total(u)], total.derivative.residual(u)
+
+
+@pytest.mark.parallel(2, 3)
+@pytest.mark.parametrize("dim", [2, 3])
+def test_same_bits(comm, dim):
+    mesh = femops.box((8, 7, 3)[:dim], order=2, mapping=lambda x: x + 0.05 * np.sin(3 * x[::-1]))
+    mine = everything(femops.distribute(mesh, comm, reproducible=True))
+    alone = everything(femops.distribute(mesh, Serial(), reproducible=True))
+    for name, space in mine[0].spaces.items():
+        here, whole = mine[0].slice(name), alone[0].slice(name)
+        for one, other in zip([*mine[1], mine[3]], [*alone[1], alone[3]], strict=True):
+            assert np.array_equal(one[here], other[whole][own_piece(space)])
+    assert mine[2] == alone[2]
