@@ -1,0 +1,58 @@
+"""Names of the package, imported when they are first used (PEP 562)."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def _names() -> dict[str, str]:
+    """The module of each name that the stub imports."""
+    stub = (Path(__file__).parent / "__init__.pyi").read_text(encoding="utf-8")
+    found = [node for node in ast.parse(stub).body if isinstance(node, ast.ImportFrom)]
+    return {name.name: str(node.module) for node in found for name in node.names}
+
+
+HOME = _names()
+
+
+def _version() -> str:
+    """The version that is installed; of a source tree, what it would be installed as."""
+    metadata = importlib.import_module("importlib.metadata")
+    try:
+        return str(metadata.version("femops"))
+    except metadata.PackageNotFoundError:
+        project = Path(__file__).parents[1] / "pyproject.toml"
+        parsed = importlib.import_module("tomllib").loads(project.read_text(encoding="utf-8"))
+        return f"{parsed['project']['version']}+source"
+
+
+def _unknown(name: str) -> str:
+    """Say that there is no such attribute, and which one may be meant."""
+    hints = importlib.import_module("femops_meshes.hints")
+    return f"module 'femops' has no attribute {name!r}{hints.did_you_mean(name, HOME)}"
+
+
+def attribute(name: str) -> Any:
+    """Import `name` from its module, and keep it as an attribute of the package."""
+    if name == "__version__":
+        value: Any = _version()
+    elif name in HOME:
+        home = HOME[name]
+        value = (
+            importlib.import_module(f"femops.{name}")
+            if home == "femops"
+            else getattr(importlib.import_module(home), name)
+        )
+    else:
+        raise AttributeError(_unknown(name), name=name, obj=None)  # Python would add a second hint
+    setattr(sys.modules[__package__], name, value)
+    return value
+
+
+def names() -> list[str]:
+    """Names that the package offers, sorted."""
+    return sorted({"__version__", "__doc__", "__file__", "__name__", "__path__", *HOME})
