@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from femops.numbering import local_nodes, ternary_codes
-from femops.operators.constraints import Constraints
 from femops.operators.execution.choice import backend_of
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.coefficients import FormCoefficient
+from femops.operators.integrals.constraints import Constraints
 from femops.operators.integrals.integral import Integral
 from femops.operators.integrals.point_data import mode_lanes
 from femops.operators.integrals.snapshots import Field, Sampled, between_points

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.basis import Quadrature1D
-from femops.operators.constraints import product_of_factors
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.coefficients import FormCoefficient
+from femops.operators.integrals.constraints import product_of_factors
 from femops.operators.integrals.nonlinear import ENERGY, NONE, Functionals, NonlinearIntegral
 from femops.operators.residual import Residual
 from femops.operators.sums import Summable

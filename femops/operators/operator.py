@@ -14,10 +14,10 @@ from scipy.sparse import block_array, csr_array
 
 from femops.errors import OperatorError, VectorError
 from femops.operators.assembly.element_matrices import check_method
-from femops.operators.constraints import FREE, Constraints, product_of_factors, read_only
 from femops.operators.execution.backend import Step
 from femops.operators.execution.choice import backend_of
 from femops.operators.execution.kernels import shared_parts
+from femops.operators.integrals.constraints import FREE, Constraints, product_of_factors, read_only
 from femops.operators.integrals.integral import Integral
 from femops.operators.integrals.ranges import in_range
 from femops.operators.integrals.term import Term, updated

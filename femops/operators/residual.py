@@ -12,12 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from femops.errors import OperatorError
 from femops.fields.norms import exact_sum, least_element
-from femops.operators.constraints import Constraints, read_only
 from femops.operators.execution.backend import Step
 from femops.operators.execution.choice import backend_of
 from femops.operators.execution.ranks import compiled_steps
 from femops.operators.execution.vectors import check_output, checked_vector
 from femops.operators.integrals.arguments import Arguments
+from femops.operators.integrals.constraints import Constraints, read_only
 from femops.operators.integrals.integral import Made
 from femops.operators.integrals.nonlinear import Functionals, NonlinearIntegral
 from femops.operators.integrals.state import State

@@ -14,7 +14,7 @@ from scipy.sparse import csc_array, csr_array, diags_array
 from femops.errors import OperatorError
 from femops.operators.assembly.dense_bases import dense_bytes
 from femops.operators.assembly.element_matrices import ElementAssembly, check_method
-from femops.operators.constraints import Constraints
+from femops.operators.integrals.constraints import Constraints
 from femops.operators.integrals.number_types import check_values
 from femops.operators.integrals.term import Term
 from femops.spaces.boundary_space import AnySpace, has_end

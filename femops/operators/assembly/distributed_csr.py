@@ -16,7 +16,7 @@ from scipy.sparse import coo_array, csr_array
 
 from femops.operators.assembly.csr import Summands, domains, element_entries
 from femops.operators.assembly.element_matrices import check_method
-from femops.operators.constraints import Constraints
+from femops.operators.integrals.constraints import Constraints
 from femops.operators.integrals.number_types import check_values
 from femops.parallel.halo import Halo
 from femops.parallel.numbering import RankNumbering

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from femops.operators.assembly.csr import Summands
-from femops.operators.constraints import Constraints
 from femops.operators.integrals.arguments import Arguments
+from femops.operators.integrals.constraints import Constraints
 from femops.operators.integrals.kernel_term import KernelTerm
 from femops.operators.integrals.state import State
 from femops.spaces.base import Space

@@ -15,12 +15,12 @@ from scipy.sparse import csr_array
 from femops.errors import OperatorError
 from femops.geometry.jacobians import Geometry
 from femops.operators.assembly.csr import Summands
-from femops.operators.constraints import FREE, Constraints
 from femops.operators.execution.backend import Backend, Ints, Sizes, Work
 from femops.operators.execution.device_state import DeviceField, DeviceState
 from femops.operators.execution.kernels import blocks_of_tests, geometry_map
 from femops.operators.execution.ranks import device_ghosts
 from femops.operators.integrals.arguments import Arguments
+from femops.operators.integrals.constraints import FREE, Constraints
 from femops.operators.integrals.fusion import scaled_points
 from femops.operators.integrals.kernel_term import KernelTerm
 from femops.operators.integrals.number_types import smallest_of

@@ -7,10 +7,10 @@ from numpy.typing import NDArray
 
 from femops.operators.assembly.csr import Summands
 from femops.operators.assembly.diagonal import assemble_diagonal
-from femops.operators.constraints import FREE
 from femops.operators.execution.backend import Backend, Step
 from femops.operators.execution.kernels import factorised_kernel, sweep
 from femops.operators.execution.ranks import compiled_steps
+from femops.operators.integrals.constraints import FREE
 from femops.operators.integrals.fusion import scaled_data
 from femops.operators.integrals.term import DATA_LEVELS, Term
 from femops.spaces.boundary_space import has_end, num_points

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from femops.operators.assembly.csr import Summands
-from femops.operators.constraints import Constraints
 from femops.operators.execution.backend import Backend, Ints, Sizes, Work
 from femops.operators.execution.diagonal import diagonal
 from femops.operators.execution.filling import filled_points
@@ -21,6 +20,7 @@ from femops.operators.execution.kernels import (
     vector_term,
 )
 from femops.operators.integrals.arguments import Arguments
+from femops.operators.integrals.constraints import Constraints
 from femops.operators.integrals.kernel_term import KernelTerm
 from femops.operators.integrals.snapshots import Field
 from femops.operators.integrals.state import HostState

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.geometry.legendre import LegendreGeometry, mode_values
-from femops.operators.constraints import Constraints
 from femops.operators.execution.backend import Work
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.chunks import plans, vector_plans
+from femops.operators.integrals.constraints import Constraints
 from femops.operators.integrals.kernel_term import KernelTerm
 from femops.spaces.base import Space
 from femops.spaces.boundary_space import AnySpace, end_of, has_end, num_points

@@ -10,9 +10,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.operators.constraints import Constraints
 from femops.operators.execution.backend import Backend, Step
 from femops.operators.integrals.arguments import Arguments
+from femops.operators.integrals.constraints import Constraints
 from femops.parallel.halo import Halo
 from femops.spaces.base import Space
 from femops.spaces.boundary_space import volume_space

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.operators.constraints import FREE
 from femops.operators.execution.backend import Step
 from femops.operators.execution.choice import backend_of
 from femops.operators.execution.kernels import product_kernel
 from femops.operators.execution.ranks import compiled_steps
 from femops.operators.integrals.arguments import Arguments
+from femops.operators.integrals.constraints import FREE
 from femops.spaces.base import Space
 from femops_kernels.codegen.specialize import Parts
 from femops_kernels.compiled import CompiledOperator

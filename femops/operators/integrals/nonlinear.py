@@ -13,9 +13,9 @@ import numpy as np
 
 from femops.basis import Quadrature1D
 from femops.errors import OperatorError
-from femops.operators.constraints import product_of_factors
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.coefficients import FormCoefficient
+from femops.operators.integrals.constraints import product_of_factors
 from femops.operators.integrals.integral import STATE, Integral, Made
 from femops.operators.integrals.state import State
 from femops.operators.integrals.term import Term

@@ -26,10 +26,10 @@ from scipy.sparse import csr_array
 from femops.errors import OperatorError
 from femops.operators.assembly.csr import Summands, domains, element_bytes
 from femops.operators.assembly.point_matrices import entry_numbers
-from femops.operators.constraints import FREE, Constraints
 from femops.operators.execution.backend import Step
 from femops.operators.execution.choice import backend_of
 from femops.operators.execution.host import LEVELS
+from femops.operators.integrals.constraints import FREE, Constraints
 from femops.operators.integrals.term import Term
 from femops.operators.levels.domains import level_data_of
 from femops.operators.levels.level_data import LevelData

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from typing import final
 
 from femops.operators.assembly.csr import Summands, domains, level_bytes, require_memory
-from femops.operators.constraints import FREE, Constraints
 from femops.operators.execution.backend import Step
 from femops.operators.execution.choice import backend_of
 from femops.operators.integrals.arguments import Arguments
+from femops.operators.integrals.constraints import FREE, Constraints
 from femops.operators.levels.distributed_rows import RankRows
 from femops.operators.levels.level_data import LevelData, block_steps, blocks_of, same_terms
 from femops.operators.levels.matrices import Elements, Rows

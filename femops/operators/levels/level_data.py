@@ -25,12 +25,12 @@ from femops.errors import OperatorError
 from femops.operators.assembly.csr import Summands, assemble_csr, split
 from femops.operators.assembly.distributed_csr import rank_matrix
 from femops.operators.assembly.element_matrices import ElementAssembly
-from femops.operators.constraints import FREE, Constraints
 from femops.operators.execution.backend import Backend, Step
 from femops.operators.execution.choice import backend_of
 from femops.operators.execution.host import LEVELS
 from femops.operators.execution.ranks import compiled_steps
 from femops.operators.integrals.arguments import Arguments
+from femops.operators.integrals.constraints import FREE, Constraints
 from femops.operators.integrals.term import Term
 from femops.pointwise.linear import Pair
 from femops_kernels.codegen.specialize import Parts

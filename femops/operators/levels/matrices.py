@@ -19,9 +19,9 @@ from femops.operators.assembly.csr import (
     split,
 )
 from femops.operators.assembly.element_matrices import ElementAssembly
-from femops.operators.constraints import Constraints
 from femops.operators.execution.backend import Step
 from femops.operators.execution.kernels import index_bytes, plan_bytes, sides, sweep
+from femops.operators.integrals.constraints import Constraints
 from femops.operators.integrals.number_types import check_values
 from femops.operators.integrals.term import Term
 from femops.operators.levels.level_data import LevelData, share

@@ -8,7 +8,6 @@ from typing import final
 
 from femops.operators.assembly.csr import Summands
 from femops.operators.assembly.dense_bases import dense_bases, dense_bytes
-from femops.operators.constraints import Constraints
 from femops.operators.execution.backend import Step, Work
 from femops.operators.execution.kernels import (
     dense_kernel,
@@ -17,6 +16,7 @@ from femops.operators.execution.kernels import (
     plan_bytes,
 )
 from femops.operators.execution.separable import separated
+from femops.operators.integrals.constraints import Constraints
 from femops.operators.integrals.fusion import fused
 from femops.operators.integrals.kernel_term import KernelTerm
 from femops.operators.integrals.term import Term
