@@ -12,6 +12,7 @@ import itertools
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,10 @@ _COMPARISONS = {
 }
 
 
+PLACES = {"x": "x", "n": "normal", "h": "extent"}
+"""What a form is told of a point, and its name among those of the points."""
+
+
 class PointField(np.lib.mixins.NDArrayOperatorsMixin):
     """A field at the points, as docs/forms.md says what a form sees: here of numbers."""
 
@@ -39,8 +44,6 @@ class PointField(np.lib.mixins.NDArrayOperatorsMixin):
 
     @property
     def grad(self) -> Any:
-        if self._all is None:
-            raise AttributeError("a field on the boundary has no gradient")
         return self._all[0] if len(self._all) == 1 else self._all
 
     @property
@@ -143,7 +146,7 @@ class DenseForm:
     wants: set[str] = field(default_factory=set)
 
     def _call(self, fields: list[Any]) -> dict[str, tuple[Any, Any]]:
-        place = {"x": lambda: self.points.x, "n": lambda: self.points.normal}
+        place = {name: partial(getattr, self.points, of) for name, of in PLACES.items()}
         keywords = dict(self.coefficients) | {k: place[k]() for k in self.wants}
         result = self.function(*fields, **keywords)
         parts = {name: result[name] for name in self.tests} if len(self.tests) > 1 else None
@@ -161,23 +164,21 @@ class DenseForm:
             flux = _entries(part["grad"], (test.ncomp, dim)) * weight
             rows += list((flux @ self.points.inverse.T).T)
         else:
-            rows += [np.full(test.ncomp, ZERO, dtype=object)] * (0 if self.points.boundary else dim)
+            rows += [np.full(test.ncomp, ZERO, dtype=object)] * dim
         return rows
 
     def _slots(self) -> int:
-        return 1 if self.points.boundary else 1 + self.points.dim
+        return 1 + self.points.dim
 
     def _units(self) -> Any:
         """For each field, component and slot: the fields of which that alone is one."""
-        inverse = None if self.points.boundary else self.points.inverse
+        inverse = self.points.inverse
         for name, side in self.fields.items():
             for slot, c in itertools.product(range(self._slots()), range(side.ncomp)):
                 made = []
                 for other, those in self.fields.items():
                     value = np.full(those.ncomp, ZERO, dtype=object)
-                    grad = None
-                    if inverse is not None:
-                        grad = np.full((those.ncomp, self.points.dim), ZERO, dtype=object)
+                    grad = np.full((those.ncomp, self.points.dim), ZERO, dtype=object)
                     if other == name and slot == 0:
                         value[c] = ONE
                     elif other == name:

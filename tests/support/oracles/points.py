@@ -14,7 +14,7 @@ import numpy as np
 
 from support.oracles import running_error
 from support.oracles.form_names import det, inverse
-from support.oracles.running_error import LONG, ZERO, Num, nums
+from support.oracles.running_error import LONG, ONE, ZERO, Num, nums
 
 Array = np.ndarray[Any, Any]
 # Rounding errors of bases and of sums over points and nodes, in units of EPS.
@@ -196,6 +196,11 @@ class Points:
         """The outer unit normal, (dim,) of Num."""
         rows, length = self._outward
         return np.array([row / length for row in rows], dtype=object)
+
+    @cached_property
+    def extent(self) -> Num:
+        """Extent of the element across the face, 1 / |grad of its reference coordinate|."""
+        return ONE / self._outward[1]
 
     @cached_property
     def _outward(self) -> tuple[Any, Any]:

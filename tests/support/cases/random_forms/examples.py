@@ -18,7 +18,7 @@ from support.cases.random_forms.fields import Fields
 from support.cases.random_forms.maker import Coefficient, Maker
 from support.cases.random_forms.spaces import KINDS, mesh_of, side_of
 from support.cases.random_forms.tensors import array_text
-from support.oracles.dense_forms import DenseForm, Matrix, PointField, Side
+from support.oracles.dense_forms import PLACES, DenseForm, Matrix, PointField, Side
 from support.oracles.points import Points, faces_of
 from support.oracles.running_error import Num, Unsure, single_precision
 
@@ -79,7 +79,7 @@ class Example:
         several = self.kind in ("product", "coupled")
         tests = self.sides if several else {"v": self.test_side or self.sides["u"]}
         values = {name: c.value for name, c in self.coefficients.items()}
-        wants = {"x", "n"} & set(self.names)
+        wants = {*PLACES} & set(self.names)
         return DenseForm(self.function(NAMESPACE), self.points, self.sides, tests, values, wants)
 
     def on(self, device: Any) -> Example:
@@ -98,20 +98,20 @@ class Example:
         more = dict(quadrature=self.points.q1d, **self.given)
         if self.single:
             more["dtype"] = "float32"
+        if self.boundary is not None:
+            more["boundary"] = self.boundary
         if self.kind == "nonlinear":
             return femops.residual(function, self.spaces["u"], **more)
         if self.kind == "coupled":
             return femops.residual(function, femops.Product(**self.spaces), **more)
         if self.kind == "product":
             return femops.form(function, femops.Product(**self.spaces), level=level, **more)
-        if self.boundary is not None:
-            more["boundary"] = self.boundary
         return femops.form(function, self.spaces["u"], self.test, level=level, **more)
 
 
-def _space(m: Maker, mesh: Any, ncomp: int, continuous: bool) -> tuple[Any, Side]:
+def _space(m: Maker, mesh: Any, ncomp: int) -> tuple[Any, Side]:
     order = int(m.rng.integers(1, min(m.points.q1d, 4)))
-    if continuous or m.chance(0.75):
+    if m.chance(0.75):
         return (space := femops.H1(mesh, order, ncomp=ncomp)), side_of(space, "gll", order)
     return (space := femops.L2(mesh, order, ncomp=ncomp)), side_of(space, "gauss", order)
 
@@ -141,7 +141,7 @@ def _attempt(seed: int, rng: np.random.Generator, single: bool) -> Example:
     mesh_kind = str(rng.choice(KINDS))
     mesh = mesh_of(dim, mesh_kind)
     boundary, faces = None, None
-    if kind == "boundary":
+    if kind == "boundary" or (kind in ("product", "nonlinear", "coupled") and rng.random() < 0.3):
         boundary = "all"
         if mesh_kind == "box" and rng.random() < 0.5:  # attributes of a box: 1 is the low end of x
             boundary = int(rng.integers(1, 2 * dim + 1))
@@ -149,26 +149,26 @@ def _attempt(seed: int, rng: np.random.Generator, single: bool) -> Example:
     points = Points(
         mesh,
         int(rng.integers(2, 5 if dim < 3 and rng.random() < 0.2 else 4)),
-        kind == "boundary",
+        boundary is not None,
         faces,
     )
     m = Maker(rng, points, wild=kind not in ("nonlinear", "coupled") and not single)
     if kind in ("nonlinear", "coupled"):
-        return replace(_nonlinear(seed, kind, m, mesh, mesh_kind), single=single)
+        return replace(_nonlinear(seed, kind, m, mesh, mesh_kind, boundary), single=single)
     names = {"product": ["u", "p", "q"][: 2 + int(rng.random() < 0.2)]}.get(kind, ["u"])
     spaces, sides = {}, {}
     for name in names:
-        spaces[name], sides[name] = _space(m, mesh, _components(m), kind == "boundary")
+        spaces[name], sides[name] = _space(m, mesh, _components(m))
     test = test_side = None
     if kind == "pair" or (kind == "boundary" and m.chance(0.3)):
-        test, test_side = _space(m, mesh, _components(m), kind == "boundary")
+        test, test_side = _space(m, mesh, _components(m))
     fields = Fields(m, {name: side.ncomp for name, side in sides.items()})
 
     def part(n: int) -> str:
         parts = []
-        if m.points.boundary or m.chance(0.6):
+        if m.chance(0.6):
             parts.append(f'"value": {fields.value(n)}')
-        if not m.points.boundary and (not parts or m.chance(0.5)):
+        if not parts or m.chance(0.5):
             parts.append(f'"grad": {fields.grad(n)}')
         return "{" + ", ".join(parts) + "}"
 
@@ -181,11 +181,11 @@ def _attempt(seed: int, rng: np.random.Generator, single: bool) -> Example:
     return replace(made, single=single)
 
 
-def _nonlinear(seed: int, kind: str, m: Maker, mesh: Any, mesh_kind: str) -> Example:
+def _nonlinear(seed: int, kind: str, m: Maker, mesh: Any, mesh_kind: str, boundary: Any) -> Example:
     names = ["u"] if kind == "nonlinear" else ["u", "p"]
     spaces, sides = {}, {}
     for name in names:
-        spaces[name], sides[name] = _space(m, mesh, _components(m), continuous=False)
+        spaces[name], sides[name] = _space(m, mesh, _components(m))
     states = [np.round(m.rng.uniform(-1, 1, spaces[name].shape) + 0.3, 2) for name in names]
     form = DenseForm(None, m.points, sides, sides, {})  # type: ignore[arg-type]
     fields = {
@@ -199,7 +199,7 @@ def _nonlinear(seed: int, kind: str, m: Maker, mesh: Any, mesh_kind: str) -> Exa
     if kind == "coupled":
         body = "{" + ", ".join(f'"{name}": {part}' for name, part in parts.items()) + "}"
     where = f"{m.points.dim}-D {mesh_kind}"
-    made = _example(seed, kind, body, m, spaces, sides, None, None, where, None)
+    made = _example(seed, kind, body, m, spaces, sides, None, None, where, boundary)
     made.state = states
     made.exact = made.dense_form.jacobian(*states)
     made.residual = made.dense_form.residual(*states)

@@ -20,8 +20,6 @@ class Fields:
         dim, out = self.maker.points.dim, []
         for name, ncomp in self.fields.items():
             out += [name, f"{name}.value"] if ncomp == 1 else [f"{name}[{c}]" for c in range(ncomp)]
-            if self.maker.points.boundary:
-                continue
             if ncomp == 1:
                 out += [f"{name}.grad[{d}]" for d in range(dim)]
             else:
@@ -84,7 +82,7 @@ class Fields:
             if m.chance(0.2):
                 return f"({m.scalar(2).text} * {inner})"
             return f"({t.matrix(n)} @ {inner})"
-        if same and kind < 0.7 and not m.points.boundary:
+        if same and kind < 0.7:
             name = m.pick(*same)
             if m.chance(0.3):
                 return f"({m.scalar(1).text} * {name}.grad[:, {int(m.rng.integers(m.points.dim))}])"

@@ -181,9 +181,12 @@ class Maker:
         return self.entry(self.coefficient(shape))
 
     def place(self) -> Expr:
-        name = self.pick("x", "n") if self.points.boundary else "x"
-        i = int(self.rng.integers(self.points.dim))
+        names = ["x", "n"] if self.points.boundary else ["x"]
+        name = self.pick(*names, *["h"] * (self.points.boundary and not self.place_only))
         self.uses.add(name)
+        if name == "h":
+            return Expr(name, self.points.extent)
+        i = int(self.rng.integers(self.points.dim))
         value = {"x": lambda: self.points.x, "n": lambda: self.points.normal}[name]()[i]
         return Expr(f"{name}[{i}]", value)
 
