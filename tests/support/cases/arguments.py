@@ -287,6 +287,7 @@ def calls(folder: Path) -> dict[str, Call]:
         "mass": of(femops.mass, V),
         "neo_hookean": of(femops.neo_hookean, W),
         "functional": of(femops.functional, _energy_density, V),
+        "project": of(femops.project, Q, _energy_density, V, u),
         "residual of a product": of(femops.residual, _pair, P),
         "residual": of(femops.residual, _energy, V),
         "p_laplacian": of(femops.p_laplacian, V, 3.0),
