@@ -18,12 +18,12 @@ from femops.forms.form import check_names
 from femops.geometry.batching import element_blocks
 from femops.geometry.jacobians import Geometry
 from femops.geometry.legendre import LegendreGeometry
-from femops.operators.constraints import Constraints
 from femops.operators.execution.backend import Step
 from femops.operators.execution.choice import backend_of
 from femops.operators.execution.ranks import compiled_steps
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.coefficients import FormCoefficient
+from femops.operators.integrals.constraints import Constraints
 from femops.operators.integrals.integral import Integral
 from femops.operators.integrals.term import Term
 from femops.pointwise.diagnostics import definition

@@ -272,6 +272,7 @@ def calls(folder: Path) -> dict[str, Call]:
         "h1_error": of(femops.h1_error, V, u, 0.0, [0.0, 0.0]),
         "h1_seminorm_error": of(femops.h1_seminorm_error, V, u, [0.0, 0.0]),
         "integrate": of(femops.integrate, V, u),
+        "integrate over the boundary": of(femops.integrate, V, u, boundary="all"),
         "l2_error": of(femops.l2_error, V, u, 0.0),
         "l2_norm": of(femops.l2_norm, V, u),
         "Probe": of(femops.Probe, mesh, [[0.5, 0.5]]),
