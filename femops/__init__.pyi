@@ -95,6 +95,7 @@ from femops.solvers import jacobi as jacobi
 from femops.solvers import minres as minres
 from femops.solvers import multigrid as multigrid
 from femops.solvers import newton as newton
+from femops.solvers import project as project
 from femops.spaces.base import GridFunction as GridFunction
 from femops.spaces.h1_l2 import H1 as H1
 from femops.spaces.h1_l2 import L2 as L2

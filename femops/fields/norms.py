@@ -6,7 +6,7 @@ Everything is evaluated block by block of elements, so memory does not grow with
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 from femops.basis import Quadrature1D
 from femops.errors import SpaceError
 from femops.fields.reproducible import rounded_sum
+from femops.geometry.boundary import BoundaryBlock, BoundaryGeometry, asked_attributes
 from femops.geometry.evaluation import physical_gradient, reference_gradient, reference_values
 from femops.geometry.jacobians import Geometry, GeometryBlock
 from femops.parallel.comm import Communicator
 from femops.spaces.base import Space
-from femops.spaces.functions import Function, evaluate
+from femops.spaces.functions import Block, Function, columns, evaluate_any, place_of
 from femops_meshes.arguments import checked
 
 Floats = NDArray[np.float64]
@@ -30,38 +31,71 @@ _PARTS = 8
 
 
 @checked(SpaceError)
-def integrate(space: Space, u: Any, quadrature: Rule = None) -> float | Floats:
-    """Integral over the mesh of a vector of `space`, or of a function or number.
+def integrate(
+    space: Space,
+    u: Any,
+    quadrature: Rule = None,
+    *,
+    boundary: bool | int | str | Iterable[int | str] | None = None,
+) -> float | Floats:
+    """Integral over the mesh, or over its boundary, of a vector of `space` or a function.
+
+    Collective, where ranks share the mesh.
 
     Parameters
     ----------
     space : Space
-    u : (size,) array, or callable or number(s)
-        A function is as for `Space.interpolate`, but evaluated at the quadrature points.
+    u : (size,) or (size, nvec) array, or callable or number(s)
+        One vector, or one in each column. A function is as for `Space.interpolate`, but evaluated
+        at the quadrature points; over the boundary it may take the outer normal, too, as in
+        ``lambda x, n: ...``.
     quadrature : int or Quadrature1D, optional
-        Points per direction. The default integrates vectors exactly, on curved elements too.
+        Points per direction. The default integrates vectors exactly, on curved elements and on
+        plane faces too.
+    boundary : "all", True, int, name, or several, optional
+        Integrate over the boundary instead: all of it, or these attributes, as
+        `Space.boundary_dofs` takes them. A field of an L2 space has the values inside the elements.
 
     Returns
     -------
     float for one component, else (ncomp,) float64
+        Of many vectors (nvec,), or (ncomp, nvec).
 
     Raises
     ------
     VectorError, SpaceError, GeometryError
-        A vector or function that does not fit, too few points, an inverted element.
+        A vector or function that does not fit, too few points, an inverted element; an attribute
+        that the mesh does not have.
+
+    Examples
+    --------
+    >>> import femops
+    >>> V = femops.H1(femops.box((2, 2)), order=2)
+    >>> u = V.interpolate(lambda x: x[0] + x[1])
+    >>> round(femops.integrate(V, u), 12), round(femops.integrate(V, u, boundary="all"), 12)
+    (1.0, 4.0)
     """
-    rule = _rule(space, quadrature, space.order)
-    l_vec = space.l_vec(u) if isinstance(u, np.ndarray) and u.ndim > 0 else None
-    sums = np.empty((space.mesh.num_elements, space.ncomp))
-    for block in Geometry(space.mesh, rule):
-        values = (
-            _function(space, u, block, _component_shape(space), "the integrand")
-            if l_vec is None
-            else _values(space, l_vec, rule, block)
-        )
-        sums[block.start : block.stop] = _element_integrals(block, values)
-    totals = np.array([exact_sum(column, space.comm) for column in sums.T])
-    return float(totals[0]) if space.ncomp == 1 else totals
+    rule, components = _rule(space, quadrature, space.order), _component_shape(space)
+    geometry: Geometry | BoundaryGeometry = Geometry(space.mesh, rule)
+    if boundary is not None:
+        chosen = asked_attributes(boundary, space.mesh.boundary_names)
+        geometry = BoundaryGeometry(space.distributed or space.mesh, rule, chosen)
+    tables, shape = None, components
+    if isinstance(u, np.ndarray) and u.ndim > 0:
+        many = u.ndim == 2 and len(u) == space.size
+        tables = [space.l_vec(column) for column in (u.T if many else [u])]
+        shape = (*components, len(tables)) if many else components
+    sums = np.empty((geometry.num_elements, *shape))
+    for block in geometry:
+        if tables is None:
+            values = _function(u, block, components, "the integrand")
+        else:
+            values = np.stack([_values(space, one, rule, block) for one in tables], axis=-1)
+        part = _element_integrals(block, values)
+        sums[block.start : block.stop] = part.reshape(len(part), *shape)
+    flat = sums.reshape(len(sums), math.prod(shape)).T
+    totals = np.array([exact_sum(column, space.comm) for column in flat]).reshape(shape)
+    return float(totals) if shape == () else totals
 
 
 @checked(SpaceError)
@@ -182,17 +216,19 @@ def _component_shape(space: Space) -> tuple[int, ...]:
     return () if space.ncomp == 1 else (space.ncomp,)
 
 
-def _values(space: Space, l_vec: Any, rule: Quadrature1D, block: GeometryBlock) -> Floats:
+def _values(space: Space, l_vec: Any, rule: Quadrature1D, block: Block) -> Floats:
+    """A field at the points of a block, (n, nq[, ncomp])."""
+    if isinstance(block, BoundaryBlock):
+        return block.field(space.basis, space.restriction.indices, l_vec)
     e_vec = space.element_vector(l_vec, block.start, block.stop)
     return reference_values(space.basis, rule.points, space.dim, e_vec)
 
 
-def _function(
-    space: Space, f: Function, block: GeometryBlock, shape: tuple[int, ...], what: str
-) -> Floats:
-    """A user's function at the points of a block, (n, q1d**dim, *shape)."""
-    x = np.ascontiguousarray(block.points.reshape(-1, space.dim).T)
-    return evaluate(f, x, shape, what).reshape(*block.points.shape[:2], *shape)
+def _function(f: Function, block: Block, shape: tuple[int, ...], what: str) -> Floats:
+    """A user's function at the points of a block, (n, nq, *shape)."""
+    place = place_of(f, block) if callable(f) else (columns(block.points),)
+    values = evaluate_any(f, place, (shape,), what, SpaceError)
+    return values.reshape(*block.points.shape[:2], *shape)
 
 
 def _errors(
@@ -200,7 +236,7 @@ def _errors(
 ) -> Iterator[tuple[GeometryBlock, Floats]]:
     l_vec = space.l_vec(u)
     for block in Geometry(space.mesh, rule):
-        expected = _function(space, exact, block, _component_shape(space), "exact")
+        expected = _function(exact, block, _component_shape(space), "exact")
         yield block, _values(space, l_vec, rule, block) - expected
 
 
@@ -211,7 +247,7 @@ def _gradient_errors(
     for block in Geometry(space.mesh, rule):
         e_vec = space.element_vector(l_vec, block.start, block.stop)
         derivatives = reference_gradient(space.basis, rule.points, space.dim, e_vec)
-        expected = _function(space, exact_gradient, block, shape, "exact_gradient")
+        expected = _function(exact_gradient, block, shape, "exact_gradient")
         yield block, physical_gradient(derivatives, block.inverse) - expected
 
 
@@ -225,8 +261,8 @@ def _root(space: Space, fields: Iterator[tuple[GeometryBlock, Floats]]) -> float
     return math.sqrt(exact_sum(sums, space.comm))
 
 
-def _element_integrals(block: GeometryBlock, values: Floats) -> Floats:
-    """Integrals (n, ncomp) of values (n, q1d**dim[, ncomp]) over each element.
+def _element_integrals(block: Block, values: Floats) -> Floats:
+    """Integrals (n, k) of values (n, nq, *shape) with k entries over each element or face.
 
     The same bits whatever other elements are in the block.
     """

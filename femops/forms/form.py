@@ -12,6 +12,7 @@ from numpy.typing import DTypeLike
 from femops.basis import Quadrature1D
 from femops.errors import OperatorError
 from femops.forms.options import FormOptions, Options, with_options
+from femops.geometry.boundary import asked_attributes
 from femops.operators.execution.choice import backend_of
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.coefficients import FormCoefficient
@@ -189,15 +190,10 @@ def check_names(function: Any, fields: int, maker: Callable[..., Any]) -> None:
             )
 
 
-def _unnamed(name: str, space: Any) -> bool:
-    """True if no piece of the boundary has this name."""
-    return not (isinstance(space, Space | Product) and name in space.mesh.boundary_names)
-
-
 def _attributes(space: Space | Product, boundary: Any) -> Any:
     """Attributes of the faces that are asked for; None for all."""
-    every = isinstance(boundary, str) and boundary == "all" and _unnamed("all", space)
-    return None if boundary is True or every else boundary
+    names = space.mesh.boundary_names if isinstance(space, Space | Product) else ()
+    return asked_attributes(boundary, names)
 
 
 def arguments_of(space: Space | Product, boundary: Any) -> Arguments:

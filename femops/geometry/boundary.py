@@ -8,7 +8,7 @@ that belongs to the fixed direction (Nanson's formula, n ds = det J J^-T N dS).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from functools import cached_property
 from typing import Any, final
 
@@ -67,6 +67,19 @@ def boundary_attributes(mesh: Mesh | DistributedMesh, attributes: Attributes) ->
     numbers = with_numbers(attributes, mesh.boundary_names)
     have = [*mesh.boundary_names, *_everywhere(mesh).tolist()]
     return chosen(numbers, have, "boundary attribute", "mesh")
+
+
+def asked_attributes(boundary: Any, names: Container[str]) -> Attributes:
+    """Attributes of the faces that an argument ``boundary=`` asks for; None for all.
+
+    Parameters
+    ----------
+    boundary : "all", True, int, name, or several
+    names : container of str
+        Names of attributes; one called "all" is meant by this word.
+    """
+    every = isinstance(boundary, str) and boundary == "all" and "all" not in names
+    return None if boundary is True or every else boundary
 
 
 def _everywhere(mesh: Mesh | DistributedMesh) -> Ints:

@@ -173,9 +173,9 @@ class Solves(Operation):
         solved = CGSolver.solve_all(
             self.solvers, self.rights, rtol=self.rtol, maxiter=self.maxiter, warn=self.warn
         )
-        for out, (x, iterations) in zip(self.outs, solved, strict=True):
+        for out, (x, info) in zip(self.outs, solved, strict=True):
             out[:] = x
-            self.done[0] += iterations
+            self.done[0] += info.iterations
         return True
 
     def instructions(self) -> list[Instruction] | None:

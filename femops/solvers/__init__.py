@@ -14,6 +14,7 @@ from femops.solvers.linear_problem import Info
 from femops.solvers.minres import minres
 from femops.solvers.multigrid import Multigrid, multigrid
 from femops.solvers.newton import NewtonInfo, newton
+from femops.solvers.projection import project
 
 __all__ = [
     "BlockDiagonal",
@@ -31,4 +32,5 @@ __all__ = [
     "minres",
     "multigrid",
     "newton",
+    "project",
 ]

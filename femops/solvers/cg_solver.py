@@ -75,9 +75,9 @@ class CGSolver:
     >>> A = femops.mass(V)
     >>> solver = femops.CGSolver(A, M=femops.jacobi(A))
     >>> b = A @ V.interpolate(lambda x: x[0])
-    >>> x, iterations = solver.solve(b, rtol=1e-12)
-    >>> bool(abs(A @ x - b).max() < 1e-12)
-    True
+    >>> x, info = solver.solve(b, rtol=1e-12)
+    >>> info.converged, bool(abs(A @ x - b).max() < 1e-12)
+    (True, True)
     """
 
     def __init__(self, A: Operator, M: AnyPreconditioner = None, *, natural: bool = False) -> None:
@@ -104,7 +104,7 @@ class CGSolver:
         rtol: Fraction = 1e-5,
         maxiter: Count | None = None,
         warn: bool = True,
-    ) -> tuple[NDArray[Any], int]:
+    ) -> tuple[NDArray[Any], Info]:
         """Solve A x = b.
 
         Parameters
@@ -122,7 +122,10 @@ class CGSolver:
         Returns
         -------
         x : (size,) array
-        iterations : int
+        info : Info
+            As of `cg`. The compiled loop saves the product that the residual itself would take:
+            ``info.residual`` is the recursion's, and with ``natural`` it and ``info.tolerance`` are
+            in that norm.
 
         Raises
         ------
@@ -156,7 +159,7 @@ class CGSolver:
         rtol: Fraction = 1e-5,
         maxiter: Count | None = None,
         warn: bool = True,
-    ) -> list[tuple[NDArray[Any], int]]:
+    ) -> list[tuple[NDArray[Any], Info]]:
         """Solve a system of each of several solvers, small ones at once, shared among threads.
 
         Parameters
@@ -170,7 +173,7 @@ class CGSolver:
 
         Returns
         -------
-        list of (x, iterations)
+        list of (x, info)
 
         Raises
         ------
@@ -182,7 +185,7 @@ class CGSolver:
         if not len(solvers) == len(rights) == len(starts):
             raise SolverError("solvers, rights and guesses are not equally many: give one of each")
 
-        def solved() -> list[tuple[NDArray[Any], int]]:
+        def solved() -> list[tuple[NDArray[Any], Info]]:
             given, limit = zip(solvers, rights, starts, strict=True), _limit(solvers, maxiter)
             pairs = [(solver, solver._given(b, x0)) for solver, b, x0 in given]
             compiled = [pair for pair in pairs if pair[0]._M is None]
@@ -207,8 +210,8 @@ class CGSolver:
         ldexp = A.space.memory.xp.ldexp
         return ldexp(right, -exponent), None if guess is None else ldexp(guess, -exponent), exponent
 
-    def _found(self, system: _System, rtol: float, limit: int) -> tuple[NDArray[Any], int]:
-        """Return the solution of a system and iterations; the compiled loop has ended before."""
+    def _found(self, system: _System, rtol: float, limit: int) -> tuple[NDArray[Any], Info]:
+        """Return the solution of a system and a report; the compiled loop has ended before."""
         if self._M is None:
             return self._end(system[2], rtol)
         right, guess, exponent = system
@@ -223,15 +226,15 @@ class CGSolver:
         self._norm, self._solved = norm, (info, right)
         if exponent:
             x = self._enlarged(x, exponent, rtol, norm)
-        return x, info.iterations
+        return x, info.scaled(exponent)
 
-    @property
-    def _ending(self) -> tuple[bool, int, NDArray[Any]]:
-        """Convergence, iterations and the right-hand side of the last solve."""
+    def _ending(self, rtol: float) -> tuple[Info, NDArray[Any]]:
+        """Report and right-hand side of the last solve, as scaled."""
         if self._solved is not None:
-            info, right = self._solved
-            return info.converged, info.iterations, right
-        return self._begun.status == CONVERGED, self._begun.iterations, self._begun.right
+            return self._solved
+        solve, tolerance = self._begun, max(rtol * self._norm, self._least)
+        found = solve.status == CONVERGED, solve.iterations, solve.residual, tolerance, solve.merged
+        return Info(*found), solve.right
 
     def _enlarged(self, x: NDArray[Any], exponent: int, rtol: float, norm: float) -> NDArray[Any]:
         """Return x times a power of two, if that is in the range of its type."""
@@ -263,14 +266,14 @@ class CGSolver:
         if not LEAST_NORM <= norm < np.inf:
             norm_of(self._A, right, self._sums)
 
-    def _end(self, exponent: int, rtol: float) -> tuple[NDArray[Any], int]:
-        """Return the solution of a solve that has ended, times a power of two, and iterations."""
+    def _end(self, exponent: int, rtol: float) -> tuple[NDArray[Any], Info]:
+        """Return the solution of a solve that has ended, times a power of two, and a report."""
         self._check_end()
         solve = self._begun
         x = backend_of(self._A.space).placed(solve.x.copy())
         if exponent:
             x = self._enlarged(x, exponent, rtol, self._sums.norm(solve.right))
-        return x, solve.iterations
+        return x, self._ending(rtol)[0].scaled(exponent)
 
     def _check_end(self) -> None:
         """Raise if the solve has found the operator not to be positive definite. Collective."""
@@ -332,12 +335,13 @@ def ended_solves(
 
 def _warn_unconverged(solvers: Sequence[CGSolver], rtol: float) -> None:
     """Warn once if solves have ended above their tolerance. Collective."""
-    failed = [solver for solver in solvers if not solver._ending[0]]
+    ends = [(solver, *solver._ending(rtol)) for solver in solvers]
+    failed = [end for end in ends if not end[1].converged]
     if not failed:
         return
-    most = max(solver._ending[1] for solver in failed)
-    first = failed[0]
-    cause = singular_cause(first._A, first._ending[2], rtol * first._norm)
+    most = max(info.iterations for _, info, _ in failed)
+    first, _, right = failed[0]
+    cause = singular_cause(first._A, right, rtol * first._norm)
     warn_unconverged(
         f"femops.CGSolver: {len(failed)} of {len(solvers)} systems have not come to rtol = "
         f"{rtol:g} in {most} iterations. "

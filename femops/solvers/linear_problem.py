@@ -37,7 +37,7 @@ class Info:
         Whether the residual has come to the tolerance; that of `cg` may be ten times as large.
     iterations : int
     residual : float
-        Euclidean norm of b - A x, computed at the end.
+        Euclidean norm of b - A x, computed at the end; see also `CGSolver.solve`.
     tolerance : float
         What it had to come to, max(rtol |b|, atol).
     merged : bool

@@ -44,6 +44,8 @@ class NewtonInfo:
         Of the Krylov solver, all steps together.
     residuals : tuple of float
         Euclidean norm of the residual before the first step and after each.
+    tolerance : float
+        What the last of them had to come to.
     linear_residuals : tuple of tuples of float
         With ``history=True`` those of the Krylov solver, for each step (see `Info`); else empty.
     """
@@ -53,7 +55,13 @@ class NewtonInfo:
     iterations: int
     linear_iterations: int
     residuals: tuple[float, ...]
+    tolerance: float
     linear_residuals: tuple[tuple[float, ...], ...] = ()
+
+    @property
+    def residual(self) -> float:
+        """Norm of the residual at the end."""
+        return self.residuals[-1]
 
 
 @checked(SolverError)
@@ -187,9 +195,10 @@ def newton(
         watch.tell(len(norms) - 1, norms[-1], u.view)
     spent = sum(info.iterations for info in steps.infos)
     inner = tuple(info.residuals for info in steps.infos) if history else ()
-    info = NewtonInfo(norms[-1] <= goal, reason, len(norms) - 1, spent, tuple(norms), inner)
+    ended = norms[-1] <= goal, reason, len(norms) - 1, spent, tuple(norms), goal
+    info = NewtonInfo(*ended, inner)
     if warn and not info.converged:
-        _warn(info, goal, _cause(F, u, residual, goal), F.space.comm)
+        _warn(info, _cause(F, u, residual, goal), F.space.comm)
     return u, info
 
 
@@ -203,11 +212,11 @@ def _cause(F: Residual, u: NDArray[Any], residual: NDArray[Any], goal: float) ->
     return singular_cause(J, residual, goal, "F")
 
 
-def _warn(info: NewtonInfo, goal: float, cause: str, comm: Communicator) -> None:
+def _warn(info: NewtonInfo, cause: str, comm: Communicator) -> None:
     """Warn of a solve that has not converged. Collective."""
     warn_unconverged(
-        f"femops.newton has not converged: |R(u) - b| is {info.residuals[-1]:.2g} after "
-        f"{info.iterations} steps, not {goal:.2g} ({info.reason}). "
+        f"femops.newton has not converged: |R(u) - b| is {info.residual:.2g} after "
+        f"{info.iterations} steps, not {info.tolerance:.2g} ({info.reason}). "
         f"{cause or 'Apply the load in steps, or begin with a better u0.'}",
         comm,
     )

@@ -62,8 +62,9 @@ def solve(
     difference = A.apply(x, spare)
     difference -= problem.right
     residual = sums.norm(difference)
-    reached = natural or residual <= 10.0 * problem.tolerance
-    converged = size <= problem.tolerance and reached
+    if natural:
+        residual = size
+    converged = size <= problem.tolerance and residual <= 10.0 * problem.tolerance
     info = Info(converged, count, residual, problem.tolerance, residuals=tuple(watch.norms))
     return x, info
 

@@ -337,7 +337,7 @@ class Space(ABC):
         else:
             x = np.ascontiguousarray(self.dof_coordinates().T)
             values = evaluate(f, x, self._trailing).reshape(-1)
-        return self.memory.put(values if self.basis.is_nodal else self._from_nodal(values))
+        return self.memory.put(values if self.basis.is_nodal else self.from_nodal(values))
 
     def _of_field(self, source: Space, vector: Vector) -> Floats:
         """Values (size,) at the nodes of a function of another space."""
@@ -359,8 +359,8 @@ class Space(ABC):
         l_vec, indices = source.l_vec(vector), source.restriction.indices
         return values_at(source.basis, l_vec, indices, elements, reference).reshape(-1)
 
-    def _from_nodal(self, values: Floats) -> Floats:
-        """Coefficients of the function with these values at the nodes, element by element."""
+    def from_nodal(self, values: Floats) -> Floats:
+        """Vector (size,) on the host of the function with these values (size,) at the nodes."""
         result, table = np.empty((self.ndofs, *self._trailing)), self.l_vec(values)
         lines = [self.basis.from_nodal] * self.dim
         n = self.p1d**self.dim

@@ -6,6 +6,7 @@ components, one number or one function value per component.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
@@ -14,6 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from femops.errors import FemopsError, SpaceError
+from femops.geometry.boundary import BoundaryBlock
+from femops.geometry.jacobians import GeometryBlock
 from femops.pointwise.diagnostics import line_of
 from femops.spaces.restriction import refuse_device_array
 from femops_meshes.arguments import call_with_arrays, check_takes
@@ -21,6 +24,9 @@ from femops_meshes.arguments import call_with_arrays, check_takes
 Floats = NDArray[np.float64]
 Function = Callable[[Floats], Any] | ArrayLike
 """``f(x)`` of points x (dim, n) -> (n,) or (ncomp, n) or a scalar; or the constant itself."""
+
+Block = GeometryBlock | BoundaryBlock
+"""Elements or boundary faces, at whose quadrature points functions are evaluated."""
 
 Predicate = Callable[[Floats], Any]
 """``f(x)`` of points x (dim, n) -> (n,) booleans."""
@@ -108,6 +114,35 @@ def evaluate_any(
 
         _check_pointwise(f, place, same, what, error, shape)
     return np.array(np.moveaxis(values, -1, 0), order="C")  # never the user's own array
+
+
+def columns(points: Floats) -> Floats:
+    """Points (n, nq, dim) in the layout that functions take, (dim, n * nq)."""
+    return np.ascontiguousarray(points.reshape(-1, points.shape[-1]).T)
+
+
+def place_of(function: Callable[..., Any], block: Block) -> tuple[Floats, ...]:
+    """Arguments of a user's function: the points, and on a boundary the normals if it takes two.
+
+    The signature of the function tells whether it takes two.
+
+    Returns
+    -------
+    tuple of (dim, n) arrays
+    """
+    x = columns(block.points)
+    if not isinstance(block, BoundaryBlock):
+        return (x,)
+    try:
+        parameters = inspect.signature(function)
+        parameters.bind(0, 0)
+    except (TypeError, ValueError):  # no two arguments, or a builtin that does not tell
+        return (x,)
+    try:
+        parameters.bind(0)
+    except TypeError:
+        return x, columns(block.normals)
+    return (x,)
 
 
 def selected(predicate: Callable[[Floats], Any], x: Floats) -> NDArray[np.bool_]:

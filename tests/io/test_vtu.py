@@ -160,14 +160,77 @@ def test_fields_of_other_spaces(tmp_path):
             np.testing.assert_allclose(got[:, : space.ncomp], expected, atol=1e-14)
 
 
+def mixed(mesh):
+    """A continuous velocity and a pressure that jumps, of another degree, and their product."""
+    V, Q = femops.H1(mesh, 3, ncomp=2), femops.L2(mesh, 1)
+    rng = np.random.default_rng(1)
+    v, q = rng.standard_normal(V.size), rng.standard_normal(Q.size)
+    return femops.Product(v=V, q=Q), v, q
+
+
+@pytest.mark.parametrize("call", ["product", "h1", "l2", "mesh", "nothing"])
+def test_h1_and_l2_together(tmp_path, call):
+    """Cells have nodes of their own, where each field has its own values: nothing is averaged."""
+    mesh = mesh_of(2)
+    W, v, q = mixed(mesh)
+    V, Q = W.spaces.values()
+    given = {"v": femops.GridFunction(V, v), "q": femops.GridFunction(Q, q)}
+    vectors = {"product": {"v": v, "q": q}, "h1": {"v": v}, "l2": {"q": q}}.get(call, {})
+    owner = {"product": W, "h1": V, "l2": Q, "mesh": mesh, "nothing": None}[call]
+    read = pyvista.read(femops.save(tmp_path / "u.vtu", owner, **given | vectors))
+    grid = femops.to_pyvista(owner, **given | vectors)
+    assert read.n_points == grid.n_points == mesh.num_elements * 16
+    order = vtk_order(2, 3)
+    for name, space, u in (("v", V, v), ("q", Q, q)):
+        values = space.sample(u, 4)[1].reshape(mesh.num_elements, 16, -1)
+        for e in range(mesh.num_elements):
+            got = read[name][read.get_cell(e).point_ids].reshape(16, -1)[:, : space.ncomp]
+            np.testing.assert_allclose(got, values[e][order], atol=1e-13)
+
+
+def test_spaces_of_fields_say_what_nodes_are_shared(tmp_path):
+    """Those of H1 spaces, without a space given too; a product counts by what is saved of it."""
+    mesh = femops.box((2, 2))
+    W, v, q = mixed(mesh)
+    V, Q = W.spaces.values()
+    field, path = femops.GridFunction(V, v), tmp_path / "u.vtu"
+    shared, own = 7 * 7, 4 * 16
+    for owner, fields, count in (
+        (None, {"v": field}, shared),
+        (W, {"v": v}, shared),
+        (W, {"v": v, "w": field}, shared),
+        (W, {"v": v, "q": q}, own),
+        (Q, {"v": field}, own),
+    ):
+        assert pyvista.read(femops.save(path, owner, **fields)).n_points == count
+    assert pyvista.read(femops.save(path, W)).n_points == 4 * 4  # of its L2 space alone
+
+
+def test_series_of_h1_and_l2(tmp_path):
+    W, v, q = mixed(femops.box((2, 2)))
+    V, Q = W.spaces.values()
+    with femops.TimeSeries(tmp_path / "run.pvd") as series:
+        first = series.save(0.0, W, v=v, q=q)
+        second = series.save(1.0, v=femops.GridFunction(V, v), q=femops.GridFunction(Q, q))
+    assert first.read_bytes() == second.read_bytes()
+
+
 def test_fields_that_do_not_go_together(tmp_path):
-    V = femops.H1(femops.box((2, 2)), 1)
-    broken, other = femops.L2(V.mesh, 1), femops.H1(femops.box((2, 2)), 1)
-    for space, message in ((broken, "p is a field in L2"), (other, "p is a field on another mesh")):
-        with pytest.raises(SpaceError, match=message):
-            femops.save(tmp_path / "u.vtu", V, p=femops.GridFunction(space, space.zeros()))
-    femops.save(tmp_path / "p.vtu", broken, v=femops.GridFunction(V, V.zeros()))
-    assert [entry.name for entry in tmp_path.iterdir()] == ["p.vtu"]
+    W, v, q = mixed(femops.box((2, 2)))
+    V, path = W.spaces["v"], tmp_path / "u.vtu"
+    other = femops.H1(femops.box((2, 2)), 1)
+    field = femops.GridFunction(other, other.zeros())
+    for call, error, message in (
+        (lambda: femops.save(path, V, p=field), SpaceError, "p is a field on another mesh"),
+        (lambda: femops.save(path, W, p=q), SpaceError, "p is a bare vector, and Product"),
+        (lambda: femops.save(path, W, q=v), VectorError, "q has .* entries"),
+        (lambda: femops.save(path, v=femops.GridFunction(V, v), q=q), SpaceError, "no space is"),
+        (lambda: femops.save(path, q=q), SpaceError, "was given a NoneType for a space"),
+        (lambda: femops.save(path), SpaceError, "was given a NoneType for a space"),
+    ):
+        with pytest.raises(error, match=message):
+            call()
+    assert not [*tmp_path.iterdir()]
 
 
 def test_neighbours_share_nodes_only_where_they_agree(tmp_path):

@@ -158,3 +158,35 @@ def test_products_of_what_ranks_share_and_what_they_do_not(comm):
         femops.Product(u=V, q=L2(V.mesh, 1))
     W = femops.Product(u=V, q=L2(mesh, 1))
     assert W.interpolate(u=1.0, q=2.0).sum() == V.ndofs + 2 * W.spaces["q"].ndofs
+
+
+@pytest.mark.parallel(1, 2, 4)
+@pytest.mark.parametrize("kind", SPACES)
+def test_projections(comm, kind):
+    make, family, p, ncomp = kind
+    whole = SAMPLES["disc"]()
+    found = []
+    for mesh in (femops.distribute(whole, comm), whole):
+        V, P = H1(mesh, 3, ncomp=ncomp), L2(mesh, 1)
+        W, Q = femops.Product(u=V, p=P), make(mesh, p, ncomp=ncomp, family=family)
+        w = W.interpolate(u=smooth(ncomp), p=lambda x: x[0] - x[1])
+        found.append((Q, femops.project(Q, lambda u, p: (u.grad * p).sum(axis=-1) + u.value, W, w)))
+    (Q, mine), (R, serial) = found
+    own = slice(Q.first_dof, Q.first_dof + Q.ndofs)
+    np.testing.assert_allclose(Q.components(mine), R.components(serial)[own], rtol=0, atol=1e-10)
+
+
+@pytest.mark.parallel(1, 2, 4)
+@pytest.mark.parametrize("name", ["ball", "disc", "line"])
+def test_integrals_over_the_boundary(comm, name):
+    """Those of one process; of many vectors the bits of each alone."""
+    whole = SAMPLES[name]()
+    mesh = femops.distribute(whole, comm)
+    for V, W in spaces(mesh, whole):
+        u, w = (S.interpolate(smooth(S.ncomp)) for S in (V, W))
+        for part in ("all", int(whole.boundary_attributes[0])):
+            found = femops.integrate(V, u, boundary=part)
+            close(found, femops.integrate(W, w, boundary=part))
+            many = femops.integrate(V, np.stack([u, -u], axis=1), boundary=part)
+            np.testing.assert_array_equal(many, np.stack([found, -np.asarray(found)], axis=-1))
+    close(femops.integrate(H1(mesh, 2), lambda x, n: n[0] + 0 * x[0], boundary="all"), 0.0)

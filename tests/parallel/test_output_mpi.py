@@ -36,6 +36,12 @@ def l2_and_h1(mesh):
     return Q, {"u": u, "v": femops.GridFunction(V, V.interpolate(lambda x: x[0] * x[-1]))}
 
 
+def h1_and_l2(mesh):
+    """Of no space: a field that jumps beside one that does not."""
+    Q, fields = l2_and_h1(mesh)
+    return None, {"v": fields["v"], "u": femops.GridFunction(Q, fields["u"])}
+
+
 def constant(mesh):
     Q = femops.L2(mesh, 0)
     return Q, {"u": Q.interpolate(lambda x: x[0])}
@@ -79,6 +85,7 @@ def check_file(path, case, mesh, expected):
         ("ball", l2_and_h1),
         ("disc", flow),
         ("disc", constant),
+        ("disc", h1_and_l2),
         ("periodic", flow),
         ("periodic", nothing),
         ("line", l2_and_h1),
@@ -192,8 +199,8 @@ def test_ranks_that_disagree(comm, tmp_path, folder):
     own.mkdir()
     for path, fields, message in [
         (own / "u.pvtu", {}, "disagree about what is saved: the path is .* on rank 0, but"),
-        (folder / "u.pvtu", {"v" if last else "u": u}, "names, orders and types of fields"),
-        (folder / "u.vtu", {"u": u.astype("f4") if last else u}, "names, orders and types"),
+        (folder / "u.pvtu", {"v" if last else "u": u}, "names, spaces and types of fields"),
+        (folder / "u.vtu", {"u": u.astype("f4") if last else u}, "names, spaces and types"),
     ]:
         with pytest.raises(CommunicatorError, match=message):
             femops.save(path, V, **fields)

@@ -210,13 +210,14 @@ def test_many_right_hand_sides(make: str, natural: bool) -> None:
     solver = femops.CGSolver(A, M, natural=natural)
     direct = spla.splu(A.assemble().tocsc())
     for right in (b, 3.0 * b, A @ np.sin(b)):
-        x, iterations = solver.solve(right, rtol=1e-11)
+        x, info = solver.solve(right, rtol=1e-11)
         expected = direct.solve(right)
         np.testing.assert_allclose(x, expected, rtol=0, atol=1e-8 * abs(expected).max())
         again, same = solver.solve(right, rtol=1e-11)
-        assert same == iterations
+        assert same == info
+        assert info.residual <= info.tolerance * (10 - 9 * natural)
         np.testing.assert_array_equal(again, x)
-        assert solver.solve(right, x, rtol=1e-8)[1] == 0
+        assert solver.solve(right, x, rtol=1e-8)[1].iterations == 0
     with pytest.warns(femops.ConvergenceWarning, match="1 of 1 systems"):
         solver.solve(b, rtol=1e-12, maxiter=1)
 
@@ -229,10 +230,10 @@ def test_systems_of_solvers_of_both_kinds_at_once() -> None:
         femops.CGSolver(A, femops.jacobi(A)),
     ]
     alone = [solver.solve(b, rtol=1e-10) for solver in solvers]
-    for (x, count), (y, same) in zip(
+    for (x, info), (y, same) in zip(
         femops.CGSolver.solve_all(solvers, [b, b, b], rtol=1e-10), alone, strict=True
     ):
-        assert count == same
+        assert (info.iterations, info.residual) == (same.iterations, same.residual)
         np.testing.assert_array_equal(x, y)
     other = pickle.loads(pickle.dumps(solvers[1]))
     np.testing.assert_array_equal(other.solve(b, rtol=1e-10)[0], alone[1][0])

@@ -28,14 +28,14 @@ def test_each_solve_begins_anew(natural):
     counts = []
     for _ in range(3):
         b = rng.standard_normal(V.size)
-        x, iterations = solver.solve(b, rtol=1e-13)
+        x, info = solver.solve(b, rtol=1e-13)
         assert np.abs(A @ x - b).max() < 1e-11
-        counts.append(iterations)
+        counts.append(info.iterations)
         again, same = solver.solve(b, rtol=1e-13)
-        assert same == iterations
+        assert same == info
         assert np.array_equal(again, x)
         guessed, same = solver.solve(b, np.zeros(V.size), rtol=1e-13)
-        assert same == iterations
+        assert same.iterations == info.iterations
         assert np.array_equal(guessed, x)
     assert 5 < min(counts) <= max(counts) < 60
 
@@ -47,9 +47,10 @@ def test_a_good_guess_saves_iterations_and_zero_takes_none():
     b = A @ V.interpolate(lambda x: np.exp(x[0]))
     x, cold = solver.solve(b, rtol=1e-10)
     _, warm = solver.solve(b, x, rtol=1e-8)
-    assert warm == 0 < cold
+    assert warm.iterations == 0 < cold.iterations
     nothing, none = solver.solve(np.zeros(V.size))
-    assert none == 0
+    assert none.converged
+    assert none.iterations == none.residual == 0
     assert not nothing.any()
 
 
@@ -58,15 +59,23 @@ def test_natural_norms_stop_where_the_preconditioned_residual_is_small():
     A = femops.mass(V)
     M = femops.jacobi(A)
     b = np.random.default_rng(0).standard_normal(V.size)
-    x, iterations = femops.CGSolver(A, M=M, natural=True).solve(b, rtol=1e-6)
-    residual = b - A @ x
-    assert np.sqrt(residual @ (M @ residual)) <= 1.001e-6 * np.sqrt(b @ (M @ b))
-    x, fewer = femops.CGSolver(A, M=M, natural=True).solve(
-        b, rtol=1e-6, maxiter=iterations - 1, warn=False
-    )
-    residual = b - A @ x
-    assert fewer == iterations - 1
-    assert np.sqrt(residual @ (M @ residual)) > 1e-6 * np.sqrt(b @ (M @ b))
+    foreign = sla.LinearOperator(A.shape, matvec=lambda r: M @ r, dtype=A.dtype)
+    for preconditioner in (M, foreign):
+        solver = femops.CGSolver(A, M=preconditioner, natural=True)
+        x, info = solver.solve(b, rtol=1e-6)
+        goal = 1e-6 * np.sqrt(b @ (M @ b))
+        residual = b - A @ x
+        size = np.sqrt(residual @ (M @ residual))
+        assert size <= 1.001 * goal
+        assert info.converged
+        assert (info.residual, info.tolerance) == pytest.approx((size, goal), rel=1e-6)
+        x, fewer = solver.solve(b, rtol=1e-6, maxiter=info.iterations - 1, warn=False)
+        residual = b - A @ x
+        size = np.sqrt(residual @ (M @ residual))
+        assert not fewer.converged
+        assert fewer.iterations == info.iterations - 1
+        assert fewer.residual == pytest.approx(size, rel=1e-6)
+        assert size > goal
 
 
 def test_operators_that_are_not_definite_are_refused():
@@ -92,12 +101,12 @@ def test_several_systems_at_once_have_the_bits_of_each_alone(natural):
             machine.set_threads(threads)
             for _ in range(2):  # the second time it is known how long solves are
                 together = femops.CGSolver.solve_all(solvers, rights, rtol=1e-12)
-            for (x, iterations), (y, count) in zip(alone, together, strict=True):
-                assert iterations == count
+            for (x, info), (y, other) in zip(alone, together, strict=True):
+                assert (info.iterations, info.residual) == (other.iterations, other.residual)
                 assert np.array_equal(x, y)
     finally:
         machine.set_threads(before)
-    assert alone[1][1] == 0 < alone[0][1]
+    assert alone[1][1].iterations == 0 < alone[0][1].iterations
 
 
 def test_a_solver_given_twice_and_none_at_all_are_refused():
@@ -164,9 +173,10 @@ def test_a_tolerance_is_that_of_the_call(natural):
     b, c = noise(A), noise(B)
     for rtol, error in ((1e-2, 1.0), (0.0, 1e-12), (1e-2, 1.0), (1e-10, 1e-8)):
         for solvers, rights in (([one, two], [b, c]), ([one], [b])):
-            x, count = femops.CGSolver.solve_all(solvers, rights, rtol=rtol)[0]
+            x, info = femops.CGSolver.solve_all(solvers, rights, rtol=rtol)[0]
             assert np.linalg.norm(b - A @ x) <= error * np.linalg.norm(b)
-            assert (count > 100) == (rtol == 0.0)
+            assert (info.iterations > 100) == (rtol == 0.0)
+            assert info.residual <= info.tolerance
     for rtol in (np.nan, -1.0):
         with pytest.raises(femops.SolverError, match="rtol is"):
             femops.CGSolver.solve_all([one], [b], rtol=rtol)
@@ -228,6 +238,8 @@ def test_single_precision_takes_right_hand_sides_of_any_size(natural):
     (A,) = masses(4, dtype="float32")
     solver = femops.CGSolver(A, M=femops.jacobi(A), natural=natural)
     expected, start = exact(A, noise(A)), 0.1 * noise(A)
+    b = noise(A).astype("float64")
+    norm = np.sqrt(b @ (femops.jacobi(A).inverse * b if natural else b))
     for k in (-110, -80, -60, -19, 0, 19, 50, 63, 90, 118):
         b = np.ldexp(noise(A), k)
         found = [
@@ -235,6 +247,8 @@ def test_single_precision_takes_right_hand_sides_of_any_size(natural):
             solver.solve(b, np.ldexp(start, k), rtol=1e-6)[0],
             femops.CGSolver.solve_all([solver], [b], rtol=1e-6)[0][0],
         ]
+        goal = solver.solve(b, rtol=1e-6)[1].tolerance
+        assert goal == pytest.approx(1e-6 * norm * 2.0**k, rel=1e-4)
         for x in found:
             relative = np.ldexp(x.astype("float64"), -k)
             np.testing.assert_allclose(relative, expected, atol=1e-4 * abs(expected).max())

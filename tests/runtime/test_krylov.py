@@ -311,6 +311,7 @@ def test_history_of_newton(linear: Any) -> None:
     )
     assert info.converged
     assert told == list(enumerate(info.residuals))
+    assert info.residual == info.residuals[-1] <= info.tolerance
     assert len(info.linear_residuals) == info.iterations
     assert sum(len(norms) - 1 for norms in info.linear_residuals) == info.linear_iterations
     for norms, begin in zip(info.linear_residuals, info.residuals, strict=False):

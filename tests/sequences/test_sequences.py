@@ -160,7 +160,7 @@ def test_a_step_with_everything(threads):
     for one, two in zip(results[0], results[2], strict=True):
         np.testing.assert_array_equal(one, two)
     done = [femops.CGSolver.solve_all(solvers, [right, residual], rtol=1e-13) for _ in range(2)]
-    assert sequence.iterations == 3 * sum(iterations for _, iterations in done[-1])
+    assert sequence.iterations == 3 * sum(info.iterations for _, info in done[-1])
 
 
 def test_solvers_may_be_used_elsewhere_between_runs():

@@ -107,7 +107,9 @@ def test_solvers_join_others_while_they_solve() -> None:
     def run() -> None:
         for k in range(1, 300):
             sequence.run()
-            assert sequence.iterations == k * (alone[0][1][1] + alone[1][1][1])
+            assert sequence.iterations == k * (
+                alone[0][1][1].iterations + alone[1][1][1].iterations
+            )
             np.testing.assert_array_equal(outs, [alone[0][1][0], alone[1][1][0]])
 
     def solve() -> None:
@@ -116,8 +118,8 @@ def test_solvers_join_others_while_they_solve() -> None:
             expected = [alone[0][2], alone[2][2]]
             if k % 2:
                 found, expected = [a.solve(rights[1], rtol=1e-1)], [alone[1][0]]
-            for (x, iterations), (y, count) in zip(found, expected, strict=True):
-                assert iterations == count
+            for (x, info), (y, same) in zip(found, expected, strict=True):
+                assert info.iterations == same.iterations
                 np.testing.assert_array_equal(x, y)
 
     assert in_threads(run, solve) == [None, None]

@@ -157,3 +157,73 @@ def test_what_cannot_be_integrated():
         l2_norm(space, space.zeros(), 2)
     with pytest.raises(SpaceError, match="exact is not finite"):
         l2_error(space, space.zeros(), np.nan)
+
+
+# --- over the boundary ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [H1, L2])
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_sides_of_a_box(kind, dim):
+    """Of the attributes asked for, by number and by name, from inside the elements."""
+    mesh = femops.box((2, 3, 2)[:dim], upper=(2.0, 3.0, 5.0)[:dim])
+    mesh = mesh.with_names(boundary={"low": 1, "ends": (1, 2)})
+    space = kind(mesh, 2)
+    u = space.interpolate(lambda x: 1 + x[0] ** 2 + x[-1] * (dim > 1))
+    area, mean = math.prod((3.0, 5.0)[: dim - 1]), 0.5 * (0.0, 3.0, 5.0)[dim - 1]
+    low, high = area * (1 + mean), area * (5 + mean)
+    assert femops.integrate(space, u, boundary="low") == pytest.approx(low, rel=1e-13)
+    assert femops.integrate(space, u, boundary=2) == pytest.approx(high, rel=1e-13)
+    assert femops.integrate(space, u, boundary="ends") == pytest.approx(low + high, rel=1e-13)
+    assert femops.integrate(space, u, boundary=[1, 2]) == pytest.approx(low + high, rel=1e-13)
+    every = femops.integrate(space, u, boundary="all")
+    assert every == femops.integrate(space, u, boundary=True)
+    assert every == pytest.approx(
+        sum(femops.integrate(space, u, boundary=k) for k in space_sides(mesh))
+    )
+
+
+def space_sides(mesh):
+    return np.unique(mesh.boundary_attributes).tolist()
+
+
+def test_curved_boundaries_against_loads():
+    """Those of a function by its quadrature; of a vector, as the load of the boundary has it."""
+    V = H1(femops.ball(2, order=3), 3, ncomp=2)
+    u = np.random.default_rng(0).standard_normal(V.size)
+    load = V.components(femops.boundary_load(V, 1.0, quadrature=8))
+    expected = (load * V.components(u)).sum(axis=0)
+    found = femops.integrate(V, u, 8, boundary="all")
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    volume = femops.integrate(V, lambda x, n: [(x * n).sum(0) / 3, n[0]], boundary="all")
+    assert volume == pytest.approx([4 / 3 * np.pi, 0.0], rel=1e-5, abs=1e-12)
+    assert femops.integrate(V, (1.0, 2.0), boundary=True) @ (2.0, -1.0) == pytest.approx(
+        0, abs=1e-10
+    )
+
+
+@pytest.mark.parametrize("ncomp", [1, 2])
+@pytest.mark.parametrize("boundary", [None, "all"])
+def test_integrals_of_many_vectors(ncomp, boundary):
+    """Each has the bits that it has alone."""
+    V = H1(femops.disc(1), 3, ncomp=ncomp)
+    many = np.random.default_rng(0).standard_normal((V.size, 3))
+    found = femops.integrate(V, many, boundary=boundary)
+    alone = [femops.integrate(V, many[:, k].copy(), boundary=boundary) for k in range(3)]
+    assert found.shape == (3,) if ncomp == 1 else (2, 3)
+    np.testing.assert_array_equal(found, np.stack(alone, axis=-1))
+
+
+def test_boundaries_that_are_refused():
+    V = H1(femops.box((2, 2)).with_names(boundary={"wall": 1}), 1)
+    for boundary, message in (
+        (7, "no boundary attribute 7"),
+        ("walls", "no boundary attribute 'walls': it has wall, 1, 2, 3, 4"),
+        ([], "no boundary attribute was chosen"),
+    ):
+        with pytest.raises(SpaceError, match=message):
+            femops.integrate(V, V.zeros(), boundary=boundary)
+    with pytest.raises(SpaceError, match="has no boundary"):
+        femops.integrate(H1(femops.box((3, 3), periodic=True), 1), 1.0, boundary="all")
+    with pytest.raises(femops.VectorError, match="a vector of this space is flat"):
+        femops.integrate(V, np.zeros((3, 3)), boundary="all")

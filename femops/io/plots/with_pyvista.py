@@ -13,10 +13,7 @@ from numpy.typing import NDArray
 from femops.errors import MissingExtraError, SpaceError
 from femops.io.plots.picture import Picture
 from femops.io.plots.scene import VIEW, Scene, arrows_of, is_flat, view_axes
-from femops.io.vtk.vtu import checked_fields, lagrange_piece, space_of
-from femops.parallel.mesh import DistributedMesh
-from femops.spaces.h1_l2 import Space
-from femops_meshes import Mesh
+from femops.io.vtk.vtu import Owner, checked_fields, first_space, lagrange_piece
 from femops_meshes.arguments import checked
 
 if TYPE_CHECKING:
@@ -49,18 +46,16 @@ def check_pyvista() -> None:
 
 
 @checked(SpaceError)
-def to_pyvista(
-    space: Space | Mesh | DistributedMesh, u: Any = None, /, **fields: Any
-) -> pyvista.UnstructuredGrid:
-    """The mesh and fields of a space as a grid of PyVista's with Lagrange cells of its degree.
+def to_pyvista(space: Owner = None, u: Any = None, /, **fields: Any) -> pyvista.UnstructuredGrid:
+    """Fields and their mesh as a grid of PyVista's with Lagrange cells of their degree.
 
     The same cells, points and numbers as in a file of `save`. On many ranks, those of this rank's
     elements.
 
     Parameters
     ----------
-    space : Space, Mesh or DistributedMesh
-        The space of the fields, or a mesh alone.
+    space : Space, Product, Mesh or DistributedMesh, optional
+        As for `save`.
     u : (size,) array or GridFunction, optional
         A field; the grid calls it u.
     **fields : (size,) array or GridFunction
@@ -90,8 +85,8 @@ def to_pyvista(
 
     if u is not None:
         fields = {"u": u, **fields}
-    space = space_of(space, "to_pyvista")
-    piece = lagrange_piece(space, checked_fields(space, fields), in_memory=True)
+    first = first_space(space, fields, "to_pyvista")
+    piece = lagrange_piece(first, checked_fields(first, space, fields), in_memory=True)
     cells, offsets = piece.sections["Cells"], piece.sections["Cells"]["offsets"]
     flat = cells["connectivity"]
     nodes = flat.reshape(piece.cells, flat.size // max(piece.cells, 1))

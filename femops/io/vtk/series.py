@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -14,11 +15,10 @@ from xml.sax.saxutils import quoteattr
 from femops.errors import FileError
 from femops.io.atomic import checked_path, make_folder, refused, remove, replacing, to_disk
 from femops.io.vtk.pieces import piece_files
-from femops.io.vtk.vtu import save
+from femops.io.vtk.vtu import Owner, first_space, save
 from femops.io.vtk.vtu_file import check_name
 from femops.parallel.collective_checks import check, check_same
 from femops.parallel.comm import communicator
-from femops.spaces.h1_l2 import Space
 from femops_meshes.arguments import checked, names_checked, number_of, shown
 
 Existing = Literal["refuse", "continue", "replace"]
@@ -115,15 +115,15 @@ class TimeSeries:
         return tuple(time for time, _ in self._steps)
 
     @names_checked
-    def save(self, time: float, space: Space, /, **fields: Any) -> Path:
+    def save(self, time: float, space: Owner = None, /, **fields: Any) -> Path:
         """Add a step.
 
         Parameters
         ----------
         time : float
             Later than that of the last step.
-        space : Space
-            The space of the fields; its mesh may differ from step to step.
+        space : Space, Product, Mesh or DistributedMesh, optional
+            As for `femops.save`; the mesh may differ from step to step.
         **fields : (size,) array or GridFunction
             As for `femops.save`, with the same names at each step.
 
@@ -145,7 +145,7 @@ class TimeSeries:
         """
         with check(self._comm):
             moment = self._checked_time(time)
-            self._check_step(space, set(fields))
+            self._check_step(space, fields)
         check_same(self._comm, "a step of a series", {"time": moment})
         file = self._names(len(self._steps))[self._comm.size > 1]
         save(file, space, **fields)
@@ -161,15 +161,15 @@ class TimeSeries:
         self._fields = set(fields)
         return file
 
-    def _check_step(self, space: Any, fields: set[str]) -> None:
+    def _check_step(self, owner: Any, fields: Mapping[str, Any]) -> None:
         if self._closed:
             raise FileError(f"'{self.path}' is closed: open it with existing='continue'")
-        if self._fields is not None and self._fields != fields:
+        if self._fields is not None and self._fields != set(fields):
             raise FileError(
                 f"fields {sorted(fields)} differ from {sorted(self._fields)}, those of the steps "
                 f"before, in '{self.path}': save the same at each step"
             )
-        ours, theirs = self._comm, space.comm if isinstance(space, Space) else self._comm
+        ours, theirs = self._comm, first_space(owner, fields, "TimeSeries.save").comm
         if theirs is not ours and max(ours.size, theirs.size) > 1:
             raise FileError(
                 f"'{self.path}' is a series of {ours.size} ranks, the space is of {theirs.size}: "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,44 +22,49 @@ from femops.parallel.collective_checks import check, check_same
 from femops.parallel.mesh import DistributedMesh
 from femops.spaces.base import GridFunction
 from femops.spaces.h1_l2 import H1, L2, Space
+from femops.spaces.product import Product
 from femops_meshes.arguments import checked
 from femops_meshes.coordinates.interpolation import equispaced
 from femops_meshes.coordinates.mapping import positions
 from femops_meshes.mesh import Mesh
+
+Owner = Space | Product | Mesh | DistributedMesh | None
+"""Space, product or mesh of fields that are bare vectors; None if all are GridFunctions."""
 
 MAX_DEGREE = 10
 """Highest degree of a cell that VTK's readers accept."""
 
 
 @checked(FileError, space=SpaceError)
-def save(
-    path: str | os.PathLike[str], space: Space | Mesh | DistributedMesh, /, **fields: Any
-) -> Path:
-    """Write the mesh and fields of a space as a VTU file with Lagrange cells of its degree.
+def save(path: str | os.PathLike[str], space: Owner = None, /, **fields: Any) -> Path:
+    """Write fields and their mesh as a VTU file with Lagrange cells of their degree.
 
-    A mesh can stand in place of the space. It goes to a VTU file without fields, or to a file of
-    MFEM's, ending in .mesh, which `read_mesh` reads back with all that the mesh has: attributes,
-    their names (as attribute sets, format v1.3), boundary, curved and periodic geometry.
+    Fields of several spaces on one mesh, H1 and L2, go into one file together. A mesh can stand in
+    place of the space. It goes to a VTU file without fields, or to a file of MFEM's, ending in
+    .mesh, which `read_mesh` reads back with all that the mesh has: attributes, their names (as
+    attribute sets, format v1.3), boundary, curved and periodic geometry.
 
     Collective, where ranks share the mesh: all call it with the same path, and the file has a piece
     of each. Many ranks had better write a .pvtu file: each writes its own piece, in a folder
     beside it, and no data passes through rank 0.
 
     Cells have the highest degree of the spaces and the mesh, at least 1, so nothing is lost: not
-    the curved geometry, not the polynomials. Nodes are VTK's equispaced ones. With an H1 space on a
-    mesh that is continuous in space neighbours share nodes; otherwise each cell has its own, and
-    jumps are kept. The attributes of the elements are written as the cell data ``attribute``.
+    the curved geometry, not the polynomials. Nodes are VTK's equispaced ones. If all spaces are H1
+    and the mesh is continuous in space, neighbours share nodes; otherwise each cell has its own,
+    and jumps are kept. The attributes of the elements are written as the cell data ``attribute``.
 
     Parameters
     ----------
     path : path ending in .vtu or .pvtu; of a mesh also in .mesh
         In a folder that all ranks see.
-    space : Space, Mesh or DistributedMesh
-        The space of the fields, or a mesh alone.
+    space : Space, Product, Mesh or DistributedMesh, optional
+        The space of the fields, a product that has a space of each field's name, or a mesh alone.
+        Leave it out if all fields are GridFunctions.
     **fields : (size,) array or GridFunction
-        Vectors of the space by the name they get in the file, or fields in other spaces on its
-        mesh, such as pressures beside velocities. With as many components as the mesh has
-        dimensions they are written as 3-D vectors, with zeros in the missing directions.
+        Vectors of the space, or of the product's spaces, by the name they get in the file; or
+        fields of other spaces on the mesh, such as stresses beside displacements. With as many
+        components as the mesh has dimensions they are written as 3-D vectors, with zeros in the
+        missing directions.
 
     Returns
     -------
@@ -76,7 +81,8 @@ def save(
     CommunicatorError
         Ranks disagree about the path or the fields.
     SpaceError
-        `space` is no space, or a field lies on another mesh, or in L2 where cells share nodes.
+        `space` is no space, a field lies on another mesh, or it is not known of which space a
+        vector is.
     VectorError
         A field does not fit the space.
 
@@ -85,24 +91,43 @@ def save(
     UserWarning
         Above degree 10, which is the highest that VTK reads: the fields are then interpolated at
         the nodes of degree 10.
+
+    Examples
+    --------
+    >>> import femops, tempfile
+    >>> folder, mesh = tempfile.mkdtemp(), femops.disc(2)
+    >>> V, Q = femops.H1(mesh, order=3, ncomp=2), femops.L2(mesh, order=2)
+    >>> u, p = femops.GridFunction(V, V.zeros()), femops.GridFunction(Q, Q.zeros())
+    >>> femops.save(folder + "/flow.vtu", u=u, p=p).name
+    'flow.vtu'
+
+    The same by the vectors of a product:
+
+    >>> W = femops.Product(u=V, p=Q)
+    >>> u, p = W.split(W.zeros())
+    >>> femops.save(folder + "/flow.vtu", W, u=u, p=p).name
+    'flow.vtu'
     """
     if Path(path).suffix.lower() == ".mesh":
         return save_mesh(path, space, fields)
     alone = isinstance(space, Mesh | DistributedMesh)
     suffixes = [".mesh"] * alone + [".vtu", ".pvtu"]
-    space = space_of(space, "save")
-    comm = space.comm
+    first = first_space(space, fields, "save")
+    comm = first.comm
     with check(comm):
         target = checked_path(path, *suffixes)
         if target.suffix.lower() == ".pvtu":
             check_name(target.stem, "the file")
-        found = checked_fields(space, fields)
-    kinds = [(name, own.order, own.ncomp, str(u.dtype)) for name, (own, u) in found.items()]
-    facts = {"the path": str(target.absolute()), "names, orders and types of fields": kinds}
+        found = checked_fields(first, space, fields)
+    kinds = [
+        (name, type(own).__name__, own.order, own.ncomp, str(u.dtype))
+        for name, (own, u) in found.items()
+    ]
+    facts = {"the path": str(target.absolute()), "names, spaces and types of fields": kinds}
     check_same(comm, "what is saved", facts)
     # a file of several pieces has the order of VTK's memory, see `head`
     joined = comm.size > 1 and target.suffix.lower() == ".vtu"
-    piece = lagrange_piece(space, found, in_memory=joined, warn=comm.rank == 0)
+    piece = lagrange_piece(first, found, in_memory=joined, warn=comm.rank == 0)
     if target.suffix.lower() == ".pvtu":
         save_pieces(target, piece, comm)
     elif comm.size > 1:
@@ -113,26 +138,51 @@ def save(
     return target
 
 
-def space_of(given: Any, caller: str) -> Space:
-    """The space of fields; of a mesh alone one without continuity.
+def first_space(owner: Owner, fields: Mapping[str, Any], caller: str) -> Space:
+    """A space whose cells all fields fit: one that may jump between elements, if there is any.
+
+    Parameters
+    ----------
+    owner : Space, Product, Mesh, DistributedMesh or None
+    fields : dict
+        Vectors and GridFunctions by name.
+    caller : str
+        Name of the public function, for messages.
 
     Raises
     ------
     SpaceError
-        It is neither a space nor a mesh.
+        The owner is neither a space nor a mesh, or there is neither an owner nor a GridFunction.
     """
-    if isinstance(given, Mesh | DistributedMesh):
-        return L2(given, 0)
-    if not isinstance(given, Space):
+    if isinstance(owner, Space):
+        return owner
+    if isinstance(owner, Mesh | DistributedMesh):
+        return L2(owner, 0)
+    named = owner.spaces if isinstance(owner, Product) else {}
+    found = [
+        field.space if isinstance(field, GridFunction) else named.get(name)
+        for name, field in fields.items()
+    ]
+    spaces = [space for space in found if space is not None] or [*named.values()]
+    if not spaces or not isinstance(owner, Product | None):
         raise SpaceError(
-            f"{caller} was given a {type(given).__name__} for a space: it takes the space of the "
-            "fields, for instance V = femops.H1(mesh, order=1), or a mesh alone"
+            f"{caller} was given a {type(owner).__name__} for a space: it takes the space of the "
+            "fields, for instance V = femops.H1(mesh, order=1), or a mesh alone, or GridFunctions"
         )
-    return given
+    return next((space for space in spaces if not isinstance(space, H1)), spaces[0])
 
 
-def checked_fields(space: Space, fields: dict[str, Any]) -> dict[str, tuple[Space, Array]]:
-    """Space and vector of each field, which can lie in another space.
+def checked_fields(
+    first: Space, owner: Owner, fields: Mapping[str, Any]
+) -> dict[str, tuple[Space, Array]]:
+    """Space and vector of each field.
+
+    Parameters
+    ----------
+    first : Space
+        See `first_space`.
+    owner, fields
+        As there.
 
     Raises
     ------
@@ -141,7 +191,9 @@ def checked_fields(space: Space, fields: dict[str, Any]) -> dict[str, tuple[Spac
     """
     for name in fields:
         check_name(name, "the field")
-    return {name: _field(space, name, u) for name, u in fields.items()}
+    if isinstance(owner, Mesh | DistributedMesh):
+        owner = first
+    return {name: _field(first, owner, name, u) for name, u in fields.items()}
 
 
 def lagrange_piece(
@@ -156,6 +208,7 @@ def lagrange_piece(
     Parameters
     ----------
     space : Space
+        See `first_space`.
     fields : dict
         Space and vector by name (`checked_fields`).
     in_memory : bool
@@ -163,8 +216,11 @@ def lagrange_piece(
     warn : bool
         Whether to warn of degrees that VTK does not read.
     """
-    degree = _degree([space, *(own for own, _ in fields.values())], warn=warn)
-    grid = _grid(space, degree, vtk_order(space.dim, degree, in_memory=in_memory))
+    spaces = [space, *(own for own, _ in fields.values())]
+    degree = _degree(spaces, warn=warn)
+    shared = space.mesh.continuous and all(isinstance(own, H1) for own in spaces)
+    order = vtk_order(space.dim, degree, in_memory=in_memory)
+    grid = _grid(space.mesh, degree, order, shared=shared)
     data = {name: _point_data(own, grid, u) for name, (own, u) in fields.items()}
     return _piece(grid, data, space.mesh.element_attributes)
 
@@ -180,18 +236,17 @@ class _Grid:
     order: NDArray[np.int64]
 
 
-def _field(space: Space, name: str, given: Any) -> tuple[Space, Array]:
-    """Space and vector of a field, which can lie in another space."""
-    if not isinstance(given, GridFunction):
-        return space, space.check_vector(given, name)
-    if (given.space.mesh, given.space.distributed) != (space.mesh, space.distributed):
-        raise SpaceError(f"{name} is a field on another mesh: save it in a file of its own")
-    if isinstance(space, H1) and not isinstance(given.space, H1):
-        raise SpaceError(
-            f"{name} is a field in L2, and cells of an H1 space share nodes: save(path, Q, ...) "
-            "with the L2 space Q first keeps its jumps"
-        )
-    return given.space, given.vector
+def _field(first: Space, owner: Owner, name: str, given: Any) -> tuple[Space, Array]:
+    """Space and vector of a field."""
+    if isinstance(given, GridFunction):
+        if (given.space.mesh, given.space.distributed) != (first.mesh, first.distributed):
+            raise SpaceError(f"{name} is a field on another mesh: save it in a file of its own")
+        return given.space, given.vector
+    space = owner.spaces.get(name) if isinstance(owner, Product) else owner
+    if not isinstance(space, Space):
+        has = "no space is given" if owner is None else f"{owner!r} has no space of this name"
+        raise SpaceError(f"{name} is a bare vector, and {has}: give femops.GridFunction(V, {name})")
+    return space, space.check_vector(given, name)
 
 
 def _degree(spaces: Sequence[Space], *, warn: bool) -> int:
@@ -205,9 +260,9 @@ def _degree(spaces: Sequence[Space], *, warn: bool) -> int:
     return min(degree, MAX_DEGREE)
 
 
-def _grid(space: Space, degree: int, order: NDArray[np.int64]) -> _Grid:
-    mesh = space.mesh
-    if isinstance(space, H1) and mesh.continuous:
+def _grid(mesh: Mesh, degree: int, order: NDArray[np.int64], *, shared: bool) -> _Grid:
+    """Cells whose nodes are in an order of VTK's, shared by neighbours or not."""
+    if shared:
         nodes = mesh.topology.lattice(degree)[:, order]
         count = mesh.topology.lattice_size(degree)
     else:
@@ -215,8 +270,8 @@ def _grid(space: Space, degree: int, order: NDArray[np.int64]) -> _Grid:
         count = nodes.size
     points = np.zeros((count, 3))
     where = positions(mesh.coordinates, equispaced(degree + 1))
-    points[nodes, : space.dim] = where[:, order]
-    return _Grid(space.dim, degree, points, nodes, order)
+    points[nodes, : mesh.dim] = where[:, order]
+    return _Grid(mesh.dim, degree, points, nodes, order)
 
 
 def _point_data(space: Space, grid: _Grid, u: Array) -> Array:

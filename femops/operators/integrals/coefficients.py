@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, final
@@ -16,7 +15,7 @@ from femops.geometry.jacobians import Geometry
 from femops.operators.integrals.snapshots import Block, Field, Sampled, frozen
 from femops.pointwise.trace import CoefficientShape
 from femops.spaces.base import GridFunction
-from femops.spaces.functions import called, evaluate_any
+from femops.spaces.functions import called, columns, evaluate_any, place_of
 from femops.spaces.restriction import refuse_device_array
 
 Function = Callable[..., Any]
@@ -266,35 +265,6 @@ def _evaluate(
 def _one_more(place: Place) -> Place:
     """Return the arguments with the last point repeated."""
     return tuple(np.pad(values, ((0, 0), (0, 1)), mode="edge") for values in place)
-
-
-def columns(points: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Points (n, nq, dim) in the layout that functions take, (dim, n * nq)."""
-    return np.ascontiguousarray(points.reshape(-1, points.shape[-1]).T)
-
-
-def place_of(function: Function, block: Block) -> Place:
-    """Arguments of a user's function: the points, and on a boundary the normals if it takes two.
-
-    The signature of the function tells whether it takes two.
-
-    Returns
-    -------
-    tuple of (dim, n) arrays
-    """
-    x = columns(block.points)
-    if not isinstance(block, BoundaryBlock):
-        return (x,)
-    try:
-        parameters = inspect.signature(function)
-        parameters.bind(0, 0)
-    except (TypeError, ValueError):  # no two arguments, or a builtin that does not tell
-        return (x,)
-    try:
-        parameters.bind(0)
-    except TypeError:
-        return x, columns(block.normals)
-    return (x,)
 
 
 def _mixed_shape(result: Any) -> tuple[int, ...]:

@@ -1,0 +1,320 @@
+"""L2 projection of fields, and of functions of fields and their gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.basis import Quadrature1D
+from femops.errors import OperatorError, SpaceError
+from femops.forms import load, mass
+from femops.forms.form import check_names
+from femops.geometry.batching import element_blocks
+from femops.geometry.jacobians import Geometry
+from femops.geometry.legendre import LegendreGeometry
+from femops.operators.execution.backend import Step
+from femops.operators.execution.choice import backend_of
+from femops.operators.execution.ranks import compiled_steps
+from femops.operators.integrals.arguments import Arguments
+from femops.operators.integrals.coefficients import FormCoefficient
+from femops.operators.integrals.constraints import Constraints
+from femops.operators.integrals.integral import Integral
+from femops.operators.integrals.term import Term
+from femops.pointwise.diagnostics import definition
+from femops.pointwise.errors import TraceError
+from femops.pointwise.qdata_split import NonlinearQFunction
+from femops.pointwise.trace import FormFunction, name_of, trace
+from femops.solvers.cg import cg
+from femops.solvers.jacobi import jacobi
+from femops.spaces.base import GridFunction, Space
+from femops.spaces.h1_l2 import H1, L2
+from femops.spaces.memory import memory_of
+from femops.spaces.product import Product
+from femops_kernels.cpu.machine import lane_width
+from femops_meshes.arguments import Fraction, checked, shown
+from femops_meshes.coordinates.interpolation import tensor_apply
+
+Floats = NDArray[np.float64]
+_RTOL = {"float64": 1e-12, "float32": 1e-6}
+_MANY = {Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD}
+_NONE = np.zeros(0, dtype=np.int64)
+
+
+@checked(OperatorError)
+def project(
+    Q: Space,
+    f: Any,
+    space: Space | Product | None = None,
+    u: Any = None,
+    /,
+    *,
+    quadrature: int | Quadrature1D | None = None,
+    rtol: Fraction | None = None,
+    **given: Any,
+) -> NDArray[Any]:
+    r"""L2 projection onto a space: stress, flux, vorticity, or any function of fields.
+
+    The result :math:`q` has :math:`\int_\Omega q \cdot v\, dx = \int_\Omega f \cdot v\, dx` for all
+    v of Q, where f is a function of fields and their gradients.
+
+    Parameters
+    ----------
+    Q : Space
+        H1 or L2, on the mesh of the fields; of any order and number of components.
+    f : callable, number(s), array or GridFunction
+        With fields: ``f(*fields, x, **coefficients)`` as for `femops.form`, which returns the value
+        at a point: a number, (ncomp,), or a matrix with ncomp entries, which are taken row by row.
+        Without fields: what `femops.load` takes, such as a function of x.
+    space : Space or Product, optional
+        Of the field, which is the first argument of f; or of the fields that f takes by name.
+    u : (size,) array, optional
+        A vector of that space.
+    quadrature : int or Quadrature1D, optional
+        Points per direction (Gauss), or a rule; by default p + 2 Gauss points for the highest order
+        of Q and the fields.
+    rtol : float, optional
+        Of an H1 space: `femops.cg` solves with the mass matrix to this tolerance, 1e-12 in float64
+        and 1e-6 in float32 if omitted. The mass matrix of an L2 space is inverted exactly, element
+        by element.
+    **given
+        By name: each `GridFunction` is one more field, with its gradient; all others are
+        coefficients as for `femops.form`.
+
+    Returns
+    -------
+    (Q.size,) array
+        float32 if all vectors of fields are, else float64. Collective, where ranks share the mesh.
+
+    Raises
+    ------
+    OperatorError
+        A space without a vector, one name for two fields, coefficients that nothing takes.
+    SpaceError
+        Fields on another mesh than Q.
+    TraceError
+        A function that can't be traced, or that returns another shape.
+    VectorError
+        Vectors of another shape or type.
+
+    Warns
+    -----
+    ConvergenceWarning
+        `femops.cg` has not converged.
+
+    Examples
+    --------
+    >>> import femops
+    >>> import numpy as np
+    >>> V = femops.H1(femops.box((4, 4)), order=3)
+    >>> u = V.interpolate(lambda x: x[0] ** 2 * x[1])
+    >>> Q = femops.L2(V.mesh, order=2, ncomp=2)
+    >>> flux = femops.project(Q, lambda u, kappa: -kappa * u.grad, V, u, kappa=3.0)
+    >>> exact = Q.interpolate(lambda x: (-6.0 * x[0] * x[1], -3.0 * x[0] ** 2))
+    >>> bool(abs(flux - exact).max() < 1e-12)
+    True
+
+    Several fields, as GridFunctions, into a continuous space:
+
+    >>> p = femops.GridFunction(femops.L2(V.mesh, order=1), np.ones(64))
+    >>> total = femops.project(V, lambda u, p: p + 0.5 * u**2, u=femops.GridFunction(V, u), p=p)
+    >>> total.shape == V.shape
+    True
+    """
+    fields, coefficients = _fields(f, space, u, given)
+    if coefficients and not fields:
+        raise OperatorError(
+            f"{next(iter(coefficients))!r} is given, but no field: without fields f is a function "
+            "of x alone"
+        )
+    _check_meshes(Q, fields)
+    orders = [Q, *(own for own, _ in fields.values())]
+    rule = max(orders, key=lambda one: one.order).quadrature(quadrature)
+    nodal = Q if Q.basis.is_nodal else _nodal(Q)  # mass matrices of others are ill-conditioned
+    if fields:
+        right = _right_side(nodal, f, fields, coefficients, rule)
+    else:
+        right = load(nodal, f, quadrature=rule)
+    if isinstance(nodal, L2):
+        q = Q.memory.put(_by_elements(nodal, Q.memory.get(right), rule))
+    else:
+        A = mass(nodal, quadrature=rule, dtype=right.dtype)
+        tolerance = _RTOL[right.dtype.name] if rtol is None else rtol
+        q, _ = cg(A, right, M=jacobi(A), rtol=tolerance)
+    return q if nodal is Q else _in_basis(Q, q)
+
+
+def _nodal(Q: Space) -> Space:
+    """The same functions in the nodal basis of the same nodes."""
+    mesh, order, ncomp, device = Q.distributed or Q.mesh, Q.order, Q.ncomp, Q.device
+    if isinstance(Q, H1):
+        return H1(mesh, order, ncomp, device=device, reproducible=Q.reproducible)
+    return L2(mesh, order, ncomp, "gll", device=device)
+
+
+def _in_basis(Q: Space, values: NDArray[Any]) -> NDArray[Any]:
+    """Vector of Q of the function with these values at the nodes."""
+    made = Q.from_nodal(Q.memory.get(values))
+    return Q.memory.put(made.astype(values.dtype, copy=False))
+
+
+# --- fields ---------------------------------------------------------------------------------------
+
+
+def _fields(
+    f: Any, space: Space | Product | None, u: Any, given: Mapping[str, Any]
+) -> tuple[dict[str, tuple[Space, NDArray[Any]]], dict[str, Any]]:
+    """Space and vector of each field that f takes, by name; and the coefficients."""
+    if (space is None) != (u is None):
+        missing = "vector" if u is None else "space"
+        raise OperatorError(f"the {missing} of the field is missing: project(Q, f, V, u)")
+    named = {n: (g.space, g.vector) for n, g in given.items() if isinstance(g, GridFunction)}
+    fields = dict[str, tuple[Space, NDArray[Any]]]()
+    if space is not None:
+        names = _parameters(f)
+        vector = space.memory.vector_of(space, u, "u")
+        if isinstance(space, Space):
+            fields = {names[0]: (space, vector)} if names else {}
+        else:
+            parts = zip(space.names, space.spaces.values(), space.split(vector), strict=True)
+            fields = {name: (own, part) for name, own, part in parts if name in names}
+        if not fields:
+            raise TraceError(f"{_shown(f)} takes no field of {space!r}")
+    if unknown := [name for name in named if name not in _parameters(f)]:
+        raise TraceError(f"{_shown(f)} takes no field {unknown[0]!r}: make it one of its arguments")
+    if twice := [name for name in named if name in fields]:
+        raise OperatorError(f"two fields are called {twice[0]!r}: rename one of them")
+    return fields | named, {n: value for n, value in given.items() if n not in named}
+
+
+def _parameters(f: Any) -> list[str]:
+    """Names of the arguments of a function that is given fields."""
+    if not callable(f):
+        raise OperatorError(f"what is projected is a function of the fields, got {shown(f)}")
+    try:
+        return list(signature(f).parameters)
+    except (TypeError, ValueError) as error:
+        raise TraceError(f"{name_of(f)} has no signature: give a function of Python") from error
+
+
+def _shown(f: FormFunction) -> str:
+    """A function with the names of its arguments, and the line that defines it."""
+    return f"{definition(f)}{name_of(f)}({', '.join(_parameters(f))})"
+
+
+def _check_meshes(Q: Space, fields: Mapping[str, tuple[Space, Any]]) -> None:
+    for name, (space, _) in fields.items():
+        if (space.mesh, space.distributed) != (Q.mesh, Q.distributed):
+            raise SpaceError(
+                f"{name} is on another mesh than {Q!r}: make all spaces on one mesh, or "
+                "interpolate the field first"
+            )
+    memory_of([Q, *(space for space, _ in fields.values())])
+
+
+def _right_side(
+    Q: Space,
+    f: FormFunction,
+    fields: Mapping[str, tuple[Space, NDArray[Any]]],
+    given: Mapping[str, Any],
+    rule: Quadrature1D,
+) -> NDArray[Any]:
+    """Integral of f times the test functions, (Q.size,). Collective."""
+    check_names(f, len(fields), project)
+    spaces = {name: space for name, (space, _) in fields.items()}
+    if len(spaces) == 1:
+        ((whole, vector),) = fields.values()
+        sides = Arguments(spaces, whole)
+    else:
+        product = Product(**spaces)
+        sides, vector = (
+            Arguments.of(product),
+            product.join(**{n: u for n, (_, u) in fields.items()}),
+        )
+    coefficients = {name: FormCoefficient(name, value) for name, value in given.items()}
+    first = next(iter(spaces))  # kernels know test functions by the names of fields
+    values, tests = _values(f, list(spaces), Q), Arguments({first: Q}, Q)
+    form = Integral(values, sides, tests, rule, coefficients)
+    shapes = form.coefficient_shapes()
+    traced = trace(values, Q.dim, sides.components, tests.components, shapes)
+    right: NDArray[Any] = Q.memory.xp.zeros(Q.size, dtype=vector.dtype)
+    if all(node.is_constant(0.0) for node in traced.tests[first].flat()):
+        return right
+    kind, backend = vector.dtype, backend_of(Q)
+    form = replace(form, traced=NonlinearQFunction(traced))
+    term = Term.of_residual(form, kind, lane_width(kind, None))
+    free = Constraints(rows=_NONE, symmetric=False)
+    launch = backend.launch(term, free, 0.0) if Q.mesh.num_elements else backend.idle()
+    steps = [Step(1.0, launch, sides, tests, begins=True)]
+    compiled_steps(backend, steps, (sides, tests), free, kind).apply(vector, right)
+    return right
+
+
+def _values(f: FormFunction, fields: Sequence[str], Q: Space) -> FormFunction:
+    """The function with its fields first, in this order, as an integrand with tests of Q."""
+    parameters = signature(f).parameters
+    first = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in fields]
+    others = [
+        parameter.replace(kind=Parameter.KEYWORD_ONLY)
+        for name, parameter in parameters.items()
+        if name not in fields and parameter.kind not in _MANY
+    ]
+
+    @wraps(f)
+    def values(*given: Any, **known: Any) -> Any:
+        result = f(**dict(zip(fields, given, strict=True)), **known)
+        if isinstance(result, dict):
+            raise TraceError(
+                f"{definition(f)}{name_of(f)} returned a dictionary: return what is projected"
+            )
+        array = np.asarray(result, dtype=object)
+        if array.size != Q.ncomp:
+            raise TraceError(
+                f"{definition(f)}{name_of(f)} returned a value of shape {array.shape}, {Q!r} has "
+                f"{Q.ncomp} component(s): make a space with ncomp={array.size}"
+            )
+        return {"value": array.reshape(-1)}
+
+    values.__signature__ = Signature([*first, *others])  # type: ignore[attr-defined]
+    return values
+
+
+# --- the mass matrix of an L2 space ---------------------------------------------------------------
+
+
+def _by_elements(Q: L2, right: NDArray[Any], rule: Quadrature1D) -> NDArray[Any]:
+    """Product (size,) of the inverse of the mass matrix with a vector, element by element."""
+    interpolation = Q.basis.interpolation(rule.points)
+    e_vec = Q.restriction.gather(Q.l_vec(right)).astype(np.float64)
+    e_vec = e_vec.reshape(*e_vec.shape[:2], Q.ncomp)
+    geometry = Geometry(Q.mesh, rule)
+    if LegendreGeometry(Q.mesh).affine:
+        line = np.linalg.inv(interpolation.T @ (rule.weights[:, np.newaxis] * interpolation))
+        weight = rule.tensor_weights(Q.dim)[0]
+        for block in geometry:
+            volume = block.weighted_det[:, :1, np.newaxis] / weight
+            here = e_vec[block.start : block.stop]
+            here[:] = tensor_apply([line] * Q.dim, here) / volume
+    else:
+        for start, stop in element_blocks(Q.mesh.num_elements, e_vec.shape[1] ** 2):
+            matrices = _mass_matrices(
+                interpolation, geometry.block(start, stop).weighted_det, Q.dim
+            )
+            e_vec[start:stop] = np.linalg.solve(matrices, e_vec[start:stop])
+    result = np.empty((Q.ndofs, Q.ncomp), dtype=right.dtype)
+    result[Q.restriction.indices] = e_vec
+    return result.reshape(-1)
+
+
+def _mass_matrices(interpolation: Floats, weights: Floats, dim: int) -> Floats:
+    """Mass matrices (n, nodes, nodes) of elements with these weights (n, points), by directions."""
+    q1d, p1d = interpolation.shape
+    pairs = (interpolation[:, :, np.newaxis] * interpolation[:, np.newaxis]).reshape(q1d, -1)
+    grid = tensor_apply([pairs.T] * dim, weights).reshape(len(weights), *[p1d] * (2 * dim))
+    rows, columns = range(1, 2 * dim, 2), range(2, 2 * dim + 1, 2)
+    return np.asarray(grid.transpose(0, *rows, *columns).reshape(len(weights), p1d**dim, p1d**dim))
