@@ -6,7 +6,6 @@ from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse.linalg import LinearOperator
 
 import femops
 from femops.cli.problems.base import Problem, Vector
@@ -72,13 +71,7 @@ class Stokes(Problem):
     def solve(self, b: Vector, rtol: float) -> tuple[Vector, int]:
         """Velocity and iterations; the pressure is kept."""
         A, Q = self.operator, self.pressures
-        masses = femops.mass(Q).diagonal()
-
-        def apart(r: Vector) -> Vector:
-            u, p = self.both.split(r)
-            return self.both.join(u=self.velocities @ u, p=p / masses)
-
-        M = LinearOperator(A.shape, apart, dtype=b.dtype)
+        M = femops.block_diagonal(self.both, u=self.velocities, p=femops.jacobi(femops.mass(Q)))
         z, iterations = solution(femops.minres, A, b, rtol, M=M, progress=self.progress)
         u, p = self.both.split(z)
         exact = femops.integrate(Q, self.pressure.exact, self.space.order + 3)
