@@ -301,7 +301,8 @@ def _by_elements(Q: L2, right: NDArray[Any], rule: Quadrature1D) -> NDArray[Any]
             here = e_vec[block.start : block.stop]
             here[:] = tensor_apply([line] * Q.dim, here) / volume
     else:
-        for start, stop in element_blocks(Q.mesh.num_elements, e_vec.shape[1] ** 2):
+        each = -(-(e_vec.shape[1] ** 2) // 32)  # matrices of 8 MB at once
+        for start, stop in element_blocks(Q.mesh.num_elements, each):
             matrices = _mass_matrices(
                 interpolation, geometry.block(start, stop).weighted_det, Q.dim
             )

@@ -233,3 +233,15 @@ def test_pictures(comm, tmp_path):
     assert mine.read_bytes() == whole.read_bytes()
     pytest.importorskip("pyvista")
     assert femops.to_pyvista(V, V.zeros()).n_cells == V.mesh.num_elements
+
+
+@pytest.mark.parallel(3)
+def test_projections_and_integrals(comm):
+    """Where ranks have no elements, and where they have no face of the boundary."""
+    mesh = femops.box((2, 1), comm=comm)
+    V = femops.H1(mesh, 2)
+    u = V.interpolate(lambda x: x[0] ** 2)
+    for Q in (femops.L2(mesh, 1), femops.H1(mesh, 1), femops.L2(mesh, 1, family="bernstein")):
+        q = femops.project(Q, lambda u, x: u.grad[0] + x[1], V, u)
+        np.testing.assert_allclose(q, Q.interpolate(lambda x: 2 * x[0] + x[1]), atol=1e-10)
+    assert femops.integrate(V, u, boundary=2) == pytest.approx(1.0, rel=1e-13)
