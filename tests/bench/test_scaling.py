@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from femops import launchers
-from femops.bench.drawing import draw_model, draw_speedup
+from femops.bench.drawing import draw, model_rows
 from femops.bench.scaling import Settings, halos, run_scaling, study
 from femops.bench.scaling.halos import Halo, halo, least_exchange
 from femops.bench.scaling.model import Model, Network, RankSpeed
@@ -106,10 +106,12 @@ def test_the_model_is_drawn_with_what_was_measured(result, tmp_path):
         assert table["strong"][0]["rows"][0]["efficiency"] == pytest.approx(1.0)
         assert table["weak"][0]["efficiency"] == pytest.approx(1.0)
         assert {row["halo"] for row in table["weak"]} == {"partition", "law"}
-    assert draw_model(tmp_path / "m.png", result["model"], result["rows"]).stat().st_size > 1000
-    assert draw_speedup(tmp_path / "s.png", result["rows"]).stat().st_size > 1000
-    with pytest.raises(OperatorError, match="nothing was timed"):
-        draw_speedup(tmp_path / "no.png", [row for row in result["rows"] if not row["timed"]])
+    rows = model_rows(result["model"], result["rows"])
+    assert {row["kind"] for row in rows if row["ranks"] == 1} > {"measured, strong"}
+    assert draw(tmp_path / "m.png", "model", rows).stat().st_size > 1000
+    assert draw(tmp_path / "s.png", "ranks", result["rows"]).stat().st_size > 1000
+    with pytest.raises(OperatorError, match="nothing was measured"):
+        draw(tmp_path / "no.png", "ranks", [row for row in result["rows"] if not row["timed"]])
 
 
 @mpi
@@ -239,7 +241,7 @@ def test_the_peak_is_what_was_taken_inside():
     taken(200_000_000)  # before: not counted
     with peak_of() as peak:
         taken(40_000_000)
-    assert 39e6 < peak.nbytes < 100e6  # zeros to copy from, too
+    assert 39e6 < peak[0] < 100e6  # zeros to copy from, too
 
 
 def test_rounds_that_were_disturbed_are_left_out():
@@ -267,9 +269,6 @@ def test_seconds_of_a_rank_between_sizes():
     assert speed.seconds(10) == pytest.approx(math.sqrt(1e-3 * 1e-2))
     assert speed.seconds(1000) == pytest.approx(1e-1)
     assert speed.seconds(1) == pytest.approx(1e-3)
-    for elements, seconds in (([], []), ([2, 1], [1.0, 1.0]), ([1], [0.0]), ([1], [1.0, 2.0])):
-        with pytest.raises(OperatorError, match="give ascending sizes"):
-            RankSpeed(elements, seconds)
 
 
 def model(**halo_of):

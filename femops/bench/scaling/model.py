@@ -19,7 +19,6 @@ from typing import Any, final
 import numpy as np
 
 from femops.bench.scaling.halos import Counts, Halo
-from femops.errors import OperatorError
 
 _REAL = 8
 
@@ -48,21 +47,6 @@ class RankSpeed:
 
     elements: Sequence[float]
     measured: Sequence[float]
-
-    def __post_init__(self) -> None:
-        """Check that there is something, in order.
-
-        Raises
-        ------
-        OperatorError
-            If not.
-        """
-        many, times = np.asarray(self.elements), np.asarray(self.measured)
-        if not (0 < len(many) == len(times) and (np.diff(many) > 0).all() and (times > 0).all()):
-            raise OperatorError(
-                f"speeds of a rank: got sizes {list(self.elements)} and seconds "
-                f"{list(self.measured)}: give ascending sizes and a positive time for each"
-            )
 
     def seconds(self, elements: float) -> float:
         """Seconds for so many elements."""
