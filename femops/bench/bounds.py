@@ -44,10 +44,7 @@ class Traffic:
 
 
 def least_traffic(problem: Problem, space: H1) -> Traffic:
-    """The least bytes that any level moves, counted on some elements; nothing is compiled.
-
-    Bases of the level "decomposed" come on top of the data of "partial", so it is never the least.
-    """
+    """The least bytes that any level moves, counted on some elements; nothing is compiled."""
     ne, vector = space.mesh.num_elements, _REAL * space.size
     part = first_elements(space.mesh, min(ne, _SAMPLE))
     if part is not space.mesh:

@@ -131,7 +131,7 @@ LevelOption = Annotated[
     typer.Option(
         parser=level_name,
         metavar="LEVEL",
-        help="What operators keep: full (a matrix), element, decomposed, partial (numbers at the "
+        help="What operators keep: full (a matrix), element, partial (numbers at the "
         "quadrature points), matrix-free, or auto (measured).",
     ),
 ]

@@ -156,7 +156,7 @@ def test_ranks_choose_one_level():
     what = {"problem": "bp1", "mesh": "cartesian", "order": 1, "counts": [3, 3, 3]}
     with started(3) as world:
         level = world.ask("prepare", name="a", level="auto", **what)["level"]
-    assert level in {"full", "element", "decomposed", "partial", "matrix-free"}
+    assert level in {"full", "element", "partial", "matrix-free"}
 
 
 @mpi

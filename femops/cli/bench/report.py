@@ -35,9 +35,7 @@ DofsOption = Annotated[
 MeshesOption = Annotated[Any, name_list("Of cartesian, multilinear, curved.", "--mesh")]
 LevelOption = Annotated[
     str,
-    typer.Option(
-        metavar="NAME", help="Of full, element, decomposed, partial, matrix-free, auto (measured)."
-    ),
+    typer.Option(metavar="NAME", help="Of full, element, partial, matrix-free, auto (measured)."),
 ]
 RoundsOption = Annotated[
     int, typer.Option(parser=whole_number(1), metavar="N", help="Turns of each.")
