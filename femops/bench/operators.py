@@ -253,21 +253,15 @@ def run_all(
 
     At p = 1 all levels are measured on one core, beside "auto".
 
+    Arguments, result and errors are those of `femops.bench.run`, but for these.
+
     Parameters
     ----------
-    orders : sequence of int
     threads : int, optional
         Only that many; if omitted one, and as many as `femops_kernels.cpu.machine.get_threads`
         says.
     dofs : dict, optional
         About how many of each footprint; `default_dofs` if omitted.
-    peers, rounds, seconds, progress
-        See `femops.bench.run`.
-
-    Returns
-    -------
-    dict
-        See `femops.bench.run`, as for errors.
     """
     counts = sorted({1, machine.get_threads()}) if threads is None else [threads]
     check_asked(orders=orders, footprints=dofs, dofs=(dofs or {}).values())

@@ -15,7 +15,7 @@ from femops import launchers
 from femops.bench.drawing import draw, model_rows
 from femops.bench.scaling import Settings, halos, run_scaling, study
 from femops.bench.scaling.halos import Halo, halo, least_exchange
-from femops.bench.scaling.model import Model, Network, RankSpeed
+from femops.bench.scaling.model import Model
 from femops.bench.scaling.study import Task, Timing
 from femops.bench.scaling.worker import peak_of
 from femops.bench.scaling.worlds import started
@@ -265,18 +265,18 @@ def test_rounds_that_were_disturbed_are_left_out():
 
 
 def test_seconds_of_a_rank_between_sizes():
-    speed = RankSpeed([1, 100], [1e-3, 1e-2])
-    assert speed.seconds(10) == pytest.approx(math.sqrt(1e-3 * 1e-2))
-    assert speed.seconds(1000) == pytest.approx(1e-1)
-    assert speed.seconds(1) == pytest.approx(1e-3)
+    made = Model(0.0, 1.0, [1, 100], [1e-3, 1e-2], 0.0, 1, 1, halo)
+    assert made.work(10) == pytest.approx(math.sqrt(1e-3 * 1e-2))
+    assert made.work(1000) == pytest.approx(1e-1)
+    assert made.work(1) == pytest.approx(1e-3)
 
 
 def model(**halo_of):
     def law(counts, ranks, order):
         return Halo(**halo_of) if ranks > 1 else Halo(0.0, 0.0, 0.0, "partition")
 
-    speed = RankSpeed([1, 1000], [1e-6, 1e-3])  # a microsecond an element
-    return Model(Network(1e-5, 1e8), speed, 5e-6, 3, 2, law)
+    # a microsecond an element
+    return Model(1e-5, 1e8, [1, 1000], [1e-6, 1e-3], 5e-6, 3, 2, law)
 
 
 def test_waits_by_hand():

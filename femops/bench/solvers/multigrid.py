@@ -121,22 +121,18 @@ def run_solve(
     With values imposed on the whole boundary, and a load that is random at each dof, so that no
     part of the spectrum is missing.
 
+    Arguments and errors are those of `femops.bench.run`, but for these. Both preconditioners and
+    the operator alone take turns.
+
     Parameters
     ----------
-    orders : sequence of int
     dofs : float
         About how many unknowns; of balls and corners at most eight times fewer or more.
-    threads : int, optional
-        As many as `femops_kernels.cpu.machine.get_threads` says if omitted.
     meshes : sequence of {"cartesian", "multilinear", "ball", "fichera"}
-    level : str
-        See `Operator.at_level`.
-    rounds, seconds, progress
-        See `femops.bench.run`; both preconditioners and the operator alone take turns.
     peers : sequence of {"ngsolve", "mfem"}
         Libraries to solve beside, with a load of one on multilinear elements, on one core.
     device : str or Device, optional
-        Where it solves; the host if omitted.
+        Where it solves; the host if omitted. Peers are the host's.
 
     Returns
     -------
@@ -145,13 +141,6 @@ def run_solve(
         seconds of a product, of the setup and of the solve, these also in products of the operator,
         and how many times as fast as with Jacobi the solve is; ``peers`` as
         `femops.bench.solvers.beside.run_beside` has them; ``notes``: which peers did not solve.
-
-    Raises
-    ------
-    OperatorError
-        An unknown mesh, level or peer, no order, fewer than one dof or round, peers on a device.
-    DeviceError
-        There is no such device.
     """
     count = machine.get_threads() if threads is None else threads
     check_asked(levels=(level,), orders=orders, dofs=(dofs,), rounds=rounds)
