@@ -40,7 +40,7 @@ WORDS = {
 @final
 @dataclass(frozen=True)
 class Step:
-    """One step of a benchmark.
+    """Step of a benchmark.
 
     Attributes
     ----------

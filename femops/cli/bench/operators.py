@@ -121,13 +121,8 @@ def operator(problem: str, what: str) -> Callable[..., None]:
                 progress=progress,
             )
 
-        given: dict[str, Any] = {
-            "lines": limit_lines,
-            "picture": "operators",
-            "plot": plot,
-            "json": json,
-        }
-        report(problem, measure, _TABLES, **given)
+        given: dict[str, Any] = {"picture": "operators", "plot": plot, "json": json}
+        report(problem, measure, _TABLES, lines=limit_lines, **given)
 
     command.__doc__ = _HELP.format(problem=problem, what=what)
     return paragraphs(command)
