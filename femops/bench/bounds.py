@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
@@ -44,10 +44,7 @@ class Traffic:
 
 
 def least_traffic(problem: Problem, space: H1) -> Traffic:
-    """The least bytes that any level moves, counted on some elements; nothing is compiled.
-
-    Bases of the level "decomposed" come on top of the data of "partial", so it is never the least.
-    """
+    """The least bytes that any level moves, counted on some elements; nothing is compiled."""
     ne, vector = space.mesh.num_elements, _REAL * space.size
     part = first_elements(space.mesh, min(ne, _SAMPLE))
     if part is not space.mesh:
@@ -88,11 +85,12 @@ def limit(
         "memory": traffic.total / (bandwidth * 1e9),
         "arithmetic": flops / (peak * 1e9),
     }
-    bound = _longest(seconds)
+    bound = longest(seconds)
     return dofs / seconds[bound], bound
 
 
-def _longest(seconds: Mapping[str, float]) -> str:
+def longest(seconds: Mapping[str, float]) -> str:
+    """Name of the longest time."""
     return max(seconds, key=lambda name: seconds[name])
 
 
@@ -175,11 +173,15 @@ class Bound:
     atomics: float
 
     @property
-    def name(self) -> str:
-        """Name of the resource that binds."""
-        return _longest(vars(self))
-
-    @property
     def seconds(self) -> float:
         """The bound."""
         return max(self.memory, self.shared, self.flops, self.atomics)
+
+    def speed(self, dofs: int, seconds: float) -> dict[str, Any]:
+        """Speed of an application that took so long, and the limit: entries of a row."""
+        return {
+            "dofs_per_second": dofs / seconds,
+            "limit": dofs / self.seconds,
+            "bound": longest(vars(self)),
+            "fraction_of_limit": self.seconds / seconds,
+        }

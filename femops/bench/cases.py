@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from femops.bench.bounds import Traffic, limit
 from femops.bench.machine import Meter, using
-from femops.bench.peers import Peer
+from femops.bench.peers.interface import Peer
 from femops.bench.problems import Problem
 from femops.bench.timing import median_seconds
 from femops.errors import OperatorError

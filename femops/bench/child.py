@@ -1,4 +1,4 @@
-"""Processes that answer lines of JSON by lines of JSON."""
+"""Processes of other libraries and of ranks: one that is asked, and one that is run once."""
 
 from __future__ import annotations
 
@@ -16,9 +16,23 @@ from femops.errors import OperatorError
 _SHOWN = 300  # characters of what a failed process has printed last
 
 
+def run_once(command: Sequence[str], patience: float) -> tuple[str, str]:
+    """Run a process to its end; what it has printed, and a line that says why it failed."""
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=patience, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return "", f"nothing within {patience:g} s"
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or [f"it ends with code {done.returncode}"]
+        return "", lines[-1]
+    return done.stdout, ""
+
+
 @final
 class Child:
-    """A process of its own, with those that it starts, until it is closed.
+    """A process that answers lines of JSON by lines of JSON, until it is closed.
 
     Parameters
     ----------

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from importlib.util import find_spec
 from typing import Any, final
 
 import numpy as np
@@ -29,6 +30,16 @@ def using(threads: int) -> Iterator[None]:
         if pin:
             os.sched_setaffinity(0, before)
         machine.set_threads(count)
+
+
+def one_blas_thread() -> AbstractContextManager[Any] | None:
+    """Keep the BLAS of NumPy and SciPy to one thread; None where threadpoolctl is missing."""
+    if find_spec("threadpoolctl") is None:
+        return None
+    from threadpoolctl import threadpool_limits
+
+    limits: AbstractContextManager[Any] = threadpool_limits(1)
+    return limits
 
 
 @final

@@ -7,17 +7,17 @@ points, up to a thousand vectors.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field
-from importlib.util import find_spec
+from itertools import product
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from femops.basis import gauss
-from femops.bench.machine import Meter, using
-from femops.bench.problems import Progress, check_asked, make_mesh
+from femops.bench.machine import Meter, one_blas_thread, using
+from femops.bench.problems import Progress, check_asked, choose, make_mesh
 from femops.bench.timing import median_seconds
 from femops.errors import OperatorError
 from femops.fields.multivector import MultiVector
@@ -33,27 +33,11 @@ from femops_kernels.pointwise.sum_factorization import contraction_operations
 Arrays = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
-def _mass(u: Any) -> Any:
-    return {"value": u}
-
-
-def _laplacian(u: Any) -> Any:
-    return {"grad": u.grad}
-
-
-def _helmholtz(u: Any) -> Any:
-    return {"value": u, "grad": u.grad}
-
-
-def _hamiltonian(u: Any, x: Any) -> Any:
-    return {"value": 0.5 * sum(c * c for c in x) * u, "grad": 0.5 * u.grad}
-
-
 FORMS: dict[str, Callable[..., Any]] = {
-    "mass": _mass,
-    "laplacian": _laplacian,
-    "helmholtz": _helmholtz,
-    "hamiltonian": _hamiltonian,
+    "mass": lambda u: {"value": u},
+    "laplacian": lambda u: {"grad": u.grad},
+    "helmholtz": lambda u: {"value": u, "grad": u.grad},
+    "hamiltonian": lambda u, x: {"value": 0.5 * sum(c * c for c in x) * u, "grad": 0.5 * u.grad},
 }
 """Forms that are measured; the Hamiltonian is that of the harmonic oscillator."""
 
@@ -99,13 +83,8 @@ class Settings:
         OperatorError
         """
         check_asked(meshes=self.meshes, orders=self.orders, rounds=self.rounds)
-        for what, given, known in (
-            ("problem", self.forms, FORMS),
-            ("method", self.methods, METHODS),
-        ):
-            for name in given:
-                if name not in known:
-                    raise OperatorError(f"{what} {name!r}: choose one of {', '.join(known)}")
+        choose("problem", self.forms, FORMS)
+        choose("method", self.methods, METHODS)
         slots = machine.lane_width()
         if min(self.vectors, default=0) < 1 or self.cells < 1:
             raise OperatorError("nothing to measure: give at least one vector, one cell")
@@ -125,7 +104,7 @@ class _Case:
 
     facts: dict[str, Any]
     run: Callable[[], object]
-    operations: float
+    instructions: float
     seconds: list[float] = field(default_factory=list)
 
     def row(self, meter: Meter, threads: int) -> dict[str, Any]:
@@ -133,13 +112,10 @@ class _Case:
         median, work = float(np.median(self.seconds)), self.facts["dofs"] * self.facts["nvec"]
         # instructions on lanes a second at the peak, where each is a multiply-add, so two flops
         peak = meter.peak(threads) * 1e9 / (2 * machine.lane_width())
-        return self.facts | {
-            "threads": threads,
-            "seconds_min": min(self.seconds),
-            "seconds_median": median,
-            "dofs_per_second": work / median,
-            "fraction_of_fma_peak": self.operations / median / peak if self.operations else None,
-        }
+        part = self.instructions / median / peak if self.instructions else None
+        row = self.facts | {"threads": threads, "seconds_min": min(self.seconds)}
+        row |= {"seconds_median": median, "dofs_per_second": work / median}
+        return row | {"fraction_of_fma_peak": part}
 
 
 def run_multivector(asked: Settings, progress: Progress | None = None) -> dict[str, Any]:
@@ -173,25 +149,15 @@ def run_multivector(asked: Settings, progress: Progress | None = None) -> dict[s
         notes.append(
             f"fewer than {slots} vectors are measured one by one only: A @ X fills up lanes"
         )
-    with _blas_threads(1, notes):
-        for order in dict.fromkeys(asked.orders):
-            for mesh in dict.fromkeys(asked.meshes):
-                for name in dict.fromkeys(asked.forms):
-                    if progress:
-                        progress(f"{name}, order {order}, {mesh}")
-                    rows += _measured(asked, meter, order, mesh, name)
-    return {"machine": meter.describe(), "rows": rows, "notes": notes}
-
-
-def _blas_threads(count: int, notes: list[str]) -> AbstractContextManager[Any]:
-    """Keep BLAS to so many threads: femops' own share the elements out."""
-    if find_spec("threadpoolctl") is None:
+    alone = one_blas_thread()  # femops' own share the elements out
+    if alone is None:
         notes.append("BLAS uses threads of its own: pip install threadpoolctl to forbid it")
-        return nullcontext()
-    from threadpoolctl import threadpool_limits
-
-    limits: AbstractContextManager[Any] = threadpool_limits(count, user_api="blas")
-    return limits
+    with alone or nullcontext():
+        for order, mesh, name in dict.fromkeys(product(asked.orders, asked.meshes, asked.forms)):
+            if progress:
+                progress(f"{name}, order {order}, {mesh}")
+            rows += _measured(asked, meter, order, mesh, name)
+    return {"machine": meter.describe(), "rows": rows, "notes": notes}
 
 
 def _measured(
@@ -224,26 +190,24 @@ def _compared(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _cases(asked: Settings, operator: Operator, nvec: int, facts: dict[str, Any]) -> list[_Case]:
-    """The methods on so many vectors."""
+    """The methods on so many vectors; if these are too few for a lane, one by one alone."""
     found, slots = [], machine.lane_width()
-    each = _operations(operator)
+
+    def add(method: str, run: Callable[[], object], done: int, width: int | None = None) -> None:
+        more = {"method": method, "nvec": nvec, "width": width}
+        found.append(_Case(facts | more, run, _operations(operator) * done / slots))
+
     for method in dict.fromkeys(asked.methods):
-        base = facts | {"method": method, "nvec": nvec, "width": None}
         if method == "one by one":
-            found.append(_Case(base, _one_by_one(operator, nvec), each * nvec / slots))
-        elif nvec < slots:
-            continue  # they are one by one
-        elif method == "columns":
-            found.append(_Case(base, _at_once(operator, Panels(nvec)), each * nvec / slots))
-        elif method == "cell matrices":
-            by_element = operator.at_level("element")
-            found.append(_Case(base, _at_once(by_element, Panels(nvec)), 0.0))
-        else:
+            add(method, _one_by_one(operator, nvec), nvec)
+        elif nvec >= slots and method == "columns":
+            add(method, _at_once(operator, Panels(nvec)), nvec)
+        elif nvec >= slots and method == "cell matrices":
+            add(method, _at_once(operator.at_level("element"), Panels(nvec)), 0)
+        elif nvec >= slots:
             for width in dict.fromkeys(asked.widths):
                 panels = Panels(width, -(-nvec // width))
-                each_panel = each * width * panels.count / slots
-                run = _at_once(operator, panels)
-                found.append(_Case(base | {"width": width}, run, each_panel))
+                add(method, _at_once(operator, panels), width * panels.count, width)
     return found
 
 

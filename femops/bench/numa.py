@@ -151,19 +151,14 @@ def run_numa(
     """Measure diffusion (bp3, level "partial") with its data placed in three ways.
 
     All threads work, each pinned to a core, the first ones to those of the first memory. The
-    placements take turns. Arguments are those of `femops.bench.run`, and the folder in which the
-    kernel describes memories.
+    placements take turns. Arguments and errors are those of `femops.bench.run`; and the folder in
+    which the kernel describes memories.
 
     Returns
     -------
     dict
         ``machine``; ``nodes``: cores of each memory; ``rows``, none where there is one memory;
         ``notes``: a line that says so.
-
-    Raises
-    ------
-    OperatorError
-        No order, fewer than one dof or round, or pages cannot be placed.
     """
     check_asked(orders=orders, dofs=(dofs,), rounds=rounds)
     found = memories(nodes)

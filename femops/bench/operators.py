@@ -13,7 +13,14 @@ from femops.bench.bounds import least_traffic
 from femops.bench.cases import Case, OperatorCase, PeerCase
 from femops.bench.machine import Meter, using
 from femops.bench.numa import memories
-from femops.bench.peers import PEER_MESH, PEER_PROBLEMS, PEER_TOLERANCE, Peer, check_peers, why_not
+from femops.bench.peers.interface import (
+    PEER_MESH,
+    PEER_PROBLEMS,
+    PEER_TOLERANCE,
+    PEERS,
+    Peer,
+    why_not,
+)
 from femops.bench.problems import (
     FOOTPRINTS,
     MESHES,
@@ -22,6 +29,7 @@ from femops.bench.problems import (
     Problem,
     Progress,
     check_asked,
+    choose,
     default_dofs,
     make_space,
 )
@@ -68,7 +76,7 @@ class Bench:
         """Check what is asked for, then measure the machine's limits."""
         plain = [kind.removesuffix(REPRODUCIBLE) for kind in self.meshes]
         check_asked(meshes=plain, levels=self.levels, rounds=self.rounds)
-        check_peers(self.peers)
+        choose("peer", self.peers, PEERS, none=True)
         self._meter = Meter(self.threads)
 
     def levels_of(self, threads: int, beside: Sequence[str]) -> Sequence[str]:
@@ -133,27 +141,22 @@ class Bench:
         self, problem: Problem, order: int, size: tuple[float, str], stack: ExitStack
     ) -> Iterator[Case]:
         """Peers that can be used, know the problem, and agree with femops."""
-        if not self.peers:
-            return
-        if not Peer.knows(problem) or PEER_MESH not in self.meshes:
+        if self.peers and (problem.name not in PEER_PROBLEMS or PEER_MESH not in self.meshes):
             self.notes[f"peers: only on {' and '.join(PEER_PROBLEMS)}, {PEER_MESH}"] = None
             return
-        V = make_space(problem, PEER_MESH, order, size[0])
         for name in self.peers:
-            if why_not(name):
-                self.notes[why_not(name)] = None
-                continue
-            try:
-                peer = stack.enter_context(Peer(name, problem, V))
-            except OperatorError as error:  # one that fails does not take the others' results along
-                self.notes[str(error)] = None
-                continue
-            off = peer.difference(problem, V)
-            if off <= PEER_TOLERANCE:
-                yield PeerCase(problem, PEER_MESH, size[1], V, 1, peer)
+            V, fault = make_space(problem, PEER_MESH, order, size[0]), why_not(name)
+            try:  # one that fails does not take the others' results along
+                peer = None if fault else stack.enter_context(Peer(name, problem, V))
+            except OperatorError as error:
+                peer, fault = None, str(error)
+            off = peer.difference(problem, V) if peer else 0.0
+            if off > PEER_TOLERANCE:
+                fault = f"{name}, {problem.name}, order {order}: off by {off:.1e}, not reported"
+            if fault or peer is None:
+                self.notes[fault] = None
             else:
-                case = f"{name}, {problem.name}, order {order}"
-                self.notes[f"{case}: off by {off:.1e}, not reported"] = None
+                yield PeerCase(problem, PEER_MESH, size[1], V, 1, peer)
 
     def result(self) -> dict[str, Any]:
         """Return the benchmark's result; see `run`."""
@@ -250,28 +253,15 @@ def run_all(
 
     At p = 1 all levels are measured on one core, beside "auto".
 
+    Arguments, result and errors are those of `femops.bench.run`, but for these.
+
     Parameters
     ----------
-    orders : sequence of int
     threads : int, optional
         Only that many; if omitted one, and as many as `femops_kernels.cpu.machine.get_threads`
         says.
     dofs : dict, optional
         About how many of each footprint; `default_dofs` if omitted.
-    peers, rounds, seconds, progress
-        See `femops.bench.run`.
-
-    Returns
-    -------
-    dict
-        See `femops.bench.run`.
-
-    Raises
-    ------
-    OperatorError
-        An unknown peer or footprint, no order, fewer than one dof or round.
-    femops_kernels.errors.KernelValueError
-        More threads than there can be, or none.
     """
     counts = sorted({1, machine.get_threads()}) if threads is None else [threads]
     check_asked(orders=orders, footprints=dofs, dofs=(dofs or {}).values())

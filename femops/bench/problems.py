@@ -14,7 +14,7 @@ from femops.basis import Quadrature1D, gauss, lobatto
 from femops.errors import OperatorError
 from femops.forms import diffusion, mass
 from femops.operators import Operator
-from femops.operators.levels.level_data import check_level
+from femops.operators.levels.level_data import CHOICES
 from femops.parallel import Communicator, DistributedMesh, Serial, distribute
 from femops.parallel import box as box_of_ranks
 from femops.spaces.h1_l2 import H1
@@ -97,6 +97,29 @@ def default_dofs(footprint: str, order: int) -> float:
     return part * FOOTPRINTS[footprint]
 
 
+def choose(
+    what: str,
+    given: Collection[str] | None,
+    known: Iterable[str],
+    *,
+    error: type[Exception] = OperatorError,
+    none: bool = False,
+    where: str = "",
+) -> None:
+    """Check names, if any are given.
+
+    Raises
+    ------
+    OperatorError
+        (or the error that is given) An unknown name; or none, unless this is allowed.
+    """
+    if given is not None and not given and not none:
+        raise error(f"nothing to measure: give at least one {what}")
+    for name in given or ():
+        if name not in known:
+            raise error(f"{what} {name!r}{where}: choose one of {', '.join(known)}")
+
+
 def check_asked(
     *,
     problems: Collection[str] | None = None,
@@ -115,16 +138,10 @@ def check_asked(
         An unknown name, no order, or one that is not in 1 to `MOST_ORDER`, fewer than one dof or
         more than `MOST_DOFS`, or nothing of one kind.
     """
-    given = {"problem": problems, "mesh": meshes, "footprint": footprints, "level": levels}
-    known = {"problem": PROBLEMS, "mesh": MESHES, "footprint": FOOTPRINTS}
-    for what, names in given.items():
-        if names is not None and not names:
-            raise OperatorError(f"nothing to measure: give at least one {what}")
-        for name in names or ():
-            if what == "level":
-                check_level(name)
-            elif name not in known[what]:
-                raise OperatorError(f"{what} {name!r}: choose one of {', '.join(known[what])}")
+    choose("problem", problems, PROBLEMS)
+    choose("mesh", meshes, MESHES)
+    choose("footprint", footprints, FOOTPRINTS)
+    choose("level", levels, CHOICES)
     if not orders or not 1 <= min(orders) <= max(orders) <= MOST_ORDER:
         raise OperatorError(
             f"orders are {list(orders)}: give at least one, all from 1 to {MOST_ORDER}"

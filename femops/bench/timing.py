@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
-from typing import final
+from typing import TypeVar, final
 
 import numpy as np
 
 from femops_kernels.cuda.device.device import Device
+
+Name = TypeVar("Name", bound=Hashable)
 
 LEAST = 3
 """Calls of which a median is taken, at least."""
@@ -35,6 +37,11 @@ def repeated(measure: Callable[[], float], seconds: float, least: int = LEAST) -
     while len(times) < least or sum(times) < seconds:
         times.append(measure())
     return times
+
+
+def medians(seconds: Mapping[Name, Sequence[float]]) -> dict[Name, float]:
+    """Median of each, by name."""
+    return {name: float(np.median(times)) for name, times in seconds.items()}
 
 
 def median_seconds(call: Callable[[], object], seconds: float) -> float:

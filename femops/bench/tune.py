@@ -16,8 +16,16 @@ from typing import Any, final
 import numpy as np
 
 from femops.bench.machine import using
-from femops.bench.problems import PROBLEMS, Problem, Progress, check_asked, default_dofs, make_mesh
-from femops.bench.tensor.search import ProductSearch
+from femops.bench.problems import (
+    PROBLEMS,
+    Problem,
+    Progress,
+    check_asked,
+    choose,
+    default_dofs,
+    make_mesh,
+)
+from femops.bench.tensor.search import search_on_host
 from femops.bench.timing import call_seconds
 from femops.errors import OperatorError
 from femops.fields.multivector import MultiVector
@@ -37,7 +45,7 @@ from femops_kernels.cpu.kernels.kernel import (
 from femops_kernels.cpu.machine import tuning_key
 from femops_kernels.cpu.multivector import VectorSweep
 from femops_kernels.cpu.plan import CHUNK_BYTES, elements_per_chunk
-from femops_kernels.tuning.database import TuningKey, known, record, trying, users_table
+from femops_kernels.tuning.database import Settings, TuningKey, known, record, trying, users_table
 from femops_kernels.tuning.search import Found, fastest
 
 SETTINGS = ("prefetch", "chunks", "level", "vectors", "products")
@@ -92,13 +100,8 @@ class TuneSettings:
         )
         if any(n < 1 for n in self.sizes):
             raise OperatorError(f"sizes {tuple(self.sizes)}: give whole numbers of at least 1")
-        for what, given, names in (
-            ("setting", self.settings, SETTINGS),
-            ("level", self.levels, ("partial", "matrix-free")),
-        ):
-            for name in given:
-                if name not in names:
-                    raise OperatorError(f"{what} {name!r}: choose from {', '.join(names)}")
+        choose("setting", self.settings, SETTINGS)
+        choose("level", self.levels, ("partial", "matrix-free"))
 
 
 @final
@@ -109,7 +112,7 @@ class _Search:
     setting: str
     case: str
     key: TuningKey
-    run: Callable[[int], tuple[dict[str, int | str], Found[Any]]]
+    run: Callable[[int], tuple[Settings, Found[Any]]]
 
 
 def run_tune(
@@ -176,7 +179,7 @@ def _cases(asked: TuneSettings) -> list[tuple[str, Callable[[], Iterator[_Search
 
 def _products(n: int) -> Iterator[_Search]:
     """The search for the variant of a product of small matrices."""
-    search = ProductSearch(n, _MEMBERS)
+    search = search_on_host(n, _MEMBERS)
     yield _Search("products", f"C += A B, n = {n}", search.key, search.run)
 
 
@@ -225,7 +228,7 @@ def _by_settings(
     make: Callable[[], Operator],
     rounds: int,
     nvec: int = 1,
-) -> tuple[dict[str, int | str], Found[int]]:
+) -> tuple[Settings, Found[int]]:
     """The fastest value of a setting: an operator is made with each, and all take turns."""
     runs = {}
     for value in values:
@@ -265,7 +268,7 @@ def _rows_ahead(kernel: OperatorKernel) -> list[int]:
     return list(ahead.values())
 
 
-def _level(A: Operator, rounds: int) -> tuple[dict[str, int | str], Found[str]]:
+def _level(A: Operator, rounds: int) -> tuple[Settings, Found[str]]:
     """The fastest level, by the least of several measurements of each."""
     times: dict[str, float] = {}
     for _ in range(max(1, rounds // 3)):

@@ -55,8 +55,9 @@ def cost(
 
     Floating-point operations are counted, of assembly and of one application; stored bytes and
     seconds of an application are measured. Under them stand the exponents with which they grow in
-    p + 1, beside those of Table 1 of the tensor report. The decomposed level stores dense bases,
-    which grow as a matrix but are one for all elements, and data at the quadrature points. The
+    p + 1, beside those of Table 1 of the tensor report. Two rows are not femops' own: at "full"
+    element matrices are formed naively, and "decomposed" stores dense bases, one for all elements,
+    and is applied by NumPy. The
     mesh is isoparametric: as curved as the order allows.
 
     \b

@@ -55,7 +55,7 @@ def demo(
 
 
 def _facts(result: Result) -> list[tuple[str, str]]:
-    from femops.cli.matrix import csr_bytes
+    from femops.cli.problems.matrix import csr_bytes
 
     V, A = result.problem.space, result.problem.operator
     seconds = apply_seconds(A)

@@ -131,7 +131,7 @@ LevelOption = Annotated[
     typer.Option(
         parser=level_name,
         metavar="LEVEL",
-        help="What operators keep: full (a matrix), element, decomposed, partial (numbers at the "
+        help="What operators keep: full (a matrix), element, partial (numbers at the "
         "quadrature points), matrix-free, or auto (measured).",
     ),
 ]
@@ -297,8 +297,22 @@ def names(text: str) -> list[str]:
     return list(dict.fromkeys(name.strip() for name in text.split(",")))
 
 
+def name_list(help_text: str, option: str | None = None) -> Any:
+    """Return an option that takes names with commas between them."""
+    return typer.Option(*filter(None, [option]), parser=names, metavar="NAMES", help=help_text)
+
+
+def number_list(help_text: str, what: str, option: str, digits: int = 3) -> Any:
+    """Return an option that takes a list of whole numbers; see `numbers`."""
+
+    def read(text: str) -> list[int]:
+        return numbers(text, what, digits, option)
+
+    return typer.Option(option, parser=read, metavar="LIST", help=help_text)
+
+
 def numbers(text: str, what: str = "orders", digits: int = 3, option: str = "--order") -> list[int]:
-    """Whole numbers of '3', '1-8' or '2,4,6-8', ascending, each once.
+    """Whole numbers of '3', '1-8' or '2,4,6-8', in this order, each once.
 
     Parameters
     ----------
@@ -323,4 +337,4 @@ def numbers(text: str, what: str = "orders", digits: int = 3, option: str = "--o
             wrong = f"'{text}' is no list of {what}: write 4, 1-8 or 2,4,6"
             raise typer.BadParameter(wrong, param_hint=option)
         result += range(first, last + 1)
-    return sorted(set(result))
+    return list(dict.fromkeys(result))

@@ -44,6 +44,21 @@ class Column:
         return format(self.scale * value, self.form) if self.form else str(value)
 
 
+def columns(text: str) -> tuple[Column, ...]:
+    """Return columns that are described in one text.
+
+    Between semicolons stand ``heading: key form scale``; see `Column`. Form and scale may be left
+    out, and a heading that is the key.
+    """
+    found = []
+    for item in text.split(";"):
+        heading, colon, words = item.strip().partition(": ")
+        key, *more = (words if colon else heading).split()
+        form, scale = (more + ["", "1"][len(more) :])[:2]
+        found.append(Column(heading, key, form, float(scale)))
+    return tuple(found)
+
+
 @final
 class Output:
     """Standard output for results, standard error for progress.

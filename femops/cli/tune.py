@@ -7,22 +7,25 @@ from typing import Annotated, Any
 
 import typer
 
-from femops.cli.bench.report import DofsOption, MeshesOption, OrdersOption, RoundsOption
+from femops.cli.bench.report import (
+    DofsOption,
+    MeshesOption,
+    OrdersOption,
+    ProblemsOption,
+    RoundsOption,
+)
 from femops.cli.options import (
     JsonOption,
     ThreadsOption,
     given_options,
-    names,
-    numbers,
+    name_list,
+    number_list,
     refuse,
 )
-from femops.cli.output import Column, Output, one_line_warnings
+from femops.cli.output import Output, columns, one_line_warnings
 
-COLUMNS = (
-    *(Column("case", "case"), Column("setting", "setting"), Column("found", "found")),
-    Column("times as fast", "gain", ".2f"),
-    Column("tried", "tried"),
-)
+COLUMNS = columns("case; setting; found; times as fast: gain .2f; tried")
+_SIZES = "Rows of the matrices of products: 2-32 or 4,8."
 
 
 def _check_used(context: typer.Context, settings: Sequence[str]) -> None:
@@ -37,19 +40,13 @@ def _check_used(context: typer.Context, settings: Sequence[str]) -> None:
 def tune(
     context: typer.Context,
     order: OrdersOption = "1-8",
-    problem: Annotated[
-        str, typer.Option(metavar="NAMES", help="Of bp1, bp2, bp3, bp4, bp5, bp6.")
-    ] = "bp1,bp3",
+    problem: ProblemsOption = "bp1,bp3",
     mesh: MeshesOption = "multilinear",
-    level: Annotated[
-        str, typer.Option(metavar="NAMES", help="Of partial, matrix-free.")
-    ] = "partial,matrix-free",
+    level: Annotated[Any, name_list("Of partial, matrix-free.")] = "partial,matrix-free",
     setting: Annotated[
-        str, typer.Option(metavar="NAMES", help="Of prefetch, chunks, level, vectors, products.")
+        Any, name_list("Of prefetch, chunks, level, vectors, products.")
     ] = "prefetch,chunks,level,vectors,products",
-    size: Annotated[
-        str, typer.Option(metavar="LIST", help="Rows of the matrices of products: 2-32 or 4,8.")
-    ] = "2-32",
+    size: Annotated[Any, number_list(_SIZES, "sizes", "--size")] = "2-32",
     dofs: DofsOption = None,
     threads: ThreadsOption = 1,
     rounds: RoundsOption = 9,
@@ -68,19 +65,12 @@ def tune(
       femops tune --order 1-3 --setting level --threads 2
       femops tune --setting products --size 4,8,16
     """  # noqa: D301  (\b is click's mark for lines to keep)
-    given: dict[str, Any] = {
-        "orders": numbers(order, "orders"),
-        "problems": names(problem),
-        "meshes": names(mesh),
-        "levels": names(level),
-        "settings": names(setting),
-        "sizes": numbers(size, "sizes", option="--size"),
-    }
     from femops.bench.tune import TuneSettings, run_tune
 
-    settings = TuneSettings(**given, dofs=dofs, threads=threads or 1, rounds=rounds, again=again)
+    given = problem, mesh, level, setting, order, size, dofs, threads or 1, rounds, again
+    settings = TuneSettings(*given)
     settings.check()
-    _check_used(context, given["settings"])
+    _check_used(context, setting)
     output = Output(json)
     with one_line_warnings(), output.counting("tuning") as (total, step):
         result = run_tune(settings, step, total)

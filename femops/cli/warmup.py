@@ -42,7 +42,7 @@ def warmup(
         str,
         typer.Option(
             metavar="NAMES",
-            help="Levels of assembly: full, element, decomposed, partial, matrix-free.",
+            help="Levels of assembly: full, element, partial, matrix-free.",
         ),
     ] = "partial",
     mesh: Annotated[

@@ -47,10 +47,10 @@ class Options:
     lanes : int, optional
         SIMD slots; what the machine has if omitted. A GPU has none.
     data_dtype : dtype, optional
-        Type of the numbers stored at quadrature points (levels partial, decomposed and
-        matrix-free, where they store such): float32 in an operator of float64 halves them; see
+        Type of the numbers stored at quadrature points (levels partial and matrix-free,
+        where they store such): float32 in an operator of float64 halves them; see
         `Operator.at_level`.
-    level : {"full", "element", "decomposed", "partial", "matrix-free", "auto"}
+    level : {"full", "element", "partial", "matrix-free", "auto"}
         What is kept; see `Operator.at_level`.
     """
 

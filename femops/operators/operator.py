@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy.sparse import block_array, csr_array
 
 from femops.errors import OperatorError, VectorError
-from femops.operators.assembly.element_matrices import check_method
 from femops.operators.execution.backend import Step
 from femops.operators.execution.choice import backend_of
 from femops.operators.execution.kernels import shared_parts
@@ -112,15 +111,14 @@ class Operator(MatrixFree):
 
         Parameters
         ----------
-        level : {"full", "element", "decomposed", "partial", "matrix-free", "auto"}
+        level : {"full", "element", "partial", "matrix-free", "auto"}
             ``full``: the matrix in compressed rows; ``element``: dense element matrices;
-            ``decomposed``: dense bases, one for all elements, and the data at the quadrature
-            points; ``partial``: these data alone, or those of elements if all are affine;
+            ``partial``: the data at the quadrature points, or those of elements if all are affine;
             ``matrix-free``: nothing but coefficients that vary, the geometry is computed on the
             way;
             ``auto``: what a measurement on some elements finds fastest, at the first use.
-            The ``data_dtype`` of the forms stays: it is the type in which ``decomposed``,
-            ``partial`` and ``matrix-free`` store numbers at the points. The level decides which
+            The ``data_dtype`` of the forms stays: it is the type in which ``partial``
+            and ``matrix-free`` store numbers at the points. The level decides which
             numbers these are: at ``matrix-free`` coefficients that vary, at ``full`` and
             ``element`` none. Each is rounded to float32 by at most 6e-8 of itself, and A x by as
             much of the product of absolute values. Products with one vector and with many, the
@@ -427,32 +425,27 @@ class Operator(MatrixFree):
         return values
 
     @checked(OperatorError)
-    def assemble(self, method: str = "near-optimal") -> csr_array:
+    def assemble(self) -> csr_array:
         """The matrix, in compressed rows, with the essential conditions in it.
 
-        Parameters
-        ----------
-        method : {"near-optimal", "naive"}
-            Method of forming element matrices: sum factorisation, (1a)-(2c) of the tensor report,
-            or as products of dense bases.
+        Element matrices are formed by sum factorisation, (1a)-(2c) of the tensor report.
 
         Raises
         ------
         OperatorError
             If it would not fit into memory; the message says how much it needs.
         """
-        check_method(method)
         if not isinstance(self.space, Product):
-            return self._level_data.matrix(method)
+            return self._level_data.matrix()
         names = self.space.names
-        parts = [[self._matrix(test, field, method) for field in names] for test in names]
+        parts = [[self._matrix(test, field) for field in names] for test in names]
         return csr_array(block_array(parts, format="csr"))
 
-    def _matrix(self, test: str, field: str, method: str) -> csr_array | None:
+    def _matrix(self, test: str, field: str) -> csr_array | None:
         """The matrix of a block; None for a block off the diagonal that is zero."""
         block = self[test, field]
         if block is not None:
-            return block.assemble(method)
+            return block.assemble()
         if test != field:
             return None
         local = self.constraints.of_block(self.space, test, field)
@@ -461,13 +454,9 @@ class Operator(MatrixFree):
         return csr_array((values, (rows, rows)), shape=(n, n))
 
     @checked(OperatorError)
-    def cost(self, method: str = "near-optimal") -> Cost:
-        """Operations and traffic of one application, storage, operations of the assembly.
-
-        ``method`` is how element matrices are formed, where they are needed; see `assemble`.
-        """
-        check_method(method)
-        return cost_of(self._level_data, method)
+    def cost(self) -> Cost:
+        """Operations and traffic of one application, storage, operations of the assembly."""
+        return cost_of(self._level_data)
 
     def __repr__(self) -> str:
         constraints = f", {self.constraints}" if self.constraints else ""

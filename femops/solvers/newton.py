@@ -101,7 +101,7 @@ def newton(
         absolute value of a diagonal preconditioner. A function is called as
         ``linear(J, b, rtol)`` with the Jacobian, an operator, and returns x with
         |b - J x| <= rtol |b|, or (x, info) as femops' solvers do.
-    level : {"full", "element", "decomposed", "partial", "matrix-free", "auto"}
+    level : {"full", "element", "partial", "matrix-free", "auto"}
         What Jacobians keep; see `Operator.at_level`.
     preconditioner : {"jacobi", "multigrid"} or callable
         Preconditioner of the steps' linear problems: the diagonal of each Jacobian, or

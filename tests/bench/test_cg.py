@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from femops.bench.drawing import draw_cg
+from femops.bench.drawing import draw
 from femops.bench.solvers.cg import run_cg
 from femops.errors import OperatorError
 from femops_kernels.cpu.machine import lane_width
@@ -61,7 +61,7 @@ def test_bad_input(changed):
 
 
 def test_picture(result, tmp_path):
-    path = draw_cg(tmp_path / "cg.png", result["rows"])
+    path = draw(tmp_path / "cg.png", "cg", result["rows"])
     assert path.read_bytes().startswith(b"\x89PNG")
     with pytest.raises(OperatorError, match="nothing was measured"):
-        draw_cg(tmp_path / "none.png", [])
+        draw(tmp_path / "none.png", "cg", [])

@@ -29,7 +29,7 @@ def test_all_methods_come_to_the_same_residual() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"methods": ("eigsh",)}, "method 'eigsh': choose from chebyshev"),
+        ({"methods": ("eigsh",)}, "method 'eigsh': choose one of chebyshev"),
         ({"methods": ()}, "nothing to measure"),
         ({"states": 0}, "nothing to measure"),
         ({"tol": 2.0}, "tol = 2.0"),

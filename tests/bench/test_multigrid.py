@@ -5,8 +5,8 @@ import inspect
 import pytest
 
 import femops
-from femops.bench.drawing import draw_solve
-from femops.bench.peers.solves import SOLVERS
+from femops.bench.drawing import draw
+from femops.bench.peers.interface import SOLVERS
 from femops.bench.solvers.multigrid import MESHES, mesh_of, run_solve
 from femops.cli.bench import solve as command
 from femops.cli.options import names, numbers
@@ -37,7 +37,7 @@ def test_both_preconditioners_on_each_mesh(result):
 
 
 def test_a_picture_of_it(result, tmp_path):
-    assert draw_solve(tmp_path / "solve.png", result["rows"]).stat().st_size > 10_000
+    assert draw(tmp_path / "solve.png", "solve", result["rows"]).stat().st_size > 10_000
 
 
 @pytest.mark.parametrize("name", MESHES)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from femops.bench import numa
-from femops.bench.drawing import draw_numa
+from femops.bench.drawing import draw
 from femops.bench.numa import bind, memories, ranges
 from femops.errors import OperatorError
 from femops_kernels.cpu import machine
@@ -66,7 +66,7 @@ def test_three_placements_take_turns(placed, tmp_path):
     expected = [(places[:1], False), (sorted(set(places)), True)]
     assert placed == [e for _ in (1, 2) for e in expected for _ in range(4)]
     assert (os.sched_getaffinity(0), machine.get_threads()) == (before, threads)
-    assert draw_numa(tmp_path / "numa.png", result["rows"]).stat().st_size > 1000
+    assert draw(tmp_path / "numa.png", "numa", result["rows"]).stat().st_size > 1000
 
 
 def test_one_memory_is_said(tmp_path):
@@ -74,7 +74,7 @@ def test_one_memory_is_said(tmp_path):
     assert result["rows"] == []
     assert result["notes"] == [numa.ONE_MEMORY]
     with pytest.raises(OperatorError, match="nothing to draw"):
-        draw_numa(tmp_path / "no.png", [])
+        draw(tmp_path / "no.png", "numa", [])
 
 
 @linux

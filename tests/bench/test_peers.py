@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from femops.bench import run
-from femops.bench.peers import PEERS, Peer, child, interface, why_not
+from femops.bench.peers import child, interface
+from femops.bench.peers.interface import PEERS, Peer, why_not
 from femops.bench.problems import PROBLEMS, make_space
 from femops.errors import OperatorError
 
@@ -83,7 +84,9 @@ def test_a_peer_that_computes_something_else_is_not_reported(factor, reported, m
     request = {"problem": "bp1", "order": 1, "dofs": 343}
     (first,) = answers([request], factor, monkeypatch)
     monkeypatch.setattr(interface, "find_spec", lambda _: True)
-    monkeypatch.setattr(subprocess, "run", lambda *_, **__: SimpleNamespace(returncode=0))
+    monkeypatch.setattr(
+        subprocess, "run", lambda *_, **__: SimpleNamespace(returncode=0, stdout="")
+    )
     monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: Process([first, {"median": 1}]))
     result = run("bp1", (1,), 343, 1, peers=("mfem",), **QUICK)
     labels = [row["implementation"] for row in result["rows"]]
@@ -163,7 +166,7 @@ class Slow(child.PeerOperator):
             time.sleep(600)
 
 child.make = lambda name, problem, space: Slow(problem, space)
-child.main("mfem", False)
+child.main("mfem", "serve")
 """
 
 COMMAND = """

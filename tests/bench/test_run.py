@@ -110,7 +110,7 @@ def test_everything_is_measured_and_drawn(tmp_path, monkeypatch):
     assert len(result["rows"]) == 6 * 3 * 2
     assert all(" ".join(row) == KEYS for row in result["rows"])
     assert len(result["auto"]) == 3 * 2
-    assert draw(tmp_path / "all.png", result["rows"]).stat().st_size > 10_000
+    assert draw(tmp_path / "all.png", "operators", result["rows"]).stat().st_size > 10_000
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_threads_are_as_they_were_before(levels):
 
 def test_nothing_cannot_be_drawn(tmp_path):
     with pytest.raises(OperatorError, match="nothing to draw"):
-        draw(tmp_path / "no.png", [])
+        draw(tmp_path / "no.png", "operators", [])
 
 
 def test_what_is_named_twice_is_measured_once():

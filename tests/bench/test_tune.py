@@ -113,7 +113,7 @@ def test_variants_of_products_are_kept_and_used(
         ("C += A B, n = 3", "products"),
         ("C += A B, n = 5", "products"),
     ]
-    kernel = ContractionKernel(search._square(5, "float64"), True)
+    kernel = ContractionKernel(search.square(5, "float64"), True)
     assert kernel.variant == kernel.candidates()[-1] != kernel.candidates()[0]
     a, b = np.random.default_rng(0).standard_normal((2, 9, 5, 5))
     np.testing.assert_allclose(femops.tensor.gemm(a, b), a @ b, atol=1e-14)
@@ -172,8 +172,8 @@ def test_settings_that_are_tried_go_first_and_end(table: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"settings": ("lanes",)}, "setting 'lanes': choose from prefetch"),
-        ({"levels": ("full",)}, "level 'full': choose from partial"),
+        ({"settings": ("lanes",)}, "setting 'lanes': choose one of prefetch"),
+        ({"levels": ("full",)}, "level 'full': choose one of partial"),
         ({"problems": ("bp9",)}, "bp9"),
         ({"orders": ()}, "order"),
         ({"sizes": (4, 0)}, "at least 1"),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import femops
-from femops.cli.matrix import csr_bytes, matrix_nonzeros
+from femops.cli.problems.matrix import csr_bytes, matrix_nonzeros
 
 MESHES = {
     "segments": lambda: femops.box((5,)),

@@ -278,7 +278,7 @@ def test_spaces_that_are_not_on_one_device(name: str, there: There) -> None:
         MIXED[name](there)
 
 
-@pytest.mark.parametrize("level", ["full", "element", "decomposed"])
+@pytest.mark.parametrize("level", ["full", "element"])
 def test_levels_that_are_of_the_host(level: str, there: There) -> None:
     message = f"level '{level}' on a GPU: choose one of partial, matrix-free or auto; .*assemble"
     for use in (

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 
 from femops.bench import gpu
-from femops.bench.gpu import GpuSettings, phases
+from femops.bench.gpu import GpuSettings
 from femops.bench.gpu.record import Record
 from support.cuda import gpu_bench
 from support.cuda.gpu_bench import QUICK
@@ -17,9 +16,9 @@ shared = gpu_bench.shared
 
 
 def test_steps_of_a_gas(shared: HostDevice, tmp_path) -> None:
-    settings = GpuSettings((), gas=QUICK["gas"], seconds=0.0, device=shared)
+    settings = GpuSettings(gas=QUICK["gas"], seconds=0.0, device=shared)
     file = tmp_path / "gas.json"
-    result = gpu.run_gas(settings, None, Record(file))
+    result = gpu.run_gpu(settings, None, Record(file), ("gas",))
     (row,) = result["gas"]
     assert json.loads(json.dumps(result, allow_nan=False)) == result
     assert result["failures"] == result["notes"] == []
@@ -27,12 +26,4 @@ def test_steps_of_a_gas(shared: HostDevice, tmp_path) -> None:
     assert result["agrees"]
     assert row["off_cpu"] < 1e-9
     assert min(row["seconds_step"], row["seconds_forces"], row["forces_points_per_second"]) > 0
-    assert gpu.run_gas(settings, None, Record.of(file))["gas"] == [row]
-    late = gpu.run_gas(dataclasses.replace(settings, budget=-1.0))
-    assert (late["gas"], len(late["notes"])) == ([], 1)
-
-
-def test_gas_is_a_phase() -> None:
-    found = {phase.name: phase for phase in phases.phases(GpuSettings())}
-    assert [case.order for case in found["gas"].settings.gas] == [2, 3, 4]
-    assert not any(one.settings.gas for name, one in found.items() if name != "gas")
+    assert gpu.run_gpu(settings, None, Record.of(file), ("gas",))["gas"] == [row]

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from femops.bench.gpu import GpuSettings, phases, run_gpu, run_solves, run_tuning
+from femops.bench.gpu import GpuSettings, run_gpu, works
 from femops.bench.gpu.record import Record
 from femops.bench.gpu.setup import GpuCase
-from femops.bench.gpu.validation import validation
 from femops.errors import OperatorError
 from femops_kernels.cuda.rates import Rates
 from femops_kernels.errors import CacheWarning
@@ -26,10 +25,9 @@ few_shapes = gpu_bench.few_shapes
 
 
 KEYS = (
-    "name problem mesh order dofs level dofs_per_second bytes_per_dof limit bound "
-    "fraction_of_limit q1d "
-    "seconds_min seconds_median seconds_launch seconds_setup shared_bytes_per_dof flops_per_dof "
-    "atomics_per_dof "
+    "name problem mesh order level dofs dofs_per_second limit bound fraction_of_limit "
+    "bytes_per_dof q1d seconds_min seconds_median seconds_launch seconds_setup "
+    "shared_bytes_per_dof flops_per_dof atomics_per_dof "
     "seconds_memory seconds_shared seconds_flops seconds_atomics elements blocks staged "
     "persistent threads "
     "registers local_bytes clock_mhz memory_clock_mhz celsius watts throttled "
@@ -89,40 +87,6 @@ def test_the_better_level_is_marked(result: dict[str, Any]) -> None:
     assert result["agrees"]
 
 
-def test_forms_agree(shared: HostDevice) -> None:
-    names = ("diffusion, constrained", "conjugate gradients", "divergence")
-    rows = validation(shared, names, (1, 2))
-    assert [(row["form"], row["dim"]) for row in rows] == [
-        *((name, 1) for name in names[:2]),  # the divergence is of a vector
-        *((name, 2) for name in names),
-    ]
-    assert all(row["agrees"] and 0 <= row["error"] <= row["limit"] == 1e-12 for row in rows)
-    with pytest.raises(OperatorError, match="form 'x': choose one of mass, mass, none"):
-        validation(shared, ("x",))
-
-
-@pytest.mark.parametrize(
-    ("planted", "error", "message"),
-    [
-        ("a.alpha * line[n] * T(1.000001)", 1e-6, ""),
-        ("a.alpha * line[n] / T(0)", None, "not finite"),
-        ("a.alpha * line[n] +", None, "error"),
-    ],
-)
-def test_a_wrong_kernel_is_found(monkeypatch, planted: str, error: Any, message: str) -> None:
-    device, sound = host_device(), HostDevice.function
-
-    def function(self: HostDevice, source: str) -> HostFunction:
-        assert "a.alpha * line[n]" in source
-        return sound(self, source.replace("a.alpha * line[n]", planted))
-
-    monkeypatch.setattr(HostDevice, "function", function)
-    (row,) = validation(device, ("mass",), (2,))
-    assert not row["agrees"]
-    assert row["error"] == (error if error is None else pytest.approx(error, rel=1e-3))
-    assert message in row["message"]
-
-
 def test_a_wrong_kernel_that_is_measured_is_found(monkeypatch) -> None:
     """Though both levels are wrong alike."""
     device, sound = host_device(), HostDevice.function
@@ -131,7 +95,7 @@ def test_a_wrong_kernel_that_is_measured_is_found(monkeypatch) -> None:
         return sound(self, source.replace("a.alpha * line[n]", "a.alpha * line[n] * T(1.000001)"))
 
     monkeypatch.setattr(HostDevice, "function", function)
-    given = QUICK | {"forms": (), "device": device}
+    given = QUICK | {"device": device}
     result = run_gpu(GpuSettings((2,), ("bp4",), ("multilinear",), dofs=60, **given))
     assert [row["off_cpu"] for row in result["rows"]] == [pytest.approx(1e-6, rel=1e-3)] * 2
     assert all(row["off_other_level"] < 1e-13 for row in result["rows"])
@@ -157,7 +121,7 @@ def test_conjugate_gradients_by_the_iteration(shared: HostDevice) -> None:
 def test_solves_with_multigrid_beside_jacobi(shared: HostDevice, tmp_path) -> None:
     given = ("bp3",), ("multilinear",), ("matrix-free",), 300
     settings = GpuSettings((2,), *given, device=shared, **QUICK)
-    few, many = run_solves(settings, None, Record(tmp_path / "solves.json"))["solves"]
+    few, many = run_gpu(settings, None, Record(tmp_path / "solves.json"), ("solves",))["solves"]
     assert (few["preconditioner"], many["preconditioner"]) == ("multigrid", "jacobi")
     assert few["name"] == "solves, multilinear, order 2, matrix-free, multigrid"
     assert few["device"] == many["device"] == shared.name
@@ -165,16 +129,25 @@ def test_solves_with_multigrid_beside_jacobi(shared: HostDevice, tmp_path) -> No
     assert few["faster_than_jacobi"] == many["seconds_solve"] / few["seconds_solve"]
     lines: list[str] = []
     again = Record.of(tmp_path / "solves.json")
-    assert run_solves(settings, lines.append, again)["solves"] == [few, many]
+    assert run_gpu(settings, lines.append, again, ("solves",))["solves"] == [few, many]
     assert lines == []
-    late = run_solves(dataclasses.replace(settings, budget=-1.0))
-    assert late["notes"] == ["order 2, multilinear, matrix-free: not solved, too few seconds"]
+    both = dataclasses.replace(settings, levels=("matrix-free", "partial"), budget=-1.0)
+    late = run_gpu(both, works=("solves",))
+    assert late["notes"] == [
+        "solves, multilinear, order 2, partial: not measured, -1 s are too few"
+    ]
 
 
-def test_solves_are_a_phase_of_orders_that_were_asked_for() -> None:
-    orders = {phase.name: phase.settings.orders for phase in phases.phases(GpuSettings())}
-    assert orders["solves"] == (4, 6)
-    assert "solves" not in [p.name for p in phases.phases(GpuSettings((2,), ("bp3",)))]
+def test_phases_have_what_was_asked_for() -> None:
+    steps = {work: works.WORKS[work](GpuSettings()) for work in works.PHASES}
+    assert [step.name for step in steps["first"]][:2] == [
+        f"order {order}, bp3, bp1, multilinear, matrix-free, partial" for order in (6, 4)
+    ]
+    assert {step.name.split(", ")[2] for step in steps["first solves"]} == {"order 4", "order 6"}
+    assert all(step.name.startswith("tuned, order ") for step in steps["tuned"])
+    few = GpuSettings((2,), ("bp3",), ("cartesian",))
+    left = [work for work in works.PHASES if works.WORKS[work](few)]
+    assert left == ["products", "gas", "vectors", "operators", "limits"]
 
 
 def test_what_has_no_time_is_noted(shared: HostDevice) -> None:
@@ -183,7 +156,10 @@ def test_what_has_no_time_is_noted(shared: HostDevice) -> None:
     )
     result = run_gpu(settings)
     assert {row["order"] for row in result["rows"]} == {2}
-    assert result["notes"] == ["order 1: not measured, 0 s are too few"]
+    assert result["notes"] == [
+        "order 1, bp1, cartesian, matrix-free, partial: not measured, 0 s are too few",
+        "limits at the end: not measured, 0 s are too few",
+    ]
 
 
 def test_what_fails_is_told_and_the_rest_goes_on(shared: HostDevice, monkeypatch) -> None:
@@ -249,7 +225,6 @@ def test_without_limits_nothing_is_measured(shared: HostDevice, monkeypatch) -> 
     monkeypatch.setattr(Rates, "of", staticmethod(of))
     result = run_gpu(GpuSettings((1,), ("bp1",), dofs=60, device=shared, **QUICK))
     assert (result["rates"], result["rates_after"], result["rows"]) == (None, None, [])
-    assert [row["agrees"] for row in result["validation"]] == [True]
     (failure,) = result["failures"]
     assert (failure["what"], failure["message"]) == (
         "limits of the device",
@@ -289,7 +264,7 @@ def test_what_was_found_is_kept_and_not_measured_again(shared: HostDevice, tmp_p
     given = ("bp1",), ("multilinear",), ("matrix-free",), 60
     first = run_gpu(GpuSettings((2,), *given, device=shared, **QUICK), None, Record(file))
     kept = json.loads(file.read_text())
-    assert kept["rows"] == first["rows"]
+    assert kept["tables"]["rows"][0].items() <= first["rows"][0].items()
     assert (kept["complete"], kept["begun"]) == (True, "")
     settings = GpuSettings((2, 1), *given, device=shared, **QUICK)
     both = run_gpu(settings, lines.append, Record.of(file))
@@ -297,7 +272,6 @@ def test_what_was_found_is_kept_and_not_measured_again(shared: HostDevice, tmp_p
     assert both["rows"][1] == first["rows"][0]
     assert not any("order 2, matrix-free" in line for line in lines)
     assert any(line.startswith("bp1, multilinear, order 1, matrix-free: ") for line in lines)
-    assert both["validation"] == first["validation"] != []
     assert set(both["rates_after"]) == set(first["rates"])
 
 
@@ -324,10 +298,10 @@ def test_levels_that_are_one_kernel_are_timed_once(shared: HostDevice) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"orders": (), "forms": ()}, "orders are"),
+        ({"orders": ()}, "orders are"),
         ({"problems": ("bp9",)}, "problem 'bp9'"),
         ({"meshes": ("round",)}, "mesh 'round'"),
-        ({"levels": ("full",)}, "level 'full' on a GPU: choose of partial, matrix-free"),
+        ({"levels": ("full",)}, "level 'full' on a GPU: choose one of partial, matrix-free"),
         ({"levels": ()}, "nothing to measure"),
         ({"dofs": 0.0}, "0 dofs"),
     ],
@@ -349,7 +323,7 @@ def test_the_sweep_writes_a_table_that_is_used(shared: HostDevice, table) -> Non
     settings = GpuSettings(
         (2,), ("bp1",), ("multilinear",), ("matrix-free",), 60, 0.0, device=shared
     )
-    (row,) = run_tuning(settings)["shapes"]
+    (row,) = run_gpu(settings, works=("shapes",))["shapes"]
     (entry,) = json.loads(table.read_text())
     assert entry["machine"] == shared.name
     assert entry["kernel"].startswith("3-D, 4 points; 1 x 3 nodes, value; 1 x 3 nodes, value;")
@@ -372,5 +346,5 @@ def test_shapes_that_spill_are_not_tried(shared: HostDevice, monkeypatch) -> Non
     settings = GpuSettings(
         (2,), ("bp1",), ("multilinear",), ("matrix-free",), 60, 0.0, device=shared
     )
-    (row,) = run_tuning(settings)["shapes"]
+    (row,) = run_gpu(settings, works=("shapes",))["shapes"]
     assert row["blocks"] == row["blocks_before"] == 1

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from femops.bench import gpu
-from femops.bench.gpu import GpuSettings, phases
+from femops.bench.gpu import GpuSettings
 from femops.bench.gpu.record import Record
 from femops.cli import main
 from femops.errors import TensorError
@@ -22,15 +22,14 @@ from support.cuda.host_device import HostDevice
 
 table = gpu_bench.table
 shared = gpu_bench.shared
+WORKS = ("products",)
 
 
 def test_products_beside_cublas(shared: HostDevice, tmp_path) -> None:
     products = gpu.Products((2, 3), (7, 40), ("float64", "complex64"))
-    settings = GpuSettings(
-        (), forms=(), products=products, seconds=0.0, amounts=TINY, device=shared
-    )
+    settings = GpuSettings(products=products, seconds=0.0, amounts=TINY, device=shared)
     file = tmp_path / "products.json"
-    result = gpu.run_products(settings, None, Record(file))
+    result = gpu.run_gpu(settings, None, Record(file), WORKS)
     rows = result["products"]
     assert json.loads(json.dumps(result, allow_nan=False)) == result
     assert result["failures"] == result["notes"] == []
@@ -46,12 +45,12 @@ def test_products_beside_cublas(shared: HostDevice, tmp_path) -> None:
     memory = 2 * nbytes / rates["copied_bytes"] + nbytes / rates["read_bytes"]
     least = max(memory, 2 * 2**3 * 7 / rates["flops"])
     assert first["limit_gflops"] == pytest.approx(2 * 2**3 * 7 / least * 1e-9)
-    assert gpu.run_products(settings, None, Record.of(file))["products"] == rows
-    late = gpu.run_products(dataclasses.replace(settings, budget=-1.0))
-    assert len(late["notes"]) == 8
-    assert late["products"] == []
+    assert gpu.run_gpu(settings, None, Record.of(file), WORKS)["products"] == rows
+    late = gpu.run_gpu(dataclasses.replace(settings, budget=-1.0), works=WORKS)
+    assert len(late["notes"]) == 7
+    assert len(late["products"]) == 3  # the first is always measured
     with pytest.raises(TensorError, match="layout 'sparse'"):
-        gpu.run_products(dataclasses.replace(settings, products=gpu.Products(layouts=("sparse",))))
+        gpu.run_gpu(dataclasses.replace(settings, products=gpu.Products(layouts=("sparse",))))
 
 
 def test_products_are_measured_where_cublas_fails(shared: HostDevice, monkeypatch) -> None:
@@ -61,17 +60,11 @@ def test_products_are_measured_where_cublas_fails(shared: HostDevice, monkeypatc
     monkeypatch.setattr(np, "matmul", broken)
     given: dict[str, Any] = {"seconds": 0.0, "amounts": TINY, "device": shared}
     products = gpu.Products((2,), (7,), layouts=("contiguous",))
-    result = gpu.run_products(GpuSettings((), forms=(), products=products, **given))
+    result = gpu.run_gpu(GpuSettings(products=products, **given), works=WORKS)
     (row,), (failure,) = result["products"], result["failures"]
     assert (row["implementation"], row["over_best_peer"], row["off_peer"]) == ("femops", None, None)
     assert failure["what"] == "products, float64, n = 2, 7 members, cublas, contiguous"
     assert result["products_over_best_peer"] is None
-
-
-def test_products_are_a_phase() -> None:
-    found = {phase.name: phase for phase in phases.phases(GpuSettings())}
-    assert found["products"].settings.products.sizes[:3] == (4, 8, 16)
-    assert not any(one.settings.products.sizes for name, one in found.items() if name != "products")
 
 
 def test_command_of_products(shared, monkeypatch, capsys, tmp_path) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 
 import pytest
 
 from femops.bench import gpu
 from femops.bench.bounds import Demand
-from femops.bench.gpu import GpuSettings, phases, vectors
+from femops.bench.gpu import GpuSettings
 from femops.bench.gpu.record import Record
 from femops.operators.operator import Operator
 from support.cuda import gpu_bench
@@ -23,12 +22,12 @@ shared = gpu_bench.shared
 @pytest.fixture
 def settings(shared: HostDevice) -> GpuSettings:
     given = {"vectors": QUICK["vectors"], "amounts": TINY}
-    return GpuSettings((), seconds=0.0, device=shared, **given)
+    return GpuSettings(seconds=0.0, device=shared, **given)
 
 
 def test_many_vectors_beside_one(settings: GpuSettings, tmp_path) -> None:
     file = tmp_path / "vectors.json"
-    result = gpu.run_vectors(settings, None, Record(file))
+    result = gpu.run_gpu(settings, None, Record(file), ("vectors",))
     (row,) = result["vectors"]
     assert json.loads(json.dumps(result, allow_nan=False)) == result
     assert result["failures"] == result["notes"] == []
@@ -37,9 +36,7 @@ def test_many_vectors_beside_one(settings: GpuSettings, tmp_path) -> None:
     assert (row["problem"], row["order"], row["nvec"]) == ("bp3", 2, 5)
     assert row["dofs_per_second"] == row["dofs"] * 5 / row["seconds_median"]
     assert row["over_one_by_one"] == 5 * row["seconds_one"] / row["seconds_median"]
-    assert gpu.run_vectors(settings, None, Record.of(file))["vectors"] == [row]
-    late = gpu.run_vectors(dataclasses.replace(settings, budget=-1.0))
-    assert (late["vectors"], len(late["notes"])) == ([], 1)
+    assert gpu.run_gpu(settings, None, Record.of(file), ("vectors",))["vectors"] == [row]
 
 
 def test_wrong_vectors_are_told(settings: GpuSettings, monkeypatch) -> None:
@@ -51,7 +48,7 @@ def test_wrong_vectors_are_told(settings: GpuSettings, monkeypatch) -> None:
         return out
 
     monkeypatch.setattr(Operator, "apply_many", wrong)
-    result = gpu.run_vectors(settings)
+    result = gpu.run_gpu(settings, works=("vectors",))
     assert result["vectors"][0]["off_one"] > 1e-10
     assert not result["agrees"]
 
@@ -62,7 +59,7 @@ def test_vectors_that_are_no_numbers_are_told(settings: GpuSettings, monkeypatch
         return out
 
     monkeypatch.setattr(Operator, "apply_many", broken)
-    result = gpu.run_vectors(settings)
+    result = gpu.run_gpu(settings, works=("vectors",))
     assert result["vectors"] == []
     assert [one["message"] for one in result["failures"]] == [
         "OperatorError: results are not finite"
@@ -72,9 +69,3 @@ def test_vectors_that_are_no_numbers_are_told(settings: GpuSettings, monkeypatch
 def test_what_is_stored_is_read_once() -> None:
     one = Demand(read=100.0 + 80.0, written=80.0, shared=7.0, flops=5.0, atomics=3.0)
     assert one.of_vectors(4, 10) == Demand(100.0 + 320.0, 320.0, 28.0, 20.0, 12.0)
-
-
-def test_many_vectors_are_a_phase() -> None:
-    found = {phase.name: phase for phase in phases.phases(GpuSettings())}
-    assert found["vectors"].settings.vectors == vectors.VECTORS
-    assert not any(one.settings.vectors for name, one in found.items() if name != "vectors")

@@ -300,7 +300,7 @@ def test_levels_that_do_not_fit_are_left_out(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(auto, "measure_levels", watched)
     expected = {needed * 10: set(LEVELS), needed: set(LEVELS) - {"full"}}
-    expected[needed - 1] = {"decomposed", "partial", "matrix-free"}
+    expected[needed - 1] = {"partial", "matrix-free"}
     for free, levels in expected.items():
         monkeypatch.setattr(assembly, "available_memory", lambda free=free: free)
         A = femops.diffusion(V, smooth, level="auto")
@@ -329,4 +329,4 @@ def test_memory_that_runs_out_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None
     free = iter([2**40] * 2)  # asked of "full" and of "element"
     monkeypatch.setattr(assembly, "available_memory", lambda: next(free, 0))
     A = femops.mass(femops.H1(femops.box((8, 8), mapping=bend), 1), level="auto")
-    assert A.level in ("decomposed", "partial", "matrix-free")
+    assert A.level in ("partial", "matrix-free")

@@ -56,13 +56,13 @@ KINDS: dict[str, tuple[Any, int, Any]] = {  # coefficient, components, what it i
 CASES = [
     ("segment", 2, "gll", "matrix", None, "float64", None, "partial"),
     ("segment", 1, "bernstein", "normal", None, "float32", None, "element"),
-    ("line", 2, "gll", "function", [2], "float64", 4, "decomposed"),
+    ("line", 2, "gll", "function", [2], "float64", 4, "element"),
     ("square", 1, "gll", "diagonal", [2, 3], "float64", None, "element"),
     ("square", 2, "bernstein", "function", [1], "float64", 2, "partial"),
     ("disc", 2, "gll", "normal", None, "float64", None, "partial"),
-    ("disc", 2, "gll", "constant matrix", None, "float32", None, "decomposed"),
+    ("disc", 2, "gll", "constant matrix", None, "float32", None, "element"),
     ("half-periodic", 2, "gll", "number", None, "float64", None, "matrix-free"),
-    ("cube", 2, "gll", "number", [1, 6], "float64", None, "decomposed"),
+    ("cube", 2, "gll", "number", [1, 6], "float64", None, "element"),
     ("cube", 1, "bernstein", "matrix", None, "float64", 16, "partial"),
     ("ball", 2, "gll", "normal", None, "float64", None, "matrix-free"),
     ("ball", 1, "gll", "vector", None, "float32", None, "element"),
@@ -177,7 +177,7 @@ def test_between_two_spaces(kind: str) -> None:
     dense = boundary_oracle.matrix(V, Q, attributes, lambda x, n: n[np.newaxis])
     assert A.shape == (Q.size, V.size)
     u, q = random_vector(V, "float64"), random_vector(Q, "float64")
-    for level in {"segment": ("decomposed", "element"), "cube": ("full", "partial")}[kind]:
+    for level in {"segment": ("full", "element"), "cube": ("full", "partial")}[kind]:
         assert error(dense, A.at_level(level) @ u, u) < 1e-12
         assert error(dense.T, A.T.at_level(level) @ q, q) < 1e-12
     held = V.boundary_dofs()[:1]
@@ -307,7 +307,7 @@ def test_auto() -> None:
     np.testing.assert_allclose(R @ u, expected, atol=1e-14)
     whole = (R + A.at_level("auto")).constrained([3])
     np.testing.assert_allclose(whole @ u, whole.assemble() @ u, atol=1e-13)
-    assert {R.level, whole.level} <= {"full", "element", "decomposed", "partial", "matrix-free"}
+    assert {R.level, whole.level} <= {"full", "element", "partial", "matrix-free"}
 
 
 def test_update_and_copies() -> None:

@@ -14,7 +14,7 @@ from femops.operators.levels import auto
 from femops_kernels.compiled import ONE
 from support.cases.kernels import bend, random_vector, smooth, tensor
 
-POINT_LEVELS = ("partial", "decomposed", "matrix-free")
+POINT_LEVELS = ("partial", "matrix-free")
 BENT = femops.box((4, 3), mapping=bend)
 
 

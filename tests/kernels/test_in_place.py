@@ -237,13 +237,11 @@ def look(A: Any, expected: Expected, what: str, rng: np.random.Generator) -> Non
         close(femops.jacobi(A).inverse * matrix.diagonal(), np.ones(len(x)), 1.0)
     elif what == "assemble":
         close(A.assemble().toarray(), matrix, size)
-    elif what == "naive":
-        close(A.assemble("naive").toarray(), matrix, size)
     else:
         close(A.at_level(what) @ x, matrix @ x, size)
 
 
-PARTS = ("apply", "transpose", "diagonal", "assemble", "naive", *LEVELS)
+PARTS = ("apply", "transpose", "diagonal", "assemble", *LEVELS)
 
 
 # --- tests ----------------------------------------------------------------------------------------

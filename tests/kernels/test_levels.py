@@ -22,7 +22,7 @@ from support.cases.kernels import Problem, bend, random_vector, smooth, tensor, 
 from support.cases.levels import LEVELS, TOLERANCE, wind
 from support.oracles.naive import Array, degree, mapping, rule, shapes
 
-STORED = ["full", "element", "decomposed"]
+STORED = ["full", "element"]
 
 problem = fixtures.problem
 
@@ -216,8 +216,6 @@ def test_every_level_is_the_oracle(case: Case) -> None:
             np.testing.assert_allclose(
                 operator.diagonal().ravel(), diagonal, rtol=0, atol=tolerance * abs(matrix).max()
             )
-    naive = operator.assemble(method="naive")
-    assert abs(naive - matrix).max() < tolerance * abs(matrix).max()
 
 
 @pytest.mark.parametrize("level", STORED)
@@ -253,7 +251,7 @@ def test_near_optimal_element_matrices(trial: int, test: int) -> None:
     for e in range(4):
         expected = element_matrix(weak_divergence, V, W, e, max(trial, test) + 2)
         scale = abs(expected).max()
-        for got in (whole[e], parts.matrices(e, e + 1)[0], parts.matrices(e, e + 1, "naive")[0]):
+        for got in (whole[e], parts.matrices(e, e + 1)[0]):
             np.testing.assert_allclose(got, expected, rtol=0, atol=1e-13 * scale)
 
 
@@ -267,9 +265,8 @@ def test_a_form_that_vanishes_in_a_branch() -> None:
     operator, u = femops.form(layered, space), random_vector(space, "float64")
     expected = operator.apply(u)
     assert np.abs(expected).max() > 0.01
-    for method in ("near-optimal", "naive"):
-        result = operator.assemble(method) @ u.ravel()
-        np.testing.assert_allclose(result, expected.ravel(), rtol=0, atol=1e-12)
+    result = operator.assemble() @ u.ravel()
+    np.testing.assert_allclose(result, expected.ravel(), rtol=0, atol=1e-12)
 
 
 # --- operators at every level ---------------------------------------------------------------------

@@ -9,7 +9,6 @@ import pytest
 
 import femops
 from femops.operators.assembly import csr as assembly
-from femops.operators.assembly.dense_bases import dense_bases, dense_bytes
 from support import fixtures
 from support.cases.kernels import Problem
 from support.cases.levels import LEVELS, divergence
@@ -22,38 +21,15 @@ def test_an_unknown_level_is_refused(problem: Problem) -> None:
         lambda: femops.mass(problem.space, level="matrix"),
         lambda: femops.form(divergence, problem.space, level="nothing"),
         lambda: problem.mass.at_level("Full"),
+        lambda: problem.mass.at_level("decomposed"),
     ):
-        with pytest.raises(
-            femops.OperatorError, match="full, element, decomposed, partial, matrix-free, auto"
-        ):
+        with pytest.raises(femops.OperatorError, match="full, element, partial, matrix-free, auto"):
             ask()
-
-
-def test_an_unknown_method_of_assembly_is_refused(problem: Problem) -> None:
-    for level in ("partial", "full"):
-        with pytest.raises(femops.OperatorError, match="near-optimal, naive"):
-            problem.mass.at_level(level).assemble("fast")
 
 
 def test_operators_of_two_levels_are_not_added(problem: Problem) -> None:
     with pytest.raises(femops.OperatorError, match=r"at_level\('partial'\)"):
         problem.mass + problem.diffusion.at_level("element")
-
-
-def test_dense_bases_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    V, W = (femops.H1(femops.box((1, 1, 1)), p) for p in (20, 3))
-    monkeypatch.setattr(assembly, "available_memory", lambda: 2**30)
-    tracemalloc.start()
-    with pytest.raises(femops.OperatorError, match=r"level='decomposed' needs 2\.\d GiB"):
-        femops.mass(V, level="decomposed")
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 2**27  # imports, geometry
-    for space, test in ((W, W), (W, femops.H1(W.mesh, 2))):
-        A = femops.form(lambda u: {"value": u, "grad": u.grad}, space, test)
-        [(_, term)] = A.at_level("decomposed")._level_data.fused
-        kept = {id(b): b.nbytes for b in dense_bases(term)}
-        assert dense_bytes(term) == sum(kept.values())
 
 
 @pytest.mark.parametrize("level", ["full", "element"])

@@ -10,7 +10,7 @@ import pytest
 
 import femops
 
-LEVELS = ["full", "element", "decomposed", "partial", "matrix-free"]
+LEVELS = ["full", "element", "partial", "matrix-free"]
 CHARGE = 1.6e-19
 
 

@@ -74,7 +74,7 @@ def test_form(case: Case) -> None:
     check(operator, dense)
 
 
-@pytest.mark.parametrize("level", ["partial", "decomposed", "matrix-free"])
+@pytest.mark.parametrize("level", ["partial", "matrix-free"])
 def test_choices_between_numbers(level: str) -> None:
     """Transposes too, which are made of derivatives."""
     case = Case("halved", halved, 2, ("gll", 3, 1), options={"level": level})

@@ -59,7 +59,6 @@ LEVELS = [
     ("partial", "float64"),
     ("partial", "float32"),
     ("matrix-free", "float64"),
-    ("decomposed", "float64"),
     ("element", "float64"),
     ("full", "float64"),
     ("full", "float32"),

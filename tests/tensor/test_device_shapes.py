@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from femops.bench.drawing import draw_search
-from femops.bench.gpu.products import ProductCase
-from femops.bench.tensor.device_search import search_on_device
+from femops.bench.drawing import draw
+from femops.bench.tensor.products import Products
+from femops.bench.tensor.search import search_products
 from femops.tensor import Batch, Interleaved, Strided, gemm
 from femops.tensor.lowering import Term, device_launches_of, launches_on_device
 from femops_kernels.cuda.tensor.shapes import settings_of
@@ -55,7 +55,7 @@ def test_every_shape_multiplies(device, sizes, dtype, layout):
 
 
 def test_what_a_search_finds_is_taken_later(device, tmp_path, monkeypatch):
-    case = ProductCase(4, 50, "float64", ("contiguous", "interleaved"))
+    products = Products((4,), (50,))
     wanted = {}
 
     def last(timed, rounds):
@@ -65,14 +65,14 @@ def test_what_a_search_finds_is_taken_later(device, tmp_path, monkeypatch):
         wanted[len(wanted)] = list(timed)[-1]
         return type("Found", (), {"best": wanted[len(wanted) - 1]})
 
-    monkeypatch.setattr("femops.bench.tensor.device_search.fastest", last)
-    result = search_on_device(device, [case], 0.0, 1)
+    monkeypatch.setattr("femops.bench.tensor.search.fastest", last)
+    result = search_products(products, 1, place=device, seconds=0.0)
     rows = result["rows"]
     assert result["device"] == device.name
-    assert {row["layout"] for row in rows} == set(case.layouts)
+    assert {row["layout"] for row in rows} == set(products.layouts)
     assert sum(row["chosen"] for row in rows) == 2
     assert all(row["gflops"] > 0 for row in rows)
-    assert draw_search(tmp_path / "search.png", rows[:3]).stat().st_size > 0
+    assert draw(tmp_path / "search.png", "search", rows[:3]).stat().st_size > 0
     _, _, kernel, _ = launched(device, (4, 4, 4), "float64", Strided(), 9)
     assert kernel.shape == wanted[0] != kernel.variants()[0]
     a, b = (np.random.default_rng(s).standard_normal((9, 4, 4)) for s in (0, 1))
@@ -93,4 +93,4 @@ def test_a_shape_that_does_not_fit_is_not_taken(device):
 
 def test_a_search_needs_a_device():
     with pytest.raises(KernelValueError, match="give 'cuda'"):
-        search_on_device("cpu", [ProductCase(4, 50)], 0.0)
+        search_products(Products((4,), (50,)), place="cpu")

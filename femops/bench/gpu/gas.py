@@ -9,9 +9,8 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.bench.gpu.record import Record, Row
-from femops.bench.gpu.validation import relative_difference
-from femops.bench.problems import Progress
+from femops.bench.gpu.record import Row
+from femops.bench.gpu.run import Run, relative_difference
 from femops.bench.timing import call_seconds, repeated
 from femops.hydro import Lagrangian, Simulation, problem
 from femops.hydro.meshes import built_in
@@ -50,49 +49,43 @@ class GasCase:
         mesh, orders = built_in("cube01_hex").refine(refine), (self.order, self.order - 1)
         return Simulation.begin(Lagrangian(problem("sedov"), mesh, *orders, device=device))
 
+    def compared(self, device: Device | None) -> NDArray[Any]:
+        """State after a few steps on a small mesh."""
+        run = self.run(0, device)
+        run.run(_END, max_steps=_COMPARED)
+        return np.concatenate([*run.equations.parts(run.state).values()])
+
 
 GAS = (GasCase(2, 4), GasCase(3, 3), GasCase(4, 3))
 """Cases, the most important first: 32,768 elements, then 4,096."""
 
 
-def gas_rows(
-    device: Device, case: GasCase, seconds: float, found: Record, progress: Progress
-) -> None:
-    """Add the row of a case to a record."""
-    row = found.measure(case.name, partial(_row, device, case, seconds))
-    if row is not None:
-        rate = row["forces_points_per_second"] * 1e-9
-        progress(f"{case.name}: {row['seconds_step']:.3g} s a step, {rate:.3g} Gpoints/s")
-        found.gas.append(row)
+def gas_rows(case: GasCase, run: Run) -> None:
+    """Measure the forces and the steps of a blast."""
+    run.measure("gas", case.name, partial(_rows, case, run))
 
 
-def _row(device: Device, case: GasCase, seconds: float) -> Row:
-    states = _compared(case, device), _compared(case, None)
-    off = relative_difference(*states)
-    run = case.run(case.refine, device)
-    equations = run.equations
-    run.run(_END, max_steps=1)  # what is bound or compiled at first is so now
+def _rows(case: GasCase, run: Run) -> list[Row]:
+    off = relative_difference(case.compared(run.device), case.compared(None))
+    gas = case.run(case.refine, run.device)
+    equations = gas.equations
+    gas.run(_END, max_steps=1)  # what is bound or compiled at first is so now
 
     def forces() -> None:
-        equations.forces(run.state)  # the host looks at its time step
+        equations.forces(gas.state)  # the host looks at its time step
 
-    forces_seconds = float(np.median(repeated(lambda: call_seconds(forces), seconds)))
-    step = call_seconds(lambda: run.run(_END, max_steps=run.steps + _STEPS)) / _STEPS
-    points = equations.part.num_elements * equations.quadrature.q1d**3
-    return {
-        "name": case.name,
-        "order": case.order,
-        "elements": equations.part.num_elements,
-        "dofs": equations.V.size + equations.E.size,
-        "seconds_forces": forces_seconds,
-        "seconds_step": step,
-        "forces_points_per_second": points / forces_seconds,
-        "off_cpu": off,
-    }
-
-
-def _compared(case: GasCase, place: Device | None) -> NDArray[Any]:
-    """State after a few steps on a small mesh."""
-    run = case.run(0, place)
-    run.run(_END, max_steps=_COMPARED)
-    return np.concatenate([*run.equations.parts(run.state).values()])
+    seconds = float(np.median(repeated(partial(call_seconds, forces), run.seconds)))
+    step = call_seconds(lambda: gas.run(_END, max_steps=gas.steps + _STEPS)) / _STEPS
+    elements = equations.part.num_elements
+    return [
+        {
+            "name": case.name,
+            "order": case.order,
+            "elements": elements,
+            "dofs": equations.V.size + equations.E.size,
+            "seconds_forces": seconds,
+            "seconds_step": step,
+            "forces_points_per_second": elements * equations.quadrature.q1d**3 / seconds,
+            "off_cpu": off,
+        }
+    ]

@@ -15,14 +15,14 @@ from femops.io.atomic import replacing
 Found = TypeVar("Found")
 Row = dict[str, Any]
 
+TABLES = ("rows", "cg", "solves", "products", "gas", "vectors", "shapes")
+"""Names of the tables of a result; each row has a ``name`` that no other row of its table has."""
+
 ALL = "all that follows"
 """Name of the failure of a device that no longer answers."""
 
 ENDED = "the process ended while it was measured"
 """Message of a case that was begun and of which nothing more is known."""
-
-REFUSED = 3
-"""Exit code of a process where there is nothing to measure with; its last line says why."""
 
 
 def one_line(error: BaseException) -> str:
@@ -50,14 +50,16 @@ class Record:
         survive.
     facts : dict
         The host and the device.
-    validation, rates, rows, cg, solves, products, gas, vectors, shapes : list of dict
-        See `run_gpu`, `run_solves`, `run_products`, `run_gas`, `run_vectors` and `run_tuning`.
+    tables : dict
+        Rows of each of `TABLES`; see `run_gpu`.
+    rates : list of dict
+        Limits of the device, each time that they were measured.
     failures : list of dict
         What failed: ``what``, the ``message``, the ``traceback``.
     notes : list of str
         On what is not measured.
     done : list of str
-        Groups of cases of which nothing is left to measure.
+        Steps, and groups of cases, of which nothing is left to measure.
     begun : str
         The case that is being measured.
     complete : bool
@@ -70,15 +72,8 @@ class Record:
 
     file: Path | None = None
     facts: Row = field(default_factory=dict)
-    validation: list[Row] = field(default_factory=list)
+    tables: dict[str, list[Row]] = field(default_factory=lambda: {name: [] for name in TABLES})
     rates: list[Row] = field(default_factory=list)
-    rows: list[Row] = field(default_factory=list)
-    cg: list[Row] = field(default_factory=list)
-    solves: list[Row] = field(default_factory=list)
-    products: list[Row] = field(default_factory=list)
-    gas: list[Row] = field(default_factory=list)
-    vectors: list[Row] = field(default_factory=list)
-    shapes: list[Row] = field(default_factory=list)
     failures: list[Row] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     done: list[str] = field(default_factory=list)
@@ -110,12 +105,15 @@ class Record:
             names = (each.name for each in fields(self) if each.name not in ("file", "answers"))
             write_json(self.file, {name: getattr(self, name) for name in names})
 
+    @property
+    def amount(self) -> int:
+        """Number that grows with each step."""
+        return len(self.failures) + len(self.done) + sum(map(len, self.tables.values()))
+
     def known(self, what: str) -> bool:
         """True if something was measured before, or has failed."""
-        failed = any(failure["what"] == what for failure in self.failures)
-        measured = self.rows, self.cg, self.solves, self.products, self.gas, self.vectors
-        rows = [row for each in (*measured, self.shapes) for row in each]
-        return failed or any(row["name"] == what for row in rows)
+        rows = [row["name"] for table in self.tables.values() for row in table]
+        return what in rows or any(failure["what"] == what for failure in self.failures)
 
     def attempt(self, what: str, call: Callable[[], Found]) -> Found | None:
         """Result of a call; None if it fails, which is told among the failures."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import asdict, replace
 from functools import lru_cache, partial
 from math import isfinite
 from typing import Any
@@ -13,10 +13,10 @@ from scipy.sparse import csr_array
 
 from femops.bench.bounds import Demand
 from femops.bench.gpu.clocks import clocks
-from femops.bench.gpu.record import Record, Row
-from femops.bench.gpu.setup import GpuCase
-from femops.bench.gpu.validation import relative_difference
-from femops.bench.problems import Problem, Progress, make_mesh
+from femops.bench.gpu.record import ALL, Row
+from femops.bench.gpu.run import Run, relative_difference
+from femops.bench.gpu.setup import GpuCase, Sizes, set_up
+from femops.bench.problems import Problem, make_mesh
 from femops.bench.solvers.cg import PASSES
 from femops.bench.timing import batch_times, call_seconds
 from femops.errors import OperatorError
@@ -27,55 +27,42 @@ from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.rates import Rates
 from femops_meshes import Mesh
 
-SOLVED = ("bp3", "bp1")
-"""Problems that are solved."""
-
+# Problems that are solved by conjugate gradients, and orders.
+_SOLVED, _SOLVED_ORDERS = ("bp3", "bp1"), (3, 6)
 # Of two solves, both with a burst that is captured: what else they do is the same.
 _FEW, _MANY = 16, 80
 _ROUNDS = 5
 
-Measured = tuple[GpuCase, Row]
+
+def operator_rows(sizes: Sizes, run: Run) -> None:
+    """Measure the operators of an order, and conjugate gradients with some of them."""
+    found, rates = run.found, run.rates
+    if rates is None:
+        return
+    cases = set_up(run, sizes)
+    run.show(f"order {sizes.order}: measuring {len(cases)} operators")
+    for name in dict.fromkeys(case.group for case in cases):
+        group = [case for case in cases if case.group == name]
+        timed = {
+            case: row
+            for case in group
+            for row in run.measure("rows", case.name, partial(_row, run, case, rates))
+        }
+        _compare(run, timed)
+    for case in cases if sizes.order in _SOLVED_ORDERS else ():
+        if case.problem.name in _SOLVED:
+            run.measure("cg", f"CG, {case.name}", partial(_solve_row, run, case, rates))
+    if not found.dead:
+        found.attempt(ALL, run.device.synchronize)
+        found.done += dict.fromkeys(case.group for case in cases)
 
 
-def measured(
-    device: Device,
-    cases: Sequence[GpuCase],
-    rates: Rates,
-    seconds: float,
-    found: Record,
-    progress: Progress,
-) -> None:
-    """Add the rows of cases to a record, timed one after the other for so long."""
-    groups: dict[str, list[GpuCase]] = {}
-    for case in cases:
-        groups.setdefault(case.group, []).append(case)
-    for group in groups.values():
-        timed: list[Measured] = []
-        for case in group:
-            row = found.measure(case.name, partial(_row, device, case, rates, seconds))
-            if row is not None:
-                timed.append((case, row))
-                found.rows.append(row)
-                found.keep()
-                progress(f"{case.name}: {speed(row)}")
-        _compare(device, timed, found)
-
-
-def speed(row: Row) -> str:
-    """Speed in words."""
-    return (
-        f"{1e-9 * row['dofs_per_second']:.3g} GDoF/s, {row['fraction_of_limit']:.0%} of "
-        f"{1e-9 * row['limit']:.3g} ({row['bound']})"
-    )
-
-
-def _row(device: Device, case: GpuCase, rates: Rates, seconds: float) -> Row:
-    times, kernel = batch_times(device, case.apply, seconds), case.sweep.kernel
+def _row(run: Run, case: GpuCase, rates: Rates) -> list[Row]:
+    times, kernel = batch_times(run.device, case.apply, run.seconds), case.sweep.kernel
     demand, dofs = Demand.of(case.operator), case.operator.space.size
-    function = device.function(kernel.text)
-    return (
-        {"name": case.name}
-        | _facts(case, demand, rates, times.median)
+    function = run.device.function(kernel.text)
+    return [
+        _facts(case, demand, rates, times.median)
         | {
             "q1d": kernel.q1d,
             "seconds_min": min(times.seconds),
@@ -86,18 +73,17 @@ def _row(device: Device, case: GpuCase, rates: Rates, seconds: float) -> Row:
             "flops_per_dof": demand.flops / dofs,
             "atomics_per_dof": demand.atomics / dofs,
             **{f"seconds_{name}": needed for name, needed in vars(demand.bound(rates)).items()},
-            "elements": kernel.shape.elements,
-            "blocks": kernel.shape.blocks,
+            **asdict(kernel.shape),
             "staged": kernel.staged,
             "persistent": kernel.persistent,
             "threads": kernel.threads,
             "registers": function.registers,
             "local_bytes": function.local_bytes,
-            **clocks(device),
+            **clocks(run.device),
             "off_other_level": None,
             "off_cpu": None,
         }
-    )
+    ]
 
 
 def _setup_seconds(case: GpuCase) -> float:
@@ -113,28 +99,18 @@ def _setup_seconds(case: GpuCase) -> float:
 
 def _facts(case: GpuCase, demand: Demand, rates: Rates, seconds: float) -> Row:
     """First entries of the rows of operators and of solvers."""
-    space, bound = case.operator.space, demand.bound(rates)
-    return {
-        "problem": case.problem.name,
-        "mesh": case.mesh,
-        "order": space.order,
-        "dofs": space.size,
-        "level": case.level,
-        "dofs_per_second": space.size / seconds,
-        "bytes_per_dof": demand.memory / space.size,
-        "limit": space.size / bound.seconds,
-        "bound": bound.name,
-        "fraction_of_limit": bound.seconds / seconds,
-    }
+    dofs = case.operator.space.size
+    moved = {"bytes_per_dof": demand.memory / dofs}
+    return case.facts | {"dofs": dofs} | demand.bound(rates).speed(dofs, seconds) | moved
 
 
-def _compare(device: Device, group: Sequence[Measured], found: Record) -> None:
+def _compare(run: Run, timed: dict[GpuCase, Row]) -> None:
     """Say of levels how far each is from the others and from the CPU."""
-    for case, row in group:
-        others = [other for other, _ in group if other is not case]
-        name = f"{case.name}, compared"
-        row["off_other_level"] = found.measure(name, partial(_off, case, others))
-        row["off_cpu"] = found.measure(f"{case.name}, on the CPU", partial(off_cpu, device, case))
+    for case, row in timed.items():
+        others = [other for other in timed if other is not case]
+        off, cpu = partial(_off, case, others), partial(off_cpu, run.device, case)
+        row["off_other_level"] = run.found.measure(f"{case.name}, compared", off)
+        row["off_cpu"] = run.found.measure(f"{case.name}, on the CPU", cpu)
 
 
 def _off(case: GpuCase, others: Iterable[GpuCase]) -> float | None:
@@ -198,35 +174,17 @@ def _matrix(problem: Problem, kind: str, order: int) -> csr_array:
 # --- conjugate gradients --------------------------------------------------------------------------
 
 
-def solved(
-    device: Device, cases: Sequence[GpuCase], rates: Rates, found: Record, progress: Progress
-) -> None:
-    """Add rows of conjugate gradients on those of the cases that are of `SOLVED`.
-
-    An iteration's seconds are those of many iterations less those of few.
-    """
-    for case in cases:
-        if case.problem.name in SOLVED:
-            row = found.measure(f"CG, {case.name}", partial(_solve_row, device, case, rates))
-            if row is not None:
-                progress(f"CG, {case.name}: {speed(row)}")
-                found.cg.append(row)
-                found.keep()
-
-
-def _solve_row(device: Device, case: GpuCase, rates: Rates) -> Row:
+def _solve_row(run: Run, case: GpuCase, rates: Rates) -> list[Row]:
+    """An iteration's seconds are those of many iterations less those of few."""
     operator = case.operator
     if case.problem.form == "diffusion":
         operator = operator.constrained(operator.space.boundary_dofs())
-    median = float(np.median([_iteration(device, operator, case.x) for _ in range(_ROUNDS)]))
+    each = [_iteration(run.device, operator, case.x) for _ in range(_ROUNDS)]
+    median = float(np.median(each))
     more = (PASSES[True] - 2) / 2  # besides the operator's, as many are read as written
     demand = Demand.of(operator).with_vectors(more, more, operator.space.size)
-    return {
-        "name": f"CG, {case.name}",
-        **_facts(case, demand, rates, median),
-        "seconds_iteration": median,
-        **clocks(device),
-    }
+    facts = _facts(case, demand, rates, median) | {"name": f"CG, {case.name}"}
+    return [facts | {"seconds_iteration": median} | clocks(run.device)]
 
 
 def _iteration(device: Device, operator: Operator, b: Any) -> float:
@@ -238,5 +196,4 @@ def _iteration(device: Device, operator: Operator, b: Any) -> float:
 
     run(_FEW)
     few, many = (device.seconds(partial(run, n)) for n in (_FEW, _MANY))
-    more = taken[-1] - taken[-2]
-    return (many - few) / max(more, 1)
+    return (many - few) / max(taken[-1] - taken[-2], 1)

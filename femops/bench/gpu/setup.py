@@ -5,18 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from typing import Any, final
 
 import numpy as np
 
-from femops.bench.gpu.record import Record
+from femops.bench.gpu.run import Run
 from femops.bench.problems import Problem, make_mesh
 from femops.operators import Operator
 from femops.spaces.h1_l2 import H1
-from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.operator.sweep import DeviceSweep
 
 # What works side by side: NumPy's copies, and the compiler.
@@ -34,6 +33,7 @@ class GpuCase:
     operator: Operator
     x: Any
     y: Any
+    prefix: str = ""
 
     @staticmethod
     def make(problem: Problem, mesh: str, level: str, space: H1) -> GpuCase:
@@ -46,14 +46,22 @@ class GpuCase:
         return GpuCase(problem, mesh, level, operator, device.upload(random), space.zeros())
 
     @property
+    def facts(self) -> dict[str, Any]:
+        """Name, problem, mesh, order and level, as rows have them."""
+        order = self.operator.space.order
+        facts = {"problem": self.problem.name, "mesh": self.mesh, "order": order}
+        return {"name": f"{self.group}, {self.level}"} | facts | {"level": self.level}
+
+    @property
     def name(self) -> str:
         """Name of the case in words."""
-        return _name(self.problem, self.mesh, self.operator.space.order, self.level)
+        return str(self.facts["name"])
 
     @property
     def group(self) -> str:
         """Name of the cases that differ from it by their level alone."""
-        return group_name(self.problem, self.mesh, self.operator.space.order)
+        order = self.operator.space.order
+        return self.prefix + group_name(self.problem, self.mesh, order)
 
     @property
     def sweep(self) -> DeviceSweep:
@@ -77,39 +85,47 @@ class Sizes:
     levels: Sequence[str]
     order: int
     dofs: float
+    prefix: str = ""
 
     @property
-    def work(self) -> float:
+    def name(self) -> str:
+        """Name in words."""
+        given = (*(problem.name for problem in self.problems), *self.meshes, *self.levels)
+        return f"{self.prefix}order {self.order}, {', '.join(given)}"
+
+    @property
+    def effort(self) -> float:
         """Time of the set-up but for a factor: by elements, and by points."""
         points, elements = (self.order + 2) ** 3, self.dofs / self.order**3
         shares = sum(1.0 / problem.ncomp for problem in self.problems)
         return len(self.meshes) * shares * elements * (40.0 + points)
 
 
-def set_up(device: Device, sizes: Sizes, record: Record) -> list[GpuCase]:
-    """All cases of an order, of levels that are the same kernel one; `record` has what failed.
+def set_up(run: Run, sizes: Sizes) -> list[GpuCase]:
+    """All cases of an order but of groups that are done; the record has what failed.
 
-    Cases of groups that are done are left out.
+    Of levels that are the same kernel, the last.
     """
+    order, record = sizes.order, run.found
+    run.show(f"order {order}: setting up")
     groups: dict[tuple[str, int], list[tuple[Problem, str]]] = {}
     for kind, problem, level in product(sizes.meshes, sizes.problems, sizes.levels):
-        if group_name(problem, kind, sizes.order) not in record.done:
+        if sizes.prefix + group_name(problem, kind, order) not in record.done:
             groups.setdefault((kind, problem.ncomp), []).append((problem, level))
 
     def begin(key: tuple[str, int]) -> tuple[H1 | None, GpuCase | None]:
         kind, ncomp = key
 
         def first() -> tuple[H1, GpuCase]:
-            mesh = make_mesh(kind, sizes.order, sizes.dofs / ncomp)
-            space = H1(mesh, sizes.order, ncomp, device=device)
+            space = H1(make_mesh(kind, order, sizes.dofs / ncomp), order, ncomp, device=run.device)
             # what all operators on the space have in common is made with the first
             return space, GpuCase.make(groups[key][0][0], kind, groups[key][0][1], space)
 
-        return record.attempt(f"{kind}, order {sizes.order}", first) or (None, None)
+        return record.attempt(f"{kind}, order {order}", first) or (None, None)
 
     def rest(task: tuple[str, H1, Problem, str]) -> GpuCase | None:
         kind, space, problem, level = task
-        name = _name(problem, kind, sizes.order, level)
+        name = f"{group_name(problem, kind, order)}, {level}"
         return record.attempt(name, partial(GpuCase.make, problem, kind, level, space))
 
     with ThreadPoolExecutor(min(_WORKERS, os.cpu_count() or 1)) as pool:
@@ -121,19 +137,11 @@ def set_up(device: Device, sizes: Sizes, record: Record) -> list[GpuCase]:
             for problem, level in groups[kind, ncomp][1:]
         ]
         cases = [*(case for _, case in begun.values()), *pool.map(rest, tasks)]
-    return _distinct([case for case in cases if case is not None])
-
-
-def _distinct(cases: Sequence[GpuCase]) -> list[GpuCase]:
-    """Return the cases without twins: of levels that are the same kernel, the last."""
-    kernels = {(case.problem.name, case.mesh, case.sweep.kernel.text): case for case in cases}
+    made = [replace(case, prefix=sizes.prefix) for case in cases if case is not None]
+    kernels = {(case.problem.name, case.mesh, case.sweep.kernel.text): case for case in made}
     return list(kernels.values())
 
 
 def group_name(problem: Problem, mesh: str, order: int) -> str:
     """Name of the cases that differ by their level alone."""
     return f"{problem.name}, {mesh}, order {order}"
-
-
-def _name(problem: Problem, mesh: str, order: int, level: str) -> str:
-    return f"{group_name(problem, mesh, order)}, {level}"

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from itertools import product
-from typing import Any
 
-from femops.bench.gpu.record import Record
-from femops.bench.gpu.setup import GpuCase
-from femops.bench.problems import Progress
+from femops.bench.gpu.record import Row
+from femops.bench.gpu.run import Run
+from femops.bench.gpu.setup import GpuCase, Sizes, set_up
 from femops.bench.timing import batch_times
 from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.operator.kernel import CudaKernel, shape_of, staged_shapes
@@ -30,6 +29,8 @@ A loop takes as many registers as it may have; these are what small elements nee
 SPILLED = 64
 """Bytes that a thread may spill: a few cost less than what twice as many threads gain."""
 
+_SECONDS = 0.02  # for each shape
+
 
 def candidates(kernel: CudaKernel, device: Device) -> list[Shape]:
     """Shapes that are worth a try.
@@ -43,52 +44,29 @@ def candidates(kernel: CudaKernel, device: Device) -> list[Shape]:
     return list(dict.fromkeys([kernel.shape, *shapes, *staged]))
 
 
-def tune(
-    device: Device, cases: Sequence[GpuCase], seconds: float, found: Record, progress: Progress
-) -> None:
-    """Try shapes for the kernels of cases, each for so long, and keep the fastest in the table.
+def tune(sizes: Sizes, run: Run) -> None:
+    """Try shapes for the kernels of an order, and keep the fastest in the table.
 
-    The record's ``shapes`` get, for each kernel, the shape it had (``elements_before``,
-    ``blocks_before``, ``staged_before``, ``persistent_before``) and the fastest one, with their
-    times, and how many were ``tried``.  Shapes for which the compiler spills more than `SPILLED`
-    bytes are not tried, but for the one there was.
+    Rows have, for each kernel, the shape it had (``elements_before``, ``blocks_before``,
+    ``staged_before``, ``persistent_before``) and the fastest one, with their times, and how many
+    were ``tried``. Shapes for which the compiler spills more than `SPILLED` bytes are not tried,
+    but for the one there was.
     """
-    known: set[TuningKey] = set()
-    for case in cases:
-        key = case.sweep.kernel.shape_key(device.name)
-        if key in known:
-            continue
-        row = found.measure(case.name, partial(_tuned, device, case, seconds))
-        if row is not None:
-            progress(f"{case.name}: {row['seconds_before'] / row['seconds']:.2f} times as fast")
-            known.add(key)
-            found.shapes.append(row)
-            found.keep()
+    kernels: dict[TuningKey, GpuCase] = {}
+    for case in set_up(run, sizes):
+        kernels.setdefault(case.sweep.kernel.shape_key(run.device.name), case)
+    for case in kernels.values():
+        run.measure("shapes", case.name, partial(_tuned, run, case))
 
 
-def _tuned(device: Device, case: GpuCase, seconds: float) -> dict[str, Any]:
+def _tuned(run: Run, case: GpuCase) -> list[Row]:
     kernel = case.sweep.kernel
-    times, before = _times(device, case, seconds), kernel.shape
+    times, before = _times(run.device, case, min(run.seconds, _SECONDS)), kernel.shape
     fastest = min(times, key=lambda shape: times[shape])
-    record({kernel.shape_key(device.name): fastest})
-    return {
-        "name": case.name,
-        "problem": case.problem.name,
-        "mesh": case.mesh,
-        "order": case.operator.space.order,
-        "level": case.level,
-        "elements_before": before.elements,
-        "blocks_before": before.blocks,
-        "staged_before": before.staged,
-        "persistent_before": before.persistent,
-        "seconds_before": times[before],
-        "elements": fastest.elements,
-        "blocks": fastest.blocks,
-        "staged": fastest.staged,
-        "persistent": fastest.persistent,
-        "seconds": times[fastest],
-        "tried": len(times),
-    }
+    record({kernel.shape_key(run.device.name): fastest})
+    row = case.facts | {f"{name}_before": value for name, value in asdict(before).items()}
+    row |= {"seconds_before": times[before]} | asdict(fastest)
+    return [row | {"seconds": times[fastest], "tried": len(times)}]
 
 
 def _times(device: Device, case: GpuCase, seconds: float) -> dict[Shape, float]:
@@ -97,10 +75,7 @@ def _times(device: Device, case: GpuCase, seconds: float) -> dict[Shape, float]:
     times: dict[Shape, float] = {}
     for shape in _unspilled(sweep, candidates(sweep.kernel, device)):
         tried = sweep if shape == sweep.kernel.shape else sweep.reshaped(shape)
-
-        def launch(tried: DeviceSweep = tried) -> None:
-            tried.launch(source, target, 1.0, add=True)
-
+        launch = partial(tried.launch, source, target, 1.0, add=True)
         times[shape] = batch_times(device, launch, seconds).median
     return times
 

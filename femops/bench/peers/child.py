@@ -48,14 +48,26 @@ def serve(name: str, requests: TextIO, answers: TextIO) -> None:
         answers.flush()
 
 
-def main(name: str, probe: bool) -> None:
-    """Serve on standard input and output, on one core; ``probe`` tries a small operator."""
+def solve(name: str, order: int, n: int) -> dict[str, Any]:
+    """Solve; see `femops.bench.peers.interface.peer_solve`."""
+    if name == "ngsolve":
+        from femops.bench.peers.with_ngsolve import solve
+    else:
+        from femops.bench.peers.with_mfem import solve
+    return solve(order, n)
+
+
+def main(name: str, what: str, *numbers: str) -> None:
+    """Serve on standard input and output, on one core; or probe a small operator, or solve."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     # what a library prints is kept out of the answers
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    if probe:
+    if what == "solve":
+        answers.write(json.dumps(solve(name, *map(int, numbers))) + "\n")
+        answers.flush()
+    elif what == "probe":
         problem = PROBLEMS["bp1"]
         make(name, problem, make_space(problem, PEER_MESH, 1, 8.0)).apply()
     else:
@@ -63,4 +75,4 @@ def main(name: str, probe: bool) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], "--probe" in sys.argv)
+    main(*sys.argv[1:])

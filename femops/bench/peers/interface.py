@@ -5,10 +5,9 @@ A process of its own, as a library may abort where another would raise, and prin
 
 from __future__ import annotations
 
-import subprocess
+import json
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
 from functools import cache
 from importlib.util import find_spec
 from typing import Any, final
@@ -16,12 +15,14 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.bench.child import Child
-from femops.bench.problems import Problem
-from femops.errors import OperatorError
+from femops.bench.child import Child, run_once
+from femops.bench.problems import Problem, per_direction
 from femops.spaces.h1_l2 import H1
 
 PEERS = ("libceed", "mfem")
+SOLVERS = ("ngsolve", "mfem")
+"""NGSolve with BDDC and static condensation, MFEM with partial assembly."""
+
 PEER_PROBLEMS = ("bp1", "bp3")
 PEER_MESH = "cartesian"
 """The mesh that peers run on; they store numbers at every point, as on any other."""
@@ -30,7 +31,7 @@ PEER_TOLERANCE = 1e-10
 """By how much (relative) norms of a peer's result may differ from ours."""
 
 _CHILD = "femops.bench.peers.child"
-_PATIENCE = 60.0  # seconds for a library to load
+_PATIENCE, _SOLVE_PATIENCE = 60.0, 600.0  # seconds for a library to load, and to solve
 
 
 def wave(x: NDArray[Any]) -> NDArray[Any]:
@@ -64,35 +65,39 @@ def norms(x: NDArray[Any], y: NDArray[Any]) -> list[float]:
     return [float(np.linalg.norm(y)), float(x @ y)]
 
 
-def check_peers(names: Iterable[str]) -> None:
-    """Check names of peers.
-
-    Raises
-    ------
-    OperatorError
-        An unknown one.
-    """
-    for name in names:
-        if name not in PEERS:
-            raise OperatorError(f"peer {name!r}: choose one of {', '.join(PEERS)}")
-
-
 @cache
 def why_not(name: str) -> str:
     """Why a peer cannot be used, one line; empty where it can."""
     if find_spec(name) is None:
         return f"{name} is not installed: pip install {name}"
-    command = [sys.executable, "-m", _CHILD, name, "--probe"]
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_PATIENCE, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return f"{name} cannot be used: it does not load within {_PATIENCE:g} s"
-    if done.returncode:
-        lines = done.stderr.strip().splitlines() or [f"it ends with code {done.returncode}"]
-        return f"{name} cannot be used: {lines[-1]}"
-    return ""
+    _, fault = run_once(_command(name, "probe"), _PATIENCE)
+    return fault and f"{name} cannot be used: {fault}"
+
+
+def _command(name: str, *words: str) -> list[str]:
+    return [sys.executable, "-m", _CHILD, name, *words]
+
+
+def peer_solve(name: str, order: int, dofs: float) -> dict[str, Any] | str:
+    """Setup and solve by a peer on one core, with values imposed on the boundary and a load of one.
+
+    Parameters
+    ----------
+    name : str
+        Of `SOLVERS`.
+    order : int
+    dofs : float
+        See `femops.bench.problems.make_mesh`, whose mesh ``multilinear`` is solved on.
+
+    Returns
+    -------
+    dict or str
+        ``label``, ``dofs``, ``iterations``, ``seconds_setup``, ``seconds_solve`` and ``integral``
+        of the solution; or one line that says why there is nothing.
+    """
+    words = "solve", str(order), str(per_direction(order, dofs))
+    said, fault = run_once(_command(name, *words), _SOLVE_PATIENCE)
+    return f"{name}: {fault}" if fault else dict(json.loads(said.splitlines()[-1]))
 
 
 @final
@@ -115,8 +120,8 @@ class Peer:
     """
 
     def __init__(self, name: str, problem: Problem, space: H1) -> None:
-        command = [sys.executable, "-m", _CHILD, name]
-        self._child = Child(f"the process of {name} has ended with code", command, patience=0.1)
+        failed = f"the process of {name} has ended with code"
+        self._child = Child(failed, _command(name, "serve"), patience=0.1)
         request = {"problem": problem.name, "order": space.order, "dofs": space.size}
         try:
             answer = self._child.ask(request)
@@ -125,11 +130,6 @@ class Peer:
             raise
         self.label: str = answer["label"]
         self.norms: list[float] = answer["norms"]
-
-    @staticmethod
-    def knows(problem: Problem) -> bool:
-        """True if peers can do a problem."""
-        return problem.name in PEER_PROBLEMS
 
     def difference(self, problem: Problem, space: H1) -> float:
         """Largest relative difference of the norms from those of femops."""

@@ -56,7 +56,7 @@ def _positions(mesh: Any, space: H1) -> NDArray[np.float64]:
 
 
 def solve(order: int, n: int) -> dict[str, Any]:
-    """Solve Poisson's equation on n**3 bent hexahedra; see `femops.bench.peers.solves.peer_solve`.
+    """Solve Poisson's equation on n**3 bent hexahedra; as `interface.peer_solve` says.
 
     With the faster of the preconditioners that the serial package has for partial assembly: the
     diagonal, and Gauss-Seidel of the low-order matrix.

@@ -10,7 +10,7 @@ from femops.bench.problems import RTOL, bent
 
 
 def solve(order: int, n: int) -> dict[str, Any]:
-    """Solve on n**3 bent hexahedra; see `femops.bench.peers.solves.peer_solve`."""
+    """Solve on n**3 bent hexahedra; as `interface.peer_solve` says."""
     import ngsolve as ng
     from ngsolve.krylovspace import CGSolver
     from ngsolve.meshes import MakeStructured3DMesh

@@ -11,7 +11,6 @@ from femops.bench.scaling.prediction import predict
 from femops.bench.scaling.study import Settings, Task, count_only, measure, rank_memory
 from femops.bench.scaling.worlds import check_alone, started
 from femops.errors import OperatorError
-from femops.parallel import launch
 from femops_kernels.cpu import machine
 
 MEMORY_RANKS = (1, 2, 4, 8)
@@ -60,7 +59,6 @@ def run_scaling(
         partition's.
     """
     settings.check()
-    launch.mpiexec()
     check_alone()
     show = progress or (lambda _: None)
     timed = settings.timed()

@@ -19,59 +19,8 @@ from typing import Any, final
 import numpy as np
 
 from femops.bench.scaling.halos import Counts, Halo
-from femops.errors import OperatorError
 
 _REAL = 8
-
-
-@final
-@dataclass(frozen=True)
-class Network:
-    """Time of messages on their way: seconds of one without content, bytes a second."""
-
-    latency: float
-    bandwidth: float
-
-    def seconds(self, messages: float, nbytes: float) -> float:
-        """Seconds of messages, one after the other."""
-        return messages * self.latency + nbytes / self.bandwidth
-
-
-@final
-@dataclass(frozen=True)
-class RankSpeed:
-    """Seconds of an application on one rank, over the number of its elements.
-
-    Between sizes that were measured it is a power; beyond the largest time goes with the elements,
-    below the smallest it stays what it is.
-    """
-
-    elements: Sequence[float]
-    measured: Sequence[float]
-
-    def __post_init__(self) -> None:
-        """Check that there is something, in order.
-
-        Raises
-        ------
-        OperatorError
-            If not.
-        """
-        many, times = np.asarray(self.elements), np.asarray(self.measured)
-        if not (0 < len(many) == len(times) and (np.diff(many) > 0).all() and (times > 0).all()):
-            raise OperatorError(
-                f"speeds of a rank: got sizes {list(self.elements)} and seconds "
-                f"{list(self.measured)}: give ascending sizes and a positive time for each"
-            )
-
-    def seconds(self, elements: float) -> float:
-        """Seconds for so many elements."""
-        last = self.elements[-1]
-        if elements > last:
-            return self.measured[-1] * elements / last
-        return float(
-            np.exp(np.interp(np.log(elements), np.log(self.elements), np.log(self.measured)))
-        )
 
 
 @final
@@ -81,9 +30,11 @@ class Model:
 
     Attributes
     ----------
-    network : Network
-    speed : RankSpeed
-        With all cores of the machine at work.
+    latency, bandwidth : float
+        Seconds of a message without content, bytes a second.
+    elements, measured : sequence of float
+        Seconds of an application on one rank, over the number of its elements, ascending; with all
+        cores of the machine at work.
     overhead : float
         Seconds that an application on several ranks takes besides.
     order, ncomp : int
@@ -92,21 +43,35 @@ class Model:
         See `femops.bench.scaling.halos.halo`.
     """
 
-    network: Network
-    speed: RankSpeed
+    latency: float
+    bandwidth: float
+    elements: Sequence[float]
+    measured: Sequence[float]
     overhead: float
     order: int
     ncomp: int
     halo: Callable[[Counts, int, int], Halo]
+
+    def work(self, elements: float) -> float:
+        """Seconds for so many elements of one rank.
+
+        Between sizes that were measured it is a power; beyond the largest time goes with the
+        elements, below the smallest it stays what it is.
+        """
+        last = self.elements[-1]
+        if elements > last:
+            return self.measured[-1] * elements / last
+        known = np.log(self.elements), np.log(self.measured)
+        return float(np.exp(np.interp(np.log(elements), *known)))
 
     def predicted(self, counts: Counts, ranks: int) -> dict[str, Any]:
         """Seconds on so many ranks, and what they are made of."""
         total = counts[0] * counts[1] * counts[2]
         each = ceil(total / ranks)
         halo = self.halo(counts, ranks, self.order)
-        work = self.speed.seconds(each)
+        work = self.work(each)
         nbytes = halo.dofs * self.ncomp * _REAL
-        one_way = self.network.seconds(halo.messages, nbytes)
+        one_way = halo.messages * self.latency + nbytes / self.bandwidth
         wait = 2.0 * max(0.0, one_way - work * (1.0 - halo.near) / 2.0)
         fixed = work + (self.overhead if ranks > 1 else 0.0)
         return {

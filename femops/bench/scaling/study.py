@@ -9,13 +9,7 @@ from typing import Any, final
 
 import numpy as np
 
-from femops.bench.problems import (
-    FOOTPRINTS,
-    PROBLEMS,
-    Progress,
-    check_asked,
-    per_direction,
-)
+from femops.bench.problems import FOOTPRINTS, PROBLEMS, Progress, check_asked, per_direction
 from femops.bench.scaling.halos import Counts, least_exchange
 from femops.bench.scaling.worker import METHODS
 from femops.bench.scaling.worlds import World, started
@@ -55,7 +49,6 @@ class Settings:
     Attributes
     ----------
     ranks : sequence of int
-        Ascending.
     order : int
     dofs : float
         About how many; of each rank if weak.
@@ -113,8 +106,8 @@ class Settings:
         return n, n, n
 
     def timed(self) -> list[int]:
-        """The numbers of ranks for which there are cores."""
-        return [many for many in self.ranks if many <= len(cores.own())]
+        """The numbers of ranks for which there are cores, ascending."""
+        return [many for many in sorted(self.ranks) if many <= len(cores.own())]
 
 
 @final
@@ -135,23 +128,26 @@ class Timing:
     facts: dict[str, Any]
     rounds: list[dict[str, float]] = field(default_factory=list)
 
+    def measure(self, world: World, seconds: float) -> None:
+        """One round."""
+        found = world.ask("time", name=self.task.name, seconds=seconds, overlap=True)
+        if self.ranks > 1:
+            other = world.ask("time", name=self.task.name, seconds=seconds, overlap=False)
+            found |= {f"{name}_without_overlap": value for name, value in other.items()}
+        self.rounds.append(found)
+
     def calm(self) -> list[bool]:
         """True for each round that had enough undisturbed applications."""
         names = [name for name in self.rounds[0] if name.startswith("calm")]
         return [min(each[name] for name in names) >= LEAST for each in self.rounds]
 
 
-def prepare(world: World, task: Task, settings: Settings, level: str) -> dict[str, Any]:
+def prepare(world: World, task: Task, settings: Settings, level: str) -> Timing:
     """Let ranks make the operator of a task."""
-    return world.ask(
-        "prepare",
-        name=task.name,
-        **vars(task),
-        order=settings.order,
-        counts=settings.counts(task, world.ranks),
-        level=level,
-        nvec=settings.nvec,
-    )
+    counts = settings.counts(task, world.ranks)
+    given = {"order": settings.order, "counts": counts, "level": level, "nvec": settings.nvec}
+    facts = world.ask("prepare", name=task.name, **vars(task), **given)
+    return Timing(task, world.ranks, facts)
 
 
 def measure(
@@ -173,46 +169,32 @@ def measure(
 def _measure_together(
     tasks: Sequence[Task], worlds: Sequence[World], settings: Settings, progress: Progress
 ) -> list[dict[str, Any]]:
-    timings: list[Timing] = []
+    timings: list[tuple[World, Timing]] = []
     for task in tasks:
         level = settings.level
         for world in worlds:
             progress(f"{task.name}, {world.ranks} ranks: set up")
-            facts = prepare(world, task, settings, level)
-            level = facts["level"]  # "auto" chooses with the fewest ranks: more do the same work
-            timings.append(Timing(task, world.ranks, facts))
-    by_ranks = {world.ranks: world for world in worlds}
+            timing = prepare(world, task, settings, level)
+            level = timing.facts["level"]  # "auto" chooses with the fewest ranks
+            timings.append((world, timing))
     for k in range(settings.rounds):
         progress(f"{tasks[0].name}: round {k + 1} of {settings.rounds}")
-        for timing in timings:
-            timing.rounds.append(_round(by_ranks[timing.ranks], timing.task, settings.seconds))
-    fewest = {timing.task: timing for timing in reversed(timings)}
-    rows = []
-    for timing in timings:
-        sent = messages(by_ranks[timing.ranks], timing.task, settings, timing.facts["level"])
-        rows.append(
-            _facts(timing, settings) | _speeds(timing, fewest[timing.task], settings.nvec) | sent
-        )
-    return rows
+        for world, timing in timings:
+            timing.measure(world, settings.seconds)
+    fewest = {timing.task: timing for _, timing in reversed(timings)}
+    return [
+        _row(world, timing, settings, _speeds(timing, fewest[timing.task], settings.nvec))
+        for world, timing in timings
+    ]
 
 
-def _round(world: World, task: Task, seconds: float) -> dict[str, float]:
-    found = world.ask("time", name=task.name, seconds=seconds, overlap=True)
-    if world.ranks > 1:
-        other = world.ask("time", name=task.name, seconds=seconds, overlap=False)
-        found |= {f"{name}_without_overlap": value for name, value in other.items()}
-    return found
-
-
-def _facts(timing: Timing, settings: Settings) -> dict[str, Any]:
-    return {
-        **vars(timing.task),
-        "nvec": settings.nvec,
-        "order": settings.order,
-        "scaling": "weak" if settings.weak else "strong",
-        "ranks": timing.ranks,
-        **timing.facts,
-    }
+def _row(
+    world: World, timing: Timing, settings: Settings, speeds: dict[str, Any]
+) -> dict[str, Any]:
+    kind = "weak" if settings.weak else "strong"
+    facts = {"nvec": settings.nvec, "order": settings.order, "scaling": kind}
+    sent = messages(world, timing.task, settings, timing.facts["level"])
+    return vars(timing.task) | facts | {"ranks": timing.ranks} | timing.facts | speeds | sent
 
 
 def _speeds(timing: Timing, base: Timing, nvec: int = 1) -> dict[str, Any]:
@@ -229,9 +211,8 @@ def _speeds(timing: Timing, base: Timing, nvec: int = 1) -> dict[str, Any]:
 
     ratios = [base.rounds[k]["seconds"] / timing.rounds[k]["seconds"] for k in chosen]
     speedup = float(np.median(ratios)) * timing.facts["dofs"] / base.facts["dofs"]
-    several = timing.ranks > 1
-    waits = ("wait", "wait_without_overlap", "seconds_without_overlap")
-    return {
+    waits = _WAITS if timing.ranks > 1 else ()
+    found = {
         "timed": True,
         "calm_rounds": len(calm),
         "seconds": median("seconds"),
@@ -239,14 +220,15 @@ def _speeds(timing: Timing, base: Timing, nvec: int = 1) -> dict[str, Any]:
         "dofs_per_second": timing.facts["dofs"] * nvec / median("seconds"),
         "speedup": speedup,
         "efficiency": speedup * base.ranks / timing.ranks,
-        **{name: median(name) if several else None for name in waits},
     }
+    return UNTIMED | found | {name: median(name) for name in waits}
 
 
-UNTIMED = dict.fromkeys(
+_WAITS = ("wait", "wait_without_overlap", "seconds_without_overlap")
+UNTIMED: dict[str, Any] = {"timed": False} | dict.fromkeys(
     (
         *("calm_rounds", "seconds", "seconds_min", "dofs_per_second", "speedup", "efficiency"),
-        *("wait", "wait_without_overlap", "seconds_without_overlap"),
+        *_WAITS,
     )
 )
 """Entries of a row that stay empty on more ranks than cores."""
@@ -282,10 +264,8 @@ def count_only(ranks: int, settings: Settings, levels: dict[Task, str]) -> list[
     rows = []
     with started(ranks) as world:
         for task in settings.tasks():
-            level = levels.get(task, "partial")
-            facts = prepare(world, task, settings, level)
-            row = _facts(Timing(task, ranks, facts), settings) | {"timed": False} | UNTIMED
-            rows.append(row | messages(world, task, settings, facts["level"]))
+            timing = prepare(world, task, settings, levels.get(task, "partial"))
+            rows.append(_row(world, timing, settings, UNTIMED))
     return rows
 
 
@@ -301,10 +281,10 @@ def rank_memory(
     task = settings.tasks()[0]
     rows: list[dict[str, Any]] = []
     level = "partial" if settings.level == "auto" else settings.level
+    asked = {"order": settings.order, "counts": settings.counts(task, 1), "level": level}
     for many in ranks:
         progress(f"memory of {many} ranks")
         with started(many) as world:
-            asked = {"order": settings.order, "counts": settings.counts(task, 1), "level": level}
             facts = world.ask("memory", **task.case, **asked)
         rows.append(task.case | {"ranks": many} | facts)
     for row in rows:

@@ -16,14 +16,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import ceil
 from pathlib import Path
-from time import perf_counter
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from femops.bench.problems import PROBLEMS, make_space, shared_mesh
-from femops.bench.timing import LEAST
+from femops.bench.timing import LEAST, call_seconds
 from femops.errors import OperatorError
 from femops.fields.multivector import MultiVector
 from femops.operators import Operator
@@ -35,9 +34,6 @@ from femops_kernels.cpu import machine
 
 NAP = 0.005
 """Seconds between two looks whether there is something to do."""
-
-Measured = NDArray[np.float64]
-"""(3, n): seconds, waited, how often a core was taken away."""
 
 _AGAIN = 3  # times at most that disturbed ones are measured again
 _LONG = 5  # times what a round should take: what takes so long is not measured again
@@ -51,35 +47,26 @@ METHODS = ("at once", "cell matrices", "one by one")
 
 
 @final
-@dataclass
 class Case:
-    """An operator on this rank's part, and vectors for it.
+    """An operator on this rank's part, and random vectors for it.
 
     Attributes
     ----------
-    operator : Operator
-    x, y : MultiVector
-        Columns, in one panel.
     compiled : CompiledOperator
         What is applied: to all vectors at once, or to one after the other.
     """
 
-    operator: Operator
-    x: MultiVector
-    y: MultiVector
-    compiled: CompiledOperator
-
-    @staticmethod
-    def of(operator: Operator, nvec: int, method: str) -> Case:
-        """Operator with so many random vectors; ``method`` is one of `METHODS`."""
+    def __init__(self, operator: Operator, nvec: int, method: str) -> None:
         width = 1 if method == METHODS[2] else nvec
-        x = MultiVector.random(operator.space, nvec, width=width)
-        compiled = operator.compiled if width == 1 else operator._compiled_for(Panels(width))
-        return Case(operator, x, x.empty_like(), compiled)
+        self._x = MultiVector.random(operator.space, nvec, width=width)
+        self._y = self._x.empty_like()
+        self.compiled: CompiledOperator = (
+            operator.compiled if width == 1 else operator._compiled_for(Panels(width))
+        )
 
     def apply(self) -> None:
         """Apply the operator to all vectors."""
-        for x, y in zip(self.x.panels, self.y.panels, strict=True):
+        for x, y in zip(self._x.panels, self._y.panels, strict=True):
             self.compiled.apply(x, y)
 
     def channels(self) -> list[MpiChannel]:
@@ -92,9 +79,30 @@ class Case:
         found = {id(channel): channel for channel in both}
         return [channel for channel in found.values() if isinstance(channel, MpiChannel)]
 
-    def waited(self) -> float:
-        """Seconds spent waiting for messages until now."""
-        return sum(channel.waited for channel in self.channels())
+    def total(self, name: str) -> float:
+        """Sum over its channels until now: ``waited`` seconds, ``messages`` or ``nbytes``."""
+        return float(sum(getattr(channel, name) for channel in self.channels()))
+
+
+@final
+@dataclass
+class Times:
+    """Seconds of calls, of the wait in each, and how often a core was taken away meanwhile."""
+
+    seconds: NDArray[np.float64]
+    waited: NDArray[np.float64]
+    lost: NDArray[np.float64]
+
+    @property
+    def calm(self) -> int:
+        """Number of calls in which all ranks kept their cores."""
+        return int(np.count_nonzero(self.lost == 0))
+
+    def median(self, of: NDArray[np.float64]) -> float:
+        """Median over calm calls; over the fastest, if these are too few."""
+        calm = np.flatnonzero(self.lost == 0)
+        chosen = calm if len(calm) >= LEAST else np.argsort(self.seconds)[:LEAST]
+        return float(np.median(of[chosen]))
 
 
 @final
@@ -123,29 +131,22 @@ class Worker:
             self._meshes[key] = shared_mesh(mesh, (counts[0], counts[1], counts[2]), self.comm)
         chosen = PROBLEMS[problem]
         V = H1(self._meshes[key], order, chosen.ncomp)
-        if level == "auto" and self.comm.size > 1:
-            level = self._chosen(V, problem)
         if method == METHODS[1]:
             level = "element"
+        elif level == "auto" and self.comm.size > 1:  # that of the first rank's part
+            if self.comm.rank == 0:
+                level = chosen.operator(H1(V.mesh, order, chosen.ncomp), "auto").level
+            level = str(self.comm.broadcast(level))
         operator = chosen.operator(V, level)
-        case = self._cases[name] = Case.of(operator, nvec, method)
+        case = self._cases[name] = Case(operator, nvec, method)
         case.apply()
-        dofs = V.global_ndofs * V.ncomp
-        elements = self._meshes[key].num_elements
+        dofs, elements = V.global_ndofs * V.ncomp, self._meshes[key].num_elements
         return {"dofs": dofs, "elements": elements, "level": operator.level}
 
     def forget(self) -> dict[str, Any]:
         """Free all operators and vectors."""
         self._cases.clear()
         return {}
-
-    def _chosen(self, V: H1, problem: str) -> str:
-        """The level that is fastest on the first rank's part."""
-        level = ""
-        if self.comm.rank == 0:
-            part = H1(V.mesh, V.order, V.ncomp)
-            level = PROBLEMS[problem].operator(part, "auto").level
-        return str(self.comm.broadcast(level))
 
     def time(self, name: str, seconds: float, overlap: bool) -> dict[str, float]:
         """Seconds of an application on the slowest rank, medians; and of the wait in it.
@@ -156,57 +157,44 @@ class Worker:
         case = self._cases[name]
         if isinstance(case.compiled, DistributedOperator):
             case.compiled.overlap = overlap
-        times, waits, lost = self._calmly(case.apply, seconds, case)
-        chosen = _calm(times, lost)
-        return {
-            "seconds": float(np.median(times[chosen])),
-            "wait": float(np.median(waits[chosen])),
-            "calm": int(np.count_nonzero(lost == 0)),
-        }
+        times = self._times(case.apply, seconds, case)
+        found = {"seconds": times.median(times.seconds), "wait": times.median(times.waited)}
+        return found | {"calm": times.calm}
 
-    def _calmly(
-        self, call: Callable[[], object], seconds: float, case: Case | None = None
-    ) -> Measured:
-        """The same as `_timed`, again and again until enough were undisturbed, or it takes long."""
-        found = self._timed(call, seconds, case)
-        for _ in range(_AGAIN):
-            if np.count_nonzero(found[2] == 0) >= LEAST or found[0].sum() > _LONG * seconds:
+    def _times(self, call: Callable[[], object], seconds: float, case: Case | None = None) -> Times:
+        """Times of calls, of all ranks the most: until enough were calm, or it takes long."""
+        found = np.empty((3, 0))
+        for _ in range(1 + _AGAIN):
+            found = np.concatenate([found, self._some(call, seconds, case)], axis=1)
+            times = Times(*found)
+            if times.calm >= LEAST or times.seconds.sum() > _LONG * seconds:
                 break
-            more = self._timed(call, seconds, case)
-            found = np.concatenate([found, more], axis=1)
-        return found
+        return times
 
-    def _timed(
-        self, call: Callable[[], object], seconds: float, case: Case | None = None
-    ) -> Measured:
-        """Seconds of each of some calls, waited in it, and how often a core was taken away.
-
-        All ranks begin each together; of all of them the most.
-        """
+    def _some(
+        self, call: Callable[[], object], seconds: float, case: Case | None
+    ) -> NDArray[np.float64]:
+        """See `Times`, for calls that all ranks begin together."""
         call()
         self.comm.barrier()
-        begin = perf_counter()
-        call()
-        once = self.comm.max(perf_counter() - begin)
-        count = max(LEAST, ceil(seconds / max(once, 1e-6)))
-        times, waits, lost = np.zeros((3, count))
-        for k in range(count):
-            before, losses = case.waited() if case else 0.0, _losses()
+        once = self.comm.max(call_seconds(call))
+        columns = []
+        for _ in range(max(LEAST, ceil(seconds / max(once, 1e-6)))):
+            before, losses = case.total("waited") if case else 0.0, _losses()
             self.comm.barrier()
-            begin = perf_counter()
-            call()
-            times[k] = perf_counter() - begin
-            lost[k] = _losses() - losses
-            waits[k] = case.waited() - before if case else 0.0
-        return self.comm.max(np.stack([times, waits, lost]))
+            taken = call_seconds(call)
+            waited = case.total("waited") - before if case else 0.0
+            columns.append((taken, waited, _losses() - losses))
+        return self.comm.max(np.array(columns, float).T)
 
     def count(self, name: str, applications: int) -> dict[str, float]:
         """Messages and bytes of one application, of all ranks together."""
-        case = self._cases[name]
-        before = _sent(case)
+        case, names = self._cases[name], ("messages", "nbytes")
+        before = np.array([case.total(what) for what in names])
         for _ in range(applications):
             case.apply()
-        messages, nbytes = self.comm.sum((_sent(case) - before) / applications).tolist()
+        sent = np.array([case.total(what) for what in names]) - before
+        messages, nbytes = self.comm.sum(sent / applications).tolist()
         return {"messages": messages, "bytes": nbytes}
 
     def alone(
@@ -216,13 +204,12 @@ class Worker:
         found: dict[str, Any] = {"elements": [], "seconds": []}
         chosen = PROBLEMS[problem]
         for n in sizes:
-            nodes = (n * order + 1.0) ** 3
-            V = make_space(chosen, mesh, order, nodes * chosen.ncomp)
+            V = make_space(chosen, mesh, order, (n * order + 1.0) ** 3 * chosen.ncomp)
             operator = chosen.operator(V, level)
             x, y = np.random.default_rng(n).standard_normal(V.size), np.empty(V.size)
-            times, _, lost = self._calmly(lambda: operator.apply(x, y), seconds)  # noqa: B023
+            times = self._times(lambda: operator.apply(x, y), seconds)  # noqa: B023
             found["elements"].append(V.mesh.num_elements)
-            found["seconds"].append(float(np.median(times[_calm(times, lost)])))
+            found["seconds"].append(times.median(times.seconds))
         return found
 
     def pingpong(self, seconds: float) -> dict[str, float]:
@@ -233,11 +220,13 @@ class Worker:
 
     def _one_way(self, nbytes: int, seconds: float) -> float:
         """Seconds of a message of so many bytes: half of those there and back."""
-        other = {0: 1, 1: 0}.get(self.comm.rank)
+        other, real = {0: 1, 1: 0}.get(self.comm.rank), np.dtype(np.float64)
         sizes = {} if other is None else {other: nbytes // 8}
         there, back = (
-            self.comm.channel(sizes if self.comm.rank == a else {}, sizes if b else {}, _REAL)
-            for a, b in ((0, self.comm.rank == 1), (1, self.comm.rank == 0))
+            self.comm.channel(
+                sizes if self.comm.rank == a else {}, sizes if self.comm.rank == 1 - a else {}, real
+            )
+            for a in (0, 1)
         )
 
         def round_trip() -> None:
@@ -245,8 +234,8 @@ class Worker:
                 channel.start()
                 channel.finish()
 
-        times, _, lost = self._calmly(round_trip, seconds)
-        return float(np.median(times[_calm(times, lost)])) / 2.0
+        times = self._times(round_trip, seconds)
+        return times.median(times.seconds) / 2.0
 
     def memory(
         self, problem: str, mesh: str, order: int, counts: list[int], level: str
@@ -258,32 +247,29 @@ class Worker:
         self._meshes.clear()
         with peak_of() as peak:
             facts = self.prepare(*arguments, counts, level)
-        return facts | {"bytes": self.comm.max(peak.nbytes), "sum": self.comm.sum(peak.nbytes)}
-
-
-@final
-@dataclass
-class Peak:
-    """Largest resident memory inside `peak_of`, less that before."""
-
-    nbytes: int = 0
+        return facts | {"bytes": self.comm.max(peak[0]), "sum": self.comm.sum(peak[0])}
 
 
 @contextmanager
-def peak_of() -> Iterator[Peak]:
+def peak_of() -> Iterator[list[int]]:
     """Measure the most memory of this process inside, less what it had before. Linux only.
+
+    Yields
+    ------
+    list of int
+        Has the bytes afterwards.
 
     Raises
     ------
     OperatorError
         The kernel does not tell.
     """
-    peak = Peak()
+    peak: list[int] = []
     try:
         (_PROCESS / "clear_refs").write_text(_RESET, encoding="ascii")
         before = _kibibytes("VmRSS")
         yield peak
-        peak.nbytes = 1024 * (_kibibytes("VmHWM") - before)
+        peak.append(1024 * (_kibibytes("VmHWM") - before))
     except OSError as error:
         raise OperatorError(
             f"memory is measured by /proc on Linux, this is {sys.platform}: {error}"
@@ -297,23 +283,9 @@ def _kibibytes(name: str) -> int:
     return int(found[1])
 
 
-_REAL = np.dtype(np.float64)
-
-
 def _losses() -> int:
     """Number of times that the system has given this process' core to another."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
-
-
-def _calm(times: NDArray[np.float64], lost: NDArray[np.float64]) -> NDArray[np.intp]:
-    """Those in which all ranks kept their cores; the fastest, if these are too few for a median."""
-    calm = np.flatnonzero(lost == 0)
-    return calm if len(calm) >= LEAST else np.argsort(times)[:LEAST]
-
-
-def _sent(case: Case) -> NDArray[np.float64]:
-    channels = case.channels()
-    return np.array([sum(c.messages for c in channels), sum(c.nbytes for c in channels)], float)
 
 
 def pin(comm: Communicator) -> None:
@@ -325,24 +297,19 @@ def pin(comm: Communicator) -> None:
         os.sched_setaffinity(0, {mine[before % len(mine)]})
 
 
-def orders(comm: Communicator) -> Iterator[dict[str, Any]]:
-    """Yield on all ranks the orders that rank 0 reads, until there are no more."""
+def main() -> None:
+    """Obey orders that rank 0 reads until standard input ends."""
+    comm = world()
+    machine.set_threads(1)
+    pin(comm)
+    worker = Worker(comm)
     while True:
         line = sys.stdin.readline() if comm.rank == 0 else ""
         comm.barrier(NAP)
         line = comm.broadcast(line)
         if not line.strip():
             return
-        yield json.loads(line)
-
-
-def main() -> None:
-    """Obey until standard input ends."""
-    comm = world()
-    machine.set_threads(1)
-    pin(comm)
-    worker = Worker(comm)
-    for order in orders(comm):
+        order = json.loads(line)
         answer = getattr(worker, order.pop("do"))(**order)
         if comm.rank == 0:
             sys.stdout.write(json.dumps(answer) + "\n")

@@ -12,18 +12,15 @@ from femops.bench.child import Child
 from femops.errors import OperatorError
 from femops.parallel import launch
 
-_PROGRAM = "femops.bench.scaling.worker"
-
-# Open MPI starts more ranks than cores only if told to.
-_MORE_RANKS_THAN_CORES = {
+_ENVIRONMENT = {
+    # Open MPI starts more ranks than cores only if told to
     "OMPI_MCA_rmaps_base_oversubscribe": "1",
     "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+    # a thread each, in the products of cell matrices too
+    **dict.fromkeys(
+        ("FEMOPS_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"), "1"
+    ),
 }
-
-# A thread each, in the products of cell matrices too.
-_THREADS = dict.fromkeys(
-    ("FEMOPS_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"), "1"
-)
 
 
 @final
@@ -40,10 +37,10 @@ class World:
 
     def __init__(self, ranks: int) -> None:
         self.ranks = ranks
-        command = [launch.mpiexec(), "-n", str(ranks), sys.executable, "-m", _PROGRAM]
-        check_alone()
+        mpiexec = check_alone()
+        command = [mpiexec, "-n", str(ranks), sys.executable, "-m", "femops.bench.scaling.worker"]
         failed = f"{ranks} ranks failed, mpiexec ended with"
-        self._child = Child(failed, command, _MORE_RANKS_THAN_CORES | _THREADS)
+        self._child = Child(failed, command, _ENVIRONMENT)
         self.close = self._child.close
 
     def ask(self, do: str, **arguments: Any) -> dict[str, Any]:
@@ -57,20 +54,15 @@ class World:
         return self._child.ask({"do": do} | arguments)
 
 
-def check_alone() -> None:
-    """Check that this process is not a rank: ranks cannot start ranks everywhere.
-
-    Raises
-    ------
-    OperatorError
-        It is one of several.
-    """
-    count, name = launchers.launched()
+def check_alone() -> str:
+    """Check that ranks can be started, and return the command; see `World`."""
+    mpiexec, (count, name) = launch.mpiexec(), launchers.launched()
     if count > 1:
         raise OperatorError(
             f"'bench scaling' starts its ranks itself, but is one of {count} ({name}): "
             "run it without mpiexec"
         )
+    return mpiexec
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from femops.bench.machine import using
-from femops.bench.peers.solves import peer_solve
+from femops.bench.peers.interface import peer_solve
 from femops.bench.problems import RTOL, make_mesh
 from femops.forms import diffusion, load
 from femops.solvers import cg, multigrid

@@ -19,7 +19,7 @@ from femops.bench.problems import (
     check_asked,
     make_space,
 )
-from femops.bench.timing import call_seconds, median_seconds, repeated
+from femops.bench.timing import call_seconds, median_seconds, medians, repeated
 from femops.operators import Operator
 from femops_kernels.cpu import machine
 from femops_kernels.cpu.cg.cg import ConjugateGradients
@@ -66,9 +66,8 @@ class _Solves:
 
     def row(self, meter: Meter, threads: int) -> dict[str, Any]:
         """One row of the result."""
-        dofs = self.operator.space.size
-        medians = {name: float(np.median(times)) for name, times in self.seconds.items()}
-        apart, merged = medians["apart"], medians["merged"]
+        dofs, median = self.operator.space.size, medians(self.seconds)
+        apart, merged = median["apart"], median["merged"]
         vector = 8 * dofs
         rest = self.operator.cost().bytes_moved - 2 * vector
         moved = {kind: rest + passes * vector for kind, passes in PASSES.items()}
@@ -80,7 +79,7 @@ class _Solves:
             "dofs": dofs,
             "level": self.operator.level,
             "threads": threads,
-            **{f"seconds_{name}": seconds for name, seconds in medians.items()},
+            **{f"seconds_{name}": seconds for name, seconds in median.items()},
             "dofs_per_second": dofs / merged,
             "ratio": apart / merged,
             "ratio_by_bytes": moved[False] / moved[True],
@@ -102,18 +101,8 @@ def run_cg(
 ) -> dict[str, Any]:
     """Measure iterations of conjugate gradients on bp1, their vector updates apart and merged.
 
-    Parameters
-    ----------
-    orders : sequence of int
-    dofs : float
-        About how many unknowns.
-    threads : int, optional
-        As many as `femops_kernels.cpu.machine.get_threads` says if omitted.
-    meshes : sequence of {"cartesian", "multilinear", "curved"}
-    level : str
-        See `Operator.at_level`; with the matrix ("full") nothing can be merged.
-    rounds, seconds, progress
-        See `femops.bench.run`; both kinds and the operator alone take turns.
+    Arguments and errors are those of `femops.bench.run`; both kinds and the operator alone take
+    turns. With the matrix, at the level "full", nothing can be merged.
 
     Returns
     -------
@@ -122,11 +111,6 @@ def run_cg(
         iteration (``seconds_apart``, ``seconds_merged``) and of the operator alone, the ``ratio``
         of the first two and what the count of bytes gives for it, the seconds saved and those that
         the bytes saved take at the speed of the triad; ``notes``: what could not be merged.
-
-    Raises
-    ------
-    OperatorError
-        An unknown mesh or level, no order, fewer than one dof or round.
     """
     count = machine.get_threads() if threads is None else threads
     check_asked(meshes=meshes, levels=(level,), orders=orders, dofs=(dofs,), rounds=rounds)

@@ -18,7 +18,7 @@ from scipy.sparse.linalg import LinearOperator, lobpcg
 
 from femops.basis import lobatto
 from femops.bench.machine import using
-from femops.bench.problems import Progress
+from femops.bench.problems import Progress, choose
 from femops.eigen import chebyshev_subspace
 from femops.errors import OperatorError
 from femops.forms import form, mass
@@ -65,10 +65,8 @@ class Settings:
         ------
         OperatorError
         """
-        for name in self.methods:
-            if name not in METHODS:
-                raise OperatorError(f"method {name!r}: choose from {', '.join(METHODS)}")
-        if min(self.order, self.elements, self.states, self.rounds) < 1 or not self.methods:
+        choose("method", self.methods, METHODS)
+        if min(self.order, self.elements, self.states, self.rounds) < 1:
             raise OperatorError("nothing to measure: give at least one of each")
         if not 0.0 < self.tol < 1.0:
             raise OperatorError(f"tol = {self.tol}: give a number between 0 and 1")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from time import perf_counter
 from typing import Any, final
 
@@ -11,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.bench.machine import Meter, using
-from femops.bench.peers.solves import check_solvers
-from femops.bench.problems import RTOL, Progress, check_asked, make_mesh
+from femops.bench.peers.interface import SOLVERS
+from femops.bench.problems import RTOL, Progress, check_asked, choose, make_mesh
 from femops.bench.solvers.beside import run_beside
-from femops.bench.timing import batch_times, median_seconds
+from femops.bench.timing import batch_times, median_seconds, medians
 from femops.errors import OperatorError
 from femops.forms import diffusion, load
 from femops.operators import Operator
@@ -52,7 +54,7 @@ class Solves:
     mesh: str
     operator: Operator
     b: Any
-    seconds: dict[str, list[float]] = field(default_factory=dict)
+    seconds: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     infos: dict[str, Info] = field(default_factory=dict)
 
     def round(self, seconds: float) -> None:
@@ -60,13 +62,11 @@ class Solves:
         A, y = self.operator, self.operator.space.zeros()
         device = A.space.device
 
-        def apply() -> None:
-            A.apply(self.b, y)
-
+        apply = partial(A.apply, self.b, y)
         if device is None:
-            self._note("apply", median_seconds(apply, seconds))
+            self.seconds["apply"].append(median_seconds(apply, seconds))
         else:
-            self._note("apply", batch_times(device, apply, seconds).median)
+            self.seconds["apply"].append(batch_times(device, apply, seconds).median)
         for kind, make in KINDS.items():
             begin = perf_counter()
             M = make(A)
@@ -75,41 +75,31 @@ class Solves:
             ready = perf_counter()
             _, self.infos[kind] = cg(A, self.b, M=M, rtol=RTOL, warn=False)
             end = perf_counter()
-            self._note(f"{kind} setup", ready - begin)
-            self._note(f"{kind} solve", end - ready)
-
-    def _note(self, what: str, seconds: float) -> None:
-        self.seconds.setdefault(what, []).append(seconds)
+            self.seconds[f"{kind} setup"].append(ready - begin)
+            self.seconds[f"{kind} solve"].append(end - ready)
 
     def rows(self, threads: int) -> list[dict[str, Any]]:
         """A row for each preconditioner."""
-        median = {what: float(np.median(times)) for what, times in self.seconds.items()}
-        space, apply = self.operator.space, median["apply"]
+        median, space = medians(self.seconds), self.operator.space
+        device, apply = space.device and space.device.name, median["apply"]
         rows = []
         for kind, info in self.infos.items():
             setup, solve = (median[f"{kind} {part}"] for part in ("setup", "solve"))
-            rows.append(
-                {
-                    "problem": "poisson",
-                    "mesh": self.mesh,
-                    "order": space.order,
-                    "elements": space.mesh.num_elements,
-                    "dofs": space.size,
-                    "level": self.operator.level,
-                    "threads": threads,
-                    "device": None if space.device is None else space.device.name,
-                    "preconditioner": kind,
-                    "iterations": info.iterations,
-                    "converged": info.converged,
-                    "seconds_apply": apply,
-                    "seconds_setup": setup,
-                    "seconds_solve": solve,
-                    "setup_applications": setup / apply,
-                    "solve_applications": solve / apply,
-                    "faster_than_jacobi": median["jacobi solve"] / solve,
-                    "dofs_per_second": space.size / (setup + solve),
-                }
-            )
+            row = {"problem": "poisson", "mesh": self.mesh, "order": space.order}
+            row |= {"elements": space.mesh.num_elements, "dofs": space.size}
+            row |= {"level": self.operator.level, "threads": threads, "device": device}
+            row |= {"preconditioner": kind, "iterations": info.iterations}
+            row |= {
+                "converged": info.converged,
+                "seconds_apply": apply,
+                "seconds_setup": setup,
+                "seconds_solve": solve,
+                "setup_applications": setup / apply,
+                "solve_applications": solve / apply,
+                "faster_than_jacobi": median["jacobi solve"] / solve,
+                "dofs_per_second": space.size / (setup + solve),
+            }
+            rows.append(row)
         return rows
 
 
@@ -131,22 +121,18 @@ def run_solve(
     With values imposed on the whole boundary, and a load that is random at each dof, so that no
     part of the spectrum is missing.
 
+    Arguments and errors are those of `femops.bench.run`, but for these. Both preconditioners and
+    the operator alone take turns.
+
     Parameters
     ----------
-    orders : sequence of int
     dofs : float
         About how many unknowns; of balls and corners at most eight times fewer or more.
-    threads : int, optional
-        As many as `femops_kernels.cpu.machine.get_threads` says if omitted.
     meshes : sequence of {"cartesian", "multilinear", "ball", "fichera"}
-    level : str
-        See `Operator.at_level`.
-    rounds, seconds, progress
-        See `femops.bench.run`; both preconditioners and the operator alone take turns.
     peers : sequence of {"ngsolve", "mfem"}
         Libraries to solve beside, with a load of one on multilinear elements, on one core.
     device : str or Device, optional
-        Where it solves; the host if omitted.
+        Where it solves; the host if omitted. Peers are the host's.
 
     Returns
     -------
@@ -155,18 +141,11 @@ def run_solve(
         seconds of a product, of the setup and of the solve, these also in products of the operator,
         and how many times as fast as with Jacobi the solve is; ``peers`` as
         `femops.bench.solvers.beside.run_beside` has them; ``notes``: which peers did not solve.
-
-    Raises
-    ------
-    OperatorError
-        An unknown mesh, level or peer, no order, fewer than one dof or round, peers on a device.
-    DeviceError
-        There is no such device.
     """
     count = machine.get_threads() if threads is None else threads
     check_asked(levels=(level,), orders=orders, dofs=(dofs,), rounds=rounds)
-    _check_meshes(meshes)
-    check_solvers(peers)
+    choose("mesh", meshes, MESHES)
+    choose("peer", peers, SOLVERS, none=True)
     if peers and device is not None:
         raise OperatorError("peers solve on the host: give a device or peers, not both")
     meter, rows = Meter((count,)), list[dict[str, Any]]()
@@ -186,14 +165,6 @@ def run_solve(
         meter.round()
     result = {"machine": meter.describe(), "limits": meter.limits()}
     return result | {"rows": rows, "peers": beside, "notes": notes}
-
-
-def _check_meshes(meshes: Sequence[str]) -> None:
-    if not meshes:
-        raise OperatorError("nothing to measure: give at least one mesh")
-    for name in meshes:
-        if name not in MESHES:
-            raise OperatorError(f"mesh {name!r}: choose one of {', '.join(MESHES)}")
 
 
 def prepared(name: str, order: int, dofs: float, level: str, device: DeviceLike = None) -> Solves:

@@ -6,10 +6,8 @@ import ctypes
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
 from ctypes.util import find_library
 from functools import cache
-from importlib.util import find_spec
 from itertools import pairwise
 from typing import Any
 
@@ -92,13 +90,3 @@ def with_threads(update: Update, threads: int) -> Update:
             done.result()
 
     return shared
-
-
-def one_thread_each() -> AbstractContextManager[Any]:
-    """NumPy's own threads kept to one, where threadpoolctl is installed."""
-    if find_spec("threadpoolctl") is None:
-        return nullcontext()
-    from threadpoolctl import threadpool_limits
-
-    limits: AbstractContextManager[Any] = threadpool_limits(1)
-    return limits

@@ -1,138 +1,206 @@
 """The search for the fastest kernel of small products: variants, the model's choice first.
 
-The best go to the database of tuned settings, where later runs find them (tensor report, section
-6.3).
+On a GPU variants are launch shapes. The best go to the database of tuned settings, where later
+runs find them (tensor report, section 6.3).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, final
+from typing import Any, Generic, TypeVar, final
 
 import numpy as np
 
 from femops.bench.machine import using
 from femops.bench.problems import Progress
-from femops.bench.timing import call_seconds
+from femops.bench.tensor.products import ProductCase, Products, layout_of
+from femops.bench.timing import batch_times, call_seconds
+from femops.tensor import Batch
+from femops.tensor.lowering import Term, device_launches_of, launches_on_device
+from femops.tensor.memory import DeviceName, find_device
 from femops_kernels.cpu import machine
 from femops_kernels.cpu.tensor.contraction import Contraction, ContractionKernel, Variant
+from femops_kernels.cuda.device.device import Device
+from femops_kernels.cuda.tensor.shapes import ProductShape, settings_of
+from femops_kernels.errors import KernelValueError
 from femops_kernels.simd.tensor.offsets import offsets
 from femops_kernels.tuning import database
 from femops_kernels.tuning.search import Found, fastest
 
+_ONE, _NONE = (1.0, 0.0), (0.0, 0.0)  # alpha and beta
 
-def search_gemm(
-    sizes: Sequence[int],
-    members: int,
-    dtype: str = "float64",
+AnyVariant = TypeVar("AnyVariant", Variant, ProductShape)
+
+
+@final
+@dataclass
+class ProductSearch(Generic[AnyVariant]):
+    """Variants of a kernel for square matrices, which take turns.
+
+    Attributes
+    ----------
+    case : ProductCase
+        In one layout.
+    key : TuningKey
+        Where the database has the settings.
+    candidates : list
+        Variants that the model does not rule out, its choice first.
+    settings : callable
+        Takes a variant, returns its settings as the database has them.
+    run_once : callable
+        Takes a variant, returns the seconds of a call.
+    times : dict
+        All seconds that were measured, by variant.
+    """
+
+    case: ProductCase
+    key: database.TuningKey
+    candidates: Sequence[AnyVariant]
+    settings: Callable[[AnyVariant], database.Settings]
+    run_once: Callable[[AnyVariant], float]
+    times: dict[AnyVariant, list[float]] = field(default_factory=dict)
+
+    def run(self, rounds: int) -> tuple[database.Settings, Found[AnyVariant]]:
+        """Let all variants take turns; settings of the best, and what was found."""
+        found = fastest({one: partial(self._timed, one) for one in self.candidates}, rounds)
+        return self.settings(found.best), found
+
+    def _timed(self, variant: AnyVariant) -> float:
+        seconds = self.run_once(variant)
+        self.times.setdefault(variant, []).append(seconds)
+        return seconds
+
+    def rows(self, best: AnyVariant) -> list[dict[str, Any]]:
+        """The median speed of each variant that was measured."""
+        (layout,) = self.case.layouts
+        return [
+            {"n": self.case.n, "layout": layout, "variant": number}
+            | {name: getattr(one, name) for name in self.settings(one)}
+            | {"gflops": self.case.flops / float(np.median(times)) * 1e-9, "chosen": one == best}
+            for number, (one, times) in enumerate(self.times.items(), 1)
+        ]
+
+
+def search_products(
+    products: Products,
     rounds: int = 5,
     progress: Progress = lambda _: None,
+    place: DeviceName = None,
+    seconds: float = 0.01,
 ) -> dict[str, Any]:
-    """Try all variants of C += A B on one core, and keep the best of each size.
+    """Try all variants of kernels, and keep the best of each case and layout.
 
     Parameters
     ----------
-    sizes : sequence of int
-        Of square matrices.
-    members, dtype, rounds
-        Of the batch; turns of each variant.
+    products : Products
+        C += A B on one core (contiguous alone), or C = A B on a device.
+    rounds : int
+        Turns of each variant.
+    progress : callable
+    place : str or Device, optional
+        "cuda"; the host if omitted.
+    seconds : float
+        For how long a variant is timed in its turn on a device.
 
     Returns
     -------
     dict
-        ``machine``, ``rows`` with the median speed of each variant, ``table``, the path of the
-        database.
+        ``machine``, ``device`` (its name), ``rows`` with the median speed of each variant,
+        ``table``, the path of the database.
+
+    Raises
+    ------
+    TensorError
+        Nothing to measure, or an unknown type or layout.
+    KernelValueError
+        A name that is no device's.
     """
+    products.check()
+    device = find_device(place)
+    if place is not None and device is None:
+        raise KernelValueError(f"no launch shapes on {place!r}: give 'cuda'")
     rows: list[dict[str, Any]] = []
     best: dict[database.TuningKey, database.Settings] = {}
-    for n in sizes:
-        search = ProductSearch(n, members, dtype)
-        progress(f"n = {n}: {len(search.candidates)} variants")
+    for search in _searches(products.cases(), device, seconds):
+        progress(f"{search.case.name}: {len(search.candidates)} variants")
         best[search.key], found = search.run(rounds)
         rows += search.rows(found.best)
-    return {"machine": machine.describe(), "rows": rows, "table": str(database.record(best))}
+    table = database.record(best)
+    device_launches_of.cache_clear()  # kernels made from now on have the shapes found
+    facts = {"machine": machine.describe(), "device": device and device.name}
+    return facts | {"rows": rows, "table": str(table)}
 
 
-@final
-class ProductSearch:
-    """Variants of C += A B for square matrices, to be measured on one core.
-
-    Parameters
-    ----------
-    n, members, dtype
-        Rows of the matrices, and their batch.
-
-    Attributes
-    ----------
-    key : TuningKey
-        Where the database has the settings.
-    candidates : list of Variant
-        Those that the model does not rule out, its choice first.
-    """
-
-    def __init__(self, n: int, members: int, dtype: str = "float64") -> None:
-        self._n, self._members, self._dtype = n, members, dtype
-        kernel = ContractionKernel(_square(n, dtype), True)
-        self.key, self.candidates = kernel.tuning_key(), kernel.candidates()
-        self._times: dict[Variant, list[float]] = {one: [] for one in self.candidates}
-
-    def run(self, rounds: int) -> tuple[dict[str, int | str], Found[Variant]]:
-        """Let all variants take turns; settings of the best, and what was found."""
-        with using(1):
-            run = _runner(self._n, self._members, self._dtype)
-            timed = {one: partial(_timed, run, one, times) for one, times in self._times.items()}
-            found = fastest(timed, rounds)
-        return _settings(found.best), found
-
-    def rows(self, best: Variant) -> list[dict[str, Any]]:
-        """The median speed of each variant that was measured."""
-        flops = 2.0 * self._n**3 * self._members * (4 if self._dtype.startswith("c") else 1)
-        return [
-            {"n": self._n, "variant": number, **asdict(one), "chosen": one == best}
-            | {"gflops": flops / float(np.median(times)) * 1e-9}
-            for number, (one, times) in enumerate(self._times.items(), 1)
-        ]
+def _searches(
+    cases: Sequence[ProductCase], device: Device | None, seconds: float
+) -> Iterator[ProductSearch[Any]]:
+    for case in cases:
+        if device is None:
+            yield search_on_host(case.n, case.members, case.dtype)
+            continue
+        for layout in case.layouts:
+            one = ProductCase(case.n, case.members, case.dtype, (layout,))
+            yield _search_on_device(device, one, seconds)
 
 
-def _square(n: int, dtype: str) -> Contraction:
+def square(n: int, dtype: str) -> Contraction:
+    """Product of two square matrices, rows one after the other."""
     steps, ones = offsets(range(0, n * n, n)), range(n)
     return Contraction(dtype, steps, ones, steps, ones, steps, ones)
 
 
-def _settings(variant: Variant) -> dict[str, int | str]:
+def search_on_host(n: int, members: int, dtype: str = "float64") -> ProductSearch[Variant]:
+    """Variants of C += A B on one core."""
+    case, kernel = ProductCase(n, members, dtype, ("contiguous",)), _kernel(n, dtype)
+    a, b = case.operands()
+    c, step = np.zeros_like(a), a.strides[0]
+    calls: dict[Variant, Callable[[], object]] = {}
+
+    def run_once(variant: Variant) -> float:
+        if variant not in calls:
+            tried = _kernel(n, dtype)
+            with database.trying(tried.tuning_key(), _settings(variant)):
+                assert tried.variant == variant
+            addresses = a.ctypes.data, b.ctypes.data, c.ctypes.data
+            given = addresses, (step, step, step, 0, 0, 0), (members, 1)
+            calls[variant] = partial(tried.run, *given, _ONE, _ONE)
+            calls[variant]()
+        with using(1):
+            return call_seconds(calls[variant])
+
+    return ProductSearch(case, kernel.tuning_key(), kernel.candidates(), _settings, run_once)
+
+
+def _kernel(n: int, dtype: str) -> ContractionKernel:
+    return ContractionKernel(square(n, dtype), True)
+
+
+def _settings(variant: Variant) -> database.Settings:
     """Settings of a variant, as the database has them: from 1 on."""
     return {"rows": variant.rows, "vectors": variant.vectors, "ahead": variant.ahead + 1}
 
 
-def _runner(n: int, members: int, dtype: str) -> Callable[[Variant], Callable[[], None]]:
-    """Function that makes the call of a variant."""
-    rng = np.random.default_rng(n)
-    a, b = (rng.standard_normal((members, n, n)).astype(dtype) for _ in range(2))
-    c = np.zeros_like(a)
-    kernels: dict[Variant, ContractionKernel] = {}
+def _search_on_device(
+    device: Device, case: ProductCase, seconds: float
+) -> ProductSearch[ProductShape]:
+    """Launch shapes of C = A B."""
+    (layout,), shape = case.layouts, (case.n, case.n)
+    form = layout_of(layout, on_device=True)
+    a, b, c = (Batch(shape, case.members, case.dtype, form, device) for _ in range(3))
+    for one in (a, b):
+        one.assign(0.5)
+    terms = Term(a.view, "ik"), Term(b.view, "kj"), Term(c.view, "ij")
+    kernel, launches = launches_on_device(terms, case.members, False, device)
 
-    def call_of(variant: Variant) -> Callable[[], None]:
-        if variant not in kernels:
-            kernel = ContractionKernel(_square(n, dtype), True)
-            with database.trying(kernel.tuning_key(), _settings(variant)):
-                assert kernel.variant == variant
-            kernels[variant] = kernel
-        step = a.strides[0]
-        addresses = a.ctypes.data, b.ctypes.data, c.ctypes.data
-        strides = (step, step, step, 0, 0, 0)
-        one, rest = (1.0, 0.0), (addresses, strides, (members, 1))
-        return partial(kernels[variant].run, *rest, one, one)
+    def run_once(shape: ProductShape) -> float:
+        tried = kernel.reshaped(shape)
 
-    return call_of
+        def call() -> None:
+            for places, batches in launches:
+                tried.run(places, batches, _ONE, _NONE)
 
+        return batch_times(device, call, seconds).median
 
-def _timed(
-    run: Callable[[Variant], Callable[[], None]], variant: Variant, times: list[float]
-) -> float:
-    call = run(variant)
-    if not times:
-        call()
-    times.append(call_seconds(call))
-    return times[-1]
+    return ProductSearch(case, kernel.tuning_key(), kernel.variants(), settings_of, run_once)

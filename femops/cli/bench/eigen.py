@@ -7,10 +7,23 @@ from typing import Annotated, Any
 import typer
 
 from femops.cli.bench.report import Progress, Result, RoundsOption, report
-from femops.cli.options import JsonOption, OrderOption, ThreadsOption, names, positive, whole_number
-from femops.cli.output import Column, Output
+from femops.cli.options import (
+    JsonOption,
+    OrderOption,
+    ThreadsOption,
+    name_list,
+    positive,
+    whole_number,
+)
+from femops.cli.output import columns
 
 _Count = whole_number(1)
+_SHELLS = "Eigenpairs; whole shells are 1, 4, 10, 20, 35, 56."
+
+COLUMNS = columns(
+    "method; dofs; states; processor s: processor_seconds .3g; s: seconds .3g; "
+    "times as long: times_as_long .2f; residual: residual .1e; error: error .1e; converged"
+)
 
 
 def eigen(
@@ -18,17 +31,12 @@ def eigen(
     elements: Annotated[
         int, typer.Option(parser=_Count, metavar="N", help="Elements in each direction.")
     ] = 4,
-    states: Annotated[
-        int,
-        typer.Option(
-            parser=_Count, metavar="N", help="Eigenpairs; whole shells are 1, 4, 10, 20, 35, 56."
-        ),
-    ] = 35,
+    states: Annotated[int, typer.Option(parser=_Count, metavar="N", help=_SHELLS)] = 35,
     tol: Annotated[
         float, typer.Option(parser=positive, metavar="X", help="Residual over the energy.")
     ] = 1e-5,
     method: Annotated[
-        str, typer.Option(metavar="NAMES", help="Of chebyshev, lobpcg, lobpcg-one-by-one.")
+        Any, name_list("Of chebyshev, lobpcg, lobpcg-one-by-one.")
     ] = "chebyshev,lobpcg,lobpcg-one-by-one",
     threads: ThreadsOption = 1,
     rounds: RoundsOption = 1,
@@ -44,32 +52,13 @@ def eigen(
       femops bench eigen
       femops bench eigen --order 6 --elements 5 --states 20
     """  # noqa: D301  (\b is click's mark for lines to keep)
-    given: dict[str, Any] = {
-        "methods": [name.replace("-", " ") for name in names(method)],
-        "order": order,
-        "elements": elements,
-        "states": states,
-        "tol": tol,
-    }
 
     def measure(progress: Progress) -> Result:
         from femops.bench.solvers.eigen import Settings, run_eigen
 
-        return run_eigen(Settings(**given, threads=threads or 1, rounds=rounds), progress)
+        methods = [name.replace("-", " ") for name in method]
+        asked = Settings(order, elements, states, tol, methods, threads or 1, rounds)
+        return run_eigen(asked, progress)
 
-    report("eigenpairs", measure, _show, json=json)
-
-
-COLUMNS = (
-    *(Column("method", "method"), Column("dofs", "dofs"), Column("states", "states")),
-    Column("processor s", "processor_seconds", ".3g"),
-    Column("s", "seconds", ".3g"),
-    Column("times as long", "times_as_long", ".2f"),
-    Column("residual", "residual", ".1e"),
-    Column("error", "error", ".1e"),
-    Column("converged", "converged"),
-)
-
-
-def _show(output: Output, result: Result) -> None:
-    output.records("Lowest states of an oscillator", COLUMNS, result["rows"])
+    tables = (("Lowest states of an oscillator", "rows", COLUMNS),)
+    report("eigenpairs", measure, tables, json=json)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any
 
-import typer
-
 from femops.cli.bench.report import (
     DofsOption,
     FootprintOption,
@@ -20,10 +18,11 @@ from femops.cli.bench.report import (
     RoundsOption,
     check_one_size,
     dofs_of,
+    limit_lines,
     report,
 )
-from femops.cli.options import JsonOption, ThreadsOption, names, numbers, paragraphs
-from femops.cli.output import Column, Output
+from femops.cli.options import JsonOption, ThreadsOption, name_list, paragraphs
+from femops.cli.output import Column, columns
 
 PROBLEMS = {
     "bp1": "the mass operator",
@@ -36,6 +35,39 @@ PROBLEMS = {
 """CEED's bake-off problems, and what each measures."""
 
 ORDERS, MESHES = "1-8", "cartesian,multilinear,curved"
+
+
+def _level(row: dict[str, Any]) -> str:
+    if row["implementation"] != "femops":
+        return str(row["implementation"])
+    return f"{row['level']} (auto)" if row["asked"] == "auto" else str(row["level"])
+
+
+def _by_dof(heading: str, name: str) -> Column:
+    return Column(heading, lambda row: row[f"seconds_{name}"] / row["dofs"], ".2f", 1e9)
+
+
+_SPEED = "dofs; threads; ms: seconds_median .3g 1e3; Mdofs/s: dofs_per_second .4g 1e-6"
+OPERATORS = (
+    *columns("problem; mesh"),
+    Column("level", _level),
+    *columns(f"p: order; q: q1d; {_SPEED}; limit: limit .4g 1e-6; of it: fraction_of_limit .0%"),
+    *columns("of FMA: fraction_of_fma_peak .0%; B/dof: bytes_per_dof .3g"),
+    *columns("least: least_bytes_per_dof .3g"),
+)
+AUTO = columns("problem; mesh; chosen; best; p: order; dofs; threads; slower by: loss .1%")
+CG = (
+    *columns("mesh; level; p: order; dofs; threads"),
+    *(_by_dof(name, name) for name in ("apart", "merged", "operator")),
+    *columns("ratio: ratio .2f; by bytes: ratio_by_bytes .2f"),
+    *(_by_dof("saved", "saved"), _by_dof("by bytes", "saved_by_bytes")),
+)
+NUMA = columns(f"placement; p: order; {_SPEED}; GB/s: gbytes_per_second .3g")
+_TABLES = (
+    ("", "rows", OPERATORS),
+    ("Level auto beside the best of all levels", "auto", AUTO),
+)
+_CG_TITLE = "An iteration in ns a dof: vector updates apart, and in the operator's sweep"
 
 
 _HELP = """Measure the speed of {what}.
@@ -63,16 +95,13 @@ def operator(problem: str, what: str) -> Callable[..., None]:
         footprint: FootprintOption = None,
         dofs: DofsOption = None,
         mesh: MeshesOption = MESHES,
-        level: Annotated[
-            str, typer.Option(metavar="NAMES", help="Levels side by side; all of them: all.")
-        ] = "auto",
+        level: Annotated[Any, name_list("Levels side by side; all of them: all.")] = "auto",
         threads: ThreadsOption = None,
         rounds: RoundsOption = 5,
         peers: PeersOption = False,
         plot: PlotOption = None,
         json: JsonOption = False,
     ) -> None:
-        orders, levels = numbers(order), names(level)
         check_one_size(dofs, footprint)
 
         def measure(progress: Progress) -> Result:
@@ -81,18 +110,19 @@ def operator(problem: str, what: str) -> Callable[..., None]:
 
             return bench.run(
                 problem,
-                orders,
+                order,
                 dofs,
                 threads,
                 footprint=footprint or "ram",
-                meshes=names(mesh),
-                levels=("auto", *LEVELS) if levels == ["all"] else levels,
+                meshes=mesh,
+                levels=("auto", *LEVELS) if level == ["all"] else level,
                 peers=_peers(peers),
                 rounds=rounds,
                 progress=progress,
             )
 
-        report(problem, measure, _show_operators, _draw_operators, plot=plot, json=json)
+        given: dict[str, Any] = {"picture": "operators", "plot": plot, "json": json}
+        report(problem, measure, _TABLES, lines=limit_lines, **given)
 
     command.__doc__ = _HELP.format(problem=problem, what=what)
     return paragraphs(command)
@@ -115,15 +145,14 @@ def all_problems(
       femops bench all --json --plot
       femops bench all --order 2,4 --threads 1 --plot all.png
     """  # noqa: D301  (\b is click's mark for lines to keep)
-    orders = numbers(order)
 
     def measure(progress: Progress) -> Result:
         from femops import bench
 
-        peer_names = _peers(peers)
-        return bench.run_all(orders, threads, peers=peer_names, rounds=rounds, progress=progress)
+        given: dict[str, Any] = {"peers": _peers(peers), "rounds": rounds, "progress": progress}
+        return bench.run_all(order, threads, **given)
 
-    report("all", measure, _show_operators, _draw_operators, plot=plot, json=json)
+    report("all", measure, _TABLES, lines=limit_lines, picture="operators", plot=plot, json=json)
 
 
 def cg(
@@ -144,27 +173,20 @@ def cg(
       femops bench cg --order 3,6 --threads 1 --mesh cartesian,multilinear
       femops bench cg --order 1-8 --footprint cache --plot cg.png
     """  # noqa: D301  (\b is click's mark for lines to keep)
-    orders = numbers(order)
 
     def measure(progress: Progress) -> Result:
         from femops import bench
 
-        return bench.run_cg(
-            orders,
-            dofs_of(dofs, footprint),
-            threads,
-            meshes=names(mesh),
-            level=level,
-            rounds=rounds,
-            progress=progress,
-        )
+        given: dict[str, Any] = {
+            "meshes": mesh,
+            "level": level,
+            "rounds": rounds,
+            "progress": progress,
+        }
+        return bench.run_cg(order, dofs_of(dofs, footprint), threads, **given)
 
-    def draw(path: str, result: Result) -> None:
-        from femops.bench.drawing import draw_cg
-
-        draw_cg(path, result["rows"])
-
-    report("cg", measure, _show_cg, draw, plot=plot, json=json)
+    tables = ((_CG_TITLE, "rows", CG),)
+    report("cg", measure, tables, lines=limit_lines, picture="cg", plot=plot, json=json)
 
 
 def numa(
@@ -181,96 +203,16 @@ def numa(
       femops bench numa
       femops bench numa --order 2,4,6 --plot numa.png
     """  # noqa: D301  (\b is click's mark for lines to keep)
-    orders = numbers(order)
 
     def measure(progress: Progress) -> Result:
         from femops.bench.numa import run_numa
 
-        return run_numa(orders, dofs_of(dofs, None), rounds=rounds, progress=progress)
+        return run_numa(order, dofs_of(dofs, None), rounds=rounds, progress=progress)
 
-    def draw(path: str, result: Result) -> None:
-        from femops.bench.drawing import draw_numa
-
-        draw_numa(path, result["rows"])
-
-    def show(output: Output, result: Result) -> None:
-        output.records("", NUMA, result["rows"])
-
-    report("numa", measure, show, draw, plot=plot, json=json)
+    report("numa", measure, (("", "rows", NUMA),), picture="numa", plot=plot, json=json)
 
 
 def _peers(wanted: bool) -> tuple[str, ...]:
-    from femops.bench.peers import PEERS
+    from femops.bench.peers.interface import PEERS
 
     return PEERS if wanted else ()
-
-
-def _draw_operators(path: str, result: Result) -> None:
-    from femops.bench.drawing import draw
-
-    draw(path, result["rows"])
-
-
-# --- tables ---------------------------------------------------------------------------------------
-
-
-def _level(row: dict[str, Any]) -> str:
-    if row["implementation"] != "femops":
-        return str(row["implementation"])
-    return f"{row['level']} (auto)" if row["asked"] == "auto" else str(row["level"])
-
-
-def _by_dof(heading: str, name: str) -> Column:
-    return Column(heading, lambda row: row[f"seconds_{name}"] / row["dofs"], ".2f", 1e9)
-
-
-_CASE = (Column("problem", "problem"), Column("mesh", "mesh"))
-_SIZE = (Column("dofs", "dofs"), Column("threads", "threads"))
-_SPEED = (
-    Column("ms", "seconds_median", ".3g", 1e3),
-    Column("Mdofs/s", "dofs_per_second", ".4g", 1e-6),
-)
-OPERATORS = (
-    *(*_CASE, Column("level", _level), Column("p", "order"), Column("q", "q1d"), *_SIZE, *_SPEED),
-    Column("limit", "limit", ".4g", 1e-6),
-    Column("of it", "fraction_of_limit", ".0%"),
-    Column("of FMA", "fraction_of_fma_peak", ".0%"),
-    Column("B/dof", "bytes_per_dof", ".3g"),
-    Column("least", "least_bytes_per_dof", ".3g"),
-)
-AUTO = (
-    *(*_CASE, Column("chosen", "chosen"), Column("best", "best"), Column("p", "order"), *_SIZE),
-    Column("slower by", "loss", ".1%"),
-)
-CG = (
-    *(Column("mesh", "mesh"), Column("level", "level"), Column("p", "order"), *_SIZE),
-    *(_by_dof(name, name) for name in ("apart", "merged", "operator")),
-    Column("ratio", "ratio", ".2f"),
-    Column("by bytes", "ratio_by_bytes", ".2f"),
-    *(_by_dof("saved", "saved"), _by_dof("by bytes", "saved_by_bytes")),
-)
-NUMA = (
-    *(Column("placement", "placement"), Column("p", "order"), *_SIZE, *_SPEED),
-    Column("GB/s", "gbytes_per_second", ".3g"),
-)
-
-
-def _show_operators(output: Output, result: Result) -> None:
-    _show_limits(output, result)
-    output.records("", OPERATORS, result["rows"])
-    output.records("Level auto beside the best of all levels", AUTO, result["auto"])
-
-
-def _show_cg(output: Output, result: Result) -> None:
-    _show_limits(output, result)
-    title = "An iteration in ns a dof: vector updates apart, and in the operator's sweep"
-    output.records(title, CG, result["rows"])
-
-
-def _show_limits(output: Output, result: Result) -> None:
-    for limits in result.get("limits", ()):
-        output.say(
-            f"threads {limits['threads']}: "
-            f"triad {limits['triad_gbytes_per_second']:.3g} GB/s, "
-            f"multiply-adds {limits['fma_gflops_per_second']:.3g} GFlop/s"
-        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from math import inf
 from typing import Annotated, Any, final
@@ -10,18 +10,21 @@ from typing import Annotated, Any, final
 import typer
 from typer.core import TyperCommand
 
-from femops.cli.options import number, whole_number
-from femops.cli.output import Output, one_line_warnings
+from femops.cli.options import name_list, number, number_list, whole_number
+from femops.cli.output import Column, Output, one_line_warnings
 
 PICTURE = "bench.png"
 """File that ``--plot`` draws into where none is named."""
 
 Result = dict[str, Any]
 Progress = Callable[[str], None]
+Table = tuple[str, str, Sequence[Column]]
+"""Title, key of the rows in the result, columns."""
 
 OrdersOption = Annotated[
-    str, typer.Option("--order", metavar="LIST", help="Polynomial degrees: 4, 1-8 or 2,4,6.")
+    Any, number_list("Polynomial degrees: 4, 1-8 or 2,4,6.", "orders", "--order")
 ]
+ProblemsOption = Annotated[Any, name_list("Of bp1 to bp6.")]
 FootprintOption = Annotated[
     str | None, typer.Option(metavar="NAME", help="ram: 1.8 M dofs (default); cache: 0.12 M.")
 ]
@@ -29,14 +32,10 @@ DofsOption = Annotated[
     float | None,
     typer.Option(parser=number(8, inf), metavar="N", help="About how many dofs instead."),
 ]
-MeshesOption = Annotated[
-    str, typer.Option("--mesh", metavar="NAMES", help="Of cartesian, multilinear, curved.")
-]
+MeshesOption = Annotated[Any, name_list("Of cartesian, multilinear, curved.", "--mesh")]
 LevelOption = Annotated[
     str,
-    typer.Option(
-        metavar="NAME", help="Of full, element, decomposed, partial, matrix-free, auto (measured)."
-    ),
+    typer.Option(metavar="NAME", help="Of full, element, partial, matrix-free, auto (measured)."),
 ]
 RoundsOption = Annotated[
     int, typer.Option(parser=whole_number(1), metavar="N", help="Turns of each.")
@@ -90,9 +89,11 @@ def check_one_size(dofs: float | None, footprint: str | None) -> None:
 def report(
     name: str,
     measure: Callable[[Progress], Result],
-    show: Callable[[Output, Result], None],
-    draw: Callable[[str, Result], object] | None = None,
+    tables: Sequence[Table],
     *,
+    lines: Callable[[Result], Sequence[str]] = lambda _: (),
+    after: Callable[[Output, Result], None] = lambda *_: None,
+    picture: str = "",
     plot: str | None = None,
     json: bool,
     lasting: bool = False,
@@ -105,10 +106,14 @@ def report(
         Of the benchmark.
     measure : callable
         Takes what shows progress; its result has ``machine`` and ``rows``.
-    show : callable
-        Prints tables of the result.
-    draw : callable, optional
-        Draws the result, if it has rows, into a file.
+    tables : sequence of Table
+        That are printed, of those that have rows.
+    lines : callable
+        Takes the result, returns lines that are printed before the tables.
+    after : callable
+        Prints what is left after the tables.
+    picture : str
+        Which of `femops.bench.drawing.PICTURES` is drawn.
     plot : str or None
         The file, if a picture is asked for.
     json : bool
@@ -127,14 +132,26 @@ def report(
     with one_line_warnings(), working as progress:
         result = measure(progress)
     output.json(result)
-    output.say(f"{name} on {result['machine']['processor']}")
-    show(output, result)
+    for line in (f"{name} on {result['machine']['processor']}", *lines(result)):
+        output.say(line)
+    for title, key, columns in tables:
+        output.records(title, columns, result[key])
+    after(output, result)
     for note in result.get("notes", ()):
         output.say(note)
-    if plot is not None and draw is not None and result["rows"]:
-        draw(plot, result)
+    if plot is not None and result["rows"]:
+        _draw(plot, picture, result)
     if result.get("failures") or not result.get("agrees", True):
         raise typer.Exit(1)
+
+
+def _draw(path: str, picture: str, result: Result) -> None:
+    from femops.bench.drawing import draw, model_rows
+
+    if picture == "ranks" and result["model"]:
+        draw(path, "model", model_rows(result["model"], result["rows"]))
+    elif picture != "ranks" or any(row["timed"] for row in result["rows"]):
+        draw(path, picture, result["rows"])
 
 
 def _check_plot(plot: str | None) -> None:
@@ -145,3 +162,12 @@ def _check_plot(plot: str | None) -> None:
 
         check_writable(checked_path(plot, ".png"))
         check_matplotlib()
+
+
+def limit_lines(result: Result) -> list[str]:
+    """Say what the machine allows with each number of threads."""
+    return [
+        f"threads {limits['threads']}: triad {limits['triad_gbytes_per_second']:.3g} GB/s, "
+        f"multiply-adds {limits['fma_gflops_per_second']:.3g} GFlop/s"
+        for limits in result.get("limits", ())
+    ]

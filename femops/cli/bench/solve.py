@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,19 +16,26 @@ from femops.cli.bench.report import (
     RoundsOption,
     report,
 )
-from femops.cli.options import JsonOption, ThreadsOption, names, numbers
-from femops.cli.output import Column, Output
+from femops.cli.options import JsonOption, ThreadsOption, name_list
+from femops.cli.output import columns
 
 MESHES = "cartesian,multilinear,ball,fichera"
+
+_SECONDS = "setup s: seconds_setup .3g; solve s: seconds_solve .3g"
+SOLVES = columns(
+    "mesh; p: order; dofs; threads; with: preconditioner; iterations; "
+    f"product ms: seconds_apply .3g 1e3; {_SECONDS}; setup: setup_applications .3g; "
+    "solve: solve_applications .3g; faster: faster_than_jacobi .3g"
+)
+BESIDE = columns(
+    f"with: label; p: order; dofs; iterations; {_SECONDS}; times as long: times_as_long .3g"
+)
 
 
 def solve(
     order: OrdersOption = "2,4,6,8",
     dofs: DofsOption = None,
-    mesh: Annotated[
-        str,
-        typer.Option("--mesh", metavar="NAMES", help="Of cartesian, multilinear, ball, fichera."),
-    ] = MESHES,
+    mesh: Annotated[Any, name_list("Of cartesian, multilinear, ball, fichera.", "--mesh")] = MESHES,
     level: LevelOption = "partial",
     threads: ThreadsOption = None,
     rounds: RoundsOption = 3,
@@ -54,17 +61,16 @@ def solve(
       femops bench solve --order 4,6 --threads 1 --mesh multilinear --dofs 2.27e5 --peers
       femops bench solve --order 4 --device cuda --dofs 1e7
     """  # noqa: D301  (\b is click's mark for lines to keep)
-    orders = numbers(order)
 
     def measure(progress: Progress) -> Result:
         from femops import bench
-        from femops.bench.peers.solves import SOLVERS
+        from femops.bench.peers.interface import SOLVERS
 
         return bench.run_solve(
-            orders,
+            order,
             1e6 if dofs is None else dofs,
             threads,
-            meshes=names(mesh),
+            meshes=mesh,
             level=level,
             rounds=rounds,
             peers=SOLVERS if peers else (),
@@ -72,37 +78,8 @@ def solve(
             progress=progress,
         )
 
-    def draw(path: str, result: Result) -> None:
-        from femops.bench.drawing import draw_solve
-
-        draw_solve(path, result["rows"])
-
-    report("solve", measure, _show, draw, plot=plot, json=json)
-
-
-SOLVES = (
-    *(Column("mesh", "mesh"), Column("p", "order"), Column("dofs", "dofs")),
-    *(Column("threads", "threads"), Column("with", "preconditioner")),
-    Column("iterations", "iterations"),
-    Column("product ms", "seconds_apply", ".3g", 1e3),
-    Column("setup s", "seconds_setup", ".3g"),
-    Column("solve s", "seconds_solve", ".3g"),
-    Column("setup", "setup_applications", ".3g"),
-    Column("solve", "solve_applications", ".3g"),
-    Column("faster", "faster_than_jacobi", ".3g"),
-)
-
-BESIDE = (
-    *(Column("with", "label"), Column("p", "order"), Column("dofs", "dofs")),
-    Column("iterations", "iterations"),
-    Column("setup s", "seconds_setup", ".3g"),
-    Column("solve s", "seconds_solve", ".3g"),
-    Column("times as long", "times_as_long", ".3g"),
-)
-
-
-def _show(output: Output, result: Result) -> None:
-    title = "Setup and solve in seconds, and in products with the operator"
-    output.records(title, SOLVES, result["rows"])
-    title = "Setup and solve in seconds beside other libraries, on one core"
-    output.records(title, BESIDE, result["peers"])
+    tables = (
+        ("Setup and solve in seconds, and in products with the operator", "rows", SOLVES),
+        ("Setup and solve in seconds beside other libraries, on one core", "peers", BESIDE),
+    )
+    report("solve", measure, tables, picture="solve", plot=plot, json=json)

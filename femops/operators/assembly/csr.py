@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csc_array, csr_array, diags_array
 
 from femops.errors import OperatorError
-from femops.operators.assembly.dense_bases import dense_bytes
-from femops.operators.assembly.element_matrices import ElementAssembly, check_method
+from femops.operators.assembly.element_matrices import ElementAssembly
 from femops.operators.integrals.constraints import Constraints
 from femops.operators.integrals.number_types import check_values
 from femops.operators.integrals.term import Term
@@ -66,10 +65,7 @@ def level_bytes(level: str, summands: Summands) -> int:
     """Memory needed to make the data of a level, where it may exceed the available memory."""
     if level == "full":
         return csr_bytes(summands)
-    if level == "element":
-        return element_bytes(summands[0][1])
-    # one side in float64 before it is rounded, one done, and what is kept
-    return 3 * max(dense_bytes(term) for _, term in summands) if level == "decomposed" else 0
+    return element_bytes(summands[0][1]) if level == "element" else 0
 
 
 def csr_bytes(summands: Summands) -> int:
@@ -89,7 +85,7 @@ def _index_type(term: Term) -> Any:
     return np.int32 if max(term.test.size, term.trial.size) < 2**31 else np.int64
 
 
-def assemble_csr(summands: Summands, method: str = "near-optimal") -> csr_array:
+def assemble_csr(summands: Summands) -> csr_array:
     """Sum of the terms as a matrix, float64, without essential conditions.
 
     Raises
@@ -97,16 +93,15 @@ def assemble_csr(summands: Summands, method: str = "near-optimal") -> csr_array:
     OperatorError
         If the element matrices would not fit into memory, or an unknown method.
     """
-    check_method(method)
     require_memory(csr_bytes(summands), "the matrix")
-    parts = [_assemble_domain(group, method) for group in domains(summands)]
+    parts = [_assemble_domain(group) for group in domains(summands)]
     return functools.reduce(operator.add, parts)
 
 
-def _assemble_domain(summands: Summands, method: str) -> csr_array:
+def _assemble_domain(summands: Summands) -> csr_array:
     """Sum of integrals over the same elements."""
     first = summands[0][1]
-    entries = _element_matrices(summands, method), flat_dofs(first.test), flat_dofs(first.trial)
+    entries = _element_matrices(summands), flat_dofs(first.test), flat_dofs(first.trial)
     return summed_matrices(*entries, (first.test.size, first.trial.size))
 
 
@@ -136,40 +131,36 @@ def summed_matrices(
     return matrix
 
 
-def element_entries(
-    summands: Summands, method: str
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float64]]:
+def element_entries(summands: Summands) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float64]]:
     """Rows, columns and values of the entries of all element matrices, element by element.
 
     Parameters
     ----------
     summands : sequence of (float, Term)
         Integrals over the same elements.
-    method : str
-        See `ElementAssembly`.
     """
     first = summands[0][1]
     local, ne, kind = _local_shape(first), first.mesh.num_elements, _index_type(first)
     rows, columns = (np.empty((ne, *local), kind) for _ in range(2))
     rows[...] = flat_dofs(first.test)[:, :, np.newaxis]
     columns[...] = flat_dofs(first.trial)[:, np.newaxis, :]
-    values = _element_matrices(summands, method)
+    values = _element_matrices(summands)
     return rows.reshape(-1), columns.reshape(-1), values.reshape(-1)
 
 
-def _element_matrices(summands: Summands, method: str) -> NDArray[np.float64]:
+def _element_matrices(summands: Summands) -> NDArray[np.float64]:
     first = summands[0][1]
     values = np.zeros((first.mesh.num_elements, *_local_shape(first)))
-    add_element_matrices(values, summands, method)
+    add_element_matrices(values, summands)
     return values
 
 
-def add_element_matrices(out: NDArray[Any], summands: Summands, method: str) -> None:
+def add_element_matrices(out: NDArray[Any], summands: Summands) -> None:
     """Add the sum of the terms' element matrices to ``out``, (ne, rows, columns)."""
     for factor, term in summands:
         assembly = ElementAssembly(term)
         for start, stop in assembly.blocks():
-            matrices = assembly.matrices(start, stop, method)
+            matrices = assembly.matrices(start, stop)
             matrices *= factor
             out[start:stop] += matrices
 

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 
 from femops.operators.assembly.csr import Summands, domains, element_entries
-from femops.operators.assembly.element_matrices import check_method
 from femops.operators.integrals.constraints import Constraints
 from femops.operators.integrals.number_types import check_values
 from femops.parallel.halo import Halo
@@ -74,13 +73,12 @@ class Columns:
         return self.join(flat, ghosts, np.empty(len(self.whole), flat.dtype))
 
 
-def assembled_rows(summands: Summands, method: str) -> tuple[csr_array, Columns]:
+def assembled_rows(summands: Summands) -> tuple[csr_array, Columns]:
     """Rows of the matrix that the rank owns, without essential conditions. Collective.
 
     They are float64; what their columns are is returned with them.
     """
-    check_method(method)
-    whole = functools.reduce(operator.add, [_domain_rows(g, method) for g in domains(summands)])
+    whole = functools.reduce(operator.add, [_domain_rows(g) for g in domains(summands)])
     space = summands[0][1].spaces[0]
     dofs, first = np.unique(whole.indices.astype(np.int64) // space.ncomp), space.first_dof
     columns = Columns(space, dofs[(dofs < first) | (dofs >= first + space.ndofs)])
@@ -112,22 +110,22 @@ def split_rows(
     return first, second
 
 
-def rank_matrix(summands: Summands, constraints: Constraints, method: str) -> csr_array:
+def rank_matrix(summands: Summands, constraints: Constraints) -> csr_array:
     """Rows (size, global size) that the rank owns, with essential conditions. Collective."""
-    matrix, columns = assembled_rows(summands, method)
+    matrix, columns = assembled_rows(summands)
     kept = split_rows(matrix, columns, constraints, summands[0][1].dtype)[0]
     space = columns.space
     shape = (kept.shape[0], space.global_ndofs * space.ncomp)
     return csr_array((kept.data, columns.whole[kept.indices], kept.indptr), shape=shape)
 
 
-def _domain_rows(summands: Summands, method: str) -> csr_array:
+def _domain_rows(summands: Summands) -> csr_array:
     """Rows of the rank's dofs of integrals over the same elements, with all columns of the whole.
 
     Entries are summed in the order of the elements of the whole mesh, if parts are consecutive.
     """
     trial, test = summands[0][1].spaces
-    rows, columns, values = element_entries(summands, method)
+    rows, columns, values = element_entries(summands)
     whole = _whole_positions(trial)[columns]
     own = rows < test.size
     parts = [(rows[own], whole[own], values[own])]

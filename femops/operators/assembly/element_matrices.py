@@ -1,4 +1,4 @@
-"""Element matrices A = B^T D B, near-optimally, by sum factorisation, and naively; their diagonals.
+"""Element matrices A = B^T D B, near-optimally, by sum factorisation; their diagonals.
 
 Near-optimal assembly contracts one direction after the other, (1a)-(2c) of the tensor report, each
 by the kernel of (9), ``A[k,i,l,j] = sum_s B[s,i] B[s,j] C[k,s,l]``; here the two matrices may
@@ -15,13 +15,11 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, final
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.errors import OperatorError
-from femops.operators.assembly.dense_bases import dense_basis
 from femops.operators.assembly.point_matrices import (
     constant_in_elements,
     distinct_values,
@@ -40,8 +38,6 @@ Kinds = tuple[tuple[bool, bool], ...]
 _BLOCK = 500_000
 # Most numbers of the matrices that others are combinations of.
 _COMBINED = 4_000_000
-
-METHODS = ("near-optimal", "naive")
 
 
 @final
@@ -108,27 +104,14 @@ class ElementAssembly:
         ne = self.term.mesh.num_elements
         return ((start, min(start + step, ne)) for start in range(0, ne, step))
 
-    def matrices(self, start: int, stop: int, method: str = "near-optimal") -> Floats:
-        """Matrices of some elements, (n, rows, columns), component after component.
-
-        Parameters
-        ----------
-        start, stop : int
-            The elements start <= e < stop.
-        method : {"near-optimal", "naive"}
-
-        Raises
-        ------
-        OperatorError
-            Another method.
-        """
-        check_method(method)
-        if method == "near-optimal" and self._combined:
+    def matrices(self, start: int, stop: int) -> Floats:
+        """Matrices (n, rows, columns) of elements start <= e < stop, component after component."""
+        if self._combined:
             factors = element_factors(self.term, start, stop)
             # element by element: of one large product BLAS would round rows by their number
             made: Floats = np.matmul(factors[:, np.newaxis], self._of_unit_factors)
             return made.reshape(stop - start, *self.shape)
-        return self._formed(point_matrices(self.term, start, stop), method)
+        return self._formed(point_matrices(self.term, start, stop))
 
     @cached_property
     def _combined(self) -> bool:
@@ -138,7 +121,7 @@ class ElementAssembly:
         """
         rows, columns = self.shape
         small = self._numbers * rows * columns <= _COMBINED
-        fewer = self._combination_flops < self._formation_flops("near-optimal")
+        fewer = self._combination_flops < self._formation_flops
         return small and fewer and constant_in_elements(self.term)
 
     @cached_property
@@ -146,7 +129,7 @@ class ElementAssembly:
         """Matrix (numbers, rows * columns) for each number of D that is one, the others zero."""
         weights = self.term.quadrature.tensor_weights(self.dim)
         values = np.eye(self._numbers)[:, np.newaxis] * weights[:, np.newaxis]
-        matrices = self._formed(spread(values, self.entries), "near-optimal")
+        matrices = self._formed(spread(values, self.entries))
         return matrices.reshape(self._numbers, -1)
 
     @property
@@ -155,19 +138,18 @@ class ElementAssembly:
         assert self.term.source is not None
         return len(self.term.source.qfunction.distinct)
 
-    def _formed(self, d: Floats, method: str) -> Floats:
+    def _formed(self, d: Floats) -> Floats:
         """Matrices of elements with these D, (slots_out, ncomp, slots_in, ncomp, n, points)."""
         term, n = self.term, d.shape[4]
         rows, columns = self.n_out**self.dim, self.n_in**self.dim
         out = np.zeros((n, term.test.ncomp, rows, term.trial.ncomp, columns))
-        form = self._near_optimal if method == "near-optimal" else self._naive
         known: dict[bytes, Floats] = {}
         for a, b in np.ndindex(term.test.ncomp, term.trial.ncomp):
             entries = self.entries[:, a, :, b]
             if np.any(entries):
                 key = entries.tobytes()
                 if key not in known:
-                    known[key] = form(d[:, a, :, b], entries != 0)
+                    known[key] = self._near_optimal(d[:, a, :, b], entries != 0)
                 out[:, a, :, b] = known[key]
         return out.reshape(n, *self.shape)
 
@@ -186,18 +168,15 @@ class ElementAssembly:
                 out[:, :, c] = known[key]
         return out
 
-    def flops(self, method: str = "near-optimal") -> int:
+    def flops(self) -> int:
         """Floating-point operations for one element matrix, without those for D."""
-        check_method(method)
-        if method == "near-optimal" and self._combined:
-            return self._combination_flops
-        return self._formation_flops(method)
+        return self._combination_flops if self._combined else self._formation_flops
 
-    def _formation_flops(self, method: str) -> int:
+    @property
+    def _formation_flops(self) -> int:
         structure = self.entries != 0
         pairs = np.ndindex(structure.shape[1], structure.shape[3])
-        count = self._near_optimal_flops if method == "near-optimal" else self._naive_flops
-        return sum(count(structure[:, a, :, b]) for a, b in pairs)
+        return sum(self._near_optimal_flops(structure[:, a, :, b]) for a, b in pairs)
 
     @property
     def _combination_flops(self) -> int:
@@ -314,29 +293,3 @@ class ElementAssembly:
             result = pair ** (c.direction + 1) * self._left(c.direction)
             total += result * (2 * len(self._along[c.direction]) - 1 + (not c.first))
         return total
-
-    # --- naive -----------------------------------------------------------------------------------
-
-    def _naive(self, d: Floats, structure: NDArray[np.bool_]) -> Floats:
-        """The same by products of dense bases."""
-        qfunction, term = self.term.qfunction, self.term
-        ins = dense_basis(term, term.trial, qfunction.slots_in)
-        outs = dense_basis(term, term.test, qfunction.slots_out)
-        total: Any = 0.0
-        for i, j in np.argwhere(structure):
-            total = total + outs[i].T @ (d[i, j][:, :, np.newaxis] * ins[j])
-        return np.asarray(total)
-
-    def _naive_flops(self, structure: NDArray[np.bool_]) -> int:
-        points = self._points
-        rows, columns = self.n_out**self.dim, self.n_in**self.dim
-        # D times the trial basis, the product by the test basis, the sum of all pairs
-        each = points * columns + rows * columns * 2 * points
-        pairs = int(structure.sum())
-        return int(pairs * each - rows * columns * (pairs > 0))
-
-
-def check_method(method: str) -> None:
-    """Check the name of a method of assembly."""
-    if method not in METHODS:
-        raise OperatorError(f"assembly method {method!r}: choose one of {', '.join(METHODS)}")

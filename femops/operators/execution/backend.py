@@ -35,8 +35,8 @@ from femops_kernels.relaxation import VectorUpdates
 Ints = NDArray[np.int64]
 Sizes = Mapping[int, int]
 """Count of the numbers that go to each rank, or come from it."""
-Work = tuple[OperatorKernel, Data, tuple[NDArray[Any], ...]]
-"""A kernel of the host, its data, and dense bases if it reads any."""
+Work = tuple[OperatorKernel, Data]
+"""A kernel of the host, and its data."""
 
 
 @final

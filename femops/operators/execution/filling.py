@@ -65,7 +65,7 @@ def filled_points(
         SweepDofs(*plans, _NONE, _NONE, 0.0, start)
         for plans, start in zip(plans_of(term), starts, strict=False)
     ]
-    sweep = Sweep(kernel, dofs, given, (points, points))
+    sweep = Sweep(kernel, dofs, given, points)
     _run(sweep, np.concatenate(states, dtype=np.float64), [*spaces.values()], starts)
     rest = ne - (len(points) - 1) * width
     points[-1, ..., rest:] = 0.0  # slots of no element

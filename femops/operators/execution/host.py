@@ -55,7 +55,7 @@ from femops_kernels.cpu.sweep import HostLaunch, NoOp, Sweep
 from femops_kernels.instruction import Instruction
 from femops_kernels.simd.lanes import WIDEST
 
-LEVELS = ("full", "element", "decomposed", "partial", "matrix-free")
+LEVELS = ("full", "element", "partial", "matrix-free")
 
 
 @final
@@ -87,10 +87,10 @@ class HostBackend(Backend):
     ) -> HostLaunch:
         """See `Backend.launch`."""
         # a kernel is decided on with the other ranks, as often as they do
-        kernel, data, bases = work() if work else (factorised_kernel(term), term.data, ())
+        kernel, data = work() if work else (factorised_kernel(term), term.data)
         if not term.mesh.num_elements:
             return NoOp()
-        return sweep(term, kernel, constraints, keep, data, bases)
+        return sweep(term, kernel, constraints, keep, data)
 
     def fewest_at_once(self, width: int, *, ordered: bool) -> tuple[int, int]:  # noqa: ARG002
         """See `Backend.fewest_at_once`."""

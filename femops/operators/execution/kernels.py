@@ -20,7 +20,6 @@ from femops.spaces.boundary_space import AnySpace, end_of, has_end, num_points
 from femops_kernels.codegen.specialize import Parts
 from femops_kernels.cpu.cg.cg import solve_parts
 from femops_kernels.cpu.first_touch import placed_array
-from femops_kernels.cpu.kernels.dense import DecomposedKernel
 from femops_kernels.cpu.kernels.kernel import Kernel, Side, SweepKernel, chunk_parts
 from femops_kernels.cpu.kernels.separable import SeparableKernel
 from femops_kernels.cpu.machine import lane_width
@@ -63,9 +62,9 @@ def vector_term(
     constraints, keep
         See `Backend.launch`.
     """
-    kernel, data, dense = work
+    kernel, data = work
     plans = vector_plans(term.trial, term.test, term.dtype)
-    return VectorTerm(kernel, *plans, data, constraints.columns, constraints.rows, keep, dense)
+    return VectorTerm(kernel, *plans, data, constraints.columns, constraints.rows, keep)
 
 
 def index_bytes(term: KernelTerm) -> int:
@@ -143,19 +142,12 @@ def factorised_kernel(term: KernelTerm) -> Kernel:
     )
 
 
-def dense_kernel(term: KernelTerm) -> DecomposedKernel:
-    """The kernel that applies a term by dense bases."""
-    q1d, code, kinds = term.quadrature.q1d, term.qfunction.code, (term.dtype, term.width)
-    return DecomposedKernel(term.trial.dim, *sides(term), q1d, code, *kinds, term.data_dtype)
-
-
 def sweep(
     term: KernelTerm,
     kernel: SweepKernel,
     constraints: Constraints,
     keep: float,
     data: Data,
-    dense: tuple[NDArray[Any], ...] = (),
 ) -> Sweep:
     """A kernel bound to the plans of a term's spaces and to data.
 
@@ -166,8 +158,6 @@ def sweep(
     constraints, keep
         See `Backend.launch`.
     data : Data
-    dense : arrays, optional
-        See `Sweep`.
     """
     pairs = plans_of(term)
     fitting = _fitting(kernel, pairs)
@@ -189,7 +179,7 @@ def sweep(
         points = slots * num_points(term.trial, term.quadrature)
         effort = points * term.qfunction.flops // _FLOPS_PER_NUMBER
         data = _repeated(data, term.mesh.num_elements)
-    return Sweep(fitting, dofs, data, dense, effort, term.mesh.num_elements)
+    return Sweep(fitting, dofs, data, None, effort, term.mesh.num_elements)
 
 
 def _repeated(data: Data, ne: int) -> Data:

@@ -22,7 +22,10 @@ from femops.pointwise.linear import Pair
 from femops_kernels.cpu.machine import lane_width
 from femops_kernels.pointwise.qdata import Data
 
-DATA_LEVELS = ("decomposed", "partial", "matrix-free")
+AT_POINTS = "at points"
+"""Cut of a form whose kernel is given nothing of the geometry: all of it is kept at points."""
+
+DATA_LEVELS = (AT_POINTS, "partial", "matrix-free")
 """Levels whose kernels take the q-function."""
 
 
@@ -205,7 +208,7 @@ class Term(KernelTerm):
             return self
         if self.filled:
             setup_of(self.source, self.qdata_split, np.dtype(np.float64), self.width)
-        elif level in DATA_LEVELS and not (self.several and level == "decomposed"):
+        elif level in DATA_LEVELS and not (self.several and level == AT_POINTS):
             _ = self.data
         else:
             self.source.check([*self.qdata_split.finite, *self.qdata_split.computed])

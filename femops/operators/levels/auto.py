@@ -393,9 +393,9 @@ class Auto(LevelData):
         """Operations that compute the data of the level chosen."""
         return self.chosen.data_flops()
 
-    def assembly_flops(self, method: str) -> int:
+    def assembly_flops(self) -> int:
         """Operations that assemble the matrix at the level chosen."""
-        return self.chosen.assembly_flops(method)
+        return self.chosen.assembly_flops()
 
     def moved_bytes(self) -> int:
         """Bytes that the level chosen moves."""
@@ -420,6 +420,6 @@ class Auto(LevelData):
         """Apply `lift` of the level chosen."""
         return self.chosen.lift(g)
 
-    def matrix(self, method: str) -> csr_array:
+    def matrix(self) -> csr_array:
         """Return the matrix by the level chosen."""
-        return self.chosen.matrix(method)
+        return self.chosen.matrix()

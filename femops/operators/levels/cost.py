@@ -40,7 +40,7 @@ class Cost:
     data_flops: int
 
 
-def cost_of(level_data: LevelData, method: str) -> Cost:
+def cost_of(level_data: LevelData) -> Cost:
     """Cost of applying an operator's data; nothing is compiled for it."""
     first = level_data.summands[0][1]
     vectors = sum(space.size for space in first.spaces) * first.dtype.itemsize
@@ -49,6 +49,6 @@ def cost_of(level_data: LevelData, method: str) -> Cost:
         bytes_moved=vectors + level_data.moved_bytes(),
         stored_bytes=level_data.stored_bytes(),
         shared_bytes=level_data.shared_bytes(),
-        assembly_flops=level_data.assembly_flops(method),
+        assembly_flops=level_data.assembly_flops(),
         data_flops=level_data.data_flops(),
     )

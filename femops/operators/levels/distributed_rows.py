@@ -33,7 +33,7 @@ class RankRows(CompressedRows):
     @cached_property
     def _rows(self) -> tuple[csr_array, csr_array, Columns]:
         """The matrix, the columns that were taken out of it, and their numbers."""
-        matrix, columns = assembled_rows(self.summands, "near-optimal")
+        matrix, columns = assembled_rows(self.summands)
         kept, removed = split_rows(matrix, columns, self.constraints, self.summands[0][1].dtype)
         return placed_csr(kept), removed, columns
 

@@ -130,9 +130,9 @@ class Domains(LevelData):
         """Operations of all parts."""
         return sum(part.flops() for part in self.parts)
 
-    def assembly_flops(self, method: str) -> int:
+    def assembly_flops(self) -> int:
         """Operations that assemble the matrices of all parts."""
-        return sum(part.assembly_flops(method) for part in self.parts)
+        return sum(part.assembly_flops() for part in self.parts)
 
     def moved_bytes(self) -> int:
         """Bytes that all parts move."""
@@ -216,9 +216,9 @@ class Blocks(LevelData):
         """Operations of all parts."""
         return sum(part.flops() for part in self.parts.values())
 
-    def assembly_flops(self, method: str) -> int:
+    def assembly_flops(self) -> int:
         """Operations that assemble the matrices of all parts."""
-        return sum(part.assembly_flops(method) for part in self.parts.values())
+        return sum(part.assembly_flops() for part in self.parts.values())
 
     def data_flops(self) -> int:
         """Operations that compute D of all parts."""

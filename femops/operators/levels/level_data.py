@@ -5,7 +5,6 @@ level          what is kept                                           one applic
 =============  =====================================================  =======================
 full           the matrix, compressed rows                            product by rows
 element        dense element matrices                                 products by element
-decomposed     dense bases B (one for all elements) and D             B, D, transpose of B
 partial        D at the quadrature points, or in each element if      sum factorisation
                all are affine; a diagonal one by 1-D matrices
 matrix-free    the modes of the elements' geometry                    sum factorisation
@@ -116,7 +115,7 @@ class LevelData(ABC):
         """Floating-point operations of one application."""
 
     @abstractmethod
-    def assembly_flops(self, method: str) -> int:
+    def assembly_flops(self) -> int:
         """Floating-point operations to compute what is kept."""
 
     def data_flops(self) -> int:
@@ -126,10 +125,10 @@ class LevelData(ABC):
     def _terms(self) -> list[Term]:
         return [term for _, term in self.summands]
 
-    def matrix_flops(self, method: str) -> int:
+    def matrix_flops(self) -> int:
         """Operations that compute D and the element matrices."""
         blocks = (block for t in self._terms() for block in t.blocks())
-        each = (t.mesh.num_elements * ElementAssembly(t).flops(method) for t in blocks)
+        each = (t.mesh.num_elements * ElementAssembly(t).flops() for t in blocks)
         return self.data_flops() + sum(each)
 
     @abstractmethod
@@ -156,11 +155,11 @@ class LevelData(ABC):
         self.with_constraints(FREE).compiled().apply(g, result)
         return result
 
-    def matrix(self, method: str) -> csr_array:
+    def matrix(self) -> csr_array:
         """The matrix with the essential conditions; on many ranks, this rank's rows."""
         if self.summands[0][1].spaces[0].distributed is not None:
-            return rank_matrix(self.as_stored, self.constraints, method)
-        whole = assemble_csr(self.as_stored, method)
+            return rank_matrix(self.as_stored, self.constraints)
+        whole = assemble_csr(self.as_stored)
         return split(whole, self.constraints, self.summands[0][1].dtype)[0]
 
 

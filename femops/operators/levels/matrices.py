@@ -86,7 +86,7 @@ class Elements(LevelData):
         if term.on_boundary:  # it only adds
             keep = 0.0
         if panels != ONE:
-            work = self._kernel(), Data(self._by_element), ()
+            work = self._kernel(), Data(self._by_element)
             return self.backend.launch_panels(term, constraints, keep, lambda: work, panels)
         return sweep(term, self._kernel(), constraints, keep, Data(self.matrices))
 
@@ -94,9 +94,9 @@ class Elements(LevelData):
         """Operations of the products."""
         return self.summands[0][1].mesh.num_elements * self._kernel().contraction_flops()
 
-    def assembly_flops(self, method: str) -> int:
+    def assembly_flops(self) -> int:
         """Operations that compute D and the matrices."""
-        return self.matrix_flops(method)
+        return self.matrix_flops()
 
     def moved_bytes(self) -> int:
         """Bytes of matrices and indices."""
@@ -142,13 +142,13 @@ class CompressedRows(LevelData, ABC):
         kept = self._parts[0]
         return int(2 * kept.nnz - np.count_nonzero(np.diff(kept.indptr)))
 
-    def assembly_flops(self, method: str) -> int:
+    def assembly_flops(self) -> int:
         """Operations for D, the element matrices, and one addition per entry of these."""
         sums = 0
         for (_, first), *_ in domains(self.summands):
             rows, columns = ElementAssembly(first).shape
             sums += first.mesh.num_elements * rows * columns
-        return self.matrix_flops(method) + sums
+        return self.matrix_flops() + sums
 
     def stored_bytes(self) -> int:
         """Bytes of the matrix and of the columns taken out."""
@@ -195,10 +195,8 @@ class Rows(CompressedRows):
         """Apply the columns taken out."""
         return np.asarray(self._parts[1] @ g)
 
-    def matrix(self, method: str) -> csr_array:
-        """A copy of the matrix kept, or one assembled by the other method."""
-        if method != "near-optimal":
-            return LevelData.matrix(self, method)
+    def matrix(self) -> csr_array:
+        """A copy of the matrix kept."""
         kept = self._parts[0]
         kind = np.int32 if kept.nnz < 2**31 else np.int64
         indices = kept.indices.astype(kind), kept.indptr.astype(kind)

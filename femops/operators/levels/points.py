@@ -7,19 +7,13 @@ from functools import cached_property, partial
 from typing import final
 
 from femops.operators.assembly.csr import Summands
-from femops.operators.assembly.dense_bases import dense_bases, dense_bytes
 from femops.operators.execution.backend import Step, Work
-from femops.operators.execution.kernels import (
-    dense_kernel,
-    factorised_kernel,
-    index_bytes,
-    plan_bytes,
-)
+from femops.operators.execution.kernels import factorised_kernel, index_bytes, plan_bytes
 from femops.operators.execution.separable import separated
 from femops.operators.integrals.constraints import Constraints
 from femops.operators.integrals.fusion import fused
 from femops.operators.integrals.kernel_term import KernelTerm
-from femops.operators.integrals.term import Term
+from femops.operators.integrals.term import AT_POINTS, Term
 from femops.operators.levels.level_data import LevelData, block_steps, blocks_of, share
 from femops.pointwise.linear import Pair
 from femops.spaces.boundary_space import num_points
@@ -33,23 +27,18 @@ from femops_kernels.pointwise.qdata import Data
 @final
 @dataclass(frozen=True, eq=False)
 class Points(LevelData):
-    """Inputs of the q-function, applied by sum factorisation or by dense bases.
+    """Inputs of the q-function, applied by sum factorisation.
 
     Attributes
     ----------
     summands, constraints
         See `LevelData`.
-    level : {"decomposed", "partial", "matrix-free"}
+    level : {"partial", "matrix-free"}
     """
 
     summands: Summands
     constraints: Constraints
     level: str
-
-    @property
-    def dense(self) -> bool:
-        """True if bases are dense, not factorised."""
-        return self.level == "decomposed"
 
     @cached_property
     def fused(self) -> list[tuple[float, KernelTerm]]:
@@ -80,8 +69,6 @@ class Points(LevelData):
     @cached_property
     def work(self) -> list[tuple[OperatorKernel, Data]]:
         """The host's kernel and its data, of each of the fused summands."""
-        if self.dense:
-            return [(dense_kernel(term), term.data) for _, term in self.fused]
         return [
             _separated(t, group) or (factorised_kernel(t), _whole(t, group))
             for (_, t), group in zip(self.fused, self._groups, strict=True)
@@ -143,7 +130,7 @@ class Points(LevelData):
 
     def _work(self, k: int) -> Work:
         """That of the host for one of the fused summands."""
-        return *self.work[k], dense_bases(self.fused[k][1]) if self.dense else ()
+        return self.work[k]
 
     def _keep(self, k: int) -> float:
         """Factor of the identity on constrained rows of a sweep: the first writes the sum's."""
@@ -159,19 +146,9 @@ class Points(LevelData):
             total += term.mesh.num_elements * each
         return total
 
-    def assembly_flops(self, method: str) -> int:  # noqa: ARG002  (no element matrices)
-        """Operations for D, and for dense bases by Kronecker products."""
-        total = self.data_flops()
-        for _, term in self.fused if self.dense else ():
-            q1d, qfunction = term.quadrature.q1d, term.qfunction
-            sides = [(term.trial.p1d, qfunction.slots_in), (term.test.p1d, qfunction.slots_out)]
-            for p1d, slots in sides[:1] if sides[0] == sides[1] else sides:
-                total += len(slots) * sum((q1d * p1d) ** k for k in range(2, term.trial.dim + 1))
-        return total
-
-    def _data_bytes(self) -> int:
-        bases = sum(dense_bytes(term) for _, term in self.fused) if self.dense else 0
-        return bases + sum(stored for stored, _ in self._bytes)
+    def assembly_flops(self) -> int:
+        """Operations for D: there are no element matrices."""
+        return self.data_flops()
 
     @cached_property
     def _bytes(self) -> list[tuple[int, int]]:
@@ -181,13 +158,12 @@ class Points(LevelData):
         return [(data.nbytes, int(data.modes.nbytes)) for _, data in self.work]
 
     def moved_bytes(self) -> int:
-        """Bytes of data, dense bases, geometry and indices."""
-        modes = sum(modes for _, modes in self._bytes)
-        return self._data_bytes() + modes + sum(index_bytes(term) for _, term in self.fused)
+        """Bytes of data, geometry and indices."""
+        return sum(map(sum, self._bytes)) + sum(index_bytes(term) for _, term in self.fused)
 
     def stored_bytes(self) -> int:
-        """Bytes of data and dense bases."""
-        return self._data_bytes()
+        """Bytes of data."""
+        return sum(stored for stored, _ in self._bytes)
 
     def shared_bytes(self) -> int:
         """Bytes of geometry and plans."""
@@ -221,7 +197,7 @@ def _kept_at_points(term: Term) -> Term:
     the type of the arithmetic.
     """
     partial = term.with_wide_data().at_level("partial")
-    return (term.at_level("decomposed") if _mapped(partial) else partial).ready("partial")
+    return (term.at_level(AT_POINTS) if _mapped(partial) else partial).ready("partial")
 
 
 def _whole(term: KernelTerm, group: Summands) -> Data:

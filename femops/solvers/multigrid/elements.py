@@ -47,7 +47,7 @@ def element_matrices(A: Operator, free: NDArray[np.bool_]) -> Floats:
         if group[0][1].on_boundary:
             _add_faces(out, group, A.space.restriction.indices)
         else:
-            add_element_matrices(out, group, "near-optimal")
+            add_element_matrices(out, group)
     clear(out, free[dofs])
     return out
 
@@ -68,7 +68,7 @@ def _add_faces(out: Floats, summands: Summands, nodes: Ints) -> None:
     owners, of_faces = faces.mesh.elements, faces.restriction.indices
     local = faces.ncomp * of_faces.shape[1]
     values = np.zeros((len(owners), local, local))
-    add_element_matrices(values, summands, "near-optimal")
+    add_element_matrices(values, summands)
     at = (nodes[owners][:, np.newaxis] == of_faces[:, :, np.newaxis]).argmax(axis=2)
     components = np.arange(faces.ncomp)[:, np.newaxis] * nodes.shape[1]
     flat = (at[:, np.newaxis] + components).reshape(len(owners), local)

@@ -45,8 +45,6 @@ class VectorTerm:
         Flat positions of a vector written where the result is ``keep`` times the entry read.
     keep : float
         Zero where the two vectors belong to different spaces.
-    dense : (array, array), optional
-        Dense bases of field and test function, for a kernel that reads them.
     """
 
     kernel: OperatorKernel
@@ -56,7 +54,6 @@ class VectorTerm:
     cleared: Ints
     constrained: Ints
     keep: float
-    dense: tuple[NDArray[Any], ...] = ()
 
     @cached_property
     def entries(self) -> dict[int, Any]:
@@ -69,8 +66,6 @@ class VectorTerm:
             layout.QDATA: self.data.points,
             layout.ELEMENT: self.data.elements,
             layout.CONSTANTS: self.data.constants,
-            layout.DENSE_IN: self.dense[0] if self.dense else 0,
-            layout.DENSE_OUT: self.dense[1] if self.dense else 0,
             layout.GEMM: gemm_address(kernel.dtype)[1] if isinstance(kernel, ElementKernel) else 0,
             layout.IN_OWNED_START: source.owned_start,
             layout.IN_NONOWNED_START: source.nonowned_start,

@@ -146,8 +146,8 @@ class Sweep(ElementSweep):
     dofs : sequence of SweepDofs
         For each field of the kernel, with the test function of its block if there is one.
     data : Data
-    dense : (array, array), optional
-        Dense bases of field and test function, for a kernel that reads them.
+    filled : array, optional
+        Numbers at points that the kernel stores, if it does.
     effort : int
         See `HostLaunch`; more if more numbers are stored.
     num_elements : int
@@ -166,7 +166,7 @@ class Sweep(ElementSweep):
         kernel: SweepKernel,
         dofs: Sequence[SweepDofs],
         data: Data,
-        dense: tuple[NDArray[Any], ...] = (),
+        filled: NDArray[Any] | None = None,
         effort: int = 0,
         num_elements: int = 0,
     ) -> None:
@@ -178,8 +178,7 @@ class Sweep(ElementSweep):
         self.left: list[Contributions] = []
         common = data_entries(data) | {
             layout.FUNCTIONALS: self.functionals_of_batches,
-            layout.DENSE_IN: dense[0] if dense else 0,
-            layout.DENSE_OUT: dense[1] if dense else 0,
+            layout.FILLED_AT: 0 if filled is None else filled,
             layout.BATCHES: kernel.module.batches.address,
             layout.BLOCKS: len(dofs),
         }

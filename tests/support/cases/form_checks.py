@@ -13,7 +13,7 @@ import femops
 from support.cases.random_forms.examples import Example, example
 from support.oracles.dense_forms import Matrix
 
-LEVELS = ("full", "element", "decomposed", "partial", "matrix-free")
+LEVELS = ("full", "element", "partial", "matrix-free")
 
 
 def compare(what: str, got: Any, exact: Any, bound: Any) -> None:

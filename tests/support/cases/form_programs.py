@@ -115,7 +115,7 @@ def _cut(case: Example) -> None:
         if "zero whatever the field" not in str(error):
             raise
         return
-    levels = ("partial", "decomposed") if case.points.boundary else ("partial", "matrix-free")
+    levels = ("partial", "at points") if case.points.boundary else ("partial", "matrix-free")
     for step, level, known, transpose in itertools.product(steps, levels, every, (False, True)):
         linear_split(step, level, known, transpose=transpose)
 

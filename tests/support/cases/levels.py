@@ -17,7 +17,7 @@ from support.oracles import boundary as boundary_oracle
 from support.oracles.forms import AtPoints, Dense, FormOracle, Nodal
 from support.oracles.naive import Array
 
-LEVELS = ("full", "element", "decomposed", "partial", "matrix-free")
+LEVELS = ("full", "element", "partial", "matrix-free")
 TOLERANCE = {"float64": 1e-13, "float32": 1e-5}
 
 # --- coefficients ---------------------------------------------------------------------------------

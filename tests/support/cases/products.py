@@ -13,7 +13,7 @@ from support.cases.kernels import bend, smooth, turned
 from support.oracles.forms import FormOracle, Nodal, PlainField
 from support.oracles.naive import Array
 
-LEVELS = ("full", "element", "decomposed", "partial", "matrix-free")
+LEVELS = ("full", "element", "partial", "matrix-free")
 TOLERANCE = {"float64": 1e-13, "float32": 1e-5}
 
 # --- forms ----------------------------------------------------------------------------------------

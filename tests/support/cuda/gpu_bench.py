@@ -7,14 +7,13 @@ from typing import Any
 import pytest
 
 from femops.bench import gpu
-from femops.bench.gpu import phases, tuning
-from femops.bench.gpu import run as running
+from femops.bench.gpu import phases, tuning, works
 from femops_kernels.cuda.rates import Amounts
 from femops_kernels.tuning import database
 from support.cuda.host_device import HostDevice, host_device
 
 TINY = Amounts(copied=1024, added=64, rounds=16, seconds=0.0)
-QUICK: dict[str, Any] = {"forms": ("mass",), "dims": (2,), "seconds": 0.0, "amounts": TINY}
+QUICK: dict[str, Any] = {"seconds": 0.0, "amounts": TINY}
 QUICK["products"] = gpu.Products((2,), (20,), layouts=("contiguous",))
 QUICK["gas"] = (gpu.GasCase(2, 0),)
 QUICK["vectors"] = (gpu.VectorsCase("bp3", 2, 5, 100),)
@@ -24,7 +23,7 @@ QUICK["vectors"] = (gpu.VectorsCase("bp3", 2, 5, 100),)
 def table(tmp_path, monkeypatch):
     """A user's table of launch shapes in a folder of its own."""
     path = tmp_path / "tuning.json"
-    for module in (database, running, phases):
+    for module in (database, works, phases):
         monkeypatch.setattr(module, "users_table", lambda: path)
     return path
 

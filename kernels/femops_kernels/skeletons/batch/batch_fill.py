@@ -66,7 +66,7 @@ def fill_points_of_plane(source, out, value, along_x, along_y, along_z, modes, p
 
 @traced
 def batch(table, b, x, y, work, ahead):
-    """Store the numbers of batch b of elements in DENSE_OUT, (batch, point, number, slot)."""
+    """Store the numbers of batch b of elements in FILLED_AT, (batch, point, number, slot)."""
     value = work
     slab = value + NCOMP * VALUE_BYTES
     along_x = slab + PLANE * LANE_BYTES
@@ -76,6 +76,6 @@ def batch(table, b, x, y, work, ahead):
     for side, matrix in zip(SOURCES, BASES, strict=True):
         field_at_points(x, side, matrix, value, slab, along_z)
     source = sources(table, b)
-    out = word(table, DENSE_OUT) + b * POINTS * FILLED * LANE_BYTES
+    out = word(table, FILLED_AT) + b * POINTS * FILLED * LANE_BYTES
     for k3 in range(Q3):
         fill_points_of_plane(source, out, value, along_x, along_y, along_z, modes, plane, k3)

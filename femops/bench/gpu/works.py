@@ -1,0 +1,185 @@
+"""The benchmark of a GPU: kinds of work, and the result of all that was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import groupby, product
+from typing import Any
+
+from femops.bench.gpu.gas import OFF, gas_rows
+from femops.bench.gpu.products import product_rows
+from femops.bench.gpu.record import Record, Row
+from femops.bench.gpu.rows import operator_rows
+from femops.bench.gpu.run import ROUND_OFF, Run, Step
+from femops.bench.gpu.settings import GpuSettings
+from femops.bench.gpu.solves import solve_rows
+from femops.bench.gpu.tuning import tune
+from femops.bench.gpu.vectors import vectors_rows
+from femops.bench.problems import Progress
+from femops.bench.tensor.products import mean_over_peers
+from femops_kernels.tuning.database import users_table
+
+_SWEPT_DOFS = 8e6  # their data are in no cache
+
+
+# Problems and mesh of the rows that are measured first, and of the shapes that are tried.
+_FIRST, _TUNED, _MESH = ("bp3", "bp1"), ("bp3", "bp5", "bp1"), "multilinear"
+_SOLVED_ORDERS = (4, 6)
+
+
+def _operators(settings: GpuSettings, prefix: str = "") -> list[Step]:
+    """Operators and conjugate gradients, order by order."""
+    return [
+        Step(sizes.name, partial(operator_rows, sizes), sizes.effort)
+        for sizes in settings.sizes(prefix=prefix)
+    ]
+
+
+def _solves(settings: GpuSettings) -> list[Step]:
+    """Solves of Poisson's equation, as `femops.bench.run_solve`."""
+    steps = []
+    for sizes, mesh, level in product(settings.sizes(), settings.meshes, settings.levels):
+        name = f"solves, {mesh}, order {sizes.order}, {level}"
+        case = mesh, sizes.order, sizes.dofs, level
+        steps.append(Step(name, partial(solve_rows, name, case)))
+    return steps
+
+
+def _shapes(settings: GpuSettings) -> list[Step]:
+    """Launch shapes of the kernels, order by order."""
+    return [
+        Step(sizes.name, partial(tune, sizes), sizes.effort)
+        for sizes in settings.sizes(_SWEPT_DOFS, "shapes, ")
+    ]
+
+
+def _chosen(settings: GpuSettings, problems: Sequence[str]) -> GpuSettings:
+    """Settings with those of some problems, and of one mesh, that they have."""
+    return replace(
+        settings,
+        problems=[name for name in problems if name in settings.problems],
+        meshes=[_MESH] if _MESH in settings.meshes else [],
+    )
+
+
+def _first_solves(settings: GpuSettings) -> list[Step]:
+    orders = [p for p in _SOLVED_ORDERS if p in settings.orders]
+    return _solves(replace(_chosen(settings, _FIRST), orders=orders))
+
+
+WORKS: dict[str, Callable[[GpuSettings], list[Step]]] = {
+    "operators": _operators,
+    "solves": _solves,
+    "products": lambda s: [
+        Step(each.name, partial(product_rows, each)) for each in s.products.cases()
+    ],
+    "gas": lambda s: [Step(each.name, partial(gas_rows, each)) for each in s.gas],
+    "vectors": lambda s: [Step(each.name, partial(vectors_rows, each)) for each in s.vectors],
+    "shapes": _shapes,
+    "limits": lambda _: [Step("limits at the end", Run.measure_rates, 0.0)],
+    "first": lambda s: _operators(_chosen(s, _FIRST)),
+    "first solves": _first_solves,
+    "first shapes": lambda s: _shapes(_chosen(s, _TUNED)),
+    "tuned": lambda s: _operators(_chosen(s, _FIRST), "tuned, "),
+}
+"""Kinds of work, and their steps."""
+
+PHASES = (
+    *("first", "first solves", "products", "gas", "vectors", "operators"),
+    *("first shapes", "tuned", "limits"),
+)
+"""Kinds of work in the order of their worth; the last rows, with launch shapes that were tried,
+take the place of the first."""
+
+
+def run_gpu(
+    settings: GpuSettings,
+    progress: Progress | None = None,
+    found: Record | None = None,
+    works: Sequence[str] = ("operators", "limits"),
+) -> dict[str, Any]:
+    """Check a GPU's kernels against the CPU, and measure them beside its limits.
+
+    What fails is told among the ``failures``, and the rest goes on, as long as the GPU answers.
+
+    Parameters
+    ----------
+    settings : GpuSettings
+    progress : callable, optional
+        Called with a line of text before each step, and with what was measured.
+    found : Record, optional
+        What was found before: this is not measured again.
+    works : sequence of str
+        Of `WORKS`, one after the other.
+
+    Returns
+    -------
+    dict
+        ``machine``: `femops_kernels.cpu.machine.describe`; ``device``; ``agrees``: whether results
+        are the CPU's, and levels each other's, to round-off; ``rates``: see `Rates`, and
+        ``rates_after`` all;
+        ``rows``: for each problem, mesh, order and level its times beside the limit, and the
+        clocks; ``cg``: conjugate gradients by the iteration; ``solves``: as
+        `femops.bench.run_solve` has them; ``products``: of each layout and of cuBLAS, and
+        ``products_over_best_peer``, their mean; ``gas``: seconds of the forces and of a step, and
+        ``off_cpu``, the largest difference of a state from the CPU's; ``vectors``: many vectors
+        beside one after the other, and ``off_one``, how far a vector is from that computed alone;
+        ``shapes``: see `tune`, and the ``table`` that they are in; ``failures``: see `Record`;
+        ``seconds`` of the whole; ``notes``: lines on what is not measured.
+
+    Raises
+    ------
+    OperatorError, TensorError
+        Settings with unknown names, or nothing to measure.
+    DeviceError
+        There is no GPU, or something that it needs is not installed.
+    CacheError
+        A damaged table of launch shapes.
+    """
+    settings.check()
+    found = found or Record()
+    given = settings.device, settings.seconds, settings.budget, settings.amounts
+    run = Run(*given, found, progress or (lambda _: None))
+    for work in works:
+        run.do(WORKS[work](settings))
+    found.complete = not found.notes and not found.dead
+    found.keep()
+    table = {"table": str(users_table())} if "shapes" in works else {}
+    return result_of(found) | table
+
+
+def result_of(found: Record) -> dict[str, Any]:
+    """Result of what a record has: rows in order, the best of each group of levels marked."""
+    tables, marked = dict(found.tables), list[Row]()
+    for name in ("rows", "cg", "shapes"):  # later ones take the place of earlier ones
+        placed = {_place(row): row for row in tables[name]}
+        tables[name] = [placed[place] for place in sorted(placed)]
+    agrees = all(
+        (row[key] or 0.0) <= most
+        for table, key, most in (
+            ("rows", "off_other_level", ROUND_OFF),
+            ("rows", "off_cpu", ROUND_OFF),
+            ("gas", "off_cpu", OFF),
+            ("vectors", "off_one", ROUND_OFF),
+        )
+        for row in tables[table]
+    )
+    for _, rows in groupby(tables["rows"], lambda row: _place(row)[:-1]):
+        group = list(rows)
+        fastest = min(group, key=lambda row: row["seconds_median"])
+        most = max(row["limit"] for row in group)
+        marked += [row | {"best": row is fastest, "limit_of_levels": most} for row in group]
+    tables["rows"] = marked
+    rates = {
+        "rates": found.rates[0] if found.rates else None,
+        "rates_after": found.rates[-1] if len(found.rates) > 1 else None,
+    }
+    mean = {"products_over_best_peer": mean_over_peers(tables["products"])}
+    rest = {name: getattr(found, name) for name in ("failures", "seconds", "notes")}
+    return found.facts | {"agrees": agrees} | rates | tables | mean | rest
+
+
+def _place(row: Row) -> tuple[Any, ...]:
+    return row["problem"], row["mesh"], row["order"], row["level"]

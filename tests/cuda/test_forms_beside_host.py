@@ -1,0 +1,45 @@
+"""All forms on a device beside the host: on a GPU where there is one, some on the host as a GPU."""
+
+from __future__ import annotations
+
+import pytest
+
+from femops import forms
+from femops_kernels.cuda.device import cupy_device
+from femops_kernels.cuda.device.cupy_device import open_device
+from femops_kernels.cuda.device.device import Device
+from support.cuda.forms import FORMS, cases, difference
+from support.cuda.host_device import HostDevice, HostFunction, host_device
+
+
+@pytest.fixture(scope="module")
+def device() -> Device:
+    if not cupy_device.describe()["devices"]:
+        pytest.skip("there is no GPU")
+    return open_device("cuda")
+
+
+@pytest.mark.parametrize(("name", "dim"), cases())
+def test_forms_on_a_gpu(device: Device, name: str, dim: int) -> None:
+    assert difference(name, dim, device) <= 1.0
+
+
+@pytest.mark.parametrize("name", ["diffusion, constrained", "conjugate gradients", "divergence"])
+def test_forms_on_the_host_as_a_gpu(name: str) -> None:
+    assert 0.0 <= difference(name, 2, host_device()) <= 1.0
+
+
+def test_a_wrong_kernel_is_found(monkeypatch) -> None:
+    sound = HostDevice.function
+
+    def function(self: HostDevice, source: str) -> HostFunction:
+        assert "a.alpha * line[n]" in source
+        return sound(self, source.replace("a.alpha * line[n]", "a.alpha * line[n] * T(1.000001)"))
+
+    monkeypatch.setattr(HostDevice, "function", function)
+    assert difference("mass", 2, host_device()) == pytest.approx(1e6, rel=1e-3)
+
+
+def test_every_form_of_the_library_is_compared() -> None:
+    names = " ".join(FORMS).replace("form of two fields", "")
+    assert all(name in names for name in set(forms.__all__) - {"residual", "functional"})

@@ -1,0 +1,193 @@
+"""Forms on a device beside the same on the host, on small meshes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops import forms
+from femops.bench.gpu.run import relative_difference
+from femops.operators import Operator
+from femops.solvers import cg, jacobi, multigrid
+from femops.spaces.h1_l2 import H1, L2
+from femops.spaces.product import Product
+from femops_kernels.cuda.device.device import Device
+from femops_meshes import Mesh, box
+from femops_meshes.generators.curved_domains import ball, disc
+
+
+def _rough(x: NDArray[np.float64]) -> NDArray[Any]:
+    return np.asarray(1.0 + x[0] ** 2 + 0.1 * np.sin(3.0 * x[-1]))
+
+
+@final
+@dataclass(frozen=True)
+class Site:
+    """A mesh, and where to compute on it: a device, or the host for None."""
+
+    mesh: Mesh
+    device: Device | None
+
+    @cached_property
+    def V(self) -> H1:
+        """Space of numbers."""
+        return H1(self.mesh, 2, device=self.device)
+
+    @cached_property
+    def W(self) -> H1:
+        """Space of vectors."""
+        return H1(self.mesh, 2, self.mesh.dim, device=self.device)
+
+    @property
+    def wind(self) -> NDArray[np.float64]:
+        """A direction."""
+        return np.arange(1.0, self.mesh.dim + 1)
+
+    @property
+    def pair(self) -> tuple[H1, H1]:
+        """Spaces of vectors, and of numbers of a lower order."""
+        return self.W, H1(self.mesh, 1, device=self.device)
+
+    def values(self, name: str) -> list[NDArray[Any]]:
+        """Results of one of `FORMS`, on the host."""
+        found = FORMS[name](self)
+        return found if self.device is None else [self.device.download(x) for x in found]
+
+    def random(self, size: int, seed: int, dtype: Any = np.float64) -> Any:
+        """A random vector."""
+        vector = np.random.default_rng(seed).standard_normal(size).astype(dtype)
+        return vector if self.device is None else self.device.upload(vector)
+
+    def results(self, *operators: Operator) -> list[Any]:
+        """Each applied to a random vector."""
+        sizes = [A.shape[1] for A in operators]
+        return [A.apply(self.random(n, n, A.dtype)) for A, n in zip(operators, sizes, strict=True)]
+
+
+def _constrained(s: Site) -> list[Any]:
+    A = forms.diffusion(s.V).constrained(s.V.boundary_dofs())
+    return [*s.results(A), A.rhs(s.random(s.V.size, 1), 1.5), A.diagonal()]
+
+
+def _own(s: Site) -> list[Any]:
+    def function(u: Any, a: Any) -> dict[str, Any]:
+        return {"value": np.exp(-a) * u, "grad": np.sqrt(a) * u.grad}
+
+    return s.results(forms.form(function, s.V, a=_rough))
+
+
+def _stokes(s: Site) -> list[Any]:
+    def function(u: Any, p: Any, mu: Any) -> dict[str, Any]:
+        pressure = p * np.eye(s.mesh.dim)
+        return {"u": {"grad": mu * u.grad - pressure}, "p": {"value": -u.div}}
+
+    u, p = s.pair
+    return s.results(forms.form(function, Product(u=u, p=p), mu=0.1))
+
+
+def _coupled(s: Site) -> list[Any]:
+    """A form on fields of different spaces, constrained, with functionals."""
+
+    def function(u: Any, p: Any, x: Any) -> dict[str, Any]:
+        slopes = (1.0 + x[0]) * p * u.grad
+        return {"u": {"grad": slopes, "value": u.value * p}, "p": {"value": u.div * p**2}, "e": p}
+
+    pair = Product(u=s.W, p=L2(s.mesh, 1, device=s.device))
+    F = forms.residual(function, pair, integrals=["e"]).constrained(s.W.boundary_dofs())
+    state = s.random(pair.size, 5)
+    residual, found = F.evaluate(state)
+    energy = np.array([found["e"]])
+    there = energy if s.device is None else s.device.upload(energy)
+    return [residual, there, F.jacobian(state).apply(state)]
+
+
+def _nonlinear(s: Site, form: Any, space: H1) -> list[Any]:
+    at = 0.02 * s.random(space.size, 7)
+    J = form.jacobian(at)
+    return [form.residual(at), *s.results(J), J.diagonal()]
+
+
+def _system(s: Site, order: int) -> tuple[Operator, Any]:
+    V = H1(s.mesh, order, device=s.device)
+    A = forms.diffusion(V, _rough).constrained(V.boundary_dofs())
+    return A, s.random(V.size, 3)
+
+
+def _solved(s: Site) -> list[Any]:
+    """A few iterations, of which none is the last."""
+    A, b = _system(s, 2)
+    return [cg(A, b, rtol=0.0, maxiter=5, M=M, warn=False)[0] for M in (None, jacobi(A))]
+
+
+def _cycles(s: Site) -> list[Any]:
+    """Three orders; cycles are repeated from the third on."""
+    A, b = _system(s, 3)
+    M = multigrid(A, dtype="float64")
+    return [cg(A, b, rtol=0.0, maxiter=3, M=M, warn=False)[0]]
+
+
+def _reproducible(s: Site) -> list[Any]:
+    V = H1(s.mesh, 2, device=s.device, reproducible=s.device is not None)
+    return s.results(forms.diffusion(V))
+
+
+FORMS: dict[str, Callable[[Site], list[Any]]] = {
+    "mass": lambda s: s.results(forms.mass(s.V)),
+    "mass, none": lambda s: s.results(forms.mass(s.V, level="matrix-free")),
+    "mass, L2": lambda s: s.results(forms.mass(L2(s.mesh, 1, device=s.device))),
+    "diffusion": lambda s: s.results(forms.diffusion(s.V, _rough)),
+    "diffusion, none": lambda s: s.results(forms.diffusion(s.V, level="matrix-free")),
+    "diffusion, constrained": _constrained,
+    "diffusion, float32": lambda s: s.results(forms.diffusion(s.V, dtype="float32")),
+    "diffusion, reproducible": _reproducible,
+    "helmholtz": lambda s: s.results(forms.helmholtz(s.V, 2.0)),
+    "convection": lambda s: s.results(forms.convection(s.V, s.wind)),
+    "convection, transposed": lambda s: s.results(forms.convection(s.V, s.wind).T),
+    "elasticity": lambda s: s.results(forms.elasticity(s.W, 1.0, 2.0)),
+    "divergence": lambda s: s.results(forms.divergence(*s.pair)),
+    "divergence, transposed": lambda s: s.results(forms.divergence(*s.pair).T),
+    "boundary_mass": lambda s: s.results(forms.boundary_mass(s.V, _rough)),
+    "form": _own,
+    "form of two fields": _stokes,
+    "residual of two fields": _coupled,
+    "load, boundary_load": lambda s: [forms.load(s.V, _rough), forms.boundary_load(s.V, _rough)],
+    "conjugate gradients": _solved,
+    "multigrid": _cycles,
+    "neo_hookean": lambda s: _nonlinear(s, forms.neo_hookean(s.W, mu=1.0, lam=2.0), s.W),
+    "p_laplacian": lambda s: _nonlinear(s, forms.p_laplacian(s.V, p=3.0), s.V),
+}
+"""Forms of the library and of a user, each in a setting that reaches other parts of a kernel."""
+
+_OF_VECTORS = (
+    *("elasticity", "divergence", "divergence, transposed"),
+    *("form of two fields", "residual of two fields"),
+)
+"""Forms on fields that have no components in 1-D."""
+
+MESHES = {
+    1: lambda: box((5,), mapping=lambda x: x + 0.1 * x**2),
+    2: lambda: disc(2),
+    3: lambda: ball(1),
+}
+"""Curved, with elements that see each other turned; of each dimension one."""
+
+
+def cases() -> list[tuple[str, int]]:
+    """All forms in all dimensions in which they are."""
+    return [(name, dim) for dim in MESHES for name in FORMS if dim > 1 or name not in _OF_VECTORS]
+
+
+def difference(name: str, dim: int, device: Device) -> float:
+    """The largest difference of a device's results from the host's, relative to the largest entry.
+
+    It is at most 1 where results are as exact as they should be: 1e-12, in single precision 1e-4.
+    """
+    mesh = MESHES[dim]()
+    here, there = (Site(mesh, place).values(name) for place in (None, device))
+    limit = 1e-4 if "float32" in name else 1e-12
+    return max(relative_difference(a, b) for a, b in zip(there, here, strict=True)) / limit
