@@ -84,8 +84,6 @@ from femops.pointwise.expressions.tensors import maximum as maximum
 from femops.pointwise.expressions.tensors import minimum as minimum
 from femops.pointwise.expressions.tensors import sym as sym
 from femops.pointwise.expressions.tensors import where as where
-from femops.sequences import OperationSequence as OperationSequence
-from femops.sequences import Scalar as Scalar
 from femops.solvers import CGSolver as CGSolver
 from femops.solvers import block_diagonal as block_diagonal
 from femops.solvers import block_triangular as block_triangular

@@ -1,87 +1,158 @@
-"""The corner force as matrices of elements, F_ij = int sigma : grad w_i phi_j (assembly `full`)."""
+"""The corner force F of a gas: swept over the elements, or kept as matrices of elements.
+
+F_ij = int sigma : grad w_i phi_j, where sigma is the stress of a state.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from functools import cached_property
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 import femops
-from femops.basis import Quadrature1D
 from femops.geometry.jacobians import Geometry
 from femops.hydro.problems import Problem
-from femops.hydro.qfunctions import stress_at_points
+from femops.hydro.qfunctions import corner_force, stress_at_points, work_of
+from femops.hydro.sequence import OperationSequence, Scalar
 
 Floats = NDArray[np.float64]
 
 
-@final
-@dataclass(frozen=True)
-class CornerForce:
-    """The corner force of a state.
-
-    Attributes
-    ----------
-    matrices : (ne, dim, nodes of w, nodes of phi) array
-    source : (size,) array
-        Heating by the problem's source, a vector of the dual of the energy.
-    """
-
-    matrices: Floats
-    source: Floats
-
-    def of_one(self) -> Floats:
-        """F 1, of each element: (ne, nodes of w, dim)."""
-        return np.asarray(self.matrices.sum(axis=3).swapaxes(1, 2))
-
-    def work(self, velocity: Floats) -> Floats:
-        """F^T v and the source, a vector of the dual of the energy.
-
-        Parameters
-        ----------
-        velocity : (ne, nodes of w, dim) array
-        """
-        ne, dim, nodes, others = self.matrices.shape
-        flat = self.matrices.reshape(ne, dim * nodes, others)
-        row = np.ascontiguousarray(velocity.swapaxes(1, 2)).reshape(ne, 1, dim * nodes)
-        return np.asarray(np.matmul(row, flat).reshape(-1) + self.source)
-
-
-@final
-class CornerForces:
-    """Matrices of the corner force, from the stress at the quadrature points.
-
-    The stress is a field that has its nodes at these points.
+class CornerForce(ABC):
+    """The corner force of a problem.
 
     Parameters
     ----------
     problem : Problem
-    V, E : H1, L2
-        Spaces of position and velocity, and of the energy.
+    space : Product
+        Of the states.
+    walls : int64 array
+        Entries of a velocity that are zero.
     rule : Quadrature1D
     materials : dict
         Coefficients of the form.
+
+    Attributes
+    ----------
+    size : int
+        Entries of a result: first those of a state, -F 1 in the part of the velocity and F^T v in
+        that of the energy, then what is kept for `put_work`.
     """
+
+    size: int
 
     def __init__(
         self,
         problem: Problem,
-        V: femops.H1,
-        E: femops.L2,
-        rule: Quadrature1D,
+        space: femops.Product,
+        walls: NDArray[np.int64],
+        rule: femops.Quadrature1D,
         materials: dict[str, Any],
     ) -> None:
+        self._problem, self._space, self._walls = problem, space, walls
+        self._given = {"quadrature": rule, **materials}
+        self._V: Any = space.spaces["velocity"]
+        self.size = space.size
+
+    @abstractmethod
+    def evaluate(self, state: Floats) -> tuple[Floats, float]:
+        """Return the result of a state, and the least time step at the points. Collective."""
+
+    @abstractmethod
+    def put(self, sequence: OperationSequence, state: Floats, result: Floats) -> Scalar:
+        """Let a sequence do `evaluate`; return the time step."""
+
+    @abstractmethod
+    def put_work(
+        self, sequence: OperationSequence, state: Floats, result: Floats, mean: Floats
+    ) -> Floats:
+        """Let a sequence compute F^T v for another velocity than that of the state.
+
+        Parameters
+        ----------
+        sequence : OperationSequence
+        state : (space.size,) array
+        result : (size,) array
+            That of the state.
+        mean : (V.size,) array
+            The velocity.
+
+        Returns
+        -------
+        (E.size,) array
+            F^T v, once the sequence has run.
+        """
+
+    @abstractmethod
+    def slowest(self) -> int:
+        """Element that allowed the least time step in the last evaluation. Collective."""
+
+
+@final
+class SweptForce(CornerForce):
+    """The corner force from the stress at the points, in one sweep."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._form = femops.residual(
+            corner_force(self._problem, self._V.order), self._space, minima=["step"], **self._given
+        ).constrained(self._space.offsets["velocity"] + self._walls)
+
+    def evaluate(self, state: Floats) -> tuple[Floats, float]:
+        """See `CornerForce.evaluate`."""
+        result, found = self._form.evaluate(state)
+        return result, found["step"]
+
+    def put(self, sequence: OperationSequence, state: Floats, result: Floats) -> Scalar:
+        """See `CornerForce.put`."""
+        return sequence.evaluate(self._form, state, result, label="force")["step"]
+
+    @cached_property
+    def _work(self) -> femops.Residual:
+        """The work of the stress of a state on another velocity."""
+        product = femops.Product(**self._space.spaces, mean=self._V)
+        return femops.residual(work_of(self._problem, self._V.order), product, **self._given)
+
+    def put_work(
+        self,
+        sequence: OperationSequence,
+        state: Floats,
+        result: Floats,  # noqa: ARG002  (the stress is computed again)
+        mean: Floats,
+    ) -> Floats:
+        """See `CornerForce.put_work`."""
+        product, memory = self._work.space, self._space.memory
+        whole, work = (memory.put(np.zeros(product.size)) for _ in range(2))
+        sequence.add(whole[: state.size], (1.0, state), label="force")
+        sequence.add(whole[state.size :], (1.0, mean), label="force")
+        sequence.evaluate(self._work, whole, work, label="force")
+        energy: Floats = work[product.slice("energy")]
+        return energy
+
+    def slowest(self) -> int:
+        """See `CornerForce.slowest`."""
+        return self._form.element_of("step")
+
+
+@final
+class MatrixForce(CornerForce):
+    """The corner force as matrices of elements (assembly `full`), from the stress at the points.
+
+    The stress is a field that has its nodes at these points. A result keeps the matrices, and the
+    heating by the problem's source as a vector of the dual of the energy.
+    """
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        V, rule, E = self._V, self._given["quadrature"], self._space.spaces["energy"]
         mesh: Any = V.distributed or V.mesh
         at_points = femops.L2(mesh, rule.q1d - 1, ncomp=V.dim**2, family="gauss")
-        self._space = femops.Product(position=V, velocity=V, energy=E, stress=at_points)
+        self._fields = femops.Product(**self._space.spaces, stress=at_points)
         self._stress = femops.residual(
-            stress_at_points(problem, V.order),
-            self._space,
-            minima=["step"],
-            quadrature=rule,
-            **materials,
+            stress_at_points(self._problem, V.order), self._fields, minima=["step"], **self._given
         )
         blocks = [block.inverse for block in Geometry(V.mesh, rule)]
         self._inverse = np.concatenate(blocks) if blocks else np.zeros((0, 1, V.dim, V.dim))
@@ -93,29 +164,67 @@ class CornerForces:
         # of a point and a direction: products of a slope of w and a value of phi
         table = np.einsum("kqi,qj->qkij", np.stack(gradients), phi)
         self._table = table.reshape(-1, table.shape[2] * table.shape[3])
-        self._shape = table.shape[2:]
+        self._shape = V.mesh.num_elements, V.dim, *table.shape[2:]
+        self._source = self._space.size + int(np.prod(self._shape))
+        self.size = self._source + E.size
 
-    def of(self, state: Floats) -> tuple[CornerForce, float]:
-        """The corner force of a state, and the least time step at the points. Collective.
-
-        Parameters
-        ----------
-        state : (size,) array
-            Position, velocity and energy.
-        """
-        whole = np.zeros(self._space.size)
+    def evaluate(self, state: Floats) -> tuple[Floats, float]:
+        """See `CornerForce.evaluate`."""
+        whole = np.zeros(self._fields.size)
         whole[: len(state)] = state
         residual, found = self._stress.evaluate(whole)
-        _, _, source, stress = self._space.split(residual)
-        dim, points = self._space.dim, self._inverse.shape[1]
+        _, _, source, stress = self._fields.split(residual)
+        (ne, dim, nodes, _), points = self._shape, self._inverse.shape[1]
         weighted = stress.reshape(-1, points, dim, dim)
         pulled = np.matmul(weighted, self._inverse.swapaxes(2, 3))  # (ne, points, c, k)
         rows = np.ascontiguousarray(pulled.swapaxes(1, 2)).reshape(-1, points * dim)
-        matrices = (rows @ self._table).reshape(-1, dim, *self._shape)
-        return CornerForce(matrices, source), found["step"]
+        matrices = (rows @ self._table).reshape(self._shape)
+        by_element = -matrices.sum(axis=3).swapaxes(1, 2)  # -F 1, (ne, nodes, dim)
+        shape = (ne, nodes) if dim == 1 else (ne, nodes, dim)
+        force = self._V.sum_elements(np.ascontiguousarray(by_element).reshape(shape))
+        force[self._walls] = 0.0
+        work = self._product(matrices, source, state[self._space.slice("velocity")])
+        result = np.zeros(self._V.size), force, work, matrices.reshape(-1), source
+        return np.concatenate(result), found["step"]
+
+    def _product(self, matrices: Floats, source: Floats, velocity: Floats) -> Floats:
+        """F^T v and the source."""
+        ne, dim, nodes, others = self._shape
+        values = self._V.restriction.gather(self._V.l_vec(velocity)).reshape(ne, nodes, dim)
+        row = np.ascontiguousarray(values.swapaxes(1, 2)).reshape(ne, 1, dim * nodes)
+        flat = matrices.reshape(ne, dim * nodes, others)
+        return np.asarray(np.matmul(row, flat).reshape(-1) + source)
+
+    def put(self, sequence: OperationSequence, state: Floats, result: Floats) -> Scalar:
+        """See `CornerForce.put`."""
+        step = sequence.scalar()
+
+        def compute() -> None:
+            result[:], least = self.evaluate(state)
+            step.set(least)
+
+        sequence.call(compute, label="force")
+        return step
+
+    def put_work(
+        self,
+        sequence: OperationSequence,
+        state: Floats,
+        result: Floats,
+        mean: Floats,
+    ) -> Floats:
+        """See `CornerForce.put_work`."""
+        matrices, source = result[state.size : self._source], result[self._source :]
+        work = np.zeros(source.size)
+
+        def multiply() -> None:
+            work[:] = self._product(matrices, source, mean)
+
+        sequence.call(multiply, label="force")
+        return work
 
     def slowest(self) -> int:
-        """Element that allowed the least time step in the last evaluation. Collective."""
+        """See `CornerForce.slowest`."""
         return self._stress.element_of("step")
 
 

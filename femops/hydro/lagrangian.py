@@ -6,9 +6,7 @@ formed: what it does to 1 and to v comes from the stress at the quadrature point
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from time import perf_counter
 from typing import Annotated, Any, Literal, final
 
@@ -18,11 +16,11 @@ from numpy.typing import NDArray
 import femops
 from femops.errors import HydroError
 from femops.hydro.clock import Clock
-from femops.hydro.corner_force import CornerForce, CornerForces
+from femops.hydro.corner_force import CornerForce, MatrixForce, SweptForce
 from femops.hydro.diagnosis import check_density, check_energy
 from femops.hydro.energy import bernstein_norm, mass_and_inverse
 from femops.hydro.problems import POSITIVE, PointFunction, Problem
-from femops.hydro.qfunctions import corner_force, work_of
+from femops.hydro.sequence import OperationSequence, Scalar
 from femops.parallel import Communicator
 from femops.spaces.functions import evaluate
 from femops.spaces.memory import DeviceLike
@@ -39,17 +37,14 @@ class Forces:
 
     Attributes
     ----------
-    residual : (size,) array
-        -F 1 in the part of the velocity, F^T v in that of the energy.
+    result : (n,) array
+        -F 1 in the part of the velocity, F^T v in that of the energy; see `CornerForce.size`.
     step : float
         Largest stable time step.
-    corner : CornerForce, optional
-        The matrices of the force, with assembly `full`.
     """
 
-    residual: Floats
+    result: Floats
     step: float
-    corner: CornerForce | None = None
 
 
 @final
@@ -90,6 +85,7 @@ class Lagrangian:
     comm : Communicator
         The ranks that share the mesh.
     quadrature : Quadrature1D
+    force : CornerForce
     sequences : list of OperationSequence
         Steps in time that were put down for the equations: their seconds are on the clock.
 
@@ -125,7 +121,7 @@ class Lagrangian:
         self.problem, self.mesh, self.cfl = problem, mesh, cfl
         self.order, self.order_thermo = order_kinematic, order_thermo
         self.cg_tol, self.cg_max, self.assembly = cg_tol, cg_max, assembly
-        self.sequences: list[femops.OperationSequence] = []
+        self.sequences: list[OperationSequence] = []
         self._force_seconds, self._sweeps, self._solves, self._zero = 0.0, 0, 0, Clock()
         self.V = femops.H1(mesh, order_kinematic, ncomp=mesh.dim)
         self.E = femops.L2(mesh, order_thermo)
@@ -147,7 +143,9 @@ class Lagrangian:
             "gamma": _by_element(mesh, self.part, problem.gamma),
             "h0": self.h0,
         }
-        self._force = self._make_force(assembly)
+        force = MatrixForce if assembly == "full" else SweptForce
+        given = problem, self.space, self.walls, self.quadrature, self._materials
+        self.force: CornerForce = force(*given)
         self._make_masses()
 
     def _states(self, device: DeviceLike) -> femops.Product:
@@ -171,19 +169,6 @@ class Lagrangian:
         if energy:
             check_energy(self, values)
         return values
-
-    def _make_force(self, assembly: Assembly) -> femops.Residual | CornerForces:
-        """The corner force: applied in a sweep, or as matrices of elements."""
-        if assembly == "full":
-            given = self.problem, self.V, self.E, self.quadrature, self._materials
-            return CornerForces(*given)
-        return femops.residual(
-            corner_force(self.problem, self.order),
-            self.space,
-            minima=["step"],
-            quadrature=self.quadrature,
-            **self._materials,
-        ).constrained(self.space.offsets["velocity"] + self.walls)
 
     def _make_masses(self) -> None:
         rho, rule = self.problem.density, self.quadrature
@@ -252,89 +237,30 @@ class Lagrangian:
     def forces(self, state: Floats) -> Forces:
         """Forces and heating by the stress of a state, and the largest stable time step."""
         begin = perf_counter()
-        corner = None
-        if isinstance(self._force, CornerForces):
-            corner, step = self._force.of(state)
-            residual = self._residual(state, corner)
-        else:
-            residual, found = self._force.evaluate(state)
-            step = found["step"]
+        result, step = self.force.evaluate(state)
         self._force_seconds += perf_counter() - begin
         self.count(sweeps=1)
-        return Forces(residual, self.cfl * step, corner)
+        return Forces(result, self.cfl * step)
 
-    def put_forces(
-        self,
-        sequence: femops.OperationSequence,
-        state: Floats,
-        residual: Floats,
-        keep: Callable[[CornerForce], None],
-    ) -> femops.Scalar:
-        """Let a sequence compute the forces of a state.
-
-        Parameters
-        ----------
-        sequence : OperationSequence
-        state : (size,) array
-        residual : (size,) array
-            See `Forces`.
-        keep : callable
-            Given the matrices of the force, with assembly `full`.
-
-        Returns
-        -------
-        Scalar
-            The largest stable time step.
-        """
-        if not isinstance(self._force, CornerForces):
-            found = sequence.evaluate(self._force, state, residual, label="force")
-            return self.cfl * found["step"]
-        matrices, step = self._force, sequence.scalar()
-
-        def compute() -> None:
-            corner, step.value = matrices.of(state)
-            residual[:] = self._residual(state, corner)
-            keep(corner)
-
-        sequence.call(compute, label="force")
-        return self.cfl * step
-
-    def _residual(self, state: Floats, corner: CornerForce) -> Floats:
-        """-F 1 and F^T v of matrices."""
-        velocity = state[self._where["velocity"]]
-        force = self.V.sum_elements(self._by_element(-corner.of_one()))
-        force[self.walls] = 0.0
-        work = corner.work(self._element_values(velocity))
-        return np.concatenate([np.zeros(self.V.size), force, work])
-
-    def _element_values(self, velocity: Floats) -> Floats:
-        """Velocities at the nodes of elements, (ne, nodes, dim). Collective."""
-        found = self.V.restriction.gather(self.V.l_vec(velocity))
-        return np.asarray(found.reshape(*found.shape[:2], self.V.ncomp))
-
-    def _by_element(self, values: Floats) -> Floats:
-        """Values (ne, nodes, dim) as the space has them: one component has no axis."""
-        return np.ascontiguousarray(values[..., 0] if self.V.ncomp == 1 else values)
+    def put_forces(self, sequence: OperationSequence, state: Floats, result: Floats) -> Scalar:
+        """Let a sequence compute the forces of a state; return the largest stable time step."""
+        return self.cfl * self.force.put(sequence, state, result)
 
     def slowest(self) -> int:
         """Element that allowed the least time step when forces were last evaluated. Collective."""
-        if isinstance(self._force, CornerForces):
-            return self._force.slowest()
-        return self._force.element_of("step")
+        return self.force.slowest()
 
-    def put_acceleration(
-        self, sequence: femops.OperationSequence, residual: Floats, out: Floats
-    ) -> None:
+    def put_acceleration(self, sequence: OperationSequence, result: Floats, out: Floats) -> None:
         """Let a sequence compute dv/dt = -M_V^-1 F 1.
 
         Parameters
         ----------
         sequence : OperationSequence
-        residual : (size,) array
+        result : (n,) array
             See `Forces`.
         out : (V.size,) array
         """
-        force, dim = residual[self._where["velocity"]], self.V.ncomp
+        force, dim = result[self._where["velocity"]], self.V.ncomp
         rows = self.space.memory.put(np.zeros((dim, self.V.size // dim)))
         for k in range(dim):
             terms = [(1.0, force[k::dim])]
@@ -345,70 +271,18 @@ class Lagrangian:
         given = self._solvers, list(rows), outs
         sequence.solve(*given, rtol=self.cg_tol, maxiter=self.cg_max, label="mass")
 
-    def put_heating(self, sequence: femops.OperationSequence, right: Floats, out: Floats) -> None:
+    def put_heating(self, sequence: OperationSequence, right: Floats, out: Floats) -> None:
         """Let a sequence compute de/dt = M_E^-1 F^T v, given F^T v."""
         sequence.multiply_blocks(self._energy_inverse, right, out, label="energy")
 
     def put_rate(
-        self, sequence: femops.OperationSequence, state: Floats, residual: Floats, out: Floats
+        self, sequence: OperationSequence, state: Floats, result: Floats, out: Floats
     ) -> None:
         """Let a sequence compute the time derivative of a state, of which the forces are known."""
         position, velocity, energy = self.space.split(out)
         sequence.add(position, (1.0, state[self._where["velocity"]]))
-        self.put_acceleration(sequence, residual, velocity)
-        self.put_heating(sequence, residual[self._where["energy"]], energy)
-
-    def put_work(
-        self,
-        sequence: femops.OperationSequence,
-        state: Floats,
-        mean: Floats,
-        out: Floats,
-        corner: Callable[[], CornerForce | None],
-    ) -> None:
-        """Let a sequence compute de/dt by the stress of a state, moved by another velocity.
-
-        Parameters
-        ----------
-        sequence : OperationSequence
-        state : (size,) array
-        mean : (V.size,) array
-            The velocity.
-        out : (E.size,) array
-        corner : callable
-            Gives the matrices of the state's forces, with assembly `full`.
-        """
-        right = self.space.memory.put(np.zeros(self.E.size))
-        if isinstance(self._force, CornerForces):
-
-            def multiply() -> None:
-                matrices = corner()
-                assert matrices is not None
-                right[:] = matrices.work(self._element_values(mean))
-
-            sequence.call(multiply, label="force")
-        else:
-            work, product = self._work_form
-            whole = self.space.memory.put(np.zeros(product.size))
-            sequence.add(whole[: state.size], (1.0, state), label="force")
-            sequence.add(whole[state.size :], (1.0, mean), label="force")
-            residual = self.space.memory.put(np.zeros(product.size))
-            sequence.evaluate(work, whole, residual, label="force")
-            right = residual[product.slice("energy")]
-        self.put_heating(sequence, right, out)
-
-    @cached_property
-    def _work_form(self) -> tuple[femops.Residual, femops.Product]:
-        """The work of forces on a mean velocity, and the space of a state and that."""
-        spaces = self.space.spaces
-        product = femops.Product(**spaces, mean=spaces["velocity"])
-        work = femops.residual(
-            work_of(self.problem, self.order),
-            product,
-            quadrature=self.quadrature,
-            **self._materials,
-        )
-        return work, product
+        self.put_acceleration(sequence, result, velocity)
+        self.put_heating(sequence, result[self._where["energy"]], energy)
 
     def __getstate__(self) -> dict[str, object]:
         """Copies put steps down anew, and their clock begins at zero."""

@@ -150,7 +150,8 @@ class Simulation:
             with np.errstate(over="ignore"):  # an overflow of squares of forces is an error below
                 return one.run(self.state, dt, forces)
         except SolverError as error:
-            own = np.abs(self.equations.space.memory.get(forces.residual)).max(initial=0.0)
+            space = self.equations.space
+            own = np.abs(space.memory.get(forces.result)[: space.size]).max(initial=0.0)
             if not _LARGE < float(self.equations.comm.max(float(own))) < np.inf:
                 raise HydroError(self._crash(self.state)) from error
             raise HydroError(

@@ -9,9 +9,8 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-import femops
-from femops.hydro.corner_force import CornerForce
 from femops.hydro.lagrangian import Forces, Lagrangian
+from femops.hydro.sequence import OperationSequence, Scalar
 
 Floats = NDArray[np.float64]
 
@@ -46,37 +45,34 @@ class TimeStep(ABC):
 
     def __init__(self, equations: Lagrangian) -> None:
         self._equations = equations
-        self._sequence = femops.OperationSequence(equations.space)
+        self._sequence = OperationSequence(equations.space)
         self._dt = self._sequence.scalar()
-        self._stages: list[tuple[Floats, femops.Scalar]] = []
+        self._stages: list[tuple[Floats, Scalar]] = []
         self._state, self._end = self._vector(), self._vector()
-        self._residual, self._last = self._vector(), self._vector()
-        self._corner: CornerForce | None = None
+        self._result, self._last = self._forces_vector(), self._forces_vector()
         self._put_down()
-        self._allowed = self._put_forces(self._end, self._last)
+        self._allowed = equations.put_forces(self._sequence, self._end, self._last)
         equations.sequences.append(self._sequence)
 
     @abstractmethod
     def _put_down(self) -> None:
-        """Operations that lead from a state and its residual to the state at the end."""
+        """Put down operations that lead from a state and its forces to the state at the end."""
 
     def _vector(self) -> Floats:
         """Room for a state, or for the rate of one."""
-        place = self._equations.space.memory
-        return place.put(np.zeros(self._equations.space.size))
+        space = self._equations.space
+        return space.memory.put(np.zeros(space.size))
 
-    def _put_forces(self, state: Floats, residual: Floats) -> femops.Scalar:
-        """Compute forces of a state; what is returned is the time step that they allow."""
-        return self._equations.put_forces(self._sequence, state, residual, self._keep)
+    def _forces_vector(self) -> Floats:
+        """Room for the forces of a state."""
+        equations = self._equations
+        return equations.space.memory.put(np.zeros(equations.force.size))
 
-    def _put_stage(self, state: Floats, residual: Floats) -> None:
+    def _put_stage(self, state: Floats, result: Floats) -> None:
         """Compute forces of a stage; the step ends here if it is too large for them."""
-        allowed = self._put_forces(state, residual)
+        allowed = self._equations.put_forces(self._sequence, state, result)
         self._sequence.require(allowed, self._dt)
         self._stages.append((state, allowed))
-
-    def _keep(self, corner: CornerForce) -> None:
-        self._corner = corner
 
     def run(self, state: Floats, dt: float, forces: Forces) -> Stepped:
         """Do a step.
@@ -88,8 +84,8 @@ class TimeStep(ABC):
         forces : Forces
             Of the state.
         """
-        self._state[:], self._residual[:], self._corner = state, forces.residual, forces.corner
-        self._dt.value = dt
+        self._state[:], self._result[:] = state, forces.result
+        self._dt.set(dt)
         over = self._sequence.run()
         least = np.inf
         for k, (stage, allowed) in enumerate(self._stages):
@@ -100,7 +96,7 @@ class TimeStep(ABC):
         assert over
         done = len(self._stages) + 1
         self._equations.count(sweeps=done, solves=done)
-        found = Forces(self._last.copy(), self._allowed.value, self._corner)
+        found = Forces(self._last.copy(), self._allowed.value)
         return Stepped(self._end.copy(), least, found)
 
 
@@ -126,17 +122,17 @@ class RungeKuttaStep(TimeStep):
 
     def _put_down(self) -> None:
         rates: list[Floats] = []
-        state, residual = self._state, self._residual
+        state, result = self._state, self._result
         for row in (*self._rows, self._weights):
             rates.append(self._vector())
-            self._equations.put_rate(self._sequence, state, residual, rates[-1])
+            self._equations.put_rate(self._sequence, state, result, rates[-1])
             last = row is self._weights
             state = self._end if last else self._vector()
             moves = [(a * self._dt, rate) for a, rate in zip(row, rates, strict=True) if a]
             self._sequence.add(state, (1.0, self._state), *moves)
             if not last:
-                residual = self._vector()
-                self._put_stage(state, residual)
+                result = self._forces_vector()
+                self._put_stage(state, result)
 
 
 @final
@@ -149,15 +145,16 @@ class AveragedStep(TimeStep):
     def _put_down(self) -> None:
         equations, sequence = self._equations, self._sequence
         velocity = equations.space.slice("velocity")
-        state, residual = self._state, self._residual
+        state, result = self._state, self._result
         for part, end in ((0.5, self._vector()), (1.0, self._end)):
             rate = self._vector()
             position, acceleration, heating = equations.space.split(rate)
-            equations.put_acceleration(sequence, residual, acceleration)
+            equations.put_acceleration(sequence, result, acceleration)
             before = self._state[velocity]
             sequence.add(position, (1.0, before), (0.5 * self._dt, acceleration))
-            equations.put_work(sequence, state, position, heating, lambda: self._corner)
+            work = equations.force.put_work(sequence, state, result, position)
+            equations.put_heating(sequence, work, heating)
             sequence.add(end, (1.0, self._state), (part * self._dt, rate))
             if part < 1.0:
-                state, residual = end, self._vector()
-                self._put_stage(state, residual)
+                state, result = end, self._forces_vector()
+                self._put_stage(state, result)

@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.errors import SolverError, VectorError
+from femops.errors import SolverError
 from femops.operators import Operator
 from femops.operators.execution.choice import backend_of
 from femops.solvers import preconditioned_cg
@@ -280,15 +280,6 @@ class CGSolver:
         least = least_change(self._A.dtype, self._norm)
         if self._begun.status == BREAKDOWN and not self._begun.residual <= least:
             raise SolverError(indefinite(self._begun, self._A, least))
-
-
-def check_right(solver: CGSolver, b: NDArray[Any], what: str) -> None:
-    """Raise unless b is a contiguous right-hand side of a solver."""
-    A = solver._A
-    if b.shape != (A.space.size,) or b.dtype != A.dtype or not b.flags.c_contiguous:
-        raise VectorError(
-            f"{what} is {b.dtype} {b.shape}: give {A.dtype} ({A.space.size},), contiguous"
-        )
 
 
 def solves_instruction(

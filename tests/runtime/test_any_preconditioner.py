@@ -238,9 +238,3 @@ def test_systems_of_solvers_of_both_kinds_at_once() -> None:
     other = pickle.loads(pickle.dumps(solvers[1]))
     np.testing.assert_array_equal(other.solve(b, rtol=1e-10)[0], alone[1][0])
     np.testing.assert_array_equal(copy.deepcopy(other).solve(b, rtol=1e-10)[0], alone[1][0])
-    steps, out = femops.OperationSequence(V), V.zeros()
-    steps.solve([solvers[1]], [b], [out], rtol=1e-10)
-    for _ in range(2):
-        out[:] = 0.0
-        steps.run()
-        np.testing.assert_array_equal(out, alone[1][0])

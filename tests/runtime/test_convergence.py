@@ -69,13 +69,6 @@ def test_solvers_of_many_right_hand_sides_warn_once() -> None:
                 failed > 0
             )
             assert told(partial(solve, warn=False))[0] == []
-    steps, x = femops.OperationSequence(V), np.zeros(V.size)
-    steps.solve(solvers[:1], [b], [x], maxiter=2)
-    silent = femops.OperationSequence(V)
-    silent.solve(solvers[:1], [b], [x], maxiter=2, warn=False)
-    for _ in range(2):  # put down, and compiled
-        assert [text[:25] for text in told(steps.run)[0]] == ["femops.CGSolver: 1 of 1 s"]
-        assert told(silent.run)[0] == []
     with pytest.warns(femops.ConvergenceWarning, match=FORGOTTEN):
         femops.CGSolver(femops.diffusion(V)).solve(b + 1.0)
 

@@ -75,6 +75,8 @@ class Backend(ABC):
         Whether the level "auto" is chosen by measurement; else by bytes.
     separates : bool
         Whether it has kernels of elements whose matrices are sums of Kronecker products.
+    compiles_sequences : bool
+        Whether one compiled call can do several operations, see `femops_kernels.cpu.sequence`.
     updates : VectorUpdates
         Of multigrid cycles.
     """
@@ -82,6 +84,7 @@ class Backend(ABC):
     levels: tuple[str, ...]
     measures: bool
     separates: bool
+    compiles_sequences: bool = False
     updates: VectorUpdates
 
     @abstractmethod
@@ -230,21 +233,6 @@ class Backend(ABC):
 
     # --- sequences -------------------------------------------------------------------------------
 
-    def sum_instruction(
-        self,
-        out: NDArray[Any],  # noqa: ARG002
-        terms: Sequence[tuple[NDArray[Any], float, int]],  # noqa: ARG002
-    ) -> Instruction | None:
-        """The sum of vectors, for a sequence on the host; None if Python is to form it.
-
-        Parameters
-        ----------
-        out : (n,) array
-        terms : sequence of (array, float, int)
-            Vector, factor, and the scalar that multiplies it too, or -1.
-        """
-        return None
-
     def least_instruction(
         self,
         launch: Launch,  # noqa: ARG002
@@ -262,15 +250,6 @@ class Backend(ABC):
         scalar : int
             The scalar of the sequence that gets it.
         """
-        return None
-
-    def blocks_instruction(
-        self,
-        blocks: NDArray[Any],  # noqa: ARG002
-        x: NDArray[Any],  # noqa: ARG002
-        out: NDArray[Any],  # noqa: ARG002
-    ) -> Instruction | None:
-        """Products with blocks (m, n, n), for a sequence on the host; None if Python forms them."""
         return None
 
     # --- operators -------------------------------------------------------------------------------

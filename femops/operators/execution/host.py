@@ -46,11 +46,7 @@ from femops_kernels.cpu.multigrid.relaxation import HostUpdates
 from femops_kernels.cpu.multivector import VectorSweep
 from femops_kernels.cpu.operators import DistributedHostOperator, HostOperator
 from femops_kernels.cpu.rows import RowProduct, placed_rows
-from femops_kernels.cpu.sequence import (
-    blocks_instruction,
-    least_instruction,
-    sum_instruction,
-)
+from femops_kernels.cpu.sequence import least_instruction
 from femops_kernels.cpu.sweep import HostLaunch, NoOp, Sweep
 from femops_kernels.instruction import Instruction
 from femops_kernels.simd.lanes import WIDEST
@@ -63,6 +59,7 @@ class HostBackend(Backend):
     """The host."""
 
     levels, measures, separates, updates = LEVELS, True, True, HostUpdates()
+    compiles_sequences = True
 
     def check_level(self, level: str) -> None:
         """See `Backend.check_level`: it has kernels of all."""
@@ -159,24 +156,12 @@ class HostBackend(Backend):
         fields = {name: Field.of(space, vector) for name, (space, vector) in vectors.items()}
         return HostState(fields, setups, filled_points)
 
-    def sum_instruction(
-        self, out: NDArray[Any], terms: Sequence[tuple[NDArray[Any], float, int]]
-    ) -> Instruction:
-        """See `Backend.sum_instruction`."""
-        return sum_instruction(out, terms)
-
     def least_instruction(self, launch: Launch, functional: int, scalar: int) -> Instruction | None:
         """See `Backend.least_instruction`."""
         if not isinstance(launch, Sweep):
             return None
         values = launch.functionals_of_batches[:, functional]
         return least_instruction(values, launch.num_elements, scalar)
-
-    def blocks_instruction(
-        self, blocks: NDArray[Any], x: NDArray[Any], out: NDArray[Any]
-    ) -> Instruction:
-        """See `Backend.blocks_instruction`."""
-        return blocks_instruction(blocks, x, out)
 
     def placed(self, vector: Any) -> Any:
         """See `Backend.placed`."""

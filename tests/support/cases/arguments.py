@@ -201,13 +201,6 @@ def _einsum(subscripts, a, b, batch=0, out=None, alpha=1.0, beta=0.0):
     return femops.einsum(subscripts, a, b, batch=batch, out=out, alpha=alpha, beta=beta)
 
 
-def _add(steps: Any) -> Callable[..., None]:
-    def add(out: Any, term: Any) -> None:
-        steps.add(out, term)
-
-    return add
-
-
 def tensor_calls() -> dict[str, Call]:
     """A good call of each function and class for small tensors."""
     of, tensor, a = Call.of, femops.tensor, np.ones((3, 2, 2)) + np.eye(2)
@@ -253,7 +246,6 @@ def calls(folder: Path) -> dict[str, Call]:
     V, Q, W = femops.H1(mesh, 2), femops.L2(mesh, 1), femops.H1(mesh, 2, ncomp=2)
     u, x = V.zeros(), np.eye(2)
     A = femops.mass(V)
-    steps = femops.OperationSequence(V)
     F = femops.residual(_energy, V)
     P = femops.Product(u=V, p=Q)
     B = femops.form(_pair, P)
@@ -326,16 +318,6 @@ def calls(folder: Path) -> dict[str, Call]:
         "where": of(femops.where, True, 1.0, 2.0),
         "CGSolver": of(femops.CGSolver, A),
         "CGSolver.solve": of(femops.CGSolver(A).solve, u),
-        "OperationSequence": of(femops.OperationSequence, V),
-        "OperationSequence.scalar": of(steps.scalar, 1.0),
-        "OperationSequence.add": of(_add(steps), np.zeros(V.size), (1.0, u)),
-        "OperationSequence.apply": of(steps.apply, A, u, np.zeros(V.size)),
-        "OperationSequence.multiply_blocks": of(
-            steps.multiply_blocks, np.ones((1, 2, 2)), np.ones(2), np.zeros(2)
-        ),
-        "OperationSequence.solve": of(steps.solve, [femops.CGSolver(A)], [u], [np.zeros(V.size)]),
-        "OperationSequence.require": of(steps.require, steps.scalar(), steps.scalar()),
-        "OperationSequence.call": of(steps.call, print),
         "cg": of(femops.cg, A, u),
         "block_diagonal": of(femops.block_diagonal, P, u=np.eye(V.size), p=np.eye(Q.size)),
         "block_triangular": of(femops.block_triangular, B, u=np.eye(V.size), p=np.eye(Q.size)),

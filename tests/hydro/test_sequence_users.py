@@ -1,4 +1,4 @@
-"""Users of a sequence, its solvers and forms: other threads, forked processes, interrupted ones."""
+"""Users of sequences, their solvers and forms: threads, forked processes, interrupted ones."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import femops
+from femops.hydro.sequence import OperationSequence
 from femops_kernels.cpu import machine
 from femops_kernels.exclusive import Exclusive, together
 
@@ -74,35 +75,14 @@ def test_who_wants_several_waits_in_one_order() -> None:
     assert counts == [6000]
 
 
-def test_two_sequences_that_wait_for_each_other_are_an_error() -> None:
-    """They once waited for ever."""
-    one, other = (femops.OperationSequence(V) for _ in range(2))
-    inside, begun = threading.Barrier(2), threading.local()
-
-    def call(sequence: femops.OperationSequence) -> None:
-        if not hasattr(begun, "here"):
-            begun.here = True
-            inside.wait()
-            sequence.run()
-
-    one.call(lambda: call(other))
-    other.call(lambda: call(one))
-    errors = [error for error in in_threads(one.run, other.run) if error is not None]
-    assert errors
-    assert all(isinstance(error, femops.OperatorError) for error in errors)
-    begun.here = True
-    assert one.run()
-    assert other.run()
-
-
 def test_solvers_join_others_while_they_solve() -> None:
     """Results, iterations and bits are those of a solve alone."""
     a, b, c = solvers(3)
     rights, tolerances = many(0, 3), [1e-1, 1e-10, 1e-3]
     alone = [[solvers(1)[0].solve(r, rtol=t) for t in tolerances] for r in rights]
     outs = [np.zeros(V.size) for _ in range(2)]
-    sequence = femops.OperationSequence(V)
-    sequence.solve([b, a], rights[:2], outs, rtol=1e-10)
+    sequence = OperationSequence(V)
+    sequence.solve([b, a], rights[:2], outs, rtol=1e-10, maxiter=100)
 
     def run() -> None:
         for k in range(1, 300):
@@ -132,15 +112,15 @@ def test_a_forked_process_does_not_wait_for_threads_that_it_has_not() -> None:
     F = femops.residual(lambda u, w: {"u": {"value": u * u}, "least": u + w}, W, minima=["least"])
     one, right, out = solvers(1)[0], many(1, 1)[0], np.zeros(V.size)
     u, residual = np.ones(W.size), np.zeros(W.size)
-    sequence = femops.OperationSequence(V)
-    sequence.solve([one], [right], [out], rtol=1e-12)
+    sequence = OperationSequence(V)
+    sequence.solve([one], [right], [out], rtol=1e-12, maxiter=100)
     sequence.evaluate(F, u, residual)
     inside = threading.Event()
     sequence.call(lambda: None if inside.is_set() else (inside.set(), time.sleep(1.0)))
     works = sequence.run, lambda: one.solve(right), lambda: F.evaluate(u, residual)
     users = [threading.Thread(target=sequence.run)]
     sleep = (lambda: time.sleep(1.0),)
-    users += [threading.Thread(target=held._alone.call, args=sleep) for held in (one, F)]
+    users += [threading.Thread(target=together, args=([held._alone], *sleep)) for held in (one, F)]
     for user in users:
         user.start()
         inside.wait() if user is users[0] else time.sleep(0.1)
@@ -159,8 +139,8 @@ def test_a_forked_process_does_not_wait_for_threads_that_it_has_not() -> None:
 def test_what_an_interrupted_run_has_used_is_free() -> None:
     """Solvers once were not, if it came between two of them."""
     two, rights, outs = solvers(2), many(2, 2), [np.zeros(V.size) for _ in range(2)]
-    sequence = femops.OperationSequence(V)
-    sequence.solve(two, rights, outs, rtol=1e-12)
+    sequence = OperationSequence(V)
+    sequence.solve(two, rights, outs, rtol=1e-12, maxiter=100)
     sequence.run()
     expected, iterations = np.array(outs), sequence.iterations
     random, before = np.random.default_rng(3), signal.getsignal(signal.SIGALRM)
@@ -181,7 +161,7 @@ def test_what_an_interrupted_run_has_used_is_free() -> None:
         signal.signal(signal.SIGALRM, before)
 
 
-def _run_until_interrupted(sequence: femops.OperationSequence, seconds: float) -> None:
+def _run_until_interrupted(sequence: OperationSequence, seconds: float) -> None:
     signal.setitimer(signal.ITIMER_REAL, seconds)
     while True:
         sequence.run()

@@ -1,0 +1,321 @@
+"""Operations of a step in time, put down once and run by as few compiled calls as possible.
+
+On the host, compiled code does consecutive operations in one call. For small problems Python
+between the operations would take longer than the work. On a device, and where ranks exchange
+messages, Python does one operation after the other, with the same results. Vectors are read and
+written where they are: arrays, or views with a stride such as ``state[2::3]``, of which only the
+contents change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from time import perf_counter
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.operators.execution.choice import backend_of
+from femops.operators.residual import Residual
+from femops.solvers.cg_solver import CGSolver, ended_solves, solves_instruction
+from femops.spaces.base import Space
+from femops.spaces.product import Product
+from femops_kernels.cpu.sequence import (
+    HostSequence,
+    blocks_instruction,
+    demand_instruction,
+    sum_instruction,
+)
+from femops_kernels.exclusive import Exclusive, together
+from femops_kernels.instruction import Instruction
+
+Floats = NDArray[np.float64]
+_MOST_SCALARS = 256
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Scalar:
+    """A number that operations read and write, times a factor.
+
+    Attributes
+    ----------
+    values : float64 array
+        All numbers of the sequence.
+    number : int
+        Index of this number in ``values``.
+    factor : float
+    """
+
+    values: Floats
+    number: int
+    factor: float = 1.0
+
+    def __rmul__(self, factor: float) -> Scalar:
+        return replace(self, factor=factor * self.factor)
+
+    @property
+    def value(self) -> float:
+        """The number, times the factor."""
+        return self.factor * float(self.values[self.number])
+
+    def set(self, value: float) -> None:
+        """Set the number itself, without the factor."""
+        self.values[self.number] = value
+
+
+Term = tuple[float | Scalar, Floats]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Operation:
+    """An operation, for Python and, if possible, for compiled code.
+
+    Attributes
+    ----------
+    label : str
+        Name under which its seconds are added up.
+    run : callable
+        Does it by Python; False ends the sequence.
+    instructions : callable
+        Returns the instructions for compiled code, or None if Python has to do the operation.
+    resume : callable
+        Called if compiled code has ended here; True if the sequence goes on.
+    users : list of Exclusive
+        Locks of the solvers and residuals that compiled code uses.
+    """
+
+    label: str
+    run: Callable[[], bool]
+    instructions: Callable[[], list[Instruction] | None] = lambda: None
+    resume: Callable[[], bool] = lambda: False
+    users: list[Exclusive] = field(default_factory=list)
+
+    def compiled(self) -> list[Instruction] | None:
+        """Return the instructions; solvers may join a group for them, so they are locked."""
+        return together(self.users, self.instructions)
+
+
+@final
+@dataclass
+class _Piece:
+    """Operations that one compiled call does, one entry for each instruction."""
+
+    compiled: HostSequence
+    operations: list[_Operation]
+
+    def run(self) -> bool | None:
+        """Do them; False if the sequence ends, None if they must be compiled again."""
+        return together([user for one in self.operations for user in one.users], self._run)
+
+    def _run(self) -> bool | None:
+        if self.compiled.stale:  # other threads may have used the solvers until now
+            return None
+        begin, end = 0, len(self.operations)
+        while (begin := self.compiled.run(begin)) < end:
+            if not self.operations[begin].resume():
+                return False
+            begin += 1
+        return True
+
+
+@final
+class OperationSequence:
+    """Operations on vectors.
+
+    Parameters
+    ----------
+    space : Space or Product
+        It says where the vectors are.
+    """
+
+    def __init__(self, space: Space | Product) -> None:
+        self._xp, self._compiles = space.memory.xp, backend_of(space).compiles_sequences
+        self._values, self._scalars = np.zeros(_MOST_SCALARS), 0
+        self._operations: list[_Operation] = []
+        self._plan: list[_Piece | _Operation] | None = None
+        self._spent: dict[str, float] = {}
+        self._iterations = np.zeros(1)
+
+    # --- operations ------------------------------------------------------------------------------
+
+    def scalar(self) -> Scalar:
+        """Return a new number, 0 at first."""
+        assert self._scalars < _MOST_SCALARS
+        self._scalars += 1
+        return Scalar(self._values, self._scalars - 1)
+
+    def add(self, out: Floats, *terms: Term, label: str = "") -> None:
+        """Set a vector to a sum of (factor, vector); only the first vector may be ``out``."""
+
+        def run() -> bool:
+            for k, (c, vector) in enumerate(terms):
+                part = (c.value if isinstance(c, Scalar) else c) * vector
+                out[:] = out + part if k else part
+            return True
+
+        rows = [
+            (vector, c.factor, c.number) if isinstance(c, Scalar) else (vector, float(c), -1)
+            for c, vector in terms
+        ]
+        self._put(label, run, lambda: [sum_instruction(out, rows)])
+
+    def evaluate(
+        self, form: Residual, u: Floats, out: Floats, *, label: str = ""
+    ) -> dict[str, Scalar]:
+        """Evaluate a residual as ``form.evaluate(u, out)``; each run sets the scalars returned."""
+        scalars = {name: self.scalar() for name in form.functionals.names}
+
+        def run() -> bool:
+            _, found = form.evaluate(u, out)
+            for name, scalar in scalars.items():
+                scalar.set(found[name])
+            return True
+
+        numbers = {name: scalar.number for name, scalar in scalars.items()}
+        self._put(label, run, lambda: form.instructions(u, out, numbers), users=[form._alone])
+        return scalars
+
+    def multiply_blocks(self, blocks: Floats, x: Floats, out: Floats, *, label: str = "") -> None:
+        """Multiply each piece of a contiguous vector x by its own matrix, blocks (m, n, n)."""
+
+        def run() -> bool:
+            pieces = x.reshape(blocks.shape[:2])
+            out[:] = self._xp.einsum("eij,ej->ei", blocks, pieces).reshape(-1)
+            return True
+
+        self._put(label, run, lambda: [blocks_instruction(blocks, x, out)])
+
+    def solve(
+        self,
+        solvers: Sequence[CGSolver],
+        rights: Sequence[Floats],
+        outs: Sequence[Floats],
+        *,
+        rtol: float,
+        maxiter: int,
+        label: str = "",
+    ) -> None:
+        """Solve a system with each solver as `CGSolver.solve_all`; rights are contiguous."""
+
+        def run() -> bool:
+            solved = CGSolver.solve_all(solvers, rights, rtol=rtol, maxiter=maxiter)
+            for out, (x, info) in zip(outs, solved, strict=True):
+                out[:] = x
+                self._iterations += info.iterations
+            return True
+
+        def instructions() -> list[Instruction] | None:
+            solves, solutions = solves_instruction(solvers, rights, rtol, maxiter, self._iterations)
+            if solves is None:
+                return None
+            copies = zip(outs, solutions, strict=True)
+            return [solves, *(sum_instruction(out, [(x, 1.0, -1)]) for out, x in copies)]
+
+        def resume() -> bool:
+            ended_solves(solvers, rights, rtol, warn=True)
+            return True
+
+        self._put(label, run, instructions, resume, [solver._alone for solver in solvers])
+
+    def require(self, scalar: Scalar, least: Scalar) -> None:
+        """End a run here unless a scalar is at least another one. A NaN ends it too."""
+        given = scalar.number, scalar.factor, least.number, least.factor
+        self._put("", lambda: scalar.value >= least.value, lambda: [demand_instruction(*given)])
+
+    def call(self, function: Callable[[], object], *, label: str = "") -> None:
+        """Call a function of Python."""
+
+        def run() -> bool:
+            function()
+            return True
+
+        self._operations.append(_Operation(label, run))
+
+    def _put(
+        self,
+        label: str,
+        run: Callable[[], bool],
+        instructions: Callable[[], list[Instruction] | None],
+        resume: Callable[[], bool] = lambda: False,
+        users: Sequence[Exclusive] = (),
+    ) -> None:
+        found = instructions if self._compiles else lambda: None
+        self._operations.append(_Operation(label, run, found, resume, list(users)))
+
+    # --- running ---------------------------------------------------------------------------------
+
+    def run(self) -> bool:
+        """Do all operations in the order in which they were put down.
+
+        Returns
+        -------
+        bool
+            False if the run has ended where something was required.
+
+        Raises
+        ------
+        SolverError
+            See `CGSolver.solve`; operations after the solve are not done.
+        """
+        plan = self._plan
+        # solvers begin in the first run, by Python
+        by_python = [one for one in plan or [] if isinstance(one, _Operation)]
+        if plan is None or any(one.users and one.compiled() for one in by_python):
+            self._spent, plan = self.seconds, self._made(self._operations)
+            self._plan = plan
+        k = 0
+        while k < len(plan):
+            part, begin = plan[k], perf_counter()
+            over = part.run()
+            if isinstance(part, _Operation):
+                spent = self._spent.get(part.label, 0.0)
+                self._spent[part.label] = spent + perf_counter() - begin
+            elif over is None:
+                _add_seconds(self._spent, part)
+                plan[k : k + 1] = self._made(list(dict.fromkeys(part.operations)))
+                continue
+            if not over:
+                return False
+            k += 1
+        return True
+
+    def _made(self, operations: list[_Operation]) -> list[_Piece | _Operation]:
+        """Return pieces for compiled code, and the operations that Python has to do."""
+        plan: list[_Piece | _Operation] = []
+        for compiled, group in groupby(((one, one.compiled()) for one in operations), _is_compiled):
+            if not compiled:
+                plan += [one for one, _ in group]
+                continue
+            pairs = [(one, instruction) for one, found in group for instruction in found or []]
+            sequence = HostSequence([instruction for _, instruction in pairs], self._values)
+            plan.append(_Piece(sequence, [one for one, _ in pairs]))
+        return plan
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Seconds that all runs have spent with operations, by their labels."""
+        found = dict(self._spent)
+        for piece in self._plan or []:
+            if isinstance(piece, _Piece):
+                _add_seconds(found, piece)
+        return found
+
+    @property
+    def iterations(self) -> int:
+        """Iterations of all solves of all runs."""
+        return int(self._iterations[0])
+
+
+def _is_compiled(pair: tuple[_Operation, list[Instruction] | None]) -> bool:
+    return pair[1] is not None
+
+
+def _add_seconds(spent: dict[str, float], piece: _Piece) -> None:
+    """Add what compiled code has spent, by label."""
+    for one, seconds in zip(piece.operations, piece.compiled.seconds, strict=True):
+        spent[one.label] = spent.get(one.label, 0.0) + float(seconds)
