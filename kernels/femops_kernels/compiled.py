@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,10 +81,13 @@ class CompiledOperator(ABC):
     ----------
     sweeps : tuple of Launch
     alphas : sequence of float
+    solves : type of Solve
+        Class of its solves by conjugate gradients.
     """
 
     sweeps: tuple[Any, ...]
     alphas: Any
+    solves: ClassVar[type[Any]]
 
     @abstractmethod
     def apply(self, x: Any, y: Any) -> None:
@@ -109,7 +112,6 @@ class CompiledOperator(ABC):
             Whether inner products are sums of many ranks'.
         """
 
-    @abstractmethod
     def conjugate_gradients(
         self,
         b: Any,
@@ -135,6 +137,8 @@ class CompiledOperator(ABC):
         natural : bool
             Whether the residual's norm is sqrt(r . M r), not sqrt(r . r).
         """
+        solve: Solve = self.solves(self, b, x, inverse, merged, sums, natural)
+        return solve
 
 
 class DistributedOperator(CompiledOperator, ABC):

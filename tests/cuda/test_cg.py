@@ -12,7 +12,7 @@ import pytest
 import femops
 from femops_kernels.cg import CONVERGED
 from femops_kernels.cuda.cg.cg import DeviceConjugateGradients
-from femops_kernels.cuda.cg.state import DEVICE_STATE, STATE_CONSTANTS
+from femops_kernels.cuda.operator.cg_state import DEVICE_STATE, STATE_CONSTANTS
 from femops_kernels.skeletons.cg import cg_state, decisions
 from support.cases.kernels import bend, smooth, turned
 from support.cuda import host_device as host_device_fixture

@@ -10,7 +10,7 @@ import pytest
 
 import femops
 from femops.hydro import Lagrangian, Simulation, Snapshot, built_in, load_run, problem, save_run
-from femops_kernels.cuda.cg.state import DEVICE_STATE
+from femops_kernels.cuda.operator.cg_state import DEVICE_STATE
 from support.cuda.guarded import GuardedDevice, guarded_device
 
 MESHES = {1: "segment01", 2: "square01_quad", 3: "cube01_hex"}

@@ -7,7 +7,6 @@ from typing import Any, final
 
 from numpy.typing import NDArray
 
-from femops_kernels.cg import Reduction, Solve
 from femops_kernels.compiled import DistributedOperator, Routes
 from femops_kernels.cpu.cg.cg import ConjugateGradients
 from femops_kernels.cpu.cg.merged import mergeable
@@ -23,6 +22,8 @@ from femops_kernels.instruction import Instruction
 class HostOperator(LaunchSum):
     """An operator of one process, on its threads; see `LaunchSum`."""
 
+    solves = ConjugateGradients
+
     def instruction(self, x: NDArray[Any], y: NDArray[Any]) -> Instruction:
         """See `CompiledOperator.instruction`."""
         return application_instruction(self, x, y)
@@ -30,18 +31,6 @@ class HostOperator(LaunchSum):
     def mergeable(self, size: int, *, many: bool) -> bool:  # noqa: ARG002  (that of the sweep)
         """See `CompiledOperator.mergeable`: one sweep, whose sums nobody else adds to."""
         return not many and mergeable(self)
-
-    def conjugate_gradients(
-        self,
-        b: NDArray[Any],
-        x: NDArray[Any] | None,
-        inverse: NDArray[Any] | None,
-        merged: bool,
-        sums: Reduction,
-        natural: bool = False,
-    ) -> Solve:
-        """See `CompiledOperator.conjugate_gradients`."""
-        return ConjugateGradients(self, b, x, inverse, merged, sums, natural)
 
 
 @final
@@ -59,6 +48,8 @@ class DistributedHostOperator(DistributedOperator):
     routes, at_once
         See `DistributedOperator`.
     """
+
+    solves = ConjugateGradients
 
     def __init__(
         self,
@@ -143,15 +134,3 @@ class DistributedHostOperator(DistributedOperator):
     def mergeable(self, size: int, *, many: bool) -> bool:  # noqa: ARG002  (that of the sweep)
         """See `CompiledOperator.mergeable`: one sweep, one exchange before it and one behind."""
         return len(self.forwards) == len(self.reverses) == 1 and mergeable(self.local)
-
-    def conjugate_gradients(
-        self,
-        b: NDArray[Any],
-        x: NDArray[Any] | None,
-        inverse: NDArray[Any] | None,
-        merged: bool,
-        sums: Reduction,
-        natural: bool = False,
-    ) -> Solve:
-        """See `CompiledOperator.conjugate_gradients`."""
-        return ConjugateGradients(self, b, x, inverse, merged, sums, natural)

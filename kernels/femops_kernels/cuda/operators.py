@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, final
 
-from femops_kernels.cg import Reduction, Solve
 from femops_kernels.compiled import DistributedOperator, Routes
 from femops_kernels.cuda.cg.cg import DeviceConjugateGradients
 from femops_kernels.cuda.device.device import DeviceChannel
@@ -17,6 +16,8 @@ from femops_kernels.cuda.ranks.messages import DeviceForward, DeviceReverse
 @final
 class DeviceOperator(DeviceLaunchSum):
     """An operator of one process; see `DeviceLaunchSum`."""
+
+    solves = DeviceConjugateGradients
 
     def diagonal(self) -> DeviceOperator:
         """Operator that gives the diagonal, whatever it is applied to; without constraints."""
@@ -31,18 +32,6 @@ class DeviceOperator(DeviceLaunchSum):
         if many or len(self.sweeps) > 1 or not isinstance(sweep, DeviceSweep):
             return False
         return sweep.mergeable(size)
-
-    def conjugate_gradients(
-        self,
-        b: Any,
-        x: Any | None,
-        inverse: Any | None,
-        merged: bool,
-        sums: Reduction,
-        natural: bool = False,
-    ) -> Solve:
-        """See `CompiledOperator.conjugate_gradients`."""
-        return DeviceConjugateGradients(self, b, x, inverse, merged, sums, natural)
 
 
 @final
@@ -61,6 +50,8 @@ class DistributedDeviceOperator(DistributedOperator):
     routes
         See `DistributedOperator`.
     """
+
+    solves = DeviceConjugateGradients
 
     def __init__(
         self,
@@ -154,15 +145,3 @@ class DistributedDeviceOperator(DistributedOperator):
     def mergeable(self, size: int, *, many: bool) -> bool:  # noqa: ARG002  (never)
         """See `CompiledOperator.mergeable`: the host is told of sums between the updates."""
         return False
-
-    def conjugate_gradients(
-        self,
-        b: Any,
-        x: Any | None,
-        inverse: Any | None,
-        merged: bool,
-        sums: Reduction,
-        natural: bool = False,
-    ) -> Solve:
-        """See `CompiledOperator.conjugate_gradients`."""
-        return DeviceConjugateGradients(self, b, x, inverse, merged, sums, natural)

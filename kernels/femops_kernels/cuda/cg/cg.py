@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from femops_kernels.cg import Reduction, Solve, between_messages
 from femops_kernels.compiled import CompiledOperator, DistributedOperator
-from femops_kernels.cuda.cg.state import DEVICE_STATE, STATE_CONSTANTS, SUMS
-from femops_kernels.cuda.compiler.sources import SIMPLE_THREADS, simple_text
 from femops_kernels.cuda.device.arguments import Layout, copied
 from femops_kernels.cuda.device.device import Device, Function, StagingBuffer
+from femops_kernels.cuda.device.sources import SIMPLE_THREADS, simple_text
+from femops_kernels.cuda.operator.cg_state import DEVICE_STATE, STATE_CONSTANTS, SUMS
 from femops_kernels.cuda.operator.grid import grid, launch_portions
 from femops_kernels.cuda.operator.kernel import STATE, unspilled
 from femops_kernels.cuda.operator.sweep import DeviceLaunchSum, DeviceSweep

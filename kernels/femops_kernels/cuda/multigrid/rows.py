@@ -7,9 +7,9 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops_kernels.cuda.compiler.sources import SIMPLE_THREADS, simple_text
 from femops_kernels.cuda.device.arguments import Layout, copied
 from femops_kernels.cuda.device.device import Device
+from femops_kernels.cuda.device.sources import SIMPLE_THREADS, simple_text
 from femops_kernels.cuda.operator.sweep import DeviceLaunch, DeviceNoOp
 
 SLICE = 32  # rows, those of the threads that read together

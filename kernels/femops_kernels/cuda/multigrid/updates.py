@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops_kernels.cuda.cg.cg import PIECE_BYTES, RESIDENT, blocks_of, memory_of_sums
-from femops_kernels.cuda.compiler.sources import SIMPLE_THREADS, TYPES, simple_text
 from femops_kernels.cuda.device.arguments import Layout, copied
 from femops_kernels.cuda.device.device import Device, Function
+from femops_kernels.cuda.device.sources import SIMPLE_THREADS, TYPES, simple_text
 from femops_kernels.relaxation import (
     CoarsestVectors,
     Directions,

@@ -11,10 +11,10 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops_kernels.cuda.cg.state import STATE_CONSTANTS
-from femops_kernels.cuda.compiler.sources import TYPES, constants_text, source_of
 from femops_kernels.cuda.device.arguments import Layout
 from femops_kernels.cuda.device.device import Device
+from femops_kernels.cuda.device.sources import TYPES, constants_text, source_of
+from femops_kernels.cuda.operator.cg_state import STATE_CONSTANTS
 from femops_kernels.cuda.operator.shapes import MOST_THREADS, Shape, measured_shape
 from femops_kernels.cuda.operator.shared_memory import Lines, Strides, strides_for
 from femops_kernels.cuda.operator.sides import Side, arguments_of, sides_text

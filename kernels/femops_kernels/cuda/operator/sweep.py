@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops_kernels.compiled import ONE, CompiledOperator, Launch, Panels, Places
-from femops_kernels.cuda.compiler.sources import SIMPLE_THREADS, simple_text
 from femops_kernels.cuda.device.arguments import Layout, copied
 from femops_kernels.cuda.device.device import Device, Function
+from femops_kernels.cuda.device.sources import SIMPLE_THREADS, simple_text
 from femops_kernels.cuda.operator.clearing import Clearing
 from femops_kernels.cuda.operator.data import FilledData, prefetched, uploaded
 from femops_kernels.cuda.operator.dofs import DeviceDofs, DeviceEnd, DeviceShared, Marked, Shared
