@@ -50,8 +50,6 @@ class Problem:
         Source of energy by volume, of the position of the moving point.
     gravity : float
         Acceleration along -y.
-    exact_velocity : bool
-        Whether the velocity at the beginning is that at all times.
     """
 
     _given_as: ClassVar[str] = 'a problem, as femops.hydro.problem("sedov")'
@@ -68,7 +66,6 @@ class Problem:
     vorticity: bool = False
     heating: PointFunction | None = None
     gravity: float = 0.0
-    exact_velocity: bool = False
 
 
 _SQUARE = {2: "square01_quad", 3: "cube01_hex"}
@@ -191,7 +188,6 @@ _LIST = (
         gamma=5.0 / 3.0,
         viscosity=False,
         heating=_swirl_heating,
-        exact_velocity=True,
     ),
     Problem("sedov", _ALL, 0.8, _at_rest, lambda x: 0.0 * x[0], blast=1.0),
     Problem("sod", _ALL, 0.2, _at_rest, _sod_energy, _sod_density),
@@ -212,7 +208,6 @@ _LIST = (
         _vortex_energy,
         gamma=5.0 / 3.0,
         viscosity=False,
-        exact_velocity=True,
     ),
     _riemann(
         "riemann-12",

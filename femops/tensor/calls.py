@@ -7,7 +7,7 @@ call.  Where arrays lie, compiled code finds out.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any
+from typing import Any, final
 
 from numpy import ndarray
 from numpy.typing import NDArray
@@ -17,18 +17,31 @@ from femops_kernels.cpu.tensor.arrays import ArrayCall, readable
 
 Array = NDArray[Any]
 
-CALLS: dict[Hashable, ArrayCall | None] = {}
-"""Calls by all that they depend on; None for those that are not made so."""
-
 _MOST = 1024
+
+
+@final
+class Known(dict[Hashable, Any]):
+    """Results by all that they depend on; it is emptied when there are too many."""
+
+    def keep(self, key: Hashable, value: Any) -> None:
+        """Add a result."""
+        if len(self) >= _MOST:
+            self.clear()
+        self[key] = value
+
+
+CALLS = Known()
+"""Calls of this package: products, None for those not made so; linear algebra; orders of pairs."""
 
 
 def found(key: Hashable) -> ArrayCall | None:
     """The call of a key, if it was made before."""
     try:
-        return CALLS.get(key)
+        call: ArrayCall | None = CALLS.get(key)
     except TypeError:  # something in the key has no hash, and is refused elsewhere
         return None
+    return call
 
 
 def remember(
@@ -41,13 +54,9 @@ def remember(
     known = CALLS.get(key)
     if key in CALLS and (known is None or known.current()):
         return
-    if len(CALLS) >= _MOST:
-        CALLS.clear()
     # zero as a factor has a sign, which the key does not tell
-    if factors[0] == 0 or not all(type(one) is ndarray for one in arrays):
-        CALLS[key] = None
-    else:
-        CALLS[key] = _call(arrays, terms, factors)
+    plain = factors[0] != 0 and all(type(one) is ndarray for one in arrays)
+    CALLS.keep(key, _call(arrays, terms, factors) if plain else None)
 
 
 def _call(

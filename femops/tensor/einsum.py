@@ -12,16 +12,12 @@ from numpy.typing import NDArray
 
 from femops.errors import TensorError
 from femops.tensor.batch import Batch
-from femops.tensor.calls import found, remember
+from femops.tensor.calls import CALLS, found, remember
 from femops.tensor.gemm import Operand, arrays_of, as_view, key_of, new_output, output_view
 from femops.tensor.lowering import Number, Term
 from femops.tensor.memory import functions_of, is_array, located
 from femops.tensor.pairs import contract, sizes_of, steps_of
 from femops_meshes.arguments import checked
-
-# Contractions of several arrays by all that their order depends on: which are contracted, and how.
-_STEPS: dict[Hashable, tuple[tuple[int, int, str], ...]] = {}
-_MOST = 1024
 
 
 def einsum(
@@ -96,13 +92,11 @@ def _of_several(
 ) -> Operand:
     """Contraction of more than two operands: arrays like earlier ones by calls of two each."""
     key = _key_of_several(subscripts, operands, out)
-    steps = _STEPS.get(key)
+    steps: tuple[tuple[int, int, str], ...] | None = CALLS.get(key)
     if key is None or steps is None:
         made, terms = _contract(subscripts, *operands, batch=0, out=out, alpha=alpha, beta=beta)
         if key is not None:
-            if len(_STEPS) >= _MOST:
-                _STEPS.clear()
-            _STEPS[key] = _steps(terms)
+            CALLS.keep(key, _steps(terms))
         return cast(Operand, made)
     made = list(operands)
     for a, b, words in steps[:-1]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from femops.errors import TensorError
 from femops.tensor.batch import Batch
+from femops.tensor.calls import CALLS
 from femops.tensor.gemm import Operand
 from femops.tensor.memory import functions_of
 from femops.tensor.places import Places, View, check_devices
@@ -25,9 +26,6 @@ Triangle = tuple[bool, bool, bool, bool]
 
 GENERAL: Triangle = (True, False, False, False)
 """The triangle of a method that has none."""
-
-_CALLS: dict[Hashable, LinearCall] = {}  # calls by all that they depend on
-_MOST = 1024
 
 
 @final
@@ -84,7 +82,7 @@ def run(
         Shapes or types that do not fit; matrices that are too large for a device.
     """
     key = _key_of(method, a, b, triangle)
-    call = _CALLS.get(key)
+    call: LinearCall | None = CALLS.get(key)
     if call is not None:
         return call.run(*cast("tuple[Array, Array | None]", (a, b)))
     matrices = _square(a)
@@ -96,9 +94,7 @@ def run(
     sources = matrices.read(), None if right is None else right.read()
     call = LinearCall(method, sources, (_array(outputs[0]), _array(outputs[1])), triangle)
     if key is not None:
-        if len(_CALLS) >= _MOST:
-            _CALLS.clear()
-        _CALLS[key] = call
+        CALLS.keep(key, call)
     made, status = call.run(*sources)
     pairs = zip(outputs, made, strict=True)
     return [one and one.finished(array) for one, array in pairs], status

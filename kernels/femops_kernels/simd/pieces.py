@@ -47,6 +47,11 @@ def _exchanged(builder: Any, rows: list[Any], width: int) -> list[Any]:
 
 def to_lanes(builder: Any, pieces: list[Any], n: int) -> list[Any]:
     """Lane vectors of the n numbers of each slot."""
+    if n == 1:
+        lane = ir.Constant(ir.VectorType(pieces[0].type, len(pieces)), ir.Undefined)
+        for slot, number in enumerate(pieces):
+            lane = builder.insert_element(lane, number, _INDEX(slot))
+        return [lane]
     rows = []
     for slot in range(n):  # beside it slots slot + n, slot + 2 n, ...
         parts = pieces[slot::n]
@@ -60,6 +65,8 @@ def to_lanes(builder: Any, pieces: list[Any], n: int) -> list[Any]:
 
 def to_pieces(builder: Any, lanes: list[Any], width: int) -> list[Any]:
     """The numbers of each slot, of n lane vectors: the inverse."""
+    if len(lanes) == 1:
+        return [builder.extract_element(lanes[0], _INDEX(slot)) for slot in range(width)]
     n, rows = len(lanes), _exchanged(builder, list(lanes), width)
     return [
         _shuffled(builder, rows[slot % n], rows[slot % n], [slot // n * n + i for i in range(n)])
@@ -136,12 +143,7 @@ def gather_piece(
         piece = _Piece(builder, sig.args, args)
         size = piece.lane.scalar.bitwidth // 8
         pieces = [builder.load(pointer, align=size) for pointer in piece.slots()]
-        if piece.n > 1:
-            lanes = to_lanes(builder, pieces, piece.n)
-        else:
-            lanes = [ir.Constant(vector_ir(piece.lane), ir.Undefined)]
-            for slot, number in enumerate(pieces):
-                lanes = [builder.insert_element(lanes[0], number, _INDEX(slot))]
+        lanes = to_lanes(builder, pieces, piece.n)
         for lane, pointer in zip(lanes, piece.lanes(), strict=True):
             builder.store(lane, pointer, align=size)
         return context.get_dummy_value()
@@ -171,10 +173,7 @@ def scatter_piece(
         piece = _Piece(builder, sig.args, args)
         width, size = piece.lane.width, piece.lane.scalar.bitwidth // 8
         lanes = [builder.load(pointer, align=size) for pointer in piece.lanes()]
-        if piece.n > 1:
-            pieces = to_pieces(builder, lanes, width)
-        else:
-            pieces = [builder.extract_element(lanes[0], _INDEX(slot)) for slot in range(width)]
+        pieces = to_pieces(builder, lanes, width)
         # one slot after the other: slots of one batch that share dofs lose no update
         for part, pointer in zip(pieces, piece.slots(), strict=True):
             total = builder.fadd(builder.load(pointer, align=size), part)
@@ -227,10 +226,7 @@ def turn_piece(
         ncomp, n, width = literal(sig.args[2]), literal(sig.args[3]), lane.lane.width
         piece = _Piece(builder, sig.args, (*args[:5], args[5], args[5], args[7]))
         numbers = [builder.load(pointer, align=lane.itemsize) for pointer in piece.lanes()]
-        if n > 1:
-            pieces = to_pieces(builder, numbers, width)
-        else:
-            pieces = [builder.extract_element(numbers[0], _INDEX(slot)) for slot in range(width)]
+        pieces = to_pieces(builder, numbers, width)
         table = word_table(builder, _element_rows(runs, lane, ncomp, n)[:, 0])
         first = builder.add(args[6], builder.load(builder.gep(table, [args[7]])))
         for slot, value in enumerate(pieces):

@@ -153,7 +153,7 @@ class HostDirections(Directions):
     def __init__(self, edges: Ints, total: Totals, real: DType, other: DType) -> None:
         lanes = ALIGNMENT // real.itemsize
         self._types = real.name, other.name
-        self._edges, self._total = edges, total
+        self._edges, self._total = edges, total  # edges: compiled code has their address
         self._sums = np.zeros((2, len(edges) - 1, lanes), real)
         self._threads = 1 if edges[-1] < PARALLEL_ENTRIES else 0
         self._where = edges.ctypes.data, len(edges) - 1

@@ -65,13 +65,7 @@ class _Run:
     def read(self, k: Any, n: int) -> None:
         """Copy n numbers to lanes."""
         numbers = [self.builder.load(one, align=self.size) for one in self.slots(k, n)]
-        if n > 1:
-            lanes = to_lanes(self.builder, numbers, n)
-        else:
-            lanes = [ir.Constant(vector_ir(self.lane), ir.Undefined)]
-            for slot, number in enumerate(numbers):
-                lanes = [self.builder.insert_element(lanes[0], number, ir.IntType(32)(slot))]
-        for i, value in enumerate(lanes):
+        for i, value in enumerate(to_lanes(self.builder, numbers, n)):
             at = self.builder.add(k, WORD(i))
             store_at(self.builder, self.lane, self.work, at, value)
 
@@ -79,11 +73,7 @@ class _Run:
         """Copy n numbers from lanes."""
         at = [self.builder.add(k, WORD(i)) for i in range(n)]
         lanes = [load_at(self.builder, self.lane, self.work, one) for one in at]
-        if n > 1:
-            numbers = to_pieces(self.builder, lanes, self.lane.width)
-        else:
-            slots = range(self.lane.width)
-            numbers = [self.builder.extract_element(lanes[0], ir.IntType(32)(s)) for s in slots]
+        numbers = to_pieces(self.builder, lanes, self.lane.width)
         pairs = zip(numbers, self.slots(k, n), strict=True)
         return [self.builder.store(number, at, align=self.size) for number, at in pairs]
 

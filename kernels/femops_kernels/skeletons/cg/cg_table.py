@@ -23,6 +23,5 @@ FREE, TAKEN, ENDED = 0, 1, 2
 # states, of what these are at the start (0 if solves have begun) and of the right-hand sides'
 # addresses; the most iterations; address of the float64 that iterations are added to.
 SOLVES, TABLES, STATES, FRESH_STATES, RIGHTS, MOST, DONE = range(7)
-GROUP_SIZE = 7
 
 decision = inner  # what ``decisions.py`` has is compiled here
