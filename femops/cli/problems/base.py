@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import femops
+from femops.cli.problems.krylov import solution
 from femops.cli.problems.manufactured import AnyMesh, Field, Waves
 from femops.errors import MissingExtraError, SpaceError
 from femops.solvers.watch import Progress
@@ -46,6 +47,8 @@ class Problem(ABC):
         The exact solution.
     operator : Operator
         On the space, or on all fields, with its essential conditions.
+    M : Preconditioner
+        Of the operator, once the problem is prepared.
     progress : callable or None
         Told of the iterations, see `femops.cg`.
     preconditioner : str
@@ -65,6 +68,7 @@ class Problem(ABC):
     space: femops.H1
     field: Field
     operator: femops.Operator
+    M: Any
     progress: Progress | None = None
     preconditioner: str = "multigrid"
     asked = False  # whether the user named the preconditioner
@@ -89,23 +93,24 @@ class Problem(ABC):
         self.level = level
         self.waves = Waves.on(mesh)
 
-    @abstractmethod
     def prepare(self) -> None:
-        """Compile the kernels, or read them from the cache."""
+        """Compile the kernels of the iteration, or read them from the cache."""
+        self.M = self.preconditioned(self.operator)
+        femops.cg(self.operator, self.space.zeros(), maxiter=0, M=self.M)
 
     @abstractmethod
     def right_hand_side(self) -> Vector:
         """Load and boundary values."""
 
-    @abstractmethod
     def solve(self, b: Vector, rtol: float) -> tuple[Vector, int]:
-        """Solution for that right-hand side, vector of `space`, and iterations taken.
+        """Solution for that right-hand side, vector of `space`, and iterations of `femops.cg`.
 
         Raises
         ------
         SolverError
             No convergence to that relative residual.
         """
+        return solution(femops.cg, self.operator, b, rtol, M=self.M, progress=self.progress)
 
     def preconditioned(self, A: femops.Operator, dtype: str | None = None) -> Any:
         """The preconditioner of a positive definite operator, its kernels compiled.

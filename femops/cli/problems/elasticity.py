@@ -8,7 +8,6 @@ import numpy as np
 
 import femops
 from femops.cli.problems.base import Problem, Vector
-from femops.cli.problems.krylov import prepare_cg, solution
 from femops.cli.problems.manufactured import AnyMesh, Field, Floats
 
 
@@ -42,20 +41,10 @@ class Elasticity(Problem):
         spherical = self.lam * np.trace(gradient) * identity
         return np.asarray(spherical + self.mu * (gradient + gradient.swapaxes(0, 1)))
 
-    def prepare(self) -> None:
-        """Compile the iteration."""
-        self.M = self.preconditioned(self.operator)
-        prepare_cg(self.operator, self.M)
-
     def right_hand_side(self) -> Vector:
         """Load and boundary values."""
         V = self.space
         return self.operator.rhs(femops.load(V, flux=self.stress), V.interpolate(self.field.exact))
-
-    def solve(self, b: Vector, rtol: float) -> tuple[Vector, int]:
-        """Solution and iterations."""
-        A = self.operator
-        return solution(femops.cg, A, b, rtol, M=self.M, progress=self.progress)
 
     def parameters(self) -> dict[str, float]:
         """Those of Lame."""

@@ -17,11 +17,6 @@ from femops.spaces.base import Space
 Vector = NDArray[np.float64]
 
 
-def prepare_cg(A: femops.Operator, M: Any) -> None:
-    """Compile what `femops.cg` runs, or read it from the cache."""
-    femops.cg(A, A.space.zeros(), maxiter=0, M=M)
-
-
 def solution(
     solver: Callable[..., Any],
     A: femops.Operator,

@@ -8,7 +8,7 @@ import numpy as np
 
 import femops
 from femops.cli.problems.base import Problem, Vector
-from femops.cli.problems.krylov import prepare_cg, solution
+from femops.cli.problems.krylov import solution
 from femops.cli.problems.manufactured import AnyMesh, Field, Floats
 from femops.errors import SolverError
 from femops.solvers.inner_products import Sums
@@ -58,8 +58,7 @@ class NeoHookean(Problem):
     def prepare(self) -> None:
         """Compile residual, Jacobian and iteration."""
         self.form.residual(self.space.zeros())
-        self.M = self.preconditioned(self.operator)
-        prepare_cg(self.operator, self.M)
+        super().prepare()
 
     def right_hand_side(self) -> Vector:
         """The load, zero at constrained dofs."""

@@ -8,7 +8,7 @@ import numpy as np
 
 import femops
 from femops.cli.problems.base import Problem, Vector
-from femops.cli.problems.krylov import prepare_cg, solution, total
+from femops.cli.problems.krylov import total
 from femops.cli.problems.manufactured import AnyMesh, Field
 
 
@@ -34,11 +34,6 @@ class Poisson(Problem):
         if not self.closed:
             self.operator = self.operator.constrained(V.boundary_dofs())
 
-    def prepare(self) -> None:
-        """Compile the iteration."""
-        self.M = self.preconditioned(self.operator)
-        prepare_cg(self.operator, self.M)
-
     def right_hand_side(self) -> Vector:
         """Load and boundary values."""
         b = femops.load(self.space, self.field.minus_laplacian)
@@ -49,8 +44,7 @@ class Poisson(Problem):
 
     def solve(self, b: Vector, rtol: float) -> tuple[Vector, int]:
         """Solution and iterations."""
-        A = self.operator
-        u, iterations = solution(femops.cg, A, b, rtol, M=self.M, progress=self.progress)
+        u, iterations = super().solve(b, rtol)
         if self.closed:
             u -= femops.integrate(self.space, u) / femops.integrate(self.space, 1.0)
         return u, iterations
