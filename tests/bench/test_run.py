@@ -98,8 +98,8 @@ def test_everything_has_each_problem_mesh_and_size(monkeypatch):
     assert len(found) == len(PROBLEMS) * 3 * 2
     for threads in (1, machine.get_threads()):
         rows = [row for row in result["rows"] if row["threads"] == threads]
-        # at p = 1 five levels and auto on one thread
-        assert len(rows) == ((6 if threads == 1 else 1) + 1) * len(found)
+        # at p = 1 four levels and auto on one thread
+        assert len(rows) == ((5 if threads == 1 else 1) + 1) * len(found)
         assert {(row["footprint"], row["dofs"]) for row in rows} == {("ram", 600), ("cache", 60)}
     assert len(result["auto"]) == len(found)
 
@@ -107,7 +107,7 @@ def test_everything_has_each_problem_mesh_and_size(monkeypatch):
 def test_everything_is_measured_and_drawn(tmp_path, monkeypatch):
     monkeypatch.setattr(operators, "PROBLEMS", {"bp5": PROBLEMS["bp5"]})
     result = run_all((1,), 1, dofs={"ram": 60.0, "cache": 30.0}, **QUICK)
-    assert len(result["rows"]) == 6 * 3 * 2
+    assert len(result["rows"]) == 5 * 3 * 2
     assert all(" ".join(row) == KEYS for row in result["rows"])
     assert len(result["auto"]) == 3 * 2
     assert draw(tmp_path / "all.png", "operators", result["rows"]).stat().st_size > 10_000

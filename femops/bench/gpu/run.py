@@ -34,7 +34,7 @@ WORDS = {
     "vectors": "{dofs_per_second:.3g} dofs/s, {over_one_by_one:.3g} times one by one",
     "shapes": "{seconds_before:.3g} s before, {seconds:.3g} now",
 }
-"""What is told of a row of each table."""
+"""Texts that tell of a row of each table."""
 
 
 @final
