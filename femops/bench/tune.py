@@ -25,6 +25,7 @@ from femops.bench.problems import (
     default_dofs,
     make_mesh,
 )
+from femops.bench.search import Found, fastest
 from femops.bench.tensor.search import search_on_host
 from femops.bench.timing import call_seconds
 from femops.errors import OperatorError
@@ -46,7 +47,6 @@ from femops_kernels.cpu.machine import tuning_key
 from femops_kernels.cpu.multivector import VectorSweep
 from femops_kernels.cpu.plan import CHUNK_BYTES, elements_per_chunk
 from femops_kernels.tuning.database import Settings, TuningKey, known, record, trying, users_table
-from femops_kernels.tuning.search import Found, fastest
 
 SETTINGS = ("prefetch", "chunks", "level", "vectors", "products")
 """Kinds of settings that are searched for."""

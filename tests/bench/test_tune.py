@@ -12,6 +12,7 @@ import pytest
 
 import femops
 from femops.bench import tune
+from femops.bench.search import Found, fastest
 from femops.bench.tensor import search
 from femops.bench.tune import TuneSettings, run_tune
 from femops.operators.levels import auto
@@ -19,7 +20,6 @@ from femops_kernels.cpu.kernels.kernel import PREFETCH_BYTES
 from femops_kernels.cpu.machine import tuning_key
 from femops_kernels.cpu.tensor.contraction import ContractionKernel
 from femops_kernels.tuning import database
-from femops_kernels.tuning.search import Found, fastest
 
 SMALL: dict[str, Any] = {"orders": (2,), "problems": ("bp3",), "levels": ("partial",)}
 SMALL |= {"dofs": 60.0, "rounds": 1}

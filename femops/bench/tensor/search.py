@@ -15,6 +15,7 @@ import numpy as np
 
 from femops.bench.machine import using
 from femops.bench.problems import Progress
+from femops.bench.search import Found, fastest
 from femops.bench.tensor.products import ProductCase, Products, layout_of
 from femops.bench.timing import batch_times, call_seconds
 from femops.tensor import Batch
@@ -27,7 +28,6 @@ from femops_kernels.cuda.tensor.shapes import ProductShape, settings_of
 from femops_kernels.errors import KernelValueError
 from femops_kernels.simd.tensor.offsets import offsets
 from femops_kernels.tuning import database
-from femops_kernels.tuning.search import Found, fastest
 
 _ONE, _NONE = (1.0, 0.0), (0.0, 0.0)  # alpha and beta
 

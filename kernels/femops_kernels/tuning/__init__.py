@@ -1,1 +1,1 @@
-"""Settings measured to be fastest: one database for hosts and devices, and the search."""
+"""Settings measured to be fastest: one database for hosts and devices."""
