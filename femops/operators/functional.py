@@ -103,10 +103,11 @@ class _Integrand:
 
     def __call__(self, *args: Any, **options: Any) -> dict[str, Any]:
         found = self._function(*args, **options)
-        if isinstance(found, dict):
+        if found is None or isinstance(found, dict):
             name = f"{definition(self._function)}{name_of(self._function)}"
+            what = "nothing" if found is None else "a dictionary"
             raise TraceError(
-                f"{name} returned a dictionary: the function of a functional returns a number, the "
+                f"{name} returned {what}: the function of a functional returns a number, the "
                 "integrand"
             )
         return {self._key: found}

@@ -263,7 +263,10 @@ class Residual(Summable):
         """
         on_elements = [part for part in self._parts if not part.form.on_boundary]
         if not any(name in part.functionals.minima for part in on_elements):
-            raise OperatorError(f"{self!r} has no minimum {name!r}: {self.functionals.minima}")
+            known = ", ".join(n for one in on_elements for n in one.functionals.minima) or "none"
+            raise OperatorError(
+                f"{self!r} has no minimum {name!r} over the elements: it has {known}"
+            )
         if "compiled" not in vars(self):
             raise OperatorError(f"{self!r} has not been evaluated: call its evaluate(u) first")
         whole = self.space.distributed

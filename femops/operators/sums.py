@@ -22,6 +22,7 @@ class Summable(ABC):
     dtype : numpy.dtype
     """
 
+    __array_ufunc__ = None  # arrays times one are refused, not taken entry by entry
     space: Any
     dtype: np.dtype[Any]
 
@@ -59,6 +60,11 @@ class Summable(ABC):
         return self._times(scale)
 
     __rmul__ = __mul__
+
+    def __truediv__(self, factor: Any) -> Any:
+        if isinstance(factor, bool) or not isinstance(factor, Real) or not float(factor):
+            return NotImplemented
+        return self * (1.0 / float(factor))
 
     def __neg__(self) -> Any:
         return -1.0 * self

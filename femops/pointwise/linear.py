@@ -146,6 +146,16 @@ class LinearQFunction:
             if self.structure[np.ix_(self.places(tests, test), self.places(fields, field))].any()
         ]
 
+    def zeros(self, *, transpose: bool) -> tuple[int, ...]:
+        """Components of the test functions, or of the fields, that nothing is multiplied by."""
+        sides = self.trace.fields if transpose else self.trace.tests
+        entries = self.structure.T if transpose else self.structure
+        found: list[int] = []
+        for name, side in sides.items():
+            places = self.places(sides, name)
+            found += [] if entries[places].any() else places[: len(side.values)]
+        return tuple(found)
+
     def block(self, test: str, field: str) -> LinearQFunction:
         """The part of the form that couples one test function with one field; made once."""
         if (test, field) not in self._blocks:

@@ -143,7 +143,7 @@ class _Step:
     components: tuple[int, int]
     symmetric: bool
     finite: list[Node]  # what does not depend on the inputs, and should be
-    functionals: tuple[int, ...] = ()
+    written: tuple[int, ...] = ()  # see `make_program`
 
     @staticmethod
     def of(step: LinearQFunction, transpose: bool) -> _Step:
@@ -151,7 +151,8 @@ class _Step:
         inputs, outputs = step.field.flat(), step.outputs
         if transpose:
             (inputs, outputs), components = step.transposed(), components[::-1]
-        return _Step(step.trace, inputs, outputs, components, step.symmetric, step.distinct)
+        zeros = step.zeros(transpose=transpose)
+        return _Step(step.trace, inputs, outputs, components, step.symmetric, step.distinct, zeros)
 
     @property
     def graph(self) -> Graph:
@@ -193,7 +194,7 @@ class _Step:
             given.numbers(),
             symmetric=self.symmetric,
             scaled=tuple(sorted(position[number] for number in carriers)),
-            functionals=self.functionals,
+            written=self.written,
         )
         constant = given.constant if constant is None else constant
         computed = self.finite if self._may_fail(given) else []

@@ -273,8 +273,7 @@ def trace(
     place: dict[str, Any] = {"x": static[POSITION]}
     if boundary:
         place["n"] = static[NORMAL] = symbols(graph, NORMAL, (dim,))
-        if "h" not in coefficients:
-            place["h"] = 1.0 / np.sqrt(np.sum(inverse[-1] ** 2))
+        place["h"] = 1.0 / np.sqrt(np.sum(inverse[-1] ** 2))
     arguments: dict[str, Argument] = {}
     given: list[FieldSymbol] = []
     known: dict[str, Any] = {}
@@ -372,7 +371,7 @@ def _call(
     if len(names) < len(fields):
         raise TraceError(f"{where} takes {len(names)} arguments, there are {len(fields)} fields")
     for name in place.keys() & known.keys():
-        what = {"x": "position", "n": "normal"}[name]
+        what = {"x": "position", "n": "normal", "h": "extent of the element"}[name]
         raise TraceError(f"{where}: {name!r} is the {what}: rename the coefficient")
     keywords = {name: place.get(name, known.get(name)) for name in wanted}
     missing = [
@@ -382,7 +381,10 @@ def _call(
     ]
     extra = [name for name in known if name not in wanted]
     if missing:
-        raise TraceError(f"{where}: no coefficient {missing[0]!r} is given: pass {missing[0]}=...")
+        there = " (there is one over the boundary: boundary=...)" * (missing[0] in ("n", "h"))
+        raise TraceError(
+            f"{where}: no coefficient {missing[0]!r} is given: pass {missing[0]}=...{there}"
+        )
     if extra:
         raise TraceError(
             f"{where} takes no coefficient {extra[0]!r}"

@@ -22,7 +22,7 @@ def make_program(
     *,
     symmetric: bool,
     scaled: tuple[int, ...],
-    functionals: Sequence[int] = (),
+    written: Sequence[int] = (),
 ) -> QFunction:
     """Text of a q-function from nodes.
 
@@ -37,8 +37,9 @@ def make_program(
         Names of the numbers that the step is given, by node number.
     numbers, symmetric, scaled
         See `QFunction`.
-    functionals : sequence of int
-        Components whose values are written even where they are zero.
+    written : sequence of int
+        Components whose values are written even where they are zero: functionals, and test
+        functions that nothing is multiplied by. Kernels would give what they interpolated.
     """
     n_in, n_out = components
     called = {node.number: f"{SLOTS[k // n_in]}[{k % n_in}]" for k, node in enumerate(inputs)}
@@ -49,7 +50,7 @@ def make_program(
     values_in, slopes_in, values_out, slopes_out = (
         _components(slots) for used in (reads, writes) for slots in (used[:1], used[1:])
     )
-    values_out = tuple(sorted({*values_out, *functionals}))
+    values_out = tuple(sorted({*values_out, *written}))
     parts = []
     for s, slot in enumerate(SLOTS):
         used = s <= dim and bool(slopes_out if s else values_out)

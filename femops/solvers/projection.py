@@ -140,6 +140,12 @@ def project(
         right = _right_side(nodal, f, fields, coefficients, rule)
     else:
         right = load(nodal, f, quadrature=rule)
+    xp = Q.memory.xp
+    if Q.comm.max(int(not bool(xp.isfinite(right).all()))):
+        raise OperatorError(
+            f"{name_of(f) if callable(f) else 'f'} is not finite at some quadrature points: look "
+            "at square roots, logarithms and divisions in it"
+        )
     if isinstance(nodal, L2):
         q = Q.memory.put(_by_elements(nodal, Q.memory.get(right), rule))
     else:

@@ -103,6 +103,42 @@ def test_levels_and_sums(kind: str, level: str) -> None:
         )
 
 
+STRAIGHT = {
+    "box": lambda dim: femops.box((2, 3, 2)[:dim], upper=(1.0, 2.0, 0.5)[:dim]),
+    "sheared": lambda dim: femops.box((2, 2, 1)[:dim], mapping=lambda x: x + 0.3 * x[::-1] ** 1),
+}
+
+
+@pytest.mark.parametrize("kind", STRAIGHT)
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_constant_coefficients_on_straight_elements(dim: int, kind: str) -> None:
+    """Numbers are kept by face: of values of an L2 space, of derivatives alone, of all."""
+    mesh = STRAIGHT[kind](dim)
+    V, L = femops.H1(mesh, 2), femops.L2(mesh, 2)
+    forms: list[tuple[Any, Any, Any]] = [
+        (lambda u: {"value": 2 * u}, L, lambda n, h: np.diag([2.0, *[0.0] * dim])),
+        (lambda u: {"grad": 3 * u.grad}, V, lambda n, h: np.diag([0.0, *[3.0] * dim])),
+        (
+            lambda u, n, h: {"value": u / h - u.grad @ n, "grad": -u * n},
+            V,
+            lambda n, h: np.block(
+                [[np.array([[1 / h]]), -n[None]], [-n[:, None], np.zeros((dim, dim))]]
+            ),
+        ),
+    ]
+    rng = np.random.default_rng(0)
+    for form, W, D in forms:
+        dense = oracle.matrix_of_slots(
+            W, W, None, lambda x, n, h, D=D: D(n, h)[:, None, :, None], 4 if dim > 1 else 1
+        )
+        X = rng.standard_normal((W.size, 9))
+        for level in ("partial", "matrix-free", "element"):
+            A = femops.form(form, W, boundary="all", quadrature=4, level=level)
+            np.testing.assert_allclose(A @ X, dense @ X, rtol=0, atol=1e-12 * abs(dense).max())
+            x = np.ascontiguousarray(X[:, 0])
+            np.testing.assert_allclose(A @ x, dense @ x, rtol=0, atol=1e-12 * abs(dense).max())
+
+
 def test_same_bits_on_any_width() -> None:
     """Faces of one element, as at edges and corners, add to the same dofs."""
     cube = femops.box((3, 2, 4), comm=femops.parallel.Serial(), reproducible=True)

@@ -67,10 +67,11 @@ def compare(comm, capsys, problem, mesh, order, options):
     assert set(found) == set(alone)
     assert found.get("preconditioner") == alone.get("preconditioner")
     same = [name for name in found if name not in ("seconds", "level", "preconditioner")]
-    assert {n: found[n] for n in same} == pytest.approx({n: alone[n] for n in same}, rel=1e-8)
-    assert [found[n] for n in same if "iterations" in n] == [
-        alone[n] for n in same if "iterations" in n
-    ]
+    counts = [name for name in same if "iterations" in name]
+    others = [name for name in same if name not in counts]
+    assert {n: found[n] for n in others} == pytest.approx({n: alone[n] for n in others}, rel=1e-8)
+    # round-off decides whether the last iteration is needed
+    assert all(abs(found[n] - alone[n]) <= 1 for n in counts)
 
 
 @pytest.mark.parallel(3)

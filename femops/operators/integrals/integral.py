@@ -175,11 +175,14 @@ class Integral:
 
     @property
     def reduced(self) -> Integral:
-        """The same form on a product, without fields and test functions that nothing couples."""
+        """The same form on a product, without what nothing couples.
+
+        A field stays with its test function, if one of them is coupled: each is the other's in the
+        transpose.
+        """
         step = self.qfunction
-        tests = [name for name in self.tests.spaces if any(name == pair[0] for pair in step.pairs)]
-        fields = [n for n in self.fields.spaces if any(n in pair for pair in step.pairs)]
-        part = replace(self, fields=self.fields.only(fields), tests=self.tests.only(tests))
+        names = [name for name in self.fields.spaces if any(name in pair for pair in step.pairs)]
+        part = replace(self, fields=self.fields.only(names), tests=self.tests.only(names))
         return replace(part, traced=part._of_arguments(step))
 
     def coefficient_shapes(self) -> dict[str, CoefficientShape]:
