@@ -252,9 +252,10 @@ def test_nothing_at_points_is_copied(
     launches = [device.host.launches]
     F.residual(u, out)
     launches.append(device.host.launches)
-    points = F._form.geometry.num_elements * F._form.geometry.num_points
-    modes = F._form.geometry.mesh.coordinates.nbytes
-    assert F._term.qfunction.numbers.point > 0
+    part = F._parts[0]
+    points = part.form.geometry.num_elements * part.form.geometry.num_points
+    modes = part.form.geometry.mesh.coordinates.nbytes
+    assert part.term.qfunction.numbers.point > 0
     assert max(uploaded) <= max(8 * points, modes)
     uploaded.clear()
     F.residual(u, out)
