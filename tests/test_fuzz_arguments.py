@@ -23,7 +23,6 @@ MADE = {  # by functions that are called here
     "Operator",
     "Partition",
     "Picture",
-    "Scalar",
     "Space",
 }
 SLOW = {"movie", "picture", "plot", "to_pyvista"}
