@@ -35,7 +35,7 @@ def ring(sector, level):
 
 
 def grid(column, row):
-    """Vertex of the columns, of which the first is the right side of the square."""
+    """Vertex of the columns. Column 0 is the right side of the square."""
     if column == 0:
         return ring(row + SECTORS - 1, len(LEVELS) - 1)
     return SECTORS * len(LEVELS) + len(ROWS) * (column - 1) + row

@@ -20,7 +20,7 @@ HOME = _names()
 
 
 def _version() -> str:
-    """The version that is installed; of a source tree, what it would be installed as."""
+    """Version of the installed package, or of the source tree with "+source" behind it."""
     metadata = importlib.import_module("importlib.metadata")
     try:
         return str(metadata.version("femops"))

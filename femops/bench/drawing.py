@@ -148,7 +148,7 @@ def _widths_vary(rows: Rows) -> bool:
 
 
 def _at_each_width(rows: Rows) -> Rows:
-    """A method without panels is as fast for any width of them."""
+    """Without panels a method is as fast at every panel width."""
     widths = sorted({row["width"] for row in rows if row["width"]})
     return [
         row | {"width": w} for row in rows for w in ([row["width"]] if row["width"] else widths)

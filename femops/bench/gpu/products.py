@@ -27,7 +27,7 @@ def product_rows(case: ProductCase, run: Run) -> None:
 
 
 def _least(case: ProductCase, rates: Rates) -> tuple[float, str]:
-    """The least seconds that it can take, and what binds.
+    """Least seconds that a product can take, and the resource that limits it.
 
     Single precision is taken to be twice as fast as double.
     """
