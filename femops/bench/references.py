@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from femops.operators import Operator
 from femops.operators.assembly.element_matrices import ElementAssembly
 from femops.operators.assembly.point_matrices import point_matrices
-from femops.spaces.boundary_space import AnySpace, num_points, points_along
+from femops.spaces.domain_space import DomainSpace
 
 Floats = NDArray[np.float64]
 
@@ -28,19 +28,19 @@ class DenseBases:
 
     def __init__(self, operator: Operator) -> None:
         [(_, self._term)] = operator._summands
-        self._operator, self._ne = operator, self._term.mesh.num_elements
-        self._points = num_points(self._term.trial, self._term.quadrature)
+        self._operator, self._ne = operator, self._term.domain.num_elements
+        self._points = self._term.trial.num_points(self._term.quadrature)
         qfunction = self._term.qfunction
         self._into = self._bases(self._term.trial, qfunction.slots_in)
         self._out = self._bases(self._term.test, qfunction.slots_out)
         self._alike = np.array_equal(self._into, self._out)
 
-    def _bases(self, space: AnySpace, slots: list[int]) -> Floats:
+    def _bases(self, space: DomainSpace, slots: list[int]) -> Floats:
         """Matrices (slots, points, nodes): Kronecker products of 1-D matrices, x fastest."""
         dense = []
         for slot in slots:
             full: NDArray[Any] = np.ones((1, 1))
-            for d, points in enumerate(points_along(space, self._term.quadrature)):
+            for d, points in enumerate(space.points_along(self._term.quadrature)):
                 gives = space.basis.gradient if d == slot - 1 else space.basis.interpolation
                 full = np.kron(gives(points), full)
             dense.append(full)
@@ -92,10 +92,10 @@ def naive_flops(operator: Operator) -> int:
     """Operations that products of dense bases take more than sum factorisation, for matrices."""
     [(_, term)] = operator._summands
     assembly = ElementAssembly(term)
-    points, nodes = num_points(term.trial, term.quadrature), term.trial.p1d**term.trial.dim
+    points, nodes = term.trial.num_points(term.quadrature), term.trial.p1d**term.trial.dim
     entries = np.swapaxes(assembly.entries != 0, 1, 2)  # (slots, slots, components, components)
     pairs = entries.sum(axis=(0, 1))
     # D times the trial basis, the product by the test basis, the sum of all pairs
     each = points * nodes + nodes * nodes * 2 * points
     naive = int((pairs * each - nodes * nodes * (pairs > 0)).sum())
-    return int(term.mesh.num_elements * (naive - assembly.flops()))
+    return int(term.domain.num_elements * (naive - assembly.flops()))

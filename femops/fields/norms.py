@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 from femops.basis import Quadrature1D
 from femops.errors import SpaceError
 from femops.fields.reproducible import rounded_sum
-from femops.geometry.boundary import BoundaryBlock, BoundaryGeometry, asked_attributes
-from femops.geometry.evaluation import physical_gradient, reference_gradient, reference_values
+from femops.geometry.boundary import BoundaryGeometry, asked_attributes
+from femops.geometry.domain import DomainBlock, DomainGeometry
+from femops.geometry.evaluation import physical_gradient, reference_gradient
 from femops.geometry.jacobians import Geometry, GeometryBlock
 from femops.parallel.comm import Communicator
 from femops.spaces.base import Space
-from femops.spaces.functions import Block, Function, columns, evaluate_any, place_of
+from femops.spaces.functions import Function, columns, evaluate_any, place_of
 from femops_meshes.arguments import checked
 
 Floats = NDArray[np.float64]
@@ -76,7 +77,7 @@ def integrate(
     (1.0, 4.0)
     """
     rule, components = _rule(space, quadrature, space.order), _component_shape(space)
-    geometry: Geometry | BoundaryGeometry = Geometry(space.mesh, rule)
+    geometry: DomainGeometry = Geometry(space.mesh, rule)
     if boundary is not None:
         chosen = asked_attributes(boundary, space.mesh.boundary_names)
         geometry = BoundaryGeometry(space.distributed or space.mesh, rule, chosen)
@@ -90,7 +91,10 @@ def integrate(
         if tables is None:
             values = _function(u, block, components, "the integrand")
         else:
-            values = np.stack([_values(space, one, rule, block) for one in tables], axis=-1)
+            values = np.stack(
+                [_values(space, one, block) for one in tables],
+                axis=-1,
+            )
         part = _element_integrals(block, values)
         sums[block.start : block.stop] = part.reshape(len(part), *shape)
     flat = sums.reshape(len(sums), math.prod(shape)).T
@@ -116,7 +120,10 @@ def l2_norm(space: Space, u: Any, quadrature: Rule = None) -> float:
     """
     rule = _rule(space, quadrature, 2 * space.order)
     blocks, l_vec = Geometry(space.mesh, rule), space.l_vec(u)
-    return _root(space, ((block, _values(space, l_vec, rule, block)) for block in blocks))
+    return _root(
+        space,
+        ((block, _values(space, l_vec, block)) for block in blocks),
+    )
 
 
 @checked(SpaceError)
@@ -216,15 +223,12 @@ def _component_shape(space: Space) -> tuple[int, ...]:
     return () if space.ncomp == 1 else (space.ncomp,)
 
 
-def _values(space: Space, l_vec: Any, rule: Quadrature1D, block: Block) -> Floats:
+def _values(space: Space, l_vec: Any, block: DomainBlock) -> Floats:
     """A field at the points of a block, (n, nq[, ncomp])."""
-    if isinstance(block, BoundaryBlock):
-        return block.field(space.basis, space.restriction.indices, l_vec)
-    e_vec = space.element_vector(l_vec, block.start, block.stop)
-    return reference_values(space.basis, rule.points, space.dim, e_vec)
+    return block.values(space.basis, space.restriction.indices, l_vec)
 
 
-def _function(f: Function, block: Block, shape: tuple[int, ...], what: str) -> Floats:
+def _function(f: Function, block: DomainBlock, shape: tuple[int, ...], what: str) -> Floats:
     """A user's function at the points of a block, (n, nq, *shape)."""
     place = place_of(f, block) if callable(f) else (columns(block.points),)
     values = evaluate_any(f, place, (shape,), what, SpaceError)
@@ -237,7 +241,7 @@ def _errors(
     l_vec = space.l_vec(u)
     for block in Geometry(space.mesh, rule):
         expected = _function(exact, block, _component_shape(space), "exact")
-        yield block, _values(space, l_vec, rule, block) - expected
+        yield block, _values(space, l_vec, block) - expected
 
 
 def _gradient_errors(
@@ -261,7 +265,7 @@ def _root(space: Space, fields: Iterator[tuple[GeometryBlock, Floats]]) -> float
     return math.sqrt(exact_sum(sums, space.comm))
 
 
-def _element_integrals(block: Block, values: Floats) -> Floats:
+def _element_integrals(block: DomainBlock, values: Floats) -> Floats:
     """Integrals (n, k) of values (n, nq, *shape) with k entries over each element or face.
 
     The same bits whatever other elements are in the block.

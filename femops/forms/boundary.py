@@ -13,7 +13,6 @@ from femops.errors import OperatorError
 from femops.forms.form import build
 from femops.forms.load import load_vector
 from femops.forms.options import FormOptions, with_options
-from femops.geometry.boundary import BoundaryGeometry
 from femops.operators.integrals.coefficients import Coefficient, FormCoefficient
 from femops.operators.operator import Operator
 from femops.spaces.base import Space
@@ -136,5 +135,5 @@ def boundary_load(
     2.0
     """
     traces = boundary_space(V, attributes, slopes=False)
-    geometry = BoundaryGeometry(V.mesh, traces.quadrature(quadrature), traces.mesh)
+    geometry = traces.domain.geometry(traces.quadrature(quadrature))
     return load_vector(traces, geometry, g, None, "g", dtype)

@@ -22,7 +22,8 @@ from femops.pointwise.diagnostics import definition
 from femops.pointwise.errors import TraceError
 from femops.pointwise.trace import FormFunction, name_of
 from femops.spaces.base import Space
-from femops.spaces.boundary_space import BoundarySpace, boundary_space, volume_space
+from femops.spaces.boundary_space import boundary_space
+from femops.spaces.domain_space import DomainSpace
 from femops.spaces.memory import memory_of
 from femops.spaces.product import Product
 from femops_meshes.arguments import checked
@@ -258,24 +259,24 @@ def check_fields(
 
 def build(
     function: FormFunction,
-    trial: Space | BoundarySpace,
-    test: Space | BoundarySpace | None,
+    trial: DomainSpace,
+    test: DomainSpace | None,
     coefficients: Mapping[str, FormCoefficient],
     options: FormOptions,
 ) -> Operator:
     """Operator of a function whose coefficients are known to be checked; see `form`."""
     test, o = trial if test is None else test, Options(**options)
     for space in (trial, test):
-        if not isinstance(space, Space | BoundarySpace):
+        if not isinstance(space, DomainSpace):
             raise OperatorError(
                 f"a form was given a {type(space).__name__} for a space: make one with "
                 "femops.H1(mesh, order)"
             )
-    memory_of([volume_space(trial), volume_space(test)])
-    backend_of(volume_space(trial)).check_lanes(o.lanes)
+    memory_of([trial.volume, test.volume])
+    backend_of(trial.volume).check_lanes(o.lanes)
     if not callable(function):
         raise OperatorError(f"a form is a function of the field, got {function!r}")
-    if test.mesh is not trial.mesh:
+    if test.domain is not trial.domain:
         raise OperatorError("trial and test space are on different meshes: make both on one mesh")
     larger = trial if trial.order >= test.order else test
     rule = larger.quadrature(o.quadrature)

@@ -9,12 +9,11 @@ from numpy.typing import DTypeLike, NDArray
 
 from femops.basis import Quadrature1D
 from femops.errors import OperatorError
-from femops.geometry.boundary import BoundaryGeometry
+from femops.geometry.domain import DomainBlock, DomainGeometry
 from femops.geometry.jacobians import Geometry
 from femops.operators.integrals.coefficients import Coefficient, FormCoefficient
-from femops.operators.integrals.snapshots import Block
 from femops.spaces.base import Space
-from femops.spaces.boundary_space import BoundarySpace, points_along
+from femops.spaces.domain_space import DomainSpace
 from femops.spaces.memory import vector_type
 from femops_meshes.arguments import checked
 from femops_meshes.coordinates.interpolation import tensor_apply
@@ -65,8 +64,8 @@ def load(
 
 
 def load_vector(
-    V: Space | BoundarySpace,
-    geometry: Geometry | BoundaryGeometry,
+    V: DomainSpace,
+    geometry: DomainGeometry,
     f: Coefficient | None,
     flux: Coefficient | None,
     name: str,
@@ -87,7 +86,7 @@ def load_vector(
     # vectors are read here, where all ranks are
     source = None if f is None else FormCoefficient(name, f, (shape, ()) if shape else ((),)).read()
     along = None if flux is None else FormCoefficient("flux", flux, ((*shape, V.dim),)).read()
-    along_each, basis = points_along(V, geometry.quadrature), V.basis
+    along_each, basis = V.points_along(geometry.quadrature), V.basis
     values = [basis.interpolation(points).T for points in along_each]
     slopes = [basis.gradient(points).T for points in along_each]
     e_vec = np.zeros((geometry.num_elements, V.p1d**V.dim, *shape))
@@ -102,11 +101,11 @@ def load_vector(
     return V.memory.put(V.sum_elements(e_vec).astype(kind, copy=False))
 
 
-def _components(V: Space | BoundarySpace) -> tuple[int, ...]:
+def _components(V: DomainSpace) -> tuple[int, ...]:
     return () if V.ncomp == 1 else (V.ncomp,)
 
 
-def _sources(V: Space | BoundarySpace, f: FormCoefficient, block: Block) -> Floats:
+def _sources(V: DomainSpace, f: FormCoefficient, block: DomainBlock) -> Floats:
     """F times the weight, (n, nq[, ncomp]); one value will do for all components."""
     shape, values = _components(V), f.at(block)
     if values.ndim == 2 and shape:
@@ -115,7 +114,7 @@ def _sources(V: Space | BoundarySpace, f: FormCoefficient, block: Block) -> Floa
     return np.asarray(weights * np.broadcast_to(values, (*weights.shape[:2], *shape)))
 
 
-def _reference_fluxes(flux: FormCoefficient, block: Block) -> list[Floats]:
+def _reference_fluxes(flux: FormCoefficient, block: DomainBlock) -> list[Floats]:
     """W det(J) F J^-T, the factors of the reference derivatives, (n, nq[, ncomp]) each."""
     values = flux.at(block)
     factors = block.weighted_det[..., np.newaxis, np.newaxis] * block.inverse

@@ -8,7 +8,7 @@ that belongs to the fixed direction (Nanson's formula, n ds = det J J^-T N dS).
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable
 from functools import cached_property
 from typing import Any, final
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from femops.basis import Basis1D, Quadrature1D
 from femops.errors import GeometryError, SpaceError
-from femops.geometry.batching import element_blocks
+from femops.geometry.domain import Domain, DomainBlock, DomainGeometry
 from femops.numbering import ternary_codes
 from femops.parallel.mesh import DistributedMesh
 from femops_meshes import MeshTopologyError
@@ -148,7 +148,7 @@ def values_on_faces(
 
 
 @final
-class BoundaryFaces:
+class BoundaryFaces(Domain):
     """The faces of some boundary attributes of a mesh, each once, ordered by element.
 
     A face that a mesh lists between two elements, as where it is glued to be periodic, is a face
@@ -170,8 +170,6 @@ class BoundaryFaces:
         Its ternary code in that element.
     num_elements : int
         nf; to a sweep the faces are elements.
-    order : int
-        Degree of the mesh.
     attributes : tuple of int
         Numbers of the attributes.
 
@@ -181,6 +179,9 @@ class BoundaryFaces:
         The mesh has no such attribute, or no boundary; or the faces are glued ones, whose
         corners do not tell of which side they are.
     """
+
+    covers = has_maps = False
+    has_normals = True
 
     def __init__(self, mesh: Mesh | DistributedMesh, attributes: Attributes = None) -> None:
         numbers = boundary_attributes(mesh, attributes)
@@ -203,10 +204,18 @@ class BoundaryFaces:
         self.elements, self.codes = (np.ascontiguousarray(column) for column in faces.T)
         self.num_elements = len(faces)
 
+    def geometry(self, rule: Quadrature1D) -> BoundaryGeometry:
+        """See `Domain.geometry`."""
+        return BoundaryGeometry(self.mesh, rule, self)
+
+    def grid(self, q1d: int) -> list[int]:
+        """See `Domain.grid`: one point in the direction inwards, which is taken for the last."""
+        return [*[q1d] * (self.mesh.dim - 1), 1]
+
 
 @final
 @checked(GeometryError)
-class BoundaryGeometry:
+class BoundaryGeometry(DomainGeometry):
     """Positions, normals and surface elements at the points of a rule on boundary faces.
 
     Iterating gives blocks of faces that fit in the cache.  Faces are ordered by element, and
@@ -250,14 +259,11 @@ class BoundaryGeometry:
     ) -> None:
         given = attributes
         self.faces = given if isinstance(given, BoundaryFaces) else BoundaryFaces(mesh, given)
-        mesh = self.faces.mesh
+        self.domain, mesh = self.faces, self.faces.mesh
         self.mesh, self.dim, self.quadrature = mesh, mesh.dim, quadrature
         self.num_elements = self.faces.num_elements
         self.num_points = quadrature.q1d ** (mesh.dim - 1)
         self.weights = quadrature.tensor_weights(mesh.dim - 1)
-
-    def __iter__(self) -> Iterator[BoundaryBlock]:
-        return (self.block(*block) for block in element_blocks(self.num_elements, self.num_points))
 
     def block(self, start: int, stop: int) -> BoundaryBlock:
         """The existing faces with start <= f < stop; arrays are computed when asked for."""
@@ -283,7 +289,7 @@ class BoundaryGeometry:
 
 
 @final
-class BoundaryBlock:
+class BoundaryBlock(DomainBlock):
     """The geometry of a range of boundary faces; each array is computed once, when asked for.
 
     Attributes
@@ -294,8 +300,8 @@ class BoundaryBlock:
         Positions.
     normals : (n, nq, dim) float64
         Unit normals that point out of the element.
-    weighted_det : (n, nq) float64
-        Surface element times quadrature weight: summed, they give the area.
+    det, weighted_det : (n, nq) float64
+        Surface element, and the same times the quadrature weight: summed, this gives the area.
     inverse : (n, nq, dim, dim) float64
         [..., a, i] = derivative along x_i of the reference coordinate a of the face: those of the
         element that vary on the face, ascending, then the one that leads inwards.
@@ -306,6 +312,8 @@ class BoundaryBlock:
         From `normals`, `weighted_det` and `inverse`, where the element is inverted or the face
         collapsed.
     """
+
+    geometry: BoundaryGeometry
 
     def __init__(self, geometry: BoundaryGeometry, start: int, stop: int) -> None:
         self.geometry, self.start, self.stop = geometry, start, stop
@@ -344,19 +352,20 @@ class BoundaryBlock:
         return result
 
     @cached_property
-    def _lengths(self) -> Floats:
+    def det(self) -> Floats:
+        """Surface elements."""
         lengths: Floats = np.linalg.norm(self._vectors, axis=-1)
         return lengths
 
     @cached_property
     def normals(self) -> Floats:
         """Outer unit normals."""
-        return np.asarray(self._vectors / self._lengths[..., np.newaxis])
+        return np.asarray(self._vectors / self.det[..., np.newaxis])
 
     @cached_property
     def weighted_det(self) -> Floats:
         """Surface elements times quadrature weights."""
-        return np.asarray(self._lengths * self.geometry.weights)
+        return np.asarray(self.det * self.geometry.weights)
 
     @cached_property
     def inverse(self) -> Floats:
@@ -366,25 +375,20 @@ class BoundaryBlock:
         inverse = adjugates(jacobian) / determinants(jacobian)[..., np.newaxis, np.newaxis]
         return turned(self._codes, inverse.swapaxes(-1, -2)).swapaxes(-1, -2)
 
-    def field(self, basis: Basis1D, indices: Ints, l_vec: Any, *, slopes: bool = False) -> Floats:
-        """Values of a function on the mesh, (n, nq[, ncomp]), from inside the element.
+    def values(self, basis: Basis1D, indices: Ints, l_vec: Any) -> Floats:
+        """See `DomainBlock.values`: from inside the elements that have the faces."""
+        return self._values(basis, indices, l_vec)
 
-        With ``slopes`` its derivatives (n, nq[, ncomp], dim) along the directions of the faces, see
-        `inverse`.
+    def slopes(self, basis: Basis1D, indices: Ints, l_vec: Any) -> Floats:
+        """See `DomainBlock.slopes`."""
+        along = [self._values(basis, indices, l_vec, d) for d in range(self.geometry.dim)]
+        return turned(self._codes, np.stack(along, axis=-1))
 
-        Parameters
-        ----------
-        basis : Basis1D
-        indices : (ne, p1d**dim) int64
-            The dofs of all elements of the mesh.
-        l_vec : array
-            As `Space.l_vec` gives it.
-        """
-        geometry, part = self.geometry, slice(self.start, self.stop)
-        elements, codes = geometry.faces.elements[part], geometry.faces.codes[part]
+    def _values(
+        self, basis: Basis1D, indices: Ints, l_vec: Any, slope: int | None = None
+    ) -> Floats:
+        geometry = self.geometry
+        elements = geometry.faces.elements[self.start : self.stop]
         e_vec = np.asarray(l_vec[indices[elements]], dtype=np.float64)
-        given = basis, geometry.quadrature.points, codes, e_vec, geometry.mesh.dim
-        if not slopes:
-            return values_on_faces(*given)
-        along = [values_on_faces(*given, slope=d) for d in range(geometry.mesh.dim)]
-        return turned(codes, np.stack(along, axis=-1))
+        points = geometry.quadrature.points
+        return values_on_faces(basis, points, self._codes, e_vec, geometry.dim, slope)

@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import IntEnum
 from functools import cached_property, partial
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.basis import Quadrature1D
+from femops.basis import Basis1D, Quadrature1D
 from femops.errors import GeometryError
 from femops.geometry.batching import element_blocks
+from femops.geometry.domain import Domain, DomainBlock, DomainGeometry
+from femops.geometry.evaluation import reference_gradient, reference_values
 from femops.geometry.legendre import LegendreGeometry, element_modes, mode_degrees, negligible
 from femops.parallel.mesh import DistributedMesh
 from femops_kernels.derived import Derived
@@ -26,6 +28,7 @@ from femops_meshes.memory import check_memory
 from femops_meshes.mesh import Mesh
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 # Of meshes, that all determinants at some points are positive.
 _checked = Derived[Mesh, None]()
@@ -45,8 +48,38 @@ class ElementClass(IntEnum):
 
 
 @final
+class Cells(Domain):
+    """The elements of a mesh. Make it by `cells`, which returns one object for each mesh."""
+
+    covers = has_maps = True
+    has_normals = False
+
+    def __init__(self, mesh: Mesh) -> None:
+        self.mesh, self.num_elements, self.order = mesh, mesh.num_elements, mesh.order
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return cells, (self.mesh,)
+
+    def geometry(self, rule: Quadrature1D) -> Geometry:
+        """See `Domain.geometry`."""
+        return Geometry(self.mesh, rule)
+
+    def grid(self, q1d: int) -> list[int]:
+        """See `Domain.grid`."""
+        return [q1d] * self.mesh.dim
+
+
+_cells = Derived[Mesh, Cells](weak=True)
+
+
+def cells(mesh: Mesh) -> Cells:
+    """The elements of a mesh, as one object for all that integrate over them."""
+    return _cells.get(mesh, partial(Cells, mesh))
+
+
+@final
 @checked(GeometryError)
-class Geometry:
+class Geometry(DomainGeometry):
     """Positions and Jacobians of a mesh at the points of a quadrature rule.
 
     On a mesh that ranks share each rank has its own elements.
@@ -66,17 +99,13 @@ class Geometry:
 
     def __init__(self, mesh: Mesh | DistributedMesh, quadrature: Quadrature1D) -> None:
         self.mesh = mesh = mesh.mesh if isinstance(mesh, DistributedMesh) else mesh
-        self.quadrature = quadrature
+        self.domain, self.quadrature = cells(mesh), quadrature
         self.dim, self.num_elements = mesh.dim, mesh.num_elements
         self.num_points = quadrature.q1d**mesh.dim
         needed = 8 * self.num_points * (2 + mesh.dim + mesh.dim**2)
         what = f"an element of {quadrature.q1d} points in each direction"
         check_memory(needed, what, "take fewer points", GeometryError)
         self.weights = quadrature.tensor_weights(mesh.dim)
-
-    def blocks(self) -> Iterator[tuple[int, int]]:
-        """Ranges (start, stop) of elements that cover the mesh and fit in the cache."""
-        return element_blocks(self.num_elements, self.num_points)
 
     @checked(GeometryError)
     def block(self, start: int, stop: int) -> GeometryBlock:
@@ -138,7 +167,7 @@ class Geometry:
 
 
 @final
-class GeometryBlock:
+class GeometryBlock(DomainBlock):
     """The geometry of a contiguous range of elements; each array is computed once, when asked for.
 
     Attributes
@@ -158,6 +187,8 @@ class GeometryBlock:
         From `det`, `weighted_det` and `inverse`, if a determinant is not positive; it counts the
         elements of the whole mesh that have such a point and names the first of them.
     """
+
+    geometry: Geometry
 
     def __init__(self, geometry: Geometry, start: int, stop: int) -> None:
         self.geometry = geometry
@@ -193,6 +224,25 @@ class GeometryBlock:
         # The determinants first: they tell of inverted elements before anything is divided by 0.
         det = self.det
         return np.asarray(adjugates(self.jacobian) / det[..., None, None])
+
+    @property
+    def normals(self) -> Floats:
+        """Not defined inside elements: `GeometryError`."""
+        raise GeometryError("points inside elements have no normals: take a boundary")
+
+    def values(self, basis: Basis1D, indices: Ints, l_vec: Any) -> Floats:
+        """See `DomainBlock.values`."""
+        e_vec = self._e_vec(indices, l_vec)
+        return reference_values(basis, self.geometry.quadrature.points, self.geometry.dim, e_vec)
+
+    def slopes(self, basis: Basis1D, indices: Ints, l_vec: Any) -> Floats:
+        """See `DomainBlock.slopes`."""
+        e_vec, geometry = self._e_vec(indices, l_vec), self.geometry
+        along = reference_gradient(basis, geometry.quadrature.points, geometry.dim, e_vec)
+        return np.stack(along, axis=-1)
+
+    def _e_vec(self, indices: Ints, l_vec: Any) -> Floats:
+        return np.asarray(l_vec[indices[self.start : self.stop]], dtype=np.float64)
 
 
 def _centers(mesh: Mesh) -> Floats:

@@ -20,13 +20,10 @@ from femops.operators.integrals.state import State
 from femops.operators.integrals.term import DATA_LEVELS, Term
 from femops.operators.operator import Operator
 from femops.spaces.base import GridFunction, Space
-from femops.spaces.boundary_space import BoundarySpace
 from femops_kernels.cpu.first_touch import placed_array
 from femops_kernels.pointwise.qdata import Data
-from femops_meshes import Mesh
 
 Ints = NDArray[np.int64]
-Spaces = dict[Any, Space | BoundarySpace]
 
 
 def coarse_operator(A: Operator, space: Space, dtype: DTypeLike, level: str) -> Operator:
@@ -45,10 +42,9 @@ def coarse_operator(A: Operator, space: Space, dtype: DTypeLike, level: str) -> 
         Of the result.
     level : str
     """
-    known: Spaces = {A.space: space}
     state = _StateOn(A.space, space)
     terms = [
-        (factor, Term.make(_coarse_form(term, known, state), dtype, None, level).ready(level))
+        (factor, Term.make(_coarse_form(term, space, state), dtype, None, level).ready(level))
         for factor, term in A.summands
     ]
     return Operator(terms, coarse_constraints(A.constraints, A.space, space), level)
@@ -69,7 +65,7 @@ def cycle_level(A: Operator, space: Space) -> str:
     backend = backend_of(space)
     if backend.measures:
         return "matrix-free" if A.level == "matrix-free" else "partial"
-    forms = [term.source for _, term in A.summands if not term.on_boundary]
+    forms = [term.source for _, term in A.summands if term.domain.covers]
     moved = np.zeros(len(backend.levels))
     for form in forms:
         assert form is not None
@@ -80,8 +76,7 @@ def cycle_level(A: Operator, space: Space) -> str:
 
 def _moved(form: Integral, level: str, q1d: int) -> int:
     """Numbers that a product at a level reads, with so many points in each direction."""
-    numbers, mesh = form.qdata_split(level).qfunction.numbers, form.mesh
-    assert isinstance(mesh, Mesh)
+    numbers, mesh = form.qdata_split(level).qfunction.numbers, form.domain.mesh
     modes: int = mesh.dim * (mesh.order + 1) ** mesh.dim if numbers.mapped else 0
     each: int = numbers.element + numbers.point * q1d**mesh.dim + modes
     return mesh.num_elements * each
@@ -150,14 +145,11 @@ def _lower(space: Space, order: int) -> Space:
     return type(space)(*sizes, device=space.device)
 
 
-def _coarse_form(term: Term, known: Spaces, state: _StateOn) -> Integral:
+def _coarse_form(term: Term, whole: Space, state: _StateOn) -> Integral:
     form = term.source
     assert form is not None
     trial = form.fields.first
-    if trial not in known:
-        assert isinstance(trial, BoundarySpace)
-        known[trial] = BoundarySpace(known[trial.volume], trial.mesh, slopes=trial.slopes)  # type: ignore[arg-type]
-    space, rule, coefficients = known[trial], form.quadrature, form.coefficients
+    space, rule, coefficients = trial.on(whole), form.quadrature, form.coefficients
     if space.order < trial.order:
         rule = space.quadrature(space.order + 1)
         matrix = between_points(form.quadrature.points, rule.points)
@@ -188,16 +180,14 @@ def _rounded(term: Term, dtype: np.dtype[Any], level: str) -> Term:
     same = term.level == level and level in DATA_LEVELS
     made = Term.make(term.source, dtype, None, level)
     ratio, rest = divmod(made.width, term.width)
-    none = not term.mesh.num_elements or term.filled  # kernels fill those of any type
+    none = not term.domain.num_elements or term.filled  # kernels fill those of any type
     if not same or rest or none or term.original is not None:
         return made.ready(level)
     data, edges = term.data, made.chunk_batches
     points, elements = (_wider(a, ratio, dtype, edges) for a in (data.points, data.elements))
     modes: NDArray[Any] = np.zeros(0, dtype)
     if made.qfunction.numbers.mapped:
-        mesh = term.mesh
-        assert isinstance(mesh, Mesh)
-        modes = mode_lanes(mesh, dtype, made.width, edges)
+        modes = mode_lanes(term.domain.mesh, dtype, made.width, edges)
     given = Data(points, elements, modes, data.constants.astype(dtype))
     return replace(made, given=given)
 

@@ -24,7 +24,6 @@ from femops.operators.integrals.state import State
 from femops.operators.operator import Operator
 from femops.operators.sums import Summable
 from femops.spaces.base import Space
-from femops.spaces.boundary_space import volume_space
 from femops.spaces.product import Product
 from femops.spaces.restriction import positions
 from femops_kernels.compiled import CompiledOperator, Launch
@@ -130,7 +129,7 @@ class Residual(Summable):
         backend, terms = backend_of(self.space), [part.term for part in self._parts]
         return [
             backend.launch(term, self._conditions, 0.0)
-            if term.mesh.num_elements
+            if term.domain.num_elements
             else backend.idle()
             for term in terms
         ]
@@ -140,9 +139,9 @@ class Residual(Summable):
         """The compiled work; compiled, or read from the cache, at the first use."""
         sides, steps, begun = (Arguments.of(self.space),) * 2, list[Step](), set[str]()
         swept = [k for k, part in enumerate(self._parts) if not part.is_zero]
-        for k in sorted(swept, key=lambda k: self._parts[k].form.on_boundary):
+        for k in sorted(swept, key=lambda k: not self._parts[k].form.domain.covers):
             term = self._parts[k].term
-            begins = not term.on_boundary and begun.isdisjoint(term.tests.spaces)
+            begins = term.domain.covers and begun.isdisjoint(term.tests.spaces)
             steps.append(Step(1.0, self._launches[k], term.fields, term.tests, begins))
             begun |= term.tests.spaces.keys()
         return compiled_steps(backend_of(self.space), steps, sides, self._conditions, self.dtype)
@@ -210,7 +209,7 @@ class Residual(Summable):
     def _by_element(self, name: str) -> NDArray[Any]:
         """A functional of each element, where the residual is computed."""
         k, number = self._place(name)
-        if not self._parts[k].form.mesh.num_elements:
+        if not self._parts[k].form.domain.num_elements:
             return np.zeros(0)
         values: NDArray[Any] = self._launches[k].functionals[number]
         return values
@@ -261,7 +260,7 @@ class Residual(Summable):
         OperatorError
             Another name, or a residual that has not been evaluated yet, as a copy.
         """
-        on_elements = [part for part in self._parts if not part.form.on_boundary]
+        on_elements = [part for part in self._parts if part.form.domain.covers]
         if not any(name in part.functionals.minima for part in on_elements):
             known = ", ".join(n for one in on_elements for n in one.functionals.minima) or "none"
             raise OperatorError(
@@ -305,7 +304,7 @@ class Residual(Summable):
             A residual over the boundary on a GPU.
         """
         u, forms = self._check(u, "u"), [part.form for part in self._parts]
-        if self.space.device is not None and any(form.on_boundary for form in forms):
+        if self.space.device is not None and not all(form.domain.has_maps for form in forms):
             raise OperatorError(f"{self!r} is over the boundary: its Jacobian is of the CPU alone")
         state = cache(partial(self._state, u))
         # an integral that depends on no field adds nothing; one alone says so itself
@@ -326,7 +325,7 @@ class Residual(Summable):
         """The fields of a vector, copied, by the names that derivatives have for them."""
         sides, first = Arguments.of(self.space), self._parts[0]
         named = {
-            first.states[name]: (volume_space(space), u[sides.origin(name) :][: space.size])
+            first.states[name]: (space.volume, u[sides.origin(name) :][: space.size])
             for name, space in sides.spaces.items()
         }
         return backend_of(self.space).state(named, {})

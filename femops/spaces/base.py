@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, final
@@ -19,18 +19,18 @@ from femops.geometry.evaluation import (
     reference_gradient,
     reference_values,
 )
-from femops.geometry.jacobians import Geometry
+from femops.geometry.jacobians import Geometry, cells
 from femops.geometry.legendre import LegendreGeometry
 from femops.parallel.comm import communicator
 from femops.parallel.halo import Halo
 from femops.parallel.mesh import DistributedMesh
 from femops.parallel.numbering import RankNumbering
+from femops.spaces.domain_space import DomainSpace
 from femops.spaces.functions import Function, Predicate, evaluate
 from femops.spaces.memory import DeviceLike, Memory, by_components, check_shape, find_memory, zeros
 from femops.spaces.restriction import ElementRestriction, Vector, check_float_array, check_size
 from femops.spaces.summary import as_table, one_line
 from femops.spaces.transfer import places_of_nodes, values_at
-from femops_kernels.cuda.device.device import Device
 from femops_meshes.arguments import checked, names_checked, whole_numbers
 from femops_meshes.coordinates.interpolation import equispaced, tensor_apply
 from femops_meshes.coordinates.mapping import positions
@@ -42,7 +42,7 @@ AnyMesh = Mesh | DistributedMesh
 BoundaryPart = Attributes | Predicate
 
 
-class Space(ABC):
+class Space(DomainSpace):
     """Common base of H1 and L2.
 
     Attributes
@@ -100,7 +100,7 @@ class Space(ABC):
             self.distributed, self.comm, mesh = mesh, mesh.comm, mesh.mesh
         self.any_width = self.distributed is not None and self.distributed.reproducible
         self.memory: Memory = find_memory(device, self.comm)
-        self.mesh, self.dim = mesh, int(mesh.dim)
+        self.mesh, self.domain, self.dim = mesh, cells(mesh), int(mesh.dim)
         what, smallest = f"the order of an {type(self).__name__} space", self._lowest_order(family)
         self.order = whole_number(order, smallest, what, SpaceError)
         self.ncomp = whole_number(ncomp, 1, "the number of components", SpaceError)
@@ -119,10 +119,17 @@ class Space(ABC):
         self.shape = (self.size,)
         self._trailing = () if self.ncomp == 1 else (self.ncomp,)
 
-    @property
-    def device(self) -> Device | None:
-        """Where its vectors are; None for the host."""
-        return self.memory.device
+    volume = property(lambda self: self)
+    touched = property(lambda self: self.ndofs)
+    have_slopes = True
+
+    def with_slopes(self, slopes: bool) -> Space:  # noqa: ARG002  (elements have them)
+        """The space itself."""
+        return self
+
+    def on(self, volume: Space) -> Space:
+        """The other space."""
+        return volume
 
     @abstractmethod
     def _lowest_order(self, family: Family) -> int:

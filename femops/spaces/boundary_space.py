@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, final
 
 import numpy as np
@@ -13,6 +13,7 @@ from femops.errors import SpaceError
 from femops.geometry.boundary import Attributes, BoundaryFaces, boundary_attributes, face_digits
 from femops.numbering import local_nodes
 from femops.spaces.base import Space
+from femops.spaces.domain_space import DomainSpace
 from femops.spaces.h1_l2 import H1
 from femops.spaces.restriction import ElementRestriction
 from femops_kernels.derived import Derived
@@ -22,54 +23,59 @@ _faces = Derived[Mesh, BoundaryFaces](weak=True)
 
 
 @final
-class BoundarySpace:
-    """The functions of a space on some boundary faces; vectors are those of the whole space.
+class BoundarySpace(DomainSpace):
+    """The functions of a space on some boundary faces, which are its elements.
 
-    It has what sweeps and forms use of a `Space`: the faces are its elements.  With slopes such an
-    element is the one that has the face, turned so that its last direction leads inwards from the
-    face; its points are on the face.  Without, functions of an H1 space have values alone, and
-    nodes on the face suffice: the element has one dimension less, with the same 1-D basis.  In 1-D
-    this is a segment of one node and one point.  Make it by `boundary_space`, which gives one
-    object for the same faces, so that operators can tell.
+    An element of functions with derivatives is the one that has the face, turned so that its last
+    direction leads inwards from the face; its points are on the face. Values alone of functions of
+    an H1 space need no other nodes than those on the face. The element then has one dimension less,
+    with the same 1-D basis; in 1-D it is a segment of one node and one point. `boundary_space`
+    makes one object for the same faces, so that operators can tell.
 
-    Attributes
+    Parameters
     ----------
     volume : Space
-        The space itself.
-    mesh : BoundaryFaces
+    faces : BoundaryFaces
     slopes : bool
-        Whether its functions have derivatives.
-    dim : int
-        Of the faces as elements, at least 1.
-    basis, order, p1d, ncomp, ndofs, size, shape, device, memory
-        As of `Space`.
-    restriction : ElementRestriction
-        From the whole space to the faces.
-    touched : int
-        Number of nodes that the faces have.
+        Whether the functions have derivatives.
     """
 
+    domain: BoundaryFaces
+
     def __init__(self, volume: Space, faces: BoundaryFaces, *, slopes: bool) -> None:
-        self.volume, self.mesh, self.ncomp = volume, faces, volume.ncomp
-        self.slopes = slopes
-        self.memory, self.device = volume.memory, volume.device
+        self._volume, self.domain, self.ncomp = volume, faces, volume.ncomp
+        self._slopes, self.memory = slopes, volume.memory
         self.ndofs, self.size, self.shape = volume.ndofs, volume.size, volume.shape
         self.order, self.dim = volume.order, volume.dim if slopes else max(volume.dim - 1, 1)
         self.basis = volume.basis if volume.dim > 1 or slopes else Basis1D("gauss", 0)
         self.p1d = self.basis.p1d
         whole = volume.restriction
-        self.restriction = ElementRestriction(self._indices(), whole.ndofs, whole.owned)
-        self.touched = len(np.unique(self.restriction.indices))
+        self.restriction = ElementRestriction(self._indices(faces), whole.ndofs, whole.owned)
 
-    def _indices(self) -> NDArray[np.int64]:
+    @property
+    def volume(self) -> Space:
+        """See `DomainSpace.volume`."""
+        return self._volume
+
+    @property
+    def have_slopes(self) -> bool:
+        """See `DomainSpace.have_slopes`."""
+        return self._slopes
+
+    @cached_property
+    def touched(self) -> int:
+        """See `DomainSpace.touched`."""
+        return len(np.unique(self.restriction.indices))
+
+    def _indices(self, faces: BoundaryFaces) -> NDArray[np.int64]:
         """Dofs of each face, lexicographic in the directions along it, then inwards."""
-        volume, faces = self.volume, self.mesh
+        volume = self.volume
         result = np.empty((faces.num_elements, self.p1d**self.dim), dtype=np.int64)
         for code, digits in face_digits(volume.dim):
             mine = faces.codes == code
             nodes = (
                 _inwards(digits, volume.p1d)
-                if self.slopes
+                if self.have_slopes
                 else local_nodes(digits, volume.order, closed=True)
             )
             result[mine] = volume.restriction.indices[faces.elements[mine][:, np.newaxis], nodes]
@@ -96,20 +102,17 @@ class BoundarySpace:
         """
         return self.volume.zeros(dtype)
 
-    def element_vector(self, l_vec: NDArray[Any], start: int, stop: int) -> NDArray[np.float64]:
-        """Dofs of the faces start <= f < stop, (n, p1d**dim[, ncomp]) float64.
-
-        See `Space.element_vector`.
-        """
-        return np.asarray(l_vec[self.restriction.indices[start:stop]], dtype=np.float64)
-
     def sum_elements(self, e_vec: NDArray[Any]) -> NDArray[Any]:
         """The vector of sums over all faces of all ranks; see `Space.sum_elements`."""
         return self.volume.sum_elements(e_vec, self.restriction)
 
+    def on(self, volume: Space) -> BoundarySpace:
+        """The functions of another space on the same mesh, on these faces."""
+        return boundary_space(volume, self.domain.attributes, slopes=self.have_slopes)
+
     def with_slopes(self, slopes: bool) -> BoundarySpace:
         """The functions on these faces, with or without derivatives; see `boundary_space`."""
-        return boundary_space(self.volume, self.mesh.attributes, slopes=slopes)
+        return boundary_space(self.volume, self.domain.attributes, slopes=slopes)
 
 
 def _inwards(digits: tuple[int, ...], p1d: int) -> NDArray[np.int64]:
@@ -149,36 +152,7 @@ def boundary_space(space: Any, attributes: Attributes, *, slopes: bool) -> Bound
     return _spaces.get(space, made, chosen, slopes)
 
 
-AnySpace = Space | BoundarySpace
-
-
-def num_points(space: AnySpace, rule: Quadrature1D) -> int:
-    """Quadrature points of an element, or of a face, by a rule in each direction."""
-    return int(rule.q1d ** (space.dim - has_end(space)))
-
-
-def points_along(space: AnySpace, rule: Quadrature1D) -> list[NDArray[np.float64]]:
-    """Coordinates of the quadrature points of an element, or of a face, in each direction."""
-    end = has_end(space)
-    return [rule.points] * (space.dim - end) + [np.zeros(1)] * end
-
-
 def end_of(basis: Basis1D) -> NDArray[np.float64]:
     """Value and derivative of the basis functions at the low end of a direction, (2, p1d)."""
     low = np.zeros(1)
     return np.concatenate([basis.interpolation(low), basis.gradient(low)])
-
-
-def has_end(space: AnySpace) -> bool:
-    """True if elements have points at one end of their last direction alone."""
-    return isinstance(space, BoundarySpace) and space.slopes
-
-
-def touched(space: AnySpace) -> int:
-    """Number of nodes that the elements have."""
-    return space.touched if isinstance(space, BoundarySpace) else space.ndofs
-
-
-def volume_space(space: AnySpace) -> Space:
-    """The space that vectors belong to."""
-    return space.volume if isinstance(space, BoundarySpace) else space

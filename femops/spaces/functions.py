@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from femops.errors import FemopsError, SpaceError
-from femops.geometry.boundary import BoundaryBlock
-from femops.geometry.jacobians import GeometryBlock
+from femops.geometry.domain import DomainBlock
 from femops.pointwise.diagnostics import line_of
 from femops.spaces.restriction import refuse_device_array
 from femops_meshes.arguments import call_with_arrays, check_takes
@@ -25,8 +24,6 @@ Floats = NDArray[np.float64]
 Function = Callable[[Floats], Any] | ArrayLike
 """``f(x)`` of points x (dim, n) -> (n,) or (ncomp, n) or a scalar; or the constant itself."""
 
-Block = GeometryBlock | BoundaryBlock
-"""Elements or boundary faces, at whose quadrature points functions are evaluated."""
 
 Predicate = Callable[[Floats], Any]
 """``f(x)`` of points x (dim, n) -> (n,) booleans."""
@@ -121,7 +118,7 @@ def columns(points: Floats) -> Floats:
     return np.ascontiguousarray(points.reshape(-1, points.shape[-1]).T)
 
 
-def place_of(function: Callable[..., Any], block: Block) -> tuple[Floats, ...]:
+def place_of(function: Callable[..., Any], block: DomainBlock) -> tuple[Floats, ...]:
     """Arguments of a user's function: the points, and on a boundary the normals if it takes two.
 
     The signature of the function tells whether it takes two.
@@ -131,7 +128,7 @@ def place_of(function: Callable[..., Any], block: Block) -> tuple[Floats, ...]:
     tuple of (dim, n) arrays
     """
     x = columns(block.points)
-    if not isinstance(block, BoundaryBlock):
+    if not block.geometry.domain.has_normals:
         return (x,)
     try:
         parameters = inspect.signature(function)

@@ -16,7 +16,7 @@ from femops.operators.assembly.element_matrices import ElementAssembly
 from femops.operators.integrals.constraints import Constraints
 from femops.operators.integrals.number_types import check_values
 from femops.operators.integrals.term import Term
-from femops.spaces.boundary_space import AnySpace, has_end
+from femops.spaces.domain_space import DomainSpace
 from femops_meshes.memory import available_memory
 
 Ints = NDArray[np.int64]
@@ -26,8 +26,8 @@ Summands = Sequence[tuple[float, Term]]
 def domains(terms: Summands) -> list[list[tuple[float, Term]]]:
     """Terms grouped by their domain of integration: first the elements, then boundary faces."""
     groups: dict[tuple[int, bool], list[tuple[float, Term]]] = {}
-    for factor, term in sorted(terms, key=lambda item: item[1].on_boundary):
-        groups.setdefault((id(term.mesh), has_end(term.trial)), []).append((factor, term))
+    for factor, term in sorted(terms, key=lambda item: not item[1].domain.covers):
+        groups.setdefault((id(term.domain), term.trial.has_end), []).append((factor, term))
     return list(groups.values())
 
 
@@ -57,7 +57,7 @@ def _local_shape(term: Term) -> tuple[int, int]:
 def element_bytes(term: Term) -> int:
     """Memory that the element matrices take in lanes."""
     rows, columns = _local_shape(term)
-    batches = -(-term.mesh.num_elements // term.width)
+    batches = -(-term.domain.num_elements // term.width)
     return int(batches * term.width * rows * columns * term.dtype.itemsize)
 
 
@@ -78,7 +78,7 @@ def _csr_bytes(term: Term) -> int:
     kind = _index_type(term)
     # row, column and value of every entry, and the compressed rows beside them
     entry = 3 * np.dtype(kind).itemsize + 16
-    return int(term.mesh.num_elements * rows * columns * entry)
+    return int(term.domain.num_elements * rows * columns * entry)
 
 
 def _index_type(term: Term) -> Any:
@@ -140,7 +140,7 @@ def element_entries(summands: Summands) -> tuple[NDArray[Any], NDArray[Any], NDA
         Integrals over the same elements.
     """
     first = summands[0][1]
-    local, ne, kind = _local_shape(first), first.mesh.num_elements, _index_type(first)
+    local, ne, kind = _local_shape(first), first.domain.num_elements, _index_type(first)
     rows, columns = (np.empty((ne, *local), kind) for _ in range(2))
     rows[...] = flat_dofs(first.test)[:, :, np.newaxis]
     columns[...] = flat_dofs(first.trial)[:, np.newaxis, :]
@@ -150,7 +150,7 @@ def element_entries(summands: Summands) -> tuple[NDArray[Any], NDArray[Any], NDA
 
 def _element_matrices(summands: Summands) -> NDArray[np.float64]:
     first = summands[0][1]
-    values = np.zeros((first.mesh.num_elements, *_local_shape(first)))
+    values = np.zeros((first.domain.num_elements, *_local_shape(first)))
     add_element_matrices(values, summands)
     return values
 
@@ -193,7 +193,7 @@ def split(
     return csr_array(kept).astype(dtype), removed.astype(dtype)
 
 
-def flat_dofs(space: AnySpace) -> NDArray[np.int64]:
+def flat_dofs(space: DomainSpace) -> NDArray[np.int64]:
     """Flat positions of the dofs of elements, (ne, ncomp * nodes), component after component."""
     nodes = space.restriction.indices
     flat = nodes[:, np.newaxis, :] * space.ncomp + np.arange(space.ncomp)[:, np.newaxis]

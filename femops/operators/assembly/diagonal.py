@@ -14,7 +14,7 @@ def assemble_diagonal(summands: Summands) -> NDArray[np.float64]:
     total = np.zeros(summands[0][1].spaces[0].size)
     for factor, term in summands:
         assembly, space = ElementAssembly(term), term.trial
-        e_vec = np.zeros((space.mesh.num_elements, space.p1d**space.dim, space.ncomp))
+        e_vec = np.zeros((space.domain.num_elements, space.p1d**space.dim, space.ncomp))
         for start, stop in assembly.diagonal_blocks():
             e_vec[start:stop] = assembly.diagonals(start, stop)
         total += factor * space.sum_elements(e_vec)

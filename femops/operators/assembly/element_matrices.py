@@ -29,7 +29,6 @@ from femops.operators.assembly.point_matrices import (
     spread,
 )
 from femops.operators.integrals.term import Term
-from femops.spaces.boundary_space import num_points, points_along
 
 Floats = NDArray[np.float64]
 Kinds = tuple[tuple[bool, bool], ...]
@@ -74,8 +73,8 @@ class ElementAssembly:
 
     def __init__(self, term: Term) -> None:
         self.term, self.entries = term, entry_numbers(term)
-        self.dim, self._along = term.trial.dim, points_along(term.trial, term.quadrature)
-        self._points = num_points(term.trial, term.quadrature)
+        self.dim, self._along = term.trial.dim, term.trial.points_along(term.quadrature)
+        self._points = term.trial.num_points(term.quadrature)
         self.n_in, self.n_out = term.trial.p1d, term.test.p1d
 
     @property
@@ -101,7 +100,7 @@ class ElementAssembly:
         return self._blocks(max(1, _BLOCK // (fields * self._points)))
 
     def _blocks(self, step: int) -> Iterator[tuple[int, int]]:
-        ne = self.term.mesh.num_elements
+        ne = self.term.domain.num_elements
         return ((start, min(start + step, ne)) for start in range(0, ne, step))
 
     def matrices(self, start: int, stop: int) -> Floats:

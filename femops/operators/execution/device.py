@@ -29,7 +29,7 @@ from femops.operators.integrals.term import Term
 from femops.parallel.gpus import device_channel
 from femops.pointwise.expressions.graph import Node
 from femops.spaces.base import Space
-from femops.spaces.boundary_space import AnySpace, BoundarySpace, has_end, volume_space
+from femops.spaces.domain_space import DomainSpace
 from femops.spaces.h1_l2 import L2
 from femops_kernels.codegen.specialize import Parts
 from femops_kernels.compiled import (
@@ -82,7 +82,7 @@ _UNCHANGED = QFunctionCode(
     slopes_out=(),
 )
 
-_dofs: WeakKeyDictionary[AnySpace, DeviceDofs] = WeakKeyDictionary()
+_dofs: WeakKeyDictionary[DomainSpace, DeviceDofs] = WeakKeyDictionary()
 _filled = Derived[KernelTerm, FilledData]()
 _looked = Derived[Mesh, None]()
 
@@ -120,7 +120,7 @@ class DeviceBackend(Backend):
 
     def check_fields(self, name: str, fields: Arguments) -> None:
         """See `Backend.check_fields`: it has no kernels of derivatives on a boundary."""
-        if has_end(fields.first):
+        if fields.first.has_end:
             raise OperatorError(
                 f"{name} is over the boundary and has derivatives, or fields of an L2 space: such "
                 "integrals are of the CPU alone, make the spaces without a device"
@@ -134,7 +134,7 @@ class DeviceBackend(Backend):
         work: Callable[[], Work] | None = None,  # noqa: ARG002  (the host's)
     ) -> DeviceLaunch:
         """See `Backend.launch`."""
-        if not term.mesh.num_elements:
+        if not term.domain.num_elements:
             return DeviceNoOp()
         return _sweep(self._device, term, constraints, keep)
 
@@ -151,7 +151,7 @@ class DeviceBackend(Backend):
         panels: Panels,
     ) -> DeviceLaunch:
         """See `Backend.launch_panels`."""
-        if not term.mesh.num_elements:
+        if not term.domain.num_elements:
             return DeviceNoOp()
         return _sweep(self._device, term, constraints, keep, panels)
 
@@ -159,7 +159,7 @@ class DeviceBackend(Backend):
         self, source: Space, target: Space, matrix: NDArray[np.float64], dtype: np.dtype[Any]
     ) -> DeviceLaunch:
         """See `Backend.element_products`: an operator whose points are the nodes of the finer."""
-        if not source.mesh.num_elements:
+        if not source.domain.num_elements:
             return DeviceNoOp()
         return _element_products(self._device, source, target, matrix, dtype)
 
@@ -276,7 +276,7 @@ def _element_products(
     to, fro = matrix.shape
     there = (matrix, np.eye(to)) if to >= fro else (np.eye(fro), matrix.T)
     sides = [
-        Side(space.ncomp, b1d, _broken(space), volume_space(space).halo is not None)
+        Side(space.ncomp, b1d, _broken(space), space.volume.halo is not None)
         for space, b1d in zip((source, target), there, strict=True)
     ]
     points = max(to, fro)
@@ -289,7 +289,7 @@ def _element_products(
         qfunction=_UNCHANGED,
         dtype=dtype,
         weights=np.ones(points),
-        reproducible=volume_space(target).reproducible,
+        reproducible=target.volume.reproducible,
     )
     nodes, into = (
         [DeviceEnd(_device_dofs(device, space), FREE.rows)] for space in (source, target)
@@ -407,35 +407,35 @@ def _kernel(device: Device, term: KernelTerm) -> CudaKernel:
     )
 
 
-def _side(space: AnySpace, points: NDArray[np.float64]) -> Side:
+def _side(space: DomainSpace, points: NDArray[np.float64]) -> Side:
     """Side of a kernel with these quadrature points."""
-    ghosts = volume_space(space).halo is not None
+    ghosts = space.volume.halo is not None
     return Side(space.ncomp, space.basis.interpolation(points), _broken(space), ghosts)
 
 
-def _broken(space: AnySpace) -> bool:
+def _broken(space: DomainSpace) -> bool:
     return space.p1d == 1 or isinstance(space, L2)
 
 
-def _device_dofs(device: Device, space: AnySpace) -> DeviceDofs:
+def _device_dofs(device: Device, space: DomainSpace) -> DeviceDofs:
     """The dofs of the elements of a space, copied once."""
     if space not in _dofs:
         indices, runs = space.restriction.indices, DofRuns(space.dim, space.p1d, _broken(space))
         table = DofTable.of(indices, runs)
         shared = None
-        if volume_space(space).reproducible:
+        if space.volume.reproducible:
             shared = DeviceShared.of(device, Shared.of(indices, runs))
         touched = _touched(space)
         starts, turned = device.upload(table.starts), device.upload(table.turned)
         there, met = device.upload(touched), int(touched[-1])
-        owned = None if volume_space(space).halo is None else volume_space(space).ndofs
-        size = volume_space(space).ndofs
+        owned = None if space.volume.halo is None else space.volume.ndofs
+        size = space.volume.ndofs
         _dofs[space] = DeviceDofs(starts, turned, there, indices, met, shared, owned, size)
     return _dofs[space]
 
 
-def _touched(space: AnySpace) -> NDArray[np.int32]:
+def _touched(space: DomainSpace) -> NDArray[np.int32]:
     """Dofs that each element meets first; no face meets any."""
-    if isinstance(space, BoundarySpace):
-        return np.zeros(space.mesh.num_elements + 1, dtype=np.int32)
+    if not space.domain.covers:
+        return np.zeros(space.domain.num_elements + 1, dtype=np.int32)
     return space.restriction.first_touch.astype(np.int32)

@@ -13,7 +13,6 @@ from femops.operators.execution.ranks import compiled_steps
 from femops.operators.integrals.constraints import FREE
 from femops.operators.integrals.fusion import scaled_data
 from femops.operators.integrals.term import DATA_LEVELS, Term
-from femops.spaces.boundary_space import has_end, num_points
 from femops_kernels.cpu.kernels.diagonal import DiagonalKernel
 from femops_kernels.cpu.sweep import HostLaunch, NoOp
 
@@ -34,8 +33,8 @@ def diagonal(backend: Backend, summands: Summands) -> NDArray[np.float64]:
     space = summands[0][1].spaces[0]
     total = np.zeros(space.size)
     for factor, term in summands:
-        points = term.mesh.num_elements * num_points(term.trial, term.quadrature)
-        swept = term.level in DATA_LEVELS and not has_end(term.trial)
+        points = term.domain.num_elements * term.trial.num_points(term.quadrature)
+        swept = term.level in DATA_LEVELS and not term.trial.has_end
         many = swept and space.comm.sum(points) >= _COMPILED_FROM
         total += factor * (_swept(backend, term) if many else assemble_diagonal([(1.0, term)]))
     return total
@@ -44,7 +43,7 @@ def diagonal(backend: Backend, summands: Summands) -> NDArray[np.float64]:
 def compile_kernels(summands: Summands) -> None:
     """Compile what diagonals of large operators take, before it is needed."""
     for _, term in summands:
-        if term.level in DATA_LEVELS and term.mesh.num_elements and not has_end(term.trial):
+        if term.level in DATA_LEVELS and term.domain.num_elements and not term.trial.has_end:
             _kernel(term).module  # noqa: B018  (made when asked for)
 
 
@@ -57,10 +56,10 @@ def _swept(backend: Backend, term: Term) -> NDArray[np.float64]:
     """Diagonal of one term, in its type. Collective."""
     space = term.spaces[0]
     launch: HostLaunch = NoOp()  # where the rank has no elements
-    if term.mesh.num_elements:
+    if term.domain.num_elements:
         launch = sweep(term, _kernel(term), FREE, 0.0, scaled_data(term, term.scale))
     sides = term.fields, term.tests
-    step = Step(1.0, launch, *sides, not term.on_boundary)
+    step = Step(1.0, launch, *sides, term.domain.covers)
     compiled = compiled_steps(backend, [step], sides, FREE, term.dtype)
     unread, result = space.zeros(term.dtype), space.zeros(term.dtype)
     compiled.apply(unread, result)

@@ -45,10 +45,10 @@ def filled_points(
     """
     spaces = form.state.spaces
     finest = max(spaces.values(), key=lambda space: space.order)
-    plain = dtype == np.float64 and finest.order > 0 and not form.on_boundary
+    plain = dtype == np.float64 and finest.order > 0 and form.domain.has_maps
     if not (plain and _many(form, finest)):
         return None
-    ne, numbers = form.mesh.num_elements, len(qdata_split.point)
+    ne, numbers = form.domain.num_elements, len(qdata_split.point)
     if not ne:
         return None
     found, given = setup_of(form, qdata_split, dtype, width)

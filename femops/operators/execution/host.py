@@ -85,7 +85,7 @@ class HostBackend(Backend):
         """See `Backend.launch`."""
         # a kernel is decided on with the other ranks, as often as they do
         kernel, data = work() if work else (factorised_kernel(term), term.data)
-        if not term.mesh.num_elements:
+        if not term.domain.num_elements:
             return NoOp()
         return sweep(term, kernel, constraints, keep, data)
 
@@ -104,7 +104,7 @@ class HostBackend(Backend):
     ) -> HostLaunch:
         """See `Backend.launch_panels`."""
         given = work()
-        if not term.mesh.num_elements:
+        if not term.domain.num_elements:
             return NoOp()
         return VectorSweep(vector_term(term, given, constraints, keep), panels)
 
@@ -112,7 +112,7 @@ class HostBackend(Backend):
         self, source: Space, target: Space, matrix: NDArray[np.float64], dtype: np.dtype[Any]
     ) -> HostLaunch:
         """See `Backend.element_products`."""
-        if not source.mesh.num_elements:
+        if not source.domain.num_elements:
             return NoOp()
         return element_products(source, target, matrix, dtype)
 

@@ -16,7 +16,8 @@ from femops.operators.integrals.chunks import plans, vector_plans
 from femops.operators.integrals.constraints import Constraints
 from femops.operators.integrals.kernel_term import KernelTerm
 from femops.spaces.base import Space
-from femops.spaces.boundary_space import AnySpace, end_of, has_end, num_points
+from femops.spaces.boundary_space import end_of
+from femops.spaces.domain_space import DomainSpace
 from femops_kernels.codegen.specialize import Parts
 from femops_kernels.cpu.cg.cg import solve_parts
 from femops_kernels.cpu.first_touch import placed_array
@@ -30,7 +31,6 @@ from femops_kernels.pointwise.qdata import Data
 from femops_kernels.pointwise.qfunction import QFunctionCode
 from femops_kernels.pointwise.sum_factorization import Map1D
 from femops_meshes.coordinates.interpolation import lagrange_derivative_matrix
-from femops_meshes.mesh import Mesh
 
 _FLOPS_PER_NUMBER = 10  # in the time in which a number is read
 
@@ -91,12 +91,12 @@ def shared_parts(term: KernelTerm) -> list[Parts]:
 
 def sides(term: KernelTerm) -> Sides:
     """Sides of a kernel: those of the fields, and of the test functions."""
-    made: dict[tuple[AnySpace, int], Side] = {}
+    made: dict[tuple[DomainSpace, int], Side] = {}
 
-    def side(space: AnySpace, plan: Plan) -> Side:
+    def side(space: DomainSpace, plan: Plan) -> Side:
         if (space, id(plan)) not in made:
             b1d, ncomp = space.basis.interpolation(term.quadrature.points), space.ncomp
-            end = end_of(space.basis) if has_end(space) else None
+            end = end_of(space.basis) if space.has_end else None
             given = plan.number_bytes, plan.runs, term.any_width, end
             made[space, id(plan)] = Side(ncomp, b1d, *given)
         return made[space, id(plan)]
@@ -117,9 +117,7 @@ def geometry_map(term: KernelTerm, code: QFunctionCode) -> Map1D | None:
     """Map of the geometry that a q-function needs where it is given Jacobians or positions."""
     if not code.numbers.mapped:
         return None
-    mesh = term.mesh
-    assert isinstance(mesh, Mesh)  # a face's position is kept
-    degree = LegendreGeometry(mesh).degree
+    degree = LegendreGeometry(term.domain.mesh).degree
     return Map1D(*mode_values(degree + 1, term.quadrature.points))
 
 
@@ -176,10 +174,10 @@ def sweep(
     effort = 0
     if term.several:
         slots = int(pairs[0][0].first_batch[-1]) * term.width
-        points = slots * num_points(term.trial, term.quadrature)
+        points = slots * term.trial.num_points(term.quadrature)
         effort = points * term.qfunction.flops // _FLOPS_PER_NUMBER
-        data = _repeated(data, term.mesh.num_elements)
-    return Sweep(fitting, dofs, data, None, effort, term.mesh.num_elements)
+        data = _repeated(data, term.domain.num_elements)
+    return Sweep(fitting, dofs, data, None, effort, term.domain.num_elements)
 
 
 def _repeated(data: Data, ne: int) -> Data:
@@ -214,7 +212,7 @@ def element_products(
 ) -> Sweep:
     """See `Backend.element_products`; there are elements."""
     kernel = product_kernel(source, target, matrix, dtype)
-    ne, width = source.mesh.num_elements, kernel.width
+    ne, width = source.domain.num_elements, kernel.width
     ones = placed_array((-(-ne // width), source.ncomp, width), dtype)
     ones[:] = 1.0
     points = np.zeros((len(ones), target.p1d**source.dim, 0, width), dtype)

@@ -15,7 +15,6 @@ from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.constraints import Constraints
 from femops.parallel.halo import Halo
 from femops.spaces.base import Space
-from femops.spaces.boundary_space import volume_space
 from femops_kernels.channel import Route
 from femops_kernels.compiled import ONE, CompiledOperator, Launch, Panels
 from femops_kernels.cpu.exchange import Forward
@@ -86,7 +85,7 @@ def compiled_steps(
     local = backend.operator([(step.alpha, step.launch) for step in every], places)
     ends = [
         {
-            name: Operand(volume_space(space), side.within(name, held), side.origin(name))
+            name: Operand(space.volume, side.within(name, held), side.origin(name))
             for name, space in side.spaces.items()
         }
         for side, held in zip(sides, (constraints.columns, constraints.rows), strict=True)
@@ -110,7 +109,7 @@ def _starts(
     begun = {name for step in steps if step.begins for name in step.tests.spaces}
     found = []
     for name in [name for name in tests.spaces if name not in begun]:
-        alone, size = tests.only([name]), volume_space(tests.spaces[name]).size
+        alone, size = tests.only([name]), tests.spaces[name].volume.size
         rows, place = tests.within(name, constraints.rows), tests.origin(name)
         launch = backend.start(size, rows, constraints.identity, dtype, panels)
         found.append(Step(1.0, launch, alone, alone, True, (place, place)))

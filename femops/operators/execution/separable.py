@@ -16,7 +16,6 @@ from femops.operators.integrals.term import Term
 from femops.pointwise.expressions.graph import ancestors
 from femops.pointwise.printer import evaluate
 from femops.pointwise.trace import INVERSE
-from femops.spaces.boundary_space import has_end
 from femops_kernels.cpu.first_touch import placed_array
 from femops_kernels.cpu.kernels.separable import SeparableKernel
 from femops_kernels.pointwise.qdata import Data, element_values, store_interleaved
@@ -45,9 +44,9 @@ def separated(term: KernelTerm, parts: Sequence[Term]) -> tuple[SeparableKernel,
     slots, numbers = qfunction.slots_in, qfunction.numbers
     if numbers.point or numbers.mapped or not numbers.weight or slots != qfunction.slots_out:
         return None
-    if qfunction.ncomp_in != qfunction.ncomp_out or has_end(term.trial):
+    if qfunction.ncomp_in != qfunction.ncomp_out or term.trial.has_end:
         return None
-    width, ne = term.width, term.mesh.num_elements
+    width, ne = term.width, term.domain.num_elements
     if not ne:
         _on_any_rank(term, False)
         return None

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.spaces.base import Space
-from femops.spaces.boundary_space import AnySpace, BoundarySpace, volume_space
+from femops.spaces.domain_space import DomainSpace
 from femops.spaces.product import Product
 
 FIELD = "u"
@@ -30,15 +30,15 @@ class Arguments:
         Space of the vectors that hold them.
     """
 
-    spaces: Mapping[str, AnySpace]
+    spaces: Mapping[str, DomainSpace]
     whole: Space | Product
 
     @staticmethod
-    def of(space: AnySpace | Product) -> Arguments:
+    def of(space: DomainSpace | Product) -> Arguments:
         """The argument of a space, or all arguments of a product."""
         if isinstance(space, Product):
             return Arguments(space.spaces, space)
-        return Arguments({FIELD: space}, volume_space(space))
+        return Arguments({FIELD: space}, space.volume)
 
     def only(self, names: Iterable[str]) -> Arguments:
         """The arguments of these names, in the same vectors."""
@@ -47,22 +47,20 @@ class Arguments:
     @property
     def have_slopes(self) -> bool:
         """True if there are derivatives: everywhere but on faces where values suffice."""
-        first = self.first
-        return not isinstance(first, BoundarySpace) or first.slopes
+        return self.first.have_slopes
 
     def with_slopes(self, slopes: bool) -> Arguments:
-        """The arguments on the same faces, with or without derivatives.
+        """The arguments on the same elements, with or without derivatives.
 
-        Without only if all are of H1 spaces.
+        All have derivatives if one must.
         """
-        faces = {n: one for n, one in self.spaces.items() if isinstance(one, BoundarySpace)}
-        made = {name: space.with_slopes(slopes) for name, space in faces.items()}
-        if any(space.slopes for space in made.values()):
-            made = {name: space.with_slopes(True) for name, space in faces.items()}
+        made = {name: space.with_slopes(slopes) for name, space in self.spaces.items()}
+        if any(space.have_slopes for space in made.values()):
+            made = {name: space.with_slopes(True) for name, space in self.spaces.items()}
         return replace(self, spaces=made)
 
     @property
-    def first(self) -> AnySpace:
+    def first(self) -> DomainSpace:
         """Space of the first argument. All arguments have one mesh and one dimension."""
         return next(iter(self.spaces.values()))
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from femops.operators.integrals.arguments import Arguments
 from femops.parallel.mesh import DistributedMesh
-from femops.spaces.boundary_space import AnySpace, BoundarySpace, has_end, touched, volume_space
+from femops.spaces.domain_space import DomainSpace
 from femops.spaces.h1_l2 import L2
 from femops_kernels.cpu.first_touch import placed_plan
 from femops_kernels.cpu.machine import tuning_key
@@ -32,16 +32,16 @@ Ints = NDArray[np.int64]
 # Chunks of a sweep over many vectors: elements of each, and how many there are of a large mesh.
 _FEWEST_ELEMENTS, _VECTOR_CHUNKS = 64, 64
 
-_plans = Derived[AnySpace, Plan]()
+_plans = Derived[DomainSpace, Plan]()
 
 
 def _element_start(fields: Arguments, tests: Arguments, dtype: np.dtype[np.generic]) -> Ints:
     """First element of each chunk of a sweep from fields to test functions, and the end."""
     first = fields.first
-    ne, mesh = first.mesh.num_elements, volume_space(first).distributed
+    ne, mesh = first.domain.num_elements, first.volume.distributed
     if not ne:
         return np.zeros(1, dtype=np.int64)
-    if mesh is None or mesh.element_groups is None or isinstance(first, BoundarySpace):
+    if mesh is None or mesh.element_groups is None or not first.domain.covers:
         return equal_chunks(ne, _chunk(fields, tests, dtype, ne))
     return _chunk_starts(mesh, ne, _chunk(fields, tests, dtype, mesh.num_elements))
 
@@ -63,7 +63,7 @@ def _chunk(fields: Arguments, tests: Arguments, dtype: np.dtype[np.generic], ne:
         nodes = sum(_nodes(space, ne) * space.ncomp for space in fields.spaces.values())
         return elements_per_chunk(ne, nodes, 1, dtype.itemsize)
     sides, chunk_bytes = [*fields.spaces.values(), *tests.spaces.values()], CHUNK_BYTES
-    whole = volume_space(fields.first)
+    whole = fields.first.volume
     # else ranks on other machines, or the same problem there, had other chunks
     if whole.comm.size == 1 and not whole.any_width:
         settings = find(tuning_key(chunk_words(sides[0], sides[-1], dtype)))
@@ -74,17 +74,17 @@ def _chunk(fields: Arguments, tests: Arguments, dtype: np.dtype[np.generic], ne:
     )
 
 
-def chunk_words(trial: AnySpace, test: AnySpace, dtype: np.dtype[np.generic]) -> str:
+def chunk_words(trial: DomainSpace, test: DomainSpace, dtype: np.dtype[np.generic]) -> str:
     """All that the best size of chunks depends on, as the tuning database names it."""
     sides = "; ".join(f"{space.ncomp} x {space.order + 1} nodes" for space in (trial, test))
     return f"chunks: {trial.dim}-D; {sides}; {dtype}"
 
 
-def _nodes(space: AnySpace, ne: int) -> float:
+def _nodes(space: DomainSpace, ne: int) -> float:
     """Nodes per element, where those that elements share count once."""
-    if isinstance(space, BoundarySpace) or space.mesh.num_elements == ne:
-        return touched(space) / ne
-    return space.global_ndofs / ne
+    if not space.domain.covers or space.domain.num_elements == ne:
+        return space.touched / ne
+    return space.volume.global_ndofs / ne
 
 
 def chunk_batches(
@@ -109,9 +109,11 @@ def plans(
     ]
 
 
-def vector_plans(trial: AnySpace, test: AnySpace, dtype: np.dtype[np.generic]) -> tuple[Plan, Plan]:
+def vector_plans(
+    trial: DomainSpace, test: DomainSpace, dtype: np.dtype[np.generic]
+) -> tuple[Plan, Plan]:
     """Plans of a sweep over many vectors, in which each node is a run and each element a batch."""
-    ne, mesh = trial.mesh.num_elements, volume_space(trial).distributed
+    ne, mesh = trial.domain.num_elements, trial.volume.distributed
     if mesh is not None and mesh.element_groups is not None:
         # the same on any number of ranks
         starts = _element_start(Arguments.of(trial), Arguments.of(test), dtype)
@@ -121,29 +123,28 @@ def vector_plans(trial: AnySpace, test: AnySpace, dtype: np.dtype[np.generic]) -
     return _vector_plan(trial, starts), _vector_plan(test, starts)
 
 
-def _vector_plan(space: AnySpace, starts: Ints) -> Plan:
+def _vector_plan(space: DomainSpace, starts: Ints) -> Plan:
     made = partial(_make_vector_plan, space, starts)
     return _plans.get(space, made, "vectors", starts.tobytes())
 
 
-def _make_vector_plan(space: AnySpace, starts: Ints) -> Plan:
+def _make_vector_plan(space: DomainSpace, starts: Ints) -> Plan:
     plan = _make_plan(space, 1, starts, single=True)
     return replace(plan, starts=plan.starts.astype(np.int32))
 
 
-def _plan(space: AnySpace, width: int, starts: Ints) -> Plan:
+def _plan(space: DomainSpace, width: int, starts: Ints) -> Plan:
     made = partial(_make_plan, space, width, starts)
     return _plans.get(space, made, width, starts.tobytes())
 
 
-def _make_plan(space: AnySpace, width: int, starts: Ints, single: bool = False) -> Plan:
-    single = single or has_end(space)  # the dofs of turned elements are not in order
+def _make_plan(space: DomainSpace, width: int, starts: Ints, single: bool = False) -> Plan:
+    single = single or space.has_end  # the dofs of turned elements are not in order
     runs = DofRuns(space.dim, space.p1d, space.p1d == 1 or isinstance(space, L2), single)
     whole, own = space.restriction, space.restriction.owned
     given = whole.indices, own, width, starts, runs, whole.ndofs - own
-    if isinstance(space, BoundarySpace):
-        mesh = space.volume.distributed
-        plan = make_nonowned_plan(*given, apart=mesh is not None and mesh.reproducible)
-    else:
-        plan = make_plan(*given)
+    if space.domain.covers:
+        return placed_plan(make_plan(*given))
+    mesh = space.volume.distributed
+    plan = make_nonowned_plan(*given, apart=mesh is not None and mesh.reproducible)
     return placed_plan(plan)

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from femops.errors import OperatorError
-from femops.geometry.boundary import BoundaryBlock, BoundaryGeometry
-from femops.geometry.jacobians import Geometry
-from femops.operators.integrals.snapshots import Block, Field, Sampled, frozen
+from femops.geometry.domain import DomainBlock, DomainGeometry
+from femops.operators.integrals.snapshots import Field, Sampled, frozen
 from femops.pointwise.trace import CoefficientShape
 from femops.spaces.base import GridFunction
 from femops.spaces.functions import called, columns, evaluate_any, place_of
@@ -65,7 +64,7 @@ class FormCoefficient:
             return self
         return replace(self, value=Field.of(self.value.space, self.value.vector))
 
-    def keep(self, geometry: Geometry | BoundaryGeometry) -> FormCoefficient:
+    def keep(self, geometry: DomainGeometry) -> FormCoefficient:
         """The coefficient as it is now, for the points of a form. Collective as `read`.
 
         A constant, an array or a vector is copied; a function of x is evaluated at all points.
@@ -88,13 +87,13 @@ class FormCoefficient:
             value = frozen(array) if constant else given._sampled(geometry, short)
         return replace(given, value=value, kept=True)
 
-    def _sampled(self, geometry: Geometry | BoundaryGeometry, dtype: DTypeLike) -> Sampled:
+    def _sampled(self, geometry: DomainGeometry, dtype: DTypeLike) -> Sampled:
         """The values at all points, where they are not one constant."""
         first = geometry.block(0, 1)
         once = replace(self, shapes=self._shapes(first))
         shape = once.at(first).shape[2:]
 
-        def values(block: Block) -> NDArray[np.float64]:
+        def values(block: DomainBlock) -> NDArray[np.float64]:
             found = once.at(block)
             if found.shape[2:] != shape:
                 raise OperatorError(
@@ -111,7 +110,7 @@ class FormCoefficient:
         """True if the coefficient is a field that is constant in each element."""
         return isinstance(self.value, Field) and self.value.space.order == 0
 
-    def is_constant(self, geometry: Geometry | BoundaryGeometry) -> bool:
+    def is_constant(self, geometry: DomainGeometry) -> bool:
         """True if the coefficient is one number or array, the same everywhere."""
         if isinstance(self.value, Field | Sampled) or callable(self.value):
             return False
@@ -122,7 +121,7 @@ class FormCoefficient:
             return shape in self.shapes
         return shape[:2] != (geometry.num_elements, geometry.num_points)
 
-    def at(self, block: Block) -> NDArray[np.float64]:
+    def at(self, block: DomainBlock) -> NDArray[np.float64]:
         """Values at the quadrature points of a block of elements, (n, nq, *shape).
 
         Raises
@@ -142,7 +141,7 @@ class FormCoefficient:
             )
         return values
 
-    def _of_field(self, block: Block) -> NDArray[np.float64]:
+    def _of_field(self, block: DomainBlock) -> NDArray[np.float64]:
         field = self.value
         if field.space.mesh is not block.geometry.mesh:
             raise OperatorError(f"{self.name} is a field on another mesh: interpolate it first")
@@ -155,11 +154,11 @@ class FormCoefficient:
             raise OperatorError(f"{self.name} is a field with values that are not finite")
         return values
 
-    def _shapes(self, block: Block) -> tuple[tuple[int, ...], ...]:
+    def _shapes(self, block: DomainBlock) -> tuple[tuple[int, ...], ...]:
         """Accepted shapes at a point; for a user's own form the coefficient's own shape."""
         return (self._any_shape(block),) if self.shapes is None else self.shapes
 
-    def _any_shape(self, block: Block) -> tuple[int, ...]:
+    def _any_shape(self, block: DomainBlock) -> tuple[int, ...]:
         nq, ne = block.geometry.num_points, block.geometry.num_elements
         if callable(self.value):
             place = place_of(self.value, block.geometry.block(0, 1))
@@ -176,19 +175,19 @@ class FormCoefficient:
     def _shape_at(self, place: Place) -> tuple[int, ...]:
         return _mixed_shape(called(self.value, place, self.name, OperatorError))
 
-    def shape(self, first: Block) -> CoefficientShape:
+    def shape(self, first: DomainBlock) -> CoefficientShape:
         """Shape of the coefficient, as tracing needs it.
 
         Parameters
         ----------
-        first : GeometryBlock or BoundaryBlock
+        first : DomainBlock
             The first element: all of a coefficient is looked at only where it is a matrix.
         """
         shape = self.at(first).shape[2:]
         square = len(shape) == 2 and shape[0] == shape[1]
         return CoefficientShape(shape, square and self._symmetric(first))
 
-    def _symmetric(self, first: Block) -> bool:
+    def _symmetric(self, first: DomainBlock) -> bool:
         """True if opposite entries are equal to the last bit everywhere."""
         blocks = (self.at(block) for block in first.geometry)
         return all(np.array_equal(values, values.swapaxes(-1, -2)) for values in blocks)
@@ -196,7 +195,7 @@ class FormCoefficient:
 
 def _at_points(
     coefficient: PlainCoefficient,
-    block: Block,
+    block: DomainBlock,
     name: str,
     shapes: tuple[tuple[int, ...], ...],
 ) -> NDArray[np.float64]:
@@ -208,7 +207,7 @@ def _at_points(
         A constant of one of ``shapes``; a function of x, (dim, n) -> (*shape, n), on boundary
         faces of x and the outer normal if it takes two arguments; or an array at all quadrature
         points, (ne, nq, *shape).
-    block : GeometryBlock or BoundaryBlock
+    block : DomainBlock
     name : str
         For messages.
     shapes : tuple of shapes
@@ -237,7 +236,7 @@ def _at_points(
             return np.broadcast_to(values.reshape(-1, nq, *shape), (n, nq, *shape))
         if given == (ne, nq, *shape):
             return _stored(np.asarray(coefficient)[block.start : block.stop], name)
-    if given == (ne,) and not isinstance(block, BoundaryBlock):
+    if given == (ne,) and block.geometry.domain.covers:
         raise OperatorError(
             f"{name} has one number for each element: "
             "give femops.GridFunction(femops.L2(mesh, order=0), numbers)"

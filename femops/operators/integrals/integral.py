@@ -13,12 +13,10 @@ from numpy.typing import NDArray
 
 from femops.basis import Quadrature1D, gauss
 from femops.errors import OperatorError
-from femops.geometry.boundary import BoundaryBlock, BoundaryFaces, BoundaryGeometry
-from femops.geometry.jacobians import Geometry
+from femops.geometry.domain import Domain, DomainBlock, DomainGeometry
 from femops.geometry.legendre import LegendreGeometry
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.coefficients import FormCoefficient
-from femops.operators.integrals.snapshots import Block
 from femops.operators.integrals.state import NO_STATE, State
 from femops.pointwise.expressions.graph import Node, ancestors
 from femops.pointwise.linear import LinearQFunction, Pair
@@ -36,7 +34,6 @@ from femops.pointwise.trace import (
     name_of,
     trace,
 )
-from femops_meshes.mesh import Mesh
 
 Made = dict[FormCoefficient, FormCoefficient]
 STATE = "@state"
@@ -89,25 +86,14 @@ class Integral:
         return name_of(self.function).strip("_")
 
     @property
-    def mesh(self) -> Mesh | BoundaryFaces:
-        """The elements of the domain: those of a mesh, or faces of its boundary."""
-        return self.fields.first.mesh
-
-    @property
-    def on_boundary(self) -> bool:
-        """True if the domain is faces of the boundary."""
-        return isinstance(self.mesh, BoundaryFaces)
+    def domain(self) -> Domain:
+        """Elements, or faces of the boundary, over which the form is integrated."""
+        return self.fields.first.domain
 
     @cached_property
-    def geometry(self) -> Geometry | BoundaryGeometry:
+    def geometry(self) -> DomainGeometry:
         """Jacobians and positions at the quadrature points."""
-        return self._geometry(self.quadrature)
-
-    def _geometry(self, rule: Quadrature1D) -> Geometry | BoundaryGeometry:
-        mesh = self.mesh
-        if isinstance(mesh, BoundaryFaces):
-            return BoundaryGeometry(mesh.mesh, rule, mesh)
-        return Geometry(mesh, rule)
+        return self.domain.geometry(self.quadrature)
 
     @property
     def step(self) -> LinearQFunction | NonlinearQFunction:
@@ -130,7 +116,11 @@ class Integral:
             (Arguments.of(side.whole) if side.on_product else side).components
             for side in (self.fields, self.tests)
         )
-        dim, shapes, boundary = self.geometry.dim, self.coefficient_shapes(), self.on_boundary
+        dim, shapes, boundary = (
+            self.geometry.dim,
+            self.coefficient_shapes(),
+            self.domain.has_normals,
+        )
         traced = trace(self.function, dim, fields, tests, shapes, boundary=boundary)
         if not self.fields.have_slopes:
             if traced.has_slopes:
@@ -165,7 +155,7 @@ class Integral:
     def of_values(self) -> Integral:
         """The same form over the boundary, of values alone if it has no derivatives."""
         step = self.qfunction
-        if not self.on_boundary or step.trace.has_slopes:
+        if not self.domain.has_normals or step.trace.has_slopes:
             return self
         fields, tests = self.fields.with_slopes(False), self.tests.with_slopes(False)
         if fields.have_slopes or tests.have_slopes:  # of an L2 space
@@ -287,7 +277,7 @@ class Integral:
         given = self.coefficients.items()
         constants = [name for name, g in given if g.is_constant(self.geometry)]
         elementwise = [name for name, g in given if g.is_elementwise]
-        affine, mapped = LegendreGeometry(mesh).affine, not self.on_boundary
+        affine, mapped = LegendreGeometry(mesh).affine, self.domain.has_maps
         return Known(affine, frozenset(constants), points, mapped, frozenset(elementwise))
 
     @cached_property
@@ -296,22 +286,22 @@ class Integral:
 
     def qdata_split(self, level: str, *, transpose: bool = False) -> QDataSplit:
         """The q-function of a level, and its inputs; made once."""
-        if level == "matrix-free" and self.on_boundary:
-            level = "partial"  # kernels have no maps of faces; these are few
+        if level == "matrix-free" and not self.domain.has_maps:
+            level = "partial"  # faces are few
         key = (level, transpose)
         if key not in self._splits:
             self._splits[key] = split(self.step, level, self.known, transpose=transpose)
         return self._splits[key]
 
     @cached_property
-    def center(self) -> Geometry | BoundaryGeometry:
+    def center(self) -> DomainGeometry:
         """The geometry at one point of each element, with the weight 1."""
-        return self._geometry(gauss(1))
+        return self.domain.geometry(gauss(1))
 
     @property
     def looks(self) -> bool:
         """True if the host looks at what kernels compute of the geometry; else these do."""
-        return self.on_boundary or not self.fields.whole.memory.fills
+        return not self.domain.has_maps or not self.fields.whole.memory.fills
 
     def filled(self, qdata_split: QDataSplit) -> bool:
         """True if kernels compute what a cut keeps at points, where they run.
@@ -353,7 +343,7 @@ class Integral:
     def values(
         self,
         stored: list[Node],
-        block: Block,
+        block: DomainBlock,
         *,
         check: bool = True,
         known: Mapping[int, Any] | None = None,
@@ -380,7 +370,7 @@ class Integral:
             self._check_finite(values, block)
         return values
 
-    def _check_finite(self, values: NDArray[np.float64], block: Block) -> None:
+    def _check_finite(self, values: NDArray[np.float64], block: DomainBlock) -> None:
         bad = np.argwhere(~np.isfinite(values).all(axis=-1))
         if len(bad) and not self.state.spaces:  # a bad state shows in its residual
             where = ", ".join(f"{c:.6g}" for c in block.points[tuple(bad[0])])
@@ -399,16 +389,15 @@ class Integral:
             self._store_flops(nodes, q1d)
             for nodes, q1d in ((qdata_split.element, 1), (qdata_split.point, self.quadrature.q1d))
         )
-        return int(self.mesh.num_elements * each)
+        return int(self.domain.num_elements * each)
 
     def _store_flops(self, stored: list[Node], q1d: int) -> int:
         """Operations to compute the stored numbers of one element."""
         if not stored:
             return 0
-        dim, g1d = self.geometry.dim, self.mesh.order + 1
+        dim, g1d = self.geometry.dim, self.domain.order + 1
         operations = sum(node.op not in ("const", "input") for node in ancestors(stored))
-        # points in each direction: on a boundary face one in the last, whichever is fixed
-        rows = [q1d] * dim if isinstance(self.geometry, Geometry) else [*[q1d] * (dim - 1), 1]
+        rows = self.domain.grid(q1d)
         lines = sum(g1d ** (dim - 1 - k) * math.prod(rows[: k + 1]) for k in range(dim))
         jacobian = dim * dim * lines * (2 * g1d - 1)
         return int(jacobian + math.prod(rows) * (_INVERSE_FLOPS[dim] + operations))
@@ -423,7 +412,7 @@ class Integral:
         """The inputs that are known in advance, by name; see `Trace`."""
         return self.program.static
 
-    def inputs(self, block: Block, used: set[int]) -> dict[int, Any]:
+    def inputs(self, block: DomainBlock, used: set[int]) -> dict[int, Any]:
         """Arrays of the static inputs that are used, (n, points) each."""
         inputs: dict[int, Any] = {}
         # positivity of the determinants is checked here, whatever the form uses of the geometry
@@ -431,7 +420,7 @@ class Integral:
             WEIGHT: lambda: block.weighted_det,
             POSITION: lambda: block.points,
             INVERSE: lambda: block.inverse,
-            **({NORMAL: lambda: block.normals} if isinstance(block, BoundaryBlock) else {}),
+            NORMAL: lambda: block.normals,
             **self._state_at(block),
         }
         for name, nodes in self.static.items():
@@ -442,13 +431,13 @@ class Integral:
                 inputs |= {node.number: array[(..., *index)] for index, node in wanted}
         return inputs
 
-    def _coefficient(self, given: FormCoefficient, block: Block) -> NDArray[np.float64]:
+    def _coefficient(self, given: FormCoefficient, block: DomainBlock) -> NDArray[np.float64]:
         """Values (n, points, *shape) of a coefficient; (1, 1, *shape) if they are all the same."""
         if given.name in self.known.constants:
             return given.at(self.geometry.block(0, 1))[:, :1]
         return given.at(block)
 
-    def _state_at(self, block: Block) -> dict[str, Callable[[], NDArray[Any]]]:
+    def _state_at(self, block: DomainBlock) -> dict[str, Callable[[], NDArray[Any]]]:
         """Ways to the values and derivatives of the state's fields, by static input."""
         found: dict[str, Callable[[], NDArray[Any]]] = {}
         for name in self.state.spaces:
@@ -456,12 +445,12 @@ class Integral:
             found[f"d{name}"] = partial(self._state_slopes, name, block)
         return found
 
-    def _state_values(self, name: str, block: Block) -> NDArray[np.float64]:
+    def _state_values(self, name: str, block: DomainBlock) -> NDArray[np.float64]:
         """Values of a field of the state, (n, points, ncomp)."""
         values = self.state.field(name).at(block)
         return values.reshape(*values.shape[:2], -1)
 
-    def _state_slopes(self, name: str, block: Block) -> NDArray[np.float64]:
+    def _state_slopes(self, name: str, block: DomainBlock) -> NDArray[np.float64]:
         """Reference derivatives of a field of the state, (n, points, ncomp, dim)."""
         slopes = self.state.field(name).slopes_at(block)
         return slopes.reshape(*slopes.shape[:2], -1, slopes.shape[-1])

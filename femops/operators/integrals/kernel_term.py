@@ -10,14 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.basis import Quadrature1D
-from femops.geometry.boundary import BoundaryFaces
+from femops.geometry.domain import Domain
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.chunks import chunk_batches
 from femops.pointwise import QFunction
-from femops.spaces.boundary_space import AnySpace, num_points
+from femops.spaces.domain_space import DomainSpace
 from femops_kernels.pointwise.qdata import Data
 from femops_kernels.simd.lanes import WIDEST
-from femops_meshes.mesh import Mesh
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,19 +52,19 @@ class KernelTerm(ABC):
     sums: int
 
     @property
-    def trial(self) -> AnySpace:
+    def trial(self) -> DomainSpace:
         """The field's space, or that of the first one."""
         return self.fields.first
 
     @property
-    def test(self) -> AnySpace:
+    def test(self) -> DomainSpace:
         """The test function's space, or that of the first one."""
         return self.tests.first
 
     @property
-    def mesh(self) -> Mesh | BoundaryFaces:
-        """The elements of the domain: those of a mesh, or faces of its boundary."""
-        return self.fields.first.mesh
+    def domain(self) -> Domain:
+        """Elements, or faces of the boundary, over which a sweep goes."""
+        return self.fields.first.domain
 
     @property
     def spaces(self) -> tuple[Any, Any]:
@@ -88,19 +87,14 @@ class KernelTerm(ABC):
         return WIDEST if self.any_width else self.width
 
     @property
-    def on_boundary(self) -> bool:
-        """True if the integral is over boundary faces: its sweep only adds to the result."""
-        return isinstance(self.mesh, BoundaryFaces)
-
-    @property
     def data_bytes(self) -> tuple[int, int]:
         """Bytes of the data but modes, and of modes, as lanes have them; nothing is computed."""
-        numbers, mesh, dim = self.qfunction.numbers, self.mesh, self.trial.dim
-        slots = -(-mesh.num_elements // self.width) * self.width
-        at_points = slots * num_points(self.trial, self.quadrature) * numbers.point
+        numbers, domain, dim = self.qfunction.numbers, self.domain, self.trial.dim
+        slots = -(-domain.num_elements // self.width) * self.width
+        at_points = slots * self.trial.num_points(self.quadrature) * numbers.point
         stored = at_points * (self.data_dtype or self.dtype).itemsize
         stored += (slots * numbers.element + numbers.constant) * self.dtype.itemsize
-        modes = slots * dim * (mesh.order + 1) ** dim if numbers.mapped else 0
+        modes = slots * dim * (domain.order + 1) ** dim if numbers.mapped else 0
         return stored, modes * self.dtype.itemsize
 
     @property

@@ -116,7 +116,7 @@ class NonlinearIntegral:
     def _read(self) -> None:
         """Trace the function; over the boundary fields have derivatives if it asks for any."""
         self._trace = self._traced()
-        if self.form.on_boundary:
+        if self.form.domain.has_normals:
             sides = self.form.fields.with_slopes(self._trace.has_slopes)
             self.form = replace(self.form, fields=sides, tests=sides)
             self._trace = self._trace if sides.have_slopes else self._trace.of_values
@@ -124,7 +124,7 @@ class NonlinearIntegral:
     def _traced(self) -> Trace:
         functionals, form = self.functionals, self.form
         fields, shapes = form.fields.components, form.coefficient_shapes()
-        dim, boundary = form.geometry.dim, form.on_boundary
+        dim, boundary = form.geometry.dim, form.domain.has_normals
         if self._of_energy:
             given = dim, fields, {ENERGY: 1}, shapes
             return differentiated(trace(form.function, *given, boundary=boundary), ENERGY)

@@ -80,7 +80,7 @@ def data_of(
         Whether determinants, and functions of the geometry that the kernel computes itself, are
         computed here too, only for the errors that they may raise.
     """
-    ne, numbers = form.mesh.num_elements, qdata_split.qfunction.numbers
+    ne, numbers = form.domain.num_elements, qdata_split.qfunction.numbers
     edges = chunk_batches(form.fields, form.tests, dtype, width)
     swept = _swept(form, qdata_split, dtype, width) if at_points and not data_dtype else None
     nodes = qdata_split.point if at_points and swept is None else []
@@ -128,7 +128,7 @@ def _stored(
         Whether the type is that of the arithmetic.
     """
     dtype, width, edges = lanes
-    shape = -(-form.mesh.num_elements // width), form.geometry.num_points, len(nodes), width
+    shape = -(-form.domain.num_elements // width), form.geometry.num_points, len(nodes), width
     stored, finite, largest = placed_array(shape, dtype, edges), True, 0.0
     what = f"{form.name}: the data at quadrature points"
     cure = "use float64" if own_type else "leave data_dtype out"

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from femops.geometry.jacobians import GeometryBlock
+from femops.geometry.domain import DomainBlock
 from femops.operators.integrals.integral import Integral
 from femops.operators.integrals.number_types import check_range, largest_of
-from femops.operators.integrals.snapshots import Block
 from femops.operators.integrals.term import Term
 from femops.pointwise.expressions.graph import ancestors
 from femops.pointwise.trace import NORMAL, POSITION
@@ -46,7 +45,7 @@ def in_range(term: Term) -> Term:
         entries = form.values(form.qfunction.distinct, block)
         constants = form.values(term.qdata_split.constant, block, check=False)
         found = [constants, entries]
-        if mapped and isinstance(block, GeometryBlock):
+        if mapped:
             found += [block.points, block.det, 1.0 / block.det]
         for kind, values in enumerate(found):
             largest[kind] = max(largest[kind], largest_of(values))
@@ -57,7 +56,7 @@ def in_range(term: Term) -> Term:
     return term
 
 
-def _blocks(form: Integral) -> Iterator[Block]:
+def _blocks(form: Integral) -> Iterator[DomainBlock]:
     """One point of each element; all that are needed where something else than the map varies.
 
     A function is only asked where it is needed.

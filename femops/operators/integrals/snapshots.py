@@ -10,13 +10,9 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from femops.geometry.boundary import BoundaryBlock, BoundaryGeometry
-from femops.geometry.evaluation import reference_gradient, reference_values
-from femops.geometry.jacobians import Geometry, GeometryBlock
+from femops.geometry.domain import DomainBlock, DomainGeometry
 from femops.spaces.base import Space
 from femops_meshes.coordinates.interpolation import tensor_apply
-
-Block = GeometryBlock | BoundaryBlock
 
 
 def frozen(array: NDArray[Any]) -> NDArray[Any]:
@@ -49,26 +45,13 @@ class Field:
         """Read a vector. Collective, where ranks share dofs."""
         return Field(space, frozen(space.l_vec(vector)))
 
-    def at(self, block: Block) -> NDArray[np.float64]:
+    def at(self, block: DomainBlock) -> NDArray[np.float64]:
         """Values at the quadrature points of a block of elements, (n, nq[, ncomp])."""
-        space = self.space
-        if isinstance(block, BoundaryBlock):
-            return block.field(space.basis, space.restriction.indices, self.l_vec)
-        e_vec = space.element_vector(self.l_vec, block.start, block.stop)
-        points = block.geometry.quadrature.points
-        return reference_values(space.basis, points, space.dim, e_vec)
+        return block.values(self.space.basis, self.space.restriction.indices, self.l_vec)
 
-    def slopes_at(self, block: Block) -> NDArray[np.float64]:
-        """Reference derivatives at the quadrature points, (n, nq[, ncomp], dim).
-
-        On a boundary they are those along the directions of the face, see `BoundaryBlock.inverse`.
-        """
-        space, points = self.space, block.geometry.quadrature.points
-        if isinstance(block, BoundaryBlock):
-            indices = space.restriction.indices
-            return block.field(space.basis, indices, self.l_vec, slopes=True)
-        e_vec = space.element_vector(self.l_vec, block.start, block.stop)
-        return np.stack(reference_gradient(space.basis, points, space.dim, e_vec), axis=-1)
+    def slopes_at(self, block: DomainBlock) -> NDArray[np.float64]:
+        """Reference derivatives at the quadrature points; see `DomainBlock.slopes`."""
+        return block.slopes(self.space.basis, self.space.restriction.indices, self.l_vec)
 
 
 @final
@@ -92,7 +75,7 @@ class Sampled:
 
     @staticmethod
     def of(
-        geometry: Geometry | BoundaryGeometry,
+        geometry: DomainGeometry,
         shape: tuple[int, ...],
         blocks: Iterable[tuple[int, NDArray[np.float64]]],
         dtype: DTypeLike,
@@ -123,7 +106,7 @@ class Sampled:
         found = [part.found() for part in parts]
         return Sampled(shape, tuple(found[twins.get(k, k)] for k in range(len(parts))))
 
-    def at(self, block: Block) -> NDArray[np.float64]:
+    def at(self, block: DomainBlock) -> NDArray[np.float64]:
         """Values at the quadrature points of a block of elements, (n, nq, *shape)."""
         here = block.stop - block.start, block.geometry.num_points
         columns = [

@@ -204,7 +204,7 @@ class Term(KernelTerm):
 
     def ready(self, level: str) -> Term:
         """The term itself, its data computed where the level keeps them, else only checked."""
-        if not self.mesh.num_elements:
+        if not self.domain.num_elements:
             return self
         if self.filled:
             setup_of(self.source, self.qdata_split, np.dtype(np.float64), self.width)

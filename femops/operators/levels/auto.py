@@ -35,7 +35,6 @@ from femops.operators.levels.domains import level_data_of
 from femops.operators.levels.level_data import LevelData
 from femops.operators.levels.sample import first_terms
 from femops.parallel.collective_checks import check
-from femops.spaces.boundary_space import touched
 from femops_kernels.compiled import ONE, Panels
 from femops_kernels.cpu.machine import get_threads, tuning_key
 from femops_kernels.tuning.database import find
@@ -105,7 +104,7 @@ def choose_level(summands: Summands, panels: Panels = ONE) -> str:
 
 def level_words(summands: Summands, levels: Sequence[str], panels: Panels = ONE) -> str:
     """All that the choice depends on, as the tuning database names it: equal for equal forms."""
-    ne, threads = summands[0][1].mesh.num_elements, get_threads()
+    ne, threads = summands[0][1].domain.num_elements, get_threads()
     types = ", ".join(
         f"{t.dtype} x {t.width}, stored {t.data_dtype or t.dtype}" for _, t in summands
     )
@@ -133,11 +132,11 @@ def _agreed_level(
     All measure at the same time, as they share what they will share later.
     """
     first = domains(summands)[0][0][1]
-    if first.on_boundary:
+    if not first.domain.covers:
         raise OperatorError(
             "level 'auto' of boundary integrals alone is measured by one rank: name another level"
         )
-    comm, ne = first.spaces[0].comm, first.mesh.num_elements
+    comm, ne = first.spaces[0].comm, first.domain.num_elements
     level = ""
     with check(comm):
         if ne:
@@ -172,9 +171,9 @@ def measure_levels(
     """
     nvec = panels.nvec * panels.count
     whole, count = summands[0][1], _sample_size(summands[0][1], nvec)
-    sample = list(summands) if whole.on_boundary else first_terms(summands, count)
+    sample = list(summands) if not whole.domain.covers else first_terms(summands, count)
     work = {level: _work(level, sample, nvec) for level in levels}
-    share, threads = count / whole.mesh.num_elements, get_threads()
+    share, threads = count / whole.domain.num_elements, get_threads()
     cached = {level: moved / share < CACHED_BYTES for level, (moved, _) in work.items()}
     flush = None if all(cached.values()) else _flusher()
     memory = _CACHE_BANDWIDTH if flush is None else _OPTIMISM * _bandwidth(flush)
@@ -208,8 +207,8 @@ def measure_levels(
 
 def _sample_size(term: Term, nvec: int) -> int:
     """Number of elements to try with so many vectors."""
-    ne = term.mesh.num_elements
-    if term.on_boundary:
+    ne = term.domain.num_elements
+    if not term.domain.covers:
         return ne
     spaces = [*term.fields.spaces.values(), *term.tests.spaces.values()]
     nodes = max(space.ndofs for space in spaces)
@@ -261,7 +260,7 @@ def _least_entries(term: Term) -> float:
     """Entries of the matrix, as of a large Cartesian mesh of as many dofs."""
     columns = (term.trial.order + 1.0) ** term.trial.dim
     coupled = np.count_nonzero(entry_numbers(term).any(axis=(0, 2)))  # components, one by one
-    return touched(term.test) * columns * coupled
+    return term.test.touched * columns * coupled
 
 
 def _at(level: str, sample: Summands) -> list[tuple[float, Term]]:

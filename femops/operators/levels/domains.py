@@ -49,7 +49,7 @@ def level_data_of(
     if first.fields.on_product and (level not in JOINT or separable(level, summands)):
         return Blocks.of(level, summands, constraints, before)
     groups = domains(summands)
-    if level == "full" or (len(groups) == 1 and not first.on_boundary):
+    if level == "full" or (len(groups) == 1 and first.domain.covers):
         return _storage_of(level, summands, constraints)
     parts = tuple(
         _storage_of(level, group, _share_of(constraints, first=k == 0))
@@ -66,7 +66,7 @@ def separable(level: str, summands: Summands) -> bool:
     space, plain = summands[0][1].spaces[0], True
     for _, term in summands:
         numbers = term.qfunction.numbers
-        plain &= not (numbers.point or numbers.mapped or term.on_boundary)
+        plain &= term.domain.covers and not (numbers.point or numbers.mapped)
     if plain and backend_of(space).separates:
         blocks = (Points(terms, FREE, level) for terms in blocks_of(summands).values())
         plain = all(isinstance(k, SeparableKernel) for block in blocks for k, _ in block.work)

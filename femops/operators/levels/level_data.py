@@ -128,7 +128,7 @@ class LevelData(ABC):
     def matrix_flops(self) -> int:
         """Operations that compute D and the element matrices."""
         blocks = (block for t in self._terms() for block in t.blocks())
-        each = (t.mesh.num_elements * ElementAssembly(t).flops() for t in blocks)
+        each = (t.domain.num_elements * ElementAssembly(t).flops() for t in blocks)
         return self.data_flops() + sum(each)
 
     @abstractmethod

@@ -51,7 +51,7 @@ class Elements(LevelData):
     def matrices(self) -> NDArray[Any]:
         """Element matrices of the sum, (nbatch, rows, columns, width), component by component."""
         first = self.summands[0][1]
-        nbatch = -(-first.mesh.num_elements // first.width)
+        nbatch = -(-first.domain.num_elements // first.width)
         shape = (nbatch, *ElementAssembly(first).shape, first.width)
         out = placed_array(shape, first.dtype, first.chunk_batches)
         assemblies = [(factor, ElementAssembly(term)) for factor, term in self.summands]
@@ -69,7 +69,7 @@ class Elements(LevelData):
     @cached_property
     def _by_element(self) -> NDArray[Any]:
         """The matrices (ne, rows, columns), as BLAS takes them."""
-        ne = self.summands[0][1].mesh.num_elements
+        ne = self.summands[0][1].domain.num_elements
         nbatch, rows, columns, width = self.matrices.shape
         require_memory(self.matrices.nbytes, "element matrices for many vectors")
         by_slot = np.moveaxis(self.matrices, -1, 1).reshape(nbatch * width, rows, columns)
@@ -78,12 +78,12 @@ class Elements(LevelData):
     def steps(self, panels: Panels = ONE) -> list[Step]:
         """One sweep for the whole sum."""
         term = self.summands[0][1]
-        launch = self._launch(term, panels) if term.mesh.num_elements else self.backend.idle()
-        return [Step(1.0, launch, term.fields, term.tests, not term.on_boundary)]
+        launch = self._launch(term, panels) if term.domain.num_elements else self.backend.idle()
+        return [Step(1.0, launch, term.fields, term.tests, term.domain.covers)]
 
     def _launch(self, term: Term, panels: Panels) -> Launch:
         constraints, keep = self.constraints, self.constraints.identity
-        if term.on_boundary:  # it only adds
+        if not term.domain.covers:  # it only adds
             keep = 0.0
         if panels != ONE:
             work = self._kernel(), Data(self._by_element)
@@ -92,7 +92,7 @@ class Elements(LevelData):
 
     def flops(self) -> int:
         """Operations of the products."""
-        return self.summands[0][1].mesh.num_elements * self._kernel().contraction_flops()
+        return self.summands[0][1].domain.num_elements * self._kernel().contraction_flops()
 
     def assembly_flops(self) -> int:
         """Operations that compute D and the matrices."""
@@ -147,7 +147,7 @@ class CompressedRows(LevelData, ABC):
         sums = 0
         for (_, first), *_ in domains(self.summands):
             rows, columns = ElementAssembly(first).shape
-            sums += first.mesh.num_elements * rows * columns
+            sums += first.domain.num_elements * rows * columns
         return self.matrix_flops() + sums
 
     def stored_bytes(self) -> int:

@@ -16,7 +16,6 @@ from femops.operators.integrals.kernel_term import KernelTerm
 from femops.operators.integrals.term import AT_POINTS, Term
 from femops.operators.levels.level_data import LevelData, block_steps, blocks_of, share
 from femops.pointwise.linear import Pair
-from femops.spaces.boundary_space import num_points
 from femops_kernels.codegen.specialize import Parts
 from femops_kernels.compiled import ONE, Launch, Panels
 from femops_kernels.cpu.kernels.kernel import OperatorKernel
@@ -126,7 +125,7 @@ class Points(LevelData):
         """True if a sweep is the first to write all its test functions: it writes over them."""
         term = self.fused[k][1]
         before = {name for _, other in self.fused[:k] for name in other.tests.spaces}
-        return not term.on_boundary and before.isdisjoint(term.tests.spaces)
+        return term.domain.covers and before.isdisjoint(term.tests.spaces)
 
     def _work(self, k: int) -> Work:
         """That of the host for one of the fused summands."""
@@ -142,8 +141,8 @@ class Points(LevelData):
         for (_, term), (kernel, _) in zip(self.fused, self.work, strict=True):
             each = kernel.contraction_flops()
             if not isinstance(kernel, SeparableKernel):
-                each += num_points(term.trial, term.quadrature) * term.qfunction.flops
-            total += term.mesh.num_elements * each
+                each += term.trial.num_points(term.quadrature) * term.qfunction.flops
+            total += term.domain.num_elements * each
         return total
 
     def assembly_flops(self) -> int:

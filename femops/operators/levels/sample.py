@@ -17,7 +17,6 @@ from femops.operators.integrals.snapshots import Field, Sampled
 from femops.operators.integrals.state import NO_STATE, HostState, State
 from femops.operators.integrals.term import Term
 from femops.spaces.base import Space
-from femops.spaces.boundary_space import volume_space
 from femops.spaces.product import Product
 from femops_meshes.mesh import Mesh
 from femops_meshes.partitioning.parts import first_elements
@@ -71,7 +70,7 @@ def _form(form: Integral, part: Mesh, known: dict[Any, Any]) -> Integral:
 
 def _arguments(whole: Arguments, part: Mesh, known: dict[Any, Any]) -> Arguments:
     """The fields, or test functions, on the part."""
-    spaces = {name: _space(volume_space(s), part, known) for name, s in whole.spaces.items()}
+    spaces = {name: _space(s.volume, part, known) for name, s in whole.spaces.items()}
     product = whole.whole
     if not isinstance(product, Product):
         return Arguments.of(spaces[FIELD])

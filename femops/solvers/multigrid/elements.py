@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from femops.geometry.boundary import BoundaryFaces
 from femops.operators import Operator
 from femops.operators.assembly.csr import Summands, add_element_matrices, domains, flat_dofs
 from femops.parallel.comm import Communicator
 from femops.solvers.multigrid.coarse import gathered
-from femops.spaces.boundary_space import BoundarySpace
 from femops_meshes.coarsening import Coarsening
 
 Floats = NDArray[np.float64]
@@ -44,8 +44,9 @@ def element_matrices(A: Operator, free: NDArray[np.bool_]) -> Floats:
     dofs = flat_dofs(A.space)
     out = np.zeros((*dofs.shape, dofs.shape[1]))
     for group in domains(A.summands):
-        if group[0][1].on_boundary:
-            _add_faces(out, group, A.space.restriction.indices)
+        faces = group[0][1].domain
+        if isinstance(faces, BoundaryFaces):
+            _add_faces(out, group, faces.elements, A.space.restriction.indices)
         else:
             add_element_matrices(out, group)
     clear(out, free[dofs])
@@ -61,11 +62,20 @@ def clear(matrices: Floats, free: NDArray[np.bool_]) -> None:
     matrices[touched] = some
 
 
-def _add_faces(out: Floats, summands: Summands, nodes: Ints) -> None:
-    """Add matrices of boundary faces to those of their elements, with these dofs (ne, corners)."""
+def _add_faces(out: Floats, summands: Summands, owners: Ints, nodes: Ints) -> None:
+    """Add matrices of boundary faces to those of their elements.
+
+    Parameters
+    ----------
+    out : (ne, rows, rows) float64
+    summands : sequence of (float, Term)
+    owners : (nf,) int64
+        The element that has each face.
+    nodes : (ne, corners) int64
+        Dofs of the elements.
+    """
     faces = summands[0][1].trial
-    assert isinstance(faces, BoundarySpace)
-    owners, of_faces = faces.mesh.elements, faces.restriction.indices
+    of_faces = faces.restriction.indices
     local = faces.ncomp * of_faces.shape[1]
     values = np.zeros((len(owners), local, local))
     add_element_matrices(values, summands)

@@ -1,0 +1,168 @@
+"""Domains of integration: elements, or faces of elements, and the geometry at their points.
+
+To a sweep the faces of a boundary are elements too, so code that sweeps asks the domain for
+properties that differ and not for the class.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.basis import Basis1D, Quadrature1D
+from femops.geometry.batching import element_blocks
+from femops_meshes.mesh import Mesh
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+class Domain(ABC):
+    """Elements over which an integral is taken: those of a mesh, or faces of its boundary.
+
+    Attributes
+    ----------
+    mesh : Mesh
+        The mesh, on a rank its part.
+    num_elements : int
+        Number of elements, or of faces.
+    order : int
+        Degree of the mesh.
+    covers : bool
+        True if each dof of a space on the mesh is in an element of the domain. A sweep may then
+        overwrite a vector that it would otherwise add to.
+    has_maps : bool
+        True if kernels can compute Jacobians and positions from modes of the elements' maps.
+    has_normals : bool
+        True if there is an outer normal at each point. Forms may then have the parameters n and h.
+    """
+
+    mesh: Mesh
+    num_elements: int
+    order: int
+    covers: ClassVar[bool]
+    has_maps: ClassVar[bool]
+    has_normals: ClassVar[bool]
+
+    @abstractmethod
+    def geometry(self, rule: Quadrature1D) -> DomainGeometry:
+        """The geometry at the quadrature points of a 1-D rule, taken in each direction."""
+
+    @abstractmethod
+    def grid(self, q1d: int) -> list[int]:
+        """Number of quadrature points of an element in each direction of the mesh."""
+
+
+class DomainGeometry(ABC):
+    """Geometry at the quadrature points of a domain; it iterates over blocks that fit in a cache.
+
+    Attributes
+    ----------
+    domain : Domain
+    mesh : Mesh
+    dim : int
+        Dimension of the mesh.
+    quadrature : Quadrature1D
+    num_elements, num_points : int
+        Elements (or faces) of the domain, and points of each.
+    weights : (num_points,) float64
+    """
+
+    domain: Domain
+    mesh: Mesh
+    dim: int
+    quadrature: Quadrature1D
+    num_elements: int
+    num_points: int
+    weights: Floats
+
+    @abstractmethod
+    def block(self, start: int, stop: int) -> DomainBlock:
+        """The existing elements start <= e < stop; their arrays are computed when asked for."""
+
+    @abstractmethod
+    def points(self, start: int, stop: int) -> Floats:
+        """Positions of the quadrature points, (n, num_points, dim), in the mesh's unit."""
+
+    @abstractmethod
+    def jacobian(self, start: int, stop: int) -> Floats:
+        """J[..., i, j] = dx_i / dxi_j of the mesh's elements, (n, num_points, dim, dim)."""
+
+    def blocks(self) -> Iterator[tuple[int, int]]:
+        """Ranges (start, stop) of elements that cover the domain and fit in a cache."""
+        return element_blocks(self.num_elements, self.num_points)
+
+    def __iter__(self) -> Iterator[DomainBlock]:
+        return (self.block(start, stop) for start, stop in self.blocks())
+
+
+class DomainBlock(ABC):
+    """The geometry of a contiguous range of elements; each array is computed once, when asked for.
+
+    Attributes
+    ----------
+    geometry : DomainGeometry
+    start, stop : int
+        The elements start <= e < stop; n = stop - start.
+    points : (n, nq, dim) float64
+        Positions.
+    det, weighted_det : (n, nq) float64
+        Volume or surface element, and the same times the quadrature weight.
+    inverse : (n, nq, dim, dim) float64
+        [..., j, i] = derivative of the element's reference coordinate j by x_i.
+    normals : (n, nq, dim) float64
+        Outer unit normals, if the domain has normals.
+    """
+
+    geometry: DomainGeometry
+    start: int
+    stop: int
+
+    @property
+    @abstractmethod
+    def points(self) -> Floats:
+        """Positions of the quadrature points."""
+
+    @property
+    @abstractmethod
+    def det(self) -> Floats:
+        """Volume or surface elements."""
+
+    @property
+    @abstractmethod
+    def weighted_det(self) -> Floats:
+        """Volume or surface elements times quadrature weights."""
+
+    @property
+    @abstractmethod
+    def inverse(self) -> Floats:
+        """Derivatives of the reference coordinates in space."""
+
+    @property
+    @abstractmethod
+    def normals(self) -> Floats:
+        """Outer unit normals."""
+
+    @abstractmethod
+    def values(self, basis: Basis1D, indices: Ints, l_vec: Any) -> Floats:
+        """Values of a function at the points, (n, nq[, ncomp]).
+
+        Parameters
+        ----------
+        basis : Basis1D
+        indices : (ne, p1d**dim) int64
+            Dofs of all elements of the mesh.
+        l_vec : array
+            As `Space.l_vec` gives it.
+        """
+
+    @abstractmethod
+    def slopes(self, basis: Basis1D, indices: Ints, l_vec: Any) -> Floats:
+        """Derivatives of a function by the reference coordinates, (n, nq[, ncomp], dim).
+
+        The coordinates are those of `inverse`; parameters are those of `values`.
+        """
