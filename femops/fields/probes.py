@@ -146,7 +146,7 @@ class Probe:
         u = self._l_vec(space, u)
         result = np.zeros((len(self.points), *u.shape[1:]))
         for i in self._blocks(space.ncomp * space.p1d**space.dim):
-            e_vec = _element_vectors(space, u, self._held[i])
+            e_vec = space.element_vector(u, self._held[i])
             result[i] = point_values(space.basis, self.reference[i], e_vec)
         return self._of_all(result)
 
@@ -177,10 +177,10 @@ class Probe:
         result = np.zeros((len(self.points), *u.shape[1:], space.dim))
         with check(self._comm):
             for i in self._blocks((space.ncomp + space.dim) * space.p1d**space.dim):
-                e_vec = _element_vectors(space, u, self._held[i])
-                slopes = point_gradient(space.basis, self.reference[i], e_vec)
-                inverse = self._inverse_jacobians(i)[:, None]
-                result[i] = physical_gradient([du[:, None] for du in slopes], inverse)[:, 0]
+                e_vec = space.element_vector(u, self._held[i])
+                along = point_gradient(space.basis, self.reference[i], e_vec)
+                slopes, inverse = np.stack(along, axis=-1), self._inverse_jacobians(i)
+                result[i] = physical_gradient(slopes[:, np.newaxis], inverse[:, np.newaxis])[:, 0]
         return self._of_all(result)
 
     def _l_vec(self, space: Space, u: Any) -> NDArray[Any]:
@@ -237,11 +237,6 @@ class Probe:
             f"Probe({len(self.points)} points in {ne} elements in "
             f"{self.mesh.dim}-D, {missing} outside)"
         )
-
-
-def _element_vectors(space: Space, u: NDArray[Any], elements: Ints) -> Floats:
-    """Dofs of any elements, (n, p1d**dim[, ncomp])."""
-    return np.asarray(u[space.restriction.indices[elements]], dtype=np.float64)
 
 
 def _checked(mesh: Any, points: ArrayLike, outside: Any) -> Floats:

@@ -31,12 +31,12 @@ def reference_gradient(basis: Basis1D, points: ArrayLike, dim: int, e_vec: Float
     ]
 
 
-def physical_gradient(reference: list[Floats], inverse: Floats) -> Floats:
+def physical_gradient(slopes: Floats, inverse: Floats) -> Floats:
     """Gradient in space by the chain rule, du/dx_i = sum_j du/dxi_j dxi_j/dx_i.
 
     Parameters
     ----------
-    reference : list of dim arrays (n, k[, ncomp])
+    slopes : (n, k[, ncomp], dim) float64
         Derivatives along the reference directions.
     inverse : (n, k, dim, dim)
         [..., j, i] = dxi_j / dx_i.
@@ -45,13 +45,10 @@ def physical_gradient(reference: list[Floats], inverse: Floats) -> Floats:
     -------
     (n, k[, ncomp], dim) float64
     """
-    dim = len(reference)
-    result = np.empty((*reference[0].shape, dim))
-    for i in range(dim):
-        factors = [inverse[..., j, i] for j in range(dim)]
-        if reference[0].ndim == 3:
-            factors = [factor[..., None] for factor in factors]
-        result[..., i] = sum(du * factor for du, factor in zip(reference, factors, strict=True))
+    result = np.zeros_like(slopes)
+    factors = inverse if slopes.ndim == 3 else inverse[..., np.newaxis, :, :]
+    for i, j in np.ndindex(factors.shape[-2:]):
+        result[..., i] += slopes[..., j] * factors[..., j, i]
     return result
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, final
@@ -14,11 +14,7 @@ from femops.basis import MOST_POINTS, Basis1D, Family, Points, Quadrature1D, gau
 from femops.errors import SpaceError
 from femops.geometry.batching import element_blocks
 from femops.geometry.boundary import Attributes
-from femops.geometry.evaluation import (
-    physical_gradient,
-    reference_gradient,
-    reference_values,
-)
+from femops.geometry.evaluation import physical_gradient, reference_values
 from femops.geometry.jacobians import Geometry, cells
 from femops.geometry.legendre import LegendreGeometry
 from femops.parallel.comm import communicator
@@ -42,7 +38,7 @@ AnyMesh = Mesh | DistributedMesh
 BoundaryPart = Attributes | Predicate
 
 
-class Space(DomainSpace):
+class Space(DomainSpace, ABC):
     """Common base of H1 and L2.
 
     Attributes
@@ -120,7 +116,6 @@ class Space(DomainSpace):
         self._trailing = () if self.ncomp == 1 else (self.ncomp,)
 
     volume = property(lambda self: self)
-    touched = property(lambda self: self.ndofs)
     have_slopes = True
 
     def with_slopes(self, slopes: bool) -> Space:  # noqa: ARG002  (elements have them)
@@ -396,16 +391,15 @@ class Space(DomainSpace):
             )
         return rule
 
-    def element_vector(self, l_vec: Vector, start: int, stop: int) -> Floats:
-        """Dofs of the elements start <= e < stop, (n, p1d**dim[, ncomp]) float64.
+    def element_vector(self, l_vec: Vector, elements: slice | Ints) -> Floats:
+        """Values at the nodes of elements, (n, p1d**dim[, ncomp]) float64.
 
         Parameters
         ----------
         l_vec : array
-            See `l_vec`.
-        start, stop : int
+        elements : slice or (n,) int64
         """
-        return np.asarray(l_vec[self.restriction.indices[start:stop]], dtype=np.float64)
+        return np.asarray(l_vec[self.restriction.indices[elements]], dtype=np.float64)
 
     def values(self, u: Any, quadrature: int | Quadrature1D | None = None) -> Floats:
         """q_vec of u: its values at the quadrature points, (ne, q1d**dim[, ncomp]).
@@ -433,9 +427,8 @@ class Space(DomainSpace):
         geometry = Geometry(self.mesh, rule)
         result = np.empty((self.mesh.num_elements, geometry.num_points, *u.shape[1:], self.dim))
         for block in geometry:
-            e_vec = self.element_vector(u, block.start, block.stop)
-            derivatives = reference_gradient(self.basis, rule.points, self.dim, e_vec)
-            result[block.start : block.stop] = physical_gradient(derivatives, block.inverse)
+            slopes = block.slopes(self.basis, self.restriction.indices, u)
+            result[block.start : block.stop] = physical_gradient(slopes, block.inverse)
         return result
 
     @checked(SpaceError)
@@ -469,7 +462,7 @@ class Space(DomainSpace):
         ne, n = self.mesh.num_elements, len(points) ** self.dim
         result = np.empty((ne, n, *u.shape[1:]))
         for start, stop in element_blocks(ne, n):
-            e_vec = self.element_vector(u, start, stop)
+            e_vec = self.element_vector(u, slice(start, stop))
             result[start:stop] = reference_values(self.basis, points, self.dim, e_vec)
         return result
 

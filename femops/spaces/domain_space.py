@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -13,9 +13,6 @@ from femops.geometry.domain import Domain
 from femops.spaces.memory import Memory
 from femops.spaces.restriction import ElementRestriction
 from femops_kernels.cuda.device.device import Device
-
-if TYPE_CHECKING:
-    from femops.spaces.base import Space
 
 
 class DomainSpace(ABC):
@@ -58,13 +55,13 @@ class DomainSpace(ABC):
 
     @property
     @abstractmethod
-    def volume(self) -> Space:
-        """The space whose vectors hold the nodes."""
+    def volume(self) -> Any:
+        """The `Space` whose vectors hold the nodes."""
 
     @property
-    @abstractmethod
     def touched(self) -> int:
         """Number of nodes that the elements have."""
+        return self.ndofs
 
     @property
     @abstractmethod
@@ -76,7 +73,7 @@ class DomainSpace(ABC):
         """The functions on the same elements, with or without derivatives where both exist."""
 
     @abstractmethod
-    def on(self, volume: Space) -> DomainSpace:
+    def on(self, volume: Any) -> DomainSpace:
         """The functions of another space on the same mesh, on the same elements."""
 
     @property

@@ -84,7 +84,7 @@ def _nodes(space: DomainSpace, ne: int) -> float:
     """Nodes per element, where those that elements share count once."""
     if not space.domain.covers or space.domain.num_elements == ne:
         return space.touched / ne
-    return space.volume.global_ndofs / ne
+    return float(space.volume.global_ndofs / ne)
 
 
 def chunk_batches(
