@@ -30,7 +30,7 @@ from femops_meshes.coordinates.interpolation import (
     lagrange_matrix,
 )
 from femops_meshes.coordinates.mapping import determinants, jacobians, positions
-from femops_meshes.samples.recipe import write_samples
+from femops_meshes.generators.sample_files import write_samples
 from support.mesh_files import FILES, NEEDED, shared
 
 HEX = [(0, 0, 0), (1, 0, 0), (1, 1, 0), (0, 1, 0), (0, 0, 1), (1, 0, 1), (1, 1, 1), (0, 1, 1)]
@@ -276,7 +276,7 @@ def test_comments_blank_lines_and_line_ends_do_not_matter():
     same(read_mfem(tagged), read_mfem(text))
 
 
-def test_samples_are_what_the_recipe_makes(tmp_path):
+def test_samples_are_what_the_generator_writes(tmp_path):
     write_samples(tmp_path)
     assert samples() == sorted(path.name for path in tmp_path.iterdir())
     for name in samples():

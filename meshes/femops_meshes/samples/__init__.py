@@ -1,4 +1,4 @@
-"""Small sample meshes that come with the package; `femops_meshes.samples.recipe` made them."""
+"""Small sample meshes; `femops_meshes.generators.sample_files` wrote them."""
 
 from pathlib import Path
 

@@ -14,7 +14,7 @@ from femops_kernels.simd.lines import call_chunk
 from femops_kernels.simd.tracing import traced, when
 from femops_kernels.skeletons.batch.batch import WORK_LANES, batch
 from femops_kernels.skeletons.batch.by_element import ELEMENT_LANES, add_elements
-from femops_kernels.skeletons.batch.copies import copies, count, read_from
+from femops_kernels.skeletons.chunk.copies import copies, count, read_from
 from femops_kernels.skeletons.chunk.defaults import *
 from femops_kernels.skeletons.chunk.table import *
 

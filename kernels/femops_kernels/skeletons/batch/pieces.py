@@ -8,7 +8,7 @@ Where runs are long (from order 3 on) this takes fewer instructions than lines o
 from femops_kernels.simd.compiling import inner
 from femops_kernels.simd.pieces import gather_piece, scatter_piece
 from femops_kernels.simd.runs import PIECES
-from femops_kernels.skeletons.batch.copies import places_of
+from femops_kernels.skeletons.chunk.copies import places_of
 from femops_kernels.skeletons.chunk.defaults import *
 
 # </defaults>

@@ -21,7 +21,7 @@ or one.
 from femops_kernels.simd.compiling import entry, inner
 from femops_kernels.simd.lanes import get, put, word
 from femops_kernels.simd.lines import call_chunk
-from femops_kernels.skeletons.batch.copies import copies, count, is_copied
+from femops_kernels.skeletons.chunk.copies import copies, count, is_copied
 from femops_kernels.skeletons.chunk.defaults import *
 from femops_kernels.skeletons.chunk.table import *
 

@@ -1,4 +1,4 @@
-"""Script that made the sample files: ``python -m femops_meshes.samples.recipe FOLDER``."""
+"""Script that made the sample files: ``python -m femops_meshes.generators.sample_files FOLDER``."""
 
 import sys
 from pathlib import Path
