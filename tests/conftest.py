@@ -6,7 +6,11 @@ from collections import Counter
 
 import pytest
 
-from femops_kernels.cpu import machine, sweep
+# Threads of BLAS wait busily for each other: beside other tests that takes many times the work.
+# Before NumPy is imported; the processes that tests start have it from here.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+from femops_kernels.cpu import machine, sweep  # noqa: E402
 
 # Three threads on any machine, so that "the same bits for any number of threads" is always tried.
 machine.cores = lambda: 3
