@@ -11,8 +11,7 @@ import numpy as np
 
 from femops.bench.bounds import least_traffic
 from femops.bench.cases import Case, OperatorCase, PeerCase
-from femops.bench.machine import Meter, using
-from femops.bench.numa import memories
+from femops.bench.machine import Meter, several_memories, using
 from femops.bench.peers.interface import (
     PEER_MESH,
     PEER_PROBLEMS,
@@ -119,7 +118,7 @@ class Bench:
         random = np.random.default_rng(order).standard_normal(V.size)
         known: dict[str, Operator] = {}
         chosen: dict[str, str] = {}
-        several = len(memories()) > 1
+        several = several_memories()
         for threads in self.threads:
             with using(threads):
                 if several or not known:  # what lies near many threads is far from a single one

@@ -1,4 +1,4 @@
-"""Scaling: operators on one rank and on many, measured and modelled."""
+"""Scaling: operators on one rank and on many, measured."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from contextlib import ExitStack
 from typing import Any
 
 from femops.bench.problems import Progress
-from femops.bench.scaling.prediction import predict
 from femops.bench.scaling.study import Settings, Task, count_only, measure, rank_memory
 from femops.bench.scaling.worlds import check_alone, started
-from femops.errors import OperatorError
 from femops_kernels.cpu import machine
 
 MEMORY_RANKS = (1, 2, 4, 8)
@@ -20,9 +18,6 @@ MEMORY_RANKS = (1, 2, 4, 8)
 def run_scaling(
     settings: Settings,
     *,
-    model: bool = False,
-    latency: float | None = None,
-    bandwidth: float | None = None,
     memory_ranks: Sequence[int] = (),
     progress: Progress | None = None,
 ) -> dict[str, Any]:
@@ -36,10 +31,6 @@ def run_scaling(
     Parameters
     ----------
     settings : Settings
-    model : bool
-        Whether to predict strong and weak scaling up to 100 000 ranks.
-    latency, bandwidth : float, optional
-        Of the model's messages, s and bytes/s; measured if omitted.
     memory_ranks : sequence of int
         Numbers of ranks whose memory is measured.
     progress : callable, optional
@@ -48,7 +39,7 @@ def run_scaling(
     Returns
     -------
     dict
-        ``machine``, ``rows``, ``memory``, ``model``: see `docs/parallel.md`.
+        ``machine``, ``rows``, ``memory``: see `docs/parallel.md`.
 
     Raises
     ------
@@ -62,18 +53,11 @@ def run_scaling(
     check_alone()
     show = progress or (lambda _: None)
     timed = settings.timed()
-    if model and settings.nvec > 1:
-        raise OperatorError("the model is of one vector: leave out --vectors or --model")
-    if model and not timed:
-        raise OperatorError("a model needs times: give a number of ranks for which there are cores")
-    found: dict[str, Any] = {"machine": machine.describe(), "rows": [], "memory": [], "model": []}
+    found: dict[str, Any] = {"machine": machine.describe(), "rows": [], "memory": []}
     with ExitStack() as stack:
         worlds = [stack.enter_context(started(many)) for many in timed]
         if worlds:
             found["rows"] = measure(worlds, settings, show)
-        if model:
-            rows, given = found["rows"], (latency, bandwidth)
-            found["model"] = predict(worlds, settings, rows, given, show)
     levels = {
         Task(row["problem"], row["mesh"], row["method"]): row["level"] for row in found["rows"]
     }

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import groupby, product
 from typing import Any, final
 
 import numpy as np
 
 from femops.bench.problems import FOOTPRINTS, PROBLEMS, Progress, check_asked, per_direction
-from femops.bench.scaling.halos import Counts, least_exchange
 from femops.bench.scaling.worker import METHODS
 from femops.bench.scaling.worlds import World, started
 from femops.bench.timing import LEAST
 from femops.errors import OperatorError
 from femops.parallel import cores
+from femops_meshes import box, partition
 
 MOST_RANKS = 4096
 """More processes are no use on the machine that this is started on."""
+
+Counts = tuple[int, int, int]
+"""Elements of a box in each direction."""
 
 
 @final
@@ -245,11 +249,10 @@ def messages(world: World, task: Task, settings: Settings, level: str) -> dict[s
     sent = world.ask("count", name=task.name, applications=3)
     if level == "full":  # a matrix needs columns that its rows' elements do not have
         return sent | {"least_messages": None, "least_bytes": None}
-    ncomp = PROBLEMS[task.problem].ncomp
-    counts = settings.counts(task, world.ranks)
-    least = least_exchange(counts, world.ranks, settings.order, ncomp)
     each = settings.nvec if task.method == METHODS[2] else 1  # one message a neighbour, or many
-    least = least[0] * each, least[1] * settings.nvec
+    shared = least_exchange(settings.counts(task, world.ranks), world.ranks, settings.order)
+    nbytes = np.dtype(np.float64).itemsize * PROBLEMS[task.problem].ncomp * settings.nvec
+    least = shared[0] * each, shared[1] * nbytes
     if (sent["messages"], sent["bytes"]) != least:
         raise OperatorError(
             f"{task.name} on {world.ranks} ranks sends {sent['messages']:g} messages of "
@@ -257,6 +260,13 @@ def messages(world: World, task: Task, settings: Settings, level: str) -> dict[s
             "of femops, please report it"
         )
     return sent | {"least_messages": least[0], "least_bytes": least[1]}
+
+
+@lru_cache(maxsize=8)
+def least_exchange(counts: Counts, ranks: int, order: int) -> tuple[int, int]:
+    """Return the least messages and values of an application: shared dofs to ghosts, and back."""
+    messages, dofs = partition(box(counts), ranks).exchange(order)
+    return 2 * messages, 2 * dofs
 
 
 def count_only(ranks: int, settings: Settings, levels: dict[Task, str]) -> list[dict[str, Any]]:
