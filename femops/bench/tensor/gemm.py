@@ -8,16 +8,18 @@ square float64 matrices at bandwidth W that is n W / 16 (tensor report, section 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from functools import partial
+from itertools import pairwise
 from typing import Any, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from femops.bench.bounds import Traffic, longest
 from femops.bench.machine import Meter, one_blas_thread, using
 from femops.bench.problems import Progress, check_asked
-from femops.bench.tensor.peers import peers, with_threads
 from femops.bench.tensor.products import ProductCase, Products, layout_of, mean_over_peers
 from femops.bench.timing import call_seconds, repeated
 from femops.errors import TensorError
@@ -25,6 +27,8 @@ from femops.tensor import Batch, gemm
 
 Way = tuple[str, str]
 """Library and layout."""
+
+Array = NDArray[Any]
 
 
 @final
@@ -42,8 +46,7 @@ class _Case:
                 layout = layout_of(name, on_device=False)
                 batches = [Batch.wrap(array).copy(layout) for array in batches]
             self._calls["femops", name] = partial(gemm, *batches, beta=1.0)
-        for name, update in peers(case.dtype).items():
-            self._calls[name, "contiguous"] = partial(with_threads(update, threads), a, b, c)
+        self._calls["numpy", "contiguous"] = partial(_by_numpy(threads), a, b, c)
         self._seconds: dict[Way, list[float]] = {way: [] for way in self._calls}
         self._limits: list[dict[str, float]] = []
 
@@ -80,6 +83,25 @@ class _Case:
             }
             found.append(row)
         return found
+
+
+def _add_products(a: Array, b: Array, c: Array) -> None:
+    c += a @ b
+
+
+def _by_numpy(threads: int) -> Callable[[Array, Array, Array], None]:
+    """Return NumPy's ``c += a @ b``; each thread takes its part of the batch."""
+    if threads == 1:
+        return _add_products
+    pool = ThreadPoolExecutor(threads)
+
+    def shared(a: Array, b: Array, c: Array) -> None:
+        edges = np.linspace(0, len(a), threads + 1).astype(int)
+        parts = (slice(*edge) for edge in pairwise(edges))
+        for done in [pool.submit(_add_products, a[part], b[part], c[part]) for part in parts]:
+            done.result()
+
+    return shared
 
 
 def run_gemm(

@@ -45,10 +45,9 @@ def gemm(
     plot: PlotOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Measure products of small matrices in batches, beside NumPy and MKL.
+    """Measure products of small matrices in batches, beside NumPy.
 
     The limit is what the bandwidth for this footprint, or the rate of multiply-adds, allows.
-    MKL is measured if it is installed, or if FEMOPS_MKL names its library.
 
     With --device nothing is added, C = A B, and cuBLAS is measured, through CuPy's matmul.
 
