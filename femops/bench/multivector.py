@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from typing import Any, final
 
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from femops.basis import gauss
 from femops.bench.machine import Meter, one_blas_thread, using
 from femops.bench.problems import Progress, check_asked, choose, make_mesh
-from femops.bench.timing import median_seconds
+from femops.bench.timing import in_turns, median_seconds
 from femops.errors import OperatorError
 from femops.fields.multivector import MultiVector
 from femops.forms import form
@@ -97,27 +98,6 @@ class Settings:
             )
 
 
-@final
-@dataclass
-class _Case:
-    """One method on some vectors; ``seconds`` are the medians of each round."""
-
-    facts: dict[str, Any]
-    run: Callable[[], object]
-    instructions: float
-    seconds: list[float] = field(default_factory=list)
-
-    def row(self, meter: Meter, threads: int) -> dict[str, Any]:
-        """One row of the result."""
-        median, work = float(np.median(self.seconds)), self.facts["dofs"] * self.facts["nvec"]
-        # instructions on lanes a second at the peak, where each is a multiply-add, so two flops
-        peak = meter.peak(threads) * 1e9 / (2 * machine.lane_width())
-        part = self.instructions / median / peak if self.instructions else None
-        row = self.facts | {"threads": threads, "seconds_min": min(self.seconds)}
-        row |= {"seconds_median": median, "dofs_per_second": work / median}
-        return row | {"fraction_of_fma_peak": part}
-
-
 def run_multivector(asked: Settings, progress: Progress | None = None) -> dict[str, Any]:
     """Time the methods in turns, beside the machine's rate of multiply-adds.
 
@@ -166,16 +146,24 @@ def _measured(
     """Rows of one form on one space."""
     nodes = float(round(asked.cells ** (1 / 3)) * order + 1) ** 3
     V = H1(make_mesh(mesh, order, nodes), order)
+    operator = form(FORMS[name], V, quadrature=gauss(order + 1))
     facts = {"problem": name, "mesh": mesh, "order": order}
     facts |= {"cells": V.mesh.num_elements, "dofs": V.size}
-    operator = form(FORMS[name], V, quadrature=gauss(order + 1))
-    cases = [case for nvec in asked.vectors for case in _cases(asked, operator, nvec, facts)]
-    for _ in range(asked.rounds):
-        meter.round()
-        for case in cases:
-            with using(asked.threads):
-                case.seconds.append(median_seconds(case.run, asked.seconds))
-    return _compared([case.row(meter, asked.threads) for case in cases])
+    cases = [case for nvec in asked.vectors for case in _cases(asked, operator, nvec)]
+    measures = {k: partial(median_seconds, case.run, asked.seconds) for k, case in enumerate(cases)}
+    with using(asked.threads):
+        times = in_turns(measures, asked.rounds, meter.round)
+    # instructions on lanes a second at the peak, where each is a multiply-add, so two flops
+    peak = meter.peak(asked.threads) * 1e9 / (2 * machine.lane_width())
+    rows = []
+    for case, seconds in zip(cases, times.values(), strict=True):
+        median = float(np.median(seconds))
+        row = facts | {"nvec": case.nvec, "method": case.method, "width": case.width}
+        row |= {"threads": asked.threads, "seconds_min": min(seconds), "seconds_median": median}
+        row |= {"dofs_per_second": V.size * case.nvec / median}
+        part = case.instructions / median / peak if case.instructions else None
+        rows.append(row | {"fraction_of_fma_peak": part})
+    return _compared(rows)
 
 
 def _compared(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -189,13 +177,24 @@ def _compared(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
-def _cases(asked: Settings, operator: Operator, nvec: int, facts: dict[str, Any]) -> list[_Case]:
+@final
+@dataclass(frozen=True)
+class _Case:
+    """One method on some vectors, and the instructions on lanes that it takes."""
+
+    method: str
+    nvec: int
+    run: Callable[[], object]
+    instructions: float
+    width: int | None
+
+
+def _cases(asked: Settings, operator: Operator, nvec: int) -> list[_Case]:
     """The methods on so many vectors; if these are too few for a lane, one by one alone."""
     found, slots = [], machine.lane_width()
 
     def add(method: str, run: Callable[[], object], done: int, width: int | None = None) -> None:
-        more = {"method": method, "nvec": nvec, "width": width}
-        found.append(_Case(facts | more, run, _operations(operator) * done / slots))
+        found.append(_Case(method, nvec, run, _operations(operator) * done / slots, width))
 
     for method in dict.fromkeys(asked.methods):
         if method == "one by one":

@@ -39,6 +39,20 @@ def repeated(measure: Callable[[], float], seconds: float, least: int = LEAST) -
     return times
 
 
+def in_turns(
+    measures: Mapping[Name, Callable[[], float]],
+    rounds: int,
+    begin: Callable[[], object] = bool,
+) -> dict[Name, list[float]]:
+    """Seconds of each, by name: in each round ``begin`` is called, then all take their turn."""
+    seconds: dict[Name, list[float]] = {name: [] for name in measures}
+    for _ in range(rounds):
+        begin()
+        for name, measure in measures.items():
+            seconds[name].append(measure())
+    return seconds
+
+
 def medians(seconds: Mapping[Name, Sequence[float]]) -> dict[Name, float]:
     """Median of each, by name."""
     return {name: float(np.median(times)) for name, times in seconds.items()}
