@@ -19,7 +19,8 @@ from femops.bench.search import Found, fastest
 from femops.bench.tensor.products import ProductCase, Products, layout_of
 from femops.bench.timing import batch_times, call_seconds
 from femops.tensor import Batch
-from femops.tensor.lowering import Term, device_launches_of, launches_on_device
+from femops.tensor.known import KNOWN
+from femops.tensor.lowering import Term, launches_on_device
 from femops.tensor.memory import DeviceName, find_device
 from femops_kernels.cpu import machine
 from femops_kernels.cpu.tensor.contraction import Contraction, ContractionKernel, Variant
@@ -128,7 +129,7 @@ def search_products(
         best[search.key], found = search.run(rounds)
         rows += search.rows(found.best)
     table = database.record(best)
-    device_launches_of.cache_clear()  # kernels made from now on have the shapes found
+    KNOWN.clear()  # kernels made from now on have the shapes found
     facts = {"machine": machine.describe(), "device": device and device.name}
     return facts | {"rows": rows, "table": str(table)}
 
