@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from typing import Any, final
 
@@ -146,7 +146,7 @@ class Bench:
         for name in self.peers:
             V, fault = make_space(problem, PEER_MESH, order, size[0]), why_not(name)
             try:  # one that fails does not take the others' results along
-                peer = None if fault else stack.enter_context(Peer(name, problem, V))
+                peer = None if fault else stack.enter_context(closing(Peer(name, problem, V)))
             except OperatorError as error:
                 peer, fault = None, str(error)
             off = peer.difference(problem, V) if peer else 0.0

@@ -13,6 +13,7 @@ import numpy as np
 from femops_kernels.cuda.device.device import Device
 
 Name = TypeVar("Name", bound=Hashable)
+Found = TypeVar("Found")
 
 LEAST = 3
 """Calls of which a median is taken, at least."""
@@ -40,17 +41,17 @@ def repeated(measure: Callable[[], float], seconds: float, least: int = LEAST) -
 
 
 def in_turns(
-    measures: Mapping[Name, Callable[[], float]],
+    measures: Mapping[Name, Callable[[], Found]],
     rounds: int,
     begin: Callable[[], object] = bool,
-) -> dict[Name, list[float]]:
-    """Seconds of each, by name: in each round ``begin`` is called, then all take their turn."""
-    seconds: dict[Name, list[float]] = {name: [] for name in measures}
+) -> dict[Name, list[Found]]:
+    """Results by name: in each round ``begin`` is called, then all take their turn."""
+    found: dict[Name, list[Found]] = {name: [] for name in measures}
     for _ in range(rounds):
         begin()
         for name, measure in measures.items():
-            seconds[name].append(measure())
-    return seconds
+            found[name].append(measure())
+    return found
 
 
 def medians(seconds: Mapping[Name, Sequence[float]]) -> dict[Name, float]:

@@ -12,7 +12,7 @@ import pytest
 from femops import launchers
 from femops.bench.drawing import draw
 from femops.bench.scaling import Settings, run_scaling, study
-from femops.bench.scaling.study import Task, Timing
+from femops.bench.scaling.study import Task
 from femops.bench.scaling.worker import peak_of
 from femops.bench.scaling.worlds import started
 from femops.errors import MissingExtraError, OperatorError
@@ -207,20 +207,14 @@ def test_the_peak_is_what_was_taken_inside():
 
 
 def test_rounds_that_were_disturbed_are_left_out():
-    def timing(ranks, seconds, calm):
-        made = Timing(Task("bp1", "cartesian"), ranks, {"dofs": 100})
-        more = {"wait": 0.0, "wait_without_overlap": 0.0, "seconds_without_overlap": 1.0}
-        made.rounds = [{"seconds": s, "calm": c} | more for s, c in zip(seconds, calm, strict=True)]
-        return made
+    def rounds(seconds, calm):
+        return [{"seconds": s, "wait": 0.0, "calm": c} for s, c in zip(seconds, calm, strict=True)]
 
-    one = timing(1, (4.0, 4.0, 9.0), (5, 5, 0))
-    two = timing(2, (2.0, 8.0, 2.0), (5, 2, 5))
-    speeds = study._speeds(two, one)
-    assert (speeds["speedup"], speeds["efficiency"], speeds["calm_rounds"]) == (2.0, 1.0, 1)
-    assert speeds["seconds"] == 2.0
-    assert speeds["dofs_per_second"] == 50.0
-    two = timing(2, (2.0, 8.0, 2.0), (0, 0, 0))  # nothing else is left: the median of 2, 0.5, 4.5
-    assert study._speeds(two, one)["speedup"] == 2.0
+    one = rounds((4.0, 4.0, 9.0), (5, 5, 0))
+    speeds = study.speeds(rounds((2.0, 8.0, 2.0), (5, 2, 5)), one)
+    assert (speeds["speedup"], speeds["calm_rounds"], speeds["seconds"]) == (2.0, 1, 2.0)
+    disturbed = rounds((2.0, 8.0, 2.0), (0, 0, 0))  # nothing else is left: of 2, 0.5, 4.5
+    assert study.speeds(disturbed, one)["speedup"] == 2.0
 
 
 def test_sizes_of_the_study():

@@ -14,11 +14,12 @@ from femops.bench.gpu.record import Record, Row
 from femops.bench.gpu.rows import operator_rows
 from femops.bench.gpu.run import ROUND_OFF, Run, Step
 from femops.bench.gpu.settings import GpuSettings
-from femops.bench.gpu.solves import solve_rows
 from femops.bench.gpu.tuning import tune
 from femops.bench.gpu.vectors import vectors_rows
 from femops.bench.problems import Progress
+from femops.bench.solvers.multigrid import prepared
 from femops.bench.tensor.products import mean_over_peers
+from femops_kernels.cpu import machine
 from femops_kernels.tuning.database import users_table
 
 _SWEPT_DOFS = 8e6  # their data are in no cache
@@ -43,8 +44,20 @@ def _solves(settings: GpuSettings) -> list[Step]:
     for sizes, mesh, level in product(settings.sizes(), settings.meshes, settings.levels):
         name = f"solves, {mesh}, order {sizes.order}, {level}"
         case = mesh, sizes.order, sizes.dofs, level
-        steps.append(Step(name, partial(solve_rows, name, case)))
+        steps.append(Step(name, partial(_solve, name, case)))
     return steps
+
+
+def _solve(name: str, case: tuple[str, int, float, str], run: Run) -> None:
+    """Measure one problem (mesh, order, about how many dofs, level) with each preconditioner."""
+
+    def rows() -> list[Row]:
+        solves = prepared(*case, run.device)
+        solves.round(run.seconds)
+        found = solves.rows(machine.get_threads())
+        return [{"name": f"{name}, {row['preconditioner']}"} | row for row in found]
+
+    run.measure("solves", name, rows)
 
 
 def _shapes(settings: GpuSettings) -> list[Step]:

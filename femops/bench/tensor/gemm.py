@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from functools import partial
 from itertools import pairwise
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,68 +21,62 @@ from femops.bench.bounds import Traffic, longest
 from femops.bench.machine import Meter, one_blas_thread, using
 from femops.bench.problems import Progress, check_asked
 from femops.bench.tensor.products import ProductCase, Products, layout_of, mean_over_peers
-from femops.bench.timing import call_seconds, repeated
+from femops.bench.timing import in_turns, median_seconds
 from femops.errors import TensorError
 from femops.tensor import Batch, gemm
 
 Way = tuple[str, str]
 """Library and layout."""
 
+_PEER: Way = "numpy", "contiguous"
+
 Array = NDArray[Any]
 
 
-@final
-class _Case:
-    """Matrices of one size and number, and the seconds of each implementation."""
+def _rows(
+    case: ProductCase, threads: int, meter: Meter, rounds: int, seconds: float
+) -> list[dict[str, Any]]:
+    """A row for each implementation; all take turns, after the limit."""
+    calls = _calls(case, threads)
+    traffic, bounds = Traffic("gemm", 3.0 * case.nbytes, case.nbytes), list[dict[str, float]]()
 
-    def __init__(self, case: ProductCase, threads: int) -> None:
-        self._case, self._threads = case, threads
-        a, b = case.operands()
-        c = np.zeros_like(a)
-        self._calls: dict[Way, Callable[[], object]] = {}
-        for name in case.layouts:
-            batches: list[Any] = [a, b, c]
-            if name != "contiguous":
-                layout = layout_of(name, on_device=False)
-                batches = [Batch.wrap(array).copy(layout) for array in batches]
-            self._calls["femops", name] = partial(gemm, *batches, beta=1.0)
-        self._calls["numpy", "contiguous"] = partial(_by_numpy(threads), a, b, c)
-        self._seconds: dict[Way, list[float]] = {way: [] for way in self._calls}
-        self._limits: list[dict[str, float]] = []
+    def limit() -> None:
+        memory = traffic.total / meter.bandwidth(threads, traffic) * 1e-9
+        bounds.append({"memory": memory, "arithmetic": case.flops / meter.peak(threads, 1) * 1e-9})
 
-    def measure(self, meter: Meter, seconds: float) -> None:
-        """One round: the limit, then all implementations in turn."""
-        traffic = Traffic("gemm", 3.0 * self._case.nbytes, self._case.nbytes)
-        bandwidth, peak = meter.bandwidth(self._threads, traffic), meter.peak(self._threads, 1)
-        memory, arithmetic = traffic.total / bandwidth, self._case.flops / peak
-        self._limits.append({"memory": memory * 1e-9, "arithmetic": arithmetic * 1e-9})
-        for way, call in self._calls.items():
-            call()
-            times = repeated(partial(call_seconds, call), seconds)
-            self._seconds[way].append(float(np.median(times)))
-
-    def rows(self) -> list[dict[str, Any]]:
-        """A row for each implementation."""
-        limits = [max(limit.values()) for limit in self._limits]
-        same = self._case.facts | {
-            "threads": self._threads,
-            "limit_gflops": self._case.flops / float(np.median(limits)) * 1e-9,
-            "bound": longest(self._limits[len(limits) // 2]),
-        }
-        others = [times for (name, _), times in self._seconds.items() if name != "femops"]
-        found = []
-        for (name, layout), seconds in self._seconds.items():
-            ratios = np.min(others, axis=0) / np.array(seconds) if name == "femops" else None
-            row = same | {"implementation": name, "layout": layout}
-            median = float(np.median(seconds))
-            row |= {
-                "seconds": median,
-                "gflops": self._case.flops / median * 1e-9,
-                "fraction_of_limit": float(np.median(np.array(limits) / seconds)),
-                "over_best_peer": None if ratios is None else float(np.median(ratios)),
+    measures = {way: partial(median_seconds, call, seconds) for way, call in calls.items()}
+    with using(threads):
+        times = in_turns(measures, rounds, limit)
+    limits, peer = np.array([max(bound.values()) for bound in bounds]), np.array(times[_PEER])
+    most = case.flops / float(np.median(limits)) * 1e-9
+    same = {"threads": threads, "limit_gflops": most, "bound": longest(bounds[rounds // 2])}
+    found = []
+    for (name, layout), each in times.items():
+        median = float(np.median(each))
+        row = case.facts | same | {"implementation": name, "layout": layout, "seconds": median}
+        found.append(
+            row
+            | {
+                "gflops": case.flops / median * 1e-9,
+                "fraction_of_limit": float(np.median(limits / each)),
+                "over_best_peer": float(np.median(peer / each)) if name == "femops" else None,
             }
-            found.append(row)
-        return found
+        )
+    return found
+
+
+def _calls(case: ProductCase, threads: int) -> dict[Way, Callable[[], object]]:
+    """Calls that are timed, by library and layout."""
+    a, b = case.operands()
+    c = np.zeros_like(a)
+    calls: dict[Way, Callable[[], object]] = {}
+    for name in case.layouts:
+        batches: list[Any] = [a, b, c]
+        if name != "contiguous":
+            layout = layout_of(name, on_device=False)
+            batches = [Batch.wrap(array).copy(layout) for array in batches]
+        calls["femops", name] = partial(gemm, *batches, beta=1.0)
+    return calls | {_PEER: partial(_by_numpy(threads), a, b, c)}
 
 
 def _add_products(a: Array, b: Array, c: Array) -> None:
@@ -143,11 +137,7 @@ def run_gemm(
         for count in threads:
             for each in products.cases():
                 progress(f"{each.name}, threads {count}")
-                case = _Case(each, count)
-                with using(count):
-                    for _ in range(rounds):
-                        case.measure(meter, seconds)
-                rows += case.rows()
+                rows += _rows(each, count, meter, rounds, seconds)
             meter.round()
     mean = mean_over_peers(rows)
     return {"machine": meter.describe(), "rows": rows, "mean_over_best_peer": mean}
