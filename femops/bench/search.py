@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar, final
 
 import numpy as np
@@ -29,11 +29,14 @@ class Found(Generic[Name]):
         How many times as fast as the first one it is.
     tried : int
         How many candidates were run.
+    seconds : dict
+        All times of each.
     """
 
     best: Name
     gain: float
     tried: int
+    seconds: dict[Name, list[float]] = field(default_factory=dict, compare=False)
 
 
 def fastest(candidates: Mapping[Name, Callable[[], float]], rounds: int) -> Found[Name]:
@@ -51,16 +54,17 @@ def fastest(candidates: Mapping[Name, Callable[[], float]], rounds: int) -> Foun
     """
     first = next(iter(candidates))
     seconds: dict[Name, list[float]] = {name: [] for name in candidates}
+    left = list(candidates)
     for k in range(rounds):
         if k == _TRIES:
             least = {name: min(times) for name, times in seconds.items()}
             limit = _CLOSE * min(least.values())
-            seconds = {n: t for n, t in seconds.items() if least[n] <= limit or n == first}
-        for name, times in seconds.items():
-            times.append(candidates[name]())
-    ratios = {name: np.array(seconds[first]) / times for name, times in seconds.items()}
+            left = [name for name in left if least[name] <= limit or name == first]
+        for name in left:
+            seconds[name].append(candidates[name]())
+    ratios = {name: np.array(seconds[first]) / seconds[name] for name in left}
     best = max(ratios, key=lambda name: float(np.median(ratios[name])))
     gain = float(np.median(ratios[best]))
     if gain < 1.0 + _GAIN or np.mean(ratios[best] > 1.0) < _AHEAD:
         best, gain = first, 1.0
-    return Found(best, gain, len(candidates))
+    return Found(best, gain, len(candidates), seconds)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from femops.bench.drawing import draw
+from femops.bench.search import Found
 from femops.bench.tensor.products import Products
 from femops.bench.tensor.search import search_products
 from femops.tensor import Batch, Interleaved, Strided, gemm
@@ -61,10 +62,10 @@ def test_what_a_search_finds_is_taken_later(device, tmp_path, monkeypatch):
 
     def last(timed, rounds):
         """The last candidate is the fastest, whatever the time."""
-        for run in timed.values():
-            assert run() > 0
-        wanted[len(wanted)] = list(timed)[-1]
-        return type("Found", (), {"best": wanted[len(wanted) - 1]})
+        seconds = {shape: [run()] for shape, run in timed.items()}
+        assert min(seconds.values()) > [0.0]
+        wanted[len(wanted)] = best = list(timed)[-1]
+        return Found(best, 1.5, len(timed), seconds)
 
     monkeypatch.setattr("femops.bench.tensor.search.fastest", last)
     result = search_products(products, 1, place=device, seconds=0.0)
