@@ -76,7 +76,7 @@ OperatorError
 SpaceError, GeometryError
     Too few quadrature points; inverted elements.
 """
-"""What the docstring of a built-in form has after its options."""
+"""Sections of the docstring of a built-in form after its options."""
 
 _LEVEL = "; an unknown level, or one that would not\n    fit into memory"
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from femops.bench.drawing import draw
-from femops.bench.search import Found
 from femops.bench.tensor.products import Products
 from femops.bench.tensor.search import search_products
+from femops.bench.timing import Fastest
 from femops.tensor import Batch, Interleaved, Strided, gemm
 from femops.tensor.known import KNOWN
 from femops.tensor.lowering import Term, launches_on_device
@@ -65,7 +65,7 @@ def test_what_a_search_finds_is_taken_later(device, tmp_path, monkeypatch):
         seconds = {shape: [run()] for shape, run in timed.items()}
         assert min(seconds.values()) > [0.0]
         wanted[len(wanted)] = best = list(timed)[-1]
-        return Found(best, 1.5, len(timed), seconds)
+        return Fastest(best, 1.5, len(timed), seconds)
 
     monkeypatch.setattr("femops.bench.tensor.search.fastest", last)
     result = search_products(products, 1, place=device, seconds=0.0)

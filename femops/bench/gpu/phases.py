@@ -22,7 +22,7 @@ from time import perf_counter
 from typing import Any
 
 from femops.bench.gpu.record import Record, write_json
-from femops.bench.gpu.settings import GpuSettings
+from femops.bench.gpu.setup import GpuSettings
 from femops.bench.gpu.works import PHASES, result_of, run_gpu
 from femops.bench.problems import Progress
 from femops.errors import DeviceError

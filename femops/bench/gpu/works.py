@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import groupby, product
-from typing import Any
+from typing import Any, TypeVar
 
-from femops.bench.gpu.gas import OFF, gas_rows
-from femops.bench.gpu.products import product_rows
+from femops.bench.gpu.cases import OFF, GasCase, VectorsCase, gas_rows, product_rows, vectors_rows
 from femops.bench.gpu.record import Record, Row
 from femops.bench.gpu.rows import operator_rows
 from femops.bench.gpu.run import ROUND_OFF, Run, Step
-from femops.bench.gpu.settings import GpuSettings
+from femops.bench.gpu.setup import GpuSettings
 from femops.bench.gpu.tuning import tune
-from femops.bench.gpu.vectors import vectors_rows
 from femops.bench.problems import Progress
 from femops.bench.solvers.multigrid import prepared
-from femops.bench.tensor.products import mean_over_peers
+from femops.bench.tensor.products import ProductCase, mean_over_peers
 from femops_kernels.cpu import machine
 from femops_kernels.tuning.database import users_table
+
+Case = TypeVar("Case", GasCase, VectorsCase, ProductCase)
 
 _SWEPT_DOFS = 8e6  # their data are in no cache
 
@@ -68,6 +68,16 @@ def _shapes(settings: GpuSettings) -> list[Step]:
     ]
 
 
+def _each(table: str, cases: Iterable[Case], rows: Callable[[Case, Run], list[Row]]) -> list[Step]:
+    """A step for each case, whose rows go into a table; none without the device's limits."""
+
+    def do(case: Case, run: Run) -> None:
+        if run.rates is not None:
+            run.measure(table, case.name, partial(rows, case, run))
+
+    return [Step(case.name, partial(do, case)) for case in cases]
+
+
 def _chosen(settings: GpuSettings, problems: Sequence[str]) -> GpuSettings:
     """Settings with those of some problems, and of one mesh, that they have."""
     return replace(
@@ -85,11 +95,9 @@ def _first_solves(settings: GpuSettings) -> list[Step]:
 WORKS: dict[str, Callable[[GpuSettings], list[Step]]] = {
     "operators": _operators,
     "solves": _solves,
-    "products": lambda s: [
-        Step(each.name, partial(product_rows, each)) for each in s.products.cases()
-    ],
-    "gas": lambda s: [Step(each.name, partial(gas_rows, each)) for each in s.gas],
-    "vectors": lambda s: [Step(each.name, partial(vectors_rows, each)) for each in s.vectors],
+    "products": lambda s: _each("products", s.products.cases(), product_rows),
+    "gas": lambda s: _each("gas", s.gas, gas_rows),
+    "vectors": lambda s: _each("vectors", s.vectors, vectors_rows),
     "shapes": _shapes,
     "limits": lambda _: [Step("limits at the end", Run.measure_rates, 0.0)],
     "first": lambda s: _operators(_chosen(s, _FIRST)),

@@ -84,27 +84,6 @@ class Case:
 
 @final
 @dataclass
-class Times:
-    """Seconds of calls, of the wait in each, and how often a core was taken away meanwhile."""
-
-    seconds: NDArray[np.float64]
-    waited: NDArray[np.float64]
-    lost: NDArray[np.float64]
-
-    @property
-    def calm(self) -> int:
-        """Number of calls in which all ranks kept their cores."""
-        return int(np.count_nonzero(self.lost == 0))
-
-    def median(self, of: NDArray[np.float64]) -> float:
-        """Median over calm calls; over the fastest, if these are too few."""
-        calm = np.flatnonzero(self.lost == 0)
-        chosen = calm if len(calm) >= LEAST else np.argsort(self.seconds)[:LEAST]
-        return float(np.median(of[chosen]))
-
-
-@final
-@dataclass
 class Worker:
     """Memory of a rank from one order to the next; its methods are the orders. Collective."""
 
@@ -155,22 +134,21 @@ class Worker:
         case = self._cases[name]
         if isinstance(case.compiled, DistributedOperator):
             case.compiled.overlap = overlap
-        times = self._times(case, seconds)
-        found = {"seconds": times.median(times.seconds), "wait": times.median(times.waited)}
-        return found | {"calm": times.calm}
-
-    def _times(self, case: Case, seconds: float) -> Times:
-        """Time applications until enough were calm, or it takes long. The slowest rank counts."""
         found = np.empty((3, 0))
         for _ in range(1 + _AGAIN):
-            found = np.concatenate([found, self._some(case, seconds)], axis=1)
-            times = Times(*found)
-            if times.calm >= LEAST or times.seconds.sum() > _LONG * seconds:
+            found = np.concatenate([found, self._applications(case, seconds)], axis=1)
+            calm = np.flatnonzero(found[2] == 0)
+            if len(calm) >= LEAST or found[0].sum() > _LONG * seconds:
                 break
-        return times
+        chosen = calm if len(calm) >= LEAST else np.argsort(found[0])[:LEAST]
+        taken, waited = np.median(found[:2, chosen], axis=1).tolist()
+        return {"seconds": taken, "wait": waited, "calm": len(calm)}
 
-    def _some(self, case: Case, seconds: float) -> NDArray[np.float64]:
-        """Return the rows of `Times` for applications that all ranks begin together."""
+    def _applications(self, case: Case, seconds: float) -> NDArray[np.float64]:
+        """Measure applications that all ranks begin together, of all ranks the most.
+
+        Rows are their seconds, those of the wait in each, and how often a core was taken away.
+        """
         case.apply()
         self.comm.barrier()
         once = self.comm.max(call_seconds(case.apply))

@@ -15,9 +15,8 @@ import numpy as np
 
 from femops.bench.machine import using
 from femops.bench.problems import Progress
-from femops.bench.search import Found, fastest
 from femops.bench.tensor.products import ProductCase, Products, layout_of
-from femops.bench.timing import batch_times, call_seconds, medians
+from femops.bench.timing import Fastest, batch_times, call_seconds, fastest, medians
 from femops.tensor import Batch
 from femops.tensor.known import KNOWN
 from femops.tensor.lowering import Term, launches_on_device
@@ -60,12 +59,12 @@ class ProductSearch(Generic[AnyVariant]):
     settings: Callable[[AnyVariant], database.Settings]
     run_once: Callable[[AnyVariant], float]
 
-    def run(self, rounds: int) -> tuple[database.Settings, Found[AnyVariant]]:
+    def run(self, rounds: int) -> tuple[database.Settings, Fastest[AnyVariant]]:
         """Let all variants take turns; settings of the best, and what was found."""
         found = fastest({one: partial(self.run_once, one) for one in self.candidates}, rounds)
         return self.settings(found.best), found
 
-    def rows(self, found: Found[AnyVariant]) -> list[dict[str, Any]]:
+    def rows(self, found: Fastest[AnyVariant]) -> list[dict[str, Any]]:
         """The median speed of each variant that was measured."""
         (layout,) = self.case.layouts
         return [

@@ -20,7 +20,7 @@ _THREADS = number_list("Numbers of threads.", "threads", "--threads")
 COLUMNS = columns(
     "type: dtype; n; members; threads; library: implementation; layout; GFlop/s: gflops .3g; "
     "limit: limit_gflops .3g; bound; of limit: fraction_of_limit .0%; "
-    "/ best other: over_best_peer .3g"
+    "/ NumPy: over_best_peer .3g"
 )
 VARIANTS = columns("n; variant; rows; vectors; ahead; GFlop/s: gflops .3g; chosen")
 SHAPES = columns(
@@ -66,8 +66,7 @@ def gemm(
         raise typer.BadParameter("--search takes one batch, type and layout: --members 20000")
 
     def measure(progress: Progress) -> Result:
-        from femops.bench.tensor.gemm import run_gemm
-        from femops.bench.tensor.products import Products
+        from femops.bench.tensor.products import Products, run_gemm
         from femops.bench.tensor.search import search_products
 
         products = Products(size, members, dtype, layout)
@@ -106,4 +105,4 @@ def _kept(result: Result) -> list[str]:
 
 def _mean(result: Result) -> list[str]:
     mean = result["mean_over_best_peer"]
-    return [f"{mean:.3g} times the better of the others on average"] if mean else []
+    return [f"{mean:.3g} times NumPy on average"] if mean else []
