@@ -10,7 +10,7 @@ import pytest
 # Before NumPy is imported; the processes that tests start have it from here.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from femops_kernels.cpu import machine, sweep  # noqa: E402
+from femops_kernels.cpu import machine, sweep
 
 # Three threads on any machine, so that "the same bits for any number of threads" is always tried.
 machine.cores = lambda: 3

@@ -8,7 +8,6 @@ arithmetic and atomics.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, final
 
@@ -73,25 +72,33 @@ def _matrix_bytes(problem: Problem, sample: H1, space: H1) -> float:
     return float(space.size * (inside * longest * (_REAL + _COLUMN) + _ROW))
 
 
-def limit(
-    dofs: int, traffic: Traffic, flops: float, bandwidth: float, peak: float
-) -> tuple[float, str]:
-    """Dofs a second that the machine allows, and what binds: "memory" or "arithmetic".
+@final
+class Bound(dict[str, float]):
+    """Seconds that each resource alone takes at least, by name; the longest is the bound."""
 
-    max(least bytes / bandwidth, operations / peak) seconds an application, in GB/s for that mix of
-    reads and writes at that footprint and GFlop/s.
-    """
-    seconds = {
-        "memory": traffic.total / (bandwidth * 1e9),
-        "arithmetic": flops / (peak * 1e9),
-    }
-    bound = longest(seconds)
-    return dofs / seconds[bound], bound
+    @property
+    def seconds(self) -> float:
+        """The bound."""
+        return max(self.values())
+
+    @property
+    def resource(self) -> str:
+        """Name of what binds."""
+        return max(self, key=lambda name: self[name])
+
+    def speed(self, dofs: int, seconds: float) -> dict[str, Any]:
+        """Speed of an application that took so long, and the limit: entries of a row."""
+        return {
+            "dofs_per_second": dofs / seconds,
+            "limit": dofs / self.seconds,
+            "bound": self.resource,
+            "fraction_of_limit": self.seconds / seconds,
+        }
 
 
-def longest(seconds: Mapping[str, float]) -> str:
-    """Name of the longest time."""
-    return max(seconds, key=lambda name: seconds[name])
+def host_bound(moved: float, flops: float, bandwidth: float, peak: float) -> Bound:
+    """Bound for so many bytes and operations, at so many GB/s and GFlop/s."""
+    return Bound(memory=moved / bandwidth * 1e-9, arithmetic=flops / peak * 1e-9)
 
 
 # --- on a GPU ---------------------------------------------------------------------------------
@@ -155,33 +162,8 @@ class Demand:
         """
         alone = max(0.0, self.read - self.written)
         return Bound(
-            (self.memory - alone) / rates.copied_bytes + alone / rates.read_bytes,
-            self.shared / rates.shared_bytes,
-            self.flops / rates.flops,
-            self.atomics / rates.atomics,
+            memory=(self.memory - alone) / rates.copied_bytes + alone / rates.read_bytes,
+            shared=self.shared / rates.shared_bytes,
+            flops=self.flops / rates.flops,
+            atomics=self.atomics / rates.atomics,
         )
-
-
-@final
-@dataclass(frozen=True)
-class Bound:
-    """Seconds that each of them alone takes at least; the longest is the bound."""
-
-    memory: float
-    shared: float
-    flops: float
-    atomics: float
-
-    @property
-    def seconds(self) -> float:
-        """The bound."""
-        return max(self.memory, self.shared, self.flops, self.atomics)
-
-    def speed(self, dofs: int, seconds: float) -> dict[str, Any]:
-        """Speed of an application that took so long, and the limit: entries of a row."""
-        return {
-            "dofs_per_second": dofs / seconds,
-            "limit": dofs / self.seconds,
-            "bound": longest(vars(self)),
-            "fraction_of_limit": self.seconds / seconds,
-        }

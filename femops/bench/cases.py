@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.bench.bounds import Traffic, limit
+from femops.bench.bounds import Traffic, host_bound
 from femops.bench.machine import Meter, using
 from femops.bench.peers.interface import Peer
 from femops.bench.problems import Problem
@@ -81,9 +81,9 @@ class OperatorCase(Case):
         triad = self.meter.triad(self.threads, rounds)
         peak = self.meter.peak(self.threads, rounds)
         bandwidth = float(np.median(self.bandwidths))
-        most, bound = limit(dofs, self.traffic, cost.flops, bandwidth, peak)
         facts = self.facts(self.operator.level)
-        speed = facts["dofs_per_second"]
+        bound = host_bound(self.traffic.total, cost.flops, bandwidth, peak)
+        speed = bound.speed(dofs, facts["seconds_median"])
         return facts | {
             "bytes_per_dof": cost.bytes_moved / dofs,
             "flops_per_dof": cost.flops / dofs,
@@ -95,10 +95,8 @@ class OperatorCase(Case):
             "least_level": self.traffic.level,
             "bandwidth_gbytes_per_second": bandwidth,
             "fma_gflops_per_second": peak,
-            "limit": most,
-            "bound": bound,
-            "fraction_of_limit": speed / most,
-            "fraction_of_fma_peak": cost.flops / dofs * speed / (peak * 1e9),
+            **{name: speed[name] for name in ("limit", "bound", "fraction_of_limit")},
+            "fraction_of_fma_peak": cost.flops / facts["seconds_median"] / (peak * 1e9),
         }
 
 

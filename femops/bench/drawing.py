@@ -66,7 +66,6 @@ _WHERE = "{problem}, {footprint}, {threads} threads: dofs/s"
 PICTURES = {
     "operators": (Picture(_WHERE, "{kind}", _SPEED, "limit"),),
     "cg": (Picture("{mesh}: dofs x iterations/s, updates apart and merged", "{kind}", _SPEED),),
-    "numa": (Picture("{problem}, {mesh}: dofs/s", "{placement}", _SPEED),),
     "gpu": (
         Picture("{problem}: dofs/s", "{mesh}, {level}", _SPEED, "limit"),
         Picture("{problem}: fraction of the limit", "{mesh}, {level}", "fraction_of_limit"),
@@ -82,7 +81,6 @@ PICTURES = {
     "ranks": (
         Picture("dofs/s (dashed: ideal)", "{problem}, {mesh}, {method}", _SPEED, "ideal", "ranks"),
     ),
-    "model": (Picture("{task}: efficiency", "{kind}", "efficiency", along="ranks"),),
 }
 """Pictures by name."""
 
@@ -95,7 +93,7 @@ def draw(path: str | os.PathLike[str], name: str, rows: Rows) -> Path:
     path : path ending in .png
     name : str
         Of `PICTURES`; that of many vectors is called ``multivector``.
-    rows : as the benchmark returns them; for "model" as `model_rows` does
+    rows : as the benchmark returns them
 
     Raises
     ------
@@ -181,18 +179,3 @@ _PREPARED: dict[str, Callable[[Rows], Rows]] = {
     "widths": _at_each_width,
     "ranks": _with_ideal,
 }
-
-
-def model_rows(tables: Rows, rows: Rows) -> Rows:
-    """Efficiencies of the model and those measured: rows with ``task`` and ``kind``."""
-    found: list[Row] = []
-    weak = "weak" if any(row["scaling"] == "weak" for row in rows) else "strong"
-    for table in tables:
-        name = {"task": f"{table['problem']}, {table['mesh']}"}
-        dofs = table["strong"][0]["dofs"]
-        parts = [(f"strong, {each['dofs']:.2g} dofs", each["rows"]) for each in table["strong"]]
-        parts += [(f"weak, {dofs:.2g} dofs a rank", table["weak"])]
-        same = [row for row in rows if f"{row['problem']}, {row['mesh']}" == name["task"]]
-        parts += [(f"measured, {weak}", [row for row in same if row["timed"]])]
-        found += [row | name | {"kind": kind} for kind, part in parts for row in part]
-    return found

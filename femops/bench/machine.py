@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, final
 
 import numpy as np
@@ -13,6 +14,11 @@ import numpy as np
 from femops.bench.bounds import Traffic
 from femops_kernels.cpu import machine
 from femops_kernels.cpu.limits import Limits
+
+
+def several_memories() -> bool:
+    """True if this machine has several memories (NUMA nodes); Linux tells."""
+    return len([*Path("/sys/devices/system/node").glob("node[0-9]*")]) > 1
 
 
 @contextmanager

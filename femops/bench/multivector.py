@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from typing import Any, final
 
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from femops.basis import gauss
 from femops.bench.machine import Meter, one_blas_thread, using
 from femops.bench.problems import Progress, check_asked, choose, make_mesh
-from femops.bench.timing import median_seconds
+from femops.bench.timing import in_turns, median_seconds
 from femops.errors import OperatorError
 from femops.fields.multivector import MultiVector
 from femops.forms import form
@@ -45,12 +46,23 @@ METHODS = ("columns", "panels", "cell matrices", "one by one")
 """``columns``: all at once, (size, nvec). ``panels``: all at once, (panels, size, width)."""
 
 
-@final
-@dataclass(frozen=True)
-class Settings:
-    """Choice of what is measured.
+def run_multivector(
+    forms: Sequence[str] = ("mass",),
+    meshes: Sequence[str] = ("multilinear",),
+    methods: Sequence[str] = METHODS,
+    orders: Sequence[int] = (7, 8),
+    vectors: Sequence[int] = (100,),
+    widths: Sequence[int] = (16,),
+    *,
+    cells: int = 27,
+    threads: int = 1,
+    rounds: int = 5,
+    seconds: float = 0.05,
+    progress: Progress = lambda _: None,
+) -> dict[str, Any]:
+    """Time the methods in turns, beside the machine's rate of multiply-adds.
 
-    Attributes
+    Parameters
     ----------
     forms, meshes, methods : sequence of str
     orders, vectors : sequence of int
@@ -62,69 +74,7 @@ class Settings:
     threads, rounds : int
     seconds : float
         About how long each case is timed in a round.
-    """
-
-    forms: Sequence[str] = ("mass",)
-    meshes: Sequence[str] = ("multilinear",)
-    methods: Sequence[str] = METHODS
-    orders: Sequence[int] = (7, 8)
-    vectors: Sequence[int] = (100,)
-    widths: Sequence[int] = (16,)
-    cells: int = 27
-    threads: int = 1
-    rounds: int = 5
-    seconds: float = 0.05
-
-    def check(self) -> None:
-        """Refuse what can't be measured.
-
-        Raises
-        ------
-        OperatorError
-        """
-        check_asked(meshes=self.meshes, orders=self.orders, rounds=self.rounds)
-        choose("problem", self.forms, FORMS)
-        choose("method", self.methods, METHODS)
-        slots = machine.lane_width()
-        if min(self.vectors, default=0) < 1 or self.cells < 1:
-            raise OperatorError("nothing to measure: give at least one vector, one cell")
-        if min(self.widths, default=0) < slots:
-            raise OperatorError(f"panels of {min(self.widths)} vectors: give {slots} or more")
-        if max(self.vectors) < slots and "one by one" not in self.methods:
-            raise OperatorError(
-                f"{max(self.vectors)} vectors at most: give {slots} or more, as lanes have "
-                "slots, or the method one-by-one"
-            )
-
-
-@final
-@dataclass
-class _Case:
-    """One method on some vectors; ``seconds`` are the medians of each round."""
-
-    facts: dict[str, Any]
-    run: Callable[[], object]
-    instructions: float
-    seconds: list[float] = field(default_factory=list)
-
-    def row(self, meter: Meter, threads: int) -> dict[str, Any]:
-        """One row of the result."""
-        median, work = float(np.median(self.seconds)), self.facts["dofs"] * self.facts["nvec"]
-        # instructions on lanes a second at the peak, where each is a multiply-add, so two flops
-        peak = meter.peak(threads) * 1e9 / (2 * machine.lane_width())
-        part = self.instructions / median / peak if self.instructions else None
-        row = self.facts | {"threads": threads, "seconds_min": min(self.seconds)}
-        row |= {"seconds_median": median, "dofs_per_second": work / median}
-        return row | {"fraction_of_fma_peak": part}
-
-
-def run_multivector(asked: Settings, progress: Progress | None = None) -> dict[str, Any]:
-    """Time the methods in turns, beside the machine's rate of multiply-adds.
-
-    Parameters
-    ----------
-    asked : Settings
-    progress : callable, optional
+    progress : callable
 
     Returns
     -------
@@ -140,12 +90,11 @@ def run_multivector(asked: Settings, progress: Progress | None = None) -> dict[s
     OperatorError
         Something unknown, or nothing.
     """
-    asked.check()
-    meter, rows = Meter((asked.threads,)), list[dict[str, Any]]()
-    blas, _ = gemm_address(np.float64)
-    notes = [f"cell matrices are multiplied by the BLAS of {blas}"]
-    slots = machine.lane_width()
-    if min(asked.vectors) < slots:
+    check_asked(meshes=meshes, orders=orders, rounds=rounds)
+    _check(forms, methods, vectors, widths, cells)
+    meter, rows, slots = Meter((threads,)), list[dict[str, Any]](), machine.lane_width()
+    notes = [f"cell matrices are multiplied by the BLAS of {gemm_address(np.float64)[0]}"]
+    if min(vectors) < slots:
         notes.append(
             f"fewer than {slots} vectors are measured one by one only: A @ X fills up lanes"
         )
@@ -153,51 +102,90 @@ def run_multivector(asked: Settings, progress: Progress | None = None) -> dict[s
     if alone is None:
         notes.append("BLAS uses threads of its own: pip install threadpoolctl to forbid it")
     with alone or nullcontext():
-        for order, mesh, name in dict.fromkeys(product(asked.orders, asked.meshes, asked.forms)):
-            if progress:
-                progress(f"{name}, order {order}, {mesh}")
-            rows += _measured(asked, meter, order, mesh, name)
+        for order, mesh, name in dict.fromkeys(product(orders, meshes, forms)):
+            progress(f"{name}, order {order}, {mesh}")
+            V = H1(make_mesh(mesh, order, float(round(cells ** (1 / 3)) * order + 1) ** 3), order)
+            operator = form(FORMS[name], V, quadrature=gauss(order + 1))
+            cases = [case for nvec in vectors for case in _cases(operator, methods, nvec, widths)]
+            facts = {"problem": name, "mesh": mesh, "order": order}
+            rows += _rows(facts, operator, cases, meter, rounds, seconds)
     return {"machine": meter.describe(), "rows": rows, "notes": notes}
 
 
-def _measured(
-    asked: Settings, meter: Meter, order: int, mesh: str, name: str
+def _check(
+    forms: Sequence[str],
+    methods: Sequence[str],
+    vectors: Sequence[int],
+    widths: Sequence[int],
+    cells: int,
+) -> None:
+    choose("problem", forms, FORMS)
+    choose("method", methods, METHODS)
+    slots = machine.lane_width()
+    if min(vectors, default=0) < 1 or cells < 1:
+        raise OperatorError("nothing to measure: give at least one vector, one cell")
+    if min(widths, default=0) < slots:
+        raise OperatorError(f"panels of {min(widths)} vectors: give {slots} or more")
+    if max(vectors) < slots and "one by one" not in methods:
+        raise OperatorError(
+            f"{max(vectors)} vectors at most: give {slots} or more, as lanes have slots, or the "
+            "method one-by-one"
+        )
+
+
+def _rows(
+    facts: dict[str, Any],
+    operator: Operator,
+    cases: list[_Case],
+    meter: Meter,
+    rounds: int,
+    seconds: float,
 ) -> list[dict[str, Any]]:
-    """Rows of one form on one space."""
-    nodes = float(round(asked.cells ** (1 / 3)) * order + 1) ** 3
-    V = H1(make_mesh(mesh, order, nodes), order)
-    facts = {"problem": name, "mesh": mesh, "order": order}
-    facts |= {"cells": V.mesh.num_elements, "dofs": V.size}
-    operator = form(FORMS[name], V, quadrature=gauss(order + 1))
-    cases = [case for nvec in asked.vectors for case in _cases(asked, operator, nvec, facts)]
-    for _ in range(asked.rounds):
-        meter.round()
-        for case in cases:
-            with using(asked.threads):
-                case.seconds.append(median_seconds(case.run, asked.seconds))
-    return _compared([case.row(meter, asked.threads) for case in cases])
-
-
-def _compared(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows with how many times as fast as the slower methods they are."""
-    times = {(row["nvec"], row["method"]): row["seconds_median"] for row in rows}
-    for row in rows:
-        for key in ("cell matrices", "one by one"):
-            other = times.get((row["nvec"], key))
-            ratio = None if other is None else other / row["seconds_median"]
-            row[f"over_{key.replace(' ', '_')}"] = ratio
+    """Rows of one form on one space, and how many times as fast as the slower methods they are."""
+    (threads,), V = meter.threads, operator.space
+    measures = {k: partial(median_seconds, case.run, seconds) for k, case in enumerate(cases)}
+    with using(threads):
+        times = in_turns(measures, rounds, meter.round)
+    medians = [float(np.median(each)) for each in times.values()]
+    slow = {(case.nvec, case.method): median for case, median in zip(cases, medians, strict=True)}
+    # instructions on lanes a second at the peak, where each is a multiply-add, so two flops
+    peak = meter.peak(threads) * 1e9 / (2 * machine.lane_width())
+    rows = []
+    for case, median, each in zip(cases, medians, times.values(), strict=True):
+        row = facts | {"cells": V.mesh.num_elements, "dofs": V.size}
+        row |= {"nvec": case.nvec, "method": case.method, "width": case.width}
+        row |= {"threads": threads, "seconds_min": min(each), "seconds_median": median}
+        row |= {"dofs_per_second": V.size * case.nvec / median}
+        row["fraction_of_fma_peak"] = case.instructions / median / peak or None
+        for name in ("cell matrices", "one by one"):
+            other = slow.get((case.nvec, name))
+            row[f"over_{name.replace(' ', '_')}"] = None if other is None else other / median
+        rows.append(row)
     return rows
 
 
-def _cases(asked: Settings, operator: Operator, nvec: int, facts: dict[str, Any]) -> list[_Case]:
+@final
+@dataclass(frozen=True)
+class _Case:
+    """One method on some vectors, and the instructions on lanes that it takes."""
+
+    method: str
+    nvec: int
+    run: Callable[[], object]
+    instructions: float
+    width: int | None
+
+
+def _cases(
+    operator: Operator, methods: Sequence[str], nvec: int, widths: Sequence[int]
+) -> list[_Case]:
     """The methods on so many vectors; if these are too few for a lane, one by one alone."""
     found, slots = [], machine.lane_width()
 
     def add(method: str, run: Callable[[], object], done: int, width: int | None = None) -> None:
-        more = {"method": method, "nvec": nvec, "width": width}
-        found.append(_Case(facts | more, run, _operations(operator) * done / slots))
+        found.append(_Case(method, nvec, run, _operations(operator) * done / slots, width))
 
-    for method in dict.fromkeys(asked.methods):
+    for method in dict.fromkeys(methods):
         if method == "one by one":
             add(method, _one_by_one(operator, nvec), nvec)
         elif nvec >= slots and method == "columns":
@@ -205,7 +193,7 @@ def _cases(asked: Settings, operator: Operator, nvec: int, facts: dict[str, Any]
         elif nvec >= slots and method == "cell matrices":
             add(method, _at_once(operator.at_level("element"), Panels(nvec)), 0)
         elif nvec >= slots:
-            for width in dict.fromkeys(asked.widths):
+            for width in dict.fromkeys(widths):
                 panels = Panels(width, -(-nvec // width))
                 add(method, _at_once(operator, panels), width * panels.count, width)
     return found

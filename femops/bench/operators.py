@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from typing import Any, final
 
@@ -11,8 +11,7 @@ import numpy as np
 
 from femops.bench.bounds import least_traffic
 from femops.bench.cases import Case, OperatorCase, PeerCase
-from femops.bench.machine import Meter, using
-from femops.bench.numa import memories
+from femops.bench.machine import Meter, several_memories, using
 from femops.bench.peers.interface import (
     PEER_MESH,
     PEER_PROBLEMS,
@@ -119,7 +118,7 @@ class Bench:
         random = np.random.default_rng(order).standard_normal(V.size)
         known: dict[str, Operator] = {}
         chosen: dict[str, str] = {}
-        several = len(memories()) > 1
+        several = several_memories()
         for threads in self.threads:
             with using(threads):
                 if several or not known:  # what lies near many threads is far from a single one
@@ -147,7 +146,7 @@ class Bench:
         for name in self.peers:
             V, fault = make_space(problem, PEER_MESH, order, size[0]), why_not(name)
             try:  # one that fails does not take the others' results along
-                peer = None if fault else stack.enter_context(Peer(name, problem, V))
+                peer = None if fault else stack.enter_context(closing(Peer(name, problem, V)))
             except OperatorError as error:
                 peer, fault = None, str(error)
             off = peer.difference(problem, V) if peer else 0.0

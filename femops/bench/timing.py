@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
-from typing import TypeVar, final
+from typing import Generic, TypeVar, final
 
 import numpy as np
 
 from femops_kernels.cuda.device.device import Device
 
 Name = TypeVar("Name", bound=Hashable)
+Found = TypeVar("Found")
+
+# Rounds after which a candidate that takes so many times as long as the best is out.
+_TRIES, _CLOSE = 3, 1.15
+# Part of the time that another candidate must save, and of the rounds in which it must be ahead.
+_GAIN, _AHEAD = 0.02, 0.7
 
 LEAST = 3
 """Calls of which a median is taken, at least."""
@@ -37,6 +43,20 @@ def repeated(measure: Callable[[], float], seconds: float, least: int = LEAST) -
     while len(times) < least or sum(times) < seconds:
         times.append(measure())
     return times
+
+
+def in_turns(
+    measures: Mapping[Name, Callable[[], Found]],
+    rounds: int,
+    begin: Callable[[], object] = bool,
+) -> dict[Name, list[Found]]:
+    """Results by name: in each round ``begin`` is called, then all take their turn."""
+    found: dict[Name, list[Found]] = {name: [] for name in measures}
+    for _ in range(rounds):
+        begin()
+        for name, measure in measures.items():
+            found[name].append(measure())
+    return found
 
 
 def medians(seconds: Mapping[Name, Sequence[float]]) -> dict[Name, float]:
@@ -90,3 +110,60 @@ def batch_times(device: Device, call: Callable[[], object], seconds: float) -> T
     if launch > _HASTE * float(np.median(times)):
         times = measured(device.repeatable(batch))
     return Times(times, launch)
+
+
+# --- the fastest of a few candidates, on machines that do other things too ------------------------
+
+
+@final
+@dataclass(frozen=True)
+class Fastest(Generic[Name]):
+    """Result of a search.
+
+    Attributes
+    ----------
+    best : hashable
+        The candidate to take.
+    gain : float
+        How many times as fast as the first one it is.
+    tried : int
+        How many candidates were run.
+    seconds : dict
+        All times of each.
+    """
+
+    best: Name
+    gain: float
+    tried: int
+    seconds: dict[Name, list[float]] = field(default_factory=dict, compare=False)
+
+
+def fastest(candidates: Mapping[Name, Callable[[], float]], rounds: int) -> Fastest[Name]:
+    """The fastest candidate, where all take turns; the first, unless another is clearly ahead.
+
+    Noise of other programs lengthens single times: what counts is the median over the rounds of
+    the ratio of two times that follow each other.
+
+    Parameters
+    ----------
+    candidates : mapping
+        For each name what runs it and returns its seconds; the first is the default.
+    rounds : int
+        Turns of each; candidates far behind are left out after three.
+    """
+    first = next(iter(candidates))
+    seconds: dict[Name, list[float]] = {name: [] for name in candidates}
+    left = list(candidates)
+    for k in range(rounds):
+        if k == _TRIES:
+            least = {name: min(times) for name, times in seconds.items()}
+            limit = _CLOSE * min(least.values())
+            left = [name for name in left if least[name] <= limit or name == first]
+        for name in left:
+            seconds[name].append(candidates[name]())
+    ratios = {name: np.array(seconds[first]) / seconds[name] for name in left}
+    best = max(ratios, key=lambda name: float(np.median(ratios[name])))
+    gain = float(np.median(ratios[best]))
+    if gain < 1.0 + _GAIN or np.mean(ratios[best] > 1.0) < _AHEAD:
+        best, gain = first, 1.0
+    return Fastest(best, gain, len(candidates), seconds)

@@ -25,9 +25,8 @@ from femops.bench.problems import (
     default_dofs,
     make_mesh,
 )
-from femops.bench.search import Found, fastest
 from femops.bench.tensor.search import search_on_host
-from femops.bench.timing import call_seconds
+from femops.bench.timing import Fastest, call_seconds, fastest
 from femops.errors import OperatorError
 from femops.fields.multivector import MultiVector
 from femops.operators import Operator
@@ -112,7 +111,7 @@ class _Search:
     setting: str
     case: str
     key: TuningKey
-    run: Callable[[int], tuple[Settings, Found[Any]]]
+    run: Callable[[int], tuple[Settings, Fastest[Any]]]
 
 
 def run_tune(
@@ -228,7 +227,7 @@ def _by_settings(
     make: Callable[[], Operator],
     rounds: int,
     nvec: int = 1,
-) -> tuple[Settings, Found[int]]:
+) -> tuple[Settings, Fastest[int]]:
     """The fastest value of a setting: an operator is made with each, and all take turns."""
     runs = {}
     for value in values:
@@ -268,7 +267,7 @@ def _rows_ahead(kernel: OperatorKernel) -> list[int]:
     return list(ahead.values())
 
 
-def _level(A: Operator, rounds: int) -> tuple[Settings, Found[str]]:
+def _level(A: Operator, rounds: int) -> tuple[Settings, Fastest[str]]:
     """The fastest level, by the least of several measurements of each."""
     times: dict[str, float] = {}
     for _ in range(max(1, rounds // 3)):
@@ -278,4 +277,4 @@ def _level(A: Operator, rounds: int) -> tuple[Settings, Found[str]]:
         for level, seconds in measured.items():
             times[level] = min(seconds, times.get(level, seconds))
     best = min(times, key=lambda level: times[level])
-    return {"level": best}, Found(best, times[A.level] / times[best], len(times))
+    return {"level": best}, Fastest(best, times[A.level] / times[best], len(times))

@@ -6,26 +6,19 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from femops.errors import OperatorError
 from femops.forms.form import build
-from femops.forms.options import FormOptions, with_options
+from femops.forms.options import FormOptions, built_in
 from femops.operators.integrals.coefficients import Coefficient, FormCoefficient
 from femops.operators.operator import Operator
 from femops.spaces.base import Space
-from femops_meshes.arguments import checked
 
 
 def _convection(u: Any, beta: Any) -> dict[str, Any]:
     return {"value": u.grad @ np.atleast_1d(beta)}
 
 
-@with_options(FormOptions)
-@checked(OperatorError)
-def convection(
-    V: Space,
-    beta: Coefficient,
-    **options: Unpack[FormOptions],
-) -> Operator:
+@built_in(FormOptions)
+def convection(V: Space, beta: Coefficient, **options: Unpack[FormOptions]) -> Operator:
     r"""Convection operator, :math:`\int_\Omega (\beta \cdot \nabla u) \cdot v\, dx`.
 
     It is not symmetric: ``A.T`` is its transpose.
@@ -40,24 +33,10 @@ def convection(
     **options
         See `femops.forms.options.Options`.
 
-    Returns
-    -------
-    Operator
-
-    Raises
-    ------
-    OperatorError
-        A coefficient of another shape or with values that are not finite; an unknown level, or
-        one that would not fit into memory.
-    SpaceError, GeometryError
-        Too few quadrature points; inverted elements.
-
     Notes
     -----
     Partial assembly: w det(J) J^-1 beta is stored at each point, dim numbers; once in each element
     if all are affine and beta is constant in each.
     """
-    coefficients = {
-        "beta": FormCoefficient("beta", beta, ((V.dim,), ()) if V.dim == 1 else ((V.dim,),)),
-    }
-    return build(_convection, V, None, coefficients, options)
+    given = FormCoefficient("beta", beta, ((V.dim,), ()) if V.dim == 1 else ((V.dim,),))
+    return build(_convection, V, None, {"beta": given}, options)

@@ -6,13 +6,11 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from femops.errors import OperatorError
 from femops.forms.form import build
-from femops.forms.options import FormOptions, with_options
+from femops.forms.options import FormOptions, built_in
 from femops.operators.integrals.coefficients import Coefficient, FormCoefficient
 from femops.operators.operator import Operator
 from femops.spaces.base import Space
-from femops_meshes.arguments import checked
 
 
 def _diffusion(u: Any, kappa: Any) -> dict[str, Any]:
@@ -21,13 +19,8 @@ def _diffusion(u: Any, kappa: Any) -> dict[str, Any]:
     return {"grad": kappa * u.grad}
 
 
-@with_options(FormOptions)
-@checked(OperatorError)
-def diffusion(
-    V: Space,
-    kappa: Coefficient = 1.0,
-    **options: Unpack[FormOptions],
-) -> Operator:
+@built_in(FormOptions)
+def diffusion(V: Space, kappa: Coefficient = 1.0, **options: Unpack[FormOptions]) -> Operator:
     r"""Diffusion operator, :math:`\int_\Omega \kappa \nabla u : \nabla v\, dx`.
 
     On a space of several components it acts on each of them alike (vector diffusion).
@@ -43,18 +36,6 @@ def diffusion(
     **options
         See `femops.forms.options.Options`.
 
-    Returns
-    -------
-    Operator
-
-    Raises
-    ------
-    OperatorError
-        A coefficient of another shape or with values that are not finite; an unknown level, or
-        one that would not fit into memory.
-    SpaceError, GeometryError
-        Too few quadrature points; inverted elements.
-
     Notes
     -----
     Partial assembly: w det(J) J^-1 kappa J^-T is stored at each point; 1, 3 or 6 numbers, 1, 4 or
@@ -64,7 +45,5 @@ def diffusion(
     A kappa that is not positive is taken as it is: the operator may be one term of a sum, or kappa
     change its sign in space.  It is then not definite; `femops.cg` says so where it finds out.
     """
-    coefficients = {
-        "kappa": FormCoefficient("kappa", kappa, ((), (V.dim,), (V.dim, V.dim))),
-    }
-    return build(_diffusion, V, None, coefficients, options)
+    given = FormCoefficient("kappa", kappa, ((), (V.dim,), (V.dim, V.dim)))
+    return build(_diffusion, V, None, {"kappa": given}, options)

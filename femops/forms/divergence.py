@@ -6,28 +6,23 @@ from typing import Any, Unpack
 
 from femops.errors import OperatorError
 from femops.forms.form import build
-from femops.forms.options import FormOptions, with_options
+from femops.forms.options import FormOptions, built_in
 from femops.operators.operator import Operator
 from femops.spaces.base import Space
-from femops_meshes.arguments import checked
 
 
 def _divergence(u: Any) -> dict[str, Any]:
     return {"value": u.div}
 
 
-@with_options(FormOptions)
-@checked(OperatorError)
-def divergence(
-    V: Space,
-    Q: Space,
-    **options: Unpack[FormOptions],
-) -> Operator:
+@built_in(FormOptions)
+def divergence(V: Space, Q: Space, **options: Unpack[FormOptions]) -> Operator:
     r"""Divergence from a vector to a scalar space, :math:`\int_\Omega q\, \nabla \cdot u\, dx`.
 
     Its transpose, :math:`\int_\Omega q\, \nabla \cdot v\, dx` for all v, is minus the weak gradient
     of q: integrated by parts, :math:`-\int_\Omega \nabla q \cdot v\, dx` for v without a normal
-    component on the boundary.
+    component on the boundary.  The operator is rectangular, (Q.size, V.size); essential conditions
+    on u come by ``eliminated(columns=dofs)``.
 
     Parameters
     ----------
@@ -37,19 +32,6 @@ def divergence(
         Test space, of q: H1 or L2 with one component, on the same mesh.
     **options
         See `femops.forms.options.Options`.
-
-    Returns
-    -------
-    Operator
-        Rectangular, (Q.size, V.size); essential conditions on u by ``eliminated(columns=dofs)``.
-
-    Raises
-    ------
-    OperatorError
-        Spaces of other numbers of components or on different meshes; an unknown level, or one that
-        would not fit into memory.
-    SpaceError, GeometryError
-        Too few quadrature points; inverted elements.
 
     Notes
     -----

@@ -6,13 +6,11 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from femops.errors import OperatorError
-from femops.forms.form import build
-from femops.forms.options import FormOptions, with_options
-from femops.operators.integrals.coefficients import Coefficient, FormCoefficient
+from femops.forms.form import build, check_displacements, scalars
+from femops.forms.options import FormOptions, built_in
+from femops.operators.integrals.coefficients import Coefficient
 from femops.operators.operator import Operator
 from femops.spaces.base import Space
-from femops_meshes.arguments import checked
 
 
 def _elasticity(u: Any, lam: Any, mu: Any) -> dict[str, Any]:
@@ -20,13 +18,9 @@ def _elasticity(u: Any, lam: Any, mu: Any) -> dict[str, Any]:
     return {"grad": lam * u.div * np.eye(len(strain)) + 2.0 * mu * strain}
 
 
-@with_options(FormOptions)
-@checked(OperatorError)
+@built_in(FormOptions)
 def elasticity(
-    V: Space,
-    lam: Coefficient = 1.0,
-    mu: Coefficient = 1.0,
-    **options: Unpack[FormOptions],
+    V: Space, lam: Coefficient = 1.0, mu: Coefficient = 1.0, **options: Unpack[FormOptions]
 ) -> Operator:
     r"""Linear elasticity of an isotropic material.
 
@@ -42,30 +36,11 @@ def elasticity(
     **options
         See `femops.forms.options.Options`.
 
-    Returns
-    -------
-    Operator
-
-    Raises
-    ------
-    OperatorError
-        A coefficient of another shape or with values that are not finite; a space with another
-        number of components.
-    SpaceError, GeometryError
-        Too few quadrature points; inverted elements.
-
     Notes
     -----
     Partial assembly: J^-1 and w det(J) are stored at each point, 5 or 10 numbers in 2-D and 3-D
     (the distinct entries of D would be more, 45 in 3-D), or once in each element if all are affine;
     the parameters besides, where they vary: at each point, in each element, or once for all.
     """
-    if V.ncomp != V.dim:
-        raise OperatorError(
-            f"elasticity takes a space with ncomp={V.dim}, this one has ncomp={V.ncomp}"
-        )
-    coefficients = {
-        "lam": FormCoefficient("lam", lam, ((),)),
-        "mu": FormCoefficient("mu", mu, ((),)),
-    }
-    return build(_elasticity, V, None, coefficients, options)
+    check_displacements(V, elasticity)
+    return build(_elasticity, V, None, scalars(lam=lam, mu=mu), options)

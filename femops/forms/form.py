@@ -15,7 +15,7 @@ from femops.forms.options import FormOptions, Options, with_options
 from femops.geometry.boundary import asked_attributes
 from femops.operators.execution.choice import backend_of
 from femops.operators.integrals.arguments import Arguments
-from femops.operators.integrals.coefficients import FormCoefficient
+from femops.operators.integrals.coefficients import Coefficient, FormCoefficient
 from femops.operators.integrals.integral import Integral
 from femops.operators.operator import Operator
 from femops.pointwise.diagnostics import definition
@@ -156,6 +156,19 @@ def form(
     traces = boundary_space(trial, attributes, slopes=True)
     tests = traces if test is None else boundary_space(test, attributes, slopes=True)
     return build(function, traces, tests, given, options)
+
+
+def scalars(*, positive: bool = False, **given: Coefficient) -> dict[str, FormCoefficient]:
+    """Return scalar coefficients by name."""
+    return {name: FormCoefficient(name, c, ((),), positive=positive) for name, c in given.items()}
+
+
+def check_displacements(V: Space, maker: Callable[..., Any]) -> None:
+    """Refuse a space whose components are not as many as its dimensions."""
+    if V.ncomp != V.dim:
+        raise OperatorError(
+            f"{maker.__name__} takes a space with ncomp={V.dim}, this one has ncomp={V.ncomp}"
+        )
 
 
 def check_names(function: Any, fields: int, maker: Callable[..., Any]) -> None:

@@ -4,26 +4,20 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
-from femops.errors import OperatorError
-from femops.forms.form import build
-from femops.forms.options import FormOptions, with_options
-from femops.operators.integrals.coefficients import Coefficient, FormCoefficient
+from femops.forms.form import build, scalars
+from femops.forms.options import FormOptions, built_in
+from femops.operators.integrals.coefficients import Coefficient
 from femops.operators.operator import Operator
 from femops.spaces.base import Space
-from femops_meshes.arguments import checked
 
 
 def _helmholtz(u: Any, k: Any, kappa: Any) -> dict[str, Any]:
     return {"value": -(k * k) * u, "grad": kappa * u.grad}
 
 
-@with_options(FormOptions)
-@checked(OperatorError)
+@built_in(FormOptions)
 def helmholtz(
-    V: Space,
-    k: Coefficient = 1.0,
-    kappa: Coefficient = 1.0,
-    **options: Unpack[FormOptions],
+    V: Space, k: Coefficient = 1.0, kappa: Coefficient = 1.0, **options: Unpack[FormOptions]
 ) -> Operator:
     r"""Helmholtz operator, :math:`\int_\Omega \kappa \nabla u : \nabla v - k^2 u \cdot v\, dx`.
 
@@ -43,26 +37,10 @@ def helmholtz(
     **options
         See `femops.forms.options.Options`.
 
-    Returns
-    -------
-    Operator
-
-    Raises
-    ------
-    OperatorError
-        A coefficient of another shape or with values that are not finite; an unknown level, or
-        one that would not fit into memory.
-    SpaceError, GeometryError
-        Too few quadrature points; inverted elements.
-
     Notes
     -----
     Partial assembly: -w det(J) k^2 and the upper triangle of w det(J) J^-1 kappa J^-T are stored
     at each point; 2, 4 or 7 numbers in 1, 2 and 3 dimensions.  If all elements are affine,
     parameters that are constant in each need as many once in each; others stay at the points.
     """
-    coefficients = {
-        "k": FormCoefficient("k", k, ((),)),
-        "kappa": FormCoefficient("kappa", kappa, ((),)),
-    }
-    return build(_helmholtz, V, None, coefficients, options)
+    return build(_helmholtz, V, None, scalars(k=k, kappa=kappa), options)

@@ -4,26 +4,19 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
-from femops.errors import OperatorError
-from femops.forms.form import build
-from femops.forms.options import FormOptions, with_options
-from femops.operators.integrals.coefficients import Coefficient, FormCoefficient
+from femops.forms.form import build, scalars
+from femops.forms.options import FormOptions, built_in
+from femops.operators.integrals.coefficients import Coefficient
 from femops.operators.operator import Operator
 from femops.spaces.base import Space
-from femops_meshes.arguments import checked
 
 
 def _mass(u: Any, rho: Any) -> dict[str, Any]:
     return {"value": rho * u}
 
 
-@with_options(FormOptions)
-@checked(OperatorError)
-def mass(
-    V: Space,
-    rho: Coefficient = 1.0,
-    **options: Unpack[FormOptions],
-) -> Operator:
+@built_in(FormOptions)
+def mass(V: Space, rho: Coefficient = 1.0, **options: Unpack[FormOptions]) -> Operator:
     r"""Mass operator, :math:`\int_\Omega \rho\, u \cdot v\, dx`.
 
     On a space of several components it acts on each of them alike (vector mass).
@@ -38,18 +31,6 @@ def mass(
     **options
         See `femops.forms.options.Options`.
 
-    Returns
-    -------
-    Operator
-
-    Raises
-    ------
-    OperatorError
-        A coefficient of another shape or with values that are not finite; an unknown level, or
-        one that would not fit into memory.
-    SpaceError, GeometryError
-        Too few quadrature points; inverted elements.
-
     Notes
     -----
     Partial assembly: w det(J) rho is stored at each point, one number (Table 1, "near-optimal
@@ -59,7 +40,4 @@ def mass(
     A rho that is not positive is taken as it is: the operator may be one term of a sum, as -k^2 in
     Helmholtz's.  It is then not definite; `femops.cg` says so where it finds out.
     """
-    coefficients = {
-        "rho": FormCoefficient("rho", rho, ((),)),
-    }
-    return build(_mass, V, None, coefficients, options)
+    return build(_mass, V, None, scalars(rho=rho), options)

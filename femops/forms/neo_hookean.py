@@ -6,14 +6,13 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from femops.errors import OperatorError
-from femops.forms.options import NonlinearOptions, with_options
+from femops.forms.form import check_displacements, scalars
+from femops.forms.options import NonlinearOptions, built_in
 from femops.forms.residual import build_residual
-from femops.operators.integrals.coefficients import Coefficient, FormCoefficient
+from femops.operators.integrals.coefficients import Coefficient
 from femops.operators.residual import Residual
 from femops.pointwise.expressions.tensors import det, inv
 from femops.spaces.base import Space
-from femops_meshes.arguments import checked
 
 
 def _neo_hookean(u: Any, lam: Any, mu: Any) -> dict[str, Any]:
@@ -24,13 +23,9 @@ def _neo_hookean(u: Any, lam: Any, mu: Any) -> dict[str, Any]:
     return {"grad": stress}
 
 
-@with_options(NonlinearOptions)
-@checked(OperatorError)
+@built_in(NonlinearOptions)
 def neo_hookean(
-    V: Space,
-    lam: Coefficient = 1.0,
-    mu: Coefficient = 1.0,
-    **options: Unpack[NonlinearOptions],
+    V: Space, lam: Coefficient = 1.0, mu: Coefficient = 1.0, **options: Unpack[NonlinearOptions]
 ) -> Residual:
     r"""Compressible neo-Hookean elasticity in the reference configuration.
 
@@ -48,29 +43,10 @@ def neo_hookean(
     **options
         See `femops.forms.options.Options`.
 
-    Returns
-    -------
-    Residual
-
-    Raises
-    ------
-    OperatorError
-        A coefficient of another shape or with values that are not finite; a space with another
-        number of components.
-    SpaceError, GeometryError
-        Too few quadrature points; inverted elements.
-
     Notes
     -----
     If a state turns an element inside out, det F <= 0, the residual is not a number;
     `femops.newton` shortens its step then.
     """
-    if V.ncomp != V.dim:
-        raise OperatorError(
-            f"neo_hookean takes a space with ncomp={V.dim}, this one has ncomp={V.ncomp}"
-        )
-    coefficients = {
-        "lam": FormCoefficient("lam", lam, ((),)),
-        "mu": FormCoefficient("mu", mu, ((),)),
-    }
-    return build_residual(_neo_hookean, V, coefficients, options)
+    check_displacements(V, neo_hookean)
+    return build_residual(_neo_hookean, V, scalars(lam=lam, mu=mu), options)

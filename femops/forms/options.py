@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from femops.basis import Quadrature1D
+from femops.errors import OperatorError
+from femops_meshes.arguments import checked
 
 Form = TypeVar("Form", bound=Callable[..., Any])
 
@@ -59,6 +61,42 @@ class Options:
     lanes: int | None = None
     data_dtype: DTypeLike | None = None
     level: str = "partial"
+
+
+_RETURNS = """
+Returns
+-------
+{result}
+
+Raises
+------
+OperatorError
+    A coefficient of another shape or with values that are not finite; spaces of other numbers of
+    components or on different meshes{level}.
+SpaceError, GeometryError
+    Too few quadrature points; inverted elements.
+"""
+"""Sections of the docstring of a built-in form after its options."""
+
+_LEVEL = "; an unknown level, or one that would not\n    fit into memory"
+
+
+def built_in(kind: type) -> Callable[[Form], Form]:
+    """Check the arguments of a built-in form, and complete its signature and docstring.
+
+    Its last parameters are ``**options``; see `with_options`. What follows says what all such forms
+    return and raise.
+    """
+
+    def complete(form: Form) -> Form:
+        if form.__doc__:
+            level = _LEVEL if "level" in kind.__annotations__ else ""
+            returns = _RETURNS.format(result=form.__annotations__["return"], level=level)
+            own = cleandoc(form.__doc__) + "\n"
+            form.__doc__ = re.sub(r"\*\*options\n.*\n", lambda found: found[0] + returns, own)
+        return with_options(kind)(checked(OperatorError)(form))
+
+    return complete
 
 
 def with_options(kind: type) -> Callable[[Form], Form]:

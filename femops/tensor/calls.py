@@ -7,38 +7,22 @@ call.  Where arrays lie, compiled code finds out.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any, final
+from typing import Any
 
 from numpy import ndarray
 from numpy.typing import NDArray
 
+from femops.tensor.known import KNOWN
 from femops.tensor.lowering import Number, Term, launches_on_host
 from femops_kernels.cpu.tensor.arrays import ArrayCall, readable
 
 Array = NDArray[Any]
 
-_MOST = 1024
-
-
-@final
-class Known(dict[Hashable, Any]):
-    """Results by all that they depend on; it is emptied when there are too many."""
-
-    def keep(self, key: Hashable, value: Any) -> None:
-        """Add a result."""
-        if len(self) >= _MOST:
-            self.clear()
-        self[key] = value
-
-
-CALLS = Known()
-"""Calls of this package: products, None for those not made so; linear algebra; orders of pairs."""
-
 
 def found(key: Hashable) -> ArrayCall | None:
     """The call of a key, if it was made before."""
     try:
-        call: ArrayCall | None = CALLS.get(key)
+        call: ArrayCall | None = KNOWN.get(key)
     except TypeError:  # something in the key has no hash, and is refused elsewhere
         return None
     return call
@@ -51,12 +35,12 @@ def remember(
     factors: tuple[Number, Number],
 ) -> None:
     """Remember a call of two operands and a result in arrays, if nothing is copied for it."""
-    known = CALLS.get(key)
-    if key in CALLS and (known is None or known.current()):
+    known = KNOWN.get(key)
+    if key in KNOWN and (known is None or known.current()):
         return
     # zero as a factor has a sign, which the key does not tell
     plain = factors[0] != 0 and all(type(one) is ndarray for one in arrays)
-    CALLS.keep(key, _call(arrays, terms, factors) if plain else None)
+    KNOWN.keep(key, _call(arrays, terms, factors) if plain else None)
 
 
 def _call(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
@@ -12,11 +11,12 @@ from numpy.typing import NDArray
 
 from femops.errors import TensorError
 from femops.tensor.batch import Batch
-from femops.tensor.calls import CALLS, found, remember
+from femops.tensor.calls import found, remember
 from femops.tensor.gemm import Operand, arrays_of, as_view, key_of, new_output, output_view
-from femops.tensor.lowering import Number, Term
+from femops.tensor.known import KNOWN
+from femops.tensor.lowering import Number, Term, sizes_of
 from femops.tensor.memory import functions_of, is_array, located
-from femops.tensor.pairs import contract, sizes_of, steps_of
+from femops.tensor.pairs import contract, steps_of
 from femops_meshes.arguments import checked
 
 
@@ -92,11 +92,11 @@ def _of_several(
 ) -> Operand:
     """Contraction of more than two operands: arrays like earlier ones by calls of two each."""
     key = _key_of_several(subscripts, operands, out)
-    steps: tuple[tuple[int, int, str], ...] | None = CALLS.get(key)
+    steps: tuple[tuple[int, int, str], ...] | None = KNOWN.get(key)
     if key is None or steps is None:
         made, terms = _contract(subscripts, *operands, batch=0, out=out, alpha=alpha, beta=beta)
         if key is not None:
-            CALLS.keep(key, _steps(terms))
+            KNOWN.keep(key, _steps(terms))
         return cast(Operand, made)
     made = list(operands)
     for a, b, words in steps[:-1]:
@@ -124,10 +124,8 @@ def _key_of_several(
 
 def _steps(terms: tuple[Term, ...]) -> tuple[tuple[int, int, str], ...]:
     """Pairs of operands, or of earlier products, and subscripts."""
-    *words, result = (term.letters for term in terms)
-    shapes = tuple(term.view.places.shape for term in terms[:-1])
-    steps = []
-    for a, b, letters in steps_of(tuple(words), result, shapes):
+    words, steps = [term.letters for term in terms[:-1]], []
+    for a, b, letters in steps_of(tuple(term.named for term in terms[:-1]), terms[-1].letters):
         steps.append((a, b, f"{words[a]},{words[b]}->{letters}"))
         words.append(letters)
     return tuple(steps)
@@ -148,7 +146,7 @@ def _contract(
         _members_first(one, word, batch) for one, word in zip(operands, words, strict=True)
     )
     terms = terms_of(moved, words, 0)
-    sizes = sizes_of(terms)
+    sizes = sizes_of(term.named for term in terms)
     shape = tuple(sizes[letter] for letter in result)
     if out is None and beta != 0:
         raise TensorError(f"beta is {beta} without out: give the output that is added to")
@@ -192,7 +190,6 @@ def _moved(array: NDArray[Any], axis: int, to: int) -> NDArray[Any]:
     return moved
 
 
-@lru_cache(maxsize=512)
 def parsed(subscripts: str, count: int) -> tuple[tuple[str, ...], str]:
     """Letters of each operand and of the result.
 

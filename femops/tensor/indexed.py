@@ -12,8 +12,8 @@ from typing import Any, final
 
 from femops.errors import TensorError
 from femops.tensor.calls import found, remember
-from femops.tensor.lowering import Term
-from femops.tensor.pairs import contract, sizes_of
+from femops.tensor.lowering import Term, sizes_of
+from femops.tensor.pairs import contract
 from femops.tensor.places import View, check_devices
 from femops_meshes.arguments import checked, shown
 
@@ -195,7 +195,7 @@ class Indexed:
         products = [(factor, tuple(map(term, many))) for factor, many in value.products]
         for _, many in products:
             self._check(many, result.letters, names)
-            sizes_of((result, *many))
+            sizes_of(one.named for one in (result, *many))
             check_devices(result.view, *(one.view for one in many))
         result.view.check_writable()
         if any(result.view.overlaps(one.view) for _, many in products for one in many):

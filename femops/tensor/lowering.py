@@ -7,15 +7,15 @@ values.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import TensorError
+from femops.tensor.known import remembered
 from femops.tensor.places import Places, View, check_devices
 from femops_kernels.cpu.tensor.contraction import Contraction, ContractionKernel, Launch
 from femops_kernels.cuda.device.arguments import Place
@@ -36,6 +36,11 @@ class Term:
     view: View
     letters: str
 
+    @property
+    def named(self) -> tuple[str, tuple[int, ...]]:
+        """Letters and shape."""
+        return self.letters, self.view.places.shape
+
 
 @final
 @dataclass(frozen=True)
@@ -54,6 +59,24 @@ _Six = tuple[Offsets, Offsets, Offsets, Offsets, Offsets, Offsets]
 
 Forms = tuple[tuple[Places, str], ...]
 """Places and letters of a, b and c."""
+
+
+def sizes_of(named: Iterable[tuple[str, tuple[int, ...]]]) -> dict[str, int]:
+    """Size of each index, of letters and shapes of operands.
+
+    Raises
+    ------
+    TensorError
+        It is another in another operand.
+    """
+    sizes: dict[str, int] = {}
+    for letters, shape in named:
+        for letter, size in zip(letters, shape, strict=True):
+            if sizes.setdefault(letter, size) != size:
+                raise TensorError(
+                    f"index {letter} is {sizes[letter]} long in one operand and {size} in another"
+                )
+    return sizes
 
 
 def contract_pair(c: Term, a: Term, b: Term, alpha: Number = 1.0, beta: Number = 0.0) -> None:
@@ -165,7 +188,7 @@ def _regrouped(one: Term, like: Term) -> Term:
     return Term(made, one.letters)
 
 
-@lru_cache(maxsize=1024)
+@remembered
 def launches_of(
     forms: Forms, dtype: str, lanes: int, standing: str, reads: bool
 ) -> tuple[ContractionKernel, tuple[Run, ...]]:
@@ -175,7 +198,7 @@ def launches_of(
     return ContractionKernel(contraction, reads), runs
 
 
-@lru_cache(maxsize=1024)
+@remembered
 def device_launches_of(
     forms: Forms,
     dtype: str,
@@ -199,11 +222,10 @@ def device_launches_of(
     return DeviceContractionKernel(contraction, device), runs
 
 
-@lru_cache(maxsize=1024)
 def _lowered(forms: Forms) -> tuple[_Six, tuple[Run, ...]]:
     """Offsets of rows and terms of a, terms and columns of b, rows and columns of c; launches."""
     tables, letters = zip(*(_diagonal(places.offsets, word) for places, word in forms), strict=True)
-    sizes = _sizes(tables, letters)
+    sizes = sizes_of(zip(letters, (table.shape for table in tables), strict=True))
     in_a, in_b, in_c = letters
     each = [x for x in in_c if x in in_a and x in in_b]
     rows = [x for x in in_c if x in in_a and x not in in_b]
@@ -224,15 +246,6 @@ def _lowered(forms: Forms) -> tuple[_Six, tuple[Run, ...]]:
         *(offsets(c_rows), offsets(c_columns)),
     )
     return six, tuple(_runs(np.stack([a_each, b_each, c_each])))
-
-
-def _sizes(tables: Sequence[Table], letters: Sequence[str]) -> dict[str, int]:
-    sizes: dict[str, int] = {}
-    for table, word in zip(tables, letters, strict=True):
-        for letter, size in zip(word, table.shape, strict=True):
-            if sizes.setdefault(letter, size) != size:
-                raise TensorError(f"index {letter} is {sizes[letter]} and {size} long")
-    return sizes
 
 
 def _diagonal(table: Table, letters: str) -> tuple[Table, str]:

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from femops.errors import TensorError
 from femops.tensor.batch import Batch
-from femops.tensor.calls import CALLS
 from femops.tensor.gemm import Operand
+from femops.tensor.known import KNOWN
 from femops.tensor.memory import functions_of
 from femops.tensor.places import Places, View, check_devices
 from femops_kernels.cpu.tensor.linear import LinearCall
@@ -82,7 +82,7 @@ def run(
         Shapes or types that do not fit; matrices that are too large for a device.
     """
     key = _key_of(method, a, b, triangle)
-    call: LinearCall | None = CALLS.get(key)
+    call: LinearCall | None = KNOWN.get(key)
     if call is not None:
         return call.run(*cast("tuple[Array, Array | None]", (a, b)))
     matrices = _square(a)
@@ -94,7 +94,7 @@ def run(
     sources = matrices.read(), None if right is None else right.read()
     call = LinearCall(method, sources, (_array(outputs[0]), _array(outputs[1])), triangle)
     if key is not None:
-        CALLS.keep(key, call)
+        KNOWN.keep(key, call)
     made, status = call.run(*sources)
     pairs = zip(outputs, made, strict=True)
     return [one and one.finished(array) for one, array in pairs], status

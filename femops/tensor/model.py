@@ -18,8 +18,8 @@ import numpy as np
 from femops.errors import TensorError
 from femops.tensor.einsum import parsed, terms_of
 from femops.tensor.gemm import Operand
-from femops.tensor.lowering import Term
-from femops.tensor.pairs import path_of, sizes_of
+from femops.tensor.lowering import Term, sizes_of
+from femops.tensor.pairs import steps_of
 from femops.tensor.places import check_devices
 from femops_kernels.codegen import cache as kernel_cache
 from femops_kernels.codegen.private import read_private
@@ -107,7 +107,7 @@ def limit(subscripts: str, *operands: Operand, beta: float = 0.0) -> Limit:
     """
     words, result = parsed(subscripts, len(operands))
     terms = terms_of(operands, words, 0)
-    sizes = sizes_of(terms)
+    sizes = sizes_of(term.named for term in terms)
     check_devices(*(term.view for term in terms))
     device = terms[0].view.device
     counts = sorted({term.view.members for term in terms if not term.view.shared}) or [1]
@@ -133,12 +133,10 @@ def _numbers(term: Term) -> int:
 
 def _flops(terms: tuple[Term, ...], result: str, sizes: dict[str, int]) -> float:
     """Operations of a member, contracted pair by pair."""
-    left, total = [term.letters for term in terms], 0.0
-    for pair in path_of(terms, result):
-        chosen = "".join(left.pop(k) for k in sorted(pair, reverse=True))
-        total += 2.0 * prod(sizes[x] for x in set(chosen))
-        kept = result + "".join(left)
-        left.append("".join(x for x in dict.fromkeys(chosen) if x in kept))
+    words, total = [term.letters for term in terms], 0.0
+    for a, b, letters in steps_of(tuple(term.named for term in terms), result):
+        total += 2.0 * prod(sizes[x] for x in {*words[a], *words[b]})
+        words.append(letters)
     return total
 
 

@@ -2,37 +2,12 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 
-from femops.errors import TensorError
-from femops.tensor.lowering import Number, Term, contract_pair
+from femops.tensor.known import remembered
+from femops.tensor.lowering import Number, Term, contract_pair, sizes_of
 from femops.tensor.memory import functions_of
 from femops.tensor.places import View
-
-
-def sizes_of(terms: tuple[Term, ...]) -> dict[str, int]:
-    """Size of each index.
-
-    Raises
-    ------
-    TensorError
-        It is another in another operand.
-    """
-    sizes: dict[str, int] = {}
-    for term in terms:
-        for letter, size in zip(term.letters, term.view.places.shape, strict=True):
-            if sizes.setdefault(letter, size) != size:
-                raise TensorError(
-                    f"index {letter} is {sizes[letter]} long in one operand and {size} in another"
-                )
-    return sizes
-
-
-def path_of(terms: tuple[Term, ...], result: str) -> tuple[tuple[int, ...], ...]:
-    """Pairs of operands, in the order in which they are contracted; one alone has none."""
-    return _order(tuple(term.letters for term in terms), result, _shapes(terms))
 
 
 def contract(
@@ -42,7 +17,7 @@ def contract(
     if len(terms) == 1:
         contract_pair(result, terms[0], _one(terms[0].view), alpha, beta)
         return
-    steps = steps_of(tuple(term.letters for term in terms), result.letters, _shapes(terms))
+    steps = steps_of(tuple(term.named for term in terms), result.letters)
     made = list(terms)
     for a, b, letters in steps[:-1]:
         made.append(_intermediate(made[a], made[b], letters))
@@ -50,16 +25,20 @@ def contract(
     contract_pair(result, made[a], made[b], alpha, beta)
 
 
-@lru_cache(maxsize=512)
+@remembered
 def steps_of(
-    words: tuple[str, ...], result: str, shapes: tuple[tuple[int, ...], ...]
+    operands: tuple[tuple[str, tuple[int, ...]], ...], result: str
 ) -> tuple[tuple[int, int, str], ...]:
     """Pairs of several operands and the letters of their product, the last of them the result's.
 
-    A product is counted on as one more operand.
+    Operands are letters and shapes; a product is counted on as one more operand. The order of the
+    pairs takes the fewest operations. One operand alone has none.
     """
-    letters, left, steps = list(words), list(range(len(words))), []
-    for pair in _order(words, result, shapes):
+    letters, left, steps = [word for word, _ in operands], list(range(len(operands))), []
+    likenesses = [np.broadcast_to(np.float64(0.0), shape) for _, shape in operands]
+    how = "optimal" if len(operands) <= 8 else "greedy"
+    path, _ = np.einsum_path(f"{','.join(letters)}->{result}", *likenesses, optimize=(how, 2**62))
+    for pair in path[1:]:
         chosen = [left.pop(k) for k in sorted(pair, reverse=True)]
         while len(chosen) > 1:
             b, a = chosen.pop(), chosen.pop()
@@ -69,26 +48,7 @@ def steps_of(
             chosen.append(len(letters))
             letters.append(steps[-1][2])
         left += chosen
-    return (*steps[:-1], (*steps[-1][:2], result))
-
-
-def _shapes(terms: tuple[Term, ...]) -> tuple[tuple[int, ...], ...]:
-    return tuple(term.view.places.shape for term in terms)
-
-
-@lru_cache(maxsize=512)
-def _order(
-    words: tuple[str, ...], result: str, shapes: tuple[tuple[int, ...], ...]
-) -> tuple[tuple[int, ...], ...]:
-    """Pairs of operands, in the order in which they are contracted."""
-    if len(words) == 1:
-        return ()
-    if len(words) == 2:
-        return ((0, 1),)
-    likenesses = [np.broadcast_to(np.float64(0.0), shape) for shape in shapes]
-    how = "optimal" if len(words) <= 8 else "greedy"
-    path, _ = np.einsum_path(f"{','.join(words)}->{result}", *likenesses, optimize=(how, 2**62))
-    return tuple(path[1:])
+    return (*steps[:-1], (*steps[-1][:2], result)) if steps else ()
 
 
 def _one(like: View) -> Term:
@@ -99,7 +59,7 @@ def _one(like: View) -> Term:
 
 def _intermediate(a: Term, b: Term, letters: str) -> Term:
     """Product of two operands, with the indices that are needed later."""
-    sizes = sizes_of((a, b))
+    sizes = sizes_of((a.named, b.named))
     shape = tuple(sizes[x] for x in letters)
     batched = [one.view for one in (a, b) if not one.view.shared]
     kind, device = a.view.dtype, a.view.device

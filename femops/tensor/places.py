@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Hashable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, cast, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import TensorError
+from femops.tensor.known import remembered
 from femops.tensor.layouts import Shape, Table, check_apart
 from femops.tensor.memory import functions_of, is_array, located, name_of
 from femops_kernels.cuda.device.device import Device
@@ -63,7 +64,7 @@ class Places:
         return _offsets(self)
 
 
-@lru_cache(maxsize=512)
+@remembered
 def _offsets(places: Places) -> Table:
     if places.strides is None:
         return np.frombuffer(places.table, dtype=np.int64).reshape(places.shape)
@@ -75,7 +76,7 @@ def _offsets(places: Places) -> Table:
     return table
 
 
-@lru_cache(maxsize=512)
+@remembered
 def _reach(places: Places) -> int:
     """Distance between the first and the last place that an output's entries have."""
     check_apart(places.offsets, "the output")

@@ -4,16 +4,19 @@ import numpy as np
 import pytest
 
 import femops
-from femops.bench.bounds import Traffic, least_traffic, limit
+from femops.bench.bounds import host_bound, least_traffic
 from femops.bench.problems import PROBLEMS, make_space
 from femops_kernels.cpu.limits import Limits, Mix
 from femops_kernels.errors import KernelValueError
 
 
 def test_the_limit_is_the_larger_time():
-    traffic = Traffic("matrix-free", 3e9, 1e9)  # 4 GB at 8 GB/s: half a second
-    assert limit(10**6, traffic, 1e9, 8.0, 4.0) == (2e6, "memory")  # a quarter of a second
-    assert limit(10**6, traffic, 8e9, 8.0, 4.0) == (0.5e6, "arithmetic")  # two seconds
+    memory = host_bound(4e9, 1e9, 8.0, 4.0)  # 4 GB at 8 GB/s: half a second; operations: a quarter
+    assert (memory.seconds, memory.resource) == (0.5, "memory")
+    arithmetic = host_bound(4e9, 8e9, 8.0, 4.0)
+    assert (arithmetic.seconds, arithmetic.resource) == (2.0, "arithmetic")
+    speed = arithmetic.speed(10**6, 4.0)
+    assert (speed["limit"], speed["fraction_of_limit"]) == (0.5e6, 0.5)
 
 
 @pytest.mark.parametrize("form", ["bp1", "bp3"])

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 import femops
-from femops.bench.solvers.eigen import METHODS, Settings, run_eigen
+from femops.bench.solvers.eigen import METHODS, run_eigen
 
 SMALL: dict[str, Any] = {"order": 4, "elements": 3, "states": 4, "tol": 1e-3}
 
 
 def test_all_methods_come_to_the_same_residual() -> None:
-    found = run_eigen(Settings(**SMALL))
+    found = run_eigen(**SMALL)
     rows = found["rows"]
     assert json.loads(json.dumps(found))["rows"] == rows
     assert [row["method"] for row in rows] == list(METHODS)
@@ -37,4 +37,4 @@ def test_all_methods_come_to_the_same_residual() -> None:
 )
 def test_wrong_settings(given: dict[str, Any], message: str) -> None:
     with pytest.raises(femops.OperatorError, match=message):
-        run_eigen(Settings(**(SMALL | given)))
+        run_eigen(**(SMALL | given))

@@ -3,8 +3,7 @@
 import pytest
 
 from femops.bench.drawing import draw
-from femops.bench.tensor.gemm import run_gemm
-from femops.bench.tensor.products import Products
+from femops.bench.tensor.products import Products, run_gemm
 from femops.bench.tensor.search import search_products
 from femops.errors import TensorError
 from femops_kernels.cpu.tensor.contraction import Contraction, ContractionKernel, Variant

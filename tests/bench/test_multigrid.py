@@ -7,7 +7,7 @@ import pytest
 import femops
 from femops.bench.drawing import draw
 from femops.bench.peers.interface import SOLVERS
-from femops.bench.solvers.multigrid import MESHES, mesh_of, run_solve
+from femops.bench.solvers.multigrid import MESHES, mesh_of, run_beside, run_solve
 from femops.cli.bench import solve as command
 from femops.cli.options import names, numbers
 from femops.errors import OperatorError
@@ -73,7 +73,7 @@ def test_defaults_of_the_command_are_those_of_the_library():
 
 def test_peers_beside(monkeypatch):
     """A peer that solves, and one that does not; the process of a real one if it is installed."""
-    from femops.bench.solvers import beside
+    from femops.bench.solvers import multigrid
 
     def solved(name, order, dofs):
         if name == "mfem":
@@ -81,8 +81,8 @@ def test_peers_beside(monkeypatch):
         seconds = {"seconds_setup": 2.0, "seconds_solve": 1.0}
         return {"label": name, "dofs": 8, "iterations": 5, "integral": 1.0} | seconds
 
-    monkeypatch.setattr(beside, "peer_solve", solved)
-    rows, notes = beside.run_beside(2, 1000, ("ngsolve", "mfem"), rounds=2)
+    monkeypatch.setattr(multigrid, "peer_solve", solved)
+    rows, notes = multigrid.run_beside(2, 1000, ("ngsolve", "mfem"), rounds=2)
     assert [row["label"] for row in rows] == ["femops multigrid", "ngsolve"]
     assert rows[0]["times_as_long"] == 1.0
     own = rows[0]["seconds_setup"] + rows[0]["seconds_solve"]
@@ -94,8 +94,6 @@ def test_peers_beside(monkeypatch):
 @pytest.mark.parametrize("name", SOLVERS)
 def test_a_peer_solves_the_same_problem(name):
     pytest.importorskip(name)
-    from femops.bench.solvers.beside import run_beside
-
     rows, notes = run_beside(2, 1000, (name,), rounds=1)
     assert notes == []
     assert rows[0]["dofs"] == rows[1]["dofs"]

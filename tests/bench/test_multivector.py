@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from femops.bench.multivector import Settings, run_multivector
+from femops.bench.multivector import METHODS, run_multivector
 from femops.errors import OperatorError
 from femops_kernels.cpu import machine
 
@@ -13,15 +13,15 @@ SLOTS = machine.lane_width()
 
 def test_fewer_vectors_than_lanes_have_slots() -> None:
     """A note says why a method has no row."""
-    few = Settings(orders=(1,), vectors=(SLOTS - 1, SLOTS), cells=1, rounds=1, seconds=0.0)
-    result = run_multivector(few)
-    methods = {count: set() for count in few.vectors}
+    few = SLOTS - 1, SLOTS
+    result = run_multivector(orders=(1,), vectors=few, cells=1, rounds=1, seconds=0.0)
+    methods = {count: set() for count in few}
     for row in result["rows"]:
         methods[row["nvec"]].add(row["method"])
-    assert methods == {SLOTS - 1: {"one by one"}, SLOTS: set(few.methods)}
+    assert methods == {SLOTS - 1: {"one by one"}, SLOTS: set(METHODS)}
     assert any(f"fewer than {SLOTS} vectors" in note for note in result["notes"])
 
 
 def test_nothing_to_measure() -> None:
     with pytest.raises(OperatorError, match=f"{SLOTS - 1} vectors at most: give {SLOTS} or more"):
-        run_multivector(Settings(vectors=(1, SLOTS - 1), methods=("columns", "panels")))
+        run_multivector(vectors=(1, SLOTS - 1), methods=("columns", "panels"))

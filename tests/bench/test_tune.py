@@ -12,8 +12,8 @@ import pytest
 
 import femops
 from femops.bench import tune
-from femops.bench.search import Found, fastest
 from femops.bench.tensor import search
+from femops.bench.timing import Fastest, fastest
 from femops.bench.tune import TuneSettings, run_tune
 from femops.operators.levels import auto
 from femops_kernels.cpu.kernels.kernel import PREFETCH_BYTES
@@ -45,13 +45,13 @@ def clock(*seconds: float) -> Callable[[], float]:
 
 
 def test_the_fastest_is_found() -> None:
-    assert fastest({"a": clock(3.0), "b": clock(2.0), "c": clock(2.5)}, 5) == Found("b", 1.5, 3)
+    assert fastest({"a": clock(3.0), "b": clock(2.0), "c": clock(2.5)}, 5) == Fastest("b", 1.5, 3)
 
 
 def test_the_first_stays_where_none_is_clearly_ahead() -> None:
     slightly = clock(0.99)
     seldom = clock(0.5, 1.2, 1.2, 0.5, 1.2)
-    assert fastest({"a": clock(1.0), "b": slightly, "c": seldom}, 10) == Found("a", 1.0, 3)
+    assert fastest({"a": clock(1.0), "b": slightly, "c": seldom}, 10) == Fastest("a", 1.0, 3)
 
 
 def test_a_disturbed_round_changes_nothing() -> None:
@@ -74,10 +74,10 @@ def test_who_is_far_behind_runs_three_times() -> None:
 def test_settings_are_kept_and_used(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Here the longest distance wins: kernels made from now on have it, to the same result."""
 
-    def last(candidates: dict[int, Any], _: int) -> Found[int]:
+    def last(candidates: dict[int, Any], _: int) -> Fastest[int]:
         for run in candidates.values():
             assert run() > 0.0
-        return Found(list(candidates)[-1], 1.5, len(candidates))
+        return Fastest(list(candidates)[-1], 1.5, len(candidates))
 
     V = femops.H1(femops.ball(1), 2)
     u = V.interpolate(lambda x: x[0] * x[1])
@@ -98,10 +98,10 @@ def test_variants_of_products_are_kept_and_used(
 ) -> None:
     """Here the last variant wins: products made from now on have it, to the same result."""
 
-    def last(candidates: dict[Any, Any], _: int) -> Found[Any]:
+    def last(candidates: dict[Any, Any], _: int) -> Fastest[Any]:
         for run in candidates.values():
             assert run() > 0.0
-        return Found(list(candidates)[-1], 1.5, len(candidates))
+        return Fastest(list(candidates)[-1], 1.5, len(candidates))
 
     monkeypatch.setattr(tune, "_MEMBERS", 30)
     monkeypatch.setattr(search, "fastest", last)

@@ -13,7 +13,6 @@ import pytest
 import femops
 import femops.bench
 from femops.bench.gpu import GpuSettings
-from femops.bench.numa import run_numa
 from femops.bench.scaling import Settings
 from femops.cli.app import explained
 from femops.cli.bench import gpu, operators, scaling
@@ -31,7 +30,7 @@ COMMANDS = [
     ["mesh", "convert"],
     ["mesh", "partition"],
     ["bench"],
-    *(["bench", name] for name in ("bp1", "bp6", "all", "cg", "numa", "scaling", "gpu")),
+    *(["bench", name] for name in ("bp1", "bp6", "all", "cg", "scaling", "gpu")),
     ["cost"],
     ["info"],
     ["warmup"],
@@ -182,7 +181,6 @@ def test_defaults_of_bench_are_those_of_the_library():
     for command, function in (
         (operators.all_problems, femops.bench.run_all),
         (operators.cg, femops.bench.run_cg),
-        (operators.numa, run_numa),
     ):
         stated, of_library = (inspect.signature(each).parameters for each in (command, function))
         assert stated["rounds"].default == of_library["rounds"].default
@@ -222,32 +220,6 @@ def test_bench_prints_tables_and_draws(run, tmp_path, monkeypatch):
     assert (tmp_path / "bp1.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_bench_numa_says_where_there_is_one_memory(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("femops.bench.numa.memories", lambda _: {0: [0]})
-    code, out, _ = run("bench", "numa", "--plot", "numa.png")
-    assert code == 0
-    assert "there is one memory (NUMA node)" in out
-    assert json.loads(run("bench", "numa", "--plot", "--json")[1])["rows"] == []
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_bench_numa_prints_and_draws(run, tmp_path, monkeypatch):
-    """With rows made up: two orders, three placements."""
-    same = {"problem": "bp3", "mesh": "multilinear", "level": "partial", "dofs": 729, "threads": 4}
-    same |= {"seconds_median": 1e-3, "gbytes_per_second": 2.5}
-    rows = [
-        {"placement": name, "order": p, "dofs_per_second": 1e6 * p} | same
-        for name in ("serial", "interleaved", "first touch")
-        for p in (1, 2)
-    ]
-    result = {"machine": {"processor": "Abacus"}, "nodes": {0: [0], 1: [1]}, "rows": rows}
-    monkeypatch.setattr("femops.bench.numa.run_numa", lambda *_, **__: result | {"notes": []})
-    code, out, _ = run("bench", "numa", "--plot")  # no name: its own
-    assert code == 0
-    assert out.count("first touch") == 2
-    assert (tmp_path / "bench.png").read_bytes().startswith(b"\x89PNG")
-
-
 def test_bench_cg_prints_and_draws(run, tmp_path, monkeypatch):
     monkeypatch.setattr("femops.bench.solvers.cg.repeated", lambda call, *_, **__: [call()])
     arguments = ["bench", "cg", "--order", 2, "--dofs", 500, "--threads", 1, "--rounds", 1]
@@ -266,18 +238,14 @@ def test_bench_scaling_prints_and_draws(run, tmp_path, monkeypatch):
     quick = (*kept, 0.0, vectors)  # seconds of a round
     monkeypatch.setattr(Settings.__init__, "__defaults__", quick)
     monkeypatch.setattr("femops.bench.scaling.MEMORY_RANKS", (1, 2))
-    monkeypatch.setattr("femops.bench.scaling.halos.FITS", 11)
     arguments = ["bench", "scaling", "--problem", "bp1", "--mesh", "cartesian", "--order", 2]
     arguments += ["--dofs", 500, "--rounds", 1, "--level", "partial"]
-    model = ["--model", "--latency", "1e-6", "--bandwidth", "1e10", "--plot", "model.png"]
-    code, out, _ = run(*arguments, "--ranks", 1, "--memory", *model)
+    code, out, _ = run(*arguments, "--ranks", 1, "--memory")
     assert code == 0
-    assert out.count("bp1") == 1 + 2 + 3  # measured; memory; strong twice, weak
-    assert "100000" in out
-    assert (tmp_path / "model.png").read_bytes().startswith(b"\x89PNG")
+    assert out.count("bp1") == 1 + 2  # measured; memory
     code, out, _ = run(*arguments, "--ranks", 1, "--json", "--plot", "speed.png")
     result = json.loads(out)
-    assert list(result) == ["machine", "rows", "memory", "model"]
+    assert list(result) == ["machine", "rows", "memory"]
     keys = (
         "problem mesh method nvec order scaling ranks dofs elements level timed calm_rounds "
         "seconds seconds_min dofs_per_second speedup efficiency wait wait_without_overlap "
@@ -351,7 +319,7 @@ BAD = [
     (["bench", "bp1", "--plot", "bp1.pdf"], 1, "name it 'bp1.png'"),
     (["bench", "bp1", "--order", "0"], 2, "no list of orders"),
     (["bench", "bp1", "--order", "99"], 1, "orders are [99]: give at least one, all from 1 to 32"),
-    (["bench", "numa", "--order", "1,33"], 1, "all from 1 to 32"),
+    (["bench", "cg", "--order", "1,33"], 1, "all from 1 to 32"),
     (["cost", "mass", "--order", "33"], 1, "all from 1 to 32"),
     (["bench", "bp1", "--dofs", "1e30"], 1, "from 1 to 1e"),
     (["bench", "bp1", "--threads", "9999"], 1, "9999 threads: choose 1 to"),
@@ -359,19 +327,15 @@ BAD = [
     (["bench", "all", "--plot", "no/all.png"], 1, "there is no folder"),
     (["bench", "all", "--plot", "/proc/all.png"], 1, "cannot write '/proc/all.png'"),
     (["bench", "all", "--dofs", "99"], 2, "No such option: --dofs"),
-    (["bench", "numa", "--level", "full"], 2, "No such option: --level"),
     (["bench", "cg", "--peers"], 2, "No such option: --peers"),
     (["bench", "cg", "--footprint", "huge"], 1, "footprint"),
     (["bench", "bp1", "--ranks", "2"], 2, "No such option: --ranks"),
-    (["bench", "cg", "--model"], 2, "No such option: --model"),
     (["bench", "scaling", "--threads", "2"], 2, "No such option: --threads"),
     (["bench", "scaling", "--ranks", "1,x"], 2, "--ranks: '1,x' is no list of numbers of ranks"),
     (["cost", "mass", "--order", "٣"], 2, "--order: '٣' is no list of orders"),
     (["cost", "mass", "--dim", "٣"], 2, "'--dim': got '٣': give a whole number from 1 to 3"),
     (["solve", "poisson", ""], 1, "the name of the mesh is empty"),
     (["bench", "scaling", "--order", "2,4"], 2, "got '2,4'"),
-    (["bench", "scaling", "--latency", "1e-6"], 2, "add --model"),
-    (["bench", "scaling", "--model", "--bandwidth", "0"], 2, "got '0': give a number > 0"),
     (["bench", "scaling", "--dofs", "100", "--footprint", "ram"], 2, "not both"),
     (["bench", "scaling", "--footprint", "huge"], 1, "footprint"),
     (["bench", "scaling", "--problem", "bp9"], 1, "choose one of bp1"),

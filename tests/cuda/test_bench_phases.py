@@ -21,7 +21,7 @@ table = gpu_bench.table
 
 WORKER = """
 import os, sys
-from femops.bench.gpu import worker
+from femops.bench.gpu import phases
 from femops.bench.gpu.setup import GpuCase
 from femops_kernels.tuning import database
 from femops.bench.gpu import works, tuning
@@ -38,7 +38,7 @@ def deadly(case):
     apply(case)
 
 GpuCase.apply = deadly
-sys.exit(worker.serve(sys.stdin.buffer, host_device()))
+phases.serve(host_device())
 """
 
 

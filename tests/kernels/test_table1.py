@@ -7,7 +7,7 @@ import pytest
 
 import femops
 from femops.bench import cost
-from femops.bench.references import DenseBases, naive_flops
+from femops.bench.cost import DenseBases, naive_flops
 from support.cases.kernels import bend
 
 ORDERS = range(2, 13)  # p1d = 3 ... 13

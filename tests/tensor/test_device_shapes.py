@@ -6,8 +6,10 @@ import pytest
 from femops.bench.drawing import draw
 from femops.bench.tensor.products import Products
 from femops.bench.tensor.search import search_products
+from femops.bench.timing import Fastest
 from femops.tensor import Batch, Interleaved, Strided, gemm
-from femops.tensor.lowering import Term, device_launches_of, launches_on_device
+from femops.tensor.known import KNOWN
+from femops.tensor.lowering import Term, launches_on_device
 from femops_kernels.cuda.tensor.shapes import settings_of
 from femops_kernels.errors import KernelValueError
 from femops_kernels.tuning import database
@@ -17,9 +19,9 @@ from support.cuda.host_device import host_device
 @pytest.fixture
 def device(tmp_path, monkeypatch):
     monkeypatch.setattr(database, "users_table", lambda: tmp_path / "tuning.json")
-    device_launches_of.cache_clear()
+    KNOWN.clear()
     yield host_device(options=["-O0"])
-    device_launches_of.cache_clear()
+    KNOWN.clear()
 
 
 def launched(device, sizes, dtype, layout, members):
@@ -60,10 +62,10 @@ def test_what_a_search_finds_is_taken_later(device, tmp_path, monkeypatch):
 
     def last(timed, rounds):
         """The last candidate is the fastest, whatever the time."""
-        for run in timed.values():
-            assert run() > 0
-        wanted[len(wanted)] = list(timed)[-1]
-        return type("Found", (), {"best": wanted[len(wanted) - 1]})
+        seconds = {shape: [run()] for shape, run in timed.items()}
+        assert min(seconds.values()) > [0.0]
+        wanted[len(wanted)] = best = list(timed)[-1]
+        return Fastest(best, 1.5, len(timed), seconds)
 
     monkeypatch.setattr("femops.bench.tensor.search.fastest", last)
     result = search_products(products, 1, place=device, seconds=0.0)
@@ -86,7 +88,7 @@ def test_a_shape_that_does_not_fit_is_not_taken(device):
     _, _, kernel, _ = launched(device, (4, 4, 4), "float64", Strided(), 9)
     wrong = settings_of(kernel.variants()[0]) | {"members": 4096}
     database.record({kernel.tuning_key(): wrong})
-    device_launches_of.cache_clear()
+    KNOWN.clear()
     _, _, again, _ = launched(device, (4, 4, 4), "float64", Strided(), 9)
     assert again.shape == again.variants()[0]
 

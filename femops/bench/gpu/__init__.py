@@ -1,9 +1,8 @@
 """Speed of operators on a GPU, beside a bound; kernels checked against the CPU's."""
 
-from femops.bench.gpu.gas import GasCase
+from femops.bench.gpu.cases import GasCase, VectorsCase
 from femops.bench.gpu.phases import run_phases
-from femops.bench.gpu.settings import GpuSettings
-from femops.bench.gpu.vectors import VectorsCase
+from femops.bench.gpu.setup import GpuSettings
 from femops.bench.gpu.works import run_gpu
 from femops.bench.tensor.products import Products
 

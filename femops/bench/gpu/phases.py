@@ -15,21 +15,25 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from shutil import copyfile
 from time import perf_counter
 from typing import Any
 
 from femops.bench.gpu.record import Record, write_json
-from femops.bench.gpu.settings import GpuSettings
-from femops.bench.gpu.worker import REFUSED
-from femops.bench.gpu.works import result_of
+from femops.bench.gpu.setup import GpuSettings
+from femops.bench.gpu.works import PHASES, result_of, run_gpu
 from femops.bench.problems import Progress
 from femops.errors import DeviceError
+from femops_kernels.cuda.device.device import Device
 from femops_kernels.tuning.database import users_table
 
-WORKER = (sys.executable, "-m", "femops.bench.gpu.worker")
+WORKER = (sys.executable, "-c", "from femops.bench.gpu.phases import serve; serve()")
 """Command of the process that measures."""
+
+REFUSED = 3
+"""Its exit code where there is nothing to measure with; the last line says why."""
 
 RECORD, RESULT, TABLE = "record.json", "result.json", "tuning.json"
 """Files of a folder: what was found so far, the result, and the launch shapes."""
@@ -94,6 +98,19 @@ def run_phases(
     if users_table().exists():
         copyfile(users_table(), folder / TABLE)
     return result
+
+
+def serve(device: Device | None = None) -> None:
+    """Measure what standard input asks for, on another device if given, and print the progress."""
+    file, settings = pickle.load(sys.stdin.buffer)  # of the process that has started this one
+    if device is not None:
+        settings = replace(settings, device=device)
+    show = partial(print, flush=True)
+    try:
+        run_gpu(settings, show, Record.of(file), PHASES)
+    except DeviceError as error:
+        show(error)
+        sys.exit(REFUSED)
 
 
 def _run(command: Sequence[str], request: bytes, seconds: float, show: Progress) -> int:

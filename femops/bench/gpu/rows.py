@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict, replace
 from functools import lru_cache, partial
-from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -72,7 +71,7 @@ def _row(run: Run, case: GpuCase, rates: Rates) -> list[Row]:
             "shared_bytes_per_dof": demand.shared / dofs,
             "flops_per_dof": demand.flops / dofs,
             "atomics_per_dof": demand.atomics / dofs,
-            **{f"seconds_{name}": needed for name, needed in vars(demand.bound(rates)).items()},
+            **{f"seconds_{name}": needed for name, needed in demand.bound(rates).items()},
             **asdict(kernel.shape),
             "staged": kernel.staged,
             "persistent": kernel.persistent,
@@ -108,30 +107,19 @@ def _compare(run: Run, timed: dict[GpuCase, Row]) -> None:
     """Say of levels how far each is from the others and from the CPU."""
     for case, row in timed.items():
         others = [other for other in timed if other is not case]
-        off, cpu = partial(_off, case, others), partial(off_cpu, run.device, case)
+        off, cpu = partial(_off, run, case, others), partial(off_cpu, run.device, case)
         row["off_other_level"] = run.found.measure(f"{case.name}, compared", off)
         row["off_cpu"] = run.found.measure(f"{case.name}, on the CPU", cpu)
 
 
-def _off(case: GpuCase, others: Iterable[GpuCase]) -> float | None:
-    """Distance of results from those of others, relative to the largest entry.
-
-    Raises
-    ------
-    OperatorError
-        They are no finite numbers.
-    """
-    differences = [_difference(case, other) for other in others]
-    if not all(map(isfinite, differences)):
-        raise OperatorError("results are not finite")
-    return max(differences, default=None)
-
-
-def _difference(case: GpuCase, other: GpuCase) -> float:
-    case.apply()
-    other.apply()
-    scale = float(abs(other.y).max())
-    return float(abs(case.y - other.y).max()) / scale if scale else 0.0
+def _off(run: Run, case: GpuCase, others: Iterable[GpuCase]) -> float | None:
+    """Distance of results from those of others; see `relative_difference`."""
+    found = []
+    for other in others:
+        case.apply()
+        other.apply()
+        found.append(relative_difference(*map(run.device.download, (case.y, other.y))))
+    return max(found, default=None)
 
 
 # --- beside the CPU's matrices --------------------------------------------------------------------

@@ -125,6 +125,12 @@ class Run:
         """Limits of the device; None if they cannot be measured."""
         return self.measure_rates()
 
+    @property
+    def limits(self) -> Rates:
+        """Limits of the device, which were measured."""
+        assert self.rates is not None
+        return self.rates
+
     def measure_rates(self) -> Rates | None:
         """Measure the limits of the device now, for the record too."""
         self.show("limits of the device")

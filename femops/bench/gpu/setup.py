@@ -1,4 +1,7 @@
-"""Operators on a device, of all problems of an order, made by several threads at a time."""
+"""Choice of what the benchmark of a GPU measures, and its operators.
+
+Operators of an order, of all problems, are made by several threads at a time.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,121 @@ from typing import Any, final
 
 import numpy as np
 
+from femops.bench.gpu.cases import GAS, VECTORS, GasCase, VectorsCase
 from femops.bench.gpu.run import Run
-from femops.bench.problems import Problem, make_mesh
+from femops.bench.problems import (
+    FOOTPRINTS,
+    PROBLEMS,
+    Problem,
+    check_asked,
+    choose,
+    default_dofs,
+    make_mesh,
+)
+from femops.bench.tensor.products import Products
 from femops.operators import Operator
+from femops.operators.execution.device import LEVELS
 from femops.spaces.h1_l2 import H1
+from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.operator.sweep import DeviceSweep
+from femops_kernels.cuda.rates import Amounts
+
+GPU_DOFS = 1e7
+"""About how many dofs fill a GPU, and none of its caches."""
 
 # What works side by side: NumPy's copies, and the compiler.
 _WORKERS = 8
+
+
+@final
+@dataclass(frozen=True)
+class Sizes:
+    """Problems, meshes and levels that are measured for one order, and about how many dofs."""
+
+    problems: Sequence[Problem]
+    meshes: Sequence[str]
+    levels: Sequence[str]
+    order: int
+    dofs: float
+    prefix: str = ""
+
+    @property
+    def name(self) -> str:
+        """Name in words."""
+        given = (*(problem.name for problem in self.problems), *self.meshes, *self.levels)
+        return f"{self.prefix}order {self.order}, {', '.join(given)}"
+
+    @property
+    def effort(self) -> float:
+        """Time of the set-up but for a factor: by elements, and by points."""
+        points, elements = (self.order + 2) ** 3, self.dofs / self.order**3
+        shares = sum(1.0 / problem.ncomp for problem in self.problems)
+        return len(self.meshes) * shares * elements * (40.0 + points)
+
+
+@final
+@dataclass(frozen=True)
+class GpuSettings:
+    """Choice of what is measured.
+
+    Attributes
+    ----------
+    orders : sequence of int
+        In the order in which they are measured, the most important first.
+    problems, meshes, levels : sequence of str
+    dofs : float, optional
+        About how many; `GPU_DOFS` if omitted, an eighth at p = 1 and half at p = 2, where setting
+        up a mesh takes the longest.
+    seconds : float
+        For how long each case is timed.
+    budget : float
+        Seconds for all. Steps for which there is no time left are left out, and noted.
+    products : Products
+        Batches of small matrices that are multiplied.
+    gas : sequence of GasCase
+        Runs of gas dynamics.
+    vectors : sequence of VectorsCase
+        Operators on many vectors.
+    amounts : Amounts
+        Of work to measure the limits with.
+    device : str or Device
+    """
+
+    orders: Sequence[int] = (6, 4, 8, 3, 2, 5, 7, 1)
+    problems: Sequence[str] = tuple(PROBLEMS)
+    meshes: Sequence[str] = ("cartesian", "multilinear")
+    levels: Sequence[str] = tuple(reversed(LEVELS))
+    dofs: float | None = None
+    seconds: float = 0.15
+    budget: float = 450.0
+    products: Products = Products()  # noqa: RUF009  (frozen)
+    gas: Sequence[GasCase] = GAS
+    vectors: Sequence[VectorsCase] = VECTORS
+    amounts: Amounts = Amounts()  # noqa: RUF009  (frozen)
+    device: str | Device = "cuda"
+
+    def check(self) -> None:
+        """Check names, orders and dofs.
+
+        Raises
+        ------
+        OperatorError, TensorError
+            An unknown name, or nothing to measure.
+        """
+        self.products.check()
+        dofs = () if self.dofs is None else (self.dofs,)
+        check_asked(problems=self.problems, meshes=self.meshes, orders=self.orders, dofs=dofs)
+        choose("level", self.levels, LEVELS, where=" on a GPU")
+
+    def sizes(self, most: float = GPU_DOFS, prefix: str = "") -> list[Sizes]:
+        """Return what is measured for each order; names begin with the prefix."""
+        problems = [PROBLEMS[name] for name in dict.fromkeys(self.problems)]
+        found = []
+        for order in dict.fromkeys(self.orders) if problems and self.meshes else ():
+            share = default_dofs("ram", order) / FOOTPRINTS["ram"]
+            dofs = share * most if self.dofs is None else self.dofs
+            found.append(Sizes(problems, self.meshes, self.levels, order, dofs, prefix))
+        return found
 
 
 @final
@@ -73,32 +183,6 @@ class GpuCase:
     def apply(self) -> None:
         """Launch it."""
         self.operator.apply(self.x, self.y)
-
-
-@final
-@dataclass(frozen=True)
-class Sizes:
-    """Problems, meshes and levels that are measured for one order, and about how many dofs."""
-
-    problems: Sequence[Problem]
-    meshes: Sequence[str]
-    levels: Sequence[str]
-    order: int
-    dofs: float
-    prefix: str = ""
-
-    @property
-    def name(self) -> str:
-        """Name in words."""
-        given = (*(problem.name for problem in self.problems), *self.meshes, *self.levels)
-        return f"{self.prefix}order {self.order}, {', '.join(given)}"
-
-    @property
-    def effort(self) -> float:
-        """Time of the set-up but for a factor: by elements, and by points."""
-        points, elements = (self.order + 2) ** 3, self.dofs / self.order**3
-        shares = sum(1.0 / problem.ncomp for problem in self.problems)
-        return len(self.meshes) * shares * elements * (40.0 + points)
 
 
 def set_up(run: Run, sizes: Sizes) -> list[GpuCase]:

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import groupby, product
-from typing import Any
+from typing import Any, TypeVar
 
-from femops.bench.gpu.gas import OFF, gas_rows
-from femops.bench.gpu.products import product_rows
+from femops.bench.gpu.cases import OFF, GasCase, VectorsCase, gas_rows, product_rows, vectors_rows
 from femops.bench.gpu.record import Record, Row
 from femops.bench.gpu.rows import operator_rows
 from femops.bench.gpu.run import ROUND_OFF, Run, Step
-from femops.bench.gpu.settings import GpuSettings
-from femops.bench.gpu.solves import solve_rows
+from femops.bench.gpu.setup import GpuSettings
 from femops.bench.gpu.tuning import tune
-from femops.bench.gpu.vectors import vectors_rows
 from femops.bench.problems import Progress
-from femops.bench.tensor.products import mean_over_peers
+from femops.bench.solvers.multigrid import prepared
+from femops.bench.tensor.products import ProductCase, mean_over_peers
+from femops_kernels.cpu import machine
 from femops_kernels.tuning.database import users_table
+
+Case = TypeVar("Case", GasCase, VectorsCase, ProductCase)
 
 _SWEPT_DOFS = 8e6  # their data are in no cache
 
@@ -43,8 +44,20 @@ def _solves(settings: GpuSettings) -> list[Step]:
     for sizes, mesh, level in product(settings.sizes(), settings.meshes, settings.levels):
         name = f"solves, {mesh}, order {sizes.order}, {level}"
         case = mesh, sizes.order, sizes.dofs, level
-        steps.append(Step(name, partial(solve_rows, name, case)))
+        steps.append(Step(name, partial(_solve, name, case)))
     return steps
+
+
+def _solve(name: str, case: tuple[str, int, float, str], run: Run) -> None:
+    """Measure one problem (mesh, order, about how many dofs, level) with each preconditioner."""
+
+    def rows() -> list[Row]:
+        solves = prepared(*case, run.device)
+        solves.round(run.seconds)
+        found = solves.rows(machine.get_threads())
+        return [{"name": f"{name}, {row['preconditioner']}"} | row for row in found]
+
+    run.measure("solves", name, rows)
 
 
 def _shapes(settings: GpuSettings) -> list[Step]:
@@ -53,6 +66,16 @@ def _shapes(settings: GpuSettings) -> list[Step]:
         Step(sizes.name, partial(tune, sizes), sizes.effort)
         for sizes in settings.sizes(_SWEPT_DOFS, "shapes, ")
     ]
+
+
+def _each(table: str, cases: Iterable[Case], rows: Callable[[Case, Run], list[Row]]) -> list[Step]:
+    """A step for each case, whose rows go into a table; none without the device's limits."""
+
+    def do(case: Case, run: Run) -> None:
+        if run.rates is not None:
+            run.measure(table, case.name, partial(rows, case, run))
+
+    return [Step(case.name, partial(do, case)) for case in cases]
 
 
 def _chosen(settings: GpuSettings, problems: Sequence[str]) -> GpuSettings:
@@ -72,11 +95,9 @@ def _first_solves(settings: GpuSettings) -> list[Step]:
 WORKS: dict[str, Callable[[GpuSettings], list[Step]]] = {
     "operators": _operators,
     "solves": _solves,
-    "products": lambda s: [
-        Step(each.name, partial(product_rows, each)) for each in s.products.cases()
-    ],
-    "gas": lambda s: [Step(each.name, partial(gas_rows, each)) for each in s.gas],
-    "vectors": lambda s: [Step(each.name, partial(vectors_rows, each)) for each in s.vectors],
+    "products": lambda s: _each("products", s.products.cases(), product_rows),
+    "gas": lambda s: _each("gas", s.gas, gas_rows),
+    "vectors": lambda s: _each("vectors", s.vectors, vectors_rows),
     "shapes": _shapes,
     "limits": lambda _: [Step("limits at the end", Run.measure_rates, 0.0)],
     "first": lambda s: _operators(_chosen(s, _FIRST)),

@@ -58,7 +58,7 @@ def solve(name: str, order: int, n: int) -> dict[str, Any]:
 
 
 def main(name: str, what: str, *numbers: str) -> None:
-    """Serve on standard input and output, on one core; or probe a small operator, or solve."""
+    """Serve on standard input and output, on one core; or solve."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     # what a library prints is kept out of the answers
@@ -67,9 +67,6 @@ def main(name: str, what: str, *numbers: str) -> None:
     if what == "solve":
         answers.write(json.dumps(solve(name, *map(int, numbers))) + "\n")
         answers.flush()
-    elif what == "probe":
-        problem = PROBLEMS["bp1"]
-        make(name, problem, make_space(problem, PEER_MESH, 1, 8.0)).apply()
     else:
         serve(name, sys.stdin, answers)
 

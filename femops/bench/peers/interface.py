@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import sys
 from abc import ABC, abstractmethod
-from functools import cache
 from importlib.util import find_spec
 from typing import Any, final
 
@@ -31,7 +30,7 @@ PEER_TOLERANCE = 1e-10
 """By how much (relative) norms of a peer's result may differ from ours."""
 
 _CHILD = "femops.bench.peers.child"
-_PATIENCE, _SOLVE_PATIENCE = 60.0, 600.0  # seconds for a library to load, and to solve
+_PATIENCE = 600.0  # seconds for a library to solve
 
 
 def wave(x: NDArray[Any]) -> NDArray[Any]:
@@ -65,13 +64,9 @@ def norms(x: NDArray[Any], y: NDArray[Any]) -> list[float]:
     return [float(np.linalg.norm(y)), float(x @ y)]
 
 
-@cache
 def why_not(name: str) -> str:
-    """Why a peer cannot be used, one line; empty where it can."""
-    if find_spec(name) is None:
-        return f"{name} is not installed: pip install {name}"
-    _, fault = run_once(_command(name, "probe"), _PATIENCE)
-    return fault and f"{name} cannot be used: {fault}"
+    """Why a peer cannot be used, one line; empty where it is installed."""
+    return "" if find_spec(name) else f"{name} is not installed: pip install {name}"
 
 
 def _command(name: str, *words: str) -> list[str]:
@@ -96,13 +91,13 @@ def peer_solve(name: str, order: int, dofs: float) -> dict[str, Any] | str:
         of the solution; or one line that says why there is nothing.
     """
     words = "solve", str(order), str(per_direction(order, dofs))
-    said, fault = run_once(_command(name, *words), _SOLVE_PATIENCE)
+    said, fault = run_once(_command(name, *words), _PATIENCE)
     return f"{name}: {fault}" if fault else dict(json.loads(said.splitlines()[-1]))
 
 
 @final
 class Peer:
-    """A peer's operator, ready to be timed; close it by leaving a ``with`` block.
+    """A peer's operator, ready to be timed until it is closed.
 
     Of the space, on `PEER_MESH`, it has one of the same order and number of dofs.
 
@@ -122,6 +117,7 @@ class Peer:
     def __init__(self, name: str, problem: Problem, space: H1) -> None:
         failed = f"the process of {name} has ended with code"
         self._child = Child(failed, _command(name, "serve"), patience=0.1)
+        self.close = self._child.close
         request = {"problem": problem.name, "order": space.order, "dofs": space.size}
         try:
             answer = self._child.ask(request)
@@ -140,13 +136,3 @@ class Peer:
     def time(self, seconds: float) -> float:
         """Median seconds of applications for about that long (at least three)."""
         return float(self._child.ask({"seconds": seconds})["median"])
-
-    def close(self) -> None:
-        """End the process."""
-        self._child.close()
-
-    def __enter__(self) -> Peer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

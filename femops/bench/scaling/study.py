@@ -3,27 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from itertools import groupby, product
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
 from femops.bench.problems import FOOTPRINTS, PROBLEMS, Progress, check_asked, per_direction
-from femops.bench.scaling.halos import Counts, least_exchange
 from femops.bench.scaling.worker import METHODS
-from femops.bench.scaling.worlds import World, started
-from femops.bench.timing import LEAST
+from femops.bench.scaling.worlds import World, check_alone, started
+from femops.bench.timing import LEAST, in_turns
 from femops.errors import OperatorError
 from femops.parallel import cores
+from femops_kernels.cpu import machine
+from femops_meshes import box, partition
 
 MOST_RANKS = 4096
 """More processes are no use on the machine that this is started on."""
 
+MEMORY_RANKS = (1, 2, 4, 8)
+"""Numbers of ranks whose memory is measured."""
+
+Counts = tuple[int, int, int]
+"""Elements of a box in each direction."""
+
+
+Round = dict[str, float]
+
 
 @final
-@dataclass(frozen=True)
-class Task:
+class Task(NamedTuple):
     """One problem on one kind of mesh, and how it is applied to many vectors."""
 
     problem: str
@@ -34,11 +45,6 @@ class Task:
     def name(self) -> str:
         """Name by which ranks remember the task."""
         return f"{self.problem} {self.mesh} {self.method}"
-
-    @property
-    def case(self) -> dict[str, str]:
-        """Problem and mesh by name."""
-        return {"problem": self.problem, "mesh": self.mesh}
 
 
 @final
@@ -110,44 +116,75 @@ class Settings:
         return [many for many in sorted(self.ranks) if many <= len(cores.own())]
 
 
-@final
-@dataclass
-class Timing:
-    """One task on one number of ranks.
+def run_scaling(
+    settings: Settings,
+    *,
+    memory_ranks: Sequence[int] = (),
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Measure how operators scale over ranks, each one thread on its own core.
 
-    Attributes
+    Ranks are started by ``mpiexec``. Those numbers of ranks for which there are cores take turns;
+    a row has the medians of the rounds, ``speedup`` and ``efficiency`` the median of the rounds'
+    ratios to the fewest ranks. With more ranks than cores messages are counted and nothing is
+    timed. What is counted is compared with the least that the partition allows.
+
+    Parameters
     ----------
-    facts : dict
-        What the ranks say of it: ``dofs``, ``elements``, ``level``.
-    rounds : list of dict
-        ``seconds``, ``wait``, ``calm`` of each round, and the same ``_without_overlap``.
+    settings : Settings
+    memory_ranks : sequence of int
+        Numbers of ranks whose memory is measured.
+    progress : callable, optional
+        Called with a line of text before each step.
+
+    Returns
+    -------
+    dict
+        ``machine``, ``rows``, ``memory``: see `docs/parallel.md`.
+
+    Raises
+    ------
+    MissingExtraError
+        mpi4py or mpiexec is missing.
+    OperatorError
+        Settings that make no sense, ranks that failed, or counted messages that differ from the
+        partition's.
     """
+    settings.check()
+    check_alone()
+    show = progress or (lambda _: None)
+    timed = settings.timed()
+    found: dict[str, Any] = {"machine": machine.describe(), "rows": [], "memory": []}
+    with ExitStack() as stack:
+        worlds = [stack.enter_context(started(many)) for many in timed]
+        if worlds:
+            found["rows"] = measure(worlds, settings, show)
+    levels = {
+        Task(row["problem"], row["mesh"], row["method"]): row["level"] for row in found["rows"]
+    }
+    for many in settings.ranks:
+        if many not in timed:
+            show(f"messages of {many} ranks")
+            found["rows"] += count_only(many, settings, levels)
+    if memory_ranks:
+        found["memory"] = rank_memory(settings, memory_ranks, show)
+    return found
 
-    task: Task
-    ranks: int
-    facts: dict[str, Any]
-    rounds: list[dict[str, float]] = field(default_factory=list)
 
-    def measure(self, world: World, seconds: float) -> None:
-        """One round."""
-        found = world.ask("time", name=self.task.name, seconds=seconds, overlap=True)
-        if self.ranks > 1:
-            other = world.ask("time", name=self.task.name, seconds=seconds, overlap=False)
-            found |= {f"{name}_without_overlap": value for name, value in other.items()}
-        self.rounds.append(found)
-
-    def calm(self) -> list[bool]:
-        """True for each round that had enough undisturbed applications."""
-        names = [name for name in self.rounds[0] if name.startswith("calm")]
-        return [min(each[name] for name in names) >= LEAST for each in self.rounds]
-
-
-def prepare(world: World, task: Task, settings: Settings, level: str) -> Timing:
-    """Let ranks make the operator of a task."""
+def prepare(world: World, task: Task, settings: Settings, level: str) -> dict[str, Any]:
+    """Let ranks make the operator of a task: its ``dofs``, ``elements`` and ``level``."""
     counts = settings.counts(task, world.ranks)
     given = {"order": settings.order, "counts": counts, "level": level, "nvec": settings.nvec}
-    facts = world.ask("prepare", name=task.name, **vars(task), **given)
-    return Timing(task, world.ranks, facts)
+    return world.ask("prepare", name=task.name, **task._asdict(), **given)
+
+
+def time_once(world: World, task: Task, seconds: float) -> Round:
+    """A round: ``seconds``, ``wait`` and ``calm``; on several ranks ``_without_overlap`` too."""
+    found = world.ask("time", name=task.name, seconds=seconds, overlap=True)
+    if world.ranks > 1:
+        other = world.ask("time", name=task.name, seconds=seconds, overlap=False)
+        found |= {f"{name}_without_overlap": value for name, value in other.items()}
+    return found
 
 
 def measure(
@@ -169,59 +206,56 @@ def measure(
 def _measure_together(
     tasks: Sequence[Task], worlds: Sequence[World], settings: Settings, progress: Progress
 ) -> list[dict[str, Any]]:
-    timings: list[tuple[World, Timing]] = []
+    facts: dict[tuple[Task, World], dict[str, Any]] = {}
     for task in tasks:
         level = settings.level
         for world in worlds:
             progress(f"{task.name}, {world.ranks} ranks: set up")
-            timing = prepare(world, task, settings, level)
-            level = timing.facts["level"]  # "auto" chooses with the fewest ranks
-            timings.append((world, timing))
-    for k in range(settings.rounds):
-        progress(f"{tasks[0].name}: round {k + 1} of {settings.rounds}")
-        for world, timing in timings:
-            timing.measure(world, settings.seconds)
-    fewest = {timing.task: timing for _, timing in reversed(timings)}
-    return [
-        _row(world, timing, settings, _speeds(timing, fewest[timing.task], settings.nvec))
-        for world, timing in timings
-    ]
+            facts[task, world] = prepare(world, task, settings, level)
+            level = facts[task, world]["level"]  # "auto" chooses with the fewest ranks
+    measures = {
+        (task, world): partial(time_once, world, task, settings.seconds) for task, world in facts
+    }
+    show = partial(progress, f"{tasks[0].name}: a round of {settings.rounds}")
+    rounds = in_turns(measures, settings.rounds, show)
+    rows = []
+    for (task, world), fact in facts.items():
+        first = task, worlds[0]
+        found = speeds(rounds[task, world], rounds[first])
+        times = fact["dofs"] / facts[first]["dofs"]
+        found["speedup"] *= times
+        found["efficiency"] = found["speedup"] * worlds[0].ranks / world.ranks
+        found["dofs_per_second"] = fact["dofs"] * settings.nvec / found["seconds"]
+        rows.append(_row(world, task, settings, fact, UNTIMED | found))
+    return rows
 
 
 def _row(
-    world: World, timing: Timing, settings: Settings, speeds: dict[str, Any]
+    world: World, task: Task, settings: Settings, facts: dict[str, Any], times: dict[str, Any]
 ) -> dict[str, Any]:
     kind = "weak" if settings.weak else "strong"
-    facts = {"nvec": settings.nvec, "order": settings.order, "scaling": kind}
-    sent = messages(world, timing.task, settings, timing.facts["level"])
-    return vars(timing.task) | facts | {"ranks": timing.ranks} | timing.facts | speeds | sent
+    asked = {"nvec": settings.nvec, "order": settings.order, "scaling": kind, "ranks": world.ranks}
+    return task._asdict() | asked | facts | times | messages(world, task, settings, facts["level"])
 
 
-def _speeds(timing: Timing, base: Timing, nvec: int = 1) -> dict[str, Any]:
-    """Times, and their ratio to those on the fewest ranks, the median of the rounds' ratios.
+def speeds(rounds: Sequence[Round], base: Sequence[Round]) -> dict[str, Any]:
+    """Medians of times, and of the rounds' ratios to times on the fewest ranks.
 
     Of the rounds in which neither was disturbed; of all, if there is none.
     """
-    both = [one and many for one, many in zip(base.calm(), timing.calm(), strict=True)]
-    calm = [k for k, quiet in enumerate(both) if quiet]
-    chosen = calm or list(range(len(both)))
+    calm = [k for k, both in enumerate(zip(rounds, base, strict=True)) if all(map(_calm, both))]
+    chosen = calm or range(len(rounds))
+    names = ("seconds", *_WAITS) if "wait_without_overlap" in rounds[0] else ("seconds",)
+    medians = {name: float(np.median([rounds[k][name] for k in chosen])) for name in names}
+    ratios = [base[k]["seconds"] / rounds[k]["seconds"] for k in chosen]
+    least = min(each["seconds"] for each in rounds)
+    found = {"timed": True, "calm_rounds": len(calm), "seconds_min": least}
+    return found | medians | {"speedup": float(np.median(ratios))}
 
-    def median(name: str) -> float:
-        return float(np.median([timing.rounds[k][name] for k in chosen]))
 
-    ratios = [base.rounds[k]["seconds"] / timing.rounds[k]["seconds"] for k in chosen]
-    speedup = float(np.median(ratios)) * timing.facts["dofs"] / base.facts["dofs"]
-    waits = _WAITS if timing.ranks > 1 else ()
-    found = {
-        "timed": True,
-        "calm_rounds": len(calm),
-        "seconds": median("seconds"),
-        "seconds_min": min(each["seconds"] for each in timing.rounds),
-        "dofs_per_second": timing.facts["dofs"] * nvec / median("seconds"),
-        "speedup": speedup,
-        "efficiency": speedup * base.ranks / timing.ranks,
-    }
-    return UNTIMED | found | {name: median(name) for name in waits}
+def _calm(found: Round) -> bool:
+    """True if there were enough undisturbed applications."""
+    return all(value >= LEAST for name, value in found.items() if name.startswith("calm"))
 
 
 _WAITS = ("wait", "wait_without_overlap", "seconds_without_overlap")
@@ -245,11 +279,10 @@ def messages(world: World, task: Task, settings: Settings, level: str) -> dict[s
     sent = world.ask("count", name=task.name, applications=3)
     if level == "full":  # a matrix needs columns that its rows' elements do not have
         return sent | {"least_messages": None, "least_bytes": None}
-    ncomp = PROBLEMS[task.problem].ncomp
-    counts = settings.counts(task, world.ranks)
-    least = least_exchange(counts, world.ranks, settings.order, ncomp)
     each = settings.nvec if task.method == METHODS[2] else 1  # one message a neighbour, or many
-    least = least[0] * each, least[1] * settings.nvec
+    shared = least_exchange(settings.counts(task, world.ranks), world.ranks, settings.order)
+    nbytes = np.dtype(np.float64).itemsize * PROBLEMS[task.problem].ncomp * settings.nvec
+    least = shared[0] * each, shared[1] * nbytes
     if (sent["messages"], sent["bytes"]) != least:
         raise OperatorError(
             f"{task.name} on {world.ranks} ranks sends {sent['messages']:g} messages of "
@@ -259,13 +292,20 @@ def messages(world: World, task: Task, settings: Settings, level: str) -> dict[s
     return sent | {"least_messages": least[0], "least_bytes": least[1]}
 
 
+@lru_cache(maxsize=8)
+def least_exchange(counts: Counts, ranks: int, order: int) -> tuple[int, int]:
+    """Return the least messages and values of an application: shared dofs to ghosts, and back."""
+    messages, dofs = partition(box(counts), ranks).exchange(order)
+    return 2 * messages, 2 * dofs
+
+
 def count_only(ranks: int, settings: Settings, levels: dict[Task, str]) -> list[dict[str, Any]]:
     """Rows of more ranks than cores: messages, nothing timed."""
     rows = []
     with started(ranks) as world:
         for task in settings.tasks():
-            timing = prepare(world, task, settings, levels.get(task, "partial"))
-            rows.append(_row(world, timing, settings, UNTIMED))
+            facts = prepare(world, task, settings, levels.get(task, "partial"))
+            rows.append(_row(world, task, settings, facts, UNTIMED))
     return rows
 
 
@@ -281,12 +321,13 @@ def rank_memory(
     task = settings.tasks()[0]
     rows: list[dict[str, Any]] = []
     level = "partial" if settings.level == "auto" else settings.level
+    case = {"problem": task.problem, "mesh": task.mesh}
     asked = {"order": settings.order, "counts": settings.counts(task, 1), "level": level}
     for many in ranks:
         progress(f"memory of {many} ranks")
         with started(many) as world:
-            facts = world.ask("memory", **task.case, **asked)
-        rows.append(task.case | {"ranks": many} | facts)
+            facts = world.ask("memory", **case, **asked)
+        rows.append(case | {"ranks": many} | facts)
     for row in rows:
         more = row["ranks"] / rows[0]["ranks"]
         row["times_share"] = row["bytes"] * more / rows[0]["bytes"]

@@ -11,7 +11,7 @@ import os
 import re
 import resource
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import ceil
@@ -21,7 +21,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.bench.problems import PROBLEMS, make_space, shared_mesh
+from femops.bench.problems import PROBLEMS, shared_mesh
 from femops.bench.timing import LEAST, call_seconds
 from femops.errors import OperatorError
 from femops.fields.multivector import MultiVector
@@ -39,8 +39,6 @@ _AGAIN = 3  # times at most that disturbed ones are measured again
 _LONG = 5  # times what a round should take: what takes so long is not measured again
 _PROCESS = Path("/proc/self")
 _RESET = "5"  # proc(5), clear_refs: the peak resident set size becomes the present one
-_MESSAGES = 8, 2**20  # bytes of those that tell latency and bandwidth
-
 
 METHODS = ("at once", "cell matrices", "one by one")
 """Ways to apply an operator to many vectors."""
@@ -82,27 +80,6 @@ class Case:
     def total(self, name: str) -> float:
         """Sum over its channels until now: ``waited`` seconds, ``messages`` or ``nbytes``."""
         return float(sum(getattr(channel, name) for channel in self.channels()))
-
-
-@final
-@dataclass
-class Times:
-    """Seconds of calls, of the wait in each, and how often a core was taken away meanwhile."""
-
-    seconds: NDArray[np.float64]
-    waited: NDArray[np.float64]
-    lost: NDArray[np.float64]
-
-    @property
-    def calm(self) -> int:
-        """Number of calls in which all ranks kept their cores."""
-        return int(np.count_nonzero(self.lost == 0))
-
-    def median(self, of: NDArray[np.float64]) -> float:
-        """Median over calm calls; over the fastest, if these are too few."""
-        calm = np.flatnonzero(self.lost == 0)
-        chosen = calm if len(calm) >= LEAST else np.argsort(self.seconds)[:LEAST]
-        return float(np.median(of[chosen]))
 
 
 @final
@@ -157,33 +134,30 @@ class Worker:
         case = self._cases[name]
         if isinstance(case.compiled, DistributedOperator):
             case.compiled.overlap = overlap
-        times = self._times(case.apply, seconds, case)
-        found = {"seconds": times.median(times.seconds), "wait": times.median(times.waited)}
-        return found | {"calm": times.calm}
-
-    def _times(self, call: Callable[[], object], seconds: float, case: Case | None = None) -> Times:
-        """Times of calls, of all ranks the most: until enough were calm, or it takes long."""
         found = np.empty((3, 0))
         for _ in range(1 + _AGAIN):
-            found = np.concatenate([found, self._some(call, seconds, case)], axis=1)
-            times = Times(*found)
-            if times.calm >= LEAST or times.seconds.sum() > _LONG * seconds:
+            found = np.concatenate([found, self._applications(case, seconds)], axis=1)
+            calm = np.flatnonzero(found[2] == 0)
+            if len(calm) >= LEAST or found[0].sum() > _LONG * seconds:
                 break
-        return times
+        chosen = calm if len(calm) >= LEAST else np.argsort(found[0])[:LEAST]
+        taken, waited = np.median(found[:2, chosen], axis=1).tolist()
+        return {"seconds": taken, "wait": waited, "calm": len(calm)}
 
-    def _some(
-        self, call: Callable[[], object], seconds: float, case: Case | None
-    ) -> NDArray[np.float64]:
-        """See `Times`, for calls that all ranks begin together."""
-        call()
+    def _applications(self, case: Case, seconds: float) -> NDArray[np.float64]:
+        """Measure applications that all ranks begin together, of all ranks the most.
+
+        Rows are their seconds, those of the wait in each, and how often a core was taken away.
+        """
+        case.apply()
         self.comm.barrier()
-        once = self.comm.max(call_seconds(call))
+        once = self.comm.max(call_seconds(case.apply))
         columns = []
         for _ in range(max(LEAST, ceil(seconds / max(once, 1e-6)))):
-            before, losses = case.total("waited") if case else 0.0, _losses()
+            before, losses = case.total("waited"), _losses()
             self.comm.barrier()
-            taken = call_seconds(call)
-            waited = case.total("waited") - before if case else 0.0
+            taken = call_seconds(case.apply)
+            waited = case.total("waited") - before
             columns.append((taken, waited, _losses() - losses))
         return self.comm.max(np.array(columns, float).T)
 
@@ -196,46 +170,6 @@ class Worker:
         sent = np.array([case.total(what) for what in names]) - before
         messages, nbytes = self.comm.sum(sent / applications).tolist()
         return {"messages": messages, "bytes": nbytes}
-
-    def alone(
-        self, problem: str, mesh: str, order: int, sizes: list[int], level: str, seconds: float
-    ) -> dict[str, Any]:
-        """Seconds on boxes of so many elements a direction that each rank has to itself."""
-        found: dict[str, Any] = {"elements": [], "seconds": []}
-        chosen = PROBLEMS[problem]
-        for n in sizes:
-            V = make_space(chosen, mesh, order, (n * order + 1.0) ** 3 * chosen.ncomp)
-            operator = chosen.operator(V, level)
-            x, y = np.random.default_rng(n).standard_normal(V.size), np.empty(V.size)
-            times = self._times(lambda: operator.apply(x, y), seconds)  # noqa: B023
-            found["elements"].append(V.mesh.num_elements)
-            found["seconds"].append(times.median(times.seconds))
-        return found
-
-    def pingpong(self, seconds: float) -> dict[str, float]:
-        """Latency (s) and bandwidth (bytes/s) of messages between the first two ranks."""
-        small, large = (self._one_way(nbytes, seconds) for nbytes in _MESSAGES)
-        more = _MESSAGES[1] - _MESSAGES[0]
-        return {"latency": small, "bandwidth": more / max(large - small, 1e-12)}
-
-    def _one_way(self, nbytes: int, seconds: float) -> float:
-        """Seconds of a message of so many bytes: half of those there and back."""
-        other, real = {0: 1, 1: 0}.get(self.comm.rank), np.dtype(np.float64)
-        sizes = {} if other is None else {other: nbytes // 8}
-        there, back = (
-            self.comm.channel(
-                sizes if self.comm.rank == a else {}, sizes if self.comm.rank == 1 - a else {}, real
-            )
-            for a in (0, 1)
-        )
-
-        def round_trip() -> None:
-            for channel in (there, back):
-                channel.start()
-                channel.finish()
-
-        times = self._times(round_trip, seconds)
-        return times.median(times.seconds) / 2.0
 
     def memory(
         self, problem: str, mesh: str, order: int, counts: list[int], level: str

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing
 from typing import Any, final
 
 from femops import launchers
@@ -12,6 +11,7 @@ from femops.bench.child import Child
 from femops.errors import OperatorError
 from femops.parallel import launch
 
+_WORKER = "femops.bench.scaling.worker"
 _ENVIRONMENT = {
     # Open MPI starts more ranks than cores only if told to
     "OMPI_MCA_rmaps_base_oversubscribe": "1",
@@ -21,6 +21,17 @@ _ENVIRONMENT = {
         ("FEMOPS_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"), "1"
     ),
 }
+
+
+def check_alone() -> str:
+    """Check that ranks can be started, and return the command; see `World`."""
+    mpiexec, (count, name) = launch.mpiexec(), launchers.launched()
+    if count > 1:
+        raise OperatorError(
+            f"'bench scaling' starts its ranks itself, but is one of {count} ({name}): "
+            "run it without mpiexec"
+        )
+    return mpiexec
 
 
 @final
@@ -36,37 +47,16 @@ class World:
     """
 
     def __init__(self, ranks: int) -> None:
-        self.ranks = ranks
-        mpiexec = check_alone()
-        command = [mpiexec, "-n", str(ranks), sys.executable, "-m", "femops.bench.scaling.worker"]
+        command = [check_alone(), "-n", str(ranks), sys.executable, "-m", _WORKER]
         failed = f"{ranks} ranks failed, mpiexec ended with"
-        self._child = Child(failed, command, _ENVIRONMENT)
+        self.ranks, self._child = ranks, Child(failed, command, _ENVIRONMENT)
         self.close = self._child.close
 
     def ask(self, do: str, **arguments: Any) -> dict[str, Any]:
-        """Let all ranks do something (a method of `worker.Worker`), and wait for the answer.
-
-        Raises
-        ------
-        OperatorError
-            The ranks have ended instead: what they said last.
-        """
+        """Let all ranks do something (a method of `worker.Worker`); see `Child.ask`."""
         return self._child.ask({"do": do} | arguments)
 
 
-def check_alone() -> str:
-    """Check that ranks can be started, and return the command; see `World`."""
-    mpiexec, (count, name) = launch.mpiexec(), launchers.launched()
-    if count > 1:
-        raise OperatorError(
-            f"'bench scaling' starts its ranks itself, but is one of {count} ({name}): "
-            "run it without mpiexec"
-        )
-    return mpiexec
-
-
-@contextmanager
-def started(ranks: int) -> Iterator[World]:
+def started(ranks: int) -> AbstractContextManager[World]:
     """A world that ends with the block."""
-    with closing(World(ranks)) as world:
-        yield world
+    return closing(World(ranks))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,11 +18,13 @@ from femops.bench.problems import (
     check_asked,
     make_space,
 )
-from femops.bench.timing import call_seconds, median_seconds, medians, repeated
+from femops.bench.timing import call_seconds, in_turns, median_seconds, medians, repeated
 from femops.operators import Operator
 from femops_kernels.cpu import machine
 from femops_kernels.cpu.cg.cg import ConjugateGradients
 from femops_kernels.cpu.operators import HostOperator
+
+Vector = NDArray[np.float64]
 
 PROBLEM = PROBLEMS["bp1"]
 """Mass: the least work at a dof, so that the vectors weigh most."""
@@ -34,58 +35,52 @@ PASSES = {False: 13, True: 7}
 _ITERATIONS = 20  # of a start from a random vector: few enough for no square to underflow
 
 
-@final
-@dataclass
-class _Solves:
-    """Conjugate gradients of both kinds, and the operator alone, on one mesh."""
+def _measures(A: Operator, b: Vector, seconds: float) -> dict[str, Callable[[], float]]:
+    """Measure conjugate gradients of both kinds and the operator alone, each for so long."""
+    apply = partial(A.apply, b, np.empty_like(b))
 
-    mesh: str
-    operator: Operator
-    b: NDArray[np.float64]
-    seconds: dict[str, list[float]] = field(
-        default_factory=lambda: {"apart": [], "merged": [], "operator": []}
-    )
+    def iteration(merged: bool) -> float:
+        once = partial(_iteration, A, b, merged)
+        return float(np.median(repeated(once, seconds / _ITERATIONS, least=1)))
 
-    def round(self, seconds: float) -> None:
-        """Time each for about that long."""
-        for name, merged in (("apart", False), ("merged", True)):
-            times = repeated(partial(self._iteration, merged), seconds / _ITERATIONS, least=1)
-            self.seconds[name].append(float(np.median(times)))
-        y = np.empty_like(self.b)
-        alone = median_seconds(lambda: self.operator.apply(self.b, y), seconds)
-        self.seconds["operator"].append(alone)
+    return {
+        "apart": partial(iteration, False),
+        "merged": partial(iteration, True),
+        "operator": partial(median_seconds, apply, seconds),
+    }
 
-    def _iteration(self, merged: bool) -> float:
-        """Seconds of an iteration, the start left out."""
-        compiled = self.operator.compiled
-        assert isinstance(compiled, HostOperator)  # one rank
-        solve = ConjugateGradients(compiled, self.b, None, None, merged)
-        solve.advance(0.0, 2, 2, show=False)  # warms up
-        more = partial(solve.advance, 0.0, 2 + _ITERATIONS, _ITERATIONS, show=False)
-        return call_seconds(more) / (solve.iterations - 2)
 
-    def row(self, meter: Meter, threads: int) -> dict[str, Any]:
-        """One row of the result."""
-        dofs, median = self.operator.space.size, medians(self.seconds)
-        apart, merged = median["apart"], median["merged"]
-        vector = 8 * dofs
-        rest = self.operator.cost().bytes_moved - 2 * vector
-        moved = {kind: rest + passes * vector for kind, passes in PASSES.items()}
-        triad = 1e9 * meter.triad(threads, len(self.seconds["apart"]))
-        return {
-            "problem": PROBLEM.name,
-            "mesh": self.mesh,
-            "order": self.operator.space.order,
-            "dofs": dofs,
-            "level": self.operator.level,
-            "threads": threads,
-            **{f"seconds_{name}": seconds for name, seconds in median.items()},
-            "dofs_per_second": dofs / merged,
-            "ratio": apart / merged,
-            "ratio_by_bytes": moved[False] / moved[True],
-            "seconds_saved": apart - merged,
-            "seconds_saved_by_bytes": (moved[False] - moved[True]) / triad,
-        }
+def _iteration(A: Operator, b: Vector, merged: bool) -> float:
+    """Seconds of an iteration, the start left out."""
+    compiled = A.compiled
+    assert isinstance(compiled, HostOperator)  # one rank
+    solve = ConjugateGradients(compiled, b, None, None, merged)
+    solve.advance(0.0, 2, 2, show=False)  # warms up
+    more = partial(solve.advance, 0.0, 2 + _ITERATIONS, _ITERATIONS, show=False)
+    return call_seconds(more) / (solve.iterations - 2)
+
+
+def _row(
+    mesh: str, A: Operator, median: dict[str, float], threads: int, triad: float
+) -> dict[str, Any]:
+    """One row of the result; the triad is in bytes/s."""
+    apart, merged, vector = median["apart"], median["merged"], 8 * A.space.size
+    rest = A.cost().bytes_moved - 2 * vector
+    moved = {kind: rest + passes * vector for kind, passes in PASSES.items()}
+    return {
+        "problem": PROBLEM.name,
+        "mesh": mesh,
+        "order": A.space.order,
+        "dofs": A.space.size,
+        "level": A.level,
+        "threads": threads,
+        **{f"seconds_{name}": seconds for name, seconds in median.items()},
+        "dofs_per_second": A.space.size / merged,
+        "ratio": apart / merged,
+        "ratio_by_bytes": moved[False] / moved[True],
+        "seconds_saved": apart - merged,
+        "seconds_saved_by_bytes": (moved[False] - moved[True]) / triad,
+    }
 
 
 def run_cg(
@@ -118,7 +113,8 @@ def run_cg(
     for order in orders:
         if progress:
             progress(f"cg, order {order}")
-        solves = []
+        operators: dict[str, Operator] = {}
+        measures: dict[tuple[str, str], Callable[[], float]] = {}
         for mesh in meshes:
             V = make_space(PROBLEM, mesh, order, dofs)
             with using(count):
@@ -127,12 +123,12 @@ def run_cg(
                 notes.append(f"{mesh}, order {order}: nothing to merge at the level full")
                 continue
             b = np.random.default_rng(order).standard_normal(V.size)
-            solves.append(_Solves(mesh, A, b))
-        for _ in range(rounds if solves else 0):
-            meter.round()
-            for solve in solves:
-                with using(count):
-                    solve.round(seconds)
-        rows += [solve.row(meter, count) for solve in solves]
+            operators[mesh] = A
+            measures |= {(mesh, name): m for name, m in _measures(A, b, seconds).items()}
+        with using(count):
+            times = medians(in_turns(measures, rounds if operators else 0, meter.round))
+        for mesh, A in operators.items():
+            mine = {name: median for (of, name), median in times.items() if of == mesh}
+            rows.append(_row(mesh, A, mine, count, 1e9 * meter.triad(count, rounds)))
     result = {"machine": meter.describe(), "limits": meter.limits()} if rows else {}
     return {"machine": machine.describe()} | result | {"rows": rows, "notes": notes}

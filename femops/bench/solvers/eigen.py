@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from time import perf_counter, process_time
 from typing import Any, final
 
@@ -34,12 +33,20 @@ _RADIUS = 6.5
 _MAXITER = 2000
 
 
-@final
-@dataclass(frozen=True)
-class Settings:
-    """Choice of what is measured.
+def run_eigen(
+    order: int = 8,
+    elements: int = 4,
+    states: int = 35,
+    tol: float = 1e-5,
+    methods: Sequence[str] = METHODS,
+    *,
+    threads: int = 1,
+    rounds: int = 1,
+    progress: Progress = lambda _: None,
+) -> dict[str, Any]:
+    """Solve by each method in turns.
 
-    Attributes
+    Parameters
     ----------
     order, elements : int
         Degree, and elements in each direction.
@@ -48,32 +55,7 @@ class Settings:
         Residual over the largest eigenvalue wanted.
     methods : sequence of str
     threads, rounds : int
-    """
-
-    order: int = 8
-    elements: int = 4
-    states: int = 35
-    tol: float = 1e-5
-    methods: Sequence[str] = METHODS
-    threads: int = 1
-    rounds: int = 1
-
-    def check(self) -> None:
-        """Refuse what can't be measured.
-
-        Raises
-        ------
-        OperatorError
-        """
-        choose("method", self.methods, METHODS)
-        if min(self.order, self.elements, self.states, self.rounds) < 1:
-            raise OperatorError("nothing to measure: give at least one of each")
-        if not 0.0 < self.tol < 1.0:
-            raise OperatorError(f"tol = {self.tol}: give a number between 0 and 1")
-
-
-def run_eigen(asked: Settings, progress: Progress | None = None) -> dict[str, Any]:
-    """Solve by each method in turns.
+    progress : callable
 
     Returns
     -------
@@ -87,24 +69,27 @@ def run_eigen(asked: Settings, progress: Progress | None = None) -> dict[str, An
     OperatorError
         Wrong settings.
     """
-    asked.check()
-    show = progress or (lambda _: None)
-    case = _Case(asked)
-    seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in asked.methods}
+    choose("method", methods, METHODS)
+    if min(order, elements, states, rounds) < 1:
+        raise OperatorError("nothing to measure: give at least one of each")
+    if not 0.0 < tol < 1.0:
+        raise OperatorError(f"tol = {tol}: give a number between 0 and 1")
+    case = _Case(order, elements, states, tol)
+    seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in methods}
     facts: dict[str, dict[str, Any]] = {}
-    with using(asked.threads):
+    with using(threads):
         case.solve("chebyshev", maxiter=1)  # kernels are compiled
-        for k in range(asked.rounds):
-            for name in asked.methods:
-                show(f"round {k + 1}: {name}")
+        for k in range(rounds):
+            for name in methods:
+                progress(f"round {k + 1}: {name}")
                 wall, begin = perf_counter(), process_time()
                 facts[name] = case.solve(name)
                 seconds[name].append((process_time() - begin, perf_counter() - wall))
     medians = {name: np.median(times, axis=0) for name, times in seconds.items()}
-    first = medians[asked.methods[0]][0]
+    first = medians[methods[0]][0]
     rows = [
-        {"method": name, "dofs": case.V.size, "order": asked.order, "states": asked.states}
-        | {"threads": asked.threads, "processor_seconds": float(cpu), "seconds": float(wall)}
+        {"method": name, "dofs": case.V.size, "order": order, "states": states}
+        | {"threads": threads, "processor_seconds": float(cpu), "seconds": float(wall)}
         | facts[name]
         | {"times_as_long": float(cpu / first)}
         for name, (cpu, wall) in medians.items()
@@ -120,10 +105,9 @@ def _hamiltonian(u: Any, x: Any) -> Any:
 class _Case:
     """The oscillator on a box, and its exact energies."""
 
-    def __init__(self, asked: Settings) -> None:
-        counts = (asked.elements,) * 3
-        self.asked = asked
-        self.V = H1(box(counts, -_RADIUS, _RADIUS), asked.order)
+    def __init__(self, order: int, elements: int, states: int, tol: float) -> None:
+        self.states, self.tol = states, tol
+        self.V = H1(box((elements,) * 3, -_RADIUS, _RADIUS), order)
         nodes = lobatto(self.V.p1d)
         free = np.ones(self.V.size)
         free[self.V.boundary_dofs()] = 0.0
@@ -131,17 +115,16 @@ class _Case:
             self.V.boundary_dofs()
         )
         self.mass, self.free = mass(self.V, quadrature=nodes).diagonal(), free
-        shells = range(asked.states)  # more than enough
+        shells = range(states)  # more than enough
         energies = np.repeat([n + 1.5 for n in shells], [(n + 1) * (n + 2) // 2 for n in shells])
-        self.exact: NDArray[np.float64] = energies[: asked.states]
+        self.exact: NDArray[np.float64] = energies[:states]
 
     def solve(self, method: str, maxiter: int = _MAXITER) -> dict[str, Any]:
         """Solve once; residual and error at the end."""
-        goal = self.asked.tol * self.exact[-1]
+        goal = self.tol * self.exact[-1]
         if method == METHODS[0]:
-            given = self.H, self.mass, self.asked.states
-            tol = self.asked.tol
-            found = chebyshev_subspace(*given, tol=tol, maxiter=maxiter, warn=False)
+            given = self.H, self.mass, self.states
+            found = chebyshev_subspace(*given, tol=self.tol, maxiter=maxiter, warn=False)
             values, residual = found.values, float(np.max(found.residuals))
         else:
             values, residual = self._lobpcg(goal, maxiter, at_once=method == METHODS[1])
@@ -172,7 +155,7 @@ class _Case:
             LinearOperator((n, n), matvec=columns, matmat=columns, dtype=float)
             for columns in (scaled, lambda X: inverse * X.reshape(n, -1))
         )
-        guess = np.random.default_rng(0).standard_normal((n, self.asked.states))
+        guess = np.random.default_rng(0).standard_normal((n, self.states))
         guess *= self.free[:, np.newaxis]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that it has not converged is in the result

@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.bench.machine import Meter, using
-from femops.bench.peers.interface import SOLVERS
+from femops.bench.peers.interface import SOLVERS, peer_solve
 from femops.bench.problems import RTOL, Progress, check_asked, choose, make_mesh
-from femops.bench.solvers.beside import run_beside
 from femops.bench.timing import batch_times, median_seconds, medians
 from femops.errors import OperatorError
 from femops.forms import diffusion, load
@@ -29,6 +28,11 @@ from femops_meshes.topology.ordering import hilbert_order
 
 MESHES = ("cartesian", "multilinear", "ball", "fichera")
 """Boxes, boxes that are bent, a curved ball, and the corner of Fichera, both bent cubically."""
+
+_TOLERANCE = 1e-4
+"""By how much (relative) integrals of solutions may differ."""
+
+Rows = list[dict[str, Any]]
 
 KINDS = {"multigrid": multigrid, "jacobi": jacobi}
 
@@ -78,7 +82,7 @@ class Solves:
             self.seconds[f"{kind} setup"].append(ready - begin)
             self.seconds[f"{kind} solve"].append(end - ready)
 
-    def rows(self, threads: int) -> list[dict[str, Any]]:
+    def rows(self, threads: int) -> Rows:
         """A row for each preconditioner."""
         median, space = medians(self.seconds), self.operator.space
         device, apply = space.device and space.device.name, median["apply"]
@@ -140,7 +144,7 @@ def run_solve(
         ``machine`` and ``limits`` as `femops.bench.run` has them; ``rows`` with iterations, the
         seconds of a product, of the setup and of the solve, these also in products of the operator,
         and how many times as fast as with Jacobi the solve is; ``peers`` as
-        `femops.bench.solvers.beside.run_beside` has them; ``notes``: which peers did not solve.
+        `run_beside` has them; ``notes``: which peers did not solve.
     """
     count = machine.get_threads() if threads is None else threads
     check_asked(levels=(level,), orders=orders, dofs=(dofs,), rounds=rounds)
@@ -194,3 +198,70 @@ def _bent(x: NDArray[np.float64]) -> NDArray[np.float64]:
     """A smooth map of the corner that bends all elements."""
     a, b, c = np.sin(1.5 * x)
     return x + 0.06 * np.stack([b * c + x[1] ** 2, a * c + x[2] ** 2, a * b + x[0] ** 2])
+
+
+# --- beside other libraries ---------------------------------------------------------------------
+
+
+def run_beside(
+    order: int, dofs: float, peers: Sequence[str], rounds: int
+) -> tuple[Rows, list[str]]:
+    """Solve Poisson's equation with a load of one on bent hexahedra, by femops and by peers.
+
+    Returns
+    -------
+    rows : list of dict
+        femops first: ``label``, ``order``, ``dofs``, ``iterations``, medians of ``seconds_setup``
+        and ``seconds_solve``, and how many ``times_as_long`` as femops both together take.
+    notes : list of str
+        Peers that did not solve, or came to another solution.
+    """
+    space = H1(make_mesh("multilinear", order, dofs), order)
+    _own(space)  # kernels are compiled
+    found: dict[str, Rows] = {name: [] for name in ("femops", *peers)}
+    notes = []
+    for _ in range(rounds):
+        found["femops"].append(_own(space))
+        for name in [name for name in peers if name in found]:
+            row = peer_solve(name, order, dofs)
+            if isinstance(row, str):
+                notes.append(f"order {order}: {row}")
+                del found[name]
+            else:
+                found[name].append(row)
+    rows = [_peer_row(order, solves, found["femops"]) for solves in found.values()]
+    wanted = found["femops"][0]["integral"]
+    for name, solves in found.items():
+        off = abs(solves[0]["integral"] / wanted - 1.0)
+        if not off < _TOLERANCE:
+            notes.append(f"order {order}: {name}'s solution differs by {off:.1e}")
+    return rows, notes
+
+
+def _peer_row(order: int, solves: Rows, own: Rows) -> dict[str, Any]:
+    seconds, reference = (
+        [float(np.median([row[f"seconds_{part}"] for row in each])) for part in ("setup", "solve")]
+        for each in (solves, own)
+    )
+    kept = {name: solves[0][name] for name in ("label", "dofs", "iterations")}
+    times = {"seconds_setup": seconds[0], "seconds_solve": seconds[1]}
+    return {"order": order} | kept | times | {"times_as_long": sum(seconds) / sum(reference)}
+
+
+def _own(space: H1) -> dict[str, Any]:
+    right = load(space, 1.0)
+    with using(1):
+        begin = perf_counter()
+        A = diffusion(space).constrained(space.boundary_dofs())
+        M = multigrid(A)
+        ready = perf_counter()
+        u, info = cg(A, A.rhs(right), M=M, rtol=RTOL)
+        end = perf_counter()
+    return {
+        "label": "femops multigrid",
+        "dofs": space.size,
+        "iterations": info.iterations,
+        "seconds_setup": ready - begin,
+        "seconds_solve": end - ready,
+        "integral": float(right @ u),
+    }

@@ -1,18 +1,37 @@
-"""Batches of small square matrices whose products are measured."""
+"""Products of the matrices of a batch, C += A B, beside the least time that they can take.
+
+The limit is the larger time of two: the bytes of A, B and C read and C written, at the bandwidth
+of this footprint and mix of reads and writes; the operations at the rate of multiply-adds. For
+square float64 matrices at bandwidth W that is n W / 16 (tensor report, section 6.1).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.bench.problems import choose
+from femops.bench.bounds import Bound, Traffic, host_bound
+from femops.bench.machine import Meter, one_blas_thread, using
+from femops.bench.problems import Progress, check_asked, choose
+from femops.bench.timing import in_turns, median_seconds
 from femops.errors import TensorError
-from femops.tensor import Interleaved, Strided
+from femops.tensor import Batch, Interleaved, Strided, gemm
 from femops.tensor.places import NUMBERS
+
+Way = tuple[str, str]
+"""Library and layout."""
+
+_PEER: Way = "numpy", "contiguous"
+
+Array = NDArray[Any]
 
 LAYOUTS = ("contiguous", "interleaved")
 
@@ -35,11 +54,6 @@ class ProductCase:
         return f"products, {self.dtype}, n = {self.n}, {self.members} members"
 
     @property
-    def facts(self) -> dict[str, Any]:
-        """Size, number and type, as rows have them."""
-        return {"n": self.n, "members": self.members, "dtype": self.dtype}
-
-    @property
     def flops(self) -> float:
         """Operations of all members; a complex multiply-add is four real ones."""
         return 2.0 * self.n**3 * self.members * (4 if self.dtype.startswith("c") else 1)
@@ -48,6 +62,22 @@ class ProductCase:
     def nbytes(self) -> float:
         """Bytes of one operand."""
         return 1.0 * np.dtype(self.dtype).itemsize * self.n**2 * self.members
+
+    def row(self, way: Way, threads: int, seconds: float, bound: Bound) -> dict[str, Any]:
+        """Entries of the row of a library and layout, beside the bound."""
+        return {
+            "n": self.n,
+            "members": self.members,
+            "dtype": self.dtype,
+            "threads": threads,
+            "limit_gflops": self.flops / bound.seconds * 1e-9,
+            "bound": bound.resource,
+            "implementation": way[0],
+            "layout": way[1],
+            "seconds": seconds,
+            "gflops": self.flops / seconds * 1e-9,
+            "fraction_of_limit": bound.seconds / seconds,
+        }
 
     def operands(self) -> list[NDArray[Any]]:
         """Two operands that are neither zero nor alike."""
@@ -118,3 +148,106 @@ def mean_over_peers(rows: Iterable[dict[str, Any]]) -> float | None:
         best[key] = max(best.get(key, 0.0), row["over_best_peer"] or 0.0)
     ratios = [ratio for ratio in best.values() if ratio > 0]
     return float(np.exp(np.mean(np.log(ratios)))) if ratios else None
+
+
+def _rows(
+    case: ProductCase, threads: int, meter: Meter, rounds: int, seconds: float
+) -> list[dict[str, Any]]:
+    """A row for each implementation; all take turns, after the limit."""
+    traffic, bounds = Traffic("gemm", 3.0 * case.nbytes, case.nbytes), list[Bound]()
+
+    def limit() -> None:
+        bandwidth, peak = meter.bandwidth(threads, traffic), meter.peak(threads, 1)
+        bounds.append(host_bound(traffic.total, case.flops, bandwidth, peak))
+
+    calls = _calls(case, threads)
+    measures = {way: partial(median_seconds, call, seconds) for way, call in calls.items()}
+    with using(threads):
+        times = in_turns(measures, rounds, limit)
+    limits, peer = np.array([bound.seconds for bound in bounds]), np.array(times[_PEER])
+    middle = sorted(bounds, key=lambda bound: bound.seconds)[rounds // 2]
+    rows = []
+    for way, each in times.items():
+        row = case.row(way, threads, float(np.median(each)), middle)
+        row["fraction_of_limit"] = float(np.median(limits / each))
+        row["over_best_peer"] = None if way == _PEER else float(np.median(peer / each))
+        rows.append(row)
+    return rows
+
+
+def _calls(case: ProductCase, threads: int) -> dict[Way, Callable[[], object]]:
+    """Calls that are timed, by library and layout."""
+    a, b = case.operands()
+    c = np.zeros_like(a)
+    calls: dict[Way, Callable[[], object]] = {}
+    for name in case.layouts:
+        batches: list[Any] = [a, b, c]
+        if name != "contiguous":
+            layout = layout_of(name, on_device=False)
+            batches = [Batch.wrap(array).copy(layout) for array in batches]
+        calls["femops", name] = partial(gemm, *batches, beta=1.0)
+    return calls | {_PEER: partial(_by_numpy(threads), a, b, c)}
+
+
+def _add_products(a: Array, b: Array, c: Array) -> None:
+    c += a @ b
+
+
+def _by_numpy(threads: int) -> Callable[[Array, Array, Array], None]:
+    """Return NumPy's ``c += a @ b``; each thread takes its part of the batch."""
+    if threads == 1:
+        return _add_products
+    pool = ThreadPoolExecutor(threads)
+
+    def shared(a: Array, b: Array, c: Array) -> None:
+        edges = np.linspace(0, len(a), threads + 1).astype(int)
+        parts = (slice(*edge) for edge in pairwise(edges))
+        for done in [pool.submit(_add_products, a[part], b[part], c[part]) for part in parts]:
+            done.result()
+
+    return shared
+
+
+def run_gemm(
+    products: Products,
+    threads: Sequence[int] = (1,),
+    rounds: int = 3,
+    seconds: float = 0.02,
+    progress: Progress = lambda _: None,
+) -> dict[str, Any]:
+    """Measure all, case by case, each in several rounds.
+
+    Parameters
+    ----------
+    products : Products
+    threads : sequence of int
+    rounds : int
+    seconds : float
+        About how long each is timed in a round.
+    progress : callable
+
+    Returns
+    -------
+    dict
+        ``machine``, ``rows`` and ``mean_over_best_peer``, the geometric mean over all cases.
+
+    Raises
+    ------
+    TensorError, OperatorError
+        Settings that can't be.
+    """
+    products.check()
+    check_asked(rounds=rounds)
+    if not products.sizes or not products.members:
+        raise TensorError("nothing to measure: give sizes and batches of 1 or more")
+    rows: list[dict[str, Any]] = []
+    with one_blas_thread() or nullcontext():
+        meter = Meter(tuple(threads))
+        meter.round()
+        for count in threads:
+            for each in products.cases():
+                progress(f"{each.name}, threads {count}")
+                rows += _rows(each, count, meter, rounds, seconds)
+            meter.round()
+    mean = mean_over_peers(rows)
+    return {"machine": meter.describe(), "rows": rows, "mean_over_best_peer": mean}

@@ -7,7 +7,7 @@ runs find them (tensor report, section 6.3).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar, final
 
@@ -15,11 +15,11 @@ import numpy as np
 
 from femops.bench.machine import using
 from femops.bench.problems import Progress
-from femops.bench.search import Found, fastest
 from femops.bench.tensor.products import ProductCase, Products, layout_of
-from femops.bench.timing import batch_times, call_seconds
+from femops.bench.timing import Fastest, batch_times, call_seconds, fastest, medians
 from femops.tensor import Batch
-from femops.tensor.lowering import Term, device_launches_of, launches_on_device
+from femops.tensor.known import KNOWN
+from femops.tensor.lowering import Term, launches_on_device
 from femops.tensor.memory import DeviceName, find_device
 from femops_kernels.cpu import machine
 from femops_kernels.cpu.tensor.contraction import Contraction, ContractionKernel, Variant
@@ -35,7 +35,7 @@ AnyVariant = TypeVar("AnyVariant", Variant, ProductShape)
 
 
 @final
-@dataclass
+@dataclass(frozen=True)
 class ProductSearch(Generic[AnyVariant]):
     """Variants of a kernel for square matrices, which take turns.
 
@@ -51,8 +51,6 @@ class ProductSearch(Generic[AnyVariant]):
         Takes a variant, returns its settings as the database has them.
     run_once : callable
         Takes a variant, returns the seconds of a call.
-    times : dict
-        All seconds that were measured, by variant.
     """
 
     case: ProductCase
@@ -60,26 +58,20 @@ class ProductSearch(Generic[AnyVariant]):
     candidates: Sequence[AnyVariant]
     settings: Callable[[AnyVariant], database.Settings]
     run_once: Callable[[AnyVariant], float]
-    times: dict[AnyVariant, list[float]] = field(default_factory=dict)
 
-    def run(self, rounds: int) -> tuple[database.Settings, Found[AnyVariant]]:
+    def run(self, rounds: int) -> tuple[database.Settings, Fastest[AnyVariant]]:
         """Let all variants take turns; settings of the best, and what was found."""
-        found = fastest({one: partial(self._timed, one) for one in self.candidates}, rounds)
+        found = fastest({one: partial(self.run_once, one) for one in self.candidates}, rounds)
         return self.settings(found.best), found
 
-    def _timed(self, variant: AnyVariant) -> float:
-        seconds = self.run_once(variant)
-        self.times.setdefault(variant, []).append(seconds)
-        return seconds
-
-    def rows(self, best: AnyVariant) -> list[dict[str, Any]]:
+    def rows(self, found: Fastest[AnyVariant]) -> list[dict[str, Any]]:
         """The median speed of each variant that was measured."""
         (layout,) = self.case.layouts
         return [
             {"n": self.case.n, "layout": layout, "variant": number}
             | {name: getattr(one, name) for name in self.settings(one)}
-            | {"gflops": self.case.flops / float(np.median(times)) * 1e-9, "chosen": one == best}
-            for number, (one, times) in enumerate(self.times.items(), 1)
+            | {"gflops": self.case.flops / median * 1e-9, "chosen": one == found.best}
+            for number, (one, median) in enumerate(medians(found.seconds).items(), 1)
         ]
 
 
@@ -126,9 +118,9 @@ def search_products(
     for search in _searches(products.cases(), device, seconds):
         progress(f"{search.case.name}: {len(search.candidates)} variants")
         best[search.key], found = search.run(rounds)
-        rows += search.rows(found.best)
+        rows += search.rows(found)
     table = database.record(best)
-    device_launches_of.cache_clear()  # kernels made from now on have the shapes found
+    KNOWN.clear()  # kernels made from now on have the shapes found
     facts = {"machine": machine.describe(), "device": device and device.name}
     return facts | {"rows": rows, "table": str(table)}
 

@@ -54,11 +54,11 @@ def eigen(
     """  # noqa: D301  (\b is click's mark for lines to keep)
 
     def measure(progress: Progress) -> Result:
-        from femops.bench.solvers.eigen import Settings, run_eigen
+        from femops.bench.solvers.eigen import run_eigen
 
         methods = [name.replace("-", " ") for name in method]
-        asked = Settings(order, elements, states, tol, methods, threads or 1, rounds)
-        return run_eigen(asked, progress)
+        often: dict[str, Any] = {"threads": threads or 1, "rounds": rounds, "progress": progress}
+        return run_eigen(order, elements, states, tol, methods, **often)
 
     tables = (("Lowest states of an oscillator", "rows", COLUMNS),)
     report("eigenpairs", measure, tables, json=json)

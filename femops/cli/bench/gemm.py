@@ -20,7 +20,7 @@ _THREADS = number_list("Numbers of threads.", "threads", "--threads")
 COLUMNS = columns(
     "type: dtype; n; members; threads; library: implementation; layout; GFlop/s: gflops .3g; "
     "limit: limit_gflops .3g; bound; of limit: fraction_of_limit .0%; "
-    "/ best other: over_best_peer .3g"
+    "/ NumPy: over_best_peer .3g"
 )
 VARIANTS = columns("n; variant; rows; vectors; ahead; GFlop/s: gflops .3g; chosen")
 SHAPES = columns(
@@ -45,10 +45,9 @@ def gemm(
     plot: PlotOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Measure products of small matrices in batches, beside NumPy and MKL.
+    """Measure products of small matrices in batches, beside NumPy.
 
     The limit is what the bandwidth for this footprint, or the rate of multiply-adds, allows.
-    MKL is measured if it is installed, or if FEMOPS_MKL names its library.
 
     With --device nothing is added, C = A B, and cuBLAS is measured, through CuPy's matmul.
 
@@ -67,8 +66,7 @@ def gemm(
         raise typer.BadParameter("--search takes one batch, type and layout: --members 20000")
 
     def measure(progress: Progress) -> Result:
-        from femops.bench.tensor.gemm import run_gemm
-        from femops.bench.tensor.products import Products
+        from femops.bench.tensor.products import Products, run_gemm
         from femops.bench.tensor.search import search_products
 
         products = Products(size, members, dtype, layout)
@@ -107,4 +105,4 @@ def _kept(result: Result) -> list[str]:
 
 def _mean(result: Result) -> list[str]:
     mean = result["mean_over_best_peer"]
-    return [f"{mean:.3g} times the better of the others on average"] if mean else []
+    return [f"{mean:.3g} times NumPy on average"] if mean else []

@@ -8,7 +8,7 @@ from femops.cli.bench.eigen import eigen
 from femops.cli.bench.gemm import gemm
 from femops.cli.bench.gpu import gpu
 from femops.cli.bench.multivector import multivector
-from femops.cli.bench.operators import PROBLEMS, all_problems, cg, numa, operator
+from femops.cli.bench.operators import PROBLEMS, all_problems, cg, operator
 from femops.cli.bench.report import PlotCommand
 from femops.cli.bench.scaling import scaling
 from femops.cli.bench.solve import solve
@@ -35,5 +35,5 @@ def group() -> None:
 for _name, _what in PROBLEMS.items():
     app.command(_name, cls=PlotCommand)(operator(_name, _what))
 app.command("all", cls=PlotCommand)(paragraphs(all_problems))
-for _command in (cg, solve, numa, scaling, multivector, gemm, eigen, gpu):
+for _command in (cg, solve, scaling, multivector, gemm, eigen, gpu):
     app.command(cls=PlotCommand)(paragraphs(_command))

@@ -63,11 +63,12 @@ def multivector(
     """  # noqa: D301  (\b is click's mark for lines to keep)
 
     def measure(progress: Progress) -> Result:
-        from femops.bench.multivector import Settings, run_multivector
+        from femops.bench.multivector import run_multivector
 
         methods = [name.replace("-", " ") for name in method]
-        given = problem, mesh, methods, order, vectors, width, cells, threads or 1, rounds
-        return run_multivector(Settings(*given), progress)
+        often: dict[str, Any] = {"cells": cells, "threads": threads or 1, "rounds": rounds}
+        given = problem, mesh, methods, order, vectors, width
+        return run_multivector(*given, **often, progress=progress)
 
     tables = (("Many vectors", "rows", COLUMNS),)
     report("many vectors", measure, tables, picture="multivector", plot=plot, json=json)

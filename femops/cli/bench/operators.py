@@ -1,4 +1,4 @@
-"""``femops bench bp1`` to ``bp6``, ``all``, ``cg`` and ``numa``: operators on this machine."""
+"""``femops bench bp1`` to ``bp6``, ``all`` and ``cg``: operators on this machine."""
 
 from __future__ import annotations
 
@@ -62,7 +62,6 @@ CG = (
     *columns("ratio: ratio .2f; by bytes: ratio_by_bytes .2f"),
     *(_by_dof("saved", "saved"), _by_dof("by bytes", "saved_by_bytes")),
 )
-NUMA = columns(f"placement; p: order; {_SPEED}; GB/s: gbytes_per_second .3g")
 _TABLES = (
     ("", "rows", OPERATORS),
     ("Level auto beside the best of all levels", "auto", AUTO),
@@ -187,29 +186,6 @@ def cg(
 
     tables = ((_CG_TITLE, "rows", CG),)
     report("cg", measure, tables, lines=limit_lines, picture="cg", plot=plot, json=json)
-
-
-def numa(
-    order: OrdersOption = ORDERS,
-    dofs: DofsOption = None,
-    rounds: RoundsOption = 5,
-    plot: PlotOption = None,
-    json: JsonOption = False,
-) -> None:
-    """Measure what the placement of data on several memories (NUMA nodes) is worth.
-
-    \b
-    Examples:
-      femops bench numa
-      femops bench numa --order 2,4,6 --plot numa.png
-    """  # noqa: D301  (\b is click's mark for lines to keep)
-
-    def measure(progress: Progress) -> Result:
-        from femops.bench.numa import run_numa
-
-        return run_numa(order, dofs_of(dofs, None), rounds=rounds, progress=progress)
-
-    report("numa", measure, (("", "rows", NUMA),), picture="numa", plot=plot, json=json)
 
 
 def _peers(wanted: bool) -> tuple[str, ...]:

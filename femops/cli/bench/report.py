@@ -92,7 +92,6 @@ def report(
     tables: Sequence[Table],
     *,
     lines: Callable[[Result], Sequence[str]] = lambda _: (),
-    after: Callable[[Output, Result], None] = lambda *_: None,
     picture: str = "",
     plot: str | None = None,
     json: bool,
@@ -110,8 +109,6 @@ def report(
         That are printed, of those that have rows.
     lines : callable
         Takes the result, returns lines that are printed before the tables.
-    after : callable
-        Prints what is left after the tables.
     picture : str
         Which of `femops.bench.drawing.PICTURES` is drawn.
     plot : str or None
@@ -136,22 +133,14 @@ def report(
         output.say(line)
     for title, key, columns in tables:
         output.records(title, columns, result[key])
-    after(output, result)
     for note in result.get("notes", ()):
         output.say(note)
-    if plot is not None and result["rows"]:
-        _draw(plot, picture, result)
+    if plot is not None and any(row.get("timed", True) for row in result["rows"]):
+        from femops.bench.drawing import draw
+
+        draw(plot, picture, result["rows"])
     if result.get("failures") or not result.get("agrees", True):
         raise typer.Exit(1)
-
-
-def _draw(path: str, picture: str, result: Result) -> None:
-    from femops.bench.drawing import draw, model_rows
-
-    if picture == "ranks" and result["model"]:
-        draw(path, "model", model_rows(result["model"], result["rows"]))
-    elif picture != "ranks" or any(row["timed"] for row in result["rows"]):
-        draw(path, picture, result["rows"])
 
 
 def _check_plot(plot: str | None) -> None:

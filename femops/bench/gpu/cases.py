@@ -1,0 +1,216 @@
+"""Cases of a GPU besides its operators: gas dynamics, many vectors, products of small matrices.
+
+States of a gas are beside the CPU's, many vectors beside one after the other, products, C = A B in
+batches, beside cuBLAS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.bench.bounds import Bound, Demand
+from femops.bench.gpu.clocks import clocks
+from femops.bench.gpu.record import Row
+from femops.bench.gpu.run import Run, relative_difference
+from femops.bench.problems import PROBLEMS, make_mesh
+from femops.bench.tensor.products import ProductCase, layout_of
+from femops.bench.timing import batch_times, call_seconds, repeated
+from femops.fields.multivector import MultiVector
+from femops.hydro import Lagrangian, Simulation, problem
+from femops.hydro.meshes import built_in
+from femops.spaces.h1_l2 import H1
+from femops.tensor import Batch, gemm
+from femops_kernels.cuda.device.device import Device
+
+OFF = 1e-7
+"""By how much states may differ from the CPU's: solves end at 1e-8."""
+
+_COMPARED = 2  # steps, on a mesh of 8 elements
+_STEPS, _END = 5, 1e3  # nothing runs so long
+
+
+@final
+@dataclass(frozen=True)
+class GasCase:
+    """A blast in three dimensions.
+
+    Attributes
+    ----------
+    order : int
+        Of position and velocity; the energy has one less.
+    refine : int
+        Times that a mesh of 8 elements is refined.
+    """
+
+    order: int
+    refine: int
+
+    @property
+    def name(self) -> str:
+        """Name of the case in words."""
+        return f"gas, orders {self.order} and {self.order - 1}, refined {self.refine} times"
+
+    def run(self, refine: int, device: Device | None) -> Simulation:
+        """The blast at its beginning."""
+        mesh, orders = built_in("cube01_hex").refine(refine), (self.order, self.order - 1)
+        return Simulation.begin(Lagrangian(problem("sedov"), mesh, *orders, device=device))
+
+    def compared(self, device: Device | None) -> NDArray[Any]:
+        """State after a few steps on a small mesh."""
+        run = self.run(0, device)
+        run.run(_END, max_steps=_COMPARED)
+        return np.concatenate([*run.equations.parts(run.state).values()])
+
+
+GAS = (GasCase(2, 4), GasCase(3, 3), GasCase(4, 3))
+"""Runs, the most important first: 32,768 elements, then 4,096."""
+
+
+def gas_rows(case: GasCase, run: Run) -> list[Row]:
+    """Measure the forces and the steps of a blast."""
+    off = relative_difference(case.compared(run.device), case.compared(None))
+    gas = case.run(case.refine, run.device)
+    equations = gas.equations
+    gas.run(_END, max_steps=1)  # what is bound or compiled at first is so now
+
+    def forces() -> None:
+        equations.forces(gas.state)  # the host looks at its time step
+
+    seconds = float(np.median(repeated(partial(call_seconds, forces), run.seconds)))
+    step = call_seconds(lambda: gas.run(_END, max_steps=gas.steps + _STEPS)) / _STEPS
+    elements = equations.part.num_elements
+    return [
+        {
+            "name": case.name,
+            "order": case.order,
+            "elements": elements,
+            "dofs": equations.V.size + equations.E.size,
+            "seconds_forces": seconds,
+            "seconds_step": step,
+            "forces_points_per_second": elements * equations.quadrature.q1d**3 / seconds,
+            "off_cpu": off,
+        }
+    ]
+
+
+# --- many vectors ---------------------------------------------------------------------------------
+
+_MESH, _LEVEL = "multilinear", "partial"
+
+
+@final
+@dataclass(frozen=True)
+class VectorsCase:
+    """An operator on elements that are not affine, with numbers stored at points.
+
+    Attributes
+    ----------
+    problem : str
+        Of `femops.bench.problems.PROBLEMS`, with one component.
+    order : int
+    nvec : int
+        Number of vectors.
+    dofs : float
+        About how many a vector has.
+    """
+
+    problem: str
+    order: int
+    nvec: int = 64
+    dofs: float = 5e5
+
+    @property
+    def name(self) -> str:
+        """Name of the case in words."""
+        return f"{self.nvec} vectors, {self.problem}, order {self.order}"
+
+
+VECTORS = tuple(VectorsCase(problem, order) for order in (6, 4, 8) for problem in ("bp3", "bp1"))
+"""Cases, the most important first; vectors in and out take 512 MB."""
+
+
+def vectors_rows(case: VectorsCase, run: Run) -> list[Row]:
+    """Measure an operator on many vectors."""
+    device, rates = run.device, run.limits
+    space = H1(make_mesh(_MESH, case.order, case.dofs), case.order, device=device)
+    operator = PROBLEMS[case.problem].operator(space, _LEVEL)
+    many = MultiVector.random(space, case.nvec)
+    result = many.empty_like(space)
+    times = batch_times(device, partial(operator.apply_many, many, result), run.seconds)
+    last, alone = case.nvec - 1, space.zeros()
+    x = device.upload(device.download(many[last]))  # contiguous
+    single = batch_times(device, partial(operator.apply, x, alone), run.seconds).median
+    bound = Demand.of(operator).of_vectors(case.nvec, space.size).bound(rates)
+    facts = {"name": case.name, "problem": case.problem, "mesh": _MESH, "order": case.order}
+    facts |= {"level": _LEVEL, "dofs": space.size, "nvec": case.nvec}
+    return [
+        facts
+        | {
+            "width": many.panels.shape[2],
+            "seconds_median": times.median,
+            "seconds_launch": times.launch,
+            "seconds_one": single,
+            **bound.speed(space.size * case.nvec, times.median),
+            "over_one_by_one": case.nvec * single / times.median,
+            "off_one": relative_difference(*map(device.download, (result[last], alone))),
+            **clocks(device),
+        }
+    ]
+
+
+# --- products of small matrices -------------------------------------------------------------------
+
+_CUBLAS = "cublas", "contiguous"  # library and layout of the rows to compare with
+
+
+def product_rows(case: ProductCase, run: Run) -> list[Row]:
+    """Measure a case in each layout, and by cuBLAS; where it fails, femops all the same."""
+    rates, single = run.limits, case.dtype in ("float32", "complex64")
+    bound = Bound(
+        memory=case.nbytes * (2 / rates.copied_bytes + 1 / rates.read_bytes),
+        # single precision is taken to be twice as fast as double
+        arithmetic=case.flops / (rates.flops * (2 if single else 1)),
+    )
+    calls, timed = _calls(run.device, case), {}
+    for way, (call, _) in calls.items():
+        what = f"{case.name}, {', '.join(way)}"
+        times = run.found.attempt(what, partial(batch_times, run.device, call, run.seconds))
+        if times is not None:
+            timed[way] = times
+    peer = timed[_CUBLAS].median if _CUBLAS in timed else None
+    expected: Any = None if peer is None else run.device.download(calls[_CUBLAS][1])
+    rows = []
+    for way, times in timed.items():
+        library, layout = way
+        compared = library == "femops" and peer is not None
+        off = relative_difference(calls[way][1].numpy(), expected) if compared else None
+        row: Row = {"name": f"{case.name}, {library}, {layout}"}
+        row |= case.row(way, 0, times.median, bound) | {"seconds_launch": times.launch}
+        row["over_best_peer"] = peer / times.median if compared and peer else None
+        row["off_peer"] = off
+        rows.append(row)
+    return rows
+
+
+def _calls(
+    device: Device, case: ProductCase
+) -> dict[tuple[str, str], tuple[Callable[[], object], Any]]:
+    """Calls to be timed, and what they set, by library and layout."""
+    here = [Batch.wrap(array) for array in case.operands()]
+    a, b = (device.upload(one.numpy()) for one in here)
+    shape = case.n, case.n
+    c = device.xp.empty((case.members, *shape), np.dtype(case.dtype))
+    calls: dict[tuple[str, str], tuple[Callable[[], object], Any]]
+    calls = {_CUBLAS: (partial(device.xp.matmul, a, b, out=c), c)}
+    for name in case.layouts:
+        layout = layout_of(name, on_device=True)
+        x, y = (one.copy(layout).to(device) for one in here)
+        out = Batch(shape, case.members, case.dtype, layout, device)
+        calls["femops", name] = partial(gemm, x, y, out), out
+    return calls
