@@ -8,6 +8,9 @@ from scipy.sparse.linalg import aslinearoperator
 import femops
 from femops.eigen import SubspaceState, chebyshev_subspace
 from femops_kernels.cpu.machine import max_threads, set_threads
+from support import fixtures
+
+one_thread = fixtures.one_thread
 
 
 def dense(A, M):

@@ -33,14 +33,14 @@ def test_many_vectors_of_ranks_are_parts_of_those_of_one(comm):
         assert np.abs(X.gram(A @ X) - np.eye(61)).max() < 1e-11
 
 
-@pytest.mark.parallel(2, 3)
+@pytest.mark.parallel(2)
 def test_eigenvalues_are_those_of_one_rank(comm):
     ours, mesh = shared(comm, femops.disc)
     found = []
     for one in (ours, mesh):
-        V = femops.H1(one, order=3)
+        V = femops.H1(one, order=2)
         A = femops.diffusion(V).constrained(V.boundary_dofs())
-        M = femops.mass(V)
+        M = femops.mass(V, quadrature=femops.lobatto(3)).diagonal()  # few products
         found.append(chebyshev_subspace(A, M, 6))
         first = found[-1].state
         without = SubspaceState(first.vectors[range(1, first.vectors.nvec)], first.values[1:])

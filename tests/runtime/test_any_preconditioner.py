@@ -14,7 +14,10 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 
 import femops
+from support import fixtures
 from support.cases.kernels import bend
+
+one_thread = fixtures.one_thread
 
 Array = np.ndarray
 MESH = femops.box((6, 5), mapping=bend)

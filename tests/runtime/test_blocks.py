@@ -11,8 +11,11 @@ import pytest
 import scipy.sparse.linalg as spla
 
 import femops
+from support import fixtures
 from support.cases.kernels import bend
 from support.cases.products import stokes, three
+
+one_thread = fixtures.one_thread
 
 Array = np.ndarray
 

@@ -10,7 +10,10 @@ import pytest
 import scipy.sparse.linalg as sla
 
 import femops
+from support import fixtures
 from support.cases.multigrid import DISC, DOUBLE, SINGLE, SQUARE, noise
+
+one_thread = fixtures.one_thread
 
 Make = Callable[[Any], Any]
 
