@@ -37,7 +37,7 @@ class Strides:
 @final
 @dataclass(frozen=True)
 class Lines:
-    """Lines that a block of threads reads and writes; see ``operator.cuh``.
+    """Lines that a block of threads reads and writes; see ``element.cuh``.
 
     Attributes
     ----------
