@@ -14,6 +14,9 @@ from femops_kernels.cuda.operator.sides import Side, arguments_of
 CLEARED, CONSTRAINED = 1, 2
 """Bits of marks: entries that are read as zero, entries of constrained rows."""
 
+MARKS = {"CLEARED": CLEARED, "CONSTRAINED": CONSTRAINED}
+"""The same as constants of kernels."""
+
 STATE = {"state": "double*", "partial": "double*", "counters": "unsigned*"}
 """Arguments of kernels that sum over all their threads and change a solver's state."""
 

@@ -15,7 +15,7 @@ from femops_kernels.cuda.device.arguments import Layout
 from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.device.sources import TYPES, constants_text, source_of
 from femops_kernels.cuda.operator.cg_state import STATE_CONSTANTS
-from femops_kernels.cuda.operator.inputs import CLEARED, CONSTRAINED, layout_of
+from femops_kernels.cuda.operator.inputs import MARKS, layout_of
 from femops_kernels.cuda.operator.shapes import MOST_THREADS, Shape, measured_shape
 from femops_kernels.cuda.operator.shared_memory import Lines, Strides, face_strides, strides_for
 from femops_kernels.cuda.operator.sides import Side, sides_text
@@ -356,8 +356,7 @@ class CudaKernel:
             "STREAM_BYTES": self._stream_bytes,
             "STAGE_AT": self._stage_at,
             "TILE": self.tile,
-            "CLEARED": CLEARED,
-            "CONSTRAINED": CONSTRAINED,
+            **MARKS,
         }
         switches = {
             "FACES": self.on_faces,
@@ -372,9 +371,8 @@ class CudaKernel:
             "PERSISTENT": self.persistent,
         }
         types = f"using T = {TYPES[self.dtype.name]};\nusing S = {TYPES[self.stored.name]};"
-        lines = [f"constexpr int {name} = {n};" for name, n in numbers.items()]
-        lines += [f"constexpr bool {name} = {str(b).lower()};" for name, b in switches.items()]
-        return "\n".join([types, *lines, self._reading, ""])
+        lines = [f"constexpr bool {name} = {str(b).lower()};" for name, b in switches.items()]
+        return "\n".join([types, constants_text(numbers), *lines, self._reading, ""])
 
     @property
     def _reading(self) -> str:

@@ -69,11 +69,11 @@ class Side:
 
     @property
     def alone(self) -> bool:
-        """True if no dof is met twice: faces of one element share its dofs."""
+        """True if elements share no dofs. Faces of one element share them in every space."""
         return self.broken and self.end is None
 
     def runs(self, dim: int) -> DofRuns:
-        """Runs of the dofs that are met once, and of the others."""
+        """Runs of an element's dofs, whose `inside` are the dofs that it shares with no other."""
         return DofRuns(dim, self.p1d, self.broken, single=self.end is not None)
 
     def words(self) -> str:

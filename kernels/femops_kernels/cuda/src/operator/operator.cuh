@@ -153,7 +153,7 @@ struct Pencil {
 
     int dofs[S::P];
     long long first;  // number of its first node among all nodes of all elements
-    bool inside;      // whether no other element has it, but for its ends; faces of one element do
+    bool inside;      // whether no other element has it, but for its ends; false for faces
 
     __device__ __forceinline__ Pencil(const Arguments& a, const Place& place, long long e)
         : first(e * BELOW * S::P + place.second * S::P + place.first) {
