@@ -71,8 +71,6 @@ class Residual(Summable):
                 for kind in ("integrals", "minima")
             )
         )
-        for part in self._parts:
-            backend_of(space).check_fields(part.name, part.form.fields)
         self._constrained = _NOTHING
         self._alone = Exclusive()  # while a sweep's results by element are used
 
@@ -300,12 +298,8 @@ class Residual(Summable):
             A vector of another shape or type.
         TraceError
             The residual does not depend on any field.
-        OperatorError
-            A residual over the boundary on a GPU.
         """
-        u, forms = self._check(u, "u"), [part.form for part in self._parts]
-        if self.space.device is not None and not all(form.domain.has_maps for form in forms):
-            raise OperatorError(f"{self!r} is over the boundary: its Jacobian is of the CPU alone")
+        u = self._check(u, "u")
         state = cache(partial(self._state, u))
         # an integral that depends on no field adds nothing; one alone says so itself
         moving = [part for part in self._parts if not part.is_constant] or self._parts[:1]

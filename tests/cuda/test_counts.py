@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,10 @@ ACCESSES = (
     "at.buffer(OF_Y, c)[at.x_line() + i * STRIDE_X] = out_y[c]",
     "at.buffer(0, c)[at.x_line() + i * STRIDE_X] = out_z[c]",
 )
-"""Where ``contraction.cuh`` and ``operator.cuh`` read from shared memory, or write to it."""
+"""Where ``contraction.cuh`` and ``element.cuh`` read from shared memory, or write to it."""
+
+FACE_ACCESS = r"at\.buffer\([A-Z_]+, [^)]*\)\[at\.pencil\(\)\]"
+"""Where ``face.cuh`` does, besides lines."""
 
 ATOMIC = "atomicAdd(add_at<S>(a, at), value)"
 
@@ -36,15 +40,19 @@ device = host_device_fixture.device
 
 
 def sweep_of(A: Any) -> DeviceSweep:
-    (sweep,) = A.compiled.sweeps
+    (sweep,) = [one for one in A.compiled.sweeps if isinstance(one, DeviceSweep)]
     return sweep
 
 
 def counted(text: str) -> str:
     """The kernel, counting what it does."""
-    for access in ACCESSES:
+    on_faces = "FACES = true" in text
+    for access in ACCESSES[:3] if on_faces else ACCESSES:
         assert text.count(access) == 1, access
         text = text.replace(access, f"touches++, {access}")
+    if on_faces:
+        text = re.sub(FACE_ACCESS, lambda found: f"(touches++, {found[0]})", text)
+        text = text.replace(") += sum", ") += (touches++, sum)")
     assert text.count(ATOMIC) == 1
     text = text.replace(ATOMIC, f"additions++, {ATOMIC}")
     return f'extern "C" {{ long long touches = 0, additions = 0; }}\n{text}'
@@ -72,6 +80,16 @@ def divergence(dim: int, order: int, more: int, ncomp: int, **options: Any) -> A
     return femops.divergence(W, Q, quadrature=order + 1 + more)
 
 
+def wall(dim: int, order: int, more: int, ncomp: int, **options: Any) -> Any:
+    """Over one side of a box, of values and derivatives."""
+    V = femops.H1(femops.box((2,) * dim), order, ncomp, **options)
+
+    def form(u: Any, n: Any) -> Any:
+        return {"value": u.value + u.grad @ n, "grad": u.grad}
+
+    return femops.form(form, V, boundary=1, quadrature=order + 1 + more)
+
+
 @pytest.mark.parametrize(
     ("make", "case"),
     [
@@ -83,6 +101,9 @@ def divergence(dim: int, order: int, more: int, ncomp: int, **options: Any) -> A
         (laplacian, (2, 3, 0, 1)),
         (convection, (3, 1, 1, 1)),
         (divergence, (2, 2, 1, 2)),
+        (wall, (3, 2, 1, 1)),
+        (wall, (2, 3, 1, 2)),
+        (wall, (1, 2, 0, 1)),
     ],
 )
 def test_the_kernel_does_what_is_counted(device: HostDevice, make: Any, case: Any) -> None:
@@ -97,8 +118,9 @@ def test_the_kernel_does_what_is_counted(device: HostDevice, make: Any, case: An
     kernel, each = sweep.kernel, shared_numbers(sweep.kernel)
     # in the last block others work along, but for the last lines, whose results none asks for
     beyond = -sweep.count % kernel.shape.elements
-    lines = kernel.target.ncomp * kernel.target.p1d ** (kernel.dim - 1) * (kernel.dim > 1)
-    assert touches == sweep.count * each + beyond * (each - lines * kernel.q1d)
+    lines = kernel.target.ncomp * kernel.target.p1d ** (kernel.dim - 1)
+    last = 2 if kernel.on_faces else kernel.q1d * (kernel.dim > 1)
+    assert touches == sweep.count * each + beyond * (each - lines * last)
     assert additions == sweep.count * Work.of(sweep.kernel).atomics > 0
 
 

@@ -50,7 +50,20 @@ def make_reproducible(device: HostDevice | None) -> Any:
     return femops.diffusion(V, smooth).constrained(V.boundary_dofs())
 
 
-MAKERS = [make_mass, make_constrained, make_elasticity, make_divergence, make_reproducible]
+def make_faces(device: HostDevice | None) -> Any:
+    """Faces of one element, whose nodes they share, with derivatives."""
+    V = femops.H1(turned(femops.box((20, 3), order=2, mapping=bend)), 2, device=device)
+
+    def form(u: Any, n: Any) -> Any:
+        return {"value": u.value - u.grad @ n, "grad": -u * n}
+
+    return femops.form(form, V, boundary="all")
+
+
+MAKERS = [
+    *(make_mass, make_constrained, make_elasticity, make_divergence, make_reproducible),
+    make_faces,
+]
 
 
 @pytest.mark.sample(2)

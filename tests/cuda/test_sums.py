@@ -16,7 +16,7 @@ from femops.solvers.inner_products import Sums
 from femops_kernels.cuda.cg.cg import DEVICE_STATE, DeviceConjugateGradients, memory_of_sums
 from femops_kernels.cuda.device.arguments import Layout
 from femops_kernels.cuda.device.sources import simple_text
-from femops_kernels.cuda.operator.kernel import STATE
+from femops_kernels.cuda.operator.inputs import STATE
 from femops_kernels.skeletons.cg.cg_state import FAR, TURN
 from support.cases.kernels import bend, smooth, turned
 from support.cuda.host_device import host_device

@@ -2,47 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 import femops
-from support.cases.boundary import mesh
+from support.cases.boundary import mesh, random_form
 from support.cases.products import LEVELS
 from support.oracles import boundary as oracle
-from support.oracles.naive import Array
 
 CASES = (
     *((kind, "H1") for kind in ("segment", "square", "disc", "cube", "ball")),
     *((kind, family) for kind in ("line", "disc", "ball") for family in ("L2", "Bernstein")),
 )
-
-
-def random_form(
-    trial: Any, test: Any, seed: int, sparse: bool = False
-) -> tuple[Callable[..., Any], Callable[[Array, Array, float], Array]]:
-    """A form with any coupling of values and derivatives, and its D as the oracle wants it."""
-    rng, slots = np.random.default_rng(seed), 1 + trial.mesh.dim
-    shape = slots, test.ncomp, slots, trial.ncomp
-    a, b, c = rng.standard_normal((3, *shape)) * 10.0 ** rng.integers(-20, 20)
-    if sparse:
-        a, b, c = (x * (rng.random(shape) < 0.4) for x in (a, b, c))
-
-    def weak(x: Array, n: Array, h: float) -> Array:
-        return a * (1 + x[0] ** 2) + b * n[-1] + c / h
-
-    def form(u: Any, x: Any, n: Any, h: Any) -> dict[str, Any]:
-        d = weak(x, n, h)
-        values = np.reshape(np.asarray(u.value, dtype=object), (1, -1))
-        grads = np.reshape(np.asarray(u.grad, dtype=object), (trial.ncomp, -1)).T
-        given = np.concatenate([values, grads])
-        out = np.einsum("satb,tb->sa", d, given)
-        one = test.ncomp == 1
-        return {"value": out[0, 0] if one else out[0], "grad": out[1:, 0] if one else out[1:].T}
-
-    return form, weak
 
 
 def spaces(kind: str, family: str) -> tuple[Any, Any]:

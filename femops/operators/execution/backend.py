@@ -119,15 +119,6 @@ class Backend(ABC):
         OperatorError
         """
 
-    @abstractmethod
-    def check_fields(self, name: str, fields: Arguments) -> None:
-        """Refuse fields of an integral of that name that there are no kernels for.
-
-        Raises
-        ------
-        OperatorError
-        """
-
     # --- launches --------------------------------------------------------------------------------
 
     @abstractmethod

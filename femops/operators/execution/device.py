@@ -19,7 +19,6 @@ from femops.operators.execution.backend import Backend, Ints, Sizes, Work
 from femops.operators.execution.device_state import DeviceField, DeviceState
 from femops.operators.execution.kernels import blocks_of_tests, geometry_map
 from femops.operators.execution.ranks import device_ghosts
-from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.constraints import FREE, Constraints
 from femops.operators.integrals.fusion import scaled_points
 from femops.operators.integrals.kernel_term import KernelTerm
@@ -29,6 +28,7 @@ from femops.operators.integrals.term import Term
 from femops.parallel.gpus import device_channel
 from femops.pointwise.expressions.graph import Node
 from femops.spaces.base import Space
+from femops.spaces.boundary_space import end_of
 from femops.spaces.domain_space import DomainSpace
 from femops.spaces.h1_l2 import L2
 from femops_kernels.codegen.specialize import Parts
@@ -117,14 +117,6 @@ class DeviceBackend(Backend):
         """See `Backend.check_lanes`."""
         if lanes is not None:
             raise OperatorError(f"lanes = {lanes!r} on a GPU: they are the CPU's, leave them out")
-
-    def check_fields(self, name: str, fields: Arguments) -> None:
-        """See `Backend.check_fields`: it has no kernels of derivatives on a boundary."""
-        if fields.first.has_end:
-            raise OperatorError(
-                f"{name} is over the boundary and has derivatives, or fields of an L2 space: such "
-                "integrals are of the CPU alone, make the spaces without a device"
-            )
 
     def launch(
         self,
@@ -331,7 +323,8 @@ def _sum_streams(terms: Sequence[tuple[float, Term]], kernel: CudaKernel, order:
 def _check(term: Term, found: Any, kernel: CudaKernel, order: Order) -> None:
     """Look at a term's streams, if any; errors are found on the host, which can say where."""
     source, xp = term.source, term.spaces[0].memory.xp
-    assert source is not None
+    if not source.domain.has_maps:  # the host has looked at the geometry of faces
+        return
     weights = partial(_streams, term, [source.weight], kernel, order)
     geometry, qdata_split = source.geometry, term.qdata_split
     assert isinstance(geometry, Geometry)
@@ -372,10 +365,12 @@ def _streams(term: Term, stored: list[Node], kernel: CudaKernel, order: Order) -
     code, numbers = qdata_split.qfunction.code, qdata_split.qfunction.ncomp_out
     sides, fields = [kernel.source], [FieldVector(_device_dofs(device, term.trial))]
     if isinstance(source.state, DeviceState):
-        sides = [_side(field.space, points) for field in source.state.fields.values()]
+        states = source.state.fields.values()
+        spaces = [term.trial.on(field.space) for field in states]
+        sides = [_side(space, points) for space in spaces]
         fields = [
-            FieldVector(_device_dofs(device, field.space), field.vector, field.ghosts)
-            for field in source.state.fields.values()
+            FieldVector(_device_dofs(device, space), field.vector, field.ghosts)
+            for space, field in zip(spaces, states, strict=True)
         ]
     filling = kernel.filling(device, tuple(sides), code, geometry_map(term, code), numbers)
     # a form is differentiated at many states
@@ -410,20 +405,22 @@ def _kernel(device: Device, term: KernelTerm) -> CudaKernel:
 def _side(space: DomainSpace, points: NDArray[np.float64]) -> Side:
     """Side of a kernel with these quadrature points."""
     ghosts = space.volume.halo is not None
-    return Side(space.ncomp, space.basis.interpolation(points), _broken(space), ghosts)
+    end = end_of(space.basis) if space.has_end else None
+    return Side(space.ncomp, space.basis.interpolation(points), _broken(space), ghosts, end)
 
 
 def _broken(space: DomainSpace) -> bool:
-    return space.p1d == 1 or isinstance(space, L2)
+    return space.p1d == 1 or isinstance(space.volume, L2)
 
 
 def _device_dofs(device: Device, space: DomainSpace) -> DeviceDofs:
     """The dofs of the elements of a space, copied once."""
     if space not in _dofs:
-        indices, runs = space.restriction.indices, DofRuns(space.dim, space.p1d, _broken(space))
-        table = DofTable.of(indices, runs)
+        indices, sizes = space.restriction.indices, (space.dim, space.p1d, _broken(space))
+        table = DofTable.of(indices, DofRuns(*sizes))
         shared = None
         if space.volume.reproducible:
+            runs = DofRuns(*sizes, single=space.has_end)
             shared = DeviceShared.of(device, Shared.of(indices, runs))
         touched = _touched(space)
         starts, turned = device.upload(table.starts), device.upload(table.turned)

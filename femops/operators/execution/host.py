@@ -19,7 +19,6 @@ from femops.operators.execution.kernels import (
     sweep,
     vector_term,
 )
-from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.constraints import Constraints
 from femops.operators.integrals.kernel_term import KernelTerm
 from femops.operators.integrals.snapshots import Field
@@ -66,9 +65,6 @@ class HostBackend(Backend):
 
     def check_lanes(self, lanes: int | None) -> None:
         """See `Backend.check_lanes`: it has any."""
-
-    def check_fields(self, name: str, fields: Arguments) -> None:
-        """See `Backend.check_fields`: it has kernels for all."""
 
     def compile_ahead(self, needed: Callable[[], Sequence[Parts]], ranks: int) -> None:
         """See `Backend.compile_ahead`."""

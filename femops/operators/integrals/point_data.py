@@ -159,7 +159,7 @@ def setup_of(
     """The program of kernels that compute what a cut keeps at points, and its data.
 
     Both do not depend on a state, and are made once. On a device nothing of the geometry is
-    among the data.
+    among the data, unless it is that of faces.
     """
     key = dtype, width, tuple(node.number for node in qdata_split.point)
     if key not in form.setups:
@@ -168,7 +168,7 @@ def setup_of(
         if parts:
             given = Argument.joined(parts)
         trace, nodes = replace(form.program, static=static), qdata_split.point
-        there = form.state.filled or not parts
+        there = form.domain.has_maps and (form.state.filled or not parts)
         split = stored_split if there else nonlinear_split
         found = split(trace, given, nodes, len(nodes), form.known)
         plain = replace(form, state=NO_STATE, traced=NonlinearQFunction(trace)) if parts else form

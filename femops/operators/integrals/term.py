@@ -162,7 +162,7 @@ class Term(KernelTerm):
     def looked_at(self) -> bool:
         """See `KernelTerm.looked_at`."""
         if self.source.looks:
-            return False
+            return self.filled
         mapped = self.qfunction.numbers.mapped
         return self.filled or mapped or bool(self.qdata_split.computed)
 

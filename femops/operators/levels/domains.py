@@ -44,8 +44,6 @@ def level_data_of(
     first = summands[0][1]
     backend = backend_of(first.spaces[0])
     backend.check_level(level)
-    for _, term in summands:
-        backend.check_fields(term.name, term.fields)
     if first.fields.on_product and (level not in JOINT or separable(level, summands)):
         return Blocks.of(level, summands, constraints, before)
     groups = domains(summands)

@@ -67,7 +67,9 @@ class DofRuns:
 
     @property
     def inside(self) -> NDArray[np.int64]:
-        """Lexicographic numbers of the nodes that no other element has."""
+        """Lexicographic numbers of the nodes that no other element has; see `own_pieces`."""
+        if self.single:
+            return np.zeros(0, dtype=np.int64)
         if self.broken:
             return np.arange(self.p1d**self.dim)
         grid = np.arange(self.p1d**self.dim).reshape((self.p1d,) * self.dim)

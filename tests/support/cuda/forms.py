@@ -106,7 +106,7 @@ def _coupled(s: Site) -> list[Any]:
     return [residual, there, F.jacobian(state).apply(state)]
 
 
-def _nonlinear(s: Site, form: Any, space: H1) -> list[Any]:
+def _nonlinear(s: Site, form: Any, space: H1 | L2) -> list[Any]:
     at = 0.02 * s.random(space.size, 7)
     J = form.jacobian(at)
     return [form.residual(at), *s.results(J), J.diagonal()]
@@ -131,6 +131,26 @@ def _cycles(s: Site) -> list[Any]:
     return [cg(A, b, rtol=0.0, maxiter=3, M=M, warn=False)[0]]
 
 
+def _nitsche(s: Site) -> list[Any]:
+    """Over the boundary, of derivatives."""
+
+    def function(u: Any, n: Any, h: Any) -> dict[str, Any]:
+        return {"value": 40.0 * u / h - u.grad @ n, "grad": -u * n}
+
+    A = forms.form(function, s.V, boundary="all")
+    return [*s.results(A), A.diagonal()]
+
+
+def _drag(s: Site) -> list[Any]:
+    """The derivatives of a functional of values and derivatives on the boundary."""
+
+    def function(u: Any, n: Any) -> Any:
+        return u**2 * (u.grad @ n)
+
+    space = L2(s.mesh, 1, device=s.device)
+    return _nonlinear(s, forms.functional(function, space, boundary="all").derivative, space)
+
+
 def _reproducible(s: Site) -> list[Any]:
     V = H1(s.mesh, 2, device=s.device, reproducible=s.device is not None)
     return s.results(forms.diffusion(V))
@@ -152,6 +172,8 @@ FORMS: dict[str, Callable[[Site], list[Any]]] = {
     "divergence": lambda s: s.results(forms.divergence(*s.pair)),
     "divergence, transposed": lambda s: s.results(forms.divergence(*s.pair).T),
     "boundary_mass": lambda s: s.results(forms.boundary_mass(s.V, _rough)),
+    "boundary form of derivatives": _nitsche,
+    "boundary functional of an L2 space": _drag,
     "form": _own,
     "form of two fields": _stokes,
     "residual of two fields": _coupled,

@@ -191,6 +191,31 @@ VARIANTS["neo-hookean-residual-3d-p2"] = residual(hyperelastic, 3, 2, ncomp=3)
 VARIANTS["neo-hookean-residual-2d-p4"] = residual(hyperelastic, 2, 4, ncomp=2)
 VARIANTS["p-laplacian-residual-3d-p5"] = residual(lambda V: femops.p_laplacian(V, 3.5, 0.2), 3, 5)
 
+# --- faces, whose functions have derivatives ------------------------------------------------------
+
+
+def nitsche(V: Any) -> Any:
+    """Boundary values in the weak form."""
+
+    def form(u: Any, n: Any, h: Any) -> Any:
+        return {"value": 40 * u / h - u.grad @ n, "grad": -u * n}
+
+    return femops.form(form, V, boundary="all")
+
+
+def wall_jacobian(V: Any) -> Any:
+    """And what computes its data."""
+
+    def form(u: Any, n: Any) -> Any:
+        return {"value": u.value**3 * (u.grad @ n), "grad": (1 + u * u) * n * u}
+
+    return femops.residual(form, V, boundary="all").jacobian(V.zeros())
+
+
+add("nitsche", nitsche, *in_3d(4, 8), *in_2d(4), (1, 2))
+add("wall-jacobian", wall_jacobian, *in_3d(4))
+VARIANTS["nitsche-diagonal-3d-p4"] = diagonal(nitsche, 3, 4)
+
 # --- conjugate gradients --------------------------------------------------------------------------
 
 

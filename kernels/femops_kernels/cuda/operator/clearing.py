@@ -67,7 +67,7 @@ class Clearing:
 
 
 def _runs(kernel: CudaKernel) -> DofRuns:
-    return DofRuns(kernel.dim, kernel.target.p1d, kernel.target.broken)
+    return kernel.target.runs(kernel.dim)
 
 
 def _centre(runs: DofRuns) -> int:

@@ -33,7 +33,7 @@ class Work:
     @staticmethod
     def of(kernel: CudaKernel) -> Work:
         """Count the work of a kernel."""
-        qfunction, points = kernel.qfunction, kernel.q1d**kernel.dim
+        qfunction, points = kernel.qfunction, kernel.lines * kernel.line_points
         read = used_slots(kernel.dim, qfunction.value_in, qfunction.gradient_in)
         recording = Recording(qfunction.text, read, kernel.source.ncomp, qfunction.numbers.total)
         return Work(
@@ -47,12 +47,14 @@ def _staged_bytes(kernel: CudaKernel) -> int:
     """Bytes of numbers at the points of an element that shared memory takes and gives."""
     if not kernel.staged:
         return 0
-    numbers = kernel.qfunction.numbers.point * kernel.lines * kernel.q1d
+    numbers = kernel.qfunction.numbers.point * kernel.lines * kernel.line_points
     return 2 * numbers * kernel.stored.itemsize
 
 
 def shared_numbers(kernel: CudaKernel) -> int:
-    """Numbers that go through shared memory for an element, phase by phase of ``operator.cuh``."""
+    """Numbers that go through shared memory for an element, phase by phase of ``element.cuh``."""
+    if kernel.on_faces:
+        return _face_numbers(kernel)
     if kernel.dim == 1:
         return 0
     q, dim, qfunction = kernel.q1d, kernel.dim, kernel.qfunction
@@ -77,9 +79,28 @@ def _interpolation(dim: int, p: int, q: int, identity: bool) -> int:
     return p * p * q + (not identity) * p * q * (p + q) + q * q * p
 
 
+def _face_numbers(kernel: CudaKernel) -> int:
+    """The same for a face, phase by phase of ``face.cuh``."""
+    q, dim, qfunction = kernel.q1d, kernel.dim, kernel.qfunction
+    numbers, points = 0, kernel.lines
+    for side, value, slopes in (
+        (kernel.source, qfunction.value_in, qfunction.gradient_in),
+        (kernel.target, True, qfunction.gradient_out),  # what is no factor is put down as zero
+    ):
+        p, across = side.p1d, q if dim == 3 else 1
+        lines = across * (dim > 1) + p * (dim > 2)
+        each = (1 + slopes) * (p ** (dim - 1) + lines * (p + q)) + points * (value + dim * slopes)
+        if slopes:
+            each += (across * (dim > 1) + q * (dim > 2)) * 2 * q
+        numbers += side.ncomp * each
+    if qfunction.gradient_out and dim > 1:  # derivatives along the face are added to the values
+        numbers += kernel.target.ncomp * points * (dim - 1 + 2)
+    return numbers
+
+
 def _atomics(kernel: CudaKernel) -> int:
     target, dim = kernel.target, kernel.dim
-    if target.broken or kernel.reproducible:
+    if target.alone or kernel.reproducible:
         return 0
-    inside = max(target.p1d - 2, 0) ** dim
+    inside = 0 if kernel.on_faces else max(target.p1d - 2, 0) ** dim
     return int(target.ncomp * (target.p1d**dim - inside))

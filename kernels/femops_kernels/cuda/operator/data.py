@@ -113,7 +113,7 @@ def streams(device: Device, kernel: CudaKernel, numbers: int, blocks: int) -> An
     (blocks, pieces, threads, 16 // itemsize) array
     """
     piece = 16 // kernel.stored.itemsize
-    shape = blocks, -(-kernel.q1d * numbers // piece), kernel.threads, piece
+    shape = blocks, -(-kernel.line_points * numbers // piece), kernel.threads, piece
     return device.xp.zeros(shape, kernel.stored)
 
 
@@ -132,22 +132,27 @@ def joined_streams(
     if len(parts) == 1 and (parts[0][1] == 1.0).all():
         return parts[0][0]
     blocks, _, threads, piece = parts[0][0].shape
+    line = kernel.line_points
     counts = [len(factors) for _, factors in parts]
-    whole = device.xp.zeros((blocks, threads, kernel.q1d, sum(counts)), kernel.stored)
+    whole = device.xp.zeros((blocks, threads, line, sum(counts)), kernel.stored)
     for (part, factors), end in zip(parts, accumulate(counts), strict=True):
-        lines = part.swapaxes(1, 2).reshape(blocks, threads, -1)[:, :, : kernel.q1d * len(factors)]
-        numbers = lines.reshape(blocks, threads, kernel.q1d, len(factors))
+        lines = part.swapaxes(1, 2).reshape(blocks, threads, -1)[:, :, : line * len(factors)]
+        numbers = lines.reshape(blocks, threads, line, len(factors))
         whole[..., end - len(factors) : end] = numbers * device.upload(factors)
     out = streams(device, kernel, sum(counts), blocks)
     padded = device.xp.zeros((blocks, threads, out.shape[1] * piece), kernel.stored)
-    padded[:, :, : kernel.q1d * sum(counts)] = whole.reshape(blocks, threads, -1)
+    padded[:, :, : line * sum(counts)] = whole.reshape(blocks, threads, -1)
     out[:] = padded.reshape(blocks, threads, -1, piece).swapaxes(1, 2)
     return out
 
 
 def host_streams(device: Device, kernel: CudaKernel, points: NDArray[Any], order: Order) -> Any:
     """Streams of numbers that were computed on the host."""
-    group, lines, numbers = kernel.shape.elements, kernel.lines, kernel.q1d * points.shape[2]
+    group, lines, numbers = (
+        kernel.shape.elements,
+        kernel.lines,
+        kernel.line_points * points.shape[2],
+    )
     out = streams(device, kernel, points.shape[2], order.blocks)
     blocks, pieces, _, piece = out.shape
     each = max(1, _BLOCK // (group * lines * pieces * 16))

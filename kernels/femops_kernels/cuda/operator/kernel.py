@@ -15,10 +15,11 @@ from femops_kernels.cuda.device.arguments import Layout
 from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.device.sources import TYPES, constants_text, source_of
 from femops_kernels.cuda.operator.cg_state import STATE_CONSTANTS
+from femops_kernels.cuda.operator.inputs import MARKS, layout_of
 from femops_kernels.cuda.operator.shapes import MOST_THREADS, Shape, measured_shape
-from femops_kernels.cuda.operator.shared_memory import Lines, Strides, strides_for
-from femops_kernels.cuda.operator.sides import Side, arguments_of, sides_text
-from femops_kernels.cuda.operator.tables import columns, matrix_type, table
+from femops_kernels.cuda.operator.shared_memory import Lines, Strides, face_strides, strides_for
+from femops_kernels.cuda.operator.sides import Side, sides_text
+from femops_kernels.cuda.operator.tables import columns, matrix_type, squares, table
 from femops_kernels.errors import KernelValueError
 from femops_kernels.pointwise.qfunction import QFunctionCode
 from femops_kernels.pointwise.sum_factorization import Map1D, check_points
@@ -27,42 +28,15 @@ from femops_kernels.tuning.database import TuningKey, find
 
 # See `shape_for`.
 _THREADS, _RESIDENT = 128, 384
-CLEARED, CONSTRAINED = 1, 2
-"""Bits of marks: entries that are read as zero, entries of constrained rows."""
 _RESERVED = 1024  # bytes of shared memory that each block takes besides its own
 TILE = 8
 """Vectors that a block does one after the other, unless the tuning database knows better."""
-STATE = {"state": "double*", "partial": "double*", "counters": "unsigned*"}
-"""Arguments of kernels that sum over all their threads and change a solver's state."""
-_ARGUMENTS = {
-    "order": "const int*",
-    "points": "",  # of their own type
-    "elements": "const T*",
-    "modes": "const T*",
-    "constants": "const T*",
-    "alpha": "T",
-    "keep": "T",
-    "add": "int",
-    "count": "int",
-    "first_portion": "int",
-    "row": "int",
-    "tiles": "int",
-    "panel_in": "long long",
-    "panel_out": "long long",
-    "r": "const T*",
-    "inverse": "const T*",
-    "p": "T*",
-    "functionals": "T*",
-    "ahead": "int",
-    "behind": "int",
-    **STATE,
-}
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class CudaKernel:
-    """Kernel of ``y += alpha sum_e B_out^T D B_in x``; see ``operator.cuh``.
+    """Kernel of ``y += alpha sum_e B_out^T D B_in x``; see ``element.cuh`` and ``face.cuh``.
 
     Attributes
     ----------
@@ -125,7 +99,8 @@ class CudaKernel:
     blocks: tuple[int, ...] = (0,)
 
     def __post_init__(self) -> None:
-        check_points(self.q1d, *(side.p1d for side in (*self.sources, *self.targets)))
+        if self.dim > 1 or not self.on_faces:
+            check_points(self.q1d, *(side.p1d for side in (*self.sources, *self.targets)))
 
     @staticmethod
     def fitting(device: Device, **parts: Any) -> CudaKernel:
@@ -164,6 +139,11 @@ class CudaKernel:
     def target(self) -> Side:
         """The test function, or the first one; the first field's side if there is none."""
         return self.targets[0] if self.targets else self.source
+
+    @property
+    def on_faces(self) -> bool:
+        """True if elements are faces, with points at the end of the last direction alone."""
+        return self.source.end is not None
 
     @property
     def identity(self) -> tuple[bool, bool]:
@@ -228,8 +208,13 @@ class CudaKernel:
 
     @property
     def lines(self) -> int:
-        """Threads of an element, each with a line of points."""
+        """Threads of an element, each with a line of points, of faces with one."""
         return int(self.q1d ** (self.dim - 1))
+
+    @property
+    def line_points(self) -> int:
+        """Quadrature points of a thread."""
+        return 1 if self.on_faces else self.q1d
 
     @property
     def threads(self) -> int:
@@ -264,7 +249,7 @@ class CudaKernel:
         """Work arrays of an element; each component has as many."""
         gradient = self.qfunction.gradient_in or self.qfunction.gradient_out
         buffers = 0 if self.dim == 1 else 2 if self.dim == 3 and gradient else 1
-        return buffers * self.ncomp
+        return (1 + self.dim * gradient if self.on_faces else buffers) * self.ncomp
 
     @property
     def bank_lines(self) -> Lines:
@@ -280,18 +265,26 @@ class CudaKernel:
         """Properties that the best launch shape depends on, on a device of that name."""
         sides = (" + ".join(one.words() for one in sides) for sides in (self.sources, self.targets))
         types = f"{self.dtype}, stored {self.stored}{', reproducible' * self.reproducible}"
-        text = f"{self.dim}-D, {self.q1d} points; {self.qfunction.words(*sides)}; {types}"
+        points = f"{self.q1d} points{' of faces' * self.on_faces}"
+        text = f"{self.dim}-D, {points}; {self.qfunction.words(*sides)}; {types}"
         return TuningKey(device, text)
 
     @cached_property
     def strides(self) -> Strides:
         """Strides of work arrays in shared memory."""
-        return strides_for(self.bank_lines)
+        return face_strides(self.q1d) if self.on_faces else strides_for(self.bank_lines)
+
+    @property
+    def volume(self) -> int:
+        """Numbers of a work array."""
+        if self.on_faces:
+            return self.strides.y * self.q1d if self.dim == 3 else self.lines
+        return self.q1d * self.strides.x
 
     @property
     def slab(self) -> int:
         """Numbers from an element's work arrays to the next one's."""
-        return self.work_arrays * self.q1d * self.strides.x + self.strides.more
+        return self.work_arrays * self.volume + self.strides.more
 
     @property
     def staged(self) -> bool:
@@ -319,16 +312,13 @@ class CudaKernel:
     @property
     def _stream_bytes(self) -> int:
         """Bytes that are stored at the points of a block."""
-        pieces = -(-self.q1d * self.qfunction.numbers.point * self.stored.itemsize // 16)
+        pieces = -(-self.line_points * self.qfunction.numbers.point * self.stored.itemsize // 16)
         return 16 * pieces * self.threads
 
     @cached_property
     def layout(self) -> Layout:
         """Layout of the arguments."""
-        points = f"const {TYPES[self.stored.name]}*"
-        sides = arguments_of(self.sources, self.targets)
-        none = {"touched": "const int*"}  # of a kernel without test functions
-        return Layout(sides | none | _ARGUMENTS | {"points": points}, self.dtype)
+        return layout_of(self.sources, self.targets, self.dtype, self.stored)
 
     @cached_property
     def text(self) -> str:
@@ -336,7 +326,9 @@ class CudaKernel:
         qfunction = self.qfunction.cuda(self.dim, self._ncomp[0])
         parts = [self._sizes(), self.layout.text, self._matrices(), source_of("contraction")]
         files = ["dofs", "ghosts", "staged_stream" if self.staged else "stream", "numbers"]
-        files += ["reduce", "cg_state", "merged", "operator", self.entry]
+        files += ["reduce", "cg_state", "merged", "operator"]
+        files += ["face" if self.on_faces else "element", "step"]
+        files.append("face_" * (self.on_faces and self.entry == "diagonal") + self.entry)
         parts.append(constants_text(STATE_CONSTANTS))
         return "\n".join([*parts, qfunction, *map(source_of, files)])
 
@@ -345,6 +337,7 @@ class CudaKernel:
         numbers = {
             "DIM": self.dim,
             "Q": self.q1d,
+            "POINTS": self.line_points,
             "G1D": 1 if self.geometry is None else self.geometry.g1d,
             "NCOMP_IN": source,
             "NCOMP_TEST": target,
@@ -357,15 +350,16 @@ class CudaKernel:
             "LINES": self.lines,
             "THREADS": self.threads,
             **{f"STRIDE_{d.upper()}": getattr(self.strides, d) for d in "xyz"},
+            "VOLUME": self.volume,
             "SLAB": self.slab,
             "PIECE": 16 // self.stored.itemsize,
             "STREAM_BYTES": self._stream_bytes,
             "STAGE_AT": self._stage_at,
             "TILE": self.tile,
-            "CLEARED": CLEARED,
-            "CONSTRAINED": CONSTRAINED,
+            **MARKS,
         }
         switches = {
+            "FACES": self.on_faces,
             "REPRODUCIBLE": self.reproducible,
             "ORDERED": self.ordered,
             "VALUE_IN": qfunction.value_in,
@@ -377,9 +371,8 @@ class CudaKernel:
             "PERSISTENT": self.persistent,
         }
         types = f"using T = {TYPES[self.dtype.name]};\nusing S = {TYPES[self.stored.name]};"
-        lines = [f"constexpr int {name} = {n};" for name, n in numbers.items()]
-        lines += [f"constexpr bool {name} = {str(b).lower()};" for name, b in switches.items()]
-        return "\n".join([types, *lines, self._reading, ""])
+        lines = [f"constexpr bool {name} = {str(b).lower()};" for name, b in switches.items()]
+        return "\n".join([types, constants_text(numbers), *lines, self._reading, ""])
 
     @property
     def _reading(self) -> str:
@@ -395,9 +388,9 @@ class CudaKernel:
         weighted = self.qfunction.numbers.weight
         parts.append(table("WEIGHTS", self.weights if weighted else np.zeros(1)))
         if self.entry == "diagonal":
-            value = self.target.b1d
-            slope = self.d1d @ value
-            parts.append(table("SQUARES", np.array([value**2, value * slope, slope**2])))
+            parts.append(squares("SQUARES", self.target.b1d, self.d1d @ self.target.b1d))
+            if self.target.end is not None:
+                parts.append(squares("ENDS", *self.target.end))
         value, slope = np.zeros((1, 1)), np.zeros((1, 1))
         if self.geometry is not None:
             value, slope = self.geometry.value, self.geometry.slope
@@ -476,12 +469,14 @@ def shape_of(kernel: CudaKernel, device: Device, threads: int, resident: int) ->
 
 def most_elements(kernel: CudaKernel, device: Device) -> int:
     """Elements that a block can have, by its threads and its shared memory."""
-    if kernel.dim == 1:
+    if not kernel.work_arrays:
         return MOST_THREADS
     room = device.shared_bytes // kernel.dtype.itemsize
-    if replace(kernel, shape=Shape(1)).slab > room:
+    slab = replace(kernel, shape=Shape(1)).slab
+    if slab > room:
         return 0
-    return min(MOST_THREADS // kernel.lines, max(1, room // kernel.bank_lines.most))
+    most = slab if kernel.on_faces else kernel.bank_lines.most
+    return min(MOST_THREADS // kernel.lines, max(1, room // most))
 
 
 def unspilled(kernel: CudaKernel, device: Device) -> CudaKernel:

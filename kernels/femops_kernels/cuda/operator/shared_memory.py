@@ -37,7 +37,7 @@ class Strides:
 @final
 @dataclass(frozen=True)
 class Lines:
-    """Lines that a block of threads reads and writes; see ``operator.cuh``.
+    """Lines that a block of threads reads and writes; see ``element.cuh``.
 
     Attributes
     ----------
@@ -131,3 +131,14 @@ def strides_for(lines: Lines) -> Strides:
     gaps = range(lines.banks if lines.elements > 1 else 1)
     tried = (Strides(x, 1, lines.q1d, more) for x in lines.widths for more in gaps)
     return min(tried, key=lambda strides: (lines.rows(strides), strides.x, strides.more))
+
+
+def face_strides(q1d: int) -> Strides:
+    """The strides of the points of a face: rows of odd length, so that columns meet in few banks.
+
+    Parameters
+    ----------
+    q1d : int
+        Points in each direction along the face.
+    """
+    return Strides(1, q1d | 1, 0, 0)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from femops_kernels.cuda.operator.tables import matrix_type
 from femops_kernels.simd.matrix import Matrix1D
+from femops_kernels.simd.runs import DofRuns
 
 INPUT = {
     "x": "const T*",
@@ -51,21 +52,29 @@ class Side:
         Whether functions are not continuous: all dofs of an element are one run.
     ghosts : bool
         Whether some dofs may be other ranks'.
+    end : (2, p1d) float64, optional
+        Value and inward derivative at the end that faces lie at, if elements are faces.
     """
 
     ncomp: int
     b1d: NDArray[np.float64]
     broken: bool
     ghosts: bool = False
-
-    @property
-    def end(self) -> None:
-        """There are no kernels of faces with derivatives."""
+    end: NDArray[np.float64] | None = None
 
     @property
     def p1d(self) -> int:
         """Nodes per direction."""
         return int(self.b1d.shape[1])
+
+    @property
+    def alone(self) -> bool:
+        """True if elements share no dofs. Faces of one element share them in every space."""
+        return self.broken and self.end is None
+
+    def runs(self, dim: int) -> DofRuns:
+        """Runs of an element's dofs, whose `inside` are the dofs that it shares with no other."""
+        return DofRuns(dim, self.p1d, self.broken, single=self.end is not None)
 
     def words(self) -> str:
         """The properties that a launch shape depends on."""
@@ -93,41 +102,64 @@ def sides_text(sources: Sequence[Side], targets: Sequence[Side], blocks: Sequenc
     A test function's type has the vector of the field of its block, too: what constrained rows
     keep of it.
     """
-    lines, matrices = ["template <class... S>", "struct Sides {};"], dict[object, str]()
+    matrices, structs = _Matrices({}, []), list[str]()
     for kind, sides, arguments, kept in (
         ("Source", sources, INPUT, range(len(sources))),
         ("Target", targets, OUTPUT, blocks),
     ):
         firsts = accumulate((side.ncomp for side in sides), initial=0)
         for k, (side, first) in enumerate(zip(sides, firsts, strict=False)):
-            matrix = Matrix1D(side.b1d)
-            if matrix.rows not in matrices:
-                matrices[matrix.rows] = f"B{len(matrices)}"
-                lines.append(matrix_type(matrices[matrix.rows], matrix))
-            text = _side(kind, k, side, first, matrices[matrix.rows], arguments)
+            text = _side(f"{kind}{suffix(k)}", side, first, matrices)
             vector = f"const T* kept(const Arguments& a) {{ return a.x{suffix(kept[k])}; }}"
-            lines.append(f"{text}\n    static __device__ __forceinline__ {vector}\n}};")
+            functions = [*_functions(arguments, k), f"{_FUNCTION} {vector}"]
+            structs.append("\n".join([*text, *functions, "};"]))
         names = ", ".join(f"{kind}{suffix(k)}" for k in range(len(sides)))
-        lines.append(f"using {kind}s = Sides<{names}>;")
-    return "\n".join([*lines, ""])
+        structs.append(f"using {kind}s = Sides<{names}>;")
+    head = "template <class... S>\nstruct Sides {};"
+    return "\n".join([head, *matrices.texts, *structs, ""])
 
 
-def _side(
-    kind: str, number: int, side: Side, first: int, matrix: str, arguments: dict[str, str]
-) -> str:
+_FUNCTION = "    static __device__ __forceinline__"
+
+
+@final
+@dataclass(frozen=True)
+class _Matrices:
+    """Names of matrices by their rows, and the text of their types."""
+
+    names: dict[object, str]
+    texts: list[str]
+
+    def name(self, values: NDArray[np.float64]) -> str:
+        """Name of the type of a matrix, which is written once."""
+        matrix = Matrix1D(values)
+        if matrix.rows not in self.names:
+            self.names[matrix.rows] = f"B{len(self.names)}"
+            self.texts.append(matrix_type(self.names[matrix.rows], matrix))
+        return self.names[matrix.rows]
+
+
+def _side(name: str, side: Side, first: int, matrices: _Matrices) -> list[str]:
+    """Sizes, switches and matrices of a side's type."""
     sizes = f"P = {side.p1d}, NCOMP = {side.ncomp}, FIRST = {first}"
     switches = f"BROKEN = {_word(side.broken)}, GHOSTS = {_word(side.ghosts)}"
     lines = [
-        f"struct {kind}{suffix(number)} {{",
+        f"struct {name} {{",
         f"    static constexpr int {sizes};",
         f"    static constexpr bool {switches};",
-        f"    using B = {matrix};",
+        f"    using B = {matrices.name(side.b1d)};",
     ]
+    return lines if side.end is None else [*lines, f"    using End = {matrices.name(side.end)};"]
+
+
+def _functions(arguments: dict[str, str], number: int) -> list[str]:
+    """Functions of a side's type that give its arguments."""
+    lines = []
     for name, type_ in arguments.items():
         function = "vector" if name in ("x", "y") else name.removesuffix("_in").removesuffix("_out")
-        head = f"    static __device__ __forceinline__ {type_} {function}(const Arguments& a)"
-        lines.append(f"{head} {{ return a.{name}{suffix(number)}; }}")
-    return "\n".join(lines)
+        value = f"return a.{name}{suffix(number)};"
+        lines.append(f"{_FUNCTION} {type_} {function}(const Arguments& a) {{ {value} }}")
+    return lines
 
 
 def _word(switch: bool) -> str:

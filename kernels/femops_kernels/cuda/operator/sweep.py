@@ -19,12 +19,12 @@ from femops_kernels.cuda.operator.clearing import Clearing
 from femops_kernels.cuda.operator.data import FilledData, prefetched, uploaded
 from femops_kernels.cuda.operator.dofs import DeviceDofs, DeviceEnd, DeviceShared, Marked, Shared
 from femops_kernels.cuda.operator.grid import launch_portions
-from femops_kernels.cuda.operator.kernel import CLEARED, CONSTRAINED, STATE, CudaKernel, unspilled
+from femops_kernels.cuda.operator.inputs import CLEARED, CONSTRAINED, STATE
+from femops_kernels.cuda.operator.kernel import CudaKernel, unspilled
 from femops_kernels.cuda.operator.order import Order
 from femops_kernels.cuda.operator.shapes import Shape
 from femops_kernels.cuda.operator.sides import INPUT, OUTPUT, Side, suffix
 from femops_kernels.pointwise.qdata import Data
-from femops_kernels.simd.runs import DofRuns
 
 
 class DeviceLaunch(Launch, ABC):
@@ -123,10 +123,10 @@ class DeviceSweep(DeviceLaunch):
         dofs, device, kernel = end.dofs, self.device, self.kernel
         marked = Marked.of(device, end.marked, dofs, side.ncomp, CONSTRAINED)
         parts = None
-        if kernel.reproducible and not (side.broken and len(kernel.targets) > 1):
+        if kernel.reproducible and not (side.alone and len(kernel.targets) > 1):
             shared = dofs.shared
             if shared is None:  # another field's space is reproducible
-                runs = DofRuns(kernel.dim, side.p1d, side.broken)
+                runs = side.runs(kernel.dim)
                 shared = DeviceShared.of(device, Shared.of(dofs.indices, runs))
             parts = device.xp.empty(dofs.indices.size * side.ncomp, kernel.dtype)
             combine = Combine(device, kernel.dtype, side.ncomp, shared, parts)

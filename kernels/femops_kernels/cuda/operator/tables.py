@@ -23,6 +23,11 @@ def columns(name: str, values: NDArray[np.float64]) -> str:
     return "".join(lines)
 
 
+def squares(name: str, value: NDArray[np.float64], slope: NDArray[np.float64]) -> str:
+    """A table of products: of values, of values and derivatives, of derivatives."""
+    return table(name, np.array([value**2, value * slope, slope**2]))
+
+
 def matrix_type(name: str, matrix: Matrix1D) -> str:
     """The type of a matrix that ``contraction.cuh`` takes."""
     rows, cols = matrix.shape

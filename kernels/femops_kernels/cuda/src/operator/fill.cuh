@@ -4,7 +4,7 @@
 // which this one's are a part, and reads numbers of the type F.
 
 constexpr int FILLED_PIECE = 16 / sizeof(F);
-constexpr int FILLED_PIECES = (Q * NCOMP_OUT + FILLED_PIECE - 1) / FILLED_PIECE;
+constexpr int FILLED_PIECES = (POINTS * NCOMP_OUT + FILLED_PIECE - 1) / FILLED_PIECE;
 
 ENTRY(THREADS, BLOCKS, Arguments) {
     const Place at(reinterpret_cast<T*>(dynamic_shared()));
@@ -24,7 +24,7 @@ ENTRY(THREADS, BLOCKS, Arguments) {
         reinterpret_cast<Pack<F>*>(a.parts) + block * FILLED_PIECES * GROUP * LINES + thread;
     Pack<F> piece = {};
 #pragma unroll
-    for (int i = 0; i < Q; ++i) {
+    for (int i = 0; i < POINTS; ++i) {
         T q[NUMBERS > 0 ? NUMBERS : 1];
         numbers.at(i, q);
         T in[NCOMP_IN], in_x[NCOMP_IN], in_y[NCOMP_IN], in_z[NCOMP_IN];
@@ -35,7 +35,7 @@ ENTRY(THREADS, BLOCKS, Arguments) {
         for (int c = 0; c < NCOMP_OUT; ++c) {
             const int number = i * NCOMP_OUT + c;
             piece.v[number % FILLED_PIECE] = F(out[c]);
-            if (there && (number % FILLED_PIECE == FILLED_PIECE - 1 || number == Q * NCOMP_OUT - 1)) {
+            if (there && (number % FILLED_PIECE == FILLED_PIECE - 1 || number == POINTS * NCOMP_OUT - 1)) {
                 filled[number / FILLED_PIECE * GROUP * LINES] = piece;
                 piece = Pack<F>{};  // what is behind the last number is zero
             }

@@ -94,7 +94,9 @@ struct Numbers {
 #pragma unroll
             for (int d = 0; d < DIM; ++d) q[n++] = value(i, modes[0][d]);
         }
-        if constexpr (NWEIGHT > 0) q[n++] = DIM > 1 ? across * WEIGHTS[i] : WEIGHTS[i];
+        if constexpr (NWEIGHT > 0) {
+            q[n++] = DIM == 1 ? WEIGHTS[i] : FACES ? across : across * WEIGHTS[i];
+        }
 #pragma unroll
         for (int k = 0; k < NCONSTANT; ++k) q[n++] = constant[k];
 #pragma unroll

@@ -1,0 +1,57 @@
+"""Arguments of the kernels of terms, and the marks of entries that they read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from femops_kernels.cuda.device.arguments import Layout
+from femops_kernels.cuda.device.sources import TYPES
+from femops_kernels.cuda.operator.sides import Side, arguments_of
+
+CLEARED, CONSTRAINED = 1, 2
+"""Bits of marks: entries that are read as zero, entries of constrained rows."""
+
+MARKS = {"CLEARED": CLEARED, "CONSTRAINED": CONSTRAINED}
+"""The same as constants of kernels."""
+
+STATE = {"state": "double*", "partial": "double*", "counters": "unsigned*"}
+"""Arguments of kernels that sum over all their threads and change a solver's state."""
+
+_ARGUMENTS = {
+    "order": "const int*",
+    "points": "",  # of their own type
+    "elements": "const T*",
+    "modes": "const T*",
+    "constants": "const T*",
+    "alpha": "T",
+    "keep": "T",
+    "add": "int",
+    "count": "int",
+    "first_portion": "int",
+    "row": "int",
+    "tiles": "int",
+    "panel_in": "long long",
+    "panel_out": "long long",
+    "r": "const T*",
+    "inverse": "const T*",
+    "p": "T*",
+    "functionals": "T*",
+    "ahead": "int",
+    "behind": "int",
+    **STATE,
+}
+
+
+def layout_of(
+    sources: Sequence[Side],
+    targets: Sequence[Side],
+    dtype: np.dtype[Any],
+    stored: np.dtype[Any],
+) -> Layout:
+    """Layout of the arguments of a kernel; ``stored`` is the type of numbers at points."""
+    none = {"touched": "const int*"}  # of a kernel without test functions
+    points = {"points": f"const {TYPES[stored.name]}*"}
+    return Layout(arguments_of(sources, targets) | none | _ARGUMENTS | points, dtype)
