@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import femops
-from femops.bench.bounds import Bound, Demand, longest
+from femops.bench.bounds import Bound, Demand
 from femops.bench.problems import PROBLEMS, make_mesh
 from femops_kernels.cuda.operator.counts import Work, shared_numbers
 from femops_kernels.cuda.operator.sweep import DeviceSweep
@@ -176,10 +176,10 @@ def test_the_longest_binds() -> None:
     demand = Demand(read=6e3, written=2e3, shared=6e3, flops=5e3, atomics=4e3)
     rates = Rates(copied_bytes=4e3, read_bytes=8e3, shared_bytes=2e3, flops=5e3, atomics=4e3)
     bound = demand.bound(rates)
-    assert bound == Bound(1.5, 3.0, 1.0, 1.0)
-    assert (bound.seconds, longest(vars(bound))) == (3.0, "shared")
+    assert bound == Bound(memory=1.5, shared=3.0, flops=1.0, atomics=1.0)
+    assert (bound.seconds, bound.resource) == (3.0, "shared")
     longer = demand.with_vectors(3, 2, 1000).bound(rates)
-    assert (longer.seconds, longest(vars(longer))) == (36e3 / 4e3 + 12e3 / 8e3, "memory")
+    assert (longer.seconds, longer.resource) == (36e3 / 4e3 + 12e3 / 8e3, "memory")
 
 
 def test_rates_by_hand(device: HostDevice, monkeypatch: pytest.MonkeyPatch) -> None:
