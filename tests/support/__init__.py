@@ -1,1 +1,14 @@
-"""What tests stand on: oracles, cases, and what runs ranks and kernels where there are none."""
+"""What tests share: oracles, cases, fixtures, ranks, and devices for machines without a GPU.
+
+Five facts to know before writing a test:
+
+* ``tests/conftest.py`` lets each process use three threads, and lets small problems use them too.
+  ``one_thread = fixtures.one_thread`` in a module switches this off for many small products.
+* ``@pytest.mark.sample(n)`` runs one in n cases; ``make exhaustive`` runs all of them.
+* ``@pytest.mark.parallel(1, 2, 4)`` runs a test on ranks, with the fixture ``comm``
+  (``mpi_runs.py``): on one of these numbers, on each by ``make exhaustive``.
+* ``device = guarded.small_device`` (``cuda/guarded.py``) is a device that runs CUDA C++ on the host
+  and fails where an array moves between host and device unasked. ``cuda/host_device.py`` is the
+  same without the guard.
+* Oracles (``oracles/``) share no code with femops; ``cases/`` has the forms and meshes to judge.
+"""

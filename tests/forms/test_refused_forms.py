@@ -152,7 +152,7 @@ ENTRIES: dict[str, Callable[[Any, Any, Any], Any]] = {
 
 @pytest.mark.parametrize("entry", ENTRIES)
 def test_functions_that_are_not_made_point_by_point(scalar: Any, pair: Any, entry: str) -> None:
-    """Wherever femops takes a function; tests/space/test_functions.py has more such functions."""
+    """Wherever femops takes a function; tests/spaces/test_functions.py has more such functions."""
     for wrong in (lambda x: 1 + x[:, 0], lambda x: x[0] / x[0].max()):
         with pytest.raises(femops.FemopsError, match=r"asked for|at \d* points"):
             ENTRIES[entry](scalar, pair, wrong)

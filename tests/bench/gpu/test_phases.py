@@ -46,7 +46,7 @@ phases.serve(host_device())
 def in_phases(monkeypatch, tmp_path):
     """Run phases in processes for which the host is a GPU; takes seconds, returns the result."""
     monkeypatch.chdir(tmp_path)
-    tests = str(Path(__file__).parents[1])
+    tests = str(Path(__file__).parents[2])
     given = os.environ.get("PYTHONPATH")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([tests, *filter(None, [given])]))
     settings = GpuSettings((2,), ("bp1",), ("multilinear",), dofs=60, **QUICK)
