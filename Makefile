@@ -12,12 +12,13 @@ OLDEST := 3.11
 # Bytecode is kept: tests start hundreds of processes, which would compile all modules each time.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help demo test exhaustive lint format docs dist clean
+.PHONY: help demo test quick exhaustive lint format docs dist clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make demo        solve a Poisson problem at order 4 on a curved mesh, without a matrix"
 	@echo "make test        run the tests (PYTEST_ARGS='-k mesh' and the like are passed on)"
+	@echo "make quick       run one case of each test that is fast"
 	@echo "make exhaustive  run the full product of cases: long"
 	@echo "make lint        ruff, mypy, import-linter"
 	@echo "make format      let ruff order imports and lay out the code"
@@ -31,6 +32,10 @@ demo: $(VENV)/.installed
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+# One case of each test that was fast when it last ran, without ranks, devices and processes.
+quick: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest --quick $(PYTEST_ARGS)
 
 # In shares, each a process of its own: kernels stay in memory until it ends.
 exhaustive: $(VENV)/.installed-dev

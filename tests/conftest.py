@@ -38,6 +38,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--share", default="1/1", metavar="K/N", help="run every N-th test from the K-th"
     )
+    parser.addoption(
+        "--quick", action="store_true", help="one case of each test that is known to be fast"
+    )
 
 
 COLLECTED: Counter[str] = Counter()
@@ -56,14 +59,54 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         COLLECTED[name] += 1
 
 
+SLOW = "femops/slow"
+"""Where pytest's cache lists the tests that took longer than FAST when they last ran."""
+
+FAST = 0.5  # seconds
+
+OF_PROCESSES = {"bench", "cli", "codegen", "cuda", "docs", "parallel"}
+"""Folders whose tests start processes, or compile for a device."""
+
+
 @pytest.hookimpl(trylast=True)  # of those that -m and -k have left
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep the share of tests that was asked for."""
+    """Keep the share of tests that was asked for, and what is quick if that was."""
     k, n = (int(part) for part in config.getoption("share").split("/"))
-    others = [item for i, item in enumerate(items) if i % n != k - 1]
-    if others:
-        config.hook.pytest_deselected(items=others)
-        items[:] = items[k - 1 :: n]
+    kept = items[k - 1 :: n]
+    if config.getoption("quick"):
+        kept = quick(kept, set(config.cache.get(SLOW, [])))
+    if len(kept) < len(items):
+        chosen = set(kept)
+        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+        items[:] = kept
+
+
+def quick(items: list[pytest.Item], slow: set[str]) -> list[pytest.Item]:
+    """The first case of each test function, without slow ones, ranks, devices and processes."""
+    first: dict[str, pytest.Item] = {}
+    for item in items:
+        folder, name = item.path.parent.relative_to(item.config.rootpath / "tests"), item.path.name
+        elsewhere = name.endswith("_mpi.py") or name.startswith("test_device_")
+        if not (elsewhere or OF_PROCESSES & set(folder.parts) or item.nodeid in slow):
+            first.setdefault(item.nodeid.partition("[")[0], item)
+    return list(first.values())
+
+
+SECONDS: Counter[str] = Counter()
+"""Seconds of each test, its fixtures among them."""
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Add up the time of a test."""
+    SECONDS[report.nodeid] += report.duration
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Remember which tests are slow, for the next ``make quick``."""
+    if not hasattr(session.config, "workerinput") and hasattr(session.config, "cache"):
+        slow = set(session.config.cache.get(SLOW, [])) - SECONDS.keys()
+        slow |= {name for name, seconds in SECONDS.items() if seconds > FAST}
+        session.config.cache.set(SLOW, sorted(slow))
 
 
 def pytest_collection_finish() -> None:
