@@ -12,6 +12,7 @@ from femops.errors import OperatorError
 from femops.geometry.domain import DomainBlock, DomainGeometry
 from femops.geometry.jacobians import Geometry
 from femops.operators.integrals.coefficients import Coefficient, FormCoefficient
+from femops.operators.integrals.number_types import check_range, largest_of
 from femops.spaces.base import Space
 from femops.spaces.domain_space import DomainSpace
 from femops.spaces.memory import vector_type
@@ -98,7 +99,11 @@ def load_vector(
             for k, part in enumerate(_reference_fluxes(along, block)):
                 mixed = [slopes[d] if d == k else values[d] for d in range(V.dim)]
                 here += tensor_apply(mixed, part)
-    return V.memory.put(V.sum_elements(e_vec).astype(kind, copy=False))
+    total = V.sum_elements(e_vec)
+    largest = V.volume.comm.max(largest_of(total))
+    if largest:
+        check_range(f"the integral of {name}", largest, kind, whole=True)
+    return V.memory.put(total.astype(kind, copy=False))
 
 
 def _components(V: DomainSpace) -> tuple[int, ...]:

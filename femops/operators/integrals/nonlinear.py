@@ -17,6 +17,7 @@ from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.coefficients import FormCoefficient
 from femops.operators.integrals.constraints import product_of_factors
 from femops.operators.integrals.integral import STATE, Integral, Made
+from femops.operators.integrals.ranges import check_weights
 from femops.operators.integrals.state import State
 from femops.operators.integrals.term import Term
 from femops.pointwise.expressions.identities import identities
@@ -102,6 +103,7 @@ class NonlinearIntegral:
         self._read()  # now: what the function reads may change later
         if self.is_zero and not of_energy:
             raise OperatorError(f"{self.name} returns nothing: give factors of test functions")
+        check_weights(self.form, self.dtype)
         self._setups: dict[Any, Any] = {}  # of Jacobians, see `State`
 
     def __getstate__(self) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -54,6 +55,21 @@ def in_range(term: Term) -> Term:
         if most:
             check_range(f"{form.name}: the {what}", most, term.dtype, whole=True)
     return term
+
+
+def check_weights(form: Integral, dtype: np.dtype[Any]) -> None:
+    """Refuse a float32 integral if the volumes of all elements are beyond its range. Collective.
+
+    Raises
+    ------
+    OperatorError
+        The largest volume or surface element at the elements' centers is too small or too large.
+    """
+    if dtype == np.float32:
+        largest = max((largest_of(block.weighted_det) for block in form.center), default=0.0)
+        largest = form.fields.whole.comm.max(largest)
+        if largest:
+            check_range(f"{form.name}: {_WHAT[3]}", largest, dtype, whole=True)
 
 
 def _blocks(form: Integral) -> Iterator[DomainBlock]:

@@ -140,3 +140,17 @@ def test_numbers_that_are_zero_or_of_many_sizes() -> None:
         assert abs(A @ u - B @ u).max() < 1e-5
         steep = femops.mass(V, lambda x: np.exp(-300 * x[0]), dtype="float32", level=level)
         assert np.isfinite(steep @ u).all()
+
+
+@pytest.mark.parametrize("scale", [1e-25, 1e25])
+def test_integrals_that_are_not_linear_and_loads_on_elements_out_of_range(scale: float) -> None:
+    """In float32 they were zero, or infinite, without a word."""
+    V = femops.H1(femops.box((3, 2), upper=(scale, scale)), 2)
+    for made in (
+        lambda: femops.residual(lambda u: {"value": u**3}, V, dtype="float32"),
+        lambda: femops.functional(lambda u: u**2, V, dtype="float32"),
+        lambda: femops.load(V, 1.0, dtype="float32"),
+    ):
+        with pytest.raises(femops.OperatorError, match="beyond the range of float32: scale the"):
+            made()
+    assert femops.load(V, 1.0).sum() == pytest.approx(scale**2)
