@@ -1,4 +1,4 @@
-"""One door to all mesh files."""
+"""Mesh files of every format: Gmsh's by `femops.io.gmsh`, others by `femops_meshes.formats`."""
 
 from __future__ import annotations
 

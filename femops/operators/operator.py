@@ -22,7 +22,7 @@ from femops.operators.integrals.ranges import in_range
 from femops.operators.integrals.term import Term, updated
 from femops.operators.levels.auto import Auto
 from femops.operators.levels.cost import Cost, cost_of
-from femops.operators.levels.domains import Blocks, level_data_of
+from femops.operators.levels.dispatch import Blocks, level_data_of
 from femops.operators.levels.level_data import LevelData, base_level, check_level, same_terms
 from femops.operators.matrix_free import MatrixFree, check_sum
 from femops.pointwise.linear import Pair

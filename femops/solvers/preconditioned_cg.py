@@ -10,7 +10,7 @@ from femops.solvers.linear_problem import Info, LinearProblem, Vector
 from femops.solvers.multigrid import Multigrid
 from femops.solvers.singular import singular_cause
 from femops.solvers.watch import Watch
-from femops_kernels.relaxation import Directions
+from femops_kernels.vector_updates import Directions
 
 _DIVERGES = (
     "the multigrid cycle is found not to be positive after {} iterations, so it diverges on a "

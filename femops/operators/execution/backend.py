@@ -30,7 +30,7 @@ from femops_kernels.compiled import (
 from femops_kernels.cpu.kernels.kernel import OperatorKernel
 from femops_kernels.instruction import Instruction
 from femops_kernels.pointwise.qdata import Data
-from femops_kernels.relaxation import VectorUpdates
+from femops_kernels.vector_updates import VectorUpdates
 
 Ints = NDArray[np.int64]
 Sizes = Mapping[int, int]

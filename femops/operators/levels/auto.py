@@ -31,7 +31,7 @@ from femops.operators.execution.choice import backend_of
 from femops.operators.execution.host import LEVELS
 from femops.operators.integrals.constraints import FREE, Constraints
 from femops.operators.integrals.term import Term
-from femops.operators.levels.domains import level_data_of
+from femops.operators.levels.dispatch import level_data_of
 from femops.operators.levels.level_data import LevelData
 from femops.operators.levels.sample import first_terms
 from femops.parallel.collective_checks import check

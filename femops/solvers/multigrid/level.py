@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from femops.errors import SolverError
 from femops_kernels.cg import Reduction, segment_edges
 from femops_kernels.compiled import CompiledOperator
-from femops_kernels.relaxation import VectorUpdates
+from femops_kernels.vector_updates import VectorUpdates
 
 Array = NDArray[Any]
 Transfer = Callable[[Any, Any], None]

@@ -1,4 +1,4 @@
-"""One door to all mesh files."""
+"""Read a file in MFEM's formats, refine the mesh, and order its elements."""
 
 import os
 

@@ -16,7 +16,7 @@ from femops_kernels.cpu.first_touch import placed_array
 from femops_kernels.cpu.sweep import PARALLEL_ENTRIES
 from femops_kernels.cpu.thread_pool import LAUNCH
 from femops_kernels.pointwise.qdata import ALIGNMENT
-from femops_kernels.relaxation import (
+from femops_kernels.vector_updates import (
     CoarsestVectors,
     Directions,
     DType,

@@ -1,4 +1,4 @@
-"""Level none: geometry computed in the kernel, and what element-constant numbers make of it."""
+"""Level matrix-free: the kernel computes the geometry, and numbers constant in an element."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums of integrals over different domains, and on products of spaces.
+"""Data of a sum of integrals at a level: one storage, or one for each domain or block.
 
 Each domain, the elements and faces of the boundary, is swept by itself.  Terms over boundary faces
 only add to the result, so that over the elements comes first.  On a product, sweeps read and write
