@@ -437,15 +437,16 @@ def _device_dofs(device: Device, space: DomainSpace) -> DeviceDofs:
             shared = DeviceShared.of(device, Shared.of(indices, runs))
         touched = _touched(space)
         starts, turned = device.upload(table.starts), device.upload(table.turned)
-        there, met = device.upload(touched), int(touched[-1])
+        on_device, num_touched = device.upload(touched), int(touched[-1])
         owned = None if space.volume.halo is None else space.volume.ndofs
         size = space.volume.ndofs
-        _dofs[space] = DeviceDofs(starts, turned, there, indices, met, shared, owned, size)
+        tables = starts, turned, on_device, indices
+        _dofs[space] = DeviceDofs(*tables, num_touched, shared, owned, size)
     return _dofs[space]
 
 
 def _touched(space: DomainSpace) -> NDArray[np.int32]:
-    """Dofs that each element meets first; no face meets any."""
+    """Dofs that each element touches first, see `first_touch`. Faces count as touching none."""
     if not space.domain.covers:
         return np.zeros(space.domain.num_elements + 1, dtype=np.int32)
     return space.restriction.first_touch.astype(np.int32)
