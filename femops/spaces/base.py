@@ -361,10 +361,7 @@ class Space(DomainSpace, ABC):
         return values_at(source.basis, l_vec, indices, elements, reference).reshape(-1)
 
     def from_nodal(self, values: Floats) -> Floats:
-        """Return the vector (size,) of the function with given values (size,) at the nodes.
-
-        Both are on the host.
-        """
+        """Return the host vector (size,) of the function with values (size,) at the nodes."""
         result, table = np.empty((self.ndofs, *self._trailing)), self.l_vec(values)
         lines = [self.basis.from_nodal] * self.dim
         n = self.p1d**self.dim

@@ -73,7 +73,7 @@ class Memory(ABC):
     @property
     @abstractmethod
     def xp(self) -> ModuleType:
-        """Module with NumPy's functions for arrays of this memory: NumPy or CuPy."""
+        """Module with NumPy's functions for arrays of this memory."""
 
     @abstractmethod
     def put(self, values: NDArray[Entry]) -> NDArray[Entry]:
@@ -247,7 +247,7 @@ class HostMemory(Memory):
 
 @final
 class DeviceMemory(Memory):
-    """Memory of a device. Arrays are CuPy's.
+    """Memory of a device.
 
     Parameters
     ----------
@@ -309,7 +309,7 @@ class DeviceMemory(Memory):
 
     def overlap(self, a: NDArray[Any], b: NDArray[Any]) -> bool:
         """See `Memory.overlap`."""
-        # CuPy's may_share_memory does not see memory of other libraries
+        # CuPy's own test does not see memory that other libraries lend
         first, second = self.address(a), self.address(b)
         (low, end), (lower, upper) = _extent(a, first), _extent(b, second)
         step = abs(a.strides[-1]) if a.ndim == b.ndim == 1 and a.strides == b.strides else 1
