@@ -477,7 +477,7 @@ class MultiVector:
         seed : int
             Seed of the random numbers.
         free : (size,) bool or numbers, optional
-            Standard deviations of the random numbers: zero keeps an entry zero. 1 if omitted.
+            Standard deviations of the random numbers, zero for entries without; 1 if omitted.
 
         Raises
         ------

@@ -419,7 +419,7 @@ class Operator(MatrixFree):
         else:
             stored = self._level_data.as_stored
             values = self._level_data.backend.diagonal(stored, lambda: self.compiled)
-        if len(constraints.columns):  # an operator may have eliminated columns but no such rows
+        if len(constraints.columns):  # eliminated columns need not be eliminated rows
             values[put(constraints.columns)] = 0.0
         if len(constraints.rows):
             values[put(constraints.rows)] = constraints.identity

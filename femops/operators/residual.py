@@ -301,7 +301,7 @@ class Residual(Summable):
         """
         u = self._check(u, "u")
         state = cache(partial(self._state, u))
-        # an integral that depends on no field adds nothing; if all are such, the first one raises
+        # integrals that depend on no field add nothing; if all are constant, the first one raises
         moving = [part for part in self._parts if not part.is_constant] or self._parts[:1]
         terms = (
             Operator.of_form(part.derivative(state), self.dtype, part.width, level)

@@ -122,7 +122,7 @@ class Space(DomainSpace, ABC):
         return self
 
     def on(self, volume: Space) -> Space:
-        """Return the other space itself: its elements are those of the mesh too."""
+        """Return the other space itself, as both are on all elements of the mesh."""
         return volume
 
     @abstractmethod

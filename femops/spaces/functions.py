@@ -229,7 +229,7 @@ def _check_pointwise(
     error: type[FemopsError],
     shape: tuple[int, ...] = (),
 ) -> None:
-    """Call a function again for two of its points, and raise if its values there are others.
+    """Call a function again for two of its points, and raise if its values have changed.
 
     The two points are at opposite ends of the mesh. They are passed together in the opposite
     order, then each alone. This detects functions that take ``x[:, 0]`` for the first coordinate,
@@ -290,7 +290,7 @@ def _fitted(
 ) -> Floats:
     """Return a result as an array ``shape + (n,)``, with the first of the shapes that fits."""
     refuse_device_array(result, what)
-    # if several shapes are accepted, (1, n) may be a vector of one component, so it is no scalar
+    # if several shapes are accepted, (1, n) may mean a vector of one component, not a scalar
     fits = (_fit(result, shape, n, row=len(shapes) == 1) for shape in shapes)
     values = next((fit for fit in fits if fit is not None), None)
     if values is None:

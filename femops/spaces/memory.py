@@ -241,7 +241,7 @@ class HostMemory(Memory):
         """See `Memory.three_term`."""
         from femops_kernels.cpu.three_term import step  # compilers are loaded when they are used
 
-        unaligned = old.shape[1] * old.itemsize % ALIGNMENT  # rows are no whole cache lines
+        unaligned = old.shape[1] * old.itemsize % ALIGNMENT  # rows begin within cache lines
         (three_term if unaligned else step)(old, product, current, coefficients, scales, extra)
 
 

@@ -293,9 +293,9 @@ def _element_products(
 
 
 def _data(term: KernelTerm) -> Data | FilledData:
-    """Data that a kernel of the term reads.
+    """Data that a kernel of the term reads: data of the host, or computed on the device.
 
-    If the device computes or checks some of them, they are made once for the term.
+    Data that the device computes or checks are made once for the term.
     """
     if not term.looked_at:
         return term.data
@@ -327,7 +327,7 @@ def _sum_streams(terms: Sequence[tuple[float, Term]], kernel: CudaKernel, order:
 
 
 def _check(term: Term, found: Any, kernel: CudaKernel, order: Order) -> None:
-    """Check a term's geometry, and its streams ``found`` if any, on the device.
+    """Check a term's geometry and streams on the device. ``found`` is None without streams.
 
     If a check fails, the host computes the data again and raises an error that says where.
     """

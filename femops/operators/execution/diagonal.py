@@ -1,4 +1,4 @@
-"""Diagonals of sums of terms on the host, by compiled sweeps where there are many elements."""
+"""Diagonals of sums of terms on the host, by compiled sweeps for large meshes."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ def sweep(
 
 
 def _repeated(data: Data, ne: int) -> Data:
-    """Fill the padding slots of data with the last element's, to avoid divisions by zero there."""
+    """Copy the last element's data to the padding slots, to avoid divisions by zero in these."""
     for array in (data.points, data.elements):
         if array.size:
             filled = ne - (len(array) - 1) * array.shape[-1]
@@ -203,7 +203,7 @@ def _fitting(kernel: SweepKernel, pairs: Sequence[tuple[Plan, Plan]]) -> SweepKe
     if all(side.index_bytes == plan.number_bytes for side, plan in given):
         return kernel
     new = {id(side): replace(side, index_bytes=plan.number_bytes) for side, plan in given}
-    made: Any = kernel  # of a class that is a dataclass
+    made: Any = kernel  # all classes of kernels are dataclasses
     sources, targets = (
         tuple(new[id(side)] for side in sides) for sides in (kernel.sources, kernel.targets)
     )

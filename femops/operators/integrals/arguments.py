@@ -41,7 +41,7 @@ class Arguments:
         return Arguments({FIELD: space}, space.volume)
 
     def only(self, names: Iterable[str]) -> Arguments:
-        """The arguments of these names, in the same vectors."""
+        """Restrict the arguments to some names. The vectors stay the same."""
         return replace(self, spaces={name: self.spaces[name] for name in names})
 
     @property

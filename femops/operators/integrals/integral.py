@@ -151,7 +151,7 @@ class Integral:
 
     @property
     def of_values(self) -> Integral:
-        """The form itself, or a boundary form that has no derivatives on spaces of values only."""
+        """Copy of a boundary form without derivatives on spaces of values only; else the form."""
         step = self.qfunction
         if not self.domain.has_normals or step.trace.has_slopes:
             return self
@@ -186,7 +186,7 @@ class Integral:
         }
 
     def __getstate__(self) -> dict[str, Any]:
-        """State for a copy or another process, with the trace: globals may differ there."""
+        """State for a copy or another process. The trace is included, as globals may differ."""
         state = {k: v for k, v in self.__dict__.items() if k not in _CACHED}
         return state | ({"traced": self.qfunction} if "qfunction" in self.__dict__ else {})
 

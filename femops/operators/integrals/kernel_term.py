@@ -73,7 +73,7 @@ class KernelTerm(ABC):
 
     @property
     def several(self) -> bool:
-        """True if there are several fields or test functions, or functionals."""
+        """True if the term has several fields or test functions, or functionals."""
         return len(self.fields.spaces) + len(self.tests.spaces) + self.minima + self.sums > 2
 
     @property
@@ -110,7 +110,7 @@ class KernelTerm(ABC):
     @property
     @abstractmethod
     def data_without_points(self) -> Data:
-        """The data without what is stored at points."""
+        """The data without the numbers at points."""
 
     @property
     @abstractmethod

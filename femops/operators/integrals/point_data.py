@@ -33,7 +33,9 @@ _mode_lanes = Derived[Mesh, NDArray[Any]]()
 def mode_lanes(
     mesh: Mesh, dtype: np.dtype[Any], width: int, edges: NDArray[np.int64]
 ) -> NDArray[Any]:
-    """Geometry modes of a mesh's elements in lanes, (nbatch, dim, modes, width); made once.
+    """Return geometry modes of a mesh's elements in lanes, (nbatch, dim, modes, width).
+
+    They are computed once for a mesh, type and width.
 
     Slots past the last element repeat it, so that they have a Jacobian.  The modes lie near the
     threads of the first sweep that reads them, whose chunks begin at batches ``edges``.

@@ -1,7 +1,7 @@
-"""Data that an operator keeps at each level of assembly, and the compiled work that applies it.
+"""Data that an operator stores at each level of assembly, and the launches that apply them.
 
 =============  =====================================================  =======================
-level          what is kept                                           one application
+level          stored data                                            one application
 =============  =====================================================  =======================
 full           the matrix, compressed rows                            product by rows
 element        dense element matrices                                 products by element
@@ -78,7 +78,7 @@ class LevelData(ABC):
 
     @property
     def stored(self) -> LevelData:
-        """Data of the level that is in use: these data, unless the level is "auto"."""
+        """Data of the level in use. For "auto" data of the chosen level, else the object itself."""
         return self
 
     @property

@@ -143,7 +143,7 @@ class CompressedRows(LevelData, ABC):
         return int(2 * kept.nnz - np.count_nonzero(np.diff(kept.indptr)))
 
     def assembly_flops(self) -> int:
-        """Operations for D and the element matrices, and one addition per entry of these."""
+        """Operations for D, the element matrices, and one addition per element matrix entry."""
         sums = 0
         for (_, first), *_ in domains(self.summands):
             rows, columns = ElementAssembly(first).shape

@@ -41,7 +41,7 @@ class Points(LevelData):
 
     @cached_property
     def fused(self) -> list[tuple[float, KernelTerm]]:
-        """The summands. Those that have the same quadrature rule and spaces are fused."""
+        """The summands, after fusion of summands with the same quadrature rule and spaces."""
         return [group[0] if len(group) == 1 else (1.0, fused(group)) for group in self._groups]
 
     @cached_property
@@ -99,7 +99,7 @@ class Points(LevelData):
         return [kernel.parts for kernel, _ in self.work]
 
     def steps(self, panels: Panels = ONE) -> list[Step]:
-        """One sweep for each fused summand, or for each summand of a block with many vectors."""
+        """One sweep for each fused summand; for many vectors on a product, block by block."""
         if panels != ONE and self.summands[0][1].fields.on_product:
             return block_steps(self._blocks, self.sides, self.constraints, panels)
         if panels != ONE:
