@@ -202,7 +202,7 @@ class Probe:
             )
 
     def _blocks(self, numbers: int) -> Iterator[Ints]:
-        """Blocks of the points that this rank evaluates, if each point takes ``numbers`` numbers."""
+        """Blocks of the points that this rank evaluates, with ``numbers`` numbers per point."""
         inside = np.flatnonzero(self._held >= 0)
         return (inside[start:stop] for start, stop in element_blocks(len(inside), numbers))
 
