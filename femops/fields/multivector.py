@@ -1,4 +1,4 @@
-"""Many vectors of a space, in panels."""
+"""Multivectors: many vectors of a space, stored in panels."""
 
 from __future__ import annotations
 
@@ -32,29 +32,29 @@ from femops.spaces.product import Product
 from femops_meshes.arguments import Count, checked, shown
 
 Array = NDArray[Any]
-# Bytes of the rows that products of matrices work on at a time: half of a second-level cache.
+# Bytes of the rows in one block of a product with a matrix: half of a second-level cache.
 _BLOCK_BYTES = 2**19
-# Of Cholesky's factors and random directions.
+# Most rounds of orthonormalisation: Cholesky's factor, and random directions if some are missing.
 _ROUNDS = 6
 
 
 @final
 @checked(VectorError)
 class MultiVector:
-    """Many vectors of a space, in panels: the vectors of a panel next to each other.
+    """Many vectors of a space, in panels. The columns of a panel are vectors.
 
-    Operators are applied to all of them at once, ``A @ X``; sums of entries are those of all ranks
-    that hold the space.
+    ``A @ X`` applies an operator to all vectors at once. Inner products and norms sum the entries
+    of all ranks that hold the space.
 
     Parameters
     ----------
     space : Space or Product
     panels : (npanels, space.size, width) array
-        C-contiguous, where the vectors of the space are; it is not copied. float64, float32, or
+        C-contiguous, in the memory of the space's vectors. It is not copied. float64, float32, or
         complex of either.
     nvec : int, optional
         Number of vectors, if the last panel has more columns than are used. The spare columns must
-        be zero, and stay zero: only operators work on them, as on any column.
+        be zero, and stay zero. Only operators work on spare columns.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class MultiVector:
     Raises
     ------
     VectorError
-        An array of another shape, type or memory; columns behind the last vector that are not zero.
+        If the array has another shape, type or memory, or spare columns are not zero.
 
     Examples
     --------
@@ -119,7 +119,7 @@ class MultiVector:
         dtype: DTypeLike = np.float64,
         width: int | None = None,
     ) -> MultiVector:
-        """New vectors of zeros.
+        """Return new vectors of zeros.
 
         Parameters
         ----------
@@ -128,12 +128,12 @@ class MultiVector:
         dtype : dtype
             float64, float32, or complex of either.
         width : int, optional
-            Columns of a panel; if omitted as many as kernels like.
+            Columns of a panel. If omitted the number that suits kernels best, see `panel_width`.
 
         Raises
         ------
         VectorError
-            A number of vectors that is none, another type, or too little memory.
+            If the number of vectors is not at least 1, the type is another, or memory is too small.
         """
         kind = check_type(dtype)
         nvec = count(nvec, "nvec")
@@ -158,7 +158,7 @@ class MultiVector:
         width: int | None = None,
         seed: Count = 0,
     ) -> MultiVector:
-        """New vectors of independent random numbers: normal, or uniform on a reproducible mesh.
+        """Return vectors of independent random numbers, normal or on a reproducible mesh uniform.
 
         Raises
         ------
@@ -174,12 +174,12 @@ class MultiVector:
     def from_columns(
         cls, space: Space | Product, columns: Array, width: int | None = None
     ) -> MultiVector:
-        """A copy of the columns (space.size, nvec) of an array.
+        """Copy the columns (space.size, nvec) of an array to a new MultiVector.
 
         Raises
         ------
         VectorError
-            An array of another shape, type or memory.
+            If the array has another shape, type or memory.
         """
         given = space.memory.adopt(columns, "columns")
         shape: Any = getattr(given, "shape", ())
@@ -191,18 +191,18 @@ class MultiVector:
         return result
 
     def empty_like(self, space: Space | Product | None = None) -> MultiVector:
-        """New vectors of zeros, as many and of the same type, of this or of another space."""
+        """Return new zero vectors of this or another space, with the same number and type."""
         space = self.space if space is None else space
         return MultiVector.zeros(space, self.nvec, self.dtype, self.width)
 
     def copy(self) -> MultiVector:
-        """A copy."""
+        """Return a copy of all vectors."""
         result = self.empty_like()
         for target, source in zip(*(used(x.panels, x.nvec) for x in (result, self)), strict=True):
             target[...] = source
         return result
 
-    # --- what it is ------------------------------------------------------------------------------
+    # --- properties ------------------------------------------------------------------------------
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -222,7 +222,7 @@ class MultiVector:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Length of a vector, and how many there are."""
+        """Length of a vector, and number of vectors."""
         return int(self.panels.shape[1]), self.nvec
 
     def __len__(self) -> int:
@@ -233,7 +233,7 @@ class MultiVector:
         return f"MultiVector({self.nvec} vectors of {self.shape[0]}, {self.dtype}, {panels})"
 
     def columns(self) -> Array:
-        """The vectors as columns (size, nvec): a view of a single panel, else a copy."""
+        """Return the vectors as columns (size, nvec). A view if there is one panel, else a copy."""
         return self._rows(slice(None))
 
     # --- parts -----------------------------------------------------------------------------------
@@ -245,15 +245,15 @@ class MultiVector:
         return self.panels[i // self.width, :, i % self.width]
 
     def __getitem__(self, which: Any) -> Any:
-        """One vector, a view; or a `MultiVector` of several.
+        """Return a view of one vector, or a `MultiVector` of several vectors.
 
-        A range that begins where a panel does and ends where one does, or with the last vector,
-        is a view of these panels. Other ranges, lists and masks are copies.
+        A range that begins with a panel, and ends with a panel or the last vector, is a view of
+        these panels. Other ranges, lists and masks are copies.
 
         Raises
         ------
         VectorError
-            An index that chooses no vector, or one that does not exist; see `chosen_vectors`.
+            If the index chooses no vector, or one that does not exist; see `chosen_vectors`.
         """
         chosen = chosen_vectors(which, self.nvec)
         if isinstance(chosen, int):
@@ -274,7 +274,7 @@ class MultiVector:
     def __setitem__(self, which: Any, values: Any) -> None:
         """Overwrite vectors by a number, an array (size,) or (size, n), or a `MultiVector`.
 
-        Values that share memory with the vectors are copied first, so the result is NumPy's.
+        Values that share memory with the vectors are copied first, so the result is as in NumPy.
 
         Raises
         ------
@@ -314,13 +314,13 @@ class MultiVector:
         return other.panels
 
     def _made(self, work: str, other: Any) -> MultiVector:
-        """Return new vectors: these combined with panels or a number by a NumPy function."""
+        """Combine the vectors with panels or a number by a NumPy function; return new vectors."""
         made = MultiVector.zeros(self.space, self.nvec, type_with(self.dtype, other), self.width)
         combine(self.space.memory.xp, work, self.panels, other, made.panels, self.nvec)
         return made
 
     def _overwritten(self, work: str, other: Any) -> MultiVector:
-        """Overwrite these vectors with those that `_made` would return."""
+        """Overwrite these vectors with the result of `_made`."""
         if type_with(self.dtype, other).kind == "c" and self.dtype.kind != "c":
             raise VectorError(
                 f"{self!r} is real and cannot be overwritten by complex numbers: write X = X + Y "
@@ -362,7 +362,7 @@ class MultiVector:
     # --- products with small matrices ------------------------------------------------------------
 
     def row_blocks(self, *others: MultiVector) -> Iterator[slice]:
-        """Ranges of rows that stay in cache; on a reproducible mesh those of element groups."""
+        """Ranges of rows that fit in cache, or on a reproducible mesh those of element groups."""
         if self.space.any_width:
             return (slice(a, b) for a, b in pairwise(group_edges(self.space).tolist()) if a < b)
         most = max(x.npanels * x.width * x.dtype.itemsize for x in (self, *others))
@@ -375,19 +375,19 @@ class MultiVector:
 
     @checked(VectorError)
     def gram(self, other: MultiVector | None = None) -> Array:
-        """The matrix X^H Y (nvec, nvec of Y) of inner products, in double precision; X^H X alone.
+        """Compute the inner products X^H Y (nvec, nvec of Y) in double precision. Collective.
 
-        Collective, one reduction.
+        Without ``other`` Y is X. All entries are summed over ranks in one reduction.
 
         Raises
         ------
         VectorError
-            Vectors of another space.
+            If the vectors are of another space.
         """
         return self._gram(other, lambda rows, there: there._rows(rows))
 
     def mass_gram(self, mass: Any) -> Array:
-        """The matrix X^H M X (nvec, nvec); see `orthonormalise` for M. Collective."""
+        """Compute the matrix X^H M X (nvec, nvec); see `orthonormalise` for M. Collective."""
         if mass is None or isinstance(mass, LinearOperator):
             return self.gram(None if mass is None else mass @ self)
         n = self.space.size
@@ -399,22 +399,22 @@ class MultiVector:
     def _gram(
         self, other: MultiVector | None, right: Callable[[slice, MultiVector], Array]
     ) -> Array:
-        there = self if other is None else other
-        if there.space is not self.space:
-            raise VectorError(f"{there!r} is not of the space of {self!r}")
-        xp, wide = self.space.memory.xp, np.result_type(self.dtype, there.dtype, np.float64)
+        second = self if other is None else other
+        if second.space is not self.space:
+            raise VectorError(f"{second!r} is not of the space of {self!r}")
+        xp, wide = self.space.memory.xp, np.result_type(self.dtype, second.dtype, np.float64)
         if self.space.any_width:
-            parts = (self._rows(r).conj().T @ right(r, there) for r in self.row_blocks(there))
-            return group_totals(self.space, parts, (self.nvec, there.nvec), wide)
-        total = xp.zeros((self.nvec, there.nvec), wide)
-        for rows in self.row_blocks(there):
+            parts = (self._rows(r).conj().T @ right(r, second) for r in self.row_blocks(second))
+            return group_totals(self.space, parts, (self.nvec, second.nvec), wide)
+        total = xp.zeros((self.nvec, second.nvec), wide)
+        for rows in self.row_blocks(second):
             left = self._rows(rows)
-            total += left.conj().T @ right(rows, there)
+            total += left.conj().T @ right(rows, second)
         summed = self.space.comm.sum(self.space.memory.get(total).view(np.float64))
         return np.asarray(summed).view(wide)
 
     def __matmul__(self, matrix: ArrayLike) -> MultiVector:
-        """The vectors X Q: linear combinations by the columns of a small matrix (nvec, m)."""
+        """Return X Q: m linear combinations of the vectors by a small matrix (nvec, m)."""
         small = small_matrix(matrix, self.nvec)
         kind = np.result_type(self.dtype, np.complex64) if small.dtype.kind == "c" else self.dtype
         return self._times(small, MultiVector.zeros(self.space, small.shape[1], kind))
@@ -430,7 +430,7 @@ class MultiVector:
         return self._times(small, self)
 
     def _times(self, small: Array, result: MultiVector) -> MultiVector:
-        """Overwrite the result, which may be X itself, with X Q; some rows at a time."""
+        """Overwrite ``result``, which may be X itself, with X Q, block by block of rows."""
         factors = self.space.memory.put(small.astype(result.dtype))
         for rows in self.row_blocks(result):
             set_rows(result.panels, rows, rows_times(self.space, self._rows(rows), factors))
@@ -439,11 +439,11 @@ class MultiVector:
     # --- inner products of pairs -----------------------------------------------------------------
 
     def dots(self, other: MultiVector) -> Array:
-        """Inner products (nvec,) of each vector with the one of the same number. Collective."""
+        """Inner products (nvec,) of vector i with vector i of ``other``. Collective."""
         return self._pairs(self._like(other))
 
     def norms(self) -> NDArray[np.float64]:
-        """Euclidean norms (nvec,). Collective."""
+        """Euclidean norms (nvec,) of the vectors. Collective."""
         return np.asarray(np.sqrt(self._pairs(self.panels).real))
 
     def _pairs(self, other: Array) -> Array:
@@ -464,24 +464,25 @@ class MultiVector:
 
     @checked(VectorError)
     def orthonormalise(self, mass: Any = None, seed: Count = 0, free: Array | None = None) -> None:
-        """Overwrite the vectors by ones that span the same and satisfy X^H M X = 1.
+        """Overwrite the vectors by vectors with the same span that satisfy X^H M X = 1.
 
-        By Cholesky's factors of Gram matrices, twice where once is not enough. Where vectors are
-        linearly dependent, the directions that are missing are random. Collective.
+        The method is Cholesky's factorisation of the Gram matrix, repeated if the vectors are not
+        yet orthonormal enough. If vectors are linearly dependent, random directions replace the
+        missing ones. Collective.
 
         Parameters
         ----------
         mass : operator, (size,) array or None
-            M, symmetric and positive definite; an array is its diagonal, None the identity.
+            M, symmetric and positive definite. An array is the diagonal of M, None the identity.
         seed : int
-            Of the random numbers.
+            Seed of the random numbers.
         free : (size,) bool or numbers, optional
-            Standard deviations of the random numbers, zero where there are none; 1 if omitted.
+            Standard deviations of the random numbers, zero for entries without; 1 if omitted.
 
         Raises
         ------
         VectorError
-            M is no mass, found not to be positive definite, or there are too many vectors.
+            If M is not a mass, is not positive definite, or there are too many vectors.
         """
         eps = float(np.finfo(self.dtype).eps)
         if getattr(mass, "shape", None) == (self.shape[0],):

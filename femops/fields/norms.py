@@ -1,6 +1,6 @@
 """Integrals and norms of functions in a space.
 
-Everything is evaluated block by block of elements, so memory does not grow with the mesh.
+Functions are evaluated block by block of elements, so memory does not grow with the mesh.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from femops_meshes.arguments import checked
 Floats = NDArray[np.float64]
 Rule = int | Quadrature1D | None
 
-# Numbers of 53 bits into which any sum of float64 that a program meets can be split.
+# Number of float64 parts into which any realistic exact sum of float64 can be split.
 _PARTS = 8
 
 
@@ -39,7 +39,7 @@ def integrate(
     *,
     boundary: bool | int | str | Iterable[int | str] | None = None,
 ) -> float | Floats:
-    """Integral over the mesh, or over its boundary, of a vector of `space` or a function.
+    """Integrate a finite element function or a user's function over the mesh or its boundary.
 
     Collective, where ranks share the mesh.
 
@@ -48,25 +48,25 @@ def integrate(
     space : Space
     u : (size,) or (size, nvec) array, or callable or number(s)
         One vector, or one in each column. A function is as for `Space.interpolate`, but evaluated
-        at the quadrature points; over the boundary it may take the outer normal, too, as in
+        at the quadrature points. Over the boundary it may take the outer normal, too, as in
         ``lambda x, n: ...``.
     quadrature : int or Quadrature1D, optional
         Points per direction. The default integrates vectors exactly, on curved elements and on
         plane faces too.
     boundary : "all", True, int, name, or several, optional
-        Integrate over the boundary instead: all of it, or these attributes, as
+        Integrate over the boundary instead: the full boundary, or these attributes, as
         `Space.boundary_dofs` takes them. A field of an L2 space has the values inside the elements.
 
     Returns
     -------
     float for one component, else (ncomp,) float64
-        Of many vectors (nvec,), or (ncomp, nvec).
+        For many vectors (nvec,), or (ncomp, nvec).
 
     Raises
     ------
     VectorError, SpaceError, GeometryError
-        A vector or function that does not fit, too few points, an inverted element; an attribute
-        that the mesh does not have.
+        If a vector or function has the wrong shape, there are too few points, an element is
+        inverted, or the mesh does not have an attribute.
 
     Examples
     --------
@@ -104,7 +104,7 @@ def integrate(
 
 @checked(SpaceError)
 def l2_norm(space: Space, u: Any, quadrature: Rule = None) -> float:
-    """L2 norm of a vector, the square root of the integral of |u|^2 over the mesh.
+    """Compute the L2 norm of a function u: the root of the integral of |u|^2 over the mesh.
 
     Parameters
     ----------
@@ -128,14 +128,14 @@ def l2_norm(space: Space, u: Any, quadrature: Rule = None) -> float:
 
 @checked(SpaceError)
 def l2_error(space: Space, u: Any, exact: Function, quadrature: Rule = None) -> float:
-    """L2 norm of u - exact.
+    """Compute the L2 norm of u - exact.
 
     Parameters
     ----------
     space : Space
     u : (size,) array
     exact : callable or number(s)
-        As for `Space.interpolate`; evaluated at the quadrature points.
+        Function as for `Space.interpolate`, but evaluated at the quadrature points.
     quadrature : int or Quadrature1D, optional
         Points per direction; by default p + 3 Gauss points.
 
@@ -152,7 +152,7 @@ def l2_error(space: Space, u: Any, exact: Function, quadrature: Rule = None) -> 
 def h1_seminorm_error(
     space: Space, u: Any, exact_gradient: Function, quadrature: Rule = None
 ) -> float:
-    """L2 norm of the gradient of u minus the exact gradient.
+    """Compute the L2 norm of the gradient of u minus the exact gradient.
 
     Parameters
     ----------
@@ -181,16 +181,16 @@ def h1_error(
     exact_gradient: Function,
     quadrature: Rule = None,
 ) -> float:
-    """Full H1 norm of the error: the root of `l2_error` squared + `h1_seminorm_error` squared.
+    """Compute the H1 norm of the error: the root of l2_error^2 + h1_seminorm_error^2.
 
     Parameters
     ----------
     space : Space
     u : (size,) array
     exact, exact_gradient : callable or number(s)
-        As for those two.
+        See `l2_error` and `h1_seminorm_error`.
     quadrature : int or Quadrature1D, optional
-        Points per direction; by default as for those two.
+        Points per direction; by default p + 3 Gauss points.
 
     Raises
     ------
@@ -208,9 +208,9 @@ def _error_rule(space: Space, quadrature: Rule) -> Quadrature1D:
 
 
 def _rule(space: Space, quadrature: Rule, degree: int) -> Quadrature1D:
-    """The rule asked for, or one exact for an integrand of `degree` times det J.
+    """Return the user's rule, or a rule that is exact for a polynomial of `degree` times det J.
 
-    In each direction det J has degree dim * g - 1 at most, and n Gauss points integrate degree
+    In each direction det J has degree dim * g - 1 at most, and n Gauss points are exact for degree
     2n - 1.
     """
     if quadrature is not None:
@@ -224,12 +224,12 @@ def _component_shape(space: Space) -> tuple[int, ...]:
 
 
 def _values(space: Space, l_vec: Any, block: DomainBlock) -> Floats:
-    """A field at the points of a block, (n, nq[, ncomp])."""
+    """Evaluate a field at the points of a block, (n, nq[, ncomp])."""
     return block.values(space.basis, space.restriction.indices, l_vec)
 
 
 def _function(f: Function, block: DomainBlock, shape: tuple[int, ...], what: str) -> Floats:
-    """A user's function at the points of a block, (n, nq, *shape)."""
+    """Evaluate a user's function at the points of a block, (n, nq, *shape)."""
     place = place_of(f, block) if callable(f) else (columns(block.points),)
     values = evaluate_any(f, place, (shape,), what, SpaceError)
     return values.reshape(*block.points.shape[:2], *shape)
@@ -255,29 +255,29 @@ def _gradient_errors(
 
 
 def _root(space: Space, fields: Iterator[tuple[GeometryBlock, Floats]]) -> float:
-    """Root of the integral of the squares of a field given block by block."""
+    """Root of the integral of a field's squares. ``fields`` has its values block by block."""
     sums = np.empty((space.mesh.num_elements, 1))
     for block, field in fields:
-        with np.errstate(over="ignore"):  # infinite, as the norm then is
+        with np.errstate(over="ignore"):  # an overflow gives infinity, and so does the norm
             squares = np.square(field).reshape(*field.shape[:2], -1).sum(axis=2)
         sums[block.start : block.stop] = _element_integrals(block, squares)
     return math.sqrt(exact_sum(sums, space.comm))
 
 
 def _element_integrals(block: DomainBlock, values: Floats) -> Floats:
-    """Integrals (n, k) of values (n, nq, *shape) with k entries over each element or face.
+    """Integrals (n, k) over each element or face of values (n, nq, *shape) with k entries.
 
-    The same bits whatever other elements are in the block.
+    The bits of an element's integrals do not depend on the other elements of the block.
     """
     products = block.weighted_det[..., None] * values.reshape(*values.shape[:2], -1)
     return np.asarray(np.ascontiguousarray(np.moveaxis(products, 1, 2)).sum(axis=2))
 
 
 def exact_sum(values: Floats, comm: Communicator) -> float:
-    """Sum of the numbers of all ranks, rounded once: no order has a part in it. Collective.
+    """Sum the numbers of all ranks, rounded once, so that their order does not matter. Collective.
 
-    A rank sends its sum as numbers that add up to it exactly: the sum, what it was rounded off by,
-    what that was, and so on.
+    A rank sends its sum as numbers that add up to it exactly: the rounded sum, the rounded rest,
+    the rounded rest of the rest, and so on.
     """
     rest, parts = values.reshape(-1), np.zeros(_PARTS)
     for k in range(_PARTS if comm.size > 1 else 1):
@@ -289,20 +289,20 @@ def exact_sum(values: Floats, comm: Communicator) -> float:
 
 
 def least_element(values: Floats, comm: Communicator, numbers: NDArray[np.int64] | None) -> int:
-    """Element of the least value, or of one that is not a number, on any rank. Collective.
+    """Find the element with the least value on any rank; NaN counts as least. Collective.
 
     Parameters
     ----------
     values : (ne,) array
-        One of each of this rank's elements.
+        Value of each of this rank's elements.
     comm : Communicator
     numbers : (ne,) int64 or None
-        Numbers of these elements in the whole mesh; None if the rank has all of it.
+        Numbers of these elements in the global mesh; None if the rank has the entire mesh.
 
     Returns
     -------
     int
-        Number in the whole mesh, the lowest of several.
+        Number of the element in the global mesh, the lowest of several.
     """
     seen = np.where(np.isnan(values), -np.inf, values).astype(np.float64)
     least = -float(comm.max(np.array([-seen.min(initial=np.inf)]))[0])

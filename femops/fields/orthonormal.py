@@ -12,22 +12,22 @@ from femops.errors import VectorError
 
 Array = NDArray[Any]
 
-# Of a Gram matrix with ones on the diagonal, round-off is about the machine's precision times its
-# size: what is less than so many times that counts as zero.
+# Round-off of a Gram matrix with ones on the diagonal is about the machine's precision times its
+# size. Eigenvalues below this multiple of the round-off count as zero.
 _ROUND_OFF = 100.0
 GOOD = 100.0
-"""Condition number of a Gram matrix below which vectors are made orthonormal at once."""
+"""Condition number of a Gram matrix below which one round makes vectors orthonormal."""
 
 
 def scaled(gram: Array) -> tuple[Array, Array]:
-    """A Gram matrix with ones on the diagonal, and what rows and columns were multiplied with.
+    """Scale a Gram matrix to ones on the diagonal; return it, and the factors (nvec,).
 
-    Rows of vectors that are zero stay so.
+    Rows and columns are multiplied by the factors. Rows of zero vectors stay zero.
 
     Raises
     ------
     VectorError
-        A number that is not finite, or one below zero on the diagonal.
+        If a number is not finite, or a diagonal entry is negative.
     """
     if not np.isfinite(gram).all():
         raise VectorError("inner products of the vectors are not finite: look where they come from")
@@ -39,7 +39,7 @@ def scaled(gram: Array) -> tuple[Array, Array]:
 
 
 def orthonormalising(gram: Array, eps: float) -> tuple[Array, int, float]:
-    """The matrix (nvec, nvec) that makes vectors orthonormal that have this Gram matrix.
+    """Compute the matrix (nvec, nvec) that makes vectors with this Gram matrix orthonormal.
 
     Parameters
     ----------
@@ -50,16 +50,17 @@ def orthonormalising(gram: Array, eps: float) -> tuple[Array, int, float]:
     Returns
     -------
     matrix : (nvec, nvec) array
-        The inverse of Cholesky's factor; where that cannot be, by the eigenvectors.
+        The inverse of Cholesky's factor. If the Gram matrix is nearly singular, its eigenvectors
+        divided by the roots of the eigenvalues.
     missing : int
-        How many vectors become zero, as others depend on them: the last ones.
+        Number of vectors that become zero because of linear dependence. They are the last ones.
     condition : float
-        About the condition number of the Gram matrix, with ones on its diagonal.
+        Estimated condition number of the Gram matrix, scaled to ones on its diagonal.
 
     Raises
     ------
     VectorError
-        The matrix is not positive semidefinite.
+        If the matrix is not positive semidefinite.
     """
     small, factors = scaled(gram)
     least = _ROUND_OFF * len(gram) * eps

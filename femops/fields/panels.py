@@ -1,4 +1,4 @@
-"""Panels of many vectors: types, widths, columns in use."""
+"""Panels of a MultiVector: types, widths, and the columns in use."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from femops_meshes.arguments import dtype_of, shown
 Array = NDArray[Any]
 TYPES = tuple(np.dtype(kind) for kind in (np.float32, np.float64, np.complex64, np.complex128))
 
-# Rows of so many bytes that are not a multiple of 512 do not meet in the same sets of a cache.
+# Most bytes of a row. Rows of a multiple of 512 bytes would compete for the same sets of a cache.
 _ROW_BYTES = 448
 
 
 def panel_width(nvec: int, dtype: DTypeLike) -> int:
-    """Columns of a panel for so many vectors, as kernels like them: whole cache lines, not many."""
+    """Number of columns of a panel for ``nvec`` vectors: a few full cache lines."""
     kind = np.dtype(dtype)
     most = _ROW_BYTES // kind.itemsize
     line = ALIGNMENT // kind.itemsize
-    each = -(-nvec // -(-nvec // most))  # of panels that are about the same
+    each = -(-nvec // -(-nvec // most))  # the same for all panels, as far as possible
     return -(-each // line) * line
 
 
 def check_type(dtype: DTypeLike) -> np.dtype[Any]:
-    """The type of many vectors, if they can have it.
+    """Convert a user's ``dtype`` to the type of a MultiVector.
 
     Raises
     ------
@@ -46,12 +46,12 @@ def check_type(dtype: DTypeLike) -> np.dtype[Any]:
 
 
 def count(value: Any, what: str) -> int:
-    """A number of vectors, or of columns.
+    """Convert a user's number of vectors or columns to an int.
 
     Raises
     ------
     VectorError
-        It is no whole number >= 1.
+        If the value is not a whole number >= 1.
     """
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise VectorError(f"{what} = {value!r}: give a whole number >= 1")
@@ -70,14 +70,14 @@ def type_with(dtype: np.dtype[Any], other: Any) -> np.dtype[Any]:
 
 
 def used(panels: Array, nvec: int) -> tuple[Array, ...]:
-    """Views of the panels, without the spare columns behind the last of the vectors."""
+    """Views of the panels without the spare columns behind the last vector."""
     npanels, _, width = panels.shape
     last = nvec - (npanels - 1) * width
     return (panels,) if last == width else (panels[:-1], panels[-1, :, :last])
 
 
 def rows_of(panels: Array, nvec: int, rows: slice) -> Array:
-    """Rows of all vectors, (rows, nvec); a view if there is one panel."""
+    """Return some rows of all vectors, (rows, nvec). A view if there is one panel."""
     part = panels[:, rows]
     joined = np.moveaxis(part, 0, 1).reshape(part.shape[1], part.shape[0] * part.shape[2])
     return joined[:, :nvec]
@@ -111,12 +111,12 @@ def combine(xp: ModuleType, work: str, a: Array, b: Any, out: Array, nvec: int) 
 
 
 def small_matrix(matrix: ArrayLike, nvec: int) -> Array:
-    """Return a matrix that combines vectors as an array (nvec, m).
+    """Convert a user's matrix that combines ``nvec`` vectors to an array (nvec, m).
 
     Raises
     ------
     VectorError
-        A matrix of another shape, or one without columns.
+        If the matrix has another shape, or no columns.
     """
     small = np.asarray(matrix)
     if small.ndim != 2 or len(small) != nvec or not small.shape[1]:

@@ -33,40 +33,41 @@ _NOWHERE = np.iinfo(np.int64).max
 @final
 @checked(ProbeError)
 class Probe:
-    """Points in space, each found in its element once, at which functions are then evaluated.
+    """Evaluates functions at points in space. The element of each point is found once.
 
-    On a mesh that ranks share all give the same points, and all get the values at all of them; to
-    make a probe and to evaluate by it are then collective.
+    On a mesh that ranks share, all ranks pass the same points, and get the values at all points.
+    Making and evaluating a probe are then collective.
 
     Parameters
     ----------
     mesh : Mesh or DistributedMesh
-        Curved or not, of any dimension; of a periodic one, the points as its elements lie.
+        Mesh of any dimension, curved or not. For a periodic mesh give points at the positions of
+        its elements.
     points : (n, dim) or (dim,) numbers
         Positions in the mesh's unit of length; (dim,) is one point, n = 1.
     outside : {"error", "nan"}
-        Treatment of points that no element holds: an error, or NaN as their values.
+        Treatment of points outside all elements: an error, or NaN as their values.
 
     Attributes
     ----------
     mesh : Mesh
-        The whole, or this rank's part.
+        The mesh, or this rank's part of it.
     distributed : DistributedMesh or None
-        The mesh that ranks hold parts of.
+        The mesh of all ranks; None if the mesh is not distributed.
     points : (n, dim) float64
     elements : (n,) int64
-        The element, by its number in the whole mesh, that holds each point. Of several (the point
-        is on their face, within 1e-10 of their size) it is the lowest number; functions of an L2
-        space have its value there. -1 where there is none.
+        Element that contains each point, by its number in the global mesh; -1 for none. If a point
+        is on a face, within 1e-10 of the size of the elements, the lowest of their numbers.
+        Functions of an L2 space are evaluated in this element.
     reference : (n, dim) float64
-        The place in that element, in [0, 1]; NaN where there is none.
+        Reference coordinates of each point in its element, in [0, 1]; NaN for no element.
 
     Raises
     ------
     ProbeError
-        Points of another shape, points that are not finite, or points outside the mesh.
+        If points have another shape, are not finite, or are outside the mesh.
     CommunicatorError
-        Ranks give different points.
+        If ranks pass different points.
 
     Examples
     --------
@@ -99,7 +100,7 @@ class Probe:
             raise self._outside()
 
     def _share_out(self, mesh: DistributedMesh) -> None:
-        """Leave each point to the rank that holds the lowest element which it is in."""
+        """Assign each point to the rank that has the lowest-numbered element containing it."""
         held = np.flatnonzero(self._held >= 0)
         whole = np.full(len(self.points), _NOWHERE)
         whole[held] = mesh.part.elements[self._held[held]]
@@ -109,26 +110,26 @@ class Probe:
         self.reference = self._of_all(self.reference)
 
     def _of_all(self, values: Floats) -> Floats:
-        """Values of all points, given those that this rank has to give; NaN outside the mesh."""
+        """Collect the values of all points from the ranks that have them; NaN outside the mesh."""
         if self.distributed is not None:
             values[self._held < 0] = 0.0
-            # Bits are added, of which all but one rank have none: each number arrives as it is
+            # bits are added as integers: only one rank has a nonzero value, which is not rounded
             values = self._comm.sum(values.view(np.uint64)).view(np.float64)
         values[~self.found] = np.nan
         return values
 
     @property
     def found(self) -> Flags:
-        """True where an element holds the point, (n,)."""
+        """True for points that an element contains, (n,)."""
         return np.asarray(self.elements >= 0)
 
     def __call__(self, space: Space, u: Any) -> Floats:
-        """Values of a function at the points.
+        """Evaluate a function at the points.
 
         Parameters
         ----------
         space : Space
-            On the mesh of the probe; of any order and family.
+            Space of any order and family on the mesh of the probe.
         u : (space.size,) array
 
         Returns
@@ -139,7 +140,7 @@ class Probe:
         Raises
         ------
         SpaceError
-            The space is on another mesh.
+            If the space is on another mesh.
         VectorError
             See `Space.check_vector`.
         """
@@ -151,10 +152,10 @@ class Probe:
         return self._of_all(result)
 
     def gradient(self, space: Space, u: Any) -> Floats:
-        """Gradients in space of a function at the points.
+        """Evaluate the gradient in space of a function at the points.
 
-        If several elements hold a point, the gradient is that in the element of the lowest
-        number: across a face it jumps.
+        A gradient jumps across faces. If several elements contain a point, the gradient in the
+        element of the lowest number is taken.
 
         Parameters
         ----------
@@ -169,9 +170,9 @@ class Probe:
         Raises
         ------
         SpaceError, VectorError
-            As for values.
+            See `__call__`.
         GeometryError
-            The Jacobian determinant is not positive at a point.
+            If the Jacobian determinant is not positive at a point.
         """
         u = self._l_vec(space, u)
         result = np.zeros((len(self.points), *u.shape[1:], space.dim))
@@ -201,12 +202,12 @@ class Probe:
             )
 
     def _blocks(self, numbers: int) -> Iterator[Ints]:
-        """Ranges of the points that this rank evaluates, by how many numbers each point needs."""
+        """Blocks of the points that this rank evaluates, with ``numbers`` numbers per point."""
         inside = np.flatnonzero(self._held >= 0)
         return (inside[start:stop] for start, stop in element_blocks(len(inside), numbers))
 
     def _inverse_jacobians(self, i: Ints) -> Floats:
-        """[..., j, k] = dxi_j / dx_k at the points i, (k, dim, dim)."""
+        """Inverse Jacobians at the points i, (n, dim, dim): [..., j, k] = dxi_j / dx_k."""
         basis = Basis1D("gll", self.mesh.order)
         nodes = self.mesh.coordinates[self._held[i]]
         jacobian = np.stack(point_gradient(basis, self.reference[i], nodes), axis=-1)
@@ -240,7 +241,7 @@ class Probe:
 
 
 def _checked(mesh: Any, points: ArrayLike, outside: Any) -> Floats:
-    """A copy of the points, (n, dim)."""
+    """Check a user's arguments, and copy the points to an array (n, dim)."""
     if not isinstance(mesh, Mesh):
         raise ProbeError(
             f"a probe was given a {type(mesh).__name__} for a mesh: give that of the space, V.mesh"

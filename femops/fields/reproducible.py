@@ -23,12 +23,12 @@ Array = NDArray[Any]
 
 
 def group_edges(space: Space | Product) -> Ints:
-    """Return the first entry that each element group is the first to touch, and the end.
+    """Return, for each element group, the first entry that no earlier group touches, and the end.
 
     Parameters
     ----------
     space : Space or Product
-        On a mesh that was made with ``reproducible=True``.
+        Space on a mesh that was made with ``reproducible=True``.
 
     Returns
     -------
@@ -48,20 +48,20 @@ def group_edges(space: Space | Product) -> Ints:
 def rounded_sum(numbers: Floats) -> float:
     """Return the sum of numbers, rounded once, so that it does not depend on their order.
 
-    It is infinite or not a number where the sum of floating-point numbers is.
+    The result is infinite or NaN if the sum of floating-point numbers is.
     """
     try:
         return math.fsum(numbers.tolist())
     except ValueError:  # inf and -inf are among them
         return math.nan
-    except OverflowError:  # of a part of the sum: the sum itself may be in range
+    except OverflowError:  # a partial sum is out of range, but the sum may be in range
         return rounded_sum(numbers * 2.0**-64) * 2.0**64
 
 
 def exact_totals(comm: Communicator, partial: Floats, most: int) -> Floats:
-    """Add the sums of segments of all ranks, and round each total once. Collective.
+    """Add the segment sums of all ranks, and round each total once. Collective.
 
-    So the totals do not depend on which rank has which segment.
+    The totals do not depend on which rank has which segment.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def exact_totals(comm: Communicator, partial: Floats, most: int) -> Floats:
 def group_totals(
     space: Space | Product, parts: Iterable[Array], shape: tuple[int, ...], kind: np.dtype[Any]
 ) -> Array:
-    """Add arrays of element groups, those of all ranks, and round each entry once. Collective.
+    """Add one array per element group over all ranks, and round each entry once. Collective.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ def random_draws(space: Space | Product, seed: int) -> Callable[[], Floats]:
 
 
 class _Columns(Protocol):
-    """Vectors that can be overwritten one by one, as those of a `MultiVector`."""
+    """Vectors that can be overwritten one by one, such as those of a `MultiVector`."""
 
     space: Space | Product
 
@@ -141,7 +141,7 @@ class _Columns(Protocol):
         """Type of the vectors."""
 
     def __setitem__(self, key: Any, values: Any) -> None:
-        """Set a vector."""
+        """Overwrite a vector."""
 
 
 def random_columns(X: _Columns, which: Iterable[int], seed: int, free: Array | None = None) -> None:
@@ -164,7 +164,7 @@ def random_columns(X: _Columns, which: Iterable[int], seed: int, free: Array | N
 
 
 def _counted_random(space: Space | Product, *seed: int) -> Floats:
-    """Random numbers in [-1, 1): hashes of the numbers of the entries.
+    """Random numbers (size,) in [-1, 1): hashes of the entries' global numbers.
 
     The hash is the last step of MurmurHash3, with D. Stafford's factors.
     """

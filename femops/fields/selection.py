@@ -13,11 +13,11 @@ from femops.spaces.memory import Memory
 from femops_meshes.arguments import shown
 
 Chosen = int | range | NDArray[np.int64]
-"""The number of one vector, or the numbers of several; all of them >= 0."""
+"""Number of one vector, or numbers of several vectors. All numbers are >= 0."""
 
 
 def chosen_vectors(which: Any, nvec: int) -> Chosen:
-    """The numbers of the vectors that an index chooses, as NumPy's indices choose columns.
+    """Convert an index to the numbers of the chosen vectors. Indices work as on NumPy's columns.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ def chosen_vectors(which: Any, nvec: int) -> Chosen:
     Raises
     ------
     VectorError
-        Another index, or one of a vector that does not exist.
+        If the index has another type, or a vector does not exist.
     """
     try:
         if isinstance(which, slice):
@@ -49,7 +49,7 @@ def chosen_vectors(which: Any, nvec: int) -> Chosen:
 
 
 def values_for(values: Any, shape: tuple[int, ...], kind: np.dtype[Any], memory: Memory) -> Any:
-    """Return values unchanged if vectors can be set to them.
+    """Return ``values`` unchanged, after a check that vectors can be set to them.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def values_for(values: Any, shape: tuple[int, ...], kind: np.dtype[Any], memory:
     Raises
     ------
     VectorError
-        Values of another shape or memory, complex ones for real vectors, or no numbers.
+        If values have another shape or memory, are not numbers, or are complex for real vectors.
     """
     given = np.asarray(values) if isinstance(values, Number) else values
     got, dtype = getattr(given, "shape", None), getattr(given, "dtype", None)
@@ -87,7 +87,7 @@ def values_for(values: Any, shape: tuple[int, ...], kind: np.dtype[Any], memory:
 
 
 def value_of(values: Any, k: int) -> Any:
-    """Return the value of the k-th chosen vector: a column of the values, or the one value."""
+    """Return the value for the k-th chosen vector: column k of the values, or the single value."""
     if len(getattr(values, "shape", ())) < 2:
         return values
     return values[k] if hasattr(values, "panels") else values[:, k]

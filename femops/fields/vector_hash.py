@@ -18,12 +18,12 @@ def vector_hash(space: Space | Product, u: NDArray[np.floating]) -> int:
     Parameters
     ----------
     space : Space or Product
-        On the host.
+        Space whose vectors are on the host.
     u : (size,) array
         This rank's entries, float64 or float32.
     """
     spaces = [space] if isinstance(space, Space) else list(space.spaces.values())
-    total = own = whole = 0  # where the part of a space begins: in u, in the vector of all ranks
+    total = own = whole = 0  # own, whole: first entry of a space's part in u, in the global vector
     for one in spaces:
         first = whole + one.first_dof * one.ncomp
         bits = u[own : own + one.size].view(f"i{u.itemsize}")

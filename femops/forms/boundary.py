@@ -1,4 +1,4 @@
-"""Integrals over the boundary: mass (Robin conditions) and load (Neumann conditions)."""
+"""Integrals over the boundary: mass for Robin conditions, load for Neumann conditions."""
 
 from __future__ import annotations
 
@@ -34,42 +34,43 @@ def boundary_mass(
 ) -> Operator:
     r"""Mass on the boundary, :math:`\int_\Gamma \alpha\, u \cdot v\, ds`.
 
-    With it a Robin condition, :math:`F n = g - \alpha u`, comes into a form:
-    ``A + boundary_mass(V, alpha, attributes)`` and ``b + boundary_load(V, g, attributes)``.
+    For a Robin condition, :math:`F n = g - \alpha u`, use the operator
+    ``A + boundary_mass(V, alpha, attributes)`` and the right-hand side
+    ``b + boundary_load(V, g, attributes)``.
 
     Parameters
     ----------
     V : Space
         Trial and test space.
     alpha : number, callable, array or GridFunction
-        A scalar; on a space of several components also one for each, (ncomp,), or a matrix
-        (ncomp, ncomp).  A constant; a function of x, or of x and the outer normal n, both of shape
-        (dim, k), that returns (*shape, k); an array (nf, nq, *shape) at the points of
+        Values are scalars, or for several components also of shape (ncomp,), one for each, or
+        (ncomp, ncomp), a matrix.  A constant; a function of x, or of x and the outer normal n, both
+        of shape (dim, k), that returns (*shape, k); an array (nf, nq, *shape) at the points of
         `BoundaryGeometry`; or a field on the mesh.
     attributes : int, name, or several, optional
-        Boundary attributes, as `Space.boundary_dofs` takes them; the whole boundary if omitted.
+        Boundary attributes, as `Space.boundary_dofs` takes them; the full boundary if omitted.
     **options
         See `femops.forms.options.Options`.
 
     Returns
     -------
     Operator
-        On vectors of V; it can be added to others.
+        Operator on vectors of V, which can be added to other operators.
 
     Raises
     ------
     SpaceError
-        A mesh without such an attribute, or without a boundary.
+        If the mesh has no such attribute, or no boundary.
     OperatorError
-        A coefficient of another shape or with values that are not finite.
+        If a coefficient has another shape, or values that are not finite.
     GeometryError
-        An inverted element or a face without area.
+        If an element is inverted or a face has no area.
 
     Notes
     -----
     Partial assembly: the surface element times the weight times alpha is stored at each point of
-    the faces, or what is constant once for each face if all are affine.  So it is at level
-    "matrix-free".
+    the faces. If all elements are affine, constant factors are stored once for each face.  Level
+    "matrix-free" stores the same.
 
     Examples
     --------
@@ -107,7 +108,7 @@ def boundary_load(
         (ncomp, k); an array (nf, nq) or (nf, nq, ncomp) at the points of `BoundaryGeometry`; or a
         field.
     attributes : int, name, or several, optional
-        Boundary attributes, as `Space.boundary_dofs` takes them; the whole boundary if omitted.
+        Boundary attributes, as `Space.boundary_dofs` takes them; the full boundary if omitted.
     quadrature : int or Quadrature1D, optional
         Points per direction (Gauss), or a rule; p + 2 Gauss points if omitted.
     dtype : dtype
@@ -120,11 +121,11 @@ def boundary_load(
     Raises
     ------
     SpaceError
-        A mesh without such an attribute, or without a boundary.
+        If the mesh has no such attribute, or no boundary.
     OperatorError
-        g of another shape or with values that are not finite.
+        If g has another shape, or values that are not finite.
     GeometryError
-        An inverted element or a face without area.
+        If an element is inverted or a face has no area.
 
     Examples
     --------

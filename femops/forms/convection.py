@@ -21,7 +21,7 @@ def _convection(u: Any, beta: Any) -> dict[str, Any]:
 def convection(V: Space, beta: Coefficient, **options: Unpack[FormOptions]) -> Operator:
     r"""Convection operator, :math:`\int_\Omega (\beta \cdot \nabla u) \cdot v\, dx`.
 
-    It is not symmetric: ``A.T`` is its transpose.
+    The operator is not symmetric. ``A.T`` is its transpose.
 
     Parameters
     ----------
@@ -29,14 +29,14 @@ def convection(V: Space, beta: Coefficient, **options: Unpack[FormOptions]) -> O
         Trial and test space.
     beta : sequence, callable, array or GridFunction
         Velocity: a constant (dim,), a function of x that returns (dim, n), an array (ne, nq, dim)
-        at the quadrature points, or a field of dim components; in 1-D one number will do for (1,).
+        at the quadrature points, or a field of dim components. In 1-D one number is accepted, too.
     **options
         See `femops.forms.options.Options`.
 
     Notes
     -----
-    Partial assembly: w det(J) J^-1 beta is stored at each point, dim numbers; once in each element
-    if all are affine and beta is constant in each.
+    Partial assembly: w det(J) J^-1 beta is stored at each point, dim numbers. If all elements are
+    affine and beta is constant in each, it is stored once in each element.
     """
     given = FormCoefficient("beta", beta, ((V.dim,), ()) if V.dim == 1 else ((V.dim,),))
     return build(_convection, V, None, {"beta": given}, options)

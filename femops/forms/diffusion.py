@@ -23,7 +23,7 @@ def _diffusion(u: Any, kappa: Any) -> dict[str, Any]:
 def diffusion(V: Space, kappa: Coefficient = 1.0, **options: Unpack[FormOptions]) -> Operator:
     r"""Diffusion operator, :math:`\int_\Omega \kappa \nabla u : \nabla v\, dx`.
 
-    On a space of several components it acts on each of them alike (vector diffusion).
+    On a space of several components the operator acts on each component (vector diffusion).
 
     Parameters
     ----------
@@ -38,12 +38,13 @@ def diffusion(V: Space, kappa: Coefficient = 1.0, **options: Unpack[FormOptions]
 
     Notes
     -----
-    Partial assembly: w det(J) J^-1 kappa J^-T is stored at each point; 1, 3 or 6 numbers, 1, 4 or
-    9 if kappa is not symmetric.  If all elements are affine, a kappa that is constant in each needs
-    as many once in each, a scalar that varies one at each point besides J^-1 and det(J) in each.
+    Partial assembly: w det(J) J^-1 kappa J^-T is stored at each point, 1, 3 or 6 numbers in 1, 2
+    and 3 dimensions (1, 4 or 9 if kappa is not symmetric).  If all elements are affine and kappa is
+    constant in each, these numbers are stored once in each element. For a scalar kappa that varies
+    one number is stored at each point, and J^-1 and det(J) in each element.
 
-    A kappa that is not positive is taken as it is: the operator may be one term of a sum, or kappa
-    change its sign in space.  It is then not definite; `femops.cg` says so where it finds out.
+    kappa need not be positive: the operator may be one term of a sum, or kappa may change its sign
+    in space.  If the operator is not definite, `femops.cg` raises an error when it detects this.
     """
     given = FormCoefficient("kappa", kappa, ((), (V.dim,), (V.dim, V.dim)))
     return build(_diffusion, V, None, {"kappa": given}, options)

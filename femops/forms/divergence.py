@@ -21,22 +21,22 @@ def divergence(V: Space, Q: Space, **options: Unpack[FormOptions]) -> Operator:
 
     Its transpose, :math:`\int_\Omega q\, \nabla \cdot v\, dx` for all v, is minus the weak gradient
     of q: integrated by parts, :math:`-\int_\Omega \nabla q \cdot v\, dx` for v without a normal
-    component on the boundary.  The operator is rectangular, (Q.size, V.size); essential conditions
-    on u come by ``eliminated(columns=dofs)``.
+    component on the boundary.  The operator is rectangular, (Q.size, V.size). Impose essential
+    conditions on u by ``eliminated(columns=dofs)``.
 
     Parameters
     ----------
     V : Space
-        Trial space, of u: H1 with as many components as dimensions.
+        Trial space of u: H1 with as many components as dimensions.
     Q : Space
-        Test space, of q: H1 or L2 with one component, on the same mesh.
+        Test space of q: H1 or L2 with one component, on the same mesh.
     **options
         See `femops.forms.options.Options`.
 
     Notes
     -----
-    Partial assembly: w det(J) J^-1 is stored at each point, dim^2 numbers; once in each element if
-    all are affine.
+    Partial assembly: w det(J) J^-1 is stored at each point, dim^2 numbers, or once in each element
+    if all elements are affine.
     """
     if V.ncomp != V.dim or Q.ncomp != 1:
         raise OperatorError(

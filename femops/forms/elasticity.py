@@ -38,9 +38,9 @@ def elasticity(
 
     Notes
     -----
-    Partial assembly: J^-1 and w det(J) are stored at each point, 5 or 10 numbers in 2-D and 3-D
-    (the distinct entries of D would be more, 45 in 3-D), or once in each element if all are affine;
-    the parameters besides, where they vary: at each point, in each element, or once for all.
+    Partial assembly: J^-1 and w det(J) are stored at each point, 5 or 10 numbers in 2-D and 3-D, or
+    once in each element if all are affine. The distinct entries of D would be more, 45 in 3-D. The
+    parameters are stored besides: at each point, in each element, or once if they are constant.
     """
     check_displacements(V, elasticity)
     return build(_elasticity, V, None, scalars(lam=lam, mu=mu), options)

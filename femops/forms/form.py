@@ -1,4 +1,4 @@
-"""Forms of the user's own."""
+"""Operators of bilinear forms that users define by a function."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def form(
     level: str = "partial",
     **coefficients: Any,
 ) -> Operator:
-    r"""Operator of a bilinear form that is given as a function of the fields at one point.
+    r"""Operator of a bilinear form that a user's function of the fields at a point defines.
 
     Parameters
     ----------
@@ -87,18 +87,18 @@ def form(
         value; ``u.grad`` (dim,) or (ncomp, dim), ``u.div``, ``u.sym_grad``), ``x`` the position
         (leave it out if it is not needed), and coefficients come by name.  It returns
         ``{"value": f, "grad": F}``, either may be left out: the form is
-        :math:`\int_\Omega f \cdot v + F : \nabla v\, dx`.  It is called once, with symbols, and
-        must be linear in u: use arithmetic, NumPy's functions and `femops.where`, `femops.det`,
-        `femops.inv`, `femops.inner`, ... ; a Python ``if`` can't ask a symbol.
-        On a product the function takes its fields, by their names and in their order, and returns
-        such a dictionary for the test function of each, by name:
+        :math:`\int_\Omega f \cdot v + F : \nabla v\, dx`.  The function is called once, with
+        symbols, and must be linear in u: use arithmetic, NumPy's functions and `femops.where`,
+        `femops.det`, `femops.inv`, `femops.inner`, ... A Python ``if`` can't test a symbol.
+        On a product the function takes the fields, with their names and in their order. It returns
+        such a dictionary for each test function, by name:
         ``{"u": {"grad": F}, "p": {"value": g}}``.
     trial : Space or Product
         Space of u, or of all fields.
     test : Space, optional
         Space of v, on the same mesh; the trial space if omitted.  Not for products.
     boundary : "all", True, int, name, or several, optional
-        Integrate over the boundary instead: all of it, or these attributes, as
+        Integrate over the boundary instead: the full boundary, or these attributes, as
         `Space.boundary_dofs` takes them.  Fields and their derivatives are those of the elements
         at the boundary.  A parameter called ``n`` gets the outer unit normal, one called ``h`` the
         extent of the element across the face.  Arrays have the shape (nf, nq, *shape) for the
@@ -107,23 +107,23 @@ def form(
         See `femops.forms.options.Options`.
     **coefficients
         Numbers or arrays (constants), functions of x (shape (dim, n)) that return (*shape, n),
-        arrays at the quadrature points (ne, nq, *shape), or a `GridFunction`.  They are read now,
-        and by `Operator.update`: arrays and vectors are copied, functions evaluated.
+        arrays at the quadrature points (ne, nq, *shape), or a `GridFunction`.  Arrays and vectors
+        are copied and functions evaluated now, and again by `Operator.update`.
 
     Returns
     -------
     Operator
-        From the trial to the test space.
+        Operator from the trial to the test space.
 
     Raises
     ------
     TraceError
-        A function that can't be traced or is not linear; the message names the line. A coefficient
-        that is called like one of the arguments above.
+        If the function can't be traced or is not linear (the message names the line), or a
+        coefficient has the name of one of the arguments above.
     OperatorError
-        Spaces on different meshes; coefficients of a wrong shape or with values not finite.
+        If spaces are on different meshes, or coefficients have a wrong shape or are not finite.
     SpaceError
-        A boundary integral over an attribute that the mesh does not have.
+        If the mesh does not have a boundary attribute.
 
     Examples
     --------
@@ -159,12 +159,12 @@ def form(
 
 
 def scalars(*, positive: bool = False, **given: Coefficient) -> dict[str, FormCoefficient]:
-    """Return scalar coefficients by name."""
+    """Make form coefficients by name that take scalar values only."""
     return {name: FormCoefficient(name, c, ((),), positive=positive) for name, c in given.items()}
 
 
 def check_displacements(V: Space, maker: Callable[..., Any]) -> None:
-    """Refuse a space whose components are not as many as its dimensions."""
+    """Raise if a space has not as many components as dimensions."""
     if V.ncomp != V.dim:
         raise OperatorError(
             f"{maker.__name__} takes a space with ncomp={V.dim}, this one has ncomp={V.ncomp}"
@@ -172,23 +172,22 @@ def check_displacements(V: Space, maker: Callable[..., Any]) -> None:
 
 
 def check_names(function: Any, fields: int, maker: Callable[..., Any]) -> None:
-    """Refuse a form's function with a coefficient that is called like an argument of its maker.
+    """Raise if a coefficient of a user's function has the name of an argument of its maker.
 
-    A coefficient of this name would be taken for the argument.
+    A keyword of this name would be taken for the argument, not for the coefficient.
 
     Parameters
     ----------
     function : callable
-        Function to check; tracing reports one without a readable signature.
+        Function to check. A function without a readable signature is reported by tracing.
     fields : int
-        Number of fields that come first; their names do not matter.
+        Number of fields that come first. Their names do not matter.
     maker : callable
-        `femops.form` or `femops.residual`.
+        `femops.form`, `femops.residual` or `femops.functional`.
 
     Raises
     ------
     TraceError
-        If there is one.
     """
     try:
         names = list(signature(function).parameters)
@@ -205,24 +204,24 @@ def check_names(function: Any, fields: int, maker: Callable[..., Any]) -> None:
 
 
 def _attributes(space: Space | Product, boundary: Any) -> Any:
-    """Attributes of the faces that are asked for; None for all."""
+    """Boundary attributes of a user's argument ``boundary=``; None for all."""
     names = space.mesh.boundary_names if isinstance(space, Space | Product) else ()
     return asked_attributes(boundary, names)
 
 
 def arguments_of(space: Space | Product, boundary: Any) -> Arguments:
-    """Fields, or test functions, over the elements or over faces of the boundary.
+    """Make fields or test functions on the elements or on boundary faces.
 
     Parameters
     ----------
     space : Space or Product
     boundary
-        See `form`; None for the elements.
+        Faces, see `form`; None for the elements.
 
     Raises
     ------
     SpaceError
-        No such faces.
+        If the mesh has no such faces.
     """
     if boundary is None:
         return Arguments.of(space)
@@ -239,7 +238,7 @@ def build_blocks(
     coefficients: Mapping[str, FormCoefficient],
     options: FormOptions,
 ) -> Operator:
-    """Operator on a product whose coefficients are known to be checked; see `form`."""
+    """Build an operator on a product from a function and checked coefficients; see `form`."""
     product = sides.whole
     assert isinstance(product, Product)
     if not callable(function):
@@ -255,7 +254,7 @@ def build_blocks(
 def check_fields(
     function: FormFunction, product: Product, coefficients: Mapping[str, FormCoefficient]
 ) -> None:
-    """Check that fields cannot be mistaken for each other, or for coefficients."""
+    """Check that a function's first arguments are the fields, and no coefficient has their name."""
     names = product.names
     clash = [name for name in coefficients if name in names]
     if clash:
@@ -277,7 +276,7 @@ def build(
     coefficients: Mapping[str, FormCoefficient],
     options: FormOptions,
 ) -> Operator:
-    """Operator of a function whose coefficients are known to be checked; see `form`."""
+    """Build an operator from a function and checked coefficients; see `form`."""
     test, o = trial if test is None else test, Options(**options)
     for space in (trial, test):
         if not isinstance(space, DomainSpace):

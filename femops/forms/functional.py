@@ -1,4 +1,4 @@
-"""Functionals of the user's own."""
+"""Functionals that users define by a function."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ def functional(
     lanes: int | None = None,
     **coefficients: Any,
 ) -> Functional:
-    r"""Integral of a function of fields: energies, drag, means, and their derivatives.
+    r"""Integral of a function of fields, with its derivative: an energy, a drag, a mean.
 
     Parameters
     ----------
     function : callable
-        ``function(*fields, x, **coefficients)`` as for `femops.form`, which returns a number: the
+        ``function(*fields, x, **coefficients)`` as for `femops.form`. It returns a number f: the
         functional is :math:`\int_\Omega f(u, \nabla u)\, dx`.  It need not be linear.
     space : Space or Product
-        Of the fields.
+        Space of the fields.
     boundary : "all", True, int, name, or several, optional
         Integrate over the boundary instead, as for `femops.form`.
     **options
         See `femops.forms.options.Options`.
     **coefficients
-        As for `femops.form`; they are read when the functional is made.
+        See `femops.form`. They are copied when the functional is made.
 
     Returns
     -------
@@ -59,11 +59,11 @@ def functional(
     Raises
     ------
     TraceError
-        A function that can't be traced; the message names the line.
+        If the function can't be traced. The message names the line.
     OperatorError
-        Coefficients of a wrong shape or with values that are not finite.
+        If coefficients have a wrong shape, or values that are not finite.
     SpaceError
-        A boundary integral over an attribute that the mesh does not have.
+        If the mesh does not have a boundary attribute.
 
     Examples
     --------

@@ -21,8 +21,8 @@ def helmholtz(
 ) -> Operator:
     r"""Helmholtz operator, :math:`\int_\Omega \kappa \nabla u : \nabla v - k^2 u \cdot v\, dx`.
 
-    It is symmetric, and indefinite where k exceeds the lowest resonance: solve with SciPy's
-    ``minres``, not `femops.cg`.  On a space of several components it acts on each of them alike.
+    The operator is symmetric, and indefinite if k exceeds the lowest resonance. Then solve with
+    `femops.minres`, not `femops.cg`.  On a space of several components it acts on each component.
 
     Parameters
     ----------
@@ -31,16 +31,16 @@ def helmholtz(
     k : number, callable, array or GridFunction
         Wave number, 1 / length (times the root of kappa's unit): a constant, a function of x
         (shape (dim, n)) that returns (n,), an array (ne, nq) at the quadrature points, or a field.
-        Its sign makes no difference.
+        The sign of k does not matter.
     kappa : number, callable, array or GridFunction
-        A scalar, as k.
+        Scalar coefficient of the gradients, in the same forms as k.
     **options
         See `femops.forms.options.Options`.
 
     Notes
     -----
     Partial assembly: -w det(J) k^2 and the upper triangle of w det(J) J^-1 kappa J^-T are stored
-    at each point; 2, 4 or 7 numbers in 1, 2 and 3 dimensions.  If all elements are affine,
-    parameters that are constant in each need as many once in each; others stay at the points.
+    at each point, 2, 4 or 7 numbers in 1, 2 and 3 dimensions.  If all elements are affine, numbers
+    that are constant in each element are stored once in each; other numbers stay at the points.
     """
     return build(_helmholtz, V, None, scalars(k=k, kappa=kappa), options)

@@ -39,9 +39,9 @@ def load(
         Test space.
     f : number, callable, array or GridFunction, optional
         A constant, a function of x (shape (dim, n)) that returns (n,) or (ncomp, n), an array
-        (ne, nq[, ncomp]), or a field; one value for all components is (n,) or (ne, nq).
+        (ne, nq[, ncomp]), or a field. Shapes (n,) and (ne, nq) give all components the same value.
     flux : array, callable or GridFunction, optional
-        F, that multiplies the gradient, as a heat flux or a stress does: a constant (dim,), or
+        F, the factor of the gradient, such as a heat flux or a stress: a constant (dim,), or
         (ncomp, dim) with more than one component; a function of x that returns (dim, n) or
         (ncomp, dim, n); or an array (ne, nq[, ncomp], dim).
     quadrature : int or Quadrature1D, optional
@@ -56,7 +56,7 @@ def load(
     Raises
     ------
     OperatorError
-        Neither f nor flux, or one of another shape or with values that are not finite.
+        If neither f nor flux is given, or one has another shape or values that are not finite.
     """
     if f is None and flux is None:
         raise OperatorError("the load is empty: give f, flux or both")
@@ -72,19 +72,19 @@ def load_vector(
     name: str,
     dtype: DTypeLike,
 ) -> NDArray[Any]:
-    """Integral of f v + flux : grad v over the elements of a space, of f v over the faces of one.
+    """Compute a load vector (size,) over the elements or boundary faces of a space; see `load`.
 
     Parameters
     ----------
     V, f, flux, dtype
-        See `load`.
+        See `load`. On faces there is no flux.
     geometry : Geometry or BoundaryGeometry
-        Geometry of these elements.
+        Geometry of the elements or faces.
     name : str
         Name of f, for messages.
     """
     kind, shape = vector_type(dtype), _components(V)
-    # vectors are read here, where all ranks are
+    # vectors are read here, because all ranks take part in reading
     source = None if f is None else FormCoefficient(name, f, (shape, ()) if shape else ((),)).read()
     along = None if flux is None else FormCoefficient("flux", flux, ((*shape, V.dim),)).read()
     along_each, basis = V.points_along(geometry.quadrature), V.basis
@@ -111,7 +111,7 @@ def _components(V: DomainSpace) -> tuple[int, ...]:
 
 
 def _sources(V: DomainSpace, f: FormCoefficient, block: DomainBlock) -> Floats:
-    """F times the weight, (n, nq[, ncomp]); one value will do for all components."""
+    """Values of f times weighted determinants, (n, nq[, ncomp]); a scalar f for all components."""
     shape, values = _components(V), f.at(block)
     if values.ndim == 2 and shape:
         values = values[..., np.newaxis]
@@ -120,7 +120,7 @@ def _sources(V: DomainSpace, f: FormCoefficient, block: DomainBlock) -> Floats:
 
 
 def _reference_fluxes(flux: FormCoefficient, block: DomainBlock) -> list[Floats]:
-    """W det(J) F J^-T, the factors of the reference derivatives, (n, nq[, ncomp]) each."""
+    """Factors of the dim reference derivatives, w det(J) F J^-T, each (n, nq[, ncomp])."""
     values = flux.at(block)
     factors = block.weighted_det[..., np.newaxis, np.newaxis] * block.inverse
     pulled = np.einsum("eq...i,eqji->jeq...", values, factors)

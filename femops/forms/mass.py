@@ -19,7 +19,7 @@ def _mass(u: Any, rho: Any) -> dict[str, Any]:
 def mass(V: Space, rho: Coefficient = 1.0, **options: Unpack[FormOptions]) -> Operator:
     r"""Mass operator, :math:`\int_\Omega \rho\, u \cdot v\, dx`.
 
-    On a space of several components it acts on each of them alike (vector mass).
+    On a space of several components the operator acts on each component (vector mass).
 
     Parameters
     ----------
@@ -34,10 +34,10 @@ def mass(V: Space, rho: Coefficient = 1.0, **options: Unpack[FormOptions]) -> Op
     Notes
     -----
     Partial assembly: w det(J) rho is stored at each point, one number (Table 1, "near-optimal
-    evaluation"); once in each element if all are affine and rho is constant
-    in each.
+    evaluation"). If all elements are affine and rho is constant in each, it is stored once in each
+    element.
 
-    A rho that is not positive is taken as it is: the operator may be one term of a sum, as -k^2 in
-    Helmholtz's.  It is then not definite; `femops.cg` says so where it finds out.
+    rho need not be positive: the operator may be one term of a sum, as -k^2 in Helmholtz's.  If the
+    operator is not definite, `femops.cg` raises an error when it detects this.
     """
     return build(_mass, V, None, scalars(rho=rho), options)

@@ -45,8 +45,8 @@ def neo_hookean(
 
     Notes
     -----
-    If a state turns an element inside out, det F <= 0, the residual is not a number;
-    `femops.newton` shortens its step then.
+    If a state turns an element inside out, det F <= 0, the residual is NaN. `femops.newton` then
+    shortens its step.
     """
     check_displacements(V, neo_hookean)
     return build_residual(_neo_hookean, V, scalars(lam=lam, mu=mu), options)

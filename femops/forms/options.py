@@ -1,4 +1,4 @@
-"""Options of forms, stated once: their types, their defaults, and what they mean."""
+"""Options of forms: types, defaults and documentation in one place."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Form = TypeVar("Form", bound=Callable[..., Any])
 
 
 class NonlinearOptions(TypedDict, total=False):
-    """Options of residuals; `Options` says what they mean."""
+    """Options of residuals, documented in `Options`."""
 
     quadrature: int | Quadrature1D | None
     dtype: DTypeLike
@@ -28,7 +28,7 @@ class NonlinearOptions(TypedDict, total=False):
 
 @final
 class FormOptions(NonlinearOptions, total=False):
-    """Options of bilinear forms; `Options` says what they mean."""
+    """Options of bilinear forms, documented in `Options`."""
 
     data_dtype: DTypeLike | None
     level: str
@@ -37,7 +37,7 @@ class FormOptions(NonlinearOptions, total=False):
 @final
 @dataclass(frozen=True)
 class Options:
-    """Options of a form, with the defaults of those that are not given.
+    """Options of a form, with their default values.
 
     Attributes
     ----------
@@ -47,13 +47,12 @@ class Options:
     dtype : dtype
         float64 or float32: type of the vectors, the stored data and the arithmetic.
     lanes : int, optional
-        SIMD slots; what the machine has if omitted. A GPU has none.
+        SIMD slots; those of the machine if omitted. A GPU has none.
     data_dtype : dtype, optional
-        Type of the numbers stored at quadrature points (levels partial and matrix-free,
-        where they store such): float32 in an operator of float64 halves them; see
-        `Operator.at_level`.
+        Type of the numbers that levels partial and matrix-free store at quadrature points.
+        float32 in an operator of float64 halves their memory; see `Operator.at_level`.
     level : {"full", "element", "partial", "matrix-free", "auto"}
-        What is kept; see `Operator.at_level`.
+        Level, which decides what the operator stores; see `Operator.at_level`.
     """
 
     quadrature: int | Quadrature1D | None = None
@@ -71,21 +70,21 @@ Returns
 Raises
 ------
 OperatorError
-    A coefficient of another shape or with values that are not finite; spaces of other numbers of
-    components or on different meshes{level}.
+    If a coefficient has another shape or values that are not finite, or spaces have other numbers
+    of components or are on different meshes{level}.
 SpaceError, GeometryError
-    Too few quadrature points; inverted elements.
+    If there are too few quadrature points, or elements are inverted.
 """
 """Sections of the docstring of a built-in form after its options."""
 
-_LEVEL = "; an unknown level, or one that would not\n    fit into memory"
+_LEVEL = ",\n    or the level is unknown or would not fit into memory"
 
 
 def built_in(kind: type) -> Callable[[Form], Form]:
-    """Check the arguments of a built-in form, and complete its signature and docstring.
+    """Decorate a built-in form: check its arguments, and complete its signature and docstring.
 
-    Its last parameters are ``**options``; see `with_options`. What follows says what all such forms
-    return and raise.
+    The last parameters are ``**options``; see `with_options`. The sections Returns and Raises are
+    the same for all built-in forms and are added after them.
     """
 
     def complete(form: Form) -> Form:
@@ -100,10 +99,10 @@ def built_in(kind: type) -> Callable[[Form], Form]:
 
 
 def with_options(kind: type) -> Callable[[Form], Form]:
-    """Spell out the options of a form in its signature and docstring, as help() shows them.
+    """Decorate a form: list its options in its signature and docstring, for help().
 
-    In the source they are ``**options: Unpack[kind]``, which editors and type checkers read, and an
-    entry of the docstring. A form that has them as parameters of its own keeps these.
+    In the source the options are ``**options: Unpack[kind]``, which editors and type checkers read,
+    and an entry of the docstring. Options that are parameters of the form stay as they are.
     """
 
     def spelled_out(form: Form) -> Form:
@@ -117,7 +116,7 @@ def with_options(kind: type) -> Callable[[Form], Form]:
             shown = signature(form).replace(parameters=list(parameters.values()))
             form.__signature__ = shown  # type: ignore[attr-defined]
         if form.__doc__ and Options.__doc__:  # python -OO has none
-            # cleaned: Python indents docstrings until 3.12
+            # Python up to 3.12 keeps the indentation of docstrings, so remove it
             every, own = (cleandoc(one) + "\n" for one in (Options.__doc__, form.__doc__))
             entries = re.findall(r"^\w+ : .*\n(?: {4}.*\n)+", every, re.MULTILINE)
             mine = [entry for entry in entries if entry.split()[0] in kind.__annotations__]

@@ -1,4 +1,4 @@
-"""Residuals of the user's own: forms that need not be linear, and functionals."""
+"""Residuals and functionals that users define by a function, which need not be linear."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ def residual(
     lanes: int | None = None,
     **coefficients: Any,
 ) -> Residual:
-    r"""Residual of a function of the fields at one point, and functionals of the fields.
+    r"""Residual and functionals that a user's function of the fields at a point defines.
 
     Parameters
     ----------
     function : callable
-        As for `femops.form`, but it need not be linear: of one field u the residual is
-        :math:`\int_\Omega f(u, \nabla u) \cdot v + F(u, \nabla u) : \nabla v\, dx` with what the
-        function returns as ``{"value": f, "grad": F}``.  On a product it returns such factors by
-        the names of the spaces, ``{"u": {"grad": F}, "p": {"value": g}}``; test functions that
-        nothing multiplies may be left out.  The functionals stand beside them, each a number:
-        ``{"energy": w}``.
+        Function as for `femops.form`, but it need not be linear.  For one field u it returns
+        ``{"value": f, "grad": F}``, and the residual is
+        :math:`\int_\Omega f(u, \nabla u) \cdot v + F(u, \nabla u) : \nabla v\, dx`.  On a product
+        it returns such factors by the names of the spaces,
+        ``{"u": {"grad": F}, "p": {"value": g}}``. Test functions with zero factors may be left
+        out.  The dictionary also has a number for each functional: ``{"energy": w}``.
     space : Space or Product
-        Of the fields and of the test functions.
+        Space of the fields and of the test functions.
     boundary : "all", True, int, name, or several, optional
         Integrate over the boundary instead, as for `femops.form`; add the result to a residual over
         the elements.
@@ -61,23 +61,22 @@ def residual(
     **options
         See `femops.forms.options.Options`.
     **coefficients
-        As for `femops.form`; they are read when the residual is made.
+        See `femops.form`. They are copied when the residual is made.
 
     Returns
     -------
     Residual
-        Its derivative is made from the same function, by differentiation of the traced
-        expressions.
+        The residual. Its derivative comes from differentiation of the traced expressions.
 
     Raises
     ------
     TraceError
-        A function that can't be traced; the message names the line. A coefficient that is called
-        like one of the arguments above.
+        If the function can't be traced (the message names the line), or a coefficient has the name
+        of one of the arguments above.
     OperatorError
-        Coefficients of a wrong shape or with values that are not finite; names that are taken.
+        If coefficients have a wrong shape or are not finite, or a functional's name is taken.
     SpaceError
-        An attribute that the mesh does not have.
+        If the mesh does not have a boundary attribute.
 
     Examples
     --------
@@ -142,7 +141,7 @@ def build_residual(
     functionals: Functionals = NONE,
     boundary: Any = None,
 ) -> Residual:
-    """Residual of a function whose coefficients are known to be checked; see `residual`."""
+    """Build a residual from a function and checked coefficients; see `residual`."""
     o = Options(**options)
     if not isinstance(space, Space | Product):
         raise OperatorError(

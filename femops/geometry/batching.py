@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 BLOCK_POINTS = 32768
-"""Quadrature points per block: their 3-D Jacobians take 2.4 MB, which fits into an L2 cache."""
+"""Quadrature points per block. Their 3-D Jacobians take 2.4 MB, which fits into an L2 cache."""
 
 
 def element_blocks(ne: int, points_per_element: int) -> Iterator[tuple[int, int]]:
-    """Ranges (start, stop) of elements that hold at most about `BLOCK_POINTS` points each."""
+    """Yield ranges (start, stop) of elements with at most about `BLOCK_POINTS` points each."""
     step = max(1, BLOCK_POINTS // max(1, points_per_element))
     for start in range(0, ne, step):
         yield start, min(start + step, ne)

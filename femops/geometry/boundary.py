@@ -1,9 +1,9 @@
 """Faces on the boundary of a mesh, and the geometry at the points of a rule on them.
 
-A point of a face is a point of the element the face belongs to, where one reference coordinate is 0
-or 1, so all of it is evaluated there: positions, Jacobians, values of fields.  With the adjugate
-of the Jacobian J, the outer normal times the surface element is plus or minus the row of adj J
-that belongs to the fixed direction (Nanson's formula, n ds = det J J^-T N dS).
+A point of a face is a point of the face's element, with one reference coordinate 0 or 1. So
+positions, Jacobians and values of fields are evaluated in the element.  The outer normal times the
+surface element is plus or minus a row of the adjugate of the Jacobian J, the row of the fixed
+direction (Nanson's formula, n ds = det J J^-T N dS).
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ Attributes = int | str | Iterable[int | str] | None
 
 
 def chosen(wanted: Any, known: list[Any], what: str, owner: str) -> Ints:
-    """`wanted` as an ascending array, all numbers in `known` if None.
+    """Convert `wanted` numbers to an ascending array; all numbers in `known` if None.
 
     Raises
     ------
     SpaceError
-        One is not among the numbers known; the message lists all of `known`, names too.
+        If a number is not in `known`. The message lists all of `known`, names too.
     """
     have = [number for number in known if isinstance(number, int)]
     if wanted is None:
@@ -55,14 +55,14 @@ def chosen(wanted: Any, known: list[Any], what: str, owner: str) -> Ints:
 
 
 def boundary_attributes(mesh: Mesh | DistributedMesh, attributes: Attributes) -> Ints:
-    """Numbers of boundary attributes given by number or name, ascending; all for None.
+    """Convert boundary attributes, by number or name, to ascending numbers; all for None.
 
-    On a distributed mesh these are the attributes that any rank has.
+    On a distributed mesh all attributes are those that any rank has.
 
     Raises
     ------
     SpaceError
-        The mesh has no such attribute.
+        If the mesh has no such attribute.
     """
     numbers = with_numbers(attributes, mesh.boundary_names)
     have = [*mesh.boundary_names, *_everywhere(mesh).tolist()]
@@ -70,41 +70,42 @@ def boundary_attributes(mesh: Mesh | DistributedMesh, attributes: Attributes) ->
 
 
 def asked_attributes(boundary: Any, names: Container[str]) -> Attributes:
-    """Attributes of the faces that an argument ``boundary=`` asks for; None for all.
+    """Convert a user's argument ``boundary=`` to boundary attributes; None for all.
 
     Parameters
     ----------
     boundary : "all", True, int, name, or several
     names : container of str
-        Names of attributes; one called "all" is meant by this word.
+        Names of attributes. If an attribute has the name "all", this word means the attribute.
     """
     every = isinstance(boundary, str) and boundary == "all" and "all" not in names
     return None if boundary is True or every else boundary
 
 
 def _everywhere(mesh: Mesh | DistributedMesh) -> Ints:
-    """The boundary attributes that faces have."""
+    """Numbers of the boundary attributes that faces of the mesh have, on all ranks."""
     if isinstance(mesh, Mesh):
         return np.unique(mesh.boundary_attributes).astype(np.int64)
     return mesh.whole_boundary_attributes
 
 
 def face_digits(dim: int) -> list[tuple[int, tuple[int, ...]]]:
-    """(code, digits) of the faces of an element; see `ternary_codes`."""
+    """Ternary codes and digits (code, digits) of an element's faces; see `ternary_codes`."""
     return [(code, digits) for code, digits in ternary_codes(dim) if digits.count(1) == dim - 1]
 
 
 def turned(codes: Ints, slopes: Floats) -> Floats:
-    """Derivatives along the directions of a face, of those along the directions of its element.
+    """Convert derivatives along an element's directions to those along its face's directions.
 
-    The directions of a face are those of the element that lie in it, ascending, and last the one
-    that leads inwards.
+    The directions of a face are the element's directions in the face, ascending, and last the
+    direction inwards.
 
     Parameters
     ----------
     codes : (n,) int64
         Ternary code of each face.
     slopes : (n, ..., dim) float64
+        Derivatives along the element's directions.
     """
     result, dim = np.empty_like(slopes), slopes.shape[-1]
     for code, digits in face_digits(dim):
@@ -118,7 +119,7 @@ def turned(codes: Ints, slopes: Floats) -> Floats:
 def values_on_faces(
     basis: Basis1D, points: Floats, codes: Ints, e_vec: Floats, dim: int, slope: int | None = None
 ) -> Floats:
-    """Values of the elements' functions at points on one face of each.
+    """Evaluate the elements' functions at points on one face of each element.
 
     Parameters
     ----------
@@ -129,7 +130,7 @@ def values_on_faces(
     e_vec : (n, p1d**dim[, ncomp]) float64
     dim : int
     slope : int, optional
-        The reference direction along which to differentiate.
+        Reference direction of a derivative, to be evaluated instead of values.
 
     Returns
     -------
@@ -151,33 +152,33 @@ def values_on_faces(
 class BoundaryFaces(Domain):
     """The faces of some boundary attributes of a mesh, each once, ordered by element.
 
-    A face that a mesh lists between two elements, as where it is glued to be periodic, is a face
-    of the one that its corners look out of (`femops_meshes.topology.sides`); if both sides are
-    listed, they are two faces.
-    On a mesh that ranks share they are those of this rank's elements, maybe none.
+    A mesh may list a face between two elements, for example if it is glued to be periodic. The
+    order of the face's corners decides which element it belongs to
+    (`femops_meshes.topology.sides`). If both sides are listed, they are two faces.
+    On a mesh that ranks share, a rank has the faces of its own elements, maybe none.
 
     Parameters
     ----------
     mesh : Mesh or DistributedMesh
     attributes : int, name, or several, optional
-        All faces that the mesh lists if omitted.
+        Boundary attributes. If omitted all faces that the mesh lists.
 
     Attributes
     ----------
     elements : (nf,) int64
-        The element that each belongs to, ascending.
+        The element that each face belongs to, ascending.
     codes : (nf,) int64
-        Its ternary code in that element.
+        Ternary code of each face in its element.
     num_elements : int
-        nf; to a sweep the faces are elements.
+        Number of faces, nf. A sweep treats faces as elements.
     attributes : tuple of int
         Numbers of the attributes.
 
     Raises
     ------
     SpaceError
-        The mesh has no such attribute, or no boundary; or the faces are glued ones, whose
-        corners do not tell of which side they are.
+        If the mesh has no such attribute or no boundary, or corners of glued faces do not tell
+        which side a face is on.
     """
 
     covers = has_maps = False
@@ -209,7 +210,7 @@ class BoundaryFaces(Domain):
         return BoundaryGeometry(self.mesh, rule, self)
 
     def grid(self, q1d: int) -> list[int]:
-        """See `Domain.grid`: one point in the direction inwards, which is taken for the last."""
+        """See `Domain.grid`. The last direction leads inwards and has one point."""
         return [*[q1d] * (self.mesh.dim - 1), 1]
 
 
@@ -218,9 +219,9 @@ class BoundaryFaces(Domain):
 class BoundaryGeometry(DomainGeometry):
     """Positions, normals and surface elements at the points of a rule on boundary faces.
 
-    Iterating gives blocks of faces that fit in the cache.  Faces are ordered by element, and
-    within one by code; points are lexicographic in the directions along the face.  In 1-D a face
-    is a point, its surface element 1. Of a mesh that ranks share each rank has the faces of its own
+    Iterating gives blocks of faces that fit in the cache.  Faces are ordered by element, and in an
+    element by code. Points are lexicographic in the directions along the face.  In 1-D a face is a
+    point, and its surface element is 1. On a mesh that ranks share, a rank has the faces of its own
     elements, maybe none.
 
     Parameters
@@ -228,19 +229,19 @@ class BoundaryGeometry(DomainGeometry):
     mesh : Mesh or DistributedMesh
     quadrature : Quadrature1D
     attributes : int, name, or several, optional
-        Boundary attributes or their names; all faces that the mesh lists if omitted.
+        Boundary attributes or their names. If omitted all faces that the mesh lists.
 
     Attributes
     ----------
     num_elements : int
         Number of faces, nf.
     num_points : int
-        Points of each, q1d**(dim - 1).
+        Number of points of a face, q1d**(dim - 1).
 
     Raises
     ------
     SpaceError
-        The mesh has no such attribute, or no boundary.
+        If the mesh has no such attribute, or no boundary.
 
     Examples
     --------
@@ -266,7 +267,7 @@ class BoundaryGeometry(DomainGeometry):
         self.weights = quadrature.tensor_weights(mesh.dim - 1)
 
     def block(self, start: int, stop: int) -> BoundaryBlock:
-        """The existing faces with start <= f < stop; arrays are computed when asked for."""
+        """Geometry of the existing faces start <= f < stop, computed when first used."""
         return BoundaryBlock(self, start, min(stop, self.num_elements))
 
     def points(self, start: int, stop: int) -> Floats:
@@ -301,16 +302,16 @@ class BoundaryBlock(DomainBlock):
     normals : (n, nq, dim) float64
         Unit normals that point out of the element.
     det, weighted_det : (n, nq) float64
-        Surface element, and the same times the quadrature weight: summed, this gives the area.
+        Surface element, and surface element times quadrature weight. The latter sums to the area.
     inverse : (n, nq, dim, dim) float64
-        [..., a, i] = derivative along x_i of the reference coordinate a of the face: those of the
-        element that vary on the face, ascending, then the one that leads inwards.
+        [..., a, i] = derivative along x_i of the face's reference coordinate a. The coordinates are
+        those of the element that vary on the face, ascending, then the one that leads inwards.
 
     Raises
     ------
     GeometryError
-        From `normals`, `weighted_det` and `inverse`, where the element is inverted or the face
-        collapsed.
+        From `normals`, `weighted_det` and `inverse`, if the element is inverted or the face has no
+        area.
     """
 
     geometry: BoundaryGeometry
@@ -376,7 +377,7 @@ class BoundaryBlock(DomainBlock):
         return turned(self._codes, inverse.swapaxes(-1, -2)).swapaxes(-1, -2)
 
     def values(self, basis: Basis1D, indices: Ints, l_vec: Any) -> Floats:
-        """See `DomainBlock.values`: from inside the elements that have the faces."""
+        """See `DomainBlock.values`. Values are those inside the elements of the faces."""
         return self._values(basis, indices, l_vec)
 
     def slopes(self, basis: Basis1D, indices: Ints, l_vec: Any) -> Floats:

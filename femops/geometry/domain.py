@@ -1,7 +1,7 @@
-"""Domains of integration: elements, or faces of elements, and the geometry at their points.
+"""Domains of integration: elements or boundary faces, and the geometry at their points.
 
-To a sweep the faces of a boundary are elements too, so code that sweeps asks the domain for
-properties that differ and not for the class.
+Sweeps treat boundary faces as elements. Where faces differ from elements, code asks the domain for
+a property, not for its class.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ Ints = NDArray[np.int64]
 
 
 class Domain(ABC):
-    """Elements over which an integral is taken: those of a mesh, or faces of its boundary.
+    """Domain of an integral: the elements of a mesh, or faces of its boundary.
 
     Attributes
     ----------
     mesh : Mesh
-        The mesh, on a rank its part.
+        The mesh, or this rank's part of it.
     num_elements : int
         Number of elements, or of faces.
     order : int
@@ -50,7 +50,7 @@ class Domain(ABC):
 
     @abstractmethod
     def geometry(self, rule: Quadrature1D) -> DomainGeometry:
-        """The geometry at the quadrature points of a 1-D rule, taken in each direction."""
+        """Return the geometry at the points of a quadrature rule, used in each direction."""
 
     @abstractmethod
     def grid(self, q1d: int) -> list[int]:
@@ -58,7 +58,7 @@ class Domain(ABC):
 
 
 class DomainGeometry(ABC):
-    """Geometry at the quadrature points of a domain; it iterates over blocks that fit in a cache.
+    """Geometry at the quadrature points of a domain. Iterates over blocks that fit in a cache.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ class DomainGeometry(ABC):
         Dimension of the mesh.
     quadrature : Quadrature1D
     num_elements, num_points : int
-        Elements (or faces) of the domain, and points of each.
+        Number of elements (or faces) of the domain, and of points of each element.
     weights : (num_points,) float64
     """
 
@@ -82,7 +82,7 @@ class DomainGeometry(ABC):
 
     @abstractmethod
     def block(self, start: int, stop: int) -> DomainBlock:
-        """The existing elements start <= e < stop; their arrays are computed when asked for."""
+        """Geometry of the existing elements start <= e < stop, computed when first used."""
 
     @abstractmethod
     def points(self, start: int, stop: int) -> Floats:
@@ -111,7 +111,7 @@ class DomainBlock(ABC):
     points : (n, nq, dim) float64
         Positions.
     det, weighted_det : (n, nq) float64
-        Volume or surface element, and the same times the quadrature weight.
+        Volume or surface element, and volume or surface element times quadrature weight.
     inverse : (n, nq, dim, dim) float64
         [..., j, i] = derivative of the element's reference coordinate j by x_i.
     normals : (n, nq, dim) float64
@@ -149,7 +149,7 @@ class DomainBlock(ABC):
 
     @abstractmethod
     def values(self, basis: Basis1D, indices: Ints, l_vec: Any) -> Floats:
-        """Values of a function at the points, (n, nq[, ncomp]).
+        """Evaluate a finite element function at the points, (n, nq[, ncomp]).
 
         Parameters
         ----------
@@ -157,12 +157,12 @@ class DomainBlock(ABC):
         indices : (ne, p1d**dim) int64
             Dofs of all elements of the mesh.
         l_vec : array
-            As `Space.l_vec` gives it.
+            Values at all nodes, see `Space.l_vec`.
         """
 
     @abstractmethod
     def slopes(self, basis: Basis1D, indices: Ints, l_vec: Any) -> Floats:
-        """Derivatives of a function by the reference coordinates, (n, nq[, ncomp], dim).
+        """Evaluate the derivatives of a function by reference coordinates, (n, nq[, ncomp], dim).
 
-        The coordinates are those of `inverse`; parameters are those of `values`.
+        The coordinates are those of `inverse`. Parameters are those of `values`.
         """

@@ -1,7 +1,7 @@
 """Values and gradients of element vectors, at tensor-product rules and at single points.
 
-Small pure functions of arrays, sum factorised; `femops.spaces` and `femops.fields` call them block
-by block.
+These are small pure functions of arrays, by sum factorisation. `femops.spaces` and `femops.fields`
+call them block by block.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ Floats = NDArray[np.float64]
 
 
 def reference_values(basis: Basis1D, points: ArrayLike, dim: int, e_vec: Floats) -> Floats:
-    """Values at the tensor grid of `points`: (n, p1d**dim[, ncomp]) -> (n, k**dim[, ncomp])."""
+    """Values at a tensor grid of k points, (n, k**dim[, ncomp]), of (n, p1d**dim[, ncomp]) dofs."""
     return tensor_apply([basis.interpolation(points)] * dim, e_vec)
 
 
 def reference_gradient(basis: Basis1D, points: ArrayLike, dim: int, e_vec: Floats) -> list[Floats]:
-    """Derivatives along the reference directions, x first, each as of `reference_values`."""
+    """Derivatives along the reference directions, x first, shaped as in `reference_values`."""
     interpolation, derivative = basis.interpolation(points), basis.gradient(points)
     return [
         tensor_apply([derivative if d == k else interpolation for d in range(dim)], e_vec)
@@ -53,15 +53,15 @@ def physical_gradient(slopes: Floats, inverse: Floats) -> Floats:
 
 
 def point_values(basis: Basis1D, points: Floats, e_vec: Floats) -> Floats:
-    """Values at one point in each element: points (n, dim), (n, p1d**dim[, ncomp]) -> (n[, ncomp]).
+    """Evaluate e_vecs at one point in each element: (n, p1d**dim[, ncomp]) -> (n[, ncomp]).
 
-    ``points`` are reference coordinates, each element's own.
+    ``points`` (n, dim) has the reference coordinates of each element's point.
     """
     return _contracted([basis.interpolation(x) for x in points.T], e_vec)
 
 
 def point_gradient(basis: Basis1D, points: Floats, e_vec: Floats) -> list[Floats]:
-    """Derivatives along the reference directions, x first, each as of `point_values`."""
+    """Derivatives along the reference directions, x first, shaped as in `point_values`."""
     values = [basis.interpolation(x) for x in points.T]
     slopes = [_slopes(basis, x) for x in points.T]
     return [
@@ -70,20 +70,20 @@ def point_gradient(basis: Basis1D, points: Floats, e_vec: Floats) -> list[Floats
 
 
 def _slopes(basis: Basis1D, x: Floats) -> Floats:
-    """Derivatives (n, p1d), with the same bits for any number of points."""
+    """Derivatives of the basis at points, (n, p1d), with the same bits for any number of points."""
     if not basis.is_nodal:
         return basis.gradient(x)
-    # point by point: of one large product BLAS would round rows by their number
+    # one product per point: in a large one BLAS rounds a row by the number of rows
     rows = np.matmul(basis.interpolation(x)[:, np.newaxis], basis.gradient(basis.nodes))
     return np.asarray(rows[:, 0])
 
 
 def _contracted(lines: list[Floats], e_vec: Floats) -> Floats:
-    """Contract element e's dofs with row e of one matrix (n, p1d) per direction, x first."""
+    """Contract the dofs of element e with row e of a matrix (n, p1d) in each direction, x first."""
     n, trailing = len(e_vec), e_vec.shape[2:]
     inner = math.prod(e_vec.shape[1:])
     data = e_vec
-    for line in reversed(lines):  # the slowest direction first: what remains is contiguous
+    for line in reversed(lines):  # the slowest direction first, so that the rest is contiguous
         inner //= line.shape[1]
         data = np.einsum("nk,nkr->nr", line, data.reshape(n, line.shape[1], inner))
     return data.reshape(n, *trailing)

@@ -1,7 +1,7 @@
-"""The map from the reference element to every element of a mesh, at the points of a rule.
+"""Positions and Jacobians of the elements of a mesh at the points of a quadrature rule.
 
-All of it is computed on demand in blocks of elements, sum factorised, so that no array ever
-exceeds a few megabytes whatever the size of the mesh.
+They are computed on demand in blocks of elements, by sum factorisation, so that no array exceeds a
+few megabytes for any size of the mesh.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ from femops_meshes.mesh import Mesh
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-# Of meshes, that all determinants at some points are positive.
+# Entries for meshes and points at which all determinants are known to be positive.
 _checked = Derived[Mesh, None]()
-# Of meshes of affine elements, their Jacobians.
+# Jacobians of meshes of affine elements.
 _of_affine = Derived[Mesh, Floats]()
 
 
 class ElementClass(IntEnum):
-    """Kind of an element's map: the less general it is, the less is stored."""
+    """Kind of an element's map. A less general map needs less storage."""
 
     AFFINE = 0
     """A parallelepiped: the Jacobian is constant."""
     MULTILINEAR = 1
-    """Given by its corners: bilinear in 2-D, trilinear in 3-D."""
+    """Determined by the corners: bilinear in 2-D, trilinear in 3-D."""
     CURVED = 2
-    """Anything else."""
+    """Any other map."""
 
 
 @final
 class Cells(Domain):
-    """The elements of a mesh. Make it by `cells`, which returns one object for each mesh."""
+    """The elements of a mesh as a domain. Make it by `cells`, which keeps one for each mesh."""
 
     covers = has_maps = True
     has_normals = False
@@ -73,7 +73,7 @@ _cells = Derived[Mesh, Cells](weak=True)
 
 
 def cells(mesh: Mesh) -> Cells:
-    """The elements of a mesh, as one object for all that integrate over them."""
+    """Return the elements of a mesh as a domain, always the same object for a mesh."""
     return _cells.get(mesh, partial(Cells, mesh))
 
 
@@ -82,7 +82,7 @@ def cells(mesh: Mesh) -> Cells:
 class Geometry(DomainGeometry):
     """Positions and Jacobians of a mesh at the points of a quadrature rule.
 
-    On a mesh that ranks share each rank has its own elements.
+    On a mesh that ranks share, a rank has the geometry of its own elements.
 
     Parameters
     ----------
@@ -109,9 +109,9 @@ class Geometry(DomainGeometry):
 
     @checked(GeometryError)
     def block(self, start: int, stop: int) -> GeometryBlock:
-        """The elements start <= e < stop; their arrays are computed when asked for.
+        """Geometry of the elements start <= e < stop, computed when first used.
 
-        There may be fewer, on a rank even none.
+        The range may end behind the last element, and a rank may have no elements.
         """
         return GeometryBlock(self, start, min(stop, self.num_elements))
 
@@ -119,12 +119,12 @@ class Geometry(DomainGeometry):
         return (self.block(start, stop) for start, stop in self.blocks())
 
     def check(self) -> None:
-        """Look at all determinants; once for a mesh and its points.
+        """Check that all Jacobian determinants are positive, once for a mesh and rule.
 
         Raises
         ------
         GeometryError
-            If one is not positive.
+            If a determinant is not positive. The message names the elements.
         """
         _checked.get(self.mesh, self._look, self.quadrature.points.tobytes())
 
@@ -141,7 +141,7 @@ class Geometry(DomainGeometry):
     def jacobian(self, start: int, stop: int) -> Floats:
         """J[..., i, j] = dx_i / dxi_j, shape (n, q1d**dim, dim, dim).
 
-        Affine elements have one, which is computed once where it is asked for at one point.
+        Jacobians of a mesh of affine elements at a rule of one point are kept.
         """
         if self.num_points == 1 and LegendreGeometry(self.mesh).affine:
             return _of_affine.get(self.mesh, partial(_centers, self.mesh))[start:stop]
@@ -149,12 +149,12 @@ class Geometry(DomainGeometry):
 
     @checked(GeometryError)
     def det(self, start: int, stop: int) -> Floats:
-        """Determinants of J, (n, q1d**dim); `GeometryError` where one is not positive."""
+        """Determinants of J, (n, q1d**dim). Raises `GeometryError` if one is not positive."""
         return self.block(start, stop).det
 
     @checked(GeometryError)
     def weighted_det(self, start: int, stop: int) -> Floats:
-        """Quadrature weights times det J, (n, q1d**dim): summed, they give the volume."""
+        """Quadrature weights times det J, (n, q1d**dim). They sum to the volume."""
         return self.block(start, stop).weighted_det
 
     @checked(GeometryError)
@@ -179,13 +179,13 @@ class GeometryBlock(DomainBlock):
     jacobian, inverse : (n, q1d**dim, dim, dim) float64
         J[..., i, j] = dx_i / dxi_j and its inverse.
     det, weighted_det : (n, q1d**dim) float64
-        Determinant of J, positive, and the same times the quadrature weight.
+        Determinant of J, positive, and determinant times quadrature weight.
 
     Raises
     ------
     GeometryError
-        From `det`, `weighted_det` and `inverse`, if a determinant is not positive; it counts the
-        elements of the whole mesh that have such a point and names the first of them.
+        From `det`, `weighted_det` and `inverse`, if a determinant is not positive. The message
+        counts the elements of the mesh with such a point and names the first of them.
     """
 
     geometry: Geometry
@@ -220,14 +220,14 @@ class GeometryBlock(DomainBlock):
 
     @cached_property
     def inverse(self) -> Floats:
-        """[..., j, i] = dxi_j / dx_i."""
-        # The determinants first: they tell of inverted elements before anything is divided by 0.
+        """Inverse Jacobians, [..., j, i] = dxi_j / dx_i."""
+        # determinants come first: they raise an error for inverted elements before a division by 0
         det = self.det
         return np.asarray(adjugates(self.jacobian) / det[..., None, None])
 
     @property
     def normals(self) -> Floats:
-        """Not defined inside elements: `GeometryError`."""
+        """Raise `GeometryError`: normals are not defined inside elements."""
         raise GeometryError("points inside elements have no normals: take a boundary")
 
     def values(self, basis: Basis1D, indices: Ints, l_vec: Any) -> Floats:
@@ -246,7 +246,7 @@ class GeometryBlock(DomainBlock):
 
 
 def _centers(mesh: Mesh) -> Floats:
-    """Jacobians at the centers of elements, (ne, 1, dim, dim); not to be written to."""
+    """Jacobians at the centers of elements, (ne, 1, dim, dim), read-only."""
     blocks = element_blocks(mesh.num_elements, mesh.coordinates.shape[1])
     found = [jacobians(mesh.coordinates[start:stop], [0.5]) for start, stop in blocks]
     whole = np.concatenate(found) if found else np.empty((0, 1, mesh.dim, mesh.dim))
@@ -255,7 +255,7 @@ def _centers(mesh: Mesh) -> Floats:
 
 
 def _inverted(geometry: Geometry) -> GeometryError:
-    """The error that counts and names the elements with a determinant that is not positive."""
+    """Make the error that counts and names the elements with a determinant <= 0."""
     found: list[int] = []
     for start, stop in geometry.blocks():
         bad = ~np.all(determinants(geometry.jacobian(start, stop)) > 0.0, axis=1)
@@ -273,19 +273,17 @@ def _inverted(geometry: Geometry) -> GeometryError:
 
 @checked(GeometryError)
 def classify(mesh: Mesh | DistributedMesh, tol: float = 1e-12) -> NDArray[np.int8]:
-    """The class of every element: affine, multilinear or curved.
+    """Class of each element of a mesh, or of this rank's elements: affine, multilinear or curved.
 
-    On a mesh that ranks share these are the classes of this rank's elements.
-
-    An element is multilinear if the multilinear part of its map puts every node where the whole
-    map does, and affine if the affine part does; within ``tol`` times the size of the element, in a
-    thin direction its thickness, plus the round-off of its coordinates.
+    An element is multilinear if the multilinear part of its map puts every node where the map does,
+    and affine if the affine part does. Nodes may differ by ``tol`` times the size of the element,
+    in a thin direction by ``tol`` times its thickness, plus the round-off of its coordinates.
 
     Parameters
     ----------
     mesh : Mesh or DistributedMesh
     tol : float
-        Relative to the size of the element, in each of its directions.
+        Tolerance relative to the size of the element, in each of its directions.
 
     Returns
     -------

@@ -1,7 +1,7 @@
-"""The map of an element in modes: products of polynomials of each direction.
+"""Modes of an element's map: coefficients of products of Legendre polynomials.
 
-The modes are Legendre polynomials on [0, 1], the linear one xi - 1/2, so that its slope is 1: the
-first multilinear ones give position and Jacobian with the fewest multiplications.
+The polynomials are on [0, 1]. The linear one is scaled to xi - 1/2, so that its slope is 1 and
+multilinear maps and Jacobians take the fewest multiplications.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from femops_meshes.mesh import Mesh
 
 Floats = NDArray[np.float64]
 
-# In an element's own coordinates: what its map may be off by where modes are left out.
+# Largest error of a map without some modes, in the element's own coordinates.
 EXACT = 1e-13
-# Of coordinates, as files and generators give them.
+# Relative round-off of coordinates from files and generators.
 _ROUND_OFF = 8 * np.finfo(np.float64).eps
 
-# Of meshes, what `_look` found, or others said.
+# Results of `_look` for meshes, or results agreed on with other ranks.
 _facts = Derived[Mesh, tuple[bool, int]]()
 
 
 def mode_values(count: int, points: NDArray[Any]) -> tuple[Floats, Floats]:
-    """The first modes of one direction and their slopes at points, (n, count) each."""
+    """Values and slopes of the first ``count`` 1-D modes at n points, (n, count) each."""
     t = 2.0 * np.asarray(points, dtype=np.float64) - 1.0
     scale = np.ones(count)
     scale[1:2] = 0.5
@@ -46,7 +46,7 @@ def mode_values(count: int, points: NDArray[Any]) -> tuple[Floats, Floats]:
 
 
 def element_modes(coordinates: Floats, order: int) -> Floats:
-    """Modes of elements from their nodes, (n, (order + 1)**dim, dim) to the same shape."""
+    """Compute modes of elements from their nodes. Both have shape (n, (order + 1)**dim, dim)."""
     values = mode_values(order + 1, gauss_lobatto(order + 1)[0])[0]
     return tensor_apply([np.linalg.inv(values)] * coordinates.shape[-1], coordinates)
 
@@ -59,11 +59,10 @@ def mode_degrees(order: int, dim: int) -> NDArray[np.int64]:
 def negligible(
     coordinates: Floats, modes: Floats, left_out: NDArray[np.bool_], tol: float
 ) -> NDArray[np.bool_]:
-    """True where an element's nodes stay in place without some of its modes, (n,).
+    """True for elements whose nodes stay in place without some of the modes, (n,).
 
-    They may be off by round-off of their coordinates, and by ``tol`` in the element's own
-    coordinates, those of its affine part: in a thin direction a position matters more, and so it
-    does in a coordinate that is near zero.
+    Nodes may move by the round-off of their coordinates, and by ``tol`` in the element's own
+    coordinates, those of its affine part. So the tolerance is smaller in a thin direction.
 
     Parameters
     ----------
@@ -71,6 +70,7 @@ def negligible(
     modes : (n, nodes, dim) float64
         See `element_modes`.
     left_out : (nodes,) bool
+        Modes that are left out.
     tol : float
     """
     dim = coordinates.shape[2]
@@ -80,7 +80,7 @@ def negligible(
     gap = np.abs(tensor_apply([values] * dim, rest)).max(axis=1)
     gap = np.maximum(gap - _ROUND_OFF * np.abs(coordinates).max(axis=1), 0.0)
     slopes = modes[:, (order + 1) ** np.arange(dim)].swapaxes(1, 2)
-    with np.errstate(all="ignore"):  # a map without an affine part: what is not a number is false
+    with np.errstate(all="ignore"):  # a singular affine part gives NaN, which compares as False
         inverse = np.abs(adjugates(slopes) / determinants(slopes)[:, np.newaxis, np.newaxis])
         own = (inverse * gap[:, np.newaxis]).sum(axis=2)
     return np.asarray((own <= tol).all(axis=1) | ~gap.any(axis=1))
@@ -107,7 +107,7 @@ def _look(mesh: Mesh) -> tuple[bool, int]:
 class LegendreGeometry:
     """The maps of a mesh's elements, in as few modes as they need.
 
-    A mesh is looked at once.
+    The number of modes is found once for a mesh.
 
     Attributes
     ----------
@@ -118,7 +118,7 @@ class LegendreGeometry:
 
     @staticmethod
     def share(mesh: Mesh, part: Mesh) -> None:
-        """Treat a part of a mesh like the whole, even if its own maps are simpler."""
+        """Treat a part of a mesh like the mesh itself, even if the part's maps are simpler."""
         _facts.put(part, LegendreGeometry(mesh)._found)
 
     @staticmethod
@@ -139,11 +139,11 @@ class LegendreGeometry:
 
     @property
     def degree(self) -> int:
-        """Degree in each direction that gives all maps: 1 of multilinear elements."""
+        """Degree in each direction that represents all maps: 1 for multilinear elements."""
         return self._found[1]
 
     def blocks(self) -> Iterator[tuple[int, Floats]]:
-        """The modes block by block: its first element and (n, dim, (degree + 1)**dim) numbers."""
+        """Yield first element and modes (n, dim, (degree + 1)**dim) of each block of elements."""
         mesh = self.mesh
         kept = np.all(mode_degrees(mesh.order, mesh.dim) <= self.degree, axis=1)
         for start, stop in element_blocks(mesh.num_elements, mesh.coordinates.shape[1]):

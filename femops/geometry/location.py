@@ -1,12 +1,13 @@
-"""Search for the element that holds a point, and for the point's place in its reference element.
+"""Search for the element that contains a point, and for the point's reference coordinates.
 
-A tree of boxes that enclose the elements gives the candidates; boxes along the axes of each
-candidate, which are closer, rule out most that do not hold the point; Newton's method finds the
-place in the others. Where it fails, the candidate is cut in halves until each part is ruled out or
-Newton's method succeeds from its middle.
+1. A tree of boxes that enclose the elements gives candidates.
+2. A tighter box along each candidate's own axes rules out most candidates without the point.
+3. Newton's method finds the reference coordinates in the other candidates.
+4. If Newton's method fails, the candidate is halved until each part is ruled out, or Newton's
+   method succeeds from the middle of a part.
 
-What encloses are the Bernstein coefficients of the map x(xi): the basis is positive and sums to 1,
-so an element lies in the convex hull of its coefficients (G. Farin, "Curves and Surfaces for CAGD",
+Boxes enclose the Bernstein coefficients of the map x(xi). The basis is positive and sums to 1, so
+an element lies in the convex hull of its coefficients (G. Farin, "Curves and Surfaces for CAGD",
 5th edition, 2002, section 5.2; parts by de Casteljau's algorithm, section 5.4).
 """
 
@@ -35,32 +36,32 @@ Flags = NDArray[np.bool_]
 TOLERANCE = 1e-10
 """Largest distance from an element at which a point counts as inside, relative to its size."""
 
-_ROUND_OFF = 16 * np.finfo(np.float64).eps  # of a position, relative to the largest coordinate
-_INTERIOR = 1e-3  # farther from its faces, in xi, a point of an element is in no other
-_STEPS = 40  # of Newton's method; it doubles the digits in each but the first few
-_LONGEST = 0.5  # step, in xi: half an element
+_ROUND_OFF = 16 * np.finfo(np.float64).eps  # error of a position relative to the largest coordinate
+_INTERIOR = 1e-3  # distance in xi from the faces beyond which a point is in no other element
+_STEPS = 40  # most steps of Newton's method, which doubles the digits in each but the first few
+_LONGEST = 0.5  # longest step in xi: half an element
 _LEAST_DAMPING = 2.0**-10
-_CONVERGED = 1e-9  # the error after such a step is about its square
-_HALVINGS = 8  # Newton's method then starts within 2^-9 of where the point would be
-_FAN = 4  # boxes under one of the tree
-_POINTS = 4096  # at once: bounds the memory
+_CONVERGED = 1e-9  # length of the last step; the error after it is about its square
+_HALVINGS = 8  # most halvings; Newton's method then starts within 2^-9 of the point
+_FAN = 4  # children of a box in the tree
+_POINTS = 4096  # points that are located together, to limit memory
 
 
 def locate(mesh: Mesh, points: Floats) -> tuple[Ints, Floats]:
-    """Element and reference coordinates of points in space.
+    """Find the element and the reference coordinates of points in space.
 
     Parameters
     ----------
     mesh : Mesh
     points : (n, dim) float64
-        Finite; in the mesh's unit of length.
+        Finite positions in the mesh's unit of length.
 
     Returns
     -------
     elements : (n,) int64
-        Element that holds the point, the lowest number if there are several; -1 without any.
+        Element that contains the point, the lowest number of several; -1 for none.
     reference : (n, dim) float64
-        In [0, 1]; NaN where no element holds the point.
+        Reference coordinates in [0, 1]. NaN if no element contains the point.
     """
     elements = np.full(len(points), -1, dtype=np.int64)
     reference = np.full(points.shape, np.nan)
@@ -75,9 +76,10 @@ def locate(mesh: Mesh, points: Floats) -> tuple[Ints, Floats]:
 
 @final
 class Boxes:
-    """A tree of boxes along the axes of space that enclose the elements of a mesh.
+    """Tree of axis-parallel boxes that enclose the elements of a mesh.
 
-    Its leaves are the elements along a Hilbert curve, each box above encloses the next few.
+    The leaves are boxes of elements in the order of a Hilbert curve. Each box of a higher level
+    encloses `_FAN` consecutive boxes.
 
     Parameters
     ----------
@@ -86,8 +88,8 @@ class Boxes:
     Attributes
     ----------
     reach : (ne,) float64
-        Distance from an element at which a point still counts as in it: `TOLERANCE` times the
-        size of the element, plus the round-off of its coordinates. The boxes include it.
+        Largest distance from an element at which a point counts as inside: `TOLERANCE` times the
+        size of the element, plus the round-off of its coordinates. Boxes are enlarged by it.
     """
 
     def __init__(self, mesh: Mesh) -> None:
@@ -107,11 +109,16 @@ class Boxes:
             self._levels.insert(0, level)
 
     def find(self, points: Floats) -> tuple[Ints, Ints]:
-        """All pairs of a point and a box of an element that holds it: (k,) points, (k,) elements.
+        """Find all pairs of a point and an element whose box contains the point.
 
         Parameters
         ----------
         points : (n, dim) float64
+
+        Returns
+        -------
+        (k,) int64, (k,) int64
+            Point and element of each pair.
         """
         which = np.arange(len(points))
         box = np.zeros(len(points), dtype=np.int64)
@@ -119,8 +126,8 @@ class Boxes:
             if depth:
                 box = (box[:, None] * _FAN + np.arange(_FAN)).ravel()
                 which = np.repeat(which, _FAN)
-                there = box < len(lower)
-                which, box = which[there], box[there]
+                exists = box < len(lower)
+                which, box = which[exists], box[exists]
             x = points[which]
             holds = ((lower[box] <= x) & (x <= upper[box])).all(axis=1)
             which, box = which[holds], box[holds]
@@ -128,17 +135,17 @@ class Boxes:
 
 
 def _enclosing(lower: Floats, upper: Floats) -> tuple[Floats, Floats]:
-    """One box around each `_FAN` consecutive ones."""
+    """Lower and upper corners of the boxes that enclose `_FAN` consecutive boxes each."""
     first = np.arange(0, len(lower), _FAN)
     return np.minimum.reduceat(lower, first), np.maximum.reduceat(upper, first)
 
 
 def _locate(mesh: Mesh, boxes: Boxes, points: Floats, elements: Ints, reference: Floats) -> None:
-    """`locate` of a few points; fills `elements` and `reference`."""
+    """Locate a few points, see `locate`, and write to `elements` and `reference`."""
     which, candidate = boxes.find(points)
     for search in (_newton_only, _newton_in_parts):
-        # Newton's method alone is no proof that an element does not hold a point; but an element
-        # with the point in its interior is, as elements do not overlap.
+        # A point in the interior of an element is in no other element, as elements do not overlap.
+        # A failure of Newton's method does not prove that a point is outside, so search on.
         inside = (np.abs(reference[which] - 0.5) < 0.5 - _INTERIOR).all(axis=1)
         known = elements[which]
         open_ = ~inside & ((known < 0) | (candidate < known))
@@ -165,9 +172,9 @@ def _newton_only(coordinates: Floats, x: Floats, reach: Floats) -> tuple[Ints, F
     Returns
     -------
     held : (k,) int64
-        The elements that were found to hold their point.
+        Positions of the elements that contain their point.
     xi : (k, dim) float64
-        Where, in [0, 1].
+        Reference coordinates of these points, in [0, 1].
     """
     near = np.flatnonzero(_may_hold(_bernstein(coordinates), x, reach))
     middle = np.full((len(near), x.shape[1]), 0.5)
@@ -176,7 +183,7 @@ def _newton_only(coordinates: Floats, x: Floats, reach: Floats) -> tuple[Ints, F
 
 
 def _newton_in_parts(coordinates: Floats, x: Floats, reach: Floats) -> tuple[Ints, Floats]:
-    """Try Newton's method from the middle of ever smaller parts that may hold the point.
+    """Try Newton's method from the middle of ever smaller parts that may contain the point.
 
     Parameters and results are those of `_newton_only`.
     """
@@ -226,10 +233,10 @@ def _first_half(g: int) -> Floats:
 
 
 def _may_hold(parts: Floats, x: Floats, reach: Floats) -> Flags:
-    """True where x lies in the box around a part, taken along the part's own axes, (n,).
+    """True if x lies in the box around a part along the part's own axes, (n,).
 
-    The axes are those of the part's Jacobian J at its middle; by its adjugate, det J times the
-    inverse, nothing is divided by a determinant.
+    The axes are the columns of the part's Jacobian J at its middle. The adjugate of J, det J times
+    its inverse, is used, so that nothing is divided by a determinant.
     """
     dim = x.shape[1]
     basis = Basis1D("bernstein", _degree(parts))
@@ -243,7 +250,7 @@ def _may_hold(parts: Floats, x: Floats, reach: Floats) -> Flags:
 
 
 def _newton(coordinates: Floats, x: Floats, start: Floats, reach: Floats) -> tuple[Flags, Floats]:
-    """Newton's method, damped, for x(xi) = x in one element for each point.
+    """Solve x(xi) = x by damped Newton's method, in one element for each point.
 
     A step that does not come closer is halved. A point is given up when no step helps, or when
     xi leaves the element by half its width.
@@ -251,9 +258,9 @@ def _newton(coordinates: Floats, x: Floats, start: Floats, reach: Floats) -> tup
     Returns
     -------
     held : (n,) bool
-        Whether the point is found in the element, within its reach.
+        Whether the element contains the point, up to a distance of ``reach``.
     xi : (n, dim) float64
-        The result, moved into [0, 1].
+        Reference coordinates, moved into [0, 1].
     """
     basis = Basis1D("gll", _degree(coordinates))
     xi = start.copy()
@@ -282,7 +289,7 @@ def _newton(coordinates: Floats, x: Floats, start: Floats, reach: Floats) -> tup
 def _newton_step(
     basis: Basis1D, coordinates: Floats, x: Floats, xi: Floats
 ) -> tuple[Floats, Floats]:
-    """Distance |x(xi) - x|, (n,), and Newton's step there, (n, dim), of at most half an element.
+    """Distance |x(xi) - x|, (n,), and Newton's step at xi, (n, dim), of at most half an element.
 
     The step is 0 where the Jacobian is singular.
     """

@@ -1,4 +1,4 @@
-"""An operator on a space of lower order or with another basis, or in another precision."""
+"""Copies of an operator on a coarse space of the same mesh, or in another precision."""
 
 from __future__ import annotations
 
@@ -27,20 +27,22 @@ Ints = NDArray[np.int64]
 
 
 def coarse_operator(A: Operator, space: Space, dtype: DTypeLike, level: str) -> Operator:
-    """The forms of an operator on a space of no higher order on the same mesh. Collective.
+    """Discretise the forms of an operator on a space of no higher order. Collective.
 
-    They are not traced again. On a space of lower order p the rule is Gauss's with p + 1 points.
-    Coefficients that are stored at points are interpolated linearly to its points, so bounds and
-    definiteness stay.
+    The forms are not traced again. On a space of lower order p the rule is Gauss's with p + 1
+    points. Coefficients stored at points are interpolated linearly to the points of this rule, so
+    their bounds and definiteness stay.
 
     Parameters
     ----------
     A : Operator
         Square, on an H1 space.
     space : Space
+        On the same mesh.
     dtype : dtype
-        Of the result.
+        Type of the new operator.
     level : str
+        Level of the new operator.
     """
     state = _StateOn(A.space, space)
     terms = [
@@ -51,16 +53,17 @@ def coarse_operator(A: Operator, space: Space, dtype: DTypeLike, level: str) -> 
 
 
 def in_precision(A: Operator, dtype: DTypeLike, level: str) -> Operator:
-    """The same operator in another type and at a level; what it keeps is rounded, not computed."""
+    """Copy an operator to another type and level. Stored data are rounded, not computed anew."""
     terms = [(factor, _rounded(term, np.dtype(dtype), level)) for factor, term in A.summands]
     return Operator(terms, A.constraints, level)
 
 
 def cycle_level(A: Operator, space: Space) -> str:
-    """The level of an operator's forms on its own space, or a coarser one, in cycles. Collective.
+    """Choose the level at which a multigrid cycle applies A on ``space``. Collective.
 
-    On a device that which moves the fewest bytes, as kernels wait for memory there; on the host
-    that of A, if it is matrix-free, else ``partial``, which takes less time.
+    ``space`` is that of A or a coarser one. On a device kernels wait for memory, so the level that
+    reads the fewest numbers is chosen. On the host it is ``matrix-free`` if A is, else
+    ``partial``, which takes less time.
     """
     backend = backend_of(space)
     if backend.measures:
@@ -75,7 +78,7 @@ def cycle_level(A: Operator, space: Space) -> str:
 
 
 def _moved(form: Integral, level: str, q1d: int) -> int:
-    """Numbers that a product at a level reads, with so many points in each direction."""
+    """Number of stored values that a product at a level reads, with q1d points per direction."""
     numbers, mesh = form.qdata_split(level).qfunction.numbers, form.domain.mesh
     modes: int = mesh.dim * (mesh.order + 1) ** mesh.dim if numbers.mapped else 0
     each: int = numbers.element + numbers.point * q1d**mesh.dim + modes
@@ -83,7 +86,10 @@ def _moved(form: Integral, level: str, q1d: int) -> int:
 
 
 def coarse_constraints(constraints: Constraints, fine: Space, coarse: Space) -> Constraints:
-    """Conditions on the nodes of a vertex, edge, face or interior of which all nodes have them."""
+    """Constraints on a coarse space: an entity's nodes are constrained if all its fine nodes are.
+
+    Entities are the vertices, edges, faces and interiors of elements.
+    """
     if not fine.comm.max(len(constraints.rows)):
         return constraints
     flags = np.zeros(fine.size)
@@ -91,21 +97,21 @@ def coarse_constraints(constraints: Constraints, fine: Space, coarse: Space) -> 
     constrained = fine.l_vec(flags).reshape(-1, fine.ncomp)[fine.restriction.indices] > 0.0
     touching = np.flatnonzero(constrained.any(axis=(1, 2)))
     constrained, indices = constrained[touching], coarse.restriction.indices[touching]
-    found = np.zeros((coarse.restriction.ndofs, coarse.ncomp), dtype=bool)
+    on_coarse = np.zeros((coarse.restriction.ndofs, coarse.ncomp), dtype=bool)
     for _, digits in ternary_codes(fine.dim):
-        whole = constrained[:, local_nodes(digits, fine.order)].all(axis=1)
+        all_nodes = constrained[:, local_nodes(digits, fine.order)].all(axis=1)
         for node in local_nodes(digits, coarse.order).tolist():
-            np.logical_or.at(found, indices[:, node], whole)
-    rows = np.flatnonzero(found[: coarse.ndofs])
+            np.logical_or.at(on_coarse, indices[:, node], all_nodes)
+    rows = np.flatnonzero(on_coarse[: coarse.ndofs])
     return replace(constraints, rows=rows, columns=rows)
 
 
 @final
 class _StateOn:
-    """States of derivatives on a coarse space, made once for all terms of one form.
+    """Interpolates states of residuals to a coarse space, once for all terms with the same state.
 
-    Fields of other spaces than the operator's are taken to spaces of no higher order than the
-    coarse one's, as its rule has no points for more.
+    A field of another space than the operator's is interpolated to a space whose order is at most
+    that of the coarse space, because the coarse rule has no points for more.
 
     Parameters
     ----------
@@ -127,7 +133,7 @@ class _StateOn:
         return self._made[id(state)]
 
     def _coarse(self, field: Field) -> tuple[Space, Any]:
-        """A field on a space of no higher order, and its vector."""
+        """Return the space of the coarse field, and the field's vector on it."""
         fine = field.space
         if fine not in self._spaces:
             self._spaces[fine] = _lower(fine, self._space.order)
@@ -138,7 +144,7 @@ class _StateOn:
 
 
 def _lower(space: Space, order: int) -> Space:
-    """The space itself, or one like it of an order, if that is lower."""
+    """The space itself, or if its order is higher, a space of ``order`` otherwise like it."""
     if space.order <= order:
         return space
     sizes = space.distributed or space.mesh, order, space.ncomp, space.basis.family
@@ -175,12 +181,12 @@ def _resampled(given: FormCoefficient, matrix: NDArray[np.float64], points: int)
 
 
 def _rounded(term: Term, dtype: np.dtype[Any], level: str) -> Term:
-    """The term in another type; its data are rounded where they can be."""
+    """Copy a term to another type and level. Its stored data are rounded if they can be reused."""
     assert term.source is not None
     same = term.level == level and level in DATA_LEVELS
     made = Term.make(term.source, dtype, None, level)
     ratio, rest = divmod(made.width, term.width)
-    none = not term.domain.num_elements or term.filled  # kernels fill those of any type
+    none = not term.domain.num_elements or term.filled  # device kernels compute data of any type
     if not same or rest or none or term.original is not None:
         return made.ready(level)
     data, edges = term.data, made.chunk_batches
@@ -193,7 +199,7 @@ def _rounded(term: Term, dtype: np.dtype[Any], level: str) -> Term:
 
 
 def _wider(array: NDArray[Any], ratio: int, dtype: np.dtype[Any], edges: Ints) -> NDArray[Any]:
-    """Numbers by lanes (nbatch, ..., width) in lanes of so many times the width."""
+    """Copy an array in lanes (nbatch, ..., width) to lanes that are ``ratio`` times as wide."""
     count, width = -(-len(array) // ratio), array.shape[-1]
     out = placed_array((count, *array.shape[1:-1], ratio * width), dtype, edges)
     split = out.reshape(*out.shape[:-1], ratio, width)

@@ -1,4 +1,4 @@
-"""Functionals: integrals of functions of fields, with their derivatives."""
+"""Functionals: integrals of functions of fields, and their derivatives."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Functional(Summable):
     Attributes
     ----------
     space : Space or Product
-        Of the fields.
+        Space of the fields.
     dtype : numpy.dtype
         float64 or float32; vectors have this type.
     derivative : Residual
@@ -52,7 +52,7 @@ class Functional(Summable):
         coefficients: Mapping[str, FormCoefficient],
         kind: tuple[np.dtype[Any], int],
     ) -> Functional:
-        """Functional of one function; parameters as of `NonlinearIntegral`."""
+        """Make the functional of one function. Parameters are those of `NonlinearIntegral`."""
         made = quadrature, coefficients, kind
         value = NonlinearIntegral(
             _Integrand(function, ENERGY), sides, Functionals((ENERGY,)), *made
@@ -84,7 +84,7 @@ class Functional(Summable):
         return sum(factor * value.evaluate(u)[1][ENERGY] for factor, value in self._values)
 
     def update(self, **coefficients: Any) -> Functional:
-        """The functional with other values of some coefficients; see `Residual.update`."""
+        """Copy of the functional with new values of some coefficients; see `Residual.update`."""
         derivative, made = self.derivative.update(**coefficients), dict[Any, Any]()
         values = [(a, value.with_coefficients(coefficients, made)) for a, value in self._values]
         return Functional(values, derivative)
@@ -95,7 +95,10 @@ class Functional(Summable):
 
 @final
 class _Integrand:
-    """A function that returns a number, as tracing wants it: with the number under a key."""
+    """Wraps a function that returns a number into one that returns ``{key: number}``.
+
+    Tracing needs a dictionary.
+    """
 
     def __init__(self, function: FormFunction, key: str) -> None:
         functools.update_wrapper(self, function)

@@ -1,4 +1,4 @@
-"""Common base of operators on one space and on products: application and arithmetic."""
+"""Base of operators: application to vectors, and arithmetic."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
     Attributes
     ----------
     space : Space or Product
-        Space of the vectors it is applied to.
+        Space of the vectors that the operator is applied to.
     test_space : Space or Product
         Space of the results.
     """
 
-    space: Any  # which of the two, the form decides
+    space: Any  # a Space or a Product
     test_space: Any
     _given_as = "a femops operator, as femops.mass(V) (SciPy's solvers take others)"
 
@@ -66,7 +66,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
             return object.__getattribute__(self, name)  # the error, also of a property
 
     def __getstate__(self) -> dict[str, Any]:
-        """State for a copy or another process: compiled code is found again, not carried over."""
+        """State for a copy or another process, which loads compiled code from the cache."""
         kept = {k: v for k, v in self.__dict__.items() if k not in _COMPILED}
         return {k: v for k, v in kept.items() if not isinstance(v, ModuleType)}  # SciPy's
 
@@ -77,11 +77,11 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
     @property
     @abstractmethod
     def compiled(self) -> CompiledOperator:
-        """The compiled work; compiled, or read from the cache, at the first use."""
+        """The compiled operator, made or read from the cache at the first use."""
 
     @abstractmethod
     def _compiled_for(self, panels: Panels) -> CompiledOperator:
-        """The compiled work on many vectors; collective where ranks share dofs."""
+        """Compile the operator for many vectors. Collective where ranks share dofs."""
 
     @property
     @abstractmethod
@@ -95,7 +95,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
 
     @abstractmethod
     def diagonal(self) -> NDArray[Any]:
-        """Diagonal, (size,), with the essential conditions in it."""
+        """Diagonal (size,) of the operator with its essential conditions."""
 
     @abstractmethod
     def _adjoint(self) -> MatrixFree:
@@ -124,7 +124,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         Raises
         ------
         VectorError
-            A vector of another shape, type or memory layout, or an ``out`` that overlaps x.
+            If a vector has another shape, type or memory layout, or ``out`` overlaps x.
         """
         x = self._check(x, "x", self.space)
         if out is None:
@@ -147,7 +147,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
 
     @property
     def _scipy(self) -> bool:
-        """True if SciPy's own functions can work with its vectors."""
+        """True if SciPy's functions can work with the operator's vectors."""
         return bool(self.space.memory.scipy)
 
     def _matvec(self, x: NDArray[Any]) -> NDArray[Any]:
@@ -174,7 +174,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
             for i in range(k):
                 result[:, i] = self._matvec(x[:, i])
             return result
-        if k < slots:  # a lane at least
+        if k < slots:  # pad to a panel of at least this many vectors
             padded = self._arrays.zeros((n, slots), self.dtype)
             padded[:, :k] = x
             return self._matmat(padded)[:, :k].copy()
@@ -187,7 +187,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         return result
 
     def _complex(self, x: NDArray[Any]) -> NDArray[Any]:
-        """Return the product with complex vectors: real and imaginary parts are vectors."""
+        """Product with complex vectors: real and imaginary parts are multiplied as two vectors."""
         kind = np.result_type(self.dtype, np.complex64)
         given = self._arrays.ascontiguousarray(x, dtype=kind)
         columns = 2 * (x.shape[1] if x.ndim == 2 else 1)
@@ -203,9 +203,10 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         Parameters
         ----------
         x : MultiVector
-            Of the operator's space and type, or complex ones of that precision.
+            Vectors of the operator's space and type, or complex ones of the same precision.
         out : MultiVector, optional
-            Of the test space, with panels like those of x. Overwritten; must not overlap x.
+            Vectors of the test space, with panels like those of x. Overwritten by the result; must
+            not overlap x.
 
         Returns
         -------
@@ -234,7 +235,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         ordered = self._ordered or self.space.comm.size > 1
         any_width = self.space.any_width or self.test_space.any_width
         if any_width and "element" in self.level:
-            return 0, 0  # at once it is BLAS, whose bits are not those of one vector
+            return 0, 0  # BLAS would round a product with many vectors in another way than with one
         lanes = WIDEST if any_width else self._lanes
         return backend_of(self.space).fewest_at_once(lanes, ordered=ordered)
 
@@ -246,12 +247,12 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
     @property
     @abstractmethod
     def _ordered(self) -> bool:
-        """True if sums over elements are formed in an order that was asked for."""
+        """True if the user asked for a fixed order of the sums over elements."""
 
     @property
     @abstractmethod
     def _at_once(self) -> bool:
-        """True if it is applied to several panels by one call."""
+        """True if one call can apply the operator to several panels."""
 
     def _apply_panels(self, x: NDArray[Any], y: NDArray[Any], panels: Panels) -> None:
         """Overwrite y by the operator applied to many vectors.
@@ -259,8 +260,8 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         Parameters
         ----------
         x, y : (count, size, nvec) arrays
-            Contiguous, of the operator's type, where its vectors are; the first axis is left out
-            of a single panel.
+            Contiguous, of the operator's type, in the memory of its vectors. A single panel may
+            have no first axis.
         panels : Panels
         """
         kept = self.__dict__.get("_panelled")
@@ -280,11 +281,11 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         if isinstance(x, MultiVector):
             return self.apply_many(x)
         given = check_factor(self.space, self.space.memory.factor(x, "x"))
-        # not SciPy's: that calls what solvers call
+        # SciPy's __matmul__ would call matvec, which is for solvers
         return self._matvec(given) if given.ndim == 1 else self._matmat(given)
 
     def dot(self, x: Any) -> Any:
-        """A @ x, or times a number; what SciPy calls for both, and for operators."""
+        """Multiply by a vector, many vectors, a number or an operator, as SciPy's `dot` does."""
         if isinstance(x, LinearOperator | Real):
             self._refuse_composed(x)
             if isinstance(x, LinearOperator) and x.shape[0] != self.shape[1]:
@@ -301,14 +302,14 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
     # --- what SciPy's solvers call ----------------------------------------------------------------
 
     def matvec(self, x: Any) -> Any:
-        """A x, as SciPy's solvers ask for it: x is (n,) or (n, 1).
+        """Compute A x for a solver of SciPy. The vector x is (n,) or (n, 1).
 
         Raises
         ------
         OperatorError
-            Several ranks hold the space.
+            If several ranks hold the space.
         VectorError
-            Another shape, or x is not where the operator's vectors are.
+            If x has another shape, or is not in the memory of the operator's vectors.
         """
         given = self._given(x, self.space)
         if self._scipy:
@@ -331,7 +332,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         return super().rmatmat(X) if self._scipy else self._rmatmat(given)
 
     def _given(self, x: Any, space: Space | Product, *, many: bool = False) -> NDArray[Any]:
-        """Check what a solver asks to be multiplied; SciPy's own make arrays of the host of all."""
+        """Check a vector or matrix from a solver. SciPy's solvers convert all to host arrays."""
         self._refuse_ranks()
         if not self._scipy and isinstance(x, np.ndarray):
             raise VectorError(
@@ -357,7 +358,10 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
     # --- arithmetic ------------------------------------------------------------------------------
 
     def _refuse_composed(self, other: Any) -> None:
-        """SciPy's sums, products and powers of operators make arrays of the host."""
+        """Refuse SciPy's sums, products and powers of operators on a device.
+
+        SciPy would convert vectors to host arrays.
+        """
         if not self._scipy and isinstance(other, LinearOperator):
             raise OperatorError(
                 f"SciPy composes operators on the host, {self!r} is on {self.space.memory.name}: "
@@ -365,7 +369,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
             )
 
     def _check_summand(self, other: Any) -> None:
-        """Refuse to add what is no operator, or an operator of another shape."""
+        """Raise if a summand is a number or a matrix, or an operator of another shape."""
         if isinstance(other, LinearOperator):
             if other.shape != self.shape:
                 raise OperatorError(
@@ -431,13 +435,13 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
 
 
 def check_sum(a: Any, b: Any) -> None:
-    """Refuse a sum of operators on different spaces, of other types, conditions or levels.
+    """Raise if two operators differ in spaces, type, constraints or level and can't be added.
 
     Raises
     ------
     OperatorError
     SpaceError
-        They are not on one device.
+        If the operators are on different devices.
     """
     memory_of((a.space, b.space))
     same = a.space is b.space and a.test_space is b.test_space

@@ -41,15 +41,15 @@ class Operator(MatrixFree):
     arithmetic: ``A + B``, ``2 * A``, ``A.T``, ``A.constrained(dofs)``.  Terms on one quadrature
     rule are fused into one kernel.
 
-    On a product of spaces it consists of blocks: ``A["u", "p"]`` has the test function of u and
-    the field p.
+    On a product of spaces the operator consists of blocks: ``A["u", "p"]`` has the test function
+    of u and the field p.
 
     Attributes
     ----------
     space : Space or Product
-        Trial space, of the vectors it is applied to.
+        Trial space: the space of the vectors that the operator is applied to.
     test_space : Space or Product
-        Space of the results; the same for a square operator.
+        Space of the results. For a square operator the same as ``space``.
     shape : (test_space.size, space.size)
     dtype : numpy.dtype
         float64 or float32; vectors have this type.
@@ -92,7 +92,7 @@ class Operator(MatrixFree):
         return Operator([(1.0, term.ready(level))], FREE, level)
 
     def compile_ahead(self) -> None:
-        """Begin to compile what an application needs, if a core is idle."""
+        """Begin to compile the kernels that an application needs, if a core is idle."""
         backend_of(self.space).compile_ahead(self._level_data.kernel_parts, self.space.comm.size)
 
     @property
@@ -102,22 +102,22 @@ class Operator(MatrixFree):
 
     @property
     def level(self) -> str:
-        """Level of the operator; with "auto" the level chosen, measured when asked."""
+        """Level of the operator. For "auto" the chosen level, measured at the first use."""
         return self._level_data.level
 
     @checked(OperatorError)
     def at_level(self, level: str) -> Operator:
-        """The operator, keeping something else.
+        """Copy of the operator that stores the data of another level.
 
         Parameters
         ----------
         level : {"full", "element", "partial", "matrix-free", "auto"}
-            ``full``: the matrix in compressed rows; ``element``: dense element matrices;
-            ``partial``: the data at the quadrature points, or those of elements if all are affine;
-            ``matrix-free``: nothing but coefficients that vary, the geometry is computed on the
-            way;
-            ``auto``: what a measurement on some elements finds fastest, at the first use.
-            The ``data_dtype`` of the forms stays: it is the type in which ``partial``
+            ``full`` stores the matrix in compressed rows, ``element`` dense element matrices.
+            ``partial`` stores data at the quadrature points, or in elements if all are affine.
+            ``matrix-free`` stores only coefficients that vary, and computes the geometry in each
+            application.
+            ``auto`` takes the level that is fastest on some elements, measured at the first use.
+            The ``data_dtype`` of the forms stays: the type in which ``partial``
             and ``matrix-free`` store numbers at the points. The level decides which
             numbers these are: at ``matrix-free`` coefficients that vary, at ``full`` and
             ``element`` none. Each is rounded to float32 by at most 6e-8 of itself, and A x by as
@@ -127,8 +127,8 @@ class Operator(MatrixFree):
         Raises
         ------
         OperatorError
-            An unknown level, or one that would not fit into memory: the message says how much it
-            needs.
+            If the level is unknown, or would not fit into memory. The message says how much memory
+            it needs.
         """
         check_level(level)
         if level == self.asked:
@@ -140,15 +140,15 @@ class Operator(MatrixFree):
     # --- blocks ----------------------------------------------------------------------------------
 
     def __getitem__(self, pair: Pair) -> Operator | None:
-        """The block of a test function and a field of a product, by name; None where it is zero.
+        """Block of the operator by names of a test function and a field; None if it is zero.
 
-        In a constrained operator, diagonal blocks are constrained, the others eliminated; a block
-        that is None has no identity.
+        In a constrained operator, diagonal blocks are constrained, the other blocks eliminated. A
+        block that is None has no identity.
 
         Raises
         ------
         OperatorError
-            An operator on a single space, or names that the product does not have.
+            If the operator is on a single space, or the product does not have such names.
         """
         space = self.space
         if not isinstance(space, Product):
@@ -169,7 +169,7 @@ class Operator(MatrixFree):
         return self._views[pair]
 
     def _of_block(self, pair: Pair) -> list[tuple[float, Term]]:
-        """The terms of a test function and a field, cut for the level."""
+        """Terms of the block of a test function and a field, for the level."""
         terms = self._level_data.kept
         return [(factor, term.block(*pair)) for factor, term in terms if pair in term.pairs]
 
@@ -188,7 +188,7 @@ class Operator(MatrixFree):
 
     @cached_property
     def compiled(self) -> CompiledOperator:
-        """The compiled work; compiled, or read from the cache, at the first use."""
+        """The compiled operator, made or read from the cache at the first use."""
         return self._level_data.compiled()
 
     @property
@@ -208,7 +208,7 @@ class Operator(MatrixFree):
         return self._level_data.compiled(panels)
 
     def steps(self, panels: Panels = ONE) -> list[Step]:
-        """Compiled work of the operator, with factors."""
+        """Launches of the operator, with factors."""
         return self._level_data.steps(panels)
 
     # --- algebra ---------------------------------------------------------------------------------
@@ -251,10 +251,10 @@ class Operator(MatrixFree):
 
     @names_checked
     def constrained(self, dofs: ArrayLike) -> Operator:
-        """The operator with rows and columns of some dofs replaced by those of the identity.
+        """Copy of the operator with rows and columns of some dofs replaced by the identity's.
 
-        That is for solves. To SciPy's eigensolvers each of these dofs would be an eigenvector of
-        eigenvalue 1: give them `eliminated` operators. `femops.eigen` leaves the dofs out.
+        Use it for solves. For SciPy's eigensolvers use `eliminated`, because here each of these
+        dofs is an eigenvector of eigenvalue 1. `femops.eigen` leaves the dofs out.
 
         Parameters
         ----------
@@ -281,7 +281,7 @@ class Operator(MatrixFree):
 
     @names_checked
     def eliminated(self, rows: ArrayLike = (), columns: ArrayLike = ()) -> Operator:
-        """The operator with some rows and columns replaced by zero.
+        """Copy of the operator with some rows and columns replaced by zero.
 
         Parameters
         ----------
@@ -307,7 +307,7 @@ class Operator(MatrixFree):
 
     @property
     def unconstrained(self) -> Operator:
-        """The operator without its essential conditions."""
+        """Copy of the operator without its essential conditions."""
         return self._with_constraints(FREE)
 
     def _with_constraints(self, constraints: Constraints) -> Operator:
@@ -322,23 +322,23 @@ class Operator(MatrixFree):
 
     @property
     def coefficients(self) -> frozenset[str]:
-        """Names of those that `update` takes."""
+        """Names of the coefficients that `update` takes."""
         forms = [term.source for _, term in self._summands]
         return frozenset(name for form in forms if form is not None for name in form.coefficients)
 
     def update(self, **coefficients: Any) -> Operator:
-        """The operator with other values of some coefficients, which are read now.
+        """Copy of the operator with new values of some coefficients.
 
-        Arrays and vectors are copied and functions evaluated, as when an operator is made: what
-        happens to them later changes no operator.
-        Nothing is compiled, unless one that was constant varies now or the other way around, or a
-        tensor along the axes of boxes turns.
-        The level stays; of an operator of level "auto" that which was chosen.
+        Arrays and vectors are copied and functions evaluated now, as when an operator is made, so
+        that later changes of them change no operator.
+        Kernels are compiled only if a coefficient that was constant varies now or the reverse, or
+        if a tensor that was diagonal on boxes is so no longer.
+        The level stays. An operator of level "auto" keeps the chosen level.
 
         Parameters
         ----------
         **coefficients
-            By name, for every term that has them.
+            New values by name, for every term that has a coefficient of this name.
 
         Returns
         -------
@@ -347,7 +347,7 @@ class Operator(MatrixFree):
         Raises
         ------
         OperatorError
-            A coefficient that no term has, or one of another shape.
+            If no term has a coefficient of this name, or the new shape is another.
         """
         level = self.level
         new = updated(self._level_data.kept, coefficients, level, {})
@@ -361,27 +361,28 @@ class Operator(MatrixFree):
 
     @names_checked
     def rhs(self, b: NDArray[Any], values: NDArray[Any] | float = 0.0) -> NDArray[Any]:
-        """Right-hand side that belongs to given values at the constrained dofs.
+        """Right-hand side of the problem with prescribed values at the constrained dofs.
 
         Parameters
         ----------
         b : (size,) array
             Load vector of the unconstrained problem.
         values : (size,) array or number
-            Its entries at the constrained dofs are imposed; the others are not looked at.
+            Prescribed values. Entries at other than the constrained dofs are ignored.
 
         Returns
         -------
         (size,) array
-            ``b - A g`` at the free dofs (g is zero there), ``g`` at the constrained ones (times
-            what the constrained rows hold, 1 unless the operator was scaled).
+            ``b - A g`` at the free dofs, where g has the prescribed values at the constrained dofs
+            and is zero elsewhere. At the constrained dofs ``g`` times the diagonal of the
+            constrained rows, which is 1 unless the operator was scaled.
 
         Raises
         ------
         OperatorError
-            Values, but no constrained dofs to impose them at.
+            If values are prescribed, but no dof is constrained.
         VectorError
-            See `apply`; or numbers that are not finite.
+            See `apply`. Also if numbers are not finite.
         """
         if number_of(values) is None:
             values = self._check(values, "values", self.space)
@@ -402,9 +403,9 @@ class Operator(MatrixFree):
         return result
 
     def diagonal(self) -> NDArray[Any]:
-        """Diagonal, (size,), by sum factorisation (squared 1-D matrices).
+        """Diagonal (size,) by sum factorisation with squared 1-D matrices.
 
-        On a device it is computed there, in the operator's type.
+        On a device it is computed by the device, in the operator's type.
         """
         if self.space is not self.test_space:
             raise OperatorError("an operator between two spaces has no diagonal")
@@ -418,7 +419,7 @@ class Operator(MatrixFree):
         else:
             stored = self._level_data.as_stored
             values = self._level_data.backend.diagonal(stored, lambda: self.compiled)
-        if len(constraints.columns):  # columns alone may be eliminated
+        if len(constraints.columns):  # eliminated columns need not be eliminated rows
             values[put(constraints.columns)] = 0.0
         if len(constraints.rows):
             values[put(constraints.rows)] = constraints.identity
@@ -426,14 +427,14 @@ class Operator(MatrixFree):
 
     @checked(OperatorError)
     def assemble(self) -> csr_array:
-        """The matrix, in compressed rows, with the essential conditions in it.
+        """Assemble the matrix in compressed rows, with the essential conditions.
 
         Element matrices are formed by sum factorisation, (1a)-(2c) of the tensor report.
 
         Raises
         ------
         OperatorError
-            If it would not fit into memory; the message says how much it needs.
+            If the matrix would not fit into memory. The message says how much memory it needs.
         """
         if not isinstance(self.space, Product):
             return self._level_data.matrix()
@@ -442,7 +443,7 @@ class Operator(MatrixFree):
         return csr_array(block_array(parts, format="csr"))
 
     def _matrix(self, test: str, field: str) -> csr_array | None:
-        """The matrix of a block; None for a block off the diagonal that is zero."""
+        """Assemble the matrix of a block; None for an off-diagonal block that is zero."""
         block = self[test, field]
         if block is not None:
             return block.assemble()
@@ -455,7 +456,7 @@ class Operator(MatrixFree):
 
     @checked(OperatorError)
     def cost(self) -> Cost:
-        """Operations and traffic of one application, storage, operations of the assembly."""
+        """Count operations and bytes of one application and of the assembly, and bytes stored."""
         return cost_of(self._level_data)
 
     def __repr__(self) -> str:
@@ -482,7 +483,7 @@ class Operator(MatrixFree):
 
     @property
     def _names(self) -> str:
-        """The sum of forms."""
+        """Names of the forms with factors, as a sum."""
         return " + ".join(
             term.name if factor == 1.0 else f"{factor:g} {term.name}"
             for factor, term in self._summands

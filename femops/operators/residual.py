@@ -1,4 +1,4 @@
-"""Residuals: forms that are not linear, their derivatives as operators, and functionals."""
+"""Residuals: nonlinear forms, with their derivatives as operators, and with functionals."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _CACHED = ("compiled", "_launches")
 
 @final
 class Residual(Summable):
-    r"""A residual that need not be linear in its fields, and functionals of these.
+    r"""A residual that need not be linear in its fields, and functionals of the fields.
 
     :math:`R(u_1, u_2, \ldots; v_1, v_2, \ldots) = \sum_i \int_\Omega f_i \cdot v_i
     + F_i : \nabla v_i\, dx`, where :math:`f_i` and :math:`F_i` are functions of all fields and
@@ -50,7 +50,7 @@ class Residual(Summable):
     Attributes
     ----------
     space : Space or Product
-        Of the fields and of the test functions.
+        Space of the fields and of the test functions.
     dtype : numpy.dtype
         float64 or float32; vectors have this type.
     functionals : Functionals
@@ -72,10 +72,10 @@ class Residual(Summable):
             )
         )
         self._constrained = _NOTHING
-        self._alone = Exclusive()  # while a sweep's results by element are used
+        self._alone = Exclusive()  # held while a sweep's results by element are used
 
     def __getstate__(self) -> dict[str, Any]:
-        """Copies and pickles find the compiled code in the cache."""
+        """State for a copy or another process, which loads compiled code from the cache."""
         return {k: v for k, v in self.__dict__.items() if k not in _CACHED}
 
     def __copy__(self) -> Residual:
@@ -134,7 +134,7 @@ class Residual(Summable):
 
     @cached_property
     def compiled(self) -> CompiledOperator:
-        """The compiled work; compiled, or read from the cache, at the first use."""
+        """The compiled residual, made or read from the cache at the first use."""
         sides, steps, begun = (Arguments.of(self.space),) * 2, list[Step](), set[str]()
         swept = [k for k, part in enumerate(self._parts) if not part.is_zero]
         for k in sorted(swept, key=lambda k: not self._parts[k].form.domain.covers):
@@ -145,7 +145,7 @@ class Residual(Summable):
         return compiled_steps(backend_of(self.space), steps, sides, self._conditions, self.dtype)
 
     def residual(self, u: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
-        """R(u; v) for all test functions v.
+        """Evaluate R(u; v) for all test functions v.
 
         Parameters
         ----------
@@ -157,7 +157,7 @@ class Residual(Summable):
         Returns
         -------
         (size,) array
-            Zero at constrained dofs, and in the parts of test functions that nothing multiplies.
+            Zero at constrained dofs, and for test functions whose factors are all zero.
 
         Raises
         ------
@@ -177,25 +177,25 @@ class Residual(Summable):
     def evaluate(
         self, u: NDArray[Any], out: NDArray[Any] | None = None
     ) -> tuple[NDArray[Any], dict[str, float]]:
-        """The residual and the functionals, by one sweep.
+        """Evaluate the residual and the functionals in one sweep.
 
-        Parameters and errors as of `residual`.
+        Parameters and errors are those of `residual`.
 
         Returns
         -------
         residual : (size,) array
         functionals : dict of float
-            By name.
+            Value of each functional by name.
         """
         return together([self._alone], lambda: (self._residual(u, out), self._found()))
 
     def _found(self) -> dict[str, float]:
-        """The functionals of the last application. Collective."""
+        """Values of the functionals in the last application, by name. Collective."""
         found, comm = {}, self.space.comm
         for name in self.functionals.minima:
             values = self._by_element(name)
             least = float(values.min()) if values.size else np.inf
-            if comm.size > 1:  # what is not a number is so for all
+            if comm.size > 1:  # a NaN on one rank is the result on all ranks
                 broken = comm.max(int(np.isnan(least)))
                 least = np.nan if broken else -float(comm.max(np.array([-least]))[0])
             found[name] = least
@@ -205,7 +205,7 @@ class Residual(Summable):
         return found
 
     def _by_element(self, name: str) -> NDArray[Any]:
-        """A functional of each element, where the residual is computed."""
+        """Value of a functional in each element, in the memory of the residual's vectors."""
         k, number = self._place(name)
         if not self._parts[k].form.domain.num_elements:
             return np.zeros(0)
@@ -213,22 +213,22 @@ class Residual(Summable):
         return values
 
     def _place(self, name: str) -> tuple[int, int]:
-        """Part that has a functional, and its number there."""
+        """Number of the part that has a functional, and the functional's number in this part."""
         names = [part.functionals.names for part in self._parts]
         return next((k, own.index(name)) for k, own in enumerate(names) if name in own)
 
     def instructions(
         self, u: NDArray[Any], out: NDArray[Any], scalars: Mapping[str, int]
     ) -> list[Instruction] | None:
-        """Instructions that do `evaluate` on the host; None if Python is to do it.
+        """Instructions of a host sequence that do `evaluate`, or None if Python has to do it.
 
-        That is so where ranks share dofs, and with integrals, which are summed exactly.
+        Python does it if ranks share dofs, and for integrals, which are summed exactly.
 
         Parameters
         ----------
         u, out : (size,) arrays
         scalars : dict of int
-            By functional, the scalar of the sequence that gets it.
+            For each functional the number of the sequence's scalar that gets its value.
         """
         backend = backend_of(self.space)
         found = [self.compiled.instruction(u, out), *[None] * len(self.functionals.integrals)]
@@ -240,7 +240,7 @@ class Residual(Summable):
 
     @names_checked
     def element_of(self, name: str) -> int:
-        """Element of the least value of a functional in the last evaluation. Collective.
+        """Element with the least value of a functional in the last evaluation. Collective.
 
         Parameters
         ----------
@@ -250,13 +250,13 @@ class Residual(Summable):
         Returns
         -------
         int
-            Its number in the whole mesh, the same on all ranks; the lowest of several. A value
-            that is not a number counts as least.
+            Number of the element in the global mesh, the same on all ranks. If several elements
+            have the least value, the lowest number. NaN counts as least.
 
         Raises
         ------
         OperatorError
-            Another name, or a residual that has not been evaluated yet, as a copy.
+            If there is no such minimum, or this residual or copy has not been evaluated yet.
         """
         on_elements = [part for part in self._parts if part.form.domain.covers]
         if not any(name in part.functionals.minima for part in on_elements):
@@ -275,11 +275,11 @@ class Residual(Summable):
 
     @names_checked
     def jacobian(self, u: NDArray[Any], level: str = "partial") -> Operator:
-        """Derivative of the residual at u, an operator.
+        """Derivative of the residual at u as an operator.
 
-        The part that depends on u is stored at the quadrature points, at level "matrix-free"
-        too; see `Operator.at_level` for all levels.  Constrained dofs have rows and columns of
-        the identity.
+        Numbers that depend on u are stored at the quadrature points, at level "matrix-free" too.
+        See `Operator.at_level` for all levels.  Constrained dofs have rows and columns of the
+        identity.
 
         Parameters
         ----------
@@ -301,7 +301,7 @@ class Residual(Summable):
         """
         u = self._check(u, "u")
         state = cache(partial(self._state, u))
-        # an integral that depends on no field adds nothing; one alone says so itself
+        # integrals that depend on no field add nothing; if all are constant, the first one raises
         moving = [part for part in self._parts if not part.is_constant] or self._parts[:1]
         terms = (
             Operator.of_form(part.derivative(state), self.dtype, part.width, level)
@@ -310,13 +310,13 @@ class Residual(Summable):
         operator = next(terms)
         for term in terms:
             operator = operator + term
-        # of ranks that share the conditions some may hold nothing
+        # a rank may have no constrained dofs while other ranks have some
         return (
             operator if self._constrained is _NOTHING else operator.constrained(self._constrained)
         )
 
     def _state(self, u: NDArray[Any]) -> State:
-        """The fields of a vector, copied, by the names that derivatives have for them."""
+        """Copy the fields of a vector into a state, under their names in derivatives."""
         sides, first = Arguments.of(self.space), self._parts[0]
         named = {
             first.states[name]: (space.volume, u[sides.origin(name) :][: space.size])
@@ -324,18 +324,18 @@ class Residual(Summable):
         }
         return backend_of(self.space).state(named, {})
 
-    # --- the same with something else ------------------------------------------------------------
+    # --- copies with changes ---------------------------------------------------------------------
 
     def update(self, **coefficients: Any) -> Residual:
-        """The residual with other values of some coefficients, which are read now.
+        """Copy of the residual with new values of some coefficients, which are copied now.
 
-        Constrained dofs stay. Nothing is compiled, unless a coefficient that was constant varies
-        now or the other way around, or its shape is another.
+        Constrained dofs stay. Kernels are compiled only if a coefficient that was constant varies
+        now or the reverse, or has another shape.
 
         Parameters
         ----------
         **coefficients
-            By name.
+            New values by name.
 
         Returns
         -------
@@ -354,14 +354,14 @@ class Residual(Summable):
         return self.with_coefficients(coefficients, {})
 
     def with_coefficients(self, values: Mapping[str, Any], made: Made) -> Residual:
-        """The residual with other values of those coefficients that it has; see `updated`."""
+        """Copy of the residual with new values of coefficients; see `NonlinearIntegral.updated`."""
         twin = copy(self)
         twin._parts = tuple(part.updated(values, made) for part in self._parts)
         return twin
 
     @names_checked
     def constrained(self, dofs: ArrayLike) -> Residual:
-        """The residual with some dofs constrained: there it is zero, its Jacobian the identity.
+        """Copy of the residual that is zero at some dofs, with the identity in its Jacobian.
 
         Parameters
         ----------

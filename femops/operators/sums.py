@@ -12,9 +12,9 @@ from femops.errors import OperatorError
 
 
 class Summable(ABC):
-    """A term of sums: it is added, subtracted and multiplied by numbers.
+    """Base of residuals and functionals, which can be added, subtracted and scaled.
 
-    All terms of a sum are of one class, on one space and of one type.
+    All terms of a sum have the same class, space and type.
 
     Attributes
     ----------
@@ -22,17 +22,17 @@ class Summable(ABC):
     dtype : numpy.dtype
     """
 
-    __array_ufunc__ = None  # arrays times one are refused, not taken entry by entry
+    __array_ufunc__ = None  # NumPy must not multiply entry by entry: array * residual is refused
     space: Any
     dtype: np.dtype[Any]
 
     @abstractmethod
     def _plus(self, other: Self) -> Self:
-        """The sum with another one of its space and type."""
+        """Sum of this object and another one of the same space and type."""
 
     @abstractmethod
     def _times(self, factor: float) -> Self:
-        """Itself times a finite number other than zero."""
+        """Product of this object and a finite number other than zero."""
 
     def __add__(self, other: Any) -> Any:
         if not isinstance(other, type(self)):

@@ -1,4 +1,4 @@
-"""Common base of finite element spaces: vectors, and the functions they stand for."""
+"""Base class of finite element spaces: vectors, and the functions that they represent."""
 
 from __future__ import annotations
 
@@ -39,22 +39,22 @@ BoundaryPart = Attributes | Predicate
 
 
 class Space(DomainSpace, ABC):
-    """Common base of H1 and L2.
+    """Base class of H1 and L2.
 
     Attributes
     ----------
     mesh : Mesh
-        The whole, or this rank's part.
+        The mesh, or this rank's part of it.
     device : Device or None
-        Where its vectors are; None for the host.
+        Device that stores the vectors; None for the host.
     memory : Memory
-        The same, with what is done with arrays there.
+        Memory that stores the vectors, with its operations on arrays.
     reproducible : bool
         Whether a device adds in the order of the elements, as the host always does.
     any_width : bool
         Whether the host's results have the same bits for lanes of any width.
     distributed : DistributedMesh or None
-        The mesh that ranks hold parts of.
+        The mesh of all ranks; None if the mesh is not distributed.
     comm : Communicator
         The ranks that hold the space; this process alone if its mesh is not distributed.
     order : int
@@ -67,22 +67,21 @@ class Space(DomainSpace, ABC):
     p1d : int
         Dofs of an element in each direction, p + 1.
     ndofs : int
-        Number of nodes, each with `ncomp` entries in a vector; of many ranks, those that this one
-        owns.
+        Number of nodes that this rank owns, each with `ncomp` entries in a vector.
     global_ndofs, first_dof : int
-        Number of nodes that all ranks own, and that lower ranks do.
+        Number of nodes of all ranks, and of the lower ranks.
     size, global_size : int
-        Length of a vector, ndofs * ncomp; and that of all ranks together.
+        Length of this rank's vector, ndofs * ncomp, and of the vector of all ranks.
     shape : (size,)
         Shape of a vector; see `components`.
     restriction : ElementRestriction
-        Between l_vec and e_vec, (ne, p1d**dim) or (ne, p1d**dim, ncomp); its `indices` are
+        Map between l_vec and e_vec, (ne, p1d**dim) or (ne, p1d**dim, ncomp). Its `indices` are
         int64, C-contiguous, lexicographic in an element (x fastest). Numbers from `ndofs` on are
         ghosts, which other ranks own.
     halo : Halo or None
-        Who has which ghosts; None if no ranks share dofs.
+        Lists which ranks have which ghosts; None if no ranks share dofs.
     numbering : RankNumbering or None
-        Numbers of this rank's dofs in the whole; None if the mesh is not distributed.
+        Global numbers of this rank's dofs; None if the mesh is not distributed.
     """
 
     reproducible: bool = False
@@ -118,12 +117,12 @@ class Space(DomainSpace, ABC):
     volume = property(lambda self: self)
     have_slopes = True
 
-    def with_slopes(self, slopes: bool) -> Space:  # noqa: ARG002  (elements have them)
-        """The space itself."""
+    def with_slopes(self, slopes: bool) -> Space:  # noqa: ARG002  (elements have derivatives)
+        """Return the space itself, whose functions always have derivatives."""
         return self
 
     def on(self, volume: Space) -> Space:
-        """The other space."""
+        """Return the other space itself, as both are on all elements of the mesh."""
         return volume
 
     @abstractmethod
@@ -152,10 +151,10 @@ class Space(DomainSpace, ABC):
     def file_dofs(self) -> Ints:
         """Number of each node in the numbering of the mesh's file, (ndofs,), a permutation.
 
-        With ``u`` a vector of this space, ``in_file[V.file_dofs()] = V.components(u)``, of shape
-        (ndofs, ncomp), is the same in the file that `femops_meshes.write_mfem` writes of the mesh,
-        refined or not (details: `H1`), as MFEM writes a grid function, and
-        ``u = in_file[V.file_dofs()].reshape(-1)`` goes back.
+        The file is the one that `femops_meshes.write_mfem` writes of the mesh, refined or not
+        (details: `H1`). For a vector ``u`` of this space
+        ``in_file[V.file_dofs()] = V.components(u)`` sets an array (ndofs, ncomp) in the order in
+        which MFEM writes a grid function. ``u = in_file[V.file_dofs()].reshape(-1)`` goes back.
         """
 
     @abstractmethod
@@ -165,7 +164,7 @@ class Space(DomainSpace, ABC):
         components: int | Iterable[int] | None = None,
         where: Predicate | None = None,
     ) -> Ints:
-        """Indices of the dofs on the boundary, for essential conditions.
+        """Positions in a vector of the dofs on the boundary, for essential conditions.
 
         Parameters
         ----------
@@ -186,14 +185,14 @@ class Space(DomainSpace, ABC):
         Raises
         ------
         SpaceError
-            The mesh has no such attribute or the space no such component; the predicate does not
-            return n booleans; or it is an L2 space, whose functions have no values on the boundary.
+            If the mesh has no such attribute, the space has no such component, the predicate does
+            not return n booleans, or the space is L2, which has no dofs on the boundary.
         """
 
     # --- vectors ---------------------------------------------------------------------------------
 
     def zeros(self, dtype: DTypeLike = np.float64) -> Vector:
-        """A new vector of zeros, (size,), float64 or float32.
+        """Return a new vector of zeros, (size,), float64 or float32.
 
         Raises
         ------
@@ -213,12 +212,12 @@ class Space(DomainSpace, ABC):
         return check_shape(self, check_float_array(u, what), what)
 
     def components(self, u: Any) -> Any:
-        """View of a vector by nodes and components, (ndofs, ncomp): what is written to it is in u.
+        """View of a vector by nodes and components, (ndofs, ncomp). Writing to it changes u.
 
         Parameters
         ----------
         u : (size,) or (size, nvec) array
-            One vector, or one in each column: the view of these is (ndofs, ncomp, nvec).
+            One vector, or one in each column. The view of columns is (ndofs, ncomp, nvec).
 
         Raises
         ------
@@ -228,10 +227,10 @@ class Space(DomainSpace, ABC):
         return by_components(self, u)
 
     def l_vec(self, u: Any) -> Vector:
-        """Return the values of a vector at all nodes of this rank's elements, its ghosts last.
+        """Return the values of a vector at all nodes of this rank's elements, ghosts last.
 
-        They are a table, (nodes,) or (nodes, ncomp). Collective, where ranks share dofs; else a
-        view of u.
+        The shape is (nodes,) or (nodes, ncomp). Where ranks share dofs, the call is collective.
+        Else the result is a view of u.
 
         Raises
         ------
@@ -244,17 +243,17 @@ class Space(DomainSpace, ABC):
         return np.concatenate([table, self.halo.forward(table)])
 
     def sum_elements(self, e_vec: Vector, restriction: ElementRestriction | None = None) -> Vector:
-        """The vector in which each dof is the sum over all elements of all ranks that share it.
+        """Sum element values into a vector: (ne, n[, ncomp]) -> (size,).
 
-        The transpose of `l_vec` and then ``restriction.gather``: (ne, n[, ncomp]) -> (size,); sums
-        are formed in float64, on a reproducible mesh in the order of the elements of the whole
-        mesh. Collective, where ranks share dofs.
+        Each dof gets the sum over all elements of all ranks that share it. This is the transpose of
+        `l_vec` followed by ``restriction.gather``. Sums are formed in float64, on a reproducible
+        mesh in the order of the elements of the global mesh. Collective, where ranks share dofs.
 
         Parameters
         ----------
         e_vec : array
         restriction : ElementRestriction, optional
-            Restriction to other elements than the space's, as boundary faces are.
+            Restriction to boundary faces, if values are on faces instead of elements.
 
         Raises
         ------
@@ -277,7 +276,7 @@ class Space(DomainSpace, ABC):
         return np.asarray(table.astype(e_vec.dtype, copy=False).reshape(-1))
 
     def _check_order(self) -> None:
-        """Refuse `reproducible` where devices of many ranks add in any order."""
+        """Raise if `reproducible` is asked for and devices of many ranks add in any order."""
         ordered = self.any_width or (self.reproducible and self.halo is not None)
         if self.device is not None and ordered:
             raise SpaceError(
@@ -288,10 +287,10 @@ class Space(DomainSpace, ABC):
     # --- functions -------------------------------------------------------------------------------
 
     def dof_coordinates(self) -> Floats:
-        """Positions of the nodes, (ndofs, dim).
+        """Positions of the nodes, (ndofs, dim), in the mesh's unit of length.
 
-        For a node shared by elements, this is the position in the first of them, which matters
-        only where a mesh is periodic. "Nodes" of a Bernstein basis are the Gauss-Lobatto points.
+        The position of a shared node is taken from the first of its elements. On a periodic mesh
+        the other elements have it elsewhere. Nodes of a Bernstein basis are Gauss-Lobatto points.
         """
         result = np.empty((self.ndofs, self.dim))
         n = self.p1d**self.dim
@@ -304,19 +303,19 @@ class Space(DomainSpace, ABC):
 
     @names_checked
     def interpolate(self, f: Function | GridFunction | tuple[Space, Any]) -> Floats:
-        """The function of the space that agrees with f at the nodes.
+        """Interpolate f at the nodes: return the vector of the function that agrees with f there.
 
-        A field of another space is evaluated in its own basis: on the same mesh, or one that this
-        mesh is a refinement of, at known places; on another mesh its elements that hold the nodes
-        are looked for. A field that jumps has at a shared node the value in one of the elements.
+        A field of another space is evaluated in its own basis. If its mesh is this mesh, or this
+        mesh is a refinement of it, the elements that contain the nodes are known. Else they are
+        searched. If the field jumps at a shared node, the value in one of the elements is taken.
         Collective, where ranks share the mesh.
 
         Parameters
         ----------
         f : callable, number(s) or field
-            ``f(x)`` with x of shape (dim, n) returns (n,) for one component, else (ncomp, n);
-            constants, alone or per component, are taken too. A field is a `GridFunction` or a
-            pair (space, vector).
+            ``f(x)`` with x of shape (dim, n) returns (n,) for one component, else (ncomp, n). A
+            number, or one number for each component, is a constant. A field is a `GridFunction`
+            or a pair (space, vector).
 
         Returns
         -------
@@ -325,12 +324,12 @@ class Space(DomainSpace, ABC):
         Raises
         ------
         SpaceError
-            f gives another shape, or values that are not finite; a field of other components, in
-            another dimension, or on another mesh where ranks share one of the two.
+            If f returns another shape, or values that are not finite; if a field has another number
+            of components or another dimension, or ranks share one of two different meshes.
         ProbeError
-            Nodes lie outside the mesh of the field.
+            If nodes lie outside the mesh of the field.
         VectorError
-            A pair whose second part is no vector of the first.
+            If the second part of a pair is not a vector of the first.
         """
         if isinstance(f, tuple) and len(f) == 2 and isinstance(f[0], Space):
             f = GridFunction(*f)
@@ -342,7 +341,7 @@ class Space(DomainSpace, ABC):
         return self.memory.put(values if self.basis.is_nodal else self.from_nodal(values))
 
     def _of_field(self, source: Space, vector: Vector) -> Floats:
-        """Values (size,) at the nodes of a function of another space."""
+        """Evaluate a function of another space at the nodes, (size,)."""
         if (source.ncomp, source.dim) != (self.ncomp, self.dim):
             raise SpaceError(
                 f"a field of {source.ncomp} component(s) in {source.dim}-D cannot be interpolated "
@@ -362,13 +361,13 @@ class Space(DomainSpace, ABC):
         return values_at(source.basis, l_vec, indices, elements, reference).reshape(-1)
 
     def from_nodal(self, values: Floats) -> Floats:
-        """Vector (size,) on the host of the function with these values (size,) at the nodes."""
+        """Return the host vector (size,) of the function with values (size,) at the nodes."""
         result, table = np.empty((self.ndofs, *self._trailing)), self.l_vec(values)
         lines = [self.basis.from_nodal] * self.dim
         n = self.p1d**self.dim
         touched, owner = self.restriction.first_touch, self.restriction.owner
         for start, stop in element_blocks(self.mesh.num_elements, n):
-            # Elements that share a face agree on it: only the face's own nodes matter there.
+            # elements that share a face compute the same values on it, from the face's nodes alone
             block = tensor_apply(lines, table[self.restriction.indices[start:stop]])
             new = slice(touched[start], touched[stop])
             result[new] = block.reshape(-1, *self._trailing)[owner[new] - start * n]
@@ -376,12 +375,12 @@ class Space(DomainSpace, ABC):
 
     @checked(SpaceError)
     def quadrature(self, q1d: Points | Quadrature1D | None = None) -> Quadrature1D:
-        """The rule of q1d Gauss points, p + 2 if omitted; a ready rule is checked and returned.
+        """Return the rule of q1d Gauss points, p + 2 if omitted. A ready rule is only checked.
 
         Raises
         ------
         SpaceError
-            Fewer than p + 1 points, too few for a mass matrix of full rank.
+            If there are fewer than p + 1 points, too few for a mass matrix of full rank.
         """
         count = self.order + 2 if q1d is None else q1d
         rule = count if isinstance(count, Quadrature1D) else gauss(count)
@@ -402,7 +401,7 @@ class Space(DomainSpace, ABC):
         return np.asarray(l_vec[self.restriction.indices[elements]], dtype=np.float64)
 
     def values(self, u: Any, quadrature: int | Quadrature1D | None = None) -> Floats:
-        """q_vec of u: its values at the quadrature points, (ne, q1d**dim[, ncomp]).
+        """Evaluate u at the quadrature points: a q_vec, (ne, q1d**dim[, ncomp]).
 
         Raises
         ------
@@ -420,7 +419,7 @@ class Space(DomainSpace, ABC):
         VectorError, SpaceError
             See `check_vector` and `quadrature`.
         GeometryError
-            An element is inverted.
+            If an element is inverted.
         """
         rule = self.quadrature(quadrature)
         u = self.l_vec(u)
@@ -477,20 +476,20 @@ class Space(DomainSpace, ABC):
 @checked(SpaceError)
 @dataclass(frozen=True, eq=False)
 class GridFunction:
-    """A finite element function, as a coefficient, to interpolate or to save.
+    """A finite element function: a space and a vector. Use it as coefficient, or to interpolate.
 
     Attributes
     ----------
     space : Space
-        Of any order; as a coefficient, on the mesh of the form.
+        Space of any order. For a coefficient it must be on the mesh of the form.
     vector : (space.size,) array
-        Not copied here: an operator copies it when it is made or updated, so that the same
-        GridFunction can be given again after the vector has changed.
+        Vector of the space. It is not copied here, but by an operator that is made or updated. So
+        the same GridFunction can be passed again after the vector has changed.
 
     Raises
     ------
     VectorError
-        A vector that is not one of the space.
+        If the vector is not a vector of the space.
     """
 
     space: Space

@@ -1,4 +1,4 @@
-"""Functions of a space on boundary faces, with or without derivatives: the faces are elements."""
+"""Functions of a space on boundary faces, which count as elements."""
 
 from __future__ import annotations
 
@@ -24,13 +24,17 @@ _faces = Derived[Mesh, BoundaryFaces](weak=True)
 
 @final
 class BoundarySpace(DomainSpace):
-    """The functions of a space on some boundary faces, which are its elements.
+    """The functions of a space on some boundary faces. Each face counts as an element.
 
-    An element of functions with derivatives is the one that has the face, turned so that its last
-    direction leads inwards from the face; its points are on the face. Values alone of functions of
-    an H1 space need no other nodes than those on the face. The element then has one dimension less,
-    with the same 1-D basis; in 1-D it is a segment of one node and one point. `boundary_space`
-    makes one object for the same faces, so that operators can tell.
+    For functions with derivatives, the face stands for the mesh element that has it, turned so that
+    its last direction leads inwards from the face. The quadrature points are on the face.
+
+    For values alone of functions of an H1 space, the nodes on the face are enough. The element then
+    has one dimension less, with the same 1-D basis. In 1-D it is a segment of one node and one
+    point.
+
+    Make it by `boundary_space`, which returns one object for the same faces, so that operators can
+    compare spaces by identity.
 
     Parameters
     ----------
@@ -68,7 +72,7 @@ class BoundarySpace(DomainSpace):
         return len(np.unique(self.restriction.indices))
 
     def _indices(self, faces: BoundaryFaces) -> NDArray[np.int64]:
-        """Dofs of each face, lexicographic in the directions along it, then inwards."""
+        """Dofs of each face, (nf, nodes): lexicographic along the face, then layer by layer."""
         volume = self.volume
         result = np.empty((faces.num_elements, self.p1d**self.dim), dtype=np.int64)
         for code, digits in face_digits(volume.dim):
@@ -82,41 +86,41 @@ class BoundarySpace(DomainSpace):
         return result
 
     def quadrature(self, q1d: int | Quadrature1D | None = None) -> Quadrature1D:
-        """Return a rule for the faces; see `Space.quadrature`. In 1-D it is one point of weight 1.
+        """Return a 1-D rule for the faces; see `Space.quadrature`. In 1-D one point of weight 1.
 
         Raises
         ------
         SpaceError
-            Fewer than p + 1 points.
+            If there are fewer than p + 1 points.
         """
         rule = self.volume.quadrature(q1d)
         return rule if self.volume.dim > 1 else gauss(1)
 
     def zeros(self, dtype: DTypeLike = np.float64) -> NDArray[Any]:
-        """A new vector of zeros; see `Space.zeros`.
+        """Return a new vector of zeros; see `Space.zeros`.
 
         Raises
         ------
         VectorError
-            Another type than float64 or float32.
+            If the type is not float64 or float32.
         """
         return self.volume.zeros(dtype)
 
     def sum_elements(self, e_vec: NDArray[Any]) -> NDArray[Any]:
-        """The vector of sums over all faces of all ranks; see `Space.sum_elements`."""
+        """Sum values on the faces of all ranks into a vector; see `Space.sum_elements`."""
         return self.volume.sum_elements(e_vec, self.restriction)
 
     def on(self, volume: Space) -> BoundarySpace:
-        """The functions of another space on the same mesh, on these faces."""
+        """Return the functions of another space of the same mesh on these faces."""
         return boundary_space(volume, self.domain.attributes, slopes=self.have_slopes)
 
     def with_slopes(self, slopes: bool) -> BoundarySpace:
-        """The functions on these faces, with or without derivatives; see `boundary_space`."""
+        """Return the functions on these faces with or without derivatives; see `boundary_space`."""
         return boundary_space(self.volume, self.domain.attributes, slopes=slopes)
 
 
 def _inwards(digits: tuple[int, ...], p1d: int) -> NDArray[np.int64]:
-    """Lexicographic nodes of an element in layers from a face inwards, lexicographic in each."""
+    """Node numbers of an element, layer by layer from a face inwards, lexicographic in a layer."""
     grid = np.arange(p1d ** len(digits)).reshape((p1d,) * len(digits))  # the last axis is x
     fixed = next(d for d, digit in enumerate(digits) if digit != 1)
     layers = np.moveaxis(grid, len(digits) - 1 - fixed, 0)
@@ -127,21 +131,21 @@ _spaces = Derived[Space, BoundarySpace](weak=True)
 
 
 def boundary_space(space: Any, attributes: Attributes, *, slopes: bool) -> BoundarySpace:
-    """The functions of a space on the faces of some boundary attributes.
+    """Return the functions of a space on the faces of some boundary attributes.
 
     Parameters
     ----------
     space : Space
     attributes : int, name, or several, optional
-        All faces that the mesh lists if None.
+        Boundary attributes. None for all faces that the mesh lists.
     slopes : bool
-        Whether they have derivatives. On an L2 space they have, for values too come from all nodes
-        of an element.
+        Whether the functions have derivatives. Functions of an L2 space always have them, because
+        their values on a face depend on all nodes of the element.
 
     Raises
     ------
     SpaceError
-        No space; a mesh without such an attribute, or without a boundary.
+        If ``space`` is not a space, or the mesh has no such attribute or no boundary.
     """
     if not isinstance(space, Space):
         raise SpaceError(f"a boundary integral was asked for on {space!r}: take a space")

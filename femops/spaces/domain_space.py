@@ -1,4 +1,4 @@
-"""Functions of a space on the elements of a domain: what integrals and sweeps use of a space."""
+"""Functions of a space on elements or boundary faces: the interface for integrals and sweeps."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from femops_kernels.cuda.device.device import Device
 
 
 class DomainSpace(ABC):
-    """Functions of a space on the elements of a domain; vectors are those of the space.
+    """Functions of a space on the elements of a domain. Vectors are those of the space.
 
     Attributes
     ----------
     domain : Domain
         Elements, or faces of the boundary.
     restriction : ElementRestriction
-        Between the space's nodes and those of the domain's elements.
+        Map between the space's nodes and the nodes of the domain's elements.
     dim : int
-        Directions of the nodes of an element.
+        Number of directions of an element's nodes.
     basis : Basis1D
     order, p1d : int
-        Degree in each direction, and nodes.
+        Degree, and number of nodes, in each direction.
     ncomp, ndofs, size : int
-        Components, nodes and entries of a vector.
+        Number of components, and of nodes and entries of a vector.
     shape : (size,)
     memory : Memory
-        Where vectors are.
+        Memory that stores the vectors.
     """
 
     domain: Domain
@@ -50,17 +50,17 @@ class DomainSpace(ABC):
 
     @property
     def device(self) -> Device | None:
-        """Where its vectors are; None for the host."""
+        """Device that stores the vectors; None for the host."""
         return self.memory.device
 
     @property
     @abstractmethod
     def volume(self) -> Any:
-        """The `Space` whose vectors hold the nodes."""
+        """The `Space` on the elements of the mesh, whose vectors are used."""
 
     @property
     def touched(self) -> int:
-        """Number of nodes that the elements have."""
+        """Number of nodes that the domain's elements have, each counted once."""
         return self.ndofs
 
     @property
@@ -70,15 +70,15 @@ class DomainSpace(ABC):
 
     @abstractmethod
     def with_slopes(self, slopes: bool) -> DomainSpace:
-        """The functions on the same elements, with or without derivatives where both exist."""
+        """Return the functions on the same elements with or without derivatives, if both exist."""
 
     @abstractmethod
     def on(self, volume: Any) -> DomainSpace:
-        """The functions of another space on the same mesh, on the same elements."""
+        """Return the functions of another space of the same mesh on the same elements."""
 
     @property
     def has_end(self) -> bool:
-        """True if elements have points at the low end of their last direction alone."""
+        """True if elements have points only at the low end of their last direction (faces)."""
         return self.have_slopes and not self.domain.covers
 
     @abstractmethod
@@ -87,14 +87,14 @@ class DomainSpace(ABC):
 
     @abstractmethod
     def zeros(self, dtype: DTypeLike = np.float64) -> NDArray[Any]:
-        """A new vector of zeros."""
+        """Return a new vector of zeros."""
 
     @abstractmethod
     def sum_elements(self, e_vec: NDArray[Any]) -> NDArray[Any]:
-        """The vector of sums over all elements of all ranks."""
+        """Sum element values (ne, nodes[, ncomp]) of all ranks into a vector (size,)."""
 
     def num_points(self, rule: Quadrature1D) -> int:
-        """Quadrature points of an element, by a rule in each direction."""
+        """Number of quadrature points of an element, with a 1-D rule in each direction."""
         return int(rule.q1d ** (self.dim - self.has_end))
 
     def points_along(self, rule: Quadrature1D) -> list[NDArray[np.float64]]:

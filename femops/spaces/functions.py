@@ -1,7 +1,7 @@
-"""Functions given by the user, evaluated and checked in one place.
+"""Evaluation and checks of users' functions of position.
 
-Wherever femops takes a function of position it takes a number too, and wherever the space has
-components, one number or one function value per component.
+Instead of a function of position femops also accepts a number. For a space with components it
+accepts one number or function value per component.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from femops_meshes.arguments import call_with_arrays, check_takes
 
 Floats = NDArray[np.float64]
 Function = Callable[[Floats], Any] | ArrayLike
-"""``f(x)`` of points x (dim, n) -> (n,) or (ncomp, n) or a scalar; or the constant itself."""
+"""Function ``f(x)`` of points x (dim, n) -> (n,) or (ncomp, n) or a scalar, or a constant."""
 
 
 Predicate = Callable[[Floats], Any]
-"""``f(x)`` of points x (dim, n) -> (n,) booleans."""
+"""Function ``f(x)`` of points x (dim, n) -> (n,) booleans."""
 
 
 def evaluate(f: Function, x: Floats, shape: tuple[int, ...] = (), what: str = "f") -> Floats:
-    """Values of a user's function at points.
+    """Evaluate a user's function at points.
 
     Parameters
     ----------
     f : callable, number or sequence of numbers
-        Called as ``f(x)``, unless there are no points. What it returns may be an array of shape
+        Called as ``f(x)``, unless there are no points. The result may be an array of shape
         ``shape + (n,)``, of ``shape`` alone (the same at all points), a sequence that mixes the
-        two, or one number. It is called again for two of the points alone, and must return the
-        same values there.
+        two, or one number. The function is called again for two of the points alone, and must
+        return the same values there.
     x : (dim, n) float64
         The points.
     shape : tuple of int
@@ -66,7 +66,7 @@ def evaluate_any(
     what: str,
     error: type[FemopsError],
 ) -> Floats:
-    """Values of a user's function that may have one of several shapes.
+    """Evaluate a user's function whose values may have one of several shapes.
 
     Parameters
     ----------
@@ -114,14 +114,14 @@ def evaluate_any(
 
 
 def columns(points: Floats) -> Floats:
-    """Points (n, nq, dim) in the layout that functions take, (dim, n * nq)."""
+    """Copy points (n, nq, dim) to the layout of users' functions, (dim, n * nq)."""
     return np.ascontiguousarray(points.reshape(-1, points.shape[-1]).T)
 
 
 def place_of(function: Callable[..., Any], block: DomainBlock) -> tuple[Floats, ...]:
     """Arguments of a user's function: the points, and on a boundary the normals if it takes two.
 
-    The signature of the function tells whether it takes two.
+    The function's signature decides whether normals are passed.
 
     Returns
     -------
@@ -143,12 +143,12 @@ def place_of(function: Callable[..., Any], block: DomainBlock) -> tuple[Floats, 
 
 
 def selected(predicate: Callable[[Floats], Any], x: Floats) -> NDArray[np.bool_]:
-    """Points that a user's predicate chooses: booleans (n,).
+    """Evaluate a user's predicate at points: booleans (n,), True at the chosen points.
 
     Parameters
     ----------
     predicate : callable
-        Called as ``predicate(x)``, unless there are no points; again for two of the points alone.
+        Called as ``predicate(x)``, unless there are no points, and again for two points alone.
     x : (dim, n) float64
 
     Raises
@@ -184,7 +184,7 @@ def called(
     error: type[FemopsError],
     empty: NDArray[Any] | None = None,
 ) -> Any:
-    """Call a user's function, and explain its mistakes.
+    """Call a user's function, and turn its typical mistakes into errors that explain them.
 
     Parameters
     ----------
@@ -229,11 +229,11 @@ def _check_pointwise(
     error: type[FemopsError],
     shape: tuple[int, ...] = (),
 ) -> None:
-    """Call a function again for two of its points: a value must not depend on other points.
+    """Call a function again for two of its points, and raise if its values have changed.
 
     The two points are at opposite ends of the mesh. They are passed together in the opposite
-    order, then each alone. That tells functions that take ``x[:, 0]`` for the first coordinate,
-    that sort, sum, or scale by the largest coordinate.
+    order, then each alone. This detects functions that take ``x[:, 0]`` for the first coordinate,
+    or that sort, sum, or scale by the largest coordinate.
 
     Parameters
     ----------
@@ -250,7 +250,7 @@ def _check_pointwise(
     ends = [int(np.argmax(along)), int(np.argmin(along))]
     if ends[0] == ends[1]:
         return
-    # a number of points that is no dimension of a value
+    # a number of points that cannot be confused with a dimension of a value
     m = next(m for m in count(4) if m != n and m not in shape)
     for chosen in (np.resize(order, m) for order in (ends, ends[:1], ends[1:])):
         part = tuple(np.ascontiguousarray(values[:, chosen]) for values in place)
@@ -273,7 +273,7 @@ def _point(x: Floats, number: int) -> str:
 
 
 def _rounding(result: Any) -> float:
-    """Unit round-off of a result's type, the largest of those of its parts."""
+    """Largest unit round-off of the types of a result's parts, at least that of float64."""
     if isinstance(result, list | tuple):
         return max(map(_rounding, result), default=0.0)
     dtype = getattr(result, "dtype", np.dtype(np.float64))
@@ -290,7 +290,7 @@ def _fitted(
 ) -> Floats:
     """Return a result as an array ``shape + (n,)``, with the first of the shapes that fits."""
     refuse_device_array(result, what)
-    # beside other shapes, (1, n) may be meant for a vector of one component: no guess then
+    # if several shapes are accepted, (1, n) may mean a vector of one component, not a scalar
     fits = (_fit(result, shape, n, row=len(shapes) == 1) for shape in shapes)
     values = next((fit for fit in fits if fit is not None), None)
     if values is None:
@@ -299,9 +299,9 @@ def _fitted(
 
 
 def _fit(result: Any, shape: tuple[int, ...], n: int, *, row: bool) -> Floats | None:
-    """`result` as a float64 array of shape ``shape + (n,)``, None if it does not fit.
+    """Convert a result to a float64 array of shape ``shape + (n,)``; None if it does not fit.
 
-    With ``row``, one row (1, n) will do for (n,).
+    With ``row``, an array (1, n) is accepted for (n,).
     """
     if isinstance(result, (list, tuple)) and shape and len(result) == shape[0]:
         parts = [_fit(part, shape[1:], n, row=row) for part in result]

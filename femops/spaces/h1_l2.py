@@ -1,7 +1,7 @@
-"""Finite element spaces on a mesh: their dofs, and functions written in them.
+"""The finite element spaces H1 and L2 on a mesh.
 
-Dofs are numbered by first touch in element order (`femops.numbering`), so locality of the mesh's
-element order is locality of the vectors.
+Dofs are numbered by first touch in element order (`femops.numbering`). So if elements that are near
+each other in the mesh have near numbers, their dofs have too.
 """
 
 from __future__ import annotations
@@ -48,15 +48,16 @@ class H1(Space):
         Device of vectors and operators: ``"cuda"``, a GPU; ``"cuda:1"``, the second one. The
         host if omitted.
     reproducible : bool
-        On a device: results have the same bits at each run, because what elements add to a dof
-        is summed in their order, which takes a second launch. The host always does so.
+        Whether results on a device have the same bits in each run. Contributions of elements to a
+        dof are then summed in the order of the elements, in a second launch. The host always does
+        so.
 
     Raises
     ------
     SpaceError
-        p < 1, ncomp < 1, a family that cannot be made continuous, or what names no device.
+        If p < 1 or ncomp < 1, the family cannot be made continuous, or ``device`` names no device.
     DeviceError
-        No such device; the message says what to install.
+        If there is no such device. The message says what to install.
 
     Examples
     --------
@@ -90,19 +91,19 @@ class H1(Space):
         return h1_rank_numbering(mesh.part, self.order, mesh.comm)
 
     def file_dofs(self) -> Ints:
-        """Number of each node in the file: MFEM's, by vertices, edges, faces, cells.
+        """Number of each node in MFEM's numbering: by vertices, edges, faces, cells.
 
-        The file is the one that `femops_meshes.write_mfem` writes of the mesh, refined ones and
-        those from Gmsh or a generator included. Of a mesh as it was read from MFEM's format it
-        is numbered as the file that it came from. A mesh that was refined here is numbered as its
-        own file, and not as MFEM numbers one that it refines itself: write it, and give MFEM
-        that. Elements that reading turned over, because their corners were listed in mirrored
-        order, count as turned; MFEM turns quadrilaterals in the same way, and no others.
+        The numbers belong to the file that `femops_meshes.write_mfem` writes of the mesh, also of
+        a refined mesh, or one from Gmsh or a generator. For a mesh as it was read from MFEM's
+        format, they also belong to the file that was read. MFEM numbers a mesh that it refines
+        itself in another way, so for a mesh refined here write the file and load it in MFEM.
+        Elements that were turned over in reading, because their corners were listed in mirrored
+        order, count as turned. MFEM itself turns only quadrilaterals, in the same way.
 
         Raises
         ------
         SpaceError
-            Many ranks share the space: the numbers take the whole mesh.
+            If many ranks share the space, because the numbers need the global mesh.
         """
         if self.comm.size > 1:
             raise SpaceError(
@@ -120,7 +121,7 @@ class H1(Space):
         components: int | Iterable[int] | None = None,
         where: Predicate | None = None,
     ) -> Ints:
-        """Indices of the dofs on the boundary; see `Space.boundary_dofs`."""
+        """Positions in a vector of the dofs on the boundary; see `Space.boundary_dofs`."""
         if callable(attributes):
             if where is not None:
                 raise SpaceError("boundary_dofs was given two predicates: join them by & in one")
@@ -157,9 +158,9 @@ class L2(Space):
     Raises
     ------
     SpaceError
-        p or ncomp too low, an unknown family, or what names no device.
+        If p or ncomp is too low, the family is unknown, or ``device`` names no device.
     DeviceError
-        No such device; the message says what to install.
+        If there is no such device. The message says what to install.
     """
 
     def __init__(
@@ -185,10 +186,10 @@ class L2(Space):
         return l2_rank_numbering(mesh.part, self.order, mesh.comm)
 
     def file_dofs(self) -> Ints:
-        """Number of each node in the file: element by element in the file's order.
+        """Number of each node in MFEM's numbering: element by element in the file's order.
 
-        `H1.file_dofs` says which file that is, of refined meshes too. On many ranks, each has
-        the numbers of its own nodes.
+        `H1.file_dofs` says which file this is. On many ranks each rank gets the numbers of its own
+        nodes.
         """
         n = self.p1d**self.dim
         return np.asarray(np.add.outer(self.mesh.file_elements * n, np.arange(n)).ravel())

@@ -1,4 +1,4 @@
-"""Where the vectors of a space are: in the host's memory, or on a device."""
+"""Memory that stores the vectors of a space: the host's, or a device's."""
 
 from __future__ import annotations
 
@@ -33,26 +33,26 @@ DeviceLike = Annotated[
 
 
 class HasMemory(Protocol):
-    """A space, of which it is known where its vectors are."""
+    """A space that knows the memory of its vectors."""
 
     @property
     def memory(self) -> Memory:
-        """Where they are."""
+        """Memory that stores the vectors."""
 
 
 class VectorSpace(HasMemory, Protocol):
-    """A space whose vectors can be made and checked."""
+    """A space that can make and check vectors."""
 
     @property
     def size(self) -> int:
         """Length of a vector."""
 
     def check_vector(self, vector: Any, what: str) -> Any:
-        """Refuse what is no vector of the space."""
+        """Return ``vector``, or raise `VectorError` if it is not a vector of the space."""
 
 
 class Memory(ABC):
-    """Where the vectors of a space are, and what is done with arrays there.
+    """Memory that stores the vectors of a space, with operations on its arrays.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class Memory(ABC):
     scipy : bool
         Whether SciPy's functions take the arrays.
     fills : bool
-        Whether what operators store at quadrature points is computed there, and not on the host.
+        Whether the device computes the data of operators at quadrature points, not the host.
     """
 
     device: Device | None
@@ -73,44 +73,44 @@ class Memory(ABC):
     @property
     @abstractmethod
     def xp(self) -> ModuleType:
-        """NumPy's functions for the arrays."""
+        """Module with NumPy's functions for arrays of this memory."""
 
     @abstractmethod
     def put(self, values: NDArray[Entry]) -> NDArray[Entry]:
-        """An array of the host, here: itself, or a copy."""
+        """Copy an array of the host to this memory. On the host return the array itself."""
 
     @abstractmethod
     def get(self, values: NDArray[Entry]) -> NDArray[Entry]:
-        """An array from here, on the host: itself, or a copy."""
+        """Copy an array of this memory to the host. On the host return the array itself."""
 
     @abstractmethod
     def adopt(self, array: Any, what: str) -> Any:
-        """An array that is here; or another library's there, without a copy.
+        """Return an array of this memory, or wrap another library's array without a copy.
 
         Raises
         ------
         VectorError
-            An array of another memory.
+            If the array is in another memory.
         """
 
     @abstractmethod
     def factor(self, x: Any, what: str) -> NDArray[Any]:
-        """Something to be multiplied, as an array here.
+        """Convert a user's factor of an operator, as x in ``A @ x``, to an array of this memory.
 
         Raises
         ------
         VectorError
-            An array of another memory.
+            If x is in another memory.
         """
 
     @abstractmethod
     def vector_of(self, space: VectorSpace, vector: Any, what: str) -> Any:
-        """A vector of a space, where its vectors are.
+        """Return a user's vector as an array of this memory, after checks.
 
         Raises
         ------
         VectorError
-            Another length or type, or an array that is elsewhere.
+            If the vector has another length or type, or is in another memory.
         """
 
     @abstractmethod
@@ -119,11 +119,11 @@ class Memory(ABC):
 
     @abstractmethod
     def overlap(self, a: NDArray[Any], b: NDArray[Any]) -> bool:
-        """True if two arrays share memory; on a device, if their ranges of addresses overlap."""
+        """True if two arrays share memory. On a device True if their address ranges overlap."""
 
     @abstractmethod
     def protect(self, view: NDArray[Any]) -> None:
-        """Let nobody write to a view, where that can be."""
+        """Make a view read-only, if arrays of this memory can be."""
 
     # --- sums ------------------------------------------------------------------------------------
 
@@ -131,25 +131,28 @@ class Memory(ABC):
     def partial(
         self, a: NDArray[Any], b: NDArray[Any], edges: NDArray[np.int64]
     ) -> NDArray[np.float64]:
-        """Inner product of two float64 vectors as sums (1, m), of segments where that is done."""
+        """Inner product of two float64 vectors as partial sums (1, m), on the host.
+
+        The host returns a sum for each of the m segments between ``edges``, a device one sum.
+        """
 
     @abstractmethod
     def inner(self, rows: NDArray[Any], b: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Inner products (k,) of vectors (k, size) with one, on the host."""
+        """Inner products (k,) of vectors (k, size) with the vector b, on the host."""
 
     @abstractmethod
     def combined(self, weights: NDArray[Any], rows: NDArray[Any]) -> NDArray[Any]:
-        """The sum (size,) of the vectors (k, size), each times its weight."""
+        """Linear combination (size,) of vectors (k, size) with weights (k,) of the host."""
 
     # --- many vectors ----------------------------------------------------------------------------
 
     @abstractmethod
     def free_bytes(self) -> int:
-        """Memory that can be had; very much where that is not known."""
+        """Available bytes; a very large number if not known."""
 
     @abstractmethod
     def panels(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-        """A new array of zeros; on the host it begins on a cache line."""
+        """Return a new array of zeros. On the host it begins on a cache line."""
 
     @abstractmethod
     def three_term(
@@ -169,7 +172,7 @@ class Memory(ABC):
 
 @final
 class HostMemory(Memory):
-    """The host's: arrays are NumPy's."""
+    """Memory of the host. Arrays are NumPy's."""
 
     device, name, scipy, fills, xp = None, "the host", True, False, np
 
@@ -238,13 +241,13 @@ class HostMemory(Memory):
         """See `Memory.three_term`."""
         from femops_kernels.cpu.three_term import step  # compilers are loaded when they are used
 
-        unaligned = old.shape[1] * old.itemsize % ALIGNMENT  # rows are no whole cache lines
+        unaligned = old.shape[1] * old.itemsize % ALIGNMENT  # rows begin within cache lines
         (three_term if unaligned else step)(old, product, current, coefficients, scales, extra)
 
 
 @final
 class DeviceMemory(Memory):
-    """A device's.
+    """Memory of a device.
 
     Parameters
     ----------
@@ -306,16 +309,16 @@ class DeviceMemory(Memory):
 
     def overlap(self, a: NDArray[Any], b: NDArray[Any]) -> bool:
         """See `Memory.overlap`."""
-        # CuPy's function knows nothing of memory that other libraries lend
+        # CuPy's own test does not see memory that other libraries lend
         first, second = self.address(a), self.address(b)
         (low, end), (lower, upper) = _extent(a, first), _extent(b, second)
         step = abs(a.strides[-1]) if a.ndim == b.ndim == 1 and a.strides == b.strides else 1
-        # entries of one vector may stand between those of the other
-        apart = step > 1 and a.itemsize <= (first - second) % step <= step - a.itemsize
-        return not apart and low < upper and lower < end
+        # two strided vectors do not overlap if entries of one lie between entries of the other
+        interleaved = step > 1 and a.itemsize <= (first - second) % step <= step - a.itemsize
+        return not interleaved and low < upper and lower < end
 
     def protect(self, view: NDArray[Any]) -> None:
-        """See `Memory.protect`: arrays of a device can't be."""
+        """See `Memory.protect`. Arrays of a device can't be read-only."""
 
     def partial(
         self,
@@ -323,7 +326,7 @@ class DeviceMemory(Memory):
         b: NDArray[Any],
         edges: NDArray[np.int64],  # noqa: ARG002  (one segment)
     ) -> NDArray[np.float64]:
-        """See `Memory.partial`: one number comes to the host."""
+        """See `Memory.partial`. One number comes to the host."""
         return np.array([[float(a @ b)]])
 
     def inner(self, rows: NDArray[Any], b: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -336,7 +339,7 @@ class DeviceMemory(Memory):
         return product
 
     def free_bytes(self) -> int:
-        """See `Memory.free_bytes`: the device itself says when it has no more."""
+        """See `Memory.free_bytes`. The device raises an error when it has no more memory."""
         return 2**62
 
     def panels(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -361,21 +364,21 @@ HOST = HostMemory()
 
 
 def find_device(device: DeviceLike, comm: Communicator | None = None) -> Device | None:
-    """The device that a user names, None for the host. Collective, unless it is the host.
+    """Return the device that a user names, None for the host. Collective, unless it is the host.
 
     Parameters
     ----------
     device : str, Device or None
     comm : Communicator, optional
-        Of the ranks that share the vectors, each of which has a GPU of its own if they are on
-        "cuda"; this process alone if omitted.
+        Ranks that share the vectors. With "cuda" each rank gets a GPU of its own. This process
+        alone if omitted.
 
     Raises
     ------
     SpaceError
-        Something that names no device.
+        If ``device`` names no device.
     femops_kernels.errors.DeviceError
-        There is no such device; the message says what to install.
+        If there is no such device. The message says what to install.
     """
     if device is None or isinstance(device, Device):
         return device
@@ -385,18 +388,18 @@ def find_device(device: DeviceLike, comm: Communicator | None = None) -> Device 
 
 
 def find_memory(device: DeviceLike, comm: Communicator | None = None) -> Memory:
-    """The memory of the device that a user names; see `find_device`."""
+    """Return the memory of the device that a user names; see `find_device`."""
     found = find_device(device, comm)
     return HOST if found is None else DeviceMemory(found)
 
 
 def memory_of(spaces: Sequence[HasMemory]) -> Memory:
-    """The memory that the vectors of all spaces are in.
+    """Return the memory of the vectors of several spaces.
 
     Raises
     ------
     SpaceError
-        They are not in the same.
+        If the spaces are on different devices.
     """
     first = spaces[0].memory
     if any(space.memory.device is not first.device for space in spaces):
@@ -406,24 +409,24 @@ def memory_of(spaces: Sequence[HasMemory]) -> Memory:
 
 
 def zeros(space: VectorSpace, dtype: DTypeLike) -> Vector:
-    """A new vector of zeros, where the vectors of the space are.
+    """Return a new vector of zeros (size,) in the memory of a space.
 
     Raises
     ------
     VectorError
-        Another type than float64 or float32.
+        If the type is not float64 or float32.
     """
     vector: Vector = space.memory.xp.zeros(space.size, vector_type(dtype))
     return vector
 
 
 def check_shape(space: VectorSpace, array: NDArray[Entry], what: str) -> NDArray[Entry]:
-    """The array, if it is flat as the vectors of a space are.
+    """Return the array itself if its shape is that of a vector of the space, (size,).
 
     Raises
     ------
     VectorError
-        The message names the view that is one, if there is one.
+        If the shape is another. If a view of the array is a vector, the message says which.
     """
     shape, size, ncomp = array.shape, space.size, getattr(space, "ncomp", 1)
     if shape == (size,):
@@ -454,12 +457,12 @@ def by_components(space: Any, vectors: Any) -> Any:
 
 
 def vector_type(dtype: DTypeLike) -> np.dtype[Any]:
-    """Check the type of a vector that is asked for.
+    """Convert a user's ``dtype`` to the type of a vector.
 
     Raises
     ------
     VectorError
-        Another type than float64 or float32.
+        If the type is not float64 or float32.
     """
     kind = dtype_of(dtype)
     if kind is None or kind not in FLOAT_TYPES:
@@ -469,19 +472,20 @@ def vector_type(dtype: DTypeLike) -> np.dtype[Any]:
 
 
 def segment_sums(products: NDArray[Any], edges: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Sums (k, m) of segments of rows (k, size), each with the bits it would have alone.
+    """Sums (k, m) of m segments of rows (k, size), each with the same bits as if summed alone.
 
-    A segment is summed in pairs, so it must not be longer where a rank's entries end.
+    NumPy sums in pairs, so the bits depend on the length of a segment. It must be the same on any
+    number of ranks.
     """
     parts, some = np.zeros((len(products), len(edges) - 1)), np.flatnonzero(np.diff(edges))
-    # a segment without entries would be given the first of the next
+    # for a segment without entries `reduceat` would return the first entry of the next one
     if len(some):
         parts[:, some] = np.add.reduceat(products, edges[some], axis=1)
     return parts
 
 
 def _extent(array: Any, address: int) -> tuple[int, int]:
-    """First and last address of the memory of an array whose first entry is at ``address``."""
+    """Address range (start, end) of an array whose first entry is at ``address``."""
     if not array.size:
         return 0, 0
     steps = [(n - 1) * stride for n, stride in zip(array.shape, array.strides, strict=True)]

@@ -1,4 +1,4 @@
-"""Products of spaces: several fields on one mesh, one flat vector."""
+"""Products of spaces: several fields on one mesh in one flat vector."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from femops_meshes.arguments import checked
 @final
 @checked(SpaceError)
 class Product:
-    """Several spaces on one mesh, by name, for forms on several fields.
+    """Product of several named spaces on one mesh, for forms on several fields.
 
-    A vector of the product is the vectors of the spaces, one after the other.
+    A vector of the product consists of the vectors of the spaces, one after the other.
 
     Parameters
     ----------
     **spaces : Space
-        Two or more, in this order.  One space may stand under several names.
+        Two or more spaces by name, in the order of their parts.  Names may share a space.
 
     Attributes
     ----------
@@ -39,21 +39,21 @@ class Product:
     comm : Communicator
         The ranks that hold the spaces.
     device : Device or None
-        Where vectors are; None for the host.
+        Device that stores the vectors; None for the host.
     memory : Memory
-        The same, with what is done with arrays there.
+        Memory that stores the vectors, with its operations on arrays.
     size : int
         Length of a vector.
     shape : (size,)
         Shape of a vector.
     offsets : dict of int
-        Start of the part of each space in a vector.
+        First entry of each space's part in a vector.
 
     Raises
     ------
     SpaceError
-        Fewer than two spaces, something that is no space, spaces on different meshes, or one called
-        x, which is the position in a form.
+        If there are fewer than two spaces, an argument is not a space, spaces are on different
+        meshes, or a space is called x, which is the position in a form.
 
     Examples
     --------
@@ -93,7 +93,7 @@ class Product:
 
     @property
     def reproducible(self) -> bool:
-        """True if sums over elements of any space are formed in an order that was asked for."""
+        """True if any space has a fixed order of sums over elements; see `Space.reproducible`."""
         return any(space.reproducible for space in self.spaces.values())
 
     @property
@@ -116,18 +116,19 @@ class Product:
         return slice(start, start + self.spaces[name].size)
 
     def within(self, name: str, entries: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Those of ascending entries of a vector that belong to a space.
+        """Select the positions that belong to a space's part of a vector.
 
         Parameters
         ----------
         name : str
-            That of the space.
+            Name of the space.
         entries : (n,) int64
+            Ascending positions in a vector of the product.
 
         Returns
         -------
         (m,) int64
-            Counted from the beginning of the space's part.
+            Positions in the vector of the space.
         """
         part = self.slice(name)
         first, last = np.searchsorted(entries, [part.start, part.stop])
@@ -137,7 +138,7 @@ class Product:
     # --- vectors ---------------------------------------------------------------------------------
 
     def zeros(self, dtype: DTypeLike = np.float64) -> Vector:
-        """A new vector of zeros, (size,), float64 or float32.
+        """Return a new vector of zeros, (size,), float64 or float32.
 
         Raises
         ------
@@ -157,7 +158,7 @@ class Product:
         return check_shape(self, check_float_array(x, what), what)
 
     def split(self, x: Vector) -> tuple[Vector, ...]:
-        """The parts of a vector, vectors of the spaces in their order: views, nothing is copied.
+        """Split a vector into the vectors of the spaces, in their order. They are views.
 
         Raises
         ------
@@ -168,12 +169,12 @@ class Product:
         return tuple(vector[self.slice(name)] for name in self.spaces)
 
     def join(self, /, **parts: Vector) -> Vector:
-        """A new vector made of parts.
+        """Join vectors of the spaces to a new vector of the product.
 
         Parameters
         ----------
         **parts : arrays
-            Vectors of the spaces, by name; those left out are zero.
+            Vectors of the spaces by name. The parts of other spaces are zero.
 
         Returns
         -------
@@ -197,12 +198,12 @@ class Product:
         return result
 
     def interpolate(self, /, **functions: Function) -> NDArray[np.float64]:
-        """The vector whose parts agree with functions at the nodes.
+        """Interpolate functions at the nodes of the spaces: return the vector of the product.
 
         Parameters
         ----------
         **functions : callable or number(s)
-            By name, see `Space.interpolate`; those left out are zero.
+            Functions by name, see `Space.interpolate`. The parts of other spaces are zero.
 
         Returns
         -------
@@ -217,12 +218,12 @@ class Product:
         return self.join(**{name: self.spaces[name].interpolate(f) for name, f in named})
 
     def positions(self, /, **dofs: ArrayLike) -> NDArray[np.int64]:
-        """Positions in a vector of the product of dofs of the spaces.
+        """Convert positions in vectors of the spaces to positions in a vector of the product.
 
         Parameters
         ----------
         **dofs : (k,) integers
-            By name: positions in vectors of that space, as `Space.boundary_dofs` gives them.
+            Positions in a vector of each space, by name, as `Space.boundary_dofs` returns them.
 
         Returns
         -------
@@ -243,7 +244,7 @@ class Product:
         return np.sort(np.concatenate(found))
 
     def _known(self, named: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-        """The items, their names checked."""
+        """Iterate over the items of ``named``, after a check of their names."""
         if not named:
             raise SpaceError(f"nothing is given: name one or more of {', '.join(self.names)}")
         for name in named:

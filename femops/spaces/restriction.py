@@ -37,20 +37,20 @@ def check_float_array(array: object, what: str) -> Vector:
 
 
 def refuse_device_array(array: object, what: str) -> None:
-    """Raise `VectorError` for an array on a GPU, where one of the host is needed."""
+    """Raise `VectorError` if an array is on a GPU."""
     if hasattr(array, "__cuda_array_interface__"):
         raise VectorError(f"{what} is on a GPU: this is done on the host, give {what}.get()")
 
 
 def positions(dofs: ArrayLike, size: int) -> NDArray[np.int64]:
-    """Check flat positions given by a user.
+    """Convert a user's flat positions to an ascending int64 array without duplicates.
 
     Raises
     ------
     OperatorError
-        Positions that are no whole numbers or outside the vector.
+        If positions are not whole numbers, or outside the vector of ``size`` entries.
     VectorError
-        They are on a GPU.
+        If the array is on a GPU.
     """
     refuse_device_array(dofs, "dofs")
     given = array_of(dofs, "dofs", OperatorError)
@@ -72,7 +72,7 @@ def check_size(ne: int, order: int, dim: int, ncomp: int) -> None:
     Raises
     ------
     SpaceError
-        They don't. A vector is counted by the nodes that no elements share.
+        If they don't fit. The vector's size is estimated by the nodes that no elements share.
     """
     needed = 8 * (ne * (order + 1) ** dim + ncomp * (1 + ne * max(order - 1, 0) ** dim))
     what = f"a space of order {order} with {shown(ncomp)} component(s) on {ne} elements"
@@ -91,12 +91,12 @@ class ElementRestriction:
     ndofs : int
         Number of dofs; all indices lie in 0 <= i < ndofs.
     owned : int, optional
-        Number of these, the first, that this rank owns; the others are ghosts. All if omitted.
+        Number of dofs that this rank owns. They come first, and ghosts follow. All if omitted.
 
     Raises
     ------
     SpaceError
-        The indices are not a table of whole numbers in that range.
+        If the indices are not a table of whole numbers in this range.
     """
 
     def __init__(self, indices: ArrayLike, ndofs: int, owned: int | None = None) -> None:
@@ -119,16 +119,16 @@ class ElementRestriction:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Shape of the matrix of this map: (entries of an e_vec, ndofs), for one component."""
+        """Shape of the restriction's matrix for one component: (entries of an e_vec, ndofs)."""
         return self.indices.size, self.ndofs
 
     def gather(self, l_vec: Vector) -> Vector:
-        """e_vec of an l_vec, as `Space.l_vec` gives it: (ndofs[, ncomp]) -> (ne, n[, ncomp]).
+        """Gather the e_vec of an l_vec, see `Space.l_vec`: (ndofs[, ncomp]) -> (ne, n[, ncomp]).
 
         Raises
         ------
         VectorError
-            The length is not `ndofs`, the type not float32 or float64.
+            If the length is not `ndofs`, or the type is not float32 or float64.
         """
         l_vec = check_float_array(l_vec, "l_vec")
         if l_vec.ndim == 0 or l_vec.shape[0] != self.ndofs:
@@ -139,15 +139,15 @@ class ElementRestriction:
         return np.asarray(l_vec[self.indices])
 
     def scatter_add(self, e_vec: Vector) -> Vector:
-        """l_vec in which each dof is the sum over the elements that share it.
+        """Sum element values into an l_vec: (ne, n[, ncomp]) -> (ndofs[, ncomp]).
 
-        The transpose of `gather`: (ne, n) -> (ndofs,), (ne, n, ncomp) -> (ndofs, ncomp); the sums
-        are formed in float64 and returned in the type of `e_vec`.
+        Each dof gets the sum over the elements that share it. This is the transpose of `gather`.
+        Sums are formed in float64 and returned in the type of `e_vec`.
 
         Raises
         ------
         VectorError
-            The leading shape is not (ne, n), the type not float32 or float64.
+            If the leading shape is not (ne, n), or the type is not float32 or float64.
         """
         e_vec = check_float_array(e_vec, "e_vec")
         if e_vec.shape[:2] != self.indices.shape:
@@ -163,7 +163,10 @@ class ElementRestriction:
         return np.asarray(result.astype(e_vec.dtype, copy=False))
 
     def multiplicity(self) -> Ints:
-        """Number of elements' nodes at each dof, (ndofs,): the diagonal of transpose times map."""
+        """Number of element nodes at each dof, (ndofs,).
+
+        This is the diagonal of the restriction's transpose times the restriction.
+        """
         return np.bincount(self.indices.ravel(), minlength=self.ndofs)
 
     @cached_property
@@ -173,9 +176,10 @@ class ElementRestriction:
 
     @cached_property
     def first_touch(self) -> Ints:
-        """(ne + 1,): element e is the first to touch the dofs first_touch[e] to [e + 1] - 1.
+        """Ranges of dofs by the first element that touches them, (ne + 1,).
 
-        Only if the owned dofs are numbered by first touch, as those of every space are.
+        Element e is the first to touch the dofs first_touch[e] to first_touch[e + 1] - 1. The owned
+        dofs must be numbered by first touch, as in every space.
         """
         own = np.where(self.indices < self.owned, self.indices, -1)
         highest = np.maximum.accumulate(own.max(axis=1)) + 1

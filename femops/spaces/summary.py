@@ -1,4 +1,4 @@
-"""Summaries of a space: a line, and a table for notebooks."""
+"""Summaries of a space: one line of text, and an HTML table for notebooks."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Where the nodes of a space on one mesh lie in the elements of another."""
+"""Location of the nodes of a space on one mesh in the elements of another mesh."""
 
 from __future__ import annotations
 
@@ -23,23 +23,25 @@ Ints = NDArray[np.int64]
 def places_of_nodes(
     source: Mesh, target: Mesh, owners: tuple[Ints, Ints], nodes: Floats, x: Floats
 ) -> tuple[Ints, Floats]:
-    """Element of `source` (n,) and reference coordinates (n, dim) of each node on `target`.
+    """Find the element of `source` (n,) and reference coordinates (n, dim) of nodes on `target`.
+
+    If `target` remembers that it is a refinement of `source`, the result is exact. Else the nodes
+    are located by their positions.
 
     Parameters
     ----------
     source, target : Mesh
-        A refinement of `source` as `target` is known as such, and exact; else nodes are located.
     owners : arrays (n,)
-        An element of each node, and the node's lexicographic number there.
+        For each node an element of `target`, and the node's lexicographic number in it.
     nodes : (p1d,) float64
-        Of the 1-D basis.
+        Nodes of the 1-D basis.
     x : (n, dim) float64
         Positions of the nodes.
 
     Raises
     ------
     ProbeError
-        Nodes outside `source`.
+        If nodes lie outside `source`.
     """
     parents = parents_of(target, source)
     if parents is not None:
@@ -62,7 +64,7 @@ def places_of_nodes(
 def values_at(
     basis: Basis1D, l_vec: NDArray[Any], indices: Ints, elements: Ints, reference: Floats
 ) -> Floats:
-    """Values (n[, ncomp]) of a function at points in elements.
+    """Evaluate a function at points in elements, (n[, ncomp]).
 
     Parameters
     ----------
@@ -74,7 +76,7 @@ def values_at(
     elements : (n,) int64
         Element of each point.
     reference : (n, dim) float64
-        The points.
+        Reference coordinates of the points.
     """
     n, shape = len(elements), l_vec.shape[1:]
     result = np.empty((n, *shape))

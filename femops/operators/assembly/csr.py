@@ -24,7 +24,7 @@ Summands = Sequence[tuple[float, Term]]
 
 
 def domains(terms: Summands) -> list[list[tuple[float, Term]]]:
-    """Terms grouped by their domain of integration: first the elements, then boundary faces."""
+    """Group terms by domain of integration, integrals over elements before boundary integrals."""
     groups: dict[tuple[int, bool], list[tuple[float, Term]]] = {}
     for factor, term in sorted(terms, key=lambda item: not item[1].domain.covers):
         groups.setdefault((id(term.domain), term.trial.has_end), []).append((factor, term))
@@ -34,12 +34,12 @@ def domains(terms: Summands) -> list[list[tuple[float, Term]]]:
 def require_memory(
     needed: int, what: str, cure: str = "level='partial', a smaller mesh or order"
 ) -> None:
-    """Check that memory is free, before it is allocated.
+    """Check that ``needed`` bytes of memory are available, before ``what`` is allocated.
 
     Raises
     ------
     OperatorError
-        If ``needed`` bytes are more than can be had.
+        If less memory is available. The message recommends ``cure``.
     """
     free = available_memory()
     if needed > free:
@@ -55,21 +55,21 @@ def _local_shape(term: Term) -> tuple[int, int]:
 
 
 def element_bytes(term: Term) -> int:
-    """Memory that the element matrices take in lanes."""
+    """Bytes of a term's element matrices, stored in lanes."""
     rows, columns = _local_shape(term)
     batches = -(-term.domain.num_elements // term.width)
     return int(batches * term.width * rows * columns * term.dtype.itemsize)
 
 
 def level_bytes(level: str, summands: Summands) -> int:
-    """Memory needed to make the data of a level, where it may exceed the available memory."""
+    """Bytes needed to set up a level that may exceed the available memory; 0 for other levels."""
     if level == "full":
         return csr_bytes(summands)
     return element_bytes(summands[0][1]) if level == "element" else 0
 
 
 def csr_bytes(summands: Summands) -> int:
-    """Memory that the assembly of a matrix takes: as much for each domain of integration."""
+    """Bytes needed to assemble a matrix: the sum over its domains of integration."""
     return sum(_csr_bytes(group[0][1]) for group in domains(summands))
 
 
@@ -86,12 +86,12 @@ def _index_type(term: Term) -> Any:
 
 
 def assemble_csr(summands: Summands) -> csr_array:
-    """Sum of the terms as a matrix, float64, without essential conditions.
+    """Assemble the sum of the terms as a float64 matrix, without essential conditions.
 
     Raises
     ------
     OperatorError
-        If the element matrices would not fit into memory, or an unknown method.
+        If the element matrices would not fit into memory.
     """
     require_memory(csr_bytes(summands), "the matrix")
     parts = [_assemble_domain(group) for group in domains(summands)]
@@ -99,7 +99,7 @@ def assemble_csr(summands: Summands) -> csr_array:
 
 
 def _assemble_domain(summands: Summands) -> csr_array:
-    """Sum of integrals over the same elements."""
+    """Matrix of a sum of integrals over the same elements."""
     first = summands[0][1]
     entries = _element_matrices(summands), flat_dofs(first.test), flat_dofs(first.trial)
     return summed_matrices(*entries, (first.test.size, first.trial.size))
@@ -108,25 +108,27 @@ def _assemble_domain(summands: Summands) -> csr_array:
 def summed_matrices(
     values: NDArray[np.float64], rows: Ints, columns: Ints, shape: tuple[int, int]
 ) -> csr_array:
-    """Sum of element matrices in compressed rows, with sorted indices.
+    """Sum element matrices into a matrix in compressed rows, with sorted indices.
 
-    By columns, then by rows: both conversions take linear time and leave the indices sorted.
+    The entries are sorted by columns, then by rows. Both conversions take linear time.
 
     Parameters
     ----------
     values : (ne, m, n) float64
+        Element matrices.
     rows, columns : (ne, m) and (ne, n) int64
-        Of the entries of each element's matrix.
+        Rows and columns of the sum to which those of each element matrix are added.
     shape : (int, int)
-        Of the matrix.
+        Shape of the sum.
     """
     ne, m, n = values.shape
     kind: Any = np.int32 if max(values.size, *shape) < 2**31 else np.int64
     at = np.repeat(columns.astype(kind), m, axis=0).reshape(-1)
     starts = np.arange(0, values.size + 1, n, dtype=kind)
-    found = csr_array((values.reshape(-1), at, starts), shape=(ne * m, shape[1])).tocsc()
-    found_rows = rows.astype(kind).reshape(-1)[found.indices]
-    matrix = csr_array(csc_array((found.data, found_rows, found.indptr), shape=shape).tocsr())
+    columnwise = csr_array((values.reshape(-1), at, starts), shape=(ne * m, shape[1])).tocsc()
+    rows_of = rows.astype(kind).reshape(-1)[columnwise.indices]
+    summed = csc_array((columnwise.data, rows_of, columnwise.indptr), shape=shape)
+    matrix = csr_array(summed.tocsr())
     matrix.sum_duplicates()
     return matrix
 
@@ -168,16 +170,16 @@ def add_element_matrices(out: NDArray[Any], summands: Summands) -> None:
 def split(
     matrix: csr_array, constraints: Constraints, dtype: np.dtype[Any]
 ) -> tuple[csr_array, csr_array]:
-    """Take rows and columns out of a matrix.
+    """Split a matrix into the part with essential conditions and the removed columns.
 
     Returns
     -------
     kept : csr_array
-        The matrix with the essential conditions in it: rows and columns cleared, what the
-        conditions hold on the diagonal.
+        The matrix with constrained rows and columns cleared, and ``constraints.identity`` on the
+        diagonal of the constrained rows.
     removed : csr_array
-        The columns taken out, in the rows that stay: what given values contribute to a right-hand
-        side.
+        The constrained columns in the unconstrained rows. Multiplied by prescribed values they
+        give the contribution of these values to a right-hand side.
     """
     keep_rows, keep_columns = (np.ones(n) for n in matrix.shape)
     keep_rows[constraints.rows] = 0.0
@@ -194,7 +196,7 @@ def split(
 
 
 def flat_dofs(space: DomainSpace) -> NDArray[np.int64]:
-    """Flat positions of the dofs of elements, (ne, ncomp * nodes), component after component."""
+    """Flat l_vec positions of each element's dofs, (ne, ncomp * nodes), component by component."""
     nodes = space.restriction.indices
     flat = nodes[:, np.newaxis, :] * space.ncomp + np.arange(space.ncomp)[:, np.newaxis]
     return flat.reshape(len(nodes), nodes.shape[1] * space.ncomp)

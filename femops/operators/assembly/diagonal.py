@@ -10,7 +10,7 @@ from femops.operators.assembly.element_matrices import ElementAssembly
 
 
 def assemble_diagonal(summands: Summands) -> NDArray[np.float64]:
-    """Diagonal on the host, (size,)."""
+    """Compute the diagonal (size,) of a sum of square terms on the host."""
     total = np.zeros(summands[0][1].spaces[0].size)
     for factor, term in summands:
         assembly, space = ElementAssembly(term), term.trial

@@ -1,7 +1,7 @@
-"""Rows of an assembled matrix on many ranks: each rank has the rows of its own dofs.
+"""Assembled matrices on many ranks: each rank has the rows of the dofs that it owns.
 
-A row is the sum of element matrices of all ranks that touch its dof, so the columns of some belong
-to dofs that are not even ghosts of the space.
+A row sums element matrices of all ranks that touch its dof. So a row may have columns of dofs that
+are not even ghosts on the rank that owns the row.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ Ints = NDArray[np.int64]
 
 @final
 class Columns:
-    """The dofs that the rows of a rank have columns for, by ascending number in the whole mesh.
+    """Columns of a rank's matrix rows, in ascending order of the global numbers of their dofs.
 
     Parameters
     ----------
     space : Space
         Trial space.
     dofs : (n,) int64
-        Numbers in the whole mesh of those that other ranks own, ascending.
+        Global numbers of the columns' dofs that other ranks own, ascending.
 
     Attributes
     ----------
     whole : (m,) int64
-        Flat positions in the whole vector of all columns: those of lower ranks, this rank's own,
-        and those of higher ranks.
+        Flat position of each column in the global vector: columns of lower ranks, then this
+        rank's own, then columns of higher ranks.
     low : int
-        Number of entries before its own.
+        Number of columns of lower ranks.
     """
 
     def __init__(self, space: Space, dofs: Ints) -> None:
@@ -57,7 +57,7 @@ class Columns:
         self.low = below * ncomp
 
     def join(self, own: NDArray[Any], ghosts: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:
-        """Put flat values of own dofs and of ghosts in the order of the columns."""
+        """Write flat values of own dofs and of ghosts to ``out`` in the order of the columns."""
         end = self.low + len(own)
         out[: self.low], out[self.low : end], out[end:] = (
             ghosts[: self.low],
@@ -67,16 +67,16 @@ class Columns:
         return out
 
     def forward(self, flat: NDArray[Any]) -> NDArray[Any]:
-        """Values of all columns, given those of this rank's own. Collective."""
+        """Return the values (m,) of all columns from the flat values of own dofs. Collective."""
         rows = flat.reshape(-1, self.space.ncomp)
         ghosts = self.halo.forward(rows).reshape(-1)
         return self.join(flat, ghosts, np.empty(len(self.whole), flat.dtype))
 
 
 def assembled_rows(summands: Summands) -> tuple[csr_array, Columns]:
-    """Rows of the matrix that the rank owns, without essential conditions. Collective.
+    """Assemble the rows that the rank owns, float64, without essential conditions. Collective.
 
-    They are float64; what their columns are is returned with them.
+    Returns the rows and the dofs of their columns.
     """
     whole = functools.reduce(operator.add, [_domain_rows(g) for g in domains(summands)])
     space = summands[0][1].spaces[0]
@@ -90,7 +90,7 @@ def assembled_rows(summands: Summands) -> tuple[csr_array, Columns]:
 def split_rows(
     matrix: csr_array, columns: Columns, constraints: Constraints, dtype: np.dtype[Any]
 ) -> tuple[csr_array, csr_array]:
-    """Return the matrix that is kept, and the columns taken out of it; see `split`. Collective."""
+    """Split a rank's rows into the kept and the removed matrix, see `split`. Collective."""
     entries = matrix.tocoo()
     flags = np.zeros(columns.space.size)
     flags[constraints.columns] = 1.0
@@ -111,7 +111,7 @@ def split_rows(
 
 
 def rank_matrix(summands: Summands, constraints: Constraints) -> csr_array:
-    """Rows (size, global size) that the rank owns, with essential conditions. Collective."""
+    """Assemble the rank's rows (size, global size) with essential conditions. Collective."""
     matrix, columns = assembled_rows(summands)
     kept = split_rows(matrix, columns, constraints, summands[0][1].dtype)[0]
     space = columns.space
@@ -120,9 +120,9 @@ def rank_matrix(summands: Summands, constraints: Constraints) -> csr_array:
 
 
 def _domain_rows(summands: Summands) -> csr_array:
-    """Rows of the rank's dofs of integrals over the same elements, with all columns of the whole.
+    """Rows (size, global size) of the rank's dofs, of a sum of integrals over the same elements.
 
-    Entries are summed in the order of the elements of the whole mesh, if parts are consecutive.
+    If each rank's elements are consecutive, entries are summed in the order of the global mesh.
     """
     trial, test = summands[0][1].spaces
     rows, columns, values = element_entries(summands)
@@ -140,7 +140,13 @@ def _domain_rows(summands: Summands) -> csr_array:
 def _sent_to_owners(
     test: Space, halo: Halo, rows: Ints, columns: Ints, values: NDArray[Any]
 ) -> list[tuple[Ints, Ints, NDArray[Any]]]:
-    """Send entries in rows of ghosts to the owners, and return those that arrive."""
+    """Send matrix entries in rows of ghosts to their owners.
+
+    Returns
+    -------
+    list of (rows, columns, values)
+        The entries that arrive from each other rank, in rows of this rank's dofs.
+    """
     ncomp, mine = test.ncomp, {}
     for rank, (first, stop) in halo.receive.items():
         mine[rank] = np.flatnonzero((rows >= first * ncomp) & (rows < stop * ncomp)), first * ncomp
@@ -154,7 +160,7 @@ def _sent_to_owners(
 
 
 def _whole_positions(space: Space) -> Ints:
-    """Flat position in the whole vector of every entry of an l_vec."""
+    """Flat position in the global vector of each entry of an l_vec."""
     assert space.numbering is not None
     dofs = space.numbering.whole
     return np.asarray(np.add.outer(dofs * space.ncomp, np.arange(space.ncomp)).reshape(-1))

@@ -1,12 +1,13 @@
-"""Element matrices A = B^T D B, near-optimally, by sum factorisation; their diagonals.
+"""Element matrices A = B^T D B and their diagonals, by near-optimal sum factorisation.
 
 Near-optimal assembly contracts one direction after the other, (1a)-(2c) of the tensor report, each
-by the kernel of (9), ``A[k,i,l,j] = sum_s B[s,i] B[s,j] C[k,s,l]``; here the two matrices may
-differ (derivatives, two spaces).  Contributions of D whose remaining directions agree are summed
-before they are contracted further: of the nine of a diffusion, four reach the last direction; of
-the six of a diagonal, ``A[k,i,l] = sum_s B[s,i]^2 C[k,s,l]``, three.  What several components have
-in common is formed once.  Where D is constant in elements but for the weights, their matrices are
-combinations of as many as D has numbers, which are formed once.
+by the kernel of (9), ``A[k,i,l,j] = sum_s B[s,i] B[s,j] C[k,s,l]``. Here the two matrices B may
+differ (derivatives, two spaces).  Entries of D that use the same bases in the remaining directions
+are summed before they are contracted further. Diffusion has nine entries, of which four sums reach
+the last direction. Its diagonal, ``A[k,i,l] = sum_s B[s,i]^2 C[k,s,l]``, has six, of which three
+do.  Components that couple in the same way share one contraction.  If D is constant in each element
+but for the weights, an element matrix is a linear combination of one matrix per distinct entry of
+D. These matrices are formed once.
 """
 
 from __future__ import annotations
@@ -33,27 +34,28 @@ from femops.operators.integrals.term import Term
 Floats = NDArray[np.float64]
 Kinds = tuple[tuple[bool, bool], ...]
 
-# Numbers that are worked on at once.
+# Numbers in the arrays of one block of elements.
 _BLOCK = 500_000
-# Most numbers of the matrices that others are combinations of.
+# Largest total size of the matrices that element matrices are linear combinations of.
 _COMBINED = 4_000_000
 
 
 @final
 @dataclass(frozen=True)
 class Contraction:
-    """One product of near-optimal assembly, of one direction.
+    """Contraction of one array in one direction, a step of near-optimal assembly.
 
     Attributes
     ----------
     direction : int
-        0 for x, contracted first.
+        The contracted direction: 0 for x, which comes first.
     taken : tuple of (bool, bool)
-        Contracted products: for each direction left, whether test and trial basis are derivatives.
+        Key of the array that is contracted: for each direction not yet contracted, whether the
+        test and the trial basis are derivatives.
     left : tuple of (bool, bool)
-        The same of the result, to which this product is added.
+        Key of the array that the product is added to: ``taken`` without this direction.
     first : bool
-        Whether it is the first such product.
+        Whether no other product was added to that array before.
     """
 
     direction: int
@@ -85,7 +87,7 @@ class ElementAssembly:
 
     @property
     def step(self) -> int:
-        """Elements of a block."""
+        """Number of elements in a block."""
         rows, columns = self.shape
         numbers = 3 * rows * columns + self.entries.size * self._points
         return int(max(1, _BLOCK // numbers))
@@ -107,16 +109,17 @@ class ElementAssembly:
         """Matrices (n, rows, columns) of elements start <= e < stop, component after component."""
         if self._combined:
             factors = element_factors(self.term, start, stop)
-            # element by element: of one large product BLAS would round rows by their number
-            made: Floats = np.matmul(factors[:, np.newaxis], self._of_unit_factors)
-            return made.reshape(stop - start, *self.shape)
+            # one product per element: in a large one BLAS rounds a row by the number of rows
+            matrices: Floats = np.matmul(factors[:, np.newaxis], self._of_unit_factors)
+            return matrices.reshape(stop - start, *self.shape)
         return self._formed(point_matrices(self.term, start, stop))
 
     @cached_property
     def _combined(self) -> bool:
-        """True where matrices are combinations of a few: that takes less work, and little memory.
+        """True if element matrices are computed as linear combinations of a few matrices.
 
-        The number of elements has no say: ranks that have some each form the same matrices.
+        This needs less work than contractions, and little memory. The number of elements does not
+        matter, so that all ranks with elements round their matrices alike.
         """
         rows, columns = self.shape
         small = self._numbers * rows * columns <= _COMBINED
@@ -125,7 +128,7 @@ class ElementAssembly:
 
     @cached_property
     def _of_unit_factors(self) -> Floats:
-        """Matrix (numbers, rows * columns) for each number of D that is one, the others zero."""
+        """Matrices (numbers, rows * columns), each with one distinct entry of D 1, the others 0."""
         weights = self.term.quadrature.tensor_weights(self.dim)
         values = np.eye(self._numbers)[:, np.newaxis] * weights[:, np.newaxis]
         matrices = self._formed(spread(values, self.entries))
@@ -138,7 +141,10 @@ class ElementAssembly:
         return len(self.term.source.qfunction.distinct)
 
     def _formed(self, d: Floats) -> Floats:
-        """Matrices of elements with these D, (slots_out, ncomp, slots_in, ncomp, n, points)."""
+        """Matrices (n, rows, columns) of n elements by contraction of their D.
+
+        ``d`` has shape (slots_out, ncomp, slots_in, ncomp, n, points).
+        """
         term, n = self.term, d.shape[4]
         rows, columns = self.n_out**self.dim, self.n_in**self.dim
         out = np.zeros((n, term.test.ncomp, rows, term.trial.ncomp, columns))
@@ -153,7 +159,7 @@ class ElementAssembly:
         return out.reshape(n, *self.shape)
 
     def diagonals(self, start: int, stop: int) -> Floats:
-        """Diagonals of the matrices of some elements of a square term, (n, nodes, ncomp)."""
+        """Diagonals (n, nodes, ncomp) of elements start <= e < stop of a square term."""
         ncomp, nodes = self.term.trial.ncomp, self.n_in**self.dim
         values = distinct_values(self.term, start, stop, self._on_diagonal)
         out = np.zeros((stop - start, nodes, ncomp))
@@ -168,7 +174,7 @@ class ElementAssembly:
         return out
 
     def flops(self) -> int:
-        """Floating-point operations for one element matrix, without those for D."""
+        """Number of floating-point operations of one element matrix, without those for D."""
         return self._combination_flops if self._combined else self._formation_flops
 
     @property
@@ -185,7 +191,7 @@ class ElementAssembly:
     # --- near-optimal ----------------------------------------------------------------------------
 
     def _kinds(self, i: int, j: int) -> Kinds:
-        """True where the bases of an entry of D are derivatives, direction by direction."""
+        """Pairs of flags by direction: whether test and trial basis of entry i, j differentiate."""
         qfunction = self.term.qfunction
         out, into = qfunction.slots_out[i], qfunction.slots_in[j]
         return tuple((out == d + 1, into == d + 1) for d in range(self.dim))
@@ -194,11 +200,11 @@ class ElementAssembly:
         left = dict.fromkeys(kinds)
         todo: list[Contraction] = []
         for direction in range(self.dim):
-            met: dict[Kinds, None] = {}
+            results: dict[Kinds, None] = {}
             for taken in left:
-                todo.append(Contraction(direction, taken, taken[1:], taken[1:] not in met))
-                met[taken[1:]] = None
-            left = met
+                todo.append(Contraction(direction, taken, taken[1:], taken[1:] not in results))
+                results[taken[1:]] = None
+            left = results
         return todo
 
     def _near_optimal(self, d: Floats, structure: NDArray[np.bool_]) -> Floats:
@@ -213,10 +219,13 @@ class ElementAssembly:
         return matrices
 
     def _diagonals(self, values: Floats, entries: NDArray[np.int64]) -> Floats:
-        """Diagonals (n, nodes) of one component, of the values (n, points, `_on_diagonal`)."""
+        """Diagonals (n, nodes) of one component from the entries `_on_diagonal` of D.
+
+        ``values`` has shape (n, points, entries).
+        """
         parts: dict[Kinds, Floats] = {}
         for i, j in np.argwhere(entries):
-            # the two bases are one, and which of them is the derivative makes no difference
+            # test and trial basis are the same, so either may be the one that is differentiated
             kinds = tuple((a and b, a or b) for a, b in self._kinds(i, j))
             at = self._on_diagonal.index(abs(entries[i, j]))
             part = np.sign(entries[i, j]) * values[..., at]
@@ -226,13 +235,13 @@ class ElementAssembly:
     def _contracted(
         self, parts: dict[Kinds, Floats], weights: Sequence[dict[tuple[bool, bool], Floats]]
     ) -> Floats:
-        """Numbers at points (n, points) contracted in all directions and summed."""
+        """Contract numbers at points (n, points) in all directions and sum the results."""
         n = len(next(iter(parts.values())))
         for c in self._contractions(parts):
             matrix, data = weights[c.direction][c.taken[0]], parts.pop(c.taken)
             q = matrix.shape[1]
             if c.direction == 0:
-                # element by element: of one large product BLAS would round rows by their number
+                # one product per element: in a large one BLAS rounds a row by the number of rows
                 product = np.matmul(data.reshape(n, -1, q), matrix.T)
             else:
                 product = np.matmul(matrix, data.reshape(n * self._left(c.direction), q, -1))
@@ -245,17 +254,20 @@ class ElementAssembly:
 
     @cached_property
     def _on_diagonal(self) -> list[int]:
-        """Numbers of the distinct entries of D that couple a component with itself."""
+        """Numbers (see `entry_numbers`) of the distinct entries of D within one component."""
         numbers = np.unique(np.abs(np.diagonal(self.entries, axis1=1, axis2=3)))
         return [int(number) for number in numbers if number]
 
     def _left(self, direction: int) -> int:
-        """Points in the directions behind one."""
+        """Number of points in all directions after ``direction``."""
         return math.prod(len(points) for points in self._along[direction + 1 :])
 
     @cached_property
     def _pairs(self) -> list[dict[tuple[bool, bool], Floats]]:
-        """``test[s, i] * trial[s, j]`` as ((i, j), s) by direction, for all kinds of bases."""
+        """Products ``test[s, i] * trial[s, j]`` as arrays ((i, j), s).
+
+        By direction, and by whether test and trial basis are differentiated.
+        """
         return [self._pairs_at(points) for points in self._along]
 
     def _pairs_at(self, points: Floats) -> dict[tuple[bool, bool], Floats]:
@@ -275,7 +287,7 @@ class ElementAssembly:
 
     @cached_property
     def _squares(self) -> list[dict[tuple[bool, bool], Floats]]:
-        """The same for i = j, as (i, s)."""
+        """Products `_pairs` for i = j, as arrays (i, s)."""
         n = self.n_in
         return [
             {

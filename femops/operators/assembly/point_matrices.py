@@ -1,4 +1,4 @@
-"""The matrices D of a term: what its step does at each quadrature point."""
+"""The matrices D of a term: the linear maps that its q-function applies at quadrature points."""
 
 from __future__ import annotations
 
@@ -16,33 +16,35 @@ from femops_kernels.pointwise.qdata import element_values
 
 
 def entry_numbers(term: Term) -> NDArray[np.int64]:
-    """Numbers of the distinct entries of D, (slots_out, ncomp, slots_in, ncomp).
+    """Structure of D: which distinct entry stands where, (slots_out, ncomp, slots_in, ncomp).
 
-    0 for none, else plus or minus its number, counted from one.
+    0 stands for a zero, k for the k-th distinct entry, counted from one, and -k for its negative.
     """
     assert term.source is not None
     qfunction, entries = term.qfunction, term.source.qfunction.structure
     entries = entries if term.original is None else entries.T
     slots, n_out, n_in = 1 + qfunction.dim, qfunction.ncomp_out, qfunction.ncomp_in
     grid = entries.reshape(slots, n_out, slots, n_in)
-    taken: NDArray[np.int64] = grid[
+    used: NDArray[np.int64] = grid[
         np.ix_(qfunction.slots_out, range(n_out), qfunction.slots_in, range(n_in))
     ]
-    return taken
+    return used
 
 
 def distinct_values(
     term: Term, start: int, stop: int, numbers: Sequence[int] | None = None
 ) -> NDArray[np.float64]:
-    """Distinct entries of D, (n, points, entries): as they are kept, or computed.
+    """Distinct entries of D of elements start <= e < stop, (n, points, entries).
+
+    They are read from the term's data if it stores them, else computed.
 
     Parameters
     ----------
     term : Term
     start, stop : int
-        The elements.
+        Range of elements.
     numbers : sequence of int, optional
-        Which, counted from one; all if omitted.
+        Numbers of the wanted entries, counted from one. All entries if omitted.
     """
     assert term.source is not None
     distinct = term.source.qfunction.distinct
@@ -55,7 +57,7 @@ def distinct_values(
 
 
 def _stored(term: Term, start: int, stop: int) -> NDArray[np.float64]:
-    """Numbers (n, points, numbers) that kernels read at points, rounded as they read them."""
+    """Numbers (n, points, numbers) that kernels read at points, in the precision of their data."""
     form = term.source
     assert form is not None
     if term.rounds and term.filled:
@@ -71,7 +73,7 @@ def _stored(term: Term, start: int, stop: int) -> NDArray[np.float64]:
 
 
 def _kept(lanes: NDArray[Any], start: int, stop: int) -> NDArray[np.float64]:
-    """Numbers (n, points, numbers) of some elements, of those in lanes."""
+    """Numbers (n, points, numbers) of elements start <= e < stop, read from an array in lanes."""
     width = lanes.shape[-1]
     first = start // width
     values = element_values(lanes[first : -(-stop // width)], stop - first * width)
@@ -82,19 +84,19 @@ def constant_in_elements(term: Term) -> bool:
     """True if D is constant in each element but for the weights of the quadrature."""
     form = term.source
     assert form is not None
-    given = form.qdata_split("partial").qfunction.numbers
+    numbers = form.qdata_split("partial").qfunction.numbers
     return (
         not term.rounds
-        and not given.point
-        and not given.mapped
+        and not numbers.point
+        and not numbers.mapped
         and isinstance(form.geometry, Geometry)
     )
 
 
 def element_factors(term: Term, start: int, stop: int) -> NDArray[np.float64]:
-    """Distinct entries of D at the weight 1, (n, entries), where it is constant in elements.
+    """Distinct entries (n, entries) of a D that is constant in elements, for the weight 1.
 
-    As they are kept, or computed.
+    They are read from the term's data if it stores them, else computed.
     """
     assert term.source is not None
     form = term.source
@@ -104,7 +106,10 @@ def element_factors(term: Term, start: int, stop: int) -> NDArray[np.float64]:
 
 
 def _computed(term: Term, start: int, stop: int, nodes: list[Node]) -> NDArray[np.float64]:
-    """Values (n, points, nodes) of nodes: of one point and weights, where elements are so alike."""
+    """Evaluate nodes of the expression graph at the quadrature points, (n, points, nodes).
+
+    If D is constant in elements, nodes are evaluated at the centre and multiplied by the weights.
+    """
     form = term.source
     assert form is not None
     if not constant_in_elements(term):
@@ -119,12 +124,12 @@ def _computed(term: Term, start: int, stop: int, nodes: list[Node]) -> NDArray[n
 
 
 def point_matrices(term: Term, start: int, stop: int) -> NDArray[np.float64]:
-    """D of some elements, (slots_out, ncomp, slots_in, ncomp, n, points)."""
+    """D of elements start <= e < stop, (slots_out, ncomp, slots_in, ncomp, n, points)."""
     return spread(distinct_values(term, start, stop), entry_numbers(term))
 
 
 def spread(values: NDArray[np.float64], entries: NDArray[np.int64]) -> NDArray[np.float64]:
-    """D from its distinct entries, (n, points, entries), where `entry_numbers` says."""
+    """Fill D with its distinct entries (n, points, entries), placed by `entry_numbers`."""
     out = np.zeros((*entries.shape, *values.shape[:2]))
     for at, number in np.ndenumerate(entries):
         if number:

@@ -1,4 +1,4 @@
-"""The seam between operators and the machines that they are compiled for."""
+"""Interface between operators and the machine that they are compiled for: host or device."""
 
 from __future__ import annotations
 
@@ -34,26 +34,27 @@ from femops_kernels.vector_updates import VectorUpdates
 
 Ints = NDArray[np.int64]
 Sizes = Mapping[int, int]
-"""Count of the numbers that go to each rank, or come from it."""
+"""Count of the numbers that are sent to each rank, or received from it."""
 Work = tuple[OperatorKernel, Data]
-"""A kernel of the host, and its data."""
+"""A kernel of the host, and the data that it reads."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Step:
-    """A launch of an operator: what it is multiplied by, and what it reads and writes.
+    """A launch as a summand of an operator, with its factor and its parts of the vectors.
 
     Attributes
     ----------
     alpha : float
+        Factor of the launch.
     launch : Launch
     fields, tests : Arguments
-        What it reads and writes, in the operator's vectors.
+        Fields that the launch reads and test functions that it writes, in the operator's vectors.
     begins : bool
-        Whether it may overwrite what it writes; else it only adds to it.
+        Whether the launch may overwrite its test functions' entries. Else it only adds to them.
     place : (int, int)
-        Entries of the operator's vectors at which those of the launch begin.
+        First entry of the launch's vectors in the operator's input and output vector.
     """
 
     alpha: float
@@ -70,15 +71,15 @@ class Backend(ABC):
     Attributes
     ----------
     levels : tuple of str
-        Those that it has kernels of.
+        Levels that the machine has kernels for.
     measures : bool
-        Whether the level "auto" is chosen by measurement; else by bytes.
+        Whether the level "auto" is chosen by measured times. Else it is chosen by bytes read.
     separates : bool
-        Whether it has kernels of elements whose matrices are sums of Kronecker products.
+        Whether there are kernels for element matrices that are sums of Kronecker products.
     compiles_sequences : bool
         Whether one compiled call can do several operations, see `femops_kernels.cpu.sequence`.
     updates : VectorUpdates
-        Of multigrid cycles.
+        Vector updates of multigrid cycles.
     """
 
     levels: tuple[str, ...]
@@ -89,21 +90,21 @@ class Backend(ABC):
 
     @abstractmethod
     def compile_ahead(self, needed: Callable[[], Sequence[Parts]], ranks: int) -> None:
-        """Begin to compile kernels of the host where that costs nothing: on an idle core.
+        """Begin to compile kernels of the host in the background, if a core is idle.
 
         Parameters
         ----------
         needed : callable
-            Gives their parts; what is needed last, first.
+            Returns the parts of the kernels, those that are needed last first.
         ranks : int
-            Those that share the cores.
+            Number of ranks that share the cores.
         """
 
-    # --- what it can do --------------------------------------------------------------------------
+    # --- checks of options -----------------------------------------------------------------------
 
     @abstractmethod
     def check_level(self, level: str) -> None:
-        """Refuse levels that it has no kernels of.
+        """Raise if the machine has no kernels for a level.
 
         Raises
         ------
@@ -112,7 +113,7 @@ class Backend(ABC):
 
     @abstractmethod
     def check_lanes(self, lanes: int | None) -> None:
-        """Refuse lanes where kernels have none.
+        """Raise if a number of lanes is asked for and the machine's kernels have no lanes.
 
         Raises
         ------
@@ -129,34 +130,34 @@ class Backend(ABC):
         keep: float,
         work: Callable[[], Work] | None = None,
     ) -> Launch:
-        """The kernel of a term, bound to dofs and data; `idle` on a rank without elements.
+        """Launch of a term's kernel, bound to dofs and data; `idle` on a rank without elements.
 
         Parameters
         ----------
         term : Term
         constraints : Constraints
-            Its columns count as zero; its rows of the result are ``keep`` times the field's.
+            Entries in the constrained columns are read as zero. The result in a constrained row
+            is ``keep`` times the field's entry.
         keep : float
         work : callable, optional
-            The host's kernel, if it is not that of sum factorisation.
+            Returns a kernel of the host and its data. By default the kernel of sum factorisation.
         """
 
     @abstractmethod
     def fewest_at_once(self, width: int, *, ordered: bool) -> tuple[int, int]:
-        """Number of vectors from which on they are applied at once, and of a panel at least.
+        """Fewest vectors that an operator is applied to at once, and fewest vectors of a panel.
 
         Parameters
         ----------
         width : int
-            Slots of the lanes; on a reproducible mesh, of the widest lanes of any processor.
+            Slots of a lane. On a reproducible mesh slots of the widest lanes of any processor.
         ordered : bool
-            Whether ranks share dofs, or sums over elements are formed in an order that was asked
-            for.
+            Whether ranks share dofs, or the user asked for an order of the sums over elements.
 
         Returns
         -------
         int, int
-            The first is 0 if it is never so.
+            The first is 0 if vectors are always applied one after the other.
         """
 
     @abstractmethod
@@ -168,14 +169,14 @@ class Backend(ABC):
         work: Callable[[], Work],
         panels: Panels,
     ) -> Launch:
-        """The kernel of a term for many vectors.
+        """Launch of a term's kernel for many vectors.
 
         Parameters
         ----------
         term, constraints, keep
             See `launch`.
         work : callable
-            The host's kernel, given nothing of the geometry.
+            Returns a kernel of the host that reads no geometry, and its data.
         panels : Panels
         """
 
@@ -183,20 +184,20 @@ class Backend(ABC):
     def element_products(
         self, source: Space, target: Space, matrix: NDArray[np.float64], dtype: np.dtype[Any]
     ) -> Launch:
-        """Product of each element's dofs with a matrix in each direction, summed.
+        """Launch that multiplies each element's dofs by a matrix in each direction and sums.
 
         Parameters
         ----------
         source, target : Space
-            On one mesh, with as many components.
+            On one mesh, with the same number of components.
         matrix : (target.p1d, source.p1d) float64
         dtype : dtype
-            Of the vectors.
+            Type of the vectors.
         """
 
     @abstractmethod
     def rows(self, matrix: csr_array, dtype: np.dtype[Any], *, any_width: bool = False) -> Launch:
-        """Product with a matrix of one process, in a type.
+        """Launch that multiplies by the matrix of one process, converted to ``dtype``.
 
         With ``any_width`` results have the same bits for lanes of any width.
         """
@@ -209,14 +210,14 @@ class Backend(ABC):
     def start(
         self, size: int, rows: Ints, keep: float, dtype: np.dtype[Any], panels: Panels = ONE
     ) -> Launch:
-        """Launch that sets a result to zero, but for some rows: ``keep`` times the field's.
+        """Launch that sets a result to ``keep`` times the field in some rows and to 0 elsewhere.
 
         Parameters
         ----------
         size : int
             Entries of a vector.
         rows : (n,) int64
-            Flat positions.
+            Flat positions of these rows.
         keep : float
         dtype : dtype
         panels : Panels
@@ -230,16 +231,18 @@ class Backend(ABC):
         functional: int,  # noqa: ARG002
         scalar: int,  # noqa: ARG002
     ) -> Instruction | None:
-        """The least of a functional's values, for a sequence on the host; None if Python finds it.
+        """Instruction of a host sequence that finds a functional's least value over the elements.
+
+        None if Python has to find the least value.
 
         Parameters
         ----------
         launch : Launch
-            Of a residual.
+            Launch of a residual.
         functional : int
-            Its number.
+            Number of the functional.
         scalar : int
-            The scalar of the sequence that gets it.
+            Number of the sequence's scalar that gets the result.
         """
         return None
 
@@ -249,7 +252,7 @@ class Backend(ABC):
     def operator(
         self, launches: Sequence[tuple[float, Any]], places: Places | None = None
     ) -> CompiledOperator:
-        """The sum of launches, ready to be run.
+        """Compile a sum of launches with factors.
 
         Parameters
         ----------
@@ -261,60 +264,62 @@ class Backend(ABC):
     def diagonal(
         self, summands: Summands, compiled: Callable[[], CompiledOperator]
     ) -> NDArray[Any]:
-        """The diagonal of a sum of square terms, (size,), without essential conditions. Collective.
+        """Diagonal (size,) of a sum of square terms, without essential conditions. Collective.
 
-        Constrained rows may have any numbers.
+        Entries of constrained rows are undefined.
 
         Parameters
         ----------
         summands : sequence of (float, Term)
         compiled : callable
-            Gives the operator of these terms, under any essential conditions.
+            Returns the compiled operator of these terms, with any essential conditions.
         """
 
     @abstractmethod
     def state(self, vectors: Mapping[str, tuple[Space, Any]], setups: dict[Any, Any]) -> State:
-        """Copies of vectors, at which a residual is differentiated. Collective.
+        """Copy vectors into a state at which a residual is differentiated. Collective.
 
         Parameters
         ----------
         vectors : dict of (Space, vector)
-            By name, see `State`.
+            Fields by name, see `State`.
         setups : dict
             See `State`.
         """
 
     @abstractmethod
     def placed(self, vector: Any) -> Any:
-        """A vector, or a copy of it near those who will work on it."""
+        """Return the vector, or a copy in memory near the threads that will work on it."""
 
     # --- ranks -----------------------------------------------------------------------------------
 
     @abstractmethod
     def way(self, space: Space, send: Sizes, receive: Sizes, dtype: np.dtype[Any]) -> Any:
-        """Channel that carries so many numbers to other ranks and from them; collective.
+        """Open a channel for messages of fixed sizes between ranks. Collective.
 
         Parameters
         ----------
         space : Space
-            Whose ranks, and where its vectors are.
+            Space whose ranks exchange entries of its vectors.
         send, receive : dict of int
-            Numbers to each rank and from it.
+            Count of the numbers sent to each rank, and received from it.
         dtype : numpy.dtype
         """
 
     @abstractmethod
     def forward(self, way: Any, positions: Ints) -> Any:
-        """The exchange that sends entries of a vector; zeros for negative positions."""
+        """Exchange that sends entries of a vector; for a negative position it sends zero."""
 
     @abstractmethod
     def reverse(self, way: Any, positions: Ints, starts: Ints | None = None) -> Any:
-        """The exchange that adds to entries of a vector; nothing for negative positions.
+        """Exchange that adds received numbers to entries of a vector.
+
+        Numbers for negative positions are ignored.
 
         Parameters
         ----------
         way
-            See `way`.
+            Channel, see `way`.
         positions, starts
             See `femops_kernels.cpu.exchange.Reverse`.
         """
@@ -323,4 +328,4 @@ class Backend(ABC):
     def distributed(
         self, local: Any, forwards: Exchanges, reverses: Exchanges, routes: Routes, at_once: bool
     ) -> CompiledOperator:
-        """An operator with its exchanges; see `DistributedOperator`."""
+        """Compiled operator that also runs exchanges between ranks; see `DistributedOperator`."""

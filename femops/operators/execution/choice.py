@@ -1,4 +1,4 @@
-"""The machine of a space's operators."""
+"""Choice of the backend that compiles a space's operators."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from femops.spaces.memory import HasMemory
 
 
 def backend_of(space: HasMemory) -> Backend:
-    """Backend that compiles operators for where the vectors of a space are."""
+    """Return the backend of the machine on which the vectors of a space are stored."""
     device = space.memory.device
     return HOST if device is None else DeviceBackend(device)

@@ -1,4 +1,4 @@
-"""Devices: the kernels of terms, bound to what lies there."""
+"""Backend of a device: binds kernels of terms to dofs and data in the device's memory."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ _looked = Derived[Mesh, None]()
 
 @final
 class DeviceBackend(Backend):
-    """A device.
+    """Backend of a device.
 
     Parameters
     ----------
@@ -150,7 +150,10 @@ class DeviceBackend(Backend):
     def element_products(
         self, source: Space, target: Space, matrix: NDArray[np.float64], dtype: np.dtype[Any]
     ) -> DeviceLaunch:
-        """See `Backend.element_products`: an operator whose points are the nodes of the finer."""
+        """See `Backend.element_products`.
+
+        It is a term whose quadrature points are the nodes of the finer space.
+        """
         if not source.domain.num_elements:
             return DeviceNoOp()
         return _element_products(self._device, source, target, matrix, dtype)
@@ -178,7 +181,7 @@ class DeviceBackend(Backend):
         dtype: np.dtype[Any],
         panels: Panels = ONE,
     ) -> DeviceLaunch:
-        """See `Backend.start`: a device's results are zero before any launch."""
+        """See `Backend.start`. A device clears the result before any launch."""
         every = np.add.outer(np.arange(panels.count) * size, rows if keep else rows[:0])
         return DeviceIdentityRows(self._device, every.reshape(-1), keep, dtype, panels.nvec)
 
@@ -191,7 +194,7 @@ class DeviceBackend(Backend):
     def diagonal(
         self, summands: Summands, compiled: Callable[[], CompiledOperator]
     ) -> NDArray[Any]:
-        """See `Backend.diagonal`: from the data that the operator has on the device."""
+        """See `Backend.diagonal`. It is computed from the operator's data on the device."""
         whole, term = compiled(), summands[0][1]
         assert isinstance(whole, DeviceOperator | DistributedDeviceOperator)
         xp, size = self._device.xp, term.spaces[0].size
@@ -203,7 +206,7 @@ class DeviceBackend(Backend):
     def state(
         self, vectors: Mapping[str, tuple[Space, Any]], setups: dict[Any, Any]
     ) -> DeviceState:
-        """See `Backend.state`: on the device in float64, with the ghosts of the moment."""
+        """See `Backend.state`. Vectors and their present ghosts are copied in float64."""
         fields = {}
         for name, (space, u) in vectors.items():
             ghosts = device_ghosts(self, space, u)
@@ -225,7 +228,7 @@ class DeviceBackend(Backend):
 
     def reverse(self, way: Any, positions: Ints, starts: Ints | None = None) -> DeviceReverse:
         """See `Backend.reverse`."""
-        assert starts is None  # spaces refuse the order that this is for
+        assert starts is None  # spaces on a device refuse the option that needs it
         return DeviceReverse(self._device, way, positions)
 
     def distributed(
@@ -234,7 +237,7 @@ class DeviceBackend(Backend):
         forwards: Exchanges,
         reverses: Exchanges,
         routes: Routes,
-        at_once: bool,  # noqa: ARG002  (spaces refuse it)
+        at_once: bool,  # noqa: ARG002  (spaces on a device refuse the option that needs it)
     ) -> CompiledOperator:
         """See `Backend.distributed`."""
         return DistributedDeviceOperator(local, forwards, reverses, routes)
@@ -243,7 +246,7 @@ class DeviceBackend(Backend):
 def _sweep(
     device: Device, term: KernelTerm, constraints: Constraints, keep: float, panels: Panels = ONE
 ) -> DeviceSweep:
-    """The kernel of a term, bound to dofs and data on a device."""
+    """Bind the kernel of a term to dofs and data on a device."""
     kernel = _kernel(device, term)
     if panels != ONE:
         kernel = kernel.for_many(device)
@@ -264,12 +267,12 @@ def _element_products(
     matrix: NDArray[np.float64],
     dtype: np.dtype[Any],
 ) -> DeviceSweep:
-    """The kernel of a matrix in each direction, from nodes to nodes."""
+    """See `Backend.element_products`, on a rank that has elements."""
     to, fro = matrix.shape
-    there = (matrix, np.eye(to)) if to >= fro else (np.eye(fro), matrix.T)
+    bases = (matrix, np.eye(to)) if to >= fro else (np.eye(fro), matrix.T)
     sides = [
         Side(space.ncomp, b1d, _broken(space), space.volume.halo is not None)
-        for space, b1d in zip((source, target), there, strict=True)
+        for space, b1d in zip((source, target), bases, strict=True)
     ]
     points = max(to, fro)
     kernel = CudaKernel.fitting(
@@ -290,7 +293,10 @@ def _element_products(
 
 
 def _data(term: KernelTerm) -> Data | FilledData:
-    """Data that a kernel of the term reads, made once: on the host, or there, looked at there."""
+    """Data that a kernel of the term reads: data of the host, or computed on the device.
+
+    Data that the device computes or checks are made once for the term.
+    """
     if not term.looked_at:
         return term.data
     fill = partial(_sum_streams, term.parts)
@@ -298,9 +304,9 @@ def _data(term: KernelTerm) -> Data | FilledData:
 
 
 def _sum_streams(terms: Sequence[tuple[float, Term]], kernel: CudaKernel, order: Order) -> Any:
-    """The streams of a kernel for a sum: at each point the numbers of one term after another.
+    """Streams of the kernel of a sum: at each point the numbers of all terms, term by term.
 
-    None if nothing is stored there.
+    None if no term stores numbers at points. The terms' data are checked too.
     """
     device = terms[0][1].spaces[0].device
     assert device is not None
@@ -321,16 +327,19 @@ def _sum_streams(terms: Sequence[tuple[float, Term]], kernel: CudaKernel, order:
 
 
 def _check(term: Term, found: Any, kernel: CudaKernel, order: Order) -> None:
-    """Look at a term's streams, if any; errors are found on the host, which can say where."""
+    """Check a term's geometry and streams on the device. ``found`` is None without streams.
+
+    If a check fails, the host computes the data again and raises an error that says where.
+    """
     source, xp = term.source, term.spaces[0].memory.xp
-    if not source.domain.has_maps:  # the host has looked at the geometry of faces
+    if not source.domain.has_maps:  # the host has checked the geometry of faces
         return
     weights = partial(_streams, term, [source.weight], kernel, order)
     geometry, qdata_split = source.geometry, term.qdata_split
     assert isinstance(geometry, Geometry)
     look = partial(_look, geometry, weights)
     _looked.get(geometry.mesh, look, term.quadrature.points.tobytes())
-    if source.state.spaces:  # a bad one shows in its residual
+    if source.state.spaces:  # a state with NaN or infinity shows in its residual
         return
     good = found is None or bool(xp.isfinite(found).all())
     if good and found is not None and term.data_dtype is not None:
@@ -340,14 +349,15 @@ def _check(term: Term, found: Any, kernel: CudaKernel, order: Order) -> None:
         computed = _streams(term, qdata_split.computed, kernel, order)
         good = bool(xp.isfinite(computed).all())
     if not good:
-        # it raises what is wrong
+        # raises the error
         data_of(source, qdata_split, term.dtype, term.width, term.data_dtype)
 
 
 def _look(geometry: Geometry, weights: Callable[[], Any]) -> None:
-    """Look at the signs of determinants, and if they are not all positive, on the host again.
+    """Check on the device that all Jacobian determinants are positive.
 
-    What is looked at has a weight as a factor; a user's rule may have some that are negative.
+    If not, check again on the host, which names the elements. The device sees determinants times
+    quadrature weights, so a rule with weights that are not positive is checked on the host.
     """
     points = geometry.mesh.num_elements * geometry.num_points
     signed = (geometry.quadrature.weights <= 0.0).any()
@@ -356,7 +366,10 @@ def _look(geometry: Geometry, weights: Callable[[], Any]) -> None:
 
 
 def _streams(term: Term, stored: list[Node], kernel: CudaKernel, order: Order) -> Any:
-    """Streams of numbers at the points, computed there of the geometry, or of a state."""
+    """Compute streams of the ``stored`` nodes at quadrature points on the device.
+
+    The device computes them from the geometry, or from the form's state.
+    """
     source, device, points = term.source, term.spaces[0].device, term.quadrature.points
     assert source is not None
     assert device is not None
@@ -373,7 +386,7 @@ def _streams(term: Term, stored: list[Node], kernel: CudaKernel, order: Order) -
             for space, field in zip(spaces, states, strict=True)
         ]
     filling = kernel.filling(device, tuple(sides), code, geometry_map(term, code), numbers)
-    # a form is differentiated at many states
+    # the filling kernel is run again for each state at which the form is differentiated
     again = bool(source.state.spaces) and stored is term.qdata_split.point
     return filled_streams(device, filling, fields, data, order, again=again)
 
@@ -403,7 +416,7 @@ def _kernel(device: Device, term: KernelTerm) -> CudaKernel:
 
 
 def _side(space: DomainSpace, points: NDArray[np.float64]) -> Side:
-    """Side of a kernel with these quadrature points."""
+    """Side of a kernel: a space with its basis at the 1-D quadrature points."""
     ghosts = space.volume.halo is not None
     end = end_of(space.basis) if space.has_end else None
     return Side(space.ncomp, space.basis.interpolation(points), _broken(space), ghosts, end)
@@ -414,7 +427,7 @@ def _broken(space: DomainSpace) -> bool:
 
 
 def _device_dofs(device: Device, space: DomainSpace) -> DeviceDofs:
-    """The dofs of the elements of a space, copied once."""
+    """Dof tables of a space on the device, uploaded once."""
     if space not in _dofs:
         indices, sizes = space.restriction.indices, (space.dim, space.p1d, _broken(space))
         table = DofTable.of(indices, DofRuns(*sizes))
@@ -424,15 +437,16 @@ def _device_dofs(device: Device, space: DomainSpace) -> DeviceDofs:
             shared = DeviceShared.of(device, Shared.of(indices, runs))
         touched = _touched(space)
         starts, turned = device.upload(table.starts), device.upload(table.turned)
-        there, met = device.upload(touched), int(touched[-1])
+        on_device, num_touched = device.upload(touched), int(touched[-1])
         owned = None if space.volume.halo is None else space.volume.ndofs
         size = space.volume.ndofs
-        _dofs[space] = DeviceDofs(starts, turned, there, indices, met, shared, owned, size)
+        tables = starts, turned, on_device, indices
+        _dofs[space] = DeviceDofs(*tables, num_touched, shared, owned, size)
     return _dofs[space]
 
 
 def _touched(space: DomainSpace) -> NDArray[np.int32]:
-    """Dofs that each element meets first; no face meets any."""
+    """Dofs that each element touches first, see `first_touch`. Faces count as touching none."""
     if not space.domain.covers:
         return np.zeros(space.domain.num_elements + 1, dtype=np.int32)
     return space.restriction.first_touch.astype(np.int32)

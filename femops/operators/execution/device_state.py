@@ -18,14 +18,14 @@ from femops_kernels.pointwise.qdata import Data
 
 @final
 class DeviceField:
-    """A field of a state on a device.
+    """A field of a state, stored on a device.
 
     Parameters
     ----------
     space : Space
     vector : float64 array of the device
     ghosts : float64 array of the device, optional
-        Values at dofs of other ranks.
+        Values at ghosts: dofs that other ranks own.
     """
 
     def __init__(self, space: Space, vector: Any, ghosts: Any = None) -> None:
@@ -33,7 +33,7 @@ class DeviceField:
 
     @cached_property
     def on_host(self) -> Field:
-        """The field on the host; copied when it is asked for."""
+        """Copy of the field on the host, made when first used."""
         whole = np.concatenate(self._parts())
         ncomp = self.space.ncomp
         return Field(self.space, whole.reshape(-1, ncomp) if ncomp > 1 else whole)
@@ -53,7 +53,7 @@ def _restored(space: Space, *parts: NDArray[Any]) -> DeviceField:
 
 @final
 class DeviceState(State):
-    """Fields on a device.
+    """State whose fields are stored on a device.
 
     Parameters
     ----------
@@ -89,8 +89,8 @@ class DeviceState(State):
         dtype: np.dtype[Any],
         width: int,
     ) -> None:
-        """See `State.points`: kernels there do it."""
+        """See `State.points`: None, because kernels of the device compute these numbers."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Recipe for another process: the programs are made again there."""
+        """Recipe for another process, without ``setups``, which that process makes again."""
         return DeviceState, (self.fields,)

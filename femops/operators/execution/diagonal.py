@@ -1,4 +1,4 @@
-"""Diagonals of terms by a compiled sweep over the elements."""
+"""Diagonals of sums of terms on the host, by compiled sweeps for large meshes."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from femops.operators.integrals.term import DATA_LEVELS, Term
 from femops_kernels.cpu.kernels.diagonal import DiagonalKernel
 from femops_kernels.cpu.sweep import HostLaunch, NoOp
 
-# Quadrature points of all ranks from which on a kernel is worth its compilation: NumPy takes some
-# 50 ns for each.
+# Fewest quadrature points of all ranks for which a kernel is compiled: NumPy takes about 50 ns for
+# each point.
 _COMPILED_FROM = 2**17
 
 
 def diagonal(backend: Backend, summands: Summands) -> NDArray[np.float64]:
-    """Diagonal of a sum of square terms, (size,), without essential conditions. Collective.
+    """Diagonal (size,) of a sum of square terms, without essential conditions. Collective.
 
     Parameters
     ----------
     backend : Backend
-        The host's.
+        Backend of the host.
     summands : sequence of (float, Term)
     """
     space = summands[0][1].spaces[0]
@@ -41,7 +41,7 @@ def diagonal(backend: Backend, summands: Summands) -> NDArray[np.float64]:
 
 
 def compile_kernels(summands: Summands) -> None:
-    """Compile what diagonals of large operators take, before it is needed."""
+    """Compile the kernels for diagonals of large operators in advance."""
     for _, term in summands:
         if term.level in DATA_LEVELS and term.domain.num_elements and not term.trial.has_end:
             _kernel(term).module  # noqa: B018  (made when asked for)
@@ -53,7 +53,7 @@ def _kernel(term: Term) -> DiagonalKernel:
 
 
 def _swept(backend: Backend, term: Term) -> NDArray[np.float64]:
-    """Diagonal of one term, in its type. Collective."""
+    """Diagonal (size,) of one term by a compiled sweep in the term's type. Collective."""
     space = term.spaces[0]
     launch: HostLaunch = NoOp()  # where the rank has no elements
     if term.domain.num_elements:

@@ -1,4 +1,4 @@
-"""Numbers that a derivative keeps at points, computed of its state by compiled sweeps."""
+"""Data at quadrature points of a residual's derivative, computed from its state by a sweep."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from femops_kernels.cpu.kernels.kernel import FillKernel
 from femops_kernels.cpu.operators import HostOperator
 from femops_kernels.cpu.sweep import Sweep, SweepDofs
 
-# Quadrature points of all ranks from which on a kernel is worth its compilation.
+# Fewest quadrature points of all ranks for which a kernel is compiled.
 _COMPILED_FROM = 2**17
 _NONE: NDArray[np.int64] = np.empty(0, dtype=np.int64)
 
@@ -29,16 +29,17 @@ _NONE: NDArray[np.int64] = np.empty(0, dtype=np.int64)
 def filled_points(
     form: Integral, qdata_split: QDataSplit, dtype: np.dtype[Any], width: int
 ) -> NDArray[Any] | None:
-    """Numbers (nbatch, points, numbers, width) of a form at a state of the host.
+    """Compute the numbers (nbatch, points, numbers, width) that a form stores at points.
 
-    None where NumPy is to compute them: of a few points, and in float32, which would lose digits.
+    They depend on the form's state, which is on the host. None if NumPy should compute them: for
+    few points, and in float32, in which a sweep would lose digits.
 
     Parameters
     ----------
     form : Integral
-        With a state.
+        A form with a state.
     qdata_split : QDataSplit
-        Tells the numbers.
+        Its ``point`` are the numbers to compute.
     dtype : dtype
     width : int
         Slots of a lane.
@@ -73,7 +74,10 @@ def filled_points(
 
 
 def _many(form: Integral, space: Space) -> bool:
-    """True if all ranks have many points; the same on each, and without asking the others."""
+    """True if a space has many quadrature points on all ranks together.
+
+    Each rank finds the same answer without communication.
+    """
     each = (form.quadrature.q1d / max(space.order, 1)) ** space.dim
     return space.global_size / space.ncomp * each >= _COMPILED_FROM
 
@@ -81,7 +85,7 @@ def _many(form: Integral, space: Space) -> bool:
 def _run(
     sweep: Sweep, state: NDArray[np.float64], spaces: Sequence[Space], starts: Sequence[int]
 ) -> None:
-    """Go through the elements with a state: for each field its vector, and the ghosts behind it."""
+    """Run a sweep on a state, the concatenated l_vecs of its fields, which begin at ``starts``."""
     for space, start, entry in zip(spaces, starts, sweep.ghosts_at, strict=False):
         sweep.table[entry] = state.ctypes.data + (start + space.size) * state.itemsize
     HostOperator([(1.0, sweep)]).apply(state, np.empty(spaces[0].size))

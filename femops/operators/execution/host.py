@@ -1,4 +1,4 @@
-"""The host: operators compiled for its processors."""
+"""Backend of the host: operators compiled for its processors."""
 
 from __future__ import annotations
 
@@ -55,16 +55,16 @@ LEVELS = ("full", "element", "partial", "matrix-free")
 
 @final
 class HostBackend(Backend):
-    """The host."""
+    """Backend of the host."""
 
     levels, measures, separates, updates = LEVELS, True, True, HostUpdates()
     compiles_sequences = True
 
     def check_level(self, level: str) -> None:
-        """See `Backend.check_level`: it has kernels of all."""
+        """See `Backend.check_level`. The host has kernels for all levels."""
 
     def check_lanes(self, lanes: int | None) -> None:
-        """See `Backend.check_lanes`: it has any."""
+        """See `Backend.check_lanes`. The host takes any number of lanes."""
 
     def compile_ahead(self, needed: Callable[[], Sequence[Parts]], ranks: int) -> None:
         """See `Backend.compile_ahead`."""
@@ -79,7 +79,7 @@ class HostBackend(Backend):
         work: Callable[[], Work] | None = None,
     ) -> HostLaunch:
         """See `Backend.launch`."""
-        # a kernel is decided on with the other ranks, as often as they do
+        # ranks may choose the kernel together, so those without elements call `work` too
         kernel, data = work() if work else (factorised_kernel(term), term.data)
         if not term.domain.num_elements:
             return NoOp()
@@ -87,7 +87,7 @@ class HostBackend(Backend):
 
     def fewest_at_once(self, width: int, *, ordered: bool) -> tuple[int, int]:  # noqa: ARG002
         """See `Backend.fewest_at_once`."""
-        # measured: of half a lane's slots or less, one vector after the other takes less time
+        # measured: up to half a lane of vectors are faster one after the other
         return width // 2 + 1, width
 
     def launch_panels(

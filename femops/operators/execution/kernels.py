@@ -1,4 +1,4 @@
-"""The host's kernels of a term: what they read and write, how large their plans are."""
+"""Kernels of terms on the host, bound to dofs and data, and the size of their plans."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from femops_kernels.pointwise.qfunction import QFunctionCode
 from femops_kernels.pointwise.sum_factorization import Map1D
 from femops_meshes.coordinates.interpolation import lagrange_derivative_matrix
 
-_FLOPS_PER_NUMBER = 10  # in the time in which a number is read
+_FLOPS_PER_NUMBER = 10  # operations in the time of reading one number from memory
 
 Sides = tuple[tuple[Side, ...], tuple[Side, ...]]
 
 
 def plans_of(term: KernelTerm) -> list[tuple[Plan, Plan]]:
-    """The chunks in which a sweep goes over the elements; see `plans`."""
+    """Plans of a term's sweep: for each field the plans to read and to write; see `plans`."""
     return plans(term.fields, term.tests, term.dtype, term.width)
 
 
@@ -52,13 +52,13 @@ def vector_term(
     constraints: Constraints,
     keep: float,
 ) -> VectorTerm:
-    """A kernel bound to plans of a term's spaces and to data, for any number of vectors.
+    """Bind a kernel to plans of a term's spaces and to data, for any number of vectors.
 
     Parameters
     ----------
     term : Term
     work : Work
-        The kernel, given nothing of the geometry, and what it reads.
+        A kernel that reads no geometry, and its data.
     constraints, keep
         See `Backend.launch`.
     """
@@ -68,7 +68,7 @@ def vector_term(
 
 
 def index_bytes(term: KernelTerm) -> int:
-    """Bytes of local numbers that a sweep reads."""
+    """Bytes of the local dof numbers that a sweep reads."""
     return sum(plan.starts.nbytes for plan in _distinct(plans_of(term)))
 
 
@@ -82,7 +82,7 @@ def plan_bytes(term: KernelTerm) -> int:
 
 
 def shared_parts(term: KernelTerm) -> list[Parts]:
-    """Parts of the kernels that operators of all forms, and their solves, share."""
+    """Parts of kernels that operators of all forms share, with their solves."""
     width, dtype = term.width, term.dtype
     sides = (term.fields, term.tests)
     chunk = chunk_parts(width, dtype, *([*side.components.values()] for side in sides))
@@ -90,7 +90,7 @@ def shared_parts(term: KernelTerm) -> list[Parts]:
 
 
 def sides(term: KernelTerm) -> Sides:
-    """Sides of a kernel: those of the fields, and of the test functions."""
+    """Sides of a term's kernel: those of its fields, and those of its test functions."""
     made: dict[tuple[DomainSpace, int], Side] = {}
 
     def side(space: DomainSpace, plan: Plan) -> Side:
@@ -108,13 +108,16 @@ def sides(term: KernelTerm) -> Sides:
 
 
 def blocks_of_tests(term: KernelTerm) -> tuple[int, ...]:
-    """Number of the field that has the name of each test function."""
+    """For each test function, the position of the field with the same name."""
     names = list(term.fields.spaces)
     return tuple(names.index(name) for name in term.tests.spaces)
 
 
 def geometry_map(term: KernelTerm, code: QFunctionCode) -> Map1D | None:
-    """Map of the geometry that a q-function needs where it is given Jacobians or positions."""
+    """1-D map from geometry modes to quadrature points.
+
+    None if the q-function reads neither Jacobians nor positions.
+    """
     if not code.numbers.mapped:
         return None
     degree = LegendreGeometry(term.domain.mesh).degree
@@ -147,7 +150,7 @@ def sweep(
     keep: float,
     data: Data,
 ) -> Sweep:
-    """A kernel bound to the plans of a term's spaces and to data.
+    """Bind a kernel to the plans of a term's spaces and to data.
 
     Parameters
     ----------
@@ -181,7 +184,7 @@ def sweep(
 
 
 def _repeated(data: Data, ne: int) -> Data:
-    """Data whose padding slots repeat the last element: no division by zero there."""
+    """Copy the last element's data to the padding slots, to avoid divisions by zero in these."""
     for array in (data.points, data.elements):
         if array.size:
             filled = ne - (len(array) - 1) * array.shape[-1]
@@ -190,16 +193,17 @@ def _repeated(data: Data, ne: int) -> Data:
 
 
 def _fitting(kernel: SweepKernel, pairs: Sequence[tuple[Plan, Plan]]) -> SweepKernel:
-    """The kernel, or one like it if the numbers of its plans are of another width than it reads.
+    """The kernel, or a copy that reads local dof numbers of the integer type of its plans.
 
-    Operators keep kernels; the tuning database may say since then how large chunks are.
+    An operator keeps its kernel, while a new entry of the tuning database may change the size of
+    chunks, and so the type of local numbers.
     """
     given = [*zip(kernel.sources, (source for source, _ in pairs), strict=True)]
     given += [*zip(kernel.targets, (pairs[k][1] for k in kernel.blocks), strict=True)]
     if all(side.index_bytes == plan.number_bytes for side, plan in given):
         return kernel
     new = {id(side): replace(side, index_bytes=plan.number_bytes) for side, plan in given}
-    made: Any = kernel  # of a class that is a dataclass
+    made: Any = kernel  # all classes of kernels are dataclasses
     sources, targets = (
         tuple(new[id(side)] for side in sides) for sides in (kernel.sources, kernel.targets)
     )
@@ -210,7 +214,7 @@ def _fitting(kernel: SweepKernel, pairs: Sequence[tuple[Plan, Plan]]) -> SweepKe
 def element_products(
     source: Space, target: Space, matrix: NDArray[np.float64], dtype: np.dtype[Any]
 ) -> Sweep:
-    """See `Backend.element_products`; there are elements."""
+    """See `Backend.element_products`, on a rank that has elements."""
     kernel = product_kernel(source, target, matrix, dtype)
     ne, width = source.domain.num_elements, kernel.width
     ones = placed_array((-(-ne // width), source.ncomp, width), dtype)
@@ -230,7 +234,7 @@ def _element_plans(
 def product_kernel(
     source: Space, target: Space, matrix: NDArray[np.float64], dtype: np.dtype[Any]
 ) -> SeparableKernel:
-    """The kernel of `element_products`."""
+    """Kernel that multiplies element dofs by a matrix in each direction, see `element_products`."""
     width = lane_width(dtype, None)
     into, out = (
         Side(source.ncomp, np.zeros((1, space.p1d)), plan.number_bytes, plan.runs, source.any_width)

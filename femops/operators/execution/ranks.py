@@ -1,4 +1,4 @@
-"""Exchanges between ranks when an operator is applied: the maps P and its transpose."""
+"""Exchanges between ranks when an operator is applied: the map P and its transpose."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ _state_forwards = Derived[Space, Any]()
 @final
 @dataclass(frozen=True, eq=False)
 class Operand:
-    """A vector of one space, which an operator reads or writes, in the operator's flat vector.
+    """The part of an operator's flat vector that belongs to one space.
 
     Attributes
     ----------
     space : Space
     constrained : (k,) int64
-        Flat positions in it that are not exchanged.
+        Flat positions in this part that are not exchanged.
     first : int
-        Where it begins.
+        First entry of this part in the operator's vector.
     """
 
     space: Space
@@ -53,24 +53,24 @@ def compiled_steps(
     dtype: np.dtype[Any],
     panels: Panels = ONE,
 ) -> CompiledOperator:
-    """The sum of the steps, ready to be run, with the exchanges that it needs. Collective.
+    """Compile a sum of steps, with the exchanges between ranks that it needs. Collective.
 
-    Messages of two applications never meet: one is done after the other.
+    Operators on a space share channels: one application ends before the next one begins.
 
     Parameters
     ----------
     backend : Backend
     steps : sequence of Step
-        Those that begin test functions come before others that add to them.
+        Steps that begin test functions come before steps that only add to them.
     sides : (Arguments, Arguments)
         The fields and the test functions of the operator.
     constraints : Constraints
-        Their columns are not read, their rows not added to. Rows of test functions that no step
-        begins get what the conditions hold on the diagonal.
+        Constrained columns are not read, and nothing is added to constrained rows. If no step
+        begins a test function, its constrained rows get ``constraints.identity`` times the field.
     dtype : numpy.dtype
-        Of the vectors.
+        Type of the vectors.
     panels : Panels
-        Number of vectors that it is applied to at once.
+        Number of vectors that the operator is applied to at once.
     """
     starts = _starts(backend, steps, sides[1], constraints, dtype, panels)
     added = {name for step in steps for name in step.tests.spaces}
@@ -105,7 +105,10 @@ def _starts(
     dtype: np.dtype[Any],
     panels: Panels,
 ) -> list[Step]:
-    """Steps that clear the test functions that no other step begins, and add the identity."""
+    """Steps that initialise the test functions that none of ``steps`` begins.
+
+    The result is set to zero, but in constrained rows to the identity's.
+    """
     begun = {name for step in steps if step.begins for name in step.tests.spaces}
     found = []
     for name in [name for name in tests.spaces if name not in begun]:
@@ -118,12 +121,13 @@ def _starts(
 
 @final
 class _Exchanges:
-    """The exchanges of an operator, each made once.
+    """Builds the exchanges of an operator, each once.
 
     Attributes
     ----------
     apart : bool
-        Whether results of each step are exchanged by themselves, in the order of the steps.
+        Whether each step has a reverse exchange of its own, in the order of the steps. Else the
+        steps share one for each test function.
     """
 
     def __init__(
@@ -144,7 +148,7 @@ class _Exchanges:
         self._written: dict[str, int] = {}
 
     def route(self, step: Step) -> Route:
-        """Exchanges of a step."""
+        """Numbers of the exchanges before and after a step."""
         launch = step.launch
         if launch.forward is not None:
             self.forwards.append((launch.forward, step.place[0] * self._row))
@@ -184,9 +188,9 @@ class _Exchanges:
 
 
 def device_ghosts(backend: Backend, space: Space, vector: Any) -> Any:
-    """Values of other ranks at the ghosts of a vector on a device, until the next exchange.
+    """Ghost values of a vector on a device, in a buffer that the next exchange overwrites.
 
-    None where ranks share no dofs. Collective.
+    None if ranks share no dofs. Collective.
     """
     if space.halo is None:
         return None
@@ -205,7 +209,10 @@ def device_ghosts(backend: Backend, space: Space, vector: Any) -> Any:
 def _way(
     backend: Backend, end: Operand, kind: str, occurrence: int, dtype: np.dtype[Any], nvec: int
 ) -> tuple[Any, Ints]:
-    """Channel of messages, kept for all operators on the space, and positions of owned dofs."""
+    """Return a channel and the flat positions of the owned dofs whose values go through it.
+
+    All operators on the space share the channel. Positions of constrained dofs are -1.
+    """
     halo, ncomp = end.space.halo, end.space.ncomp * nvec
     assert halo is not None
     kept, key = _channels.setdefault(end.space, {}), (kind, occurrence, dtype, nvec)
@@ -220,9 +227,9 @@ def _way(
 def _way_apart(
     backend: Backend, end: Operand, ghosts: Ints, dtype: np.dtype[Any], nvec: int
 ) -> tuple[Any, Ints, Ints]:
-    """Channel and positions for one number per contribution of a chunk, not per ghost.
+    """Channel and positions to send one number per contribution of a chunk, not per ghost.
 
-    ``ghosts`` is the ghost of each contribution, ascending.
+    ``ghosts`` has the ghost of each contribution, ascending.
     """
     halo, ncomp, comm = end.space.halo, end.space.ncomp * nvec, end.space.comm
     assert halo is not None
@@ -239,7 +246,7 @@ def _way_apart(
 
 
 def forward_of(space: Space, halo: Halo, dtype: np.dtype[Any], nvec: int = 1) -> Forward:
-    """Make the exchange that brings the ghosts of a halo on the dofs of a space."""
+    """Make the exchange that sends values of a space's dofs to the ghosts of a halo."""
     ncomp = space.ncomp * nvec
     channel = space.comm.channel(_sent(halo, ncomp), _received(halo, ncomp), dtype)
     return Forward(channel, _flat([*halo.send.values()], ncomp))
@@ -254,12 +261,12 @@ def _received(halo: Halo, ncomp: int) -> dict[int, int]:
 
 
 def _flat(dofs: list[Ints], ncomp: int) -> Ints:
-    """Flat positions of all components of some dofs."""
+    """Flat positions of all ``ncomp`` components of the dofs in several arrays."""
     joined = np.concatenate([np.empty(0, dtype=np.int64), *dofs])
     return np.asarray(np.add.outer(joined * ncomp, np.arange(ncomp)).reshape(-1))
 
 
 def _without(positions: Ints, constrained: Ints, nvec: int) -> Ints:
-    """Positions of entries of many vectors, but -1 for those constrained."""
+    """Copy of positions in ``nvec`` vectors, with -1 for constrained entries."""
     result: Ints = np.where(np.isin(positions // nvec, constrained), -1, positions)
     return result

@@ -20,25 +20,25 @@ from femops_kernels.cpu.first_touch import placed_array
 from femops_kernels.cpu.kernels.separable import SeparableKernel
 from femops_kernels.pointwise.qdata import Data, element_values, store_interleaved
 
-# Entries of D beside its diagonal that are no more than round-off of the geometry, relative to the
-# diagonal entries of their row and column: by Cauchy and Schwarz what they add to v A u is at most
-# that part of the norms of u and v by A. Only round-off of maps may be left out: see `_straight`.
+# Largest off-diagonal entry of D that counts as round-off of the geometry, relative to the diagonal
+# entries of its row and column. By Cauchy and Schwarz such entries add at most this fraction of
+# the A-norms of u and v to v A u. Only round-off of maps may be dropped, see `_straight`.
 _ROUND_OFF = 1e-13
 _NO_MAP = np.empty((0, 0), dtype=object)
 
 
 def separated(term: KernelTerm, parts: Sequence[Term]) -> tuple[SeparableKernel, Data] | None:
-    """Kernel and data of a term whose D is constant and diagonal in every element.
+    """Kernel and data of a separable term, or None if the term is not separable.
 
-    Constant but for the weights, and diagonal in slots and components: constant coefficients on
-    boxes along the reference axes, products of values and of equal derivatives.  None for others.
-    Collective on a reproducible mesh.
+    A term is separable if D is diagonal in slots and components, and constant in each element but
+    for the weights. Examples are mass and diffusion with constant coefficients on boxes along the
+    reference axes. Collective on a reproducible mesh.
 
     Parameters
     ----------
     term : Term
     parts : sequence of Term
-        Summands of the term; the term itself if it is no sum.
+        Summands of the term, or the term itself if it is not a sum.
     """
     qfunction = term.qfunction
     slots, numbers = qfunction.slots_in, qfunction.numbers
@@ -67,9 +67,9 @@ def separated(term: KernelTerm, parts: Sequence[Term]) -> tuple[SeparableKernel,
 
 
 def _straight(term: Term) -> bool:
-    """True if D is exactly diagonal where elements lie exactly along the axes.
+    """True if D would be exactly diagonal if elements were exactly parallel to the axes.
 
-    A coefficient that couples derivatives or components is no round-off, however small it is.
+    A coefficient that couples derivatives or components is not round-off, however small it is.
     """
     form = term.source
     apart = form.qfunction.structure * (1 - np.eye(len(form.qfunction.structure), dtype=np.int64))
@@ -78,7 +78,7 @@ def _straight(term: Term) -> bool:
     used = {node.number for node in [*ancestors(nodes), *slopes.flat]}
     for block in form.center if nodes else ():
         inputs = form.inputs(block, used)
-        for row in slopes:  # one of its numbers belongs to the axis, the others are round-off
+        for row in slopes:  # the largest entry belongs to the axis, the other ones are round-off
             most = np.max([np.abs(inputs[node.number]) for node in row], axis=0)
             for number in (node.number for node in row):
                 inputs[number] = np.where(np.abs(inputs[number]) < most, 0.0, inputs[number])
@@ -89,7 +89,10 @@ def _straight(term: Term) -> bool:
 
 
 def _on_any_rank(term: KernelTerm, bent: bool) -> bool:
-    """True if any rank of a reproducible mesh says so: all take one kernel. Else as here."""
+    """True if the term is not separable (``bent``).
+
+    On a reproducible mesh one rank decides for all, so that all use the same kernel.
+    """
     space = term.spaces[0]
     if space.distributed is None or not space.distributed.reproducible:
         return bent
@@ -97,7 +100,7 @@ def _on_any_rank(term: KernelTerm, bent: bool) -> bool:
 
 
 def _numbers(term: KernelTerm, start: int, stop: int) -> NDArray[np.float64]:
-    """Inputs of the q-function in some elements, for the weight 1; (n, numbers)."""
+    """Inputs (n, numbers) of the q-function in elements start <= e < stop, for the weight 1."""
     data, first = term.data, start // term.width
     part = data.elements[first : -(-stop // term.width), np.newaxis]
     elements = element_values(part, stop - first * term.width)[start - first * term.width :, 0]
@@ -107,7 +110,7 @@ def _numbers(term: KernelTerm, start: int, stop: int) -> NDArray[np.float64]:
 
 
 def _diagonal(d: NDArray[Any]) -> NDArray[np.float64] | None:
-    """Diagonal of D as (ne, components * slots), component after component; None if not all."""
+    """Diagonal of D, (ne, components * slots), or None if D has other entries than round-off."""
     slots, ncomp = d.shape[:2]
     flat = np.abs(d).reshape(slots * ncomp, slots * ncomp, -1)
     diagonal: NDArray[np.float64] = np.einsum("icice->eci", d).reshape(len(flat[0, 0]), -1)

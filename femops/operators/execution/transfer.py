@@ -1,4 +1,4 @@
-"""Interpolation between spaces of different orders on one mesh, compiled."""
+"""Compiled interpolation between spaces of different orders on one mesh."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ from femops_kernels.cpu.multigrid.relaxation import cycle_parts
 
 
 def interpolation_matrix(coarse: Space, fine: Space) -> NDArray[np.float64]:
-    """Matrix (fine.p1d, coarse.p1d) from coefficients to coefficients of the same polynomial.
+    """1-D matrix (fine.p1d, coarse.p1d) from coarse to fine coefficients of a polynomial.
 
-    It is that of one direction. The degree of the fine space must not be lower.
+    The degree of the fine space must not be lower.
     """
-    theirs = coarse.basis.interpolation(fine.basis.nodes)
-    return np.asarray(fine.basis.from_nodal @ theirs)
+    at_nodes = coarse.basis.interpolation(fine.basis.nodes)
+    return np.asarray(fine.basis.from_nodal @ at_nodes)
 
 
 def summed_interpolation(
     coarse: Space, fine: Space, dtype: np.dtype[Any]
 ) -> tuple[CompiledOperator, CompiledOperator]:
-    """Sum over the elements of the interpolation in each, and its transpose. Collective.
+    """Operators that sum the interpolants of all elements, and the transpose. Collective.
 
-    The sum at a dof is the value there times the number of elements that share the dof. So it has
-    to be divided by that number, see `ElementRestriction.multiplicity`.
+    The sum at a dof is the interpolated value times the number of elements that share the dof.
+    Divide it by this number, see `ElementRestriction.multiplicity`.
 
     Parameters
     ----------
     coarse, fine : Space
-        On one mesh, with as many components.
+        On one mesh, with the same number of components.
     dtype : dtype
-        Of the vectors.
+        Type of the vectors.
 
     Returns
     -------
@@ -59,14 +59,14 @@ def summed_interpolation(
 def compile_cycles_ahead(
     spaces: Sequence[Space], outer: np.dtype[Any], dtype: np.dtype[Any]
 ) -> None:
-    """Begin to compile what multigrid cycles of all operators share, if a core is idle.
+    """Begin to compile kernels that multigrid cycles of all operators share, if a core is idle.
 
     Parameters
     ----------
     spaces : sequence of Space
-        Of all levels, the finest first.
+        Spaces of all levels, the finest first.
     outer, dtype : dtype
-        Of the operator that the cycles precondition, and of the cycles.
+        Types of the operator that the cycles precondition, and of the cycles.
     """
     first, steps = spaces[0], list(pairwise(spaces))
 
@@ -83,7 +83,7 @@ def compile_cycles_ahead(
 def _transfers(
     steps: Sequence[tuple[Space, Space]],
 ) -> Iterator[tuple[Space, Space, NDArray[np.float64]]]:
-    """Source, target and matrix of each interpolation, and of its transpose."""
+    """Yield source, target and 1-D matrix of each interpolation, and of its transpose."""
     for fine, coarse in steps:
         matrix = interpolation_matrix(coarse, fine)
         yield coarse, fine, matrix
@@ -93,7 +93,7 @@ def _transfers(
 def _elementwise(
     source: Space, target: Space, matrix: NDArray[np.float64], dtype: np.dtype[Any]
 ) -> CompiledOperator:
-    """Product of each element's dofs with a matrix in each direction, summed."""
+    """Compile the operator of `Backend.element_products`. Collective."""
     backend = backend_of(source)
     launch = backend.element_products(source, target, matrix, dtype)
     sides = Arguments.of(source), Arguments.of(target)

@@ -1,4 +1,4 @@
-"""Checks of the vectors that operators and residuals are given."""
+"""Checks of vectors that users pass to operators and residuals."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from femops.spaces.product import Product
 
 
 def checked_vector(space: Space | Product, dtype: np.dtype[Any], vector: Any, what: str) -> Any:
-    """The vector, if compiled code can take it as it is.
+    """Return a user's vector as an array that compiled code can use without a copy.
 
     Parameters
     ----------
     space : Space or Product
-        Whose vector it must be.
+        Space of the vector.
     dtype : numpy.dtype
-        The type it must have.
+        Type that the vector must have.
     vector : any
     what : str
-        What it is called in messages.
+        Name of the vector in messages.
 
     Returns
     -------
     array
-        The vector itself; on a device its own array on the memory of what was given.
+        The vector itself. On a device an array that shares the memory of ``vector``.
 
     Raises
     ------
     VectorError
-        Another length, type or memory layout.
+        If the vector has another length, type or memory layout.
     """
     vector = space.memory.vector_of(space, vector, what)
     if vector.dtype != dtype:
@@ -48,7 +48,7 @@ def checked_vector(space: Space | Product, dtype: np.dtype[Any], vector: Any, wh
 
 
 def check_factor(space: Space | Product, x: NDArray[Any]) -> NDArray[Any]:
-    """The array itself, if an operator on a space can be multiplied with it.
+    """Return ``x`` itself, after a check that an operator on the space can be applied to it.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def check_factor(space: Space | Product, x: NDArray[Any]) -> NDArray[Any]:
     Raises
     ------
     VectorError
-        Another shape, or no real numbers.
+        If ``x`` has another shape, or entries that are not numbers.
     """
     if x.dtype.kind not in "biufc":
         raise VectorError(f"x has type {x.dtype}: give numbers, as V.zeros() has")
@@ -76,7 +76,7 @@ def check_factor(space: Space | Product, x: NDArray[Any]) -> NDArray[Any]:
 def check_output(
     space: Space | Product, x: NDArray[Any], out: NDArray[Any], given: Any = None
 ) -> None:
-    """Refuse an output that overlaps the input or can't be written.
+    """Raise if an output overlaps the input or can't be written.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def check_output(
     x, out : arrays
         Contiguous.
     given : object, optional
-        What was given for out, if out is on the memory of another library's array.
+        The user's object whose memory ``out`` shares, if it is another library's array.
 
     Raises
     ------
@@ -103,7 +103,7 @@ def check_many(
     x: MultiVector,
     out: MultiVector,
 ) -> None:
-    """Refuse many vectors that an operator cannot be applied to, and such an output.
+    """Raise unless an operator can be applied to a MultiVector, with the result in ``out``.
 
     Raises
     ------
@@ -124,6 +124,6 @@ def check_many(
 
 
 def _read_only(array: Any) -> bool:
-    """True if another library says so, as JAX does: CuPy does not ask."""
+    """True if another library marks its array as read-only. JAX does, and CuPy ignores the mark."""
     interface = getattr(array, "__cuda_array_interface__", None)
     return interface is not None and bool(interface["data"][1])

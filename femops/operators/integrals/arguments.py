@@ -25,9 +25,9 @@ class Arguments:
     Attributes
     ----------
     spaces : dict of Space or BoundarySpace
-        By name, on one mesh or on the same faces of its boundary.
+        Space of each argument by name, on one mesh or on the same faces of its boundary.
     whole : Space or Product
-        Space of the vectors that hold them.
+        Space of the vectors that contain the arguments.
     """
 
     spaces: Mapping[str, DomainSpace]
@@ -35,24 +35,24 @@ class Arguments:
 
     @staticmethod
     def of(space: DomainSpace | Product) -> Arguments:
-        """The argument of a space, or all arguments of a product."""
+        """Make the argument of a single space, or all arguments of a product."""
         if isinstance(space, Product):
             return Arguments(space.spaces, space)
         return Arguments({FIELD: space}, space.volume)
 
     def only(self, names: Iterable[str]) -> Arguments:
-        """The arguments of these names, in the same vectors."""
+        """Restrict the arguments to some names. The vectors stay the same."""
         return replace(self, spaces={name: self.spaces[name] for name in names})
 
     @property
     def have_slopes(self) -> bool:
-        """True if there are derivatives: everywhere but on faces where values suffice."""
+        """True if arguments have derivatives. On faces they may have values only."""
         return self.first.have_slopes
 
     def with_slopes(self, slopes: bool) -> Arguments:
-        """The arguments on the same elements, with or without derivatives.
+        """Copy of the arguments with or without derivatives.
 
-        All have derivatives if one must.
+        If one space cannot do without derivatives, all have them.
         """
         made = {name: space.with_slopes(slopes) for name, space in self.spaces.items()}
         if any(space.have_slopes for space in made.values()):
@@ -66,20 +66,23 @@ class Arguments:
 
     @property
     def on_product(self) -> bool:
-        """True if they are in vectors of a product, perhaps with others."""
+        """True if the arguments are parts of vectors of a product."""
         return isinstance(self.whole, Product)
 
     @property
     def components(self) -> dict[str, int]:
-        """Components of each."""
+        """Number of components of each argument by name."""
         return {name: space.ncomp for name, space in self.spaces.items()}
 
     def origin(self, name: str) -> int:
-        """Entry of the vectors at which an argument begins."""
+        """First entry of an argument in the vectors."""
         return self.whole.offsets[name] if isinstance(self.whole, Product) else 0
 
     def within(self, name: str, entries: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Those of ascending entries of a vector that are an argument's; see `Product.within`."""
+        """Positions in an argument's part of a vector, from ascending positions in the vector.
+
+        See `Product.within`.
+        """
         return self.whole.within(name, entries) if isinstance(self.whole, Product) else entries
 
     def same(self, other: Arguments) -> bool:

@@ -1,4 +1,4 @@
-"""The chunks in which sweeps go over the elements of spaces."""
+"""Plans of sweeps: how the elements of spaces are divided into chunks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from femops_kernels.tuning.database import find
 
 Ints = NDArray[np.int64]
 
-# Chunks of a sweep over many vectors: elements of each, and how many there are of a large mesh.
+# Sweep over many vectors: fewest elements of a chunk, and number of chunks of a large mesh.
 _FEWEST_ELEMENTS, _VECTOR_CHUNKS = 64, 64
 
 _plans = Derived[DomainSpace, Plan]()
@@ -55,16 +55,16 @@ def _chunk_starts(mesh: DistributedMesh | None, ne: int, chunk: int) -> Ints:
 
 
 def _chunk(fields: Arguments, tests: Arguments, dtype: np.dtype[np.generic], ne: int) -> int:
-    """Elements of a chunk.
+    """Number of elements of a chunk, so that its copies of vector entries stay in cache.
 
-    The copies of a vector stay in cache: of several fields all together.
+    With several fields the copies of all fields stay in cache together.
     """
     if len(fields.spaces) > 1:
         nodes = sum(_nodes(space, ne) * space.ncomp for space in fields.spaces.values())
         return elements_per_chunk(ne, nodes, 1, dtype.itemsize)
     sides, chunk_bytes = [*fields.spaces.values(), *tests.spaces.values()], CHUNK_BYTES
     whole = fields.first.volume
-    # else ranks on other machines, or the same problem there, had other chunks
+    # sizes tuned on this machine are not used where ranks or machines must agree on chunks
     if whole.comm.size == 1 and not whole.any_width:
         settings = find(tuning_key(chunk_words(sides[0], sides[-1], dtype)))
         chunk_bytes = int(settings.get("chunk_bytes", CHUNK_BYTES))
@@ -75,13 +75,13 @@ def _chunk(fields: Arguments, tests: Arguments, dtype: np.dtype[np.generic], ne:
 
 
 def chunk_words(trial: DomainSpace, test: DomainSpace, dtype: np.dtype[np.generic]) -> str:
-    """All that the best size of chunks depends on, as the tuning database names it."""
+    """Key of the tuning database for the best size of chunks: all that this size depends on."""
     sides = "; ".join(f"{space.ncomp} x {space.order + 1} nodes" for space in (trial, test))
     return f"chunks: {trial.dim}-D; {sides}; {dtype}"
 
 
 def _nodes(space: DomainSpace, ne: int) -> float:
-    """Nodes per element, where those that elements share count once."""
+    """Number of nodes per element, if nodes that elements share count once."""
     if not space.domain.covers or space.domain.num_elements == ne:
         return space.touched / ne
     return float(space.volume.global_ndofs / ne)
@@ -97,10 +97,10 @@ def chunk_batches(
 def plans(
     fields: Arguments, tests: Arguments, dtype: np.dtype[np.generic], width: int
 ) -> list[tuple[Plan, Plan]]:
-    """Plans of such a sweep, of each field and of the test function of its name.
+    """Plans of a sweep from fields to test functions: a pair for each field.
 
-    Where there is no such test function, the field's twice.  All operators on the spaces share
-    them.
+    A pair has the plans of the field and of the test function with the same name, or twice the
+    field's plan if there is no such test function.  All operators on the spaces share the plans.
     """
     starts, tested = _element_start(fields, tests, dtype), {**fields.spaces, **tests.spaces}
     return [
@@ -115,10 +115,10 @@ def vector_plans(
     """Plans of a sweep over many vectors, in which each node is a run and each element a batch."""
     ne, mesh = trial.domain.num_elements, trial.volume.distributed
     if mesh is not None and mesh.element_groups is not None:
-        # the same on any number of ranks
+        # chunks are the same on any number of ranks
         starts = _element_start(Arguments.of(trial), Arguments.of(test), dtype)
     else:
-        # what chunks share is copied and added: the fewer the better, but threads want some
+        # dofs shared by chunks are copied and added, so chunks are few, but each thread needs some
         starts = equal_chunks(ne, max(_FEWEST_ELEMENTS, -(-ne // _VECTOR_CHUNKS)))
     return _vector_plan(trial, starts), _vector_plan(test, starts)
 

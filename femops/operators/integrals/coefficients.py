@@ -26,18 +26,19 @@ Coefficient = PlainCoefficient | GridFunction
 @final
 @dataclass(frozen=True, eq=False)
 class FormCoefficient:
-    """A coefficient of a form: as the user gave it, or as the form keeps it.
+    """A coefficient of a form: the user's value, or the form's own copy of it.
 
     Attributes
     ----------
     name : str
     value : number, array, callable or GridFunction; number, array, Field or Sampled
+        The user's value, or the form's copy.
     shapes : tuple of shapes, optional
         Shapes that the form takes; any if None.
     positive : bool
-        Whether it must be greater than zero (a matrix is not looked at).
+        Whether it must be greater than zero (a matrix is not checked).
     kept : bool
-        Whether the value is a form's own: later changes of what the user gave do not reach it.
+        Whether the value is the form's copy, which later changes of the user's value do not reach.
 
     Raises
     ------
@@ -55,19 +56,22 @@ class FormCoefficient:
         refuse_device_array(self.value, self.name)
 
     def of(self, value: Any) -> FormCoefficient:
-        """The same coefficient with another value, as a user gives it."""
+        """Copy of the coefficient with another value of the user."""
         return replace(self, value=value, kept=False)
 
     def read(self) -> FormCoefficient:
-        """The coefficient with its vector read. Collective where ranks share its dofs."""
+        """Replace a GridFunction by a `Field`, a copy of its vector. Collective.
+
+        Other coefficients are returned unchanged.
+        """
         if not isinstance(self.value, GridFunction):
             return self
         return replace(self, value=Field.of(self.value.space, self.value.vector))
 
     def keep(self, geometry: DomainGeometry) -> FormCoefficient:
-        """The coefficient as it is now, for the points of a form. Collective as `read`.
+        """Copy the coefficient's present value for the points of a form. Collective as `read`.
 
-        A constant, an array or a vector is copied; a function of x is evaluated at all points.
+        A constant, an array or a vector is copied. A function of x is evaluated at all points.
 
         Raises
         ------
@@ -88,7 +92,7 @@ class FormCoefficient:
         return replace(given, value=value, kept=True)
 
     def _sampled(self, geometry: DomainGeometry, dtype: DTypeLike) -> Sampled:
-        """The values at all points, where they are not one constant."""
+        """Values of a coefficient that is not constant, at all points."""
         first = geometry.block(0, 1)
         once = replace(self, shapes=self._shapes(first))
         shape = once.at(first).shape[2:]
@@ -114,7 +118,7 @@ class FormCoefficient:
         """True if the coefficient is one number or array, the same everywhere."""
         if isinstance(self.value, Field | Sampled) or callable(self.value):
             return False
-        if self.kept:  # what are numbers at points is a Sampled now
+        if self.kept:  # an array of values at points would be a Sampled by now
             return True
         shape = _shape(self.value, self.name)
         if self.shapes is not None:
@@ -127,9 +131,9 @@ class FormCoefficient:
         Raises
         ------
         OperatorError
-            Another shape, values that are not finite, or not positive where they must be.
+            If the shape is wrong, or values are not finite, or not positive where they must be.
         """
-        if isinstance(self.value, Sampled):  # looked at when it was made
+        if isinstance(self.value, Sampled):  # checked when it was made
             return self.value.at(block)
         if isinstance(self.value, Field):
             values = self._of_field(block)
@@ -181,7 +185,7 @@ class FormCoefficient:
         Parameters
         ----------
         first : DomainBlock
-            The first element: all of a coefficient is looked at only where it is a matrix.
+            The first element. Only for a matrix values in all elements are evaluated.
         """
         shape = self.at(first).shape[2:]
         square = len(shape) == 2 and shape[0] == shape[1]
@@ -256,7 +260,7 @@ def _evaluate(
 ) -> NDArray[np.float64]:
     n = place[0].shape[1]
     if any(shape and shape[-1] == n for shape in shapes):
-        # lest a number for each point be taken for one for each component
+        # with one point more, values of points can't be taken for components
         place = _one_more(place)
     return evaluate_any(coefficient, place, shapes, name, OperatorError)[:n]
 
@@ -284,7 +288,7 @@ def _shape(coefficient: Any, name: str) -> tuple[int, ...]:
 
 
 def _stored(values: NDArray[Any], name: str) -> NDArray[np.float64]:
-    """An array given at the quadrature points, checked."""
+    """Check a user's values at quadrature points and convert them to float64."""
     if values.dtype.kind not in "biuf":
         raise OperatorError(f"{name} has type {values.dtype}: give real numbers")
     bad = values.size - np.count_nonzero(np.isfinite(values))

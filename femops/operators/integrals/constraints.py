@@ -50,7 +50,7 @@ class Constraints:
         return np.array_equal(self.rows, other.rows) and np.array_equal(self.columns, other.columns)
 
     def constrained(self, dofs: NDArray[np.int64]) -> Constraints:
-        """More rows and columns replaced by those of the identity.
+        """Copy of the constraints in which the identity replaces more rows and columns.
 
         Raises
         ------
@@ -87,7 +87,7 @@ class Constraints:
             )
 
     def of_block(self, product: Product, test: str, field: str) -> Constraints:
-        """Those of the block of a test function and a field, in vectors of their spaces."""
+        """Constraints of one operator block, as positions in vectors of its two spaces."""
         rows, columns = product.within(test, self.rows), product.within(field, self.columns)
         if test == field:
             return Constraints(rows, columns, self.identity, self.symmetric)

@@ -19,9 +19,10 @@ _POINT = 5  # the last of the kinds of numbers, see `QFunctionInputs.slices`
 
 
 def fused(terms: Sequence[tuple[float, Term]], *, whole: bool = False) -> GivenTerm:
-    """One term for the sum of fusible terms with factors.
+    """Fuse the sum of terms with factors into one term.
 
-    Unless it is to be ``whole``, without what is stored at points where kernels look at any term.
+    If a device checks or computes data of any term, the numbers at points are left out of the
+    fused data, unless ``whole``.
     """
     qfunction = fuse([term.qfunction for _, term in terms])
     first = terms[0][1]
@@ -53,7 +54,7 @@ def fused(terms: Sequence[tuple[float, Term]], *, whole: bool = False) -> GivenT
 
 
 def scaled_points(term: Term) -> list[int]:
-    """Numbers at a point that a factor of the term multiplies."""
+    """Positions, among the numbers at a point, of those that a factor of the term multiplies."""
     stored = term.qfunction.numbers.slices()[_POINT]
     return [k - stored.start for k in term.qfunction.scaled if stored.start <= k < stored.stop]
 
@@ -79,7 +80,7 @@ def scaled_data(term: Term, factor: float, *, points: bool = True) -> Data:
 
 
 def _joined(arrays: Sequence[NDArray[Any]], axis: int, edges: NDArray[np.int64]) -> NDArray[Any]:
-    """Concatenation near the threads that read it."""
+    """Concatenate arrays in memory near the threads that read the result."""
     shape = list(arrays[0].shape)
     shape[axis] = sum(a.shape[axis] for a in arrays)
     out = placed_array(tuple(shape), arrays[0].dtype, edges)

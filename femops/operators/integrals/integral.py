@@ -38,16 +38,14 @@ from femops.pointwise.trace import (
 Made = dict[FormCoefficient, FormCoefficient]
 STATE = "@state"
 _CACHED = ("qfunction", "geometry", "known", "center", "_splits", "setups", "_parts", "_terms")
-# Of a determinant times a weight, an adjugate, and its division by the determinant.
+# Operations by dimension for a determinant times a weight, an adjugate, and the inverse from them.
 _INVERSE_FLOPS = {1: 2, 2: 3 + 1 + 2 + 4, 3: 14 + 1 + 27 + 9}
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Integral:
-    """A form that is linear in a field of one space and in a test function of another.
-
-    Or the residual of a form that is not linear, perhaps in several fields.
+    """A linear form in fields and test functions, or the residual of a form that is not linear.
 
     Attributes
     ----------
@@ -57,12 +55,12 @@ class Integral:
         On one mesh, or on the same faces of its boundary.
     quadrature : Quadrature1D
     coefficients : dict of FormCoefficient
-        Read when the form is made, see `FormCoefficient.keep`: what parts of an operator compute
-        of them later is of the same values. Collective, if there is a field that ranks share.
+        Copied when the form is made, see `FormCoefficient.keep`, so that all parts of an operator
+        use the same values. Collective, if a coefficient is a field that ranks share.
     traced : LinearQFunction or NonlinearQFunction, optional
-        The q-function, where it is known; else the function is traced, which must be linear.
+        The q-function. By default the function is traced, and must be linear.
     state : State
-        Where a nonlinear function was differentiated; no fields if it was not.
+        Fields at which a nonlinear function was differentiated. Empty for other forms.
     rounded : tuple of Node
         Numbers that are rounded to float32 wherever they are computed at points.
     """
@@ -132,12 +130,12 @@ class Integral:
         return self._of_arguments(LinearQFunction(traced))
 
     def _of_arguments(self, step: LinearQFunction) -> LinearQFunction:
-        """The q-function of those fields and test functions that the form has.
+        """Restrict a q-function to the fields and test functions of the form.
 
         Raises
         ------
         OperatorError
-            The q-function couples others.
+            If the q-function couples other fields.
         """
         fields, tests, traced = self.fields.spaces, self.tests.spaces, step.trace
         if fields.keys() == traced.fields.keys() and tests.keys() == traced.tests.keys():
@@ -153,22 +151,22 @@ class Integral:
 
     @property
     def of_values(self) -> Integral:
-        """The same form over the boundary, of values alone if it has no derivatives."""
+        """Copy of a boundary form without derivatives on spaces of values only; else the form."""
         step = self.qfunction
         if not self.domain.has_normals or step.trace.has_slopes:
             return self
         fields, tests = self.fields.with_slopes(False), self.tests.with_slopes(False)
-        if fields.have_slopes or tests.have_slopes:  # of an L2 space
+        if fields.have_slopes or tests.have_slopes:  # an L2 space has no values alone
             return self
         kept = LinearQFunction(step.trace.of_values)
         return replace(self, fields=fields, tests=tests, traced=kept)
 
     @property
     def reduced(self) -> Integral:
-        """The same form on a product, without what nothing couples.
+        """Copy of a form on a product without fields and test functions that nothing couples.
 
-        A field stays with its test function, if one of them is coupled: each is the other's in the
-        transpose.
+        A field and its test function stay if one of them is coupled, because the transpose
+        exchanges them.
         """
         step = self.qfunction
         names = [name for name in self.fields.spaces if any(name in pair for pair in step.pairs)]
@@ -180,7 +178,7 @@ class Integral:
         first = self.geometry.block(0, 1)
         shapes = {name: given.shape(first) for name, given in self.coefficients.items()}
         skew = np.array([not shape.symmetric for shape in shapes.values()], dtype=np.int64)
-        if len(skew):  # somewhere: the step is the same on all ranks
+        if len(skew):  # all ranks use the same q-function, symmetric only if it is so everywhere
             skew = self.fields.whole.comm.max(skew)
         return {
             name: replace(shape, symmetric=not any_skew)
@@ -188,25 +186,28 @@ class Integral:
         }
 
     def __getstate__(self) -> dict[str, Any]:
-        """State for a copy or another process, where what the function reads may differ."""
+        """State for a copy or another process. The trace is included, as globals may differ."""
         state = {k: v for k, v in self.__dict__.items() if k not in _CACHED}
         return state | ({"traced": self.qfunction} if "qfunction" in self.__dict__ else {})
 
     def with_coefficients(self, values: Mapping[str, Any], made: Made) -> Integral:
-        """The same form with other coefficients; parameters and errors as of `replaced`."""
+        """Copy of the form with new coefficients, traced again if their shapes changed.
+
+        Parameters and errors are those of `replaced`.
+        """
         new = self.replaced(values, made)
-        # another shape is another trace; a derivative keeps its own
+        # coefficients of other shapes need another trace; a derivative keeps its trace
         if not self.state.spaces:
             same = new.coefficient_shapes() == self.coefficient_shapes()
             new = replace(new, traced=self.qfunction if same else None)
-        else:  # not what was computed of other coefficients
+        else:  # without data computed from the old coefficients
             new = replace(new, state=self.state.of(self.state.spaces, {}))
         if new.traced is not None:
             new._blocks_of(self, values)
         return new
 
     def _blocks_of(self, old: Integral, changed: Iterable[str]) -> None:
-        """Keep the blocks of a form with other coefficients that have none of those changed."""
+        """Take over the blocks of an old form that have none of the changed coefficients."""
         kept = {
             pair: part
             for pair, part in old._parts.items()
@@ -216,13 +217,15 @@ class Integral:
         self._terms.update({key: term for key, term in old._terms.items() if key[0] in kept})
 
     def replaced(self, values: Mapping[str, Any], made: Made) -> Integral:
-        """The form with other coefficients, and whatever it was traced to.
+        """Copy of the form with new coefficients. The trace is kept.
 
         Parameters
         ----------
         values : dict
+            New values by name.
         made : dict of FormCoefficient
-            Replacements of the coefficients of forms that share them, read once for all; added to.
+            New coefficient by old one, for all forms that share coefficients. New entries are
+            added, so that each value is read once.
 
         Raises
         ------
@@ -251,7 +254,10 @@ class Integral:
         return {}
 
     def block(self, test: str, field: str) -> Integral:
-        """The form of one test function and one field, on vectors of their spaces; made once."""
+        """The part of the form with one test function and one field, on vectors of their spaces.
+
+        It is made once.
+        """
         if (test, field) not in self._parts:
             step = self.qfunction.block(test, field)
             used, state = set(step.used()), self.state
@@ -272,7 +278,7 @@ class Integral:
 
     @cached_property
     def known(self) -> Known:
-        """Facts that a cut of this form may rely on."""
+        """Facts about geometry and coefficients that a split of this form may rely on."""
         mesh, points = self.geometry.mesh, self.geometry.num_points
         given = self.coefficients.items()
         constants = [name for name, g in given if g.is_constant(self.geometry)]
@@ -285,9 +291,9 @@ class Integral:
         return self.state.setups
 
     def qdata_split(self, level: str, *, transpose: bool = False) -> QDataSplit:
-        """The q-function of a level, and its inputs; made once."""
+        """Split of the form's numbers at a level, with the q-function; made once."""
         if level == "matrix-free" and not self.domain.has_maps:
-            level = "partial"  # faces are few
+            level = "partial"  # faces are few, so their data are stored
         key = (level, transpose)
         if key not in self._splits:
             self._splits[key] = split(self.step, level, self.known, transpose=transpose)
@@ -300,13 +306,14 @@ class Integral:
 
     @property
     def looks(self) -> bool:
-        """True if the host looks at what kernels compute of the geometry; else these do."""
+        """True if the host checks the geometry. Else the device that runs the kernels does."""
         return not self.domain.has_maps or not self.fields.whole.memory.fills
 
     def filled(self, qdata_split: QDataSplit) -> bool:
-        """True if kernels compute what a cut keeps at points, where they run.
+        """True if the device computes the numbers that a split stores at points.
 
-        Of a state that is there, or of a geometry. Coefficients alone come from the host.
+        It computes them from a state on the device, or from the geometry. Numbers that depend on
+        coefficients alone come from the host.
         """
         if self.state.spaces:
             return self.state.filled
@@ -324,13 +331,13 @@ class Integral:
 
     @cached_property
     def setups(self) -> dict[Any, Any]:
-        """Programs and data that derivatives share at all states; see `State.setups`."""
+        """Programs and data that derivatives at all states share; see `State.setups`."""
         return self.state.setups
 
     def check(self, stored: list[Node]) -> None:
-        """Evaluate the numbers that a cut stores, only for the errors that this may raise.
+        """Evaluate the numbers that a split stores, only to raise errors.
 
-        At a state only what it is made of may raise any: a bad state shows in its residual.
+        With a state only the inputs are evaluated, because a bad state shows in its residual.
         """
         used = {node.number for node in ancestors(stored)}
         used &= {n.number for name in self.coefficients for n in self.static[name].flat}
@@ -350,8 +357,8 @@ class Integral:
     ) -> NDArray[np.float64]:
         """Values of static nodes at the points of a block of elements, (n, points, nodes).
 
-        ``known`` has values by number of the node, which are not computed again. Without it the
-        nodes in ``rounded`` are rounded to float32 first.
+        ``known`` has values of nodes by number, which are not computed again. Without ``known``
+        the nodes in ``rounded`` are rounded to float32 first.
         """
         if known is None:
             used = {node.number for node in ancestors(stored)}
@@ -363,7 +370,7 @@ class Integral:
         inputs = self.inputs(block, {node.number for node in ancestors(stored, known)})
         inputs |= known
         values = np.empty((block.stop - block.start, block.geometry.num_points, len(stored)))
-        with np.errstate(all="ignore"):  # what is not a number is told of below
+        with np.errstate(all="ignore"):  # values that are not finite are reported below
             for k, value in enumerate(evaluate(stored, inputs)):
                 values[..., k] = value
         if check:
@@ -380,10 +387,10 @@ class Integral:
             )
 
     def data_flops(self, qdata_split: QDataSplit) -> int:
-        """Floating-point operations of `data`; coefficients and a state are not counted.
+        """Number of floating-point operations that compute the stored data.
 
-        Jacobians by sum factorisation, their determinants and inverses, and what is kept as the
-        graph has it.
+        Jacobians by sum factorisation, their determinants and inverses, and the operations of the
+        graph are counted. Evaluation of coefficients and of a state is not.
         """
         each = sum(
             self._store_flops(nodes, q1d)
@@ -409,13 +416,13 @@ class Integral:
 
     @property
     def static(self) -> Mapping[str, Objects]:
-        """The inputs that are known in advance, by name; see `Trace`."""
+        """Inputs that do not depend on the fields, by name; see `Trace`."""
         return self.program.static
 
     def inputs(self, block: DomainBlock, used: set[int]) -> dict[int, Any]:
-        """Arrays of the static inputs that are used, (n, points) each."""
+        """Values (n, points) of the static inputs in ``used``, by number of the node."""
         inputs: dict[int, Any] = {}
-        # positivity of the determinants is checked here, whatever the form uses of the geometry
+        # the weights are always evaluated, which checks that determinants are positive
         sources: dict[str, Callable[[], NDArray[Any]]] = {
             WEIGHT: lambda: block.weighted_det,
             POSITION: lambda: block.points,
@@ -432,13 +439,13 @@ class Integral:
         return inputs
 
     def _coefficient(self, given: FormCoefficient, block: DomainBlock) -> NDArray[np.float64]:
-        """Values (n, points, *shape) of a coefficient; (1, 1, *shape) if they are all the same."""
+        """Values (n, points, *shape) of a coefficient, (1, 1, *shape) if it is constant."""
         if given.name in self.known.constants:
             return given.at(self.geometry.block(0, 1))[:, :1]
         return given.at(block)
 
     def _state_at(self, block: DomainBlock) -> dict[str, Callable[[], NDArray[Any]]]:
-        """Ways to the values and derivatives of the state's fields, by static input."""
+        """Functions that evaluate the state's fields and derivatives, by static input."""
         found: dict[str, Callable[[], NDArray[Any]]] = {}
         for name in self.state.spaces:
             found[name] = partial(self._state_values, name, block)

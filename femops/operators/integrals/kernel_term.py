@@ -1,4 +1,4 @@
-"""Terms as kernels are made of them: a q-function, its arguments and its data."""
+"""Terms that kernels are built from: a q-function, its arguments and its data."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class KernelTerm(ABC):
     data_dtype : numpy.dtype or None
         Type of the numbers stored at points, if it is not ``dtype``.
     minima, sums : int
-        Functionals of a residual: these components of its q-function come after those of the test
-        functions.
+        Number of minima and of integrals among a residual's functionals. Their components of the
+        q-function follow those of the test functions.
     """
 
     name: str
@@ -73,7 +73,7 @@ class KernelTerm(ABC):
 
     @property
     def several(self) -> bool:
-        """True if there are several fields or test functions, or functionals."""
+        """True if the term has several fields or test functions, or functionals."""
         return len(self.fields.spaces) + len(self.tests.spaces) + self.minima + self.sums > 2
 
     @property
@@ -88,7 +88,7 @@ class KernelTerm(ABC):
 
     @property
     def data_bytes(self) -> tuple[int, int]:
-        """Bytes of the data but modes, and of modes, as lanes have them; nothing is computed."""
+        """Bytes of the data in lanes without the modes, and of the modes. No data are computed."""
         numbers, domain, dim = self.qfunction.numbers, self.domain, self.trial.dim
         slots = -(-domain.num_elements // self.width) * self.width
         at_points = slots * self.trial.num_points(self.quadrature) * numbers.point
@@ -110,23 +110,23 @@ class KernelTerm(ABC):
     @property
     @abstractmethod
     def data_without_points(self) -> Data:
-        """The data without what is stored at points."""
+        """The data without the numbers at points."""
 
     @property
     @abstractmethod
     def looked_at(self) -> bool:
-        """True if kernels look, where they run, at what they store or compute of the geometry."""
+        """True if a device computes or checks data of the term, instead of the host."""
 
     @property
     @abstractmethod
     def parts(self) -> Any:
-        """The terms that are looked at, with factors."""
+        """Summands (factor, term) whose data the device computes or checks."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class GivenTerm(KernelTerm):
-    """A term whose data are given: a fused sum, or a program that computes numbers at points.
+    """A term made with its data: a fused sum, or a program that computes numbers at points.
 
     Attributes
     ----------

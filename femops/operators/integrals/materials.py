@@ -23,9 +23,9 @@ def by_attribute(
     values: Mapping[int | str, ArrayLike],
     default: ArrayLike | None = None,
 ) -> GridFunction:
-    """Coefficient that has one value in all elements of an attribute.
+    """Coefficient with one value for all elements of an attribute.
 
-    It is constant in each element, and forms keep it for elements, not for quadrature points.
+    The coefficient is constant in each element. Forms store it by element, not by quadrature point.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def by_attribute(
     values : dict
         Numbers, or vectors of one length, by attribute or name of ``mesh.element_names``.
     default : number or vector, optional
-        For elements of other attributes; there must be none if omitted.
+        Value in elements of all other attributes. If omitted, each attribute needs a value.
 
     Returns
     -------
@@ -85,7 +85,7 @@ def by_attribute(
 
 
 def _checked(value: Any, shape: tuple[int, ...], what: str) -> Any:
-    """A number or vector of the shape that all values have."""
+    """Convert a value to a real, finite array of the shape that all values have."""
     array = array_of(value, what, OperatorError)
     if array.shape != shape or len(shape) > 1 or array.dtype.kind not in "biuf":
         raise OperatorError(

@@ -1,4 +1,4 @@
-"""Integrals of functions that need not be linear in their fields: one summand of a residual."""
+"""Summands of a residual: integrals of functions that need not be linear in their fields."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from femops.pointwise.trace import (
 @final
 @dataclass(frozen=True)
 class Functionals:
-    """Names of the functionals of a residual: integrals, and least values at the points."""
+    """Names of a residual's functionals: integrals, and least values at quadrature points."""
 
     integrals: tuple[str, ...] = ()
     minima: tuple[str, ...] = ()
@@ -61,12 +61,12 @@ class NonlinearIntegral:
     function : callable
         See `femops.residual`.
     sides : Arguments
-        The fields, which are the test functions too.
+        The fields. The test functions have the same names and spaces.
     functionals : Functionals
     quadrature : Quadrature1D
     coefficients : dict of FormCoefficient
     kind : (numpy.dtype, int)
-        Of the arithmetic, and slots of its lanes.
+        Type of the arithmetic, and slots of its lanes.
     of_energy : bool
         Whether the function returns an energy, whose derivative by the fields is the integral.
 
@@ -100,7 +100,7 @@ class NonlinearIntegral:
         self.functionals, self._of_energy, self._factor = functionals, of_energy, 1.0
         self.dtype, self.width = kind
         self.form = Integral(function, sides, sides, quadrature, coefficients)
-        self._read()  # now: what the function reads may change later
+        self._read()  # traced now, because globals that the function reads may change later
         if self.is_zero and not of_energy:
             raise OperatorError(f"{self.name} returns nothing: give factors of test functions")
         check_weights(self.form, self.dtype)
@@ -116,7 +116,7 @@ class NonlinearIntegral:
         return self.form.name
 
     def _read(self) -> None:
-        """Trace the function; over the boundary fields have derivatives if it asks for any."""
+        """Trace the function. On the boundary fields have derivatives only if it uses any."""
         self._trace = self._traced()
         if self.form.domain.has_normals:
             sides = self.form.fields.with_slopes(self._trace.has_slopes)
@@ -138,13 +138,13 @@ class NonlinearIntegral:
 
     @cached_property
     def _tests(self) -> list[str]:
-        """Names of the test functions that are multiplied by something."""
+        """Names of the test functions with a factor that is not zero."""
         tests, wanted = self._trace.tests, self.form.tests.spaces
         return [n for n in wanted if not all(o.is_constant(0.0) for o in tests[n].flat())]
 
     @property
     def is_zero(self) -> bool:
-        """True if there are no functionals, and test functions are multiplied by nothing."""
+        """True if there are no functionals, and all factors of test functions are zero."""
         return not (self._tests or self.functionals.names)
 
     @cached_property
@@ -161,14 +161,14 @@ class NonlinearIntegral:
         return replace(self._trace, tests=tests)
 
     def times(self, factor: float) -> NonlinearIntegral:
-        """The integral times a factor, a part of its kernel; functionals stay as they are.
+        """Copy of the integral with a factor in its trace. Functionals are not multiplied.
 
-        Kernels scale what they read, which is right for linear functions alone.
+        A kernel would scale the fields that it reads, which is right for linear functions only.
 
         Raises
         ------
         OperatorError
-            A product of factors that is out of range.
+            If the product of factors is out of range.
         """
         twin = copy(self)
         twin._factor, twin._setups = product_of_factors(factor, self._factor, self.dtype), {}
@@ -178,7 +178,7 @@ class NonlinearIntegral:
 
     @cached_property
     def term(self) -> Term:
-        """The integral and the functionals, cut at the quadrature points."""
+        """Term that computes the integral and the functionals in one sweep."""
         names = [*self._tests, *self.functionals.names]
         traced = replace(self._scaled, tests={name: self._scaled.tests[name] for name in names})
         form = replace(
@@ -212,33 +212,33 @@ class NonlinearIntegral:
 
     @cached_property
     def _derivative(self) -> tuple[Integral, list[str]]:
-        """The form of the derivative, and what it uses of a state."""
+        """The form of the derivative, and the names of the state's fields that it uses."""
         form = replace(self.form, traced=self._qfunction).reduced
         used = form.qfunction.used()
         return form, [name for name in self.states.values() if {name, f"d{name}"} & {*used}]
 
     def derivative(self, state: Callable[[], State]) -> Integral:
-        """The form of the derivative at a state, which is asked for where it is needed.
+        """The form of the derivative at a state. ``state`` is called only if the form needs it.
 
         Raises
         ------
         TraceError
-            The integral does not depend on any field.
+            If the integral does not depend on any field.
         """
         form, used = self._derivative
         return replace(form, state=state().of(used, self._setups)) if used else form
 
     def updated(self, values: Mapping[str, Any], made: Made) -> NonlinearIntegral:
-        """The integral with other values of those coefficients that it has.
+        """Copy of the integral with new values of coefficients; see `Integral.replaced`.
 
-        See `Integral.replaced`.
+        Names of coefficients that the integral does not have are ignored.
         """
         mine = {name: value for name, value in values.items() if name in self.form.coefficients}
         if not mine:
             return self
         twin = copy(self)
         twin.form, twin._setups = self.form.replaced(mine, made), {}
-        twin.__dict__.pop("_derivative", None)  # it has the coefficients
+        twin.__dict__.pop("_derivative", None)  # it has the old coefficients
         if twin.form.coefficient_shapes() != self.form.coefficient_shapes():
             for name in ("_tests", "_scaled", "_linearised", "is_constant", "_qfunction"):
                 twin.__dict__.pop(name, None)
@@ -249,7 +249,7 @@ class NonlinearIntegral:
 def _complete(
     function: FormFunction, fields: tuple[str, ...], functionals: Sequence[str]
 ) -> Callable[..., Any]:
-    """The function with all its results by name, as tracing wants them."""
+    """Wrap a function so that it returns a result for each field and functional, by name."""
 
     @functools.wraps(function)
     def complete(*args: Any, **options: Any) -> Any:

@@ -13,12 +13,12 @@ from femops_meshes.arguments import dtype_of, shown
 
 
 def float_type(dtype: DTypeLike) -> np.dtype[Any]:
-    """The type of an operator.
+    """Convert a user's ``dtype`` to the type of an operator.
 
     Raises
     ------
     OperatorError
-        One that is not float64 or float32.
+        If the type is not float64 or float32.
     """
     kind = _known(dtype)
     if kind is None:
@@ -39,8 +39,8 @@ def data_type(data_dtype: DTypeLike | None, dtype: np.dtype[Any]) -> np.dtype[An
     Raises
     ------
     OperatorError
-        One that is not float64 or float32, or that is wider than the arithmetic: its digits would
-        be lost when they are loaded.
+        If the type is not float64 or float32, or is wider than the arithmetic, which would lose
+        its digits.
     """
     if data_dtype is None:
         return dtype
@@ -63,22 +63,23 @@ def check_range(
     *,
     whole: bool = False,
 ) -> None:
-    """Refuse numbers that a type can't hold with all its digits.
+    """Raise if numbers are out of a type's range.
 
     Parameters
     ----------
     what : str
         The form and the numbers, for the message.
     largest : float
-        Absolute value; that of all numbers if ``whole``, so that it must not be too small either.
+        Largest absolute value of the numbers.
     kind : numpy.dtype
     cure : str
+        Advice besides scaling, for the message.
     whole : bool
+        Whether ``largest`` is that of all numbers, so that it must not be too small either.
 
     Raises
     ------
     OperatorError
-        If there are such; it says to scale them, or the ``cure``.
     """
     smallest = smallest_of(kind) if whole else 0.0
     if not smallest <= largest <= float(np.finfo(kind).max):
@@ -89,25 +90,27 @@ def check_range(
 
 
 def smallest_of(kind: np.dtype[Any]) -> float:
-    """The least that the largest of many numbers may be, for a type to hold them all."""
+    """Smallest maximum of many numbers that a type can hold precisely.
+
+    Numbers down to the type's epsilon times this maximum are normal.
+    """
     limits = np.finfo(kind)
     return float(limits.tiny) / float(limits.eps)
 
 
 def check_values(what: str, values: NDArray[Any], kind: np.dtype[Any]) -> None:
-    """Refuse numbers, float64, that are infinite in ``kind``.
+    """Raise if finite float64 numbers would be infinite in the type ``kind``.
 
     Raises
     ------
     OperatorError
-        If there are such.
     """
     if kind == np.float32:
         check_range(what, largest_of(values), kind)
 
 
 def largest_of(values: NDArray[np.float64]) -> float:
-    """Largest absolute value of the finite numbers; zero without any."""
+    """Largest absolute value of the finite numbers, zero if none is finite."""
     return float(np.abs(values).max(initial=0.0, where=np.isfinite(values)))
 
 

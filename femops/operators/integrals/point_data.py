@@ -1,4 +1,4 @@
-"""Data that the kernel of an integral reads, and programs that compute them where kernels run."""
+"""Data that the kernel of an integral reads, and programs that compute data on a device."""
 
 from __future__ import annotations
 
@@ -33,10 +33,12 @@ _mode_lanes = Derived[Mesh, NDArray[Any]]()
 def mode_lanes(
     mesh: Mesh, dtype: np.dtype[Any], width: int, edges: NDArray[np.int64]
 ) -> NDArray[Any]:
-    """Modes of a mesh's elements for kernels, (nbatch, dim, modes, width); made once.
+    """Return geometry modes of a mesh's elements in lanes, (nbatch, dim, modes, width).
 
-    Slots past the last element repeat it, so that they have a Jacobian.  They lie near the threads
-    of the first sweep that asks, whose chunks begin at batches ``edges``.
+    They are computed once for a mesh, type and width.
+
+    Slots past the last element repeat it, so that they have a Jacobian.  The modes lie near the
+    threads of the first sweep that reads them, whose chunks begin at batches ``edges``.
     """
 
     def make() -> NDArray[Any]:
@@ -45,7 +47,7 @@ def mode_lanes(
         out = placed_array(shape, dtype, edges)
         for start, values in modes.blocks():
             store_interleaved(out, values, start)
-        if ne:  # on a rank there may be none
+        if ne:  # a rank may have no elements
             filled = ne - (len(out) - 1) * width
             out[-1, :, :, filled:] = out[-1, :, :, filled - 1 : filled]
         return out
@@ -69,16 +71,16 @@ def data_of(
     ----------
     form : Integral
     qdata_split : QDataSplit
-        Tells the numbers.
+        Lists the numbers.
     dtype, data_dtype : dtype
-        Of the arithmetic, and of the numbers at points if these have another type.
+        Type of the arithmetic, and of the numbers at points if these have another type.
     width : int
         Slots of a lane.
     at_points : bool
         Whether the numbers at points are computed.
     looks : bool
-        Whether determinants, and functions of the geometry that the kernel computes itself, are
-        computed here too, only for the errors that they may raise.
+        Whether the host checks determinants, and functions of the geometry that the kernel
+        computes, by computing them too.
     """
     ne, numbers = form.domain.num_elements, qdata_split.qfunction.numbers
     edges = chunk_batches(form.fields, form.tests, dtype, width)
@@ -92,7 +94,7 @@ def data_of(
         check_values(f"{form.name}: the data of elements", values, dtype)
         store_interleaved(elements, values, block.start)
     constants = np.zeros(len(qdata_split.constant), dtype)
-    if ne:  # one element tells what is the same everywhere
+    if ne:  # constants are the same in all elements
         values = form.values(qdata_split.constant, form.center.block(0, 1), check=False)[0, 0]
         finite &= bool(np.isfinite(values).all())
         check_values(f"{form.name}: constants that kernels read", values, dtype)
@@ -147,7 +149,7 @@ def _stored(
 def _swept(
     form: Integral, qdata_split: QDataSplit, dtype: np.dtype[Any], width: int
 ) -> NDArray[Any] | None:
-    """Numbers at points of a state by a compiled sweep; None where NumPy is to compute them."""
+    """Numbers at points from a state, by a compiled sweep; None if NumPy should compute them."""
     if not qdata_split.point:
         return None
     return form.state.points(form, qdata_split, dtype, width)
@@ -156,10 +158,10 @@ def _swept(
 def setup_of(
     form: Integral, qdata_split: QDataSplit, dtype: np.dtype[Any], width: int
 ) -> tuple[QDataSplit, Data]:
-    """The program of kernels that compute what a cut keeps at points, and its data.
+    """Program of the kernel that computes the numbers of a split at points, and its data.
 
-    Both do not depend on a state, and are made once. On a device nothing of the geometry is
-    among the data, unless it is that of faces.
+    Program and data do not depend on the state's values, and are made once. On a device the data
+    contain no geometry, except that of faces.
     """
     key = dtype, width, tuple(node.number for node in qdata_split.point)
     if key not in form.setups:

@@ -15,7 +15,7 @@ from femops.pointwise.expressions.graph import ancestors
 from femops.pointwise.trace import NORMAL, POSITION
 
 _NONE = np.empty(0, dtype=object)
-# What is looked at, in the words of a message.
+# Kinds of checked numbers, in the words of a message.
 _WHAT = (
     "constants that kernels read",
     "factors of fields and test functions",
@@ -26,16 +26,16 @@ _WHAT = (
 
 
 def in_range(term: Term) -> Term:
-    """The term itself, if its arithmetic is float64, or float32 will do. Collective.
+    """Return the term itself, after a check that its numbers fit in float32. Collective.
 
-    Numbers that are kept at points or in elements are looked at where they are computed.  Here it
-    is what kernels form of them, once in each element: the entries of D, and where nothing is kept
-    of the geometry the determinants.
+    Terms of float64 are not checked.  Stored numbers are checked where they are computed.  This
+    function checks numbers that kernels compute: the entries of D, and at the matrix-free level
+    coordinates and determinants.
 
     Raises
     ------
     OperatorError
-        If such a number would become infinite, or all of a kind zero.
+        If a number would become infinite, or all numbers of a kind zero.
     """
     form = term.source
     if term.dtype != np.float32 or form is None or form.state.spaces:
@@ -73,9 +73,10 @@ def check_weights(form: Integral, dtype: np.dtype[Any]) -> None:
 
 
 def _blocks(form: Integral) -> Iterator[DomainBlock]:
-    """One point of each element; all that are needed where something else than the map varies.
+    """Blocks of points at which `in_range` checks numbers.
 
-    A function is only asked where it is needed.
+    One point in each element is enough if only the map varies within elements. Else the points
+    are the quadrature points, the only points at which other coefficients are known.
     """
     known, static = form.known, form.qfunction.trace.static
     used = {node.number for node in ancestors(form.qfunction.distinct)}

@@ -1,4 +1,4 @@
-"""Copies of a form's coefficients, which nobody else can change."""
+"""Copies of coefficients that a form owns, so that nobody else can change them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from femops_meshes.coordinates.interpolation import tensor_apply
 
 
 def frozen(array: NDArray[Any]) -> NDArray[Any]:
-    """A copy that can't be written to.
+    """Return a read-only copy of an array.
 
-    One that is read-only already is copied, too: another view of it may be writeable.
+    A read-only array is copied too, because another view of it may be writeable.
     """
     copy = np.array(array)
     copy.setflags(write=False)
@@ -28,13 +28,13 @@ def frozen(array: NDArray[Any]) -> NDArray[Any]:
 @final
 @dataclass(frozen=True, eq=False)
 class Field:
-    """A finite element function, as it was when it was read.
+    """Copy of a finite element function.
 
     Attributes
     ----------
     space : Space
     l_vec : array
-        As `Space.l_vec` gives it, with ghosts; nobody else's.
+        Dofs with ghosts, see `Space.l_vec`. A read-only copy.
     """
 
     space: Space
@@ -42,7 +42,7 @@ class Field:
 
     @staticmethod
     def of(space: Space, vector: NDArray[Any]) -> Field:
-        """Read a vector. Collective, where ranks share dofs."""
+        """Copy a vector of a space. Collective where ranks share dofs."""
         return Field(space, frozen(space.l_vec(vector)))
 
     def at(self, block: DomainBlock) -> NDArray[np.float64]:
@@ -57,17 +57,17 @@ class Field:
 @final
 @dataclass(frozen=True, eq=False)
 class Sampled:
-    """Values at all quadrature points of a geometry.
+    """Values of a coefficient at all quadrature points of a geometry.
 
-    A component that is one number everywhere is kept once, and so are two opposite ones of a matrix
-    that are equal.
+    A component with the same value everywhere is stored as one number. Opposite components of a
+    matrix share one array if they are equal.
 
     Attributes
     ----------
     shape : tuple of int
         Shape of the coefficient at a point.
     parts : tuple of arrays
-        Components in C order: (ne, nq), or () where it is one number.
+        Components in C order, each of shape (ne, nq), or () for one number.
     """
 
     shape: tuple[int, ...]
@@ -80,7 +80,7 @@ class Sampled:
         blocks: Iterable[tuple[int, NDArray[np.float64]]],
         dtype: DTypeLike,
     ) -> Sampled:
-        """Put blocks of values together.
+        """Collect the values of all blocks of elements.
 
         Parameters
         ----------
@@ -121,14 +121,14 @@ class Sampled:
         return values.reshape(*here, *self.shape)
 
     def resampled(self, matrix: NDArray[np.float64], points: int) -> Sampled:
-        """The values at other points, by a matrix in each direction.
+        """Interpolate the values to other points by a matrix in each direction.
 
         Parameters
         ----------
         matrix : (new, old) float64
             See `between_points`.
         points : int
-            Points of an element, a power of the old ones in each direction.
+            Old points of an element: a power of their number in each direction.
         """
         old = matrix.shape[1]
         dim = round(math.log(points, old)) if old > 1 else 1
@@ -136,23 +136,23 @@ class Sampled:
         return Sampled(self.shape, tuple(parts))
 
     def first(self, count: int) -> Sampled:
-        """The values at the points of the first elements."""
+        """Values in the first ``count`` elements."""
         return Sampled(
             self.shape, tuple(part[:count] if part.ndim else part for part in self.parts)
         )
 
 
 def between_points(old: NDArray[np.float64], new: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Matrix (new, old) of linear interpolation between ascending points, constant beyond them.
+    """Matrix (new, old) of linear interpolation from old to new points, constant beyond the old.
 
-    No value lies outside those that it is made of.
+    Old points ascend. Interpolated values lie between the old values.
     """
     rows = [np.interp(new, old, unit) for unit in np.eye(len(old))]
     return np.stack(rows, axis=1)
 
 
 def _opposite(shape: tuple[int, ...]) -> dict[int, int]:
-    """Components above the diagonal of a square matrix, by the opposite ones below it."""
+    """Map each component below the diagonal of a square matrix to the one opposite, above it."""
     if len(shape) != 2 or shape[0] != shape[1]:
         return {}
     n = shape[0]
@@ -160,13 +160,13 @@ def _opposite(shape: tuple[int, ...]) -> dict[int, int]:
 
 
 def _same(a: NDArray[np.float64], b: NDArray[np.float64]) -> bool:
-    """True if all bits are the same: zeros have signs."""
+    """True if all bits are the same, also the signs of zeros."""
     return bool(np.all(a.view(np.int64) == b.view(np.int64)))
 
 
 @final
 class _Part:
-    """One component, collected block by block: one number as long as all are equal."""
+    """Values of one component, collected block by block. One number as long as all are equal."""
 
     def __init__(self, shape: tuple[int, int], dtype: DTypeLike) -> None:
         self.shape, self.dtype = shape, np.dtype(dtype)

@@ -19,14 +19,14 @@ class State(ABC):
     Attributes
     ----------
     spaces : dict of Space
-        By the name that a field's values have among the static inputs of a trace; its reference
-        derivatives have the same name after a d.
+        Space of each field, by the name of the field's values among the static inputs of a trace.
+        The reference derivatives have this name with a d before it.
     filled : bool
-        Whether kernels compute what a derivative keeps at points, where the fields are; else it is
-        computed with NumPy.
+        Whether a device, which has the fields, computes the numbers at points of a derivative.
+        Else the host does.
     setups : dict
-        What all derivatives of one form share: splits by level, and programs that compute what is
-        kept, with their data, by the nodes that are kept.
+        Data that all derivatives of one form share: splits by level, and by stored nodes the
+        programs that compute these nodes, with their data.
     """
 
     spaces: Mapping[str, Space]
@@ -35,32 +35,32 @@ class State(ABC):
 
     @abstractmethod
     def field(self, name: str) -> Field:
-        """A field on the host."""
+        """Return a field, on the host."""
 
     @abstractmethod
     def of(self, names: Iterable[str], setups: dict[Any, Any]) -> State:
-        """Some of the fields, for a form of its own, or for one with other coefficients."""
+        """State with some of the fields and with other setups, for another form."""
 
     @abstractmethod
     def points(
         self, form: Any, qdata_split: Any, dtype: np.dtype[Any], width: int
     ) -> NDArray[Any] | None:
-        """Numbers that a form keeps at points, (nbatch, points, numbers, width).
+        """Compute the numbers that a form stores at points, (nbatch, points, numbers, width).
 
-        None where NumPy is to compute it.
+        None if NumPy should compute them instead.
         """
 
 
 @final
 class NoState(State):
-    """No fields: what a form that is linear has."""
+    """State of a linear form: no fields."""
 
     spaces: Mapping[str, Space] = {}
     filled = False
 
     @property
     def setups(self) -> dict[Any, Any]:  # type: ignore[override]  # nothing is shared
-        """See `State.setups`: each form has its own."""
+        """See `State.setups`. Forms without a state share nothing."""
         return {}
 
     def field(self, name: str) -> Field:
@@ -69,7 +69,7 @@ class NoState(State):
         Raises
         ------
         KeyError
-            There is none.
+            Always.
         """
         raise KeyError(name)
 
@@ -84,7 +84,7 @@ class NoState(State):
         dtype: np.dtype[Any],
         width: int,
     ) -> None:
-        """See `State.points`: NumPy does it."""
+        """See `State.points`. NumPy computes the numbers."""
 
 
 NO_STATE = NoState()
@@ -94,7 +94,7 @@ Fill = Callable[[Any, Any, np.dtype[Any], int], NDArray[Any] | None]
 
 @final
 class HostState(State):
-    """Fields on the host.
+    """State whose fields are on the host.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ class HostState(State):
     setups : dict, optional
         See `State`.
     fill : callable, optional
-        Computes what a form with this state keeps at points, or gives None.
+        Function that does `State.points`.
     """
 
     filled = False

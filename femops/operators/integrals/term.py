@@ -1,4 +1,4 @@
-"""One term of an operator: a form, cut at the quadrature points, and the data stored for it."""
+"""One term of an operator: an integral with its q-function and data for a level."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ from femops_kernels.cpu.machine import lane_width
 from femops_kernels.pointwise.qdata import Data
 
 AT_POINTS = "at points"
-"""Cut of a form whose kernel is given nothing of the geometry: all of it is kept at points."""
+"""Level of terms whose kernel reads no geometry: all that depends on it is stored at points."""
 
 DATA_LEVELS = (AT_POINTS, "partial", "matrix-free")
-"""Levels whose kernels take the q-function."""
+"""Levels whose kernels call the q-function."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Term(KernelTerm):
-    """An integral, cut at the quadrature points.
+    """An integral with its q-function and data for a level.
 
     Attributes
     ----------
     name, fields, tests, quadrature, qfunction, dtype, width, data_dtype, minima, sums
         See `KernelTerm`.
     source : Integral
-        Where the data come from.
+        The integral that the data are computed from.
     level : str
-        For which it was cut.
+        Level that decides which numbers are stored.
     given : Data or None
-        The data, if known beforehand.
+        The data, if they are known when the term is made.
     original : Term or None
-        Of a transposed term, the one that it is the transpose of.
+        The term that this one is the transpose of. None if it is not a transpose.
     scale : float
-        Factor by which a fused kernel multiplies numbers at points before it rounds them.
+        Factor of a fused kernel for numbers at points, applied before they are rounded.
     """
 
     source: Integral
@@ -64,12 +64,12 @@ class Term(KernelTerm):
         level: str,
         data_dtype: DTypeLike | None = None,
     ) -> Term:
-        """Term of a form; see `ready` for its data.
+        """Make the term of a form at a level; see `ready` for its data.
 
         Raises
         ------
         OperatorError
-            A type that is not float64 or float32, or data wider than the arithmetic.
+            If a type is not float64 or float32, or data are wider than the arithmetic.
         """
         kind = float_type(dtype)
         stored = data_type(data_dtype, kind)
@@ -100,7 +100,7 @@ class Term(KernelTerm):
     def of_residual(
         form: Integral, dtype: np.dtype[Any], width: int, minima: int = 0, sums: int = 0
     ) -> Term:
-        """Term of a form that is not linear, with all its fields, test functions, functionals."""
+        """Term of a nonlinear form, with the numbers of its minima and integrals."""
         return replace(Term._of(form, "partial", dtype, width), minima=minima, sums=sums)
 
     @property
@@ -110,7 +110,7 @@ class Term(KernelTerm):
 
     @cached_property
     def qdata_split(self) -> QDataSplit:
-        """Split of what the q-function is given."""
+        """Decision which inputs of the q-function are stored at points, in elements or once."""
         return self.source.qdata_split(self.level, transpose=self.original is not None)
 
     @cached_property
@@ -128,16 +128,16 @@ class Term(KernelTerm):
         return self.data_dtype is not None and stores
 
     def in_sum(self, factor: float) -> Term:
-        """The term as part of a fused kernel, which multiplies its data by a factor."""
+        """The term as part of a fused kernel, which multiplies the term's data by a factor."""
         if not self.rounds or factor == 1.0:
             return self
         known = None if self.filled else self.data
         return replace(self, given=known, scale=factor)
 
     def with_wide_data(self) -> Term:
-        """The same integral without ``data_dtype``, for any level.
+        """Copy of the term without ``data_dtype``, which may be moved to any level.
 
-        The numbers that this term rounds stay rounded; no others are.
+        Numbers that this term rounds are still rounded, and no other numbers.
         """
         if self.data_dtype is None:
             return self
@@ -155,7 +155,7 @@ class Term(KernelTerm):
 
     @property
     def filled(self) -> bool:
-        """True if kernels compute what is stored at points, where they run."""
+        """True if a device computes the numbers stored at points."""
         return self.source.filled(self.qdata_split)
 
     @property
@@ -168,17 +168,17 @@ class Term(KernelTerm):
 
     @property
     def parts(self) -> tuple[tuple[float, Term], ...]:
-        """See `KernelTerm.parts`: a twin, as what refers to the term would not go with it."""
+        """See `KernelTerm.parts`. A copy, because data derived from a term must not refer to it."""
         return ((1.0, replace(self, given=None if self.filled else self.data)),)
 
     def __getstate__(self) -> dict[str, Any]:
-        """State that a copy or another process needs: the data are split again there."""
+        """State for a copy or another process, which splits the data again."""
         return {k: v for k, v in self.__dict__.items() if k != "qdata_split"}
 
     def blocks(self) -> list[Term]:
-        """The term by pairs of a test function and a field: itself if it has one of each.
+        """Split a term on a product into terms with one test function and one field each.
 
-        Each has vectors of its own spaces.
+        Each of them works on vectors of its own spaces. A term on one space is returned as it is.
         """
         if not self.fields.on_product:
             return [self]
@@ -192,7 +192,10 @@ class Term(KernelTerm):
         return self.source.qfunction.pairs
 
     def block(self, test: str, field: str) -> Term:
-        """The term of one test function and one field, on vectors of their spaces; made once."""
+        """The part of the term with one test function and one field, on vectors of their spaces.
+
+        It is made once.
+        """
         if self.original is not None:
             return self.original.block(field, test).transposed()
         form, kinds = self.source.block(test, field), (self.dtype, self.width, self.level)
@@ -203,7 +206,7 @@ class Term(KernelTerm):
         return found
 
     def ready(self, level: str) -> Term:
-        """The term itself, its data computed where the level keeps them, else only checked."""
+        """Return the term itself, after its data are computed, or checked if not stored."""
         if not self.domain.num_elements:
             return self
         if self.filled:
@@ -215,7 +218,7 @@ class Term(KernelTerm):
         return self
 
     def at_level(self, level: str) -> Term:
-        """The term, cut for another level; without data where that keeps none."""
+        """Copy of the term at another level. Data are kept if both levels store the same."""
         qdata_split = self.source.qdata_split(level, transpose=self.original is not None)
         alike = qdata_split.qfunction == self.qfunction and same(
             qdata_split.kept, self.qdata_split.kept
@@ -246,7 +249,7 @@ class Term(KernelTerm):
         )
 
     def updated(self, form: Integral) -> Term:
-        """The term of the same form with other coefficients.
+        """Copy of the term for ``form``, the same form with new coefficients.
 
         Raises
         ------
@@ -264,7 +267,7 @@ class Term(KernelTerm):
         return replace(self, qfunction=qfunction, source=form, given=None, original=original)
 
     def fusible(self, other: Term) -> bool:
-        """True if one kernel can do both."""
+        """True if one kernel can apply both terms."""
         mine, theirs = self.quadrature, other.quadrature
         same = mine is theirs or (
             np.array_equal(mine.points, theirs.points)
@@ -278,7 +281,7 @@ class Term(KernelTerm):
 def _check_orders(
     name: str, arguments: Arguments, slopes: Sequence[int], values: Sequence[int]
 ) -> None:
-    """Refuse a form that has of an argument of order 0 nothing but its gradient."""
+    """Raise if a form uses only the gradient of an argument of order 0."""
     first = 0
     for space in arguments.spaces.values():
         mine = range(first, first + space.ncomp)
@@ -290,14 +293,14 @@ def _check_orders(
 def updated(
     summands: Sequence[tuple[float, Term]], values: Mapping[str, Any], level: str, made: Made
 ) -> list[tuple[float, Term]]:
-    """Terms with other values of the coefficients that they have.
+    """Copies of the terms with new values of their coefficients, by name.
 
-    ``made`` is that of `Integral.with_coefficients`, for all of them.
+    All terms share ``made``, see `Integral.with_coefficients`.
 
     Raises
     ------
     OperatorError
-        A coefficient that no term has, or one of another shape.
+        If no term has a coefficient of this name, or the shape is another.
     """
     terms: list[tuple[float, Term]] = []
     used: set[str] = set()

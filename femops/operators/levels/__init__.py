@@ -1,1 +1,1 @@
-"""Levels of assembly: the data that an operator keeps."""
+"""Levels of assembly: the data that an operator stores."""

@@ -1,12 +1,13 @@
 """The level "auto": chosen by measurement on a sample of the elements.
 
-Candidates are tried in the order of a lower bound of their time (bytes over a bandwidth, flops over
-a rate that none exceeds), until that bound is above the best time seen: what could not win is never
-built.  Where what a level moves for the whole operator does not fit in the caches, they are emptied
-before each measurement, so that a sample of a few ten thousand dofs stands for the whole.
+Each level has a lower bound of its time: bytes over a bandwidth, and flops over a rate that no
+kernel exceeds. Levels are tried in the order of these bounds, until a bound is above the best
+measured time. So a level that could not win is never built.  If the data of the whole operator do
+not fit in the caches, these are emptied before each measurement, so that a small sample stands for
+the whole operator.
 
-What is measured is the processor's time of all threads, and the least of several rounds counts: so
-the choice is the same while other programs have a part of the cores.
+The measured time is the processor's, of all threads, and the least of several rounds counts. So the
+choice does not change while other programs use some cores.
 """
 
 from __future__ import annotations
@@ -41,49 +42,50 @@ from femops_kernels.tuning.database import find
 
 _log = logging.getLogger("femops")
 
-# Nodes of a sample, for each thread: with 40,000, levels whose times differ by 15 % changed places.
+# Nodes of a sample per thread. With 40,000 nodes, the choice between levels whose times differ by
+# 15 % was not stable.
 _SAMPLE = 160_000
-# Nodes up to which all elements are tried at order 1, where matrices may win, and it matters in
-# which cache they lie.
+# Up to this number of nodes all elements are tried at order 1. There matrices may be fastest, and
+# their time depends on the cache that they fit in.
 _ALL = 160_000
 # Elements of a sample with many vectors.
 _FEWEST = 32
-# Bytes moved by one application above which caches do not hold them.
+# Most bytes of one application that stay in the caches.
 CACHED_BYTES = 16 * 2**20
-# What is read between two measurements to empty the caches.
+# Bytes that are read between two measurements to empty the caches.
 _FLUSH = 192 * 2**20
 _ROUNDS = 7
 # Seconds of applications in a row where the data stay in the caches.
 _WARM = 1e-3
-# Seconds after which workers sleep: what time they have taken is known then.
+# Seconds until workers sleep, so that the time that they took is counted.
 _SETTLE = 1e-4
-# Tries after which a level that takes so many times as long as the best is out.
+# Number of first tries, and the multiple of the best time beyond which a level is then dropped.
 _TRIES, _CLOSE = 2, 1.5
-# Samples of levels that are close, each in memory of its own.
+# Number of copies of the sample, in different memory, on which close levels are compared.
 _PLACES = 3
 # Optimistic limits of one thread, for bounds: bytes and operations per second.
 _CACHE_BANDWIDTH = 1e11
 _RATE = 1.5e11
 _choices: dict[str, str] = {}
-"""Level by question, see `level_words`."""
+"""Chosen level by key, see `level_words`."""
 _flushed: WeakValueDictionary[str, NDArray[np.float64]] = WeakValueDictionary()
-# Above the bandwidth measured by one sum over an array.
+# Bound of the bandwidth, as a multiple of the one measured by a sum over an array.
 _OPTIMISM = 2.0
 
 
 def choose_level(summands: Summands, panels: Panels = ONE) -> str:
-    """The fastest level for the sum of terms, as measured with the threads now in use.
+    """Choose the fastest level for a sum of terms, measured with the threads now in use.
 
-    Levels that would not fit into memory are left out.  A question is asked once by a process, so
-    equal operators have the same level.
+    Levels that would not fit into memory are left out.  A process keeps its choices, so equal
+    operators have the same level.
 
     Parameters
     ----------
     summands : sequence of (float, Term)
-        Terms of forms on one mesh; those over the elements, which outweigh those over faces, are
-        measured if there are any.
+        Terms of forms on one mesh. Terms over boundary faces cost little, so they are measured
+        only if there are no terms over elements.
     panels : Panels
-        Number of vectors that they are applied to at once.
+        Number of vectors that the sum is applied to at once.
     """
     levels = [level for level in LEVELS if _fits(level, summands)]
     part = domains(summands)[0]
@@ -103,7 +105,7 @@ def choose_level(summands: Summands, panels: Panels = ONE) -> str:
 
 
 def level_words(summands: Summands, levels: Sequence[str], panels: Panels = ONE) -> str:
-    """All that the choice depends on, as the tuning database names it: equal for equal forms."""
+    """Key of the tuning database for the choice: all that it depends on, equal for equal forms."""
     ne, threads = summands[0][1].domain.num_elements, get_threads()
     types = ", ".join(
         f"{t.dtype} x {t.width}, stored {t.data_dtype or t.dtype}" for _, t in summands
@@ -116,7 +118,7 @@ def level_words(summands: Summands, levels: Sequence[str], panels: Panels = ONE)
 
 
 def _least_bytes(summands: Summands, _: Panels) -> str:
-    """The level that moves the fewest bytes: kernels of a device wait for memory."""
+    """Choose the level that moves the fewest bytes, because a device's kernels wait for memory."""
     levels = backend_of(summands[0][1].spaces[0]).levels
     bytes_moved = {
         level: level_data_of(level, _at(level, summands), FREE).moved_bytes() for level in levels
@@ -129,7 +131,7 @@ def _agreed_level(
 ) -> str:
     """Level that the rank with most elements chooses for its part. Collective.
 
-    All measure at the same time, as they share what they will share later.
+    All ranks measure at the same time, because later they will share caches and memory too.
     """
     first = domains(summands)[0][0][1]
     if not first.domain.covers:
@@ -156,18 +158,18 @@ def _fits(level: str, summands: Summands) -> bool:
 def measure_levels(
     summands: Summands, levels: Sequence[str] = LEVELS, panels: Panels = ONE
 ) -> dict[str, float]:
-    """Seconds of one application of a sample, for each level that could be the fastest.
+    """Measure one application of a sample, in seconds, for each level that could be the fastest.
 
-    They are the processor's, of all threads, over the number of threads.
+    Seconds are the processor's, of all threads, divided by the number of threads.
 
     Parameters
     ----------
     summands : sequence of (float, Term)
-        Terms of forms on one mesh, or on the same boundary faces, which are all tried.
+        Terms of forms on one mesh, or on the same boundary faces. The sample has all faces.
     levels : sequence of str
-        Levels to choose from; "matrix-free" fits wherever any does.
+        Levels to choose from. "matrix-free" needs the least memory.
     panels : Panels
-        Number of vectors that they are applied to at once.
+        Number of vectors that the sum is applied to at once.
     """
     nvec = panels.nvec * panels.count
     whole, count = summands[0][1], _sample_size(summands[0][1], nvec)
@@ -186,7 +188,7 @@ def measure_levels(
     for level in sorted(bounds, key=lambda name: bounds[name]):
         if times and bounds[level] > min(times.values()):
             break
-        if not _fits(level, sample):  # nor does the sample, by now
+        if not _fits(level, sample):  # other samples may have taken the memory meanwhile
             continue
         runs[level] = _runner(level, sample, panels, None if cached[level] else flush)
         times[level] = min(runs[level]() for _ in range(_TRIES))
@@ -195,7 +197,7 @@ def measure_levels(
     }
     times |= _measure(close)
     for _ in range(_PLACES - 1 if flush and len(close) > 1 else 0):
-        # where in memory data lie changes times by some percent
+        # times differ by some percent with the place of the data in memory
         close = {
             level: _runner(level, sample, panels, None if cached[level] else flush)
             for level in close
@@ -206,7 +208,7 @@ def measure_levels(
 
 
 def _sample_size(term: Term, nvec: int) -> int:
-    """Number of elements to try with so many vectors."""
+    """Number of elements of a sample for ``nvec`` vectors."""
     ne = term.domain.num_elements
     if not term.domain.covers:
         return ne
@@ -219,7 +221,7 @@ def _sample_size(term: Term, nvec: int) -> int:
 
 
 def flush_memory() -> NDArray[np.float64]:
-    """Memory that is read to empty the caches; the same while somebody holds it."""
+    """Array that is read to empty the caches. All callers share it while one of them holds it."""
     memory = _flushed.get("memory")
     if memory is None:
         memory = _flushed["memory"] = np.ones(_FLUSH // 8)
@@ -243,7 +245,7 @@ def _bandwidth(flush: Callable[[], float]) -> float:
 
 
 def _work(level: str, sample: Summands, nvec: int = 1) -> tuple[float, float]:
-    """Least bytes moved and flops of one application; nothing is compiled or assembled for it."""
+    """Least bytes moved and flops of one application, without compiling or assembling."""
     term = sample[0][1]
     if level == "full":
         entries = sum(_least_entries(block) for block in term.blocks())
@@ -257,7 +259,7 @@ def _work(level: str, sample: Summands, nvec: int = 1) -> tuple[float, float]:
 
 
 def _least_entries(term: Term) -> float:
-    """Entries of the matrix, as of a large Cartesian mesh of as many dofs."""
+    """Estimate the entries of the matrix: those of a large Cartesian mesh with as many dofs."""
     columns = (term.trial.order + 1.0) ** term.trial.dim
     coupled = np.count_nonzero(entry_numbers(term).any(axis=(0, 2)))  # components, one by one
     return term.test.touched * columns * coupled
@@ -298,7 +300,7 @@ def _runner(
 
 
 def _measure(runs: dict[str, Callable[[], float]]) -> dict[str, float]:
-    """The least of interleaved rounds."""
+    """Least time of each level in interleaved rounds, seconds."""
     times: dict[str, list[float]] = {level: [] for level in runs}
     for _ in range(_ROUNDS):
         for level, run in runs.items():
@@ -309,7 +311,7 @@ def _measure(runs: dict[str, Callable[[], float]]) -> dict[str, float]:
 @final
 @dataclass(frozen=True, eq=False)
 class Auto(LevelData):
-    """Data of the fastest level, which is chosen at the first use.
+    """Data of the fastest level, chosen at the first use.
 
     Attributes
     ----------
@@ -322,18 +324,18 @@ class Auto(LevelData):
 
     @cached_property
     def chosen(self) -> LevelData:
-        """The storage of the level chosen.
+        """Data of the chosen level for one vector.
 
         Raises
         ------
         OperatorError
-            Integrals over boundary faces alone, on several ranks.
+            If all integrals are over boundary faces, on several ranks.
         """
         return self._choice(ONE)
 
     @cached_property
     def _chosen_for(self) -> dict[Panels, LevelData]:
-        """Data by number of vectors; none of a level twice."""
+        """Data by number of vectors. The same data for the same level."""
         return {}
 
     def _choice(self, panels: Panels) -> LevelData:
@@ -350,12 +352,12 @@ class Auto(LevelData):
 
     @property
     def stored(self) -> LevelData:
-        """The storage of the level chosen."""
+        """Data of the chosen level."""
         return self.chosen
 
     @property
     def kept(self) -> Summands:
-        """The summands, cut for the level chosen."""
+        """The summands with q-functions for the chosen level."""
         return self.chosen.summands
 
     @property
@@ -365,19 +367,19 @@ class Auto(LevelData):
 
     @property
     def _rounds(self) -> bool:
-        """True if the numbers that are rounded may depend on the level.
+        """True if it may depend on the level which numbers are rounded.
 
-        Then products with one vector and with many, and the matrix, have one level.
+        Then products with one vector and with many, and the matrix, use the same level.
         """
         return any(term.data_dtype is not None for _, term in self.summands)
 
     @property
     def level(self) -> str:  # type: ignore[override]  # found when asked for
-        """The level chosen."""
+        """Name of the chosen level."""
         return self.chosen.level
 
     def steps(self, panels: Panels = ONE) -> list[Step]:
-        """Return the steps of the level chosen for so many vectors."""
+        """Steps of the level chosen for this number of vectors."""
         if panels == ONE or self._rounds:
             return self.chosen.steps(panels)
         if panels not in self._chosen_for:
@@ -409,7 +411,7 @@ class Auto(LevelData):
         return self.chosen.shared_bytes()
 
     def with_constraints(self, constraints: Constraints) -> Auto:
-        """Return the same with other constraints; the choice is kept if it is made."""
+        """Copy of the data with other constraints. A choice that has been made is kept."""
         new = replace(self, constraints=constraints)
         if "chosen" in self.__dict__:
             new.__dict__["chosen"] = self.chosen.with_constraints(constraints)

@@ -1,4 +1,4 @@
-"""Cost of one application of an operator, counted."""
+"""Cost of an operator: operations and bytes, counted without running it."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ class Cost:
     Attributes
     ----------
     flops : int
-        Floating-point operations (an FMA is two), contractions as emitted and q-functions as
-        counted.
+        Floating-point operations of the emitted contractions and of the q-functions. A fused
+        multiply-add counts as two.
     bytes_moved : int
         Least traffic with memory, bytes: stored data and indices read once, x read, y written.
     stored_bytes : int
-        Bytes that the operator keeps for its applications; its copies of coefficients, which these
-        do not read, are not among them.
+        Bytes that the operator stores for its applications. Its copies of coefficients, which
+        applications do not read, are not counted.
     shared_bytes : int
         Bytes that all operators on its spaces share: the indices of the element restriction, and
         the mesh's geometry as kernels read it.
     assembly_flops : int
-        Floating-point operations to compute what is kept; functions of x not counted.
+        Floating-point operations that compute the stored data. Functions of x are not counted.
     data_flops : int
-        Operations among these for the data at quadrature points or in elements (D).
+        The part of these operations that computes D at quadrature points or in elements.
     """
 
     flops: int
@@ -41,7 +41,7 @@ class Cost:
 
 
 def cost_of(level_data: LevelData) -> Cost:
-    """Cost of applying an operator's data; nothing is compiled for it."""
+    """Count the cost of an operator from its data, without compiling."""
     first = level_data.summands[0][1]
     vectors = sum(space.size for space in first.spaces) * first.dtype.itemsize
     return Cost(

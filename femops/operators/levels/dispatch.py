@@ -1,8 +1,8 @@
 """Data of a sum of integrals at a level: one storage, or one for each domain or block.
 
-Each domain, the elements and faces of the boundary, is swept by itself.  Terms over boundary faces
-only add to the result, so that over the elements comes first.  On a product, sweeps read and write
-all fields at once; what has matrices has one for each block.
+Elements and boundary faces have separate sweeps.  The sweep over the elements comes first, because
+sweeps over faces only add to the result.  On a product, a sweep reads and writes all fields at
+once, but levels with matrices have one for each block.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ JOINT = ("partial", "matrix-free")
 def level_data_of(
     level: str, summands: Summands, constraints: Constraints, before: LevelData | None = None
 ) -> LevelData:
-    """Storage of a sum at one of the levels; nothing is allocated or compiled yet.
+    """Make the data object of a sum at a level. Nothing is allocated or compiled yet.
 
-    Where it has blocks, those whose terms are the same as ``before`` are shared.
+    Blocks with the same terms as a block of ``before`` are shared with it.
 
     Raises
     ------
     OperatorError
-        A level that would not fit into memory.
+        If the level would not fit into memory.
     """
     first = summands[0][1]
     backend = backend_of(first.spaces[0])
@@ -57,9 +57,9 @@ def level_data_of(
 
 
 def separable(level: str, summands: Summands) -> bool:
-    """True if each block of a sum on a product has a kernel of 1-D matrices. Collective.
+    """True if each block of a sum on a product has a separable kernel. Collective.
 
-    These take less time than a sweep over all fields at the quadrature points.
+    Kernels of 1-D matrices take less time than a sweep over all fields at the quadrature points.
     """
     space, plain = summands[0][1].spaces[0], True
     for _, term in summands:
@@ -74,7 +74,7 @@ def separable(level: str, summands: Summands) -> bool:
 
 
 def _storage_of(level: str, summands: Summands, constraints: Constraints) -> LevelData:
-    """Storage of integrals over the same elements, unless the level is "full"."""
+    """Data object of integrals over the same elements, or over any domains at level "full"."""
     needed = level_bytes(level, summands)
     if needed:
         require_memory(needed, f"level={level!r}")
@@ -89,14 +89,14 @@ def _storage_of(level: str, summands: Summands, constraints: Constraints) -> Lev
 
 
 def _share_of(constraints: Constraints, *, first: bool) -> Constraints:
-    """Constraints of one part of a sum: the first part has the identity on constrained rows."""
+    """Constraints of one part of a sum. Only the first part writes the identity's rows."""
     return constraints if first else replace(constraints, identity=0.0)
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Domains(LevelData):
-    """The storages of several domains of integration, or of boundary faces alone.
+    """Data of a sum over several domains of integration, or over boundary faces alone.
 
     Attributes
     ----------
@@ -117,11 +117,11 @@ class Domains(LevelData):
         return [summand for part in self.parts for summand in part.as_stored]
 
     def steps(self, panels: Panels = ONE) -> list[Step]:
-        """Those of the parts: over the elements first, as those over faces only add."""
+        """Steps of all parts, over the elements first, because steps over faces only add."""
         return [step for part in self.parts for step in part.steps(panels)]
 
     def kernel_parts(self) -> list[Parts]:
-        """Those of all parts."""
+        """Parts of the kernels of all domains."""
         return [found for part in self.parts for found in part.kernel_parts()]
 
     def flops(self) -> int:
@@ -156,14 +156,14 @@ class Domains(LevelData):
 @final
 @dataclass(frozen=True, eq=False)
 class Blocks(LevelData):
-    """The storages of the blocks of a sum on a product of spaces, each by itself.
+    """Data of a sum on a product of spaces, block by block.
 
     Attributes
     ----------
     summands, constraints, level
         See `LevelData`.
     parts : dict of LevelData
-        By test function and field.
+        Data of each block by test function and field.
     """
 
     summands: Summands
@@ -175,12 +175,12 @@ class Blocks(LevelData):
     def of(
         level: str, summands: Summands, constraints: Constraints, before: LevelData | None = None
     ) -> Blocks:
-        """Storage of a sum at one of the levels; see `level_data_of`.
+        """Make the data object of a sum at a level; see `level_data_of`.
 
         Raises
         ------
         OperatorError
-            A level that would not fit into memory.
+            If the level would not fit into memory.
         """
         groups = blocks_of(summands)
         needed = sum(level_bytes(level, terms) for terms in groups.values())
@@ -199,15 +199,15 @@ class Blocks(LevelData):
 
     @property
     def as_stored(self) -> Summands:
-        """See `LevelData.as_stored`: by block."""
+        """See `LevelData.as_stored`. Terms of blocks, block by block."""
         return [summand for part in self.parts.values() for summand in part.as_stored]
 
     def steps(self, panels: Panels = ONE) -> list[Step]:
-        """Those of the parts, on pieces of the vectors."""
+        """Steps of all blocks, each on its parts of the vectors."""
         return block_steps(self.parts, self.sides, self.constraints, panels)
 
     def kernel_parts(self) -> list[Parts]:
-        """Those of all parts."""
+        """Parts of the kernels of all blocks."""
         return [found for part in self.parts.values() for found in part.kernel_parts()]
 
     def flops(self) -> int:
@@ -223,7 +223,10 @@ class Blocks(LevelData):
         return sum(part.data_flops() for part in self.parts.values())
 
     def moved_bytes(self) -> int:
-        """Bytes that all parts move, each with its pieces of the vectors."""
+        """Bytes that all blocks move, with their parts of the vectors.
+
+        The vectors themselves are subtracted, because the caller counts them.
+        """
         first = self.summands[0][1]
         pieces = (side.spaces[name].size for side, name in self._pieces())
         vectors = sum(pieces) - int(sum(space.size for space in first.spaces))

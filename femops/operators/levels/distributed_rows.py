@@ -22,7 +22,7 @@ from femops_kernels.cpu.rows import GatheredVector, RowProduct
 @final
 @dataclass(frozen=True, eq=False)
 class RankRows(CompressedRows):
-    """Rows of the matrix that the rank owns.
+    """Data of the level "full": the matrix rows of the dofs that this rank owns.
 
     Attributes
     ----------
@@ -32,7 +32,7 @@ class RankRows(CompressedRows):
 
     @cached_property
     def _rows(self) -> tuple[csr_array, csr_array, Columns]:
-        """The matrix, the columns that were taken out of it, and their numbers."""
+        """The matrix, the constrained columns removed from it, and the dofs of their columns."""
         matrix, columns = assembled_rows(self.summands)
         kept, removed = split_rows(matrix, columns, self.constraints, self.summands[0][1].dtype)
         return placed_csr(kept), removed, columns
@@ -42,7 +42,7 @@ class RankRows(CompressedRows):
         return self._rows[:2]
 
     def steps(self, panels: Panels = ONE) -> list[Step]:
-        """One product by rows."""
+        """One product with the rows."""
         kept, _, columns = self._rows
         term = self.summands[0][1]
         nvec = panels.nvec
@@ -58,6 +58,6 @@ class RankRows(CompressedRows):
         return int(csr_nbytes(kept) + 2 * kept.dtype.itemsize * len(columns.whole))
 
     def lift(self, g: NDArray[Any]) -> NDArray[Any]:
-        """Apply the columns taken out."""
+        """See `LevelData.lift`. Multiplies by the removed columns."""
         _, removed, columns = self._rows
         return np.asarray(removed @ columns.forward(g))

@@ -1,7 +1,7 @@
-"""Data that an operator keeps at each level of assembly, and the compiled work that applies it.
+"""Data that an operator stores at each level of assembly, and the launches that apply them.
 
 =============  =====================================================  =======================
-level          what is kept                                           one application
+level          stored data                                            one application
 =============  =====================================================  =======================
 full           the matrix, compressed rows                            product by rows
 element        dense element matrices                                 products by element
@@ -37,7 +37,7 @@ from femops_kernels.compiled import ONE, CompiledOperator, Panels
 from femops_meshes.arguments import shown
 
 CHOICES = (*LEVELS, "auto")
-"""Levels that a user may ask for; "auto" is the fastest of them, by measurement."""
+"""Levels that a user may ask for. "auto" chooses the fastest by measurement."""
 
 _CACHED = (
     "fused",
@@ -53,7 +53,7 @@ _CACHED = (
 
 
 class LevelData(ABC):
-    """Data of an operator at some level: a sum of terms with essential conditions.
+    """Data of an operator at a level, for a sum of terms with essential conditions.
 
     Attributes
     ----------
@@ -68,39 +68,39 @@ class LevelData(ABC):
     level: str
 
     def __getstate__(self) -> dict[str, Any]:
-        """State for a copy or another process: the rest is computed again there."""
+        """State for a copy or another process, which computes cached data again."""
         return {k: v for k, v in self.__dict__.items() if k not in _CACHED}
 
     @property
     def kept(self) -> Summands:
-        """The summands, cut for the level."""
+        """The summands with q-functions for the level."""
         return self.summands
 
     @property
     def stored(self) -> LevelData:
-        """The data themselves, of a level that is chosen."""
+        """Data of the level in use. For "auto" data of the chosen level, else the object itself."""
         return self
 
     @property
     def as_stored(self) -> Summands:
-        """The summands with the numbers at points as kernels read them, rounded if they are."""
+        """The summands with the numbers at points rounded as kernels read them."""
         return self.summands
 
     @abstractmethod
     def steps(self, panels: Panels = ONE) -> list[Step]:
-        """The compiled work and its factors; compiled, or read from the cache."""
+        """Launches with factors that apply the data, compiled or read from the cache."""
 
     def kernel_parts(self) -> list[Parts]:
-        """Parts of the host's kernels, where they are known beforehand."""
+        """Parts of the host's kernels that can be compiled in advance."""
         return []
 
     @property
     def backend(self) -> Backend:
-        """The machine that it is compiled for."""
+        """Backend of the machine that the operator runs on."""
         return backend_of(self.summands[0][1].spaces[0])
 
     def compiled(self, panels: Panels = ONE) -> CompiledOperator:
-        """The compiled work, ready to be run; collective where ranks share dofs."""
+        """Compile the operator. Collective where ranks share dofs."""
         dtype, steps = self.summands[0][1].dtype, self.steps(panels)
         return compiled_steps(self.backend, steps, self.sides, self.constraints, dtype, panels)
 
@@ -116,7 +116,7 @@ class LevelData(ABC):
 
     @abstractmethod
     def assembly_flops(self) -> int:
-        """Floating-point operations to compute what is kept."""
+        """Floating-point operations that compute the stored data."""
 
     def data_flops(self) -> int:
         """Operations that compute D, at the quadrature points or in elements."""
@@ -137,18 +137,21 @@ class LevelData(ABC):
 
     @abstractmethod
     def stored_bytes(self) -> int:
-        """Bytes kept between applications, of the arrays as they are."""
+        """Bytes of the arrays that are stored between applications."""
 
     @abstractmethod
     def shared_bytes(self) -> int:
-        """Bytes of plans and geometry, kept for all operators on the spaces."""
+        """Bytes of plans and geometry that all operators on the spaces share."""
 
     @abstractmethod
     def with_constraints(self, constraints: Constraints) -> LevelData:
-        """The same terms under other essential conditions, sharing what can be shared."""
+        """Copy of the data with other essential conditions. Arrays are shared if they can be."""
 
     def lift(self, g: NDArray[Any]) -> NDArray[Any]:
-        """Contribution of values at constrained columns, zero elsewhere, to the other rows."""
+        """Apply the unconstrained operator to ``g``, whose entries are 0 in unconstrained columns.
+
+        Constrained rows of the result are undefined.
+        """
         first = self.summands[0][1]
         test = first.spaces[1]
         result: NDArray[Any] = test.memory.xp.empty(test.size, g.dtype)
@@ -156,7 +159,7 @@ class LevelData(ABC):
         return result
 
     def matrix(self) -> csr_array:
-        """The matrix with the essential conditions; on many ranks, this rank's rows."""
+        """Assemble the matrix with the essential conditions. On many ranks this rank's rows."""
         if self.summands[0][1].spaces[0].distributed is not None:
             return rank_matrix(self.as_stored, self.constraints)
         whole = assemble_csr(self.as_stored)
@@ -164,7 +167,7 @@ class LevelData(ABC):
 
 
 def blocks_of(summands: Summands) -> dict[Pair, list[tuple[float, Term]]]:
-    """Terms of each test function and field of a product, row by row."""
+    """Terms of each operator block that is not zero, by test function and field, row by row."""
     names = summands[0][1].spaces[0].names
     found: dict[Pair, list[tuple[float, Term]]] = {
         (test, field): [] for test in names for field in names
@@ -176,7 +179,7 @@ def blocks_of(summands: Summands) -> dict[Pair, list[tuple[float, Term]]]:
 
 
 def same_terms(one: Summands, other: Summands) -> bool:
-    """True if both are the same terms with the same factors."""
+    """True if two sums have the same terms with the same factors."""
     return len(one) == len(other) and all(
         a == b and s is t for (a, s), (b, t) in zip(one, other, strict=True)
     )
@@ -188,16 +191,16 @@ def block_steps(
     constraints: Constraints,
     panels: Panels,
 ) -> list[Step]:
-    """Steps of the blocks of a sum on a product, each on its pieces of the vectors.
+    """Steps of the blocks of a sum on a product, each on its parts of the vectors.
 
     Parameters
     ----------
     parts : dict of LevelData
-        By test function and field, row by row.
+        Data of each block by test function and field, row by row.
     sides : (Arguments, Arguments)
         The fields and the test functions of the sum.
     constraints : Constraints
-        Of the sum.
+        Constraints of the sum.
     panels : Panels
         See `LevelData.steps`.
     """
@@ -227,11 +230,11 @@ def check_level(level: str) -> None:
 
 
 def base_level(level: str) -> str:
-    """The level that terms are cut for until one is chosen."""
+    """Level of the terms of an operator: "partial" until "auto" has chosen."""
     return "partial" if level == "auto" else level
 
 
 def share(old: LevelData, new: LevelData, name: str) -> None:
-    """Hand on a cached attribute where it has been computed."""
+    """Copy a cached attribute from old to new data, if it has been computed."""
     if name in old.__dict__:
         new.__dict__[name] = old.__dict__[name]

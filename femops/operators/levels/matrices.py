@@ -1,4 +1,4 @@
-"""Matrices that an operator keeps at the levels "full" and "element"."""
+"""Matrices that an operator stores at the levels "full" and "element"."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from femops_kernels.pointwise.qdata import Data, store_interleaved
 @final
 @dataclass(frozen=True, eq=False)
 class Elements(LevelData):
-    """Dense element matrices.
+    """Data of the level "element": dense element matrices.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ class Elements(LevelData):
 
     @cached_property
     def _by_element(self) -> NDArray[Any]:
-        """The matrices (ne, rows, columns), as BLAS takes them."""
+        """Element matrices (ne, rows, columns) in the layout that BLAS reads."""
         ne = self.summands[0][1].domain.num_elements
         nbatch, rows, columns, width = self.matrices.shape
         require_memory(self.matrices.nbytes, "element matrices for many vectors")
@@ -76,14 +76,14 @@ class Elements(LevelData):
         return np.ascontiguousarray(by_slot[:ne])
 
     def steps(self, panels: Panels = ONE) -> list[Step]:
-        """One sweep for the whole sum."""
+        """One sweep for the sum of all terms."""
         term = self.summands[0][1]
         launch = self._launch(term, panels) if term.domain.num_elements else self.backend.idle()
         return [Step(1.0, launch, term.fields, term.tests, term.domain.covers)]
 
     def _launch(self, term: Term, panels: Panels) -> Launch:
         constraints, keep = self.constraints, self.constraints.identity
-        if not term.domain.covers:  # it only adds
+        if not term.domain.covers:  # a sweep over faces only adds
             keep = 0.0
         if panels != ONE:
             work = self._kernel(), Data(self._by_element)
@@ -120,7 +120,7 @@ class Elements(LevelData):
 
 @dataclass(frozen=True, eq=False)
 class CompressedRows(LevelData, ABC):
-    """The matrix in compressed rows, with the essential conditions in it.
+    """Data of the level "full": the matrix in compressed rows, with the essential conditions.
 
     Attributes
     ----------
@@ -135,7 +135,7 @@ class CompressedRows(LevelData, ABC):
     @property
     @abstractmethod
     def _parts(self) -> tuple[csr_array, csr_array]:
-        """The matrix, and the columns that were taken out of it."""
+        """The matrix, and the constrained columns removed from it."""
 
     def flops(self) -> int:
         """Operations of the product; the matrix stores no zeros."""
@@ -143,7 +143,7 @@ class CompressedRows(LevelData, ABC):
         return int(2 * kept.nnz - np.count_nonzero(np.diff(kept.indptr)))
 
     def assembly_flops(self) -> int:
-        """Operations for D, the element matrices, and one addition per entry of these."""
+        """Operations for D, the element matrices, and one addition per element matrix entry."""
         sums = 0
         for (_, first), *_ in domains(self.summands):
             rows, columns = ElementAssembly(first).shape
@@ -151,22 +151,22 @@ class CompressedRows(LevelData, ABC):
         return self.matrix_flops() + sums
 
     def stored_bytes(self) -> int:
-        """Bytes of the matrix and of the columns taken out."""
+        """Bytes of the matrix and of the removed columns."""
         return csr_nbytes(self._parts[0]) + bool(self.constraints) * csr_nbytes(self._parts[1])
 
     def shared_bytes(self) -> int:
-        """None."""
+        """Zero: a matrix is not shared."""
         return 0
 
     def with_constraints(self, constraints: Constraints) -> Self:
-        """Return the same terms with other constraints, which need another matrix."""
+        """Copy of the data with other constraints. Its matrix is assembled again."""
         return replace(self, constraints=constraints)
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Rows(CompressedRows):
-    """All rows of the matrix.
+    """Data of the level "full" in one process: all rows of the matrix.
 
     Attributes
     ----------
@@ -182,7 +182,7 @@ class Rows(CompressedRows):
         return placed_csr(kept), removed
 
     def steps(self, panels: Panels = ONE) -> list[Step]:
-        """One product by rows."""
+        """One product with the matrix."""
         kept, width = self._parts[0], self.summands[0][1].row_width
         given = kept.indptr, kept.indices, kept.data, width
         return [Step(1.0, RowProduct(*given, nvec=panels.nvec), *self.sides, True)]
@@ -192,11 +192,11 @@ class Rows(CompressedRows):
         return csr_nbytes(self._parts[0])
 
     def lift(self, g: NDArray[Any]) -> NDArray[Any]:
-        """Apply the columns taken out."""
+        """See `LevelData.lift`. Multiplies by the removed columns."""
         return np.asarray(self._parts[1] @ g)
 
     def matrix(self) -> csr_array:
-        """A copy of the matrix kept."""
+        """Copy of the stored matrix."""
         kept = self._parts[0]
         kind = np.int32 if kept.nnz < 2**31 else np.int64
         indices = kept.indices.astype(kind), kept.indptr.astype(kind)
@@ -204,9 +204,10 @@ class Rows(CompressedRows):
 
 
 def placed_csr(matrix: csr_array) -> csr_array:
-    """The matrix with arrays of the types and at the places that the compiled product takes.
+    """Replace the arrays of a matrix by those that the compiled product reads.
 
-    SciPy wants one type for both kinds of indices; see `Rows.matrix`.
+    Row starts are int64 and columns int32, and arrays lie near the threads that read them. SciPy
+    needs one type for both kinds of indices, see `Rows.matrix`.
     """
     start, columns = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32, copy=False)
     matrix.indptr, matrix.indices, matrix.data = placed_rows(start, columns, matrix.data)

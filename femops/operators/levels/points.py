@@ -1,4 +1,4 @@
-"""Data that an operator keeps at the levels whose kernels take the q-function."""
+"""Data that an operator stores at the levels whose kernels call the q-function."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from femops_kernels.pointwise.qdata import Data
 @final
 @dataclass(frozen=True, eq=False)
 class Points(LevelData):
-    """Inputs of the q-function, applied by sum factorisation.
+    """Data of the levels "partial" and "matrix-free": stored inputs of the q-function.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class Points(LevelData):
 
     @cached_property
     def fused(self) -> list[tuple[float, KernelTerm]]:
-        """The summands, with those on one quadrature rule fused."""
+        """The summands, after fusion of summands with the same quadrature rule and spaces."""
         return [group[0] if len(group) == 1 else (1.0, fused(group)) for group in self._groups]
 
     @cached_property
@@ -58,7 +58,7 @@ class Points(LevelData):
 
     @property
     def as_stored(self) -> Summands:
-        """See `LevelData.as_stored`. Fused terms are multiplied by factors, and rounded again."""
+        """See `LevelData.as_stored`. Fused terms are rounded after multiplication by factors."""
         return [
             (factor, term.in_sum(factor) if len(group) > 1 else term)
             for group in self._groups
@@ -67,7 +67,7 @@ class Points(LevelData):
 
     @cached_property
     def work(self) -> list[tuple[OperatorKernel, Data]]:
-        """The host's kernel and its data, of each of the fused summands."""
+        """Kernel of the host and its data, for each of the fused summands."""
         return [
             _separated(t, group) or (factorised_kernel(t), _whole(t, group))
             for (_, t), group in zip(self.fused, self._groups, strict=True)
@@ -75,7 +75,7 @@ class Points(LevelData):
 
     @cached_property
     def _blocks(self) -> dict[Pair, Points]:
-        """The data of each block of a sum on a product: for many vectors."""
+        """Data of each block of a sum on a product, used for many vectors."""
         product, given = self.summands[0][1].spaces[0], self.constraints
         return {
             pair: Points(terms, given.of_block(product, *pair), self.level)
@@ -84,9 +84,10 @@ class Points(LevelData):
 
     @cached_property
     def _stored(self) -> Points:
-        """The same with all that follows from the geometry kept at the points: for many vectors.
+        """Copy of the data in which kernels read no geometry, used for many vectors.
 
-        It is less than a few vectors, and read once for all of them.
+        All numbers that depend on the geometry are stored at points. They take less memory than a
+        few vectors, and are read once for all vectors.
         """
         if not any(_mapped(term) for _, term in self.summands):
             return self
@@ -98,7 +99,7 @@ class Points(LevelData):
         return [kernel.parts for kernel, _ in self.work]
 
     def steps(self, panels: Panels = ONE) -> list[Step]:
-        """One sweep for each quadrature rule."""
+        """One sweep for each fused summand; for many vectors on a product, block by block."""
         if panels != ONE and self.summands[0][1].fields.on_product:
             return block_steps(self._blocks, self.sides, self.constraints, panels)
         if panels != ONE:
@@ -110,7 +111,7 @@ class Points(LevelData):
         ]
 
     def steps_of(self, panels: Panels) -> list[Step]:
-        """The same for many vectors; of data that contain all of the geometry."""
+        """Steps for many vectors, from data whose kernels read no geometry."""
         launch, given = self.backend.launch_panels, self.constraints
         return [
             self._step(k, launch(term, given, self._keep(k), partial(self._work, k), panels))
@@ -122,21 +123,21 @@ class Points(LevelData):
         return Step(alpha, launch, term.fields, term.tests, self._begins(k))
 
     def _begins(self, k: int) -> bool:
-        """True if a sweep is the first to write all its test functions: it writes over them."""
+        """True if sweep k is the first to write any of its test functions, and overwrites them."""
         term = self.fused[k][1]
         before = {name for _, other in self.fused[:k] for name in other.tests.spaces}
         return term.domain.covers and before.isdisjoint(term.tests.spaces)
 
     def _work(self, k: int) -> Work:
-        """That of the host for one of the fused summands."""
+        """Kernel of the host and its data for fused summand k."""
         return self.work[k]
 
     def _keep(self, k: int) -> float:
-        """Factor of the identity on constrained rows of a sweep: the first writes the sum's."""
+        """Diagonal that sweep k writes in constrained rows before its factor: 0 if it only adds."""
         return self.constraints.identity / self.fused[k][0] if self._begins(k) else 0.0
 
     def flops(self) -> int:
-        """Operations of contractions as emitted and of q-functions as counted."""
+        """Operations of the emitted contractions and of the q-functions."""
         total = 0
         for (_, term), (kernel, _) in zip(self.fused, self.work, strict=True):
             each = kernel.contraction_flops()
@@ -146,13 +147,13 @@ class Points(LevelData):
         return total
 
     def assembly_flops(self) -> int:
-        """Operations for D: there are no element matrices."""
+        """Operations that compute D. There are no element matrices."""
         return self.data_flops()
 
     @cached_property
     def _bytes(self) -> list[tuple[int, int]]:
-        """Bytes of data and of modes, of each fused summand."""
-        if any(t.looked_at for _, t in self.fused):  # the host has no data, and needs none
+        """Bytes of data without modes, and of modes, for each fused summand."""
+        if any(t.looked_at for _, t in self.fused):  # the data are on the device, not on the host
             return [t.data_bytes for _, t in self.fused]
         return [(data.nbytes, int(data.modes.nbytes)) for _, data in self.work]
 
@@ -180,25 +181,25 @@ class Points(LevelData):
 
 
 def _separated(term: KernelTerm, group: Summands) -> tuple[OperatorKernel, Data] | None:
-    """See `separated`: only of a single field."""
+    """See `separated`. None for terms of several fields."""
     return None if term.several else separated(term, [part for _, part in group])
 
 
 def _mapped(term: Term) -> bool:
-    """True if the q-function is given Jacobians or positions."""
+    """True if the q-function reads Jacobians or positions computed by the kernel."""
     return term.qfunction.code.numbers.mapped
 
 
 def _kept_at_points(term: Term) -> Term:
-    """The term at a level whose q-function is given nothing of the geometry.
+    """Copy of the term at a level whose q-function reads no geometry.
 
-    With ``data_dtype`` it rounds the numbers that the term rounds, and stores its own numbers in
-    the type of the arithmetic.
+    With ``data_dtype`` it still rounds the numbers that the term rounds, but stores its own numbers
+    in the type of the arithmetic.
     """
     partial = term.with_wide_data().at_level("partial")
     return (term.at_level(AT_POINTS) if _mapped(partial) else partial).ready("partial")
 
 
 def _whole(term: KernelTerm, group: Summands) -> Data:
-    """The data as the host has them, also of a sum whose data another machine computes."""
+    """Data of a term on the host, also of a sum whose data a device computes."""
     return fused(group, whole=True).data if term.looked_at and len(group) > 1 else term.data

@@ -1,4 +1,4 @@
-"""A piece of an operator's terms: the same forms on the first elements of the mesh."""
+"""Sample of an operator's terms: the same forms on the first elements of the mesh."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ Summands = Sequence[tuple[float, Term]]
 
 
 def first_terms(summands: Summands, count: int) -> list[tuple[float, Term]]:
-    """The terms on the first elements, with the coefficients that they have there.
+    """Restrict terms and their coefficients to the first elements of the mesh.
 
     Parameters
     ----------
     summands : sequence of (float, Term)
         Terms of forms, on one mesh.
     count : int
-        Number of elements; on a distributed mesh, of this rank's.
+        Number of elements. On a distributed mesh a number of this rank's elements.
     """
     whole = summands[0][1].spaces[0]
     mesh, part = whole.mesh, first_elements(whole.mesh, count)
@@ -69,7 +69,7 @@ def _form(form: Integral, part: Mesh, known: dict[Any, Any]) -> Integral:
 
 
 def _arguments(whole: Arguments, part: Mesh, known: dict[Any, Any]) -> Arguments:
-    """The fields, or test functions, on the part."""
+    """Restrict fields or test functions to a part of the mesh."""
     spaces = {name: _space(s.volume, part, known) for name, s in whole.spaces.items()}
     product = whole.whole
     if not isinstance(product, Product):
@@ -81,7 +81,7 @@ def _arguments(whole: Arguments, part: Mesh, known: dict[Any, Any]) -> Arguments
 
 
 def _space(space: Space, part: Mesh, known: dict[Any, Any]) -> Space:
-    """The space on the part."""
+    """Restrict a space to a part of the mesh; made once."""
     if space not in known:
         known[space] = type(space)(part, space.order, space.ncomp, space.basis.family)
     found: Space = known[space]
@@ -89,7 +89,7 @@ def _space(space: Space, part: Mesh, known: dict[Any, Any]) -> Space:
 
 
 def _first(whole: Space, part: Space, l_vec: NDArray[Any]) -> NDArray[Any]:
-    """Entries of an l_vec in the first elements, as an l_vec of the space on them."""
+    """Restrict an l_vec to the space on a part of the mesh, which has the first elements."""
     found = np.empty((part.ndofs, *l_vec.shape[1:]), l_vec.dtype)
     indices = part.restriction.indices
     found[indices] = l_vec[whole.restriction.indices[: len(indices)]]
@@ -97,7 +97,7 @@ def _first(whole: Space, part: Space, l_vec: NDArray[Any]) -> NDArray[Any]:
 
 
 def _field(field: Field, part: Mesh, known: dict[Any, Any]) -> Field:
-    """The field on the part."""
+    """Restrict a field to a part of the mesh."""
     space = _space(field.space, part, known)
     return Field(space, _first(field.space, space, field.l_vec))
 
