@@ -147,7 +147,7 @@ class LinearCall:
     def run(
         self, first: Array, second: Array | None
     ) -> tuple[list[Array | None], NDArray[np.float64] | None]:
-        """Results, and the step (from 1) at which each member failed, 0 if not; None if none did."""
+        """Results, and the step (from 1) at which each member failed, else 0; None if none did."""
         threads = machine.get_threads() if self._shared else 1
         targets = [None if shape is None else self._new(shape) for shape in self._shapes]
         status_bytes = self._slots * self._real.itemsize
