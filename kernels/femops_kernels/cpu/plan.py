@@ -261,9 +261,10 @@ def _plan(
     runs: DofRuns,
     apart: bool = False,
 ) -> Plan:
-    """Plan for chunks that own some dofs, of which ``met`` are met up to each element.
+    """Plan of a restriction, given the dofs that its chunks own.
 
-    ``sizes`` are how many dofs and ghosts there are.
+    ``met`` counts the dofs touched up to each element.  ``sizes`` are the numbers of dofs and of
+    ghosts.
     """
     ne, (ndofs, ghosts) = len(indices), sizes
     first_batch = -(-element_start // width)
