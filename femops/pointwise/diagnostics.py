@@ -1,4 +1,4 @@
-"""Errors in a user's function: where they happened, and what to write instead."""
+"""Messages for errors in a user's function: the line, and code to write instead."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _SYMBOL = re.compile(r"'(Node|FieldSymbol)' object|object of type '(Node|FieldSy
 
 
 def line_of(error: BaseException) -> str:
-    """Place and text of the innermost line that is not femops' or NumPy's own."""
+    """File, number and text of the innermost line of a user's code in an error's traceback."""
     found, step = "", error.__traceback__
     while step is not None:
         file = step.tb_frame.f_code.co_filename
-        path = Path(file)  # femops' own forms are functions like a user's
+        path = Path(file)  # femops' own forms count as a user's functions
         own = path.is_relative_to(_FEMOPS) and not path.is_relative_to(_FEMOPS / "forms")
         if not own and not path.is_relative_to(_NUMPY):
             found = _place(file, step.tb_lineno)
@@ -32,7 +32,7 @@ def line_of(error: BaseException) -> str:
 
 
 def definition(function: Callable[..., Any]) -> str:
-    """Place and text of the line on which a function begins."""
+    """File, number and text of the line on which a function begins."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     return "" if code is None else _place(code.co_filename, code.co_firstlineno)
 
@@ -43,7 +43,7 @@ def _place(file: str, line: int) -> str:
 
 
 def explain(error: BaseException) -> str:
-    """Meaning of an error of Python's or NumPy's own where symbols are used."""
+    """Explanation, for a message, of an error that Python or NumPy raised on symbols."""
     text = str(error)
     if "has no callable" in text:
         name = text.split("no callable", 1)[1].split(maxsplit=1)[0]

@@ -6,8 +6,8 @@ from femops.errors import FemopsError
 
 
 class TraceError(FemopsError, TypeError):
-    """A form's function does something that has no meaning for symbols."""
+    """Error for a form's function that does an operation which symbols do not have."""
 
 
 class NoAttributeError(TraceError, AttributeError):
-    """A symbol does not have an attribute; ``hasattr`` says so too."""
+    """Error for an attribute that a symbol does not have. ``hasattr`` returns False for it."""

@@ -1,7 +1,7 @@
 """Forms that are linear in their fields: the derivative D of outputs by inputs at a point.
 
-Of a form on several fields D is a matrix of blocks, one for each test function and field.  Each
-block is a form of its own: the same outputs with the other fields put to zero.
+If a form has several fields, D is a matrix of blocks, one for each test function and field.  Each
+block is a form of its own, in which the other fields are zero.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Pair = tuple[str, str]
 
 @final
 class LinearQFunction:
-    """D of a form that is linear in its fields, with its zeros and its equal entries found.
+    """Derivative D of a form that is linear in its fields, with its zeros and equal entries.
 
     Parameters
     ----------
@@ -36,19 +36,20 @@ class LinearQFunction:
     Attributes
     ----------
     field, test : Argument
-        The components of all fields, one after the other, and those of all test functions.
+        Components of all fields, one after the other, and of all test functions.
     outputs : list of Node
-        The factors of the test function, in the order of `Argument.flat`, with constants computed.
+        Factors of the test functions, in the order of `Argument.flat`, with constants computed.
     entries : (outputs, inputs) array of Node
         D, with constants computed.
     structure : (outputs, inputs) int64
         0 for a zero entry, else plus or minus the number of the distinct entry, counted from one.
     distinct : list of Node
+        Entries of D that are not zero and differ in more than the sign.
 
     Raises
     ------
     TraceError
-        If the form is not linear in all fields together, or zero whatever they are.
+        If the form is not linear in all fields together, or is zero for all fields.
     """
 
     def __init__(self, trace: Trace) -> None:
@@ -57,7 +58,7 @@ class LinearQFunction:
         self.test = Argument.joined([*trace.tests.values()])
         self.moving = {node.number for node in self.field.flat()}
         argument, tests, static = self.field.flat(), self.test.flat(), trace.static.items()
-        # before anything is examined: the order in which a graph's nodes are made shows in programs
+        # this comes first, because the order of nodes in the graph shows in programs
         self.outputs = substitute(tests, {})
         fields = [str(node.data) for node in argument]
         question = [
@@ -66,15 +67,15 @@ class LinearQFunction:
             fields,
             [[name, [str(node.data) for node in nodes.flat]] for name, nodes in static],
         ]
-        found = remembered(question, self._examine)
+        answer = remembered(question, self._examine)
         shape = (len(tests), len(argument))
         self.entries: Objects = np.empty(shape, dtype=object)
-        self.entries.reshape(-1)[:] = decode(trace.graph, found["entries"])
-        self.structure = np.array(found["structure"], dtype=np.int64).reshape(shape)
-        self.distinct: list[Node] = [self.entries.flat[k] for k in found["distinct"]]
+        self.entries.reshape(-1)[:] = decode(trace.graph, answer["entries"])
+        self.structure = np.array(answer["structure"], dtype=np.int64).reshape(shape)
+        self.distinct: list[Node] = [self.entries.flat[k] for k in answer["distinct"]]
 
     def _examine(self) -> dict[str, Any]:
-        """Find D, its zeros and equal entries, as `remembered` keeps them."""
+        """Compute D, its zeros and its equal entries, in a form that JSON can hold."""
         entries = self._derivatives()
         for test in self.trace.tests:
             self._check_linear(test, entries[self.places(self.trace.tests, test)])
@@ -97,7 +98,7 @@ class LinearQFunction:
         return np.array(columns, dtype=object).T.reshape(len(outputs), len(columns))
 
     def places(self, arguments: Mapping[str, Argument], name: str) -> list[int]:
-        """Places of a field, or of a test function, in the order of `Argument.flat`."""
+        """Positions of a field in `field.flat`, or of a test function in `test.flat`."""
         sizes = {key: len(argument.values) for key, argument in arguments.items()}
         names, whole = list(sizes), sum(sizes.values())
         first = sum(sizes[key] for key in names[: names.index(name)])
@@ -105,7 +106,7 @@ class LinearQFunction:
         return [k * whole + first + c for k in range(slots) for c in range(sizes[name])]
 
     def _check_linear(self, test: str, entries: Objects) -> None:
-        """Refuse derivatives, (outputs of a test function, inputs), that depend on a field."""
+        """Raise if entries of D, (outputs of a test function, inputs), depend on a field."""
         fields, several = self.trace.fields, len(self.trace.fields) > 1
         result = f": see the result for {test!r}" if several else ""
         for field in fields:
@@ -124,7 +125,7 @@ class LinearQFunction:
             raise TraceError(what if several else f"the form is not linear in {next(iter(fields))}")
 
     def _check_homogeneous(self, test: str) -> None:
-        """Refuse terms that remain when all fields are zero."""
+        """Raise if the result for a test function is not zero when all fields are zero."""
         zero = self.trace.graph.constant(0.0)
         rest = substitute(self.trace.tests[test].flat(), dict.fromkeys(self.moving, zero))
         if not all(identity.zero for identity in identities(rest)):
@@ -147,7 +148,7 @@ class LinearQFunction:
         ]
 
     def zeros(self, *, transpose: bool) -> tuple[int, ...]:
-        """Components of the test functions, or of the fields, that nothing is multiplied by."""
+        """Components of test functions (of fields if ``transpose``) whose factors are all zero."""
         sides = self.trace.fields if transpose else self.trace.tests
         entries = self.structure.T if transpose else self.structure
         found: list[int] = []
@@ -157,7 +158,7 @@ class LinearQFunction:
         return tuple(found)
 
     def block(self, test: str, field: str) -> LinearQFunction:
-        """The part of the form that couples one test function with one field; made once."""
+        """Part of the form that couples one test function with one field, kept for later calls."""
         if (test, field) not in self._blocks:
             self._blocks[test, field] = self._block(test, field)
         return self._blocks[test, field]
@@ -189,7 +190,7 @@ class LinearQFunction:
             0 for a zero entry, else plus or minus the number of the distinct entry, counted from
             one.
         distinct : list of int
-            Their places among the entries.
+            Positions of the distinct entries.
         """
         structure = np.zeros(len(flat), dtype=np.int64)
         distinct: list[int] = []
@@ -239,7 +240,7 @@ class LinearQFunction:
         return None
 
     def transposed(self) -> tuple[list[Node], list[Node]]:
-        """The step with field and test function exchanged, as inputs and outputs."""
+        """Inputs and outputs of the transposed form, with field and test function exchanged."""
         graph = self.trace.graph
         inputs = [graph.input(f"transposed[{k}]") for k in range(len(self.entries))]
         outputs = []
@@ -253,13 +254,13 @@ class LinearQFunction:
 
 
 def compares(outputs: Sequence[Node], moving: set[int]) -> bool:
-    """True if a choice depends on inputs: its jumps don't show in derivatives.
+    """True if a condition depends on the fields. Derivatives do not show the jumps of a choice.
 
     Parameters
     ----------
     outputs : sequence of Node
     moving : set of int
-        Numbers of the inputs.
+        Numbers of the nodes of the fields.
     """
     conditions = [node for node in ancestors(outputs) if node.is_condition]
     return any(node.number in moving for node in ancestors(conditions))

@@ -1,4 +1,4 @@
-"""Printing expression graphs in lane Python, and evaluating them on NumPy arrays."""
+"""Expression graphs as statements of lane Python, and their values on NumPy arrays."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _operation(node: Node, a: list[str]) -> str:
 
 
 def assignments(outputs: Sequence[Node], inputs: Names) -> tuple[list[str], list[str]]:
-    """Statements that compute nodes: operations are infix or functions ``lane_*``.
+    """Statements of lane Python that compute nodes, with operators and functions ``lane_*``.
 
     Parameters
     ----------
@@ -92,8 +92,8 @@ def evaluate(outputs: Sequence[Node], inputs: dict[int, Any]) -> list[Any]:
     ----------
     outputs : sequence of Node
     inputs : dict
-        Arrays of input nodes (or of others, which are then not computed), by their ``number``;
-        they broadcast.
+        Values of input nodes by their ``number``, arrays that broadcast.  Other nodes may have
+        values, too, and are then not computed.
 
     Returns
     -------
@@ -112,7 +112,7 @@ def evaluate(outputs: Sequence[Node], inputs: dict[int, Any]) -> list[Any]:
             raise KeyError(f"the input {node.data} has no value")
         else:
             values[node.number] = _NUMPY[node.op](*(values[a.number] for a in node.args))
-            for a in node.args:  # arrays go as soon as nothing needs them any more
+            for a in node.args:  # free arrays that no later node needs
                 uses[a.number] -= 1
                 if uses[a.number] == 0 and a.number not in wanted:
                     values.pop(a.number, None)

@@ -1,10 +1,11 @@
-"""Cuts of a traced form, between the work done once and the work of every application.
+"""Splits of a traced form into numbers that are stored and work that every application does.
 
-What does not depend on the field can be computed once: at each quadrature point, or once for an
-element where its map is affine.  For a linear form the distinct entries of D will do; what the
-q-function needs of geometry and coefficients (the frontier) is often less for forms that
-couple components or have a varying coefficient.  The least bytes win.  Where nothing is kept
-("matrix-free"), the step is given Jacobian and position, computed from the element's geometry.
+Numbers that do not depend on the field can be stored: at each quadrature point, or once for an
+element if its map is affine.  For a linear form they can be the distinct entries of D.  They can
+also be the inputs of the q-function from geometry and coefficients (the frontier), which are often
+fewer if a form couples components or has a varying coefficient.  The split with the fewest bytes
+wins.  At the level "matrix-free" no geometry is stored.  The q-function then takes Jacobian and
+position, which the kernel computes from the element's geometry.
 """
 
 from __future__ import annotations
@@ -39,20 +40,20 @@ from femops_kernels.pointwise.qfunction import QFunctionInputs
 @final
 @dataclass(frozen=True)
 class Known:
-    """Facts that a cut may rely on.
+    """Facts about mesh and coefficients that a split may use.
 
     Attributes
     ----------
     affine : bool
-        Whether the map of every element is affine, so that Jacobians are constant in it.
+        True if the map of every element is affine, so that Jacobians are constant in an element.
     constants, elementwise : frozenset of str
         Coefficients that are the same everywhere, and those that are constant in each element.
     at_points : bool
-        Whether all that is kept is kept at points, what is the same everywhere too.
+        True if all stored numbers are stored at points, also those that are the same everywhere.
     points : int
         Quadrature points of an element, for the count of bytes.
     mapped : bool
-        Whether a kernel can compute positions from the modes of elements.
+        True if kernels can compute positions from the elements' geometry.
     """
 
     affine: bool = False
@@ -66,18 +67,18 @@ class Known:
 @final
 @dataclass(frozen=True)
 class QDataSplit:
-    """A kernel's q-function and its inputs.
+    """A kernel's q-function, and the nodes of the numbers that are stored for it.
 
     Attributes
     ----------
     qfunction : QFunction
     element, constant, point : list of Node
-        Functions of the trace's static inputs, in the order of the program's ``q``.  Those of an
-        element are evaluated with the weight 1 at any of its points.
+        Numbers stored in each element, once, and at each point: functions of the static inputs, in
+        the order of ``q``.  Those of an element are evaluated at any of its points, with weight 1.
     computed : list of Node
-        Nodes that should be finite because the program divides, or computes functions, itself.
+        Nodes to check for finite values, because the program itself divides or calls functions.
     finite : list of Node
-        Kept nodes where they are taken: these should be finite.
+        Nodes to check for finite values: stored numbers, zero where no output uses them.
     """
 
     qfunction: QFunction
@@ -89,7 +90,7 @@ class QDataSplit:
 
     @property
     def kept(self) -> list[Node]:
-        """All nodes that are computed in advance."""
+        """Nodes of all numbers that are stored."""
         return [*self.element, *self.constant, *self.point]
 
 
@@ -102,7 +103,7 @@ class _Variability(IntEnum):
 @final
 @dataclass
 class _Given:
-    """Nodes that a program is given, by where they come from; in the order of `QFunctionInputs`."""
+    """Nodes of the entries of a program's ``q``, by kind in the order of `QFunctionInputs`."""
 
     element: list[Node] = field(default_factory=list)
     jacobian: list[Node] = field(default_factory=list)
@@ -142,7 +143,7 @@ class _Step:
     outputs: list[Node]
     components: tuple[int, int]
     symmetric: bool
-    finite: list[Node]  # what does not depend on the inputs, and should be
+    finite: list[Node]  # nodes that do not depend on the inputs, and should be finite
     written: tuple[int, ...] = ()  # see `make_program`
 
     @staticmethod
@@ -170,10 +171,11 @@ class _Step:
         inputs: list[Node] | None = None,
         constant: list[Node] | None = None,
     ) -> QDataSplit:
-        """Write the program.
+        """Write the q-function and return the split.
 
-        ``carriers`` are numbers of the given nodes that a factor of the form multiplies; of those
-        that are constant in an element the program multiplies by the reference weight.
+        ``carriers`` are numbers of the nodes in ``given`` that contain the quadrature weight.  A
+        factor of the form multiplies them.  If such a node is constant in an element, the program
+        multiplies it by the reference weight.
         """
         graph, nodes = self.graph, given.all()
         if carriers & {n.number for n in given.element} and not given.weight:
@@ -203,12 +205,12 @@ class _Step:
         return QDataSplit(qfunction, given.element, constant, given.point, computed, finite)
 
     def _may_fail(self, given: _Given) -> bool:
-        """True if finite inputs may give numbers that are not finite."""
+        """True if the program's own operations may make infinity or NaN of finite inputs."""
         known = {node.number for node in given.all()}
-        found = [node for node in ancestors(self.finite, known) if node.number not in known]
+        own = [node for node in ancestors(self.finite, known) if node.number not in known]
         return any(
             node.op in FAILING and not (node.op == "div" and node.args[1].op == "const")
-            for node in found
+            for node in own
         )
 
 
@@ -220,7 +222,7 @@ class NonlinearQFunction:
     Attributes
     ----------
     trace : Trace
-        Its test functions may be followed by functionals.
+        Functionals may follow the test functions.
     """
 
     trace: Trace
@@ -229,7 +231,7 @@ class NonlinearQFunction:
 def split(
     step: LinearQFunction | NonlinearQFunction, level: str, known: Known, *, transpose: bool
 ) -> QDataSplit:
-    """Cut of a form at a level; see `linear_split`, and `nonlinear_split`, which has one level."""
+    """Split of a form at a level; see `linear_split`. `nonlinear_split` has one level only."""
     if isinstance(step, LinearQFunction):
         return linear_split(step, level, known, transpose=transpose)
     traced = step.trace
@@ -242,17 +244,17 @@ def split(
 def linear_split(
     step: LinearQFunction, level: str, known: Known | None = None, *, transpose: bool = False
 ) -> QDataSplit:
-    """Cut of a linear form.
+    """Split of a linear form.
 
     Parameters
     ----------
     step : LinearQFunction
     level : str
-        "matrix-free": nothing is kept at points but coefficients that vary; "partial": the least
-        bytes are kept; any other: all that is kept is kept at points.
+        "matrix-free": only varying coefficients are stored at points; "partial": the split with
+        the fewest bytes; any other: all stored numbers are stored at points.
     known : Known, optional
     transpose : bool
-        Whether field and test function are exchanged.
+        True to exchange field and test function.
     """
     if level not in ("matrix-free", "partial"):
         known = Known(at_points=True)
@@ -264,7 +266,7 @@ def linear_split(
         candidates = [_by_nodes(work, _opened(work, known), known)]
     else:
         moving = {node.number for node in work.inputs}
-        # what is recomputed at every application must be worth it: arithmetic yes, functions no
+        # an application may repeat arithmetic to save memory traffic, but not library functions
         depths = (frontier(work.outputs, moving), frontier(work.outputs, moving, deep=True))
         candidates = [_by_nodes(work, nodes, known) for nodes in depths]
     entries = _by_entries(work, step, known, transpose)
@@ -285,19 +287,20 @@ def nonlinear_split(
     known: Known | None = None,
     functionals: tuple[int, ...] = (),
 ) -> QDataSplit:
-    """Cut of a step that is not linear: the geometry and the coefficients that it uses.
+    """Split of a q-function that is not linear. Geometry and coefficients are stored.
 
     Parameters
     ----------
     trace : Trace
     point : Argument
-        The field that it depends on.
+        The fields on which the outputs depend.
     outputs : list of Node
-        By slot, then by component, of which there are ``ncomp``.
+        Outputs by slot, then by component.
     ncomp : int
+        Components of the outputs.
     known : Known, optional
     functionals : tuple of int
-        Components that are read whatever they are; see `make_program`.
+        Components that are written even if they are zero; see `make_program`.
     """
     known = Known() if known is None else known
     outputs = substitute(outputs, {})
@@ -315,7 +318,7 @@ def nonlinear_split(
 
 
 def _places(trace: Trace, nodes: Iterable[Node], known: Known) -> dict[int, _Variability]:
-    """Variability of each node: constant, by element, or by point."""
+    """Variability of nodes by number: constant, varying by element, or by point."""
     found: dict[int, _Variability] = {}
     for name, static in trace.static.items():
         place = _Variability.CONSTANT if name in known.constants else _Variability.POINT
@@ -332,7 +335,7 @@ def _places(trace: Trace, nodes: Iterable[Node], known: Known) -> dict[int, _Var
 
 
 def _by_entries(work: _Step, step: LinearQFunction, known: Known, transpose: bool) -> QDataSplit:
-    """Keep the distinct entries of D."""
+    """Split that stores the distinct entries of D."""
     structure = step.structure.T if transpose else step.structure
     graph, distinct = work.graph, step.distinct
     inputs = [graph.input(f"in[{k}]") for k in range(structure.shape[1])]
@@ -345,7 +348,7 @@ def _by_entries(work: _Step, step: LinearQFunction, known: Known, transpose: boo
                 product = names[abs(number) - 1] * node
                 total = total + product if number > 0 else total - product
         outputs.append(total)
-    # the program is given names, which stand for the entries; all of them contain the weight
+    # in the program, names stand for the entries; all entries contain the weight
     places = _places(work.trace, distinct, known)
     given, kept = _Given(), _Given()
     for name, node in zip(names, distinct, strict=True):
@@ -361,9 +364,10 @@ def _by_entries(work: _Step, step: LinearQFunction, known: Known, transpose: boo
 def _by_nodes(
     work: _Step, stored: list[Node], known: Known, *, scalable: bool = True
 ) -> QDataSplit | None:
-    """Keep the geometry and the coefficients that the outputs use.
+    """Split that stores the nodes ``stored``: geometry and coefficients that the outputs use.
 
-    None if the quadrature weight does not stand by itself: the form could not be scaled then.
+    None if a stored node other than the quadrature weight depends on it: the form could not be
+    scaled then.
     """
     weight = work.weight
     weighted = dependent(stored, {weight.number})
@@ -387,7 +391,7 @@ def _by_nodes(
 
 
 def _opened(work: _Step, known: Known) -> list[Node]:
-    """Nodes that the outputs are made of, down to inputs and what is the same in an element."""
+    """Frontier of the outputs, opened down to inputs and nodes that are constant in an element."""
     places = _places(work.trace, work.outputs, known)
     moving = {node.number for node in work.inputs}
     weighted = dependent(work.outputs, {work.weight.number})
@@ -407,28 +411,28 @@ def _opened(work: _Step, known: Known) -> list[Node]:
 def stored_split(
     trace: Trace, point: Argument, outputs: list[Node], ncomp: int, known: Known
 ) -> QDataSplit:
-    """Cut of a step that computes what another keeps at points: it is given Jacobian and position.
+    """Split of a q-function that computes the qdata of another from Jacobian and position.
 
     Parameters
     ----------
     trace, point, outputs, ncomp
-        See `nonlinear_split`; the outputs may depend on no field.
+        See `nonlinear_split`.  The outputs need not depend on a field.
     known : Known
     """
     outputs = substitute(outputs, {})
     inputs, components = point.flat(), (len(point.values), ncomp)
     moving = {node.number for node in inputs}
-    met: list[Node] = []  # results of no field are looked at themselves
+    met: list[Node] = []  # outputs that depend on no field are checked themselves
     if any(node.number in moving for node in ancestors(outputs)):
         met = guarded(outputs, frontier(outputs, moving), moving)
     return _mapped(_Step(trace, inputs, outputs, components, False, met), None, known)
 
 
 def _mapped(work: _Step, degree: int | None, known: Known) -> QDataSplit:
-    """Keep nothing of the geometry: the step is given Jacobian and position.
+    """Split that stores no geometry: the q-function takes Jacobian and position.
 
-    If D is of one degree in the inverse Jacobian, the adjugate takes its place and the powers
-    of the determinant go into the weight: no division for the first degree, one for the second.
+    If D has one degree in the inverse Jacobian, the adjugate replaces the inverse, and powers of
+    the determinant multiply the weight.  Degree one then needs no division, and degree two one.
     """
     graph, dim, static = work.graph, work.trace.dim, work.trace.static
     jacobian = symbols(graph, "@jacobian", (dim, dim))

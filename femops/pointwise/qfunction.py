@@ -1,7 +1,7 @@
-"""Q-functions: the text that a kernel runs at each quadrature point.
+"""Q-functions: programs that a kernel runs at each quadrature point.
 
-It is text in the few operations that lane vectors, NumPy arrays and recording numbers share, so
-the kernels, the diagonal, the assembled matrix and the operation count can't disagree.
+The text of a program has only operations that lane vectors, NumPy arrays and recording numbers
+share.  So the kernels, the diagonal, the assembled matrix and the operation count can't disagree.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from femops_kernels.pointwise.recording import RESULTS, SLOTS, Recording
 @final
 @dataclass(frozen=True)
 class QFunction:
-    """A q-function.
+    """A q-function: program, sizes and symmetry.
 
     Attributes
     ----------
     code : QFunctionCode
-        Its text, as the kernel package takes it.
+        Program, in the form of the kernel package.
     dim : int
     ncomp_in, ncomp_out : int
         Components of field and test function.
     symmetric : bool
-        Whether field and test function can be exchanged.
+        True if exchanging field and test function gives the same form.
     scaled : tuple of int
-        Entries of q that a factor of the whole form multiplies.
+        Positions in ``q`` of the numbers to multiply, to multiply the form by a factor.
     """
 
     code: QFunctionCode
@@ -51,7 +51,7 @@ class QFunction:
 
     @property
     def numbers(self) -> QFunctionInputs:
-        """Contents of ``q``, in order."""
+        """Counts of the kinds of numbers in ``q``, in order."""
         return self.code.numbers
 
     @cached_property
@@ -66,7 +66,7 @@ class QFunction:
         return names["pointwise"]
 
     def __getstate__(self) -> dict[str, Any]:
-        """State for a copy or another process: the text is run again there."""
+        """State for a copy or another process, which runs the text again."""
         return {k: v for k, v in self.__dict__.items() if k != "_function"}
 
     @property
@@ -80,36 +80,36 @@ class QFunction:
         return used_slots(self.dim, self.code.value_out, self.code.gradient_out)
 
     def evaluate(self, inputs: dict[int, Sequence[Any]], q: Sequence[Any]) -> list[Any]:
-        """Run the program on anything that adds and multiplies.
+        """Run the program on NumPy arrays, numbers, or other objects with arithmetic.
 
         Parameters
         ----------
         inputs : dict
-            By slot: a sequence by component; what is missing is zero.
+            The field's values by slot, each a sequence by component.  A missing slot is zero.
         q : sequence
-            The numbers that the program is given.
+            Other inputs of the program.
 
         Returns
         -------
         list
-            One tuple by component for each of `slots_out`.
+            For each slot of `slots_out` a tuple by component.
         """
         zero = (0.0,) * self.ncomp_in
         results = self._function(*(inputs.get(slot, zero) for slot in range(4)), q)
         return [results[slot] for slot in self.slots_out]
 
     def matrix(self, q: NDArray[Any]) -> NDArray[Any]:
-        """D at each point.
+        """Derivative D of the outputs by the inputs at each point.
 
         Parameters
         ----------
         q : (..., n) array
-            The numbers that the program is given.
+            Other inputs of the program.
 
         Returns
         -------
         (slots_out, ncomp_out, slots_in, ncomp_in, ...) array
-            Derivative of outputs by inputs, the outputs first.
+            D, outputs first.
         """
         shape = (len(self.slots_out), self.ncomp_out, len(self.slots_in), self.ncomp_in)
         stored = tuple(np.moveaxis(q, -1, 0))
@@ -126,7 +126,7 @@ class QFunction:
     def flops(self) -> int:
         """Floating-point operations at one point, counted by running the text.
 
-        An operation that is written twice counts once, as the compiler sees to it.
+        An operation that is written twice counts once, because the compiler does it once.
         """
         recording = Recording(self.text, self.slots_in, self.ncomp_in, self.numbers.total)
         return len(recording.operations)
@@ -137,10 +137,10 @@ def _tuple(entries: Sequence[str]) -> str:
 
 
 def fuse(programs: Sequence[QFunction]) -> QFunction:
-    """One program for the sum of several.
+    """Fuse q-functions into one whose results are the sums of theirs.
 
-    It is given the numbers of all, those of one kind together; what comes from the geometry is
-    the same for all and given once.
+    Its ``q`` has the numbers of all, grouped by kind.  Numbers of the geometry are the same for all
+    programs and occur once.
     """
     if len(programs) == 1:
         return programs[0]
@@ -175,8 +175,8 @@ def fuse(programs: Sequence[QFunction]) -> QFunction:
 
 
 def _together(parts: Sequence[QFunctionInputs]) -> tuple[QFunctionInputs, list[list[int]]]:
-    """Numbers of a sum, and the places of each part's own numbers among them."""
-    own = (True, False, False, False, True, True)  # the others come from the geometry
+    """Counts of the numbers in ``q`` of a sum, and for each part the positions of its numbers."""
+    own = (True, False, False, False, True, True)  # the other kinds come from the geometry
     columns = zip(own, zip(*(part.counts() for part in parts), strict=True), strict=True)
     numbers = QFunctionInputs(*(sum(counts) if mine else max(counts) for mine, counts in columns))
     places: list[list[int]] = []
@@ -192,7 +192,7 @@ def _together(parts: Sequence[QFunctionInputs]) -> tuple[QFunctionInputs, list[l
 
 
 def _pick(places: Sequence[int]) -> str:
-    """Expression for some of q, in runs."""
+    """Python expression that picks some entries of ``q``, by slices."""
     runs: list[list[int]] = []
     for k in places:
         if runs and runs[-1][1] == k:

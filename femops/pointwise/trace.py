@@ -1,4 +1,4 @@
-"""Tracing: a form's function, called once with symbols, becomes an expression graph."""
+"""Tracing: a form's function is called once with symbols, which gives an expression graph."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from femops_meshes.hints import did_you_mean
 FormFunction = Callable[..., Any]
 Objects = np.ndarray[Any, np.dtype[Any]]
 _OF_FIELDS = ("value", "grad", "div", "sym_grad", "reference_grad")
-# Names of the static inputs of the geometry; no coefficient can be called so.
+# Names of the static inputs of the geometry. No coefficient can have these names.
 INVERSE, WEIGHT, POSITION, NORMAL = "@inverse", "@weight", "@x", "@n"
 # Options of forms: a misspelt option looks like a coefficient that the function does not take.
 _OPTIONS = ("boundary", "quadrature", "dtype", "data_dtype", "lanes", "level")
@@ -28,14 +28,14 @@ _OPTIONS = ("boundary", "quadrature", "dtype", "data_dtype", "lanes", "level")
 @final
 @dataclass(frozen=True)
 class CoefficientShape:
-    """Facts about a coefficient that tracing needs.
+    """Shape and symmetry of a coefficient.
 
     Attributes
     ----------
     shape : tuple of int
-        Shape of its value at a point, ``()`` for a scalar.
+        Shape of the value at a point, ``()`` for a scalar.
     symmetric : bool
-        Whether it is a symmetric matrix, so that opposite entries are one symbol.
+        True for a symmetric matrix, whose opposite entries are one symbol.
     """
 
     shape: tuple[int, ...]
@@ -45,13 +45,13 @@ class CoefficientShape:
 @final
 @dataclass(frozen=True)
 class Argument:
-    """A field that goes into a q-function or a test function that comes out: its nodes.
+    """Nodes of a field, an input of a q-function, or of the factors of a test function, an output.
 
     Attributes
     ----------
     values : (ncomp,) array of Node
     derivatives : (ncomp, dim) array of Node
-        Along reference directions.
+        Derivatives along reference directions, or the factors of these.
     """
 
     values: Objects
@@ -63,20 +63,20 @@ class Argument:
 
     @staticmethod
     def joined(parts: Sequence[Argument]) -> Argument:
-        """The components of several, one after the other."""
+        """Argument with the components of several arguments, one after the other."""
         values = np.concatenate([part.values for part in parts])
         return Argument(values, np.concatenate([part.derivatives for part in parts]))
 
     @staticmethod
     def of_flat(nodes: list[Node], ncomp: int) -> Argument:
-        """The inverse of `flat`."""
+        """Argument from the nodes that `flat` returns."""
         values, slopes = (np.array(part, dtype=object) for part in (nodes[:ncomp], nodes[ncomp:]))
         return Argument(values, slopes.reshape(-1, ncomp).T)
 
 
 @final
 class FieldSymbol(Symbolic):
-    """A field at a point: itself where arithmetic is done with it, and its derivatives.
+    """A field at a point, with its derivatives. In arithmetic it stands for its value.
 
     Attributes
     ----------
@@ -84,8 +84,8 @@ class FieldSymbol(Symbolic):
     grad : (dim,) or (ncomp, dim) array
         ``grad[i, j]`` is the derivative of component i along j.
     reference_grad : (dim,) or (ncomp, dim) array
-        The same along the directions of the reference element. On a boundary those of its
-        directions come first that lie in the face, then that which leads inwards.
+        Derivatives along the directions of the reference element.  On a boundary the directions
+        in the face come first, and the inward direction is last.
     """
 
     def __init__(self, name: str, argument: Argument, grad: Objects) -> None:
@@ -97,17 +97,17 @@ class FieldSymbol(Symbolic):
 
     @property
     def grad(self) -> Objects:
-        """Derivatives in space."""
+        """Gradient in space, (dim,) or (ncomp, dim)."""
         return self._grad[0] if len(self._grad) == 1 else self._grad
 
     @property
     def div(self) -> Any:
-        """Divergence, of a field with as many components as dimensions."""
+        """Divergence. The field must have as many components as dimensions."""
         return np.trace(self._square())
 
     @property
     def sym_grad(self) -> Objects:
-        """Symmetric part of the gradient (strain); needs as many components as dimensions."""
+        """Symmetric part of the gradient (strain). It needs as many components as dimensions."""
         matrix = self._square()
         return np.asarray(0.5 * (matrix + matrix.T))
 
@@ -127,11 +127,11 @@ class FieldSymbol(Symbolic):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Objects:
         return np.asarray(self.value, dtype=object)
 
-    if not TYPE_CHECKING:  # for type checkers there are no other attributes
+    if not TYPE_CHECKING:  # type checkers must see that there are no other attributes
 
         def __getattr__(self, name: str) -> Any:
             """Raise an error that says what attributes a field has."""
-            if name.startswith("_"):  # also those that a copy does not have yet
+            if name.startswith("_"):  # NumPy's names, and attributes that a new copy lacks
                 raise AttributeError(name)
             hint = did_you_mean(name, _OF_FIELDS) or f": a field has {', '.join(_OF_FIELDS)}"
             raise NoAttributeError(f"{self._name} has no {name}{hint}")
@@ -157,7 +157,7 @@ class FieldSymbol(Symbolic):
 @final
 @dataclass(frozen=True)
 class Trace:
-    """The q-function of a form as a graph.
+    """The q-function of a form as an expression graph.
 
     Attributes
     ----------
@@ -165,12 +165,12 @@ class Trace:
     fields : dict of Argument
         Inputs that vary from application to application, by name.
     tests : dict of Argument
-        Factors of the test functions and of their reference derivatives: outputs, with the
-        quadrature weight in.
+        Outputs: factors of the test functions and of their reference derivatives, multiplied by
+        the quadrature weight.
     static : dict of arrays of Node
-        Inputs that are known in advance: INVERSE (dim, dim), d xi_a / d x_i; WEIGHT (), the
-        quadrature weight times det J; POSITION (dim,); and the coefficients by name.  On a
-        boundary NORMAL (dim,) too, and WEIGHT has the surface element.
+        Inputs that are the same in all applications: INVERSE (dim, dim), d xi_a / d x_i; WEIGHT (),
+        the quadrature weight times det J; POSITION (dim,); and the coefficients by name.  On a
+        boundary also NORMAL (dim,), and WEIGHT has the surface element instead of det J.
     """
 
     graph: Graph
@@ -196,7 +196,7 @@ class Trace:
 
     @property
     def of_values(self) -> Trace:
-        """The trace of a boundary form that has no derivatives, in the dimension of the faces."""
+        """Trace of a boundary form without derivatives, in the dimension of the faces."""
         kept = slice(max(self.dim - 1, 1))
         fields, tests = (
             {name: Argument(one.values, one.derivatives[:, kept]) for name, one in side.items()}
@@ -206,7 +206,7 @@ class Trace:
 
 
 def symbols(graph: Graph, name: str, shape: tuple[int, ...], symmetric: bool = False) -> Objects:
-    """Array of input nodes ``name_i_j``; opposite entries of a symmetric matrix are one."""
+    """Array of input nodes ``name_i_j``. Opposite entries of a symmetric matrix are one node."""
     out = np.empty(shape, dtype=object)
     for index in np.ndindex(shape):
         entry = tuple(sorted(index)) if symmetric else index
@@ -215,7 +215,7 @@ def symbols(graph: Graph, name: str, shape: tuple[int, ...], symmetric: bool = F
 
 
 def _fixed(array: Objects) -> Objects:
-    """An array that a form can't overwrite."""
+    """Make an array read-only, so that a form can't overwrite it, and return it."""
     array.flags.writeable = False
     return array
 
@@ -235,24 +235,24 @@ def trace(
     boundary: bool = False,
     unweighted: Container[str] = (),
 ) -> Trace:
-    """Call a form's function with symbols.
+    """Call a form's function with symbols, and return its trace.
 
     Parameters
     ----------
     function : callable
-        ``function(*fields, x, **coefficients)``: fields come first, in order; a parameter called
-        ``x`` gets the position; the others are coefficients.  It returns ``{"value": ..., "grad":
-        ...}`` (either may be left out), what multiplies the test function and its gradient; for
-        several test functions a dictionary of those by name.
+        ``function(*fields, x, **coefficients)``.  Fields come first, in order.  A parameter called
+        ``x`` gets the position.  All others are coefficients.  The function returns the factors of
+        the test function and of its gradient, ``{"value": ..., "grad": ...}`` (either may be left
+        out), and for several test functions a dictionary of these by name.
     dim : int
     fields, tests : mapping
-        Components by name.
+        Number of components by name.
     coefficients : mapping
     boundary : bool
-        Whether the integral is over boundary faces: a parameter called ``n`` gets the outer normal,
-        and one called ``h`` the extent of the element across the face.
+        True for an integral over boundary faces.  Then a parameter called ``n`` gets the outer
+        normal, and one called ``h`` the extent of the element across the face.
     unweighted : container of str
-        Names among the test functions of values that are wanted as they are at the points.
+        Names in ``tests`` of results that are not multiplied by the quadrature weight.
 
     Returns
     -------
@@ -261,8 +261,8 @@ def trace(
     Raises
     ------
     TraceError
-        A function that does not take these arguments, returns something else, or does what has no
-        meaning for symbols; the message names the line.
+        If the function does not take these arguments, returns something else, or does an operation
+        that symbols do not have.  The message names the line.
     """
     graph = Graph()
     static: dict[str, Objects] = {
@@ -294,7 +294,7 @@ def trace(
         outputs[name] = _factors(graph, part, (ncomp, dim), function)
         if name not in unweighted:
             value, flux = weight * outputs[name].values, outputs[name].derivatives
-            if "grad" in part:  # else they stay zeros
+            if "grad" in part:  # without it, the factors stay zero
                 flux = (weight * flux) @ inverse.T
             outputs[name] = Argument(value, flux)
     return Trace(graph, dim, arguments, outputs, static)
@@ -303,7 +303,7 @@ def trace(
 def _factors(
     graph: Graph, part: dict[str, Any], shape: tuple[int, int], function: FormFunction
 ) -> Argument:
-    """Factors of a test function and of its gradient, as a function has returned them."""
+    """Nodes of the factors of a test function and its gradient, from the function's result."""
     value = _shaped(graph, part.get("value"), shape[:1], "value", function)
     return Argument(value, _shaped(graph, part.get("grad"), shape, "grad", function))
 
@@ -311,12 +311,14 @@ def _factors(
 def linearised(traced: Trace, states: Mapping[str, str]) -> Trace:
     """Derivative of a traced form at a state, as a trace that is linear in its fields.
 
+    The fields of the result are the directions.  The fields of ``traced`` become static inputs.
+
     Parameters
     ----------
     traced : Trace
     states : mapping
-        Of each field the name of its values (``state``) and, as ``dstate``, of its reference
-        derivatives among the static inputs; the fields become the directions.
+        For each field the name ``state`` of its values among the static inputs.  Its reference
+        derivatives get the name ``dstate``.
 
     Returns
     -------
@@ -340,13 +342,13 @@ def linearised(traced: Trace, states: Mapping[str, str]) -> Trace:
 
 
 def differentiated(traced: Trace, functional: str) -> Trace:
-    """Derivative of a functional by the fields: the trace of a residual.
+    """Trace of a residual: the derivative of a functional by the fields.
 
     Parameters
     ----------
     traced : Trace
     functional : str
-        Name of a result with one value.
+        Name in ``traced.tests`` of a result with one value.
     """
     graph, value = traced.graph, [*traced.tests[functional].values]
     zero, one = graph.constant(0.0), graph.constant(1.0)
@@ -432,7 +434,7 @@ def _result_of(
 def _shaped(
     graph: Graph, result: Any, shape: tuple[int, ...], what: str, function: FormFunction
 ) -> Objects:
-    """Nodes of one result; a missing one is zero."""
+    """Nodes of a result in the shape of the test function; zeros if the result is missing."""
     out = np.empty(shape, dtype=object)
     if result is None:
         out[...] = graph.constant(0.0)

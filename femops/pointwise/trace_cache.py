@@ -1,8 +1,8 @@
 """Results of tracing a form, kept on disk beside the compiled kernels.
 
-The graph itself is the key, with the sources of this package: a form that is traced to other
-expressions, or another femops, finds nothing.  So nothing stale can be found, whatever a function
-closes over.
+The key is the graph itself, with the sources of this package.  So a result is found only for the
+same expressions and the same version of femops, and can't be stale, whatever a function closes
+over.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Encoded = dict[str, Any]
 
 
 def encode(nodes: Iterable[Node]) -> Encoded:
-    """Nodes, and all that they are made of, as numbers and text.
+    """Encode nodes and their ancestors as numbers and text.
 
     Parameters
     ----------
@@ -33,8 +33,8 @@ def encode(nodes: Iterable[Node]) -> Encoded:
     Returns
     -------
     dict
-        ``rows``: of each node its operation, the rows of its arguments and its data, each after
-        what it needs; ``nodes``: the rows of those asked for.
+        ``rows``: operation, rows of the arguments and data of each node, after its arguments;
+        ``nodes``: the rows of ``nodes``.
     """
     wanted = list(nodes)
     order = ancestors(wanted)
@@ -50,7 +50,7 @@ def _data(node: Node) -> str | None:
 
 
 def decode(graph: Graph, encoded: Encoded) -> list[Node]:
-    """Nodes that were encoded, in a graph that may have some of them already.
+    """Add encoded nodes to a graph, which may have some of them already, and return them.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def decode(graph: Graph, encoded: Encoded) -> list[Node]:
 
 
 def remembered(question: Any, compute: Callable[[], Any]) -> Any:
-    """The answer to a question, from disk or computed and then kept there.
+    """Read an answer from disk, or compute it and keep it there.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def remembered(question: Any, compute: Callable[[], Any]) -> Any:
     Raises
     ------
     CacheError
-        The folder cannot be written, or others can write what it holds.
+        If the cache folder cannot be written, or other users can write its files.
     """
     text = json.dumps([_sources(), question])
     name, answer = f"trace_{_sum(text)[:24]}.json", cache(lambda: json.dumps(compute()))
@@ -99,7 +99,7 @@ def remembered(question: Any, compute: Callable[[], Any]) -> Any:
 
 
 def _read(path: Path) -> Any:
-    """Contents of a file, of which code is made; None if there is none, or it is damaged."""
+    """Answer in a file, read safely since code is made of it; None if missing or damaged."""
     try:
         kept = json.loads(read_private(path))
         answer = kept["answer"]

@@ -1,4 +1,4 @@
-"""Programs written from nodes."""
+"""Q-functions written from nodes of an expression graph."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def make_program(
     scaled: tuple[int, ...],
     written: Sequence[int] = (),
 ) -> QFunction:
-    """Text of a q-function from nodes.
+    """Write a q-function from nodes.
 
     Parameters
     ----------
@@ -32,14 +32,14 @@ def make_program(
     inputs, outputs : sequences of Node
         By slot (value, then x-, y-, z-derivative), then by component.
     components : (int, int)
-        Components of the field and of the test function.
+        Number of components of the field and of the test function.
     names : dict
-        Names of the numbers that the step is given, by node number.
+        Names in the program of the other inputs of the q-function, by node number.
     numbers, symmetric, scaled
         See `QFunction`.
     written : sequence of int
-        Components whose values are written even where they are zero: functionals, and test
-        functions that nothing is multiplied by. Kernels would give what they interpolated.
+        Components whose values are written even if they are zero: functionals, and test functions
+        with zero factors.  Without this, kernels would return the interpolated field.
     """
     n_in, n_out = components
     called = {node.number: f"{SLOTS[k // n_in]}[{k % n_in}]" for k, node in enumerate(inputs)}
@@ -54,7 +54,7 @@ def make_program(
     parts = []
     for s, slot in enumerate(SLOTS):
         used = s <= dim and bool(slopes_out if s else values_out)
-        # constants become lanes; what comes from operations is one
+        # constants become lanes; results of operations are lanes already
         entries = [_lane(r) for r in _slot(results, s, n_out)]
         parts.append(f"({', '.join(entries)},)" if used else slot)
     lines = ["@inner", f"def pointwise({', '.join(SLOTS)}, q):", *(f"    {s}" for s in statements)]
@@ -74,7 +74,7 @@ def _slot(entries: Sequence[Any], slot: int, ncomp: int) -> Sequence[Any]:
 
 
 def _components(slots: Sequence[Sequence[bool]]) -> tuple[int, ...]:
-    """Components that any of some slots use."""
+    """Components that at least one slot uses."""
     return tuple(c for c, used in enumerate(zip(*slots, strict=True)) if any(used))
 
 

@@ -1,6 +1,6 @@
 """Small tensors by the million: layouts, batches, contractions and linear algebra.
 
-Nothing here has to do with finite elements. Arrays of NumPy work as they are, members first.
+This package does not depend on finite elements. It takes NumPy arrays, members first.
 
 >>> import numpy as np
 >>> import femops

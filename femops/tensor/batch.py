@@ -1,4 +1,4 @@
-"""Batches of tensors of one shape, in one block of memory."""
+"""Batches of tensors of one shape in one block of memory."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ class Batch:
     Parameters
     ----------
     shape : tuple of int
-        Sizes of one tensor.
+        Shape of one tensor.
     members : int
-        The number of tensors.
+        Number of tensors.
     dtype : dtype
         float64, float32, complex128 or complex64.
     layout : Layout
         Order of the entries; see `femops.tensor.Strided`.
     device : str, optional
-        "cuda", or "cuda:1" for the second GPU; on the host if omitted.
+        "cuda", or "cuda:1" for the second GPU.  If omitted, the batch is on the host.
 
     Raises
     ------
     TensorError
-        For sizes, types and layouts that cannot be.
+        If sizes, type or layout are invalid.
     femops.errors.DeviceError
-        There is no such device.
+        If there is no such device.
 
     Examples
     --------
@@ -82,22 +82,22 @@ class Batch:
     @classmethod
     @checked(TensorError)
     def wrap(cls, array: Array, layout: Layout | None = None, members: int | None = None) -> Batch:
-        """A batch in the memory of an array, which is not copied.
+        """Make a batch in the memory of an array, which is not copied.
 
         Parameters
         ----------
         array : (members, *shape) array
-            Of NumPy or CuPy, or with ``__cuda_array_interface__``, strided in any way.  With a
-            layout: ``(groups, *storage)``, contiguous.
+            Array of NumPy or CuPy, or with ``__cuda_array_interface__``, with any strides.  With
+            a layout, a contiguous array ``(groups, *shape, width)``.
         layout : Layout, optional
-            `Interleaved`: the array is ``(groups, *shape, width)``.
+            An `Interleaved` layout.
         members : int, optional
-            Of an interleaved batch whose last group is not full.
+            Number of members, needed if the last group of an interleaved batch is not full.
 
         Raises
         ------
         TensorError
-            The array does not fit.
+            If the array does not fit.
         """
         self = cls.__new__(cls)
         self.layout = Strided() if layout is None else layout
@@ -128,27 +128,29 @@ class Batch:
 
     @property
     def device(self) -> Device | None:
-        """The device that it is on, None for the host."""
+        """Device of the batch, None for the host."""
         return self._view.device
 
     @checked(TensorError)
     def to(self, device: DeviceName, stream: Any = None) -> Batch:
-        """A copy on a device or on the host, in the same layout; itself where it is there.
+        """Copy of the batch on a device or on the host, in the same layout.
+
+        If the batch is there already, return the batch itself.
 
         Parameters
         ----------
         device : str
             "cuda", "cuda:1" or "cpu".
         stream : cupy.cuda.Stream, optional
-            The copy is made when this has done its earlier work, and the call does not wait for it:
+            Stream in which the copy runs after the stream's earlier work.  The call does not wait:
             use the copy in this stream, or after ``stream.synchronize()``.
 
         Raises
         ------
         TensorError
-            No device, or no stream.
+            If ``device`` is no device, or ``stream`` no stream.
         femops.errors.DeviceError
-            There is no such device.
+            If there is no such device.
         """
         check_stream(stream)
         where = find_device(device)
@@ -160,12 +162,12 @@ class Batch:
 
     @property
     def shape(self) -> Shape:
-        """Sizes of one tensor."""
+        """Shape of one tensor."""
         return self._view.places.shape
 
     @property
     def members(self) -> int:
-        """The number of tensors."""
+        """Number of tensors."""
         return self._view.members
 
     @property
@@ -183,12 +185,12 @@ class Batch:
 
     @property
     def lanes(self) -> int:
-        """Members that stand together, entry by entry."""
+        """Number of members that are interleaved, entry by entry."""
         return self._view.lanes
 
     @property
     def view(self) -> View:
-        """Places and memory, as kernels need them."""
+        """Offsets of the entries, and the memory."""
         return self._view
 
     def __len__(self) -> int:
@@ -198,18 +200,18 @@ class Batch:
         return f"Batch({self.shape}, {self.members}, {self.dtype.name!r}, {self.layout!r})"
 
     def __getitem__(self, key: Any) -> Any:
-        """View of members and of ranges of the indices: ``A[10:20, 1:3, 0]``.
+        """View of some members and ranges of indices: ``A[10:20, 1:3, 0]``.
 
-        The first part picks members, the others pick as NumPy does; a member alone is a batch of
-        one.  Copies of the view have its ``layout``, see `layout_for`.
+        The first part picks members.  The others pick entries as in NumPy.  A single member gives
+        a batch of one.  Copies of the view have its ``layout``, see `layout_for`.
 
-        With an `Index` among them, all parts are indices of a tensor, and the expression is a
+        If a part is an `Index`, all parts are indices of a tensor, and the expression is a
         contraction of all members: ``C[i, j] += A[i, k] * B[k, j]``.
 
         Raises
         ------
         TensorError
-            Out of bounds, or members that do not begin and end with groups.
+            If an index is out of bounds, or a range of members does not begin and end with a group.
         """
         parts = key if isinstance(key, tuple) else (key,)
         if any(isinstance(part, Index) for part in parts):
@@ -220,7 +222,7 @@ class Batch:
         return made
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        """Set entries (see `assign`), or with an `Index` among the parts a contraction's result."""
+        """Set entries (see `assign`). If a part is an `Index`, set the result of a contraction."""
         parts = key if isinstance(key, tuple) else (key,)
         if any(isinstance(part, Index) for part in parts):
             Indexed(self.view, parts).become(value)
@@ -228,14 +230,14 @@ class Batch:
             self[key].assign(value)
 
     def numpy(self) -> Array:
-        """Entries as an array of NumPy (members, *shape).
+        """Entries as a NumPy array (members, *shape).
 
-        A view where entries are strided and on the host, else a copy.
+        It is a view if entries are strided and on the host, else a copy.
         """
         return self._view.to(None).read()
 
     def array(self) -> Array:
-        """Entries as an array where they are, of NumPy or CuPy; as `numpy`, but nothing moves."""
+        """Entries as an array (members, *shape) of NumPy or CuPy, on the batch's device."""
         return self._view.read()
 
     @checked(TensorError)
@@ -245,12 +247,12 @@ class Batch:
         Parameters
         ----------
         values : number, Batch, or array that broadcasts to (members, *shape)
-            On the batch's device. A Batch may have any layout, and memory in common with this one.
+            Values on this batch's device.  A Batch may have any layout, and may overlap this one.
 
         Raises
         ------
         TensorError
-            Values of another shape, or an array that can't be written.
+            If the values have another shape, or this batch's memory can't be written.
         """
         if isinstance(values, Batch):
             shared = self._view.overlaps(values.view)
@@ -260,7 +262,7 @@ class Batch:
 
     @checked(TensorError)
     def copy(self, layout: Layout | None = None) -> Batch:
-        """A batch of its own, in this or another layout."""
+        """Copy of the batch in its own memory, in this or another layout."""
         chosen = self.layout if layout is None else layout
         made = Batch(self.shape, self.members, self.dtype, chosen, self.device)
         return made.assign(self.array())
@@ -284,7 +286,7 @@ def _zeros(count: int, dtype: np.dtype[Any], device: Device | None) -> Array:
 
 
 def _whole(shape: Any) -> Shape:
-    """A shape, of whole numbers."""
+    """Shape as a tuple of int. Raise if the sizes are no whole numbers."""
     try:
         return tuple(index(size) for size in shape)
     except TypeError as error:

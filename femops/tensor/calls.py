@@ -1,7 +1,7 @@
-"""Calls that were made before: their checks and launches are remembered.
+"""Cache of calls of two operands, so that a repeated call skips checks and preparation.
 
-What a call needs to know of arrays is in their types, shapes and strides, and these in the key of a
-call.  Where arrays lie, compiled code finds out.
+The key of a call has the types, shapes and strides of the arrays, which decide all but the
+addresses.  Compiled code reads the addresses.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ Array = NDArray[Any]
 
 
 def found(key: Hashable) -> ArrayCall | None:
-    """The call of a key, if it was made before."""
+    """Cached call with a key; None if there is none."""
     try:
         call: ArrayCall | None = KNOWN.get(key)
-    except TypeError:  # something in the key has no hash, and is refused elsewhere
+    except TypeError:  # a part of the key has no hash; a later check refuses it
         return None
     return call
 
@@ -34,11 +34,11 @@ def remember(
     terms: tuple[Term, ...],
     factors: tuple[Number, Number],
 ) -> None:
-    """Remember a call of two operands and a result in arrays, if nothing is copied for it."""
+    """Cache a call of two operands and a result, or None if it can't be repeated on arrays."""
     known = KNOWN.get(key)
     if key in KNOWN and (known is None or known.current()):
         return
-    # zero as a factor has a sign, which the key does not tell
+    # the key can't tell the factors 0.0 and -0.0 apart
     plain = factors[0] != 0 and all(type(one) is ndarray for one in arrays)
     KNOWN.keep(key, _call(arrays, terms, factors) if plain else None)
 
@@ -47,8 +47,8 @@ def _call(
     arrays: tuple[Array, Array, Array], terms: tuple[Term, ...], factors: tuple[Number, Number]
 ) -> ArrayCall | None:
     views, lanes = [term.view for term in terms], terms[2].view.lanes
-    apart = any(not view.shared and view.lanes != lanes for view in views)  # these are copied
-    if apart or views[2].device is not None or views[2].members == 0 or not readable(*arrays):
+    copies = any(not view.shared and view.lanes != lanes for view in views)  # other groups
+    if copies or views[2].device is not None or views[2].members == 0 or not readable(*arrays):
         return None
     first = [view.address - one.ctypes.data for view, one in zip(views, arrays, strict=True)]
     kernel, runs = launches_on_host(terms[2], terms[0], terms[1], *factors)

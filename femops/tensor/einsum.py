@@ -30,33 +30,33 @@ def einsum(
 ) -> Operand:
     """Contraction ``out = alpha (sum of products) + beta out`` for all members of a batch.
 
-    The index of the batch is not written: what has one dimension more than letters is a batch,
-    what has as many is one tensor for all members.  Several operands are contracted in pairs, in
-    the order that takes the fewest operations (`numpy.einsum_path`).
+    Subscripts have no letter for the member.  An operand with one dimension more than letters is a
+    batch.  One with as many dimensions as letters is one tensor for all members.  Several operands
+    are contracted in pairs, in the order with the fewest operations (`numpy.einsum_path`).
 
     Parameters
     ----------
     subscripts : str
-        As in `numpy.einsum`: ``"ki,kjl->ijl"``.  Without ``->`` the indices of the result are
-        those that occur once, in alphabetical order.
+        As in `numpy.einsum`: ``"ki,kjl->ijl"``.  Without ``->`` the result has the indices that
+        occur once, in alphabetical order.
     *operands : arrays or Batches
-        Of one type.
+        Tensors with numbers of one type.
     batch : int
-        Dimension of arrays that counts the members.
+        Dimension of the arrays that counts the members.
     out : array or Batch, optional
-        A new one if omitted, as for `gemm`.
+        Output.  If omitted, it is new, as for `gemm`.
     alpha, beta : number
-        Factors.  Where beta is zero, ``out`` is not read.
+        Factors.  If beta is zero, ``out`` is not read.
 
     Returns
     -------
     array or Batch
-        ``out``, or the new one.
+        ``out``, or the new output.
 
     Raises
     ------
     TensorError
-        Indices that are unknown, repeated in the result or differ in size; see `gemm`.
+        If indices are unknown, repeated in the result, or differ in size; see also `gemm`.
 
     Examples
     --------
@@ -90,7 +90,7 @@ def _of_several(
     alpha: Number,
     beta: Number,
 ) -> Operand:
-    """Contraction of more than two operands: arrays like earlier ones by calls of two each."""
+    """Contract more than two operands. If the key is known, call `einsum` with two at a time."""
     key = _key_of_several(subscripts, operands, out)
     steps: tuple[tuple[int, int, str], ...] | None = KNOWN.get(key)
     if key is None or steps is None:
@@ -108,9 +108,9 @@ def _of_several(
 def _key_of_several(
     subscripts: str, operands: tuple[Operand, ...], out: Operand | None
 ) -> Hashable | None:
-    """All that the order of a contraction depends on, if operands are arrays of NumPy.
+    """Key with all that the order of a contraction depends on.
 
-    An output that may overlap an operand has none: that is looked at.
+    None if an operand is no NumPy array, or if ``out`` may overlap an operand, which needs a check.
     """
     key: list[Hashable] = [subscripts]
     for one in operands:
@@ -123,7 +123,7 @@ def _key_of_several(
 
 
 def _steps(terms: tuple[Term, ...]) -> tuple[tuple[int, int, str], ...]:
-    """Pairs of operands, or of earlier products, and subscripts."""
+    """Steps of a contraction: numbers of two operands or earlier products, and subscripts."""
     words, steps = [term.letters for term in terms[:-1]], []
     for a, b, letters in steps_of(tuple(term.named for term in terms[:-1]), terms[-1].letters):
         steps.append((a, b, f"{words[a]},{words[b]}->{letters}"))
@@ -140,7 +140,7 @@ def _contract(
     alpha: Number,
     beta: Number,
 ) -> tuple[Any, tuple[Term, ...]]:
-    """The output of `einsum`, and the operands and it with their letters."""
+    """Compute `einsum`. Return the output, and operands and output as terms with letters."""
     words, result = parsed(subscripts, len(operands))
     moved = tuple(
         _members_first(one, word, batch) for one, word in zip(operands, words, strict=True)
@@ -162,18 +162,18 @@ def _contract(
 
 
 def terms_of(operands: tuple[Operand, ...], words: tuple[str, ...], batch: int) -> tuple[Term, ...]:
-    """Operands with their letters; ``batch`` is the dimension of arrays that counts members.
+    """Operands as terms with letters; ``batch`` is the dimension of arrays that counts members.
 
     Raises
     ------
     TensorError
-        Dimensions that do not fit the letters.
+        If dimensions do not fit the letters.
     """
-    found = []
+    terms = []
     for k, (one, word) in enumerate(zip(operands, words, strict=True)):
         view = as_view(_members_first(one, word, batch), len(word), f"operand {k}")
-        found.append(Term(view, word))
-    return tuple(found)
+        terms.append(Term(view, word))
+    return tuple(terms)
 
 
 def _members_first(one: Operand, word: str, batch: int) -> Operand:
@@ -196,7 +196,7 @@ def parsed(subscripts: str, count: int) -> tuple[tuple[str, ...], str]:
     Raises
     ------
     TensorError
-        Subscripts that mean nothing.
+        If the subscripts are invalid.
     """
     if not isinstance(subscripts, str):
         raise TensorError(f"subscripts are {type(subscripts).__name__}: give a text as 'ij,jk->ik'")

@@ -36,27 +36,28 @@ def gemm(
     Parameters
     ----------
     a : (members, m, k) array or Batch
-        Or one matrix (m, k) for all members.  Of float64, float32, complex128 or complex64,
-        strided in any way; arrays and batches on a GPU are multiplied there.
+        Left factors, or one matrix (m, k) for all members.  Numbers are float64, float32,
+        complex128 or complex64, with any strides.  Arrays and batches on a GPU are multiplied
+        there.
     b : (members, k, n) array or Batch
-        Or one matrix (k, n) for all members.
+        Right factors, or one matrix (k, n) for all members.
     out : (members, m, n) array or Batch, optional
-        A new one if omitted: a batch in the layout of the first operand that is one (`Strided` if
-        that layout is for other shapes, see `Batch.layout_for`), else an array.
+        Output.  If omitted, it is new: an array, or if an operand is a batch, a batch in the layout
+        of the first such operand (`Strided` if that layout does not fit, see `Batch.layout_for`).
     alpha, beta : number
-        Complex ones for complex matrices only.  Where beta is zero, ``out`` is not read.
+        Factors, complex only for complex matrices.  If beta is zero, ``out`` is not read.
     transpose_a, transpose_b : bool
         Take the transpose of a, which is then (members, k, m), or of b.
 
     Returns
     -------
     array or Batch
-        ``out``, or the new one.
+        ``out``, or the new output.
 
     Raises
     ------
     TensorError
-        Shapes, types or numbers of members that do not fit, an output that is missing, can't be
+        If shapes, types or numbers of members do not fit, or the output is missing, can't be
         written, or overlaps an operand.
 
     Examples
@@ -92,7 +93,7 @@ def _multiply(
     transpose_a: bool,
     transpose_b: bool,
 ) -> tuple[Operand, tuple[Term, Term, Term]]:
-    """The output of `gemm`, and the operands and it with their letters."""
+    """Compute `gemm`. Return the output, and operands and output as terms with letters."""
     letters = "ki" if transpose_a else "ik", "jk" if transpose_b else "kj"
     first, second = Term(as_view(a, 2, "a"), letters[0]), Term(as_view(b, 2, "b"), letters[1])
     m, n = product_shape(first, second)
@@ -107,7 +108,7 @@ def _multiply(
 def key_of(
     words: Hashable, a: Any, b: Any, out: Any, alpha: Number, beta: Number
 ) -> Hashable | None:
-    """Key of a call of two operands, all of which are arrays of NumPy, or batches."""
+    """Key of a call with two operands; None unless all are NumPy arrays, or all are batches."""
     if type(a) is ndarray and type(b) is ndarray and (out is None or type(out) is ndarray):
         return (
             words, a.shape, a.strides, a.dtype, b.shape, b.strides, b.dtype,
@@ -121,7 +122,7 @@ def key_of(
 
 
 def arrays_of(a: Any, b: Any, out: Any) -> tuple[Array, Array, Array]:
-    """Memory of operands that have a key."""
+    """Arrays with the memory of operands and output, of a call that has a key."""
     if type(out) is ndarray:
         return a, b, out
     return a.view.array, b.view.array, out.view.array
@@ -133,7 +134,7 @@ def product_shape(a: Term, b: Term) -> tuple[int, int]:
     Raises
     ------
     TensorError
-        The columns of a are not as many as the rows of b.
+        If a has not as many columns as b has rows.
     """
     m, k = _sizes(a, "ik")
     terms, n = _sizes(b, "kj")
@@ -154,12 +155,12 @@ def _shown(term: Term) -> str:
 
 
 def as_view(operand: Operand, ndim: int, name: str) -> View:
-    """View of an operand: a batch, an array of one, or an array for all members.
+    """View of an operand: a batch, an array (members, ...), or one tensor for all members.
 
     Raises
     ------
     TensorError
-        Another number of dimensions, or no array.
+        If the operand is no array, or has another number of dimensions.
     """
     if isinstance(operand, Batch):
         view = operand.view
@@ -184,7 +185,7 @@ def as_view(operand: Operand, ndim: int, name: str) -> View:
 def new_output(
     shape: tuple[int, ...], operands: tuple[Operand, ...], terms: tuple[Term, ...]
 ) -> Operand:
-    """Output of a contraction: an array, or a batch if one of the operands is a batch."""
+    """New output of a contraction: an array, or a batch if one of the operands is a batch."""
     counts = [term.view.members for term in terms if not term.view.shared]
     kind, device = terms[0].view.dtype, terms[0].view.device
     for one in operands:
@@ -201,12 +202,12 @@ def new_output(
 
 
 def output_view(out: Operand, shape: tuple[int, ...], terms: tuple[Term, ...]) -> View:
-    """View of an output that can be written, and overlaps no operand.
+    """View of an output, checked: it can be written, and overlaps no operand.
 
     Raises
     ------
     TensorError
-        Another shape; memory that can't be written, or is an operand's too.
+        If the output has another shape, can't be written, or overlaps an operand.
     """
     view = as_view(out, len(shape), "out")
     if view.places.shape != shape:

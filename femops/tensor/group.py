@@ -1,4 +1,4 @@
-"""Groups: tensors that were allocated one by one, and are worked on together."""
+"""Groups: matrices that were allocated one by one and are multiplied together."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from femops_meshes.arguments import checked, shown
 
 Array = NDArray[Any]
 
-_APART = (1, 1, 1), (False, False, False)  # members that do not stand together, none shared
+_APART = (1, 1, 1), (False, False, False)  # members are not interleaved, and no operand is shared
 
 
 @final
 @checked(TensorError)
 class Group:
-    """Matrices that were allocated one by one, of one type and of any sizes.
+    """Matrices of one type and any sizes that were allocated one by one.
 
     Parameters
     ----------
     arrays : iterable of (rows, columns) arrays
-        float64, float32, complex128 or complex64, strided in any way, of NumPy or of one GPU; they
-        are not copied.
+        Arrays of NumPy or of one GPU, of float64, float32, complex128 or complex64, with any
+        strides.  They are not copied.
 
     Raises
     ------
     TensorError
-        No such arrays.
+        If an array does not fit.
 
     Examples
     --------
@@ -66,7 +66,7 @@ class Group:
         Raises
         ------
         TensorError
-            No matrix, or one of another type or device than the others.
+            If the array is no matrix, or has another type or device than the others.
         """
         if not is_array(array) or array.ndim != 2:
             raise TensorError(f"{shown(array)} in a group: give NumPy arrays (rows, columns)")
@@ -89,12 +89,14 @@ class Group:
 
     @property
     def device(self) -> Device | None:
-        """The device that all are on, None for the host."""
+        """Device of all matrices, None for the host."""
         return self._views[0].device if self._views else None
 
     @checked(TensorError)
     def to(self, device: DeviceName, stream: Any = None) -> Group:
-        """Copies on a device or on the host, in one block by rows; itself where it is there.
+        """Group with copies on a device or on the host, in one block of memory by rows.
+
+        If the group is there already, return the group itself.
 
         Parameters
         ----------
@@ -104,9 +106,9 @@ class Group:
         Raises
         ------
         TensorError
-            No device, or no stream.
+            If ``device`` is no device, or ``stream`` no stream.
         femops.errors.DeviceError
-            There is no such device.
+            If there is no such device.
         """
         check_stream(stream)
         where = find_device(device)
@@ -119,7 +121,7 @@ class Group:
 
     @property
     def views(self) -> list[View]:
-        """Places and memory of each, as kernels need them."""
+        """View of each matrix: offsets of its entries, and its memory."""
         return self._views
 
 
@@ -141,9 +143,9 @@ def group_gemm(
     Parameters
     ----------
     a, b : Group
-        As many matrices in each.
+        Factors, equally many matrices in each group.
     out : Group, optional
-        A new one if omitted.
+        Output.  If omitted, it is new.
     alpha, beta : number
         As for `gemm`.
     transpose_a, transpose_b : bool
@@ -152,12 +154,12 @@ def group_gemm(
     Returns
     -------
     Group
-        ``out``, or the new one.
+        ``out``, or the new output.
 
     Raises
     ------
     TensorError
-        Numbers of matrices, shapes or types that do not fit, or an output that is missing, can't be
+        If numbers of matrices, shapes or types do not fit, or the output is missing, can't be
         written, or overlaps another matrix.
     """
     letters = "ki" if transpose_a else "ik", "jk" if transpose_b else "kj"
@@ -181,7 +183,7 @@ def group_gemm(
 
 
 def _outputs(shapes: list[tuple[int, int]], like: Group) -> Group:
-    """New matrices; on a device in one block."""
+    """New matrices of these shapes. On a device they lie in one block."""
     if like.device is None:
         return Group(np.empty(shape, like[0].dtype) for shape in shapes)
     block = like.device.xp.empty(sum(m * n for m, n in shapes), like[0].dtype)
@@ -189,7 +191,7 @@ def _outputs(shapes: list[tuple[int, int]], like: Group) -> Group:
 
 
 def _cut(block: Array, shapes: Iterable[tuple[int, ...]]) -> Iterator[Array]:
-    """Matrices that follow each other in a block."""
+    """Yield views of a block as matrices that follow each other."""
     first = 0
     for shape in shapes:
         last = first + prod(shape)
@@ -216,7 +218,7 @@ def _check_output(out: Group, shapes: list[tuple[int, int]], operands: tuple[Gro
         raise TensorError(f"out is of {out[0].dtype}: convert it to {operands[0][0].dtype}")
     for view in out.views:
         view.check_writable()
-    # sorted by where they begin, an output ends before anything that follows it
+    # in order of their begins, each output must end before the next matrix begins
     ranges = [(*byte_bounds(view.on_host().array), True) for view in out.views]
     ranges += [
         (*byte_bounds(view.on_host().array), False) for one in operands for view in one.views
@@ -231,7 +233,7 @@ def _check_output(out: Group, shapes: list[tuple[int, int]], operands: tuple[Gro
 
 
 def _multiply(forms: Forms, views: list[list[View]], alpha: Number, beta: Number) -> None:
-    """Multiply pairs of one form."""
+    """Multiply pairs of matrices with equal places, all in one launch for each run."""
     like, size = views[2][0], views[2][0].array.itemsize
     factors = as_pair(alpha, like), as_pair(beta, like)
     reads, device, count = factors[1] != (0.0, 0.0), like.device, len(views[0])

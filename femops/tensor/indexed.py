@@ -1,6 +1,6 @@
 """Contractions written with indices, which may have ranges: ``C[i, j, m] -= A[i, k, m] * B[k, j]``.
 
-An expression is a sum of products; it is worked out when it is assigned.
+An expression is a sum of products.  It is computed when it is assigned.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from femops.tensor.pairs import contract
 from femops.tensor.places import View, check_devices
 from femops_meshes.arguments import checked, shown
 
-_MOST = 64  # parts of a tensor that are remembered
+_MOST = 64  # most cached parts of a tensor
 
 
 @final
 @checked(TensorError)
 @dataclass(frozen=True, eq=False)
 class Index:
-    """An index of tensors, which may be bound to a range of values.
+    """An index of tensors, for all values or for a range of values.
 
-    Where it occurs in a product and not in the result, it is summed over.
+    Contractions sum over an index that occurs in a product but not in the result.
 
     Attributes
     ----------
     name : str
-        For messages.
+        Name in messages.
     start : int, optional
         First value.
     stop : int, optional
-        End of the values, as in `range`; if omitted, the tensors' size.
+        End of the values, as in `range`.  If omitted, the size of the tensors.
 
     Examples
     --------
@@ -64,12 +64,12 @@ class Index:
             )
 
     def slice_of(self, size: int) -> slice:
-        """Its values among those of a tensor's index.
+        """Slice of the index's values in a dimension of a tensor.
 
         Raises
         ------
         TensorError
-            The range leads beyond.
+            If the range exceeds the size of the dimension.
         """
         if (self.stop or 0) > size or (self.start or 0) >= size:
             raise TensorError(
@@ -80,12 +80,12 @@ class Index:
 
 
 def _part(view: View, parts: tuple[Any, ...]) -> tuple[tuple[Index, ...], View]:
-    """Indices among the parts, and the view that they run over.
+    """Split ``A[parts]`` into its indices and the view of the entries that they count.
 
     Raises
     ------
     TensorError
-        Parts that are none, or lead beyond the tensors.
+        If a part is no Index or number, or is out of bounds.
     """
     shape = view.places.shape
     if len(parts) != len(shape):
@@ -107,24 +107,24 @@ def _part(view: View, parts: tuple[Any, ...]) -> tuple[tuple[Index, ...], View]:
 
 @final
 class Indexed:
-    """A tensor with indices."""
+    """A tensor with an index for each dimension, ``A[i, k]``, as operand of a contraction."""
 
     def __init__(self, view: View, parts: tuple[Any, ...]) -> None:
         key = parts, tuple(map(type, parts))
         try:
             known = view.parts.get(key)
-        except TypeError:  # something has no hash, and is refused below
+        except TypeError:  # a part has no hash; the check below refuses it
             known = None
         if known is None:
             known = _part(view, parts)
-            if len(view.parts) >= _MOST:  # of indices that are made again and again
+            if len(view.parts) >= _MOST:  # a program may make new indices again and again
                 view.parts.clear()
             view.parts[key] = known
         self.indices: tuple[Index, ...] = known[0]
         self.view: View = known[1]
 
     def sum(self) -> Sum:
-        """The sum of this alone."""
+        """Sum with this tensor as its only product."""
         return Sum(((1.0, (self,)),))
 
     def __mul__(self, other: Any) -> Sum:
@@ -148,12 +148,12 @@ class Indexed:
         return Update(self, as_sum(other).times(-1.0))
 
     def become(self, value: Any) -> None:
-        """Set what it stands for to an expression.
+        """Set the entries to the value of an expression, or add an `Update` of the same entries.
 
         Raises
         ------
         TensorError
-            Indices, shapes or types that do not fit.
+            If indices, shapes or types do not fit.
         """
         if isinstance(value, Update):
             if not self._same_as(value.target):
@@ -182,7 +182,7 @@ class Indexed:
             remember(key, arrays, self._contract(value, beta), (factor, beta))
 
     def _contract(self, value: Sum, beta: float) -> tuple[Term, ...]:
-        """Add up all products; the operands of the last one and the result."""
+        """Add all products to beta times the entries. Return the last operands and the result."""
         names: dict[Index, str] = {}
 
         def term(one: Indexed) -> Term:
@@ -218,13 +218,13 @@ class Indexed:
 
 @final
 class Sum:
-    """A sum of products: factors, and tensors with indices."""
+    """A sum of products. Each product has a factor and tensors with indices."""
 
     def __init__(self, products: tuple[tuple[complex | float, tuple[Indexed, ...]], ...]) -> None:
         self.products = products
 
     def times(self, factor: Any) -> Sum:
-        """All products by a number."""
+        """Sum with all products multiplied by a number."""
         return Sum(tuple((factor * one, many) for one, many in self.products))
 
     def __mul__(self, other: Any) -> Sum:
@@ -247,19 +247,19 @@ class Sum:
 
 @final
 class Update:
-    """A tensor with indices, and what += and -= add to it."""
+    """Result of ``+=`` and ``-=``: a tensor with indices, and the sum to add to it."""
 
     def __init__(self, target: Indexed, added: Sum) -> None:
         self.target, self.added = target, added
 
 
 def as_sum(value: Any) -> Sum:
-    """An expression as a sum.
+    """Convert an expression to a `Sum`.
 
     Raises
     ------
     TensorError
-        It is none.
+        If the value is no expression of indexed tensors.
     """
     if isinstance(value, Indexed):
         return value.sum()

@@ -1,4 +1,4 @@
-"""The cache of this package: calls that were made before, and what was worked out for them."""
+"""Cache of this package: calls, and results of functions, by their keys."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ _MOST = 4096
 
 @final
 class Known(dict[Hashable, Any]):
-    """Results by all that they depend on; it is emptied when there are too many."""
+    """Dictionary of results by key. `keep` empties it when it has too many."""
 
     def keep(self, key: Hashable, value: Any) -> None:
-        """Add a result."""
+        """Add a result, after removing all others if there are too many."""
         if len(self) >= _MOST:
             self.clear()
         self[key] = value
 
 
 KNOWN = Known()
-"""Calls by their keys (None for a call that can't be remembered); results of functions."""
+"""Calls by key, None for a call that can't be repeated, and results of functions."""
 
 
 def remembered(function: Callable[Given, Result]) -> Callable[Given, Result]:
-    """Keep the results of a function of hashable arguments in `KNOWN`; they are never None."""
+    """Cache the results of a function, never None, in `KNOWN`. Arguments must be hashable."""
 
     @wraps(function)
     def known(*given: Given.args, **named: Given.kwargs) -> Result:
         key = function, given, *named.items()
-        found: Result | None = KNOWN.get(key)
-        if found is None:
-            found = function(*given, **named)
-            KNOWN.keep(key, found)
-        return found
+        result: Result | None = KNOWN.get(key)
+        if result is None:
+            result = function(*given, **named)
+            KNOWN.keep(key, result)
+        return result
 
     return known

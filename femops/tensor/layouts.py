@@ -1,4 +1,4 @@
-"""Layouts: where the entries of a tensor are, counted in numbers from its first one."""
+"""Layouts: offsets of the entries of a tensor, counted in numbers."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Table = NDArray[np.int64]
 
 
 class Layout(ABC):
-    """Order of a tensor's entries in memory; a new one is a class with a method `offsets`.
+    """Order of a tensor's entries in memory. A new layout is a class with a method `offsets`.
 
-    What is done with tensors is the same for all layouts.
+    All functions on tensors take all layouts.
     """
 
     @abstractmethod
     def offsets(self, shape: Shape) -> Table:
-        """Offset of each entry of a tensor, in numbers, none negative.
+        """Offset of each entry of a tensor, in numbers from 0 on.
 
         Parameters
         ----------
@@ -37,24 +37,24 @@ class Layout(ABC):
         (shape) int64
         """
 
-    def lanes(self, dtype: DTypeLike) -> int:  # noqa: ARG002  (those of others depend on it)
-        """Members of a batch that stand together, entry by entry; 1 if each is for itself."""
+    def lanes(self, dtype: DTypeLike) -> int:  # noqa: ARG002  (Interleaved needs it)
+        """Number of members that are interleaved, entry by entry; 1 if members are separate."""
         return 1
 
     def takes(self, shape: Shape, known: Shape) -> bool:
-        """True if the layout, which fits tensors of a known shape, fits another shape too.
+        """True if the layout of tensors of shape ``known`` is also a layout for ``shape``.
 
-        If not, results and copies of that shape are `Strided`.
+        If False, results and copies of that shape are `Strided`.
         """
         return shape == known
 
     def table(self, shape: Shape) -> Table:
-        """Checked offsets of a tensor; see `offsets`.
+        """Offsets of a tensor, checked; see `offsets`.
 
         Raises
         ------
         TensorError
-            The layout gives no place to an entry, or one place to two, or its function fails.
+            If an entry has no valid offset, two entries have the same, or the function fails.
         """
         try:
             found = np.asarray(self.offsets(shape))
@@ -75,12 +75,12 @@ class Layout(ABC):
 
 
 def check_apart(table: Table, who: str) -> None:
-    """Refuse offsets of which two are equal.
+    """Raise if two offsets in a table are equal.
 
     Raises
     ------
     TensorError
-        Names two indices.
+        Names the indices of two such entries.
     """
     flat = table.reshape(-1)
     order = np.argsort(flat, kind="stable")
@@ -99,7 +99,7 @@ def check_apart(table: Table, who: str) -> None:
 @checked(TensorError)
 @dataclass(frozen=True)
 class Strided(Layout):
-    """Entries at equal distances: by rows ("C", last index fastest) or columns ("F", first)."""
+    """Contiguous entries by rows ("C", last index fastest) or by columns ("F", first fastest)."""
 
     order: Literal["C", "F"] = "C"
 
@@ -120,7 +120,7 @@ class Strided(Layout):
 @checked(TensorError)
 @dataclass(frozen=True)
 class Tiled(Layout):
-    """Blocks of a tensor one after the other, each by rows; the last ones are padded.
+    """Blocks of a tensor one after the other, each by rows. Blocks at the ends are padded.
 
     Attributes
     ----------
@@ -154,13 +154,12 @@ class Tiled(Layout):
 @checked(TensorError)
 @dataclass(frozen=True)
 class Interleaved(Layout):
-    """Batch index innermost, in groups: entries of as many members stand side by side.
+    """Groups of members with the member as innermost index: equal entries stand side by side.
 
     Attributes
     ----------
     width : int, optional
-        Members of a group, 2, 4, 8 or 16; if omitted, as many numbers as this machine works on at
-        once.
+        Members of a group, 2, 4, 8 or 16.  If omitted, as many as fill a SIMD vector.
     """
 
     width: int | None = None
@@ -190,14 +189,14 @@ class Interleaved(Layout):
 @final
 @checked(TensorError)
 class Mapped(Layout):
-    """A user's layout, given by its index map.
+    """A user's layout, defined by a function from indices to offsets.
 
     Parameters
     ----------
     function : callable
-        Takes the indices of entries, arrays of one shape, and returns their offsets.
+        Takes the indices of entries, arrays of one shape, and returns the entries' offsets.
     name : str, optional
-        For messages.
+        Name in messages.
 
     Examples
     --------
@@ -212,8 +211,8 @@ class Mapped(Layout):
 
     def offsets(self, shape: Shape) -> Table:
         """See `Layout.offsets`."""
-        found = np.asarray(self._function(*np.indices(shape, dtype=np.int64)))
-        return np.broadcast_to(found, shape)
+        offsets = np.asarray(self._function(*np.indices(shape, dtype=np.int64)))
+        return np.broadcast_to(offsets, shape)
 
     def __repr__(self) -> str:
         return f"Mapped({self._name or getattr(self._function, '__name__', 'function')})"

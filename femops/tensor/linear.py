@@ -23,20 +23,20 @@ def cholesky(a: NDArray[Any] | Batch) -> Operand:
     Parameters
     ----------
     a : (members, n, n) array or Batch
-        Of any type of numbers.  The lower triangle is read.
+        Matrices of any type of numbers.  The lower triangle is read.
 
     Returns
     -------
     (members, n, n) array or Batch
-        Zero above the diagonal.
+        L, with zeros above the diagonal.
 
     Raises
     ------
     SingularError
-        Some matrices are not positive definite, or have entries that are not finite: ``members``
-        names them, ``result`` has the factors of the others.
+        If some matrices are not positive definite, or not finite.  The error's ``members`` are the
+        numbers of these matrices.  Its ``result`` has the factors of the others.
     TensorError
-        No square matrices, or of another type.
+        If the matrices are not square, or have another type.
 
     Examples
     --------
@@ -59,22 +59,22 @@ def lu(a: NDArray[Any] | Batch) -> tuple[Operand, NDArray[np.int64]]:
     Parameters
     ----------
     a : (members, n, n) array or Batch
-        Of any type of numbers.
+        Matrices of any type of numbers.
 
     Returns
     -------
     factors : (members, n, n) array or Batch
         U, and below its diagonal L, whose diagonal is one.
     p : (members, n) int64
-        The row of A that came to each place.
+        Row i of L U is row ``p[i]`` of A.
 
     Raises
     ------
     SingularError
-        Some matrices are singular, or have entries that are not finite: ``members`` names them,
-        ``result`` has the factors of the others.
+        If some matrices are singular, or not finite.  The error's ``members`` are the numbers of
+        these matrices.  Its ``result`` has the factors of the others.
     TensorError
-        No square matrices, or of another type.
+        If the matrices are not square, or have another type.
     """
     (factors, order), status = run("lu", a)
     result = factors, order[:, :, 0].real.astype(np.int64)
@@ -94,12 +94,12 @@ def solve(
     Parameters
     ----------
     a : (members, n, n) array or Batch
-        Of any type of numbers.
+        Matrices of any type of numbers.
     b : (members, n, k) array or Batch, or (members, n) array
-        Right sides.
+        Right-hand sides.
     assume : str
-        "positive": symmetric or Hermitian positive definite matrices, of which the lower triangle
-        is read.
+        "positive" for symmetric or Hermitian positive definite matrices.  Then only the lower
+        triangle is read.
 
     Returns
     -------
@@ -109,10 +109,11 @@ def solve(
     Raises
     ------
     SingularError
-        Some matrices are singular, not positive definite, or have entries that are not finite:
-        ``members`` names them, ``result`` has the solutions of the others.
+        If some matrices are singular, not positive definite, or not finite.  The error's
+        ``members`` are the numbers of these matrices.  Its ``result`` has the solutions of the
+        others.
     TensorError
-        Shapes or types that do not fit.
+        If shapes or types do not fit.
 
     Examples
     --------
@@ -138,22 +139,22 @@ def solve_triangular(
     unit_diagonal: bool = False,
     conjugate: bool = False,
 ) -> Operand:
-    """Solutions X of T X = B, of which T is a triangle.
+    """Solutions X of T X = B with triangular matrices T.
 
     Parameters
     ----------
     t : (members, n, n) array or Batch
-        Of any type of numbers.  The other triangle is not read.
+        Matrices of any type of numbers.  The other triangle is not read.
     b : (members, n, k) array or Batch, or (members, n) array
-        Right sides.
+        Right-hand sides.
     lower : bool
-        The triangle.
+        True if T is the lower triangle, False for the upper one.
     transpose : bool
-        Solve T^T X = B instead.
+        True to solve T^T X = B instead.
     unit_diagonal : bool
-        Take the diagonal as one; it is not read.
+        True to take the diagonal as one.  It is then not read.
     conjugate : bool
-        Take the complex conjugate of T: with ``transpose``, solve T^H X = B.
+        True to take the complex conjugate of T.  With ``transpose`` this solves T^H X = B.
 
     Returns
     -------
@@ -163,10 +164,10 @@ def solve_triangular(
     Raises
     ------
     SingularError
-        Some triangles have zeros on the diagonal, or entries that are not finite: ``members`` names
-        them, ``result`` has the solutions of the others.
+        If some triangles have zeros on the diagonal, or are not finite.  The error's ``members``
+        are the numbers of these matrices.  Its ``result`` has the solutions of the others.
     TensorError
-        Shapes or types that do not fit.
+        If shapes or types do not fit.
     """
     triangle = lower, transpose, unit_diagonal, conjugate
     (_, solution), status = run("triangle", t, b, triangle)
@@ -181,29 +182,30 @@ def eigh(a: NDArray[Any] | Batch) -> tuple[Array, Array]:
     Parameters
     ----------
     a : (members, n, n) array or Batch
-        Of any type of numbers.  The lower triangle is read, and of its diagonal the real parts.
+        Matrices of any type of numbers.  The lower triangle is read.  Imaginary parts of the
+        diagonal are ignored.
 
     Returns
     -------
     values : (members, n) array
-        Ascending, and real.
+        Real eigenvalues in ascending order.
     vectors : (members, n, n) array
-        Columns.
+        Eigenvectors as columns.
 
     Raises
     ------
     SingularError
-        Some matrices have entries that are not finite: ``members`` names them, ``result`` has the
-        values and vectors of the others.
+        If some matrices are not finite.  The error's ``members`` are the numbers of these matrices.
+        Its ``result`` has the values and vectors of the others.
     TensorError
-        No square matrices, or of another type.
+        If the matrices are not square, or have another type.
 
     Notes
     -----
-    Golub and Van Loan, Matrix Computations, section 8.5; rotations go through a matrix row by row.
+    Golub and Van Loan, Matrix Computations, section 8.5.  Rotations go through a matrix row by row.
     """
-    (_, found), status = run("eigenvalues", a)
-    result = found[:, -1].real, found[:, :-1]
+    (_, pairs), status = run("eigenvalues", a)
+    result = pairs[:, -1].real, pairs[:, :-1]
     _check(status, result, "not finite")
     return result
 

@@ -1,8 +1,8 @@
-"""Contractions of two tensors as products of matrices: which offsets rows, columns, terms have.
+"""Contractions of two tensors as products of matrices: offsets of rows, columns and terms.
 
-An index of one tensor and the result is a row or a column, one that is summed over is a term; an
-index of all three makes several products. A tensor that lacks an index is at one place for all its
-values.
+An index of one tensor and the result counts rows or columns.  An index that is summed over counts
+terms.  An index of both tensors and the result counts products.  If a tensor lacks an index, its
+offsets are the same for all values of the index.
 """
 
 from __future__ import annotations
@@ -38,16 +38,17 @@ class Term:
 
     @property
     def named(self) -> tuple[str, tuple[int, ...]]:
-        """Letters and shape."""
+        """Letters of the indices, and the tensor's shape."""
         return self.letters, self.view.places.shape
 
 
 @final
 @dataclass(frozen=True)
 class Run:
-    """Products of a member that one launch works on: where they begin, and how they follow.
+    """Products of a member, at equal distances, that one launch computes.
 
-    Offsets and distances count numbers, of a, b and c.
+    ``begin`` has the offsets of the first product in a, b and c, and ``distance`` the strides to
+    the next one, both counted in numbers.
     """
 
     begin: tuple[int, int, int]
@@ -58,16 +59,16 @@ class Run:
 _Six = tuple[Offsets, Offsets, Offsets, Offsets, Offsets, Offsets]
 
 Forms = tuple[tuple[Places, str], ...]
-"""Places and letters of a, b and c."""
+"""Places and index letters of a, b and c."""
 
 
 def sizes_of(named: Iterable[tuple[str, tuple[int, ...]]]) -> dict[str, int]:
-    """Size of each index, of letters and shapes of operands.
+    """Size of each index by letter, from letters and shapes of operands.
 
     Raises
     ------
     TensorError
-        It is another in another operand.
+        If two operands have different sizes for an index.
     """
     sizes: dict[str, int] = {}
     for letters, shape in named:
@@ -85,16 +86,16 @@ def contract_pair(c: Term, a: Term, b: Term, alpha: Number = 1.0, beta: Number =
     Raises
     ------
     TensorError
-        The tensors do not fit together.
+        If the tensors do not fit together.
     """
     members, factors = _members(c, a, b), (as_pair(alpha, c.view), as_pair(beta, c.view))
     if c.view.members == 0:
         return
     if c.view.device is not None:
         reads = factors[1] != (0.0, 0.0)
-        there, many = launches_on_device((a, b, c), members, reads, c.view.device)
+        device_kernel, many = launches_on_device((a, b, c), members, reads, c.view.device)
         for places, batches in many:
-            there.run(places, batches, *factors)
+            device_kernel.run(places, batches, *factors)
         return
     a, b = (_regrouped(one, c) for one in (a, b))
     kernel, launches = launches_on_host(c, a, b, alpha, beta)
@@ -108,7 +109,7 @@ def contract_pair(c: Term, a: Term, b: Term, alpha: Number = 1.0, beta: Number =
 def launches_on_host(
     c: Term, a: Term, b: Term, alpha: Number, beta: Number
 ) -> tuple[ContractionKernel, list[tuple[Launch, Run]]]:
-    """Kernel and launches of a contraction of what is grouped alike."""
+    """Kernel and launches on the host of a contraction whose batches have equal groups."""
     lanes, members = c.view.lanes, c.view.members
     factors = as_pair(alpha, c.view), as_pair(beta, c.view)
     standing = "".join(
@@ -135,7 +136,7 @@ def _forms(*terms: Term) -> Forms:
 def launches_on_device(
     terms: tuple[Term, Term, Term], members: int, reads: bool, device: Device
 ) -> tuple[DeviceContractionKernel, list[tuple[tuple[Place, Place, Place], Batches]]]:
-    """Kernel and launches of what is on a device: each operand in groups of its own."""
+    """Kernel and launches on a device. Each operand may have groups of its own."""
     views = [one.view for one in terms]
     lanes, shared = tuple(one.lanes for one in views), tuple(one.shared for one in views)
     kernel, runs = device_launches_of(_forms(*terms), views[2].number, lanes, shared, reads, device)
@@ -152,7 +153,7 @@ def launches_on_device(
 
 
 def as_pair(number: Number, view: View) -> tuple[float, float]:
-    """Real and imaginary part of a factor for tensors."""
+    """Real and imaginary part of a factor, checked against the type of the tensors."""
     if not isinstance(number, int | float | complex | np.number) or isinstance(number, bool):
         raise TensorError(f"a factor is {type(number).__name__}: give a number")
     whole = complex(number)
@@ -162,7 +163,7 @@ def as_pair(number: Number, view: View) -> tuple[float, float]:
 
 
 def _members(c: Term, a: Term, b: Term) -> int:
-    """Members of a batch, to which all tensors that are not shared belong."""
+    """Number of members. Raise unless the tensors agree in members, type and device."""
     check_devices(c.view, a.view, b.view)
     counts = {c.view.members} | {one.view.members for one in (a, b) if not one.view.shared}
     if len(counts) > 1:
@@ -177,7 +178,7 @@ def _members(c: Term, a: Term, b: Term) -> int:
 
 
 def _regrouped(one: Term, like: Term) -> Term:
-    """A tensor in groups of members as the result has them: what is in others is copied."""
+    """Term with the same groups of members as ``like``, copied if its groups are others."""
     view = one.view
     if view.shared or view.lanes == like.view.lanes:
         return one
@@ -192,7 +193,7 @@ def _regrouped(one: Term, like: Term) -> Term:
 def launches_of(
     forms: Forms, dtype: str, lanes: int, standing: str, reads: bool
 ) -> tuple[ContractionKernel, tuple[Run, ...]]:
-    """Kernel and launches of a contraction on the host."""
+    """Kernel of a contraction on the host, and the runs of products to launch."""
     places, runs = _lowered(forms)
     contraction = Contraction(dtype, *places, lanes=lanes, members=standing)
     return ContractionKernel(contraction, reads), runs
@@ -208,7 +209,7 @@ def device_launches_of(
     device: Device,
     apart: bool = False,
 ) -> tuple[DeviceContractionKernel, tuple[Run, ...]]:
-    """Kernel and launches of a contraction on a device."""
+    """Kernel of a contraction on a device, and the runs of products to launch."""
     places, runs = _lowered(forms)
     contraction = DeviceContraction(
         dtype,
@@ -249,7 +250,7 @@ def _lowered(forms: Forms) -> tuple[_Six, tuple[Run, ...]]:
 
 
 def _diagonal(table: Table, letters: str) -> tuple[Table, str]:
-    """Places of entries whose repeated indices are equal, and the letters, each once."""
+    """Offsets of the entries whose repeated indices are equal, and the letters, each once."""
     if len(letters) != table.ndim:
         raise TensorError(
             f"{letters!r} names {len(letters)} indices of a tensor of shape {table.shape}"
@@ -268,12 +269,12 @@ def _diagonal(table: Table, letters: str) -> tuple[Table, str]:
 def _separated(
     table: Table, letters: str, groups: Sequence[Sequence[str]], sizes: dict[str, int]
 ) -> list[Table]:
-    """Offsets for each group of indices, whose sums are the table.
+    """Split a table of offsets into a sum of offsets for each group of indices.
 
     Raises
     ------
     TensorError
-        The layout is no such sum.
+        If the table is no such sum.
     """
     order = [letter for group in groups for letter in group if letter in letters]
     moved = table.transpose([letters.index(letter) for letter in order])
@@ -292,7 +293,7 @@ def _separated(
 
 
 def _runs(places: Table) -> list[Run]:
-    """Runs of products that begin at some places, (operand, product)."""
+    """Group products, given by their offsets (operand, product), into runs of equal distance."""
     runs, begin, count = [], 0, places.shape[1]
     while begin < count:
         end = begin + 1

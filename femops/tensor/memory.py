@@ -1,4 +1,4 @@
-"""Memory that tensors are in: the host's, or a device's."""
+"""Memory of tensors: on the host, or on a device."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ DeviceName = str | Device | None
 
 
 def find_device(name: DeviceName) -> Device | None:
-    """The device of a name, None for the host.
+    """Device with a name, None for the host.
 
     Raises
     ------
     femops_kernels.errors.DeviceError
-        There is none; the message says what to install.
+        If there is no such device.  The message says what to install.
     """
     if name is None or name == "cpu" or isinstance(name, Device):
         return name if isinstance(name, Device) else None
@@ -31,22 +31,22 @@ def find_device(name: DeviceName) -> Device | None:
 
 
 def functions_of(device: Device | None) -> ModuleType:
-    """NumPy's functions for the arrays of a device, or of the host."""
+    """Module with NumPy's functions for arrays of a device, or of the host."""
     return np if device is None else device.xp
 
 
 def is_array(something: Any) -> bool:
-    """True of an array of the host or of a device."""
+    """True if the object is an array of the host or of a device."""
     return isinstance(something, np.ndarray) or hasattr(something, "__cuda_array_interface__")
 
 
 def located(array: Any) -> tuple[Any, Device | None]:
-    """An array, and the device that it lies on; of other libraries as CuPy's, without a copy.
+    """Return an array and its device. Arrays of other libraries become CuPy's without a copy.
 
     Raises
     ------
     TensorError
-        No array, or one of a device that can't be used.
+        If the object is no array, or lies on a device that can't be used.
     """
     if isinstance(array, np.ndarray):
         return array, None
@@ -67,17 +67,17 @@ def located(array: Any) -> tuple[Any, Device | None]:
 
 
 def name_of(device: Device | None) -> str:
-    """Name for messages."""
+    """Name of a device, or of the host, in messages."""
     return "the host" if device is None else device.name
 
 
 def check_stream(stream: Any) -> None:
-    """Refuse what is no stream.
+    """Raise unless the argument is a stream or None.
 
     Raises
     ------
     TensorError
-        Says what to give.
+        The message says what to pass.
     """
     if stream is not None and not hasattr(stream, "synchronize"):
         raise TensorError(f"stream is {shown(stream)}: give a stream of CuPy")

@@ -1,4 +1,4 @@
-"""Methods for the small matrices of a batch, run where they are."""
+"""Methods of linear algebra for the matrices of a batch, on the host or on a device."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ Array = NDArray[Any]
 Triangle = tuple[bool, bool, bool, bool]
 
 GENERAL: Triangle = (True, False, False, False)
-"""The triangle of a method that has none."""
+"""Argument ``triangle`` for methods that have no triangle."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Output:
-    """An array or batch that a method makes.
+    """Shape and layout of a method's result.
 
     Attributes
     ----------
     shape : (members, rows, columns)
     like : array or Batch, optional
-        It has the shape and layout of this; an array if omitted.
+        Operand whose shape and layout the result gets.  If omitted, the result is an array.
     """
 
     shape: tuple[int, int, int]
@@ -45,20 +45,20 @@ class Output:
 
     @property
     def array_shape(self) -> tuple[int, ...]:
-        """Shape of an array for it."""
+        """Shape of an array for the result."""
         if self.like is None or isinstance(self.like, Batch):
             return self.shape
         return self.like.shape
 
     def finished(self, values: Any) -> Any:
-        """Values in the layout that was asked for."""
+        """Convert values to the layout of the result."""
         if not isinstance(self.like, Batch):
             return values
         made = self.empty(values.dtype, self.like.device)
         return made.assign(values.reshape(made.members, *made.shape))
 
     def empty(self, dtype: np.dtype[Any], device: Device | None) -> Any:
-        """New memory for it."""
+        """New memory for the result."""
         if isinstance(self.like, Batch):
             return Batch(self.like.shape, self.shape[0], dtype, self.like.layout, device)
         return functions_of(device).empty(self.array_shape, dtype)
@@ -67,19 +67,20 @@ class Output:
 def run(
     method: str, a: Operand, b: Operand | None = None, triangle: Triangle = GENERAL
 ) -> tuple[list[Any], NDArray[Any] | None]:
-    """Run a method on matrices (members, n, n), and right sides where it takes them.
+    """Run a method on matrices (members, n, n), and on right-hand sides if it takes them.
 
     Returns
     -------
     outputs : list
-        What a method does not make is None.
+        The two results; None for a result that the method does not have.
     status : array, optional
-        0 for members that succeeded, else where they failed, from 1; None if all succeeded.
+        0 for members that succeeded, else the step (from 1) at which they failed; None if all
+        succeeded.
 
     Raises
     ------
     TensorError
-        Shapes or types that do not fit; matrices that are too large for a device.
+        If shapes or types do not fit, or matrices are too large for a device.
     """
     key = _key_of(method, a, b, triangle)
     call: LinearCall | None = KNOWN.get(key)
@@ -105,7 +106,7 @@ def _array(output: Output | None) -> tuple[int, ...] | None:
 
 
 def _key_of(method: str, a: Any, b: Any, triangle: Triangle) -> Hashable | None:
-    """All that a call depends on but the memory, if operands are arrays of NumPy."""
+    """Key with all that a call depends on but the memory; None if an operand is no NumPy array."""
     if type(a) is not ndarray or not a.flags.aligned:
         return None
     if b is None:
@@ -118,7 +119,7 @@ def _key_of(method: str, a: Any, b: Any, triangle: Triangle) -> Hashable | None:
 def _outputs(
     method: str, a: Operand, b: Operand | None, matrices: View, right: View | None
 ) -> tuple[Output | None, Output | None]:
-    """Results of a method, of the layouts of its operands."""
+    """Shapes of a method's two results, in the layouts of its operands."""
     members, n, _ = _whole(matrices)
     if method == "eigenvalues":
         return None, Output((members, n + 1, n))
@@ -160,7 +161,7 @@ def _run_on_device(
 
 
 def _written(output: Output | None, made: Any) -> View | None:
-    """View of an output as matrices; of one whose layout has no strides, memory in between."""
+    """View of an output as matrices, or of a new buffer if the output's layout has no strides."""
     if output is None:
         return None
     view: View = made.view if isinstance(made, Batch) else View.of_array(made)
@@ -171,7 +172,7 @@ def _written(output: Output | None, made: Any) -> View | None:
 
 
 def _square(a: Operand) -> View:
-    """Matrices (members, n, n)."""
+    """View of an operand as matrices (members, n, n). Raise if it has another shape."""
     view = _entries(a)
     shape = view.places.shape
     if len(shape) != 2 or shape[0] != shape[1]:
@@ -180,7 +181,7 @@ def _square(a: Operand) -> View:
 
 
 def _entries(one: Operand) -> View:
-    """View whose entries are strided, and on the host not in groups."""
+    """View of an operand with strides, copied if needed. On the host members are not in groups."""
     view = one.view if isinstance(one, Batch) else View.of_array(one)
     if view.places.strides is None or (view.device is None and view.lanes > 1):
         return View.of_array(view.read())
@@ -188,7 +189,7 @@ def _entries(one: Operand) -> View:
 
 
 def _right_sides(matrices: View, b: Operand) -> View:
-    """Right sides (members, n, k)."""
+    """View of right-hand sides as (members, n, k). Raise if they do not fit the matrices."""
     view = _entries(b)
     check_devices(matrices, view)
     shape, n = view.places.shape, matrices.places.shape[0]
@@ -215,7 +216,7 @@ def _whole(view: View) -> tuple[int, int, int]:
 
 
 def _by_columns(view: View) -> View:
-    """Vectors as matrices of one column."""
+    """View of vectors as matrices with one column. Matrices stay as they are."""
     if view.places.strides is None or len(view.places.shape) == 2:
         return view
     places = Places((*view.places.shape, 1), (*view.places.strides, 0))

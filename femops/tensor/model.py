@@ -1,4 +1,4 @@
-"""The least time that a contraction can take on this machine: bandwidth and multiply-adds.
+"""Least time that a contraction can take on this machine, from bandwidth and multiply-add rate.
 
 Both are measured once, which takes a few seconds, and kept in the cache folder.
 """
@@ -29,7 +29,7 @@ from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.rates import Rates
 from femops_meshes.arguments import checked
 
-# Bytes that are gone through, and the part of them that is written, where bandwidth is measured.
+# Bandwidth is measured for these numbers of bytes, and these fractions of them written.
 _FOOTPRINTS = tuple(2**k for k in range(16, 30, 2))
 _SHARES = (0.1, 0.25, 0.5)
 _TURNS = 3
@@ -38,16 +38,16 @@ _TURNS = 3
 @final
 @dataclass(frozen=True)
 class Limit:
-    """The least that a contraction takes.
+    """Operations and bytes of a contraction, and the machine's rates for them.
 
     Attributes
     ----------
     flops : float
-        Operations of all members.
+        Floating-point operations of all members.
     read, written : float
-        Bytes, each operand once.
+        Bytes read and written if each operand is moved once.
     bandwidth, peak : float
-        Of this machine for this footprint and mix, GB/s; of multiply-adds, GFlop/s.
+        Bandwidth of the machine for so many bytes in GB/s, and its multiply-add rate in GFlop/s.
     """
 
     flops: float
@@ -58,32 +58,33 @@ class Limit:
 
     @property
     def seconds(self) -> float:
-        """The longer of two times: to move the bytes, and to do the operations."""
+        """Least time in seconds: the longer of moving the bytes and doing the operations."""
         return max((self.read + self.written) / self.bandwidth, self.flops / self.peak) * 1e-9
 
     @property
     def bound(self) -> str:
-        """Name of what takes longer: "memory" or "arithmetic"."""
+        """The limiting resource: "memory" or "arithmetic"."""
         memory = (self.read + self.written) / self.bandwidth >= self.flops / self.peak
         return "memory" if memory else "arithmetic"
 
     @property
     def gflops(self) -> float:
-        """Most operations a second, GFlop/s: P_max of the tensor report, section 6.1."""
+        """Highest possible rate in GFlop/s: P_max of the tensor report, section 6.1."""
         return self.flops / self.seconds * 1e-9
 
 
 @checked(TensorError)
 def limit(subscripts: str, *operands: Operand, beta: float = 0.0) -> Limit:
-    """The least that `einsum` can take on this machine, with the threads that it would use.
+    """Least time of an `einsum` on this machine, with the threads that it would use.
 
-    Nothing is computed.  The first call measures the machine, or the GPU that operands are on, for
-    a few seconds.  On a GPU, bandwidth is that of large batches, out of its caches.
+    The contraction is not computed.  The first call measures the machine, or the GPU of the
+    operands, for a few seconds.  The bandwidth of a GPU is that of large batches, which exceed its
+    caches.
 
     Parameters
     ----------
     subscripts, *operands
-        As of `einsum`, members first.
+        As for `einsum`, members first.
     beta : number
         If it is not zero, the output is read as well.
 
@@ -94,7 +95,7 @@ def limit(subscripts: str, *operands: Operand, beta: float = 0.0) -> Limit:
     Raises
     ------
     TensorError
-        As `einsum` raises.
+        If `einsum` would raise.
 
     Examples
     --------
@@ -120,9 +121,9 @@ def limit(subscripts: str, *operands: Operand, beta: float = 0.0) -> Limit:
     flops = members * _flops(terms, result, sizes) * (4 if kind.kind == "c" else 1)
     single = 2 if kind.name in ("float32", "complex64") else 1
     if device is not None:
-        there = measured_on(device)
-        bandwidth = _device_bandwidth(there, read, written)
-        return Limit(flops, read, written, bandwidth, there["flops"] * single * 1e-9)
+        device_rates = measured_on(device)
+        bandwidth = _device_bandwidth(device_rates, read, written)
+        return Limit(flops, read, written, bandwidth, device_rates["flops"] * single * 1e-9)
     rates = measured(machine.get_threads())
     return Limit(flops, read, written, _bandwidth(rates, read, written), rates["peak"] * single)
 
@@ -132,7 +133,7 @@ def _numbers(term: Term) -> int:
 
 
 def _flops(terms: tuple[Term, ...], result: str, sizes: dict[str, int]) -> float:
-    """Operations of a member, contracted pair by pair."""
+    """Operations of one member if operands are contracted pair by pair."""
     words, total = [term.letters for term in terms], 0.0
     for a, b, letters in steps_of(tuple(term.named for term in terms), result):
         total += 2.0 * prod(sizes[x] for x in {*words[a], *words[b]})
@@ -141,14 +142,14 @@ def _flops(terms: tuple[Term, ...], result: str, sizes: dict[str, int]) -> float
 
 
 def _bandwidth(rates: dict[str, Any], read: float, written: float) -> float:
-    """Bandwidth between the measured ones: by the logarithm of the bytes, and the share written."""
+    """Bandwidth in GB/s, interpolated in the logarithm of the bytes and the fraction written."""
     share = written / (read + written)
     at = [np.interp(share, _SHARES, row) for row in rates["bandwidth"]]
     return float(np.interp(np.log(read + written), np.log(_FOOTPRINTS), at))
 
 
 def _device_bandwidth(rates: dict[str, float], read: float, written: float) -> float:
-    """Bandwidth of a device, GB/s: what is written goes with as much that is read."""
+    """Bandwidth of a device in GB/s: equal amounts read and written count as a copy."""
     both = min(read, written)
     copied = 2 * both + (written - both)
     seconds = copied / rates["copied_bytes"] + (read - both) / rates["read_bytes"]
@@ -157,12 +158,12 @@ def _device_bandwidth(rates: dict[str, float], read: float, written: float) -> f
 
 @lru_cache(maxsize=8)
 def measured_on(device: Device) -> dict[str, float]:
-    """Limits of a device, from the cache or measured now.
+    """Rates of a device, read from the cache folder or measured now.
 
     Returns
     -------
     dict
-        ``copied_bytes``, ``read_bytes`` and ``flops`` a second.
+        ``copied_bytes``, ``read_bytes`` and ``flops`` per second.
     """
     names = ("copied_bytes", "read_bytes", "flops")
     row = _kept(device.name, lambda row: sorted(row) == sorted(names), lambda: _rates(device))
@@ -180,12 +181,13 @@ def _rates(device: Device) -> dict[str, float]:
 
 @lru_cache(maxsize=8)
 def measured(threads: int) -> dict[str, Any]:
-    """Limits of this machine with so many threads, from the cache or measured now.
+    """Rates of this machine with so many threads, read from the cache folder or measured now.
 
     Returns
     -------
     dict
-        ``peak`` in GFlop/s; ``bandwidth`` in GB/s, for each footprint and share of writes.
+        ``peak`` in GFlop/s; ``bandwidth`` in GB/s, a list for each number of bytes with an entry
+        for each fraction written.
     """
     key = f"{machine.processor()}, {threads} of {machine.cores()}"
     shape = len(_FOOTPRINTS), len(_SHARES)
@@ -199,7 +201,7 @@ def measured(threads: int) -> dict[str, Any]:
 def _kept(
     key: str, usable: Callable[[dict[str, Any]], bool], measure: Callable[[], dict[str, Any]]
 ) -> dict[str, Any]:
-    """Limits under a key of the cache's table, measured if they are not there."""
+    """Row of the table in the cache folder with a key, measured if it is missing."""
     once = cache(measure)
     return kernel_cache.keep(lambda folder: _row(folder / "limits.json", key, usable, once))
 

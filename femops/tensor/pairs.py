@@ -29,10 +29,11 @@ def contract(
 def steps_of(
     operands: tuple[tuple[str, tuple[int, ...]], ...], result: str
 ) -> tuple[tuple[int, int, str], ...]:
-    """Pairs of several operands and the letters of their product, the last of them the result's.
+    """Order in which to contract operands in pairs, with the fewest operations.
 
-    Operands are letters and shapes; a product is counted on as one more operand. The order of the
-    pairs takes the fewest operations. One operand alone has none.
+    Operands are given as letters and shapes.  A step has the numbers of two operands and the
+    letters of their product, which is numbered as one more operand.  The last step has the letters
+    of the result.  A single operand has no steps.
     """
     letters, left, steps = [word for word, _ in operands], list(range(len(operands))), []
     likenesses = [np.broadcast_to(np.float64(0.0), shape) for _, shape in operands]
@@ -52,13 +53,13 @@ def steps_of(
 
 
 def _one(like: View) -> Term:
-    """A tensor without indices, which is 1."""
+    """Tensor without indices whose value is 1, shared by all members."""
     ones = functions_of(like.device).ones((), like.dtype)
     return Term(View.of_array(ones, shared=True), "")
 
 
 def _intermediate(a: Term, b: Term, letters: str) -> Term:
-    """Product of two operands, with the indices that are needed later."""
+    """Compute the product of two operands, with the indices ``letters``."""
     sizes = sizes_of((a.named, b.named))
     shape = tuple(sizes[x] for x in letters)
     batched = [one.view for one in (a, b) if not one.view.shared]

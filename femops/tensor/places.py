@@ -1,4 +1,4 @@
-"""Places of a batch's entries, and views of memory that have them."""
+"""Offsets of a tensor's entries (places), and views of a batch's memory."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from femops_meshes.arguments import array_of, shown
 Array = NDArray[Any]
 
 NUMBERS = ("float64", "float32", "complex128", "complex64")
-"""Types of numbers that tensors have."""
+"""Types of numbers that tensors can have."""
 
 _DERIVED = "layout", "parts"  # attributes of a view
 _EFFORT = 10_000  # of the search for a place that two strided views share
 
-_NAMES = {np.dtype(name): name for name in NUMBERS}  # a type takes long to tell its name
+_NAMES = {np.dtype(name): name for name in NUMBERS}  # the attribute `name` of a dtype is slow
 
 
 @final
 @dataclass(frozen=True)
 class Places:
-    """Offsets of the entries of a tensor, in numbers: by strides, or one by one.
+    """Offsets of the entries of a tensor, in numbers: as strides, or one by one.
 
     Attributes
     ----------
     shape : tuple of int
     strides : tuple of int, optional
     table : bytes, optional
-        Of int64 offsets by rows, where there are no strides.
+        If there are no strides: bytes of the int64 offsets, by rows.
     """
 
     shape: Shape
@@ -48,19 +48,19 @@ class Places:
 
     @staticmethod
     def of_table(table: Table) -> Places:
-        """Places at given offsets, the first of which is 0 for strided ones."""
+        """Places from a table of offsets, with strides if the first is 0 and strides fit all."""
         strides = tuple(
             int(np.take(table, 1, axis=k).flat[0] - table.flat[0]) if size > 1 else 0
             for k, size in enumerate(table.shape)
         )
-        found = Places(table.shape, strides)
-        if np.array_equal(found.offsets, table):
-            return found
+        strided = Places(table.shape, strides)
+        if np.array_equal(strided.offsets, table):
+            return strided
         return Places(table.shape, None, np.ascontiguousarray(table, dtype=np.int64).tobytes())
 
     @property
     def offsets(self) -> Table:
-        """Offset of each entry, of the tensor's shape."""
+        """Offset of each entry, an array of the tensor's shape."""
         return _offsets(self)
 
 
@@ -78,7 +78,7 @@ def _offsets(places: Places) -> Table:
 
 @remembered
 def _reach(places: Places) -> int:
-    """Distance between the first and the last place that an output's entries have."""
+    """Distance of the lowest and highest offset of an output. Raise if two offsets are equal."""
     check_apart(places.offsets, "the output")
     return int(np.ptp(places.offsets)) if places.offsets.size else 0
 
@@ -86,22 +86,25 @@ def _reach(places: Places) -> int:
 @final
 @dataclass(frozen=True, eq=False)
 class View:
-    """Places in the memory of an array.
+    """Tensors of a batch in the memory of an array.
 
     Attributes
     ----------
     places : Places
+        Offsets of the entries of a member.
     array : array
-        What owns the memory: flat, or the entries themselves, (members, *shape).
+        Array with the memory.  It is one-dimensional if ``flat``, else it has the dimensions of
+        `of_array`.
     start : int
-        Numbers from the first entry of a flat array to the first member.
+        Offset of the first member in a flat array.
     stride : int
-        Numbers from a group of members to the next; 0 where one tensor is all members'.
+        Numbers from a group of members to the next; 0 for one tensor that all members share.
     lanes, members : int
-        Members of a group, and in all.
+        Number of members in a group, and in all.
     flat : bool
+        True if ``array`` is one-dimensional memory.
     device : Device, optional
-        Where the array is; on the host if omitted.
+        Device of the array; the host if omitted.
     """
 
     places: Places
@@ -115,13 +118,13 @@ class View:
 
     @staticmethod
     def of_array(array: Array, *, shared: bool = False) -> View:
-        """View of an array (members, *shape), or (*shape) that all members share.
+        """View of an array (members, *shape), or of an array (*shape) that all members share.
 
         Raises
         ------
         TensorError
-            A type of numbers that tensors do not have, numbers at fractions of their size, or
-            tensors without entries.
+            If the type is not in `NUMBERS`, strides are no multiples of the numbers' size, or
+            tensors have no entries.
         """
         array, device = located(array)
         if array.dtype not in _NAMES:
@@ -149,7 +152,7 @@ class View:
     def grouped(
         shape: Shape, dtype: np.dtype[Any], lanes: int, members: int, device: Device | None = None
     ) -> View:
-        """New memory, zero, in which so many members stand together, entry by entry."""
+        """View of new zeros, with groups of ``lanes`` members that are interleaved."""
         numbers = int(np.prod(shape, dtype=int))
         flat = functions_of(device).zeros(-(-members // lanes) * numbers * lanes, dtype)
         table = lanes * np.arange(numbers, dtype=np.int64).reshape(shape)
@@ -163,7 +166,7 @@ class View:
 
     @property
     def shared(self) -> bool:
-        """True if one tensor stands for those of all members."""
+        """True if there is one tensor that all members share."""
         return self.stride == 0 and self.members == 1
 
     @property
@@ -187,12 +190,12 @@ class View:
 
     @property
     def groups(self) -> int:
-        """The number of groups of members."""
+        """Number of groups of members."""
         return -(-self.members // self.lanes)
 
     @cached_property
     def layout(self) -> Hashable:
-        """All that a launch depends on but the memory."""
+        """Key with all that a launch depends on but the address of the memory."""
         one, array = self.places, self.array
         where = self.start, self.stride, self.lanes, self.members, self.flat
         kind = type(array), array.dtype, array.shape, array.strides, self.device
@@ -200,21 +203,21 @@ class View:
 
     @cached_property
     def parts(self) -> dict[Hashable, Any]:
-        """Views of parts that were asked for, by what they were asked for with."""
+        """Cache of views of parts of the tensors, by their indices."""
         return {}
 
     def __getstate__(self) -> dict[str, Any]:
-        """All but what follows from the rest: a copy's parts are in other memory."""
+        """State without cached attributes: the parts of a copy are in other memory."""
         return {name: value for name, value in vars(self).items() if name not in _DERIVED}
 
     def ends(self) -> tuple[int, int]:
-        """Bytes from the first entry to the lowest one, and behind the highest one."""
+        """Offsets in bytes, from the first entry, of the lowest entry and behind the highest."""
         offsets, last = self.places.offsets, (self.groups - 1) * self.stride
         low, high = min(0, last) + int(offsets.min()), max(0, last) + int(offsets.max())
         return low * self.array.itemsize, (high + self.lanes) * self.array.itemsize
 
     def _strided(self) -> Array | None:
-        """The entries as a strided array, if they are one."""
+        """Entries (members, *shape) as a strided array; None if they have no strides."""
         if not self.flat:
             return self.array
         if self.places.strides is None or self.lanes > 1:
@@ -226,9 +229,9 @@ class View:
         return cast(Array, strided(self.array[self.start :], shape, tuple(strides)))
 
     def _in_groups(self) -> Array | None:
-        """Entries (groups, lanes, *shape) as a strided array, if they are one.
+        """Entries (groups, lanes, *shape) as a strided array; None if they have no strides.
 
-        The last of them are no members' if the last group is not full.
+        If the last group is not full, its last entries belong to no member.
         """
         if self.places.strides is None or not self.members:
             return None
@@ -239,14 +242,14 @@ class View:
         return cast(Array, strided(self.array[self.start :], shape, strides))
 
     def _indices(self) -> Table:
-        """Positions of all entries in the array, which is flat, where the array is."""
+        """Positions (members, *shape) of all entries in the flat array, on its device."""
         member = np.arange(self.members, dtype=np.int64)
         first = self.start + member // self.lanes * self.stride + member % self.lanes
         table = np.asarray(np.add.outer(first, self.places.offsets))
         return table if self.device is None else cast(Table, self.device.upload(table))
 
     def read(self) -> Array:
-        """Entries (members, *shape): a view if that can be, else a copy."""
+        """Entries (members, *shape): a view of the memory if possible, else a copy."""
         strided, groups = self._strided(), self._in_groups() if self.flat else None
         if strided is not None:
             return strided
@@ -256,7 +259,7 @@ class View:
         return self.array[self._indices()]
 
     def write(self, values: Any) -> None:
-        """Set the entries to values that are where the entries are, or to a number."""
+        """Set the entries to a number, or to values on the same device that broadcast."""
         self.check_writable()
         whole = (self.members, *self.places.shape)
         try:
@@ -276,7 +279,7 @@ class View:
             strided[...] = given
         elif groups is not None:
             first, shape = full * self.lanes, (full, self.lanes, *self.places.shape)
-            last = given[first:].copy()  # the values may lie where the first groups are written
+            last = given[first:].copy()  # writing the first groups may overwrite these values
             groups[:full] = given[:first].reshape(shape)
             if first < self.members:
                 groups[full, : self.members - first] = last
@@ -298,12 +301,12 @@ class View:
         return cast(Array, functions_of(self.device).broadcast_to(values, shape))
 
     def check_writable(self) -> None:
-        """Refuse memory that can't be written, and entries that share a place.
+        """Raise if the memory is read-only, or two entries share an address.
 
         Raises
         ------
         TensorError
-            Says which.
+            The message says which of the two.
         """
         if self.device is None and not self.array.flags.writeable:
             raise TensorError("the output can't be written: copy it")
@@ -314,7 +317,7 @@ class View:
             raise TensorError("members of the output overlap: copy it")
 
     def _interlocked(self) -> bool:
-        """True if members that reach into each other share no place."""
+        """True if members whose ranges of memory overlap have no address in common."""
         if self.stride == 0:
             return False
         # two members meet if their offsets differ by a multiple of the stride below their number
@@ -326,7 +329,7 @@ class View:
         return not bool(np.any((np.diff(rest) == 0) & near))
 
     def overlaps(self, other: View) -> bool:
-        """True if two views of memory have a place in common."""
+        """True if two views have an address in common."""
         if self.device is not other.device or not (self.members and other.members):
             return False
         mine, others = self.on_host(), other.on_host()
@@ -344,15 +347,15 @@ class View:
         return bool(taken[found - first].any())
 
     def on_host(self) -> View:
-        """View of the same addresses as if they were the host's, to be compared and never read."""
+        """View that claims the same addresses on the host, to compare them. Never read it."""
         if self.device is None:
             return self
         return replace(self, array=np.asarray(_Shadow(self.array, self.device)), device=None)
 
     def to(self, device: Device | None, stream: Any = None) -> View:
-        """View of a copy on a device or on the host; itself where it is there.
+        """View of a copy on a device or on the host. Return the view itself if it is there.
 
-        With a stream the copy is made when the stream comes to it.
+        With a stream, the copy runs in it and the call does not wait.
         """
         if device is self.device:
             return self
@@ -384,7 +387,7 @@ class View:
         Raises
         ------
         TensorError
-            Out of bounds, more indices than there are, or parts of groups.
+            If an index is out of bounds, there are too many, or members are a part of a group.
         """
         if not 1 <= len(key) <= 1 + len(self.places.shape):
             raise TensorError(f"{len(key)} indices for members of shape {self.places.shape}")
@@ -428,12 +431,12 @@ class View:
 
 
 def check_devices(*views: View) -> None:
-    """Refuse tensors that are not on one device.
+    """Raise unless all tensors are on one device.
 
     Raises
     ------
     TensorError
-        Names the devices.
+        The message names two devices.
     """
     for view in views:
         if view.device is views[0].device:
@@ -444,7 +447,7 @@ def check_devices(*views: View) -> None:
 
 @final
 class _Shadow:
-    """Addresses of an array of a device, in NumPy's words."""
+    """Object that gives NumPy the addresses of a device's array, so that it can compare them."""
 
     def __init__(self, array: Any, device: Device) -> None:
         self.__array_interface__ = {
@@ -457,7 +460,7 @@ class _Shadow:
 
 
 def _aligned(array: Any, device: Device | None) -> bool:
-    """True if numbers begin at multiples of their size, as a device wants them."""
+    """True if numbers begin at multiples of their size. Devices require this."""
     if device is None:
         return bool(array.flags.aligned)
     return not array.size or device.address(array) % array.itemsize == 0

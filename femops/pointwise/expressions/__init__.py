@@ -1,1 +1,1 @@
-"""Expressions of forms: the graph, its operations, and what is decided on it."""
+"""Expressions of forms: the graph, its operations, derivatives, and tests of equality."""

@@ -9,19 +9,19 @@ from femops.pointwise.expressions.graph import Node, ancestors
 
 
 def derivatives(outputs: Sequence[Node], direction: dict[int, Node]) -> list[Node]:
-    """Directional derivative of nodes.
+    """Directional derivatives of nodes.
 
     Parameters
     ----------
     outputs : sequence of Node
     direction : dict
-        Derivative of input nodes, by their ``number``; inputs that are absent are constants.
+        Derivatives of input nodes, by their ``number``.  Absent inputs are constants.
 
     Returns
     -------
     list of Node
-        The derivative of each output; where an expression has a kink (abs, minimum, maximum, where)
-        that of the branch that is taken.
+        The derivative of each output.  At a kink (abs, minimum, maximum, where) it is that of the
+        branch that is taken.
     """
     if not outputs:
         return []

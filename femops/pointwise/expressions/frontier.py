@@ -1,4 +1,4 @@
-"""Frontier in a graph between nodes that depend on the moving inputs and the others."""
+"""Frontier in an expression graph between nodes that depend on the field and nodes that do not."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from femops.pointwise.expressions.operations import LIBRARY
 
 
 def frontier(outputs: Sequence[Node], moving: set[int], *, deep: bool = False) -> list[Node]:
-    """Nodes that do not depend on the moving inputs, and that dependent nodes use.
+    """Nodes that can be computed once, and that nodes of every application use.
 
     Parameters
     ----------
@@ -17,35 +17,36 @@ def frontier(outputs: Sequence[Node], moving: set[int], *, deep: bool = False) -
     moving : set of int
         Numbers of the inputs that vary from application to application.
     deep : bool
-        Whether to go on, through arithmetic, to the inputs and to functions of the C library.
+        True to replace nodes of arithmetic by their arguments, down to inputs and to functions of
+        the C library.
 
     Returns
     -------
     list of Node
-        Nodes that do not depend on the moving inputs but are used by one that does, or are outputs,
-        or with ``deep`` what those are made of; no constants and no conditions.
+        Nodes that do not depend on the moving inputs, and are outputs or arguments of a node that
+        does; with ``deep`` their ancestors.  There are no constants and no conditions.
     """
     order = ancestors(outputs)
     moves = dependent(outputs, moving)
     met = [n for n in outputs if n.number not in moves]
     met += [a for n in order if n.number in moves for a in n.args if a.number not in moves]
-    # a condition is no number that could be stored: its sides are
+    # a condition is no number and can't be stored, but the two numbers that it compares can
     return opened(met, lambda n: n.is_condition or (deep and bool(n.args) and n.op not in LIBRARY))
 
 
 def opened(nodes: Iterable[Node], through: Callable[[Node], bool]) -> list[Node]:
-    """Nodes that the given ones are made of, down to those not to be opened.
+    """Replace nodes by their arguments, again and again, as long as ``through`` says so.
 
     Parameters
     ----------
     nodes : iterable of Node
     through : callable
-        Whether a node is to be replaced by its arguments.
+        Returns True for a node that is replaced by its arguments.
 
     Returns
     -------
     list of Node
-        By number, without constants.
+        The nodes that remain, ordered by number, without constants.
     """
     left = list(nodes)
     seen: set[int] = set()
@@ -63,13 +64,13 @@ def opened(nodes: Iterable[Node], through: Callable[[Node], bool]) -> list[Node]
 
 
 def dependent(nodes: Iterable[Node], on: set[int]) -> set[int]:
-    """Numbers of the nodes, and of those that they are made of, that depend on some.
+    """Numbers of all nodes among ``nodes`` and their ancestors that depend on nodes ``on``.
 
     Parameters
     ----------
     nodes : iterable of Node
     on : set of int
-        Numbers of nodes, which depend on themselves.
+        Numbers of nodes.  The result has these, too.
     """
     moves = set(on)
     for node in ancestors(nodes):

@@ -1,8 +1,8 @@
 """The expression graph of a form's q-function.
 
-Equal expressions are one node, constants keep all their digits, and nothing is rearranged: what a
-kernel computes is what the user wrote, in the user's order.  Only what is exact in floating point
-is simplified (x + 0, 1 x, 0 x, -(-x), the order of two summands or factors).
+Equal expressions are one node, and constants keep all their digits.  Nothing is rearranged: a
+kernel computes the user's expressions in the user's order.  The only simplifications are exact in
+floating point (x + 0, 1 x, 0 x, -(-x), the order of two summands or factors).
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from femops.pointwise.expressions.operations import (
     UFUNCS,
 )
 
-# Powers up to this are written as multiplications.
+# Integer powers up to this are computed by multiplications.
 _MOST_FACTORS = 16
 
 
 @final
 class Graph:
-    """Nodes of one trace, each made once."""
+    """Nodes of one trace. Equal expressions are one node."""
 
     def __init__(self) -> None:
         self._nodes: dict[tuple[Any, ...], Node] = {}
         self._order: list[Node] = []
 
     def constant(self, value: float) -> Node:
-        """Node of a number."""
+        """Node of a constant."""
         number = float(value)
         if not math.isfinite(number):
             raise TraceError(f"a constant is {number}: use finite numbers")
@@ -45,17 +45,17 @@ class Graph:
         return self.make("const", (), (number, math.copysign(1.0, number)))
 
     def input(self, name: str) -> Node:
-        """Node of a value that a kernel is given.
+        """Node of an input of a kernel's program.
 
         Parameters
         ----------
         name : str
-            Name of the node in the printed program.
+            Name of the input in the printed program.
         """
         return self.make("input", (), name)
 
     def make(self, op: str, args: tuple[Node, ...], data: Any) -> Node:
-        """Node of an operation, without simplification."""
+        """Node of an operation, a constant or an input, without simplification."""
         key = (op, tuple(a.number for a in args), data)
         node = self._nodes.get(key)
         if node is None:
@@ -64,7 +64,7 @@ class Graph:
         return node
 
     def __getstate__(self) -> list[tuple[str, list[int], Any]]:
-        """The nodes row by row, so that deep graphs need no recursion."""
+        """List of all nodes by number, so that deep graphs can be pickled without recursion."""
         return [(node.op, [a.number for a in node.args], node.data) for node in self._order]
 
     def __setstate__(self, rows: list[tuple[str, list[int], Any]]) -> None:
@@ -73,16 +73,16 @@ class Graph:
             self.make(op, tuple(self._order[k] for k in args), data)
 
     def at(self, number: int) -> Node:
-        """The node of a number."""
+        """Node with the number ``number``."""
         return self._order[number]
 
     def node(self, value: Any) -> Node:
-        """Node of a symbol or a number.
+        """Convert a symbol or a real number to a node.
 
         Raises
         ------
         TraceError
-            Anything else.
+            If the value is something else.
         """
         if isinstance(value, Node):
             if value.graph is not self:
@@ -143,7 +143,7 @@ class Graph:
         return self.make(op, (a, b), None)
 
     def _joined(self, op: str, a: Node, b: Node) -> Node:
-        """The condition that two conditions make."""
+        """Condition that joins two conditions by "and", "or" or "xor"."""
         first, second = self.number(a), self.number(b)
         if op == "xor":
             return self.binary("ne", first, second)
@@ -169,7 +169,7 @@ class Graph:
         return self.constant(value) if math.isfinite(value) else None
 
     def number(self, node: Node) -> Node:
-        """A node as a number: a condition is 1 where it holds, else 0."""
+        """Convert a node to a number: a condition becomes 1 where it holds, else 0."""
         if not node.is_condition:
             return node
         if node.is_known:
@@ -177,15 +177,15 @@ class Graph:
         return self.make("where", (node, self.constant(1.0), self.constant(0.0)), None)
 
     def truth(self, value: bool) -> Node:
-        """The condition that holds everywhere, or nowhere: 0 == 0, or 0 != 0.
+        """Condition that holds everywhere, 0 == 0, or nowhere, 0 != 0.
 
-        No number stands for it, so that it can be joined with other conditions.
+        It is a comparison, not a number, so that it can be joined with other conditions.
         """
         zero = self.constant(0.0)
         return self.make("eq" if value else "ne", (zero, zero), None)
 
     def condition(self, node: Node) -> Node:
-        """A node as a condition: a number holds where it is not zero."""
+        """Convert a node to a condition: a number becomes "it is not zero"."""
         if node.is_condition:
             return node
         if node.op == "const":
@@ -246,7 +246,7 @@ def _method(ufunc: Any) -> Any:
 
 
 class Symbolic(np.lib.mixins.NDArrayOperatorsMixin, ABC):
-    """A value that is fixed: arithmetic goes through ``__array_ufunc__``, ``a += b`` is a + b."""
+    """Immutable operand of NumPy's functions. Its ``a += b`` computes a + b."""
 
     __slots__ = ()
 
@@ -262,9 +262,9 @@ class Symbolic(np.lib.mixins.NDArrayOperatorsMixin, ABC):
 
 @final
 class Node(Symbolic):
-    """A symbol: a number that is known when a kernel runs.
+    """A symbol: stands for a number whose value is known when a kernel runs.
 
-    It takes part in arithmetic with numbers, symbols and arrays of them, and in NumPy's functions.
+    It supports arithmetic with numbers, symbols and arrays of them, and NumPy's functions.
     """
 
     __slots__ = ("args", "data", "graph", "number", "op")
@@ -276,7 +276,7 @@ class Node(Symbolic):
 
     @property
     def value(self) -> float:
-        """The number of a constant."""
+        """Value of a constant."""
         return float(self.data[0])
 
     @property
@@ -290,12 +290,12 @@ class Node(Symbolic):
         return self.is_condition and all(a.op == "const" for a in self.args)
 
     def is_constant(self, value: float) -> bool:
-        """True if the node is this number."""
+        """True if the node is a constant with this value."""
         return self.op == "const" and self.data[0] == value
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         if not all(isinstance(value, _OPERANDS) for value in inputs):
-            return NotImplemented  # a field: it puts its value in its place and asks again
+            return NotImplemented  # a field, whose own method then continues with its value
         if ufunc is np.matmul:
             raise TraceError("`@` multiplies vectors and matrices, one of these is a scalar: use *")
         op = UFUNCS.get(ufunc)
@@ -334,11 +334,11 @@ class Node(Symbolic):
             else "a scalar is indexed: leave out the index"
         )
 
-    if not TYPE_CHECKING:  # for type checkers there are no other attributes
+    if not TYPE_CHECKING:  # type checkers must see that there are no other attributes
 
         def __getattr__(self, name: str) -> Any:
             """Raise an error that says that the symbol is a number."""
-            if name.startswith("_"):  # NumPy asks for some
+            if name.startswith("_"):  # NumPy looks for some of these
                 raise AttributeError(name)
             raise NoAttributeError(
                 f"{self._coefficient or 'this symbol'} is a scalar, which has no {name}: use "
@@ -347,7 +347,7 @@ class Node(Symbolic):
 
     @property
     def _coefficient(self) -> str:
-        """Name of the coefficient that the node is; empty if it is not a scalar coefficient."""
+        """Name of the coefficient if the node is a scalar coefficient, else empty."""
         name = str(self.data) if self.op == "input" else ""
         return name[2:-1] if name.startswith("c(") and name.endswith(")") else ""
 
@@ -357,7 +357,7 @@ class Node(Symbolic):
     sinh, cosh, tanh = _method(np.sinh), _method(np.cosh), _method(np.tanh)
     arctan = _method(np.arctan)
 
-    # by `is`, as `==` is a condition
+    # the hash is by identity, because `==` makes a condition
     __hash__ = object.__hash__
 
     def __reduce__(self) -> Any:
@@ -404,13 +404,13 @@ def _is_bool(value: Any) -> bool:
 
 
 def ancestors(outputs: Iterable[Node], known: Container[int] = ()) -> list[Node]:
-    """All nodes that the outputs need, each after what it needs.
+    """All nodes that the outputs depend on, and the outputs, each after its arguments.
 
     Parameters
     ----------
     outputs : iterable of Node
     known : container of int
-        Numbers of nodes behind which nothing is looked for.
+        Numbers of nodes whose arguments are not visited.
     """
     found: dict[int, Node] = {}
     stack = [(node, False) for node in outputs]
@@ -425,7 +425,7 @@ def ancestors(outputs: Iterable[Node], known: Container[int] = ()) -> list[Node]
 
 
 def substitute(outputs: Iterable[Node], mapping: dict[int, Node]) -> list[Node]:
-    """Replace some inputs of nodes by others, by ``number``; compute operations on constants.
+    """Replace the nodes whose ``number`` is in ``mapping``, and compute operations on constants.
 
     The graph does not compute an operation on constants when the operation is added. The result
     would be rounded, and `identities` could no longer tell exactly which nodes are the same.
@@ -441,7 +441,7 @@ def substitute(outputs: Iterable[Node], mapping: dict[int, Node]) -> list[Node]:
 
 
 def _again(node: Node, args: list[Node]) -> Node:
-    """The same operation on other nodes."""
+    """Node of the same operation on other arguments."""
     if same(node.args, args):
         return node
     if node.op == "where":

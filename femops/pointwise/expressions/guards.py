@@ -1,4 +1,4 @@
-"""Conditions under which a node's value counts: NaN is harmless where a choice passes over it."""
+"""Conditions under which the outputs use a node: a NaN that no choice takes is harmless."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from femops.pointwise.expressions.graph import Node, ancestors
 
 
 def guarded(outputs: Sequence[Node], nodes: Iterable[Node], moving: set[int]) -> list[Node]:
-    """Nodes that are those given where some output takes them, and zero elsewhere.
+    """Make nodes that equal ``nodes`` where an output uses them, and are zero elsewhere.
 
     Parameters
     ----------
     outputs : sequence of Node
     nodes : iterable of Node
-        Nodes that the outputs are made of; any others are always taken.
+        Ancestors of the outputs.  Any other node counts as used everywhere.
     moving : set of int
-        Numbers of the inputs that vary from application to application. Where a choice depends on
-        them, nobody knows beforehand what is taken: both sides count as zero.
+        Numbers of the inputs that vary from application to application.  A choice that depends on
+        them is not known in advance, so neither of its sides counts as used.
     """
     order, wanted = ancestors(outputs), list(nodes)
     if not any(node.op == "where" for node in order):
@@ -26,7 +26,7 @@ def guarded(outputs: Sequence[Node], nodes: Iterable[Node], moving: set[int]) ->
     graph, moves = order[0].graph, dependent(outputs, moving)
     always, never = graph.constant(1.0), graph.constant(0.0)
     taken = {node.number: always for node in outputs}
-    for node in reversed(order):  # each before what it is made of
+    for node in reversed(order):  # each node before its arguments
         here = taken[node.number]
         sides = [here] * len(node.args)
         if node.op == "where":

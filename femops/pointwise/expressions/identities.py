@@ -1,13 +1,14 @@
-"""Exact decisions whether expressions are the same function, never by floating-point values.
+"""Exact tests if expressions are the same function, without floating-point values.
 
-A node is evaluated in the integers modulo a prime, where nothing is rounded: constants are the
-rational numbers that they are, inputs and functions that are not rational are letters with a
-residue of their own.  Rational functions that differ have the same residue with a probability
-of their degree over the prime, which is never (Schwartz 1980, Zippel 1979).
+A node is evaluated in the integers modulo a prime, where nothing is rounded.  Constants are exact
+rational numbers.  Inputs, and functions that are not rational, are *letters*: unknowns with a
+residue of their own.  Two different rational functions have the same residue with a probability of
+their degree over the prime, which never happens (Schwartz 1980, Zippel 1979).
 
-Equal functions may still differ in floating point: ``(a + b) - a`` loses b where a is large.  So
-each node has a second residue, of its *magnitude*, in which all terms are added: it bounds what
-rounding does.  Nodes are the same only if both agree; then one may be computed for the other.
+Equal functions may still differ in floating point: ``(a + b) - a`` loses b if a is large.  So each
+node has a second residue, of its *magnitude*, the sum of the absolute values of all terms.  The
+magnitude bounds rounding errors.  If both residues of two nodes agree, a program may compute one
+node instead of the other.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ _SYMMETRIC = ("minimum", "maximum", "eq", "ne")
 @final
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A node as a function of its inputs.
+    """Residues that identify the function of a node.
 
     Attributes
     ----------
     value : int
-        Residue of the function; 0 if it is zero whatever the inputs.
+        Residue of the function; 0 if the function is zero for all inputs.
     magnitude : int
         Residue of the sum of the absolute values of all terms.
     """
@@ -63,9 +64,9 @@ def identities(
     Parameters
     ----------
     nodes : iterable of Node
-        Nodes of any graphs: inputs of one name are the same.
+        Nodes of any graphs.  Inputs with the same name are the same.
     given : mapping, optional
-        Identities of some nodes, by ``number``; what is behind them is not looked at.
+        Identities of some nodes, by ``number``.  The arguments of these nodes are ignored.
     """
     wanted = list(nodes)
     found = dict(given or {})
@@ -76,7 +77,7 @@ def identities(
 
 
 def letter(name: str) -> int:
-    """Residue that represents an unknown."""
+    """Residue of the unknown with a name."""
     return int.from_bytes(hashlib.sha512(name.encode()).digest()) % _PRIME
 
 
@@ -121,7 +122,7 @@ def _power(base: Identity, exponent: Node) -> tuple[int, int] | None:
 
 
 def _choice(condition: Identity, a: Identity, b: Identity) -> tuple[int, int]:
-    # linear in both sides; no two conditions have the same letter unless they are the same
+    # linear in both sides; only equal conditions have the same letter
     first, second = condition.value, 1 - condition.value
     return (
         first * a.value + second * b.value,

@@ -1,7 +1,7 @@
 """Eigenvalues and singular values of small matrices, on symbols and on numbers.
 
-A fixed number of Jacobi's rotations, without branches, so that lanes and threads of a GPU do the
-same.  Each rotation is accurate to round-off, also near double roots.
+They take a fixed number of Jacobi rotations without branches, so that all lanes, or threads of a
+GPU, do the same.  Each rotation is accurate to round-off, also near double eigenvalues.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from femops.pointwise.errors import TraceError
 from femops.pointwise.expressions.tensors import where
 from femops_meshes.arguments import array_of
 
-# Sweeps over all pairs after which nothing changes any more, by the size of the matrix.
+# Sweeps over all pairs after which no number changes any more, by the size of the matrix.
 _EIGEN_SWEEPS = {1: 0, 2: 1, 3: 4}
 _SINGULAR_SWEEPS = {1: 0, 2: 2, 3: 4}
-# Lengths of which squares have no longer all digits: such matrices are diagonal already.
+# Numbers up to this count as zero, as their squares lose digits: the matrix is diagonal already.
 _NOTHING = 1e-140
 
 
@@ -35,9 +35,9 @@ def _square(matrix: Any, what: str) -> Any:
 def _rotation(difference: Any, twice: Any) -> tuple[Any, Any, Any]:
     """Tangent, cosine and sine of the angle that diagonalises [[a, b], [b, a + difference]].
 
-    ``twice`` is 2 b; of the two angles the one of at most 45 degrees.  Roots and divisions are most
-    of the time of a rotation, so there are three: with root = |(difference, twice)| and far =
-    |difference| + root the tangent is twice / far, and far^2 + twice^2 = 2 far root.
+    ``twice`` is 2 b.  The angle is at most 45 degrees.  Roots and divisions take most of the time
+    of a rotation, and three of them suffice: with root = |(difference, twice)| and
+    far = |difference| + root the tangent is twice / far, and far^2 + twice^2 = 2 far root.
     """
     root = np.sqrt(difference * difference + twice * twice)
     far = abs(difference) + root
@@ -61,27 +61,27 @@ def eigh_sym(matrix: Any) -> tuple[Any, Any]:
     Parameters
     ----------
     matrix : (n, n, ...) array
-        Matrix of symbols or numbers, n up to 3; of numbers also of arrays of one shape. The entries
-        above the diagonal are read.
+        Matrix of symbols or numbers, n up to 3.  Further dimensions are for many matrices of
+        numbers.  The diagonal and the entries above it are read.
 
     Returns
     -------
     values : (n, ...) array
         Ascending.
     vectors : (n, n, ...) array
-        Of length one; ``vectors[:, k]`` belongs to ``values[k]``.
+        Eigenvectors of length one; ``vectors[:, k]`` belongs to ``values[k]``.
 
     Raises
     ------
     TraceError
-        An array of another shape.
+        If the array has another shape.
 
     Notes
     -----
     Entries are squared: those from 1e-150 to 1e150 are in range, in float32 from 1e-18 to 1e18.
-    Where eigenvalues are equal, eigenvectors have no derivative: a Jacobian there is right for
-    symmetric functions of the eigenvalues, and lacks what turned eigenvectors would add. So begin
-    Newton's method beside such a state.
+    At equal eigenvalues, eigenvectors have no derivative.  A Jacobian there is right for symmetric
+    functions of the eigenvalues, but lacks the change of eigenvectors.  So do not start Newton's
+    method at such a state, but beside it.
 
     Examples
     --------
@@ -113,7 +113,7 @@ def eigh_sym(matrix: Any) -> tuple[Any, Any]:
 
 
 def _order(values: list[Any], vectors: list[list[Any]], k: int) -> None:
-    """Exchange two neighbours where the second is less."""
+    """Exchange eigenvalues k and k + 1, and their vectors, where the second is less."""
     turned, (x, y) = values[k + 1] < values[k], values[k : k + 2]
     values[k], values[k + 1] = where(turned, y, x), where(turned, x, y)
     first, second = vectors[k : k + 2]
@@ -128,7 +128,8 @@ def svd_min(matrix: Any) -> Any:
     Parameters
     ----------
     matrix : (n, n, ...) array
-        Matrix of symbols or numbers, n up to 3; of numbers also of arrays of one shape.
+        Matrix of symbols or numbers, n up to 3.  Further dimensions are for many matrices of
+        numbers.
 
     Returns
     -------
@@ -141,7 +142,7 @@ def svd_min(matrix: Any) -> Any:
 
     Notes
     -----
-    Entries are raised to the fourth power: those from 1e-70 to 1e70 are in range, in float32 from
+    Entries are raised to the fourth power: numbers from 1e-70 to 1e70 are in range, in float32 from
     1e-9 to 1e9.
 
     Examples

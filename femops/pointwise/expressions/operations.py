@@ -10,17 +10,17 @@ import numpy as np
 
 UNARY = ("neg", "sqrt", "exp", "log", "sin", "cos", "tan", "tanh", "sinh", "cosh", "arctan", "fabs")
 BINARY = ("add", "sub", "mul", "div", "pow", "minimum", "maximum", "arctan2")
-# Those that call the C library for every slot of a lane.
+# Operations that call the C library for every slot of a lane.
 LIBRARY = ("exp", "log", "sin", "cos", "tan", "tanh", "sinh", "cosh", "arctan", "arctan2", "pow")
-# A division by the determinant of an element's map: of kernels, no form has it.
+# Division by the determinant of an element's map. Kernels have it, forms do not.
 BY_DETERMINANT = "by_determinant"
-# Those that may give infinity or no number for arguments that are numbers of a common size.
+# Operations that may return infinity or NaN for ordinary finite arguments.
 FAILING = ("div", BY_DETERMINANT, "sqrt", "exp", "log", "tan", "sinh", "cosh", "pow")
 # Conditions: true or false, and as numbers 1 or 0.
 COMPARE = ("lt", "le", "gt", "ge", "eq", "ne")
 LOGICAL = ("and", "or", "xor", "not")
 
-# By NumPy's function; those that are no operation of the graph are made of some.
+# Operation for each function of NumPy. If the graph lacks the operation, it is built from others.
 UFUNCS = {
     np.add: "add",
     np.subtract: "sub",
@@ -64,9 +64,9 @@ UFUNCS = {
     np.bitwise_xor: "^",
     np.invert: "~",
 }
-# Python's operators, which take conditions only.
+# Python's bitwise operators, which only take conditions.
 BITWISE = {"&": "and", "|": "or", "^": "xor", "~": "not"}
-# Operations on numbers; they raise where the result is not a number.
+# Operations on Python's numbers. They raise an error if the result is not a number.
 ON_NUMBERS: dict[str, Callable[..., float]] = {
     "add": operator.add,
     "sub": operator.sub,

@@ -13,7 +13,7 @@ from femops_meshes.arguments import array_of, refusal
 
 
 def _entries(value: Any) -> Any:
-    """A value as an array of objects; numbers as they are."""
+    """Convert a value to an array of objects. Numbers and arrays of numbers stay as they are."""
     if isinstance(value, bool | int | float | np.generic):
         return value
     if isinstance(value, np.ndarray) and value.dtype != object:
@@ -22,7 +22,7 @@ def _entries(value: Any) -> Any:
 
 
 def _numbers(value: Any) -> Any:
-    """A value without symbols, which is numbers."""
+    """Return the value. Raise unless it is a number or an array of numbers."""
     array = array_of(value, "an argument", TraceError)
     if array.dtype.kind not in "biufc":
         raise TraceError(refusal("an argument", value, "symbols, numbers or arrays of them"))
@@ -39,7 +39,7 @@ def _graph_of(*values: Any) -> Any:
 
 
 def _each(values: tuple[Any, ...], function: Callable[..., Node]) -> Any:
-    """Apply a function to the entries of arrays that broadcast."""
+    """Apply a function entry by entry to arrays that broadcast."""
     arrays = np.broadcast_arrays(*[np.asarray(value, dtype=object) for value in values])
     out = np.empty(arrays[0].shape, dtype=object)
     for index in np.ndindex(out.shape):
@@ -52,8 +52,8 @@ def where(condition: Any, a: Any, b: Any) -> Any:
 
     Parameters
     ----------
-    condition : comparison of symbols, or booleans
-        Or an array of them; a number holds where it is not zero, as in NumPy.
+    condition : comparison of symbols, boolean, or array of these
+        A number counts as true where it is not zero, as in NumPy.
     a, b : symbols, numbers or arrays that broadcast
     """
     values = tuple(map(_entries, (condition, a, b)))

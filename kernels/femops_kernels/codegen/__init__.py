@@ -1,1 +1,1 @@
-"""Kernels' sources put together, compiled, and kept on disk."""
+"""Sources of kernels: joined, compiled, and kept on disk."""

@@ -1,7 +1,8 @@
-"""Compilation ahead of need, by another process on an idle core.
+"""Compilation of kernels ahead of need, by another process on an idle core.
 
-What it has compiled is found in the cache folder; what it is at work on is waited for, by the lock
-of that kernel. Whatever keeps it from working, kernels are compiled where they are needed.
+Compiled kernels appear in the cache folder.  If this process needs a kernel that the other one is
+compiling, it waits for the lock of that kernel.  If the other process can't work, this process
+compiles kernels when it needs them.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ from femops_kernels.codegen.cache import cache_folder
 from femops_kernels.codegen.specialize import Parts, load, named
 
 Kernels = list[tuple[str, str]]
-"""Names and texts, as `femops_kernels.codegen.specialize.named` gives them."""
+"""Names and source texts, as `femops_kernels.codegen.specialize.named` returns them."""
 
 _LOAD = Path("/proc/loadavg")
-_IDLE_SECONDS = 10.0  # after which a process without work ends
+_IDLE_SECONDS = 10.0  # time after which a process without work ends
 
 
 @final
 class Compiler:
-    """Another process that compiles kernels; begun with the first that are asked for.
+    """Another process that compiles kernels. It starts with the first request.
 
     Parameters
     ----------
@@ -44,25 +45,25 @@ class Compiler:
         self._lock = threading.Lock()
 
     def begin(self) -> None:
-        """Start the process, unless there is one."""
+        """Start the process, unless it runs already."""
         with self._lock:
             if not self._alive:
                 self._alive, self._lines = True, SimpleQueue()
-                # who waits for the process is a thread that nobody waits for
+                # a daemon thread waits for the process, so that this program can end before it
                 threading.Thread(target=self._feed, args=(self._lines,), daemon=True).start()
 
     @property
     def alive(self) -> bool:
-        """True if there is a process."""
+        """True if the process runs."""
         return self._alive
 
     def compile(self, kernels: Kernels) -> None:
-        """Compile kernels in this order, before those that were asked for earlier."""
+        """Ask the process to compile kernels, in this order and before all earlier requests."""
         self._asked.update(name for name, _ in kernels)
         self._lines.put(json.dumps(kernels))
 
     def missing(self, kernels: Kernels) -> Kernels:
-        """Those that are not in the cache, and were not asked for."""
+        """Kernels that are not in the cache and have not been requested."""
         return [
             (name, text)
             for name, text in kernels
@@ -93,30 +94,30 @@ class Compiler:
         process.wait()
         with self._lock:
             self._alive = False
-        lines.put("")  # whoever feeds it ends
+        lines.put("")  # ends the thread that feeds the process
 
 
 _compilers: dict[tuple[Path, int], Compiler] = {}
-"""By cache folder and process."""
+"""Compilers by cache folder and number of this process."""
 
 
 def compile_kernels_ahead(parts: Sequence[Parts], cores: int) -> None:
-    """Begin to compile kernels that are not in the cache, if one of so many cores is idle.
+    """Begin to compile kernels that are not in the cache, if a core is idle.
 
     Parameters
     ----------
     parts : sequence of Parts
-        Of what is needed last, first: who asks compiles from the other end.
+        Kernels, the last needed first: this process itself compiles from the other end.
     cores : int
-        Those that this process may use.
+        Number of cores that this process may use.
     """
     folder = cache_folder()
-    first = (folder, os.getpid()) not in _compilers  # a forked process has no threads of these
+    first = (folder, os.getpid()) not in _compilers  # a forked process has no compiler's threads
     compiler = _compilers.setdefault((folder, os.getpid()), Compiler(folder))
     if not compiler.alive and not _can_help(cores):
         return
     if first and next(folder.glob("driver_*.sha256"), None) is None:
-        compiler.begin()  # the cache is empty: it imports what compiles while this process does
+        compiler.begin()  # the cache is empty: both processes import the compiler meanwhile
     missing = compiler.missing([named(*each) for each in parts])
     if missing:
         compiler.begin()
@@ -128,16 +129,16 @@ def _sealed(folder: Path, name: str) -> bool:
 
 
 def _can_help(cores: int) -> bool:
-    """True if this process knows how to start another Python, and a core is idle."""
-    known = Path(sys.executable or "").name.startswith("python") and not hasattr(sys, "frozen")
-    return known and cores > 1 and _running() < (os.cpu_count() or 1)
+    """True if this process can start another Python, and a core is idle."""
+    startable = Path(sys.executable or "").name.startswith("python") and not hasattr(sys, "frozen")
+    return startable and cores > 1 and _running() < (os.cpu_count() or 1)
 
 
 def _running() -> float:
-    """Number of threads that run or wait for a core, this one among them."""
+    """Number of threads on the machine that run or wait for a core, with this one."""
     try:
         return int(_LOAD.read_text().split()[3].split("/")[0])
-    except (OSError, ValueError, IndexError):  # not Linux: the mean of a minute
+    except (OSError, ValueError, IndexError):  # not Linux: take the mean over a minute
         return os.getloadavg()[0] + 1.0 if hasattr(os, "getloadavg") else inf
 
 
@@ -146,13 +147,13 @@ def _running() -> float:
 
 @final
 class _Work:
-    """Kernels that wait to be compiled, the latest that were asked for first."""
+    """Queue of kernels to compile, the latest request first."""
 
     def __init__(self) -> None:
         self._kernels, self._news, self._closed = Kernels(), threading.Condition(), False
 
     def read(self) -> None:
-        """Take what standard input asks for, to its end."""
+        """Read requests from standard input until it ends."""
         for line in sys.stdin:
             with self._news:
                 self._kernels[:0] = json.loads(line)
@@ -162,7 +163,7 @@ class _Work:
             self._news.notify()
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
-        """The kernels, until there are no more for a while."""
+        """Yield kernels until no request comes for `_IDLE_SECONDS`."""
         while True:
             with self._news:
                 if not self._kernels and not self._closed:
@@ -174,10 +175,10 @@ class _Work:
 
 
 def _main(parent: int) -> None:
-    """Compile what standard input names, as long as the process that asked for it is there."""
+    """Compile the kernels that standard input names, as long as the parent process runs."""
     work, folder = _Work(), cache_folder()
     threading.Thread(target=work.read, daemon=True).start()
-    import numba  # noqa: F401  (while work is on its way)
+    import numba  # noqa: F401  (while requests are on their way)
 
     for name, text in work:
         # nobody could use kernels in a temporary folder of this process

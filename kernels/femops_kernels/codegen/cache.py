@@ -1,4 +1,4 @@
-"""Store of compiled kernels: cache folder, locks between processes, damage control."""
+"""Store of compiled kernels: cache folder, locks between processes, checks for damaged files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ except ImportError:
 Result = TypeVar("Result")
 
 TABLES = "tuning.json", "limits.json"
-"""Tables of measurements: a temporary cache folder begins with copies of them."""
+"""Tables of measurements. A temporary cache folder begins with copies of them."""
 
 _temporary: set[Path] = set()
 _refusals: list[str] = []  # the system's reasons for no longer writing to the wanted folder
@@ -37,7 +37,7 @@ _choosing = RLock()
 
 
 def _wanted() -> Path:
-    """The folder that is used if it can be."""
+    """Folder for compiled kernels according to the environment, which may not be writable."""
     chosen, base = os.environ.get("FEMOPS_CACHE"), os.environ.get("XDG_CACHE_HOME")
     if chosen:
         return Path(chosen)
@@ -47,16 +47,17 @@ def _wanted() -> Path:
 def cache_folder() -> Path:
     """Folder of compiled kernels, which nobody but this user and root can write.
 
-    ``$FEMOPS_CACHE``, else ``$XDG_CACHE_HOME/femops``, else ``~/.cache/femops``.  Where that
-    can't be written, or can no longer (see `keep`), a temporary folder is used to the end of this
-    process and a ``CacheWarning`` says so.
+    It is ``$FEMOPS_CACHE``, else ``$XDG_CACHE_HOME/femops``, else ``~/.cache/femops``.  If that
+    can't be written, or can be no longer (see `keep`), a temporary folder is used until this
+    process ends, with a ``CacheWarning``.
 
     Raises
     ------
     CacheError
-        If others can write the folder or put another in its place, or none at all can be written.
+        If other users can write the folder or put another in its place, or if no folder at all can
+        be written.
     """
-    if not _folder().is_dir():  # removed: a temporary one, as the parent of this process ended
+    if not _folder().is_dir():  # a temporary folder, which the parent of this process has removed
         _folder.cache_clear()
     return _folder()
 
@@ -102,17 +103,17 @@ def _folder() -> Path:
         return _temporary_folder(_refusals[-1])
     try:
         folder = private_folder(_wanted())
-        private_folder(folder / "__pycache__")  # before Numba makes it for all to read
+        private_folder(folder / "__pycache__")  # Numba would make a folder that all can read
         with tempfile.TemporaryFile(dir=folder):
             return folder
     except CacheError:
         raise
-    except (OSError, RuntimeError) as error:  # RuntimeError: nobody knows the user's home
+    except (OSError, RuntimeError) as error:  # RuntimeError: the user has no home folder
         return _temporary_folder(error)
 
 
 def _temporary_folder(refusal: Exception | str) -> Path:
-    """A folder that is removed when this process ends; forked ones leave it alone."""
+    """Make a folder that this process removes when it ends. Forked processes leave it alone."""
     from multiprocessing.util import Finalize
 
     try:
@@ -121,7 +122,7 @@ def _temporary_folder(refusal: Exception | str) -> Path:
         raise CacheError(
             f"no folder for compiled kernels can be written: set FEMOPS_CACHE ({error})"
         ) from error
-    # Not atexit's: children of multiprocessing end without it.
+    # atexit would not do: children of multiprocessing end without it.
     Finalize(None, shutil.rmtree, (folder, True), exitpriority=-1)
     private_folder(folder)
     _temporary.add(folder)
@@ -138,7 +139,7 @@ def _temporary_folder(refusal: Exception | str) -> Path:
 
 @contextmanager
 def _kept(folder: Path) -> Iterator[None]:
-    """Let what the system refuses inside be the error that kernels can't be kept in a folder."""
+    """Turn errors of the system into an `UnwritableError` that names the folder."""
     try:
         yield
     except KernelError:
@@ -152,12 +153,12 @@ def _kept(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold a lock between processes, so that no kernel is compiled twice at once.
+    """Hold a lock file between processes, so that no two compile the same kernel.
 
     Raises
     ------
     UnwritableError
-        If the system refuses to read or write files inside.
+        If the system refuses to read or write files while the lock is held.
     """
     with _kept(path.parent), path.open("a") as file:
         if fcntl is not None:
@@ -168,8 +169,8 @@ def locked(path: Path) -> Iterator[None]:
 def write_once(path: Path, text: str) -> None:
     """Write a source file atomically, unless it exists with this text.
 
-    Numba recognises its compiled files by the source's time stamp and size: the file is not
-    touched without need.
+    Numba recognises its compiled files by the time stamp and size of the source, so an existing
+    file keeps its time stamp.
     """
     try:
         if read_private(path) == text.encode():
@@ -182,12 +183,12 @@ def write_once(path: Path, text: str) -> None:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file that appears whole or not at all.
+    """Write a file atomically: other processes see all of it or nothing.
 
     Raises
     ------
     UnwritableError
-        If the system refuses.
+        If the system refuses to write it.
     """
     with _kept(path.parent):
         handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
@@ -201,9 +202,9 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def _compiled(path: Path) -> list[Path]:
-    """Files of Numba for a kernel in Python, of the CUDA compiler for one in C++.
+    """Compiled files of a kernel: those of Numba, or of the CUDA compiler.
 
-    It reads the whole folder, which may hold some ten thousand files: not to be asked each time.
+    Call this rarely: it lists the folder, which may hold some ten thousand files.
     """
     files = (path.parent / "__pycache__").glob(f"{path.stem}.*")
     ours = [p for p in files if p.suffix in (".nbi", ".nbc", ".pyc")]
@@ -212,12 +213,12 @@ def _compiled(path: Path) -> list[Path]:
 
 
 def _bytecode(path: Path) -> Path:
-    """The file where Python may keep a kernel's bytecode."""
+    """Path of the file in which Python may keep a kernel's bytecode."""
     return path.parent / "__pycache__" / f"{path.stem}.{sys.implementation.cache_tag}.pyc"
 
 
 def _record(path: Path) -> Path:
-    """The file with checksums of a kernel's compiled files, in the form of ``sha256sum``."""
+    """Path of the checksums of a kernel's compiled files, in the format of ``sha256sum``."""
     return path.with_suffix(".sha256")
 
 
@@ -229,31 +230,31 @@ def seal(path: Path) -> None:
     """Record the checksums of a kernel's compiled files."""
     lines = []
     for file in _compiled(path):
-        if file.stat().st_mode & 0o022:  # Numba makes them as the umask says
+        if file.stat().st_mode & 0o022:  # the umask may let others write Numba's files
             file.chmod(0o600)
         lines.append(f"{_digest(file)}  {file.relative_to(path.parent).as_posix()}\n")
     write_whole(_record(path), "".join(lines).encode())
 
 
 def _recorded(path: Path) -> dict[Path, str]:
-    """Checksums of a kernel's compiled files; none if `seal` has not seen them.
+    """Checksums of a kernel's compiled files by path; empty before `seal`.
 
-    A record with a line of another form, as a damaged one has, counts as none: what else it lacks
-    is not known.
+    The result is empty, too, if a line of the record has another format: a damaged record may have
+    lost lines.
     """
     try:
         lines = read_private(_record(path)).decode(errors="replace").splitlines(keepends=True)
     except FileNotFoundError:
         return {}
     name = rf"(?:__pycache__/)?{re.escape(path.stem)}\.[^/\0]{{1,200}}"
-    found = [re.fullmatch(rf"([0-9a-f]{{64}})  ({name})\n", line) for line in lines]
-    return {} if None in found else {path.parent / one[2]: one[1] for one in found if one}
+    matches = [re.fullmatch(rf"([0-9a-f]{{64}})  ({name})\n", line) for line in lines]
+    return {} if None in matches else {path.parent / one[2]: one[1] for one in matches if one}
 
 
 def sealed(path: Path) -> bool:
-    """True if no compiled file of a kernel is newer than its record, or missing there.
+    """True if the record of a kernel lists its bytecode and is newer than all compiled files.
 
-    Numba compiles again where a source is newer than it was, as in a copied folder.
+    Numba compiles again if a source has a newer time stamp than before, as in a copied folder.
     """
     known, bytecode = _recorded(path), _bytecode(path)
     if not known or (bytecode.exists() and bytecode not in known):
@@ -263,16 +264,16 @@ def sealed(path: Path) -> bool:
 
 
 def usable(path: Path) -> bool:
-    """True if the compiled files of a kernel are whole, those that `seal` has seen.
+    """True if the compiled files of a kernel are those that `seal` recorded.
 
-    Others are removed; if they were damaged, a ``CacheWarning`` says so.
+    If not, the files are removed, with a ``CacheWarning`` if they were damaged.
 
     Raises
     ------
     CacheError
         If another user can have written one of them.
     """
-    # without checksums they are missing, or their compiler was stopped before `seal`: no damage
+    # no checksums: files are missing, or the compiler was stopped before `seal`, which is no damage
     known = _recorded(path)
     if known and all(_is_whole(file, digest) for file, digest in known.items()):
         return True

@@ -1,7 +1,7 @@
-"""One line that says why a program waits: kernels are compiled.
+"""Log message that tells a waiting user that kernels are being compiled.
 
-It goes to the logger ``femops`` as a warning, which Python writes to standard error unless the
-program says otherwise: ``logging.getLogger("femops").setLevel("ERROR")``.
+It is a warning of the logger ``femops``, which Python writes to standard error.  A program turns
+it off by ``logging.getLogger("femops").setLevel("ERROR")``.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from time import perf_counter
 from typing import final
 
 AFTER = 2.0
-"""Seconds of compilation, of all kernels together, after which it is said."""
+"""Seconds of compilation, of all kernels together, after which the message is logged."""
 
 
 @final
 class Notice:
-    """Keeper of how long a process has compiled.
+    """Counter of the time that a process has compiled, which logs the message once.
 
     Attributes
     ----------
     silent : bool
-        Whether nothing is to be said any more: it has been said, or another process does.
+        True if the message has been logged, or another process logs it.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class Notice:
 
     @contextmanager
     def compiling(self, folder: Path, *, temporary: bool) -> Iterator[None]:
-        """Say that kernels are compiled, and how long the folder keeps them, if it takes long."""
+        """Log the message if compilation inside takes long. It tells how long kernels are kept."""
         if self.silent:
             yield
             return
@@ -55,4 +55,4 @@ class Notice:
 
 
 NOTICE = Notice()
-"""The one of this process."""
+"""The counter of this process."""

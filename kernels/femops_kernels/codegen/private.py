@@ -1,10 +1,10 @@
-"""Folders and files that nobody else can have written: compiled kernels are code that is run.
+"""Checks that no other user can have written a folder or file: compiled kernels are run as code.
 
-What is checked is what OpenSSH's ``StrictModes`` checks of keys. Whoever may write a folder may
-rename what is in it and put something else there, so the folder alone is not enough: each folder
-from the root on, and each symbolic link on the way, belongs to this user or to root, and neither
-its group nor others may write it. In a folder with the sticky bit, as ``/tmp``, only the owner of
-an entry can rename it: others may write such a folder on the way.
+The checks are those of OpenSSH's ``StrictModes`` for keys.  A user who can write a folder can
+replace its entries.  So each folder from the root on, and each symbolic link on the way, must
+belong to this user or to root, and neither its group nor others may write it.  In a folder with
+the sticky bit, such as ``/tmp``, only the owner of an entry can rename it.  So others may write
+such a folder if it is a parent of the checked one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ try:
     import grp
     import pwd
 except ImportError:
-    # Windows: folders of a user are closed to others by access lists, which are not looked at
+    # Windows: access lists close the folders of a user to others; they are not checked
     _POSIX = False
 else:
     _POSIX = True
@@ -27,20 +27,20 @@ else:
 _ELSEWHERE = "set FEMOPS_CACHE to a folder that only you can write"
 
 _MOST_LINKS = 40
-"""On the way to a folder; Linux follows no more."""
+"""Most symbolic links on the way to a folder, as in Linux."""
 
 
 def private_folder(folder: Path) -> Path:
-    """Real path of a folder that is private, made if it is not there.
+    """Real path of a private folder. It is created, with its parents, if it does not exist.
 
-    What is made, parents too, is for this user alone.
+    New folders are accessible to this user alone.
 
     Raises
     ------
     CacheError
-        If another user can write it, or put another folder in its place.
+        If another user can write the folder, or put another folder in its place.
     OSError
-        If the system refuses to make it.
+        If the system refuses to create it.
     """
     if not _POSIX:
         folder.mkdir(parents=True, exist_ok=True)
@@ -52,7 +52,7 @@ def private_folder(folder: Path) -> Path:
         step = here / left.pop()
         found = _found_or_made(step)
         if not (stat.S_ISLNK(found.st_mode) or stat.S_ISDIR(found.st_mode)):
-            raise NotADirectoryError(f"'{step}' is no folder")  # whoever may write it
+            raise NotADirectoryError(f"'{step}' is no folder")  # before the check who can write it
         _check(step, found, on_the_way=bool(left) or stat.S_ISLNK(found.st_mode))
         if stat.S_ISLNK(found.st_mode):
             links += 1
@@ -66,12 +66,12 @@ def private_folder(folder: Path) -> Path:
 
 
 def read_private(path: Path) -> bytes:
-    """Content of a file, in a private folder, that only this user and root can have written.
+    """Content of a file in a private folder that only this user and root can have written.
 
     Raises
     ------
     CacheError
-        If another user can, or it is a symbolic link or no file.
+        If another user can write the file, or it is a symbolic link or no regular file.
     OSError
         If it can't be read.
     """
@@ -92,10 +92,10 @@ def _found_or_made(folder: Path) -> os.stat_result:
 
 
 def _check(path: Path, found: os.stat_result, *, on_the_way: bool = False) -> None:
-    """Check who may write what was found, or, of a folder `on_the_way`, who may rename in it."""
+    """Raise unless only trusted users can write `path`, or rename entries of it if `on_the_way`."""
     trusted = {os.geteuid(), 0}
     if on_the_way:
-        # in a user namespace root may appear as another, as the owner of the root folder does
+        # in a user namespace root may have another number: that of the root folder's owner
         trusted.add(os.lstat("/").st_uid)
     if found.st_uid not in trusted:
         raise CacheError(
@@ -106,7 +106,7 @@ def _check(path: Path, found: os.stat_result, *, on_the_way: bool = False) -> No
         return
     others = found.st_mode & stat.S_IWOTH
     if others or (found.st_mode & stat.S_IWGRP and not _own_group(path, found.st_gid)):
-        # who has made a folder with the sticky bit wants others to write it
+        # the owner of a folder with the sticky bit wants others to write it
         mine = found.st_uid == os.geteuid() and not found.st_mode & stat.S_ISVTX
         raise CacheError(
             f"{'all users' if others else 'its group'} can write '{path}', and put code there that "
@@ -121,10 +121,10 @@ def _remedy(path: Path) -> str:
 
 
 def _own_group(path: Path, group: int) -> bool:
-    """True if a group is this user alone.
+    """True if this user is the only member of a group.
 
-    Many systems give each user a group of the same name, and let it write what the user makes.
-    With an access list the bits of the group speak of others too.
+    Many systems give each user a group of the same name, which can write the user's new files.
+    If a file has an access list, its group bits also stand for other users.
     """
     try:
         user, entry = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)

@@ -1,8 +1,8 @@
 """Specialisation: skeletons, constants and a program become one source file, compiled once.
 
-The file is written to the cache folder under a hash of everything that is compiled with it (its own
-text, the sources of lanes and lines, numba's version and the processor), so a change of these makes
-a new one, and no other change does.  It is there to be read and debugged.
+The file stands in the cache folder, where it can be read and debugged.  Its name has a hash of all
+that its compilation depends on: its text, the sources of ``simd``, the versions of Python and
+numba, and the processor.  A change of these makes a new file.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ from femops_kernels.simd.threads import *
 from femops_kernels.simd.tracing import *
 """
 _CACHE_SETTINGS = "CACHE_DIR", "CACHE_LOCATOR_CLASSES"
-"""Numba's settings of where it keeps what it compiles."""
+"""Numba's settings for the place of its compiled files."""
 
 Parts = tuple[Sequence[str], Mapping[str, object], str]
-"""Skeletons, constants and q-function of a kernel, see `source`."""
+"""Skeletons, constants and q-function of a kernel: the arguments of `source`."""
 
 _loaded: dict[str, ModuleType] = {}
 _lock = threading.RLock()
@@ -62,7 +62,7 @@ def skeleton_text(name: str) -> str:
 
 @cache
 def _toolchain() -> str:
-    """Hash of the sources that every kernel imports, and of their compilers."""
+    """Hash of the sources that every kernel imports, of compiler versions and of the processor."""
     import llvmlite.binding as llvm
     import numba
 
@@ -85,7 +85,7 @@ def source(skeletons: Sequence[str], constants: Mapping[str, object], program: s
     skeletons : sequence of str
         Names of files in ``skeletons/``, in the order in which they build on each other.
     constants : mapping
-        Values of the names in ``skeletons/chunk/defaults.py``; written by ``repr``.
+        Values of the names in ``skeletons/chunk/defaults.py``, written by ``repr``.
     program : str
         The q-function: a definition of ``pointwise``.
     """
@@ -97,12 +97,12 @@ def source(skeletons: Sequence[str], constants: Mapping[str, object], program: s
 def specialize(
     skeletons: Sequence[str], constants: Mapping[str, object], program: str = ""
 ) -> ModuleType:
-    """Module compiled from skeletons, constants and a q-function, or found in the cache.
+    """Compile a module from skeletons, constants and a q-function, or read it from the cache.
 
     Raises
     ------
     CacheError
-        If no folder can be written, not even a temporary one, or others can write it.
+        If no folder can be written, not even a temporary one, or other users can write it.
     KernelError
         If numba is told not to compile.
     """
@@ -112,14 +112,14 @@ def specialize(
 def named(
     skeletons: Sequence[str], constants: Mapping[str, object], program: str = ""
 ) -> tuple[str, str]:
-    """Name and text of a kernel, see `specialize`."""
+    """Name and source text of a kernel, see `specialize`."""
     text = source(skeletons, constants, program)
     key = hashlib.sha256((text + _toolchain()).encode()).hexdigest()[:24]
     return f"{skeletons[-1]}_{key}", text
 
 
 def load(name: str, text: str) -> ModuleType:
-    """Module compiled from a text, or found in the cache; see `specialize`."""
+    """Compile a module from its source text, or read it from the cache; see `specialize`."""
     _check_compiler()
     with _lock:
         if name not in _loaded:
@@ -131,7 +131,7 @@ def load(name: str, text: str) -> ModuleType:
 def _check_compiler() -> None:
     import numba
 
-    # numba makes its settings attributes when it is imported: types don't show them
+    # numba creates the attributes of its settings at import: type checkers don't see them
     if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
         raise KernelError(
             "NUMBA_DISABLE_JIT is set, kernels can't run uncompiled: unset it and start Python anew"
@@ -146,11 +146,11 @@ def _load_in(folder: Path, name: str, text: str) -> ModuleType:
     path = folder / f"{name}.py"
     with kernel_cache.locked(folder / f"{name}.lock"):
         kernel_cache.write_once(path, text)
-        found = kernel_cache.usable(path)  # what is not is removed
-        watched = nullcontext() if found else _notice(folder)
+        compiled = kernel_cache.usable(path)  # removes unusable files
+        watched = nullcontext() if compiled else _notice(folder)
         with watched, _no_collection(), _beside_the_source():
             module = _import(name, path)
-        if not (found and kernel_cache.sealed(path)):
+        if not (compiled and kernel_cache.sealed(path)):
             kernel_cache.seal(path)
     return module
 
@@ -161,7 +161,7 @@ def _notice(folder: Path) -> AbstractContextManager[None]:
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Compiling makes many small objects that live on; looking for garbage takes a tenth longer."""
+    """Turn off garbage collection: compilation frees few objects, and a search costs a tenth."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -173,9 +173,9 @@ def _no_collection() -> Iterator[None]:
 
 @contextmanager
 def _beside_the_source() -> Iterator[None]:
-    """Numba keeps what it compiles beside the source, whatever its own settings say.
+    """Make Numba keep compiled files beside the source, whatever its own settings name.
 
-    They are for a user's programs: who may write the folder they name is not checked.
+    Those settings are for a user's own programs, and femops does not check who can write there.
     """
     import numba
 

@@ -1,4 +1,4 @@
-"""Values on their way between the ranks that share dofs, as an operator on the host needs them."""
+"""Forward and reverse exchange of an operator on the host."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from femops_kernels.simd.lanes import Lane
 @final
 @dataclass(frozen=True, eq=False)
 class Forward:
-    """Values of owned dofs to those who have them as ghosts: P.
+    """Exchange that sends values of owned dofs to the ranks that have them as ghosts: P.
 
     Attributes
     ----------
     channel : Channel
-        What arrives are the values of the ghosts.
+        Receives the values of this rank's ghosts.
     positions : (n,) int64
-        Flat positions in the vector of what is sent; negative ones are sent as zero.
+        Flat positions in the vector of the values to send.  For a negative one, zero is sent.
     """
 
     channel: Channel
@@ -34,33 +34,34 @@ class Forward:
 
     @property
     def ghosts(self) -> int:
-        """Address of the values of the ghosts."""
+        """Address of the received values of the ghosts."""
         return self.channel.incoming.ctypes.data
 
     def start(self, x: int) -> None:
-        """Send values of the vector at an address."""
+        """Begin to send values of the vector at address ``x``."""
         out, at = self.channel.outgoing, self.positions
         _module(out.dtype).pack(x, at.ctypes.data, len(at), out.ctypes.data)
         self.channel.start()
 
     def finish(self) -> None:
-        """Wait for the ghosts."""
+        """Wait until the values of the ghosts have arrived."""
         self.channel.finish()
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Contributions:
-    """Contributions of a sweep to dofs of one test function that its chunks do not own.
+    """Contributions of a sweep to the non-owned dofs of one test function.
 
     Attributes
     ----------
     target : Plan
-        Of the vector that is written.
+        Plan of the test function.
     buffer : array
-        All numbers of a dof together.
+        Contributions in the order of ``target.nonowned_dofs``.  The numbers of a dof are
+        consecutive.
     numbers : int
-        Numbers of a dof.
+        How many numbers a dof has: components times vectors.
     """
 
     target: Plan
@@ -76,13 +77,13 @@ class Reverse:
     Attributes
     ----------
     channel : Channel
-        What is sent are contributions to ghosts, by ascending ghost.
+        Sends contributions to ghosts, by ascending ghost.
     positions : (n,) int64
-        Flat positions in the vector to which what arrives is added, in this order; what has a
-        negative one is not.
+        Flat positions in the vector to which received contributions are added, in this order.  A
+        contribution with a negative position is ignored.
     starts : (n + 1,) int64, optional
-        Where the contributions begin of which each number sent is the sum; those to each ghost if
-        omitted.
+        Each number sent is the sum of the contributions ``starts[i]:starts[i + 1]``.  If omitted,
+        it is the sum of all contributions to a ghost.
     """
 
     channel: Channel
@@ -90,7 +91,7 @@ class Reverse:
     starts: NDArray[np.int64] | None = None
 
     def collect(self, left: Contributions | None, more: bool) -> None:
-        """Take a sweep's contributions to ghosts; ``more`` adds them to those taken before."""
+        """Put a sweep's contributions to ghosts into the message, or add them if ``more``."""
         out = self.channel.outgoing
         if left is None:
             if not more:
@@ -109,11 +110,11 @@ class Reverse:
         )
 
     def start(self) -> None:
-        """Send what is there."""
+        """Begin to send the collected contributions."""
         self.channel.start()
 
     def finish(self, y: int) -> None:
-        """Wait for the others' contributions and add them to the vector at an address."""
+        """Wait for the contributions of other ranks and add them to the vector at address ``y``."""
         self.channel.finish()
         values, at = self.channel.incoming, self.positions
         _module(values.dtype).add(values.ctypes.data, at.ctypes.data, len(at), y)
@@ -121,5 +122,5 @@ class Reverse:
 
 @cache
 def _module(dtype: np.dtype[Any]) -> ModuleType:
-    """Compiled module for the vectors' type."""
+    """Compiled module that packs, collects and adds numbers of a dtype."""
     return specialize(("messages",), {"LANE": Lane(2, dtype), "REAL_BYTES": dtype.itemsize})

@@ -1,9 +1,9 @@
 """Arrays that lie near the threads that work on them.
 
-Where a machine has several memories (NUMA nodes), the system puts a page into that of the
-processor whose thread first writes it.  What a sweep reads is therefore written first, with zeros,
-by the driver of the sweeps itself: the same chunks, shared out among the same threads.  Filling it
-later from any thread leaves the pages where they are.
+Where a machine has several memories (NUMA nodes), the system puts a page into the memory of the
+processor whose thread first writes the page.  So the driver of the sweeps first writes zeros into
+the arrays that a sweep reads, with the same chunks on the same threads.  Any thread may fill the
+arrays later.  The pages stay where they are.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from femops_kernels.cpu.plan import Plan
 from femops_kernels.cpu.thread_pool import LAUNCH
 from femops_kernels.pointwise.qdata import aligned_array
 
-# Rows of a part where no chunks are given: as many as the segments of ``skeletons/cg/`` have.
+# Rows of a part if the caller passes no edges. The segments of ``skeletons/cg/`` are as long.
 _EVEN = 4096
 _WORD = np.dtype(np.float64)
 _NONE = np.zeros(0, dtype=np.int64)
@@ -35,19 +35,20 @@ def placed_array(
     edges: NDArray[np.int64] | None = None,
     axis: int = 0,
 ) -> NDArray[Any]:
-    """Zeroed array that starts on a cache line, each part touched first by the thread it is for.
+    """Zeroed array that starts on a cache line. The thread that uses a part first touches it.
 
-    With one thread, and for arrays too small for several, no page is touched.
+    With one thread, and for arrays too small for several threads, no page is touched.
 
     Parameters
     ----------
     shape : tuple of int
     dtype : dtype
     edges : (nchunks + 1,) int64, optional
-        Start of each chunk's parts of a sweep along the axis, and the end, behind which
-        nothing is touched.  Equal parts if omitted.
+        Start of each chunk's part along the axis, and the end of the last.  Entries behind the
+        end are not touched.  Equal parts if omitted.
     axis : int
-        Along which chunks follow each other, for each index of the axes before it.
+        Axis along which the chunks follow each other.  Each index of the axes before it has all
+        the chunks.
     """
     kind = np.dtype(dtype)
     nbytes = math.prod(shape) * kind.itemsize
@@ -66,7 +67,7 @@ def placed_array(
 def placed(
     array: NDArray[Any], edges: NDArray[np.int64] | None = None, axis: int = 0
 ) -> NDArray[Any]:
-    """A copy made by `placed_array`; the array itself where that would touch nothing."""
+    """Copy of the array in a `placed_array`; the array itself if that touches no page."""
     if not _shared_out(array.nbytes):
         return array
     copy = placed_array(array.shape, array.dtype, edges, axis)
@@ -75,7 +76,7 @@ def placed(
 
 
 def placed_plan(plan: Plan) -> Plan:
-    """A plan with lists in the memory of the threads that read them."""
+    """Copy of the plan whose lists lie in the memory of the threads that read them."""
     return replace(
         plan,
         nonowned_dofs=placed(plan.nonowned_dofs, plan.nonowned_start),
@@ -86,12 +87,12 @@ def placed_plan(plan: Plan) -> Plan:
 
 
 def _shared_out(nbytes: int) -> bool:
-    """True if several threads work on this many bytes."""
+    """True if several threads work on an array of so many bytes."""
     return nbytes >= _WORD.itemsize * sweep.PARALLEL_ENTRIES and machine.get_threads() > 1
 
 
 def _untouched(nbytes: int) -> NDArray[np.uint8]:
-    """Zeroed memory fresh from the system: what ``malloc`` gives may have been written before."""
+    """Zeroed memory fresh from the system. Memory of ``malloc`` may have been touched before."""
     private: dict[str, int] = {}
     if hasattr(mmap, "MAP_PRIVATE"):  # or a forked child would write into its parent's
         private["flags"] = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
@@ -106,9 +107,9 @@ def _untouched(nbytes: int) -> NDArray[np.uint8]:
 
 
 def _touch(memory: NDArray[np.uint8], begins: NDArray[np.int64]) -> None:
-    """Zero words of memory by the parallel driver; ``begins`` are those of its chunks, in bytes.
+    """Write zeros to the memory with the parallel driver; chunks start at the bytes ``begins``.
 
-    A word that two chunks share is the former's.
+    A word that two chunks share belongs to the first of them.
     """
     cuts = -(-begins // _WORD.itemsize)
     zero = IdentityRows(int(cuts[-1]), _NONE, 0.0, machine.lane_width(_WORD), _WORD, cuts)

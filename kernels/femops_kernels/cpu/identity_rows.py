@@ -1,4 +1,4 @@
-"""A result set to zero before terms that only add to it, as work that the drivers run."""
+"""Launch that sets a result to zero, but for constrained dofs, before other terms add to it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ CHUNK_ENTRIES = 2**16
 
 @final
 class IdentityRows(HostLaunch):
-    """``y = 0`` but for constrained entries, ``y[i] = keep * x[i]``.
+    """Launch that sets ``y = 0``, and ``y[i] = keep * x[i]`` for constrained entries.
 
     Parameters
     ----------
     size : int
         Length of y.
     constrained : (n,) int64
-        Ascending positions; looked at only if ``keep`` is not zero.
+        Ascending positions; read only if ``keep`` is not zero.
     keep : float
     width : int
         Slots of a lane.

@@ -15,13 +15,13 @@ from femops_kernels.pointwise.qdata import aligned_array
 from femops_kernels.simd.lanes import Lane
 
 BLOCK = 8192  # as in skeletons/chunk/stream.py
-# Two reads and a write of float64; the read for ownership is not counted, as STREAM does.
+# Two reads and a write of float64. Like STREAM, this does not count the read for ownership.
 TRIAD_BYTES = 24
 _ROUNDS = 500_000
 _CHAINS = 16
-# Lanes of a block of mixed reads and writes, where no more are needed for the proportion.
+# Lanes of a block of mixed reads and writes. More only if the proportion needs more.
 _LANES = 128
-# What lies in caches is gone through until about that many bytes have been moved.
+# Passes over a buffer are repeated until about so many bytes have been moved.
 _ENOUGH = 2**26
 
 
@@ -46,7 +46,7 @@ class Mix:
 
     @staticmethod
     def of(read_bytes: float, write_bytes: float, lane_bytes: int, workers: int = 1) -> Mix:
-        """The nearest mix: reads in steps of eight lanes, and at least one lane written per block.
+        """The mix nearest to these bytes; a block reads 8k lanes and writes one lane or more.
 
         Parameters
         ----------
@@ -76,7 +76,7 @@ class Mix:
 
 @final
 class Limits:
-    """Arrays and kernels that measure the limits, repeatedly, beside the measurement to compare.
+    """Arrays and kernels that measure the limits, as often as asked, between other measurements.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ class Limits:
         return machine.team_of(self._threads)
 
     def triad(self) -> float:
-        """Bandwidth of one pass of STREAM's triad, 24 bytes per entry counted, GB/s."""
+        """Bandwidth of one pass of STREAM's triad in GB/s, counting 24 bytes per entry."""
         a, b, c = (array.ctypes.data for array in self._arrays)
         with LAUNCH:
             begin = perf_counter()
@@ -109,16 +109,16 @@ class Limits:
         return TRIAD_BYTES * self._blocks * BLOCK / seconds * 1e-9
 
     def bandwidth(self, read_bytes: float, write_bytes: float) -> float:
-        """Bandwidth where that much is read and written again and again, GB/s.
+        """Bandwidth in GB/s of passes that read and write so many bytes, again and again.
 
-        The footprint is their sum, so it is that of a cache where they fit in one; where they
-        exceed the arrays of the triad, those are gone through in the same proportion.  The read
-        for ownership of what is written is not counted, as STREAM does.
+        If the bytes of a pass fit into a cache, this is the bandwidth of the cache.  If they
+        exceed the arrays of the triad, the passes read and write those in the same proportion.
+        Like STREAM, this does not count the read for ownership of written lines.
 
         Parameters
         ----------
         read_bytes, write_bytes : float
-            Bytes of one pass; the proportion is met as `Mix.of` can.
+            Bytes of one pass.  `Mix.of` rounds the proportion.
 
         Raises
         ------

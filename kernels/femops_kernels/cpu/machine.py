@@ -1,4 +1,4 @@
-"""Properties of this machine that kernels use: lane width and threads."""
+"""Lane width, threads and processor of this machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _REGISTER_BYTES = (("avx512f", 64), ("avx", 32), ("sve", 16), ("neon", 16), ("ss
 
 @cache
 def register_bytes() -> int:
-    """Bytes of this processor's widest SIMD register (16 where LLVM names none known here)."""
+    """Bytes of this processor's widest SIMD register (16 if LLVM reports no listed feature)."""
     import llvmlite.binding as llvm
 
     features = llvm.get_host_cpu_features()
@@ -38,8 +38,8 @@ def lane_width(dtype: DTypeLike = np.float64, width: int | None = None) -> int:
     dtype : dtype
         float64 or float32.
     width : int, optional
-        An explicit wish; else the environment variable ``FEMOPS_LANES``, else what fills a
-        register.
+        Slots that the caller wants.  If omitted, the environment variable ``FEMOPS_LANES``, else
+        as many slots as fill a register.
 
     Raises
     ------
@@ -58,13 +58,13 @@ def lane_width(dtype: DTypeLike = np.float64, width: int | None = None) -> int:
     return number
 
 
-_shares: list[int] = []  # what `share_threads` said
-_here = threading.local()  # what `set_threads` said in a Python thread
+_shares: list[int] = []  # counts passed to `share_threads`
+_here = threading.local()  # the count passed to `set_threads` in this Python thread
 
 
 @cache
 def cores() -> int:
-    """The number of cores that this process may use, as when it was first asked."""
+    """Number of cores that this process may use, as found by the first call."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -76,7 +76,7 @@ def _asked() -> int | None:
     Raises
     ------
     KernelValueError
-        If that is no number of threads.
+        If FEMOPS_THREADS is no number of threads.
     """
     asked = os.environ.get("FEMOPS_THREADS")
     if not asked:
@@ -94,10 +94,10 @@ def _check_threads(count: int | str, most: int) -> None:
 
 
 def get_threads() -> int:
-    """Threads that the next call of this Python thread uses.
+    """Number of threads that the next call of this Python thread uses.
 
-    What ``set_threads`` said, else the environment variable ``FEMOPS_THREADS``, else the cores, or
-    the share of them that ``share_threads`` said.
+    The count of ``set_threads``, else of the environment variable ``FEMOPS_THREADS``, else the
+    number of cores or the smaller count of ``share_threads``.
 
     Raises
     ------
@@ -114,7 +114,7 @@ def get_threads() -> int:
 
 
 def max_threads() -> int:
-    """Most threads that ``set_threads`` takes: the cores of this process, or FEMOPS_THREADS."""
+    """Largest count that ``set_threads`` accepts: the cores, or FEMOPS_THREADS if it is larger."""
     return max(cores(), _asked() or 1)
 
 
@@ -131,22 +131,23 @@ def set_threads(count: int) -> None:
 
 
 def share_threads(count: int) -> None:
-    """Take no more threads than a share of the cores, the least share so far.
+    """Limit the threads of this process to ``count``. The smallest count of all calls holds.
 
-    If ``FEMOPS_THREADS`` or ``set_threads``, before or after, ask for a number, they get it.
+    ``FEMOPS_THREADS`` and ``set_threads`` take precedence, whether set before or afterwards.
     """
     _shares.append(count)
 
 
 def team_of(threads: int, *, strict: bool = False) -> int:
-    """Address of the team that so many threads are; see `thread_pool.team_address`."""
+    """Address of the team of so many threads; see `thread_pool.team_address`."""
     return thread_pool.team_address(threads, strict=strict)
 
 
 def thread_ids() -> list[int]:
-    """The operating system's number of each thread that the next call uses, in their order.
+    """Thread ids of the operating system, of the threads that the next call uses, in order.
 
-    Loops over chunks give each thread an equal part, in this order; who is done helps the others.
+    Loops give each thread an equal share of the chunks, in this order.  A thread that is done helps
+    the others.
 
     Raises
     ------
@@ -183,13 +184,13 @@ def describe() -> dict[str, Any]:
 
 
 def tuning_key(kernel: str) -> TuningKey:
-    """Key of settings for work on this processor, described in words."""
+    """Key in the tuning database of a kernel, described in words, on this processor."""
     return TuningKey(processor(), kernel)
 
 
 @cache
 def processor() -> str:
-    """Name of the processor, as the system tells it."""
+    """Name of the processor as the operating system reports it."""
     try:
         with Path("/proc/cpuinfo").open(encoding="utf-8") as file:
             for line in file:

@@ -1,4 +1,4 @@
-"""Running a kernel on many vectors at once."""
+"""Sweeps that apply a kernel to many vectors at once."""
 
 from __future__ import annotations
 
@@ -29,20 +29,19 @@ TASKS_PER_THREAD = 2
 @final
 @dataclass(frozen=True, eq=False)
 class VectorTerm:
-    """A term of an operator, ready for any number of vectors.
+    """Summand of an operator that can be bound to any number of vectors.
 
     Attributes
     ----------
     kernel : OperatorKernel
-        It is given nothing of the geometry.
+        Its q-function takes nothing of the geometry.
     source, target : Plan
-        Of the vector that is read and of the one that is written, where each node is a run; of the
-        same chunks of elements.
+        Plans of the vectors x and y, with the same chunks of elements.  Each node is a run.
     data : Data
     cleared : (n,) int64
-        Flat positions of a vector read that count as zero.
+        Flat positions of x that are read as zero.
     constrained : (n,) int64
-        Flat positions of a vector written where the result is ``keep`` times the entry read.
+        Flat positions where y is ``keep`` times x.
     keep : float
         Zero where the two vectors belong to different spaces.
     """
@@ -57,7 +56,7 @@ class VectorTerm:
 
     @cached_property
     def entries(self) -> dict[int, Any]:
-        """The part of a table that does not depend on the number of vectors."""
+        """Entries of the sweep's table that do not depend on the number of vectors."""
         source, target, kernel = self.source, self.target, self.kernel
         owned = target.owned_start * kernel.target.ncomp
         kept = self.constrained[self.constrained < owned[-1]]
@@ -91,12 +90,12 @@ class VectorTerm:
 
     @property
     def buffer_rows(self) -> int:
-        """Rows of the buffer."""
+        """Number of rows of the buffer for contributions to non-owned dofs."""
         return len(self.target.nonowned_dofs) * self.kernel.target.ncomp
 
 
 def _flags(positions: Ints, size: int) -> Any:
-    """For each entry of a vector whether it is one of some positions, or 0 where there are none."""
+    """Array (size,) with 1 at the positions and 0 elsewhere; the number 0 without positions."""
     if not len(positions):
         return 0
     flags = np.zeros(size, dtype=np.uint8)
@@ -106,15 +105,15 @@ def _flags(positions: Ints, size: int) -> Any:
 
 @final
 class VectorSweep(ElementSweep):
-    """A term bound to a number of vectors: the rows of x and y follow each other without a gap.
+    """A term bound to a number of vectors. The rows of x and y are contiguous.
 
     Parameters
     ----------
     term : VectorTerm
     panels : Panels
-        Of at least as many vectors each as a lane has slots.
+        Each panel has at least as many vectors as a lane has slots.
     strides : (int, int), optional
-        Entries of a vector from one panel to the next, of x and of y, if these are those of a
+        Rows from one panel of x, and of y, to the next.  Needed only if the vectors belong to a
         product of spaces.
     """
 
@@ -154,9 +153,9 @@ class VectorSweep(ElementSweep):
 
     @staticmethod
     def _groups(term: VectorTerm, panels: Panels) -> int:
-        """Groups of the vectors of all panels, so that there is work for all threads.
+        """Number of groups into which the vectors are cut, so that all threads have work.
 
-        The last block of vectors overlaps the one before it, so one group has both.
+        The last SIMD vector of a row overlaps the one before it, so one group has both.
         """
         threads = machine.max_threads()
         if threads == 1:
@@ -166,7 +165,7 @@ class VectorSweep(ElementSweep):
         return panels.count * max(1, min(wanted, most))
 
     def _work_bytes(self, row: int) -> int:
-        """Bytes of a thread's work space; see the skeletons."""
+        """Bytes of a thread's work space; see ``skeletons/multivector``."""
         kernel, module = self.kernel, self.kernel.multivector
         lanes = (module.NUMBER_LANES + module.WORK_LANES) * kernel.width * kernel.dtype.itemsize
         if isinstance(kernel, ElementKernel):

@@ -1,4 +1,4 @@
-"""Operators compiled for the host, of one process and of many ranks."""
+"""Operators compiled for the host, on one process and on many ranks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from femops_kernels.instruction import Instruction
 
 @final
 class HostOperator(LaunchSum):
-    """An operator of one process, on its threads; see `LaunchSum`."""
+    """An operator that one process applies with its threads; see `LaunchSum`."""
 
     solves = ConjugateGradients
 
@@ -29,16 +29,17 @@ class HostOperator(LaunchSum):
         return application_instruction(self, x, y)
 
     def mergeable(self, size: int, *, many: bool) -> bool:  # noqa: ARG002  (that of the sweep)
-        """See `CompiledOperator.mergeable`: one sweep, whose sums nobody else adds to."""
+        """See `CompiledOperator.mergeable`. It needs one sweep, and one rank."""
         return not many and mergeable(self)
 
 
 @final
 class DistributedHostOperator(DistributedOperator):
-    """An operator that ranks share: it runs while messages are on their way.
+    """An operator that ranks share. It computes while messages are on their way.
 
-    The first sweep works on chunks that touch no ghosts while those are on their way, then on those
-    that do, and while the results for others are, on the rest.
+    The first sweep works on half of the chunks without ghosts while the values of ghosts arrive.
+    Then it works on the chunks with ghosts.  While their contributions are sent, it works on the
+    other chunks without ghosts.
 
     Parameters
     ----------
@@ -67,7 +68,7 @@ class DistributedHostOperator(DistributedOperator):
         self._orders = [chunk_order(sweep) for sweep in local.sweeps]
 
     def _reversed(self, k: int) -> set[int | None]:
-        """Exchanges that take contributions of launches before k."""
+        """Numbers of the reverse exchanges that take contributions of the launches before k."""
         return {n for route in self.routes[:k] for n in route.reverses}
 
     def apply(self, x: NDArray[Any], y: NDArray[Any]) -> None:
@@ -82,7 +83,7 @@ class DistributedHostOperator(DistributedOperator):
                 self._finish(run, range(len(self.reverses)))
 
     def _launch(self, run: Application, k: int) -> None:
-        """Launch k: its chunks without ghosts around those with ghosts, for the first."""
+        """Run launch k and its exchanges; the first works while values of ghosts arrive."""
         sweep, (order, plain) = self.sweeps[k], self._orders[k]
         begin = plain // 2 if k == 0 and self.overlap and isinstance(sweep, ElementSweep) else 0
         behind = plain - begin if self.overlap and any(self._due[k]) else 0
@@ -103,7 +104,7 @@ class DistributedHostOperator(DistributedOperator):
             self._finish(run, (n for n in self.routes[k].reverses if n is not None))
 
     def _take_ghosts(self, run: Application, k: int) -> None:
-        """Tell launch k where the ghosts' values are."""
+        """Store the address of the ghosts' values in the table or the row of launch k."""
         sweep = self.sweeps[k]
         for field, n in enumerate(self.routes[k].forwards):
             if n is None:
@@ -115,7 +116,7 @@ class DistributedHostOperator(DistributedOperator):
                 self.local.rows[k, 4] = sweep.joined.fill(run.x + place) - run.x
 
     def _send(self, k: int) -> None:
-        """Collect what launch k leaves for other ranks, and send what is complete."""
+        """Collect the contributions of launch k to ghosts, and send each complete message."""
         sweep = self.sweeps[k]
         for test, n in enumerate(self.routes[k].reverses):
             if n is None:
@@ -132,5 +133,5 @@ class DistributedHostOperator(DistributedOperator):
             reverse.finish(run.y + place)
 
     def mergeable(self, size: int, *, many: bool) -> bool:  # noqa: ARG002  (that of the sweep)
-        """See `CompiledOperator.mergeable`: one sweep, one exchange before it and one behind."""
+        """See `CompiledOperator.mergeable`. It needs one sweep, and one exchange each way."""
         return len(self.forwards) == len(self.reverses) == 1 and mergeable(self.local)

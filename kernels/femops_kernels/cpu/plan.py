@@ -1,6 +1,6 @@
-"""The plan of a sweep: chunks of elements, owners of dofs, chunk-local numbers for the lanes.
+"""The plan of a sweep: chunks of elements, the dofs that each chunk owns, chunk-local numbers.
 
-See ``skeletons/chunk/chunk.py`` for how a kernel uses it.
+``skeletons/chunk/chunk.py`` is the code that reads a plan.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from femops_kernels.errors import KernelValueError
 from femops_kernels.simd.lanes import WIDTHS
 from femops_kernels.simd.runs import DofRuns
 
-# What a chunk's dofs may fill in x and y: they must stay in a second-level cache beside the work
+# Most bytes of a chunk's dofs in x and y: they must stay in a second-level cache beside the work
 # arrays.
 CHUNK_BYTES = 512 * 1024
-# Below this many chunks threads would starve, so small meshes are cut finer.
+# Fewest chunks of a large mesh: small meshes get smaller chunks, so that all threads have work.
 FEWEST_CHUNKS = 16
 _ALIGN = max(WIDTHS)
 
@@ -31,39 +31,40 @@ Int = NDArray[np.int64]
 class Plan:
     """Chunks of elements and the dofs they touch.
 
-    A function of the restriction alone, never of threads.
+    The plan depends on the restriction alone, never on the number of threads.
 
     Attributes
     ----------
     width : int
-        Slots of a lane, so elements of a batch.
+        Slots of a SIMD vector, which is the number of elements of a batch.
     first_batch : (nchunks + 1,) int64
         Batches of chunk c are ``first_batch[c]:first_batch[c + 1]``.
     owned_start : (nchunks + 1,) int64
-        Dofs first met by chunk c are ``owned_start[c]:owned_start[c + 1]``.
+        Dofs that chunk c touches first, and owns, are ``owned_start[c]:owned_start[c + 1]``.
     batch_start : (nbatch + 1,) int64
-        The same of each batch.
+        Dofs that batch b touches first are ``batch_start[b]:batch_start[b + 1]``.
     nonowned_start : (nchunks + 1,) int64
-        Its copies are the dofs ``nonowned_dofs[nonowned_start[c]:nonowned_start[c + 1]]``: runs
-        that another chunk owns, and those whose order in an element is not that of their numbers.
+        Chunk c copies the dofs ``nonowned_dofs[nonowned_start[c]:nonowned_start[c + 1]]``: runs
+        that another chunk owns, and runs that an element has in another order than their numbers.
     nonowned_end : (nchunks,) int64
-        Start of its ghosts among them, which are the last.
+        Position in ``nonowned_dofs`` of each chunk's first ghost.  Ghosts are its last copies.
     nonowned_dofs : (nnonowned,) int64
     combine_start, combine_dof, combine_slot : int64 arrays
-        Contributions ``combine_slot`` (positions in ``nonowned_dofs``) to owned dofs, grouped by
-        owner, for each dof by ascending contributing chunk.
+        Contributions to owned dofs: dof ``combine_dof[i]`` gets the number at position
+        ``combine_slot[i]`` of ``nonowned_dofs``.  They are grouped by owner, and for each dof
+        ordered by contributing chunk.
     ghost_start : (n + 1,) int64
     ghost_slot : int64 array
         Contributions to ghost g are ``ghost_slot[ghost_start[g]:ghost_start[g + 1]]``, by ascending
         chunk: positions in ``nonowned_dofs``.
     starts : (nbatch, nruns, width) uint16 or uint32
-        Chunk-local number of the first dof of a run: owned ones first, then non-owned ones, then as
-        many as the longest run has, which padding elements use.
+        Chunk-local number of the first dof of each run.  A chunk numbers its owned dofs first, then
+        its copies of non-owned dofs, then a run for the padding elements.
     local_size : int
-        Most dofs that have a chunk-local number, rounded up.
+        Most chunk-local numbers of any chunk, rounded up to whole cache lines.
     ndofs : int
-        Entries (of one component) of the vectors.  Higher numbers are ghosts: dofs whose values
-        come from elsewhere, and whose results go there.
+        Entries (of one component) of the vectors.  Dofs from this number on are ghosts: other ranks
+        send their values, and get the contributions to them.
     runs : DofRuns
     """
 
@@ -101,7 +102,7 @@ class Plan:
 
     @property
     def contributed(self) -> Int:
-        """The ghost of each contribution that chunks leave for other ranks, ascending."""
+        """Ghost number of each contribution that chunks leave for other ranks, ascending."""
         return np.repeat(np.arange(self.ghosts), np.diff(self.ghost_start))
 
     @property
@@ -111,12 +112,12 @@ class Plan:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that a sweep reads of the plan itself."""
+        """Bytes of the plan's lists, which each sweep reads."""
         lists = (self.nonowned_dofs, self.combine_dof, self.combine_slot, self.starts)
         return int(sum(a.nbytes for a in lists))
 
     def local_positions(self, dofs: Int, ncomp: int) -> tuple[Int, Int]:
-        """Positions of entries of a vector among those of the chunks.
+        """Positions of some entries of a vector in each chunk's local numbering.
 
         Parameters
         ----------
@@ -151,9 +152,9 @@ def elements_per_chunk(
     itemsize: int,
     chunk_bytes: int = CHUNK_BYTES,
 ) -> int:
-    """Elements of a chunk, a multiple of the widest lane.
+    """Number of elements of a chunk, a multiple of the widest lane.
 
-    As many as keep its copies of x and y within so many bytes, which should stay in cache.
+    The chunk's dofs in x and y fill at most ``chunk_bytes``, so that they stay in cache.
     """
     fit = chunk_bytes / (2.0 * itemsize * ncomp * max(dofs_per_element, 1.0))
     share = -(-num_elements // FEWEST_CHUNKS)
@@ -168,13 +169,13 @@ def equal_chunks(num_elements: int, chunk: int) -> Int:
 def make_plan(
     indices: Int, ndofs: int, width: int, element_start: Int, runs: DofRuns, ghosts: int = 0
 ) -> Plan:
-    """Plan for a restriction.
+    """Plan of a restriction whose dofs are numbered by first touch.
 
     Parameters
     ----------
     indices : (ne, nodes) int64
-        Dof of each element's nodes; numbered by first touch, element by element, then ghosts.
-        There may be no elements, and then no chunks, in what is counted of a rank without any.
+        Dofs of each element's nodes, numbered by first touch element by element, then ghosts.
+        A rank without elements has no chunks.
     ndofs : int
         Entries (of one component) of the vectors.
     width : int
@@ -182,18 +183,18 @@ def make_plan(
     element_start : (nchunks + 1,) int64
         First element of each chunk, a multiple of the width, and the end.
     runs : DofRuns
-        Nodes of an element that have consecutive dofs, but for their order.
+        Runs of an element's nodes, whose dofs are consecutive up to their order.
     ghosts : int
-        Dofs beyond ``ndofs``.
+        Number of ghosts, which are the dofs from ``ndofs`` on.
 
     Raises
     ------
     KernelValueError
         If the dofs are not numbered by first touch, a chunk does not begin at a multiple of the
-        width, or two dofs do not tell a run and its order.
+        width, or different runs have the same first two dofs.
     """
     _check(indices, element_start, width, ndofs + ghosts)
-    # dofs met so far, after each element
+    # number of dofs that have been touched after each element
     own = np.where(indices < ndofs, indices, -1)
     met = np.maximum.accumulate(own.max(axis=1)) + 1
     owned_start = np.concatenate([[0], met[element_start[1:] - 1]])
@@ -217,24 +218,24 @@ def make_nonowned_plan(
     *,
     apart: bool = False,
 ) -> Plan:
-    """Plan for a restriction to some dofs, numbered in any way: no chunk owns any.
+    """Plan of a restriction whose dofs have any numbers. Chunks own no dofs.
 
     All contributions go to the buffer and are added to y, which another term must have written
-    before.  The chunks share the dofs that were touched among them to add to.
+    before.  For this sum each chunk takes an equal share of the touched dofs.
 
     Parameters
     ----------
     indices, ndofs, width, element_start, runs, ghosts
         See `make_plan`.
     apart : bool
-        Whether each element has its own place in the buffer: then the order in which contributions
+        True if each element has its own place in the buffer.  Then the order in which contributions
         are added does not depend on the chunks.
 
     Raises
     ------
     KernelValueError
-        If a chunk does not begin at a multiple of the width, or two dofs do not tell a run and its
-        order.
+        If a chunk does not begin at a multiple of the width, or different runs have the same first
+        two dofs.
     """
     _check(indices, element_start, width, ndofs + ghosts)
     none, met = np.zeros_like(element_start), np.zeros(len(indices))
@@ -260,9 +261,10 @@ def _plan(
     runs: DofRuns,
     apart: bool = False,
 ) -> Plan:
-    """Plan for chunks that own some dofs, of which ``met`` are met up to each element.
+    """Plan of a restriction, given the dofs that its chunks own.
 
-    ``sizes`` are how many dofs and ghosts there are.
+    ``met`` counts the dofs touched up to each element.  ``sizes`` are the numbers of dofs and of
+    ghosts.
     """
     ne, (ndofs, ghosts) = len(indices), sizes
     first_batch = -(-element_start // width)
@@ -279,7 +281,7 @@ def _plan(
     counts = np.diff(owned_start) + np.diff(nonowned_start)
     # every chunk but the last is full: batches follow the elements without a gap
     local[ne:] = counts[-1] if ne else 0
-    # whole cache lines, so that what lies behind a copy begins with one
+    # whole cache lines, so that the array behind a copy begins with one
     local_size = -(-(int(counts.max(initial=0)) + runs.longest) // _ALIGN) * _ALIGN
     kind = np.uint16 if local_size <= 2**16 else np.uint32
     order = np.argsort(nonowned_dofs, kind="stable")
@@ -307,9 +309,9 @@ def _plan(
 
 
 def _shares(dofs: Int, owned_start: Int, ndofs: int) -> Int:
-    """Begin of each chunk's share of the ascending dofs to which the buffer is added."""
+    """First position of each chunk's share of ``dofs``, the ascending dofs with contributions."""
     cuts = owned_start
-    if owned_start[-1] == 0:  # none is owned: equal shares, each dof in one
+    if owned_start[-1] == 0:  # no chunk owns dofs: equal shares, and each dof in one share alone
         even = np.linspace(0, len(dofs), len(owned_start)).astype(np.int64)
         cuts = np.append(dofs, ndofs)[even]
     return np.searchsorted(dofs, cuts).astype(np.int64)
@@ -318,9 +320,10 @@ def _shares(dofs: Int, owned_start: Int, ndofs: int) -> Int:
 def _localise(part: Int, first: int, end: int, runs: DofRuns, apart: int | None) -> tuple[Int, Int]:
     """Chunk-local number of the first dof of every run, and the dofs that the chunk copies.
 
-    The chunk has the elements ``part`` and owns the dofs ``first`` to ``end``.  Elements that meet
-    the same run have one copy of it, by ascending dof; or one each, those of ghosts last, whose
-    numbers begin with ``apart``.
+    The chunk has the elements ``part`` and owns the dofs ``first`` to ``end``.  If ``apart`` is
+    None, elements with the same run share a copy of it, and copies are ordered by dof.  Else each
+    element has its own copies, ordered by element, and those of ghosts (dofs from ``apart`` on)
+    come last.
     """
     local = np.empty((len(part), len(runs.nodes)), dtype=np.int64)
     sizes = np.array([len(nodes) for nodes in runs.nodes])
@@ -332,7 +335,7 @@ def _localise(part: Int, first: int, end: int, runs: DofRuns, apart: int | None)
         direct = mine & (np.diff(dofs, axis=-1) == 1).all(axis=-1)
         local[:, columns] = dofs[..., 0] - first
         rows, place = dofs[~direct], np.argwhere(~direct)
-        # its first two dofs tell a run and its order
+        # the first two dofs identify a run and its order
         names = rows[:, 0] * (rows.max(initial=0) + 1) + rows[:, min(1, size - 1)]
         if apart is not None:
             names = np.arange(len(rows))

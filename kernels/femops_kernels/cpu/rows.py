@@ -1,4 +1,4 @@
-"""Products by a matrix in compressed rows, as work that the drivers run."""
+"""Launches that multiply vectors by a matrix in compressed rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _first_rows(start: NDArray[np.int64], entries: int) -> NDArray[np.int64]:
 def placed_rows(
     start: NDArray[np.int64], columns: NDArray[np.int32], values: NDArray[Any]
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[Any]]:
-    """The arrays of a matrix in compressed rows, near the threads that `RowProduct` uses."""
+    """Copies of a matrix in compressed rows that lie near the threads of a `RowProduct`."""
     rows = _first_rows(start, len(values))
     entries = start[rows]
     rows[-1] += 1  # one start more than there are rows
@@ -39,14 +39,14 @@ def placed_rows(
 @final
 @dataclass(frozen=True, eq=False)
 class GatheredVector:
-    """A vector of all columns of a rank's rows: of lower ranks, its own, of higher ranks.
+    """Input vector of a rank's rows: entries of lower ranks, its own, then those of higher ranks.
 
     Attributes
     ----------
     forward : Forward
-        Brings the values of the columns of other ranks.
+        Exchange that brings the entries of other ranks.
     low : int
-        Number of entries before its own.
+        Number of entries of lower ranks.
     values : (n,) array
     """
 
@@ -55,7 +55,7 @@ class GatheredVector:
     values: NDArray[Any]
 
     def fill(self, x: int) -> int:
-        """Put the ghosts and this rank's own values, from an address; the address of all."""
+        """Copy the ghosts and this rank's entries (at address ``x``); the address of all."""
         ghosts, width = self.forward.channel.incoming, self.values.itemsize
         end = len(self.values) - (len(ghosts) - self.low)
         self.values[: self.low], self.values[end:] = ghosts[: self.low], ghosts[self.low :]
@@ -66,7 +66,7 @@ class GatheredVector:
 
 @final
 class RowProduct(HostLaunch):
-    """A matrix in compressed rows, applied by ``skeletons/chunk/csr.py``.
+    """Launch that multiplies a vector by a matrix in compressed rows; ``skeletons/chunk/csr.py``.
 
     Parameters
     ----------
@@ -77,9 +77,10 @@ class RowProduct(HostLaunch):
     width : int
         Slots of a lane.
     joined : GatheredVector, optional
-        Vector that the columns count, if it is not x.
+        Vector that the matrix multiplies if it is not x alone.
     nvec : int
-        Number of vectors. With several, x and y are rows: ``skeletons/multivector/csr_rows.py``.
+        Number of vectors.  For several, x and y are (rows, nvec) arrays; see
+        ``skeletons/multivector/csr_rows.py``.
     """
 
     on_elements = False

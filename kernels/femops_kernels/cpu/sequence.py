@@ -1,4 +1,4 @@
-"""Sequences of operations on the host's vectors: one call of compiled code does all of them."""
+"""Sequences of operations on vectors of the host that one call of compiled code does."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from femops_kernels.skeletons.sequence import sequence_context as context
 from femops_kernels.skeletons.sequence import sequence_table as layout
 
 Term = tuple[NDArray[Any], float, int]
-"""Vector, factor, and the scalar that multiplies it too, or -1: of a sum."""
+"""Summand: a vector, its factor, and the number of a scalar that multiplies it too, or -1."""
 
 _work = AlignedBuffer()
 
 
 @final
 class HostSequence:
-    """Operations on vectors, one after the other.
+    """Instructions that compiled code does one after the other.
 
     Parameters
     ----------
     instructions : sequence of Instruction
     scalars : float64 array, optional
-        Numbers that they read and write.
+        Numbers that the instructions read and write.
     """
 
     def __init__(
@@ -64,12 +64,12 @@ class HostSequence:
         self._run, self._threads = _compiled(np.dtype(np.float64)).run, machine.get_threads()
 
     def run(self, begin: int = 0) -> int:
-        """Do the operations from one on.
+        """Do the instructions from number ``begin`` on.
 
         Returns
         -------
         int
-            The one that ended this, or how many there are.
+            Number of the instruction that ended the sequence, or the number of instructions.
         """
         rows, shared = self._where
         threads = machine.get_threads()
@@ -81,25 +81,25 @@ class HostSequence:
 
     @property
     def stale(self) -> bool:
-        """True if another sequence would be made now: of other solves, or for other threads."""
+        """True if the compiled sequence no longer matches the solves or the number of threads."""
         instructions, _ = self._kept
         known = all(one.current is None or one.current() for one in instructions)
         return not known or self._threads != machine.get_threads()
 
     @property
     def seconds(self) -> NDArray[np.float64]:
-        """Time spent with each operation so far; zeros on systems that do not tell."""
+        """Seconds spent with each instruction so far; zeros on systems without a clock for it."""
         times: NDArray[np.float64] = self._rows.view(np.float64)[:, context.SECONDS]
         return times
 
 
 def sum_instruction(out: NDArray[Any], terms: Sequence[Term]) -> Instruction:
-    """Set a vector to a sum of vectors.
+    """Instruction that sets a vector to a sum of vectors.
 
     Parameters
     ----------
     out : (n,) array
-        The first term may be the same.
+        It may be the vector of the first term.
     terms : sequence of Term
     """
     rows = np.zeros((len(terms), layout.TERM_SIZE), dtype=np.int64)
@@ -114,27 +114,33 @@ def sum_instruction(out: NDArray[Any], terms: Sequence[Term]) -> Instruction:
 
 
 def application_instruction(launches: LaunchSum, x: NDArray[Any], y: NDArray[Any]) -> Instruction:
-    """Set y to an operator applied to x."""
+    """Instruction that sets y to an operator applied to x."""
     words = *launches.addresses, x.ctypes.data, y.ctypes.data, int(launches.shared)
     address = _compiled(np.dtype(np.float64)).apply.address
     return Instruction(address, words, launches.work_bytes, (launches, x, y))
 
 
 def least_instruction(values: NDArray[Any], count: int, scalar: int) -> Instruction:
-    """Set a scalar to the least of ``count`` numbers in rows (nbatch, width), or to a NaN."""
+    """Instruction that sets a scalar to the least of ``count`` numbers, or to NaN if one is NaN.
+
+    The numbers stand in the first slots of the rows ``values``, (nbatch, width).
+    """
     step = values.strides[0] // values.itemsize
     words = values.ctypes.data, step, values.shape[1], scalar, count
     return Instruction(_compiled(values.dtype).least.address, words, kept=values)
 
 
 def demand_instruction(scalar: int, factor: float, least: int, other: float) -> Instruction:
-    """End the sequence unless a scalar is at least another, each times a factor."""
+    """Instruction that ends the sequence unless factor * scalar >= other * least.
+
+    ``scalar`` and ``least`` are numbers of scalars.
+    """
     words = scalar, float(factor), least, float(other)
     return Instruction(_compiled(np.dtype(np.float64)).require.address, words)
 
 
 def blocks_instruction(blocks: NDArray[Any], x: NDArray[Any], y: NDArray[Any]) -> Instruction:
-    """Multiply pieces of a vector by a matrix each.
+    """Instruction that multiplies consecutive pieces of a vector by one matrix each.
 
     Parameters
     ----------
@@ -150,7 +156,7 @@ def blocks_instruction(blocks: NDArray[Any], x: NDArray[Any], y: NDArray[Any]) -
 
 
 def _step(vector: NDArray[Any]) -> int:
-    """Numbers from one entry to the next."""
+    """Stride of a vector, counted in numbers."""
     return vector.strides[0] // vector.itemsize if vector.size > 1 else 1
 
 
@@ -163,7 +169,7 @@ def _compiled(dtype: np.dtype[Any]) -> ModuleType:
 
 @cache
 def _clock() -> tuple[int, int]:
-    """Address of the system's function, and the name of the clock that is asked for."""
+    """Address of the system's ``clock_gettime``, and the clock to pass to it; zeros without it."""
     if not hasattr(time, "CLOCK_MONOTONIC"):
         return 0, 0
     function = ctypes.CDLL(None).clock_gettime

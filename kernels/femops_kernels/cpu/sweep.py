@@ -1,4 +1,4 @@
-"""Running compiled kernels: tables of addresses, work space, threads."""
+"""Sweeps: compiled kernels bound to plans and data, and the driver that runs them on threads."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ from femops_kernels.pointwise.qdata import ALIGNMENT, Data, aligned_array
 from femops_kernels.simd.compiling import address_of_function
 from femops_kernels.skeletons.chunk import table as layout
 
-# Stored numbers from which on several threads are used. Measured with two, 8,000 take as long as
-# with one, 16,000 three quarters, 60,000 two thirds; but beside a busy process, 27,000 take 1.6
-# times as long, and 64,000 1.2 times. Numbers of a vector that is updated take less time each.
+# Stored numbers from which on several threads are used. Measured with two threads: 8,000 take the
+# time of one thread, 16,000 three quarters of it, 60,000 two thirds. But beside a busy process,
+# 27,000 take 1.6 times the time, and 64,000 1.2 times. The entries of an updated vector take less
+# time each.
 PARALLEL_EFFORT = 40_000
 PARALLEL_ENTRIES = 80_000
 DRIVER_PARTS: Parts = ("driver_loops", "driver"), {}, ""
-"""Parts of the driver of all kernels."""
+"""Parts of the compiled driver, which runs all launches."""
 
 
 @final
@@ -61,7 +62,7 @@ class HostLaunch(Launch, ABC):
     work_bytes : int
         Work space that a thread needs.
     effort : int
-        Stored numbers that are read, by which it is judged whether threads pay.
+        How many stored numbers the launch reads.  It decides if several threads pay.
     """
 
     row: tuple[int, int, int, int]
@@ -71,7 +72,7 @@ class HostLaunch(Launch, ABC):
 
 @final
 class NoOp(HostLaunch):
-    """No work: what a term is on a rank that has none of its elements."""
+    """Launch without work, for a rank that has none of a term's elements."""
 
     on_elements = True
 
@@ -80,20 +81,20 @@ class NoOp(HostLaunch):
 
 
 class ElementSweep(HostLaunch, ABC):
-    """A kernel bound to plans: work on elements, which several ranks may share.
+    """A kernel bound to plans: one rank's sweep through its elements.
 
     Attributes
     ----------
     left : sequence of Contributions
-        What an application leaves for other ranks, of each test function.
+        For each test function, the contributions to non-owned dofs that an application leaves.
     table : int64 array
-        What the kernel reads its arrays from.
+        Addresses and sizes of the arrays that the kernel reads.
     ghosts_at : sequence of int
-        Where in the table the address of the ghosts' values is, of each field.
+        For each field, the position in the table of the address of the ghosts' values.
     with_ghosts : (nchunks,) bool
         True for each chunk that touches ghosts.
     groups : int
-        Tasks of a chunk.
+        Number of tasks of a chunk.
     """
 
     on_elements = True
@@ -104,27 +105,27 @@ class ElementSweep(HostLaunch, ABC):
     groups: int
 
     def contributed(self, target: int) -> NDArray[np.int64]:
-        """See `Launch.contributed`: one for each chunk that has something for the ghost."""
+        """See `Launch.contributed`. Each chunk that touches a ghost has one contribution."""
         return self.left[target].target.contributed
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class SweepDofs:
-    """Dofs of a field, and of a test function, in the vectors of a sweep.
+    """Dofs of a field in x, and of a test function in y, for the vectors x and y of a sweep.
 
     Attributes
     ----------
     source, target : Plan
-        Of the vector that is read and of the one that is written; of the same chunks of elements.
+        Plans of the field and of the test function, with the same chunks of elements.
     cleared : (n,) int64
-        Flat positions of the field that count as zero.
+        Flat positions of the field that are read as zero.
     constrained : (n,) int64
         Flat positions of the test function where the result is ``keep`` times the entry read.
     keep : float
         Zero where field and test function belong to different spaces.
     first_in, first_out : int
-        Entries of the two vectors at which the field and the test function begin.
+        First entry of the field in x, and of the test function in y.
     """
 
     source: Plan
@@ -147,16 +148,16 @@ class Sweep(ElementSweep):
         For each field of the kernel, with the test function of its block if there is one.
     data : Data
     filled : array, optional
-        Numbers at points that the kernel stores, if it does.
+        Array into which a `FillKernel` writes its numbers.
     effort : int
-        See `HostLaunch`; more if more numbers are stored.
+        Lower bound of `HostLaunch.effort`, which else counts ``data.points``.
     num_elements : int
-        Elements whose functionals are asked for.
+        Number of elements whose functionals are returned.
 
     Attributes
     ----------
     functionals_of_batches : (nbatch, functionals, width) array
-        Functionals of each element, set by an application.
+        Functionals of each element.  An application sets them.
     """
 
     groups = 1
@@ -198,14 +199,14 @@ class Sweep(ElementSweep):
         self.effort = max(effort, nbatch * rows * max(columns, 1) * width)
 
     def _block(self, k: int, common: dict[int, Any]) -> dict[int, Any]:
-        """Entries of the table for a field, and for a test function."""
+        """Entries of block k of the table: field k, and its test function if it has one."""
         kernel, dofs, source = self.kernel, self.dofs[k], self.kernel.sources[k]
         written = k in kernel.blocks
         target = kernel.targets[kernel.blocks.index(k)] if written else source
         plan = dofs.target if written else _without_dofs(dofs.target)
         # padding elements, which are the last, write behind the last chunk's piece
         buffered = (len(plan.nonowned_dofs) + plan.runs.longest) * target.ncomp
-        # each chunk writes its piece before any is read: it lies near the chunk's thread
+        # each chunk writes its piece before any is read, so the piece lies near the chunk's thread
         buffer = np.empty(buffered, kernel.dtype)
         if written:
             self.left.append(Contributions(plan, buffer, target.ncomp))
@@ -232,7 +233,7 @@ class Sweep(ElementSweep):
 
 
 def _without_dofs(plan: Plan) -> Plan:
-    """Plan of a field that nothing is tested with: the same chunks, but no dofs."""
+    """Plan without dofs on the same chunks, for a field without a test function."""
     none, starts = np.zeros(0, dtype=np.int64), np.zeros_like(plan.first_batch)
     return replace(
         plan,
@@ -258,7 +259,7 @@ def data_entries(data: Data) -> dict[int, Any]:
 
 
 def plan_entries(source: Plan, target: Plan, ncomp_in: int, ncomp_out: int) -> dict[int, Any]:
-    """Entries of a block of a table: those of its plans; all others are zero."""
+    """Entries of a block of a sweep's table for its two plans. All other entries are zero."""
     return dict.fromkeys(range(layout.WORDS), 0) | {
         layout.NCHUNKS: source.nchunks,
         layout.FIRST_BATCH: source.first_batch,
@@ -285,26 +286,27 @@ def plan_entries(source: Plan, target: Plan, ncomp_in: int, ncomp_out: int) -> d
 
 
 def address_table(entries: dict[int, Any]) -> NDArray[np.int64]:
-    """The table of a compiled chunk: numbers, and addresses of arrays, by position from zero."""
+    """Table for compiled code, from numbers and arrays by position; arrays become addresses."""
     words = [v.ctypes.data if isinstance(v, np.ndarray) else v for _, v in sorted(entries.items())]
     return np.array(words, dtype=np.int64)
 
 
 class LaunchSum(CompiledOperator, ABC):
-    """A sum of launches of the host.
+    """An operator on the host: a sum of launches with factors.
 
     Parameters
     ----------
     launches : sequence of (float, HostLaunch)
     places : Places, optional
-        If omitted, all are on the whole vectors.
+        Offsets of each launch's part in x and in y, and whether it adds to y.  If omitted, all
+        launches work on the full vectors, and all but the first add.
 
     Attributes
     ----------
     rows : (n, 7) int64
-        Of each launch: addresses of the two entry points and of the table, the number of chunks,
-        and its place.
+        For each launch its `HostLaunch.row`, then its place.
     alphas : (n,) float64
+        Factors of the launches.
     """
 
     sweeps: tuple[HostLaunch, ...]
@@ -325,20 +327,20 @@ class LaunchSum(CompiledOperator, ABC):
 
     @property
     def shared(self) -> bool:
-        """True if there is so much to do that threads pay."""
+        """True if the launches read so many numbers that several threads pay."""
         return self._effort >= PARALLEL_EFFORT
 
     def threads(self) -> int:
-        """Number of threads to be used: more than one must be wanted, and pay.
+        """Number of threads that an application uses: 1 unless several pay.
 
-        The result has the same bits either way.
+        The result has the same bits for any number of threads.
         """
         return machine.get_threads() if self.shared else 1
 
     def workplace(self) -> tuple[int, int, int]:
         """Address of work space, bytes of it for each thread, and the team that shares the work.
 
-        Hold ``LAUNCH`` while they are used.
+        Hold ``LAUNCH`` while compiled code uses them.
         """
         threads = self.threads()
         work = _work.address(self.work_bytes * threads)
@@ -353,7 +355,9 @@ class LaunchSum(CompiledOperator, ABC):
 
 @final
 class Application:
-    """One application, piece by piece. Hold ``LAUNCH`` while it is used.
+    """One application of an operator, run launch by launch and on some chunks at a time.
+
+    Hold ``LAUNCH`` as long as the application lasts.
 
     Parameters
     ----------
@@ -361,7 +365,7 @@ class Application:
     x, y : int
         Addresses of the vectors.
     rows, alphas : arrays, optional
-        What is launched, and factors, if they are not those of the sum.
+        Rows of the launches, and their factors.  Those of ``launches`` if omitted.
     """
 
     def __init__(
@@ -381,7 +385,7 @@ class Application:
         return self._rows.ctypes.data + k * self._rows.strides[0], self._alphas[k]
 
     def some(self, k: int, order: NDArray[np.int64], begin: int, end: int) -> None:
-        """Launch k on the chunks order[begin:end]."""
+        """Run launch k on the chunks order[begin:end]."""
         if begin < end:
             work = self._work, self._work_bytes, self._team
             listed = order.ctypes.data + begin * order.itemsize, end - begin
@@ -393,26 +397,26 @@ class Application:
 
 
 def chunk_order(launch: HostLaunch) -> tuple[NDArray[np.int64], int]:
-    """Tasks of a launch, those without ghosts first, and how many these are."""
+    """Numbers of a launch's tasks, those without ghosts first, and the number without ghosts."""
     if not isinstance(launch, ElementSweep):
         return np.arange(launch.row[3]), launch.row[3]
     ghostly = np.repeat(launch.with_ghosts, launch.groups)
     return np.argsort(ghostly, kind="stable"), int(np.count_nonzero(~ghostly))
 
 
-@cache  # on the way of every application: no look at the sources each time
+@cache  # every application needs it: do not read the sources each time
 def driver() -> ModuleType:
-    """Compiled driver of all kernels."""
+    """Compiled driver, which applies sums of launches."""
     return specialize(*DRIVER_PARTS)
 
 
 @cache
 def driver_address() -> int:
-    """Address of the driver, for compiled code."""
+    """Address at which compiled code calls the driver."""
     return address_of_function(driver().apply)
 
 
 @cache
 def _pieces() -> ModuleType:
-    """Compiled driver of single launches, on some of their chunks."""
+    """Compiled driver that runs one launch on some of its chunks."""
     return specialize(("driver_loops", "driver_pieces"), {})

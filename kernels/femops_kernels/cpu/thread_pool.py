@@ -1,7 +1,7 @@
-"""The threads that share loops: threads of the system that sleep until there is work.
+"""Threads of the operating system that share compiled loops and sleep between them.
 
-They belong to this process alone: nothing is asked of OpenMP or of other libraries' threads, whose
-settings stay as they are, and a forked process makes its own.
+They belong to this process alone.  OpenMP and the threads of other libraries are not used, and
+their settings stay as they are.  A forked process starts its own threads.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from femops_kernels.errors import KernelError, KernelValueError
 from femops_kernels.simd import threads as layout
 
 POSIX = os.name == "posix"
-"""True if there are threads as these need them; where not, all work is done by the caller."""
+"""True if the system has POSIX threads. Elsewhere the caller does all work alone."""
 MOST = 1024
 """Threads that a team can have."""
-# Looks before a thread goes to sleep: some 5 microseconds where a pause takes 20 to 30 nanoseconds,
-# and 100 for a worker, while that pays: to wake it takes longer than the Python between two loops.
+# Times that a thread checks for work before it sleeps: for some 5 microseconds, if a pause takes 20
+# to 30 nanoseconds. A worker checks for 100 microseconds while that pays, because waking a thread
+# takes longer than the Python between two loops.
 SPINS, LONG_SPINS = 200, 4000
 # A team of threads runs one loop at a time, and a sweep's buffer serves one application at a time.
 LAUNCH = threading.RLock()
@@ -33,7 +34,7 @@ if hasattr(os, "register_at_fork"):  # or a child would wait for the end of a pa
     _after = {"after_in_parent": LAUNCH.release, "after_in_child": LAUNCH.release}
     os.register_at_fork(before=LAUNCH.acquire, **_after)
 WORKER_PARTS: Parts = ("worker",), {}, ""
-"""Parts of the code of teams."""
+"""Parts of the compiled code that workers of a team run."""
 _LINE = 8 * layout.LINE_WORDS
 _FUNCTIONS = {
     layout.WHO: "gettid",
@@ -72,7 +73,7 @@ class Team:
         self._count = 1
 
     def address(self, threads: int, *, strict: bool) -> int:
-        """The team's memory, as compiled loops need it, for so many threads; see `team_address`.
+        """Address of the team's memory for compiled loops on so many threads; see `team_address`.
 
         Raises
         ------
@@ -86,14 +87,14 @@ class Team:
         return self._address
 
     def system_number(self, thread: int) -> int:
-        """The system's number of a worker, as soon as it has told."""
+        """Wait until a worker has stored its thread id of the system, and return the id."""
         place = layout.FIRST + thread * layout.LINE_WORDS + layout.SYSTEM_NUMBER
         while not self._words[place]:
             time.sleep(1e-4)
         return int(self._words[place])
 
     def _start(self, number: int) -> None:
-        """Start a worker, which no signal interrupts: they are for Python's own threads."""
+        """Start a worker. It blocks all signals, which are for Python's own threads."""
         place = layout.FIRST + number * layout.LINE_WORDS
         self._words[place + layout.NUMBER] = number
         self._words[place + layout.TEAM] = self._address
@@ -115,7 +116,7 @@ class Team:
 
 
 def system_numbers(threads: int) -> list[int]:
-    """The system's number of each of so many threads, this one first.
+    """Thread ids of the system of the first so many threads of the team, the caller first.
 
     Raises
     ------
@@ -134,11 +135,11 @@ _teams: dict[int, Team] = {}
 
 
 def team_address(threads: int, *, strict: bool = False) -> int:
-    """The memory of this process's team for so many threads; 0 for one, who needs none.
+    """Address of the memory of this process's team for so many threads; 0 for one thread.
 
-    Hold ``LAUNCH``, as long as loops are run with it.
+    Hold ``LAUNCH`` as long as loops run with this team.
 
-    If ``strict``, each thread does its own items and no other, however long that takes.
+    If ``strict``, each thread does its own items alone.  No thread helps another.
 
     Raises
     ------
@@ -147,7 +148,7 @@ def team_address(threads: int, *, strict: bool = False) -> int:
     """
     if threads == 1 or not POSIX:
         return 0
-    pid = os.getpid()  # workers are not there any more in a forked child
+    pid = os.getpid()  # a forked child has none of its parent's workers
     if pid not in _teams:
         _teams[pid] = Team()
     return _teams[pid].address(threads, strict=strict)

@@ -20,7 +20,7 @@ Array = NDArray[Any]
 _PIECE = 128  # rows that a thread works on at a time
 
 
-@cache  # on the way of every step: no look at the sources each time
+@cache  # every step needs it: do not read the sources each time
 def _compiled(kind: str) -> ModuleType:
     lanes = ALIGNMENT // np.dtype(kind).itemsize
     return specialize(("three_term",), {"LANE_WIDTH": lanes, "REAL": kind, "PIECE": _PIECE})
@@ -39,12 +39,12 @@ def step(
     Parameters
     ----------
     old, product, current : (rows, width) arrays
-        C-contiguous, of one type; rows are whole cache lines. Current may be left out.
+        C-contiguous, of one type. Rows are whole cache lines. Pass None to omit ``current``.
     coefficients : (a, b, c)
-        Old is not read if c is zero.
+        If c is zero, ``old`` is not read.
     scales : (rows,) array, optional
     extra : ((rows, width) array, (width,) array), optional
-        The array and its factors, one for each column.
+        The array and a factor for each of its columns.
     """
     rows, width = old.shape
     module = _compiled(old.dtype.name)

@@ -1,4 +1,4 @@
-"""Operators compiled for a device, of one process and of many ranks with a device each."""
+"""Operators compiled for a device, on one process and on many ranks with a device each."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from femops_kernels.cuda.ranks.messages import DeviceForward, DeviceReverse
 
 @final
 class DeviceOperator(DeviceLaunchSum):
-    """An operator of one process; see `DeviceLaunchSum`."""
+    """An operator that one process applies on its device; see `DeviceLaunchSum`."""
 
     solves = DeviceConjugateGradients
 
     def diagonal(self) -> DeviceOperator:
-        """Operator that gives the diagonal, whatever it is applied to; without constraints."""
+        """Operator that writes the diagonal, without constraints, to y and ignores x."""
         launches = zip(self.alphas, self.sweeps, strict=True)
         return DeviceOperator(
             self.device, [(a, s.diagonal()) for a, s in launches if s.on_elements]
         )
 
     def mergeable(self, size: int, *, many: bool) -> bool:
-        """See `CompiledOperator.mergeable`: one sweep, whose sums nobody else adds to."""
+        """See `CompiledOperator.mergeable`. It needs one sweep, and one rank."""
         sweep = self.sweeps[0]
         if many or len(self.sweeps) > 1 or not isinstance(sweep, DeviceSweep):
             return False
@@ -36,11 +36,11 @@ class DeviceOperator(DeviceLaunchSum):
 
 @final
 class DistributedDeviceOperator(DistributedOperator):
-    """An operator that ranks with a device each share: launches beside messages.
+    """An operator that ranks with a device each share. It computes while messages are on their way.
 
-    The device works on elements that meet no ghosts while messages are on their way: on half of
-    those of the first launch while ghosts are, on the others of a launch while its results for
-    other ranks are.
+    While the values of ghosts arrive, the device works on half of the first launch's elements
+    without ghosts.  While a launch's contributions to ghosts are sent, it works on the launch's
+    other elements without ghosts.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class DistributedDeviceOperator(DistributedOperator):
         self.device = local.device
 
     def diagonal(self) -> DistributedDeviceOperator:
-        """See `DeviceOperator.diagonal`; constrained rows have any numbers."""
+        """See `DeviceOperator.diagonal`. Numbers in constrained rows have no meaning."""
         launches = zip(self.routes, self.sweeps, strict=True)
         routes = [route for route, sweep in launches if sweep.on_elements]
         return DistributedDeviceOperator(
@@ -74,7 +74,7 @@ class DistributedDeviceOperator(DistributedOperator):
     def apply(self, x: Any, y: Any) -> None:
         """See `CompiledOperator.apply`.
 
-        Waits for messages that the hosts send, but not for the end of what was launched.
+        Wait for messages that the hosts send, but not for the end of the launches.
         """
         source, target = (self.device.address(vector) for vector in (x, y))
         for forward, place in self.forwards:
@@ -88,7 +88,7 @@ class DistributedDeviceOperator(DistributedOperator):
             reverse.add(target + place)
 
     def _launch(self, k: int, x: int, y: int) -> None:
-        """Launch k: elements without ghosts around those with ghosts, for the first."""
+        """Run launch k and its exchanges, elements with ghosts before the remaining ones."""
         sweep, (begin_in, begin_out, add) = self.sweeps[k], self.local.places[k]
         vectors: dict[str, Any] = {"x": x + begin_in, "y": y + begin_out}
         vectors |= {"alpha": self.alphas[k], "add": add}
@@ -116,32 +116,32 @@ class DistributedDeviceOperator(DistributedOperator):
         sweep.combine(vectors["y"])
 
     def _arrive(self) -> None:
-        """Have the ghosts brought, while the device works."""
+        """Send owned values and receive the ghosts', while the device works."""
         for forward, _ in self.forwards:
             forward.post.start()
         for forward, _ in self.forwards:
             forward.post.finish()
 
     def _ghosts(self, k: int) -> dict[str, int]:
-        """Where launch k finds ghosts and leaves what it has for them."""
+        """Addresses, by argument, of the ghosts' values and of contributions to ghosts."""
         route = self.routes[k]
-        found = {
+        addresses = {
             f"ghosts_in{suffix(field)}": self.forwards[n][0].ghosts
             for field, n in enumerate(route.forwards)
             if n is not None
         }
-        found |= {
+        addresses |= {
             f"ghosts_out{suffix(test)}": self.reverses[n][0].ghosts
             for test, n in enumerate(route.reverses)
             if n is not None
         }
-        return found
+        return addresses
 
     def _sent_behind(self, k: int) -> list[DeviceChannel]:
-        """Channels to send when launch k is done: it is the last of those that add to them."""
+        """Channels to which launch k is the last to contribute: they are sent after it."""
         each = zip(self.routes[k].reverses, self._due[k], strict=True)
         return [self.reverses[n][0].post for n, due in each if n is not None and due]
 
     def mergeable(self, size: int, *, many: bool) -> bool:  # noqa: ARG002  (never)
-        """See `CompiledOperator.mergeable`: the host is told of sums between the updates."""
+        """See `CompiledOperator.mergeable`. Never: ranks add sums between the updates."""
         return False

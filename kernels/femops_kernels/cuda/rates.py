@@ -16,7 +16,7 @@ _FLOAT64 = np.dtype(np.float64)
 _EACH, _ROWS, _CHAINS = 4, 8, 8  # as in copy.cuh, shared.cuh and multiply_add.cuh
 _READ_EACH = 8  # as in read.cuh
 _FULL = 2048  # threads of a multiprocessor
-_LEAST = 3  # launches, after one that warms up
+_LEAST = 3  # fewest timed launches, after one that warms up
 
 
 @final
@@ -27,13 +27,13 @@ class Amounts:
     Attributes
     ----------
     copied : int
-        Numbers copied: many times what caches hold.
+        Numbers to copy, many times as many as caches hold.
     added : int
-        Entries that atomics add to: what caches hold.
+        Entries that atomics add to, as many as caches hold.
     rounds : int
-        Rounds of the loops of the other kernels.
+        Rounds of the loops in the other kernels.
     seconds : float
-        For how long each is measured; the fastest launch counts.
+        Time for which each kernel is launched.  The fastest launch counts.
     """
 
     copied: int = 2**27
@@ -45,20 +45,20 @@ class Amounts:
 @final
 @dataclass(frozen=True)
 class Rates:
-    """Rates of a device per second, in float64.
+    """Measured rates of a device in float64, per second.
 
     Attributes
     ----------
     copied_bytes : float
-        Bytes of its memory, read and written in equal parts.
+        Bytes of device memory, read and written in equal parts.
     read_bytes : float
-        Bytes of its memory, read alone.
+        Bytes of device memory, only read.
     shared_bytes : float
-        Bytes of shared memory, read and written, of all multiprocessors.
+        Bytes of shared memory, read and written by all multiprocessors.
     flops : float
-        Operations, two a multiply-add.
+        Floating-point operations; a multiply-add counts as two.
     atomics : float
-        Numbers added.
+        Numbers added by atomic operations.
     """
 
     copied_bytes: float
@@ -69,12 +69,12 @@ class Rates:
 
     @staticmethod
     def of(device: Device, amounts: Amounts = Amounts()) -> Rates:
-        """Measure them.
+        """Measure the rates of a device.
 
         Raises
         ------
         MemoryError
-            If what is copied has no room on the device.
+            If the vectors to copy do not fit into device memory.
         """
         return Rates(
             _copied(device, amounts),
@@ -105,7 +105,7 @@ def _read(device: Device, amounts: Amounts) -> float:
 
 
 def _shared(device: Device, amounts: Amounts) -> float:
-    # four blocks at once: a multiprocessor's whole time goes into them
+    # four blocks for each multiprocessor, which keep it busy all the time
     blocks, shared = 4 * device.processors, SIMPLE_THREADS * _ROWS * 8
     y = device.xp.empty(blocks * SIMPLE_THREADS, np.int64)
     fields = {"y": "long long*", "rounds": "int"}
@@ -145,7 +145,7 @@ def _launcher(
 
 
 def _fastest(device: Device, amounts: Amounts, launch: Callable[[], None]) -> float:
-    # not a few launches alone: a device that had nothing to do takes time to come to its clock
+    # more than a few launches: an idle device takes time to reach its full clock rate
     times = [device.seconds(launch)]
     while len(times) <= _LEAST or sum(times) < amounts.seconds:
         times.append(device.seconds(launch))

@@ -1,8 +1,8 @@
-"""The database of settings measured to be fastest, by machine and kernel.
+"""The tuning database: settings measured to be fastest, by machine and kernel.
 
-It is two lists of entries in JSON: ``shipped.json`` beside this file, and ``tuning.json`` of the
-user in the cache folder, which goes first.  An entry names the machine and the kernel it was
-measured on, the day, and the settings found; a kernel without an entry takes what a model says.
+It has two tables in JSON: ``shipped.json`` beside this file, and the user's ``tuning.json`` in the
+cache folder, which takes precedence.  An entry has the machine, the kernel, the settings and the
+day of the measurement.  For a kernel without an entry a model chooses the settings.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SHIPPED = Path(__file__).parent / "shipped.json"
 _reading = RLock()
 
 Settings = Mapping[str, int | str]
-"""Settings of a kernel by name: whole numbers of at least 1, and the word for a ``level``."""
+"""Settings of a kernel by name: integers from 1 on, and a word for the setting ``level``."""
 
 
 @final
@@ -40,9 +40,9 @@ class TuningKey:
     Attributes
     ----------
     machine : str
-        The processor or the device, as "NVIDIA H200".
+        Name of the processor or the device, for example "NVIDIA H200".
     kernel : str
-        Sizes of the kernel, the numbers it is given and their types, in words.
+        The kernel in words: sizes, inputs and types.
     """
 
     machine: str
@@ -52,19 +52,19 @@ class TuningKey:
 @final
 @dataclass(frozen=True)
 class Entry:
-    """Settings and the day they were measured on, ``2026-11-22``."""
+    """Settings and the day of their measurement, for example ``2026-11-22``."""
 
     settings: Settings
     date: str
 
 
 _tried: dict[TuningKey, Settings] = {}
-"""Settings that go before all tables, while they are tried."""
+"""Settings that take precedence over all tables while tuning tries them."""
 
 
 @contextmanager
 def trying(key: TuningKey, settings: Settings) -> Iterator[None]:
-    """Let `find` return these settings for a key meanwhile."""
+    """Make `find` return these settings for a key inside the ``with`` block."""
     before = _tried.get(key)
     _tried[key] = settings
     try:
@@ -81,9 +81,9 @@ def users_table() -> Path:
 
 
 def find(key: TuningKey) -> Settings:
-    """Settings that a table has for a kernel on a machine; empty without an entry.
+    """Settings of the tables for a kernel on a machine; empty without an entry.
 
-    A table that can't be read is set aside, and a ``CacheWarning`` says so, once.
+    A table that can't be read is renamed, with one ``CacheWarning``.
     """
     if key in _tried:
         return _tried[key]
@@ -92,11 +92,11 @@ def find(key: TuningKey) -> Settings:
 
 
 def entry_of(key: TuningKey) -> Entry | None:
-    """The entry that `find` takes settings from."""
+    """Entry of the tables for a key, the user's table first; None without an entry."""
     for path in (users_table(), SHIPPED):
-        found = _table(path).get(key)
-        if found is not None:
-            return found
+        entry = _table(path).get(key)
+        if entry is not None:
+            return entry
     return None
 
 
@@ -106,9 +106,9 @@ def known(key: TuningKey) -> bool:
 
 
 def record(found: Mapping[TuningKey, Settings]) -> Path:
-    """Add settings to the user's table, which appears whole or not at all.
+    """Add settings to the user's table atomically.
 
-    Several processes may do so at once: none loses what another has added.
+    Several processes may add at the same time, and no entry is lost.
 
     Returns
     -------
@@ -118,7 +118,7 @@ def record(found: Mapping[TuningKey, Settings]) -> Path:
     Raises
     ------
     CacheError
-        If the system refuses to write it.
+        If the system refuses to write the table.
     """
     return kernel_cache.keep(lambda _: _add(users_table(), found))
 
@@ -133,17 +133,17 @@ def _add(path: Path, found: Mapping[TuningKey, Settings]) -> Path:
 
 
 def _lines(rows: Iterable[dict[str, Any]]) -> str:
-    """A list with an entry per line, so that a table can be read and compared."""
+    """JSON list with an entry per line, so that people can read and compare tables."""
     return "[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n"
 
 
 def _table(path: Path) -> dict[TuningKey, Entry]:
     try:
-        found = path.lstat()
-        # clocks of files stand still for some milliseconds: another file has another number or size
-        with _reading:  # a damaged one is set aside, and told of, by one thread
-            return _read(path, (found.st_mtime_ns, found.st_ino, found.st_size))
-    except FileNotFoundError:  # or set aside meanwhile by another process
+        state = path.lstat()
+        # time stamps stand still for some milliseconds: a new file has another inode or size
+        with _reading:  # only one thread renames a damaged table and warns
+            return _read(path, (state.st_mtime_ns, state.st_ino, state.st_size))
+    except FileNotFoundError:  # or another process has renamed it meanwhile
         return {}
 
 
@@ -159,10 +159,10 @@ def _read(path: Path, changed: tuple[int, ...]) -> dict[TuningKey, Entry]:  # no
 
 
 def _set_aside(path: Path, error: Exception) -> None:
-    """Rename a damaged table of the user, where that can be done, and say so."""
+    """Rename a damaged table of the user, if the system allows it, and warn."""
     aside, done = path.with_suffix(".damaged"), "it is not used"
     if path != SHIPPED:
-        with suppress(OSError):  # a folder that is read only; another process that was quicker
+        with suppress(OSError):  # the folder is read-only, or another process was quicker
             os.replace(path, aside)
             done = f"it is now {aside.name}"
     warnings.warn(

@@ -1,4 +1,4 @@
-"""Conjugate gradients on the host: launching what is compiled of them."""
+"""Conjugate gradients on the host: tables and calls of the compiled loops."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ from femops_kernels.skeletons.cg import cg_table as layout
 
 @final
 class ConjugateGradients(Solve):
-    """Solves on the host: its loop is compiled, or on many ranks its actions; see ``skeletons/cg``.
+    """Conjugate gradients on the host; see ``skeletons/cg``.
+
+    On one rank the whole iteration is one compiled loop.  On many ranks each action is compiled,
+    and Python sums the inner products between the actions.
 
     Parameters
     ----------
@@ -82,15 +85,15 @@ class ConjugateGradients(Solve):
         self._b, self._table[layout.B] = b, b.ctypes.data
         self._renew(guessed=x is not None)
         if self.merged:
-            self._whole[3][:] = 0.0  # the first sweep takes none of it, but not if it is not finite
+            self._whole[3][:] = 0.0  # the first sweep multiplies v by zero: it must be finite
         if x is not None:
             self.x[:] = x
             self._operator.apply(self.x, self._whole[1])
 
     def _set(self) -> int:
-        """Tell compiled code where it works; the table's address.
+        """Put the work space and the team into the table, and return the table's address.
 
-        Hold ``LAUNCH`` while it is used.
+        Hold ``LAUNCH`` while compiled code uses the table.
         """
         self._table[layout.WORK : layout.DRIVER] = self._launches.workplace()
         return self._address
@@ -105,7 +108,7 @@ class ConjugateGradients(Solve):
             self._module.iterate.ctypes(self._set(), steps, show)
 
     def _act(self, reduce: Reduction, action: int) -> NDArray[np.float64]:
-        """Do an action, and give its sums; see `between_messages`."""
+        """Do an action and return its sums; see `between_messages`."""
         if action == at.SWEEP and self._merged_sweep is not None:
             self._merged_sweep.run()
             return reduce(self._sums.T)
@@ -119,7 +122,7 @@ class ConjugateGradients(Solve):
         return reduce(self._partial[:1] if action == at.SWEEP else self._partial)
 
     def group(self, others: Sequence[Solve]) -> SolveGroup | None:
-        """See `Solve.group`: not where threads share the work of one."""
+        """See `Solve.group`. None if threads or ranks share the work of one of the solves."""
         solves = [one for one in (self, *others) if isinstance(one, ConjugateGradients)]
         if len(solves) <= len(others) or any(one._shared() for one in solves):
             return None
@@ -135,19 +138,19 @@ class ConjugateGradients(Solve):
 
 
 def _alike_and_apart(solves: Sequence[ConjugateGradients]) -> bool:
-    """True if solves are of one type of numbers, and none works where another does."""
+    """True if the solves have one dtype, and no sweep belongs to two of them."""
     sweeps = [sweep for one in solves for sweep in set(one._launches.sweeps)]
     return len(set(sweeps)) == len(sweeps) and len({one._b.dtype for one in solves}) == 1
 
 
 @final
 class Group(SolveGroup):
-    """Solves on the host that threads share, see ``cg_together.py``.
+    """Solves on the host that run at once, each on one thread; see ``cg_together.py``.
 
     Parameters
     ----------
     solves : list of ConjugateGradients
-        Their states and tables are moved to stand in rows here.
+        The group moves their states and tables into rows of its own arrays.
     """
 
     def __init__(self, solves: list[ConjugateGradients]) -> None:
@@ -174,7 +177,7 @@ class Group(SolveGroup):
         done: NDArray[np.float64],
         *kept: Any,
     ) -> tuple[NDArray[np.int64], Instruction]:
-        """Table of the solves, see ``cg_table.py``, and the instruction that does them."""
+        """Table of the solves, see ``cg_table.py``, and the instruction that runs them."""
         entries = {
             layout.SOLVES: len(self.solves),
             layout.TABLES: self._addresses,
@@ -191,7 +194,7 @@ class Group(SolveGroup):
         return table, Instruction(address, words, needs, everything, self._whole)
 
     def _whole(self) -> bool:
-        """True if no solve has joined another group, or is shared by threads now."""
+        """True if all solves still belong to this group, and threads share the work of none."""
         return all(one._group is self and not one._shared() for one in self.solves)
 
     def restart(
@@ -205,7 +208,7 @@ class Group(SolveGroup):
 
     @staticmethod
     def _aim(fresh: NDArray[np.float64], relative: float, least: Sequence[float]) -> None:
-        """Set what solves are to reach; the goal is found at their start if relative is not 0."""
+        """Set the goals of the solves. If relative is not 0, the first residual sets the goal."""
         fresh[:, at.RELATIVE], fresh[:, at.LEAST], fresh[:, at.GOAL] = relative, least, least
 
     def advance(self, limit: int, tolerances: Sequence[float] | None = None) -> None:
@@ -230,23 +233,23 @@ class Group(SolveGroup):
         fresh[:, at.LIMIT] = limit
         self._aim(fresh, relative, least)
         addresses = np.array([right.ctypes.data for right in rights])
-        _, found = self._instruction(fresh, addresses, limit, done, list(rights))
-        return found
+        _, instruction = self._instruction(fresh, addresses, limit, done, list(rights))
+        return instruction
 
 
 def _parts(dtype: np.dtype[Any], *skeletons: str) -> tuple[tuple[str, ...], dict[str, object]]:
-    """Skeletons and constants of compiled parts of a solve."""
+    """Skeletons and constants for the compiled code of a solve."""
     common = "cg_state", "cg_table", "decisions", "cg_vectors"
     return (*common, *skeletons), {"LANE": Lane(2, dtype)}
 
 
 @cache
 def _together(dtype: np.dtype[Any]) -> Any:
-    """Compiled solve of several systems at once."""
+    """Compiled function that runs several solves at once."""
     return specialize(*_parts(dtype, "cg", "sequence_context", "cg_together")).solve_together
 
 
 def solve_parts(width: int, dtype: np.dtype[Any]) -> list[Parts]:
-    """Parts of the kernels that preconditioned solves of all operators share."""
+    """Parts of the code that preconditioned solves with any operator share."""
     ahead = merged_parts(width, dtype, use_inverse=True), _parts(dtype, "cg", "cg_alone")
     return [(*parts, "") for parts in ahead]

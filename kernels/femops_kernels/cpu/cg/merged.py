@@ -1,4 +1,4 @@
-"""Sweeps with the vector updates of conjugate gradients in them: tables, copies of shared dofs."""
+"""Merged sweeps: sweeps that also do the vector updates of conjugate gradients."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from femops_kernels.skeletons.chunk import table as sweep_layout
 
 
 def launches_of(operator: CompiledOperator) -> LaunchSum:
-    """The launches of an operator of the host, or what this rank has of it."""
+    """The launches of an operator on the host; of a distributed one, this rank's launches."""
     local = operator.local if isinstance(operator, DistributedOperator) else operator
     assert isinstance(local, LaunchSum)
     return local
 
 
 def mergeable(launches: LaunchSum) -> bool:
-    """True if it is one sweep over the whole of vectors that are alike."""
+    """True if the launches are one sweep, and its x and y have the same dofs and chunks."""
     sweep = launches.sweeps[0]
     if len(launches.sweeps) > 1 or not isinstance(sweep, Sweep) or len(sweep.dofs) > 1:
         return False
@@ -50,14 +50,16 @@ def mergeable(launches: LaunchSum) -> bool:
 
 @final
 class MergedSweep:
-    """Tables and vectors of sweeps with updates in them; see ``skeletons/cg/merged.py``.
+    """Tables and vectors of merged sweeps; see ``skeletons/cg/merged.py``.
+
+    The vector p has a tail: a copy of the dofs that several chunks or ranks share.
 
     Parameters
     ----------
     operator : CompiledOperator
-        A mergeable one.
+        One whose launches are `mergeable`.
     n : int
-        Entries of a vector of the operator.
+        Length of a vector of the operator.
     inverse : (n,) array or None
         Diagonal preconditioner.
     state : float64 array
@@ -66,11 +68,12 @@ class MergedSweep:
     Attributes
     ----------
     vectors : (4, n + ntail) array
-        x, r, p and v; the tail is used of p alone.
+        x, r, p and v.  Only p uses the tail.
     sums : (m, 7) float64
-        Of chunks, of what is combined, and in the last row of what other ranks have sent.
+        Partial inner products.  A row for each chunk, a row for each chunk's combination, and a
+        last row for the contributions of other ranks.
     addresses : (int, int, int)
-        Of rows and factors of the sweep, as `LaunchSum.addresses`.
+        Address of the rows, address of the factors and number of rows, as `LaunchSum.addresses`.
     """
 
     def __init__(
@@ -112,7 +115,7 @@ class MergedSweep:
             self._forward = _forward_of_tails(operator, n, shared, ncomp)
 
     def run(self) -> None:
-        """Do it on one of many ranks, while messages are on their way."""
+        """Run the merged sweep on one of many ranks, while messages are on their way."""
         operator, sweep, (order, plain) = self._operator, self._sweep, self._order
         assert isinstance(operator, DistributedOperator)
         assert isinstance(sweep, Sweep)
@@ -134,7 +137,7 @@ class MergedSweep:
             self._receive(reverse.channel.incoming, reverse.positions)
 
     def _receive(self, values: NDArray[Any], positions: NDArray[np.int64]) -> None:
-        """Add what other ranks have sent."""
+        """Add the contributions from other ranks at positions of v, and update the sums."""
         given = values.ctypes.data, positions.ctypes.data, len(positions)
         self._module.receive.ctypes(self._table.ctypes.data, *given, 0, 0.0, 0.0)
 
@@ -142,7 +145,7 @@ class MergedSweep:
 def _forward_of_tails(
     operator: DistributedOperator, n: int, shared: NDArray[np.int64], ncomp: int
 ) -> Forward:
-    """The operator's exchange of values, from the tail of p."""
+    """The operator's forward exchange, changed to read from the tail of p."""
     forward, _ = operator.forwards[0]
     dof, component = np.divmod(forward.positions, ncomp)
     tail = n + np.searchsorted(shared, dof) * ncomp + component
@@ -150,7 +153,7 @@ def _forward_of_tails(
 
 
 def _sent_dofs(operator: CompiledOperator) -> NDArray[np.int64]:
-    """Dofs whose values other ranks need, of an operator of one sweep."""
+    """Dofs of this rank that the operator's only sweep sends to other ranks."""
     if not isinstance(operator, DistributedOperator):
         return np.zeros(0, dtype=np.int64)
     (forward, _), (sweep,) = operator.forwards[0], operator.sweeps
@@ -161,7 +164,7 @@ def _sent_dofs(operator: CompiledOperator) -> NDArray[np.int64]:
 def _kernel_table(
     sweep: Sweep, n: int, shared: NDArray[np.int64], module: ModuleType, r: NDArray[Any]
 ) -> tuple[NDArray[np.int64], ...]:
-    """The operator's table for merged sweeps, and arrays whose addresses it has."""
+    """Copy of the sweep's table for merged sweeps, and arrays that must live as long as it."""
     plan = sweep.dofs[0].target
     # a chunk reads non-owned dofs from the tail, behind which ghosts are counted
     tail, behind = n // sweep.kernel.target.ncomp, len(shared) - plan.ndofs
@@ -172,14 +175,14 @@ def _kernel_table(
     table = sweep.table.copy()
     table[sweep_layout.IN_NONOWNED_DOFS] = nonowned.ctypes.data
     table[sweep_layout.IN_GHOSTS_FROM] = tail + len(shared)
-    table[sweep_layout.CLEARED_START] = nothing.ctypes.data  # they are zero in p and in the tail
+    table[sweep_layout.CLEARED_START] = nothing.ctypes.data  # p and the tail are zero there
     table[sweep_layout.BEFORE] = module.before.address
     table[sweep_layout.BEFORE_READS] = r.ctypes.data
     return table, nonowned, nothing
 
 
 def _piece_entries(plan: Plan, shared: NDArray[np.int64]) -> dict[int, Any]:
-    """Entries of the table: the dofs that batches meet first, and which of these are shared."""
+    """Entries of the table for the dofs of each batch, and for the shared ones of each chunk."""
     slots = np.append(np.searchsorted(plan.combine_dof, shared), len(plan.combine_dof))
     return {
         layout.FIRST_BATCH: plan.first_batch,
@@ -193,7 +196,7 @@ def _piece_entries(plan: Plan, shared: NDArray[np.int64]) -> dict[int, Any]:
 
 
 def _constrained_entries(sweep: Sweep, shared: NDArray[np.int64]) -> dict[int, Any]:
-    """Entries of the table for constrained dofs, which the operator multiplies by one number."""
+    """Entries of the table for constrained dofs. The operator multiplies them by ``KEEP``."""
     plan, constrained = sweep.dofs[0].target, sweep.dofs[0].constrained
     ncomp = sweep.kernel.target.ncomp
     in_tail = np.isin(np.add.outer(shared * ncomp, np.arange(ncomp)), constrained)
@@ -225,7 +228,7 @@ def merged_parts(
 
 
 def _rows(module: ModuleType, table: int, nchunks: int) -> NDArray[np.int64]:
-    """The two launches of a merged sweep: of the tails, and of the chunks."""
+    """Rows of the two launches of a merged sweep: first fill the tail of p, then sweep."""
     launches = ((module.tail, module.nothing), (module.sweep, module.combine))
     rows = [(one.address, two.address, table, nchunks, 0, 0, 0) for one, two in launches]
     return np.array(rows, dtype=np.int64)

@@ -15,7 +15,7 @@ _MKL = ("libmkl_rt.so.2", "libmkl_rt.so.1", "mkl_rt.2.dll", "libmkl_rt.2.dylib")
 
 @cache
 def gemm_address(kind: DTypeLike) -> tuple[str, int]:
-    """Name of the library, and the address of its product of matrices of a type.
+    """Name of the BLAS library, and the address of its ``dgemm`` or ``sgemm``.
 
     Parameters
     ----------
@@ -26,10 +26,10 @@ def gemm_address(kind: DTypeLike) -> tuple[str, int]:
     for library in _MKL:
         for path in (Path(sys.prefix) / "lib" / library, Path(library)):
             try:
-                found = ctypes.CDLL(str(path))
+                mkl = ctypes.CDLL(str(path))
             except OSError:
                 continue
-            return "MKL", int(ctypes.cast(getattr(found, f"{name}_"), ctypes.c_void_p).value or 0)
+            return "MKL", int(ctypes.cast(getattr(mkl, f"{name}_"), ctypes.c_void_p).value or 0)
     from numba.extending import get_cython_function_address
 
     return "SciPy", int(get_cython_function_address("scipy.linalg.cython_blas", name))

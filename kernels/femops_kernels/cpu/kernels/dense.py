@@ -20,8 +20,8 @@ class ElementKernel(OperatorKernel):
 
     Its source is ``skeletons/batch/batch_element.py``.
 
-    The data of its sweep are (nbatch, rows, columns, width), rows and columns component after
-    component.
+    The data of its sweep have the shape (nbatch, rows, columns, width).  Rows and columns are
+    ordered component after component.
 
     Attributes
     ----------
@@ -50,12 +50,12 @@ class ElementKernel(OperatorKernel):
 
     @cached_property
     def multivector(self) -> ModuleType:
-        """See `OperatorKernel.multivector`: products by BLAS."""
+        """See `OperatorKernel.multivector`. BLAS multiplies the element matrices."""
         constants = self.sizes() | {"GEMM_BYTES": self.dtype.itemsize}
         skeletons = "vector_table", "vector_groups", "vector_rows", "cell_matrix"
         return specialize(skeletons, constants)
 
     def contraction_flops(self) -> int:
-        """Floating-point operations of one element."""
+        """Number of floating-point operations of one element."""
         rows, columns = self.shape
         return rows * (2 * columns + 3)

@@ -21,7 +21,7 @@ class DiagonalKernel(SweepKernel):
     Attributes
     ----------
     kernel : Kernel
-        That of the operator, which is square.
+        Kernel of the operator whose diagonal is summed.  The operator is square.
     slopes : (q1d, p1d) float64
         Derivatives of the basis functions at the quadrature points.
     """

@@ -1,4 +1,4 @@
-"""A compiled operator kernel: sizes, 1-D matrices and q-function made into machine code."""
+"""Operator kernels, compiled from sizes, 1-D matrices and a q-function."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from femops_kernels.simd.sides import ElementSide
 from femops_kernels.tuning.database import TuningKey, find
 
 PREFETCH_BYTES = 2**14
-"""Bytes that numbers at points are asked for ahead, unless the tuning database knows better."""
+"""Bytes by which qdata are prefetched ahead, unless the tuning database has another number."""
 ROWS_AHEAD = 1200
-"""Rows between those that are asked for and those worked on, likewise: as long as memory takes."""
+"""Rows by which a vector is prefetched ahead, unless the tuning database has another number."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Side:
-    """Input or output of a kernel: components and interpolation.
+    """Field or test function of a kernel: components, and interpolation to quadrature points.
 
     Attributes
     ----------
@@ -45,14 +45,14 @@ class Side:
     b1d : (q1d, p1d) float64
         Interpolation to the quadrature points.
     index_bytes : int
-        2 or 4, the width of the plan's numbers.
+        Bytes of a chunk-local dof number in the plan, 2 or 4.
     runs : DofRuns
-        The plan's.
+        Runs of consecutive dofs of the plan.
     reproducible : bool
-        Whether results have the same bits for lanes of any width.
+        True if results have the same bits for lanes of any width.
     end : (2, p1d) float64, optional
-        Value and derivative at the low end of a direction: given for faces with derivatives, whose
-        points have this place in the last direction.
+        Values and derivatives of the basis at the low end of a direction.  Only for faces with
+        derivatives, whose points lie at this end of the last direction.
     """
 
     ncomp: int
@@ -71,7 +71,7 @@ class Side:
 def chunk_parts(
     width: int, dtype: np.dtype[Any], ncomps_in: Sequence[int], ncomps_out: Sequence[int]
 ) -> Parts:
-    """Parts of the work around the batches of a chunk, which is the same for all kernels.
+    """Parts of the code around the batches of a chunk, which all kernels share.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def chunk_parts(
     ncomps_in, ncomps_out : sequence of int
         Components of the fields, and of the test functions.
     """
-    if len(ncomps_in) > 1:  # each has a block of the table, with a test function or without one
+    if len(ncomps_in) > 1:  # each field has a block of the table, with or without a test function
         ncomps_in = ncomps_out = [*ncomps_in, *ncomps_out]
     constants = {
         "LANE": Lane(width, dtype),
@@ -93,22 +93,23 @@ def chunk_parts(
 
 
 def _if_equal(numbers: Sequence[int]) -> int:
-    """The number that all are; zero if they differ."""
+    """The common value of the numbers; zero if they differ."""
     return numbers[0] if len(set(numbers)) == 1 else 0
 
 
 class SweepKernel(ABC):
-    """Kernel of a `femops_kernels.cpu.sweep.Sweep`: batches that a chunk's kernel calls.
+    """Compiled work on the batches of a `femops_kernels.cpu.sweep.Sweep`.
 
-    The chunk's source is ``skeletons/chunk/chunk.py``.
+    The code of a chunk, ``skeletons/chunk/chunk.py``, calls it.
 
     Attributes
     ----------
     dim : int
     sources, targets : tuple of Side
-        The fields, and the test functions; one object where they have one plan.
+        The fields, and the test functions.  A field and a test function with one plan are one
+        object.
     blocks : tuple of int
-        Block of the sweep's table that describes each test function: with the field of that number.
+        For each test function the number of the field that shares its block of the sweep's table.
     dtype : numpy.dtype
         float64 or float32.
     width : int
@@ -125,7 +126,7 @@ class SweepKernel(ABC):
     @property
     @abstractmethod
     def parts(self) -> Parts:
-        """Parts of the compiled batches."""
+        """Parts of the code that is compiled for the batches."""
 
     @property
     def source(self) -> Side:
@@ -134,26 +135,26 @@ class SweepKernel(ABC):
 
     @property
     def target(self) -> Side:
-        """The test function, or the first one; the first field's side if there is none."""
+        """The test function, or the first one; the first field if there is no test function."""
         return self.targets[0] if self.targets else self.source
 
     @property
     def on_faces(self) -> bool:
-        """True if elements have points at the low end of their last direction alone."""
+        """True if all points of an element lie at the low end of its last direction."""
         return self.source.end is not None
 
     @cached_property
     def module(self) -> ModuleType:
-        """The compiled batches; compiled, or read from the cache, when first asked for."""
+        """Compiled module of the batches. The first use compiles it or reads it from the cache."""
         return specialize(*self.parts)
 
     def skeletons(self, *names: str) -> tuple[str, ...]:
-        """Skeletons of the compiled batches; the last name is that of the work on one batch."""
+        """Names of all skeletons of the batches; the last argument names the work on one batch."""
         before, batch = names[:-1], names[-1]
         return (*before, *["by_element"] * self.reproducible, batch, "batches")
 
     def chunk(self) -> ModuleType:
-        """Compiled work around the batches of a chunk, see `chunk_parts`."""
+        """Compiled module of the code around the batches of a chunk, see `chunk_parts`."""
         ncomps = ([side.ncomp for side in sides] for sides in (self.sources, self.targets))
         return specialize(*chunk_parts(self.width, self.dtype, *ncomps))
 
@@ -164,11 +165,11 @@ class SweepKernel(ABC):
 
     @property
     def functionals(self) -> int:
-        """Numbers of an element that a sweep gives besides its result."""
+        """Number of functionals that a sweep returns for each element besides its result."""
         return 0
 
     def sizes(self) -> dict[str, object]:
-        """Names of ``skeletons/chunk/defaults.py`` that every kernel has."""
+        """Values of those names in ``skeletons/chunk/defaults.py`` that every kernel sets."""
         source, target = self.source, self.target
         lane = Lane(self.width, self.dtype, strict=self.reproducible)
         return {
@@ -203,7 +204,7 @@ class SweepKernel(ABC):
         Parameters
         ----------
         sizes_in, sizes_out : sequence of int
-            Dofs of a chunk's copy of each field, and of each test function.
+            Number of dofs in a chunk's copy of each field, and of each test function.
         """
         numbers = int(self.module.WORK_LANES) * self.width
         runs = 0
@@ -214,12 +215,13 @@ class SweepKernel(ABC):
 
 
 def _element_sides(blocks: Sequence[int], sides: Sequence[Side]) -> tuple[ElementSide, ...]:
-    """Sizes of fields or test functions, which stand one after the other."""
-    found, first, run = [], 0, 0
+    """Sizes of fields or test functions, and their first components and runs among all."""
+    element_sides, first, run = [], 0, 0
     for block, side in zip(blocks, sides, strict=True):
-        found.append(ElementSide(block, first, side.ncomp, run, side.index_bytes, side.runs))
+        element_side = ElementSide(block, first, side.ncomp, run, side.index_bytes, side.runs)
+        element_sides.append(element_side)
         first, run = first + side.ncomp, run + len(side.runs.nodes)
-    return tuple(found)
+    return tuple(element_sides)
 
 
 class OperatorKernel(SweepKernel, ABC):
@@ -228,11 +230,11 @@ class OperatorKernel(SweepKernel, ABC):
     @property
     @abstractmethod
     def multivector(self) -> ModuleType:
-        """The compiled work on a chunk for many vectors; see ``skeletons/multivector``."""
+        """Compiled work on a chunk of elements for many vectors; see ``skeletons/multivector``."""
 
     @property
     def words(self) -> str:
-        """Sizes and types, as the tuning database names the kernel."""
+        """Name of the kernel in the tuning database: its sizes and types in words."""
         kind = type(self).__name__
         return f"{kind}; {self.dim}-D; {'; '.join(self._words)}; {self.dtype} x {self.width}"
 
@@ -248,7 +250,7 @@ class OperatorKernel(SweepKernel, ABC):
     def vector_module(
         self, batch: Sequence[str], constants: dict[str, object], program: str = ""
     ) -> ModuleType:
-        """Compiled work on a chunk for many vectors, around the work on a batch."""
+        """Compile the work on a chunk for many vectors around the skeletons of one batch."""
         settings = find(vector_key(self))
         before = "vector_table", "weights", "broadcast", "rows_ahead"
         rows = {"ROWS_AHEAD": settings.get("rows_ahead", ROWS_AHEAD)}
@@ -256,7 +258,7 @@ class OperatorKernel(SweepKernel, ABC):
         return specialize(skeletons, constants | rows, program)
 
     def vector_sums(self) -> ModuleType:
-        """Compiled sums of what chunks have for each other, which are the same for all kernels."""
+        """Compiled sum of the chunks' contributions to each other's dofs, for many vectors."""
         constants = {
             "LANE": Lane(self.width, self.dtype, strict=self.reproducible),
             "LANE_WIDTH": self.width,
@@ -266,22 +268,22 @@ class OperatorKernel(SweepKernel, ABC):
 
     @abstractmethod
     def contraction_flops(self) -> int:
-        """Floating-point operations of one element without its q-functions, as emitted."""
+        """Number of floating-point operations compiled for one element, without q-functions."""
 
 
 def stored_sizes(width: int, data_dtype: np.dtype[Any], *, reproducible: bool) -> dict[str, object]:
-    """Names of ``skeletons/chunk/defaults.py`` that concern the type of the numbers at points."""
+    """Values of the names in ``skeletons/chunk/defaults.py`` for the type of the stored qdata."""
     stored = Lane(width, data_dtype, strict=reproducible)
     return {"STORED": stored, "STORED_BYTES": stored.nbytes}
 
 
 def vector_key(kernel: OperatorKernel) -> TuningKey:
-    """Key of settings for a kernel's work on many vectors."""
+    """Key in the tuning database of a kernel's work on many vectors."""
     return tuning_key(f"many vectors: {kernel.words}")
 
 
 def no_element_numbers() -> dict[str, object]:
-    """Names of ``skeletons/chunk/defaults.py`` for numbers of an element, where there are none."""
+    """Values of names in ``skeletons/chunk/defaults.py`` for elements without stored numbers."""
     none = {"NELEMENT": 0, "NWEIGHT": 0, "NCONSTANT": 0}
     return none | {"WEIGHTS": Matrix1D([[1.0]])}
 
@@ -291,15 +293,16 @@ def no_element_numbers() -> dict[str, object]:
 class Kernel(OperatorKernel):
     """Kernel of ``y_t = sum_e B_t^T D (B_1 x_1, B_2 x_2, ...)`` by sum factorisation.
 
-    Of one field x and one test function, or of several; on segments, quadrilaterals or hexahedra.
+    It has one field x and one test function, or several.  Elements are segments, quadrilaterals or
+    hexahedra.
 
     Attributes
     ----------
     dim, sources, targets, blocks
-        See `SweepKernel`.  The q-function has the components of all fields, one after the other,
-        and gives those of all test functions, then functionals.
+        See `SweepKernel`.  The q-function takes the components of all fields, one after the other.
+        It returns the components of all test functions, then the functionals.
     d1d : (q1d, q1d) float64
-        Derivative at the quadrature points of the polynomial through them.
+        Derivatives at the quadrature points of the Lagrange polynomials of these points.
     qfunction : QFunctionCode
     dtype : numpy.dtype
         float64 or float32.
@@ -308,12 +311,11 @@ class Kernel(OperatorKernel):
     weights : (q1d,) float64
         Weights of the quadrature rule in one direction.
     geometry : Map1D, optional
-        Needed if the step is given Jacobians or positions.
+        Needed if the q-function takes Jacobians or positions.
     data_dtype : numpy.dtype, optional
-        Type of the numbers stored at points, which are widened when they are loaded; ``dtype`` if
-        omitted.
+        Type of the qdata in memory.  Loads widen them to ``dtype``, which is the default.
     minima, sums : int
-        Functionals: least values at the points of an element, and sums of values.
+        Number of functionals that are minima over the points of an element, and of sums over them.
 
     Raises
     ------
@@ -350,13 +352,13 @@ class Kernel(OperatorKernel):
         return self.parts_around(*self._batch)
 
     def parts_around(self, *batch: str) -> Parts:
-        """Parts of the compiled batches, given the names of the skeletons of one batch."""
+        """Parts of the code of the batches, around the named skeletons of one batch."""
         around = ("table", "copies", "ahead", "weights", "geometry", "pieces")
         return self.skeletons(*around, *batch), self.constants(), self.qfunction.text
 
     @cached_property
     def multivector(self) -> ModuleType:
-        """See `OperatorKernel.multivector`: the q-function is given nothing of the geometry."""
+        """See `OperatorKernel.multivector`. The q-function must not need the geometry."""
         return self.vector_module(self._batch, self.constants(), self.qfunction.text)
 
     @property
@@ -368,11 +370,11 @@ class Kernel(OperatorKernel):
 
     @property
     def _batch(self) -> tuple[str, ...]:
-        """Skeletons of the work on a batch."""
+        """Names of the skeletons of the work on a batch."""
         if self.on_faces:
             return "batch", "batch_face"
         qfunction = self.qfunction
-        # Jacobians are long chains of operations: lines of points one after the other overlap more
+        # Jacobians are long chains of operations: consecutive lines of points overlap better
         whole = qfunction.gradient_in or qfunction.gradient_out or qfunction.numbers.mapped
         return ("batch",) if whole or self._several else ("batch_values",)
 
@@ -383,7 +385,7 @@ class Kernel(OperatorKernel):
 
     @property
     def _several(self) -> bool:
-        """True for more than one field and one test function."""
+        """True if there are several fields, or functionals."""
         return len(self.sources) > 1 or self.functionals > 0
 
     def constants(self) -> dict[str, object]:
@@ -418,7 +420,7 @@ class Kernel(OperatorKernel):
         }
 
     def _ends(self) -> dict[str, object]:
-        """Constants of the ends that faces lie at, if the elements are faces."""
+        """Matrices ``ENDS_IN`` and ``ENDS_OUT`` of faces with derivatives, else no constants."""
         if not self.on_faces:
             return {}
         into, out = (
@@ -449,21 +451,23 @@ class Kernel(OperatorKernel):
         return named
 
     def contraction_flops(self) -> int:
-        """Floating-point operations of all contractions of one element, as emitted."""
+        """Number of floating-point operations of all compiled contractions of one element."""
         return contraction_flops(self)
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class FillKernel(SweepKernel):
-    """Kernel that stores numbers of a field at the points; ``skeletons/batch/batch_fill.py``.
+    """Kernel that evaluates a field and stores numbers at the quadrature points.
+
+    Its source is ``skeletons/batch/batch_fill.py``.
 
     Attributes
     ----------
     kernel : Kernel
-        Of a square step whose q-function gives the numbers instead of factors of test functions.
+        A square one, whose q-function returns the numbers instead of factors of test functions.
     numbers : int
-        Numbers of a point.
+        How many numbers a point has.
     """
 
     kernel: Kernel

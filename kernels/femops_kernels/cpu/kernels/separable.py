@@ -28,11 +28,11 @@ class SeparableKernel(OperatorKernel):
     Attributes
     ----------
     dim, sources, targets, dtype, width
-        See `SweepKernel`; as many components are written as are read.
+        See `SweepKernel`.  The field and the test function have equally many components.
     mass, stiffness : (target.p1d, source.p1d) float64
         Integrals over the reference segment of products of values, and of derivatives.
     value, gradient : bool
-        Whether products of values, and whether products of derivatives are in the sum.
+        True if the sum has products of values, and products of derivatives.
     """
 
     dim: int
@@ -71,7 +71,7 @@ class SeparableKernel(OperatorKernel):
         }
 
     def contraction_flops(self) -> int:
-        """Floating-point operations of one element, as emitted."""
+        """Number of floating-point operations that the compiled code does for one element."""
         n, m, dim = self.source.p1d, self.target.p1d, self.dim
         by_mass, by_stiffness = Matrix1D(self.mass).flops(), Matrix1D(self.stiffness).flops()
         flops = 0

@@ -47,7 +47,7 @@ def cycle_parts(outer: DType, cycle: DType) -> list[Parts]:
     Parameters
     ----------
     outer, cycle : dtype
-        Of the vectors of conjugate gradients, and of a cycle's.
+        Type of the vectors in conjugate gradients, and in a multigrid cycle.
     """
     return [
         _vector_parts("directions", outer.name, cycle.name),
@@ -57,7 +57,7 @@ def cycle_parts(outer: DType, cycle: DType) -> list[Parts]:
     ]
 
 
-@cache  # on the way of every step: no look at the sources each time
+@cache  # every step needs it: do not read the sources each time
 def _compiled(kind: str) -> ModuleType:
     return specialize(*_step_parts(kind))
 
@@ -68,14 +68,14 @@ def _vectors(skeleton: str, real: str, other: str) -> ModuleType:
 
 
 def padded_vector(size: int, dtype: DType) -> Array:
-    """Zeroed vector of whole cache lines, near the threads that work on it."""
+    """Zeroed vector near the threads that work on it, padded to whole cache lines."""
     lanes = ALIGNMENT // dtype.itemsize
     return placed_array((-(-size // lanes) * lanes,), dtype)
 
 
 @final
 class HostUpdates(VectorUpdates):
-    """Vectors of the host; see `VectorUpdates`."""
+    """Vectors of the host and their updates in multigrid; see `VectorUpdates`."""
 
     xp, repeats = np, False
 
@@ -115,16 +115,16 @@ class HostUpdates(VectorUpdates):
         return HostDirections(edges, total, real, other)
 
     def repeatable(self, work: Callable[[], None]) -> Callable[[], None]:
-        """See `VectorUpdates.repeatable`: the work as it is."""
+        """See `VectorUpdates.repeatable`. Return ``work`` unchanged."""
         return work
 
     def wait(self) -> None:
-        """See `VectorUpdates.wait`: nothing is under way."""
+        """See `VectorUpdates.wait`. The host has nothing to wait for."""
 
 
 @final
 class HostCoarsestVectors(CoarsestVectors):
-    """Padded vectors; see `CoarsestVectors`."""
+    """Padded vectors of the coarsest level on the host; see `CoarsestVectors`."""
 
     def __init__(self, size: int, dtype: DType) -> None:
         self._size = size
@@ -142,7 +142,7 @@ class HostCoarsestVectors(CoarsestVectors):
 
 @final
 class HostDirections(Directions):
-    """Inner products and updates on the host, in segments.
+    """Inner products and vector updates on the host, summed in segments; see `Directions`.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ class HostDirections(Directions):
 
     @cached_property
     def _inner_product(self) -> ModuleType:
-        """Compiled when first needed: who needs it hardly needs `_updates` for the same types."""
+        """Inner product, compiled when first used: `_updates` often have other types."""
         return _vectors("inner_product", *self._types)
 
     @cached_property

@@ -1,1 +1,1 @@
-"""Batches of small tensors on the host: contractions of two, and linear algebra."""
+"""Batches of small tensors on the host: contractions of two tensors, and linear algebra."""

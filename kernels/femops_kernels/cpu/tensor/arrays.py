@@ -1,7 +1,8 @@
-"""Calls on arrays of NumPy whose types, shapes and strides are known from an earlier call.
+"""Contractions of NumPy arrays that repeat an earlier call's types, shapes and strides.
 
-What Python does for a call takes longer than small products themselves.  All that depends on types,
-shapes and strides is written down once, and compiled code does what depends on the arrays.
+For small products the Python code of a call takes longer than the products.  So the first call
+stores all that depends on types, shapes and strides.  Compiled code reads the addresses of the
+arrays and runs the stored launches.
 """
 
 from __future__ import annotations
@@ -33,24 +34,24 @@ Array = NDArray[Any]
 
 @final
 class ArrayCall:
-    """Launches on arrays a, b and c of known types, shapes and strides.
+    """Launches on arrays a, b and c of fixed types, shapes and strides.
 
     Parameters
     ----------
     like : array
-        Of the type and shape of c.
+        An array of the type and shape of c.
     ends : three of (int, int)
-        Bytes from the first entry of each array to the lowest place that is used, and behind the
-        highest.
+        For each array, offsets in bytes from its first entry to the lowest byte that is used and
+        behind the highest.
     launches : sequence of (Launch, three of int)
-        Each with the bytes from the first entries of the arrays to its own.
+        Each launch, and the offsets in bytes of its operands from the first entries of a, b and c.
     exchanged : bool
         True if launches take b first.
 
     Attributes
     ----------
     shape, dtype
-        Of c.
+        Shape and type of c.
     """
 
     def __init__(
@@ -80,14 +81,14 @@ class ArrayCall:
         self._alone = not small or any(launch.copies.size for launch, _ in launches)
 
     def run(self, a: Array, b: Array, c: Array) -> int:
-        """Run it; 0 if nothing has been done, as the arrays have to be looked at."""
+        """Run the launches. Return 0 if the arrays do not allow it and nothing has been done."""
         if self._threads and not self.current():
             return 0
         if self._exchanged:
             a, b = b, a
         done: int
         if self._alone:
-            with ALONE:  # a team works for one at a time, and copies of b are in one place
+            with ALONE:  # the team and the memory for copies of b serve one call at a time
                 team = machine.team_of(max(1, self._threads))
                 done = self._function(self._address, team, id(a), id(b), id(c))
         else:
@@ -95,7 +96,7 @@ class ArrayCall:
         return done
 
     def current(self) -> bool:
-        """True if it is for as many threads as there are now."""
+        """True if the launches are for the number of threads that is set now."""
         return not self._threads or self._threads == machine.get_threads()
 
 
@@ -108,7 +109,7 @@ _TEXT = "from femops_kernels.simd.tensor.launches import *\n"
 
 
 def readable(*arrays: Array) -> bool:
-    """True if compiled code finds the addresses of arrays where NumPy has them."""
+    """True if compiled code reads the same addresses and flags of the arrays as NumPy."""
     looked_up: Callable[[int], tuple[int, int]] = _module().looked_up
     return all(looked_up(id(one)) == (one.ctypes.data, one.flags.num) for one in arrays)
 

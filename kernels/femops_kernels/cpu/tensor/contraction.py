@@ -1,4 +1,4 @@
-"""Contractions of two tensors, for all members of a batch."""
+"""Compiled contractions of two tensors for all members of a batch."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from femops_kernels.simd.tensor.together import members_together
 from femops_kernels.tuning import database
 from femops_kernels.tuning.database import TuningKey
 
-# Bytes of members that a thread works on at a time, and from which on several threads do.
+# Bytes of a task, which one thread works on, and bytes of members from which several threads work.
 _TASK, _SHARED = 2**16, 2**18
-# Bytes ahead of a member that a search tries to ask for, of members not longer than so many bytes.
-# The model asks for none: on some processors that gains a fifth, on others it takes twice the time.
+# Tuning tries to prefetch about so many bytes ahead, for members of at most so many bytes. The
+# default is no prefetch: on some processors it gains a fifth, on others it takes twice the time.
 _AHEAD, _SHORT = 4096, 2048
-# Multiply-adds that make up for a number moved alone, which is not in a lane vector.
+# Cost, in multiply-adds of lane vectors, of a number that is moved alone.
 _ALONE = 2.0
 
 Factor = tuple[float, float]
@@ -36,14 +36,14 @@ Factor = tuple[float, float]
 @final
 @dataclass(frozen=True)
 class Contraction(PairContraction):
-    """Sums of one member on the host.
+    """Contraction of two tensors of one member, with the layout of members on the host.
 
     Attributes
     ----------
     lanes : int
-        Members that stand together, entry by entry; 1 where each is for itself.
+        Number of members that are interleaved, entry by entry; 1 if each member is contiguous.
     members : str
-        Operands (of "abc") that stand so; others are one for all members.
+        Letters of "abc" for the operands that are interleaved.  All members share the others.
     """
 
     lanes: int = 1
@@ -51,7 +51,7 @@ class Contraction(PairContraction):
 
     @property
     def turned(self) -> Contraction:
-        """The same with a and b exchanged: rows are columns."""
+        """Contraction with a and b exchanged, so that rows of the result become columns."""
         return replace(
             self,
             a_rows=self.b_columns,
@@ -69,7 +69,7 @@ class Contraction(PairContraction):
         return 2 * rows * columns * terms * self.parts**2
 
     def width(self) -> int:
-        """Slots of a lane vector that suit the columns."""
+        """Slots of a lane vector, in real numbers, that suit the columns of the result."""
         if self.members:
             return self.lanes * self.parts
         real = np.finfo(self.dtype).dtype
@@ -80,7 +80,7 @@ class Contraction(PairContraction):
         return width
 
     def vectors(self) -> list[tuple[int, int]]:
-        """First column and columns of the lane vectors of a row of the result."""
+        """First column and number of columns of each lane vector of a row of the result."""
         return pieces(self.c_columns, 1 if self.members else self.width() // self.parts)
 
     def gathers(self) -> bool:
@@ -88,9 +88,9 @@ class Contraction(PairContraction):
         return not self.members and not consecutive(self.b_columns, self.vectors())
 
     def reaches(self) -> tuple[int, int, int]:
-        """Bytes from the first entry of a, b and c to their last; 0 where most are of others."""
+        """Bytes of a, b and c of one member; 0 if a member uses less than half of its span."""
         size = np.dtype(self.dtype).itemsize * (self.lanes if self.members else 1)
-        found = []
+        reaches = []
         for one, other in (
             (self.a_rows, self.a_terms),
             (self.b_terms, self.b_columns),
@@ -98,14 +98,14 @@ class Contraction(PairContraction):
         ):
             entries = (max(one) - min(one)) + (max(other) - min(other)) + 1
             dense = entries <= 2 * len(one) * len(other) * (self.lanes if self.members else 1)
-            found.append(entries * size if dense else 0)
-        a, b, c = found
+            reaches.append(entries * size if dense else 0)
+        a, b, c = reaches
         return a, b, c
 
     def lengths(self) -> tuple[int, ...]:
-        """Bytes of real matrices that are by rows without gaps; of others nothing."""
+        """Bytes of a, b and c; empty unless they are real and C-contiguous."""
         rows, columns, terms = self.sizes
-        found = []
+        lengths = []
         for one, other, many, length in (
             (self.a_rows, self.a_terms, rows, terms),
             (self.b_terms, self.b_columns, terms, columns),
@@ -116,17 +116,17 @@ class Contraction(PairContraction):
             )
             if self.members or self.parts > 1 or one[0] or other[0] or not dense:
                 return ()
-            found.append(many * length * np.dtype(self.dtype).itemsize)
-        return tuple(found)
+            lengths.append(many * length * np.dtype(self.dtype).itemsize)
+        return tuple(lengths)
 
     def words(self) -> str:
-        """Sizes, type and layout, for the database of settings."""
+        """Name in the tuning database: sizes, type and layout."""
         rows, columns, terms = self.sizes
         how = f"{self.lanes} members a group" if self.members else "members apart"
         return f"gemm {rows} x {columns} x {terms}, {self.dtype}, {how}"
 
     def cost(self) -> float:
-        """Multiply-adds of lane vectors, and what others have to be counted as."""
+        """Estimated cost of a member, in multiply-adds of lane vectors."""
         rows, columns, terms = self.sizes
         vectors = self.vectors()
         gathered = _ALONE * terms * columns if self.gathers() else 0.0
@@ -136,15 +136,16 @@ class Contraction(PairContraction):
 
 
 def registers() -> int:
-    """The number of registers of lane vectors."""
+    """Number of registers for lane vectors."""
     return 16 if machine.register_bytes() == 32 else 32
 
 
 def default_block(rows: int, vectors: int, parts: int, members: bool) -> tuple[int, int]:
-    """Rows and lane vectors of a result that are kept in registers.
+    """Rows and lane vectors of the result that are kept in registers.
 
-    Each term loads the vectors of b, and a number of a for each row: as an operand of the
-    multiply-add where it is one number, into a register where it is a lane vector.
+    Each term of the sum loads the lane vectors of b, and for each row a number of a.  This number
+    is an operand of the multiply-add.  If members are interleaved, it is a lane vector, which needs
+    a register.
     """
     free = registers() - 2
     if members:
@@ -158,14 +159,14 @@ def default_block(rows: int, vectors: int, parts: int, members: bool) -> tuple[i
 @final
 @dataclass(frozen=True)
 class Variant:
-    """Settings of a kernel.
+    """Settings of a contraction kernel that can be tuned.
 
     Attributes
     ----------
     rows, vectors : int
         Rows and lane vectors of the result in registers.
     ahead : int
-        Members ahead of the one at hand that are asked for from memory; 0 for none.
+        Number of members by which memory is prefetched ahead; 0 for no prefetch.
     """
 
     rows: int
@@ -174,27 +175,28 @@ class Variant:
 
     @staticmethod
     def default(contraction: Contraction) -> Variant:
-        """The model's choice."""
+        """Settings without tuning: the block of `default_block`, and no prefetch."""
         rows, parts = contraction.sizes[0], contraction.parts
         block = default_block(rows, len(contraction.vectors()), parts, bool(contraction.members))
         return Variant(*block, ahead=0)
 
     @staticmethod
     def candidates(contraction: Contraction) -> list[Variant]:
-        """Variants that the model does not rule out, the default first.
+        """Settings that are worth trying, the default first.
 
-        Blocks fill more than half of the registers, or the whole result.
+        Blocks fill more than half of the registers.  Another row would not fit, or the block has
+        all rows.
         """
         chosen, parts = Variant.default(contraction), contraction.parts
         rows, vectors = contraction.sizes[0], len(contraction.vectors())
-        found = [chosen, *(replace(chosen, ahead=ahead) for ahead in _aheads(contraction))]
+        variants = [chosen, *(replace(chosen, ahead=ahead) for ahead in _aheads(contraction))]
         for width in range(1, min(vectors, 8) + 1):
             for height in range(1, min(rows, registers()) + 1):
                 used = height * width * parts + width
                 full = height == rows or used + width * parts > registers() - 2
                 if used <= registers() - 2 and 2 * used > registers() and full:
-                    found.append(replace(chosen, rows=height, vectors=width))
-        return list(dict.fromkeys(found))
+                    variants.append(replace(chosen, rows=height, vectors=width))
+        return list(dict.fromkeys(variants))
 
 
 def _aheads(contraction: Contraction) -> tuple[int, ...]:
@@ -208,17 +210,20 @@ def _aheads(contraction: Contraction) -> tuple[int, ...]:
 @final
 @dataclass(frozen=True, eq=False)
 class Launch:
-    """Compiled products of matrices, and what they are given beside places of operands.
+    """Compiled products of matrices, and their arguments but for the addresses of operands.
 
     Attributes
     ----------
     products : function
+        The compiled function.
     words : (LAUNCH_WORDS,) int64
+        Arguments, see ``simd/tensor/launches.py``.
     copies : array
-        Memory that the words tell of.
+        Memory for copies of b, whose address is one of the words.
     threads : int
+        Number of threads that share the work.
     small : bool
-        True if it is work for one thread, however many there are.
+        True if the work is so little that one thread does it.
     """
 
     products: Any
@@ -236,7 +241,7 @@ class ContractionKernel:
     ----------
     contraction : Contraction
     reads : bool
-        True if the result is added to what is there.
+        True if the kernel reads c, to add beta times c to the product.
     """
 
     def __init__(self, contraction: Contraction, reads: bool) -> None:
@@ -248,21 +253,21 @@ class ContractionKernel:
 
     @cached_property
     def variant(self) -> Variant:
-        """Settings: those of the database, else the model's."""
+        """Settings of the tuning database; the default for those that it does not have."""
         default = Variant.default(self._contraction)
-        found = database.find(self.tuning_key())
+        tuned = database.find(self.tuning_key())
         names = ("rows", "vectors", "ahead")
-        chosen = {name: int(found[name]) for name in names if name in found}
+        chosen = {name: int(tuned[name]) for name in names if name in tuned}
         if "ahead" in chosen:
-            chosen["ahead"] -= 1  # the database has numbers from 1 on
+            chosen["ahead"] -= 1  # numbers in the database begin with 1
         return replace(default, **chosen)
 
     def tuning_key(self) -> TuningKey:
-        """Key of its settings in the database."""
+        """Key of the kernel's settings in the tuning database."""
         return machine.tuning_key(self._contraction.words())
 
     def candidates(self) -> list[Variant]:
-        """Settings to try."""
+        """Settings that tuning tries."""
         return Variant.candidates(self._contraction)
 
     def _block(self) -> tuple[int, int]:
@@ -324,20 +329,20 @@ class ContractionKernel:
         *,
         apart: bool = False,
     ) -> None:
-        """Run it for all members.
+        """Compute c = alpha a b + beta c for all members of a batch.
 
         Parameters
         ----------
         operands : (a, b, c)
             Addresses.
         strides : six of int
-            Bytes between members (groups of them, where these stand together), then between the
-            products of a member.
+            Bytes from a member of a, b and c to the next (if members are interleaved, from a group
+            to the next), then from a product of a member to the next.
         inside : (members, products)
-            How many there are, of products for each member.
+            Number of members, and of products of each member.
         alpha, beta : pairs of float
         apart : bool
-            Operands are tables of addresses, (members,) int64.
+            True if each operand is a table of the members' addresses, (members,) int64.
         """
         self.run_launch(self.launch(strides, inside, alpha, beta, apart=apart), operands)
 
@@ -358,9 +363,9 @@ class ContractionKernel:
         *,
         apart: bool = False,
     ) -> Launch:
-        """All that a launch depends on but the places of the operands; see `run`.
+        """Launch with all arguments but the addresses of the operands; see `run`.
 
-        Where a and b are exchanged, it is given their places in turns.
+        If the kernel exchanges a and b, call ``products`` with their addresses exchanged.
         """
         if self.exchanged:
             strides = tuple(strides[k] for k in (1, 0, 2, 4, 3, 5))

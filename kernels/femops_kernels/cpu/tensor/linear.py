@@ -1,4 +1,4 @@
-"""Factors, solves and eigenvalues of small matrices: each slot of a lane vector is a matrix."""
+"""Factors, solves and eigenvalues of small matrices. Each slot of a lane vector is a matrix."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Array = NDArray[Any]
 Shape = tuple[int, ...]
 
 # Bytes of matrices from which on several threads work on them, and bytes of operands and results
-# that do not stay in usual caches: results are then written past these.
+# from which on results are written past the caches, which could not hold them.
 _SHARED, _STREAMED = 2**17, 2**24
 
-# Rows up to which Cholesky factors have no loops: more take long to compile.
+# Rows up to which a Cholesky factorisation is compiled without loops. More take long to compile.
 _UNROLLED = 16
 
 METHODS: dict[str, tuple[str, ...]] = {
@@ -38,7 +38,7 @@ METHODS: dict[str, tuple[str, ...]] = {
 }
 """Skeletons of each method."""
 
-# Whether each operand is read, and written.
+# For each method: which of its two operands it reads, and which it writes.
 _USES = {
     "cholesky": ((True, False), (True, False)),
     "lu": ((True, False), (True, True)),
@@ -52,13 +52,13 @@ _USES = {
 @final
 @dataclass(frozen=True)
 class Matrices:
-    """Matrices of a batch: where the entries of one are, and the batch's members.
+    """Size and strides of the matrices of a batch.
 
     Attributes
     ----------
     rows, columns : int
     row_bytes, column_bytes : int
-        From a row, and from a column, to the next.
+        Bytes from a row, and from a column, to the next.
     """
 
     rows: int
@@ -68,12 +68,12 @@ class Matrices:
 
     @staticmethod
     def by_rows(shape: Shape, size: int) -> Matrices:
-        """Matrices, or vectors as columns, without gaps, of numbers of so many bytes."""
+        """C-contiguous matrices of numbers of ``size`` bytes. Vectors count as one column."""
         columns = prod(shape[1:])
         return Matrices(shape[0], columns, columns * size, size)
 
     def whole(self, size: int) -> bool:
-        """True if a member's entries, of so many bytes, are a run by rows."""
+        """True if a matrix of numbers of ``size`` bytes is C-contiguous."""
         rows = self.rows == 1 or self.row_bytes == self.columns * size
         return rows and (self.columns == 1 or self.column_bytes == size)
 
@@ -81,7 +81,7 @@ class Matrices:
 @final
 @dataclass(frozen=True)
 class LinearKernel:
-    """A method for matrices of one size, and where it has been compiled.
+    """All that decides how a method for matrices of one size is compiled.
 
     Attributes
     ----------
@@ -90,11 +90,11 @@ class LinearKernel:
     dtype : str
         float64, float32, complex128 or complex64.
     first, second : Matrices
-        Matrices and right sides, or what else the method takes: see its skeleton.
+        Matrices and right-hand sides, or the operands that the method's skeleton names.
     triangle : four of bool
-        Of the method of that name: lower, transposed, unit diagonal, conjugated.
+        For the method "triangle": lower, transposed, unit diagonal, conjugated.
     streams : bool
-        Results go past the caches; their memory begins on a cache line.
+        True if results are written past the caches.  Their memory begins on a cache line.
     """
 
     method: str
@@ -107,16 +107,16 @@ class LinearKernel:
 
 @final
 class LinearCall:
-    """A method for arrays of known shapes and strides.
+    """A method of linear algebra for arrays of fixed shapes and strides.
 
     Parameters
     ----------
     method, triangle
         See `LinearKernel`.
     sources : pair of arrays (members, rows, columns) or None
-        Arrays like those that are read, members not zero.
+        Arrays with the shapes and strides of the operands.  There is at least one member.
     shapes : pair of (members, rows, columns) or None
-        Results.
+        Shapes of the two results; None for no result.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class LinearCall:
     def run(
         self, first: Array, second: Array | None
     ) -> tuple[list[Array | None], NDArray[np.float64] | None]:
-        """Results, and where members failed, from 1, 0 for the others; None if none failed."""
+        """Results, and the step (from 1) at which each member failed, else 0; None if none did."""
         threads = machine.get_threads() if self._shared else 1
         targets = [None if shape is None else self._new(shape) for shape in self._shapes]
         status_bytes = self._slots * self._real.itemsize
@@ -181,7 +181,7 @@ def _address(array: Array) -> int:
 
 @lru_cache(maxsize=512)
 def _compiled(kernel: LinearKernel) -> tuple[ModuleType, int, int]:
-    """Module, lanes and bytes of memory for each thread."""
+    """Compiled module, slots of a lane vector, and bytes of work space for each thread."""
     real = np.finfo(kernel.dtype).dtype
     width, pair = machine.lane_width(real), (kernel.first, kernel.second)
     lane = Lane(width, real)
@@ -223,7 +223,7 @@ def _compiled(kernel: LinearKernel) -> tuple[ModuleType, int, int]:
 
 
 def _skeletons(kernel: LinearKernel) -> tuple[str, ...]:
-    """Skeletons in their order."""
+    """Names of the kernel's skeletons, in the order in which they are compiled."""
     methods = METHODS[kernel.method]
     if kernel.first.rows <= _UNROLLED:
         methods = tuple("cholesky_unrolled" if one == "cholesky" else one for one in methods)
@@ -231,7 +231,7 @@ def _skeletons(kernel: LinearKernel) -> tuple[str, ...]:
 
 
 def _runs(kernel: LinearKernel, parts: int) -> dict[str, int]:
-    """Real numbers of the operands, and of those whose members are runs."""
+    """Real numbers of a member of each operand; the same for ``RUN``, or 0 if not contiguous."""
     constants: dict[str, int] = {}
     size = np.dtype(kernel.dtype).itemsize
     for name, one in (("FIRST", kernel.first), ("SECOND", kernel.second)):

@@ -1,4 +1,4 @@
-"""Conjugate gradients on a device: its vectors and numbers stay there."""
+"""Conjugate gradients on a device, in whose memory vectors and state stay."""
 
 from __future__ import annotations
 
@@ -26,22 +26,25 @@ from femops_kernels.skeletons.cg.cg_state import MOVE, SWEEP, TURN
 _ACTIONS = {"SWEEP": SWEEP, "MOVE": MOVE, "TURN": TURN}
 _VECTORS = dict.fromkeys("xrpq", "T*") | dict.fromkeys(("old", "inverse"), "const T*")
 RESIDENT = 5
-"""Blocks of a multiprocessor: more would have too few registers."""
+"""Thread blocks per multiprocessor. More blocks would have too few registers."""
 PIECE_BYTES = 16
 """Bytes of a vector that a thread loads at once."""
 _BURST = 8  # iterations
-_ROW = 32  # numbers: rows of vectors begin where lines of the cache do
+_ROW = 32  # vectors have a multiple of so many numbers, so that they begin on cache lines
 
 
 @final
 class DeviceConjugateGradients(Solve):
-    """Solves whose vectors stay on a device; see ``cg.cuh`` and ``cg_state.cuh``.
+    """Conjugate gradients whose vectors stay on a device; see ``cg.cuh`` and ``cg_state.cuh``.
 
-    Of one process the state stays there, too: the host launches iterations without waiting for any.
-    What it knows of their state was on its way while the last burst was launched; iterations after
-    the end do nothing, but for x, which is touched in every second one, and at the last of a call.
-    Of many ranks the host waits for the sums of an iteration, adds those of all ranks and tells the
-    device what is due: that is done as by merged sweeps, in two launches around the operator's.
+    On one process the state stays on the device, too.  The host launches iterations in bursts and
+    does not wait for them.  It reads the state that was copied while the last burst was launched.
+    Iterations launched after the end change nothing but x, which every second iteration updates,
+    and the last one of a call.
+
+    On many ranks the host waits for the sums of each iteration.  It adds those of all ranks and
+    sends the factors of the updates to the device.  As in merged sweeps, an iteration then has two
+    launches for updates and sums, one before and one after the operator's.
 
     Parameters
     ----------
@@ -76,7 +79,7 @@ class DeviceConjugateGradients(Solve):
         state[at.MERGED] = merged or ranks
         length = max(-(-len(b) // _ROW), 1) * _ROW
         self._vectors = xp.zeros((4 if ranks else 5, length), b.dtype)
-        # the caller's is not padded
+        # the caller's vector `inverse` is not padded, this copy is
         self._given, self._inverse = inverse, None if inverse is None else xp.zeros(length, b.dtype)
         given = self._vectors, len(b), self._inverse, self._there, merged, ranks
         self._updates = Updates(self._device, *given)
@@ -101,7 +104,7 @@ class DeviceConjugateGradients(Solve):
             self._operator.apply(self.x, self._q)
 
     def advance(self, tolerance: float, limit: int, steps: int, show: bool = True) -> None:
-        """See `Solve.advance`; the state is of the call before, unless ``show`` or no steps."""
+        """See `Solve.advance`. With steps but without ``show``, get the state of the last call."""
         if self._numbers is not None:
             self._state[[at.GOAL, at.LIMIT]] = tolerance, limit
             between_messages(self._state, steps, show, self._act)
@@ -122,7 +125,7 @@ class DeviceConjugateGradients(Solve):
             self._state = pending()
 
     def _act(self, action: int) -> NDArray[np.float64]:
-        """Do an action, and give its sums; see `between_messages`."""
+        """Do an action and return its sums; see `between_messages`."""
         assert self._numbers is not None
         assert self._reduce is not None
         (p,), sweep = self._p, action == SWEEP
@@ -137,7 +140,7 @@ class DeviceConjugateGradients(Solve):
         return self._reduce(self._numbers.here[SUMS : SUMS + count, np.newaxis])
 
     def _iterate(self, steps: int) -> None:
-        """Launch iterations; every second one touches x, and the last."""
+        """Launch ``steps`` iterations. Every second one, and the last, updates x."""
         for k in range(steps):
             old, new = self._p[self._old], self._p[1 - self._old]
             if self._sweep:
@@ -150,9 +153,10 @@ class DeviceConjugateGradients(Solve):
             self._old = 1 - self._old
 
     def _burst(self) -> None:
-        """As many iterations as `every` says, an even number: both vectors p are where they were.
+        """Launch `every` iterations, as a recorded sequence from the second call on.
 
-        They are where they began, so that it is the same work each time.
+        The number is even.  So the two vectors p have swapped back, and each burst is the same
+        work.
         """
         if self._bursts == 1:  # all kernels have been launched
             self._repeat = self._device.repeatable(self._repeat)
@@ -162,23 +166,23 @@ class DeviceConjugateGradients(Solve):
 
 @final
 class Updates:
-    """The vector updates of conjugate gradients, and what sums need.
+    """The vector updates of conjugate gradients, compiled, with the memory of their sums.
 
     Parameters
     ----------
     device : Device
     vectors : (3 or more, m) array
-        x, r, q = A p; whole pieces of 16 bytes, as are p and the one before.
+        x, r and q = A p.  Like all vectors p, they are padded to pieces of 16 bytes.
     n : int
-        Entries of a vector of the operator; those behind are zero.
+        Length of a vector of the operator.  Entries behind are zero.
     inverse : (m,) array or None
         See `CompiledOperator.conjugate_gradients`.
     state : float64 array
         See ``cg_state.cuh``.
     merged : bool
-        Whether the operator's kernel does some of them.
+        True if the operator's kernel does some of the updates.
     ranks : bool
-        Whether sums are left in the state, for the host to add those of all ranks.
+        True if sums are left in the state, so that the host can add those of all ranks.
     """
 
     def __init__(
@@ -214,7 +218,10 @@ class Updates:
         self._packed = layout.pack(device, **self._kept, p=None, old=None, count=n, touch=0)
 
     def launch(self, action: int, p: Any, old: Any = None, *, touch: bool = True) -> None:
-        """Do an action with p and, if it may be needed, the one before; x may be left as it is."""
+        """Launch an action with the direction p, and the last one ``old`` if the action needs it.
+
+        If ``touch`` is False, x is not updated yet.
+        """
         packed = copied(self._packed)
         packed["p"], packed["touch"] = self.device.address(p), touch
         packed["old"] = 0 if old is None else self.device.address(old)
@@ -224,7 +231,7 @@ class Updates:
 
 @final
 class _MergedSweep:
-    """The operator's kernel with updates in it."""
+    """Launch of the operator's kernel that also updates p and sums p.Ap."""
 
     def __init__(self, launches: DeviceLaunchSum, updates: Updates) -> None:
         (sweep,) = launches.sweeps
@@ -245,7 +252,7 @@ class _MergedSweep:
         self._packed["alpha"] = launches.alphas[0]
 
     def launch(self, old: Any, new: Any) -> None:
-        """Compute the next p, and q = A p."""
+        """Compute the next direction ``new`` from ``old``, and q = A new."""
         packed, given = copied(self._packed), (self._device, self._function, self._kernel)
         packed["x"], packed["p"] = self._device.address(old), self._device.address(new)
         launch_portions(*given, packed, 0, self._sweep.blocks)
@@ -253,13 +260,13 @@ class _MergedSweep:
 
 
 def blocks_of(device: Device, count: int, kind: np.dtype[Any]) -> int:
-    """The number of blocks of a launch on so many entries, of which threads have pieces."""
+    """Number of thread blocks of a launch on vectors with ``count`` entries."""
     pieces = -(-count * kind.itemsize // PIECE_BYTES)
     return min(-(-pieces // SIMPLE_THREADS), RESIDENT * device.processors)
 
 
 def memory_of_sums(device: Device, blocks: int, threads: int, count: int) -> dict[str, Any]:
-    """Memory of a launch that forms so many sums; see ``reduce.cuh``."""
+    """Arrays in which a launch forms ``count`` sums over all its threads; see ``reduce.cuh``."""
     partials, counters = 0, 0
     while blocks > 1:
         groups = -(-blocks // threads)

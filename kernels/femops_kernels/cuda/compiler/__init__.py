@@ -1,1 +1,1 @@
-"""NVRTC: CUDA C++ to machine code, kept on disk."""
+"""Compilation of CUDA C++ to machine code by NVRTC, with a cache on disk."""

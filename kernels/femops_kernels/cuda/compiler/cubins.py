@@ -1,4 +1,4 @@
-"""Compiled GPU kernels on disk: each is compiled once for an architecture."""
+"""Cache of compiled GPU kernels on disk. Each kernel is compiled once for an architecture."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Cubin(NamedTuple):
     code : bytes
         Machine code that a driver loads.
     report : Report
-        Its needs.
+        Registers and memory that the kernel needs.
     path : Path
-        Its source.
+        File with the source.
     """
 
     code: bytes
@@ -32,27 +32,27 @@ class Cubin(NamedTuple):
 
 
 def cubin(source: str, arch: str, options: Sequence[str] = ()) -> Cubin:
-    """Kernel compiled from a source, or found in the cache folder.
+    """Compile a kernel from its source, or read it from the cache folder.
 
     The source stays in the folder, to be read and debugged, also if the compiler refuses it.
 
     Parameters
     ----------
     source : str
-        CUDA C++ with everything it needs.
+        Complete CUDA C++.
     arch : str
-        As ``"sm_90"``.
+        Architecture, for example ``"sm_90"``.
     options : sequence of str
         Options of the compiler, beside its usual ones.
 
     Raises
     ------
     CompileError
-        If the compiler refuses it, or it has no entry point.
+        If the compiler refuses the source, or it has no entry point.
     DeviceError
         If there is no compiler for the architecture.
     CacheError
-        If no folder can be written, not even a temporary one, or others can write it.
+        If no folder can be written, not even a temporary one, or other users can write it.
     """
     parts = [source, arch, *map(str, nvrtc.version()), *nvrtc.OPTIONS, *options]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:24]

@@ -1,4 +1,4 @@
-"""The compiler of CUDA C++, NVRTC, called directly: that needs no driver and no GPU."""
+"""Direct calls of NVRTC, the compiler of CUDA C++. They need no driver and no GPU."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _BUILTINS = "nvrtc-builtins64_*.dll" if _WINDOWS else "libnvrtc-builtins.so.*"
 
 
 def _install(major: int) -> str:
-    """Packages of CuPy and the compiler, for pip."""
+    """Name of the pip package with CuPy and the compiler for a major version of CUDA."""
     return f'"cupy-cuda{major}x[ctk]"'
 
 
 INSTALL = f"pip install {_install(13)}, or {_install(12)} for drivers before 580"
-"""Command that installs them."""
+"""Command that installs CuPy and the compiler."""
 
 
 class _Library(NamedTuple):
@@ -42,14 +42,14 @@ def version() -> tuple[int, int]:
     Raises
     ------
     DeviceError
-        If there is none, or none that the driver here would take kernels of.
+        If there is no NVRTC, or none whose kernels the driver accepts.
     """
     return _library().version
 
 
 @cache
 def archs() -> tuple[str, ...]:
-    """Architectures that NVRTC compiles for, as ``"sm_90"``; raises as `version`."""
+    """Architectures that NVRTC compiles for, such as ``"sm_90"``; raises as `version`."""
     handle, count = _library().handle, ctypes.c_int()
     _check(handle.nvrtcGetNumSupportedArchs(ctypes.byref(count)))
     numbers = (ctypes.c_int * count.value)()
@@ -58,7 +58,7 @@ def archs() -> tuple[str, ...]:
 
 
 def default_archs() -> tuple[str, ...]:
-    """Architectures to compile for where there is no device; raises as `version`."""
+    """Architectures to compile for on a machine without a device; raises as `version`."""
     return tuple(arch for arch in ("sm_70", "sm_75", "sm_80", "sm_90") if arch in archs())
 
 
@@ -73,7 +73,7 @@ def compile_cubin(
     arch : str
         One of `archs`.
     options : sequence of str
-        Beside `OPTIONS`.
+        Options beside `OPTIONS`.
     name : str
         Name of the source in the log.
 
@@ -87,9 +87,9 @@ def compile_cubin(
     Raises
     ------
     CompileError
-        If the compiler refuses the source; its log is a note of the error.
+        If the compiler refuses the source.  The log is a note of the error.
     DeviceError
-        If it does not know the architecture, or there is no compiler.
+        If there is no compiler, or it does not know the architecture.
     """
     if arch not in archs():
         raise DeviceError(
@@ -112,7 +112,7 @@ def compile_cubin(
 
 
 def _for_arch(arch: str) -> str:
-    """Advice where the compiler does not know an architecture."""
+    """Advice for an architecture that the compiler does not know."""
     if _number(arch) > _number(archs()[0]):
         return f"the GPU is newer, pip install --upgrade {_install(13)}"
     return (
@@ -166,17 +166,17 @@ def _library() -> _Library:
             continue
         major, minor = ctypes.c_int(), ctypes.c_int()
         handle.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
-        found = (major.value, minor.value)
-        if newest is None or found[0] <= newest[0]:
-            return _Library(handle, found)
-        refused = refused or _dotted(found)
+        numbers = (major.value, minor.value)
+        if newest is None or numbers[0] <= newest[0]:
+            return _Library(handle, numbers)
+        refused = refused or _dotted(numbers)
     if refused and newest:
         raise DeviceError(f"NVRTC {refused} is too new: {for_driver(newest)}")
     raise DeviceError(f"NVRTC, the compiler of GPU kernels, is not installed: {INSTALL}")
 
 
 def driver_version() -> tuple[int, int] | None:
-    """Newest CUDA that the driver takes; None without a driver."""
+    """Newest version of CUDA that the driver supports; None without a driver."""
     number = ctypes.c_int()
     try:
         driver = ctypes.CDLL("nvcuda.dll" if _WINDOWS else "libcuda.so.1")
@@ -188,7 +188,7 @@ def driver_version() -> tuple[int, int] | None:
 
 
 def for_driver(newest: tuple[int, int]) -> str:
-    """Advice where all that is installed is newer than the driver supports."""
+    """Advice if all installed versions of NVRTC are newer than the driver supports."""
     driver = f"the NVIDIA driver takes CUDA {_dotted(newest)} and older: update it"
     newer = [f"cupy-cuda{major}x" for major in _MAJORS if major > newest[0]]
     if newest[0] not in _MAJORS or not newer:
@@ -203,7 +203,7 @@ def _name(major: int) -> str:
 
 
 def _paths() -> Iterator[Path]:
-    """Paths where the library may be: first in wheels, then in the machine's CUDA."""
+    """Paths where NVRTC may be: first in Python packages, then in the machine's CUDA."""
     for major in _MAJORS:
         for folder in _wheel_folders(major):
             yield folder / _name(major)
@@ -215,7 +215,7 @@ def _paths() -> Iterator[Path]:
             for place in ("bin/x64", "bin") if _WINDOWS else ("lib64", "lib"):
                 yield Path(root) / place / _name(major)
     for major in _MAJORS:
-        yield Path(_name(major))  # wherever the system looks
+        yield Path(_name(major))  # in the system's own search path
 
 
 def _wheel_folders(major: int) -> Iterator[Path]:
@@ -226,7 +226,7 @@ def _wheel_folders(major: int) -> Iterator[Path]:
 
 
 def _pathfinder() -> Iterator[Path]:
-    """Paths that NVIDIA's own search finds, in conda's folders for instance."""
+    """Path of NVRTC by NVIDIA's own search, in conda's folders for instance."""
     from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
 
     with suppress(DynamicLibNotFoundError):
@@ -236,7 +236,7 @@ def _pathfinder() -> Iterator[Path]:
 
 
 def _opened(path: Path) -> Any:
-    """The library, or None; with the builtins beside it, which it looks for by name alone."""
+    """Load NVRTC from a path, after its builtins, which it finds only if loaded; None if not."""
     if path.is_absolute():
         if not path.exists():
             return None

@@ -12,21 +12,21 @@ ENTRY = "entry"
 
 
 class Report(NamedTuple):
-    """Needs of a thread, and of a block.
+    """Registers and memory that a compiled kernel needs.
 
     Attributes
     ----------
     registers : int
         Registers per thread.
     local_bytes : int
-        Memory of a thread beside its registers: what is spilled, and arrays that are indexed by
-        numbers known only when it runs.
+        Bytes of a thread's local memory: spilled registers, and arrays with indices that the
+        compiler does not know.
     spill_bytes : int
         Bytes stored and loaded again because registers were too few.
     shared_bytes : int
-        Static shared memory of a block; what a launch asks for is not in it.
+        Static shared memory of a block, without the dynamic shared memory of a launch.
     constant_bytes : int
-        Constant memory, arguments included; 0 for architectures for which it is not told.
+        Constant memory, with the arguments; 0 for architectures whose log does not report it.
     """
 
     registers: int
@@ -42,7 +42,7 @@ def report(log: str) -> Report:
     Raises
     ------
     CompileError
-        If it tells of no entry point.
+        If the log has no entry point.
     """
     frame = re.search(
         rf"Function properties for {ENTRY}\n\D*(\d+) bytes stack frame, "

@@ -1,4 +1,4 @@
-"""Arguments of a kernel: one structure, with one layout in Python and in C++."""
+"""Arguments of a kernel: one structure with the same layout in Python and in C++."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _NUMBERS: dict[str, type[np.generic]] = {
 @final
 @dataclass(frozen=True, eq=False)
 class Place:
-    """A place in an array, around which the kernel knows by itself where numbers are.
+    """Address in an array of any strides. The kernel itself knows the strides.
 
     Attributes
     ----------
     array : array
-        Of a device; complex numbers are pairs of real ones.
+        Array of a device.  Complex numbers are pairs of real ones.
     offset : int
-        Bytes behind the array's first entry.
+        Bytes from the array's first entry.
     """
 
     array: Any
@@ -41,28 +41,28 @@ class Place:
 
 @final
 class Layout:
-    """Structure ``Arguments`` of a kernel's arguments.
+    """Layout of the structure ``Arguments`` that holds a kernel's arguments.
 
     Parameters
     ----------
     fields : mapping
         Name of each argument, and its type in C++: a number (``T``, ``int``, ``unsigned``,
-        ``unsigned char``, ``long long``, ``float``, ``double``) or a pointer to such (``const T*``,
-        ``int*``).
+        ``unsigned char``, ``long long``, ``float``, ``double``) or a pointer to numbers
+        (``const T*``, ``int*``).
     real : dtype
         Type ``T``: float64 or float32.
 
     Attributes
     ----------
     dtype : dtype
-        The same structure in NumPy, padded as in C.
+        The structure in NumPy, padded as in C.
     text : str
-        Its definition in C++.
+        Definition of the structure in C++.
 
     Raises
     ------
     KernelValueError
-        If there is no field, or a type is none of these.
+        If there is no field, or a field has another type.
 
     Examples
     --------
@@ -100,7 +100,7 @@ class Layout:
 
     def _definition(self) -> str:
         lines = [f"    {kind} {name};" for name, kind in self._types.items()]
-        # these tell where fields are; CUDA 12 has no offsetof without headers
+        # sizes and alignments fix the offsets; CUDA 12 has no offsetof without headers
         kinds = {kind: self.dtype[name] for name, kind in self._types.items()}
         check = [f"sizeof(Arguments) == {self.dtype.itemsize}"]
         for kind, number in kinds.items():
@@ -110,16 +110,16 @@ class Layout:
         return "\n".join(["struct Arguments {", *lines, "};", checked, ""])
 
     def pack(self, device: Device, **values: Any) -> NDArray[Any]:
-        """All arguments for a launch.
+        """Pack all arguments for a launch into one structure.
 
         Parameters
         ----------
         device : Device
-            Whose arrays these are.
+            Device that owns the arrays.
         **values
-            Contiguous arrays of the device for pointers (None for a null pointer), or a `Place` in
-            one of any strides, and numbers.
-            The arrays must outlive the launch: only their addresses are kept.
+            Numbers, and for pointers contiguous arrays of the device, a `Place` in an array of any
+            strides, or None for a null pointer.
+            The arrays must outlive the launch, because only their addresses are packed.
 
         Returns
         -------
@@ -180,5 +180,5 @@ class Layout:
 
 
 def copied(packed: NDArray[Any]) -> NDArray[Any]:
-    """Copy of packed arguments; NumPy's own goes through them one by one, at each launch."""
+    """Copy of packed arguments, faster than NumPy's own copy, which goes field by field."""
     return packed.view(f"V{packed.nbytes}").copy().view(packed.dtype)

@@ -1,4 +1,4 @@
-"""Devices by CuPy, which allocates, copies, loads and launches; it compiles nothing of ours."""
+"""GPUs through CuPy, which allocates, copies, loads and launches. NVRTC compiles our kernels."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from femops_kernels.cuda.device.nccl import NcclNetwork, library
 from femops_kernels.cuda.device.residency import Multiprocessor
 from femops_kernels.errors import DeviceError, KernelValueError
 
-_FREE_SHARED_BYTES = 48 * 1024  # dynamic shared memory of a block that need not be asked for
+_FREE_SHARED_BYTES = 48 * 1024  # dynamic shared memory that a block has without a request
 _NO_DRIVER, _NO_DEVICE = 35, 100  # cudaErrorInsufficientDriver, cudaErrorNoDevice
 _MOST_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _CARVEOUT = 9  # CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
@@ -33,17 +33,18 @@ _lock = threading.RLock()
 
 
 def open_device(name: str) -> Device:
-    """GPU of a name, CuPy's current device from now on; always the same object in a process.
+    """Return the named GPU and make it CuPy's current device. A GPU is one object in a process.
 
     Parameters
     ----------
     name : str
-        ``"cuda"``, CuPy's current device (at first the first one), or ``"cuda:1"``, the second.
+        ``"cuda"``, CuPy's current device (at first GPU number 0), or ``"cuda:1"``, GPU number 1.
 
     Raises
     ------
     DeviceError
-        If there is no CuPy, no driver, no GPU, or no device of this name; or it is taken.
+        If there is no CuPy, no driver, no GPU, or no device of this name; or another program
+        holds the GPU.
     """
     match = re.fullmatch(r"cuda(?::(\d+))?", name)
     if match is None:
@@ -57,7 +58,7 @@ def open_device(name: str) -> Device:
     if ordinal >= count:
         there = ", ".join(f'"cuda:{k}"' for k in range(count))
         raise DeviceError(f"there is no GPU {name!r} here: choose {there}")
-    _asked(cupy.cuda.Device(ordinal).use)  # arrays that are made, or computed with, must be there
+    _asked(cupy.cuda.Device(ordinal).use)  # CuPy makes arrays on its current device
     return _device(cupy, ordinal)
 
 
@@ -69,14 +70,14 @@ def _device(cupy: Any, ordinal: int) -> Device:
 
 
 def adopt(array: Any) -> tuple[Any, Device]:
-    """CuPy's array on the memory of any library's array, without a copy, and its device.
+    """CuPy array on the memory of any library's array, without a copy, and the array's device.
 
     Raises
     ------
     DeviceError
-        There is no CuPy.
+        If there is no CuPy.
     KernelValueError
-        It is no array of a GPU, or is not handed over.
+        If the object is no array of a GPU, or its library does not hand over the memory.
     """
     cupy = _cupy()
     try:
@@ -87,12 +88,12 @@ def adopt(array: Any) -> tuple[Any, Device]:
 
 
 def take_device(place: int) -> Device:
-    """GPU of one of several processes that share a machine, CuPy's current one from now on.
+    """Choose a GPU for one of the processes on a machine, and make it CuPy's current device.
 
     Parameters
     ----------
     place : int
-        Index of the process; there may be more processes than GPUs.
+        Index of the process on the machine.  There may be more processes than GPUs.
 
     Returns
     -------
@@ -130,12 +131,12 @@ def describe() -> dict[str, Any]:
 
 
 def _facts(cupy: Any, ordinal: int) -> dict[str, Any]:
-    found = cupy.cuda.runtime.getDeviceProperties(ordinal)
+    properties = cupy.cuda.runtime.getDeviceProperties(ordinal)
     return {
-        "name": found["name"].decode(),
-        "arch": f"sm_{found['major']}{found['minor']}",
-        "processors": found["multiProcessorCount"],
-        "memory_bytes": found["totalGlobalMem"],
+        "name": properties["name"].decode(),
+        "arch": f"sm_{properties['major']}{properties['minor']}",
+        "processors": properties["multiProcessorCount"],
+        "memory_bytes": properties["totalGlobalMem"],
     }
 
 
@@ -145,7 +146,7 @@ def _cupy() -> Any:
     except ImportError as error:
         if isinstance(error, ModuleNotFoundError) and error.name == "cupy":
             raise DeviceError(f"GPUs need CuPy, which is not installed: {nvrtc.INSTALL}") from error
-        why = re.sub(r"[=\s]+", " ", str(error)).strip()  # CuPy frames what it says
+        why = re.sub(r"[=\s]+", " ", str(error)).strip()  # CuPy frames its message with "="
         raise DeviceError(f"CuPy can't be imported ({why}): {nvrtc.INSTALL}") from error
     return cupy
 
@@ -155,7 +156,7 @@ def _count(cupy: Any) -> int:
 
 
 def _asked(call: Callable[[], Any]) -> Any:
-    """Return the answer of a CUDA call; the first call starts CUDA."""
+    """Do a CUDA call and return its result. Raise a `DeviceError` that explains a failure."""
     try:
         return call()
     except (RuntimeError, ImportError, OSError) as error:
@@ -177,7 +178,7 @@ def _why(status: int | None, message: str) -> str:
 
 
 def copies_blocks(arch: str) -> bool:
-    """True if `Device.copies_blocks` is of devices of an architecture."""
+    """Value of `Device.copies_blocks` for devices of an architecture."""
     return int(arch.removeprefix("sm_")) >= 90
 
 
@@ -188,7 +189,7 @@ def _prelude() -> str:
 
 @final
 class CudaDevice(Device):
-    """NVIDIA's GPU; see `open_device`.
+    """A GPU of NVIDIA, used through CuPy; see `open_device`.
 
     Parameters
     ----------
@@ -214,9 +215,9 @@ class CudaDevice(Device):
 
     @property
     def xp(self) -> ModuleType:
-        """CuPy, which uses this device from now on in the thread that asks.
+        """The module ``cupy``. Reading this makes the device current in the calling thread.
 
-        Each thread has a current device of its own, which is the first one to begin with.
+        Each thread has a current device of its own, at first GPU number 0.
         """
         self.current.use()
         return self._cupy
@@ -225,11 +226,11 @@ class CudaDevice(Device):
         return f"CudaDevice({self.name}, cuda:{self.current.id}, {self.arch})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy is the object itself; in another process, the device of that number there."""
+        """Pickle the number of the GPU. A copy is the object itself, or the other process's GPU."""
         return open_device, (f"cuda:{self.current.id}",)
 
     def function(self, source: str) -> Function:
-        """Compile a kernel, or take it from memory or disk."""
+        """See `Device.function`. Compiled kernels are kept in memory and on disk."""
         if source not in self._functions:
             compiled = cubin(_prelude() + source, self.arch)  # several threads, several kernels
             with _lock:
@@ -243,7 +244,7 @@ class CudaDevice(Device):
             array.fill(0)
 
     def upload(self, array: NDArray[Any], stream: Any = None) -> Any:
-        """Copy of a host's array in a new array of the device."""
+        """See `Device.upload`."""
         with self.current:
             if stream is None:
                 return self._cupy.array(array, order="C")
@@ -256,7 +257,7 @@ class CudaDevice(Device):
         return made
 
     def download(self, array: Any, stream: Any = None) -> NDArray[Any]:
-        """Copy of an array on the host, when CuPy's current stream has done its work."""
+        """See `Device.download`. Without ``stream``, wait for CuPy's current stream."""
         with self.current:
             if stream is None:
                 copy: NDArray[Any] = array.get()
@@ -270,28 +271,28 @@ class CudaDevice(Device):
         return copy
 
     def _pinned(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-        """Memory of the host that the GPU reads and writes by itself."""
+        """Array in pinned memory of the host, which the GPU reads and writes by itself."""
         count = math.prod(shape)
         memory = self._cupy.cuda.alloc_pinned_memory(max(1, count * dtype.itemsize))
         return np.frombuffer(memory, dtype, count).reshape(shape)
 
     def _keep(self, stream: Any, *arrays: Any) -> Any:
-        """Keep arrays until a stream has done its work, which the event tells that is returned.
+        """Keep arrays alive until a stream has done its work. Return the event that marks this.
 
-        CuPy would give their memory to others while the GPU still reads or writes there.
+        Else CuPy would reuse their memory while the GPU still reads or writes there.
         """
         done = self._cupy.cuda.Event(disable_timing=True)
         if stream is None:
             done.record()
         else:
             stream.record(done)
-        with _lock:  # none is lost where several threads copy
+        with _lock:  # several threads may add to the list
             left = [flying for flying in self._flying if not flying[0].done]
             self._flying = [*left, (done, arrays)]
         return done
 
     def download_later(self, array: Any) -> Callable[[], NDArray[Any]]:
-        """Begin a copy to the host on CuPy's current stream."""
+        """See `Device.download_later`. The copy runs on CuPy's current stream."""
         with self.current:
             copy = self._pinned(array.shape, array.dtype)
             array.get(out=copy, blocking=False)
@@ -304,7 +305,7 @@ class CudaDevice(Device):
         return wait
 
     def repeatable(self, work: Callable[[], None]) -> Callable[[], None]:
-        """The work as a CUDA graph, for CuPy's current stream."""
+        """See `Device.repeatable`. Record the work as a CUDA graph for CuPy's current stream."""
         with self.current:
             stream = self._cupy.cuda.Stream(non_blocking=True)
             with stream:
@@ -321,11 +322,11 @@ class CudaDevice(Device):
         return replay
 
     def owns(self, array: Any) -> bool:
-        """True if something is a CuPy array of this device."""
+        """True if the object is a CuPy array of this device."""
         return isinstance(array, self._cupy.ndarray) and array.device.id == self.current.id
 
     def adopt(self, array: Any) -> Any:
-        """CuPy array on the memory of another library's array; no copy."""
+        """CuPy array on the memory of another library's array, without a copy."""
         try:
             with self.current:
                 adopted = view(self._cupy, array)
@@ -344,11 +345,11 @@ class CudaDevice(Device):
         return int(array.data.ptr)
 
     def staging_buffer(self, size: int, dtype: np.dtype[Any], *, direct: bool) -> StagingBuffer:
-        """Make one; memory of the host is pinned, so that copies need not be waited for."""
+        """Make a staging buffer. Its host memory is pinned, so that copies are asynchronous."""
         return CudaStagingBuffer(self, size, dtype, direct=direct)
 
     def network(self) -> Network:
-        """Begin one by NCCL."""
+        """Begin a network that sends by NCCL."""
         return NcclNetwork(self, self.current, self._cupy.cuda, library())
 
     def synchronize(self) -> None:
@@ -400,19 +401,19 @@ class CudaFunction(Function):
             ) from error
 
     def resident(self, threads: int, shared_bytes: int) -> int:
-        """The number of blocks that registers, threads and shared memory suffice for."""
+        """Number of blocks that registers, threads and shared memory suffice for."""
         return self._device.multiprocessor.resident(threads, self.registers, shared_bytes)
 
     def launch(self, blocks: int, threads: int, shared_bytes: int, arguments: NDArray[Any]) -> None:
         """Run the kernel on CuPy's current stream."""
         if blocks == 0:
-            return  # CuPy would run one
+            return  # CuPy would run one block
         try:
             with self._device.current:
                 self._prepare(threads, shared_bytes)
-                # CuPy takes the address; of a structure NumPy would list the fields for that
-                whole = arguments.view(f"V{arguments.nbytes}")
-                self._kernel((blocks,), (threads,), (whole,), shared_mem=shared_bytes)
+                # CuPy takes the address; for a structure NumPy would first list the fields
+                plain_bytes = arguments.view(f"V{arguments.nbytes}")
+                self._kernel((blocks,), (threads,), (plain_bytes,), shared_mem=shared_bytes)
         except self._errors as error:
             raise DeviceError(
                 f"{self._device.name} can't run {self._path} ({self.registers} registers) in "
@@ -421,7 +422,7 @@ class CudaFunction(Function):
             ) from error
 
     def _prepare(self, threads: int, shared_bytes: int) -> None:
-        """Ask for shared memory, and for as much of it in all as the blocks need."""
+        """Request shared memory for a block, and for all blocks of a multiprocessor."""
         if shared_bytes == 0 or self._shape == (threads, shared_bytes):
             return
         if shared_bytes > self._allowed:
@@ -436,7 +437,7 @@ class CudaFunction(Function):
 
 @final
 class CudaStagingBuffer(StagingBuffer):
-    """Copies in a stream of their own, or none.
+    """Staging buffer that copies in a stream of its own, or not at all if ``direct``.
 
     Parameters
     ----------
@@ -453,7 +454,7 @@ class CudaStagingBuffer(StagingBuffer):
             self.there: Any = device.xp.zeros(size, dtype)
             self.here: Any = self.there
             self._stream = self._cuda.Stream(non_blocking=True)
-            # of the stream in which kernels run, and of that of the copies
+            # events in the stream of the kernels, and in the stream of the copies
             self._launched, self._copied = (self._cuda.Event(disable_timing=True) for _ in range(2))
             if not direct:
                 memory = self._cuda.alloc_pinned_memory(max(1, size * dtype.itemsize))

@@ -21,7 +21,7 @@ class Function(ABC):
     registers : int
         Registers per thread.
     local_bytes : int
-        Memory of a thread beside its registers; more than 0 means that these were too few.
+        Bytes of a thread's local memory.  More than 0 means that registers were too few.
     """
 
     registers: int
@@ -29,7 +29,7 @@ class Function(ABC):
 
     @abstractmethod
     def resident(self, threads: int, shared_bytes: int) -> int:
-        """The number of blocks that a multiprocessor has room for at a time, at least one.
+        """Number of blocks that a multiprocessor has room for at a time, at least one.
 
         Parameters
         ----------
@@ -41,18 +41,18 @@ class Function(ABC):
 
     @abstractmethod
     def launch(self, blocks: int, threads: int, shared_bytes: int, arguments: NDArray[Any]) -> None:
-        """Run the kernel, after all that was launched before it; does not wait for its end.
+        """Launch the kernel behind all earlier launches. Return before it is done.
 
         Parameters
         ----------
         blocks : int
-            With 0 nothing is run.
+            Number of blocks.  With 0 nothing is launched.
         threads : int
             Threads per block.
         shared_bytes : int
             Dynamic shared memory of a block.
         arguments : array, shape ()
-            Structure that the entry point takes by value; see `Layout`.
+            Structure that the kernel takes by value; see `Layout`.
 
         Raises
         ------
@@ -62,16 +62,17 @@ class Function(ABC):
 
 
 class StagingBuffer(ABC):
-    """A staging buffer between a device and the messages of ranks.
+    """Buffer of messages: an array of the device, and one of the host to which it is copied.
 
-    Copies are made beside kernels that run. Nothing is under way when `depart` is called again.
+    Copies run beside kernels.  All copies must be done before `depart` is called again.
 
     Attributes
     ----------
     there : array
         Array of the device.
     here : array
-        The same numbers in memory of the host; or `there` itself, if messages go from the device.
+        Array of the host with the same numbers.  It is `there` itself if messages go directly from
+        the device.
     """
 
     there: Any
@@ -79,15 +80,15 @@ class StagingBuffer(ABC):
 
     @abstractmethod
     def depart(self) -> None:
-        """Begin to copy `there` to `here`, after all earlier launches."""
+        """Begin to copy the device's array to the host, after all earlier launches."""
 
     @abstractmethod
     def wait(self) -> None:
-        """Wait until `here` is as `there` was when `depart` was called."""
+        """Wait until the copy that `depart` began is done."""
 
     @abstractmethod
     def enter(self) -> None:
-        """Copy `here` to `there`, for all that is launched later. Does not wait."""
+        """Copy the host's array to the device before all later launches. Do not wait."""
 
 
 class DeviceChannel(ABC):
@@ -96,7 +97,7 @@ class DeviceChannel(ABC):
     Attributes
     ----------
     outgoing, incoming : (n,) arrays
-        Values that are sent, and that have arrived, on the device: a piece per rank, as of a
+        Numbers to send, and numbers that arrived, on the device: a piece per rank, as in
         `Channel`.
     """
 
@@ -105,18 +106,19 @@ class DeviceChannel(ABC):
 
     @abstractmethod
     def ready(self) -> None:
-        """All that is sent has been launched; what is launched from now on need not wait.
+        """Tell that all launches that write ``outgoing`` have been made.
 
-        It must not write what is sent, nor use what arrives, before `finish`.
+        Later launches run beside the messages.  Before `finish` they must not write ``outgoing``
+        nor read ``incoming``.
         """
 
     @abstractmethod
     def start(self) -> None:
-        """Send it as soon as it is there."""
+        """Send ``outgoing`` as soon as the device has computed it."""
 
     @abstractmethod
     def finish(self) -> None:
-        """Have what arrives there for all that is launched from now on."""
+        """Make all later launches wait until ``incoming`` has arrived."""
 
 
 class Network(ABC):
@@ -124,40 +126,40 @@ class Network(ABC):
 
     @abstractmethod
     def key(self) -> bytes:
-        """Make a key by which the ranks find each other; one of them does, for all.
+        """Make the key by which the ranks find each other. One rank calls this for all.
 
         Raises
         ------
         DeviceError
-            If the device can't.
+            If the device can't make a key.
         """
 
     @abstractmethod
     def join(self, key: bytes, rank: int, ranks: int) -> None:
-        """Become one of them; each waits for all others, with a device that no other has.
+        """Join the network, and wait for all other ranks. Each rank must have its own device.
 
         Parameters
         ----------
         key : bytes
         rank, ranks : int
-            Number of this one, and of all.
+            This rank, and the number of ranks.
 
         Raises
         ------
         DeviceError
-            If the device can't.
+            If the device can't join.
         """
 
     @abstractmethod
     def channel(
         self, send: Mapping[int, int], receive: Mapping[int, int], dtype: np.dtype[Any]
     ) -> DeviceChannel:
-        """Make a channel, when this one has joined.
+        """Make a channel between ranks that have joined the network.
 
         Parameters
         ----------
         send, receive : mapping
-            {rank: numbers for it, or from it}.
+            {rank: how many numbers this rank sends to it, or receives from it}.
         dtype : numpy.dtype
         """
 
@@ -168,17 +170,17 @@ class Device(ABC):
     Attributes
     ----------
     name : str
-        "NVIDIA H200".
+        Name of the product, for example "NVIDIA H200".
     arch : str
-        "sm_90".
+        Architecture, for example "sm_90".
     processors : int
-        Multiprocessors.
+        Number of multiprocessors.
     shared_bytes : int
         Most dynamic shared memory that a block can have.
     bus : str
-        Address in the machine, the same for all processes and the driver's tools; "" if none.
+        PCI address, the same in all processes and in the driver's tools; "" if none.
     copies_blocks : bool
-        Whether one thread can have any number of bytes copied to shared memory, see
+        True if one thread can copy a block of memory to shared memory in one operation, see
         ``device.cuh``.
     """
 
@@ -192,7 +194,7 @@ class Device(ABC):
     @property
     @abstractmethod
     def xp(self) -> ModuleType:
-        """NumPy's functions for arrays of the device, to be called by the thread that asks."""
+        """Module with NumPy's functions for arrays of the device, for the calling thread."""
 
     @abstractmethod
     def function(self, source: str) -> Function:
@@ -201,7 +203,7 @@ class Device(ABC):
         Parameters
         ----------
         source : str
-            CUDA C++ without includes; its entry point is opened by ``ENTRY``.
+            CUDA C++ without includes.  ``ENTRY`` begins its entry point.
 
         Raises
         ------
@@ -211,30 +213,29 @@ class Device(ABC):
 
     @abstractmethod
     def clear(self, array: Any) -> None:
-        """Set an array of the device to zero, for all that is launched later. Does not wait."""
+        """Set an array of the device to zero before all later launches. Do not wait."""
 
     @abstractmethod
     def upload(self, array: NDArray[Any], stream: Any = None) -> Any:
-        """Copy of a host's array in a new array of the device.
+        """Copy an array of the host to a new array of the device.
 
         Parameters
         ----------
         array : array
         stream : object, optional
-            One of the device's. The copy is of what the array has now, but is made when the stream
-            comes to it; nothing waits for that.
+            Stream of the device in which the copy runs.  The present numbers are copied, and the
+            host does not wait for that.
         """
 
     @abstractmethod
     def download(self, array: Any, stream: Any = None) -> NDArray[Any]:
-        """Copy of an array of the device on the host, when all launched before is done.
+        """Copy an array of the device to the host, after all earlier launches.
 
         Parameters
         ----------
         array : array
         stream : object, optional
-            One of the device's. The copy is made when the stream comes to it, after what was
-            launched before the call; nothing waits for that.
+            Stream of the device in which the copy runs.  The host then does not wait for it.
         """
 
     @abstractmethod
@@ -244,42 +245,43 @@ class Device(ABC):
         Returns
         -------
         callable
-            Waits until all that was launched before is done, and gives the array as it was then.
+            Waits until all earlier launches are done, and returns the array as it was then.
         """
 
     @abstractmethod
     def repeatable(self, work: Callable[[], None]) -> Callable[[], None]:
-        """Work that is going to be done often, in a form that takes the host less time.
+        """Record work that is done often, so that repeating it takes the host less time.
 
         Parameters
         ----------
         work : callable
-            Launches kernels that have been launched before, with the same arguments each time, and
-            clears arrays; nothing else. It may be called at once, to see what it launches.
+            Launches kernels, with the same arguments each time, and clears arrays, and does nothing
+            else.  Each kernel must have been launched before.  ``work`` may be called at once, to
+            record its launches.
 
         Returns
         -------
         callable
-            Does the work.
+            Repeats the work.
         """
 
     @abstractmethod
     def owns(self, array: Any) -> bool:
-        """True if something is an array of this device, as it is."""
+        """True if the object is an array of this device, of the device's own library."""
 
     @abstractmethod
     def adopt(self, array: Any) -> Any:
-        """Array of the device on the memory of another library's array there; no copy.
+        """Array of the device on the memory of another library's array, without a copy.
 
         Parameters
         ----------
         array : object
-            With ``__cuda_array_interface__`` or DLPack.
+            Object with ``__cuda_array_interface__`` or DLPack.
 
         Raises
         ------
         KernelValueError
-            If it is no such object, or its memory is not this device's.
+            If the object has neither interface, or its memory is not on this device.
         """
 
     @abstractmethod
@@ -288,30 +290,30 @@ class Device(ABC):
 
     @abstractmethod
     def staging_buffer(self, size: int, dtype: np.dtype[Any], *, direct: bool) -> StagingBuffer:
-        """Make a staging buffer for some numbers, which are zero.
+        """Make a staging buffer of ``size`` zeros.
 
         Parameters
         ----------
         size : int
         dtype : numpy.dtype
         direct : bool
-            Whether `StagingBuffer.here` is the device's own array.
+            True if `StagingBuffer.here` is the device's own array.
         """
 
     def network(self) -> Network:
-        """Begin a network with the devices of other ranks, of which this one is to be a part.
+        """Make a network, which this device can then join together with other ranks' devices.
 
         Raises
         ------
         DeviceError
-            If there can be none; the message says what to install.
+            If networks need software that is missing.  The message says what to install.
         """
         raise DeviceError(f"{self.name} can't send to other devices")
 
     @abstractmethod
     def synchronize(self) -> None:
-        """Wait until all that was launched is done."""
+        """Wait until all launches are done."""
 
     @abstractmethod
     def seconds(self, call: Callable[[], object]) -> float:
-        """Seconds that the device takes for the launches of a call; waits for their end."""
+        """Seconds that the device takes for the launches of a call. Wait for their end."""

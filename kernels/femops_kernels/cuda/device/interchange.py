@@ -1,4 +1,4 @@
-"""Arrays of other libraries in the memory of GPUs, as CuPy's arrays."""
+"""CuPy arrays on the GPU memory of other libraries' arrays."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ _ON_HOST = "it lies in the host's memory; cupy.asarray copies it"
 
 
 def view(cupy: Any, array: Any) -> Any:
-    """CuPy array on the memory of another library's array, on whichever device; no copy.
+    """CuPy array on the memory of another library's array, on any device, without a copy.
 
-    By DLPack if there is a choice: CuPy's current stream then waits for what the other library
-    has launched, which PyTorch's ``__cuda_array_interface__`` does not tell of.
+    DLPack is preferred.  With it CuPy's current stream waits for all work that the other library
+    has launched.  PyTorch's ``__cuda_array_interface__`` does not report its stream.
 
     Parameters
     ----------
     cupy : module
     array : object
-        With ``__cuda_array_interface__`` or DLPack, or CuPy's own.
+        Object with ``__cuda_array_interface__`` or DLPack, or a CuPy array.
 
     Raises
     ------
     TypeError, ValueError
-        If it is no such object, or lies in the host's memory.
+        If the object has neither interface, or lies in the host's memory.
     RuntimeError, BufferError
-        If the other library or CUDA does not hand it over.
+        If the other library or CUDA does not hand the memory over.
     """
     if isinstance(array, cupy.ndarray):
         return array

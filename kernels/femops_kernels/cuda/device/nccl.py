@@ -1,4 +1,4 @@
-"""Messages between GPUs by NCCL, in the order of a stream; CuPy calls it."""
+"""Messages between GPUs by NCCL, in the order of a stream, called through CuPy."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from femops_kernels.cuda.device.device import Device, DeviceChannel, Network
 from femops_kernels.errors import DeviceError
 
 Messages = Sequence[tuple[int, int, int]]
-"""Address, bytes and rank of each."""
+"""Address, number of bytes and other rank of each message."""
 
-_FIRST = -1  # priority of a stream: its few blocks need not wait for all those of a kernel
+_FIRST = -1  # high priority of a stream: its few blocks need not wait for all blocks of a kernel
 
 
 def library() -> Any:
@@ -24,7 +24,7 @@ def library() -> Any:
     Raises
     ------
     DeviceError
-        CuPy finds none.
+        If CuPy finds no NCCL.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # CuPy warns where the library is missing
@@ -39,15 +39,15 @@ def library() -> Any:
 
 @final
 class NcclNetwork(Network):
-    """GPUs that send by NCCL.
+    """Network of GPUs that send by NCCL.
 
     Parameters
     ----------
     device : Device
     current : context manager
-        In which CuPy uses the device.
+        Makes the device CuPy's current one.
     cuda, nccl : module
-        CuPy's.
+        ``cupy.cuda`` and ``cupy.cuda.nccl``.
     """
 
     def __init__(
@@ -58,14 +58,14 @@ class NcclNetwork(Network):
     def key(self) -> bytes:
         """See `Network.key`."""
         with self._named_errors():
-            made: bytes = self._nccl.get_unique_id()
-        return made
+            key: bytes = self._nccl.get_unique_id()
+        return key
 
     def join(self, key: bytes, rank: int, ranks: int) -> None:
         """See `Network.join`."""
         with self._current, self._named_errors():
             self._ranks = self._nccl.NcclCommunicator(ranks, key, rank)
-            # One for all channels: NCCL wants messages in the same order on all ranks
+            # one stream for all channels: NCCL wants messages in the same order on all ranks
             self._stream = self._cuda.Stream(non_blocking=True, priority=_FIRST)
             self._launched = self._cuda.Event(disable_timing=True)
 
@@ -85,9 +85,9 @@ class NcclNetwork(Network):
         return NcclChannel(self, out, into, sent, received, arrived)
 
     def exchange(self, sent: Messages, received: Messages, arrived: Any) -> None:
-        """Send and receive, after all that CuPy's current stream does; then an event is recorded.
+        """Launch messages after all work of CuPy's current stream, then record ``arrived``.
 
-        Waits for nothing, but for the other rank where a message is the first between two.
+        The host does not wait, except for the other rank at the first message of two ranks.
         """
         nccl, ranks, stream = self._nccl, self._ranks, self._stream
         with self._current, self._named_errors():
@@ -104,7 +104,7 @@ class NcclNetwork(Network):
             arrived.record(stream)
 
     def wait(self, arrived: Any) -> None:
-        """Have CuPy's current stream wait for an event."""
+        """Make CuPy's current stream wait for an event."""
         with self._current:
             self._cuda.get_current_stream().wait_event(arrived)
 
@@ -117,12 +117,12 @@ class NcclNetwork(Network):
 
 
 def _messages(begin: int, sizes: Mapping[int, int], dtype: np.dtype[Any]) -> Messages:
-    """The messages in an array that begins at an address, by ascending rank."""
-    found = []
+    """Messages in an array that begins at an address, by ascending rank, from {rank: numbers}."""
+    messages = []
     for rank in sorted(rank for rank, size in sizes.items() if size):
-        found.append((begin, sizes[rank] * dtype.itemsize, rank))
+        messages.append((begin, sizes[rank] * dtype.itemsize, rank))
         begin += sizes[rank] * dtype.itemsize
-    return found
+    return messages
 
 
 @final
@@ -152,14 +152,14 @@ class NcclChannel(DeviceChannel):
         self._arrived = arrived
 
     def ready(self) -> None:
-        """See `DeviceChannel.ready`; the messages wait for it in a stream of their own."""
+        """See `DeviceChannel.ready`. Launch the messages in a stream of their own."""
         if self._sent or self._received:
             self._network.exchange(self._sent, self._received, self._arrived)
 
     def start(self) -> None:
-        """See `DeviceChannel.start`: it is on its way already."""
+        """See `DeviceChannel.start`. `ready` has launched the messages already."""
 
     def finish(self) -> None:
-        """See `DeviceChannel.finish`; the host does not wait."""
+        """See `DeviceChannel.finish`. The device waits, not the host."""
         if self._sent or self._received:
             self._network.wait(self._arrived)

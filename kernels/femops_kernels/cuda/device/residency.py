@@ -1,4 +1,4 @@
-"""Blocks that a multiprocessor has room for, and the shared memory that these need together."""
+"""Number of blocks that a multiprocessor has room for, and their shared memory together."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, final
 
 _WARP = 32  # threads
-_PARTS = 4  # of a multiprocessor, with registers of their own
-_REGISTERS = 8  # of a thread, they are given out by so many
+_PARTS = 4  # parts of a multiprocessor, each with its own registers
+_REGISTERS = 8  # registers of a thread are allocated in multiples of this
 
 
 @final
@@ -19,11 +19,11 @@ class Multiprocessor:
     Attributes
     ----------
     registers, threads, blocks : int
-        Most of each.
+        Largest number of each.
     shared_bytes : int
-        Shared memory; what is not asked for is cache.
+        Bytes of shared memory.  The part that kernels do not request is cache.
     reserved_bytes : int
-        Shared memory that each block takes besides its own.
+        Bytes of shared memory that CUDA takes for each block.
     """
 
     registers: int
@@ -34,7 +34,7 @@ class Multiprocessor:
 
     @staticmethod
     def of(properties: Mapping[str, Any]) -> Multiprocessor:
-        """That of a device, from what CUDA says of it."""
+        """Multiprocessor of a device, from the properties that CUDA reports."""
         return Multiprocessor(
             registers=properties["regsPerMultiprocessor"],
             threads=properties["maxThreadsPerMultiProcessor"],
@@ -44,7 +44,7 @@ class Multiprocessor:
         )
 
     def room(self, threads: int, registers: int) -> int:
-        """The number of blocks that registers and threads suffice for, at least one.
+        """Number of blocks that registers and threads suffice for, at least one.
 
         Parameters
         ----------
@@ -59,7 +59,7 @@ class Multiprocessor:
         return max(1, min(most // warps, self.blocks))
 
     def resident(self, threads: int, registers: int, shared_bytes: int) -> int:
-        """The number of blocks that shared memory suffices for, too, at least one.
+        """Number of blocks that registers, threads and shared memory suffice for, at least one.
 
         Parameters
         ----------
@@ -72,7 +72,7 @@ class Multiprocessor:
         return max(1, min(self.room(threads, registers), most))
 
     def carveout(self, threads: int, registers: int, shared_bytes: int) -> int:
-        """Percentage of the shared memory that as many blocks need as there is room for.
+        """Percentage of the shared memory that `room` blocks need together, at most 100.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Text of kernels, put together from files of ``src``."""
+"""Source text of kernels, joined from files of ``src``."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import numpy as np
 from femops_kernels.cuda.device.arguments import Layout
 
 TYPES = {"float64": "double", "float32": "float"}
-"""Types of numbers in C++."""
+"""Names of the types of numbers in C++."""
 
 _FOLDER = Path(__file__).parents[1] / "src"
 
 SIMPLE_THREADS = 256
-"""Threads per block of kernels whose threads work on entries."""
+"""Threads per block of kernels that work on vectors entry by entry."""
 
 
 def simple_text(layout: Layout, dtype: np.dtype[Any], *names: str, **numbers: int) -> str:
-    """A kernel whose threads work on entries, from files of these names.
+    """Source of a kernel that works entry by entry, joined from the named files.
 
-    ``numbers`` are constants of C++.
+    ``numbers`` become constants in C++.
     """
     types = f"using T = {TYPES[dtype.name]};"
     lines = constants_text({"THREADS": SIMPLE_THREADS, **numbers})
@@ -30,7 +30,7 @@ def simple_text(layout: Layout, dtype: np.dtype[Any], *names: str, **numbers: in
 
 
 def constants_text(numbers: Mapping[str, int]) -> str:
-    """Constants in C++."""
+    """C++ definitions of integer constants."""
     return "\n".join(f"constexpr int {name} = {int(n)};" for name, n in numbers.items())
 
 

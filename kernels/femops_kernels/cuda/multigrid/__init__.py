@@ -1,1 +1,1 @@
-"""Multigrid cycles on a device: vector updates, products with matrices."""
+"""Multigrid cycles on a device: vector updates, and products with sparse matrices."""

@@ -1,4 +1,4 @@
-"""Products with sparse matrices on a device."""
+"""Launches that multiply a vector by a sparse matrix on a device."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.device.sources import SIMPLE_THREADS, simple_text
 from femops_kernels.cuda.operator.sweep import DeviceLaunch, DeviceNoOp
 
-SLICE = 32  # rows, those of the threads that read together
+SLICE = 32  # rows of a slice: the threads of a warp have a row each and read together
 
 Ints = NDArray[np.int64]
 
 
 @final
 class DeviceRowProduct(DeviceLaunch):
-    """A matrix in slices of rows, applied by ``rows.cuh``.
+    """Launch that multiplies by a matrix in slices of rows (sliced ELLPACK); see ``rows.cuh``.
 
     Parameters
     ----------
@@ -52,14 +52,17 @@ class DeviceRowProduct(DeviceLaunch):
         self._function.launch(self._blocks, SIMPLE_THREADS, 0, packed)
 
     def diagonal(self) -> DeviceNoOp:
-        """See `DeviceLaunch.diagonal`: it is that of no term."""
+        """See `DeviceLaunch.diagonal`. A sparse matrix is no term on elements."""
         return DeviceNoOp()
 
 
 def slices(
     start: Ints, columns: NDArray[np.int32], values: NDArray[Any]
 ) -> tuple[Ints, NDArray[np.int32], NDArray[Any]]:
-    """Rows in slices: where these begin, columns and values, padded by zeros of column 0."""
+    """Convert compressed rows to slices: starts of the slices, columns and values.
+
+    The rows of a slice are padded to equal length with zeros in column 0.
+    """
     lengths = np.diff(start)
     count = -(-len(lengths) // SLICE)
     padded = np.zeros(count * SLICE, dtype=np.int64)
@@ -68,6 +71,7 @@ def slices(
     np.cumsum(padded.reshape(-1, SLICE).max(axis=1, initial=0) * SLICE, out=starts[1:])
     row = np.repeat(np.arange(len(lengths)), lengths)
     at = starts[row // SLICE] + (np.arange(len(columns)) - start[row]) * SLICE + row % SLICE
-    there = np.zeros(starts[-1], np.int32), np.zeros(starts[-1], values.dtype)
-    there[0][at], there[1][at] = columns, values
-    return starts, *there
+    padded_columns = np.zeros(starts[-1], np.int32)
+    padded_values = np.zeros(starts[-1], values.dtype)
+    padded_columns[at], padded_values[at] = columns, values
+    return starts, padded_columns, padded_values

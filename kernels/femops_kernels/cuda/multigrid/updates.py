@@ -1,4 +1,4 @@
-"""Updates of vectors in a multigrid cycle on a device, each in one launch."""
+"""Updates of vectors in a multigrid cycle on a device. Each is one launch."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from femops_kernels.vector_updates import (
     VectorUpdates,
 )
 
-_ROW = 32  # numbers: vectors are whole lines of the cache
+_ROW = 32  # vectors are padded to a multiple of so many numbers, which are full cache lines
 _VECTORS = ("old", "product", "right", "scales", "current")
 _PARTS = {"INNER": 0, "INNERS": 1, "MOVE": 2, "TURN": 3}
 
 
 @final
 class DeviceUpdates(VectorUpdates):
-    """Vectors of a device; see `VectorUpdates` and ``relaxation.cuh``.
+    """Vectors of a device and their updates in multigrid; `VectorUpdates`, ``relaxation.cuh``.
 
-    A vector is a view of one that is padded by zeros.
+    Each vector is a view of a longer one that is padded with zeros.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ class DeviceUpdates(VectorUpdates):
         return self._steps[dtype.name]
 
     def directions(self, edges: Ints, total: Totals, real: DType, other: DType) -> DeviceDirections:
-        """See `VectorUpdates.directions`: vectors are one segment."""
+        """See `VectorUpdates.directions`. A device sums each vector as one segment."""
         return DeviceDirections(self._device, int(edges[-1]), total, real, other)
 
     def repeatable(self, work: Callable[[], None]) -> Callable[[], None]:
@@ -94,7 +94,7 @@ class DeviceUpdates(VectorUpdates):
 
 @final
 class DeviceCoarsestVectors(CoarsestVectors):
-    """Vectors beside memory of the host that is pinned: nothing else of a cycle moves.
+    """Vectors of the coarsest level with pinned host memory; a cycle copies no others to the host.
 
     Parameters
     ----------
@@ -111,8 +111,8 @@ class DeviceCoarsestVectors(CoarsestVectors):
         """See `CoarsestVectors.fetch`."""
         self._out.depart()
         self._out.wait()
-        there: NDArray[np.float64] = self._out.here.astype(np.float64)
-        return there
+        right: NDArray[np.float64] = self._out.here.astype(np.float64)
+        return right
 
     def give(self, solution: NDArray[np.float64]) -> None:
         """See `CoarsestVectors.give`."""
@@ -122,7 +122,7 @@ class DeviceCoarsestVectors(CoarsestVectors):
 
 @final
 class DeviceDirections(Directions):
-    """Inner products and updates on a device; the host is told of sums. See ``directions.cuh``.
+    """Inner products and updates on a device, whose sums the host gets; see ``directions.cuh``.
 
     Parameters
     ----------
@@ -186,5 +186,5 @@ class DeviceDirections(Directions):
         self._functions[part].launch(self._blocks, SIMPLE_THREADS, shared, packed)
 
     def _summed(self, count: int) -> list[float]:
-        found = self._total(self._device.download(self._sums)[:count, np.newaxis])
-        return [float(number) for number in found]
+        totals = self._total(self._device.download(self._sums)[:count, np.newaxis])
+        return [float(number) for number in totals]

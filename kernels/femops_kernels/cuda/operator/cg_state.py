@@ -1,4 +1,4 @@
-"""The state of a solve on a device: what the host's has, and the places of what only it has."""
+"""State of a solve on a device: the entries of the host's state, and further entries."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ _HOSTS = (
     *("CONVERGED", "BREAKDOWN", "S_RHO", "S_RR", "S_PV", "S_RV", "S_VV", "S_RMV", "S_VMV", "NSUMS"),
 )
 STOPPED, BEHIND = cg_state.STATE_SIZE, cg_state.STATE_SIZE + 1
-"""The end has come; x += BEHIND times the p before is due beside the rest."""
+"""Entries: 1 after the end of the solve; factor of an update x += BEHIND * (last p) that is due."""
 
 SUMS = cg_state.STATE_SIZE + 2
-"""Sums over a rank's entries, where there are many ranks."""
+"""First entry of the sums over a rank's part of the vectors, used with many ranks."""
 
 DEVICE_STATE = SUMS + cg_state.NSUMS
-"""Size of the state."""
+"""Number of entries of the state."""
 
 STATE_CONSTANTS: dict[str, int] = {
     **{name: getattr(cg_state, name) for name in _HOSTS},

@@ -1,4 +1,4 @@
-"""Setting a result to zero before elements add to it, but where one alone stores."""
+"""Launch that clears the dofs that elements share. The dofs inside an element need no zeros."""
 
 from __future__ import annotations
 
@@ -13,20 +13,23 @@ from femops_kernels.cuda.device.sources import SIMPLE_THREADS, simple_text
 from femops_kernels.cuda.operator.kernel import CudaKernel
 from femops_kernels.simd.runs import DofRuns
 
-# Part of an element's dofs inside it from which on leaving them out saves more than it reads.
+# Fraction of an element's dofs that must lie inside it: then not to clear them saves more time
+# than reading the dofs takes.
 _WORTH = 0.2
 _WARP = 32
 
 
 @final
 class Clearing:
-    """Zeros at the dofs that an element meets first and shares; none at those inside it.
+    """Launch that sets y to zero at all dofs but those inside elements.
+
+    Each element clears the dofs that it touches first.
 
     Parameters
     ----------
     device : Device
     kernel : CudaKernel
-        It stores all dofs inside the elements.
+        Kernel that runs next.  It stores the dofs inside the elements and adds to all others.
     starts, touched : array
         See `DofTable` and `DeviceDofs`.
     """
@@ -47,9 +50,9 @@ class Clearing:
     def pays(
         kernel: CudaKernel, indices: NDArray[np.int64], constrained: NDArray[np.int64]
     ) -> bool:
-        """True if many dofs are inside elements, in the order of their numbers, and all free.
+        """True if many dofs are inside elements, numbered in order, and none is constrained.
 
-        Rows of constrained dofs are zero before anything is added to them, inside elements too.
+        The kernel adds to rows of constrained dofs, also inside elements, so they must be zero.
         """
         inside = _runs(kernel).inside
         if len(inside) < _WORTH * indices.shape[1]:
@@ -60,7 +63,7 @@ class Clearing:
         return not np.isin(constrained // kernel.target.ncomp, dofs).any()
 
     def launch(self, y: int) -> None:
-        """Write to y, given by address."""
+        """Clear the vector y, given by its address."""
         packed = copied(self._packed)
         packed["y"] = y
         self._function.launch(self._blocks, SIMPLE_THREADS, 0, packed)

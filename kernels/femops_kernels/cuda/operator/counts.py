@@ -1,4 +1,4 @@
-"""Work of a kernel on an element, counted: the basis of a bound on its time."""
+"""Count of a kernel's work on one element, from which its time is bounded."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from femops_kernels.pointwise.sum_factorization import contraction_flops
 @final
 @dataclass(frozen=True)
 class Work:
-    """Work on one element.
+    """Work of a kernel on one element.
 
     Attributes
     ----------
     flops : int
-        Floating-point operations: of contractions, and of the q-function at every point.
+        Floating-point operations of contractions, and of the q-function at all points.
     shared_bytes : int
-        Read from shared memory and written to it.
+        Bytes read from shared memory and written to it.
     atomics : int
-        Numbers added by atomics.
+        Numbers that atomic operations add.
     """
 
     flops: int
@@ -44,7 +44,7 @@ class Work:
 
 
 def _staged_bytes(kernel: CudaKernel) -> int:
-    """Bytes of numbers at the points of an element that shared memory takes and gives."""
+    """Bytes of an element's staged qdata, written to shared memory and read from it."""
     if not kernel.staged:
         return 0
     numbers = kernel.qfunction.numbers.point * kernel.lines * kernel.line_points
@@ -52,7 +52,7 @@ def _staged_bytes(kernel: CudaKernel) -> int:
 
 
 def shared_numbers(kernel: CudaKernel) -> int:
-    """Numbers that go through shared memory for an element, phase by phase of ``element.cuh``."""
+    """Numbers that ``element.cuh`` writes to shared memory and reads there, for one element."""
     if kernel.on_faces:
         return _face_numbers(kernel)
     if kernel.dim == 1:
@@ -62,30 +62,30 @@ def shared_numbers(kernel: CudaKernel) -> int:
     same_in, same_out = kernel.identity
     read = _interpolation(dim, source.p1d, q, same_in)
     if qfunction.gradient_in:
-        # u is put down, unless it lies there; each direction but x reads and writes its line,
-        # the step reads what came of it
+        # u is written, unless it lies there; each direction but x reads and writes its lines, and
+        # the q-function reads these derivatives
         read += points * (not same_in) + 3 * (dim - 1) * points
     written = _interpolation(dim, target.p1d, q, same_out)
     if qfunction.gradient_out:
-        # the step puts down, each direction reads and writes, all are summed
+        # the q-function writes, each direction reads and writes, and the sum reads
         written += 4 * (dim - 1) * points
     return source.ncomp * read + target.ncomp * written
 
 
 def _interpolation(dim: int, p: int, q: int, identity: bool) -> int:
-    """Traffic between nodes and points: lines along z, y and x meet in shared memory."""
+    """Numbers read and written to interpolate between nodes and points, for one component."""
     if dim == 2:
         return 2 * p * q
     return p * p * q + (not identity) * p * q * (p + q) + q * q * p
 
 
 def _face_numbers(kernel: CudaKernel) -> int:
-    """The same for a face, phase by phase of ``face.cuh``."""
+    """Numbers that ``face.cuh`` writes to shared memory and reads there, for one face."""
     q, dim, qfunction = kernel.q1d, kernel.dim, kernel.qfunction
     numbers, points = 0, kernel.lines
     for side, value, slopes in (
         (kernel.source, qfunction.value_in, qfunction.gradient_in),
-        (kernel.target, True, qfunction.gradient_out),  # what is no factor is put down as zero
+        (kernel.target, True, qfunction.gradient_out),  # factors that are zero are written too
     ):
         p, across = side.p1d, q if dim == 3 else 1
         lines = across * (dim > 1) + p * (dim > 2)

@@ -1,4 +1,4 @@
-"""Inputs of kernels besides vectors and dofs, copied to a device."""
+"""Qdata and other inputs of the q-functions of kernels, copied to a device."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from femops_kernels.cuda.operator.order import Order
 from femops_kernels.derived import Derived
 from femops_kernels.pointwise.qdata import Data, element_values
 
-# Bytes of the blocks in which data are copied, and there brought into the order of a kernel.
+# Bytes of data that are copied at a time and then put into the order of a kernel on the device.
 _BLOCK = 2**26
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class FilledData:
-    """Data whose numbers at points are computed, or looked at, on the device.
+    """Data whose qdata a launch on the device computes, or checks.
 
     Attributes
     ----------
     data : Data
-        The others.
+        All other inputs.
     fill : callable
-        Gives the streams that a kernel reads, as `streams` makes them, for an order of elements;
-        None if it reads none.
+        Takes a kernel and an order of elements.  Returns the qdata that the kernel reads, as
+        `streams` has them, or None if it reads none.
     """
 
     data: Data
@@ -45,25 +45,25 @@ _there = Derived[Data | FilledData, dict[str, Any]]()
 def uploaded(
     device: Device, kernel: CudaKernel, data: Data | FilledData, count: int, order: Order
 ) -> dict[str, Any]:
-    """The numbers that the q-function is given, in the order in which the kernel reads them.
+    """Inputs of a kernel's q-function on the device, in the order in which the kernel reads them.
 
-    Copied once for all kernels that read the same in one order.
+    Kernels with the same inputs and order share one copy.
 
     Parameters
     ----------
     device : Device
     kernel : CudaKernel
     data : Data or FilledData
-        As kernels of the CPU take them.
+        Inputs in the layout of kernels of the CPU.
     count : int
-        Elements.
+        Number of elements.
     order : Order
         Order of the elements.
 
     Returns
     -------
     dict
-        Arrays of the device by argument; None for what is not read.
+        Arrays of the device by argument.  None for arguments that the kernel does not read.
     """
     places = order.group, order.elements.tobytes()
     copy = partial(copied, device, kernel, data, count, order)
@@ -75,7 +75,7 @@ def uploaded(
 def copied(
     device: Device, kernel: CudaKernel, source: Data | FilledData, count: int, order: Order
 ) -> dict[str, Any]:
-    """The same as `uploaded`, copied anew for a kernel that reads it once."""
+    """Make a new copy of the inputs that `uploaded` shares, for a kernel that runs once."""
     given, kind = kernel.qfunction.numbers, kernel.dtype
     arrays: dict[str, Any] = dict.fromkeys(("points", "elements", "modes", "constants"))
     data = source.data if isinstance(source, FilledData) else source
@@ -95,18 +95,19 @@ def copied(
 
 
 def prefetched(device: Device, kernel: CudaKernel, order: Order) -> dict[str, int]:
-    """Arguments that say which streams a block of a staged kernel asks for, besides its own.
+    """Arguments that tell a block of a staged kernel which qdata it prefetches for a later block.
 
-    Those of the block that takes its place, so many behind it as there are at a time, if there is
-    one. (A persistent block knows which are its next ones.)
+    A block prefetches for the block ``ahead`` positions behind it, if that is below ``behind``.
+    ``ahead`` is the number of blocks that run at a time, so this later block takes its place.
+    (A persistent block prefetches for its own next portion.)
     """
     return {"ahead": device.processors * kernel.shape.blocks, "behind": order.blocks}
 
 
 def streams(device: Device, kernel: CudaKernel, numbers: int, blocks: int) -> Any:
-    """Zeros for ``numbers`` numbers at each point.
+    """Array of zeros for qdata with ``numbers`` numbers at each point, in the order of a kernel.
 
-    For each block the streams of its threads, by pieces of 16 bytes.
+    Each block has the numbers of its threads' points, in pieces of 16 bytes.
 
     Returns
     -------
@@ -120,14 +121,14 @@ def streams(device: Device, kernel: CudaKernel, numbers: int, blocks: int) -> An
 def joined_streams(
     device: Device, kernel: CudaKernel, parts: Sequence[tuple[Any, NDArray[np.float64]]]
 ) -> Any:
-    """Streams that have at each point the numbers of several, each times a factor.
+    """Join several `streams` into one with the numbers of all, each times a factor, at each point.
 
     Parameters
     ----------
     device : Device
     kernel : CudaKernel
     parts : sequence of (array, (k,) float64)
-        Streams of k numbers a point, and their factors.
+        Streams with k numbers at each point, and the factors of these numbers.
     """
     if len(parts) == 1 and (parts[0][1] == 1.0).all():
         return parts[0][0]
@@ -147,7 +148,7 @@ def joined_streams(
 
 
 def host_streams(device: Device, kernel: CudaKernel, points: NDArray[Any], order: Order) -> Any:
-    """Streams of numbers that were computed on the host."""
+    """Copy qdata of the host, (nbatch, points, n, width), to `streams` in an order of elements."""
     group, lines, numbers = (
         kernel.shape.elements,
         kernel.lines,

@@ -1,4 +1,4 @@
-"""The dofs of elements as a GPU kernel reads them: where their runs begin."""
+"""Tables of the dofs of elements for GPU kernels: runs, shared dofs and marked dofs."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _LARGEST = np.iinfo(np.int32).max
 @final
 @dataclass(frozen=True, eq=False)
 class DofTable:
-    """Begin of the runs of each element; see ``dofs.cuh``.
+    """First dof of each run of each element; see ``dofs.cuh``.
 
     Attributes
     ----------
     starts : (ne, runs) int32
-        First dof of a run, or ``~place`` in ``turned`` where the element has its dofs in another
-        order than they are numbered.
+        First dof of each run.  If the element has the run's dofs in another order than they are
+        numbered, ``~position`` of the run in ``turned``.
     turned : (n,) int32
-        Never empty.
+        Dofs of the runs in another order, one by one.  Never empty.
     """
 
     starts: NDArray[np.int32]
@@ -34,12 +34,12 @@ class DofTable:
 
     @staticmethod
     def of(indices: NDArray[np.int64], runs: DofRuns) -> DofTable:
-        """Table of the dofs of elements, (ne, nodes).
+        """Table of elements with the dofs ``indices``, (ne, nodes).
 
         Raises
         ------
         KernelValueError
-            More dofs, or more in another order, than numbers of 32 bits can count.
+            If 32 bits can't count the dofs, or those of runs in another order.
         """
         if indices.size and indices.max() > _LARGEST:
             raise KernelValueError(
@@ -67,15 +67,15 @@ class DofTable:
 @final
 @dataclass(frozen=True, eq=False)
 class Shared:
-    """The dofs that several elements have, or one several times.
+    """Dofs that are not inside an element, and for each dof the nodes of elements at it.
 
     Attributes
     ----------
     dofs : (n,) int32
     starts : (n + 1,) int32
-        Start of the places of each dof in ``slots``.
+        Nodes at dof ``dofs[i]`` are ``slots[starts[i]:starts[i + 1]]``.
     slots : int64 array
-        Numbers of nodes, element by element, ascending for each dof.
+        Numbers ``element * nodes + node``, ascending for each dof.
     """
 
     dofs: NDArray[np.int32]
@@ -89,7 +89,7 @@ class Shared:
         Raises
         ------
         KernelValueError
-            More nodes than numbers of 32 bits can count.
+            If 32 bits can't count the nodes.
         """
         outside = np.setdiff1d(np.arange(indices.shape[1]), runs.inside)
         slots = np.add.outer(np.arange(len(indices)) * indices.shape[1], outside).ravel()
@@ -108,7 +108,7 @@ class Shared:
 @final
 @dataclass(frozen=True, eq=False)
 class DeviceShared:
-    """The dofs that elements share, on a device.
+    """A `Shared` on a device: the dofs that elements share.
 
     Attributes
     ----------
@@ -122,31 +122,31 @@ class DeviceShared:
 
     @staticmethod
     def of(device: Device, shared: Shared) -> DeviceShared:
-        """Copy them there."""
+        """Copy the arrays of ``shared`` to the device."""
         return DeviceShared(*(device.upload(a) for a in (shared.dofs, shared.starts, shared.slots)))
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class DeviceDofs:
-    """The dofs of elements, on a device.
+    """Dofs of elements, in arrays of a device.
 
     Attributes
     ----------
     starts, turned
         See `DofTable`.
     touched : (ne + 1,) int32 array
-        Element e is the first to meet the dofs ``touched[e]`` to ``touched[e + 1] - 1``.
+        Element e is the first to touch the dofs ``touched[e]`` to ``touched[e + 1] - 1``.
     indices : (ne, nodes) int64
-        The same dofs one by one, on the host.
+        Dofs of the elements' nodes, on the host.
     met : int
-        Number of dofs that one of these elements meets first.
+        Number of dofs whose first touch is by one of these elements.
     shared : DeviceShared, optional
-        Shared dofs, if sums over elements are to be formed in their order.
+        Shared dofs, needed if contributions are added in the order of the elements.
     owned : int, optional
-        Dofs from this number on are other ranks'; none are if omitted.
+        Number of the first ghost.  If omitted, no dof is a ghost.
     size : int
-        Dofs of the whole space.
+        Number of dofs of the space, also outside these elements.
     """
 
     starts: Any
@@ -160,7 +160,7 @@ class DeviceDofs:
 
     @property
     def with_ghosts(self) -> NDArray[np.bool_]:
-        """Elements that meet dofs of other ranks, (ne,)."""
+        """True for each element that touches ghosts, (ne,)."""
         if self.owned is None:
             return np.zeros(len(self.indices), dtype=np.bool_)
         return np.asarray((self.indices >= self.owned).any(axis=1))
@@ -169,14 +169,14 @@ class DeviceDofs:
 @final
 @dataclass(frozen=True, eq=False)
 class Marked:
-    """Marked entries of a vector, on a device; two null pointers if there are none.
+    """Flags of marked entries of a vector, on a device; both None if no entry is marked.
 
     Attributes
     ----------
     flags : (ne,) uint8 array or None
-        The bit, for elements that meet any.
+        The bit for each element that touches a marked entry, else 0.
     marks : (size,) uint8 array or None
-        The bit, for entries.
+        The bit for each marked entry, else 0.
     """
 
     flags: Any
@@ -186,7 +186,7 @@ class Marked:
     def of(
         device: Device, positions: NDArray[np.int64], dofs: DeviceDofs, ncomp: int, bit: int
     ) -> Marked:
-        """Mark flat positions of a vector."""
+        """Mark some flat positions of a vector with ``bit``."""
         if not len(positions):
             return Marked(None, None)
         size = max(int(dofs.indices.max()) + 1, int(positions.max()) // ncomp + 1)
@@ -206,10 +206,10 @@ class DeviceEnd:
     ----------
     dofs : DeviceDofs
     marked : (n,) int64
-        Flat positions of a field that count as zero, of a test function where the result is
-        ``keep`` times the entry read.
+        Flat positions.  Those of a field are read as zero.  At those of a test function the result
+        is ``keep`` times the entry of the field.
     begin : int
-        Entry of the sweep's vector at which it begins.
+        First entry of the field or test function in the sweep's vector.
     """
 
     dofs: DeviceDofs

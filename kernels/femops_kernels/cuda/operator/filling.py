@@ -1,4 +1,4 @@
-"""Numbers at points that a device computes, of fields that are there or of the geometry alone."""
+"""Qdata that a device computes from fields in its memory, or from the geometry alone."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from femops_kernels.pointwise.qdata import Data
 @final
 @dataclass(frozen=True, eq=False)
 class FieldVector:
-    """A field on a device, which numbers at points are functions of.
+    """Field on a device from which the kernel computes data at quadrature points.
 
     Attributes
     ----------
     dofs : DeviceDofs
     vector : float64 array of the device, optional
-        None if no numbers are functions of a field.
+        None if the data depend on the geometry alone.
     ghosts : float64 array of the device, optional
-        Values at dofs of other ranks.
+        Values of ghosts.
     """
 
     dofs: DeviceDofs
@@ -45,7 +45,7 @@ def filled_streams(
     *,
     again: bool,
 ) -> Any:
-    """Compute the numbers that another kernel reads at points, by one launch.
+    """Compute the qdata of another kernel, ``kernel.reader``, by one launch.
 
     Parameters
     ----------
@@ -53,13 +53,13 @@ def filled_streams(
     kernel : CudaKernel
         See `CudaKernel.filling`.
     fields : sequence of FieldVector
-        As many as the kernel has.
+        The kernel's fields.
     data : Data
-        Numbers that its q-function is given.
+        Inputs of the kernel's q-function.
     order : Order
-        Order of the elements in the blocks of the kernel that reads.
+        Order of the elements in the blocks of the reader.
     again : bool
-        Whether the data stay on the device, for other fields.
+        True if the inputs stay on the device, to compute with other fields later.
 
     Returns
     -------

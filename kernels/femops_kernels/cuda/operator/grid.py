@@ -1,4 +1,4 @@
-"""The thread blocks of a launch: one for each portion of the elements, or persistent ones."""
+"""Number of thread blocks of a launch: one for each portion of the elements, or persistent ones."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from femops_kernels.cuda.operator.kernel import CudaKernel
 
 
 def grid(device: Device, function: Function, kernel: CudaKernel, portions: int) -> int:
-    """The number of thread blocks that work on so many portions of the elements.
+    """Number of thread blocks of a launch on so many portions of the elements.
 
     Parameters
     ----------
     device : Device
     function : Function
-        The kernel, compiled.
+        The compiled kernel.
     kernel : CudaKernel
     portions : int
-        A portion is what a block works on at a time.
+        Number of portions.  A block works on one portion at a time.
     """
     if not kernel.persistent:
         return portions
@@ -36,16 +36,16 @@ def launch_portions(
     begin: int,
     end: int,
 ) -> None:
-    """Run a kernel on the portions begin to end - 1; with none nothing is run.
+    """Launch a kernel on the portions begin to end - 1. Without portions nothing is launched.
 
     Parameters
     ----------
     device, function, kernel
         See `grid`.
     packed : array, shape ()
-        Arguments, of which those are set that say which portions.
+        Arguments of the kernel.  The arguments for the range of portions are set here.
     begin, end : int
-        Each counts as often as there are tiles of vectors.
+        Portions of elements times tiles of vectors.
     """
     if begin == end:
         return

@@ -1,4 +1,4 @@
-"""Arguments of the kernels of terms, and the marks of entries that they read."""
+"""Arguments of operator kernels, and the bits that mark entries of vectors."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ CLEARED, CONSTRAINED = 1, 2
 """Bits of marks: entries that are read as zero, entries of constrained rows."""
 
 MARKS = {"CLEARED": CLEARED, "CONSTRAINED": CONSTRAINED}
-"""The same as constants of kernels."""
+"""Bits of marks as constants of kernels."""
 
 STATE = {"state": "double*", "partial": "double*", "counters": "unsigned*"}
-"""Arguments of kernels that sum over all their threads and change a solver's state."""
+"""Arguments of kernels that sum over all threads and change the state of a solve."""
 
 _ARGUMENTS = {
     "order": "const int*",
@@ -51,7 +51,7 @@ def layout_of(
     dtype: np.dtype[Any],
     stored: np.dtype[Any],
 ) -> Layout:
-    """Layout of the arguments of a kernel; ``stored`` is the type of numbers at points."""
+    """Layout of the arguments of a kernel; ``stored`` is the type of the qdata."""
     none = {"touched": "const int*"}  # of a kernel without test functions
     points = {"points": f"const {TYPES[stored.name]}*"}
     return Layout(arguments_of(sources, targets) | none | _ARGUMENTS | points, dtype)

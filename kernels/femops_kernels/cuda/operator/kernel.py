@@ -1,4 +1,4 @@
-"""The kernel of one term of an operator, in CUDA C++: sizes, matrices and q-function joined."""
+"""Kernel of one term of an operator in CUDA C++, from sizes, matrices and a q-function."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from femops_kernels.tuning.database import TuningKey, find
 
 # See `shape_for`.
 _THREADS, _RESIDENT = 128, 384
-_RESERVED = 1024  # bytes of shared memory that each block takes besides its own
+_RESERVED = 1024  # bytes of shared memory that CUDA takes for each block
 TILE = 8
-"""Vectors that a block does one after the other, unless the tuning database knows better."""
+"""Vectors that a block does one after the other, unless the tuning database has another number."""
 
 
 @final
@@ -42,9 +42,9 @@ class CudaKernel:
     ----------
     dim : int
     sources, targets : tuple of Side
-        The fields and the test functions: one of each, but for forms on several fields.
+        The fields and the test functions.  Only forms on several fields have more than one.
     d1d : (q1d, q1d) float64
-        Derivative at the quadrature points of the polynomial through them.
+        Derivatives at the quadrature points of the Lagrange polynomials of these points.
     qfunction : QFunctionCode
     dtype : numpy.dtype
         float64 or float32.
@@ -52,26 +52,27 @@ class CudaKernel:
         Weights of the quadrature rule in one direction.
     shape : Shape
     geometry : Map1D, optional
-        Needed if the step is given Jacobians or positions.
+        Needed if the q-function takes Jacobians or positions.
     data_dtype : numpy.dtype, optional
-        Type of the numbers stored at points, if not ``dtype``.
+        Type of the qdata, if not ``dtype``.
     reproducible : bool
-        Whether ``combine.cuh`` sums what elements add to shared dofs, in the elements' order.
+        True if ``combine.cuh`` sums the contributions to shared dofs in the order of the elements.
     merged : bool
-        Whether it updates vectors of conjugate gradients, see ``merged.cuh``.
+        True if the kernel also updates vectors of conjugate gradients, see ``merged.cuh``.
     entry : {"apply", "apply_many", "diagonal", "fill"}
-        Work of the kernel: applies the operator to x, or to many vectors, see ``apply_many.cuh``;
-        adds its diagonal to y, see ``diagonal.cuh``;
-        stores the step's results at points, as many as the target has components, see
-        ``fill.cuh`` and `filling`.
+        Work of the kernel.  "apply" applies the operator to x.  "apply_many" applies it to many
+        vectors, see ``apply_many.cuh``.  "diagonal" adds its diagonal to y, see ``diagonal.cuh``.
+        "fill" stores the q-function's results at points, as many as the target has components,
+        see ``fill.cuh`` and `filling`.
     tile : int
-        Vectors that a block does one after the other, of many.
+        Number of vectors that a block of "apply_many" does one after the other.
     minima, sums : int
-        Functionals: these components of the q-function come after those of the test functions.
+        Numbers of functionals: minima and sums over the points of an element.  The q-function
+        returns them after the components of the test functions.
     reader : CudaKernel, optional
-        The kernel that reads what this one stores at points.
+        The kernel that reads the qdata which this one stores.
     blocks : tuple of int
-        The field of the same space, of each test function.
+        For each test function the number of the field in the same space.
 
     Raises
     ------
@@ -104,16 +105,16 @@ class CudaKernel:
 
     @staticmethod
     def fitting(device: Device, **parts: Any) -> CudaKernel:
-        """Kernel in the shape that suits a device, which compiles it; see `shape_for`.
+        """Kernel with a launch shape that suits a device; see `shape_for`.
 
-        Only as many blocks share a multiprocessor as registers suffice for: nothing is spilled
-        for their sake.
+        The device compiles the kernel to count registers.  If registers do not suffice, fewer
+        blocks share a multiprocessor, so that no register is spilled.
 
         Parameters
         ----------
         device : Device
         **parts
-            All but the shape.
+            All attributes but the shape.
 
         Raises
         ------
@@ -137,26 +138,26 @@ class CudaKernel:
 
     @property
     def target(self) -> Side:
-        """The test function, or the first one; the first field's side if there is none."""
+        """The test function, or the first one; the first field if there is no test function."""
         return self.targets[0] if self.targets else self.source
 
     @property
     def on_faces(self) -> bool:
-        """True if elements are faces, with points at the end of the last direction alone."""
+        """True if elements are faces. All their points lie at one end of the last direction."""
         return self.source.end is not None
 
     @property
     def identity(self) -> tuple[bool, bool]:
-        """True if the points are the nodes, of the field and of the test function."""
+        """Two flags: the points are the nodes of the field, and of the test function."""
         return Matrix1D(self.source.b1d).is_identity, Matrix1D(self.target.b1d).is_identity
 
     @property
     def many(self) -> bool:
-        """True if it is applied to many vectors."""
+        """True if the kernel applies the operator to many vectors."""
         return self.entry == "apply_many"
 
     def for_many(self, device: Device) -> CudaKernel:
-        """The kernel of many vectors, with a tile that was measured, if any was."""
+        """Variant for many vectors, with the tile of the tuning database if it has one."""
         tile = find(self.shape_key(device.name)).get("tile", TILE)
         return unspilled(replace(self, entry="apply_many", tile=int(tile)), device)
 
@@ -168,20 +169,21 @@ class CudaKernel:
         geometry: Map1D | None,
         numbers: int,
     ) -> CudaKernel:
-        """The kernel that computes, in float64, numbers at points which this one reads.
+        """Kernel that computes, in float64, the qdata which this one reads.
 
-        Its blocks are those of this one, or where elements need more memory, parts of them.
+        It has the thread blocks of this kernel, or equal parts of them if its elements need more
+        memory.
 
         Parameters
         ----------
         device : Device
-            Compiles it.
+            Device that compiles the kernel.
         sources : tuple of Side
-            The fields that they are functions of; the kernel's first one, if of none.
+            The fields on which the qdata depend; the first field of this kernel if on none.
         qfunction, geometry
             See `CudaKernel`.
         numbers : int
-            Results of the q-function at each point.
+            How many results the q-function has at each point.
 
         Raises
         ------
@@ -208,7 +210,7 @@ class CudaKernel:
 
     @property
     def lines(self) -> int:
-        """Threads of an element, each with a line of points, of faces with one."""
+        """Threads of an element. Each has a line of points, or on a face one point."""
         return int(self.q1d ** (self.dim - 1))
 
     @property
@@ -223,7 +225,7 @@ class CudaKernel:
 
     @property
     def ncomp(self) -> int:
-        """Components of the values that go through shared memory."""
+        """Most components of values that are in shared memory at a time."""
         source, target = self._ncomp
         return source if self.entry == "fill" else max(source, target)
 
@@ -234,19 +236,19 @@ class CudaKernel:
 
     @property
     def ordered(self) -> bool:
-        """True if elements are worked on in another order than they are numbered."""
+        """True if the order of a launch's elements may differ from their numbering."""
         if self.reader is not None:
             return self.reader.ordered
         return any(side.ghosts for side in (*self.sources, *self.targets))
 
     @property
     def stored(self) -> np.dtype[Any]:
-        """Type of the numbers stored at points."""
+        """Type of the qdata."""
         return self.data_dtype or self.dtype
 
     @property
     def work_arrays(self) -> int:
-        """Work arrays of an element; each component has as many."""
+        """Number of work arrays of an element, for all components together."""
         gradient = self.qfunction.gradient_in or self.qfunction.gradient_out
         buffers = 0 if self.dim == 1 else 2 if self.dim == 3 and gradient else 1
         return (1 + self.dim * gradient if self.on_faces else buffers) * self.ncomp
@@ -262,7 +264,7 @@ class CudaKernel:
         return Lines(*sizes, self.dtype.itemsize, collocated)
 
     def shape_key(self, device: str) -> TuningKey:
-        """Properties that the best launch shape depends on, on a device of that name."""
+        """Key in the tuning database of the launch shape, on a device of that name."""
         sides = (" + ".join(one.words() for one in sides) for sides in (self.sources, self.targets))
         types = f"{self.dtype}, stored {self.stored}{', reproducible' * self.reproducible}"
         points = f"{self.q1d} points{' of faces' * self.on_faces}"
@@ -283,12 +285,12 @@ class CudaKernel:
 
     @property
     def slab(self) -> int:
-        """Numbers from an element's work arrays to the next one's."""
+        """Distance, in numbers, from an element's work arrays to those of the next element."""
         return self.work_arrays * self.volume + self.strides.more
 
     @property
     def staged(self) -> bool:
-        """True if what is stored at points goes to shared memory first."""
+        """True if the qdata of a block are copied to shared memory first."""
         applies = self.entry in ("apply", "apply_many")
         return applies and self.shape.staged and self.qfunction.numbers.point > 0
 
@@ -299,19 +301,19 @@ class CudaKernel:
 
     @property
     def shared_bytes(self) -> int:
-        """Shared memory of a block: sums, work arrays, numbers at points and their arrival."""
+        """Bytes of shared memory of a block: sums, work arrays, staged qdata and their barrier."""
         return self._stage_at + (self._stream_bytes + 32) * self.staged
 
     @property
     def _stage_at(self) -> int:
-        """Bytes of shared memory before the numbers at points, which begin at a multiple of 16."""
+        """Offset of the staged qdata in shared memory, a multiple of 16 bytes."""
         slabs = self.shape.elements * self.slab * self.dtype.itemsize
         before = slabs + self.threads * 8 * self.merged
         return -(-before // 16) * 16 if self.staged else before
 
     @property
     def _stream_bytes(self) -> int:
-        """Bytes that are stored at the points of a block."""
+        """Bytes of the qdata of a block."""
         pieces = -(-self.line_points * self.qfunction.numbers.point * self.stored.itemsize // 16)
         return 16 * pieces * self.threads
 
@@ -322,7 +324,7 @@ class CudaKernel:
 
     @cached_property
     def text(self) -> str:
-        """The whole source in CUDA C++, without the head that a device adds."""
+        """Source in CUDA C++, without ``device.cuh``, which the device adds."""
         qfunction = self.qfunction.cuda(self.dim, self._ncomp[0])
         parts = [self._sizes(), self.layout.text, self._matrices(), source_of("contraction")]
         files = ["dofs", "ghosts", "staged_stream" if self.staged else "stream", "numbers"]
@@ -376,7 +378,7 @@ class CudaKernel:
 
     @property
     def _reading(self) -> str:
-        """Type and elements per block of the kernel that reads, for one that fills."""
+        """C++ text with the type of the qdata and the elements per block of the reader, if any."""
         if self.reader is None:
             return ""
         kind, group = TYPES[self.reader.stored.name], self.reader.shape.elements
@@ -398,16 +400,16 @@ class CudaKernel:
 
 
 def shape_for(kernel: CudaKernel, device: Device) -> Shape:
-    """The shape measured to be the fastest, else the one that a model chooses.
+    """Launch shape of the tuning database, else the one that a model chooses.
 
-    About `_THREADS` threads per block: fewer leave warps half empty where elements are small, more
-    wait longer at barriers. Registers for `_RESIDENT` threads per multiprocessor, so that it
-    has work while memory answers.
+    The model takes about `_THREADS` threads per block.  With fewer, small elements leave warps half
+    empty; with more, threads wait longer at barriers.  It leaves registers for `_RESIDENT` threads
+    per multiprocessor, which then has work while memory answers.
 
     Raises
     ------
     KernelValueError
-        If an element alone needs more than a block can have, or a table has a shape that does.
+        If an element alone, or the shape of the database, needs more than a block can have.
     """
     model = shape_of(kernel, device, _THREADS, _RESIDENT)
     measured = measured_shape(kernel.shape_key(device.name))
@@ -429,7 +431,9 @@ def _is_possible(kernel: CudaKernel, device: Device) -> bool:
 
 
 def staged_shapes(kernel: CudaKernel, device: Device, shapes: Iterable[Shape]) -> list[Shape]:
-    """Those that can be staged, with as few blocks as there is room for; then these, persistent.
+    """Staged variants of the shapes that fit into shared memory, then the same, persistent.
+
+    ``blocks`` is lowered to the number that shared memory has room for.
 
     Parameters
     ----------
@@ -437,17 +441,17 @@ def staged_shapes(kernel: CudaKernel, device: Device, shapes: Iterable[Shape]) -
     device : Device
     shapes : iterable of Shape
     """
-    found: dict[Shape, None] = {}
+    fitting: dict[Shape, None] = {}
     for shape in shapes:
         staged = replace(kernel, shape=replace(shape, staged=True))
         if staged.staged and _is_possible(staged, device):
             room = (device.shared_bytes + _RESERVED) // (staged.shared_bytes + _RESERVED)
-            found[replace(staged.shape, blocks=min(shape.blocks, room))] = None
-    return [replace(shape, persistent=which) for which in (False, True) for shape in found]
+            fitting[replace(staged.shape, blocks=min(shape.blocks, room))] = None
+    return [replace(shape, persistent=flag) for flag in (False, True) for shape in fitting]
 
 
 def shape_of(kernel: CudaKernel, device: Device, threads: int, resident: int) -> Shape:
-    """Launch shape of about ``threads`` per block, registers for ``resident`` per multiprocessor.
+    """Shape with about ``threads`` per block and registers for ``resident`` per multiprocessor.
 
     Raises
     ------
@@ -468,7 +472,7 @@ def shape_of(kernel: CudaKernel, device: Device, threads: int, resident: int) ->
 
 
 def most_elements(kernel: CudaKernel, device: Device) -> int:
-    """Elements that a block can have, by its threads and its shared memory."""
+    """Most elements that threads and shared memory of a block suffice for; 0 if not for one."""
     if not kernel.work_arrays:
         return MOST_THREADS
     room = device.shared_bytes // kernel.dtype.itemsize
@@ -480,7 +484,7 @@ def most_elements(kernel: CudaKernel, device: Device) -> int:
 
 
 def unspilled(kernel: CudaKernel, device: Device) -> CudaKernel:
-    """The kernel with as many blocks per multiprocessor as registers suffice for."""
+    """Variant of the kernel with as many blocks per multiprocessor as registers suffice for."""
 
     def tried(blocks: int) -> CudaKernel:
         return replace(kernel, shape=replace(kernel.shape, blocks=blocks))

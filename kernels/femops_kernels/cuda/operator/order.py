@@ -1,4 +1,4 @@
-"""The order in which a launch works on its elements."""
+"""Order in which a launch works on its elements."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from femops_kernels.cuda.device.device import Device
 @final
 @dataclass(frozen=True, eq=False)
 class Order:
-    """Elements by place in a launch: those that meet other ranks' dofs are last, in own blocks.
+    """Elements in the order of a launch. Elements that touch ghosts are last, in own blocks.
 
     Attributes
     ----------
     elements : (blocks * group,) int32
-        The element of each place; ~e, which is negative, where a block has more places.
+        Element of each place.  Places that fill up a block have ~e < 0 of its last element e.
     group : int
-        Elements of a block.
+        Elements of a thread block.
     plain : int
-        Blocks of elements that meet no dofs of other ranks, the first ones.
+        Number of blocks without ghosts, which come first.
     """
 
     elements: NDArray[np.int32]
@@ -32,23 +32,23 @@ class Order:
 
     @staticmethod
     def of(with_ghosts: NDArray[np.bool_], group: int) -> Order:
-        """Order of elements, given which meet dofs of other ranks, (ne,)."""
+        """Order of elements, from flags (ne,) that tell which elements touch ghosts."""
         parts = [_filled(np.flatnonzero(which), group) for which in (~with_ghosts, with_ghosts)]
         return Order(np.concatenate(parts), group, len(parts[0]) // group)
 
     def of_parts(self, group: int) -> Order:
-        """The same order in smaller blocks, of which whole ones fill a block."""
+        """Same order in blocks of ``group`` elements, which must divide the present group."""
         return Order(self.elements, group, self.plain * self.group // group)
 
     @property
     def blocks(self) -> int:
-        """Number of blocks of the whole launch."""
+        """Number of thread blocks of a launch on all elements."""
         return len(self.elements) // self.group
 
     def taken(self, device: Device, points: NDArray[Any], begin: int, end: int) -> Any:
-        """Numbers at the points of some places; zeros where there is no element.
+        """Qdata of the elements at the places begin to end - 1; zeros at places without element.
 
-        Whole batches are copied to the device, and their elements put in order there.
+        Complete batches are copied to the device, which puts their elements in order.
 
         Parameters
         ----------
@@ -62,10 +62,10 @@ class Order:
         (end - begin, points, n) array of the device
         """
         elements, width = self.elements[begin:end], points.shape[-1]
-        batches, found = np.unique(np.maximum(elements, 0) // width, return_inverse=True)
-        there = device.upload(points[batches])
-        flat = there.transpose(0, 3, 1, 2).reshape(-1, *points.shape[1:3])
-        places = found.reshape(-1) * width + np.maximum(elements, 0) % width
+        batches, inverse = np.unique(np.maximum(elements, 0) // width, return_inverse=True)
+        device_batches = device.upload(points[batches])
+        flat = device_batches.transpose(0, 3, 1, 2).reshape(-1, *points.shape[1:3])
+        places = inverse.reshape(-1) * width + np.maximum(elements, 0) % width
         values = flat[device.upload(places)]
         if (elements < 0).any():
             values[device.upload(np.flatnonzero(elements < 0))] = 0
@@ -73,6 +73,6 @@ class Order:
 
 
 def _filled(elements: NDArray[np.int64], group: int) -> NDArray[np.int32]:
-    """Places of whole blocks."""
+    """Elements filled up to full blocks: extra places have ~e of the last element e."""
     more = -len(elements) % group
     return np.concatenate([elements, np.repeat(~elements[-1:], more)]).astype(np.int32)

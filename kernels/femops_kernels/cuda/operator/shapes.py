@@ -1,4 +1,4 @@
-"""Launch shapes of kernels, and what the tuning database has of them."""
+"""Launch shapes of kernels, and their entries in the tuning database."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class Shape:
     elements : int
         Elements per block.
     blocks : int
-        Blocks that a multiprocessor should hold at least; bounds the registers.
+        Least number of blocks that a multiprocessor should hold.  It bounds the registers.
     staged : bool
-        Whether what is stored at points goes to shared memory first, by a copy of the whole block;
-        see ``staged_stream.cuh``.
+        True if one thread copies all qdata of a block to shared memory first; see
+        ``staged_stream.cuh``.
     persistent : bool
-        Whether there are only as many blocks as a device has room for at a time, each of which
-        works on one portion of the elements after the other; only if staged, and not of many
-        vectors.
+        True if the kernel launches only as many blocks as a device has room for at a time.  Each
+        block works on one portion of the elements after the other.  It needs ``staged``, and
+        kernels of many vectors do not use it.
     """
 
     elements: int
@@ -41,7 +41,7 @@ class Shape:
 
 
 def measured_shape(key: TuningKey) -> Shape | None:
-    """The shape that the database has for a kernel on a device; None without one."""
+    """Launch shape of a kernel on a device in the tuning database; None if it has none."""
     match database.find(key):
         case {"elements": int(elements), "blocks": int(blocks), **more}:
             return Shape(elements, blocks, "staged" in more, "persistent" in more)
@@ -54,5 +54,5 @@ def record(shapes: Mapping[TuningKey, Shape]) -> Path:
 
 
 def _settings(shape: Shape) -> database.Settings:
-    """Whole numbers of at least 1: what a shape is not, it does not say."""
+    """Settings of a shape for the database, which takes integers from 1 on: zeros are left out."""
     return {name: int(value) for name, value in asdict(shape).items() if value}

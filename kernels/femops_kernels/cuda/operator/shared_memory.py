@@ -1,4 +1,4 @@
-"""Layout of an element's points in shared memory, so that few threads meet in a bank."""
+"""Layout of an element's points in shared memory, chosen for few bank conflicts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 ROW = 128
-"""Bytes that shared memory reads or writes at a time, one number from each bank."""
+"""Bytes that shared memory reads or writes at a time, one word from each bank."""
 
 _FREE = 48 * 1024  # bytes that a block can have on any device
 
@@ -18,14 +18,14 @@ _FREE = 48 * 1024  # bytes that a block can have on any device
 @final
 @dataclass(frozen=True)
 class Strides:
-    """Distances in a work array, in numbers.
+    """Strides of a work array in shared memory, counted in numbers.
 
     Attributes
     ----------
     x, y, z : int
-        Between neighbours in a direction.
+        Distance of neighbours in each direction.
     more : int
-        Unused numbers behind an element, before the next one of the block.
+        Unused numbers between an element of the block and the next one.
     """
 
     x: int
@@ -37,16 +37,16 @@ class Strides:
 @final
 @dataclass(frozen=True)
 class Lines:
-    """Lines that a block of threads reads and writes; see ``element.cuh``.
+    """Lines of points that the threads of a block read and write; see ``element.cuh``.
 
     Attributes
     ----------
     dim, q1d : int
-        Directions, and points in each.
+        Number of directions, and of points in each direction.
     p1d : int
-        Nodes in each.
+        Nodes in each direction.
     gradient : bool
-        Whether derivatives are taken.
+        True if derivatives are computed.
     arrays : int
         Work arrays of an element.
     elements : int
@@ -54,7 +54,7 @@ class Lines:
     itemsize : int
         Bytes of a number.
     identity : bool
-        Whether the nodes are the points: nothing is interpolated.
+        True if the nodes are the points, so that nothing is interpolated.
     """
 
     dim: int
@@ -67,7 +67,7 @@ class Lines:
     identity: bool = False
 
     def rows(self, strides: Strides) -> int:
-        """Number of rows of banks that all lines keep busy."""
+        """Number of accesses, of `ROW` bytes each, that all lines need with these strides."""
         q, p = self.q1d, self.p1d
         thread = np.arange(self.elements * q ** (self.dim - 1))
         slot, line = np.divmod(thread, q ** (self.dim - 1))
@@ -90,7 +90,7 @@ class Lines:
         return busy
 
     def _busy(self, begins: NDArray[Any], works: NDArray[np.bool_]) -> int:
-        """Rows busy with one number of each line; one thread per bank works at a time."""
+        """Accesses that one number of each line needs; one thread per bank is served at a time."""
         banks = self.banks
         at = np.arange(len(begins)) // banks * banks + begins % banks
         counts = np.bincount(at[works], minlength=-(-len(begins) // banks) * banks)
@@ -103,7 +103,7 @@ class Lines:
 
     @property
     def widths(self) -> range:
-        """Strides of x that are tried; rows of an odd length need as much memory as the widest."""
+        """Strides of x to try: from no gaps to rows of odd length, or more if memory is free."""
         odd = self.q1d | 1
         plane, plain = (self.q1d**2, self.q1d * odd) if self.dim == 3 else (self.q1d, odd)
         spare = _FREE // (self.itemsize * self.arrays * self.q1d)
@@ -111,16 +111,16 @@ class Lines:
 
     @property
     def most(self) -> int:
-        """Numbers that an element takes at most."""
+        """Most numbers of shared memory that an element takes with any of the strides to try."""
         return self.arrays * self.q1d * self.widths[-1] + self.banks - 1
 
 
 @lru_cache(maxsize=512)
 def strides_for(lines: Lines) -> Strides:
-    """The strides with which shared memory is busy for the shortest time.
+    """Strides with which shared memory is busy for the shortest time.
 
-    y is fastest, then z: that leaves the fewest conflicts at most orders. How far planes of
-    the same x, and elements, are apart is tried.
+    y is fastest, then z, which leaves the fewest conflicts at most orders.  The distances of
+    planes of equal x, and of elements, are found by trying all.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def strides_for(lines: Lines) -> Strides:
 
 
 def face_strides(q1d: int) -> Strides:
-    """The strides of the points of a face: rows of odd length, so that columns meet in few banks.
+    """Strides of the points of a face: rows have odd length, for few bank conflicts in columns.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Fields and test functions of a kernel, as types of C++ that its functions are made for."""
+"""Fields and test functions of a kernel, and their types in C++."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ INPUT = {
     "ghosts_in": "const T*",
     "owned_in": "long long",
 }
-"""Arguments of each field; those of the second end in _1, and so on."""
+"""Arguments of each field. The names for the second field end in _1, and so on."""
 OUTPUT = {
     "y": "T*",
     "starts_out": "const int*",
@@ -41,7 +41,7 @@ OUTPUT = {
 @final
 @dataclass(frozen=True, eq=False)
 class Side:
-    """Input or output of a kernel.
+    """Field or test function of a kernel: components, and interpolation to quadrature points.
 
     Attributes
     ----------
@@ -49,11 +49,12 @@ class Side:
     b1d : (q1d, p1d) float64
         Interpolation to the quadrature points.
     broken : bool
-        Whether functions are not continuous: all dofs of an element are one run.
+        True if functions are discontinuous.  Then all dofs of an element are one run.
     ghosts : bool
-        Whether some dofs may be other ranks'.
+        True if some dofs may be ghosts.
     end : (2, p1d) float64, optional
-        Value and inward derivative at the end that faces lie at, if elements are faces.
+        Values and inward derivatives of the basis at the end of the last direction where faces
+        lie.  Only if elements are faces.
     """
 
     ncomp: int
@@ -69,20 +70,20 @@ class Side:
 
     @property
     def alone(self) -> bool:
-        """True if elements share no dofs. Faces of one element share them in every space."""
+        """True if no two elements share dofs. Faces of one element share dofs in every space."""
         return self.broken and self.end is None
 
     def runs(self, dim: int) -> DofRuns:
-        """Runs of an element's dofs, whose `inside` are the dofs that it shares with no other."""
+        """Runs of an element's nodes. Their `inside` lists the nodes that no other element has."""
         return DofRuns(dim, self.p1d, self.broken, single=self.end is not None)
 
     def words(self) -> str:
-        """The properties that a launch shape depends on."""
+        """Properties on which the launch shape depends, in words for the tuning database."""
         return f"{self.ncomp} x {self.p1d} nodes{' broken' * self.broken}"
 
 
 def suffix(number: int) -> str:
-    """End of the names of a side's arguments, and of its type."""
+    """End of the names of side ``number``: of its arguments and of its type."""
     return f"_{number}" if number else ""
 
 
@@ -97,10 +98,10 @@ def arguments_of(sources: Sequence[Side], targets: Sequence[Side]) -> dict[str, 
 
 
 def sides_text(sources: Sequence[Side], targets: Sequence[Side], blocks: Sequence[int]) -> str:
-    """The types of all sides, and their matrices: ``Source``, ``Source_1``, ``Target``...
+    """C++ text of the types of all sides and their matrices: ``Source``, ``Source_1``, ``Target``.
 
-    A test function's type has the vector of the field of its block, too: what constrained rows
-    keep of it.
+    The type of a test function also has the vector of the field of its block, which constrained
+    rows multiply by ``keep``.
     """
     matrices, structs = _Matrices({}, []), list[str]()
     for kind, sides, arguments, kept in (
@@ -125,13 +126,13 @@ _FUNCTION = "    static __device__ __forceinline__"
 @final
 @dataclass(frozen=True)
 class _Matrices:
-    """Names of matrices by their rows, and the text of their types."""
+    """Names of the types of matrices, by the matrices' rows, and the C++ text of the types."""
 
     names: dict[object, str]
     texts: list[str]
 
     def name(self, values: NDArray[np.float64]) -> str:
-        """Name of the type of a matrix, which is written once."""
+        """Name of the type of a matrix. Equal matrices have one type."""
         matrix = Matrix1D(values)
         if matrix.rows not in self.names:
             self.names[matrix.rows] = f"B{len(self.names)}"
@@ -140,7 +141,7 @@ class _Matrices:
 
 
 def _side(name: str, side: Side, first: int, matrices: _Matrices) -> list[str]:
-    """Sizes, switches and matrices of a side's type."""
+    """First C++ lines of a side's type: its sizes, switches and matrices."""
     sizes = f"P = {side.p1d}, NCOMP = {side.ncomp}, FIRST = {first}"
     switches = f"BROKEN = {_word(side.broken)}, GHOSTS = {_word(side.ghosts)}"
     lines = [
@@ -153,7 +154,7 @@ def _side(name: str, side: Side, first: int, matrices: _Matrices) -> list[str]:
 
 
 def _functions(arguments: dict[str, str], number: int) -> list[str]:
-    """Functions of a side's type that give its arguments."""
+    """C++ functions of a side's type that return its arguments."""
     lines = []
     for name, type_ in arguments.items():
         function = "vector" if name in ("x", "y") else name.removesuffix("_in").removesuffix("_out")

@@ -1,4 +1,4 @@
-"""Running kernels on a device: their data there, and the launches of an operator."""
+"""Sweeps on a device: kernels bound to dofs and data, and sums of launches."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from femops_kernels.pointwise.qdata import Data
 
 
 class DeviceLaunch(Launch, ABC):
-    """Work that a device does.
+    """Launch of compiled work on a device.
 
     Attributes
     ----------
     overwrites : bool
-        Whether it sets all entries of y where it adds to none.
+        True if the launch sets all entries of y when it does not add.
     """
 
     overwrites = False
@@ -42,13 +42,13 @@ class DeviceLaunch(Launch, ABC):
     def launch(self, x: int, y: int, alpha: float, *, add: bool) -> None:
         """Add alpha times the term applied to x to y, both given by address.
 
-        ``add`` tells that entries which one element alone has hold something already; all others
-        must have been set.
+        If ``add`` is False, the entries inside elements are stored instead, whatever they hold.
+        All other entries of y must have been set.
         """
 
     @abstractmethod
     def diagonal(self) -> DeviceLaunch:
-        """Launch that adds a square term's diagonal to y, whatever x is; without constraints."""
+        """Launch that adds a square term's diagonal, without constraints, to y and ignores x."""
 
 
 @final
@@ -60,12 +60,12 @@ class DeviceSweep(DeviceLaunch):
     device : Device
     kernel : CudaKernel
     sources, targets : sequence of DeviceEnd
-        For each field and test function of the kernel.
+        The kernel's fields and test functions.
     data : Data or FilledData
     keep : float
         See `DeviceEnd`.
     panels : Panels
-        Number of vectors, of a kernel that is applied to many.
+        Number of vectors, for a kernel of many vectors.
     """
 
     on_elements = True
@@ -114,12 +114,12 @@ class DeviceSweep(DeviceLaunch):
         }
 
     def _marks(self, k: int, side: Side, end: DeviceEnd) -> dict[str, Any]:
-        """Marks of a field's entries that count as zero."""
+        """Arguments of field k that mark its entries to be read as zero."""
         marked = Marked.of(self.device, end.marked, end.dofs, side.ncomp, CLEARED)
         return {f"flags_in{suffix(k)}": marked.flags, f"marks_in{suffix(k)}": marked.marks}
 
     def _output(self, k: int, side: Side, end: DeviceEnd) -> dict[str, Any]:
-        """Arguments of a test function, but for its vector."""
+        """Arguments of test function k, without its vector."""
         dofs, device, kernel = end.dofs, self.device, self.kernel
         marked = Marked.of(device, end.marked, dofs, side.ncomp, CONSTRAINED)
         parts = None
@@ -143,10 +143,11 @@ class DeviceSweep(DeviceLaunch):
         return self._functionals
 
     def mergeable(self, size: int) -> bool:
-        """True if vectors of ``size`` entries can be updated on the way.
+        """True if a merged sweep can update vectors of ``size`` entries.
 
-        Constrained rows must be columns that count as zero, every dof must be met by elements,
-        what is computed at a point be what was interpolated there, and blocks have two threads.
+        The constrained rows must be the columns that are read as zero.  Elements must touch every
+        dof.  The q-function must return factors for just the values and derivatives that it takes.
+        Thread blocks must have two threads or more.
         """
         qfunction, merged = self.kernel.qfunction, replace(self.kernel, merged=True)
         factors = (qfunction.value_in, qfunction.gradient_in) == (
@@ -158,7 +159,7 @@ class DeviceSweep(DeviceLaunch):
         return self._alike and self._met == size and factors and room
 
     def clearing(self, size: int) -> Clearing | None:
-        """Zeros for the sweep to add to, if it stores many of a vector's ``size`` entries."""
+        """Launch that clears what the sweep adds to; None if y has to be cleared entirely."""
         if self.panels != ONE or self._met != size:
             return None
         target = self._given[1][0]
@@ -168,16 +169,16 @@ class DeviceSweep(DeviceLaunch):
 
     @property
     def blocks(self) -> int:
-        """Number of blocks of a launch."""
+        """Number of portions of a launch: portions of elements times tiles of vectors."""
         return self.order.blocks * self._tiles
 
     @property
     def _tiles(self) -> int:
-        """Tiles of vectors, of all panels."""
+        """Number of tiles of vectors in all panels."""
         return self.panels.count * -(-self.panels.nvec // self.kernel.tile)
 
     def bind(self, kernel: CudaKernel, **arrays: Any) -> tuple[Function, NDArray[Any]]:
-        """A variant of the kernel in the same launch shape, and its arguments."""
+        """Compile a variant of the kernel with the same launch shape, and pack its arguments."""
         sources, targets, _, keep = self._given
         none = dict.fromkeys(("r", "inverse", "p", "touched", *STATE))
         numbers: dict[str, Any] = {"alpha": 0.0, "keep": keep, "add": 0, "count": self.count}
@@ -198,7 +199,7 @@ class DeviceSweep(DeviceLaunch):
         return DeviceSweep(self.device, kernel, fields, tests, data, 0.0)
 
     def reshaped(self, shape: Shape) -> DeviceSweep:
-        """The same work, launched in another shape: data lie in the order of its blocks."""
+        """Sweep with another launch shape. The data are copied again if their order changes."""
         kernel = replace(self.kernel, shape=shape)
         if shape.elements != self.kernel.shape.elements:
             return DeviceSweep(self.device, kernel, *self._given)
@@ -208,8 +209,8 @@ class DeviceSweep(DeviceLaunch):
 
     @property
     def data_bytes(self) -> int:
-        """Bytes that a launch reads besides vectors: data, geometry, and where dofs are."""
-        # but by few elements, and what is written before
+        """Bytes of data, geometry and dof tables that a launch reads besides the vectors."""
+        # arguments that a launch writes, does not use, or that are plain numbers
         unread = ("touched", "parts", "functionals", "owned")
         read = {id(a): a for k, a in self._arrays.items() if k.split("_")[0] not in unread}
         return sum(int(array.nbytes) for array in read.values() if array is not None)
@@ -220,14 +221,14 @@ class DeviceSweep(DeviceLaunch):
         self.combine(y)
 
     def some(self, begin: int, end: int, **arguments: Any) -> None:
-        """Work on the blocks begin to end - 1 of the order.
+        """Launch the kernel on the portions begin to end - 1.
 
         Parameters
         ----------
         begin, end : int
         **arguments
-            As the kernel takes them, pointers by address: x, y, alpha, add, and where ranks share
-            dofs ghosts_in, ghosts_out, of other fields ghosts_in_1 and so on.
+            Arguments of the kernel, pointers by address: x, y, alpha, add.  If ranks share dofs,
+            also ghosts_in and ghosts_out; for further fields ghosts_in_1 and so on.
         """
         if self._bound is None:
             self._bound = self.bind(self.kernel)
@@ -241,13 +242,13 @@ class DeviceSweep(DeviceLaunch):
         launch_portions(self.device, function, self.kernel, packed, begin, end)
 
     def combine(self, y: int) -> None:
-        """Add what a launch leaves, if sums are formed in the elements' order."""
+        """Add contributions that a reproducible launch has left to y, in the order of elements."""
         for begin, combine in self._combines:
             combine.launch(y + begin)
 
 
 def input_arguments(side: Side, dofs: DeviceDofs, end: str) -> dict[str, Any]:
-    """Arguments of a field, whose names have this end; without its vector."""
+    """Arguments of a field without its vector. ``end`` is the end of their names."""
     values = dict[str, Any].fromkeys(INPUT)
     values |= {"starts_in": dofs.starts, "turned_in": dofs.turned}
     values |= {"owned_in": (dofs.owned or 0) * side.ncomp}
@@ -256,7 +257,7 @@ def input_arguments(side: Side, dofs: DeviceDofs, end: str) -> dict[str, Any]:
 
 @final
 class DeviceNoOp(DeviceLaunch):
-    """No work: a term on a rank without any of its elements."""
+    """Launch without work, for a rank that has none of a term's elements."""
 
     on_elements = True
 
@@ -270,7 +271,7 @@ class DeviceNoOp(DeviceLaunch):
 
 @final
 class Combine:
-    """Addition of the elements' contributions to shared dofs, in the elements' order.
+    """Launch that adds the contributions to shared dofs, in the order of the elements.
 
     Parameters
     ----------
@@ -279,7 +280,7 @@ class Combine:
     ncomp : int
     shared : DeviceShared
     parts : array
-        Contributions that they left.
+        Contributions of the elements, for each node of each element.
     """
 
     def __init__(
@@ -294,7 +295,7 @@ class Combine:
         self._packed = layout.pack(device, y=None, count=count, ncomp=ncomp, **self._arrays)
 
     def launch(self, y: int) -> None:
-        """Add to y, given by address."""
+        """Add the contributions to the vector y, given by its address."""
         packed = copied(self._packed)
         packed["y"] = y
         self._device.function(self._text).launch(self._blocks, SIMPLE_THREADS, 0, packed)
@@ -302,18 +303,18 @@ class Combine:
 
 @final
 class DeviceIdentityRows(DeviceLaunch):
-    """``y[i] = keep x[i]`` at some entries, which hold zero before; nothing elsewhere.
+    """Launch that sets ``y[i] = keep x[i]`` at some entries, which must be zero before.
 
     Parameters
     ----------
     device : Device
     positions : (n,) int64
-        Flat positions.
+        Flat positions of the entries.
     keep : float
     dtype : numpy.dtype
         Type of the vectors.
     nvec : int
-        Vectors that stand next to each other.
+        Number of vectors.  The numbers of an entry stand next to each other.
     """
 
     on_elements = False
@@ -349,19 +350,20 @@ class DeviceIdentityRows(DeviceLaunch):
         self._device.function(self._text).launch(blocks, SIMPLE_THREADS, 0, packed)
 
     def diagonal(self) -> DeviceNoOp:
-        """See `DeviceLaunch.diagonal`: it is that of no term."""
+        """See `DeviceLaunch.diagonal`. These rows belong to no term."""
         return DeviceNoOp()
 
 
 class DeviceLaunchSum(CompiledOperator, ABC):
-    """A sum of launches of a device.
+    """An operator on a device: a sum of launches with factors.
 
     Parameters
     ----------
     device : Device
     launches : sequence of (float, DeviceLaunch)
     places : Places, optional
-        If omitted, all are on the whole vectors.
+        Offsets of each launch's part in x and in y, and whether it adds to y.  If omitted, all
+        launches work on the full vectors, and all but the first add.
     """
 
     sweeps: tuple[DeviceLaunch, ...]
@@ -381,7 +383,7 @@ class DeviceLaunchSum(CompiledOperator, ABC):
         self._clearings: dict[int, Clearing | None] = {}
 
     def apply(self, x: Any, y: Any) -> None:
-        """See `CompiledOperator.apply`; does not wait for the end."""
+        """See `CompiledOperator.apply`. Return before the device is done."""
         source, target = self.device.address(x), self.device.address(y)
         if not self._overwrites():
             self._clear(y)
@@ -390,7 +392,7 @@ class DeviceLaunchSum(CompiledOperator, ABC):
             sweep.launch(source + begin_in, target + begin_out, alpha, add=add)
 
     def _overwrites(self) -> bool:
-        """True if the first launch sets the whole result."""
+        """True if the first launch sets all entries of the result."""
         return bool(self.sweeps) and self.sweeps[0].overwrites and self.places[0] == (0, 0, False)
 
     def _clear(self, y: Any) -> None:
@@ -401,9 +403,9 @@ class DeviceLaunchSum(CompiledOperator, ABC):
             clearing.launch(self.device.address(y))
 
     def _clearing(self, size: int) -> Clearing | None:
-        """Zeros for a result of ``size`` entries; None if all of them are set to zero."""
+        """Launch that clears a result of ``size`` entries; None if all of it has to be cleared."""
         if size not in self._clearings:
             first = self.sweeps[0] if self.sweeps and self.places[0] == (0, 0, False) else None
-            found = first.clearing(size) if isinstance(first, DeviceSweep) else None
-            self._clearings[size] = found
+            clearing = first.clearing(size) if isinstance(first, DeviceSweep) else None
+            self._clearings[size] = clearing
         return self._clearings[size]

@@ -1,4 +1,4 @@
-"""Tables and matrices of a kernel, in CUDA C++."""
+"""CUDA C++ text of the tables and matrices of a kernel."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from femops_kernels.simd.matrix import Matrix1D
 
 
 def table(name: str, values: NDArray[np.float64]) -> str:
-    """Numbers in constant memory."""
+    """C++ table of numbers in constant memory."""
     numbers = ", ".join(f"T({float(v)!r})" for v in np.asarray(values).ravel())
     return f"__constant__ T {name}[] = {{{numbers}}};\n"
 
 
 def columns(name: str, values: NDArray[np.float64]) -> str:
-    """A table, and a bit for each of its columns that has zeros or ones alone."""
+    """C++ table, and masks with a bit for each column that is all zeros, or all ones."""
     lines = [table(name, values)]
     for what, number in (("ZEROS", 0), ("ONES", 1)):
         bits = sum(1 << int(m) for m in np.flatnonzero((values == number).all(axis=0)))
@@ -24,12 +24,12 @@ def columns(name: str, values: NDArray[np.float64]) -> str:
 
 
 def squares(name: str, value: NDArray[np.float64], slope: NDArray[np.float64]) -> str:
-    """A table of products: of values, of values and derivatives, of derivatives."""
+    """C++ table of products: value * value, value * derivative, derivative * derivative."""
     return table(name, np.array([value**2, value * slope, slope**2]))
 
 
 def matrix_type(name: str, matrix: Matrix1D) -> str:
-    """The type of a matrix that ``contraction.cuh`` takes."""
+    """C++ type of a matrix, as ``contraction.cuh`` takes it, with its tables."""
     rows, cols = matrix.shape
     split = bool(matrix.symmetry)
     even, odd = matrix.split() if split else (np.array(matrix.rows), np.zeros((1, 1)))

@@ -1,4 +1,4 @@
-"""Values on their way between ranks, as an operator on a device needs them."""
+"""Forward and reverse exchange of an operator on a device."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from femops_kernels.cuda.device.sources import SIMPLE_THREADS, simple_text
 
 @final
 class StagedChannel(DeviceChannel):
-    """A channel whose messages the host sends, from staging buffers.
+    """A device channel whose messages the host sends from staging buffers.
 
     Parameters
     ----------
     channel : Channel
-        Between the staging buffers of ranks, on the host.
+        Channel of the host between the staging buffers of ranks.
     out, into : StagingBuffer
-        Of what is sent, and of what is received.
+        Buffers of the messages to send, and of the received messages.
     """
 
     def __init__(self, channel: Channel, out: StagingBuffer, into: StagingBuffer) -> None:
@@ -34,26 +34,26 @@ class StagedChannel(DeviceChannel):
         self._out.depart()
 
     def start(self) -> None:
-        """See `DeviceChannel.start`; waits until it is there."""
+        """See `DeviceChannel.start`. Wait until the message has been copied to the host."""
         self._out.wait()
         self.channel.start()
 
     def finish(self) -> None:
-        """See `DeviceChannel.finish`; waits for what arrives."""
+        """See `DeviceChannel.finish`. Wait until the messages have arrived on the host."""
         self.channel.finish()
         self._into.enter()
 
 
 @final
 class DeviceForward:
-    """Values of owned dofs to those who have them as ghosts; see `Forward`.
+    """Exchange that sends values of owned dofs to ranks that have them as ghosts; see `Forward`.
 
     Parameters
     ----------
     device : Device
     post : DeviceChannel
     positions : (n,) int64
-        Flat positions in the vector of what is sent; negative ones are sent as zero.
+        Flat positions in the vector of the values to send.  For a negative one, zero is sent.
     """
 
     def __init__(self, device: Device, post: DeviceChannel, positions: NDArray[np.int64]) -> None:
@@ -63,21 +63,22 @@ class DeviceForward:
         self.ghosts: int = _address(device, post.incoming)
 
     def pack(self, x: int) -> None:
-        """Gather what is sent, from a vector at an address."""
+        """Gather the values to send from the vector at address ``x``."""
         self._pack.launch(x=x)
         self.post.ready()
 
 
 @final
 class DeviceReverse:
-    """Contributions to ghosts back to the owners of these; see `Reverse`.
+    """Exchange that sends contributions to ghosts back to their owners; see `Reverse`.
 
     Parameters
     ----------
     device : Device
     post : DeviceChannel
     positions : (n,) int64
-        Flat positions in the vector to which what arrives is added; what has a negative one is not.
+        Flat positions in the vector to which received contributions are added.  A contribution
+        with a negative position is ignored.
     """
 
     def __init__(self, device: Device, post: DeviceChannel, positions: NDArray[np.int64]) -> None:
@@ -87,18 +88,18 @@ class DeviceReverse:
         self.ghosts: int = _address(device, post.outgoing)
 
     def clear(self) -> None:
-        """Set the contributions to zero."""
+        """Set the contributions to send to zero."""
         self._device.clear(self.post.outgoing)
 
     def add(self, y: int) -> None:
-        """Wait for the others' contributions and add them to the vector at an address."""
+        """Add the contributions of other ranks to the vector at address ``y`` when they arrive."""
         self.post.finish()
         self._add.launch(y=y)
 
 
 @final
 class _Entries:
-    """A kernel with a position for each entry of a message."""
+    """Launch that copies or adds between a message and some positions of a vector."""
 
     def __init__(
         self,
@@ -112,13 +113,13 @@ class _Entries:
         layout = Layout(fields | numbers, values.dtype)
         self._device, self._text = device, simple_text(layout, values.dtype, name)
         self._blocks = -(-len(positions) // SIMPLE_THREADS)
-        # they must outlive the launches
+        # the arrays must outlive the launches
         self._arrays = {"values": values, "positions": device.upload(positions)}
         vector = dict.fromkeys(fields.keys() - self._arrays.keys())
         self._packed = layout.pack(device, count=len(positions), **vector, **self._arrays)
 
     def launch(self, **vector: int) -> None:
-        """Run it on a vector, given by address."""
+        """Run the kernel on a vector, given by its argument's name and its address."""
         if self._blocks == 0:
             return
         packed = copied(self._packed)

@@ -1,1 +1,1 @@
-"""Batches of small tensors on a device: contractions of two, and linear algebra."""
+"""Batches of small tensors on a device: contractions of two tensors, and linear algebra."""

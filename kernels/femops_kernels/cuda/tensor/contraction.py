@@ -1,4 +1,4 @@
-"""Contractions of two tensors on a device: what their kernels are made of."""
+"""Contractions of two tensors on a device: sizes, types and layouts that kernels depend on."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ import numpy as np
 from femops_kernels.simd.tensor.contraction import PairContraction
 from femops_kernels.simd.tensor.offsets import Offsets
 
-_CONSTANT = 2048  # offsets in a table that constant memory takes
-_MOST = 2**15  # numbers that shared memory may hold
-_SHORT = 16  # bytes of a member that a thread may as well read by itself
+_CONSTANT = 2048  # most offsets of a table in constant memory
+_MOST = 2**15  # most numbers of a member in shared memory
+_SHORT = 16  # bytes of a member up to which shared memory does not pay
 
 
 @final
 @dataclass(frozen=True)
 class Image:
-    """Memory of a member's entries, from the first to the last.
+    """Range of memory from the first to the last entry of a member.
 
     Attributes
     ----------
     low : int
-        Offset of the first, in numbers.
+        Offset of the first entry, in numbers.
     span : int
-        Numbers from there to the last.
+        Length of the range, in numbers.
     """
 
     low: int
@@ -34,14 +34,14 @@ class Image:
 
     @property
     def pitch(self) -> int:
-        """Numbers from one member's to the next in shared memory: odd, so that banks differ."""
+        """Distance of members in shared memory, in numbers: odd, so that their banks differ."""
         return self.span | 1
 
 
 def image_of(rows: Offsets, columns: Offsets, *, written: bool) -> Image | None:
-    """Memory of a member whose entries are at sums of two offsets, None if they are no run.
+    """Image of a member with entries at ``rows[i] + columns[j]``; None if it has large gaps.
 
-    What is read may have gaps, what is written has none.
+    If it is read, up to half of the range may be gaps.  If it is written, it must have no gaps.
     """
     span = max(rows) - min(rows) + max(columns) - min(columns) + 1
     if span > _MOST:
@@ -55,20 +55,21 @@ def image_of(rows: Offsets, columns: Offsets, *, written: bool) -> Image | None:
 @final
 @dataclass(frozen=True)
 class DeviceContraction(PairContraction):
-    """Sums of one member on a device.
+    """Contraction of two tensors of one member, with the layout of members on a device.
 
     Attributes
     ----------
     lanes : three of int
-        Members of a, b and c that stand together, entry by entry; 1 where each is for itself.
+        For a, b and c, number of members that are interleaved, entry by entry; 1 for contiguous
+        members.
     shared : three of bool
-        True for one tensor that all members share.
+        True for each operand that is one tensor for all members.
     products : int
-        Products of a member.
+        Number of products of a member.
     reads : bool
-        True if the result is added to what is there.
+        True if c is read, to add beta times c.
     apart : bool
-        True if members are named by tables of their addresses.
+        True if operands are tables of the members' addresses.
     """
 
     lanes: tuple[int, ...] = (1, 1, 1)
@@ -92,22 +93,19 @@ class DeviceContraction(PairContraction):
 
     @cached_property
     def images(self) -> dict[str, Image]:
-        """Operands (of "abc") whose members are runs in memory, to be copied as a whole.
-
-        What is read may have gaps, what is written has none.
-        """
-        found = {}
+        """Images of the operands (of "abc") that can be staged in shared memory; see `image_of`."""
+        images = {}
         for name, lanes, shared, (_, rows, _, columns) in zip(
             "abc", self.lanes, self.shared, self._places, strict=True
         ):
             image = image_of(rows, columns, written=name == "c")
             apart = lanes == 1 and not shared
             if apart and image is not None and image.span * self.itemsize > _SHORT:
-                found[name] = image
-        return found
+                images[name] = image
+        return images
 
     def words(self) -> str:
-        """Sizes, type and layout, for the database of settings."""
+        """Name in the tuning database: sizes, type and layout."""
         rows, columns, terms = self.sizes
         how = ", ".join(
             f"{name} {'for all' if shared else 'staged' if name in self.images else lanes}"
@@ -117,7 +115,7 @@ class DeviceContraction(PairContraction):
         return f"products {rows} x {columns} x {terms}, {self.dtype}, {how}{added}"
 
     def offsets_text(self) -> str:
-        """Functions of C++ that say where entries are."""
+        """C++ functions that return the offsets of rows, columns and terms."""
         ends = [abs(end) for _, one, _, other in self._places for end in (*one, *other)]
         kind = "long long" if 2 * max(ends) >= 2**31 else "int"
         lines = [f"using Offset = {kind};"]

@@ -22,17 +22,17 @@ Factor = tuple[float, float]
 @final
 @dataclass(frozen=True)
 class Batches:
-    """Members of three operands a, b and c, and how they follow each other, in numbers.
+    """Number of members of operands a, b and c, and their strides, counted in numbers.
 
     Attributes
     ----------
     members : int
     steps : three of int
-        From a group of members to the next; 0 for a tensor that all share.
+        Stride from a group of members to the next; 0 for a tensor that all members share.
     products : int
-        Products of a member.
+        Number of products of a member.
     distances : three of int
-        From a product to the next.
+        Stride from a product to the next.
     """
 
     members: int
@@ -50,7 +50,7 @@ class DeviceContractionKernel:
     contraction : DeviceContraction
     device : Device
     shape : ProductShape, optional
-        Launch shape; that of the database if omitted, else the model's.
+        Launch shape.  If omitted, the shape of the tuning database, else of the model.
     """
 
     def __init__(
@@ -74,24 +74,24 @@ class DeviceContractionKernel:
         return choose(self._contraction, self._device.shared_bytes, self.tuning_key())
 
     def tuning_key(self) -> TuningKey:
-        """Key of its launch shape in the database."""
+        """Key of the kernel's launch shape in the tuning database."""
         return TuningKey(self._device.name, self._contraction.words())
 
     def reshaped(self, shape: ProductShape) -> DeviceContractionKernel:
-        """The same with another launch shape."""
+        """Kernel of the same contraction with another launch shape."""
         return DeviceContractionKernel(self._contraction, self._device, shape)
 
     def variants(self) -> list[ProductShape]:
-        """Launch shapes to try, the model's first."""
+        """Launch shapes that tuning tries, the model's choice first."""
         return variants(self._contraction, self._device.shared_bytes)
 
     @cached_property
     def function(self) -> Function:
-        """The kernel, compiled at its first use."""
+        """The compiled kernel. The first use compiles it."""
         return self._device.function(self.text())
 
     def text(self) -> str:
-        """CUDA C++."""
+        """Source of the kernel in CUDA C++, without ``device.cuh``."""
         one, shape = self._contraction, self.shape
         rows, columns = shape.blocks(one)
         numbers = dict(zip(("ROWS", "COLUMNS", "TERMS"), one.sizes, strict=True))
@@ -118,12 +118,12 @@ class DeviceContractionKernel:
     def run(
         self, operands: tuple[Any, Any, Any], batches: Batches, alpha: Factor, beta: Factor
     ) -> None:
-        """Launch it for all members.
+        """Launch c = alpha a b + beta c for all members.
 
         Parameters
         ----------
         operands : (a, b, c)
-            Each a `Place`, or where members are apart a table of addresses.
+            Each a `Place`.  If the contraction is ``apart``, each a table of members' addresses.
         batches : Batches
         alpha, beta : pairs of float
         """

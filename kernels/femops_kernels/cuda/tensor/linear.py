@@ -1,4 +1,4 @@
-"""Factors, solves and eigenvalues of small matrices on a device: each thread has a matrix."""
+"""Factors, solves and eigenvalues of small matrices on a device. Each thread has a matrix."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from femops_kernels.cuda.device.sources import TYPES, constants_text, source_of
 from femops_kernels.cuda.tensor.contraction import Image, image_of
 
 MOST_ROWS = 32
-"""Rows of the largest matrices: a thread's memory holds no more."""
+"""Most rows of a matrix. A thread's memory holds no larger one."""
 
-_REGISTERS = 192  # of a thread for its matrices; larger ones are in its local memory
+_REGISTERS = 192  # of a thread for its matrices; larger matrices are in its local memory
 _THREADS = (128, 64, 32)
-_SHARED = 48 * 1024  # bytes of a block that need not be asked for
+_SHARED = 48 * 1024  # bytes of shared memory that a block has without a request
 _SWEEPS = 30
 
 _WORK_HEAD = """__device__ __forceinline__ void work(Matrix<First>& a, Matrix<Second>& x,
@@ -50,21 +50,21 @@ _WORK: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "eigenvalues": (("eigen",), "find_eigenvalues(a, x, status);"),
 }
-"""Sources of each method, and what it does with its operands."""
+"""For each method the names of its sources, and the C++ statements that work on its operands."""
 
 
 @final
 @dataclass(frozen=True)
 class DeviceMatrices:
-    """Matrices of a batch: where the entries of one are, in numbers.
+    """Size and strides, counted in numbers, of the matrices of a batch.
 
     Attributes
     ----------
     rows, columns : int
     row, column : int
-        From a row, and from a column, to the next.
+        Stride from a row, and from a column, to the next.
     lanes : int
-        Members that stand together, entry by entry.
+        Number of members that are interleaved, entry by entry.
     """
 
     rows: int
@@ -74,7 +74,7 @@ class DeviceMatrices:
     lanes: int = 1
 
     def image(self, *, written: bool) -> Image | None:
-        """Memory of a member, if it is a run."""
+        """Image of a member for shared memory; None if members are interleaved or have gaps."""
         rows = tuple(self.row * i for i in range(self.rows))
         columns = tuple(self.column * j for j in range(self.columns))
         return image_of(rows, columns, written=written) if self.lanes == 1 else None
@@ -83,12 +83,12 @@ class DeviceMatrices:
 @final
 @dataclass(frozen=True)
 class Matrices:
-    """Operands of a method in memory: what is not there is None.
+    """Layouts of the operands of a method in memory; None for an operand that is not there.
 
     Attributes
     ----------
     first, second, first_out, second_out : DeviceMatrices, optional
-        Both operands where they are read, and where they are written.
+        The two operands as they are read, and as they are written.
     """
 
     first: DeviceMatrices
@@ -97,7 +97,7 @@ class Matrices:
     second_out: DeviceMatrices | None
 
     def items(self) -> list[tuple[str, DeviceMatrices | None]]:
-        """Each with its name."""
+        """Pairs of name and layout of the four operands."""
         return [
             ("first", self.first),
             ("second", self.second),
@@ -118,7 +118,7 @@ class DeviceLinearKernel:
         float64, float32, complex128 or complex64.
     matrices : Matrices
     triangle : four of bool
-        Of the method of that name: lower, transposed, unit diagonal, conjugated.
+        For the method "triangle": lower, transposed, unit diagonal, conjugated.
     device : Device
     """
 
@@ -145,7 +145,7 @@ class DeviceLinearKernel:
         self._function: Function = device.function(self._text())
 
     def _shape(self) -> tuple[int, int]:
-        """Threads of a block, and its shared memory; where one has too little, none is staged."""
+        """Threads and shared bytes of a block. Operands are not staged if they do not fit."""
         pitches = [image.pitch for image in self._images.values() if image is not None]
         each = max(pitches, default=0) * self._dtype.itemsize
         most = min(_SHARED, self._device.shared_bytes)
@@ -160,7 +160,7 @@ class DeviceLinearKernel:
         numbers = n * n * (2 if self._method == "eigenvalues" else 1)
         fits = numbers * self._dtype.itemsize // 4 <= _REGISTERS
         names = "LOWER", "TRANSPOSED", "UNIT", "CONJUGATED"
-        # without a number: a loop whose end depends on the one around it is unrolled after that
+        # "unroll" without a number: the compiler unrolls inner loops after the loops around them
         unroll = f'#define UNROLL _Pragma("unroll{"" if fits else " 1"}")'
         constants = {"N": n, "THREADS": self.threads}
         constants |= {"SWEEPS": _SWEEPS, "COMPLEX": self._dtype.kind == "c"}
@@ -180,20 +180,20 @@ class DeviceLinearKernel:
         return "\n".join([*parts, _WORK_HEAD, f"    {work}\n}}\n", source_of("run")])
 
     def run(self, places: dict[str, Place], steps: dict[str, int], members: int) -> Any:
-        """Launch it for all members.
+        """Launch the method for all members.
 
         Parameters
         ----------
         places : dict
-            Of operands by their names in `Matrices`, in memory.
+            `Place` of each operand, by its name in `Matrices`.
         steps : dict
-            Numbers from a group of members to the next.
+            For each operand the stride from a group of members to the next, in numbers.
         members : int
 
         Returns
         -------
-        array
-            Of the device: 0 for members that succeeded, else where they failed, from 1.
+        (members,) int32 array of the device
+            0 for members that succeeded, else the step (from 1) at which they failed.
         """
         status = self._device.xp.zeros(members, np.int32)
         names = [name for name, _ in self._matrices.items()]
@@ -206,7 +206,7 @@ class DeviceLinearKernel:
 
 
 def _type_text(name: str, one: DeviceMatrices, image: Image | None) -> str:
-    """An operand in C++."""
+    """C++ type of an operand: its sizes, strides and image."""
     fields = {"ROWS": one.rows, "COLUMNS": one.columns, "LANES": one.lanes}
     fields |= {"STAGED": int(image is not None)}
     image = image or Image(0, 1)
@@ -227,5 +227,5 @@ def linear_kernel(
     triangle: tuple[bool, bool, bool, bool],
     device: Device,
 ) -> DeviceLinearKernel:
-    """The kernel of a method, compiled once; see `DeviceLinearKernel`."""
+    """Kernel of a method for matrices of one size, kept for later calls; `DeviceLinearKernel`."""
     return DeviceLinearKernel(method, dtype, matrices, triangle, device)

@@ -1,4 +1,4 @@
-"""Launch shapes of contractions: by a model of registers and shared memory, or measured."""
+"""Launch shapes of contractions, from the tuning database or a model of registers and memory."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from femops_kernels.cuda.tensor.contraction import DeviceContraction
 from femops_kernels.tuning import database
 from femops_kernels.tuning.database import TuningKey
 
-_REGISTERS, _OVERHEAD = 184, 40  # of a thread for numbers, and for addresses
+_REGISTERS, _OVERHEAD = 184, 40  # registers of a thread for numbers, and for addresses
 _FILE, _MOST_THREADS = 65536, 2048  # registers and threads of a multiprocessor
 _BUSY = 512  # threads of a multiprocessor that hide its latencies
-_BLOCK_SHARED = 48 * 1024  # of a block that need not be asked for
-_ALL_SHARED = 160 * 1024  # of a multiprocessor, at most architectures
+_BLOCK_SHARED = 48 * 1024  # bytes of shared memory that a block has without a request
+_ALL_SHARED = 160 * 1024  # bytes of shared memory of a multiprocessor on most architectures
 _LOAD = 4  # multiply-adds in the time of a load from shared memory or a cache
 _ROUNDS = 8  # blocks of the result that a thread works on one after the other
-_THREADS, _MOST_BLOCKS = 128, 32  # of a block by choice; blocks of a multiprocessor
-_WORTH, _MOST_VARIANTS = 2.0, 24  # cost of a shape that is tried, by the least; how many are
+_THREADS, _MOST_BLOCKS = 128, 32  # preferred threads of a block; most blocks of a multiprocessor
+_WORTH, _MOST_VARIANTS = 2.0, 24  # of shapes to try: most cost by the least, and most shapes
 
 
 @final
@@ -30,15 +30,15 @@ class ProductShape:
     Attributes
     ----------
     rows, columns : int
-        Block of the result in the registers of a thread.
+        Size of the block of the result in the registers of a thread.
     members : int
-        Products that a thread block works on.
+        Number of products that a thread block works on.
     threads_each : int
-        Threads of a product.
+        Number of threads of a product.
     staged : str
-        Operands (of "abc") that go through shared memory.
+        Letters of "abc" for the operands that go through shared memory.
     shared_bytes : int
-        Of a thread block.
+        Bytes of shared memory of a thread block.
     """
 
     rows: int
@@ -54,20 +54,20 @@ class ProductShape:
         return self.members * self.threads_each
 
     def chunks(self, contraction: DeviceContraction) -> int:
-        """Thread blocks that share the result of the same members, where it is large."""
+        """Number of thread blocks that share the same members, more than 1 for large results."""
         rows, columns = self.blocks(contraction)
         return 1 if self.staged else -(-rows * columns // (_ROUNDS * self.threads_each))
 
     def blocks(self, contraction: DeviceContraction) -> tuple[int, int]:
-        """Blocks of the result: rows and columns of them."""
+        """Number of blocks of the result along its rows and along its columns."""
         rows, columns, _ = contraction.sizes
         return -(-rows // self.rows), -(-columns // self.columns)
 
 
 def variants(contraction: DeviceContraction, shared_bytes: int) -> list[ProductShape]:
-    """Shapes that the model does not rule out, the one that it finds fastest first.
+    """Launch shapes that tuning tries, by ascending cost in the model.
 
-    They are for a device with so much shared memory for a block.
+    A thread block uses at most ``shared_bytes`` of shared memory.
     """
     shapes = dict.fromkeys(_candidates(contraction, min(shared_bytes, _BLOCK_SHARED)))
     costs = {shape: _cost(contraction, shape) for shape in shapes}
@@ -78,7 +78,7 @@ def variants(contraction: DeviceContraction, shared_bytes: int) -> list[ProductS
 def choose(
     contraction: DeviceContraction, shared_bytes: int, key: TuningKey | None = None
 ) -> ProductShape:
-    """The shape that the database has for a key, if it fits, else the one of the model."""
+    """Launch shape of the tuning database for a key, if it fits, else the model's choice."""
     found = {} if key is None else database.find(key)
     for shape in _candidates(contraction, min(shared_bytes, _BLOCK_SHARED)) if found else ():
         if settings_of(shape) == found:
@@ -87,7 +87,7 @@ def choose(
 
 
 def settings_of(shape: ProductShape) -> dict[str, int | str]:
-    """Settings of a shape, as the database has them."""
+    """Settings of a shape for the tuning database."""
     names = ("rows", "columns", "members", "threads_each")
     return {name: getattr(shape, name) for name in names}
 
@@ -111,7 +111,7 @@ def _candidates(contraction: DeviceContraction, shared_bytes: int) -> Iterator[P
 
 
 def _staged(contraction: DeviceContraction, shared_bytes: int) -> str:
-    """Operands of which a member, together with those of the others, fits in shared memory."""
+    """Letters of the operands to stage: as many as fit in shared memory for one member."""
     sizes = {name: image.pitch * contraction.itemsize for name, image in contraction.images.items()}
     while sum(sizes.values()) > shared_bytes:
         del sizes[max(sizes, key=lambda name: sizes[name])]
@@ -119,7 +119,7 @@ def _staged(contraction: DeviceContraction, shared_bytes: int) -> str:
 
 
 def _tiles(contraction: DeviceContraction) -> Iterator[tuple[int, int]]:
-    """Blocks of the result that fit in registers, cut as evenly as can be."""
+    """Sizes (rows, columns) of blocks that fit in registers and divide the result evenly."""
     for rows in _cuts(contraction.sizes[0]):
         for columns in _cuts(contraction.sizes[1]):
             if rows == columns == 1 or _registers(contraction, rows, columns) <= _REGISTERS:
@@ -135,7 +135,7 @@ def _registers(contraction: DeviceContraction, rows: int, columns: int) -> int:
 
 
 def _cost(contraction: DeviceContraction, shape: ProductShape) -> float:
-    """Multiply-adds of a product and what its loads have to be counted as, by threads at work."""
+    """Estimated cost of a product: multiply-adds and loads, times a factor for idle threads."""
     rows, columns = shape.blocks(contraction)
     parts, terms = contraction.parts, contraction.sizes[2]
     tiles = rows * columns * terms
