@@ -179,7 +179,7 @@ class _Case:
 def _cases(
     operator: Operator, methods: Sequence[str], nvec: int, widths: Sequence[int]
 ) -> list[_Case]:
-    """Make the cases for ``nvec`` vectors; only one by one, if they do not fill a lane."""
+    """Make the cases for ``nvec`` vectors; only one by one, if fewer than a SIMD vector's lanes."""
     found, slots = [], machine.lane_width()
 
     def add(method: str, run: Callable[[], object], done: int, width: int | None = None) -> None:
@@ -200,7 +200,7 @@ def _cases(
 
 
 def _operations(operator: Operator) -> float:
-    """Number of instructions on lanes of an application to a SIMD vector's number of vectors.
+    """Number of SIMD instructions of an application to as many vectors as there are lanes.
 
     Zero where the number is not known.
     """

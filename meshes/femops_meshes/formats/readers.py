@@ -1,4 +1,4 @@
-"""One door to all mesh files."""
+"""Reading of mesh files in all formats of this package."""
 
 import os
 
