@@ -132,7 +132,7 @@ class Products:
             raise TensorError("nothing to measure: give sizes and batches of 1 or more")
 
     def cases(self) -> list[ProductCase]:
-        """All of it."""
+        """All cases: each type, size and number of matrices, in all layouts."""
         return [
             ProductCase(n, members, dtype, tuple(self.layouts))
             for dtype in self.dtypes
@@ -142,7 +142,7 @@ class Products:
 
 
 def mean_over_peers(rows: Iterable[dict[str, Any]]) -> float | None:
-    """Geometric mean of how many times as fast as the best peer femops is, in its better layout."""
+    """Geometric mean over cases of femops' speedup over the best peer, in the better layout."""
     best: dict[tuple[Any, ...], float] = {}
     for row in rows:
         key = row["n"], row["members"], row["dtype"], row["threads"]
@@ -154,7 +154,7 @@ def mean_over_peers(rows: Iterable[dict[str, Any]]) -> float | None:
 def _rows(
     case: ProductCase, threads: int, meter: Meter, rounds: int, seconds: float
 ) -> list[dict[str, Any]]:
-    """A row for each implementation; all take turns, after the limit."""
+    """Measure all implementations and the limit in turns. Return a row for each."""
     traffic, bounds = Traffic("gemm", 3.0 * case.nbytes, case.nbytes), list[Bound]()
 
     def limit() -> None:
@@ -177,7 +177,7 @@ def _rows(
 
 
 def _calls(case: ProductCase, threads: int) -> dict[Way, Callable[[], object]]:
-    """Calls that are timed, by library and layout."""
+    """Return the calls to be timed, by library and layout."""
     a, b = case.operands()
     c = np.zeros_like(a)
     calls: dict[Way, Callable[[], object]] = {}

@@ -23,7 +23,7 @@ Ints = NDArray[np.int64]
 FACE_DIRECTIONS = {
     code: (d, side) for d in range(3) for side, code in ((0, 13 - 3**d), (1, 13 + 3**d))
 }
-"""For the ternary code of each face: its normal direction, and its end (0 low, 1 high)."""
+"""Normal direction and end (0 low, 1 high) of each face, by its ternary code."""
 
 
 @final

@@ -95,7 +95,7 @@ def first_coarse(
         Dofs that are not constrained.
     coarsening : Coarsening
     dtype : dtype
-        Of the cycle.
+        Type of the cycle's numbers.
     """
     space, comm = A.space, A.space.comm
     element, corner = _places(space.restriction.indices, space.ndofs)

@@ -32,7 +32,7 @@ class Size:
     ----------
     order : int
     elements : int
-        Of all ranks.
+        Number of elements of all ranks.
     own, dofs : int
         Entries of a vector, of this rank and of all.
     affine : bool

@@ -217,7 +217,7 @@ class Multigrid(Preconditioner):
     def _size_of(self, r: Vector) -> float:
         """Estimate the norm of a vector, also where squares are out of range. Collective.
 
-        It is zero for a vector of zeros, and infinite if an entry is not finite.
+        The estimate is zero for a vector of zeros, and infinite if an entry is not finite.
         """
         square = self._plain.inner(r, r)
         if _SQUARES[self.dtype.name] < square < 1.0 / _SQUARES[self.dtype.name]:
