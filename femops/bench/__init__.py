@@ -1,4 +1,4 @@
-"""Speed, measured beside the machine's limits."""
+"""Benchmarks, compared with the machine's limits."""
 
 from femops.bench.operators import auto_check, run, run_all
 from femops.bench.problems import FOOTPRINTS, MESHES, PROBLEMS

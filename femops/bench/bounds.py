@@ -1,4 +1,4 @@
-"""The least time that an operator can take: what each resource of a machine allows.
+"""Lower bounds for the time of an operator, from the rate of each resource of a machine.
 
 On the host these are memory and arithmetic, whatever the level of assembly. Traffic is counted as
 STREAM counts it: x is read once, y written once with no read for ownership, stored data and
@@ -30,7 +30,7 @@ _REAL, _COLUMN, _ROW = 8, 4, 8  # bytes of a number, and of a matrix's indices
 @final
 @dataclass(frozen=True)
 class Traffic:
-    """Bytes that one application at a level of assembly moves."""
+    """Bytes that one application at a level of assembly reads and writes."""
 
     level: str
     read: float
@@ -38,12 +38,12 @@ class Traffic:
 
     @property
     def total(self) -> float:
-        """Bytes in all."""
+        """Sum of the bytes read and written."""
         return self.read + self.written
 
 
 def least_traffic(problem: Problem, space: H1) -> Traffic:
-    """The least bytes that any level moves, counted on some elements; nothing is compiled."""
+    """Least bytes that any level moves, counted on some elements without compiling."""
     ne, vector = space.mesh.num_elements, _REAL * space.size
     part = first_elements(space.mesh, min(ne, _SAMPLE))
     if part is not space.mesh:
@@ -74,7 +74,7 @@ def _matrix_bytes(problem: Problem, sample: H1, space: H1) -> float:
 
 @final
 class Bound(dict[str, float]):
-    """Seconds that each resource alone takes at least, by name; the longest is the bound."""
+    """Least seconds that each resource alone takes, by name. The longest is the bound."""
 
     @property
     def seconds(self) -> float:
@@ -83,11 +83,11 @@ class Bound(dict[str, float]):
 
     @property
     def resource(self) -> str:
-        """Name of what binds."""
+        """Name of the resource that takes longest."""
         return max(self, key=lambda name: self[name])
 
     def speed(self, dofs: int, seconds: float) -> dict[str, Any]:
-        """Speed of an application that took so long, and the limit: entries of a row."""
+        """Entries of a row for an application that took ``seconds``: its speed and the limit."""
         return {
             "dofs_per_second": dofs / seconds,
             "limit": dofs / self.seconds,
@@ -97,7 +97,7 @@ class Bound(dict[str, float]):
 
 
 def host_bound(moved: float, flops: float, bandwidth: float, peak: float) -> Bound:
-    """Bound for so many bytes and operations, at so many GB/s and GFlop/s."""
+    """Bound on the host from bytes moved and operations, at rates in GB/s and GFlop/s."""
     return Bound(memory=moved / bandwidth * 1e-9, arithmetic=flops / peak * 1e-9)
 
 
@@ -107,17 +107,17 @@ def host_bound(moved: float, flops: float, bandwidth: float, peak: float) -> Bou
 @final
 @dataclass(frozen=True)
 class Demand:
-    """Amounts that one application asks of a device.
+    """Amounts of a device's resources that one application needs.
 
     Attributes
     ----------
     read, written : float
-        Bytes of memory: the vectors once, data, geometry and the places of dofs as they are stored.
+        Bytes of memory: the vectors once, and data, geometry and indices of dofs as stored.
     shared : float
         Bytes read from shared memory and written to it.
     flops : float
     atomics : float
-        Numbers added.
+        Numbers added by atomic operations.
     """
 
     read: float
@@ -128,7 +128,7 @@ class Demand:
 
     @staticmethod
     def of(operator: Operator) -> Demand:
-        """Count that of an operator on a device."""
+        """Count the demand of an operator on a device."""
         rows, columns = operator.shape
         totals = [float(_REAL * columns), float(_REAL * rows), 0.0, 0.0, 0.0]
         for sweep in operator.compiled.sweeps:
@@ -141,24 +141,25 @@ class Demand:
 
     @property
     def memory(self) -> float:
-        """Bytes of memory in all."""
+        """Sum of the bytes read from memory and written."""
         return self.read + self.written
 
     def with_vectors(self, read: float, written: float, dofs: int) -> Demand:
-        """With so many vectors more read, and written."""
+        """Return the demand with ``read`` and ``written`` additional vectors."""
         each = float(_REAL * dofs)
         return replace(self, read=self.read + read * each, written=self.written + written * each)
 
     def of_vectors(self, count: int, dofs: int) -> Demand:
-        """That of an application to so many vectors at once: what is stored is read once."""
+        """Demand of an application to ``count`` vectors at once: stored data are read once."""
         more = self.with_vectors(count - 1, count - 1, dofs)
         work = {name: count * getattr(self, name) for name in ("shared", "flops", "atomics")}
         return replace(more, **work)
 
     def bound(self, rates: Rates) -> Bound:
-        """The least time that a device of these rates can take.
+        """Bound for a device with these rates.
 
-        What is written is copied, as it were, with as much of what is read; the rest is read alone.
+        Bytes written count as a copy, together with as many bytes read. The other bytes are read
+        only.
         """
         alone = max(0.0, self.read - self.written)
         return Bound(

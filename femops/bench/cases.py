@@ -21,7 +21,7 @@ from femops.spaces.h1_l2 import H1
 
 @dataclass
 class Case(ABC):
-    """Something that is timed in rounds; ``seconds`` are the medians of each."""
+    """An operator that is timed in rounds; ``seconds`` has the median of each round."""
 
     problem: Problem
     mesh: str
@@ -32,14 +32,14 @@ class Case(ABC):
 
     @abstractmethod
     def round(self, seconds: float) -> None:
-        """Time applications for about that long (at least three)."""
+        """Time applications for about ``seconds`` (at least three)."""
 
     @abstractmethod
     def row(self) -> dict[str, Any]:
-        """One row of the result, what is known of it."""
+        """Return the row of the result."""
 
     def facts(self, level: str) -> dict[str, Any]:
-        """The keys that every row begins with."""
+        """Return the entries with which every row begins."""
         median = float(np.median(self.seconds))
         return {
             "problem": self.problem.name,
@@ -58,7 +58,7 @@ class Case(ABC):
 @final
 @dataclass
 class OperatorCase(Case):
-    """An operator of femops at the level ``asked`` for, beside the least traffic of any level."""
+    """An operator of femops at the level ``asked``, with the least traffic of any level."""
 
     asked: str
     operator: Operator
@@ -76,7 +76,7 @@ class OperatorCase(Case):
         self.seconds.append(time)
 
     def row(self) -> dict[str, Any]:
-        """Speed beside the limits measured in the same rounds."""
+        """Return the row: the speed, and the limits measured in the same rounds."""
         cost, rounds, dofs = self.operator.cost(), len(self.seconds), self.space.size
         triad = self.meter.triad(self.threads, rounds)
         peak = self.meter.peak(self.threads, rounds)
@@ -103,13 +103,13 @@ class OperatorCase(Case):
 @final
 @dataclass
 class PeerCase(Case):
-    """Another library's operator; ``fault`` is why it has ended, empty while it runs."""
+    """Another library's operator; ``fault`` is the reason if it has failed, empty while it runs."""
 
     peer: Peer
     fault: str = field(default="", init=False)
 
     def round(self, seconds: float) -> None:
-        """Time applications in the other process, until it ends of itself."""
+        """Time applications in the other process, unless it has failed."""
         if self.fault:
             return
         try:
@@ -118,7 +118,7 @@ class PeerCase(Case):
             self.fault = str(error)
 
     def row(self) -> dict[str, Any]:
-        """Speed; bytes, operations and limit are not known."""
+        """Return the row: the speed, without bytes, operations and limit."""
         return self.facts("partial") | {
             "implementation": self.peer.label,
             "asked": "partial",

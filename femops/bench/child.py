@@ -1,4 +1,4 @@
-"""Processes of other libraries and of ranks: one that is asked, and one that is run once."""
+"""Child processes of other libraries and of ranks: one answers requests, one is run once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SHOWN = 300  # characters of what a failed process has printed last
 
 
 def run_once(command: Sequence[str], patience: float) -> tuple[str, str]:
-    """Run a process to its end; what it has printed, and a line that says why it failed."""
+    """Run a process to its end. Return its output, and a line with the reason if it failed."""
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=patience, check=False
@@ -42,7 +42,7 @@ class Child:
     environment : mapping
         Variables besides those of this process.
     patience : float
-        Seconds that it has to end by itself when there is nothing more to do.
+        Seconds that the process has to end by itself after the last request.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Child:
         Raises
         ------
         OperatorError
-            The process has ended instead: what it said last.
+            The process has ended instead; the message has its last output.
         """
         line = ""
         try:
@@ -90,14 +90,14 @@ class Child:
         return answer
 
     def close(self) -> None:
-        """End the process, and forget what it said."""
+        """End the process, and close its files."""
         self._end()
         self._answers.close()
         self._errors.close()
 
     def _end(self) -> int:
-        """End it, by force if it does not end by itself; returns its exit code."""
-        # what could not be written to a process that has ended is tried once more
+        """End the process, by force if it does not end by itself. Return its exit code."""
+        # closing flushes again, which fails if the process has ended
         with suppress(BrokenPipeError):
             self._requests.close()
         for last in (None, "SIGTERM", "SIGKILL"):

@@ -1,4 +1,4 @@
-"""Table 1: what assembly, storage and application of each level cost as the order grows."""
+"""Table 1: costs of assembly, storage and application of each level as the order grows."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ ROWS = {
     "partial": "partial",
     "matrix-free": "matrix-free",
 }
-"""Rows of Table 1, and the level of the operator that stands for it or that it is compared with.
+"""Rows of Table 1, and for each the level of the operator that it is measured with.
 
-Of "full" element matrices are formed naively, as products of dense bases; of "decomposed" dense
-bases are stored, and applied by NumPy. Both are references: femops itself does neither.
+"full" forms element matrices naively, as products of dense bases. "decomposed" stores dense bases,
+and NumPy applies them. Both are references, which femops itself does not use.
 """
 
 MEASURES = ("flops_assembly", "flops_apply", "stored_bytes")
 
 
 def expected(dim: int) -> dict[str, dict[str, int | None]]:
-    """Exponents of Table 1, in the number of nodes per direction; None where there is nothing."""
+    """Exponents of Table 1 in the number of nodes per direction; None for entries without cost."""
     exponents: dict[str, tuple[int | None, ...]] = {
         "full": (3 * dim, 2 * dim, 2 * dim),
         "near-optimal": (2 * dim + 1, 2 * dim, 2 * dim),
@@ -79,11 +79,11 @@ def table(
     more : int
         Quadrature points per direction beyond the p + 1 of the table.
     elements : int
-        Per direction, of a box that is bent, its elements as curved as the order allows
-        (isoparametric): the table's own setting, and the costliest geometry.
+        Elements per direction of a bent box with isoparametric elements: the table's own setting,
+        and the costliest geometry.
     seconds : float
-        For how long an application is repeated; the least time counts. 0 measures none, and
-        compiles nothing.
+        Time for which an application is repeated; the least time counts. With 0 no application is
+        timed, and nothing is compiled.
     progress : callable, optional
         Called with a line of text before each order.
 
@@ -91,8 +91,8 @@ def table(
     -------
     dict
         ``rows``: dicts of ``level`` (see `ROWS`), ``order``, ``flops_assembly``, ``flops_apply``,
-        ``stored_bytes`` and ``seconds`` of one application; of the whole mesh.  ``exponents``: by
-        level, the growth of the first three in p + 1, fitted over all orders (None of one order).
+        ``stored_bytes`` and ``seconds`` of one application, for the whole mesh.  ``exponents``: by
+        level, the growth of the first three in p + 1, fitted over all orders (None with one order).
 
     Raises
     ------
@@ -129,7 +129,7 @@ def _bend(x: NDArray[np.float64]) -> NDArray[Any]:
 
 
 def _rows(form: str, mesh: Mesh, order: int, q1d: int, seconds: float) -> list[dict[str, Any]]:
-    """The rows of one order; an operator lives no longer than it must."""
+    """Make the rows of one order. Each operator is freed before the next is made."""
     space = H1(mesh, order, ncomp=mesh.dim if form == "elasticity" else 1)
     operator = FORMS[form](space, q1d)
     x = np.random.default_rng(1).standard_normal(operator.shape[1])
@@ -173,7 +173,7 @@ def _time(call: Callable[[], object], seconds: float) -> float | None:
 
 
 def _fit(rows: Sequence[dict[str, Any]], level: str) -> dict[str, float | None]:
-    """Slopes over the logarithm of p + 1."""
+    """Exponents of growth in p + 1 of each measure; None if there is only one order."""
     mine = [row for row in rows if row["level"] == level]
     if len({row["order"] for row in mine}) < 2:
         return dict.fromkeys(MEASURES)
@@ -182,7 +182,7 @@ def _fit(rows: Sequence[dict[str, Any]], level: str) -> dict[str, float | None]:
 
 
 def _slope(nodes: NDArray[np.float64], values: list[float]) -> float | None:
-    """Growth; None of zeros."""
+    """Slope of log(values) over log(nodes), the argument; None if values are zero."""
     return float(np.polyfit(nodes, np.log(values), 1)[0]) if min(values) > 0 else None
 
 
@@ -191,12 +191,12 @@ def _slope(nodes: NDArray[np.float64], values: list[float]) -> float | None:
 
 @final
 class DenseBases:
-    """Matrices that take dofs of an element to the points, of an operator of one form.
+    """Dense matrices from an element's dofs to its points, for an operator of one form.
 
     Parameters
     ----------
     operator : Operator
-        On a space, at the level "partial".
+        An operator at the level "partial".
     """
 
     def __init__(self, operator: Operator) -> None:
@@ -221,13 +221,13 @@ class DenseBases:
 
     @property
     def stored_bytes(self) -> int:
-        """Bytes of the bases, and of the data at the points."""
+        """Number of bytes of the bases and of the data at the points."""
         bases = self._into.nbytes + (0 if self._alike else self._out.nbytes)
         return int(bases + self._operator.cost().stored_bytes)
 
     @property
     def assembly_flops(self) -> int:
-        """Operations for the bases, of a D that is given."""
+        """Number of operations to form the bases; D is not counted."""
         q1d, dim = self._term.quadrature.q1d, self._term.trial.dim
         sides = [(self._term.trial.p1d, self._into), (self._term.test.p1d, self._out)]
         return sum(
@@ -262,7 +262,7 @@ class DenseBases:
 
 
 def naive_flops(operator: Operator) -> int:
-    """Operations that products of dense bases take more than sum factorisation, for matrices."""
+    """Number of operations by which element matrices from dense bases exceed sum factorisation."""
     [(_, term)] = operator._summands
     assembly = ElementAssembly(term)
     points, nodes = term.trial.num_points(term.quadrature), term.trial.p1d**term.trial.dim

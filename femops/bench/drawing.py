@@ -1,4 +1,4 @@
-"""Pictures of benchmarks, made of the rows that they return."""
+"""Pictures of benchmarks, drawn from the rows that they return."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ Rows = Sequence[Row]
 @final
 @dataclass(frozen=True)
 class Picture:
-    """Panels of curves.
+    """Description of a picture: how rows are sorted into panels and curves.
 
     Attributes
     ----------
     panel, line : str
-        Title of the panel, and name of the curve, that a row belongs to, as `str.format` makes
-        them of the row.
+        Formats for the title of a row's panel and the name of its curve, filled in by
+        `str.format` with the row.
     value, limit : str
-        Keys of what is drawn, and of what is drawn dashed, if anything is.
+        Keys of the values that are drawn, and of those drawn dashed, if there are any.
     along : str
         Key of the horizontal axis.
     """
@@ -40,7 +40,7 @@ class Picture:
     along: str = "order"
 
     def panels(self, rows: Rows, x: Sequence[int]) -> list[Panel]:
-        """Panels in the order of the rows."""
+        """Sort rows into panels, in the order of the rows."""
         found = []
         for title in dict.fromkeys(self.panel.format(**row) for row in rows):
             mine = [row for row in rows if self.panel.format(**row) == title]
@@ -49,7 +49,7 @@ class Picture:
         return found
 
     def _lines(self, rows: Rows, x: Sequence[int], key: str) -> dict[str, list[float]]:
-        """Curves by name: values at each x, NaN where there is none."""
+        """Curves by name: the values at each x, NaN where one is missing."""
         lines: dict[str, list[float]] = {}
         for row in rows:
             if row[key] is not None:
@@ -92,7 +92,7 @@ def draw(path: str | os.PathLike[str], name: str, rows: Rows) -> Path:
     ----------
     path : path ending in .png
     name : str
-        Of `PICTURES`; that of many vectors is called ``multivector``.
+        A name in `PICTURES`, or ``multivector`` for many vectors.
     rows : as the benchmark returns them
 
     Raises
@@ -117,7 +117,7 @@ def draw(path: str | os.PathLike[str], name: str, rows: Rows) -> Path:
 
 
 def _at_several_orders(rows: Rows) -> Rows:
-    """Those whose like was measured at other orders too; all, if there are none."""
+    """Rows whose case was measured at several orders; all rows, if there are none."""
     kinds = ("footprint", "threads", "problem", "mesh", "asked", "implementation")
     orders: dict[tuple[Any, ...], set[int]] = {}
     for row in rows:
@@ -126,7 +126,7 @@ def _at_several_orders(rows: Rows) -> Rows:
 
 
 def _named(rows: Rows) -> Rows:
-    """Rows with the name of their curve: a library, or a mesh; and a level, if there are others."""
+    """Add to rows the name of their curve: a library, or a mesh with the level if it varies."""
     several = {row["asked"] for row in rows if row["implementation"] == "femops"} != {"auto"}
     return [
         row
@@ -146,7 +146,7 @@ def _widths_vary(rows: Rows) -> bool:
 
 
 def _at_each_width(rows: Rows) -> Rows:
-    """Without panels a method is as fast at every panel width."""
+    """Repeat the rows of methods without panels at every panel width."""
     widths = sorted({row["width"] for row in rows if row["width"]})
     return [
         row | {"width": w} for row in rows for w in ([row["width"]] if row["width"] else widths)
@@ -154,7 +154,7 @@ def _at_each_width(rows: Rows) -> Rows:
 
 
 def _with_ideal(rows: Rows) -> Rows:
-    """Rows that were timed, beside the speed of the fewest ranks times the number of ranks."""
+    """Add to timed rows the ideal speed: that of the fewest ranks, scaled by number of ranks."""
     first: dict[tuple[str, ...], Row] = {}
     timed = sorted((row for row in rows if row["timed"]), key=lambda row: int(row["ranks"]))
     for row in timed:

@@ -1,4 +1,4 @@
-"""Threads and their cores while something is measured; the machine's limits beside it."""
+"""Threads and their cores during a measurement, and the machine's limits."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from femops_kernels.cpu.limits import Limits
 
 
 def several_memories() -> bool:
-    """True if this machine has several memories (NUMA nodes); Linux tells."""
+    """True if this machine has several NUMA nodes, as far as Linux tells."""
     return len([*Path("/sys/devices/system/node").glob("node[0-9]*")]) > 1
 
 
 @contextmanager
 def using(threads: int) -> Iterator[None]:
-    """Use that many threads; a single one keeps to one core, several find their own."""
+    """Use ``threads`` threads inside the block. A single one is pinned to a core."""
     count = machine.get_threads()
     machine.set_threads(threads)
     pin = threads == 1 and hasattr(os, "sched_setaffinity")
@@ -39,7 +39,7 @@ def using(threads: int) -> Iterator[None]:
 
 
 def one_blas_thread() -> AbstractContextManager[Any] | None:
-    """Keep the BLAS of NumPy and SciPy to one thread; None where threadpoolctl is missing."""
+    """Limit the BLAS of NumPy and SciPy to one thread; None if threadpoolctl is missing."""
     if find_spec("threadpoolctl") is None:
         return None
     from threadpoolctl import threadpool_limits
@@ -50,7 +50,7 @@ def one_blas_thread() -> AbstractContextManager[Any] | None:
 
 @final
 class Meter:
-    """The machine's limits with some numbers of threads, measured again and again.
+    """Measures the machine's limits repeatedly, with one or more numbers of threads.
 
     Parameters
     ----------
@@ -78,15 +78,15 @@ class Meter:
                 self._peaks[count].append(limits.multiply_adds())
 
     def bandwidth(self, threads: int, traffic: Traffic) -> float:
-        """Bandwidth for that mix of reads and writes at that footprint, now, GB/s."""
+        """Measure the bandwidth (GB/s) for a footprint and its mix of reads and writes."""
         return self._limits[threads].bandwidth(traffic.read, traffic.written)
 
     def triad(self, threads: int, last: int | None = None) -> float:
-        """Median of the (last) rounds, GB/s."""
+        """Median of the triad over all or the last rounds, GB/s."""
         return float(np.median(self._triads[threads][-(last or 0) :]))
 
     def peak(self, threads: int, last: int | None = None) -> float:
-        """Multiply-adds, median of the (last) rounds, GFlop/s."""
+        """Median of the multiply-adds over all or the last rounds, GFlop/s."""
         return float(np.median(self._peaks[threads][-(last or 0) :]))
 
     def limits(self) -> list[dict[str, Any]]:
@@ -101,5 +101,5 @@ class Meter:
         ]
 
     def describe(self) -> dict[str, Any]:
-        """The machine, with the limits of the fewest threads measured."""
+        """Description of the machine, with the limits of the fewest threads."""
         return {**self._machine, "threads": min(self.threads), **self.limits()[0]}

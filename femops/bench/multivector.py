@@ -1,4 +1,4 @@
-"""Operators on many vectors: at once, by matrices of elements, and one vector after the other.
+"""Benchmark of operators on many vectors: at once, by element matrices, and one by one.
 
 The cases are those of the paper on multivectors (seed 003): few elements of high order, p + 1 Gauss
 points, up to a thousand vectors.
@@ -43,7 +43,7 @@ FORMS: dict[str, Callable[..., Any]] = {
 """Forms that are measured; the Hamiltonian is that of the harmonic oscillator."""
 
 METHODS = ("columns", "panels", "cell matrices", "one by one")
-"""``columns``: all at once, (size, nvec). ``panels``: all at once, (panels, size, width)."""
+"""``columns``: vectors (size, nvec) at once. ``panels``: vectors (panels, size, width) at once."""
 
 
 def run_multivector(
@@ -60,7 +60,7 @@ def run_multivector(
     seconds: float = 0.05,
     progress: Progress = lambda _: None,
 ) -> dict[str, Any]:
-    """Time the methods in turns, beside the machine's rate of multiply-adds.
+    """Time the methods in turns, and compare with the machine's rate of multiply-adds.
 
     Parameters
     ----------
@@ -68,12 +68,12 @@ def run_multivector(
     orders, vectors : sequence of int
         Degrees, and numbers of vectors.
     widths : sequence of int
-        Vectors of a panel.
+        Numbers of vectors in a panel.
     cells : int
-        About how many elements.
+        Approximate number of elements.
     threads, rounds : int
     seconds : float
-        About how long each case is timed in a round.
+        Approximate time of each case in a round.
     progress : callable
 
     Returns
@@ -83,12 +83,12 @@ def run_multivector(
         ``dofs``, ``nvec``, ``method``, ``width`` (of panels), ``threads``, ``seconds_min``,
         ``seconds_median``, ``dofs_per_second`` (times vectors), ``fraction_of_fma_peak`` (of
         instructions on lanes after even-odd, a multiply-add is one; where known), and
-        ``over_cell_matrices``, ``over_one_by_one``: how many times as fast.
+        ``over_cell_matrices``, ``over_one_by_one``: speedups over these methods.
 
     Raises
     ------
     OperatorError
-        Something unknown, or nothing.
+        A name is unknown, or there is nothing to measure.
     """
     check_asked(meshes=meshes, orders=orders, rounds=rounds)
     _check(forms, methods, vectors, widths, cells)
@@ -141,7 +141,7 @@ def _rows(
     rounds: int,
     seconds: float,
 ) -> list[dict[str, Any]]:
-    """Rows of one form on one space, and how many times as fast as the slower methods they are."""
+    """Make the rows of one form on one space, with speedups over the slower methods."""
     (threads,), V = meter.threads, operator.space
     measures = {k: partial(median_seconds, case.run, seconds) for k, case in enumerate(cases)}
     with using(threads):
@@ -167,7 +167,7 @@ def _rows(
 @final
 @dataclass(frozen=True)
 class _Case:
-    """One method on some vectors, and the instructions on lanes that it takes."""
+    """One method on some vectors, and its number of instructions on lanes."""
 
     method: str
     nvec: int
@@ -179,7 +179,7 @@ class _Case:
 def _cases(
     operator: Operator, methods: Sequence[str], nvec: int, widths: Sequence[int]
 ) -> list[_Case]:
-    """The methods on so many vectors; if these are too few for a lane, one by one alone."""
+    """Make the cases for ``nvec`` vectors; only one by one, if fewer than a SIMD vector's lanes."""
     found, slots = [], machine.lane_width()
 
     def add(method: str, run: Callable[[], object], done: int, width: int | None = None) -> None:
@@ -200,9 +200,9 @@ def _cases(
 
 
 def _operations(operator: Operator) -> float:
-    """Instructions on lanes of an application to as many vectors as a lane has slots.
+    """Number of SIMD instructions of an application to as many vectors as there are lanes.
 
-    Zero where it is not known.
+    Zero where the number is not known.
     """
     total = 0
     for sweep in operator.compiled.sweeps:

@@ -1,4 +1,4 @@
-"""Timing operators in interleaved rounds."""
+"""Benchmark of operators in interleaved rounds."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ from femops_kernels.cpu import machine
 from femops_kernels.cpu.first_touch import placed
 
 CLOSE = 0.05
-"""By how much "auto" may be slower than the best level."""
+"""Largest relative loss of the level "auto" against the best level."""
 
 
 @final
 @dataclass
 class Bench:
-    """Operators that take turns, beside the machine's limits and other libraries.
+    """Measures operators in turns with the machine's limits and other libraries.
 
     Attributes
     ----------
@@ -57,9 +57,9 @@ class Bench:
     seconds : float
         Time of a round for one case.
     rows : list of dict
-        What was measured.
+        Rows of the result.
     notes : dict
-        Lines on what was not, each once.
+        Lines about cases that were not measured, each once.
     """
 
     threads: tuple[int, ...]
@@ -79,7 +79,7 @@ class Bench:
         self._meter = Meter(self.threads)
 
     def levels_of(self, threads: int, beside: Sequence[str]) -> Sequence[str]:
-        """Levels measured on so many threads; those of ``beside`` on the fewest alone."""
+        """Levels to measure on ``threads`` threads; with ``beside`` if these are the fewest."""
         return (*self.levels, *(beside if threads == min(self.threads) else ()))
 
     def measure(
@@ -101,7 +101,7 @@ class Bench:
         faults = {id(case): case.fault for case in cases if isinstance(case, PeerCase)}
         self.notes.update(dict.fromkeys(filter(None, faults.values())))
         rows = [case.row() for case in cases if not faults.get(id(case))]
-        # operators come first, and know all that there is to know
+        # operators come first: their rows have all keys
         self.rows += [{key: row.get(key) for key in rows[0]} for row in rows]
 
     def _operators(
@@ -139,13 +139,13 @@ class Bench:
     def _peers(
         self, problem: Problem, order: int, size: tuple[float, str], stack: ExitStack
     ) -> Iterator[Case]:
-        """Peers that can be used, know the problem, and agree with femops."""
+        """Make the cases of peers that are installed, have the problem, and agree with femops."""
         if self.peers and (problem.name not in PEER_PROBLEMS or PEER_MESH not in self.meshes):
             self.notes[f"peers: only on {' and '.join(PEER_PROBLEMS)}, {PEER_MESH}"] = None
             return
         for name in self.peers:
             V, fault = make_space(problem, PEER_MESH, order, size[0]), why_not(name)
-            try:  # one that fails does not take the others' results along
+            try:  # results of others are kept if a peer fails
                 peer = None if fault else stack.enter_context(closing(Peer(name, problem, V)))
             except OperatorError as error:
                 peer, fault = None, str(error)

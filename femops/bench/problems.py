@@ -1,4 +1,4 @@
-"""CEED's bake-off problems, and the meshes they run on."""
+"""CEED's bake-off problems, and their meshes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from femops.spaces.h1_l2 import H1
 from femops_meshes import Mesh, box
 
 Progress = Callable[[str], None]
-"""Takes a line on what comes next."""
+"""Called with a line of text about the next step."""
 
 FORMS = {"mass": mass, "diffusion": diffusion}
 
@@ -71,27 +71,27 @@ PROBLEMS = {
 MESHES = ("cartesian", "multilinear", "curved")
 
 REPRODUCIBLE = "-reproducible"
-"""Suffix for the name of a mesh: with it, operators have the same bits for lanes of any width."""
+"""Suffix for the name of a mesh on which results have the same bits with any lane width."""
 
 FOOTPRINTS = {"ram": 1.8e6, "cache": 0.12e6}
-"""Numbers of dofs: more than caches hold, and few enough for them."""
+"""Numbers of dofs whose data are larger than caches, and fit into caches."""
 
 
 RTOL = 1e-9
-"""Relative residual to which whole solves are measured."""
+"""Relative residual of measured solves."""
 
 MOST_ORDER = 32
-"""Kernels unroll lines of points: higher ones are compiled for longer than they are measured."""
+"""Highest order. Kernels unroll lines of points, and take long to compile at higher orders."""
 
 MOST_DOFS = 1e12
-"""More are no size of a vector on any machine that one process has to itself."""
+"""Largest number of dofs, beyond the memory of any single process."""
 
 
 def default_dofs(footprint: str, order: int) -> float:
-    """About how many dofs stand for a footprint.
+    """Approximate number of dofs for a footprint.
 
-    Out of cache an eighth at p = 1 and half at p = 2: setting up a mesh costs by the element, and
-    a dof moves several times the bytes there.
+    Out of cache it is an eighth at p = 1 and half at p = 2. There a mesh has more elements to set
+    up, and each dof moves several times the bytes.
     """
     part = {1: 1 / 8, 2: 1 / 2}.get(order, 1.0) if footprint == "ram" else 1.0
     return part * FOOTPRINTS[footprint]
@@ -106,12 +106,12 @@ def choose(
     none: bool = False,
     where: str = "",
 ) -> None:
-    """Check names, if any are given.
+    """Raise if one of the given names is unknown.
 
     Raises
     ------
     OperatorError
-        (or the error that is given) An unknown name; or none, unless this is allowed.
+        (or ``error``) A name is unknown; or there are no names, and ``none`` is False.
     """
     if given is not None and not given and not none:
         raise error(f"nothing to measure: give at least one {what}")
@@ -130,7 +130,7 @@ def check_asked(
     dofs: Iterable[float] = (),
     rounds: int = 1,
 ) -> None:
-    """Check what is to be measured.
+    """Check the choice of cases to be measured.
 
     Raises
     ------
@@ -161,12 +161,12 @@ def bend(x: NDArray[np.float64]) -> NDArray[Any]:
 
 
 def bent(x: float, y: float, z: float) -> tuple[float, ...]:
-    """Where `bend` puts one point."""
+    """Image of one point under `bend`."""
     return tuple(float(c) for c in bend(np.array([x, y, z])))
 
 
 def per_direction(order: int, nodes: float) -> int:
-    """Elements in each direction for a cube of about that many nodes."""
+    """Elements in each direction of a cube with about ``nodes`` nodes."""
     return max(1, round((float(np.cbrt(nodes)) - 1.0) / order))
 
 
@@ -177,14 +177,14 @@ def _mesh(kind: str, n: int) -> Mesh:
 
 
 def make_mesh(kind: str, order: int, nodes: float) -> Mesh:
-    """Box of hexahedra on which a space of this order has about that many nodes.
+    """Make a box of hexahedra on which a space of this order has about ``nodes`` nodes.
 
     Parameters
     ----------
     kind : {"cartesian", "multilinear", "curved"}
-        ``cartesian``: all elements alike.  ``multilinear``: given by their vertices, none of them
-        affine.  ``curved``: quadratic, none of them multilinear.  All in the order of a
-        space-filling curve, with no structure used.
+        ``cartesian``: all elements alike.  ``multilinear``: no element is affine.  ``curved``:
+        quadratic, no element is multilinear.  Elements are in the order of a space-filling curve,
+        and no structure is used.
     order : int
     nodes : float
 
@@ -198,7 +198,7 @@ def make_mesh(kind: str, order: int, nodes: float) -> Mesh:
 
 
 def shared_mesh(kind: str, counts: tuple[int, int, int], comm: Communicator) -> DistributedMesh:
-    """A box of that kind and so many elements, of which each rank makes its part. Collective."""
+    """Make a box of a kind with ``counts`` elements; each rank makes its part. Collective."""
     mapping = None if kind == "cartesian" else bend
     return box_of_ranks(counts, mapping=mapping, order=2 if kind == "curved" else 1, comm=comm)
 
@@ -213,7 +213,7 @@ def _space(kind: str, n: int, order: int, ncomp: int) -> H1:
 
 
 def make_space(problem: Problem, kind: str, order: int, dofs: float) -> H1:
-    """Space of a problem with about that many dofs, of all components together.
+    """Make the space of a problem with about ``dofs`` dofs, all components together.
 
     See `make_mesh` for the kinds, to which `REPRODUCIBLE` may be appended.
     """

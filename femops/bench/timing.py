@@ -21,7 +21,7 @@ _TRIES, _CLOSE = 3, 1.15
 _GAIN, _AHEAD = 0.02, 0.7
 
 LEAST = 3
-"""Calls of which a median is taken, at least."""
+"""Least number of calls for a median."""
 
 # Seconds of a batch of calls between two events: launches are many times shorter.
 _BATCH = 5e-3
@@ -38,7 +38,7 @@ def call_seconds(call: Callable[[], object]) -> float:
 
 
 def repeated(measure: Callable[[], float], seconds: float, least: int = LEAST) -> list[float]:
-    """Seconds, measured so often at least, and again until their sum is that long."""
+    """Measure at least ``least`` times, and until the sum is ``seconds``. Return all times."""
     times: list[float] = []
     while len(times) < least or sum(times) < seconds:
         times.append(measure())
@@ -50,7 +50,7 @@ def in_turns(
     rounds: int,
     begin: Callable[[], object] = bool,
 ) -> dict[Name, list[Found]]:
-    """Results by name: in each round ``begin`` is called, then all take their turn."""
+    """Call all measures in turns, after ``begin`` in each round. Return the results by name."""
     found: dict[Name, list[Found]] = {name: [] for name in measures}
     for _ in range(rounds):
         begin()
@@ -60,12 +60,12 @@ def in_turns(
 
 
 def medians(seconds: Mapping[Name, Sequence[float]]) -> dict[Name, float]:
-    """Median of each, by name."""
+    """Median of the seconds of each name."""
     return {name: float(np.median(times)) for name, times in seconds.items()}
 
 
 def median_seconds(call: Callable[[], object], seconds: float) -> float:
-    """Median seconds of calls for about that long (at least `LEAST`), after one that warms up."""
+    """Median time of calls for about ``seconds`` (at least `LEAST` calls), after a warm-up."""
     call()
     return float(np.median(repeated(partial(call_seconds, call), seconds)))
 
@@ -73,7 +73,7 @@ def median_seconds(call: Callable[[], object], seconds: float) -> float:
 @final
 @dataclass(frozen=True)
 class Times:
-    """Seconds of a call on a device, of each batch, and median ones of the host to launch it."""
+    """Seconds of a call on a device in each batch, and the host's median seconds to launch it."""
 
     seconds: list[float]
     launch: float
@@ -125,11 +125,11 @@ class Fastest(Generic[Name]):
     best : hashable
         The candidate to take.
     gain : float
-        How many times as fast as the first one it is.
+        Its speedup over the first candidate.
     tried : int
-        How many candidates were run.
+        Number of candidates that were run.
     seconds : dict
-        All times of each.
+        All times of each candidate.
     """
 
     best: Name
@@ -139,17 +139,17 @@ class Fastest(Generic[Name]):
 
 
 def fastest(candidates: Mapping[Name, Callable[[], float]], rounds: int) -> Fastest[Name]:
-    """The fastest candidate, where all take turns; the first, unless another is clearly ahead.
+    """Find the fastest candidate in turns; the first, unless another is clearly faster.
 
-    Noise of other programs lengthens single times: what counts is the median over the rounds of
-    the ratio of two times that follow each other.
+    Other programs lengthen single times. So candidates are compared by the median over the rounds
+    of the ratio of two times that follow each other.
 
     Parameters
     ----------
     candidates : mapping
-        For each name what runs it and returns its seconds; the first is the default.
+        {name: function that runs the candidate and returns its seconds}; the first is the default.
     rounds : int
-        Turns of each; candidates far behind are left out after three.
+        Turns of each candidate; slow candidates are dropped after three.
     """
     first = next(iter(candidates))
     seconds: dict[Name, list[float]] = {name: [] for name in candidates}

@@ -1,8 +1,8 @@
-"""The search for settings of kernels on this machine, which go into the tuning database.
+"""Search for the fastest settings of kernels on this machine, for the tuning database.
 
-Models choose the candidates: a distance to prefetch is at least what memory delivers while it
-answers, a chunk's copies stay in the second-level cache, and what makes no difference to a kernel
-is not tried.
+Models choose the candidates. A prefetch distance is at least the bytes that memory delivers during
+its latency. A chunk's copies stay in the second-level cache. Settings that make no difference to a
+kernel are not tried.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from femops_kernels.cpu.plan import CHUNK_BYTES, elements_per_chunk
 from femops_kernels.tuning.database import Settings, TuningKey, known, record, trying, users_table
 
 SETTINGS = ("prefetch", "chunks", "level", "vectors", "products")
-"""Kinds of settings that are searched for."""
+"""Kinds of settings that can be tuned."""
 
 _PREFETCH = tuple(2**k for k in range(12, 18))
 _CHUNKS = tuple(2**k for k in range(17, 22))
@@ -70,10 +70,10 @@ class TuneSettings:
     sizes : sequence of int
         Rows of the square matrices whose products are tuned.
     dofs : float, optional
-        Size of the spaces; that of benchmarks out of cache if omitted.
+        Size of the spaces; the size of benchmarks out of cache if omitted.
     threads, rounds : int
     again : bool
-        Whether kernels are measured that the user's table has already.
+        Whether to measure kernels again that are already in the user's table.
     """
 
     problems: Sequence[str] = ("bp1", "bp3")
@@ -88,7 +88,7 @@ class TuneSettings:
     again: bool = False
 
     def check(self) -> None:
-        """Refuse what can't be measured.
+        """Raise if a setting is unknown or out of range.
 
         Raises
         ------
@@ -106,7 +106,7 @@ class TuneSettings:
 @final
 @dataclass(frozen=True)
 class _Search:
-    """One entry of the database that is searched for."""
+    """Search for one entry of the database."""
 
     setting: str
     case: str
@@ -117,21 +117,21 @@ class _Search:
 def run_tune(
     asked: TuneSettings, progress: Progress, total: Callable[[int], None]
 ) -> dict[str, Any]:
-    """Search for settings; each is in the user's table as soon as it is found.
+    """Search for settings, and write each to the user's table as soon as it is found.
 
     Parameters
     ----------
     asked : TuneSettings
     progress : callable
-        Is told of each case before it is measured.
+        Called with the name of each case before it is measured.
     total : callable
-        Is told how many cases there are.
+        Called with the number of cases.
 
     Returns
     -------
     dict
-        ``rows``, each a setting with what was found and its gain; the path of the ``table``; and
-        how many were ``known`` before and were left as they are.
+        ``rows``, each with a setting, its best value and the gain; the path of the ``table``; and
+        ``known``, the number of entries that were in the table already.
 
     Raises
     ------
@@ -164,7 +164,7 @@ def run_tune(
 
 
 def _cases(asked: TuneSettings) -> list[tuple[str, Callable[[], Iterator[_Search]]]]:
-    """All that is tuned, and what yields its searches."""
+    """Return the name of each case, and a function that yields its searches."""
     cases: list[tuple[str, Callable[[], Iterator[_Search]]]] = []
     if set(asked.settings) != {"products"}:
         operators = asked.orders, asked.problems, asked.meshes, asked.levels
@@ -177,7 +177,7 @@ def _cases(asked: TuneSettings) -> list[tuple[str, Callable[[], Iterator[_Search
 
 
 def _products(n: int) -> Iterator[_Search]:
-    """The search for the variant of a product of small matrices."""
+    """Yield the search for the fastest variant of a product of small matrices."""
     search = search_on_host(n, _MEMBERS)
     yield _Search("products", f"C += A B, n = {n}", search.key, search.run)
 
@@ -185,7 +185,7 @@ def _products(n: int) -> Iterator[_Search]:
 def _searches(
     asked: TuneSettings, problem: Problem, mesh: str, order: int, level: str
 ) -> Iterator[_Search]:
-    """Searches for an operator; each is made when it is asked for."""
+    """Yield the searches for an operator; each is prepared when its turn comes."""
     dofs = asked.dofs or default_dofs("ram", order)
     make = partial(_operator, problem, mesh, order, dofs, level)
     case = f"{problem.name} p = {order}, {mesh}, {level}"
@@ -215,7 +215,7 @@ def _searches(
 
 
 def _operator(problem: Problem, mesh: str, order: int, dofs: float, level: str) -> Operator:
-    """An operator on a space of its own, whose chunks nobody has chosen yet."""
+    """Make an operator on a new space, for which no chunks are chosen yet."""
     V = H1(make_mesh(mesh, order, dofs / problem.ncomp), order, problem.ncomp)
     return problem.operator(V, level)
 
@@ -228,7 +228,7 @@ def _by_settings(
     rounds: int,
     nvec: int = 1,
 ) -> tuple[Settings, Fastest[int]]:
-    """The fastest value of a setting: an operator is made with each, and all take turns."""
+    """Find the fastest value of a setting: an operator is made with each, and all take turns."""
     runs = {}
     for value in values:
         with trying(key, {name: value}):
@@ -250,7 +250,7 @@ def _application(A: Operator, nvec: int) -> Callable[[], object]:
 
 
 def _chunk_sizes(V: Space) -> list[int]:
-    """Sizes of chunks that differ in elements, today's first."""
+    """Chunk sizes in bytes that give different numbers of elements, the default first."""
     ne, nodes = V.mesh.num_elements, V.ndofs / V.mesh.num_elements
     sizes: dict[int, int] = {}
     for size in (CHUNK_BYTES, *_CHUNKS):
@@ -259,7 +259,7 @@ def _chunk_sizes(V: Space) -> list[int]:
 
 
 def _rows_ahead(kernel: OperatorKernel) -> list[int]:
-    """Distances in rows that differ in blocks of vectors, today's first."""
+    """Prefetch distances in rows that give different numbers of blocks, the default first."""
     rows = kernel.source.p1d**kernel.dim * kernel.source.ncomp
     ahead: dict[int, int] = {}
     for count in (ROWS_AHEAD, *_ROWS):
@@ -268,7 +268,7 @@ def _rows_ahead(kernel: OperatorKernel) -> list[int]:
 
 
 def _level(A: Operator, rounds: int) -> tuple[Settings, Fastest[str]]:
-    """The fastest level, by the least of several measurements of each."""
+    """Find the fastest level, by the least of several measurements of each level."""
     times: dict[str, float] = {}
     for _ in range(max(1, rounds // 3)):
         measured = measure_levels(A._summands)

@@ -1,4 +1,4 @@
-"""The command line ``femops``. Nothing but the parser is imported before a command runs."""
+"""The command line ``femops``. Before a command runs, only the parser is imported."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Raises
     ------
     SystemExit
-        0 done, 1 an error that is explained in one line on stderr, 2 wrong usage, 130 interrupted.
+        Exit code 0 for success, 1 for an error with a message in one line on stderr, 2 for wrong
+        usage, 130 if interrupted.
     """
     try:
         # Here, so that an interrupt while it is imported is caught as well.

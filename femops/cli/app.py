@@ -1,4 +1,4 @@
-"""The commands, and how errors become one line and an exit code."""
+"""The commands, and conversion of errors to one line and an exit code."""
 
 from __future__ import annotations
 
@@ -85,9 +85,9 @@ def run(arguments: Sequence[str] | None = None) -> None:
 
 
 def _open_closed() -> None:
-    """Open standard output where it was closed, so that to write there is refused; and error.
+    """Open standard output and error if they were closed; writing to standard output then fails.
 
-    No other file gets their numbers then, to be written over by a library in C.
+    So no other file gets their numbers, into which a C library might write.
     """
     for number, name, how in ((1, "stdout", os.O_RDONLY), (2, "stderr", os.O_WRONLY)):
         if getattr(sys, name) is None:
@@ -99,7 +99,7 @@ def _open_closed() -> None:
 
 
 def _tell(error: Exception, line: str) -> None:
-    """Write the line; if this is one of several ranks, end the others, which may wait for it."""
+    """Write the line of an error. If there are other ranks, end them, as they may wait."""
     launch = sys.modules.get("femops.parallel.launch")
 
     def write() -> None:
@@ -120,14 +120,14 @@ def _interrupt_again(lost: Any) -> None:
 
 
 def unwritten(error: Exception) -> bool:
-    """True if a stream refused what was written to it; errors of files have names, or femops'."""
+    """True for an error of writing to a stream. Errors of files have names, or are femops' own."""
     from femops.errors import Errors
 
     return isinstance(error, OSError) and not error.filename and not isinstance(error, Errors)
 
 
 def _drop_output() -> None:
-    """Lead standard output nowhere, or Python tries once more as it exits, and complains."""
+    """Send standard output to the null device. Otherwise Python's flush at exit would complain."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.close(nowhere)

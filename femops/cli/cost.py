@@ -14,7 +14,7 @@ from femops.cli.output import Output, one_line_warnings, quantity
 
 
 class Form(StrEnum):
-    """Forms that the table can be made of."""
+    """Forms for which the table can be made."""
 
     mass = "mass"
     diffusion = "diffusion"

@@ -147,7 +147,7 @@ def partition(
 
 
 def describe_partition(cut: Partition, order: int | None) -> dict[str, Any]:
-    """Facts about a partition, as JSON has them; of H1 dofs if an order is given."""
+    """Facts about a partition for JSON output, with those about H1 dofs if an order is given."""
     dim = cut.shared.shape[1]
     lower = [f"shared_{kind}" for kind in ("vertices", "edges")[: dim - 1]]
     facts: dict[str, Any] = {
@@ -180,7 +180,7 @@ def _partition_rows(facts: dict[str, Any]) -> list[list[str]]:
 
 
 def describe(mesh: Mesh) -> dict[str, Any]:
-    """Facts about a mesh, as JSON has them."""
+    """Facts about a mesh for JSON output."""
     import numpy as np
 
     import femops

@@ -43,14 +43,14 @@ def given_options(context: typer.Context) -> set[str]:
 
 
 def refuse(names: set[str], why: str) -> None:
-    """Refuse options that a command would ignore.
+    """Raise if options are given that a command would ignore.
 
     Parameters
     ----------
     names : set of str
-        Names of their parameters. If there are none, nothing is refused.
+        Names of their parameters; may be empty.
     why : str
-        A sentence without its full stop.
+        The reason, a sentence without its full stop.
 
     Raises
     ------
@@ -78,7 +78,7 @@ def number(least: float, below: float) -> Callable[[Any], float]:
 
 
 def positive(value: Any) -> float:
-    """Read a number > 0, and say what it got instead."""
+    """Read a number > 0; raise for any other text."""
     try:
         result = number(0.0, inf)(value)
     except typer.BadParameter:
@@ -89,7 +89,7 @@ def positive(value: Any) -> float:
 
 
 def level_name(value: Any) -> str:
-    """Read the name of a level of assembly, and say which there are."""
+    """Read the name of a level of assembly; raise with a list of levels if it is unknown."""
     from femops.errors import OperatorError
     from femops.operators.levels.level_data import check_level
 
@@ -168,7 +168,7 @@ ReproducibleOption = Annotated[
 
 
 def paragraphs(command: Command) -> Command:
-    r"""Join the lines of each paragraph of the docstring: a terminal breaks them where it ends.
+    r"""Join the lines of each paragraph of the docstring, which the terminal wraps again.
 
     Paragraphs that begin with click's mark, \b, stay as they are.
     """
@@ -180,9 +180,9 @@ def paragraphs(command: Command) -> Command:
 
 
 def load_mesh(name: str, refine: int = 0, *, split: bool = False) -> Mesh:
-    """Read a mesh file; where there is none, take the sample of that name, or make the box.
+    """Read a mesh file. If there is none, take the sample of that name, or make the box.
 
-    With ``split`` as `femops.read_mesh` splits.
+    For ``split`` see `femops.read_mesh`.
 
     Raises
     ------
@@ -201,18 +201,18 @@ def load_mesh(name: str, refine: int = 0, *, split: bool = False) -> Mesh:
 def share_mesh(
     name: str, refine: int, comm: Communicator, method: str = "curve", reproducible: bool = False
 ) -> Mesh | DistributedMesh:
-    """Do the same where ranks hold a part each; alone, and as usual, it is a mesh. Collective.
+    """Load a mesh as `load_mesh`, and distribute it if there are several ranks. Collective.
 
     Parameters
     ----------
     name : str
-        Of the mesh; rank 0 alone looks for it.
+        Name of the mesh; only rank 0 looks for its file.
     refine : int
-        How often it is refined.
+        Number of refinements.
     comm : Communicator
         The ranks.
     method, reproducible
-        How they share it; see `femops.distribute`.
+        Partition of the mesh; see `femops.distribute`.
 
     Raises
     ------
@@ -240,7 +240,7 @@ def share_mesh(
 
 
 def _source(name: str, refine: int) -> Path | list[int]:
-    """The file of a mesh, or the elements of a box, refined."""
+    """Return the path of a mesh file, or the numbers of elements of a refined box."""
     from femops_meshes import MeshFileError, sample, samples
 
     if not name:
@@ -268,7 +268,7 @@ def _source(name: str, refine: int) -> Path | list[int]:
 
 
 def _there(path: Path) -> bool:
-    """True if something has that name, or the system refuses to tell: reading it says why."""
+    """True if the path exists, or the system refuses to tell; reading then raises the reason."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError, ValueError):
@@ -279,12 +279,12 @@ def _there(path: Path) -> bool:
 
 
 def set_threads(count: int | None) -> None:
-    """Use that many threads from now on; leave it as it is for None.
+    """Set the number of threads, unless ``count`` is None.
 
     Raises
     ------
     KernelError
-        More than there can be.
+        ``count`` is larger than the possible number.
     """
     if count is not None:
         from femops_kernels.cpu import machine
@@ -293,7 +293,7 @@ def set_threads(count: int | None) -> None:
 
 
 def names(text: str) -> list[str]:
-    """Names with commas between them, each once."""
+    """Split names at commas, and drop repeated ones."""
     return list(dict.fromkeys(name.strip() for name in text.split(",")))
 
 

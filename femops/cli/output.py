@@ -21,11 +21,11 @@ class Column:
     ----------
     heading : str
     source : str or callable
-        Key of its value, or what takes a dict and returns it.
+        Key of the value in a dict, or function that takes the dict and returns the value.
     form : str
-        How a number is written, as `format` takes it.
+        Format of a number, for `format`.
     scale : float
-        What a number is multiplied by.
+        Factor by which a number is multiplied.
     """
 
     heading: str
@@ -34,7 +34,7 @@ class Column:
     scale: float = 1.0
 
     def value(self, record: dict[str, Any]) -> Any:
-        """Return its value of a dict."""
+        """Return the column's value in a dict."""
         return record[self.source] if isinstance(self.source, str) else self.source(record)
 
     def text(self, value: Any) -> str:
@@ -45,10 +45,10 @@ class Column:
 
 
 def columns(text: str) -> tuple[Column, ...]:
-    """Return columns that are described in one text.
+    """Make columns from one text with a description of each.
 
-    Between semicolons stand ``heading: key form scale``; see `Column`. Form and scale may be left
-    out, and a heading that is the key.
+    Descriptions are separated by semicolons: ``heading: key form scale``, see `Column`. Form and
+    scale may be omitted, and the heading if it equals the key.
     """
     found = []
     for item in text.split(";"):
@@ -66,7 +66,7 @@ class Output:
     Parameters
     ----------
     as_json : bool
-        Results are one JSON document; tables are not printed.
+        Whether results are printed as one JSON document instead of tables.
     """
 
     def __init__(self, as_json: bool = False) -> None:
@@ -84,7 +84,7 @@ class Output:
             _print(text)
 
     def facts(self, title: str, rows: Sequence[tuple[str, str]]) -> None:
-        """Print names and values below each other, unless JSON was asked for."""
+        """Print names and values, one pair a line, unless JSON was asked for."""
         self.table(title, [("", "left"), ("", "left")], rows)
 
     def table(
@@ -108,7 +108,7 @@ class Output:
     def records(
         self, title: str, columns: Sequence[Column], records: Sequence[dict[str, Any]]
     ) -> None:
-        """Print a table of dicts, words to the left and numbers to the right, if there are any."""
+        """Print a table of dicts, if there are any. Words are aligned left, numbers right."""
         if records:
             values = [[column.value(record) for column in columns] for record in records]
             sides = ["left" if isinstance(value, str) else "right" for value in values[0]]
@@ -118,12 +118,12 @@ class Output:
 
     @contextmanager
     def working(self, what: str) -> Iterator[Callable[[str], None]]:
-        """Show on a terminal that something is under way; print nothing elsewhere.
+        """Show a spinner with a text on a terminal; print nothing elsewhere.
 
         Yields
         ------
         callable
-            Takes the text to show from now on.
+            Takes a new text to show.
         """
         if not sys.stderr.isatty():
             yield lambda _: None
@@ -140,7 +140,8 @@ class Output:
         Yields
         ------
         callable, callable
-            Takes how many steps there are; takes the text of each step as it begins.
+            The first takes the number of steps; the second takes the text of each step as it
+            begins.
         """
         if not sys.stderr.isatty():
             yield (lambda _: None), (lambda _: None)
@@ -158,7 +159,7 @@ class Output:
 
     @contextmanager
     def iterating(self, what: str) -> Iterator[Callable[[int, float], None] | None]:
-        """Show on a terminal that something is under way, and how far its iteration has come.
+        """Show a spinner on a terminal, with the iterations and the residual of a solve.
 
         Yields
         ------
@@ -174,7 +175,7 @@ class Output:
 
     @contextmanager
     def telling(self) -> Iterator[Callable[[str], None]]:
-        """Tell on standard error what has been done, each with the seconds since the beginning.
+        """Print lines on standard error, each with the seconds since the beginning.
 
         Yields
         ------
@@ -230,7 +231,7 @@ def _plain_table(
 
 @contextmanager
 def one_line_warnings() -> Iterator[None]:
-    """Print warnings as one line on standard error, without the place in the code."""
+    """Print each warning as one line on standard error, without its file and line number."""
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
         sys.stderr.write(f"femops: warning: {' '.join(str(message).split())}\n")
@@ -241,7 +242,7 @@ def one_line_warnings() -> Iterator[None]:
 
 
 def quantity(value: float, unit: str) -> str:
-    """Number with a prefix: 1234567 -> '1.23 M' + unit, three significant digits."""
+    """Text of a number with a metric prefix and a unit: 1234567 -> '1.23 M' + unit."""
     for size, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
             return f"{value / size:.3g} {prefix}{unit}"

@@ -1,4 +1,4 @@
-"""Commands under mpiexec: rank 0 speaks for all, and what is for one process is refused."""
+"""Commands under mpiexec: only rank 0 prints, and commands for one process are refused."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHARED = ("solve", "hydro", "info")
 
 @contextmanager
 def one_voice(arguments: Sequence[str]) -> Iterator[None]:
-    """Let rank 0 alone print, if there are several; an error that ends them is told outside.
+    """Let only rank 0 print inside the block. Errors that leave the block are printed outside it.
 
     Raises
     ------
@@ -41,12 +41,12 @@ def one_voice(arguments: Sequence[str]) -> Iterator[None]:
 
 
 def refuse_ranks(command: str) -> None:
-    """Refuse a command that is for one process where a launcher has started several.
+    """Raise if a launcher has started several processes for a command that is for one process.
 
     Raises
     ------
     CommunicatorError
-        It has.
+        There are several processes.
     """
     count, name = launched()
     if count > 1 and command not in SHARED:

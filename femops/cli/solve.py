@@ -124,17 +124,17 @@ def _solve(
 
 
 def problem(own: Callable[..., Make]) -> Callable[..., None]:
-    """Make a command of a function of a problem's own options.
+    """Make a command from a function that has a problem's own options.
 
     Parameters
     ----------
     own : callable
-        Takes its options, and returns what makes the problem; its docstring is the command's.
+        Takes its options, and returns the maker of the problem. Its docstring is the command's.
 
     Returns
     -------
     callable
-        Takes these options and those that all problems share.
+        The command, which takes these options and those that all problems share.
     """
     _, *shared = inspect.signature(_solve, eval_str=True).parameters.values()
     options = inspect.signature(own, eval_str=True).parameters
@@ -265,7 +265,7 @@ def stokes() -> Make:
 
 
 def _check_paths(save: Path | None, picture: Path | None, comm: Communicator) -> None:
-    """Before the work, not after it. Collective."""
+    """Check, before the work begins, that all files can be written. Collective."""
     from femops.io.atomic import check_writable, checked_path
     from femops.io.plots.with_matplotlib import check_matplotlib
     from femops.parallel import check

@@ -1,4 +1,4 @@
-"""``femops verify``: repeats a run, and compares the bits of the result."""
+"""``femops verify``: repeats a run, and compares the bits of the results."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _read(path: Path) -> dict[str, Any]:
     Raises
     ------
     typer.BadParameter
-        The file cannot be read, or is no such document.
+        The file cannot be read, or is no document of a run.
     """
     try:
         document = json_format.loads(path.read_text(encoding="utf-8"))
@@ -100,7 +100,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _is_record(record: Any) -> bool:
-    """True if a part of a document has all that a repetition of a run needs."""
+    """True if ``record`` has all entries that are needed to repeat a run."""
     if not isinstance(record, dict):
         return False
     if not all(isinstance(record.get(name), kind) for name, kind in _KEYS.items()):
@@ -111,7 +111,7 @@ def _is_record(record: Any) -> bool:
 
 
 def _check_files(record: dict[str, Any], path: Path) -> None:
-    """Refuse a run that needs ranks, or whose checkpoint is missing or has changed."""
+    """Raise if a run needs ranks, or its checkpoint is missing or has changed."""
     if record["ranks"] > 1 and not record["reproducible"]:
         command = " ".join(record["arguments"])
         raise typer.BadParameter(
@@ -137,7 +137,7 @@ def _repeated(record: dict[str, Any], threads: int | None) -> dict[str, Any]:
     Raises
     ------
     typer.Exit
-        The run has failed and said why.
+        The run has failed; it has printed the reason.
     """
     more = [] if threads is None else ["--threads", str(threads)]
     command = [sys.executable, "-m", "femops", *record["arguments"], *more, "--json"]

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 FORMS = ("mass", "diffusion", "helmholtz", "convection", "elasticity")
 MESHES = {"cartesian": 0, "multilinear": 1, "curved": 2}
-"""Kinds of meshes, each with kernels of its own, and their order (0: affine)."""
+"""Kinds of meshes, which have different kernels, and the order of each (0: affine)."""
 
 
 def _names(text: str, known: Sequence[str], option: str) -> list[str]:
-    """Read names that are known."""
+    """Read names separated by commas, and raise if one is unknown."""
     for name in names(text):
         if name not in known:
             raise typer.BadParameter(f"{option} {name!r}: choose from {', '.join(known)}")
@@ -97,7 +97,7 @@ def _mesh(kind: str, dim: int) -> femops.Mesh:
 
 
 def _compile_threads() -> None:
-    """Compile what several threads need besides: they are woken for large operators only."""
+    """Compile the code for several threads, which only large operators use."""
     import femops
     from femops_kernels.cpu import machine
 

@@ -34,7 +34,7 @@ def spectrum(
     lowest, highest : float
         Smallest and largest Ritz value.
     bound : float
-        The largest, and the norm of what is left of the last step: in practice a safe bound
+        The largest Ritz value plus the norm of the last step's residual: in practice a safe bound
         (Y. Zhou and R.-C. Li, "Bounding the spectrum of large Hermitian matrices", 2011).
 
     Raises

@@ -28,13 +28,13 @@ Floats = NDArray[np.float64]
 _LANCZOS_STEPS = 16
 _MOST_DEGREE = 400
 _LEAST_DEGREE = 8
-_MARGIN = 4.0  # residuals are reduced by that much more than they have to be
-# A filter that reduces the logarithm of the residual by less than this part of what it should has
-# too bad an inverse of the mass, which is made better up to a degree.
+_MARGIN = 4.0  # a filter reduces residuals by this factor more than the tolerance needs
+# If a filter reduces the logarithm of the residual by less than this part of the expected
+# reduction, the inverse of the mass is too rough and gets a higher degree, up to the second number.
 _SLOW, _MOST_INVERSE = 0.35, 32
-# Condition number that filtered vectors may have: Cholesky's factor of its square exists.
+# Largest condition number of filtered vectors: the square still has a Cholesky factor.
 _CONDITION = 1e6
-_ROUND_OFF = 16.0  # times the precision and the largest eigenvalue, a residual is no better
+_ROUND_OFF = 16.0  # times the precision and the largest eigenvalue: no residual is smaller
 _MOST_PRODUCTS = 10_000  # for each vector
 # Dense algebra computes all eigenpairs of a problem with at most so many free dofs if filters would
 # take more than so many products for each dof.
@@ -62,7 +62,7 @@ def chebyshev_subspace(
     progress: Progress | None = None,
     warn: bool = True,
 ) -> Eigenpairs:
-    """The lowest k eigenpairs of A x = lambda M x, with all vectors worked on at once.
+    """Compute the lowest k eigenpairs of A x = lambda M x, working on all vectors at once.
 
     Subspace iteration with Chebyshev polynomials of A as filters, and Ritz values. Constrained dofs
     of A are left out: eigenvectors are zero there. Collective.
@@ -71,8 +71,8 @@ def chebyshev_subspace(
     when eigenvalues of another field, which is not coupled to it, become the lowest. So when the
     vectors have converged, a random vector that is orthogonal to them is filtered. If that finds an
     eigenvalue below the k-th, the iteration goes on; a state is given up. Otherwise the k values
-    are the lowest, except for a chance of 1e-5. The search takes about as many products as one
-    vector does.
+    are the lowest, with a probability of error of 1e-5. The search takes about as many products as
+    one of the vectors.
 
     Parameters
     ----------
@@ -81,21 +81,22 @@ def chebyshev_subspace(
     M : Operator, (size,) array or None
         Symmetric and positive definite; an array is a diagonal, as of a mass lumped at
         Gauss-Lobatto points, None the identity. Constraints of M do not matter. A mass that is
-        no diagonal is inverted only roughly, which costs iterations where its lumped form is far
-        from it, and no accuracy.
+        not diagonal is inverted only roughly. That costs no accuracy, but iterations if the mass
+        is far from its lumped form.
     k : int
         Number of eigenpairs.
     tol : float
-        Done when for all of them ``|A x - lambda M x| <= tol s``, where s is the largest of
-        the eigenvalues wanted, without its sign, x has ``x.M x = 1``, and the norm is that of the
-        inverse of M (of its row sums, if M is no diagonal). Errors of eigenvalues are less than the
-        residual; where the next ones are a distance d away, about its square over d. Where tol s is
-        below round-off, 16 times the precision times the largest eigenvalue, it is that.
+        Done when all k pairs have ``|A x - lambda M x| <= tol s``. Here s is the largest absolute
+        value of the k eigenvalues, x has ``x.M x = 1``, and the norm is that of the inverse of M
+        (of its row sums, if M is not diagonal). The error of an eigenvalue is less than the
+        residual, and about its square over d if the next eigenvalues are a distance d away. The
+        bound is never below round-off, 16 times the precision times the largest eigenvalue.
     guard : int, optional
-        Vectors more than k, which speed convergence up; about a fifth of k if omitted. There is
-        one at least, unless k is the number of free dofs: the filter damps what lies above it.
+        Number of vectors besides k, which speed up convergence; about a fifth of k if omitted.
+        There is at least one, unless k is the number of free dofs: the filter damps eigenvalues
+        above the guard vectors' ones.
     maxiter : int
-        Most iterations: each is a filter, and Ritz values.
+        Most iterations: each applies a filter and computes Ritz values.
     max_products : int, optional
         Most products of A with a vector, without those of the last Ritz values; 10,000 for each
         vector if omitted. After d products for each vector, residuals have fallen by about
@@ -104,9 +105,9 @@ def chebyshev_subspace(
         make it small beside the highest. If at most 1,000 dofs are free, dense algebra takes over
         after 20 products for each dof.
     state : SubspaceState, optional
-        Vectors to begin with, as ``result.state``, of this pair of operators or of one like it.
+        Vectors to begin with: ``result.state`` of this pair of operators or of a similar one.
     seed : int
-        Of the random vectors to begin with.
+        Seed of the random vectors to begin with.
     history : bool
         Whether ``result.history`` has the largest residual after each iteration.
     progress : callable, optional
@@ -189,7 +190,7 @@ class _Solve:
         self.lowest, self.upper = self._ends(self.inverse)
 
     def _ends(self, inverse: Inverse) -> tuple[float, float]:
-        """The lowest Ritz value and an upper bound of the spectrum."""
+        """Return the lowest Ritz value and an upper bound of the spectrum."""
         steps = min(_LANCZOS_STEPS, self.pencil.count)
         ends = spectrum(self.pencil.A, inverse.of_vector, self.pencil, steps, self.seed)
         self.products += steps
@@ -278,7 +279,7 @@ class _Solve:
                 self._improve(values, massed, norms, tolerance)
 
     def _limit(self, maxiter: int, *, stuck: bool) -> str:
-        """The limit that ends the iteration; empty if none does."""
+        """Name of the limit that ends the iteration; empty if none does."""
         if self.iterations >= maxiter:
             return f"maxiter = {maxiter}"
         if self._ended or self.products >= self.most:
@@ -288,10 +289,11 @@ class _Solve:
         return ""
 
     def _given_up(self, before: float, now: float, tolerance: float) -> bool:
-        """True if random vectors have replaced those of a state, as residuals fall too slowly.
+        """Act on slow convergence. True if random vectors have replaced those of a state.
 
-        Vectors that are eigenvectors already, but not low ones, are in the way of others. Until
-        then a better inverse of the mass is taken each time that residuals fall too slowly.
+        Vectors of a state that are already eigenvectors, but not of low eigenvalues, hold up the
+        convergence. Each time that residuals fall too slowly, the inverse of the mass gets a higher
+        degree. After some iterations of that kind the state is given up.
         """
         expected = min(self._expected, np.log(before / tolerance))
         if not np.log(before / now) < _SLOW * expected:
@@ -312,7 +314,7 @@ class _Solve:
         self.begin()
 
     def _few_dofs(self, products: int) -> bool:
-        """True if dense algebra has taken over, which is cheaper than so many more products."""
+        """Switch to dense algebra if it is cheaper than so many more products. True if so."""
         count = self.pencil.count
         if count > _MOST_DENSE or self.products + products <= _DENSE_PRODUCTS * count:
             return False
@@ -327,7 +329,7 @@ class _Solve:
         """
         k, m, last = self.k, self.X.nvec, float(values[self.k - 1])
         kept, cut = self._cut(values, norms, tolerance)
-        if cut - last <= tolerance:  # nothing tells those wanted from the next ones
+        if cut - last <= tolerance:  # no gap between the eigenvalues wanted and the next ones
             if not self.random:
                 self._begin_again()
                 return False
@@ -360,7 +362,7 @@ class _Solve:
         return False
 
     def _accurate(self, error: float) -> tuple[Inverse, float, float]:
-        """An inverse of the mass within an error, and the ends of the spectrum with it."""
+        """Return an inverse of the mass within an error, and the ends of the spectrum with it."""
         inverse, lowest, upper = self.inverse, self.lowest, self.upper
         if self.pencil.mass is not None:
             inverse = Inverse.within(self.pencil, error)
@@ -368,12 +370,13 @@ class _Solve:
         return inverse, lowest, max(upper, self._highest)
 
     def _cut(self, values: Floats, norms: Floats, tolerance: float) -> tuple[int, float]:
-        """Number of vectors that a search is orthogonal to, and the cut of its interval.
+        """Return the number of vectors that a search is orthogonal to, and its interval's cut.
 
-        These vectors must not hide an eigenvector below those wanted. With theta_j the Ritz values
-        of guard vectors and r_j their residuals, and no eigenvalue below the cut of A on what is
-        orthogonal to the vectors, all but those wanted are above t if the Schur complement is
-        positive: if the sum of r_j^2 / ((theta_j - t) (cut - t)) is less than one.
+        These vectors must not hide an eigenvector below those wanted. Let theta_j be the Ritz
+        values of guard vectors and r_j their residuals. Let A have no eigenvalue below the cut on
+        the space orthogonal to the vectors. Then all eigenvalues but those wanted are above t if
+        the Schur complement is positive, that is, if the sum of r_j^2 / ((theta_j - t) (cut - t))
+        is less than one.
         """
         k, last = self.k, float(values[self.k - 1])
         t = last - tolerance
@@ -386,7 +389,7 @@ class _Solve:
         return kept, cut
 
     def _middle(self, values: Floats) -> float:
-        """The most that the lower end of the damped interval may be."""
+        """Upper bound for the lower end of the damped interval."""
         return float(values[0]) + 0.5 * (self.upper - float(values[0]))
 
     def _ritz(self) -> tuple[Floats, MultiVector | None, Floats]:
@@ -406,7 +409,7 @@ class _Solve:
     def _improve(
         self, values: Floats, massed: MultiVector | None, norms: Floats, tolerance: float
     ) -> None:
-        """Filter the vectors that have not converged; those that have are locked."""
+        """Filter the vectors that have not converged; converged vectors stay as they are."""
         active = np.flatnonzero(norms > tolerance)
         cut = min(float(values[-1]), self._middle(values))
         interval = Interval(min(self.lowest, float(values[0])), cut, self.upper)
@@ -436,9 +439,10 @@ class _Solve:
     def _degree(
         self, interval: Interval, values: Floats, norms: Floats, tolerance: float, wanted: int
     ) -> int:
-        """Degree that makes residuals small enough, as far as vectors stay independent.
+        """Degree of a filter that makes residuals small enough and leaves vectors independent.
 
-        Vectors have parts of the lowest one that are about its residual over the gap.
+        Each vector has a part of the lowest eigenvector, of about the lowest one's residual over
+        the gap. The filter amplifies that part most.
 
         Parameters
         ----------
@@ -447,7 +451,7 @@ class _Solve:
             Ritz values of the vectors that are filtered, and residuals.
         tolerance : float
         wanted : int
-            The number of those wanted, which are the first.
+            Number of vectors that are among the k wanted; they come first.
         """
         gap = max(interval.cut - float(values[0]), float(norms[0]))
         part = float(norms[0]) / gap
@@ -468,7 +472,7 @@ class _Solve:
         return Eigenpairs(values[:k], chosen, norms[:k], *report, told, reason)
 
     def _reason(self, limit: str, values: Floats, norms: Floats, tolerance: float) -> str:
-        """The limit, and what makes convergence slow."""
+        """Sentences about the limit, and the cause of slow convergence."""
         gap, largest = float(values[-1] - values[self.k - 1]), float(norms[: self.k].max())
         missing = largest <= tolerance
         why = "eigenvectors may be missing" if missing else f"a residual is {largest:.1e}"

@@ -21,13 +21,13 @@ Floats = NDArray[np.float64]
 # 120,000 cases.
 _LEAST_PART = 1e-5
 _MOST_LEFT = 0.3  # part of an eigenvector in a vector orthogonal to X
-_DIGITS = 1e-4  # relative precision that is left of filtered vectors when X has been taken out
+_DIGITS = 1e-4  # relative precision of filtered vectors after X has been taken out
 
 
 @final
 @dataclass(frozen=True)
 class Search:
-    """Filters that make an eigenvector visible if its eigenvalue is at most ``value``.
+    """A search by filters, which finds each eigenvector whose eigenvalue is at most ``value``.
 
     A random vector w of n dofs has about one of each eigenvector. If the polynomial p is at most
     one in the interval, and w has the part c of an eigenvector below ``value``, then the Rayleigh
@@ -43,7 +43,7 @@ class Search:
     Attributes
     ----------
     interval : Interval
-        The eigenvalues that filters damp; ``cut`` lies above the value.
+        The eigenvalues that filters damp; ``cut`` lies above ``value``.
     value : float
         The largest eigenvalue that may be missing.
     step : int
@@ -142,7 +142,7 @@ class Search:
 
 def _take_out(Y: MultiVector, X: MultiVector, pencil: Pencil, seed: int) -> None:
     """Make vectors orthonormal and orthogonal to X. Collective."""
-    for _ in range(2):  # the second time takes out what round-off has left
+    for _ in range(2):  # the second time removes the round-off of the first
         massed = mass_products(Y, pencil)
         if massed is None:
             massed = Y.copy()

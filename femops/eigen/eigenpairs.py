@@ -38,7 +38,7 @@ class Eigenpairs:
     Attributes
     ----------
     values : (k,) float64
-        Ascending, multiple ones as often as they are.
+        Ascending eigenvalues; a multiple one occurs as often as its multiplicity.
     vectors : MultiVector
         ``vectors[i]`` belongs to ``values[i]``; X^T M X = 1.
     residuals : (k,) float64
@@ -48,16 +48,16 @@ class Eigenpairs:
     converged : bool
         Whether all residuals are within the tolerance, and no lower eigenvalue is missing.
     iterations : int
-        Times that Ritz vectors were computed.
+        How often Ritz vectors were computed.
     products : int
         Products of A with a vector.
     state : SubspaceState
-        To go on from.
+        Vectors from which another run can begin.
     history : tuple of float
         With ``history=True`` the largest residual after each iteration; else empty.
     reason : str
         Empty if the iteration has converged. Otherwise it names the limit that has ended the
-        iteration, and says what makes it slow.
+        iteration, and the cause of slow convergence.
     """
 
     values: Floats

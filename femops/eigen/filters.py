@@ -23,7 +23,7 @@ class Interval:
     Attributes
     ----------
     lowest : float
-        Eigenvalue by whose amplification the polynomial is divided.
+        Eigenvalue at which the scaled polynomial is one.
     cut, upper : float
         Ends of the interval.
     """
@@ -34,16 +34,16 @@ class Interval:
 
     @property
     def centre(self) -> float:
-        """Its centre."""
+        """Centre of the interval."""
         return (self.upper + self.cut) / 2
 
     @property
     def radius(self) -> float:
-        """Half of its length."""
+        """Half the length of the interval."""
         return (self.upper - self.cut) / 2
 
     def growth(self, value: float | Floats) -> Floats:
-        """Logarithm of what one degree amplifies an eigenvalue by; zero in the interval."""
+        """Logarithm of the amplification of an eigenvalue by one degree; zero in the interval."""
         outside = np.maximum((self.centre - np.asarray(value)) / self.radius, 1.0)
         return np.asarray(np.arccosh(outside))
 
@@ -58,8 +58,9 @@ def filter_vectors(
 ) -> None:
     """Overwrite vectors by their products with a Chebyshev polynomial of B A. Collective.
 
-    B is an approximate inverse of M. If it is not exact, what it misses of A x - lambda M x
-    is made up for: an eigenvector of the pencil is multiplied by a number, whatever B is.
+    B is an approximate inverse of M. If B is not exact, a correction by the residual
+    A x - lambda M x makes up for the error: an eigenvector of the pencil is only scaled, whatever
+    B is.
 
     Parameters
     ----------
@@ -94,7 +95,7 @@ def filter_vectors(
 
 
 def _missed(panel: Array, massed: Array, values: Floats, inverse: Inverse) -> Array:
-    """X lambda less B M X lambda, divided by the scales that remain."""
+    """Return the error (X - B M X) lambda of an inexact B, divided by `Inverse.scales`."""
     pencil = inverse.pencil
     factors = pencil.A.space.memory.put(values.astype(panel.dtype))
     if not inverse.degree:
@@ -116,14 +117,14 @@ def _filter_panel(
     extra: Array | None,
     values: Floats | None,
 ) -> None:
-    """The recurrence on one panel, which is overwritten; see `filter_vectors`."""
+    """Overwrite one panel by Chebyshev's recurrence; see `filter_vectors`."""
     A, memory = inverse.pencil.A, inverse.pencil.A.space.memory
     centre, radius = interval.centre, interval.radius
     first = sigma = radius / (interval.lowest - centre)
     (old, product), current = spare, panel
     scalars = before = np.ones(panel.shape[1])
     for step in range(degree):
-        # Y' = alpha (B A Y - centre Y) - beta Y_old, and the same of numbers with lambda for B A
+        # Y' = alpha (B A Y - centre Y) - beta Y_old; ``scalars`` follow it with lambda for B A
         following = sigma if step == 0 else 1.0 / (2.0 / first - sigma)
         alpha = following / radius if step == 0 else 2.0 * following / radius
         beta = 0.0 if step == 0 else sigma * following

@@ -11,15 +11,15 @@ from femops.eigen.pencil import AnyOperator, Array, Pencil
 from femops.fields.multivector import MultiVector
 
 _STEPS = 12  # of Lanczos' method
-_WIDER = 1.1  # the mass's spectrum is taken to be wider than it is found
+_WIDER = 1.1  # factor by which the estimated spectrum of the mass is widened
 
 
 @final
 class Inverse:
-    """A polynomial of a mass that is about its inverse: Chebyshev's iteration from zero.
+    """Approximate inverse of a mass: a polynomial of it, by Chebyshev's iteration from zero.
 
-    It is symmetric and positive definite. Of degree 0 it is the inverse of the diagonal that is
-    like the mass, and for a diagonal mass exact.
+    The inverse is symmetric and positive definite. With degree 0 it is the inverse of a diagonal
+    that approximates the mass, which is exact for a diagonal mass.
 
     Parameters
     ----------
@@ -41,21 +41,21 @@ class Inverse:
     def within(cls, pencil: Pencil, error: float) -> Inverse:
         """Return an inverse B of a mass matrix with eigenvalues of B M from 1 - error to 1 + error.
 
-        This holds as far as Lanczos' bounds of the spectrum of the mass do.
+        The bounds are only as good as Lanczos' bounds of the spectrum of the mass.
         """
         inverse = cls(pencil, 1)
-        # the iteration's residual is at most one over Chebyshev's polynomial there
+        # the iteration's residual is at most one over Chebyshev's polynomial at zero
         growth = np.arccosh(inverse._centre / inverse._radius)
         inverse.degree = int(np.ceil(np.log(2.0 / min(error, 1.0)) / growth))
         return inverse
 
     @property
     def scales(self) -> Array | None:
-        """The factors that remain after `of_panel`: the inverse of the diagonal."""
+        """Factors by which results of `of_panel` are still to be multiplied; None if by none."""
         return None if self.degree else self.pencil.scales
 
     def of_vector(self, w: Array) -> Array:
-        """Product with a vector."""
+        """Product of the inverse with a vector (size,)."""
         scales = self.pencil.scales
         if not self.degree:
             return w if scales is None else w * scales
@@ -64,7 +64,7 @@ class Inverse:
         return self._iterated(given.panels[0])[:, 0]
 
     def of_panel(self, w: Array) -> Array:
-        """Product with the vectors of a panel, but for the scales; w itself for degree 0."""
+        """Product with the vectors of a panel, not yet multiplied by ``scales``."""
         return self._iterated(w) if self.degree else w
 
     def _iterated(self, w: Array) -> Array:

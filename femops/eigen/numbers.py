@@ -1,4 +1,4 @@
-"""Checks of the numbers that the eigensolver is given."""
+"""Checks of the eigensolver's numeric options."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from femops.errors import SolverError
 
 
 def check_numbers(numbers: Mapping[str, Any], free: int) -> None:
-    """Refuse options of `chebyshev_subspace` that are no numbers or out of range.
+    """Raise if options of `chebyshev_subspace` are no numbers or out of range.
 
     Parameters
     ----------

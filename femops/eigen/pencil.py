@@ -1,4 +1,4 @@
-"""A pair of operators whose eigenvalues are looked for, as the solver needs it."""
+"""The eigenvalue problem A x = lambda M x, checked and prepared for the solver."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ AnyOperator = Operator
 @final
 @dataclass(frozen=True, eq=False)
 class Pencil:
-    """A x = lambda M x on the dofs that are not constrained.
+    """Eigenvalue problem A x = lambda M x on the dofs that are not constrained.
 
     Attributes
     ----------
@@ -27,13 +27,13 @@ class Pencil:
     mass : Operator or None
         M where it is a matrix; its constrained dofs are those of A.
     weights : (size,) array or None
-        Diagonal D of a diagonal mass, or of one that is like M; None for the identity.
+        Diagonal of M, or a diagonal that approximates M; None for the identity.
     scales : (size,) array or None
-        Its inverse, zero at constrained dofs.
+        Inverse of ``weights``, zero at constrained dofs.
     free : (size,) bool
         Dofs that are not constrained.
     count : int
-        Their number, of all ranks.
+        Number of free dofs on all ranks.
     sums : Sums
     """
 
@@ -47,7 +47,7 @@ class Pencil:
 
     @classmethod
     def checked(cls, A: Any, M: Any) -> Pencil:
-        """The pencil of what a user has given. Collective.
+        """Check a user's operators and make their pencil. Collective.
 
         Raises
         ------
@@ -110,7 +110,7 @@ def _check_operator(A: Any, name: str) -> None:
 
 
 def _check_conditions(A: AnyOperator, M: AnyOperator) -> None:
-    """Refuse a mass with essential conditions at dofs where A has none. Collective."""
+    """Raise if a mass has essential conditions at dofs where A has none. Collective."""
     more = len(np.setdiff1d(M.constrained_dofs, A.constrained_dofs))
     if A.space.comm.max(more):
         raise SolverError(
@@ -127,7 +127,7 @@ def _positive(A: AnyOperator, values: Array, free: Array) -> bool:
 
 
 def _diagonal(A: AnyOperator, M: Any, free: Array) -> Array:
-    """The diagonal of a mass that is given as an array."""
+    """Check the diagonal of a mass that the user gave as an array, and return it."""
     given = A.space.memory.adopt(M, "M")
     if getattr(given, "shape", None) != (A.space.size,):
         raise SolverError(
@@ -141,7 +141,7 @@ def _diagonal(A: AnyOperator, M: Any, free: Array) -> Array:
 
 
 def _lumped(M: AnyOperator, mass: AnyOperator, free: Array) -> Array:
-    """A diagonal that is like a mass: sums of its rows, or its own diagonal."""
+    """Diagonal that approximates a mass: its row sums, or its own diagonal if one is not > 0."""
     xp = M.space.memory.xp
     sums: Array = M.apply(xp.ones(M.space.size, dtype=M.dtype))
     if _positive(M, sums, free):

@@ -1,4 +1,4 @@
-"""Checkpoints of runs: one that was stopped goes on to the same bits."""
+"""Checkpoints of runs: a stopped run continues, with the same bits as without the stop."""
 
 from __future__ import annotations
 

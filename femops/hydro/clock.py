@@ -9,13 +9,13 @@ from typing import final
 @final
 @dataclass(frozen=True)
 class Clock:
-    """Seconds spent, and what was done in them: what figures of merit are made of.
+    """Seconds and counts of a run's parts, from which figures of merit are computed.
 
     Attributes
     ----------
     force, mass, energy : float
-        Seconds in forces with the stress at points, in solves with the mass of the velocity, and
-        with that of the energy.
+        Seconds in forces (with the stress at points), in solves with the velocity's mass matrix,
+        and in solves with the energy's mass matrix.
     sweeps, iterations, solves : int
         Evaluations of forces, iterations of conjugate gradients, evaluations of rates.
     """

@@ -1,4 +1,4 @@
-"""The corner force F of a gas: swept over the elements, or kept as matrices of elements.
+"""The corner force F of a gas: applied in a sweep over the elements, or stored as matrices.
 
 F_ij = int sigma : grad w_i phi_j, where sigma is the stress of a state.
 """
@@ -28,9 +28,9 @@ class CornerForce(ABC):
     ----------
     problem : Problem
     space : Product
-        Of the states.
+        Space of the states.
     walls : int64 array
-        Entries of a velocity that are zero.
+        Positions of the entries of a velocity that are zero at walls.
     rule : Quadrature1D
     materials : dict
         Coefficients of the form.
@@ -38,8 +38,8 @@ class CornerForce(ABC):
     Attributes
     ----------
     size : int
-        Entries of a result: first those of a state, -F 1 in the part of the velocity and F^T v in
-        that of the energy, then what is kept for `put_work`.
+        Length of a result. Its first entries are laid out as a state, with -F 1 in the part of the
+        velocity and F^T v in the part of the energy. The rest is data for `put_work`.
     """
 
     size: int
@@ -59,24 +59,24 @@ class CornerForce(ABC):
 
     @abstractmethod
     def evaluate(self, state: Floats) -> tuple[Floats, float]:
-        """Return the result of a state, and the least time step at the points. Collective."""
+        """Return the result (size,) of a state, and the least time step of points. Collective."""
 
     @abstractmethod
     def put(self, sequence: OperationSequence, state: Floats, result: Floats) -> Scalar:
-        """Let a sequence do `evaluate`; return the time step."""
+        """Add `evaluate` to a sequence. Return the time step as a scalar of it."""
 
     @abstractmethod
     def put_work(
         self, sequence: OperationSequence, state: Floats, result: Floats, mean: Floats
     ) -> Floats:
-        """Let a sequence compute F^T v for another velocity than that of the state.
+        """Add to a sequence the product F^T v for another velocity than the state's.
 
         Parameters
         ----------
         sequence : OperationSequence
         state : (space.size,) array
         result : (size,) array
-            That of the state.
+            Result of the state, see `evaluate`.
         mean : (V.size,) array
             The velocity.
 
@@ -112,7 +112,7 @@ class SweptForce(CornerForce):
 
     @cached_property
     def _work(self) -> femops.Residual:
-        """The work of the stress of a state on another velocity."""
+        """Form of the work of a state's stress on another velocity."""
         product = femops.Product(**self._space.spaces, mean=self._V)
         return femops.residual(work_of(self._problem, self._V.order), product, **self._given)
 
@@ -139,10 +139,10 @@ class SweptForce(CornerForce):
 
 @final
 class MatrixForce(CornerForce):
-    """The corner force as matrices of elements (assembly `full`), from the stress at the points.
+    """The corner force as element matrices (assembly `full`), from the stress at the points.
 
-    The stress is a field that has its nodes at these points. A result keeps the matrices, and the
-    heating by the problem's source as a vector of the dual of the energy.
+    The stress is a field with its nodes at the quadrature points. A result stores the matrices, and
+    the heating by the problem's source, integrated against the energy's basis functions.
     """
 
     def __init__(self, *given: Any) -> None:
@@ -161,7 +161,7 @@ class MatrixForce(CornerForce):
             _tensor([slopes if d == k else values for d in range(V.dim)]) for k in range(V.dim)
         ]
         phi = _tensor([E.basis.interpolation(rule.points)] * V.dim)
-        # of a point and a direction: products of a slope of w and a value of phi
+        # for each point and direction: products of a slope of w and a value of phi
         table = np.einsum("kqi,qj->qkij", np.stack(gradients), phi)
         self._table = table.reshape(-1, table.shape[2] * table.shape[3])
         self._shape = V.mesh.num_elements, V.dim, *table.shape[2:]
@@ -188,7 +188,7 @@ class MatrixForce(CornerForce):
         return np.concatenate(result), found["step"]
 
     def _product(self, matrices: Floats, source: Floats, velocity: Floats) -> Floats:
-        """F^T v and the source."""
+        """Return F^T v plus the heating by the source."""
         ne, dim, nodes, others = self._shape
         values = self._V.restriction.gather(self._V.l_vec(velocity)).reshape(ne, nodes, dim)
         row = np.ascontiguousarray(values.swapaxes(1, 2)).reshape(ne, 1, dim * nodes)
@@ -229,7 +229,7 @@ class MatrixForce(CornerForce):
 
 
 def _tensor(matrices: list[Floats]) -> Floats:
-    """Tensor product of matrices of directions, x first and fastest."""
+    """Kronecker product of one matrix for each direction, x first and fastest."""
     found: Floats = np.ones((1, 1))
     for matrix in matrices:
         found = np.asarray(np.kron(matrix, found), dtype=np.float64)

@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 
 
 class Equations(Protocol):
-    """The parts of `Lagrangian` that a diagnosis looks at."""
+    """The parts of `Lagrangian` that a diagnosis uses."""
 
     problem: Problem
     V: femops.H1
@@ -36,11 +36,11 @@ class Equations(Protocol):
         """Position, velocity and energy of a state, on the host."""
 
     def slowest(self) -> int:
-        """Element that allowed the least time step, of any rank. Collective."""
+        """Number of the element, on any rank, that allowed the least time step. Collective."""
 
 
 def trouble(equations: Equations, state: Floats, good: Floats) -> str:
-    """Sentence about what is wrong with a state that allows no step, and what to try. Collective.
+    """Return a sentence with the fault of a state that allows no step, and advice. Collective.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def trouble(equations: Equations, state: Floats, good: Floats) -> str:
     state : (size,) array
         The state.
     good : (size,) array
-        The state before it: positions that are told are of this one.
+        The state before it. Positions in the sentence are of this state.
     """
     where = _Places(equations, good)
     parts = equations.parts(state)
@@ -89,7 +89,7 @@ def instability(equations: Equations, state: Floats, good: Floats) -> str | None
     ----------
     equations : Equations
     state, good : (size,) arrays
-        After the step and before it.
+        The states after the step and before it.
     """
     space, comm = equations.space, equations.comm
     xp, energy = space.memory.xp, space.slice("energy")
@@ -112,23 +112,23 @@ def instability(equations: Equations, state: Floats, good: Floats) -> str | None
 
 
 def check_energy(equations: Equations, values: Floats) -> None:
-    """Refuse values of the energy at the nodes of elements of which some are negative. Collective.
+    """Raise if values of the energy at the elements' nodes are negative. Collective.
 
     Raises
     ------
     HydroError
-        Some are.
+        A value is negative.
     """
     _check(equations, "energy", values.reshape(equations.part.num_elements, -1), 0.0)
 
 
 def check_density(equations: Equations) -> None:
-    """Refuse a density that is not positive at all quadrature points. Collective.
+    """Raise if the density is not positive at all quadrature points. Collective.
 
     Raises
     ------
     HydroError
-        It is not.
+        The density is not positive at a point.
     """
     density = equations.density
     if isinstance(density, femops.GridFunction):
@@ -150,7 +150,7 @@ def _check(equations: Equations, name: str, values: Floats, least: float) -> Non
 
 
 class _Places:
-    """Elements of least values on any rank, and where they are."""
+    """Finds the element with the least value on any rank, and its position."""
 
     def __init__(self, equations: Equations, state: Floats | None) -> None:
         self._equations, V = equations, equations.V
@@ -165,7 +165,7 @@ class _Places:
         self.value, self.told = 0.0, ""
 
     def least(self, values: Floats) -> float:
-        """Least of one value of each element; remembers where it is. Collective."""
+        """Return the least of one value per element, and remember its element. Collective."""
         comm = self._equations.comm
         element = least_element(values, comm, self._numbers)
         own = values[self._numbers == element]
@@ -174,7 +174,7 @@ class _Places:
         return self.value
 
     def of(self, element: int) -> str:
-        """Number and centre of an element of any rank. Collective."""
+        """Text with the number and centre of an element of any rank. Collective."""
         own = self._centres[self._numbers == element].reshape(-1, self._centres.shape[1])
         centre = self._equations.comm.max(own.max(axis=0, initial=-np.inf))
         return f"in element {element} at ({', '.join(f'{x:.4g}' for x in centre)})"
@@ -187,7 +187,7 @@ def _element_values(space: femops.Space, vector: Floats) -> Floats:
 
 
 def _at_points(space: femops.Space, equations: Equations, vector: Floats) -> Floats:
-    """Values of a field of one component at the quadrature points, (ne, points)."""
+    """Values (ne, points) of a field of one component at the quadrature points."""
     values = _element_values(space, vector)
     found = reference_values(space.basis, equations.quadrature.points, space.dim, values)
     return np.asarray(found[..., 0])

@@ -1,8 +1,8 @@
 """The mass matrix of the energy, and the norm of the energy that Laghos prints.
 
 A state has the values of the energy at Gauss points. The mass matrix of these values has a small
-condition number at every degree m. The condition number for Bernstein coefficients grows like
-4^(dim m): at high orders its inverse would lose the energy.
+condition number at every degree m. With Bernstein coefficients the condition number would grow like
+4^(dim m), and the inverse would lose the energy at high orders.
 """
 
 from __future__ import annotations

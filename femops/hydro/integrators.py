@@ -1,4 +1,4 @@
-"""Integrators in time: explicit methods, of which one conserves the energy."""
+"""Integrators in time: explicit methods, one of which conserves the energy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Method:
     name : str
     stages : int
     step : callable
-        ``step(equations)`` puts a step down.
+        ``step(equations)`` makes the method's `TimeStep`.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Method:
 def _explicit(
     rows: tuple[tuple[float, ...], ...], weights: tuple[float, ...]
 ) -> Callable[[Lagrangian], TimeStep]:
-    """Step of a Runge-Kutta method by the table of Butcher."""
+    """Function that makes the step of a Runge-Kutta method with a Butcher table."""
     return partial(RungeKuttaStep, rows=rows, weights=weights)
 
 
@@ -104,12 +104,12 @@ METHODS: dict[str, Method] = {method.name: method for method in _LIST}
 
 
 def method(name: str) -> Method:
-    """An integrator by its name.
+    """Return an integrator by its name.
 
     Raises
     ------
     HydroError
-        Another name.
+        There is no integrator of that name.
     """
     if name not in METHODS:
         raise HydroError(f"there is no integrator {name!r}: {', '.join(METHODS)}")

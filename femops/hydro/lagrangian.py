@@ -1,7 +1,7 @@
-"""The equations of a gas on a mesh that moves with it, discrete in space.
+"""The semi-discrete equations of a gas on a mesh that moves with it.
 
-M_V dv/dt = -F 1, M_E de/dt = F^T v, dx/dt = v (Dobrev, Kolev, Rieben, 2012), where F is never
-formed: what it does to 1 and to v comes from the stress at the quadrature points.
+M_V dv/dt = -F 1, M_E de/dt = F^T v, dx/dt = v (Dobrev, Kolev, Rieben, 2012). The matrix F is not
+assembled: its products with 1 and v come from the stress at the quadrature points.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ Assembly = Literal["partial", "full"]
 @final
 @dataclass(frozen=True)
 class Forces:
-    """Forces and heating by the stress of a state.
+    """Forces and heating by a state's stress, and the time step that it allows.
 
     Attributes
     ----------
     result : (n,) array
-        -F 1 in the part of the velocity, F^T v in that of the energy; see `CornerForce.size`.
+        -F 1 in the part of the velocity, F^T v in the part of the energy; see `CornerForce.size`.
     step : float
         Largest stable time step.
     """
@@ -50,7 +50,7 @@ class Forces:
 @final
 @checked(HydroError)
 class Lagrangian:
-    """The equations of a problem, discrete in space.
+    """The semi-discrete equations of a problem.
 
     A state is a vector of `space`: position, velocity and specific internal energy.
 
@@ -58,28 +58,28 @@ class Lagrangian:
     ----------
     problem : Problem
     mesh : Mesh or DistributedMesh
-        At the beginning. Boundary attributes 1, 2 and 3 are walls across x, y and z.
+        Mesh at the beginning. Boundary attributes 1, 2 and 3 are walls across x, y and z.
     order_kinematic, order_thermo : int
         Degrees k of position and velocity, and m of the energy; m is at most 3 k - 1.
     cfl : float
-        Part of the time step that waves would allow.
+        Fraction of the largest time step that waves allow.
     cg_tol : float
-        Relative tolerance of solves with the mass of the velocity.
+        Relative tolerance of solves with the velocity's mass matrix.
     cg_max : int
-        Most iterations of one.
+        Most iterations of a solve.
     assembly : {"partial", "full"}
-        Whether the force is applied from the stress at points, or kept as matrices of elements.
+        Whether the force is applied from the stress at points, or stored as element matrices.
     device : str, optional
-        Where states are and rates are computed, as for `femops.H1`; the host if omitted.
+        Device of the states and of the computations, as for `femops.H1`; the host if omitted.
 
     Attributes
     ----------
     space, on_host : Product
-        Of the states, and the same on the host.
+        Space of the states, and the same space on the host.
     V, E : H1, L2
         Spaces of position and velocity, and of the energy, on the host.
     density : float or GridFunction
-        At the beginning.
+        Density at the beginning.
     part : Mesh
         The elements of this rank.
     comm : Communicator
@@ -87,13 +87,14 @@ class Lagrangian:
     quadrature : Quadrature1D
     force : CornerForce
     sequences : list of OperationSequence
-        Steps in time that were put down for the equations: their seconds are on the clock.
+        Sequences of the time steps of these equations. The clock adds up their seconds.
 
     Raises
     ------
     HydroError
-        A problem that has no such dimension, boundary attributes that are no walls, tolerances or
-        orders out of range, a density that is not positive, matrices of elements on a device.
+        The problem is not defined in the mesh's dimension, boundary attributes are no walls,
+        tolerances or orders are out of range, the density is not positive, or ``assembly`` is
+        "full" on a device.
     """
 
     _given_as = "equations, as femops.hydro.Lagrangian(problem, mesh)"
@@ -185,7 +186,7 @@ class Lagrangian:
         for component in range(self.mesh.dim):
             mine = self.walls[self.walls % self.mesh.dim == component] // self.mesh.dim
             free = self._mass.constrained(mine)
-            # components and norms apart, as Laghos has them: so errors of solves are the same
+            # one solve per component and natural norms, as in Laghos, for the same solver errors
             self._solvers.append(femops.CGSolver(free, M=femops.jacobi(free), natural=True))
         blocks, inverse = mass_and_inverse(self.part, self.order_thermo, rho, rule)
         self._energy_mass, self._energy_inverse = blocks, memory.put(inverse)
@@ -198,7 +199,7 @@ class Lagrangian:
         Raises
         ------
         HydroError
-            A blast that no element has at its corner, or a negative energy.
+            No single element has the blast at its corner, or the energy is negative.
         """
         velocity = self.V.interpolate(self.problem.velocity)
         velocity[self.walls] = 0.0
@@ -216,7 +217,7 @@ class Lagrangian:
         return dict(zip(self.on_host.names, parts, strict=True))
 
     def _blast(self) -> Floats:
-        """All the energy of a blast in the element at the origin, highest there. Collective."""
+        """Energy of a blast: all in the element at the origin, highest there. Collective."""
         part, m = self.part, self.order_thermo
         nodes = np.abs(part.coordinates).max(axis=2)
         mine = nodes.min(axis=1) <= 1e-12 * nodes.max(axis=1)
@@ -235,7 +236,7 @@ class Lagrangian:
     # --- rates -----------------------------------------------------------------------------------
 
     def forces(self, state: Floats) -> Forces:
-        """Forces and heating by the stress of a state, and the largest stable time step."""
+        """Compute forces and heating by a state's stress, and the largest stable time step."""
         begin = perf_counter()
         result, step = self.force.evaluate(state)
         self._force_seconds += perf_counter() - begin
@@ -243,7 +244,7 @@ class Lagrangian:
         return Forces(result, self.cfl * step)
 
     def put_forces(self, sequence: OperationSequence, state: Floats, result: Floats) -> Scalar:
-        """Let a sequence compute the forces of a state; return the largest stable time step."""
+        """Add the forces of a state to a sequence. Return the largest stable time step."""
         return self.cfl * self.force.put(sequence, state, result)
 
     def slowest(self) -> int:
@@ -251,7 +252,7 @@ class Lagrangian:
         return self.force.slowest()
 
     def put_acceleration(self, sequence: OperationSequence, result: Floats, out: Floats) -> None:
-        """Let a sequence compute dv/dt = -M_V^-1 F 1.
+        """Add dv/dt = -M_V^-1 F 1 to a sequence.
 
         Parameters
         ----------
@@ -272,32 +273,32 @@ class Lagrangian:
         sequence.solve(*given, rtol=self.cg_tol, maxiter=self.cg_max, label="mass")
 
     def put_heating(self, sequence: OperationSequence, right: Floats, out: Floats) -> None:
-        """Let a sequence compute de/dt = M_E^-1 F^T v, given F^T v."""
+        """Add de/dt = M_E^-1 F^T v to a sequence; ``right`` is F^T v."""
         sequence.multiply_blocks(self._energy_inverse, right, out, label="energy")
 
     def put_rate(
         self, sequence: OperationSequence, state: Floats, result: Floats, out: Floats
     ) -> None:
-        """Let a sequence compute the time derivative of a state, of which the forces are known."""
+        """Add the time derivative of a state to a sequence; ``result`` has the state's forces."""
         position, velocity, energy = self.space.split(out)
         sequence.add(position, (1.0, state[self._where["velocity"]]))
         self.put_acceleration(sequence, result, velocity)
         self.put_heating(sequence, result[self._where["energy"]], energy)
 
     def __getstate__(self) -> dict[str, object]:
-        """Copies put steps down anew, and their clock begins at zero."""
+        """Return the attributes for copies, without steps and with the clock at zero."""
         spent = {"_force_seconds": 0.0, "_sweeps": 0, "_solves": 0, "_zero": Clock()}
         return self.__dict__ | spent | {"sequences": []}
 
     # --- what was spent --------------------------------------------------------------------------
 
     def count(self, *, sweeps: int = 0, solves: int = 0) -> None:
-        """Add evaluations of forces and of rates to what the clock shows."""
+        """Add evaluations of forces (sweeps) and of rates (solves) to the clock."""
         self._sweeps, self._solves = self._sweeps + sweeps, self._solves + solves
 
     @property
     def clock(self) -> Clock:
-        """Seconds spent, and what was done, since the clock was set to zero."""
+        """Seconds and counts since the clock was set to zero."""
         return self._reading().since(self._zero)
 
     def reset_clock(self) -> None:
@@ -305,7 +306,7 @@ class Lagrangian:
         self._zero = self._reading()
 
     def _reading(self) -> Clock:
-        """Seconds spent, and what was done, since the equations were made."""
+        """Seconds and counts since the equations were made."""
         spent = {"force": self._force_seconds, "mass": 0.0, "energy": 0.0}
         for sequence in self.sequences:
             for label, seconds in sequence.seconds.items():
@@ -317,7 +318,7 @@ class Lagrangian:
     # --- what is reported ------------------------------------------------------------------------
 
     def total_energy(self, state: Floats) -> float:
-        """Kinetic and internal energy."""
+        """Sum of the kinetic and internal energy of a state, on all ranks. Collective."""
         parts = self.parts(state)
         n, memory = self._energy_mass.shape[-1], self.space.memory
         internal = np.einsum("eij,ej->", self._energy_mass, parts["energy"].reshape(-1, n))
@@ -339,7 +340,7 @@ def _peak(mesh: femops.Mesh, element: int, x: Floats, order: int) -> Any:
 def _by_element(
     mesh: femops.Mesh | femops.DistributedMesh, part: femops.Mesh, gamma: PointFunction | float
 ) -> Any:
-    """A number, or a field that is one in each element: the value at its centre."""
+    """Return a number as it is, and a function as a field with its value at element centres."""
     if not callable(gamma):
         return gamma
     values = evaluate(gamma, np.ascontiguousarray(part.element_centers().T), (), "gamma")
@@ -347,7 +348,7 @@ def _by_element(
 
 
 def _walls(part: femops.Mesh, comm: Communicator) -> list[int]:
-    """Boundary attributes on any rank, which must be walls. Collective."""
+    """Boundary attributes on any rank. Raise unless all are walls. Collective."""
     if comm.max(int(part.num_elements == 0)):
         raise HydroError(f"{comm.size} ranks share fewer elements: take fewer ranks")
     present = np.isin(np.arange(part.dim + 2), part.boundary_attributes).astype(np.int64)

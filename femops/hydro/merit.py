@@ -11,10 +11,10 @@ _MEGA = 1e-6
 
 @checked(HydroError)
 def rates(equations: Lagrangian) -> dict[str, float]:
-    """Rates of the parts of a run, in millions a second.
+    """Rates of the parts of a run, in millions per second.
 
-    One sweep updates the stress at the points and forms the forces with it, so the rates of these
-    two have the same seconds.
+    One sweep computes both the stress at the points and the forces, so the rates of these two share
+    the same seconds.
 
     Returns
     -------

@@ -1,7 +1,8 @@
-"""Meshes of the problems: boxes whose walls are named by the direction that they stop.
+"""Meshes of the problems: boxes with walls.
 
-They are the same as the files of Laghos, which has no files ``cube_gresho`` and ``rt3D``. Boundary
-attributes 1, 2 and 3 are walls across x, y and z: that component of the velocity is zero there.
+The meshes are the same as the files of Laghos, which has no files ``cube_gresho`` and ``rt3D``.
+Boundary attributes 1, 2 and 3 are walls across x, y and z: the component of the velocity in that
+direction is zero there.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ MESHES = tuple(_LINES)
 
 
 def built_in(name: str) -> Mesh:
-    """Mesh of one of the names in `MESHES`.
+    """Make the mesh of one of the names in `MESHES`.
 
     Raises
     ------
     HydroError
-        Another name.
+        The name is not in `MESHES`.
     """
     if name not in _LINES:
         raise HydroError(f"there is no mesh {name!r}: {', '.join(MESHES)}, or a file")
@@ -45,7 +46,7 @@ def built_in(name: str) -> Mesh:
 
 @checked(HydroError)
 def grid(lines: Sequence[Sequence[float]]) -> Mesh:
-    """Box by its grid lines in each direction, with walls across x, y and z numbered 1, 2 and 3."""
+    """Make a box from its grid lines in each direction. Walls across x, y, z are 1, 2 and 3."""
     given = [numbers_of(line, "a line", HydroError) for line in lines]
     counts = [line.size - 1 for line in given]
     mesh = box(counts, 0.0, [float(n) for n in counts])

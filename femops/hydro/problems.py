@@ -1,6 +1,6 @@
 """Problems of gas dynamics: initial states and materials.
 
-Those of the compressible-flow code BLAST and its proxy Laghos, with their numbers there.
+The problems are those of the compressible-flow code BLAST and its proxy Laghos.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ class Problem:
     ----------
     name : str
     mesh : dict
-        Name of the mesh by dimension, see `femops.hydro.built_in`; dimensions that are missing are
-        not those of the problem.
+        Name of the mesh by dimension, see `femops.hydro.built_in`. The problem is not defined in
+        other dimensions.
     t_final : float
-        End of the run, if no other is given.
+        Default end time of the run.
     velocity, energy : callables
-        At the beginning; the energy is the specific internal energy.
+        Velocity and specific internal energy at the beginning.
     density, gamma : callable or float
-        At the beginning; gamma, the adiabatic index, is one number in each element.
+        Density at the beginning; adiabatic index, one number in each element.
     blast : float
-        Energy of a point source at the origin, in the whole space: the domain has 1 / 2^dim of it.
+        Energy of a point source at the origin, in all of space: the domain has 1 / 2^dim of it.
     viscosity : bool
         Whether there is artificial viscosity.
     vorticity : bool
-        Whether its linear part is reduced where the flow turns.
+        Whether the linear part of the viscosity is reduced where the flow rotates.
     heating : callable, optional
-        Source of energy by volume, of the position of the moving point.
+        Energy source per volume, as a function of the position of the moving point.
     gravity : float
         Acceleration along -y.
     """
@@ -94,8 +94,8 @@ def _swirl_energy(x: Floats) -> Any:
 def _swirl_heating(x: Any) -> Any:
     """Source that keeps the pressure of the vortex in two dimensions; none in three.
 
-    It is 3 pi / 8 (cos 3a cos b - cos a cos 3b), by cos 3a = cos a (4 cos^2 a - 3): cosines would
-    be most of the work at a point.
+    The source is 3 pi / 8 (cos 3a cos b - cos a cos 3b). It is computed with
+    cos 3a = cos a (4 cos^2 a - 3), because cosines would be most of the work at a point.
     """
     if len(x) == 3:
         return 0.0
@@ -145,7 +145,7 @@ def _vortex_energy(x: Floats) -> Any:
 
 
 def _quadrants(x: Floats, upper_right: Any, upper_left: Any, lower_left: Any, lower: Any) -> Any:
-    """Values by the quadrant around the centre of the unit square."""
+    """Choose one of four values by the quadrant of x around the centre of the unit square."""
     right, up = x[0] >= 0.5, x[1] >= 0.5
     return np.where(
         up, np.where(right, upper_right, upper_left), np.where(right, lower, lower_left)
@@ -245,20 +245,20 @@ def problem(
     blast: Annotated[float, POSITIVE] | None = None,
     viscosity: bool | None = None,
 ) -> Problem:
-    """A problem by its name.
+    """Return a problem by its name, with options changed.
 
     Parameters
     ----------
     name : str
     blast : float, optional
-        Another energy of the blast, for "sedov".
+        Energy of the blast of "sedov", instead of the default.
     viscosity : bool, optional
-        Whether there is artificial viscosity, whatever the problem says.
+        Whether there is artificial viscosity; the problem's default if omitted.
 
     Raises
     ------
     HydroError
-        A problem that is not there, or that has no blast.
+        There is no such problem, or it has no blast.
     """
     if name not in PROBLEMS:
         raise HydroError(f"there is no problem {name!r}: {', '.join(PROBLEMS)}")

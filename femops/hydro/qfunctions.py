@@ -1,8 +1,8 @@
 """The gas at a point: equation of state, artificial viscosity, stress, work.
 
-Dobrev, Kolev, Rieben, SIAM J. Sci. Comput. 34(5), 2012, in the coordinates of the mesh at the
-beginning: F = dx/dX is the gradient of the position, its determinant J the change of volume, and
-the force is that of J sigma F^-T.
+Dobrev, Kolev, Rieben, SIAM J. Sci. Comput. 34(5), 2012, in the coordinates of the initial mesh:
+F = dx/dX is the gradient of the position, its determinant J the change of volume, and the force
+comes from J sigma F^-T.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Gas:
     volume : symbol
         Determinant of F.
     step : symbol
-        Time in which a wave crosses the smallest distance there; zero if F is inverted.
+        Time in which a wave crosses the smallest length of the element; zero if det F < 0.
     """
 
     force: Any
@@ -44,7 +44,7 @@ class Gas:
 def _viscosity(
     problem: Problem, F: Any, L: Any, density: Any, sound: Any, h0: Any
 ) -> tuple[Any, Any]:
-    """Coefficient of the viscous stress, and what it multiplies: the rate of strain."""
+    """Return the coefficient of the viscous stress, and the rate of strain that it multiplies."""
     D = sym(L)
     values, vectors = eigh_sym(D)
     stretched = F @ vectors[:, 0]  # the direction that is compressed most
@@ -66,7 +66,7 @@ def gas(
     gamma: Any,
     h0: Any,
 ) -> Gas:
-    """The gas at a point.
+    """Compute the state of the gas at a point.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def gas(
 
 
 def corner_force(problem: Problem, order: int) -> Callable[..., Any]:
-    """Function of a form: forces, heating by their work, and the time step."""
+    """Make the integrand of the forces, of the heating by their work, and of the time step."""
 
     def corner_force(
         position: Any, velocity: Any, energy: Any, rho: Any, gamma: Any, h0: Any
@@ -115,7 +115,7 @@ def corner_force(problem: Problem, order: int) -> Callable[..., Any]:
 
 
 def stress_at_points(problem: Problem, order: int) -> Callable[..., Any]:
-    """Function of a form: stress times the adjugate, the problem's heating, and the time step."""
+    """Make the integrand of stress times adjugate, of the problem's heating, and the time step."""
 
     def stress_at_points(
         position: Any, velocity: Any, energy: Any, stress: Any, rho: Any, gamma: Any, h0: Any
@@ -133,7 +133,7 @@ def stress_at_points(problem: Problem, order: int) -> Callable[..., Any]:
 
 
 def work_of(problem: Problem, order: int) -> Callable[..., Any]:
-    """Function of a form: the heating by the work of another velocity than that of the state."""
+    """Make the integrand of the heating by the stress's work on another velocity."""
 
     def work(
         position: Any, velocity: Any, energy: Any, mean: Any, rho: Any, gamma: Any, h0: Any

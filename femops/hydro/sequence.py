@@ -1,10 +1,10 @@
-"""Operations of a step in time, put down once and run by as few compiled calls as possible.
+"""Operations of a time step, recorded once and then run by as few compiled calls as possible.
 
 On the host, compiled code does consecutive operations in one call. For small problems Python
 between the operations would take longer than the work. On a device, and where ranks exchange
-messages, Python does one operation after the other, with the same results. Vectors are read and
-written where they are: arrays, or views with a stride such as ``state[2::3]``, of which only the
-contents change.
+messages, Python does one operation after the other, with the same results. A sequence works on
+fixed vectors: arrays, or views with a stride such as ``state[2::3]``. Only their contents change
+between runs.
 """
 
 from __future__ import annotations
@@ -73,18 +73,18 @@ Term = tuple[float | Scalar, Floats]
 @final
 @dataclass(frozen=True, eq=False)
 class _Operation:
-    """An operation, for Python and, if possible, for compiled code.
+    """An operation of a sequence, for Python and, if possible, for compiled code.
 
     Attributes
     ----------
     label : str
         Name under which its seconds are added up.
     run : callable
-        Does it by Python; False ends the sequence.
+        Runs the operation in Python; returns False to end the sequence.
     instructions : callable
         Returns the instructions for compiled code, or None if Python has to do the operation.
     resume : callable
-        Called if compiled code has ended here; True if the sequence goes on.
+        Called if compiled code has stopped at this operation; True if the sequence goes on.
     users : list of Exclusive
         Locks of the solvers and residuals that compiled code uses.
     """
@@ -96,7 +96,7 @@ class _Operation:
     users: list[Exclusive] = field(default_factory=list)
 
     def compiled(self) -> list[Instruction] | None:
-        """Return the instructions; solvers may join a group for them, so they are locked."""
+        """Return the instructions. The users are locked meanwhile, as solvers may join a group."""
         return together(self.users, self.instructions)
 
 
@@ -109,7 +109,7 @@ class _Piece:
     operations: list[_Operation]
 
     def run(self) -> bool | None:
-        """Do them; False if the sequence ends, None if they must be compiled again."""
+        """Run the operations. False if the sequence ends, None if they must be compiled again."""
         return together([user for one in self.operations for user in one.users], self._run)
 
     def _run(self) -> bool | None:
@@ -125,12 +125,12 @@ class _Piece:
 
 @final
 class OperationSequence:
-    """Operations on vectors.
+    """A recorded sequence of operations on vectors, which can be run many times.
 
     Parameters
     ----------
     space : Space or Product
-        It says where the vectors are.
+        Space of the vectors; it tells their memory.
     """
 
     def __init__(self, space: Space | Product) -> None:
@@ -144,13 +144,13 @@ class OperationSequence:
     # --- operations ------------------------------------------------------------------------------
 
     def scalar(self) -> Scalar:
-        """Return a new number, 0 at first."""
+        """Return a new scalar of the sequence, 0 at first."""
         assert self._scalars < _MOST_SCALARS
         self._scalars += 1
         return Scalar(self._values, self._scalars - 1)
 
     def add(self, out: Floats, *terms: Term, label: str = "") -> None:
-        """Set a vector to a sum of (factor, vector); only the first vector may be ``out``."""
+        """Add the operation out = sum of factor * vector; only the first vector may be ``out``."""
 
         def run() -> bool:
             for k, (c, vector) in enumerate(terms):
@@ -167,7 +167,7 @@ class OperationSequence:
     def evaluate(
         self, form: Residual, u: Floats, out: Floats, *, label: str = ""
     ) -> dict[str, Scalar]:
-        """Evaluate a residual as ``form.evaluate(u, out)``; each run sets the scalars returned."""
+        """Add the operation ``form.evaluate(u, out)``. Each run sets the scalars returned here."""
         scalars = {name: self.scalar() for name in form.functionals.names}
 
         def run() -> bool:
@@ -181,7 +181,7 @@ class OperationSequence:
         return scalars
 
     def multiply_blocks(self, blocks: Floats, x: Floats, out: Floats, *, label: str = "") -> None:
-        """Multiply each piece of a contiguous vector x by its own matrix, blocks (m, n, n)."""
+        """Add products of pieces (m, n) of a contiguous vector x with their blocks (m, n, n)."""
 
         def run() -> bool:
             pieces = x.reshape(blocks.shape[:2])
@@ -200,7 +200,7 @@ class OperationSequence:
         maxiter: int,
         label: str = "",
     ) -> None:
-        """Solve a system with each solver as `CGSolver.solve_all`; rights are contiguous."""
+        """Add a solve with each solver, as `CGSolver.solve_all`; rights are contiguous."""
 
         def run() -> bool:
             solved = CGSolver.solve_all(solvers, rights, rtol=rtol, maxiter=maxiter)
@@ -223,12 +223,12 @@ class OperationSequence:
         self._put(label, run, instructions, resume, [solver._alone for solver in solvers])
 
     def require(self, scalar: Scalar, least: Scalar) -> None:
-        """End a run here unless a scalar is at least another one. A NaN ends it too."""
+        """Add a condition: a run ends here unless ``scalar >= least``. A NaN ends it too."""
         given = scalar.number, scalar.factor, least.number, least.factor
         self._put("", lambda: scalar.value >= least.value, lambda: [demand_instruction(*given)])
 
     def call(self, function: Callable[[], object], *, label: str = "") -> None:
-        """Call a function of Python."""
+        """Add a call of a Python function."""
 
         def run() -> bool:
             function()
@@ -250,12 +250,12 @@ class OperationSequence:
     # --- running ---------------------------------------------------------------------------------
 
     def run(self) -> bool:
-        """Do all operations in the order in which they were put down.
+        """Run all operations in the order in which they were added.
 
         Returns
         -------
         bool
-            False if the run has ended where something was required.
+            False if a condition of `require` has ended the run.
 
         Raises
         ------
@@ -263,7 +263,7 @@ class OperationSequence:
             See `CGSolver.solve`; operations after the solve are not done.
         """
         plan = self._plan
-        # solvers begin in the first run, by Python
+        # the first run is in Python, where solvers begin
         by_python = [one for one in plan or [] if isinstance(one, _Operation)]
         if plan is None or any(one.users and one.compiled() for one in by_python):
             self._spent, plan = self.seconds, self._made(self._operations)
@@ -285,7 +285,7 @@ class OperationSequence:
         return True
 
     def _made(self, operations: list[_Operation]) -> list[_Piece | _Operation]:
-        """Return pieces for compiled code, and the operations that Python has to do."""
+        """Plan a run: pieces for compiled code, and operations that Python has to do."""
         plan: list[_Piece | _Operation] = []
         for compiled, group in groupby(((one, one.compiled()) for one in operations), _is_compiled):
             if not compiled:
@@ -316,6 +316,6 @@ def _is_compiled(pair: tuple[_Operation, list[Instruction] | None]) -> bool:
 
 
 def _add_seconds(spent: dict[str, float], piece: _Piece) -> None:
-    """Add what compiled code has spent, by label."""
+    """Add the seconds of compiled code to ``spent``, by label."""
     for one, seconds in zip(piece.operations, piece.compiled.seconds, strict=True):
         spent[one.label] = spent.get(one.label, 0.0) + float(seconds)

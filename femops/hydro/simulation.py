@@ -1,4 +1,4 @@
-"""A run: steps in time whose size follows the flow."""
+"""A run: time steps whose size adapts to the flow."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from femops_meshes.arguments import Count, checked
 
 Floats = NDArray[np.float64]
 
-# How the time step changes: less where a step is repeated, more where far more is allowed.
+# Factors of the time step: when a step is repeated, and when the flow allows more than the third.
 _REPEAT, _GROW, _ENOUGH = 0.85, 1.02, 1.25
 
-# A step is zero when this many times smaller than the time so far: no run takes as many, and
-# much below the position no longer changes, so that it would go on for ever.
+# A step below this part of the time so far counts as zero. No run takes so many steps, and with
+# much smaller ones the position no longer changes, so the run would never end.
 _ZERO = 1e-10
 
 # The sum of the weighted squares of larger forces may overflow.
@@ -35,7 +35,7 @@ _MOST_STEPS = 1e10
 @final
 @dataclass
 class Simulation:
-    """A run of a problem: its state, and the step that is to be taken next.
+    """A run of a problem: its state, its time, and the size of its next step.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Simulation:
     t, dt : float
         Time, and size of the next step.
     steps : int
-        Steps done; repeated ones count once.
+        Number of steps done; a repeated step counts once.
     ode : str
         Name of the integrator, see `femops.hydro.METHODS`.
     """
@@ -62,13 +62,13 @@ class Simulation:
     _steps: tuple[str, TimeStep] | None = None
 
     def __getstate__(self) -> dict[str, object]:
-        """Copies put their steps down anew: those work on arrays where they are."""
+        """Return the attributes for copies, which make their own steps for their own arrays."""
         return self.__dict__ | {"_steps": None}
 
     @staticmethod
     @checked(HydroError)
     def begin(equations: Lagrangian, ode: str = "rk4") -> Simulation:
-        """A run from the beginning.
+        """Begin a run from the initial state.
 
         Raises
         ------
@@ -97,7 +97,7 @@ class Simulation:
         max_steps: Count | None = None,
         watch: Callable[[Simulation], Any] | None = None,
     ) -> None:
-        """Go on until a time, or for some steps in all.
+        """Run until a time, or until a total number of steps.
 
         Parameters
         ----------
@@ -109,10 +109,10 @@ class Simulation:
         Raises
         ------
         HydroError
-            The step goes to zero: elements turn over, numbers are no longer finite, or waves cross
-            elements too fast. Or a step is unstable: it leaves energy far below zero. In both cases
-            the state is the last good one. Or ``dt`` is not above zero, or the run would take more
-            than 1e10 steps of that size.
+            The step goes to zero, as elements are inverted, numbers are no longer finite, or waves
+            cross elements too fast. Or a step is unstable and leaves energy far below zero. In both
+            cases the state is the last good one. Or ``dt`` is not above zero, or the run would take
+            more than 1e10 steps of that size.
         """
         if not self.dt > 0.0:
             raise HydroError(f"dt is {self.dt}: give a step above 0")
@@ -132,7 +132,7 @@ class Simulation:
             )
 
     def compile(self) -> None:
-        """Compile what steps need, by steps of no length: the state stays as it is.
+        """Compile the kernels of a step, by steps of length zero. The state does not change.
 
         Raises
         ------
@@ -141,11 +141,11 @@ class Simulation:
         """
         if self._forces is None:
             self._forces = self.equations.forces(self.state)
-        for _ in range(2):  # at first Python does what compiled code is to do
+        for _ in range(2):  # the first run of a step is in Python, the second is compiled
             self._try(self._time_step(), 0.0, self._forces)
 
     def _try(self, one: TimeStep, dt: float, forces: Forces) -> Stepped:
-        """Do a step of size dt; raise a HydroError that says why it fails."""
+        """Do a step of size dt. If it fails, raise a HydroError with the reason."""
         try:
             with np.errstate(over="ignore"):  # an overflow of squares of forces is an error below
                 return one.run(self.state, dt, forces)
@@ -161,13 +161,13 @@ class Simulation:
             ) from error
 
     def _time_step(self) -> TimeStep:
-        """A step of the integrator, put down at its first use."""
+        """Return the integrator's time step, made at its first use."""
         if self._steps is None or self._steps[0] != self.ode:
             self._steps = self.ode, method(self.ode).step(self.equations)
         return self._steps[1]
 
     def _step(self, one: TimeStep, t_final: float) -> None:
-        """One step, repeated with less until what it leads to allows it."""
+        """Do one step. Repeat it with a smaller size until its stages and its end allow it."""
         equations = self.equations
         if self._forces is None:
             self._forces = equations.forces(self.state)
@@ -179,7 +179,7 @@ class Simulation:
             dt = t_final - self.t if last else self.dt
             found = self._try(one, dt, self._forces)
             if found.forces is not None:
-                # in a repeated step the stress of the first stage is computed anew, and counts
+                # in a repeated step the limit of the first stage counts too
                 here = self._forces.step if again else np.inf
                 allowed = min(found.least, found.forces.step, here)
                 if allowed >= dt and found.forces.step >= dt:
@@ -197,7 +197,7 @@ class Simulation:
         self.steps += 1
 
     def _crash(self, state: Floats) -> str:
-        """Message about a state that no step leads beyond. Collective."""
+        """Return the message for a state that allows no further step. Collective."""
         self.equations.forces(state)  # so that the slowest element is of this state
         return (
             f"the time step has gone to zero in step {self.steps + 1} at t = {self.t:.6g}: "

@@ -1,4 +1,4 @@
-"""Fields of a run on the mesh as it has moved: what is drawn and written into files."""
+"""Fields of a run on the moved mesh, for pictures and files."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from femops_meshes.arguments import checked
 @final
 @dataclass(frozen=True)
 class Snapshot:
-    """Fields at a time.
+    """Fields of a run at one time.
 
     Attributes
     ----------
     mesh : Mesh or DistributedMesh
-        As it has moved.
+        The moved mesh.
     velocity, density, energy : GridFunction
     """
 
@@ -36,14 +36,14 @@ class Snapshot:
     @staticmethod
     @checked(HydroError)
     def of(run: Simulation) -> Snapshot:
-        """The fields of a run as it is now. Collective.
+        """Return the fields of a run at its present time. Collective.
 
-        The density is the projection of what each point's mass and volume give.
+        The density is the L2 projection of mass over volume at the quadrature points.
 
         Raises
         ------
         GeometryError
-            Elements that are inverted.
+            Elements are inverted.
         """
         equations = run.equations
         parts = equations.parts(run.state)
@@ -64,7 +64,7 @@ class Snapshot:
         )
 
     def save(self, series: femops.TimeSeries, t: float) -> None:
-        """Add the fields to a series for ParaView, that of the ranks that share the mesh."""
+        """Add the fields to a series for ParaView. Collective, on the ranks of the series."""
         fields = {"velocity": self.velocity, "density": self.density, "energy": self.energy}
         series.save(t, self.density.space, **fields)
 
@@ -72,7 +72,7 @@ class Snapshot:
 def _moved(
     equations: Lagrangian, position: NDArray[np.float64]
 ) -> tuple[femops.Mesh, femops.Mesh | femops.DistributedMesh]:
-    """The mesh as it has moved: this rank's elements, and all of it."""
+    """Return the moved mesh: this rank's elements, and the whole (distributed) mesh."""
     V, whole = equations.V, equations.mesh
     nodes = V.restriction.gather(V.l_vec(position)).reshape(-1, V.dim)
     with check(equations.comm):

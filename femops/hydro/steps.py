@@ -1,4 +1,4 @@
-"""Steps in time of explicit methods, each put down once as a sequence of operations."""
+"""Time steps of explicit methods, each recorded once as a sequence of operations."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Stepped:
     Attributes
     ----------
     state : (size,) array
-        At its end; or of the stage that does not allow so large a step.
+        State at the end of the step, or at the stage that does not allow so large a step.
     least : float
-        Least time step that its stages after the first allow.
+        Least time step that the stages after the first allow.
     forces : Forces, optional
-        Those of the state at the end, if all stages allow the step.
+        Forces of the state at the end, if all stages allow the step.
     """
 
     state: Floats
@@ -36,7 +36,7 @@ class Stepped:
 
 
 class TimeStep(ABC):
-    """A step of some equations, of any size, from any state.
+    """A recorded time step of some equations, which can be run from any state with any size.
 
     Parameters
     ----------
@@ -56,33 +56,33 @@ class TimeStep(ABC):
 
     @abstractmethod
     def _put_down(self) -> None:
-        """Put down operations that lead from a state and its forces to the state at the end."""
+        """Record the operations that lead from a state and its forces to the state at the end."""
 
     def _vector(self) -> Floats:
-        """Room for a state, or for the rate of one."""
+        """Return a new vector for a state, or for the rate of one."""
         space = self._equations.space
         return space.memory.put(np.zeros(space.size))
 
     def _forces_vector(self) -> Floats:
-        """Room for the forces of a state."""
+        """Return a new vector for the forces of a state."""
         equations = self._equations
         return equations.space.memory.put(np.zeros(equations.force.size))
 
     def _put_stage(self, state: Floats, result: Floats) -> None:
-        """Compute forces of a stage; the step ends here if it is too large for them."""
+        """Record the forces of a stage. The step ends there if its size is too large for them."""
         allowed = self._equations.put_forces(self._sequence, state, result)
         self._sequence.require(allowed, self._dt)
         self._stages.append((state, allowed))
 
     def run(self, state: Floats, dt: float, forces: Forces) -> Stepped:
-        """Do a step.
+        """Run the step.
 
         Parameters
         ----------
         state : (size,) array
         dt : float
         forces : Forces
-            Of the state.
+            Forces of the state.
         """
         self._state[:], self._result[:] = state, forces.result
         self._dt.set(dt)
@@ -108,7 +108,7 @@ class RungeKuttaStep(TimeStep):
     ----------
     equations : Lagrangian
     rows, weights : tuples of float
-        Its table, after Butcher.
+        Its Butcher table.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class RungeKuttaStep(TimeStep):
 class AveragedStep(TimeStep):
     """Two midpoint stages, in which the gas moves by the mean of old and new velocity.
 
-    So the work of the forces is what the kinetic energy gains, to round-off.
+    So the work of the forces equals the gain of kinetic energy, up to round-off.
     """
 
     def _put_down(self) -> None:

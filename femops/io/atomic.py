@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Files that appear under their name only when they are complete."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from femops_meshes.formats.temporary import temporary_file
 
 
 def checked_path(path: str | os.PathLike[str], *suffixes: str) -> Path:
-    """Return `path` if it can be written: it has this suffix, and its folder exists.
+    """Return `path` after checking that it has one of the suffixes and that its folder exists.
 
     Raises
     ------
     FileError
-        Another suffix, no such folder, a name that the system refuses, or `path` is a folder.
+        `path` has another suffix, no folder, a name that the system refuses, or is a folder.
     """
     target = Path(path)
     if "\0" in str(target):
@@ -39,7 +39,7 @@ def checked_path(path: str | os.PathLike[str], *suffixes: str) -> Path:
 
 
 def check_writable(target: Path) -> None:
-    """Check that a file can be made beside `target`, before long work whose result it will hold.
+    """Check that a file can be made in the folder of `target`, before long work with that result.
 
     Raises
     ------
@@ -55,12 +55,12 @@ def check_writable(target: Path) -> None:
 
 @contextmanager
 def refused(target: Path) -> Iterator[None]:
-    """Turn an error of the system inside into the error that `target` cannot be written.
+    """Turn an OSError inside the block into a FileError that `target` cannot be written.
 
     Raises
     ------
     FileError
-        It is.
+        The block raised an OSError.
     """
     try:
         yield
@@ -77,7 +77,7 @@ def refusal(target: Path, error: OSError) -> FileError:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder unless it is there.
+    """Make a folder unless it exists.
 
     Raises
     ------
@@ -107,9 +107,9 @@ def remove(files: Iterable[Path]) -> None:
 
 @contextmanager
 def replacing(target: Path) -> Iterator[Path]:
-    """Yield a temporary file beside `target`, and move it there once it is complete.
+    """Yield a temporary file beside `target`, and rename it to `target` once it is complete.
 
-    Whatever stops the writer, `target` is either what it was before or the whole new file.
+    Whatever stops the writer, `target` is either the old file or the complete new file.
 
     Raises
     ------
@@ -122,9 +122,9 @@ def replacing(target: Path) -> Iterator[Path]:
 
 
 def to_disk(path: Path) -> None:
-    """Wait until the system has written a file, or the names that a folder has.
+    """Wait until the system has written a file, or a folder's list of names, to the disk.
 
-    Only POSIX systems can be asked to write names.
+    For folders only POSIX systems can do this.
     """
     if path.is_dir() and os.name != "posix":
         return

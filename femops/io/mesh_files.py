@@ -1,4 +1,8 @@
+<<<<<<< HEAD
 """Mesh files of every format: Gmsh's by `femops.io.gmsh`, others by `femops_meshes.formats`."""
+=======
+"""Reading and writing of mesh files in all formats."""
+>>>>>>> english-c
 
 from __future__ import annotations
 
@@ -60,15 +64,15 @@ def read_mesh(
 ) -> Mesh | DistributedMesh:
     """Read a mesh file, refine it, and order its elements for speed.
 
-    With a communicator rank 0 alone reads it, and sends each rank its part.
+    With a communicator only rank 0 reads the file, and sends each rank its part.
 
-    The content of the file tells its format:
+    The format is detected from the content of the file:
 
     * MFEM mesh v1.0, and MFEM INLINE mesh v1.0 of segments, quadrilaterals or hexahedra;
     * Gmsh, versions 2.2 and 4.1, ASCII and binary, with complete elements of degree 1 to 9 (needs
       ``pip install gmsh``). Tags of physical groups become attributes, their names
-      `Mesh.element_names` and `Mesh.boundary_names`; what is in no group, exterior faces among
-      it, has attribute 1 or the lowest number that is no group's. Periodic sides are glued.
+      `Mesh.element_names` and `Mesh.boundary_names`. Elements and exterior faces in no group have
+      attribute 1, or the lowest number that is not a group's. Periodic sides are glued.
 
     Elements that a file lists in mirrored order are turned over.
 
@@ -81,29 +85,29 @@ def read_mesh(
     reorder
         Order the elements along a Hilbert curve; `Mesh.file_elements` keeps the file's order.
     split
-        Split the triangles, tetrahedra and prisms of a Gmsh file into three quadrilaterals, four
-        and six hexahedra, and what else there is beside them into four and eight, so that all fit
-        together. Curved geometry, attributes, names and periodic sides are kept. A file without
-        triangles, tetrahedra and prisms is read as it is.
+        Split each triangle of a Gmsh file into three quadrilaterals, each tetrahedron into four
+        hexahedra and each prism into six. To fit, quadrilaterals are split into four and hexahedra
+        into eight. Curved geometry, attributes, names and periodic sides are kept. A file without
+        triangles, tetrahedra and prisms is not changed.
     comm : mpi4py.MPI.Intracomm or Communicator, optional
-        The ranks that shall hold a part each; all of them call this.
+        The ranks that get a part each; all of them call this.
     method, reproducible
-        The way in which ranks share the mesh, as in `femops.distribute`.
+        Partition of the mesh, as in `femops.distribute`.
 
     Raises
     ------
     MeshFileError
         If the file cannot be read.
     MeshFormatError
-        If it is damaged, or holds what is not supported: triangles and tetrahedra if not `split`,
-        pyramids, serendipity elements, a surface in space.
+        If the file is damaged, or has unsupported elements: triangles and tetrahedra if not
+        `split`, pyramids, serendipity elements, or a surface in space.
     MeshTopologyError, MeshGeometryError
         If the elements don't fit together, or are inverted in a part of them.
     MeshArgumentError
         If `path` is no path, `refine` no whole number >= 0, or `split` no bool; if `method` and
         `reproducible` do not go together, or are asked for without `comm`.
     MissingExtraError
-        If it is a Gmsh file, and the package ``gmsh`` is missing or does not find its libraries.
+        For a Gmsh file, if the package ``gmsh`` is missing or does not find its libraries.
     RankError
         On the ranks that do not read, if rank 0 failed.
     """
@@ -140,7 +144,7 @@ def save_mesh(path: str | os.PathLike[str], mesh: Any, fields: Mapping[str, Any]
 
 
 def not_kept(mesh: Mesh, suffix: str) -> list[str]:
-    """Parts of a mesh that a file with this suffix does not keep, a few words each."""
+    """List the parts of a mesh that a file with this suffix does not keep, in a few words each."""
     if suffix == ".mesh":
         return []
     if suffix == ".png":

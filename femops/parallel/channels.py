@@ -21,15 +21,15 @@ NEW: Memory = (None, None)
 
 
 def pieces(sizes: Sizes, dtype: Kind, whole: Any = None) -> tuple[Any, dict[int, Any]]:
-    """An array for the messages of some ranks, and the piece (a view) of each, by rank.
+    """Return a flat array for the messages of some ranks, and the view of each message, by rank.
 
     Parameters
     ----------
     sizes : mapping
-        Numbers of each rank.
+        {rank: size of its message}.
     dtype : numpy.dtype
     whole : array, optional
-        Array of as many numbers as all of them; a new one if omitted.
+        The flat array, of the sum of the sizes; a new one if omitted.
     """
     if whole is None:
         whole = np.zeros(sum(sizes.values()), dtype)
@@ -49,15 +49,15 @@ class SilentChannel(Channel):
         self.incoming, _ = pieces(receive, dtype, memory[1])
 
     def start(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def finish(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 @final
 class MpiChannel(Channel):
-    """Persistent requests of MPI, one message for each rank.
+    """A channel of persistent MPI requests, one message for each rank.
 
     Ranks make their channels, and start them, in the same order.
 
@@ -68,14 +68,14 @@ class MpiChannel(Channel):
         {rank: numbers}.
     dtype : numpy.dtype
     memory : (array, array), optional
-        Arrays to send from and to receive into; of a GPU, if MPI takes that.
+        Arrays to send from and to receive into; on a GPU, if MPI is CUDA-aware.
 
     Attributes
     ----------
     waited : float
-        Seconds that `finish` has waited, altogether.
+        Seconds that `finish` has waited in total.
     messages, nbytes : int
-        Messages that `start` has sent, altogether, and the bytes in them.
+        Number of messages that `start` has sent in total, and of bytes in them.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class MpiChannel(Channel):
         self.waited, self.messages, self.nbytes = 0.0, 0, 0
         self._to = len(to)
         self._start, self._wait = mpi.Prequest.Startall, mpi.Request.Waitall
-        # first what is received: a message then goes where it belongs without a copy
+        # receives first: a message then arrives in its array without a copy
         self._requests = [
             raw.Recv_init([piece.view(np.uint8), mpi.BYTE], rank, _TAG)
             for rank, piece in source.items()
@@ -112,11 +112,11 @@ class MpiChannel(Channel):
 
 
 def _free(requests: list[Any]) -> None:
-    """Free the MPI requests of a channel that is gone."""
+    """Free the MPI requests of a deleted channel."""
     if not launch.mpi().Is_finalized():
         for request in requests:
             request.Free()
 
 
-# `Mpi.exchange` has 0 and 1
+# `Mpi.exchange` uses tags 0 and 1
 _TAG = 2

@@ -1,4 +1,4 @@
-"""Checks that all ranks say the same, and errors that all raise together."""
+"""Checks that all ranks have the same values, and errors that all ranks raise together."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from femops.parallel.comm import Array, Communicator
 
 @contextmanager
 def check(comm: Communicator) -> Iterator[None]:
-    """Raise on all ranks what is raised inside on one, so that no rank waits for it.
+    """Raise on all ranks if one raises inside the block, so that no rank waits for it.
 
     Collective: all ranks enter and leave it. There must be no collective calls inside.
 
     Raises
     ------
     RankError
-        On the ranks that have not failed themselves: which did, and why. A rank that has failed
-        raises its own error.
+        On the ranks that have not failed themselves; the message says which rank failed and why.
+        A rank that has failed raises its own error.
 
     Examples
     --------
@@ -35,7 +35,7 @@ def check(comm: Communicator) -> Iterator[None]:
         yield
     except Exception as caught:  # noqa: BLE001  (whatever it is)
         error = caught
-    # The lowest that failed, or `size`
+    # the lowest rank that failed, or `size` if none did
     first = comm.size - comm.max(0 if error is None else comm.size - comm.rank)
     if first < comm.size:
         reason = comm.broadcast(f"{type(error).__name__}: {error}", first)
@@ -59,9 +59,9 @@ def check_same(
     about : str
         Subject of the facts, for the message.
     facts : mapping
-        By the same names on all ranks; they are told apart by their ``repr``.
+        Values by name, with the same names on all ranks; they are compared by their ``repr``.
     root : int
-        The rank that others are compared with.
+        The rank with which all others are compared.
     error : class
         Error to raise.
 
@@ -88,6 +88,6 @@ def check_same(
 
 
 def listed(ranks: Array) -> str:
-    """Ranks in words, the first eight of them."""
+    """Text that lists ranks, at most eight of them."""
     shown = ", ".join(map(str, ranks[:8].tolist())) + (", ..." if len(ranks) > 8 else "")
     return f"rank{'s' * (len(ranks) != 1)} {shown}" if len(ranks) else "none"

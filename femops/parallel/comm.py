@@ -29,8 +29,8 @@ Value = TypeVar("Value", int, float, NDArray[Any])
 class Communicator(ABC):
     """A group of ranks, numbered from 0, that run the same program.
 
-    All methods are *collective*: all ranks call them, in the same order. A rank that does not
-    leaves the others waiting; `check` sees to it that an error on one rank is raised by all.
+    All methods are *collective*: all ranks call them, in the same order. If a rank does not call,
+    the others wait forever. `check` raises an error of one rank on all ranks.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class Communicator(ABC):
 
     @abstractmethod
     def exchange(self, messages: Mapping[int, Array]) -> dict[int, Array]:
-        """Send arrays to some ranks, and receive those that others send to this one.
+        """Send arrays to some ranks, and receive the arrays that other ranks send to this one.
 
         Receivers need not know who will send to them, nor how much.
 
@@ -66,7 +66,7 @@ class Communicator(ABC):
         Raises
         ------
         CommunicatorError
-            There is no such rank, or what is sent is no array of numbers.
+            There is no such rank, or a message is no array of numbers.
         """
 
     @abstractmethod
@@ -80,7 +80,7 @@ class Communicator(ABC):
         dtype
             Type of the numbers.
         memory
-            Flat arrays for what is sent and what is received; new ones if omitted.
+            Flat arrays to send from and to receive into; new ones if omitted.
         """
 
     @abstractmethod
@@ -92,7 +92,8 @@ class Communicator(ABC):
         array
             Shape and type are the same on all ranks.
         alike
-            Whether that is known to be so: it is not checked then, which saves a message.
+            Whether shape and type are known to be the same. They are not checked then, which saves
+            a message.
 
         Returns
         -------
@@ -102,7 +103,7 @@ class Communicator(ABC):
         Raises
         ------
         CommunicatorError
-            Shapes or types differ, on all ranks; or it is no array of numbers.
+            On all ranks if shapes or types differ; on one if the array is not of numbers.
         """
 
     @abstractmethod
@@ -119,9 +120,9 @@ class Communicator(ABC):
 
     @abstractmethod
     def barrier(self, nap: float | None = None) -> None:
-        """Wait until all ranks are here.
+        """Wait until all ranks have called this.
 
-        With ``nap`` seconds of sleep between two looks, others can have the core meanwhile.
+        With ``nap`` the rank sleeps so many seconds between checks, so that others get the core.
         """
 
     def _checked(self, messages: Mapping[int, Array]) -> None:
@@ -187,14 +188,14 @@ def _copy(value: Value) -> Value:
 class Mpi(Communicator):
     """The ranks of an mpi4py communicator.
 
-    The communicator is duplicated, so messages never mix with the user's own. When the first one
-    is made, exceptions that nobody catches begin to end all ranks. Ranks that share the cores of a
-    node take no more threads than their share, unless ``FEMOPS_THREADS`` or a call says how many.
+    The communicator is duplicated, so messages never mix with the user's own. Once an `Mpi` exists,
+    an uncaught exception on one rank ends all ranks. Ranks that share the cores of a node take no
+    more threads than their share, unless ``FEMOPS_THREADS`` or a call says how many.
 
     Parameters
     ----------
     comm : mpi4py.MPI.Intracomm
-        All its ranks call this.
+        All its ranks make an `Mpi` of it.
 
     Attributes
     ----------
@@ -218,9 +219,10 @@ class Mpi(Communicator):
         Notes
         -----
         T. Hoefler, C. Siebert and A. Lumsdaine, "Scalable communication protocols for dynamic
-        sparse data exchange", PPoPP 2010: when all that a rank has sent has arrived, it enters a
-        barrier, and goes on receiving until all ranks have entered. Two tags take turns: a rank may
-        begin the next exchange before others see that the barrier is complete, not the one after.
+        sparse data exchange", PPoPP 2010. When all messages of a rank have arrived, it enters a
+        barrier, and goes on receiving until all ranks have entered. Two tags alternate, because a
+        rank may begin the next exchange, but not the one after, before others see that the barrier
+        is complete.
         """
         self._checked(messages)
         mpi, status = launch.mpi(), launch.mpi().Status()
@@ -307,7 +309,7 @@ class Mpi(Communicator):
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """State for another process: the communicator of the same name there."""
+        """Pickle as the communicator of the same name in the other process."""
         if self._everywhere is None:
             raise CommunicatorError(
                 f"{self!r} stands for a communicator of this program's own, which no other process "
@@ -321,7 +323,7 @@ class Mpi(Communicator):
 
 
 def _packed(array: Array) -> bytes:
-    """The array with its shape and type, which receivers do not know: as in a file of NumPy."""
+    """Array as bytes in NumPy's file format, with shape and type, which receivers do not know."""
     buffer = io.BytesIO()
     np.lib.format.write_array(buffer, np.asarray(array, order="C"), allow_pickle=False)
     return buffer.getvalue()
@@ -333,7 +335,7 @@ def _unpacked(buffer: bytearray) -> Array:
 
 
 def communicator(comm: Any = None) -> Communicator:
-    """Return the communicator for what a user gave.
+    """Return the `Communicator` for a user's communicator.
 
     Parameters
     ----------
@@ -343,8 +345,8 @@ def communicator(comm: Any = None) -> Communicator:
     Raises
     ------
     CommunicatorError
-        It is something else, or a communicator of no ranks or between two groups; or a launcher
-        started several processes that are each alone in ``COMM_WORLD``.
+        ``comm`` is no communicator, or one of no ranks or between two groups; or a launcher started
+        several processes that are each alone in ``COMM_WORLD``.
     """
     if comm is None:
         return Serial()
@@ -373,14 +375,14 @@ def _key() -> int:
 
 
 def world() -> Communicator:
-    """Return all processes of the launcher that started this one; this one alone if there is none.
+    """Return the communicator of all processes that a launcher started, or of this one alone.
 
     Raises
     ------
     MissingExtraError
         A launcher started several processes, and mpi4py or a library of MPI is missing.
     CommunicatorError
-        A launcher of another MPI started them, so that each is alone.
+        A launcher of another MPI started the processes, so that each is alone.
     """
     if launched()[0] == 1:
         return Serial()

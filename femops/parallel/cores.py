@@ -18,10 +18,10 @@ def own() -> list[int]:
 
 
 def share(masks: Sequence[Collection[int]], rank: int) -> int:
-    """Number of threads of one of the ranks of a node: its share of the cores, at least 1.
+    """Number of threads for a rank of a node: its share of the cores, at least 1.
 
-    A core that k ranks may use counts 1/k for each; so ranks that are bound to cores of their own
-    have all of these.
+    A core that k ranks may use counts 1/k for each. So a rank that is bound to its own cores has
+    all of them.
 
     Parameters
     ----------
@@ -42,9 +42,9 @@ class Node:
     Parameters
     ----------
     first : int
-        The lowest rank there.
+        The lowest rank on the node.
     cores : int
-        Cores that the ranks there may use.
+        Number of cores that the ranks on the node may use.
     share : int
         Number of cores that are this rank's share.
     place : int
@@ -58,12 +58,12 @@ class Node:
 
     @classmethod
     def alone(cls) -> Node:
-        """A process that shares its node with no other rank."""
+        """Return the node of a process that shares it with no other rank."""
         return cls(0, len(own()), len(own()))
 
     @classmethod
     def of(cls, comm: Any, kind: int) -> Node:
-        """Limit this rank's threads to its share, which the ranks on the node agree on.
+        """Return this rank's node, and limit the rank's threads to its share of the cores.
 
         Parameters
         ----------

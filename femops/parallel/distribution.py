@@ -1,4 +1,4 @@
-"""Ways to give each rank its part of a mesh: each makes its own, or one scatters them."""
+"""Distribution of a mesh: each rank makes its own part, or one rank sends out all parts."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _ARRAYS: dict[str, Callable[[Part], Array]] = {
     "boundary_attributes": lambda part: part.mesh.boundary_attributes,
     "file_elements": lambda part: part.mesh.file_elements,
 }
-"""Arrays as which a part is sent."""
+"""Arrays of a part that are sent to its rank."""
 
 _PLACES: dict[str, Callable[[Part], Array]] = {
     "parent": lambda part: _coarsening(part).parent,
     "low": lambda part: _coarsening(part).low,
     "high": lambda part: _coarsening(part).high,
 }
-"""Those of the places of its elements in coarser ones."""
+"""Arrays with the positions of a part's elements in the coarser mesh, sent as well."""
 
 
 def _coarsening(part: Part) -> Coarsening:
@@ -88,7 +88,7 @@ def box(
 ) -> Mesh | DistributedMesh:
     """Mesh of an interval, rectangle or box by a grid of elements.
 
-    With a communicator each rank makes its own part, and the whole is nowhere.
+    With a communicator each rank makes its own part, and no rank has the whole mesh.
 
     Parameters
     ----------
@@ -97,15 +97,15 @@ def box(
     lower, upper
         Corners of the box, a number for all directions or one each; any unit of length.
     periodic
-        Whether opposite sides are one, for all directions or each. Such a direction needs at least
-        3 elements.
+        Whether opposite sides are joined, for all directions or each. A periodic direction needs at
+        least 3 elements.
     mapping
-        Function of positions (dim, n) that returns the ones to use instead, at the nodes. A rank
-        calls it with those of its part.
+        Function that maps positions (dim, n) of nodes to new positions. A rank calls it with the
+        nodes of its part.
     order
         Degree of the coordinates.
     comm : mpi4py.MPI.Intracomm or Communicator, optional
-        The ranks that shall hold a part each; all of them call this, with the same arguments.
+        The ranks that get a part each; all of them call this, with the same arguments.
     reproducible
         Whether ranks take whole groups of elements, so that results can be the same for any number
         of them.
@@ -174,10 +174,9 @@ def distribute(
     Parameters
     ----------
     mesh
-        The whole mesh on the rank `root`, and None on the others. All may give it, and it must be
-        the same then.
+        The whole mesh on the rank `root`, and None on the others. Or the same mesh on all ranks.
     comm : mpi4py.MPI.Intracomm or Communicator
-        The ranks that shall hold a part each; None is this process alone.
+        The ranks that get a part each; None is this process alone.
     root
         The rank that partitions.
     method
@@ -192,9 +191,9 @@ def distribute(
     Raises
     ------
     MeshArgumentError
-        On all ranks, if `root` or `method` are none, differ between ranks, or do not go with
-        `reproducible`, if the mesh is not given as it should, or differs between ranks. On `root`,
-        if the weights are none.
+        On all ranks, if `root` or `method` is invalid, differs between ranks, or does not go with
+        `reproducible`; or if the mesh is missing on `root`, or differs between ranks. On `root`, if
+        the weights are invalid.
     MeshExtraError
         On `root`, if METIS is asked for, and the package ``pymetis`` is missing.
     RankError
@@ -203,7 +202,7 @@ def distribute(
     Warns
     -----
     UserWarning
-        On rank 0: there are ranks without elements, as there are more than elements.
+        On rank 0: there are ranks without elements, as there are more ranks than elements.
 
     Examples
     --------
@@ -229,12 +228,12 @@ def distribute(
 
 
 def _check_reproducible(reproducible: bool, method: str, weights: ArrayLike | None = None) -> None:
-    """Check that a partition into whole groups is not asked to be another as well.
+    """Raise if ``reproducible`` is combined with another method or weights.
 
     Raises
     ------
     MeshArgumentError
-        If it is.
+        They are combined.
     """
     if reproducible and (method != "curve" or weights is not None):
         got = f"method={method!r}" if weights is None else "weights"
@@ -245,12 +244,12 @@ def _check_reproducible(reproducible: bool, method: str, weights: ArrayLike | No
 
 
 def refuse_without_ranks(method: str = "curve", *, reproducible: bool) -> None:
-    """Refuse options of distributed meshes for a mesh that is not distributed.
+    """Raise if options of distributed meshes are given without a communicator.
 
     Raises
     ------
     MeshArgumentError
-        If it is.
+        They are given.
     """
     if reproducible or method != "curve":
         got = "reproducible=True" if reproducible else f"method={method!r}"
@@ -312,7 +311,7 @@ def _shares(
 
 
 def _scattered(parts: Sequence[Part], comm: Communicator, root: int) -> Part:
-    """The part of this rank, out of all parts, which the root has."""
+    """Send all parts from the root, and return this rank's part. Collective."""
     head: Any = None
     if comm.rank == root:
         mesh = parts[root].mesh

@@ -1,4 +1,4 @@
-"""The GPUs of ranks: the GPU of each rank, and how messages go from one to another."""
+"""The GPUs of ranks: choice of a GPU for each rank, and channels between GPUs."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ from femops_kernels.cuda.device.device import Device, DeviceChannel, Network
 from femops_kernels.derived import Derived
 
 CUDA_AWARE = "FEMOPS_CUDA_AWARE_MPI"
-"""Environment variable: 1 if MPI takes memory of GPUs, 0 if not; detected if unset."""
+"""Environment variable: 1 if MPI can send from memory of GPUs, 0 if not; detected if unset."""
 
 NCCL = "FEMOPS_NCCL"
-"""Environment variable: 1 if messages between GPUs go by NCCL; by MPI if it is 0 or unset."""
+"""Environment variable: 1 for messages between GPUs by NCCL, 0 or unset for MPI."""
 
 _devices = Derived[Communicator, Device]()
 _networks = Derived[Communicator, Network]()
 
 
 def rank_device(name: str, comm: Communicator) -> Device:
-    """The GPU of a rank. Collective.
+    """Return the GPU of a rank. Collective.
 
     Parameters
     ----------
     name : str
-        ``"cuda"``: of several ranks on a node each takes another of its GPUs, in turn if there are
-        fewer, and it becomes CuPy's current device; ``"cuda:1"``, the second one, as it is.
+        ``"cuda"`` gives each rank on a node its own GPU, or a shared one if there are fewer GPUs
+        than ranks, and makes it CuPy's current device. ``"cuda:1"`` is the second GPU on all ranks.
     comm : Communicator
         All ranks that share the vectors.
 
     Raises
     ------
     DeviceError
-        There is none; the message says what to install.
+        There is no GPU; the message says what to install.
     RankError
-        There is none on another rank.
+        There is no GPU on another rank.
     """
-    # CuPy, which it needs, is slow to import
+    # CuPy is slow to import
     from femops_kernels.cuda.device.cupy_device import open_device
 
     if comm.size == 1:
@@ -60,7 +60,7 @@ def rank_device(name: str, comm: Communicator) -> Device:
 
 
 def _own_device(comm: Communicator) -> Device:
-    """One GPU per rank where there are enough; ranks that share one are warned once."""
+    """Take one GPU per rank if there are enough, else warn once that ranks share GPUs."""
     from femops_kernels.cuda.device.cupy_device import take_device
 
     with check(comm):
@@ -76,7 +76,7 @@ def _own_device(comm: Communicator) -> Device:
 
 
 def _users(device: Device, comm: Communicator) -> list[int]:
-    """The number of ranks that have it, for each GPU. Collective."""
+    """Number of ranks that use each GPU. Collective."""
     users = comm.gather_all(np.array([comm.node.first, zlib.crc32(device.bus.encode())]))
     counts: list[int] = np.unique(users, axis=0, return_counts=True)[1].tolist()
     return counts
@@ -99,12 +99,12 @@ def device_channel(
     Raises
     ------
     CommunicatorError
-        An environment variable has another value than 0 and 1; ranks disagree about NCCL, or share
-        a GPU and ask for it.
+        An environment variable is neither 0 nor 1; ranks disagree about NCCL; or NCCL is asked for
+        and ranks share a GPU.
     DeviceError
-        There is no NCCL, which is asked for, or it failed.
+        NCCL is asked for and missing, or it failed.
     RankError
-        There is none on another rank.
+        NCCL is missing or failed on another rank.
     """
     from femops_kernels.cuda.ranks.messages import StagedChannel
 
@@ -120,7 +120,7 @@ def device_channel(
 
 
 def _asks_for_nccl(comm: Communicator) -> bool:
-    """True if all ranks ask for it; an error on all of them if only some do."""
+    """True if all ranks ask for NCCL. Raise on all ranks if only some do. Collective."""
     asked = os.environ.get(NCCL) or "0"
     check_same(comm, "messages between GPUs", {NCCL: asked})
     if asked not in ("0", "1"):
@@ -129,7 +129,7 @@ def _asks_for_nccl(comm: Communicator) -> bool:
 
 
 def _join(device: Device, comm: Communicator) -> Network:
-    """The network of the GPUs of all ranks. Collective."""
+    """Make the NCCL network of all ranks' GPUs. Collective."""
     with check(comm):
         network = device.network()
         key = network.key() if comm.rank == 0 else b""
@@ -164,7 +164,7 @@ def takes_device_memory(comm: Communicator) -> bool:
 
 @cache
 def _is_cuda_aware() -> bool:
-    """MPI's own statement: by MPI 4.1's list of kinds of memory, or by its extension."""
+    """True if MPI says that it is CUDA-aware, by MPI 4.1's kinds of memory or by MPIX."""
     mpi = launch.mpi()
     info = mpi.COMM_WORLD.Get_info()
     kinds = info.Get("mpi_memory_alloc_kinds") or ""
@@ -175,7 +175,7 @@ def _is_cuda_aware() -> bool:
 
 
 def _libraries() -> list[str]:
-    """Files of libraries of MPI that this process has loaded."""
+    """Paths of the MPI libraries that this process has loaded."""
     maps = Path("/proc/self/maps")
     if not maps.exists():
         return []

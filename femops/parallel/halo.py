@@ -1,4 +1,4 @@
-"""The exchange of shared dofs: P, from owned dofs to all that a rank touches, and Pᵀ."""
+"""Exchange of shared dofs: P sends values of owned dofs to the ranks' ghosts, Pᵀ adds them back."""
 
 from __future__ import annotations
 
@@ -16,27 +16,26 @@ Ints = NDArray[np.int64]
 
 @final
 class Halo:
-    """Exchange pattern: after it, ranks have the values of all dofs that they touch.
+    """Exchange pattern between owned dofs and their ghosts on other ranks.
 
-    Values are arrays whose first axis counts dofs, of any type and any further axes. Making one and
-    both maps are collective.
+    Values are arrays whose first axis counts dofs, of any type and any further axes. The
+    constructor and both maps are collective.
 
     Parameters
     ----------
     numbering : RankNumbering
         The dofs of this rank.
     comm : Communicator
-        Between the ranks of the numbering.
+        The ranks of the numbering.
 
     Attributes
     ----------
     owned, ghosts : int
-        Dofs that the rank owns, and others that it touches.
+        Number of dofs that the rank owns, and of other dofs that it touches.
     receive : dict
-        {owner: (first, end)}, ascending: the ghosts ``first:end`` belong to this rank.
+        {owner: (first, end)}, by ascending owner, which owns the ghosts ``first:end``.
     send : dict
-        {rank: (n,) int64}, ascending: owned dofs that are ghosts of this rank, in its order, which
-        is ascending.
+        {rank: (n,) int64}, by ascending rank: owned dofs that are ghosts of that rank, ascending.
     """
 
     def __init__(self, numbering: RankNumbering, comm: Communicator) -> None:
@@ -56,16 +55,16 @@ class Halo:
 
     @property
     def messages(self) -> int:
-        """Messages that this rank sends when values go forward, and receives when they go back."""
+        """Number of messages that this rank sends in `forward`, and receives in `reverse_add`."""
         return len(self.send)
 
     @property
     def numbers(self) -> int:
-        """Dofs in these messages."""
+        """Number of dofs in the messages that this rank sends in `forward`."""
         return sum(len(dofs) for dofs in self.send.values())
 
     def forward(self, values: NDArray[Any]) -> Array:
-        """Values (ghosts, ...) of the ghosts, given those (owned, ...) of the owned dofs.
+        """Return values (ghosts, ...) of the ghosts, from values (owned, ...) of the owned dofs.
 
         Raises
         ------
@@ -80,7 +79,7 @@ class Halo:
         return ghosts
 
     def reverse_add(self, ghosts: NDArray[Any], values: NDArray[Any]) -> None:
-        """Add the ranks' values for their ghosts to the owners' values; the transpose of `forward`.
+        """Add contributions to ghosts to the owners' values: the transpose of `forward`.
 
         Contributions to a dof are added by ascending rank.
 
@@ -112,9 +111,9 @@ class Halo:
     def reverse_add_each(
         self, ghosts: Ints, contributions: NDArray[Any], values: NDArray[Any]
     ) -> None:
-        """Add contributions to ghosts to the owners' values, each separately.
+        """Add several contributions to a ghost to the owner's value, one after the other.
 
-        They are added by ascending rank, and of one rank in the order given.
+        Contributions are added by ascending rank, and those of one rank in their order.
 
         Parameters
         ----------

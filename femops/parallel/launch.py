@@ -1,4 +1,4 @@
-"""The door to mpi4py, and the end of all ranks by one."""
+"""Import of mpi4py, MPI's launcher, and the end of all ranks when one fails."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _PRECEDENCE = 0.4, 2.0
 
 _FOLLOWING = 3.0
 """Seconds that a rank waits for the rank whose failure caused its own."""
-# Seconds in which the launcher takes what was written, before it hears that all is over.
+# Seconds for the launcher to read the output before the ranks are aborted.
 _DELIVERY = 0.05
 
 
 def mpi() -> Any:
-    """The module ``mpi4py.MPI``; MPI starts when it is first imported.
+    """Import and return the module ``mpi4py.MPI``. The first import starts MPI.
 
     Raises
     ------
@@ -48,7 +48,7 @@ def mpi() -> Any:
 
 
 def check_world() -> None:
-    """Complain where a launcher of another MPI started this process.
+    """Raise if a launcher of another MPI started this process.
 
     Raises
     ------
@@ -102,9 +102,9 @@ def library() -> str:
 
 @cache
 def end_all_on_errors() -> None:
-    """Make an exception that nobody catches on one rank end all of them.
+    """Let an uncaught exception on one rank end all ranks.
 
-    Otherwise the others would wait for its messages forever. Nothing changes for a single rank.
+    Otherwise the others would wait for its messages forever. For a single rank nothing changes.
     """
     if mpi().COMM_WORLD.size == 1:
         return
@@ -119,15 +119,15 @@ def end_all_on_errors() -> None:
 def end_all(error: BaseException, report: Callable[[], None]) -> None:
     """Report an error of this rank, and end all ranks if there are others.
 
-    If several ranks fail alike, the lowest reports. A rank that was told of another's error
-    waits for that one to report it.
+    If several ranks fail alike, the lowest reports. A rank with a `RankError` waits for the rank
+    that failed to report its error.
 
     Parameters
     ----------
     error
         The error to report.
     report
-        Writes it to standard error.
+        Function that writes the error to standard error.
     """
     world = _several()
     if world is None:
@@ -144,7 +144,7 @@ def end_all(error: BaseException, report: Callable[[], None]) -> None:
 
 
 def _several() -> Any:
-    """``COMM_WORLD``, if ranks of it may wait for this one."""
+    """Return ``COMM_WORLD`` if MPI runs and it has several ranks, else None."""
     MPI = loaded()
     if MPI is None or not MPI.Is_initialized() or MPI.Is_finalized():
         return None

@@ -17,7 +17,7 @@ from femops_meshes.names import Names
 from femops_meshes.partitioning.pieces import equal_pieces
 
 Ints = NDArray[np.int64]
-QFunctionInputs = NDArray[np.uint64]
+Hashes = NDArray[np.uint64]
 
 WIDEST = 16
 """Elements of the widest batch."""
@@ -31,8 +31,8 @@ GROUPS = 840
 class DistributedMesh:
     """One rank's view of a mesh that all ranks hold parts of.
 
-    Made by `femops.box`, `femops.read_mesh` or `femops.distribute`, or, of parts that the ranks
-    have made by themselves, by `DistributedMesh.of`.
+    Made by `femops.box`, `femops.read_mesh` or `femops.distribute`, or by `DistributedMesh.of` from
+    parts that the ranks have made themselves.
 
     Attributes
     ----------
@@ -41,13 +41,13 @@ class DistributedMesh:
     part
         This rank's own elements.
     whole_element_attributes, whole_boundary_attributes
-        Shape (k,) int64, ascending: those that occur on any rank.
+        Shape (k,) int64, ascending: attributes that occur on any rank.
     checksum
         Checksum of the whole mesh; the same for any number of ranks and any partition.
     element_groups
-        Shape (m + 1,) int64: group k of this rank's elements is from element_groups[k] to the one
-        before element_groups[k + 1]. The groups are the same for any number of ranks, so results
-        can be too. None if the mesh was not asked to be `reproducible`.
+        Shape (m + 1,) int64: group k has this rank's elements element_groups[k] to
+        element_groups[k + 1] - 1. The groups are the same for any number of ranks, so results
+        can be too. None if the mesh is not `reproducible`.
     """
 
     comm: Communicator
@@ -66,15 +66,15 @@ class DistributedMesh:
         ----------
         comm : mpi4py.MPI.Intracomm or Communicator
         part : Part
-            This rank's; those of all ranks are of one partition of one mesh. Whether they are is
-            found out when a space is made. It may have no elements.
+            This rank's part, which may have no elements. The parts of all ranks must be of one
+            partition of one mesh, which is checked when a space is made.
         element_groups : array_like of int, optional
-            Starts of groups in it, from 0 to its number of elements; given by all ranks or none.
+            Starts of groups in the part, from 0 to its number of elements; on all ranks or none.
 
         Raises
         ------
         MeshArgumentError
-            If the part is not this rank's, or the groups are none of its elements.
+            If the part is not this rank's, or the groups do not fit its elements.
         RankError
             If another rank failed.
 
@@ -111,7 +111,7 @@ class DistributedMesh:
         vars(self).update(state)
         self.__post_init__()
 
-    if not TYPE_CHECKING:  # which would take it that there is any attribute
+    if not TYPE_CHECKING:  # type checkers would think that any attribute exists
 
         def __getattr__(self, name: str) -> Any:
             """Raise an error that says where to find an attribute of `Mesh`."""
@@ -120,7 +120,7 @@ class DistributedMesh:
 
     @property
     def mesh(self) -> Mesh:
-        """The rank's own elements, as a mesh that has boundary only where the whole has."""
+        """The rank's own elements as a mesh. Its boundary is part of the whole mesh's boundary."""
         return self.part.mesh
 
     @property
@@ -145,7 +145,7 @@ class DistributedMesh:
 
     @property
     def reproducible(self) -> bool:
-        """True if ranks hold whole groups, so that results can be the same for 1 to 8 ranks."""
+        """True if ranks hold complete element groups, so that results do not depend on ranks."""
         return self.element_groups is not None
 
     def __repr__(self) -> str:
@@ -169,8 +169,8 @@ def group_pieces(count: int, size: int) -> tuple[Ints, Ints]:
     -------
     cuts, pieces
         Start of each group, and the end; shape (size + 1,): the first group of each rank, and
-        their number. Blocks are of one size, a multiple of 16, so that batches of elements are
-        the same on any number of ranks; there are at most 840.
+        the number of groups. Groups have one size, a multiple of 16, so that batches of elements
+        are the same on any number of ranks. There are at most 840 groups.
     """
     each = max(1, -(-count // (GROUPS * WIDEST))) * WIDEST
     groups = -(-count // each)
@@ -178,7 +178,7 @@ def group_pieces(count: int, size: int) -> tuple[Ints, Ints]:
 
 
 def rank_groups(count: int, size: int, rank: int) -> tuple[tuple[int, int], Ints]:
-    """Start and stop of the elements of a rank that holds whole groups, and these groups."""
+    """Return start and stop of a rank's elements, and the starts of its groups in them."""
     cuts, pieces = group_pieces(count, size)
     own = cuts[pieces[rank] : pieces[rank + 1] + 1]
     return (int(own[0]), int(own[-1])), own - own[0]
@@ -211,8 +211,8 @@ def sum_of_hashes(*columns: NDArray[np.signedinteger[Any]]) -> int:
     return int(_mixed(_mixed(rows + places).sum(axis=1)).sum())
 
 
-def _mixed(numbers: QFunctionInputs) -> QFunctionInputs:
-    """Numbers in which each bit depends on all bits of the inputs.
+def _mixed(numbers: Hashes) -> Hashes:
+    """Hash 64-bit numbers, so that each bit of a result depends on all bits of its input.
 
     Notes
     -----
@@ -221,12 +221,12 @@ def _mixed(numbers: QFunctionInputs) -> QFunctionInputs:
     """
     mixed = (numbers ^ numbers >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ mixed >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
-    result: QFunctionInputs = mixed ^ mixed >> np.uint64(31)
+    result: Hashes = mixed ^ mixed >> np.uint64(31)
     return result
 
 
 def _on_any_rank(comm: Communicator, attributes: NDArray[np.int32]) -> Ints:
-    """Those that occur on any rank, ascending."""
+    """Attributes that occur on any rank, ascending."""
     told = comm.exchange({0: np.unique(attributes).astype(np.int64)})
     union = np.unique(np.concatenate([*told.values()])) if comm.rank == 0 else None
     result: Ints = comm.broadcast(union)

@@ -1,10 +1,11 @@
-"""Numbers of the dofs of a mesh that ranks hold in parts.
+"""Numbering of the dofs of a distributed mesh.
 
 A vertex, edge or face belongs to the lowest rank that touches it, and its dofs with it. A rank
-numbers the dofs it owns first, by the contract of `femops.numbering`. Then come the others that it
-touches, its *ghosts*: by owner, and within one owner in the order of the owner's own numbers. The
-number of a dof in the whole mesh is that on its owner behind those of all lower ranks. So if parts
-are consecutive pieces of the whole mesh's elements, these numbers are those of the whole mesh.
+numbers the dofs it owns first, by the rules of `femops.numbering`. Then come its *ghosts*, the
+other dofs that it touches, sorted by owner, and for one owner in the order of the owner's own
+numbers. The number of a dof in the whole mesh is its number on its owner, plus the dofs of all
+lower ranks. So if parts are consecutive pieces of the whole mesh's elements, these numbers are
+those of the undivided mesh.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ def h1_rank_numbering(part: Part, p: int, comm: Communicator) -> RankNumbering:
     p : int
         Degree, at least 1.
     comm : Communicator
-        Between the ranks that hold the parts.
+        The ranks that hold the parts.
 
     Raises
     ------
@@ -96,7 +97,7 @@ def h1_rank_numbering(part: Part, p: int, comm: Communicator) -> RankNumbering:
     """
     _check_parts(part, p, 1, comm)
     topology = part.mesh.topology
-    kinds = range(part.mesh.dim) if p > 1 else [0]  # those with nodes inside
+    kinds = range(part.mesh.dim) if p > 1 else [0]  # entities with nodes inside
     shared = shared_entities(part, kinds, comm)
     owner = np.full(entity_offsets(topology)[-1], part.rank, dtype=np.int64)
     for rank, entities in shared.items():
@@ -111,7 +112,7 @@ def h1_rank_numbering(part: Part, p: int, comm: Communicator) -> RankNumbering:
 def l2_rank_numbering(part: Part, p: int, comm: Communicator) -> RankNumbering:
     """Number the dofs of an L2 space of degree p on the rank's part. Collective.
 
-    No rank shares any.
+    Ranks share no dofs.
 
     Parameters
     ----------
@@ -120,7 +121,7 @@ def l2_rank_numbering(part: Part, p: int, comm: Communicator) -> RankNumbering:
     p : int
         Degree, at least 0.
     comm : Communicator
-        Between the ranks that hold the parts.
+        The ranks that hold the parts.
 
     Raises
     ------
@@ -136,7 +137,7 @@ def l2_rank_numbering(part: Part, p: int, comm: Communicator) -> RankNumbering:
 
 
 def _check_parts(part: Part, p: int, least: int, comm: Communicator) -> None:
-    """Check the same numbers on all ranks, so that all raise or none does."""
+    """Check the parts and the degree on all ranks, so that all raise or none. Collective."""
     row = [part.rank, part.size, p, part.mesh.dim, part.num_elements, part.num_vertices]
     table = comm.gather_all(np.array([*row, len(part.elements)], dtype=np.int64))
     wrong = np.flatnonzero((table[:, 0] != np.arange(comm.size)) | (table[:, 1] != comm.size))
@@ -166,9 +167,10 @@ def _check_parts(part: Part, p: int, least: int, comm: Communicator) -> None:
 def _as_owners_have_them(
     shared: dict[int, Ints], owner: Ints, starts: Ints, seen: Codes, comm: Communicator
 ) -> Ints:
-    """Columns (4, n): an entity that another rank owns, this rank, and its start and seen there.
+    """Get the owners' numbers of the entities that other ranks own. Collective.
 
-    By owner, then by start.
+    The columns (4, n) have an entity, its owner, and its ``starts`` and ``seen`` on the owner. They
+    are sorted by owner, then by start.
     """
     offers = {}
     for rank, entities in shared.items():
@@ -197,7 +199,7 @@ def _add_ghosts(
     numbers: tuple[Ints, Codes],
     owned: int,
 ) -> Ints:
-    """Number the entities of other owners behind the owned dofs; their dofs in the whole mesh."""
+    """Number the ghosts behind the owned dofs. Return their numbers in the whole mesh."""
     entities, owner, first, order = theirs
     kinds = np.searchsorted(entity_offsets(topology), entities, side="right") - 1
     sizes = (p - 1) ** kinds

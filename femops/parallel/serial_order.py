@@ -1,10 +1,11 @@
-"""The order of all ranks' dofs on one rank: that of the whole mesh.
+"""The serial order of all ranks' dofs: their order in the undivided mesh.
 
-A dof is named by where it is first touched: by the element of lowest number in the whole mesh, and
-there by its place in the order in which an element numbers its nodes. These names ascend as the
-numbers of the whole mesh do (`femops.numbering`). Where parts are consecutive pieces of the whole
-so do the ranks' own numbers. Elsewhere the names are cut, by elements, into a piece for each rank,
-which sorts its own: no rank ever has more than about its share.
+The name of a dof is the position at which it is first touched: the lowest element of the whole mesh
+that has it, and its position among that element's nodes, in the order of their numbering. Names
+ascend in the same order as the dofs' numbers in the whole mesh (`femops.numbering`). If parts are
+consecutive pieces of the whole mesh, so do the ranks' own numbers. Otherwise the names are cut, by
+elements, into a piece for each rank, and each rank sorts its piece. So no rank holds much more than
+its share.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ Ints = NDArray[np.int64]
 
 @final
 class SerialOrder:
-    """Takes values from owned dofs to consecutive rows of the whole, and back.
+    """Maps values of owned dofs to consecutive rows in serial order, and back.
 
-    Values are arrays whose first axis counts dofs, of any type and further axes. Making one and
-    both maps are collective.
+    Values are arrays whose first axis counts dofs, of any type and further axes. The constructor
+    and both maps are collective.
 
     Parameters
     ----------
@@ -40,9 +41,9 @@ class SerialOrder:
     part : Part
         This rank's part of the mesh.
     halo : Halo or None
-        Who has which ghosts; None if no ranks share dofs.
+        Exchange pattern of the ghosts; None if no ranks share dofs.
     comm : Communicator
-        Between the ranks of the numbering.
+        The ranks of the numbering.
 
     Attributes
     ----------
@@ -68,7 +69,7 @@ class SerialOrder:
             self._sort(names, firsts)
 
     def forward(self, values: Array) -> Array:
-        """Rows of the whole, given the values of this rank's owned dofs."""
+        """Return this rank's rows in serial order, from the values of its owned dofs."""
         if self._trivial:
             return values
         arrived = self._comm.exchange({rank: values[dofs] for rank, dofs in self._send.items()})
@@ -79,7 +80,7 @@ class SerialOrder:
         return rows
 
     def backward(self, rows: Array) -> Array:
-        """Values of this rank's owned dofs, given its rows of the whole."""
+        """Return the values of this rank's owned dofs, from its rows in serial order."""
         if self._trivial:
             return rows
         arrived = self._comm.exchange({rank: rows[at] for rank, at in self._receive.items()})
@@ -89,8 +90,8 @@ class SerialOrder:
         return values
 
     def _sort(self, names: Ints, firsts: Ints) -> None:
-        """Send the names from firsts[r] on to rank r, and find their places among all there."""
-        # Names ascend but for few, and those of other ranks in runs, which "stable" merges.
+        """Send names from firsts[r] on to rank r, which sorts the names that it receives."""
+        # Most names ascend already, and the rest in runs, which a "stable" sort merges.
         order = np.argsort(names, kind="stable")
         bounds = np.searchsorted(names, firsts, sorter=order)
         self._send = {
@@ -112,7 +113,7 @@ class SerialOrder:
 
 
 def moved(rows: Array, old: Ints, new: Ints, comm: Communicator) -> Array:
-    """Cut rows of the whole in another way. Collective.
+    """Redistribute rows among ranks, from cuts ``old`` to cuts ``new``. Collective.
 
     Parameters
     ----------
@@ -144,7 +145,7 @@ def moved(rows: Array, old: Ints, new: Ints, comm: Communicator) -> Array:
 
 
 def _consecutive(part: Part, comm: Communicator) -> bool:
-    """True if the parts, one after the other, have the elements in the order of the whole."""
+    """True if the parts are consecutive pieces of the whole mesh, in the order of ranks."""
     own, count = part.elements, len(part.elements)
     ends = [own[0], own[-1]] if count else [0, -1]
     table = comm.gather_all(np.array([*ends, count], dtype=np.int64))
@@ -153,7 +154,7 @@ def _consecutive(part: Part, comm: Communicator) -> bool:
 
 
 def _first_touches(numbering: RankNumbering, nodes: Ints, elements: Ints) -> Ints:
-    """Positions at which elements of this rank's part first touch each dof that it touches."""
+    """Name of each dof that this rank touches: the position at which its part first touches it."""
     count = len(nodes)
     place = np.empty(count, dtype=np.int64)
     place[nodes] = np.arange(count)
@@ -163,7 +164,7 @@ def _first_touches(numbering: RankNumbering, nodes: Ints, elements: Ints) -> Int
 
 
 def _lowest(names: Ints, owned: int, halo: Halo | None, comm: Communicator) -> Ints:
-    """Lowest of the names that ranks have for each owned dof."""
+    """Lowest of all ranks' names for each owned dof. Collective."""
     if halo is None:
         return names
     own, ghosts = names[:owned], names[owned:]

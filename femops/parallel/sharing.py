@@ -1,9 +1,9 @@
-"""Vertices, edges and faces that ranks share of a mesh that each holds a part of.
+"""Vertices, edges and faces of a distributed mesh that several ranks touch.
 
-A vertex is known by its number in the whole mesh, an edge or a face by those of its vertices. The
-numbers of vertices are cut into a range for each rank, and all who touch a vertex tell the rank of
-its range, which tells each of them who else does. Ranks that share vertices then compare the
-entities between these.
+A vertex is identified by its number in the whole mesh, an edge or a face by the numbers of its
+vertices. The vertex numbers are cut into a range for each rank. All ranks that touch a vertex send
+its number to the rank of its range, which tells each of them the other ranks at the vertex. Ranks
+that share vertices then compare the entities between these.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Ints = NDArray[np.int64]
 
 
 def shared_vertices(part: Part, comm: Communicator) -> dict[int, Ints]:
-    """Vertices of this part that others have too. Collective.
+    """Vertices of this part that other ranks touch too. Collective.
 
     Returns
     -------
@@ -40,7 +40,7 @@ def shared_vertices(part: Part, comm: Communicator) -> dict[int, Ints]:
 
 
 def shared_entities(part: Part, kinds: Sequence[int], comm: Communicator) -> dict[int, Ints]:
-    """Entities of this part that others have too. Collective.
+    """Entities of this part that other ranks touch too. Collective.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def shared_entities(part: Part, kinds: Sequence[int], comm: Communicator) -> dic
     """
     known = shared_vertices(part, comm)
     between = np.zeros(len(part.vertices) + 1, dtype=bool)
-    between[-1] = True  # the place of -1, which stands for no vertex
+    between[-1] = True  # index -1 stands for no vertex
     touched = between.copy()
     for vertices in known.values():
         touched[vertices] = True
@@ -96,9 +96,10 @@ def _who_else(told: dict[int, Ints]) -> dict[int, Array]:
 def _entities_between(
     part: Part, kinds: Sequence[int], touched: NDArray[np.bool_]
 ) -> tuple[Ints, Ints]:
-    """Entities all of whose vertices are ``touched``, counted as by `entity_offsets`.
+    """Return the entities with only ``touched`` vertices, and their vertices (n, width).
 
-    With them their vertices (n, width) in the part, ascending, then -1.
+    Entities are counted as by `entity_offsets`. The vertices of each are numbers in the part,
+    ascending, followed by -1.
     """
     mesh = part.mesh
     near = np.flatnonzero(touched[mesh.elements].any(axis=1))
@@ -118,14 +119,14 @@ def _entities_between(
 
 
 def _common(mine: Ints, theirs: Array) -> Ints:
-    """Places in ``mine`` (n, width) of the rows that are in both, by ascending row."""
+    """Indices of rows of ``mine`` (n, width) that are also in ``theirs``, by ascending row."""
     both = np.concatenate([mine, theirs.reshape(-1, mine.shape[1])])
     _, first, count = np.unique(both, axis=0, return_index=True, return_counts=True)
     return np.asarray(first[count == 2])
 
 
 def _grouped(keys: Ints, rows: Ints) -> dict[int, Array]:
-    """{key: its rows, in the order they have}, by ascending key."""
+    """Group rows by their keys: {key: its rows, in their order}, by ascending key."""
     order = np.argsort(keys, kind="stable")
     found, first = np.unique(keys[order], return_index=True)
     cuts = itertools.pairwise([*first.tolist(), len(keys)])

@@ -1,4 +1,4 @@
-"""Preconditioners of any library, as femops' solvers use them."""
+"""Preconditioners of other libraries, wrapped for femops' solvers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Given(Preconditioner):
     space : Space or Product
         Space of the vectors.
     name : str
-        What messages call it.
+        Name of M in messages.
     """
 
     _given_as = _CURE
@@ -66,12 +66,12 @@ class Given(Preconditioner):
             result[:] = self._checked(product)
 
     def _checked(self, product: Any) -> Vector:
-        """The product, flat.
+        """Check a product with M, and return it flat, (size,).
 
         Raises
         ------
         SolverError
-            No real vector of the right length, or entries that are not finite.
+            The product is no real vector of the right length, or has entries that are not finite.
         """
         n, memory = self._space.size, self._space.memory
         found = memory.factor(product, f"the product with {self._name}")
@@ -101,7 +101,7 @@ class Given(Preconditioner):
 def as_preconditioner(
     M: Any, space: Space | Product, dtype: np.dtype[Any], name: str = "M"
 ) -> Preconditioner | None:
-    """Return what was given as a preconditioner of vectors of a space; None if nothing was.
+    """Return M as a preconditioner for vectors of a space; None stays None.
 
     Preconditioners of femops are returned as they are. On several ranks M must be made by femops,
     or be a LinearOperator, whose product takes and gives what the rank owns.
@@ -118,8 +118,7 @@ def as_preconditioner(
     Raises
     ------
     SolverError
-        Something without products, of another shape or device, complex, or a matrix on several
-        ranks.
+        M has no products, has another shape or device, is complex, or is a matrix on several ranks.
     """
     if M is None:
         return None

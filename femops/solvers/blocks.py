@@ -1,4 +1,4 @@
-"""Preconditioners of operators on several fields, made of one for each field."""
+"""Preconditioners of operators on several fields, composed of one for each field."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class BlockTriangular(Preconditioner):
     Attributes
     ----------
     operator : Operator
-        The operator whose blocks lead from one field to the next.
+        The operator. Its blocks reduce the right-hand sides of later fields.
     parts : dict of Preconditioner
         By the names of the fields, in the order of the solves.
     """
@@ -70,7 +70,7 @@ class BlockTriangular(Preconditioner):
         super().__init__(A.dtype, A.space)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copies and pickles take their blocks from a copy of the operator."""
+        """Rebuild copies and pickles from the operator and the parts."""
         return BlockTriangular, (self.operator, self.parts)
 
     def _apply(self, x: Vector, result: Vector) -> None:
@@ -92,7 +92,7 @@ def block_diagonal(W: Product, /, **parts: AnyPreconditioner) -> BlockDiagonal:
     """Preconditioner of operators on a product that treats each field by itself.
 
     PETSc calls it an additive field split. If all parts are symmetric and positive definite, so is
-    the whole, as `minres` and `cg` need it.
+    the preconditioner, as `minres` and `cg` need it.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ def block_triangular(A: Operator, /, **parts: AnyPreconditioner) -> BlockTriangu
     """Preconditioner of an operator on a product that solves for one field after the other.
 
     The fields are solved for in the order of the arguments. Each right-hand side is reduced by the
-    operator's blocks times what was found before: with ``u=M_u, p=M_p`` u = M_u r_u, then
+    operator's blocks times the fields before it. With ``u=M_u, p=M_p``, u = M_u r_u and then
     p = M_p (r_p - A_pu u), a lower triangle; with ``p=M_p, u=M_u`` an upper one. PETSc calls it a
     multiplicative field split. It is not symmetric: use `gmres`.
 

@@ -1,4 +1,4 @@
-"""Conjugate gradients, compiled as a whole."""
+"""Conjugate gradients, in one compiled loop."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ADVICE = (
     "are boundary conditions missing, or is a coefficient negative? "
     "femops.minres takes indefinite operators"
 )
-# Times the machine's precision and |b|: a residual that is no use to reduce further.
+# Times the machine's precision and |b|: residuals below this are round-off.
 _ROUND_OFF = 1e4
 _FIRST_BURST = 16  # iterations
 _BURST_SECONDS = 0.1
@@ -64,32 +64,32 @@ def cg(
     ----------
     A : Operator
     b : (size,) array
-        Right-hand side, of the operator's type; see `Operator.rhs` for essential conditions. On a
-        device, if the operator is, as are x0 and x; nothing moves but a few numbers.
+        Right-hand side, of the operator's type; see `Operator.rhs` for essential conditions. If the
+        operator is on a device, so are b, x0 and x; only a few numbers come to the host.
     x0 : (size,) array, optional
         First guess, zero if omitted.
     rtol, atol : float
-        Done when |b - A x| <= max(rtol |b|, atol), Euclidean norms. The recursion for the residual
-        goes on getting smaller where round-off keeps b - A x itself from it. So a solve ends
-        whatever the tolerance, at the latest where the recursion's squares would underflow (a norm
-        of 1.5e-154, in float32 1.1e-19); ``info`` has the residual as it is then, and is not
-        converged if that is more than ten times the tolerance. Right-hand sides of float32 may be
-        of any size: those whose squares are out of its range are divided by a power of two.
+        Done when |b - A x| <= max(rtol |b|, atol), Euclidean norms. Where round-off keeps b - A x
+        from decreasing, the recursion for the residual still decreases. So each solve ends, at the
+        latest where squares in the recursion would underflow (a norm of 1.5e-154, in float32
+        1.1e-19). ``info`` has the norm of b - A x at the end, and is not converged if that is more
+        than ten times the tolerance. Right-hand sides of float32 may be of any size: those whose
+        squares are out of its range are divided by a power of two.
     maxiter : int, optional
         Most iterations; ten times the number of unknowns if omitted.
     M : Preconditioner, LinearOperator or matrix, optional
         Symmetric positive definite preconditioner, about the inverse of A: anything with a shape
-        and a product with vectors, as SciPy's solvers take it. The compiled loop runs
-        `femops.jacobi`, and kernels of their own `femops.multigrid`; with others each step is one
-        in Python. On ranks femops' own, or a LinearOperator whose product takes and gives what the
-        rank owns.
+        and a product with vectors, as SciPy's solvers take it. `femops.jacobi` runs in the compiled
+        loop, and `femops.multigrid` in its own kernels; with any other M each iteration goes
+        through Python. On ranks M is femops' own, or a LinearOperator whose product takes and gives
+        the entries that the rank owns.
     callback : callable, optional
         Called as ``callback(x)`` after each iteration with a view of the iterate; it must not be
         written to, and can't where arrays are the host's. A device waits for it each time.
     merged : bool, optional
         Whether vectors are updated inside the operator's sweep, so that they are read and written
-        less often; iterates agree to round-off. If omitted, where that is possible: for operators
-        of one sweep over all elements.
+        less often; iterates agree to round-off. If omitted, they are where that is possible: for
+        operators of one sweep over all elements.
     history : bool
         Whether ``info.residuals`` has the norm of the residual after each iteration.
     progress : callable, optional
@@ -164,7 +164,7 @@ def _solved(
 
 
 def least_change(dtype: np.dtype[Any], norm: float) -> float:
-    """Round-off of products with A whose results have this norm."""
+    """Bound of the round-off in products with A whose results have this norm."""
     return float(_ROUND_OFF * np.finfo(dtype).eps * norm)
 
 
@@ -195,7 +195,7 @@ def merges(A: Operator, wanted: bool | None, sums: Sums) -> bool:
 def _conclude(
     solve: Solve, problem: LinearProblem, residuals: tuple[float, ...]
 ) -> tuple[NDArray[Any], Info]:
-    """Solution and report, by the residual as it is and not as the recursion has it."""
+    """Return the solution and a report with the norm of b - A x instead of the recursion's."""
     A, right, norm, tolerance = problem.A, problem.right, problem.norm, problem.tolerance
     least = least_change(right.dtype, norm)
     reducible = not solve.residual <= least
@@ -204,7 +204,7 @@ def _conclude(
     x = backend_of(A.space).placed(solve.x.copy())
     residual = problem.sums.norm(right - A.apply(x))
     if solve.status == CONVERGED and not residual <= max(norm, tolerance):
-        # a guess that is far off leaves its round-off
+        # a guess with a large residual leaves round-off of that size
         start = problem.sums.norm(right - A.apply(problem.guess))
         if not residual <= least_change(right.dtype, start):
             raise SolverError(

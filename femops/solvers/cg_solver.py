@@ -37,7 +37,7 @@ from femops_kernels.instruction import Instruction
 from femops_meshes.arguments import Count, Fraction, checked, names_checked, shown
 
 _System = tuple[NDArray[Any], NDArray[Any] | None, int]
-"""Right-hand side, first guess, and the power of two that both are divided by."""
+"""Right-hand side, first guess, and the exponent of the power of two that divides both."""
 _BURST = 64  # iterations
 _TRANSIENT = frozenset({"_solve", "_solved", "_sums"})
 """Attributes of a solver that copies do not have."""
@@ -57,8 +57,8 @@ class CGSolver:
     A : Operator
         As for `cg`.
     M : Preconditioner, LinearOperator or matrix, optional
-        As for `cg`. What is compiled once, and several systems at once, are of `femops.jacobi` and
-        of no preconditioner.
+        As for `cg`. Only with `femops.jacobi` or no preconditioner is the solve compiled once, and
+        are several systems solved at once.
     natural : bool
         Whether residuals are measured by sqrt(r . M r), the norm in which the method works, as
         MFEM's solver does, and not by sqrt(r . r).
@@ -84,12 +84,12 @@ class CGSolver:
         own = checked_preconditioner("cg", A, M)
         self._natural = natural
         self._A, self._sums, self._inverse = A, Sums(A.space), None
-        self._M: Preconditioner | None = None  # that the compiled loop does not take
+        self._M: Preconditioner | None = None  # one that the compiled loop does not run
         if isinstance(own, Jacobi):
             self._inverse = A.space.memory.xp.ascontiguousarray(own.inverse, dtype=A.dtype)
         else:
             self._M = own
-        self._solved: tuple[Info, NDArray[Any]] | None = None  # by that, and the right-hand side
+        self._solved: tuple[Info, NDArray[Any]] | None = None  # by `_M`: report, right side
         self._merge = merges(A, False if natural else None, self._sums)
         self._solve: Solve | None = None
         self._alone = Exclusive()  # while a system is solved
@@ -123,9 +123,9 @@ class CGSolver:
         -------
         x : (size,) array
         info : Info
-            As of `cg`. The compiled loop saves the product that the residual itself would take:
-            ``info.residual`` is the recursion's, and with ``natural`` it and ``info.tolerance`` are
-            in that norm.
+            As of `cg`, but the compiled loop does not compute b - A x at the end:
+            ``info.residual`` is the recursion's. With ``natural`` it and ``info.tolerance`` are in
+            that norm.
 
         Raises
         ------
@@ -143,7 +143,7 @@ class CGSolver:
         return CGSolver.solve_all([self], [b], [x0], rtol=rtol, maxiter=maxiter, warn=warn)[0]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Copies and pickles begin a solve of their own."""
+        """Return the state for copies and pickles, which begin a solve of their own."""
         return {k: v for k, v in self.__dict__.items() if k not in _TRANSIENT}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -160,12 +160,12 @@ class CGSolver:
         maxiter: Count | None = None,
         warn: bool = True,
     ) -> list[tuple[NDArray[Any], Info]]:
-        """Solve a system of each of several solvers, small ones at once, shared among threads.
+        """Solve one system with each of several solvers. Threads share small ones at once.
 
         Parameters
         ----------
         solvers : sequence of CGSolver
-            At least one, each once. Those that other threads use are waited for.
+            At least one, each once. The call waits for solvers that other threads use.
         rights : sequence of (size,) arrays
         guesses : sequence of (size,) arrays or None, optional
         rtol, maxiter, warn
@@ -178,7 +178,7 @@ class CGSolver:
         Raises
         ------
         SolverError, VectorError
-            See `solve`; no solver, or one twice: it holds the state of one solve.
+            See `solve`. Also no solver, or one of them twice, as each holds the state of one solve.
         """
         solvers = solvers_once(solvers)
         starts = [None] * len(solvers) if guesses is None else guesses
@@ -211,7 +211,7 @@ class CGSolver:
         return ldexp(right, -exponent), None if guess is None else ldexp(guess, -exponent), exponent
 
     def _found(self, system: _System, rtol: float, limit: int) -> tuple[NDArray[Any], Info]:
-        """Return the solution of a system and a report; the compiled loop has ended before."""
+        """Return the solution of a system and a report. A compiled loop has ended before."""
         if self._M is None:
             return self._end(system[2], rtol)
         right, guess, exponent = system
@@ -229,7 +229,7 @@ class CGSolver:
         return x, info.scaled(exponent)
 
     def _ending(self, rtol: float) -> tuple[Info, NDArray[Any]]:
-        """Report and right-hand side of the last solve, as scaled."""
+        """Report and right-hand side of the last solve, both still divided by the power of two."""
         if self._solved is not None:
             return self._solved
         solve, tolerance = self._begun, max(rtol * self._norm, self._least)
@@ -237,7 +237,7 @@ class CGSolver:
         return Info(*found), solve.right
 
     def _enlarged(self, x: NDArray[Any], exponent: int, rtol: float, norm: float) -> NDArray[Any]:
-        """Return x times a power of two, if that is in the range of its type."""
+        """Return x times 2**exponent. Raise if that is out of the range of its type."""
         allowed = max(rtol * norm, least_change(self._A.dtype, norm))
         return enlarged(self._A, x, exponent, allowed)
 
@@ -261,13 +261,13 @@ class CGSolver:
         return float(max(rtol * norm, self._least))
 
     def _check_norm(self, right: NDArray[Any]) -> None:
-        """Refuse the right-hand side of a solve if its norm, known by now, is out of range."""
+        """Raise if the norm of the right-hand side, which the solve computed, is out of range."""
         self._norm, norm = self._begun.norms
         if not LEAST_NORM <= norm < np.inf:
             norm_of(self._A, right, self._sums)
 
     def _end(self, exponent: int, rtol: float) -> tuple[NDArray[Any], Info]:
-        """Return the solution of a solve that has ended, times a power of two, and a report."""
+        """Return the solution of a solve that has ended, times 2**exponent, and a report."""
         self._check_end()
         solve = self._begun
         x = backend_of(self._A.space).placed(solve.x.copy())
@@ -291,8 +291,9 @@ def solves_instruction(
 ) -> tuple[Instruction | None, list[NDArray[Any]]]:
     """Instruction that does `CGSolver.solve_all` on the host, and the arrays of its solutions.
 
-    It is None if only Python can do the solves, as in float32, where right-hand sides may have to
-    be scaled. Solvers must have solved before. The instruction adds iterations to ``done``.
+    The instruction is None if only Python can do the solves, as in float32, where right-hand sides
+    may have to be scaled. Solvers must have solved before. The instruction adds iterations to
+    ``done``.
     """
     group = _group(solvers)
     if group is None or any(solver._A.dtype == np.float32 for solver in solvers):
@@ -344,7 +345,7 @@ def _warn_unconverged(solvers: Sequence[CGSolver], rtol: float) -> None:
 def _advance_all(
     solvers: Sequence[CGSolver], systems: Sequence[_System], rtol: float, limit: int
 ) -> None:
-    """Bring a solve of each solver to its end."""
+    """Run one solve of each solver to its end."""
     group = _group(solvers)
     if group is not None and all(guess is None for _, guess, _ in systems):
         rights = [right for right, _, _ in systems]
@@ -363,13 +364,13 @@ def _advance_all(
 
 
 def _limit(solvers: Sequence[CGSolver], maxiter: int | None) -> int:
-    """Most iterations."""
+    """Most iterations: ``maxiter``, or ten times the unknowns of the largest system."""
     size = max(solver._A.space.global_size for solver in solvers)
     return 10 * size if maxiter is None else int(maxiter)
 
 
 def _group(solvers: Sequence[CGSolver]) -> SolveGroup | None:
-    """The solves of all solvers as a group, if all have begun and can be done at once."""
+    """Group of the solves of all solvers; None unless all have begun and can be done at once."""
     first, *others = [solver._solve for solver in solvers]
     if first is None or not all(others):
         return None
@@ -377,7 +378,7 @@ def _group(solvers: Sequence[CGSolver]) -> SolveGroup | None:
 
 
 def _to_the_end(solve: Solve, goal: float, limit: int) -> None:
-    """Advance in bursts, between which Python can act on an interrupt."""
+    """Run a solve to its end in bursts, between which Python can act on an interrupt."""
     burst = solve.every or _BURST
     solve.advance(goal, limit, burst, show=False)
     while solve.status == 0 and solve.iterations < limit:

@@ -39,16 +39,16 @@ def gmres(
 ) -> tuple[NDArray[Any], Info]:
     """Solve A x = b for any operator, by restarted GMRES, preconditioned from the right.
 
-    SciPy's of that name knows nothing of ranks and devices. On a reproducible mesh the result has
-    the same bits for any number of ranks and threads. Collective.
+    Unlike `scipy.sparse.linalg.gmres` it works on ranks and devices. On a reproducible mesh the
+    result has the same bits for any number of ranks and threads. Collective.
 
     Parameters
     ----------
     A : Operator
     b, x0, rtol, atol
-        As for `cg`. Done when |b - A x| <= max(rtol |b|, atol), x as it is.
+        As for `cg`. Done when |b - A x| <= max(rtol |b|, atol), computed from x.
     restart : int
-        Directions that are kept, each a vector; when there are so many it begins again.
+        Number of directions to keep, each a vector. After so many iterations the method restarts.
     maxiter : int, optional
         Most products with A, of all restarts together; ten times the number of unknowns if
         omitted. A restart that makes no progress is the last.
@@ -108,7 +108,7 @@ def _cycle(
     steps: int,
     seen: Seen | None,
 ) -> tuple[Vector, int]:
-    """The update of up to so many steps, and how many were done."""
+    """Return the update of x by up to ``steps`` iterations, and the number of iterations done."""
     sums, least = problem.sums, float(np.finfo(first.dtype).eps)
     basis = sums.arrays.empty((steps + 1, len(first)), first.dtype)
     basis[0] = first
@@ -139,7 +139,10 @@ def _cycle(
 
 
 def _orthogonalised(w: Vector, basis: Vector, steps: int, sums: Sums) -> tuple[Floats, float]:
-    """Subtract from w its parts along the basis; these with what is left, and the former norm."""
+    """Make w orthogonal to the basis, in place. Return a column, and the norm that w had.
+
+    The column has the coefficients of the basis, and then the norm of the new w.
+    """
     column, count = np.zeros(steps + 1), len(basis)
     for _ in range(2):
         h = sums.dots(basis, w)
@@ -150,7 +153,7 @@ def _orthogonalised(w: Vector, basis: Vector, steps: int, sums: Sums) -> tuple[F
 
 
 def _turn(column: Floats, right: Floats, turns: list[tuple[float, float]], k: int) -> None:
-    """Givens rotations: those of before on the new column, and one that makes its last zero."""
+    """Apply the earlier Givens rotations to a column, and add one that makes its last entry 0."""
     for i, (c, s) in enumerate(turns):
         column[i : i + 2] = c * column[i] + s * column[i + 1], c * column[i + 1] - s * column[i]
     length = math.hypot(column[k], column[k + 1])

@@ -1,4 +1,4 @@
-"""Inner products of vectors that ranks have pieces of."""
+"""Inner products of vectors that are distributed over ranks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 
 @final
 class Sums(Reduction):
-    """Sums over the entries of a space's vectors, of all ranks that hold it.
+    """Sums over the entries of a space's vectors, on all ranks of the space.
 
     Parameters
     ----------
@@ -29,10 +29,10 @@ class Sums(Reduction):
     Attributes
     ----------
     edges : (m + 1,) int64
-        Segments of the flat vector, which are summed by themselves; on a reproducible mesh those of
-        the dofs that its element groups touch first.
+        Ends of the segments of the flat vector; each segment is summed by itself. On a reproducible
+        mesh a segment has the dofs that one element group touches first.
     many : bool
-        Whether there are several ranks, or could be: then results are those of many.
+        Whether there are several ranks, or the mesh is reproducible: sums then go by segments.
     arrays : module
         NumPy's functions for the vectors.
     """
@@ -45,20 +45,20 @@ class Sums(Reduction):
         self._most = self._comm.max(len(self.edges) - 1) if self._exact else 0
 
     def __call__(self, partial: Floats) -> Floats:
-        """Totals (k,) of the sums (k, segments) of the segments. Collective, one message."""
+        """Add up sums (k, segments) over segments and ranks, to (k,). Collective, one message."""
         if not self._exact:
             return self._comm.sum(partial.sum(axis=1))
         return exact_totals(self._comm, partial, self._most)
 
     def all(self, mine: bool) -> bool:
-        """True if something holds on all ranks; never on a reproducible mesh. Collective."""
+        """True if ``mine`` is true on all ranks; never on a reproducible mesh. Collective."""
         return not self._exact and not self._comm.max(int(not mine))
 
     def dot(self, a: NDArray[Any], b: NDArray[Any]) -> float:
         """Inner product of two vectors. Collective."""
         left, right = a.astype(np.float64, copy=False), b.astype(np.float64, copy=False)
         if not self.many:
-            return float(left @ right)  # of a device, one number comes here
+            return float(left @ right)  # a device sends one number to the host
         return float(self(self._memory.partial(left, right, self.edges))[0])
 
     def dots(self, rows: NDArray[Any], b: NDArray[Any]) -> Floats:
@@ -69,7 +69,7 @@ class Sums(Reduction):
         return self(segment_sums(rows * right, self.edges))
 
     def combined(self, weights: NDArray[Any], rows: NDArray[Any]) -> NDArray[Any]:
-        """The sum (size,) of the vectors (k, size), each times its weight."""
+        """Linear combination (size,) of the rows (k, size) with the weights (k,)."""
         if not self._exact:
             return self._memory.combined(weights, rows)
         # how a product of matrices rounds may depend on where an entry stands

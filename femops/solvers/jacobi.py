@@ -35,7 +35,7 @@ class Jacobi(Preconditioner):
         super().__init__(inverse.dtype, space)
 
     def __abs__(self) -> Jacobi:
-        """Its absolute value, which is positive definite."""
+        """Preconditioner with the absolute values of the diagonal, which is positive definite."""
         return Jacobi(abs(self.inverse), self._space)
 
     def _apply(self, x: NDArray[Any], result: NDArray[Any]) -> None:

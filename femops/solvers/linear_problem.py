@@ -1,4 +1,4 @@
-"""Common part of all linear solvers: their arguments, and their report."""
+"""Common part of all linear solvers: checked arguments, and the report of a solve."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ class Info:
     Attributes
     ----------
     converged : bool
-        Whether the residual has come to the tolerance; that of `cg` may be ten times as large.
+        Whether the residual is at most the tolerance; with `cg` at most ten times the tolerance.
     iterations : int
     residual : float
         Euclidean norm of b - A x, computed at the end; see also `CGSolver.solve`.
     tolerance : float
-        What it had to come to, max(rtol |b|, atol).
+        Bound for the residual, max(rtol |b|, atol).
     merged : bool
         Whether vectors were updated inside the operator's sweep.
     residuals : tuple of float
-        With ``history=True`` the norm of the residual before the first iteration and after each, as
-        the recursion has it; else empty.
+        With ``history=True`` the norm of the recursion's residual before the first iteration and
+        after each; else empty.
     """
 
     converged: bool
@@ -55,7 +55,7 @@ class Info:
     residuals: tuple[float, ...] = ()
 
     def scaled(self, exponent: int) -> Info:
-        """The report on a problem times two to that power; ``residuals`` are that one's already."""
+        """Copy with ``residual`` and ``tolerance`` times 2**exponent. ``residuals`` are kept."""
         factor = math.ldexp(1.0, exponent)
         return replace(self, residual=factor * self.residual, tolerance=factor * self.tolerance)
 
@@ -63,7 +63,7 @@ class Info:
 @final
 @dataclass(frozen=True)
 class LinearProblem:
-    """A x = b, as a solver needs it.
+    """A system A x = b, checked, with everything that a solver needs.
 
     Attributes
     ----------
@@ -73,11 +73,11 @@ class LinearProblem:
     from_zero : bool
         Whether no guess is given.
     sums : Sums
-        Of the vectors' space.
+        Sums over the vectors of the operator's space.
     norm : float
         Euclidean norm of the right-hand side.
     tolerance : float
-        What the norm of the residual has to come to.
+        Bound for the norm of the residual.
     limit : int
         Most iterations.
     M : Preconditioner or None
@@ -106,9 +106,9 @@ class LinearProblem:
         maxiter: int | None,
         **others: object,
     ) -> LinearProblem:
-        """The problem that a user has given, all ranks the same. Collective.
+        """Check a user's problem, and that it is the same on all ranks. Collective.
 
-        ``others`` are options that ranks have to agree about, too.
+        ``others`` are further options that must be the same on all ranks.
 
         Raises
         ------
@@ -132,7 +132,7 @@ class LinearProblem:
         return cls(A, right, guess, x0 is None, sums, norm, tolerance, limit, own)
 
     def scaled(self, exponent: int) -> LinearProblem:
-        """The problem for x divided by two to that power; exact but for underflow."""
+        """Return the problem for x / 2**exponent, exact except for underflow."""
         if not exponent:
             return self
         ldexp, part = self.A.space.memory.xp.ldexp, math.ldexp(1.0, -exponent)
@@ -145,12 +145,12 @@ class LinearProblem:
         )
 
     def preconditioner(self, *, positive: bool = False) -> Map:
-        """Product of the preconditioner with a vector; the vector itself without one.
+        """Return the function r -> M r; without a preconditioner it returns r.
 
         Raises
         ------
         SolverError
-            Jacobi's, of a diagonal with entries below zero, if it has to be `positive`.
+            M must be ``positive``, but is Jacobi's with entries below zero.
         """
         xp, kind, M = self.A.space.memory.xp, self.right.dtype, self.M
         if M is None:
@@ -168,9 +168,9 @@ class LinearProblem:
 
 
 def excess_of(A: Operator, *vectors: Vector) -> int:
-    """Power of two to divide vectors by, for squares to be in the range of float32. Collective.
+    """Exponent e such that the squares of vectors / 2**e are in float32's range. Collective.
 
-    Zero where they are, and for vectors of float64.
+    Zero if the vectors' own squares are, and for vectors of float64.
     """
     if A.dtype != np.float32:
         return 0
@@ -181,7 +181,10 @@ def excess_of(A: Operator, *vectors: Vector) -> int:
 
 
 def enlarged(A: Operator, x: Vector, exponent: int, allowed: float) -> Vector:
-    """Times two to that power; what underflows may change A x by as much as is allowed."""
+    """Return x times 2**exponent. Raise if that is out of the range of float32. Collective.
+
+    Underflow may change the norm of A x by up to ``allowed``.
+    """
     xp, comm = A.space.memory.xp, A.space.comm
     with np.errstate(over="ignore", under="ignore"):
         found: Vector = xp.ldexp(x, exponent)
@@ -196,7 +199,7 @@ def enlarged(A: Operator, x: Vector, exponent: int, allowed: float) -> Vector:
 
 
 def checked_preconditioner(solver: Solver, A: Operator, M: Any) -> Preconditioner | None:
-    """Return M as a preconditioner, if a solver takes it and the operator.
+    """Check that a solver takes an operator and M. Return M as a preconditioner, or None.
 
     Raises
     ------
@@ -231,7 +234,7 @@ def _check_eliminated(A: Operator, right: Vector) -> None:
 
 
 def norm_of(A: Operator, right: Vector, sums: Sums) -> float:
-    """Euclidean norm of a right-hand side for which there can be a solve."""
+    """Euclidean norm of a right-hand side. Raise if it is not finite or underflows. Collective."""
     norm = sums.norm(right)
     if not np.isfinite(norm):
         if A.space.comm.max(int(not A.space.memory.xp.isfinite(right).all())):
@@ -242,7 +245,7 @@ def norm_of(A: Operator, right: Vector, sums: Sums) -> float:
             "the squares of the entries of b overflow: divide b, and then multiply x, by a large "
             "number"
         )
-    # of entries whose squares underflow little would be reduced, and the solve called converged
+    # if squares underflow, the solve would be called converged after little reduction
     if norm < LEAST_NORM and A.space.comm.max(int(bool(right.any()))):
         raise SolverError(
             "b has entries other than zero, but their squares underflow: multiply b, and then "
@@ -252,7 +255,7 @@ def norm_of(A: Operator, right: Vector, sums: Sums) -> float:
 
 
 def checked_guess(A: Operator, x0: Any, sums: Sums) -> Vector | None:
-    """The first guess, contiguous, if it is finite and one of the operator's space and type."""
+    """Check that a guess is finite and has the operator's space and type. Return it contiguous."""
     if x0 is None:
         return None
     guess = checked_right(A, x0, "x0")
@@ -262,7 +265,7 @@ def checked_guess(A: Operator, x0: Any, sums: Sums) -> Vector | None:
 
 
 def checked_right(A: Operator, vector: Any, what: str) -> Vector:
-    """The vector, contiguous, if it is one of the operator's space and type."""
+    """Check that a vector has the operator's space and type. Return it contiguous."""
     vector = A.space.memory.vector_of(A.space, vector, what)
     if vector.dtype != A.dtype:
         raise VectorError(

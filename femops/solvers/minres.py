@@ -17,9 +17,9 @@ from femops.solvers.restarts import Seen, solve_in_rounds
 from femops.solvers.watch import Callback, Progress, Watch
 from femops_meshes.arguments import Count, Fraction, NotNegative, checked
 
-# A round must reduce the residual to this part of it, or there is no use in more rounds.
+# A round must reduce the residual to this part, or it is the last.
 _PROGRESS = 0.5
-# The preconditioned residual is reduced by that much more than the residual has to be.
+# The preconditioned residual is reduced to this part of the reduction that the residual needs.
 _MARGIN = 0.3
 _ROUND_OFF = 450.0  # times the machine's precision, 1e-13 in float64
 _NOT_POSITIVE = (
@@ -43,19 +43,19 @@ def minres(
     progress: Progress | None = None,
     warn: bool = True,
 ) -> tuple[NDArray[Any], Info]:
-    """Solve A x = b for a symmetric operator, by minimal residuals; it need not be definite.
+    """Solve A x = b for a symmetric operator, definite or not, by the minimal residual method.
 
-    SciPy's of that name knows nothing of ranks and devices, and ends where the residual is small
-    beside |A| |x|, which may be much more than |b|. The preconditioned residual is small before the
-    residual is, or after; so the method is begun again for what is left. On a reproducible mesh the
-    result has the same bits for any number of ranks and threads. Collective.
+    Unlike `scipy.sparse.linalg.minres` it works on ranks and devices. SciPy's stops where the
+    residual is small compared with |A| |x|, which may be much larger than |b|. The method reduces
+    the preconditioned residual, so it is restarted until b - A x is small too. On a reproducible
+    mesh the result has the same bits for any number of ranks and threads. Collective.
 
     Parameters
     ----------
     A : Operator
         May be singular if there is a solution.
     b, x0, rtol, atol, maxiter
-        As for `cg`. Done when |b - A x| <= max(rtol |b|, atol), x as it is.
+        As for `cg`. Done when |b - A x| <= max(rtol |b|, atol), computed from x.
     M : Preconditioner, LinearOperator or matrix, optional
         Symmetric positive definite preconditioner, about the inverse of |A|: for an indefinite A,
         `femops.jacobi` or `femops.multigrid` of a definite operator that is like it, or
@@ -86,7 +86,7 @@ def minres(
     -----
     H. Elman, D. Silvester and A. Wathen, "Finite elements and fast iterative solvers", algorithm
     6.1. C. Paige and M. Saunders, "Solution of sparse indefinite systems of linear equations",
-    1975: what is left is a least-squares solution's if A takes it to zero.
+    1975. If A takes the residual to zero, x is a least-squares solution.
     """
     problem = LinearProblem.checked("minres", A, b, x0, M, rtol, atol, maxiter, warn=warn)
     precondition = problem.preconditioner(positive=True)
@@ -121,10 +121,11 @@ def _reduced(
     steps: int,
     seen: Seen | None,
 ) -> tuple[Vector, int]:
-    """Vector whose residual is that part of b in the preconditioner's norm, and iterations.
+    """Return x with |b - A x| <= part |b| in the preconditioner's norm, and the iterations done.
 
-    Less is reached where there is no solution, or in so many steps; ``least`` is relative and
-    counts as zero, as ``flat`` for the gradient of the residual's square.
+    The reduction is less if there is no solution, or after ``steps`` iterations. Numbers below
+    ``least``, relative to A, count as zero; for the gradient of the squared residual, below
+    ``flat``.
     """
     sums = problem.sums
     x, older, old, earlier, v = (sums.arrays.zeros_like(b) for _ in range(5))
@@ -168,7 +169,7 @@ def _times(norm: float, seen: Seen) -> Seen:
 
 
 def _norm(square: float, least: float) -> float:
-    """The preconditioner's norm of its square; less than `least` below zero is round-off."""
+    """Return the square root of a squared norm. Down to -least**2 a negative one is round-off."""
     if not isfinite(square):
         raise SolverError("products with A or M are not finite: look at their coefficients")
     if square < -(least**2):

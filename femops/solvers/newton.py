@@ -37,17 +37,18 @@ class NewtonInfo:
     ----------
     converged : bool
     reason : str
-        Why it ended.
+        Why the iteration ended.
     iterations : int
         Newton steps taken.
     linear_iterations : int
-        Of the Krylov solver, all steps together.
+        Iterations of the linear solver, all steps together.
     residuals : tuple of float
         Euclidean norm of the residual before the first step and after each.
     tolerance : float
-        What the last of them had to come to.
+        Bound for the last of the residuals.
     linear_residuals : tuple of tuples of float
-        With ``history=True`` those of the Krylov solver, for each step (see `Info`); else empty.
+        With ``history=True`` the residuals of the linear solver in each step (see `Info`); else
+        empty.
     """
 
     converged: bool
@@ -86,7 +87,7 @@ def newton(
     Parameters
     ----------
     F : Residual
-        With its constrained dofs (`Residual.constrained`).
+        The residual R, with its constrained dofs (`Residual.constrained`).
     u0 : (size,) array
         First guess; its entries at constrained dofs are kept.
     b : (size,) array, optional
@@ -102,7 +103,7 @@ def newton(
         ``linear(J, b, rtol)`` with the Jacobian, an operator, and returns x with
         |b - J x| <= rtol |b|, or (x, info) as femops' solvers do.
     level : {"full", "element", "partial", "matrix-free", "auto"}
-        What Jacobians keep; see `Operator.at_level`.
+        What Jacobians store; see `Operator.at_level`.
     preconditioner : {"jacobi", "multigrid"} or callable
         Preconditioner of the steps' linear problems: the diagonal of each Jacobian, or
         `femops.multigrid` of one, which must be positive definite. A function is called as
@@ -189,7 +190,7 @@ def newton(
             break
         u, residual = found
         norms.append(sums.norm(residual))
-        if norms[-1] > goal:  # which may be zero, and the norm too
+        if norms[-1] > goal:  # the goal may be zero, and the norm too
             least = 0.1 * goal / norms[-1]
             forcing = min(_FORCING, max(_GAMMA * (norms[-1] / norms[-2]) ** 2, least))
         watch.tell(len(norms) - 1, norms[-1], u.view)
@@ -203,7 +204,7 @@ def newton(
 
 
 def _cause(F: Residual, u: NDArray[Any], residual: NDArray[Any], goal: float) -> str:
-    """The likely cause; empty if there is none, or no Jacobian at u to look for it. Collective."""
+    """Likely cause of a failed solve; empty if none is seen, or J cannot be made. Collective."""
     J: Operator | None = None
     with suppress(*Errors):  # the result is worth more than the cause
         J = F.jacobian(u)
@@ -223,7 +224,7 @@ def _warn(info: NewtonInfo, cause: str, comm: Communicator) -> None:
 
 
 def _own(F: Residual, vector: Any, what: str) -> NDArray[Any]:
-    """A copy of a vector, where the vectors of the form are."""
+    """Check a vector of the residual's space, and return a copy."""
     copy: NDArray[Any] = F.space.memory.vector_of(F.space, vector, what).copy()
     return copy
 
@@ -236,18 +237,19 @@ def _search(
     residual: NDArray[Any],
     sums: Sums,
 ) -> tuple[NDArray[Any], NDArray[Any]] | None:
-    """First of the steps 1, 1/2, 1/4, ... that makes progress; None if none does.
+    """Return u and residual after the first of the steps 1, 1/2, 1/4, ... that makes progress.
 
-    Progress is a smaller residual, or a smaller component of it along the step: where a form is the
-    derivative of an energy, that is the energy's slope (Bonet and Wood, section 9.6), and large
-    rotations need steps that reduce it while the residual's norm grows.
+    None if no step does. Progress is a smaller residual, or a smaller component of it along the
+    step. Where a form is the derivative of an energy, that component is the energy's slope (Bonet
+    and Wood, section 9.6), and large rotations need steps that reduce it while the residual's norm
+    grows.
     """
     norm, slope = sums.norm(residual), abs(sums.dot(step, residual))
     length = 1.0
     while length >= _SHORTEST:
         trial = u + u.dtype.type(length) * step
         found = F.residual(trial) - load
-        # what is not a number fails both comparisons
+        # NaN fails both comparisons
         smaller = sums.norm(found) <= (1.0 - _DECREASE * length) * norm
         if smaller or abs(sums.dot(step, found)) <= _FLATTER * slope:
             return trial, found

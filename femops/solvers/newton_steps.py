@@ -47,7 +47,7 @@ class NewtonSteps:
     Raises
     ------
     SolverError
-        A preconditioner that nothing would use.
+        ``linear`` is a function, so a preconditioner would not be used.
     """
 
     def __init__(self, linear: Linear, preconditioner: Preconditioning, *, history: bool) -> None:
@@ -61,7 +61,7 @@ class NewtonSteps:
         self.infos: list[Info] = []
 
     def solve(self, J: Operator, right: Vector, rtol: float) -> tuple[Vector, str]:
-        """Solve for a step; return it, and what went wrong if anything did. Collective.
+        """Solve J step = right. Return the step, and a message if that failed. Collective.
 
         Raises
         ------
@@ -84,7 +84,7 @@ class NewtonSteps:
             return right, f"the linear solver gave up: {error}"
         self.infos.append(info)
         self._preconditioner.took(info.iterations, rtol)
-        # what conjugate gradients have come to is a direction of descent
+        # an unconverged iterate of conjugate gradients is still a direction of descent
         return step, "" if info.converged or self._positive(J) else _unsolved(info)
 
     def _positive(self, J: Operator) -> bool:
@@ -104,12 +104,12 @@ class NewtonSteps:
         return gmres(J, right, maxiter=_MOST, M=M, **options)
 
     def _taken(self, J: Operator, given: Any) -> tuple[Vector, str]:
-        """Check and return what a user's function has found, and what went wrong. Collective.
+        """Check the result of a user's function. Return the step and a message. Collective.
 
         Raises
         ------
         SolverError
-            No vector, or a pair of others than x and a report of femops.
+            The function returned no vector, or a pair that is not x and a report of femops.
         """
         x, info = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
         if isinstance(given, tuple) and not isinstance(info, Info):
@@ -141,7 +141,7 @@ def _unsolved(info: Info) -> str:
 
 @final
 class _KeptPreconditioner:
-    """Preconditioner of the steps: made anew for each Jacobian, or kept while it does.
+    """Preconditioner of the steps. Jacobi's is made for each Jacobian, others while they work.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ class _KeptPreconditioner:
         self._new, self._rate = True, 0.0
 
     def of(self, J: Operator) -> Any:
-        """The preconditioner for a Jacobian, as it was made."""
+        """Return the preconditioner for a Jacobian: a new one, or the one that is kept."""
         if not self._keeps:
             return self._make(J)
         self._new = self._kept is None
@@ -166,7 +166,7 @@ class _KeptPreconditioner:
         return self._kept
 
     def took(self, iterations: int, rtol: float) -> None:
-        """Note the iterations to a relative residual; what has become too slow is thrown away."""
+        """Note a step's iterations. Drop a kept preconditioner that has become too slow."""
         rate = iterations / -np.log(rtol)
         self._rate = rate if self._new else self._rate
         if rate > _STALE * self._rate:

@@ -1,4 +1,4 @@
-"""Conjugate gradients with any preconditioner; for multigrid vectors are updated by kernels."""
+"""Conjugate gradients with any preconditioner. With multigrid, kernels update the vectors."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _ADVICE = "are boundary conditions missing? femops.minres takes indefinite opera
 def solve(
     problem: LinearProblem, watch: Watch, goal: float, *, natural: bool = False
 ) -> tuple[Vector, Info]:
-    """Solve A x = b by the flexible method (Notay, 2000). Collective.
+    """Solve A x = b by flexible conjugate gradients (Notay, 2000). Collective.
 
-    A cycle in float32 is symmetric to its round-off only, and so may be what others make; the
-    factor of Polak and Ribiere keeps directions conjugate nevertheless.
+    A multigrid cycle in float32 is symmetric only up to round-off, and so may other preconditioners
+    be. The factor of Polak and Ribiere keeps directions conjugate nevertheless.
 
     Parameters
     ----------
@@ -39,14 +39,15 @@ def solve(
         With a preconditioner M.
     watch : Watch
     goal : float
-        Norm of the residual at which the recursion ends; the tolerance, if that can be had.
+        Norm of the residual at which the recursion ends: the tolerance, unless its square
+        underflows.
     natural : bool
         Whether the recursion ends by sqrt(r . M r) instead of the norm.
 
     Raises
     ------
     SolverError
-        A or M is found not to be positive, multigrid has more digits than A, or a callback uses it.
+        A or M is found not to be positive, multigrid has more digits than A, or a callback uses M.
     """
     A, M, sums = problem.A, problem.M, problem.sums
     x = backend_of(A.space).placed(problem.guess.copy())
@@ -72,7 +73,7 @@ def solve(
 def _iterate_any(
     problem: LinearProblem, watch: Watch, goal: float, x: Vector, natural: bool
 ) -> tuple[int, float, Vector]:
-    """Improve x as `_iterate`, with any preconditioner."""
+    """Improve x, and return the same as `_iterate`, with any preconditioner."""
     A, sums, view = problem.A, problem.sums, x.view()
     A.space.memory.protect(view)
     r = problem.right.copy() if problem.from_zero else problem.right - A.apply(x)
@@ -82,7 +83,7 @@ def _iterate_any(
     while True:
         norm = size = sums.norm(r)
         if norm and (natural or (norm > goal and count < problem.limit)):
-            z = precondition(r / norm)  # of a size that every library computes with
+            z = precondition(r / norm)  # of norm 1, which is in range for every library
             own, change = norm * sums.dot(r, z), norm * sums.dot(product, z)
             if not 0.0 < own < math.inf:
                 raise SolverError(_M_NOT_POSITIVE.format(count))
@@ -112,7 +113,7 @@ def _not_positive(problem: LinearProblem, count: int) -> SolverError:
 def _iterate(
     problem: LinearProblem, M: Multigrid, watch: Watch, goal: float, x: Vector
 ) -> tuple[int, float, Vector]:
-    """Improve x; iterations, the norm of the residual as the recursion has it, a spare vector."""
+    """Improve x. Return the iterations, the norm of the recursion's residual, a spare vector."""
     A, sums, view = problem.A, problem.sums, x.view()
     A.space.memory.protect(view)
     r = problem.right.copy() if problem.from_zero else problem.right - A.apply(x)
@@ -141,7 +142,7 @@ def _iterate(
         curvature = plain.inner(p, product)
         if not curvature > 0.0:
             raise _not_positive(problem, count)
-        # the next residual is scaled by what this one is: of that size, and known already
+        # M gets the next residual divided by the norm of this one, which is known already
         alpha, scale = rho / curvature, norm
         norm = directions.move(vectors, alpha, 1.0 / scale) ** 0.5
         count += 1
@@ -156,7 +157,7 @@ def _start(
     directions: Directions,
     before: float,
 ) -> float:
-    """Let x be what full multigrid finds, if the residual is smaller; its norm.
+    """Set x to the result of full multigrid if that reduces the residual. Return its norm.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The base of preconditioners of the host and of devices."""
+"""Base class of preconditioners, on the host and on devices."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from femops_kernels.cuda.device.device import Device
 class Preconditioner(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no types
     """A preconditioner, as SciPy's and CuPy's solvers take it.
 
-    Products check their vectors as those of operators do.
+    Products check their vectors in the same way as products with operators.
 
     Parameters
     ----------
@@ -44,17 +44,17 @@ class Preconditioner(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no
 
     @property
     def device(self) -> Device | None:
-        """Where the operator is; None for the host."""
+        """Device of the vectors; None for the host."""
         return self._space.memory.device
 
     @property
     def given_as(self) -> str:
-        """The call that makes it, for messages."""
+        """Call that makes a preconditioner of this kind, for messages."""
         return self._given_as
 
     @abstractmethod
     def _apply(self, x: NDArray[Any], result: NDArray[Any]) -> None:
-        """Overwrite the result by the product with a vector of the preconditioner's type."""
+        """Overwrite ``result`` by M x. Both vectors have the preconditioner's type."""
 
     def apply(self, x: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
         """Compute M x, an approximate solution of A y = x. Collective, where ranks share dofs.

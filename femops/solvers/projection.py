@@ -72,18 +72,18 @@ def project(
         at a point: a number, (ncomp,), or a matrix with ncomp entries, which are taken row by row.
         Without fields: what `femops.load` takes, such as a function of x.
     space : Space or Product, optional
-        Of the field, which is the first argument of f; or of the fields that f takes by name.
+        Space of the field that is the first argument of f, or of the fields that f takes by name.
     u : (size,) array, optional
         A vector of that space.
     quadrature : int or Quadrature1D, optional
         Points per direction (Gauss), or a rule; by default p + 2 Gauss points for the highest order
         of Q and the fields.
     rtol : float, optional
-        Of an H1 space: `femops.cg` solves with the mass matrix to this tolerance, 1e-12 in float64
+        For an H1 space `femops.cg` solves with the mass matrix to this tolerance, 1e-12 in float64
         and 1e-6 in float32 if omitted. The mass matrix of an L2 space is inverted exactly, element
         by element.
     **given
-        By name: each `GridFunction` is one more field, with its gradient; all others are
+        By name: each `GridFunction` is one more field, with its gradient; all other values are
         coefficients as for `femops.form`.
 
     Returns
@@ -135,7 +135,7 @@ def project(
     _check_meshes(Q, fields)
     orders = [Q, *(own for own, _ in fields.values())]
     rule = max(orders, key=lambda one: one.order).quadrature(quadrature)
-    nodal = Q if Q.basis.is_nodal else _nodal(Q)  # mass matrices of others are ill-conditioned
+    nodal = Q if Q.basis.is_nodal else _nodal(Q)  # other mass matrices are ill-conditioned
     if fields:
         right = _right_side(nodal, f, fields, coefficients, rule)
     else:
@@ -156,7 +156,7 @@ def project(
 
 
 def _nodal(Q: Space) -> Space:
-    """The same functions in the nodal basis of the same nodes."""
+    """Space of the same functions as Q, with nodal values at Gauss-Lobatto points."""
     mesh, order, ncomp, device = Q.distributed or Q.mesh, Q.order, Q.ncomp, Q.device
     if isinstance(Q, H1):
         return H1(mesh, order, ncomp, device=device, reproducible=Q.reproducible)
@@ -164,7 +164,7 @@ def _nodal(Q: Space) -> Space:
 
 
 def _in_basis(Q: Space, values: NDArray[Any]) -> NDArray[Any]:
-    """Vector of Q of the function with these values at the nodes."""
+    """Vector of Q for the function that has these values at the nodes."""
     made = Q.from_nodal(Q.memory.get(values))
     return Q.memory.put(made.astype(values.dtype, copy=False))
 
@@ -175,7 +175,7 @@ def _in_basis(Q: Space, values: NDArray[Any]) -> NDArray[Any]:
 def _fields(
     f: Any, space: Space | Product | None, u: Any, given: Mapping[str, Any]
 ) -> tuple[dict[str, tuple[Space, NDArray[Any]]], dict[str, Any]]:
-    """Space and vector of each field that f takes, by name; and the coefficients."""
+    """Return the space and vector of each field that f takes, by name, and the coefficients."""
     if (space is None) != (u is None):
         missing = "vector" if u is None else "space"
         raise OperatorError(f"the {missing} of the field is missing: project(Q, f, V, u)")
@@ -199,7 +199,7 @@ def _fields(
 
 
 def _parameters(f: Any) -> list[str]:
-    """Names of the arguments of a function that is given fields."""
+    """Names of the arguments of a function of fields."""
     if not callable(f):
         raise OperatorError(f"what is projected is a function of the fields, got {shown(f)}")
     try:
@@ -209,7 +209,7 @@ def _parameters(f: Any) -> list[str]:
 
 
 def _shown(f: FormFunction) -> str:
-    """A function with the names of its arguments, and the line that defines it."""
+    """Text with the line that defines a function, its name and the names of its arguments."""
     return f"{definition(f)}{name_of(f)}({', '.join(_parameters(f))})"
 
 
@@ -262,7 +262,7 @@ def _right_side(
 
 
 def _values(f: FormFunction, fields: Sequence[str], Q: Space) -> FormFunction:
-    """The function with its fields first, in this order, as an integrand with tests of Q."""
+    """Wrap f as an integrand with tests of Q, which takes the fields first, in this order."""
     parameters = signature(f).parameters
     first = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in fields]
     others = [
@@ -319,7 +319,10 @@ def _by_elements(Q: L2, right: NDArray[Any], rule: Quadrature1D) -> NDArray[Any]
 
 
 def _mass_matrices(interpolation: Floats, weights: Floats, dim: int) -> Floats:
-    """Mass matrices (n, nodes, nodes) of elements with these weights (n, points), by directions."""
+    """Mass matrices (n, nodes, nodes) of elements with these weights (n, points).
+
+    The sum over points is done direction by direction.
+    """
     q1d, p1d = interpolation.shape
     pairs = (interpolation[:, :, np.newaxis] * interpolation[:, np.newaxis]).reshape(q1d, -1)
     grid = tensor_apply([pairs.T] * dim, weights).reshape(len(weights), *[p1d] * (2 * dim))

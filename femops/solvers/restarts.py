@@ -1,4 +1,4 @@
-"""Common part of GMRES and MINRES: rounds, each begun from the residual as it is."""
+"""Common part of GMRES and MINRES: rounds, each of which begins from the residual b - A x."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from femops.solvers.linear_problem import Info, LinearProblem, Vector
 from femops.solvers.watch import Watch
 
 Seen = Callable[[float, Callable[[], Vector]], Any]
-"""Called after each iteration with the residual's norm and what makes the round's update so far."""
+"""Called after each iteration with the residual's norm, and a function for the update so far."""
 Round = Callable[[Vector, float, int, Seen | None], tuple[Vector, int]]
-"""Given a residual, its norm, the most iterations and whom to tell of each, what to add to x, and
-iterations done."""
+"""Takes a residual, its norm, the most iterations, and a callback for each iteration. Returns the
+update of x, and the iterations done."""
 
 
 def solve_in_rounds(
@@ -33,7 +33,7 @@ def solve_in_rounds(
     one_round : Round
     watch : Watch
     progress : float
-        A round that leaves this part of the residual, or more, is the last.
+        A round that leaves at least this part of the residual is the last.
     """
     A, sums, goal = problem.A, problem.sums, problem.tolerance
     x, residual, spent = problem.guess.copy(), problem.right, 0

@@ -29,7 +29,7 @@ def _refused(call: str, reason: str) -> SolverError:
 
 @final
 class Watch:
-    """Norms, progress and iterates of a solve, for whoever asked for them.
+    """Keeps the norms of a solve, and calls ``progress`` and ``callback``, as the user asks.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class Watch:
     progress : callable, optional
     callback : callable, optional
     exponent : int
-        Power of two that norms and iterates are multiplied by before they are told.
+        Norms and iterates are multiplied by this power of two before they are reported.
     arrays : module
         NumPy's functions for the iterates.
 
@@ -70,16 +70,16 @@ class Watch:
 
     @property
     def each(self) -> bool:
-        """True if every iteration has to be told."""
+        """True if every iteration has to be reported."""
         return self._history or self.callback is not None
 
     @property
     def idle(self) -> bool:
-        """True if nobody asked for anything."""
+        """True if there is nothing to report: no history, progress or callback."""
         return not self.each and self._progress is None
 
     def tell(self, iterations: int, norm: float, iterate: Callable[[], Vector]) -> None:
-        """Tell of an iteration; the iterate is made if it was asked for."""
+        """Report an iteration. ``iterate()`` is called only if there is a callback."""
         norm = math.ldexp(norm, self._exponent)
         if self._history:
             self.norms.append(norm)

@@ -1,9 +1,9 @@
 """Arguments of public functions, checked by their annotations.
 
-A function or class is decorated with the error to raise. What an argument may be is read from its
-annotation at the first call: classes, numbers, texts, functions, choices (`Literal`), containers,
-and unions of these. Types that say little, as that of what NumPy makes an array of, are not
-checked: the function itself does. Ranges are part of the annotation, as in `Degree`.
+A function or class is decorated with the error to raise. Allowed values of an argument are read
+from its annotation at the first call: classes, numbers, texts, functions, choices (`Literal`),
+containers, and unions of these. General types such as ArrayLike are not checked here, but by the
+function itself. Ranges are part of the annotation, as in `Degree`.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ _WORD = 2**63
 @final
 @dataclass(frozen=True)
 class Kind:
-    """Values that an argument may have.
+    """Set of values that an argument may have.
 
     Attributes
     ----------
     holds : callable
-        True of a value that is one.
+        Returns True for an allowed value.
     cure : str
-        What to give.
+        Description of allowed values, for messages.
     """
 
     holds: Callable[[Any], bool]
@@ -98,7 +98,7 @@ _PLAIN: dict[Any, Kind] = {
 
 
 Degree = Annotated[int, whole_numbers(1, 64)]
-"""Degrees of polynomials: beyond it round-off grows, and kernels take minutes to compile."""
+"""Polynomial degree. Above 64 round-off grows, and kernels take minutes to compile."""
 
 Count = Annotated[int, whole_numbers(0)]
 NotNegative = Annotated[float, real_numbers(0.0)]
@@ -111,16 +111,16 @@ def checked(error: type[Exception], **others: type[Exception]) -> Callable[[Targ
     Parameters
     ----------
     error : class
-        The error for a value that the annotation rules out. It names the argument, its value and
-        what to give.
+        The error for a value that the annotation does not allow. Its message has the argument, its
+        value, and allowed values.
     **others : class
         Errors of single arguments, by their names.
 
     Raises
     ------
     ArgumentError
-        At a call of the decorated function: it has no argument of that name, and the message says
-        which one may be meant; or there are too many arguments by position.
+        At a call of the decorated function, if it has no argument of a name, or there are too many
+        arguments by position. The message has the argument that may be meant.
     """
 
     def refuse(name: str, value: Any, kind: Kind) -> None:
@@ -138,7 +138,7 @@ def checked(error: type[Exception], **others: type[Exception]) -> Callable[[Targ
 @final
 @dataclass(frozen=True)
 class _Arguments:
-    """Arguments of a function, with the kind of values of each; None if any value will do.
+    """Arguments of a function, with the `Kind` of each; None if any value is allowed.
 
     Attributes
     ----------
@@ -160,7 +160,7 @@ class _Arguments:
 
 
 def names_checked(target: Target) -> Target:
-    """Check the names of the arguments of a function at each call, not their values.
+    """Check the names of the arguments of a function at each call, but not their values.
 
     Raises
     ------
@@ -199,12 +199,12 @@ def _guarded(
 
 
 def refusal(name: str, value: Any, cure: str) -> str:
-    """Say in a line what an argument is, and what to give."""
+    """Return the message with an argument's value and its allowed values, in one line."""
     return f"{name} is {shown(value)}: give {cure}"
 
 
 def shown(value: Any) -> str:
-    """A short value in a line, of others the type."""
+    """Text for a value in a message: the value if it is short, else its type."""
     if isinstance(value, tuple) and len(value) <= _FEW:
         return f"({', '.join(map(shown, value))})"
     if value is None or isinstance(value, bool | int | float | complex | str | bytes | np.generic):
@@ -221,7 +221,7 @@ def shown(value: Any) -> str:
 
 def _arguments_of(function: Callable[..., Any]) -> _Arguments:
     """Read the arguments of a function from its signature and annotations."""
-    # what is returned may be of a package that is not there
+    # the type of the result may be of a package that is not installed
     given = {name: hint for name, hint in function.__annotations__.items() if name != "return"}
     bare = types.SimpleNamespace(__annotations__=given)
     hints = get_type_hints(bare, unwrap(function).__globals__, include_extras=True)
@@ -246,7 +246,7 @@ def _arguments_of(function: Callable[..., Any]) -> _Arguments:
 
 
 def kind_of(hint: Any) -> Kind | None:
-    """Values that an annotation means; None if it says too little to check."""
+    """Return the `Kind` of an annotation; None if the annotation is too general to check."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin is Annotated:
         return next((part for part in parts if isinstance(part, Kind)), kind_of(parts[0]))
@@ -290,12 +290,12 @@ def _is_sequence(value: Any) -> bool:
 def array_of(
     values: Any, name: str, error: type[Exception], dtype: type | None = None
 ) -> NDArray[Any]:
-    """Values as an array; not copied, if they are one.
+    """Convert values to an array, without a copy if they are an array.
 
     Raises
     ------
     error
-        No array can be made of them.
+        The values cannot be converted.
     """
     try:
         return np.asarray(values, dtype=dtype)
@@ -306,12 +306,12 @@ def array_of(
 
 
 def numbers_of(values: Any, name: str, error: type[Exception]) -> NDArray[np.float64]:
-    """Values as an array of float64; not copied, if they are one.
+    """Convert values to an array of float64, without a copy if they are one.
 
     Raises
     ------
     error
-        They are no real numbers.
+        The values are no real numbers.
     """
     array = array_of(values, name, error)
     if array.dtype.kind not in "biuf":
@@ -322,7 +322,7 @@ def numbers_of(values: Any, name: str, error: type[Exception]) -> NDArray[np.flo
 
 
 def number_of(value: Any) -> float | None:
-    """A real number of Python or NumPy, infinite if it is beyond all floats; None of others."""
+    """Convert a real number to float, infinite if too large; None for other values."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         return None
     try:
@@ -332,7 +332,7 @@ def number_of(value: Any) -> float | None:
 
 
 def as_list(values: Any) -> list[Any]:
-    """Entries of a list, a set or an array; else the value alone, as a text or a number."""
+    """Return the entries of a list, set or array as a list; a text or number as its only entry."""
     if isinstance(values, str):
         return [values]
     try:
@@ -342,7 +342,7 @@ def as_list(values: Any) -> list[Any]:
 
 
 def dtype_of(dtype: Any) -> np.dtype[Any] | None:
-    """The type of NumPy that is meant, None if there is no such."""
+    """Convert to a NumPy dtype; None if there is no such type."""
     try:
         found: np.dtype[Any] = np.dtype(dtype)
     except (TypeError, ValueError, SyntaxError):
@@ -374,12 +374,12 @@ def call_with_arrays(
 def check_takes(
     function: Callable[..., Any], given: tuple[Any, ...], say: Callable[[str], Exception]
 ) -> None:
-    """Check that a user's function takes these arguments; one that does not tell is called.
+    """Raise if a user's function does not take these arguments, as far as its signature is known.
 
     Raises
     ------
     Exception
-        What ``say`` makes of the reason.
+        The exception that ``say`` makes of the reason.
     """
     try:
         signature(function).bind(*given)

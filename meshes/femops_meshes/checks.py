@@ -27,7 +27,7 @@ def array(values: ArrayLike, name: str, dtype: type | None = None) -> NDArray[An
     Raises
     ------
     MeshArgumentError
-        If the rows differ in length, or what they hold can't be converted.
+        If the rows differ in length, or their entries can't be converted.
     """
     if dtype is np.float64:
         return numbers_of(values, name, MeshArgumentError).copy()
@@ -35,12 +35,12 @@ def array(values: ArrayLike, name: str, dtype: type | None = None) -> NDArray[An
 
 
 def whole(value: object, name: str, least: int = 1) -> int:
-    """Return a whole number >= least.
+    """Check that a value is a whole number >= least, and return it as int.
 
     Raises
     ------
     MeshArgumentError
-        If it is none.
+        If the value is none.
     """
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise MeshArgumentError(f"{name} is a whole number >= {least}, got {shown(value)}")
@@ -48,12 +48,12 @@ def whole(value: object, name: str, least: int = 1) -> int:
 
 
 def positive(value: object, name: str) -> float:
-    """Return a positive, finite number.
+    """Check that a value is a positive, finite number, and return it as float.
 
     Raises
     ------
     MeshArgumentError
-        If it is none.
+        If the value is none.
     """
     number = number_of(value)
     if number is None or not 0 < number <= LARGEST:
@@ -62,7 +62,7 @@ def positive(value: object, name: str) -> float:
 
 
 def element_ranges(num_elements: int, points: int) -> Iterator[slice]:
-    """Ranges of elements so short that data at `points` points of each stays small."""
+    """Slices of elements, so short that data at `points` points of each element stay small."""
     step = max(1, _POINTS // points)
     return (slice(start, start + step) for start in range(0, num_elements, step))
 
@@ -73,7 +73,7 @@ def corner_array(values: ArrayLike, name: str, widths: tuple[int, ...]) -> Ints:
     Raises
     ------
     MeshTopologyError
-        If they are no whole numbers, or of another shape.
+        If the values are no whole numbers, or have another shape.
     """
     rows = array(values, name)
     if rows.size == 0 and name == "boundary":
@@ -115,7 +115,7 @@ def attribute_array(values: ArrayLike | None, count: int, name: str) -> NDArray[
 def node_coordinates(
     vertices: ArrayLike | None, coordinates: ArrayLike | None, elements: Ints
 ) -> Floats:
-    """Copy coordinates (ne, m, dim) of the elements' nodes, from vertices where None.
+    """Copy coordinates (ne, m, dim) of the elements' nodes, or take them from the vertices.
 
     Raises
     ------
@@ -150,7 +150,7 @@ def node_coordinates(
 
 
 def compress_vertices(elements: Ints) -> tuple[Ints, Ints]:
-    """Number the vertices anew, without those that no element uses; the others keep their order.
+    """Renumber the vertices without those that no element uses; the others keep their order.
 
     Returns
     -------
@@ -169,7 +169,7 @@ def compress_vertices(elements: Ints) -> tuple[Ints, Ints]:
 
 
 def compress_boundary(boundary: Ints, used: Ints) -> Ints:
-    """Number the vertices of the boundary as `compress_vertices` did.
+    """Renumber the vertices of the boundary like `compress_vertices`.
 
     Raises
     ------

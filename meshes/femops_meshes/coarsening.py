@@ -1,4 +1,4 @@
-"""The coarser grid that a mesh came from by splitting its elements."""
+"""The coarser grid whose elements were split to make a mesh."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Halves = NDArray[np.int8]
 @final
 @dataclass(frozen=True, eq=False)
 class Coarsening:
-    """Where the elements of a mesh lie in those that they are parts of.
+    """Positions of the elements of a mesh in the coarse elements that were split.
 
-    It knows vertices and no positions, so it holds however the mesh is curved or moved.
+    A coarsening has vertex numbers and no coordinates, so it stays valid if the mesh is moved.
 
     Attributes
     ----------
@@ -28,10 +28,10 @@ class Coarsening:
     parent
         Shape (ne,) int64: the coarse element of each element of the mesh.
     low, high
-        Shape (ne, dim) int8: where the element begins and ends in it, in each direction: 0 at its
-        low end, 1 in the middle, 2 at its high end.
+        Shape (ne, dim) int8: begin and end of the element in its coarse element, in each direction:
+        0 at the low end, 1 in the middle, 2 at the high end.
     coarser
-        The same of the coarse elements, or None.
+        The coarsening of the coarse elements, or None.
     """
 
     elements: Ints
@@ -42,17 +42,17 @@ class Coarsening:
     coarser: Coarsening | None = None
 
     def reordered(self, order: Ints) -> Coarsening:
-        """The same for some elements or all in another order: new element i is old order[i]."""
+        """Coarsening of some or all elements in another order: new element i is old order[i]."""
         parts = self.parent[order], self.low[order], self.high[order]
         return replace(self, parent=parts[0], low=parts[1], high=parts[2])
 
     def weights(self, elements: Ints, corners: Ints) -> NDArray[np.float64]:
-        """Shape (n, 2**dim): linear functions of the coarse element's corners at some corners.
+        """Weights (n, 2**dim) of the coarse element's corners for multilinear interpolation.
 
         Parameters
         ----------
         elements, corners
-            Shape (n,): elements of the mesh, and lexicographic corners of these.
+            Shape (n,): elements of the mesh, and for each a lexicographic corner to interpolate at.
         """
         dim = self.low.shape[1]
         up = corners[:, np.newaxis] >> np.arange(dim) & 1

@@ -1,8 +1,8 @@
 """Errors of the mesh package.
 
-Each but `ArgumentError` is a `MeshError` and at the same time the Python error it is closest to, so
-both ``except MeshError`` and ``except ValueError`` work. A message says what is wrong, what was
-got, and how to mend it.
+Each error except `ArgumentError` is both a `MeshError` and the closest Python error, so
+``except MeshError`` and ``except ValueError`` both work. A message has the fault, the value, and
+the remedy.
 """
 
 from typing import final

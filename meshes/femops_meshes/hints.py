@@ -1,4 +1,4 @@
-"""Messages about unknown names: the known name that is probably meant."""
+"""Messages about unknown names, with the known name that is probably meant."""
 
 from __future__ import annotations
 

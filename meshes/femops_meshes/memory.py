@@ -1,4 +1,4 @@
-"""Available memory, asked for before arrays are made that cannot fit into it."""
+"""Check of the available memory before large arrays are made."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def available_memory() -> int:
 
 
 def check_memory(needed: int, what: str, remedy: str, error: type[Exception]) -> None:
-    """Check that as many bytes are available.
+    """Raise if fewer than ``needed`` bytes are available.
 
-    Callers count only arrays that must exist at once: what is refused here cannot succeed.
+    Callers count only arrays that must exist at once, so a refused request could not succeed.
 
     Raises
     ------
     error
-        If they are not: what needs how much, and the remedy.
+        If they are not available; the message has the bytes needed, and the remedy.
     """
     if needed < _SMALL:  # the system is not asked for every small array
         return

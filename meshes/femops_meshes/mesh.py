@@ -35,8 +35,8 @@ class Mesh:
     """An immutable conforming mesh of segments, quadrilaterals or hexahedra.
 
     Every vertex number from 0 to num_vertices - 1 is used by an element. The physical dimension is
-    that of the elements. Coordinates are kept element by element, so a mesh may be discontinuous in
-    space while its elements are neighbours: that is how periodic ones are written. It may be empty.
+    that of the elements. Coordinates are stored element by element, so neighbours may have
+    different positions for shared vertices, as in periodic meshes. A mesh may be empty.
 
     Attributes
     ----------
@@ -54,14 +54,14 @@ class Mesh:
     num_vertices
         Number of vertices.
     file_elements
-        Shape (ne,) int64: place of each element in the order of the file (or generator) it came
-        from. Child c (lexicographic) of the element at place k has place k * 2**dim + c after a
-        refinement.
+        Shape (ne,) int64: position of each element in the order of its file (or generator). After a
+        refinement, child c (lexicographic) of the element at position k has position
+        k * 2**dim + c.
     element_names, boundary_names
         Attributes by name, {name: (number, ...)}; empty where the file has no names.
     coarser
-        The elements that these are parts of, of a mesh that was refined, or of a generated grid;
-        else None. Multigrid methods use it.
+        The coarser elements that were split into these, for a refined mesh or a generated grid;
+        else None. Multigrid methods use them.
 
     See Also
     --------
@@ -99,20 +99,20 @@ class Mesh:
         coordinates: ArrayLike | None = None,
         corner_order: Literal["lexicographic", "vtk"] = "lexicographic",
     ) -> "Mesh":
-        """Make a mesh of arrays, which are copied and checked.
+        """Make a mesh from arrays, which are copied and checked.
 
         Parameters
         ----------
         vertices
             Shape (nv, dim): positions of the vertices; may be None if `coordinates` are given.
         elements
-            Shape (ne, 2**dim): vertex numbers, counted from 0. Vertices of no element are dropped,
+            Shape (ne, 2**dim): vertex numbers, counted from 0. Vertices of no element are dropped;
             the others keep their order.
         element_attributes, boundary_attributes
             Positive whole numbers, one per element and one per boundary entry; None for all 1.
         boundary
-            Shape (nb, 2**(dim-1)): vertex numbers; None for all exterior faces. Of a face between
-            two elements an entry is that side whose element its corners look out of.
+            Shape (nb, 2**(dim-1)): vertex numbers; None for all exterior faces. An entry between
+            two elements belongs to the element that its corners look out of.
         coordinates
             Shape (ne, (g + 1)**dim, dim): nodal at GLL points of degree g, lexicographic; None for
             straight elements.
@@ -161,10 +161,10 @@ class Mesh:
         topology: Topology | None = None,
         file_elements: Ints | None = None,
     ) -> "Mesh":
-        """Make a mesh of arrays known to be right, without copy; find its topology and boundary.
+        """Make a mesh from valid arrays, without copying; find its topology and boundary.
 
-        Parameters are as in `from_arrays`; `topology` is that of elements and boundary, if known,
-        and `file_elements` the place of each element if that is not its number.
+        Parameters are as in `from_arrays`. `topology` is that of elements and boundary, if known;
+        `file_elements` is the position of each element in the file, if not its number.
 
         Raises
         ------
@@ -214,7 +214,7 @@ class Mesh:
 
     @cached_property
     def continuous(self) -> bool:
-        """True if neighbours agree on the position of what they share; false if periodic."""
+        """True if neighbours have the same positions on shared faces; False if periodic."""
         numbers = self.topology.lattice(self.order)
         shared = np.empty((self.topology.lattice_size(self.order), self.dim))
         shared[numbers] = self.coordinates
@@ -227,7 +227,7 @@ class Mesh:
     def bounding_box(self) -> tuple[Floats, Floats]:
         """Smallest and largest coordinates (dim,) of the nodes; a curved side may bulge further.
 
-        Without elements they are inf and -inf.
+        For an empty mesh they are inf and -inf.
         """
         nodes = self.coordinates.reshape(-1, self.dim)
         return nodes.min(axis=0, initial=np.inf), nodes.max(axis=0, initial=-np.inf)
@@ -250,7 +250,7 @@ class Mesh:
 
     @checked(MeshArgumentError)
     def refine(self, times: int = 1) -> "Mesh":
-        """Split every element into 2**dim, `times` times; the geometry stays exactly as it is.
+        """Split every element into 2**dim, `times` times, without changing the geometry.
 
         Children of an element are consecutive. Attributes are inherited.
 
@@ -291,7 +291,7 @@ class Mesh:
         Raises
         ------
         MeshArgumentError
-            If it is no permutation of all elements.
+            If `permutation` is no permutation of all elements.
         """
         order = np.asarray(permutation)
         if order.shape != (self.num_elements,) or not np.array_equal(
@@ -335,14 +335,14 @@ class Mesh:
         Parameters
         ----------
         function
-            Takes positions (dim, n) and returns new ones of the same shape.
+            Function that maps positions (dim, n) to new positions of the same shape.
         order
             Degree of the new coordinates; None for the present one.
 
         Raises
         ------
         MeshGeometryError
-            If the function returns another shape, or what it returns inverts elements.
+            If the function returns another shape, or positions that invert elements.
         """
         mesh = self if order is None else self.curved(order)
         flat = mesh.coordinates.reshape(-1, self.dim).T.copy()
@@ -373,7 +373,7 @@ class Mesh:
         Parameters
         ----------
         elements, boundary
-            Shapes (ne,) and (nb,), positive whole numbers, without names; None keeps what is.
+            Shapes (ne,) and (nb,), positive whole numbers, without names; None for no change.
 
         Raises
         ------
@@ -395,14 +395,14 @@ class Mesh:
         elements: Mapping[str, int | Iterable[int]] | None = None,
         boundary: Mapping[str, int | Iterable[int]] | None = None,
     ) -> "Mesh":
-        """Return the mesh with these names for attributes of elements and of the boundary.
+        """Return the mesh with other names for attributes of elements and of the boundary.
 
         Each name stands for a number or several, as in ``{"walls": (1, 4)}``; None is for no names.
 
         Raises
         ------
         MeshArgumentError
-            If a name stands for what is no attribute of the mesh.
+            If a name refers to an attribute that the mesh does not have.
         """
         return self._replaced(
             element_names=checked_names(elements or {}, self.element_attributes),
@@ -410,7 +410,7 @@ class Mesh:
         )
 
     def with_coarser(self, coarser: Coarsening | None) -> "Mesh":
-        """Return the mesh with what its elements are parts of."""
+        """Return a copy of the mesh that remembers the coarser mesh it refines."""
         return self._replaced(coarser=coarser)
 
     def _replaced(self, **changes: Any) -> "Mesh":
@@ -421,14 +421,14 @@ class Mesh:
         return mesh
 
     def validate(self) -> None:
-        """Check all: vertex numbers, how elements fit together, coordinates, inverted elements.
+        """Check vertex numbers, that elements fit together, and that no element is inverted.
 
         Raises
         ------
         MeshTopologyError
-            For what is wrong with the numbers.
+            If vertex numbers are wrong, or elements don't fit together.
         MeshGeometryError
-            For coordinates not finite, and inverted elements: which, and how many.
+            If coordinates are not finite, or elements are inverted; the message lists them.
         """
         Topology.build(self.elements, self.num_vertices, self.boundary)
         checks.geometry(self.coordinates)
@@ -447,7 +447,7 @@ def _check_shapes(mesh: Mesh) -> None:
     Raises
     ------
     MeshTopologyError
-        With the first array that doesn't.
+        If one does not; the message names the first.
     """
     for field_of in fields(mesh):
         if field_of.type in (Ints, Floats, Attributes):
@@ -472,7 +472,7 @@ def _check_shapes(mesh: Mesh) -> None:
 
 
 def _check_array(mesh: Mesh, name: str) -> None:
-    """Check that one of a mesh's arrays is one, of as many axes as it must have."""
+    """Raise unless an attribute of a mesh is an array with the right number of axes."""
     array, axes = getattr(mesh, name), {"elements": 2, "coordinates": 3, "boundary": 2}.get(name, 1)
     if not isinstance(array, np.ndarray) or array.ndim != axes:
         raise MeshTopologyError(refusal(name, array, f"an array of {axes} axes"))

@@ -1,4 +1,4 @@
-"""Names of attributes: those of regions and pieces of boundary in a mesh file."""
+"""Names of attributes: of regions and of pieces of the boundary."""
 
 from collections.abc import Iterable, Mapping
 
@@ -9,18 +9,18 @@ from femops_meshes.arguments import as_list
 from femops_meshes.errors import MeshArgumentError
 
 Names = Mapping[str, tuple[int, ...]]
-"""The attributes, ascending, of each name; a name may stand for several, and share them."""
+"""Ascending attributes of each name. Several names may share an attribute."""
 
 
 def checked_names(names: Mapping[str, int | Iterable[int]], attributes: ArrayLike) -> Names:
-    """Copy names, with the numbers of each ascending.
+    """Check and copy names, with the numbers of each ascending.
 
     Parameters
     ----------
     names
         One number or several for each name.
     attributes
-        The attributes of the mesh; a name may not stand for another.
+        The attributes of the mesh. A name may stand only for these.
 
     Raises
     ------
@@ -42,7 +42,7 @@ def checked_names(names: Mapping[str, int | Iterable[int]], attributes: ArrayLik
 
 
 def names_of(names: Names, attributes: ArrayLike) -> Names:
-    """Leave out the numbers that are no attributes of a mesh, and names that then have none."""
+    """Drop the numbers that are no attributes of a mesh, and names without numbers."""
     there = set(np.unique(attributes).tolist())
     left = {name: tuple(n for n in numbers if n in there) for name, numbers in names.items()}
     return {name: numbers for name, numbers in left.items() if numbers}
@@ -51,7 +51,7 @@ def names_of(names: Names, attributes: ArrayLike) -> Names:
 def with_numbers(
     wanted: int | str | Iterable[int | str] | None, names: Names
 ) -> list[int | str] | None:
-    """Put the numbers of each name known in its place; other entries stay, and None stays None."""
+    """Replace each known name by its numbers. Other entries and None are not changed."""
     if wanted is None:
         return None
     items = as_list(wanted)

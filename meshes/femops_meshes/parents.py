@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 from femops_meshes import refinement
 from femops_meshes.mesh import Mesh
 
-_SAME = 1e-10  # of an element's size: nodes closer than this are at one place
+_SAME = 1e-10  # largest distance of nodes at the same position, relative to an element's size
 
 
 @final
 @dataclass(frozen=True)
 class Parents:
-    """Where the elements of a refinement lie.
+    """Positions of the elements of a refined mesh in the elements of the coarse mesh.
 
     Attributes
     ----------
@@ -24,7 +24,7 @@ class Parents:
     low
         Shape (ne, dim) float64: the part's lowest corner in that element's [0, 1]**dim.
     width
-        Of the part, in each direction.
+        Width of the part in each direction.
     """
 
     elements: NDArray[np.int64]
@@ -33,10 +33,10 @@ class Parents:
 
 
 def parents_of(fine: Mesh, coarse: Mesh) -> Parents | None:
-    """Places of the elements of `fine` in those of `coarse`, if it refines them.
+    """Find the positions of the elements of `fine` in those of `coarse`, if it refines them.
 
-    Any number of times, none included, and in any order of the elements: `Mesh.file_elements`
-    tells which is which, and all coordinates are compared.
+    `fine` may be refined any number of times, including none, and its elements may have any order.
+    `Mesh.file_elements` gives the parents, and all coordinates are compared.
 
     Returns
     -------

@@ -1,7 +1,7 @@
-"""Splitting every element into m**dim congruent parts of its reference element.
+"""Refinement: every element is split into m**dim congruent parts of its reference element.
 
-The lattice with m intervals per direction numbers the new vertices: one of an old vertex keeps its
-number, then come those inside edges, faces and cells, each shared by all who share the entity.
+The lattice with m intervals per direction numbers the new vertices. Old vertices keep their
+numbers. Then come vertices inside edges, faces and cells, shared by all elements at the entity.
 """
 
 from itertools import product
@@ -73,14 +73,14 @@ def split_coordinates(coordinates: Floats, m: int) -> Floats:
 
 
 def check_refined(shape: tuple[int, ...], times: int) -> None:
-    """Check that a mesh with coordinates of `shape` fits into memory once it is refined.
+    """Raise if a mesh with coordinates of `shape` would not fit into memory after refinement.
 
-    Only the arrays of the result are counted: what is refused here cannot succeed.
+    Only the arrays of the result are counted, so a refused refinement could not succeed.
 
     Raises
     ------
     MeshArgumentError
-        If it does not fit.
+        If the refined mesh does not fit.
     """
     count, num_nodes, dim = shape
     if times > 0:
@@ -91,12 +91,12 @@ def check_refined(shape: tuple[int, ...], times: int) -> None:
 
 
 def check_fits(shape: tuple[int, ...], what: str, remedy: str) -> None:
-    """Check that the arrays of a mesh with coordinates of `shape` fit into memory.
+    """Raise if the arrays of a mesh with coordinates of `shape` do not fit into memory.
 
     Raises
     ------
     MeshArgumentError
-        If they don't: what needs how much, and the remedy.
+        If they don't; the message has the bytes needed, and the remedy.
     """
     elements, num_nodes, dim = shape
     needed = elements * (8 * 2**dim + 8 * num_nodes * dim + 4 + 8)

@@ -1,4 +1,4 @@
-"""Checks that the side of a face on which each boundary entry lies is clear."""
+"""Checks that each boundary entry lies on a definite side of its face."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from femops_meshes.topology.sides import looks_out
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
-_TORN = 1e-10  # of the size of the mesh: how far sides are apart that count as two places
+_TORN = 1e-10  # least distance of sides at two positions, relative to the size of the mesh
 _SHOWN = 5
 
 
 def check_sides(mesh: Mesh, listed: Flags | None = None) -> None:
-    """Check that it is known on which side of a glued face each entry of the boundary is.
+    """Raise if an entry of the boundary does not tell its side of a glued face.
 
-    Faces inside a mesh have one place in space only: the corners of an entry choose a side there,
-    whichever that is.
+    Faces inside a mesh have one position in space. There the order of an entry's corners chooses a
+    side, and any order is valid.
 
     Parameters
     ----------
@@ -31,8 +31,8 @@ def check_sides(mesh: Mesh, listed: Flags | None = None) -> None:
     Raises
     ------
     MeshTopologyError
-        With the entries whose corners don't tell: two that are turned alike, points of a 1-D mesh,
-        and those on elements that are glued like a Moebius strip.
+        If the corners of entries don't tell the side: two entries with the same order, points of a
+        1-D mesh, or entries on elements that are glued like a Moebius strip.
     """
     bad = _unclear(mesh)
     bad = bad if listed is None else bad[listed[bad]]
@@ -69,7 +69,7 @@ def _unclear(mesh: Mesh) -> Ints:
 
 
 def _torn(mesh: Mesh, entries: Ints, faces: Ints) -> Flags:
-    """True where an entry's corners are at two places in space, seen from its two elements."""
+    """True where an entry's corners have different positions in its two elements."""
     ends = np.array([0, mesh.order])
     nodes = np.zeros(1, dtype=np.int64)
     for d in range(mesh.dim):

@@ -1,4 +1,4 @@
-"""Speed of operators on a GPU, beside a bound; kernels checked against the CPU's."""
+"""Speed of operators on a GPU compared with a bound; results are checked against the CPU."""
 
 from femops.bench.gpu.cases import GasCase, VectorsCase
 from femops.bench.gpu.phases import run_phases

@@ -1,7 +1,7 @@
-"""Cases of a GPU besides its operators: gas dynamics, many vectors, products of small matrices.
+"""Further cases of a GPU: gas dynamics, many vectors, products of small matrices.
 
-States of a gas are beside the CPU's, many vectors beside one after the other, products, C = A B in
-batches, beside cuBLAS.
+States of a gas are compared with the CPU's, many vectors with one after the other, and batches of
+products C = A B with cuBLAS.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from femops.tensor import Batch, gemm
 from femops_kernels.cuda.device.device import Device
 
 OFF = 1e-7
-"""By how much states may differ from the CPU's: solves end at 1e-8."""
+"""Largest difference of states from the CPU's; solves end at 1e-8."""
 
 _COMPARED = 2  # steps, on a mesh of 8 elements
 _STEPS, _END = 5, 1e3  # nothing runs so long
@@ -43,9 +43,9 @@ class GasCase:
     Attributes
     ----------
     order : int
-        Of position and velocity; the energy has one less.
+        Order of position and velocity; the energy has one less.
     refine : int
-        Times that a mesh of 8 elements is refined.
+        Number of refinements of a mesh of 8 elements.
     """
 
     order: int
@@ -57,7 +57,7 @@ class GasCase:
         return f"gas, orders {self.order} and {self.order - 1}, refined {self.refine} times"
 
     def run(self, refine: int, device: Device | None) -> Simulation:
-        """The blast at its beginning."""
+        """Make the run of the blast, at its initial state."""
         mesh, orders = built_in("cube01_hex").refine(refine), (self.order, self.order - 1)
         return Simulation.begin(Lagrangian(problem("sedov"), mesh, *orders, device=device))
 
@@ -77,7 +77,7 @@ def gas_rows(case: GasCase, run: Run) -> list[Row]:
     off = relative_difference(case.compared(run.device), case.compared(None))
     gas = case.run(case.refine, run.device)
     equations = gas.equations
-    gas.run(_END, max_steps=1)  # what is bound or compiled at first is so now
+    gas.run(_END, max_steps=1)  # compiles
 
     def forces() -> None:
         equations.forces(gas.state)  # the host looks at its time step
@@ -112,12 +112,12 @@ class VectorsCase:
     Attributes
     ----------
     problem : str
-        Of `femops.bench.problems.PROBLEMS`, with one component.
+        Name in `femops.bench.problems.PROBLEMS`, of one component.
     order : int
     nvec : int
         Number of vectors.
     dofs : float
-        About how many a vector has.
+        Approximate number of dofs of a vector.
     """
 
     problem: str
@@ -170,7 +170,7 @@ _CUBLAS = "cublas", "contiguous"  # library and layout of the rows to compare wi
 
 
 def product_rows(case: ProductCase, run: Run) -> list[Row]:
-    """Measure a case in each layout, and by cuBLAS; where it fails, femops all the same."""
+    """Measure a case in each layout and by cuBLAS. If cuBLAS fails, femops is still measured."""
     rates, single = run.limits, case.dtype in ("float32", "complex64")
     bound = Bound(
         memory=case.nbytes * (2 / rates.copied_bytes + 1 / rates.read_bytes),
@@ -201,7 +201,7 @@ def product_rows(case: ProductCase, run: Run) -> list[Row]:
 def _calls(
     device: Device, case: ProductCase
 ) -> dict[tuple[str, str], tuple[Callable[[], object], Any]]:
-    """Calls to be timed, and what they set, by library and layout."""
+    """Return the calls to be timed and their results, by library and layout."""
     here = [Batch.wrap(array) for array in case.operands()]
     a, b = (device.upload(one.numpy()) for one in here)
     shape = case.n, case.n

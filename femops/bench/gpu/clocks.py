@@ -1,4 +1,4 @@
-"""Clocks of a device while it is measured, and why they are lower than they could be."""
+"""Clocks of a device during a measurement, and reasons for throttling."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PATIENCE = 10  # seconds
 
 
 def clocks(device: Device) -> dict[str, Any]:
-    """Return what ``nvidia-smi`` says of a device now; None for what it does not say.
+    """Return the present clocks of a device from ``nvidia-smi``; None for missing values.
 
     Returns
     -------

@@ -1,7 +1,7 @@
-"""A benchmark of a GPU in processes of its own, that goes on where it stopped.
+"""A benchmark of a GPU in separate processes, which can continue after a stop.
 
-A kernel that reads where nothing is makes everything fail that its process does afterwards. So a
-process that dies is started again, and leaves out the case that killed it.
+After a kernel with an invalid access every later call in its process fails. So a process that dies
+is started again, and skips the case that killed it.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ WORKER = (sys.executable, "-c", "from femops.bench.gpu.phases import serve; serv
 """Command of the process that measures."""
 
 REFUSED = 3
-"""Its exit code where there is nothing to measure with; the last line says why."""
+"""Exit code of `WORKER` if there is no usable GPU; its last line has the reason."""
 
 RECORD, RESULT, TABLE = "record.json", "result.json", "tuning.json"
-"""Files of a folder: what was found so far, the result, and the launch shapes."""
+"""Files in the folder: the record so far, the result, and the launch shapes."""
 
 _GRACE = 20.0  # seconds that a process has beyond its budget
 _LEAST = 5.0  # seconds that a process takes to start
@@ -48,20 +48,20 @@ def run_phases(
     progress: Progress | None = None,
     command: Sequence[str] = WORKER,
 ) -> dict[str, Any]:
-    """Do what there is time for of `works.PHASES`, and keep everything in a folder.
+    """Do as much of `works.PHASES` as the budget allows, and keep the results in a folder.
 
-    Called again with the same folder, it goes on where it stopped.
+    Called again with the same folder, the benchmark continues.
 
     Parameters
     ----------
     settings : GpuSettings
         ``device`` is a name, ``budget`` the seconds for this call.
     folder : Path
-        Has `RECORD`, written after each row; `RESULT`; and `TABLE`, the launch shapes.
+        Folder for `RECORD`, written after each row, `RESULT`, and `TABLE`, the launch shapes.
     progress : callable, optional
         Called with each line that a process prints.
     command : sequence of str
-        Starts a process that measures.
+        Command of a process that measures.
 
     Returns
     -------
@@ -101,7 +101,7 @@ def run_phases(
 
 
 def serve(device: Device | None = None) -> None:
-    """Measure what standard input asks for, on another device if given, and print the progress."""
+    """Run the benchmark with settings from standard input, on ``device`` if given."""
     file, settings = pickle.load(sys.stdin.buffer)  # of the process that has started this one
     if device is not None:
         settings = replace(settings, device=device)
@@ -114,12 +114,12 @@ def serve(device: Device | None = None) -> None:
 
 
 def _run(command: Sequence[str], request: bytes, seconds: float, show: Progress) -> int:
-    """Run a process for so long at most, and show its lines; its exit code.
+    """Run a process for at most ``seconds``, show its lines, and return its exit code.
 
     Raises
     ------
     DeviceError
-        It says that there is nothing to measure with.
+        The process reports that there is no usable GPU.
     """
     lines = [""]
     with subprocess.Popen(

@@ -1,4 +1,4 @@
-"""The record of a benchmark: all that was found so far, what failed, and what is done."""
+"""The record of a benchmark: its results so far, its failures, and the steps that are done."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def one_line(error: BaseException) -> str:
 
 
 def write_json(file: Path, values: Row) -> None:
-    """Write a file that appears whole or not at all."""
+    """Write values as JSON to a file, which is replaced only when complete."""
     with replacing(file) as temporary:
         temporary.write_text(json.dumps(values, indent=1, allow_nan=False), encoding="utf-8")
 
@@ -41,31 +41,30 @@ def write_json(file: Path, values: Row) -> None:
 @final
 @dataclass
 class Record:
-    """All that a benchmark has found so far, kept in a file if there is one.
+    """Results of a benchmark so far, written to a file if there is one.
 
     Attributes
     ----------
     file : Path, optional
-        Appears whole or not at all, after each row and before each case that a device might not
-        survive.
+        Written after each row, and before each case that may make the device fail.
     facts : dict
-        The host and the device.
+        Descriptions of the host and the device.
     tables : dict
         Rows of each of `TABLES`; see `run_gpu`.
     rates : list of dict
-        Limits of the device, each time that they were measured.
+        Limits of the device, from each time that they were measured.
     failures : list of dict
-        What failed: ``what``, the ``message``, the ``traceback``.
+        Failures: the case (``what``), the ``message`` and the ``traceback``.
     notes : list of str
-        On what is not measured.
+        Lines about cases that are not measured.
     done : list of str
-        Steps, and groups of cases, of which nothing is left to measure.
+        Steps and groups of cases that are completely measured.
     begun : str
         The case that is being measured.
     complete : bool
-        Whether all was measured, or failed.
+        Whether every case was measured or has failed.
     seconds : float
-        For how long, in all processes.
+        Time of the benchmark so far, in all processes.
     answers : callable
         Raises an error if the device no longer works.
     """
@@ -87,7 +86,7 @@ class Record:
 
     @staticmethod
     def of(file: Path) -> Record:
-        """Read a record to go on with it; a case that was begun has failed."""
+        """Read a record to continue it. A case that was begun counts as failed."""
         if not file.exists():
             return Record(file)
         record = Record(file, **json.loads(file.read_text(encoding="utf-8")))
@@ -111,12 +110,12 @@ class Record:
         return len(self.failures) + len(self.done) + sum(map(len, self.tables.values()))
 
     def known(self, what: str) -> bool:
-        """True if something was measured before, or has failed."""
+        """True if the case ``what`` was measured before, or has failed."""
         rows = [row["name"] for table in self.tables.values() for row in table]
         return what in rows or any(failure["what"] == what for failure in self.failures)
 
     def attempt(self, what: str, call: Callable[[], Found]) -> Found | None:
-        """Result of a call; None if it fails, which is told among the failures."""
+        """Return the result of a call. If it fails, record the failure and return None."""
         try:
             return call()
         except Exception as error:  # noqa: BLE001  (whatever a driver says; the exit code tells)
@@ -126,10 +125,10 @@ class Record:
             return None
 
     def measure(self, what: str, call: Callable[[], Found]) -> Found | None:
-        """Attempt what a device may not survive, unless it was attempted before.
+        """Attempt a case that may make the device fail, unless it was attempted before.
 
-        After a kernel that reads where nothing is, everything fails in that process: no more is
-        attempted, and nothing but the first is blamed.
+        After a kernel with an invalid access every later call fails in that process. So nothing
+        more is attempted then, and only the first case is recorded as failed.
         """
         if self.known(what) or self.dead:
             return None

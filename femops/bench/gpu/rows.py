@@ -1,4 +1,4 @@
-"""Rows of the result: operators and conjugate gradients, timed beside the bound."""
+"""Rows of the result: operators and conjugate gradients, compared with the bound."""
 
 from __future__ import annotations
 
@@ -86,12 +86,12 @@ def _row(run: Run, case: GpuCase, rates: Rates) -> list[Row]:
 
 
 def _setup_seconds(case: GpuCase) -> float:
-    """Seconds to make the operator once more: its kernels are compiled, its space is known."""
+    """Seconds to make the operator again on its space, with its kernels already compiled."""
     space = case.operator.space
     assert isinstance(space, H1)
 
     def make() -> None:
-        _ = case.problem.operator(space, case.level).compiled  # it looks at what was computed
+        _ = case.problem.operator(space, case.level).compiled  # with checks of the computed data
 
     return call_seconds(make)
 
@@ -104,7 +104,7 @@ def _facts(case: GpuCase, demand: Demand, rates: Rates, seconds: float) -> Row:
 
 
 def _compare(run: Run, timed: dict[GpuCase, Row]) -> None:
-    """Say of levels how far each is from the others and from the CPU."""
+    """Add to the rows the differences of each level from the other levels and from the CPU."""
     for case, row in timed.items():
         others = [other for other in timed if other is not case]
         off, cpu = partial(_off, run, case, others), partial(off_cpu, run.device, case)
@@ -113,7 +113,7 @@ def _compare(run: Run, timed: dict[GpuCase, Row]) -> None:
 
 
 def _off(run: Run, case: GpuCase, others: Iterable[GpuCase]) -> float | None:
-    """Distance of results from those of others; see `relative_difference`."""
+    """Largest `relative_difference` of a case's results from those of the others."""
     found = []
     for other in others:
         case.apply()
@@ -122,18 +122,18 @@ def _off(run: Run, case: GpuCase, others: Iterable[GpuCase]) -> float | None:
     return max(found, default=None)
 
 
-# --- beside the CPU's matrices --------------------------------------------------------------------
+# --- comparison with the CPU's matrices -----------------------------------------------------------
 
 
 def off_cpu(device: Device, case: GpuCase) -> float:
-    """Distance of a kernel's results from those of the matrix, assembled on the host.
+    """Relative difference of a kernel's results from those of a matrix, assembled on the host.
 
-    On a small mesh of the same kind; relative to the largest entry. The kernel is the very same.
+    Both are on a small mesh of the same kind. The kernel is the same as on the large mesh.
 
     Raises
     ------
     OperatorError
-        Results are not finite, or another kernel was made.
+        Results are not finite, or the small mesh has another kernel.
     """
     problem, order = case.problem, case.operator.space.order
     mesh = _small(case.mesh, order)
@@ -149,7 +149,7 @@ def off_cpu(device: Device, case: GpuCase) -> float:
 
 
 def _small(kind: str, order: int) -> Mesh:
-    """Few elements, but at low orders more than a block has."""
+    """Make a mesh of few elements, but at low orders more than a thread block has."""
     n = 3 if order < 5 else 2
     return make_mesh(kind, order, (n * order + 1.0) ** 3)
 
@@ -163,7 +163,7 @@ def _matrix(problem: Problem, kind: str, order: int) -> csr_array:
 
 
 def _solve_row(run: Run, case: GpuCase, rates: Rates) -> list[Row]:
-    """An iteration's seconds are those of many iterations less those of few."""
+    """Measure an iteration of conjugate gradients, and return its row."""
     operator = case.operator
     if case.problem.form == "diffusion":
         operator = operator.constrained(operator.space.boundary_dofs())
@@ -176,7 +176,7 @@ def _solve_row(run: Run, case: GpuCase, rates: Rates) -> list[Row]:
 
 
 def _iteration(device: Device, operator: Operator, b: Any) -> float:
-    """Seconds of an iteration; the right-hand side is rough, so that none ends too early."""
+    """Seconds of an iteration: the time of many iterations minus that of few, per iteration."""
     taken: list[int] = []
 
     def run(iterations: int) -> None:

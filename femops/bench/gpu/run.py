@@ -1,4 +1,4 @@
-"""A benchmark of a GPU on its way: steps are done one after the other while there is time."""
+"""A running benchmark of a GPU: steps are done one after the other while there is time."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from femops_kernels.cpu import machine
 from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.rates import Amounts, Rates
 
-_MARGIN = 1.3  # how far off a guess of the next step's time may be
+_MARGIN = 1.3  # safety factor on the estimate of the next step's time
 
 ROUND_OFF = 1e-12
-"""By how much results may differ, relative to the largest entry."""
+"""Largest difference of results, relative to the largest entry."""
 
 WORDS = {
     "rows": "{dofs_per_second:.3g} dofs/s, {fraction_of_limit:.0%} of {limit:.3g} ({bound})",
@@ -34,7 +34,7 @@ WORDS = {
     "vectors": "{dofs_per_second:.3g} dofs/s, {over_one_by_one:.3g} times one by one",
     "shapes": "{seconds_before:.3g} s before, {seconds:.3g} now",
 }
-"""Texts that tell of a row of each table."""
+"""Formats for the progress line of a row, for each table."""
 
 
 @final
@@ -48,7 +48,7 @@ class Step:
     do : callable
         Takes the `Run`, and adds rows to its record.
     effort : float
-        Time that it takes, but for a factor; 0 for what is always done.
+        Relative time of the step; 0 for a step that is always done.
     """
 
     name: str
@@ -58,15 +58,15 @@ class Step:
 
 @final
 class Run:
-    """A device that is measured, and the record of it.
+    """A device that is measured, and the record of the benchmark.
 
     Parameters
     ----------
     place : str or Device
     seconds, budget : float
-        For how long each case is timed, and all of it may take.
+        Time for which each case is measured, and time for the benchmark.
     amounts : Amounts
-        Of work to measure the limits with.
+        Amounts of work with which the limits are measured.
     found : Record
     show : callable
         Takes lines of progress.
@@ -92,7 +92,7 @@ class Run:
         found.answers = device.synchronize
 
     def do(self, steps: Sequence[Step]) -> None:
-        """Do steps that were not done: the first in any case, others if they are likely to fit."""
+        """Do the steps that are left: the first always, others if they are likely to fit."""
         rate = 0.0
         for step in steps:
             begin = perf_counter()
@@ -112,7 +112,7 @@ class Run:
             self.found.keep()
 
     def measure(self, table: str, what: str, call: Callable[[], list[Row]]) -> list[Row]:
-        """Rows of a case, which also go into a table; none if it fails or was measured before."""
+        """Measure a case, add its rows to a table, and return them; none if it fails or is done."""
         rows = self.found.measure(what, call) or []
         for row in rows:
             self.found.tables[table].append(row)
@@ -143,12 +143,12 @@ class Run:
 
 
 def relative_difference(found: NDArray[Any], expected: NDArray[Any]) -> float:
-    """The largest difference, relative to the largest entry that is expected.
+    """Largest difference from expected results, relative to their largest entry.
 
     Raises
     ------
     OperatorError
-        It is no finite number.
+        The difference is not finite.
     """
     off = float(np.abs(found - expected).max() / np.abs(expected).max())
     if not np.isfinite(off):

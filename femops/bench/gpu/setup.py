@@ -1,6 +1,6 @@
-"""Choice of what the benchmark of a GPU measures, and its operators.
+"""Settings of the benchmark of a GPU, and the operators that it measures.
 
-Operators of an order, of all problems, are made by several threads at a time.
+The operators of one order, of all problems, are made by several threads at a time.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from femops_kernels.cuda.operator.sweep import DeviceSweep
 from femops_kernels.cuda.rates import Amounts
 
 GPU_DOFS = 1e7
-"""About how many dofs fill a GPU, and none of its caches."""
+"""Approximate number of dofs that keeps a GPU busy, with data larger than its caches."""
 
-# What works side by side: NumPy's copies, and the compiler.
+# NumPy's copies and the compiler can run in parallel.
 _WORKERS = 8
 
 
 @final
 @dataclass(frozen=True)
 class Sizes:
-    """Problems, meshes and levels that are measured for one order, and about how many dofs."""
+    """Problems, meshes and levels that are measured for one order, and the number of dofs."""
 
     problems: Sequence[Problem]
     meshes: Sequence[str]
@@ -61,7 +61,7 @@ class Sizes:
 
     @property
     def effort(self) -> float:
-        """Time of the set-up but for a factor: by elements, and by points."""
+        """Relative time of the setup, from the numbers of elements and points."""
         points, elements = (self.order + 2) ** 3, self.dofs / self.order**3
         shares = sum(1.0 / problem.ncomp for problem in self.problems)
         return len(self.meshes) * shares * elements * (40.0 + points)
@@ -70,20 +70,20 @@ class Sizes:
 @final
 @dataclass(frozen=True)
 class GpuSettings:
-    """Choice of what is measured.
+    """Settings of the benchmark.
 
     Attributes
     ----------
     orders : sequence of int
-        In the order in which they are measured, the most important first.
+        Orders in the sequence of their measurement, the most important first.
     problems, meshes, levels : sequence of str
     dofs : float, optional
-        About how many; `GPU_DOFS` if omitted, an eighth at p = 1 and half at p = 2, where setting
-        up a mesh takes the longest.
+        Approximate number. If omitted `GPU_DOFS`, an eighth of it at p = 1 and half at p = 2, where
+        setting up a mesh takes the longest.
     seconds : float
-        For how long each case is timed.
+        Time for which each case is measured.
     budget : float
-        Seconds for all. Steps for which there is no time left are left out, and noted.
+        Seconds for the benchmark. Steps for which no time is left are skipped, and noted.
     products : Products
         Batches of small matrices that are multiplied.
     gas : sequence of GasCase
@@ -91,7 +91,7 @@ class GpuSettings:
     vectors : sequence of VectorsCase
         Operators on many vectors.
     amounts : Amounts
-        Of work to measure the limits with.
+        Amounts of work with which the limits are measured.
     device : str or Device
     """
 
@@ -122,7 +122,7 @@ class GpuSettings:
         choose("level", self.levels, LEVELS, where=" on a GPU")
 
     def sizes(self, most: float = GPU_DOFS, prefix: str = "") -> list[Sizes]:
-        """Return what is measured for each order; names begin with the prefix."""
+        """Return the `Sizes` of each order; their names begin with the prefix."""
         problems = [PROBLEMS[name] for name in dict.fromkeys(self.problems)]
         found = []
         for order in dict.fromkeys(self.orders) if problems and self.meshes else ():
@@ -147,7 +147,7 @@ class GpuCase:
 
     @staticmethod
     def make(problem: Problem, mesh: str, level: str, space: H1) -> GpuCase:
-        """Make the operator, its kernel and its data; nothing is run."""
+        """Make the operator, its kernel and its data, without running the kernel."""
         device = space.device
         assert device is not None
         operator = problem.operator(space, level)
@@ -169,7 +169,7 @@ class GpuCase:
 
     @property
     def group(self) -> str:
-        """Name of the cases that differ from it by their level alone."""
+        """Name of the group of cases that differ only in their level."""
         order = self.operator.space.order
         return self.prefix + group_name(self.problem, self.mesh, order)
 
@@ -181,14 +181,14 @@ class GpuCase:
         return sweep
 
     def apply(self) -> None:
-        """Launch it."""
+        """Launch the kernel."""
         self.operator.apply(self.x, self.y)
 
 
 def set_up(run: Run, sizes: Sizes) -> list[GpuCase]:
-    """All cases of an order but of groups that are done; the record has what failed.
+    """Make all cases of an order, except groups that are done. Failures go to the record.
 
-    Of levels that are the same kernel, the last.
+    If several levels have the same kernel, only the last of them is made.
     """
     order, record = sizes.order, run.found
     run.show(f"order {order}: setting up")
@@ -202,7 +202,7 @@ def set_up(run: Run, sizes: Sizes) -> list[GpuCase]:
 
         def first() -> tuple[H1, GpuCase]:
             space = H1(make_mesh(kind, order, sizes.dofs / ncomp), order, ncomp, device=run.device)
-            # what all operators on the space have in common is made with the first
+            # the first operator also makes the data that all operators on the space share
             return space, GpuCase.make(groups[key][0][0], kind, groups[key][0][1], space)
 
         return record.attempt(f"{kind}, order {order}", first) or (None, None)
@@ -227,5 +227,5 @@ def set_up(run: Run, sizes: Sizes) -> list[GpuCase]:
 
 
 def group_name(problem: Problem, mesh: str, order: int) -> str:
-    """Name of the cases that differ by their level alone."""
+    """Name of the group of cases that differ only in their level."""
     return f"{problem.name}, {mesh}, order {order}"

@@ -1,4 +1,4 @@
-"""Launch shapes, tried out: the fastest go into the user's table."""
+"""Tuning of launch shapes: the fastest go into the user's table."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ A loop takes as many registers as it may have; these are what small elements nee
 """
 
 SPILLED = 64
-"""Bytes that a thread may spill: a few cost less than what twice as many threads gain."""
+"""Most bytes that a thread may spill. A few cost less than twice as many threads gain."""
 
 _SECONDS = 0.02  # for each shape
 
 
 def candidates(kernel: CudaKernel, device: Device) -> list[Shape]:
-    """Shapes that are worth a try.
+    """Shapes that are worth measuring.
 
     64 to 256 threads a block, more registers or more blocks, numbers at points through shared
     memory or not, and then one portion of the elements per block or persistent blocks.
@@ -45,7 +45,7 @@ def candidates(kernel: CudaKernel, device: Device) -> list[Shape]:
 
 
 def tune(sizes: Sizes, run: Run) -> None:
-    """Try shapes for the kernels of an order, and keep the fastest in the table.
+    """Time shapes for the kernels of an order, and keep the fastest in the table.
 
     Rows have, for each kernel, the shape it had (``elements_before``, ``blocks_before``,
     ``staged_before``, ``persistent_before``) and the fastest one, with their times, and how many
@@ -81,7 +81,7 @@ def _times(device: Device, case: GpuCase, seconds: float) -> dict[Shape, float]:
 
 
 def _unspilled(sweep: DeviceSweep, shapes: Sequence[Shape]) -> list[Shape]:
-    """Those that spill little, and the one there is; compiled side by side."""
+    """Compile shapes in parallel. Return those that spill little, and the first one."""
     device, kernel = sweep.device, sweep.kernel
 
     def spilt(shape: Shape) -> int:

@@ -1,4 +1,4 @@
-"""The benchmark of a GPU: kinds of work, and the result of all that was measured."""
+"""The benchmark of a GPU: its kinds of work, and its result."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SOLVED_ORDERS = (4, 6)
 
 
 def _operators(settings: GpuSettings, prefix: str = "") -> list[Step]:
-    """Operators and conjugate gradients, order by order."""
+    """Steps that measure operators and conjugate gradients, one for each order."""
     return [
         Step(sizes.name, partial(operator_rows, sizes), sizes.effort)
         for sizes in settings.sizes(prefix=prefix)
@@ -39,7 +39,7 @@ def _operators(settings: GpuSettings, prefix: str = "") -> list[Step]:
 
 
 def _solves(settings: GpuSettings) -> list[Step]:
-    """Solves of Poisson's equation, as `femops.bench.run_solve`."""
+    """Steps that measure solves of Poisson's equation, as `femops.bench.run_solve`."""
     steps = []
     for sizes, mesh, level in product(settings.sizes(), settings.meshes, settings.levels):
         name = f"solves, {mesh}, order {sizes.order}, {level}"
@@ -61,7 +61,7 @@ def _solve(name: str, case: tuple[str, int, float, str], run: Run) -> None:
 
 
 def _shapes(settings: GpuSettings) -> list[Step]:
-    """Launch shapes of the kernels, order by order."""
+    """Steps that tune launch shapes of the kernels, one for each order."""
     return [
         Step(sizes.name, partial(tune, sizes), sizes.effort)
         for sizes in settings.sizes(_SWEPT_DOFS, "shapes, ")
@@ -69,7 +69,7 @@ def _shapes(settings: GpuSettings) -> list[Step]:
 
 
 def _each(table: str, cases: Iterable[Case], rows: Callable[[Case, Run], list[Row]]) -> list[Step]:
-    """A step for each case, whose rows go into a table; none without the device's limits."""
+    """Make a step for each case. Its rows go into a table; without the limits it does nothing."""
 
     def do(case: Case, run: Run) -> None:
         if run.rates is not None:
@@ -79,7 +79,7 @@ def _each(table: str, cases: Iterable[Case], rows: Callable[[Case, Run], list[Ro
 
 
 def _chosen(settings: GpuSettings, problems: Sequence[str]) -> GpuSettings:
-    """Settings with those of some problems, and of one mesh, that they have."""
+    """Restrict settings to some problems and to one mesh, if the settings have them."""
     return replace(
         settings,
         problems=[name for name in problems if name in settings.problems],
@@ -105,7 +105,7 @@ WORKS: dict[str, Callable[[GpuSettings], list[Step]]] = {
     "first shapes": lambda s: _shapes(_chosen(s, _TUNED)),
     "tuned": lambda s: _operators(_chosen(s, _FIRST), "tuned, "),
 }
-"""Kinds of work, and their steps."""
+"""Kinds of work by name, and functions that make their steps."""
 
 PHASES = (
     *("first", "first solves", "products", "gas", "vectors", "operators"),
@@ -121,19 +121,19 @@ def run_gpu(
     found: Record | None = None,
     works: Sequence[str] = ("operators", "limits"),
 ) -> dict[str, Any]:
-    """Check a GPU's kernels against the CPU, and measure them beside its limits.
+    """Check a GPU's kernels against the CPU, and compare their speed with the GPU's limits.
 
-    What fails is told among the ``failures``, and the rest goes on, as long as the GPU answers.
+    Cases that fail are listed in ``failures``. The benchmark goes on while the GPU answers.
 
     Parameters
     ----------
     settings : GpuSettings
     progress : callable, optional
-        Called with a line of text before each step, and with what was measured.
+        Called with a line of text before each step, and with a line for each row.
     found : Record, optional
-        What was found before: this is not measured again.
+        Earlier results, which are not measured again.
     works : sequence of str
-        Of `WORKS`, one after the other.
+        Names in `WORKS`, in the order in which they are done.
 
     Returns
     -------
@@ -172,7 +172,7 @@ def run_gpu(
 
 
 def result_of(found: Record) -> dict[str, Any]:
-    """Result of what a record has: rows in order, the best of each group of levels marked."""
+    """Make the result from a record: sorted rows, the best of each group of levels marked."""
     tables, marked = dict(found.tables), list[Row]()
     for name in ("rows", "cg", "shapes"):  # later ones take the place of earlier ones
         placed = {_place(row): row for row in tables[name]}

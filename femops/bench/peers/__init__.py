@@ -1,1 +1,1 @@
-"""Other libraries to run beside femops, each in a process of its own, if they are installed."""
+"""Other libraries to compare with, if they are installed, each in its own process."""

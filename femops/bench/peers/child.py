@@ -14,12 +14,12 @@ from femops.spaces.h1_l2 import H1
 
 
 def make(name: str, problem: Problem, space: H1) -> PeerOperator:
-    """The operator of a peer on the same mesh of its own.
+    """Make the operator of a peer, on the peer's own copy of the mesh.
 
     Raises
     ------
     ImportError
-        It does not load.
+        The peer does not load.
     """
     if name == "libceed":
         from femops.bench.peers.with_libceed import LibceedOperator
@@ -31,7 +31,7 @@ def make(name: str, problem: Problem, space: H1) -> PeerOperator:
 
 
 def serve(name: str, requests: TextIO, answers: TextIO) -> None:
-    """Make the operator of the first request, and time it as often as the others ask."""
+    """Make the operator of the first request, and time it for each further request."""
     operator: PeerOperator | None = None
     for line in requests:
         request: dict[str, Any] = json.loads(line)
@@ -58,10 +58,10 @@ def solve(name: str, order: int, n: int) -> dict[str, Any]:
 
 
 def main(name: str, what: str, *numbers: str) -> None:
-    """Serve on standard input and output, on one core; or solve."""
+    """Run the process on one core: serve on standard input and output, or solve once."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    # what a library prints is kept out of the answers
+    # output of the library must not mix with the answers
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     if what == "solve":

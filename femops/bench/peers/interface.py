@@ -1,6 +1,6 @@
-"""The one door to peers: whether they are installed, and a process for each of their operators.
+"""Interface to peers: checks whether they are installed, and a process for each of their operators.
 
-A process of its own, as a library may abort where another would raise, and prints what it likes.
+Each peer runs in its own process, because a library may abort instead of raising, and may print.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ SOLVERS = ("ngsolve", "mfem")
 
 PEER_PROBLEMS = ("bp1", "bp3")
 PEER_MESH = "cartesian"
-"""The mesh that peers run on; they store numbers at every point, as on any other."""
+"""Mesh of the peers. They store numbers at every point, as on any other mesh."""
 
 PEER_TOLERANCE = 1e-10
-"""By how much (relative) norms of a peer's result may differ from ours."""
+"""Largest relative difference of the norms of a peer's result from those of femops."""
 
 _CHILD = "femops.bench.peers.child"
 _PATIENCE = 600.0  # seconds for a library to solve
 
 
 def wave(x: NDArray[Any]) -> NDArray[Any]:
-    """A function with no symmetry that would hide a direction mistaken for another, (dim, n)."""
+    """Function of positions (3, n) without symmetry, so that swapped directions are noticed."""
     values: NDArray[Any] = np.sin(3.0 * x[0] + 1.0) * np.cos(2.0 * x[1]) * (1.0 + x[2])
     return values
 
 
 class PeerOperator(ABC):
-    """An operator of a peer, applied to `wave`, interpolated.
+    """An operator of a peer, with the interpolant of `wave` as input vector.
 
     Attributes
     ----------
@@ -60,12 +60,12 @@ class PeerOperator(ABC):
 
 
 def norms(x: NDArray[Any], y: NDArray[Any]) -> list[float]:
-    """Numbers by which operators are compared: the norm of y = A x, and x . y."""
+    """Two numbers by which operators are compared: the norm of y = A x, and x . y."""
     return [float(np.linalg.norm(y)), float(x @ y)]
 
 
 def why_not(name: str) -> str:
-    """Why a peer cannot be used, one line; empty where it is installed."""
+    """One line with the reason why a peer cannot be used; empty if it is installed."""
     return "" if find_spec(name) else f"{name} is not installed: pip install {name}"
 
 
@@ -74,21 +74,21 @@ def _command(name: str, *words: str) -> list[str]:
 
 
 def peer_solve(name: str, order: int, dofs: float) -> dict[str, Any] | str:
-    """Setup and solve by a peer on one core, with values imposed on the boundary and a load of one.
+    """Let a peer set up and solve Poisson's equation with a load of one, on one core.
 
     Parameters
     ----------
     name : str
-        Of `SOLVERS`.
+        A name in `SOLVERS`.
     order : int
     dofs : float
-        See `femops.bench.problems.make_mesh`, whose mesh ``multilinear`` is solved on.
+        Approximate number of dofs on the mesh ``multilinear`` of `femops.bench.problems.make_mesh`.
 
     Returns
     -------
     dict or str
         ``label``, ``dofs``, ``iterations``, ``seconds_setup``, ``seconds_solve`` and ``integral``
-        of the solution; or one line that says why there is nothing.
+        of the solution; or one line with the reason of a failure.
     """
     words = "solve", str(order), str(per_direction(order, dofs))
     said, fault = run_once(_command(name, *words), _PATIENCE)
@@ -97,16 +97,16 @@ def peer_solve(name: str, order: int, dofs: float) -> dict[str, Any] | str:
 
 @final
 class Peer:
-    """A peer's operator, ready to be timed until it is closed.
+    """A peer's operator in another process, ready to be timed until it is closed.
 
-    Of the space, on `PEER_MESH`, it has one of the same order and number of dofs.
+    The peer makes its own space on `PEER_MESH`, with the order and number of dofs of ``space``.
 
     Attributes
     ----------
     label : str
         Name, version and kind.
     norms : list of float
-        See `norms`, of `wave` interpolated.
+        See `norms`; the input vector is the interpolant of `wave`.
 
     Raises
     ------
@@ -134,5 +134,5 @@ class Peer:
         return max(abs(a - b) / abs(b) for a, b in zip(self.norms, ours, strict=True))
 
     def time(self, seconds: float) -> float:
-        """Median seconds of applications for about that long (at least three)."""
+        """Median seconds of an application, timed for about ``seconds`` (at least three times)."""
         return float(self._child.ask({"seconds": seconds})["median"])

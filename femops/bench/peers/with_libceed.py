@@ -1,4 +1,4 @@
-"""libCEED's operators, of its Python package."""
+"""libCEED's operators, through its Python package."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from femops.errors import OperatorError
 from femops.spaces.h1_l2 import H1
 
 BACKENDS = ("/cpu/self/xsmm/blocked", "/cpu/self/avx/blocked", "/cpu/self/opt/blocked")
-"""Fastest first."""
+"""libCEED's backends, fastest first."""
 
 # A missing backend may end the process, or be replaced by another.
 _TRY = "import sys, libceed; sys.exit(libceed.Ceed(sys.argv[1]).get_resource() != sys.argv[1])"
 
 
 def backend() -> str:
-    """The first of `BACKENDS` that this build has, each asked for in a process of its own.
+    """Return the first of `BACKENDS` that this build has; each is tried in its own process.
 
     Raises
     ------
     OperatorError
-        It has none of them.
+        The build has none of them.
     """
     for name in BACKENDS:
         command = [sys.executable, "-c", _TRY, name]

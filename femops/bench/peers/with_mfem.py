@@ -1,4 +1,4 @@
-"""MFEM's operators and solves by partial assembly, of its Python package."""
+"""MFEM's operators and solves by partial assembly, through its Python package."""
 
 from __future__ import annotations
 
@@ -49,17 +49,17 @@ class MfemOperator(PeerOperator):
 
 
 def _positions(mesh: Any, space: H1) -> NDArray[np.float64]:
-    """Where the dofs are, (3, ndofs): nodes of a copy that is curved to the space's order."""
+    """Positions (3, ndofs) of the dofs: nodes of a copy of the mesh with the space's order."""
     copy = type(mesh)(mesh)
     copy.SetCurvature(space.order, False, space.dim, 0)  # all x, then all y, then all z
     return np.array(copy.GetNodes().GetDataArray()).reshape(space.dim, -1)
 
 
 def solve(order: int, n: int) -> dict[str, Any]:
-    """Solve Poisson's equation on n**3 bent hexahedra; as `interface.peer_solve` says.
+    """Solve Poisson's equation on n**3 bent hexahedra; see `interface.peer_solve`.
 
-    With the faster of the preconditioners that the serial package has for partial assembly: the
-    diagonal, and Gauss-Seidel of the low-order matrix.
+    MFEM's serial package has two preconditioners for partial assembly: the diagonal, and
+    Gauss-Seidel of the low-order matrix. The result is that of the faster one.
     """
     import mfem.ser as mfem
 

@@ -10,7 +10,7 @@ from femops.bench.problems import RTOL, bent
 
 
 def solve(order: int, n: int) -> dict[str, Any]:
-    """Solve on n**3 bent hexahedra; as `interface.peer_solve` says."""
+    """Solve Poisson's equation on n**3 bent hexahedra; see `interface.peer_solve`."""
     import ngsolve as ng
     from ngsolve.krylovspace import CGSolver
     from ngsolve.meshes import MakeStructured3DMesh

@@ -1,4 +1,4 @@
-"""Scaling: operators on one rank and on many, measured."""
+"""Benchmark of scaling: operators on one rank and on many."""
 
 from femops.bench.scaling.study import MEMORY_RANKS, Settings, run_scaling
 

@@ -1,4 +1,4 @@
-"""Operators timed on one rank and on several, in turns; messages counted; memory a rank."""
+"""Study of scaling: times of operators on one rank and on several, messages, memory per rank."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from femops_kernels.cpu import machine
 from femops_meshes import box, partition
 
 MOST_RANKS = 4096
-"""More processes are no use on the machine that this is started on."""
+"""Largest number of ranks: all processes are on one machine."""
 
 MEMORY_RANKS = (1, 2, 4, 8)
 """Numbers of ranks whose memory is measured."""
@@ -50,23 +50,23 @@ class Task(NamedTuple):
 @final
 @dataclass(frozen=True)
 class Settings:
-    """Choice of what is measured, and for how long.
+    """Settings of the study.
 
     Attributes
     ----------
     ranks : sequence of int
     order : int
     dofs : float
-        About how many; of each rank if weak.
+        Approximate number of dofs; per rank if weak.
     problems, meshes : sequence of str
     level : str
     weak : bool
         Whether the problem grows with the ranks.
     rounds : int
     seconds : float
-        Of a round for one problem.
+        Time of a round for one problem.
     nvec : int
-        Vectors: with several, three methods take turns (`METHODS` of the worker).
+        Number of vectors. With several, three methods take turns (`METHODS` of the worker).
     """
 
     ranks: Sequence[int] = (1, 2)
@@ -81,12 +81,12 @@ class Settings:
     nvec: int = 1
 
     def check(self) -> None:
-        """Check all of it, before anything is started.
+        """Check the settings, before ranks are started.
 
         Raises
         ------
         OperatorError
-            An unknown name, nothing to measure, or too much.
+            A name is unknown, there is nothing to measure, or there are too many ranks.
         """
         named = {"problems": self.problems, "meshes": self.meshes, "levels": (self.level,)}
         check_asked(**named, orders=(self.order,), dofs=(self.dofs,), rounds=self.rounds)
@@ -98,7 +98,7 @@ class Settings:
             raise OperatorError(f"{self.nvec} vectors: give at least one")
 
     def tasks(self) -> list[Task]:
-        """All problems on all meshes, by all methods that differ."""
+        """Make the tasks: all problems on all meshes, by all methods if there are many vectors."""
         methods = METHODS if self.nvec > 1 else METHODS[:1]
         return [
             Task(problem, mesh, method)
@@ -124,10 +124,10 @@ def run_scaling(
 ) -> dict[str, Any]:
     """Measure how operators scale over ranks, each one thread on its own core.
 
-    Ranks are started by ``mpiexec``. Those numbers of ranks for which there are cores take turns;
-    a row has the medians of the rounds, ``speedup`` and ``efficiency`` the median of the rounds'
-    ratios to the fewest ranks. With more ranks than cores messages are counted and nothing is
-    timed. What is counted is compared with the least that the partition allows.
+    Ranks are started by ``mpiexec``. All numbers of ranks for which there are cores take turns. A
+    row has the medians of the rounds; ``speedup`` and ``efficiency`` are medians of the rounds'
+    ratios to the fewest ranks. With more ranks than cores messages are counted, but nothing is
+    timed. The counts are compared with the least that the partition allows.
 
     Parameters
     ----------
@@ -179,7 +179,7 @@ def prepare(world: World, task: Task, settings: Settings, level: str) -> dict[st
 
 
 def time_once(world: World, task: Task, seconds: float) -> Round:
-    """A round: ``seconds``, ``wait`` and ``calm``; on several ranks ``_without_overlap`` too."""
+    """Time one round: ``seconds``, ``wait``, ``calm``; on several ranks also without overlap."""
     found = world.ask("time", name=task.name, seconds=seconds, overlap=True)
     if world.ranks > 1:
         other = world.ask("time", name=task.name, seconds=seconds, overlap=False)
@@ -190,10 +190,10 @@ def time_once(world: World, task: Task, seconds: float) -> Round:
 def measure(
     worlds: Sequence[World], settings: Settings, progress: Progress
 ) -> list[dict[str, Any]]:
-    """Rows of all tasks on all worlds, which take turns, and what their messages are.
+    """Measure all tasks on all worlds, which take turns, and return the rows.
 
-    Problems are measured one after the other, as those of many vectors would not fit beside each
-    other.
+    Problems are measured one after the other, as with many vectors they would not fit into memory
+    together.
     """
     rows = []
     for _, group in groupby(settings.tasks(), key=lambda task: (task.mesh, task.problem)):
@@ -239,9 +239,9 @@ def _row(
 
 
 def speeds(rounds: Sequence[Round], base: Sequence[Round]) -> dict[str, Any]:
-    """Medians of times, and of the rounds' ratios to times on the fewest ranks.
+    """Medians of times, and of the rounds' ratios to the times on the fewest ranks.
 
-    Of the rounds in which neither was disturbed; of all, if there is none.
+    Only rounds count in which neither was disturbed, or all rounds if there are none.
     """
     calm = [k for k, both in enumerate(zip(rounds, base, strict=True)) if all(map(_calm, both))]
     chosen = calm or range(len(rounds))
@@ -269,12 +269,12 @@ UNTIMED: dict[str, Any] = {"timed": False} | dict.fromkeys(
 
 
 def messages(world: World, task: Task, settings: Settings, level: str) -> dict[str, Any]:
-    """Messages and bytes of an application, counted, beside the least that the partition allows.
+    """Count messages and bytes of an application, and compare with the partition's least.
 
     Raises
     ------
     OperatorError
-        They differ.
+        The counts differ from the least.
     """
     sent = world.ask("count", name=task.name, applications=3)
     if level == "full":  # a matrix needs columns that its rows' elements do not have
@@ -300,7 +300,7 @@ def least_exchange(counts: Counts, ranks: int, order: int) -> tuple[int, int]:
 
 
 def count_only(ranks: int, settings: Settings, levels: dict[Task, str]) -> list[dict[str, Any]]:
-    """Rows of more ranks than cores: messages, nothing timed."""
+    """Make the rows of more ranks than cores: messages are counted, nothing is timed."""
     rows = []
     with started(ranks) as world:
         for task in settings.tasks():
@@ -312,9 +312,9 @@ def count_only(ranks: int, settings: Settings, levels: dict[Task, str]) -> list[
 def rank_memory(
     settings: Settings, ranks: Sequence[int], progress: Progress
 ) -> list[dict[str, Any]]:
-    """Memory that mesh, space and operator take on a rank at most while they are made.
+    """Peak memory of a rank while mesh, space and operator are made, for each number of ranks.
 
-    For each number of ranks, of the first problem and mesh: ``bytes`` on the rank with most,
+    Rows are for the first problem and mesh: ``bytes`` on the rank with most,
     ``sum`` over ranks, and ``times_share``: bytes over those on the fewest ranks, times ranks over
     fewest ranks (1 if it falls as 1/ranks).
     """

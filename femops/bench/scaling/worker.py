@@ -1,7 +1,7 @@
-"""The program that runs on ranks: does what it is told, a line of JSON at a time.
+"""The program on ranks, which carries out requests, each a line of JSON.
 
-Started by `femops.bench.scaling.worlds.World`. Rank 0 reads what to do from standard input and
-writes the answer to standard output. While there is nothing to do, all ranks sleep.
+The program is started by `femops.bench.scaling.worlds.World`. Rank 0 reads requests from standard
+input and writes answers to standard output. Between requests all ranks sleep.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from femops_kernels.compiled import CompiledOperator, DistributedOperator, Panel
 from femops_kernels.cpu import machine
 
 NAP = 0.005
-"""Seconds between two looks whether there is something to do."""
+"""Seconds between two checks for a request."""
 
-_AGAIN = 3  # times at most that disturbed ones are measured again
-_LONG = 5  # times what a round should take: what takes so long is not measured again
+_AGAIN = 3  # most repetitions of disturbed measurements
+_LONG = 5  # times a round's seconds: longer measurements are not repeated
 _PROCESS = Path("/proc/self")
 _RESET = "5"  # proc(5), clear_refs: the peak resident set size becomes the present one
 
@@ -51,7 +51,7 @@ class Case:
     Attributes
     ----------
     compiled : CompiledOperator
-        What is applied: to all vectors at once, or to one after the other.
+        The compiled operator, for all vectors at once or for one after the other.
     """
 
     def __init__(self, operator: Operator, nvec: int, method: str) -> None:
@@ -68,7 +68,7 @@ class Case:
             self.compiled.apply(x, y)
 
     def channels(self) -> list[MpiChannel]:
-        """Channels of its messages; none on a single rank."""
+        """Channels of the operator's messages; none on a single rank."""
         compiled = self.compiled
         if not isinstance(compiled, DistributedOperator):
             return []
@@ -78,14 +78,14 @@ class Case:
         return [channel for channel in found.values() if isinstance(channel, MpiChannel)]
 
     def total(self, name: str) -> float:
-        """Sum over its channels until now: ``waited`` seconds, ``messages`` or ``nbytes``."""
+        """Sum over the channels so far: ``waited`` seconds, ``messages`` or ``nbytes``."""
         return float(sum(getattr(channel, name) for channel in self.channels()))
 
 
 @final
 @dataclass
 class Worker:
-    """Memory of a rank from one order to the next; its methods are the orders. Collective."""
+    """State of a rank between requests; its methods are the requests. Collective."""
 
     comm: Communicator
     _meshes: dict[Any, DistributedMesh] = field(default_factory=dict)
@@ -102,7 +102,7 @@ class Worker:
         method: str = METHODS[0],
         nvec: int = 1,
     ) -> dict[str, Any]:
-        """Make an operator and vectors for it, remembered under a name."""
+        """Make an operator and vectors for it, and keep them under a name."""
         key = (mesh, tuple(counts))
         if key not in self._meshes:
             self._meshes[key] = shared_mesh(mesh, (counts[0], counts[1], counts[2]), self.comm)
@@ -126,10 +126,10 @@ class Worker:
         return {}
 
     def time(self, name: str, seconds: float, overlap: bool) -> dict[str, float]:
-        """Seconds of an application on the slowest rank, medians; and of the wait in it.
+        """Median seconds of an application on the slowest rank, and of the wait in it.
 
-        Those that a rank had to share its core in are left out: ``calm`` says how many are left.
-        If these are less than three, the three fastest of all count.
+        Applications in which a rank lost its core are left out; ``calm`` is the number of others.
+        If there are fewer than three others, the three fastest applications count.
         """
         case = self._cases[name]
         if isinstance(case.compiled, DistributedOperator):
@@ -145,9 +145,9 @@ class Worker:
         return {"seconds": taken, "wait": waited, "calm": len(calm)}
 
     def _applications(self, case: Case, seconds: float) -> NDArray[np.float64]:
-        """Measure applications that all ranks begin together, of all ranks the most.
+        """Time applications that all ranks begin together, and take the maximum over ranks.
 
-        Rows are their seconds, those of the wait in each, and how often a core was taken away.
+        Rows are the seconds, the seconds of waiting, and how often a rank lost its core.
         """
         case.apply()
         self.comm.barrier()
@@ -162,7 +162,7 @@ class Worker:
         return self.comm.max(np.array(columns, float).T)
 
     def count(self, name: str, applications: int) -> dict[str, float]:
-        """Messages and bytes of one application, of all ranks together."""
+        """Number of messages and bytes of one application, of all ranks together."""
         case, names = self._cases[name], ("messages", "nbytes")
         before = np.array([case.total(what) for what in names])
         for _ in range(applications):
@@ -186,12 +186,12 @@ class Worker:
 
 @contextmanager
 def peak_of() -> Iterator[list[int]]:
-    """Measure the most memory of this process inside, less what it had before. Linux only.
+    """Measure the peak memory of this process inside the block, minus that before. Linux only.
 
     Yields
     ------
     list of int
-        Has the bytes afterwards.
+        Filled with the number of bytes when the block ends.
 
     Raises
     ------
@@ -223,7 +223,7 @@ def _losses() -> int:
 
 
 def pin(comm: Communicator) -> None:
-    """Keep this process to one core, no other rank's unless there are more ranks than cores."""
+    """Pin this process to a core of its own, or a shared one if there are more ranks than cores."""
     firsts = comm.gather_all(np.array([comm.node.first]))[:, 0]
     before = int(np.count_nonzero(firsts[: comm.rank] == comm.node.first))
     mine = cores.own()
@@ -232,7 +232,7 @@ def pin(comm: Communicator) -> None:
 
 
 def main() -> None:
-    """Obey orders that rank 0 reads until standard input ends."""
+    """Carry out the requests that rank 0 reads, until standard input ends."""
     comm = world()
     machine.set_threads(1)
     pin(comm)

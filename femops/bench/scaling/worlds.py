@@ -1,4 +1,4 @@
-"""Ranks started by mpiexec, that do what they are told."""
+"""Ranks started by mpiexec, which carry out requests."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def check_alone() -> str:
 
 @final
 class World:
-    """So many ranks, one thread each, pinned to its own core, which sleep until they are asked.
+    """Ranks with one thread each, pinned to its own core, which sleep between requests.
 
     Raises
     ------
@@ -53,10 +53,10 @@ class World:
         self.close = self._child.close
 
     def ask(self, do: str, **arguments: Any) -> dict[str, Any]:
-        """Let all ranks do something (a method of `worker.Worker`); see `Child.ask`."""
+        """Let all ranks call a method of `worker.Worker`, and return the answer."""
         return self._child.ask({"do": do} | arguments)
 
 
 def started(ranks: int) -> AbstractContextManager[World]:
-    """A world that ends with the block."""
+    """Start a world, which ends with the block."""
     return closing(World(ranks))

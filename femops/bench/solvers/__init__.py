@@ -1,1 +1,1 @@
-"""Solvers, timed: conjugate gradients, multigrid, eigenpairs."""
+"""Benchmarks of solvers: conjugate gradients, multigrid, eigenpairs."""

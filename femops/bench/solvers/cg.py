@@ -27,16 +27,16 @@ from femops_kernels.cpu.operators import HostOperator
 Vector = NDArray[np.float64]
 
 PROBLEM = PROBLEMS["bp1"]
-"""Mass: the least work at a dof, so that the vectors weigh most."""
+"""Mass matrix: the least work per dof, so that vector updates have the largest share."""
 
 PASSES = {False: 13, True: 7}
-"""Vectors read and written in an iteration, the operator's two among them: apart, and merged."""
+"""Vectors read and written in an iteration, with the operator's two: separate, and merged."""
 
-_ITERATIONS = 20  # of a start from a random vector: few enough for no square to underflow
+_ITERATIONS = 20  # from a random vector: few enough that no square underflows
 
 
 def _measures(A: Operator, b: Vector, seconds: float) -> dict[str, Callable[[], float]]:
-    """Measure conjugate gradients of both kinds and the operator alone, each for so long."""
+    """Functions that time both kinds of conjugate gradients and the operator for so long."""
     apply = partial(A.apply, b, np.empty_like(b))
 
     def iteration(merged: bool) -> float:
@@ -51,7 +51,7 @@ def _measures(A: Operator, b: Vector, seconds: float) -> dict[str, Callable[[], 
 
 
 def _iteration(A: Operator, b: Vector, merged: bool) -> float:
-    """Seconds of an iteration, the start left out."""
+    """Seconds of an iteration, without the start of the solve."""
     compiled = A.compiled
     assert isinstance(compiled, HostOperator)  # one rank
     solve = ConjugateGradients(compiled, b, None, None, merged)
@@ -63,7 +63,7 @@ def _iteration(A: Operator, b: Vector, merged: bool) -> float:
 def _row(
     mesh: str, A: Operator, median: dict[str, float], threads: int, triad: float
 ) -> dict[str, Any]:
-    """One row of the result; the triad is in bytes/s."""
+    """Make one row of the result; the triad is in bytes/s."""
     apart, merged, vector = median["apart"], median["merged"], 8 * A.space.size
     rest = A.cost().bytes_moved - 2 * vector
     moved = {kind: rest + passes * vector for kind, passes in PASSES.items()}
@@ -94,18 +94,18 @@ def run_cg(
     seconds: float = 0.3,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Measure iterations of conjugate gradients on bp1, their vector updates apart and merged.
+    """Measure iterations of conjugate gradients on bp1, with separate and merged vector updates.
 
-    Arguments and errors are those of `femops.bench.run`; both kinds and the operator alone take
-    turns. With the matrix, at the level "full", nothing can be merged.
+    Arguments and errors are as in `femops.bench.run`. Both kinds and the operator alone take turns.
+    At the level "full", with a matrix, nothing can be merged.
 
     Returns
     -------
     dict
-        ``machine`` and ``limits`` as `femops.bench.run` has them; ``rows`` with the seconds of an
+        ``machine`` and ``limits`` as in `femops.bench.run`; ``rows`` with the seconds of an
         iteration (``seconds_apart``, ``seconds_merged``) and of the operator alone, the ``ratio``
-        of the first two and what the count of bytes gives for it, the seconds saved and those that
-        the bytes saved take at the speed of the triad; ``notes``: what could not be merged.
+        of the first two and the same ratio of bytes, the seconds saved and the seconds that the
+        saved bytes take at the speed of the triad; ``notes`` with cases that could not be merged.
     """
     count = machine.get_threads() if threads is None else threads
     check_asked(meshes=meshes, levels=(level,), orders=orders, dofs=(dofs,), rounds=rounds)

@@ -1,7 +1,7 @@
-"""The eigensolver beside SciPy's LOBPCG: a quantum oscillator, to the same residual.
+"""Comparison of the eigensolver with SciPy's LOBPCG: a quantum oscillator, to the same residual.
 
-The mass is lumped at Gauss-Lobatto points, so that LOBPCG is given a standard problem, with the
-diagonal as preconditioner: the best that SciPy's users have without multigrid.
+The mass is lumped at Gauss-Lobatto points, so that LOBPCG solves a standard problem. Its
+preconditioner is the diagonal, the best that SciPy's users have without multigrid.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from femops_kernels.cpu import machine
 from femops_meshes import box
 
 METHODS = ("chebyshev", "lobpcg", "lobpcg one by one")
-"""``lobpcg`` is given the fused product of many vectors, ``one by one`` a product of one."""
+"""``lobpcg`` multiplies many vectors at once, ``lobpcg one by one`` each vector by itself."""
 
 _RADIUS = 6.5
 _MAXITER = 2000
@@ -44,7 +44,7 @@ def run_eigen(
     rounds: int = 1,
     progress: Progress = lambda _: None,
 ) -> dict[str, Any]:
-    """Solve by each method in turns.
+    """Time the solve of a quantum oscillator by each method, in turns.
 
     Parameters
     ----------
@@ -60,9 +60,9 @@ def run_eigen(
     Returns
     -------
     dict
-        ``machine``, and ``rows``: for each method medians of the processor's and of wall seconds,
-        ``residual`` and ``error`` (of the eigenvalues, relative) at the end, whether it
-        ``converged``, and ``times_as_long`` as the first method.
+        ``machine``, and ``rows``: for each method medians of processor and wall seconds, the final
+        ``residual`` and relative ``error`` of the eigenvalues, whether it ``converged``, and
+        ``times_as_long``, the ratio to the first method.
 
     Raises
     ------
@@ -103,7 +103,7 @@ def _hamiltonian(u: Any, x: Any) -> Any:
 
 @final
 class _Case:
-    """The oscillator on a box, and its exact energies."""
+    """The quantum oscillator on a box, and its exact energies."""
 
     def __init__(self, order: int, elements: int, states: int, tol: float) -> None:
         self.states, self.tol = states, tol
@@ -120,7 +120,7 @@ class _Case:
         self.exact: NDArray[np.float64] = energies[:states]
 
     def solve(self, method: str, maxiter: int = _MAXITER) -> dict[str, Any]:
-        """Solve once; residual and error at the end."""
+        """Solve once. Return the final residual and error."""
         goal = self.tol * self.exact[-1]
         if method == METHODS[0]:
             given = self.H, self.mass, self.states
@@ -137,7 +137,7 @@ class _Case:
     def _lobpcg(
         self, goal: float, maxiter: int, *, at_once: bool
     ) -> tuple[NDArray[np.float64], float]:
-        """Eigenvalues, and the largest residual, by SciPy."""
+        """Solve by SciPy. Return the eigenvalues and the largest residual."""
         scale = (self.free / np.sqrt(self.mass))[:, np.newaxis]
         product: Callable[[Any], Any] = self.H.matmat
         if not at_once:

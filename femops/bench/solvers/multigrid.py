@@ -27,10 +27,10 @@ from femops_meshes import Mesh, ball, l_shape
 from femops_meshes.topology.ordering import hilbert_order
 
 MESHES = ("cartesian", "multilinear", "ball", "fichera")
-"""Boxes, boxes that are bent, a curved ball, and the corner of Fichera, both bent cubically."""
+"""Boxes, boxes with bent elements, and a ball and the Fichera corner with cubic elements."""
 
 _TOLERANCE = 1e-4
-"""By how much (relative) integrals of solutions may differ."""
+"""Largest relative difference of integrals of solutions."""
 
 Rows = list[dict[str, Any]]
 
@@ -45,12 +45,12 @@ class Solves:
     Attributes
     ----------
     mesh : str
-        Name, of `MESHES`.
+        Name in `MESHES`.
     operator : Operator
     b : (size,) array
-        Right-hand side, where the operator is.
+        Right-hand side, in the operator's memory.
     seconds : dict
-        Times of each round, by what was timed.
+        Seconds of each round, by the name of the timed part.
     infos : dict
         Reports of the last round, by preconditioner.
     """
@@ -62,7 +62,7 @@ class Solves:
     infos: dict[str, Info] = field(default_factory=dict)
 
     def round(self, seconds: float) -> None:
-        """Set up and solve with each, and apply the operator for about that long."""
+        """Time setup and solve with each preconditioner, and products for about ``seconds``."""
         A, y = self.operator, self.operator.space.zeros()
         device = A.space.device
 
@@ -83,7 +83,7 @@ class Solves:
             self.seconds[f"{kind} solve"].append(end - ready)
 
     def rows(self, threads: int) -> Rows:
-        """A row for each preconditioner."""
+        """Return a row of the result for each preconditioner."""
         median, space = medians(self.seconds), self.operator.space
         device, apply = space.device and space.device.name, median["apply"]
         rows = []
@@ -122,29 +122,29 @@ def run_solve(
 ) -> dict[str, Any]:
     """Measure solves of Poisson's equation to a relative residual of 1e-9.
 
-    With values imposed on the whole boundary, and a load that is random at each dof, so that no
-    part of the spectrum is missing.
+    Values are imposed on the whole boundary. The load is random at each dof, so that no part of the
+    spectrum is missing.
 
-    Arguments and errors are those of `femops.bench.run`, but for these. Both preconditioners and
+    Arguments and errors are as in `femops.bench.run`, except for these. Both preconditioners and
     the operator alone take turns.
 
     Parameters
     ----------
     dofs : float
-        About how many unknowns; of balls and corners at most eight times fewer or more.
+        Approximate number of unknowns. Balls and corners may have up to eight times fewer or more.
     meshes : sequence of {"cartesian", "multilinear", "ball", "fichera"}
     peers : sequence of {"ngsolve", "mfem"}
-        Libraries to solve beside, with a load of one on multilinear elements, on one core.
+        Libraries to compare with, for a load of one on multilinear elements, on one core.
     device : str or Device, optional
-        Where it solves; the host if omitted. Peers are the host's.
+        Device of the solves; the host if omitted. Peers always run on the host.
 
     Returns
     -------
     dict
-        ``machine`` and ``limits`` as `femops.bench.run` has them; ``rows`` with iterations, the
-        seconds of a product, of the setup and of the solve, these also in products of the operator,
-        and how many times as fast as with Jacobi the solve is; ``peers`` as
-        `run_beside` has them; ``notes``: which peers did not solve.
+        ``machine`` and ``limits`` as in `femops.bench.run`; ``rows`` with iterations, the seconds
+        of a product, of the setup and of the solve, the last two also as numbers of products, and
+        the speedup of the solve over Jacobi; ``peers`` as in `run_beside`; ``notes`` with the peers
+        that did not solve.
     """
     count = machine.get_threads() if threads is None else threads
     check_asked(levels=(level,), orders=orders, dofs=(dofs,), rounds=rounds)
@@ -172,7 +172,7 @@ def run_solve(
 
 
 def prepared(name: str, order: int, dofs: float, level: str, device: DeviceLike = None) -> Solves:
-    """A problem whose kernels are compiled; see `run_solve`."""
+    """Make a problem, and compile its kernels; see `run_solve`."""
     V = H1(mesh_of(name, order, dofs), order, device=device)
     A = diffusion(V, level=level).constrained(V.boundary_dofs())
     b = V.memory.get(load(V, 1.0)) * np.random.default_rng(order).standard_normal(V.size)
@@ -184,7 +184,7 @@ def prepared(name: str, order: int, dofs: float, level: str, device: DeviceLike 
 
 
 def mesh_of(name: str, order: int, dofs: float) -> Mesh:
-    """One of `MESHES`, refined until a space of this order has about that many dofs."""
+    """Make one of `MESHES`, refined so that a space of this order has about ``dofs`` dofs."""
     if name in ("cartesian", "multilinear"):
         return make_mesh(name, order, dofs)
     mesh = ball(1, order=3) if name == "ball" else l_shape(1, dim=3).mapped(_bent, order=3)
@@ -206,13 +206,13 @@ def _bent(x: NDArray[np.float64]) -> NDArray[np.float64]:
 def run_beside(
     order: int, dofs: float, peers: Sequence[str], rounds: int
 ) -> tuple[Rows, list[str]]:
-    """Solve Poisson's equation with a load of one on bent hexahedra, by femops and by peers.
+    """Solve Poisson's equation with a load of one on bent hexahedra, with femops and with peers.
 
     Returns
     -------
     rows : list of dict
         femops first: ``label``, ``order``, ``dofs``, ``iterations``, medians of ``seconds_setup``
-        and ``seconds_solve``, and how many ``times_as_long`` as femops both together take.
+        and ``seconds_solve``, and ``times_as_long``, the ratio of their sum to that of femops.
     notes : list of str
         Peers that did not solve, or came to another solution.
     """

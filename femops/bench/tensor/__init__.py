@@ -1,1 +1,1 @@
-"""Small tensors, measured beside the machine's limits and other libraries."""
+"""Benchmarks of small tensors, compared with the machine's limits and other libraries."""

@@ -1,8 +1,9 @@
-"""Products of the matrices of a batch, C += A B, beside the least time that they can take.
+"""Products of the matrices of a batch, C += A B, compared with a lower bound of the time.
 
-The limit is the larger time of two: the bytes of A, B and C read and C written, at the bandwidth
-of this footprint and mix of reads and writes; the operations at the rate of multiply-adds. For
-square float64 matrices at bandwidth W that is n W / 16 (tensor report, section 6.1).
+The bound is the larger of two times: that of the bytes of A, B and C read and C written, at the
+bandwidth of this footprint and mix of reads and writes; and that of the operations, at the rate of
+multiply-adds. For square float64 matrices at bandwidth W the limit by memory is n W / 16 flops per
+second (tensor report, section 6.1).
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ Array = NDArray[Any]
 
 LAYOUTS = ("contiguous", "interleaved")
 
-_DIFFERENT = 4096  # numbers that are repeated: random ones take longer than all else
+_DIFFERENT = 4096  # random numbers, which are repeated to save time
 
 
 @final
@@ -64,7 +65,7 @@ class ProductCase:
         return 1.0 * np.dtype(self.dtype).itemsize * self.n**2 * self.members
 
     def row(self, way: Way, threads: int, seconds: float, bound: Bound) -> dict[str, Any]:
-        """Entries of the row of a library and layout, beside the bound."""
+        """Entries of the row of a library and layout, with the bound."""
         return {
             "n": self.n,
             "members": self.members,
@@ -91,7 +92,7 @@ class ProductCase:
 
 
 def layout_of(name: str, on_device: bool) -> Strided | Interleaved:
-    """One of `LAYOUTS`: lanes on a device are those of whole lines of memory."""
+    """Make the layout of a name in `LAYOUTS`. On a device 16 lanes fill a line of memory."""
     if name == "contiguous":
         return Strided()
     return Interleaved(16) if on_device else Interleaved()
@@ -100,14 +101,14 @@ def layout_of(name: str, on_device: bool) -> Strided | Interleaved:
 @final
 @dataclass(frozen=True)
 class Products:
-    """Choice of what is measured.
+    """Settings of the benchmark of products.
 
     Attributes
     ----------
     sizes : sequence of int
-        Rows and columns, in the order in which they are measured.
+        Numbers of rows and columns, in the order of their measurement.
     members : sequence of int
-        Matrices of a batch; if there are none, so many that each operand has `entries`.
+        Numbers of matrices in a batch. If empty, each operand has about `entries` numbers.
     dtypes, layouts : sequence of str
     entries : float
     """
@@ -119,7 +120,7 @@ class Products:
     entries: float = 4e7
 
     def check(self) -> None:
-        """Refuse what can't be measured.
+        """Raise if a setting is unknown or out of range.
 
         Raises
         ------
@@ -131,7 +132,7 @@ class Products:
             raise TensorError("nothing to measure: give sizes and batches of 1 or more")
 
     def cases(self) -> list[ProductCase]:
-        """All of it."""
+        """All cases: each type, size and number of matrices, in all layouts."""
         return [
             ProductCase(n, members, dtype, tuple(self.layouts))
             for dtype in self.dtypes
@@ -141,7 +142,7 @@ class Products:
 
 
 def mean_over_peers(rows: Iterable[dict[str, Any]]) -> float | None:
-    """Geometric mean of how many times as fast as the best peer femops is, in its better layout."""
+    """Geometric mean over cases of femops' speedup over the best peer, in the better layout."""
     best: dict[tuple[Any, ...], float] = {}
     for row in rows:
         key = row["n"], row["members"], row["dtype"], row["threads"]
@@ -153,7 +154,7 @@ def mean_over_peers(rows: Iterable[dict[str, Any]]) -> float | None:
 def _rows(
     case: ProductCase, threads: int, meter: Meter, rounds: int, seconds: float
 ) -> list[dict[str, Any]]:
-    """A row for each implementation; all take turns, after the limit."""
+    """Measure all implementations and the limit in turns. Return a row for each."""
     traffic, bounds = Traffic("gemm", 3.0 * case.nbytes, case.nbytes), list[Bound]()
 
     def limit() -> None:
@@ -176,7 +177,7 @@ def _rows(
 
 
 def _calls(case: ProductCase, threads: int) -> dict[Way, Callable[[], object]]:
-    """Calls that are timed, by library and layout."""
+    """Return the calls to be timed, by library and layout."""
     a, b = case.operands()
     c = np.zeros_like(a)
     calls: dict[Way, Callable[[], object]] = {}
@@ -215,7 +216,7 @@ def run_gemm(
     seconds: float = 0.02,
     progress: Progress = lambda _: None,
 ) -> dict[str, Any]:
-    """Measure all, case by case, each in several rounds.
+    """Measure all cases of products, each in several rounds.
 
     Parameters
     ----------
@@ -223,7 +224,7 @@ def run_gemm(
     threads : sequence of int
     rounds : int
     seconds : float
-        About how long each is timed in a round.
+        Approximate time of each library and layout in a round.
     progress : callable
 
     Returns
@@ -234,7 +235,7 @@ def run_gemm(
     Raises
     ------
     TensorError, OperatorError
-        Settings that can't be.
+        A setting is unknown or out of range.
     """
     products.check()
     check_asked(rounds=rounds)

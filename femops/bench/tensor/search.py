@@ -1,7 +1,7 @@
-"""The search for the fastest kernel of small products: variants, the model's choice first.
+"""Search for the fastest variant of the kernels of small products.
 
-On a GPU variants are launch shapes. The best go to the database of tuned settings, where later
-runs find them (tensor report, section 6.3).
+On a GPU variants are launch shapes. The best variants go to the database of tuned settings, which
+later runs read (tensor report, section 6.3).
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class ProductSearch(Generic[AnyVariant]):
     Attributes
     ----------
     case : ProductCase
-        In one layout.
+        The case, with one layout.
     key : TuningKey
-        Where the database has the settings.
+        Key of the settings in the database.
     candidates : list
-        Variants that the model does not rule out, its choice first.
+        Variants that the model does not rule out, the model's choice first.
     settings : callable
         Takes a variant, returns its settings as the database has them.
     run_once : callable
@@ -60,7 +60,7 @@ class ProductSearch(Generic[AnyVariant]):
     run_once: Callable[[AnyVariant], float]
 
     def run(self, rounds: int) -> tuple[database.Settings, Fastest[AnyVariant]]:
-        """Let all variants take turns; settings of the best, and what was found."""
+        """Time all variants in turns. Return the settings of the best, and the result."""
         found = fastest({one: partial(self.run_once, one) for one in self.candidates}, rounds)
         return self.settings(found.best), found
 
@@ -82,7 +82,7 @@ def search_products(
     place: DeviceName = None,
     seconds: float = 0.01,
 ) -> dict[str, Any]:
-    """Try all variants of kernels, and keep the best of each case and layout.
+    """Time all variants of kernels, and keep the best of each case and layout.
 
     Parameters
     ----------
@@ -105,9 +105,9 @@ def search_products(
     Raises
     ------
     TensorError
-        Nothing to measure, or an unknown type or layout.
+        There is nothing to measure, or a type or layout is unknown.
     KernelValueError
-        A name that is no device's.
+        ``place`` is no device's name.
     """
     products.check()
     device = find_device(place)
@@ -138,13 +138,13 @@ def _searches(
 
 
 def square(n: int, dtype: str) -> Contraction:
-    """Product of two square matrices, rows one after the other."""
+    """Contraction for the product of two square matrices in row-major order."""
     steps, ones = offsets(range(0, n * n, n)), range(n)
     return Contraction(dtype, steps, ones, steps, ones, steps, ones)
 
 
 def search_on_host(n: int, members: int, dtype: str = "float64") -> ProductSearch[Variant]:
-    """Variants of C += A B on one core."""
+    """Make the search among variants of C += A B on one core."""
     case, kernel = ProductCase(n, members, dtype, ("contiguous",)), _kernel(n, dtype)
     a, b = case.operands()
     c, step = np.zeros_like(a), a.strides[0]
@@ -177,7 +177,7 @@ def _settings(variant: Variant) -> database.Settings:
 def _search_on_device(
     device: Device, case: ProductCase, seconds: float
 ) -> ProductSearch[ProductShape]:
-    """Launch shapes of C = A B."""
+    """Make the search among launch shapes of C = A B."""
     (layout,), shape = case.layouts, (case.n, case.n)
     form = layout_of(layout, on_device=True)
     a, b, c = (Batch(shape, case.members, case.dtype, form, device) for _ in range(3))

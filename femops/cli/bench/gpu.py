@@ -120,7 +120,7 @@ def gpu(
 
 
 def _lines(result: Result) -> list[str]:
-    """Say what the device is and allows, and what is wrong."""
+    """Lines about the device, its limits, and failures."""
     found = []
     for when, rates in (("", result["rates"]), ("at the end ", result["rates_after"])):
         if rates is not None:
@@ -139,7 +139,7 @@ def _lines(result: Result) -> list[str]:
 
 
 def product_lines(result: Result) -> list[str]:
-    """Say what the device is, what failed, and how products compare."""
+    """Lines about the device, failures, and the speed of products relative to cuBLAS."""
     device, mean = result["device"], result["products_over_best_peer"]
     found = [f"{device['name']} ({device['arch']}), {device['processors']} multiprocessors"]
     found += [f"failed: {one['what']}: {one['message']}" for one in result["failures"]]

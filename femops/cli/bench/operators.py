@@ -32,7 +32,7 @@ PROBLEMS = {
     "bp5": "the collocated diffusion operator",
     "bp6": "the collocated vector diffusion operator",
 }
-"""CEED's bake-off problems, and what each measures."""
+"""CEED's bake-off problems, with the text about each."""
 
 ORDERS, MESHES = "1-8", "cartesian,multilinear,curved"
 

@@ -14,7 +14,7 @@ from femops.cli.options import name_list, number, number_list, whole_number
 from femops.cli.output import Column, Output, one_line_warnings
 
 PICTURE = "bench.png"
-"""File that ``--plot`` draws into where none is named."""
+"""Default file of ``--plot``."""
 
 Result = dict[str, Any]
 Progress = Callable[[str], None]
@@ -51,10 +51,10 @@ PlotOption = Annotated[
 
 @final
 class PlotCommand(TyperCommand):
-    """A command whose ``--plot`` may stand alone; typer has no options of that kind."""
+    """A command whose ``--plot`` needs no value; typer has no options of that kind."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Name the file of a ``--plot`` that names none."""
+        """Insert the default file after a ``--plot`` without a value."""
         given = []
         for word, following in pairwise([*args, "--"]):
             given += [word, PICTURE] if word == "--plot" and following[:1] == "-" else [word]
@@ -62,14 +62,14 @@ class PlotCommand(TyperCommand):
 
 
 def dofs_of(dofs: float | None, footprint: str | None) -> float:
-    """Return about how many dofs are asked for, by their number or by a name.
+    """Return the approximate number of dofs from a number or the name of a footprint.
 
     Raises
     ------
     typer.BadParameter
         Both are given.
     OperatorError
-        An unknown name.
+        The name is unknown.
     """
     from femops.bench.problems import FOOTPRINTS, check_asked
 
@@ -81,7 +81,7 @@ def dofs_of(dofs: float | None, footprint: str | None) -> float:
 
 
 def check_one_size(dofs: float | None, footprint: str | None) -> None:
-    """Refuse a number of dofs beside the name of one."""
+    """Raise if both a number of dofs and a footprint are given."""
     if dofs is not None and footprint is not None:
         raise typer.BadParameter("give --dofs or --footprint, not both")
 
@@ -97,31 +97,31 @@ def report(
     json: bool,
     lasting: bool = False,
 ) -> None:
-    """Measure, and give out the result.
+    """Run a benchmark, and print or draw its result.
 
     Parameters
     ----------
     name : str
-        Of the benchmark.
+        Name of the benchmark.
     measure : callable
-        Takes what shows progress; its result has ``machine`` and ``rows``.
+        Takes a function that shows progress; returns the result with ``machine`` and ``rows``.
     tables : sequence of Table
-        That are printed, of those that have rows.
+        Tables to print, if they have rows.
     lines : callable
-        Takes the result, returns lines that are printed before the tables.
+        Takes the result, returns lines to print before the tables.
     picture : str
-        Which of `femops.bench.drawing.PICTURES` is drawn.
+        Name in `femops.bench.drawing.PICTURES` of the picture to draw.
     plot : str or None
-        The file, if a picture is asked for.
+        File of the picture, if one is asked for.
     json : bool
-        Whether to print the result itself instead.
+        Whether to print the result as JSON instead.
     lasting : bool
-        Whether each step is told, and stays to be read.
+        Whether the line of each step stays on the terminal.
 
     Raises
     ------
     typer.Exit
-        Something failed, or results differ.
+        A case failed, or results differ.
     """
     _check_plot(plot)
     output = Output(json)
@@ -144,7 +144,7 @@ def report(
 
 
 def _check_plot(plot: str | None) -> None:
-    """Refuse a path before anything is measured, not after."""
+    """Check, before anything is measured, that the picture can be drawn and written."""
     if plot is not None:
         from femops.io.atomic import check_writable, checked_path
         from femops.io.plots.with_matplotlib import check_matplotlib
@@ -154,7 +154,7 @@ def _check_plot(plot: str | None) -> None:
 
 
 def limit_lines(result: Result) -> list[str]:
-    """Say what the machine allows with each number of threads."""
+    """Lines with the machine's limits for each number of threads."""
     return [
         f"threads {limits['threads']}: triad {limits['triad_gbytes_per_second']:.3g} GB/s, "
         f"multiply-adds {limits['fma_gflops_per_second']:.3g} GFlop/s"

@@ -1,1 +1,1 @@
-"""``femops hydro``: options, runs, what they write, and the reference runs."""
+"""``femops hydro``: options, runs, their files, and the reference runs."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @final
 class Files:
-    """Files of a run, written as they are due. All methods are collective.
+    """Writes the files of a run, each when it is due. All methods are collective.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class Files:
     Raises
     ------
     FileError, MissingExtraError
-        A file that cannot be written, or not without an extra.
+        A file cannot be written, or needs an extra that is not installed.
     """
 
     def __init__(self, given: dict[str, Any], comm: Communicator) -> None:
@@ -38,7 +38,7 @@ class Files:
         self._check()
 
     def _check(self) -> None:
-        """Before the work, not after it."""
+        """Check, before the work begins, that all files can be written."""
         from femops.io.atomic import check_writable, checked_path
         from femops.io.plots.with_matplotlib import check_matplotlib
         from femops.parallel import check
@@ -52,7 +52,7 @@ class Files:
                 check_matplotlib()
 
     def begin(self, run: Simulation) -> None:
-        """Write the state at the beginning, if it is not there from an earlier run."""
+        """Write the initial fields, unless an earlier run has written them."""
         import femops
 
         if self._given["save"] is not None:
@@ -61,7 +61,7 @@ class Files:
         self._add(run)
 
     def after_step(self, run: Simulation) -> None:
-        """Write what is due after a step."""
+        """Write the files that are due after a step."""
         from femops.hydro import save_run
 
         if run.steps % self._given["every"] == 0:
@@ -70,7 +70,7 @@ class Files:
             save_run(self._given["checkpoint"], run)
 
     def _add(self, run: Simulation) -> None:
-        """Add the fields to series and movie, if they are not there."""
+        """Add the fields to series and movie, unless they have this time already."""
         from femops.hydro import Snapshot
 
         series, title = self._series, f"t = {run.t:.4g}"
@@ -91,7 +91,7 @@ class Files:
         return save_run(self._given["checkpoint"] or default, run)
 
     def finish(self, output: Output, run: Simulation) -> None:
-        """Write what is due at the end, and tell of all files."""
+        """Write the files that are due at the end, and print the names of all files."""
         import femops
         from femops.hydro import Snapshot, save_run
 
@@ -109,7 +109,7 @@ class Files:
 
 
 def _draw(output: Output, path: Path, fields: Snapshot, title: str) -> None:
-    """Draw the density, and the velocity into a file beside it."""
+    """Draw the density into a file, and the velocity into another file beside it."""
     import femops
 
     beside = path.with_name(f"{path.stem}-velocity{path.suffix}")

@@ -17,9 +17,9 @@ _PROGRESS_SECONDS = 0.1
 def teller(
     update: Callable[[str], None], what: str, comm: Communicator
 ) -> Callable[[Simulation], None] | None:
-    """Return a function that tells of steps, some times a second; None if there is no terminal.
+    """Return a function that shows steps, some times a second; None if there is no terminal.
 
-    Collective, and so is the function: rank 0, which has the terminal, decides for all.
+    Collective, as is the function. Rank 0, which has the terminal, decides for all ranks.
     """
     if not comm.broadcast(sys.stderr.isatty()):
         return None

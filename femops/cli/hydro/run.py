@@ -86,7 +86,7 @@ _OPTIONS: dict[str, Any] = {
 
 
 def _given(given: dict[str, Any]) -> dict[str, Any]:
-    """Options of the command, without omitted ones that have a default in `_OPTIONS`."""
+    """Options of the command, without omitted options that have a default in `_OPTIONS`."""
     return {key: value for key, value in given.items() if key not in _OPTIONS or value is not None}
 
 
@@ -113,7 +113,7 @@ def _saved(path: Path | None) -> dict[str, Any]:
 
 
 def _no_step(run: Simulation, t_final: float, max_steps: int | None) -> str:
-    """Message that a run was at its end before the first step."""
+    """Return the message for a run that was at its end before the first step."""
     end = f"the end is t = {t_final:.10g}: give a later --t-final"
     if run.t < t_final:
         end = f"the end is step {max_steps}: give a larger --max-steps"

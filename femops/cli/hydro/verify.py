@@ -12,12 +12,12 @@ from femops.cli.output import Column, Output
 
 
 def verify_runs(output: Output, what: list[str], cg_tol: float) -> None:
-    """Repeat reference runs, all if none is named, and print ours beside the published ones.
+    """Repeat reference runs, all if none is named, and print both our results and Laghos'.
 
     Raises
     ------
     HydroError
-        One is not as published.
+        A result differs from the published one.
     """
     from femops.errors import HydroError
     from femops.hydro import RUNS

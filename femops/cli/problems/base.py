@@ -22,10 +22,10 @@ Vector = NDArray[np.float64]
 
 
 class Problem(ABC):
-    """A problem with a known solution, discretised on a mesh; made anew for each solve.
+    """A problem with a known solution, discretised on a mesh. Each solve makes a new one.
 
-    Subclasses make spaces and operators, and nothing that compiles them. Where ranks share the mesh
-    all methods are collective.
+    Constructors of subclasses make spaces and operators without compiling them. Where ranks share
+    the mesh all methods are collective.
 
     Parameters
     ----------
@@ -33,31 +33,31 @@ class Problem(ABC):
     order : int
         Polynomial degree of the solution.
     level : str
-        What operators keep; see `femops.Operator.at_level`.
+        What operators store; see `femops.Operator.at_level`.
 
     Attributes
     ----------
     closed : bool
         Whether the mesh has no boundary.
     waves : Waves
-        What exact solutions are made of.
+        Products of waves, of which exact solutions are sums.
     space : H1
-        Of the solution.
+        Space of the solution.
     field : Field
         The exact solution.
     operator : Operator
-        On the space, or on all fields, with its essential conditions.
+        Operator on the space, or on all fields, with its essential conditions.
     M : Preconditioner
-        Of the operator, once the problem is prepared.
+        Preconditioner of the operator, once the problem is prepared.
     progress : callable or None
-        Told of the iterations, see `femops.cg`.
+        Called with the iterations, see `femops.cg`.
     preconditioner : str
         "multigrid" or "jacobi".
 
     Raises
     ------
     SpaceError
-        A mesh or an order that the problem does not take.
+        The problem is not defined for the mesh or the order.
     """
 
     title: ClassVar[str]
@@ -100,23 +100,23 @@ class Problem(ABC):
 
     @abstractmethod
     def right_hand_side(self) -> Vector:
-        """Load and boundary values."""
+        """Right-hand side: load and boundary values."""
 
     def solve(self, b: Vector, rtol: float) -> tuple[Vector, int]:
-        """Solution for that right-hand side, vector of `space`, and iterations of `femops.cg`.
+        """Solve for a right-hand side. Return a vector of `space`, and the iterations.
 
         Raises
         ------
         SolverError
-            No convergence to that relative residual.
+            The iteration does not come to the relative residual ``rtol``.
         """
         return solution(femops.cg, self.operator, b, rtol, M=self.M, progress=self.progress)
 
     def preconditioned(self, A: femops.Operator, dtype: str | None = None) -> Any:
-        """The preconditioner of a positive definite operator, its kernels compiled.
+        """Make the preconditioner of a positive definite operator, and compile its kernels.
 
-        Jacobi's where multigrid lacks a package, unless the user asked for multigrid. ``dtype`` is
-        the type of its cycles: MINRES, unlike `femops.cg`, does not make up for float32.
+        It is Jacobi's if multigrid lacks a package, unless the user asked for multigrid. ``dtype``
+        is the type of multigrid's cycles: MINRES, unlike `femops.cg`, does not make up for float32.
         """
         if self.preconditioner == "multigrid":
             try:
@@ -132,7 +132,7 @@ class Problem(ABC):
 
     @property
     def size(self) -> int:
-        """Number of unknowns, of all ranks."""
+        """Number of unknowns on all ranks."""
         return self.space.global_size
 
     def parameters(self) -> dict[str, float]:
@@ -140,11 +140,11 @@ class Problem(ABC):
         return {}
 
     def fields(self, u: Vector) -> dict[str, Any]:
-        """Fields that are written into files, by name; u is a solution."""
+        """Fields to write into files, by name; u is the solution."""
         return {"u": u}
 
     def more(self) -> dict[str, Any]:
-        """Further facts that are known when it is solved: errors of other fields, counts."""
+        """Further facts after the solve: errors of other fields, counts of iterations."""
         return {}
 
 
@@ -213,26 +213,26 @@ def solve(
     Parameters
     ----------
     make : callable
-        Of mesh, order and level.
+        Makes the problem from mesh, order and level.
     mesh : Mesh or DistributedMesh
     order : int
     rtol : float
         Relative residual at which the iteration stops.
     level : str
-        What operators keep.
+        What operators store.
     progress : callable, optional
-        Told of the iterations, see `femops.cg`.
+        Called with the iterations, see `femops.cg`.
     preconditioner : {"multigrid", "jacobi"}, optional
-        Multigrid if omitted, where it has all that it needs.
+        If omitted multigrid, or Jacobi's if multigrid lacks a package.
 
     Raises
     ------
     SolverError
-        No convergence.
+        The iteration does not converge.
     MissingExtraError
-        What multigrid needs, if it is asked for.
+        Multigrid is asked for and lacks a package.
     SpaceError, GeometryError, MeshError, OperatorError, KernelError
-        See what is called.
+        See the functions of `femops` for meshes, spaces and operators.
     """
     begin = perf_counter()
     problem = make(mesh, order, level)

@@ -13,7 +13,7 @@ from femops.cli.problems.manufactured import AnyMesh, Field, Floats
 
 @final
 class Elasticity(Problem):
-    """By conjugate gradients; the load is that of the exact solution's stress.
+    """Linear elasticity, solved by conjugate gradients; the load is that of the exact stress.
 
     Parameters
     ----------
@@ -47,5 +47,5 @@ class Elasticity(Problem):
         return self.operator.rhs(femops.load(V, flux=self.stress), V.interpolate(self.field.exact))
 
     def parameters(self) -> dict[str, float]:
-        """Those of Lame."""
+        """Lame's parameters."""
         return {"lam": self.lam, "mu": self.mu}

@@ -12,12 +12,12 @@ from femops.cli.problems.krylov import solution
 from femops.cli.problems.manufactured import AnyMesh, Field, Floats, bounding_box
 
 ACROSS = 8.0
-"""Wave number times the longest side, if none is given: no resonance of a box, disc or ball."""
+"""Default wave number times the longest side: no resonance of a box, disc or ball."""
 
 
 @final
 class Helmholtz(Problem):
-    """By MINRES, as the operator is indefinite; preconditioned by that for a plus.
+    """Helmholtz problem, solved by MINRES with a preconditioner for -div grad u + k^2 u.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class Helmholtz(Problem):
         self.operator = femops.helmholtz(V, self.k, level=level).constrained(V.boundary_dofs())
 
     def prepare(self) -> None:
-        """Compile the product."""
+        """Make the preconditioner, and compile the product with the operator."""
         definite = femops.diffusion(self.space) + femops.mass(self.space, self.k**2)
         constrained = definite.constrained(self.operator.constrained_dofs)
         self.M = self.preconditioned(constrained, "float64")

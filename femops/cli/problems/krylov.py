@@ -1,4 +1,4 @@
-"""Iterations that end at the residual asked for, or say that they do not."""
+"""Linear solves that raise an error if they do not converge."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def solution(
     rtol: float,
     **options: Any,
 ) -> tuple[Vector, int]:
-    """Solution and iterations of a solver of `femops`, with its options.
+    """Run a solver of `femops` with its options. Return the solution and the iterations.
 
     Raises
     ------
     SolverError
-        No convergence.
+        The solve has not converged.
     """
     u, info = solver(A, b, rtol=rtol, warn=False, **options)
     if not info.converged:
@@ -42,7 +42,7 @@ def solution(
 
 
 def _advice(reached: float) -> str:
-    """Advice for an iteration that ends at such a relative residual."""
+    """Advice for a solve that ends at the relative residual ``reached``."""
     if not reached < 0.01:
         return "look at the mesh, or refine it"
     return f"ask for less (--rtol {10.0 ** ceil(log10(2.0 * reached)):g}) or look at the mesh"

@@ -10,4 +10,4 @@ if TYPE_CHECKING:
     from femops.cli.problems.manufactured import AnyMesh
 
 Make = Callable[["AnyMesh", int, str], "Problem"]
-"""Maker of a problem from mesh, order and level: a class of problems, its own parameters given."""
+"""Makes a problem from mesh, order and level: a problem class with its own parameters bound."""

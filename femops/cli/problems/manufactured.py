@@ -38,7 +38,7 @@ class Waves:
 
     @classmethod
     def on(cls, mesh: AnyMesh) -> Waves:
-        """One wave along the longest side of the mesh, or one a period where it is periodic.
+        """Make waves: one along the longest side of the mesh, or one per period if it is periodic.
 
         Collective, where ranks share the mesh.
         """
@@ -70,9 +70,9 @@ class Term:
     ----------
     factor : float
     orders : (dim,) tuple of int
-        How often it is differentiated along each direction.
+        Order of the derivative in each direction.
     shift : float
-        Of the waves.
+        Shift of the waves.
     """
 
     factor: float
@@ -83,7 +83,7 @@ class Term:
 @final
 @dataclass(frozen=True)
 class Field:
-    """A field of which each component is a sum of terms; functions take x of shape (dim, n).
+    """A field whose components are sums of terms; methods take positions x (dim, n).
 
     Attributes
     ----------
@@ -97,18 +97,18 @@ class Field:
 
     @classmethod
     def scalar(cls, waves: Waves, shift: float = 0.0) -> Field:
-        """The product of waves."""
+        """Make a scalar field, one product of waves."""
         return cls(waves, ((Term(1.0, (0,) * len(waves.wave), shift),),))
 
     @classmethod
     def vector(cls, waves: Waves, size: float) -> Field:
-        """As many components as dimensions, each a product of waves with a shift of its own."""
+        """Make a field with a component per dimension, products of waves with different shifts."""
         dim = len(waves.wave)
         return cls(waves, tuple((Term(size, (0,) * dim, 1.0 * i),) for i in range(dim)))
 
     @classmethod
     def solenoidal(cls, waves: Waves) -> Field:
-        """A curl, so without divergence: (psi_y, -psi_x), in 3-D (psi_y, chi_z - psi_x, -chi_y)."""
+        """Make a curl, without divergence: (psi_y, -psi_x) or (psi_y, chi_z - psi_x, -chi_y)."""
         size = 1.0 / float(waves.wave.max())
         if len(waves.wave) == 2:
             return cls(waves, ((Term(size, (0, 1)),), (Term(-size, (1, 0)),)))
@@ -117,12 +117,12 @@ class Field:
         return cls(waves, ((first,), second, (third,)))
 
     def exact(self, x: Floats) -> Floats:
-        """The field, (n,) or (ncomp, n)."""
+        """Values of the field, (n,) or (ncomp, n)."""
         result = np.stack([self._sum(x, terms) for terms in self.components])
         return result[0] if len(result) == 1 else result
 
     def gradient(self, x: Floats) -> Floats:
-        """Its gradient, (dim, n) or (ncomp, dim, n)."""
+        """Gradient of the field, (dim, n) or (ncomp, dim, n)."""
         dim = len(self.waves.wave)
         rows = [[self._sum(x, c, along) for along in range(dim)] for c in self.components]
         return np.array(rows[0] if len(rows) == 1 else rows)
@@ -139,7 +139,7 @@ class Field:
         return np.asarray(self.waves.square * self.exact(x))
 
     def check_periodic(self, space: Space) -> None:
-        """Check that the waves have one value wherever the mesh has one node. Collective.
+        """Raise if the waves have different values at the positions of one node. Collective.
 
         Raises
         ------
@@ -182,6 +182,6 @@ def _periods(mesh: AnyMesh, least: float) -> Floats:
 
 
 def _at_elements(space: Space, values: Floats) -> Floats:
-    """Values (ndofs,) of the owned dofs, at the nodes of the elements, (ne, n, ncomp)."""
+    """Values (ne, n, ncomp) at the nodes of the elements, from values (ndofs,) of owned dofs."""
     local = np.asarray(space.l_vec(np.repeat(values, space.ncomp))).reshape(-1, space.ncomp)
     return np.asarray(local[space.restriction.indices])

@@ -1,4 +1,4 @@
-"""Cost of a matrix: its nonzeros counted from the mesh, without forming it."""
+"""Cost of a matrix: its nonzeros, counted from the mesh without assembling the matrix."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def matrix_nonzeros(space: Space) -> int:
 
 
 def csr_bytes(space: Space) -> int:
-    """Bytes of that matrix in compressed rows: 8 a value, 4 or 8 an index, whichever suffices."""
+    """Bytes of a matrix on the space in compressed rows: 8 per value, 4 or 8 per index."""
     nonzeros = matrix_nonzeros(space)
     index = 4 if max(nonzeros, space.size) < 2**31 else 8
     return nonzeros * (8 + index) + (space.size + 1) * index

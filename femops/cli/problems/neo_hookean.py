@@ -21,7 +21,7 @@ _GUESS = 1e-6  # relative residual of the linear problem that the first guess so
 
 @final
 class NeoHookean(Problem):
-    r"""By Newton's method from the solution of the linearised problem.
+    r"""Neo-Hookean solid, solved by Newton's method from the solution of the linearised problem.
 
     The load is :math:`\int_\Omega P(F) : \nabla v\, dx` with the stress of the exact displacement.
 
@@ -86,7 +86,7 @@ class NeoHookean(Problem):
         return u, info.iterations
 
     def parameters(self) -> dict[str, float]:
-        """Those of Lame."""
+        """Lame's parameters."""
         return {"lam": self.lam, "mu": self.mu}
 
     def more(self) -> dict[str, Any]:

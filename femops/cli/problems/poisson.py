@@ -14,7 +14,7 @@ from femops.cli.problems.manufactured import AnyMesh, Field
 
 @final
 class Poisson(Problem):
-    """By conjugate gradients; on a mesh without boundary the solution of mean zero is sought.
+    """Poisson problem, solved by conjugate gradients. Without boundary the solution has mean zero.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class Poisson(Problem):
         """Load and boundary values."""
         b = femops.load(self.space, self.field.minus_laplacian)
         if self.closed:
-            # Constants are in the kernel of A: b must be orthogonal to them for a solution to be.
+            # A takes constants to zero: a solution exists only if b is orthogonal to them
             return np.asarray(b - total(self.space, b) / self.space.global_size)
         return self.operator.rhs(b, self.space.interpolate(self.field.exact))
 

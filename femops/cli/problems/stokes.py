@@ -17,10 +17,10 @@ from femops_meshes import Mesh
 
 @final
 class Stokes(Problem):
-    """Taylor-Hood elements, by MINRES on both fields at once.
+    """Stokes problem with Taylor-Hood elements, solved by MINRES on both fields at once.
 
-    Pressures have one degree less than velocities and the mean of the exact one.  The
-    preconditioner is that of the velocity's operator, and the diagonal of the pressure's mass.
+    Pressures have one degree less than velocities, and the mean of the exact pressure.  The
+    preconditioner is that of the velocity's diffusion, and the diagonal of the pressure's mass.
 
     Parameters
     ----------
@@ -51,9 +51,9 @@ class Stokes(Problem):
         return np.asarray(self.field.minus_laplacian(x) + self.pressure.gradient(x))
 
     def right_hand_side(self) -> Vector:
-        """Load and boundary values; what flows through the boundary, less its mean.
+        """Right-hand side: load and boundary values, without the boundary values' net flux.
 
-        Interpolated values let a little more out than in, for which there is no solution.
+        Interpolated boundary values have a small net flux, for which there would be no solution.
         """
         W, Q = self.both, self.pressures
         load = W.join(u=femops.load(self.space, self.force))
@@ -63,13 +63,13 @@ class Stokes(Problem):
         return b
 
     def prepare(self) -> None:
-        """Compile the products."""
+        """Make the preconditioner, and compile the product with the operator."""
         definite = femops.diffusion(self.space).constrained(self.space.boundary_dofs())
         self.velocities = self.preconditioned(definite, "float64")
         self.operator.apply(self.both.zeros())
 
     def solve(self, b: Vector, rtol: float) -> tuple[Vector, int]:
-        """Velocity and iterations; the pressure is kept."""
+        """Solve, and return the velocity and the iterations. The pressure is stored in ``p``."""
         A, Q = self.operator, self.pressures
         M = femops.block_diagonal(self.both, u=self.velocities, p=femops.jacobi(femops.mass(Q)))
         z, iterations = solution(femops.minres, A, b, rtol, M=M, progress=self.progress)
@@ -93,17 +93,17 @@ class Stokes(Problem):
 
 
 def _stokes(u: Any, p: Any) -> dict[str, Any]:
-    """The form; -div u is tested by q, so that it is symmetric."""
+    """Integrand of the Stokes form; -div u is tested by q, so that the form is symmetric."""
     return {"u": {"grad": u.grad - p * np.eye(len(u.grad))}, "p": {"value": -u.div}}
 
 
 def _check_stable(mesh: AnyMesh) -> None:
-    """Refuse a mesh on which velocities do not see all pressures. Collective.
+    """Raise if divergences do not span all pressures, so that the system is singular. Collective.
 
-    In a direction at both ends of which an element has boundary, its velocities are x (1 - x) times
-    polynomials of degree k - 2. One pressure of degree k - 1 is orthogonal to all of these. Where
-    two directions are such, the product of two such pressures is orthogonal to all divergences:
-    the system is singular, and nearly so where elements are bent.
+    If an element has boundary at both ends of a direction, its velocities are x (1 - x) times
+    polynomials of degree k - 2 in that direction. One pressure of degree k - 1 is orthogonal to all
+    of these. With two such directions the product of two such pressures is orthogonal to all
+    divergences. Then the system is singular, or nearly so if elements are curved.
     """
     own, where = (mesh, None) if isinstance(mesh, Mesh) else (mesh.mesh, mesh.comm)
     count = int((_constrained_directions(own) > 1).sum())

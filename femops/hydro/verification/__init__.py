@@ -1,1 +1,1 @@
-"""Exact solutions and published results that runs are held to."""
+"""Exact solutions and published results with which runs are compared."""

@@ -30,7 +30,7 @@ class ShockTube:
     left, right : (density, pressure)
     gamma : float
     at : float
-        Where the two meet at the beginning.
+        Position of the jump at the beginning.
     """
 
     left: tuple[float, float] = (1.0, 1.0)
@@ -81,7 +81,7 @@ class Blast:
     ----------
     dim : int
     energy : float
-        In the whole space.
+        Energy of the blast in all of space.
     gamma : float
     density : float
     """
@@ -123,7 +123,7 @@ class Blast:
         return np.where(r < front, jump * inside, self._density)
 
     def _profile(self, V: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-        """Radius, density, velocity and pressure, over those at the shock."""
+        """Radius, density, velocity and pressure, each divided by its value at the shock."""
         j, g = float(self.dim), self.gamma
         a0 = 2.0 / (j + 2.0)
         a2 = -(g - 1.0) / (2.0 * (g - 1.0) + j)

@@ -1,4 +1,4 @@
-"""The nine reference runs that Laghos publishes, and what it gives for them.
+"""The nine reference runs that Laghos publishes, with its results.
 
 https://github.com/CEED/Laghos, "Verification of Results".
 """
@@ -51,7 +51,7 @@ class ReferenceRun:
     blast: float | None = None
 
     def begin(self, cg_tol: float = 1e-8, comm: Any = None) -> Simulation:
-        """The run from its beginning.
+        """Make the run, at its initial state.
 
         Parameters
         ----------
@@ -67,7 +67,7 @@ class ReferenceRun:
         return Simulation.begin(Lagrangian(case, mesh, *self.orders, cg_tol=cg_tol), self.ode)
 
     def compared(self, run: Simulation) -> dict[str, Any]:
-        """Results of a run beside the published ones."""
+        """Return the results of a run together with the published ones."""
         return {
             "run": self.number,
             "problem": f"{self.problem} {self.dim}-D",
@@ -103,7 +103,7 @@ def verify(
     watch: Callable[[Simulation], None] | None = None,
     comm: Any = None,
 ) -> dict[str, Any]:
-    """Repeat a reference run, and put its results beside the published ones.
+    """Repeat a reference run, and compare its results with the published ones.
 
     Parameters
     ----------
@@ -119,8 +119,8 @@ def verify(
     Returns
     -------
     dict
-        ``steps``, ``dt`` and ``e_norm`` beside Laghos', the ``relative`` error of the last,
-        ``seconds`` of the steps, and ``compile_seconds`` of all before them.
+        ``steps``, ``dt`` and ``e_norm`` next to those of Laghos, the ``relative`` error of
+        ``e_norm``, ``seconds`` of the steps, and ``compile_seconds`` of the setup.
 
     Raises
     ------

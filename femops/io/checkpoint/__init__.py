@@ -1,1 +1,1 @@
-"""Checkpoints that any number of ranks continues."""
+"""Checkpoints from which any number of ranks can continue."""

@@ -1,4 +1,4 @@
-"""Checkpoints: a stopped program continues from them, on any number of ranks."""
+"""Checkpoints, from which a stopped program continues on any number of ranks."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class State:
     Attributes
     ----------
     vectors : dict
-        By name, new vectors of the spaces, of the type they were saved in.
+        New vectors of the spaces by name, of the type in which they were saved.
     values : dict
         The numbers, texts, lists and dicts that were saved with them.
     """
@@ -82,10 +82,10 @@ def save_state(
 ) -> Path:
     """Write vectors and values into one file that any number of ranks can load. Collective.
 
-    The file appears under its name only when it is complete and on the disk: whatever stops the
-    program, there is the old checkpoint or the new one. The same vectors make the same file, bit by
-    bit, on any number of ranks and with any partition. Each rank writes its own share, so the
-    folder must be one that all see.
+    The file appears under its name only when it is complete and on the disk. So whatever stops the
+    program, either the old checkpoint or the new one exists. The same vectors make the same file,
+    bit by bit, on any number of ranks and with any partition. Each rank writes its own share, so
+    all ranks must see the folder.
 
     Parameters
     ----------
@@ -106,8 +106,8 @@ def save_state(
     Raises
     ------
     CheckpointError
-        There are no vectors, names are no texts, a value is of another kind, or ranks give
-        different things.
+        There are no vectors, names are no texts, a value has another type, or arguments differ
+        between ranks.
     FileError
         The file cannot be written, or does not end in .state.
     SpaceError
@@ -115,7 +115,7 @@ def save_state(
     VectorError
         A vector does not fit its space.
     RankError
-        Another rank failed. Whatever is raised, the file is the old or the whole new one.
+        Another rank failed. After any error the file is the old or the complete new one.
 
     Examples
     --------
@@ -162,17 +162,17 @@ def save_state(
 def load_state(path: str | os.PathLike[str], spaces: Mapping[str, Space] | None = None) -> State:
     """Read vectors and values that `save_state` has written. Collective.
 
-    The number of ranks and the partition may be others than when the file was written. All that is
-    read is compared with the checksums in the file.
+    The number of ranks and the partition may differ from those that wrote the file. All data read
+    are checked by the checksums in the file.
 
     Parameters
     ----------
     path : path
         The same on all ranks.
     spaces : mapping, optional
-        {name: space} of the vectors to read, all or some of those in the file; each space is of the
-        kind, order, family and number of components it was saved in, on the same mesh. Without any
-        there are only the values; each rank then reads by itself.
+        {name: space} of the vectors to read, all or some of those in the file. Each space has the
+        kind, order, family, number of components and mesh with which the vector was saved. If
+        omitted only the values are read, by each rank itself.
 
     Returns
     -------
@@ -181,8 +181,8 @@ def load_state(path: str | os.PathLike[str], spaces: Mapping[str, Space] | None 
     Raises
     ------
     CheckpointError
-        The file is no checkpoint, is damaged or not whole, has no vector of such a name, or a space
-        is another than its vector was saved in; or ranks give different things.
+        The file is no checkpoint, is damaged or incomplete, has no vector of a name, or a space
+        differs from the one with which its vector was saved; or arguments differ between ranks.
     FileError
         The file cannot be read.
     SpaceError
@@ -256,12 +256,12 @@ def _order(space: Space) -> SerialOrder:
 
 
 def _whole_blocks(cuts: Ints, rows: int) -> Ints:
-    """Cuts of the rows that split no block of ``rows`` rows, each near the cut given."""
+    """Round cuts up to multiples of ``rows``, so that no block is split between ranks."""
     return np.asarray(np.minimum(-(-cuts // rows) * rows, cuts[-1]))
 
 
 def _new_file(stack: ExitStack, target: Path, size: int, comm: Communicator) -> BinaryIO:
-    """Open a file, on all ranks, that becomes `target` when rank 0 closes the stack."""
+    """Open a new file on all ranks, which is renamed to `target` when rank 0 closes the stack."""
     made = None
     with check(comm), refused(target):
         if comm.rank == 0:
@@ -281,7 +281,7 @@ def _new_file(stack: ExitStack, target: Path, size: int, comm: Communicator) -> 
 def _write(
     file: BinaryIO, target: Path, contents: Contents, name: str, space: Space, vector: Vector
 ) -> Sums:
-    """Write this rank's share of a vector; on rank 0, the checksums of all its blocks."""
+    """Write this rank's share of a vector. Return the checksums of all blocks on rank 0."""
     comm, rows, cuts = space.comm, space.components(vector), np.array([0, space.ndofs])
     if comm.size > 1:
         order = _order(space)
@@ -310,7 +310,7 @@ def _opened(path: Path) -> BinaryIO:
 
 
 def _check_fits(contents: Contents, name: str, space: Space, path: Path) -> None:
-    """Check that a vector in the file is one of a space."""
+    """Raise if a vector in the file does not fit a space."""
     if name not in contents.fields:
         has = ", ".join(map(repr, contents.fields))
         raise CheckpointError(f"'{path}' has no vector {name!r}: it has {has}")

@@ -23,7 +23,7 @@ Sums = NDArray[np.uint32]
 
 MAGIC, VERSION = b"\x89FEMOPS\n", 1
 _PREFIX = struct.Struct("<8sI")
-"""Magic; checksum of the bytes after it, up to the end of the text."""
+"""Magic; checksum of the bytes after this prefix, up to the end of the text."""
 
 _REST = struct.Struct("<IQI")
 """Version; length of the text; checksum of the table of checksums. Then come text and table."""
@@ -31,7 +31,7 @@ _REST = struct.Struct("<IQI")
 _FIXED = _PREFIX.size + _REST.size
 
 BLOCK = 2**20
-"""Bytes of a vector that have a checksum, or a little less: a whole number of rows."""
+"""Largest size of a block in bytes. A block has whole rows of a vector, and one checksum."""
 
 _PAGE = 4096
 """Data of each vector begin at a multiple of this many bytes."""
@@ -40,13 +40,13 @@ _LEAST = {"order": 0, "ncomp": 1, "dofs": 1, "elements": 1, "rows": 1}
 """Least values of the numbers of a `Field`."""
 
 _TEXTS = {"space": "H1|L2", "family": r"\w+", "dtype": "<f[48]", "mesh": "[0-9a-f]{16}"}
-"""Patterns of its texts."""
+"""Patterns of the texts of a `Field`."""
 
 
 @final
 @dataclass(frozen=True)
 class Field:
-    """A vector in the file, with the facts that decide whether a space fits it.
+    """Description of a vector in the file, which decides whether a space fits it.
 
     Attributes
     ----------
@@ -55,13 +55,13 @@ class Field:
     family : str
     dtype : {"<f4", "<f8"}
     dofs : int
-        Nodes of the whole space: the vector has as many rows, of `ncomp` numbers each.
+        Number of nodes of the whole space. The vector has a row of `ncomp` numbers for each.
     elements : int
         Number of elements of the whole mesh.
     mesh : str
         Checksum of the whole mesh, in hexadecimal digits.
     rows : int
-        Rows of a block, which has a checksum; it may differ from file to file.
+        Number of rows of a block, which may differ between files.
     """
 
     space: str
@@ -76,12 +76,12 @@ class Field:
 
     @classmethod
     def parsed(cls, given: Any) -> Field:
-        """Find in JSON what was put there.
+        """Make the description from its JSON object.
 
         Raises
         ------
         ValueError
-            It is none that femops writes.
+            The object is not one that femops writes.
         """
         _expect(isinstance(given, dict) and cls.__dataclass_fields__.keys() <= given.keys(), given)
         found = cls(**{key: given[key] for key in cls.__dataclass_fields__})
@@ -95,7 +95,7 @@ class Field:
 
     @property
     def row(self) -> int:
-        """Bytes of a row."""
+        """Number of bytes of a row."""
         return self.ncomp * np.dtype(self.dtype).itemsize
 
     @property
@@ -105,23 +105,23 @@ class Field:
 
     @property
     def kind(self) -> str:
-        """The space, in words."""
+        """Description of the space, for messages."""
         return f"{self.space}(order={self.order}, ncomp={self.ncomp}, family={self.family!r})"
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Contents:
-    """Contents of a file, and the position of each part.
+    """Contents of a file, and the positions of its parts.
 
     Attributes
     ----------
     fields : dict of Field
-        By name, in the order of the file.
+        Descriptions of the vectors by name, in the order of the file.
     values : dict
         Values that JSON can hold.
     text : bytes
-        Both in JSON.
+        Fields and values as JSON.
     """
 
     fields: Mapping[str, Field]
@@ -130,19 +130,19 @@ class Contents:
 
     @classmethod
     def of(cls, fields: Mapping[str, Field], values: Mapping[str, Any]) -> Contents:
-        """Make contents of vectors and values, with all that readers need to find the data."""
+        """Make the contents of a new file from descriptions of vectors and values."""
         offsets = _offsets(fields)
         rows = {name: asdict(entry) | {"offset": offsets[name]} for name, entry in fields.items()}
         return cls(fields, values, json.dumps({"vectors": rows, "values": values}).encode())
 
     @classmethod
     def parsed(cls, text: bytes) -> Contents:
-        """Find what was put into JSON.
+        """Make the contents from the JSON text of a file.
 
         Raises
         ------
         ValueError
-            It is not what femops writes.
+            The text is not one that femops writes.
         """
         try:
             tree = json.loads(text.decode())
@@ -184,13 +184,13 @@ class Contents:
 
 
 def _expect(holds: object, found: object) -> None:
-    """Say what was found in a text if that does not hold."""
+    """Raise a ValueError that shows ``found`` unless ``holds`` is true."""
     if not holds:
         raise ValueError(f"it has {str(found)[:80]}")
 
 
 def _offsets(fields: Mapping[str, Field]) -> dict[str, int]:
-    """Positions of the data of each vector, counted from the first vector's."""
+    """Positions of the data of each vector, relative to the first vector's data."""
     found, end = {}, 0
     for name, entry in fields.items():
         found[name], end = end, _whole_pages(end + entry.dofs * entry.row)
@@ -198,7 +198,7 @@ def _offsets(fields: Mapping[str, Field]) -> dict[str, int]:
 
 
 def block_rows(ncomp: int, dtype: np.dtype[Any]) -> int:
-    """Rows of a block, at least one."""
+    """Number of rows of a block, at least one."""
     return max(1, BLOCK // (ncomp * dtype.itemsize))
 
 
@@ -223,18 +223,18 @@ class StateReader:
     ----------
     file : binary file
     path : Path
-        Its name.
+        Name of the file.
 
     Attributes
     ----------
     contents : Contents
     checksum : int
-        Checksum of all: it covers the checksums of the blocks.
+        Checksum of the complete file: it covers the checksums of the blocks.
 
     Raises
     ------
     CheckpointError
-        It is no checkpoint, is truncated or damaged, or was not written by this version.
+        The file is no checkpoint, is truncated or damaged, or has a newer format.
     """
 
     def __init__(self, file: BinaryIO, path: Path) -> None:
@@ -277,12 +277,12 @@ class StateReader:
         return dict(zip(self.contents.fields, parts, strict=True))
 
     def rows(self, name: str, first: int, count: int) -> Array:
-        """Rows of a vector, from the start of a block on, (count, ncomp).
+        """Read rows (count, ncomp) of a vector, from the start of a block on.
 
         Raises
         ------
         CheckpointError
-            They are damaged.
+            The rows are damaged.
         """
         entry = self.contents.fields[name]
         start = self.contents.offsets[name] + first * entry.row

@@ -1,8 +1,8 @@
-"""The one door to Gmsh's files: checked beforehand, read by Gmsh in a process of its own.
+"""Reading of Gmsh's files, which are first checked here and then read by Gmsh in another process.
 
-A process of its own, because Gmsh is a C++ program: a damaged file may crash it, let it ask for
-endless memory, or print; and because it keeps global state and catches signals. And checked
-beforehand, because what is no mesh file Gmsh takes for a script of its own language, and runs it.
+Gmsh runs in another process because a damaged file may crash it, make it ask for endless memory, or
+print; and because it keeps global state and catches signals. The file is checked first because Gmsh
+would run any other file as a script in its own language.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MAGIC = b"$MeshFormat"
 _HEADER = re.compile(rb"\$MeshFormat\s+(\d{1,4}(?:\.\d{1,4})?) +([01]) +(\d{1,2})\s")
 _VERSIONS = ("2", "2.1", "2.2", "4.1")
 _ENDS = (b"$EndNodes", b"$EndElements")
-_LINE = 80  # bytes of which the last line is a part
+_LINE = 80  # bytes at the end of a file that contain its last line
 _SECONDS, _SECONDS_PER_BYTE = 60.0, 1e-5
 _BYTES, _BYTES_PER_BYTE = 8 << 30, 200
 _FIX = "it is damaged, or made by a program that Gmsh does not understand: write it again"
@@ -52,12 +52,12 @@ class Kind:
 @final
 @dataclass(frozen=True, eq=False)
 class Side:
-    """Elements of one type on an entity of a periodic mesh, of less than three dimensions.
+    """Elements of one type on an entity of a periodic mesh; the entity's dimension is below 3.
 
     Attributes
     ----------
     dim, entity
-        Of the entity, with Gmsh's number.
+        Dimension and Gmsh's number of the entity.
     kind
         Type number.
     nodes
@@ -90,7 +90,7 @@ class GmshArrays:
     kinds
         Meaning of each type number.
     links
-        Nodes that are one, as the mesh is periodic.
+        Pairs of nodes that are identified, as the mesh is periodic.
     sides
         Nodes of a periodic mesh by dimension and number of the entity that their elements lie on.
     reference
@@ -134,12 +134,12 @@ def _cut(values: NDArray[Any], shapes: list[tuple[int, int]]) -> list[NDArray[An
 
 
 def node_places(tags: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Place in `tags` of each node number; of several the first.
+    """Index in `tags` of each node number; the first one of several.
 
     Raises
     ------
     MeshFormatError
-        If one is not there.
+        A node number is not in `tags`.
     """
     known, first = np.unique(tags, return_index=True)
     places = np.minimum(np.searchsorted(known, numbers), len(known) - 1)
@@ -164,14 +164,14 @@ def begins_like_gmsh(path: str | os.PathLike[str]) -> bool:
 
 
 def read_arrays(path: str | os.PathLike[str]) -> GmshArrays:
-    """Read a file by Gmsh.
+    """Check a file, and let Gmsh read it.
 
     Raises
     ------
     MeshFileError
-        It cannot be read.
+        The file cannot be read.
     MeshFormatError
-        It is of another version, truncated, or refused by Gmsh.
+        The file is of another version, truncated, or refused by Gmsh.
     MissingExtraError
         Gmsh is not installed, or lacks a library of the system.
     """
@@ -188,7 +188,7 @@ def read_arrays(path: str | os.PathLike[str]) -> GmshArrays:
 
 
 def _checked_header(path: str | os.PathLike[str]) -> tuple[str, int, list[Link]]:
-    """Version, number of bytes, and links of periodic sides, of a file that looks complete."""
+    """Check that a file looks complete. Return its version, size in bytes, and periodic links."""
     try:
         with Path(path).open("rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -247,7 +247,7 @@ def _run(
 
 
 def _check_end(path: str | os.PathLike[str], done: subprocess.CompletedProcess[str]) -> None:
-    # "Error loading <our name>" is no reason.
+    # the line "Error loading <our name>" tells no reason
     lines = [line.strip() for line in done.stdout.splitlines() if "loading '" not in line]
     said = next((line[:300] for line in lines if line), "it gives no reason")
     if done.returncode == gmsh_process.MISSING:

@@ -22,14 +22,14 @@ Ints = NDArray[np.int64]
 
 
 _NEAR = 1e-6
-"""Distance, relative to the mesh's size, within which a node and an image count as one.
+"""Largest distance, relative to the mesh's size, between an image and the node that it matches.
 
-That of Gmsh's option Geometry.MatchMeshTolerance.
+The default of Gmsh's option Geometry.MatchMeshTolerance.
 """
 
 
 def vertex_links(content: GmshArrays, vertices: Ints, positions: Floats) -> list[Link]:
-    """Links of a file in vertex numbers, of vertices of elements only.
+    """Convert the links of a file to vertex numbers. Nodes that are no vertices are dropped.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def vertex_links(content: GmshArrays, vertices: Ints, positions: Floats) -> list
     Raises
     ------
     MeshTopologyError
-        If a side is not wholly the image of the other, or the file does not say how.
+        If a side is not completely the image of the other, or the file has no map.
     """
     result = []
     for link in content.links:
@@ -66,7 +66,7 @@ def vertex_links(content: GmshArrays, vertices: Ints, positions: Floats) -> list
 
 
 def _matched(content: GmshArrays, link: Link, vertices: Ints, positions: Floats) -> Ints:
-    """Pairs of node numbers (n, 2) of a link that has none, by their positions."""
+    """Find the pairs of node numbers (n, 2) of a link without nodes, by their positions."""
     places = []
     for entity in link.entities:
         mine = np.isin(vertices, content.side_nodes(link.dim, entity))
@@ -92,18 +92,18 @@ def _matched(content: GmshArrays, link: Link, vertices: Ints, positions: Floats)
 @final
 @dataclass(frozen=True)
 class Glued:
-    """Vertex numbers of the elements, their count, and the boundary entries that are left.
+    """A glued mesh: vertex numbers of the elements, and the boundary entries that remain.
 
     Attributes
     ----------
     elements
         Shape (ne, 2**dim).
     num_vertices
-        After gluing.
+        Number of vertices after gluing.
     boundary
-        Shape (n, 2**(dim-1)): those entries that are not glued.
+        Shape (n, 2**(dim-1)): the entries that are not glued.
     kept
-        Shape (nb,): which entries these are.
+        Shape (nb,): True for each entry that is not glued.
     """
 
     elements: Ints
@@ -113,7 +113,7 @@ class Glued:
 
 
 def glued(elements: Ints, num_vertices: int, boundary: Ints, links: list[Link]) -> Glued:
-    """Merge all vertices that links join, on any number of sides.
+    """Merge all vertices that links join, through any number of sides.
 
     Parameters
     ----------
@@ -125,8 +125,8 @@ def glued(elements: Ints, num_vertices: int, boundary: Ints, links: list[Link]) 
     Raises
     ------
     MeshTopologyError
-        If the sides do not match face by face, or elements are so few across a period that edges or
-        faces which are no images of each other have the same vertices.
+        If the sides do not match face by face, or there are so few elements across a period that
+        different edges or faces get the same vertices.
     """
     before = Topology.build(elements, num_vertices, boundary)
     pairs = np.concatenate([link.nodes for link in links])
@@ -154,7 +154,7 @@ def _two_sided(topology: Topology) -> NDArray[np.bool_]:
 
 
 def _classes(count: int, pairs: Ints) -> tuple[int, Ints]:
-    """Number of the classes into which pairs join things, and the class of each."""
+    """Return the number of classes into which pairs join numbers, and the class of each number."""
     graph = coo_array((np.ones(len(pairs), dtype=np.int8), pairs.T), shape=(count, count))
     number, place = connected_components(graph, directed=False)
     return int(number), place.astype(np.int64)
@@ -163,7 +163,7 @@ def _classes(count: int, pairs: Ints) -> tuple[int, Ints]:
 def _check_kind(
     before: Topology, after: Topology, elements: Ints, links: list[Link], kind: int
 ) -> None:
-    """Check that edges or faces were merged only if a link maps one to the other."""
+    """Raise if edges or faces were merged although no link maps one to the other."""
     codes = list(entity_codes(before.dim, kind))
     rows = np.empty((before.num_entities[kind], 2**kind), dtype=np.int64)
     corners = elements[:, [list(entity_corners(before.dim, code)) for code in codes]]
@@ -191,7 +191,7 @@ def _check_kind(
 
 
 def images(rows: Ints, pairs: Ints, num_vertices: int) -> tuple[Ints, Ints]:
-    """The rows of which a link maps all vertices, and the number of each one's image or -1.
+    """Find the rows all of whose vertices a link maps, and the row of each image or -1.
 
     Parameters
     ----------
@@ -200,7 +200,7 @@ def images(rows: Ints, pairs: Ints, num_vertices: int) -> tuple[Ints, Ints]:
     pairs
         Shape (m, 2): vertices and their images.
     num_vertices
-        How many there are.
+        Number of vertices.
     """
     image = np.full(num_vertices, -1, dtype=np.int64)
     image[pairs[:, 0]] = pairs[:, 1]

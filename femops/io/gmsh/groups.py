@@ -1,4 +1,4 @@
-"""Physical groups, which may overlap or be left out, as attributes: one number for each thing."""
+"""Conversion of physical groups, which may overlap, to attributes: one number for each element."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Ints = NDArray[np.int64]
 @final
 @dataclass(frozen=True)
 class Numbering:
-    """Attributes (n,) of n things, the one `without` a group, and the attributes by name."""
+    """Attributes (n,) of n elements, the attribute `without` a group, and attributes by name."""
 
     numbers: Ints
     without: int
@@ -24,7 +24,7 @@ class Numbering:
 
 
 def attributes_of(count: int, members: Ints, names: dict[int, str]) -> Numbering:
-    """Give each thing one number.
+    """Give each thing (an element or boundary face) one attribute.
 
     Parameters
     ----------
@@ -38,10 +38,10 @@ def attributes_of(count: int, members: Ints, names: dict[int, str]) -> Numbering
     Returns
     -------
     Numbering
-        The number of a thing in one group is the group's tag; of one in no group, 1 or the lowest
-        number that is no tag. Tags of groups that overlap are not used: a tag that stood for a
-        part of its group only would deceive. Each combination of such groups gets a number above
-        all tags, and each of these groups a name, that of its tag if it has none.
+        A thing in one group gets the group's tag. A thing in no group gets 1, or the lowest number
+        that is no tag. Tags of overlapping groups are not used, as they would stand for a part of
+        their group only. Each combination of overlapping groups gets a number above all tags, and
+        each of these groups a name: its own, or its tag if it has none.
     """
     members = np.unique(members, axis=0)
     tags = np.unique(members[:, 1]).tolist()
@@ -66,7 +66,7 @@ def attributes_of(count: int, members: Ints, names: dict[int, str]) -> Numbering
 
 
 def _combinations(members: Ints, shared: set[int]) -> dict[tuple[int, ...], list[int]]:
-    """Things in each combination of groups that overlap."""
+    """Return the things in each combination of overlapping groups."""
     groups: dict[int, list[int]] = defaultdict(list)
     for thing, tag in members[np.isin(members[:, 1], list(shared))].tolist():
         groups[thing].append(tag)

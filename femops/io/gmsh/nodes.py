@@ -43,7 +43,7 @@ _FACES = [(0, 3, 2, 1), (0, 1, 5, 4), (0, 4, 7, 3), (1, 2, 6, 5), (2, 3, 7, 6), 
 
 @lru_cache
 def gmsh_order(dim: int, degree: int) -> Ints:
-    """Gmsh's place of each lexicographic node.
+    """Index in Gmsh's order of each lexicographic node.
 
     Parameters
     ----------

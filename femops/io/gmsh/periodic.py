@@ -1,7 +1,7 @@
 """The section $Periodic of a Gmsh file, which identifies nodes.
 
-It is read here and not by Gmsh, which forgets it where the sides it names are in no physical group,
-and in files of version 2, whose entities are numbered otherwise while it reads groups.
+The section is read here and not by Gmsh. Gmsh drops it if its sides are in no physical group, and
+in files of version 2, where Gmsh numbers entities in another way while it reads groups.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ _MATRIX = 16  # numbers of an affine map in version 2
 @final
 @dataclass(frozen=True)
 class Link:
-    """One side of a periodic mesh that is the image of another.
+    """A side of a periodic mesh that is the image of another side.
 
     Attributes
     ----------
     dim
         Dimension of the sides.
     entities
-        Gmsh's numbers of the side and of that which it is an image of.
+        Gmsh's numbers of the side and of the other side.
     affine
-        Shape (4, 4), what maps the other to the side; None where the file does not say.
+        Shape (4, 4), the map from the other side to the side; None if the file does not have it.
     nodes
-        Shape (n, 2) int64: numbers of a node and of the one that it is glued to. For sides that
-        Gmsh meshed without a look at the other, as transfinite ones, it lists none.
+        Shape (n, 2) int64: numbers of a node and of the node that it is glued to. Empty for sides
+        that Gmsh meshed independently of the other side, such as transfinite ones.
     """
 
     dim: int
@@ -139,7 +139,7 @@ def _of_bytes(section: bytes, bytes_of_size: int) -> Iterator[Link]:
         nonlocal place
         if not 0 <= count <= len(section):
             raise ValueError(f"there can't be {count} numbers")
-        # those of another machine's order of bytes are absurd counts, and refused as such
+        # with another machine's byte order counts are absurd, and are refused
         numbers = np.frombuffer(section, dtype=kind, count=count, offset=place)
         place += numbers.nbytes
         return numbers

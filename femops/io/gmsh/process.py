@@ -1,7 +1,7 @@
-"""Gmsh's reader in a process of its own: from a mesh file to plain arrays.
+"""Program that converts a mesh file to plain arrays by Gmsh, in a process of its own.
 
-It is started by its path and imports nothing of femops. Whatever a damaged file does to Gmsh's C++
-code, the process that asked only sees how this one ended.
+The program is started by its path and imports nothing of femops. Whatever a damaged file does to
+Gmsh's C++ code, the parent process only sees an exit code.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ def main(source: str, target: str, memory: int, by_element: bool, periodic: bool
     memory : int
         Bytes of address space this process may use.
     by_element : bool
-        Version 2 tells physical tags element by element, and Gmsh keeps them only where it reads
+        Whether tags belong to elements, as in version 2. Gmsh keeps these tags only if it reads
         them as the numbers of its entities.
     periodic : bool
-        Whether the nodes of each entity are wanted, by its own number.
+        Whether to write the nodes of each entity, by the entity's own number.
     """
     _limit(memory)
     import numpy as np
@@ -75,7 +75,7 @@ def _limit(memory: int) -> None:
 
 
 def _arrays(gmsh: Any, np: Any, by_element: bool) -> dict[str, Any]:
-    """Nodes; blocks of elements (dim, type, count); their nodes one after the other; groups."""
+    """Arrays of nodes, of blocks of elements (dim, type, count) and their nodes, and of groups."""
     tags, positions, _ = gmsh.model.mesh.getNodes()
     blocks: list[tuple[int, int, int]] = []
     groups: list[tuple[int, int]] = []
@@ -104,7 +104,7 @@ def _arrays(gmsh: Any, np: Any, by_element: bool) -> dict[str, Any]:
 
 
 def _sides(gmsh: Any, np: Any) -> dict[str, Any]:
-    """Dimension, number, type and number of elements of each entity that has some; their nodes."""
+    """Arrays of entities (dim, number, type, count of elements), and their elements' nodes."""
     sides: list[tuple[int, int, int, int]] = []
     nodes = [np.zeros(0, dtype=np.int64)]
     for dim, entity in gmsh.model.getEntities():
@@ -119,7 +119,7 @@ def _sides(gmsh: Any, np: Any) -> dict[str, Any]:
 
 
 def _kinds(gmsh: Any, np: Any, numbers: set[int]) -> dict[str, Any]:
-    """Facts about types of elements."""
+    """Arrays with the properties of types of elements, see `_kind`."""
     kinds = [_kind(gmsh, number) for number in sorted(numbers)]
     return {
         "kinds": np.array([kind[:4] for kind in kinds], dtype=np.int64).reshape(-1, 4),
@@ -129,7 +129,7 @@ def _kinds(gmsh: Any, np: Any, numbers: set[int]) -> dict[str, Any]:
 
 
 def _check_count(gmsh: Any, got: int) -> None:
-    """Check that Gmsh left out no elements: it returns one type per entity, without a warning."""
+    """Raise if Gmsh left out elements: it returns one type per entity, without a warning."""
     found = (re.fullmatch(r"Info: (\d+) elements?", line) for line in gmsh.logger.get())
     counted = [int(match[1]) for match in found if match]
     if counted and counted[-1] != got:

@@ -37,23 +37,23 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _SHAPES = ("Line", "Quadrilateral", "Hexahedron")
-_FLAT = 1e-10  # of the size of the mesh: how far from a plane its nodes may lie
+_FLAT = 1e-10  # largest distance of nodes from a plane, relative to the size of the mesh
 
 
 def read_gmsh(path: str | os.PathLike[str], *, split: bool = False) -> Mesh:
     """Read a mesh of lines, quadrangles or hexahedra from a Gmsh file, version 2.2 or 4.1.
 
-    The elements of the highest dimension in the file are the mesh; those of one dimension less
-    that belong to a physical group, and all exterior faces, are its boundary. Coordinates have the
-    degree of the elements. Attributes are the tags of the physical groups, and
-    `Mesh.element_names` and `Mesh.boundary_names` their names. What belongs to no group has the
-    attribute 1, or the lowest number that is no group's. Where groups overlap, each
-    combination of them gets a number above all tags, and each group a name (its tag if it has
-    none) that stands for all its numbers. Elements listed clockwise are turned over.
+    The elements of the highest dimension in the file are the mesh. Its boundary is all exterior
+    faces, and the elements of one dimension less that belong to a physical group. Coordinates have
+    the degree of the elements. Attributes are the tags of the physical groups, and
+    `Mesh.element_names` and `Mesh.boundary_names` their names. Elements and faces in no group have
+    attribute 1, or the lowest number that is no tag. Where groups overlap, each combination of
+    groups gets a number above all tags, and each group a name (its tag if it has none) that stands
+    for all its numbers. Elements listed clockwise are turned over.
 
-    The vertices that $Periodic joins become one, however many sides it joins them through, while
-    each element keeps its coordinates. Sides that are glued so are inside the mesh: they are no
-    boundary, whatever their groups, and a name that stood for them only is gone.
+    Vertices that $Periodic joins become one vertex, also through several sides, while each element
+    keeps its coordinates. Glued sides are inside the mesh and no boundary, even if they are in a
+    group. A name of glued sides only is removed.
 
     Parameters
     ----------
@@ -66,10 +66,10 @@ def read_gmsh(path: str | os.PathLike[str], *, split: bool = False) -> Mesh:
     Raises
     ------
     MeshFileError
-        If it cannot be read.
+        If the file cannot be read.
     MeshFormatError
-        If it is damaged, or holds what is not supported: other elements, incomplete (serendipity)
-        ones, several degrees, a curved surface.
+        If the file is damaged or has unsupported elements: other shapes, incomplete (serendipity)
+        elements, several degrees, or a curved surface.
     MeshTopologyError, MeshGeometryError
         If the elements don't fit together, also once periodic sides are glued, or are inverted
         in a part of them.
@@ -86,7 +86,7 @@ def read_gmsh(path: str | os.PathLike[str], *, split: bool = False) -> Mesh:
 
 
 def mesh_of(content: GmshArrays) -> Mesh:
-    """Make the mesh of what a file holds; errors are as in `read_gmsh`."""
+    """Make a mesh from the contents of a file; errors are as in `read_gmsh`."""
     dim, degree = _checked_kinds(content)
     tags, first = np.unique(content.tags, return_index=True)
     cells = _entries(content, dim, tags, (degree + 1) ** dim)
@@ -112,7 +112,7 @@ def mesh_of(content: GmshArrays) -> Mesh:
 
 
 def _checked_kinds(content: GmshArrays) -> tuple[int, int]:
-    """Dimension and degree of the mesh; other kinds of elements are refused."""
+    """Return the mesh's dimension and degree. Raise if there are other kinds of elements."""
     dim = max(content.blocks[content.blocks[:, 2] > 0, 0], default=0)
     if dim < 1:
         raise MeshFormatError(
@@ -159,7 +159,7 @@ def _refusal(kind: Kind, count: int, dim: int) -> str:
 @final
 @dataclass(frozen=True)
 class _Entries:
-    """Elements of one dimension: places of their first nodes (n, k), and the block of each (n,)."""
+    """Elements of one dimension: indices of their first nodes (n, k), and their blocks (n,)."""
 
     nodes: Ints
     blocks: Ints
@@ -180,7 +180,7 @@ def _tagged(content: GmshArrays, entries: _Entries) -> _Entries:
 
 
 def _geometry(points: Floats, nodes: Ints, dim: int, degree: int) -> tuple[Ints, Floats]:
-    """Corners (ne, 2**dim), and coordinates at GLL points, of elements that are not mirrored."""
+    """Corners (ne, 2**dim) and coordinates at GLL points. Mirrored elements are turned over."""
     nodes = nodes[:, gmsh_order(dim, degree)]
     lattice = points[nodes]
     checks.magnitude(lattice)
@@ -203,7 +203,7 @@ def _geometry(points: Floats, nodes: Ints, dim: int, degree: int) -> tuple[Ints,
 def _attributes(
     content: GmshArrays, dim: int, entries: _Entries, corners: Ints
 ) -> tuple[Ints, Numbering]:
-    """Entries to keep, with their numbers: one in several groups may be listed in each."""
+    """Return the entries to keep, and their attributes. Duplicates from several groups go."""
     if len(corners) == 0:
         return np.zeros(0, dtype=np.int64), attributes_of(0, np.zeros((0, 2), dtype=np.int64), {})
     _, first, place = np.unique(

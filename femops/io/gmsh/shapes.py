@@ -1,4 +1,4 @@
-"""Reference elements of Gmsh's: corners, what they are made of, how they are cut into parts."""
+"""Gmsh's reference elements: corners, edges, faces, and parts into which they are split."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Shape:
     corners
         Shape (n, dim) float64, in Gmsh's order.
     edges, faces
-        Their corners; of a triangle or quadrangle, the only face is itself.
+        Corners of each edge and face; a triangle or quadrangle is its own only face.
     simplex
-        How many directions, the first, share one degree: their exponents sum to it at most.
+        Number of first directions in which exponents sum to at most the degree, as on a simplex.
     """
 
     corners: Floats
@@ -39,7 +39,7 @@ class Shape:
 
     @property
     def dim(self) -> int:
-        """Dimension."""
+        """Dimension of the element."""
         return int(self.corners.shape[1])
 
     @property
@@ -58,7 +58,7 @@ class Shape:
     def parts(self) -> Ints:
         """Entities (m, 2**dim) whose middles are the lexicographic corners of each part.
 
-        There is a part for each corner of the element, not mirrored if the element is not.
+        There is a part for each corner of the element, with the orientation of the element.
         """
         if self.dim == 1:
             return np.array([[0, 2], [2, 1]])
@@ -70,7 +70,7 @@ class Shape:
             ends[:2] = ends[1::-1]
         result = []
         for bits in range(2**self.dim):
-            # lower dimensions come first: the first entity with all of these is the one they span
+            # lower dimensions come first: the first entity with these corners is spanned by them
             spanned = {corner, *(end for d, end in enumerate(ends) if bits >> d & 1)}
             found = (k for k, (_, row) in enumerate(self.entities) if spanned <= set(row))
             result.append(next(found))
@@ -123,4 +123,4 @@ SHAPES = {
         ((0, 1, 2, 3), (4, 5, 6, 7), *((a, b, b + 4, a + 4) for a, b in _ROUND)),
     ),
 }
-"""By Gmsh's word for the shape."""
+"""Reference elements by Gmsh's word for the shape."""

@@ -1,8 +1,8 @@
 """Splitting triangles, tetrahedra and prisms of a Gmsh file into quadrilaterals and hexahedra.
 
-Each element is cut at the middles of its edges and faces and at its own, and has a part at each of
-its corners: a triangle three, a tetrahedron four, a prism six. Quadrangles and hexahedra beside
-them are cut alike, into four and eight, and all parts fit together.
+Each element is cut at the middles of its edges, of its faces and of itself, into one part at each
+corner: three for a triangle, four for a tetrahedron, six for a prism. Quadrangles and hexahedra are
+cut in the same way into four and eight, so that all parts fit together.
 
 A part is the image of [0, 1]**dim under a map into the reference element that is linear in each
 direction. A polynomial of degree p is then of degree p in each direction of the part: parts of
@@ -31,7 +31,7 @@ Ints = NDArray[np.int64]
 SPLIT = ("Triangle", "Tetrahedron", "Prism")
 """Kinds of elements that are split, in Gmsh's words."""
 
-_HIGHEST = 2**62  # number of a node: behind it there is room for all new ones
+_HIGHEST = 2**62  # highest node number that leaves room for all new nodes
 _TENSOR = {1: "Line", 2: "Quadrilateral", 3: "Hexahedron"}
 _TYPES = {dim: {p: number for number, p in row.items()} for dim, row in ELEMENTS.items()}
 
@@ -39,7 +39,7 @@ _TYPES = {dim: {p: number for number, p in row.items()} for dim, row in ELEMENTS
 def split_simplices(content: GmshArrays) -> GmshArrays:
     """Split all elements, if there are triangles, tetrahedra or prisms of the highest dimension.
 
-    Physical groups, names and periodic sides stay what they are.
+    Physical groups, names and periodic sides are kept.
 
     Raises
     ------
@@ -89,13 +89,13 @@ def split_simplices(content: GmshArrays) -> GmshArrays:
 
 
 def _tensor_kinds(dim: int, degree: int) -> dict[int, Kind]:
-    """The types that parts and their faces have, by number."""
+    """Element types of the parts and of their faces, by Gmsh's number."""
     made = [(dim, degree), *((d, 1) for d in range(1, dim))]
     return {_TYPES[d][p]: Kind(d, p, (p + 1) ** d, _TENSOR[d]) for d, p in made}
 
 
 def _check(kind: Kind, degree: int) -> None:
-    """Check that elements can be split, beside others of a degree."""
+    """Raise if elements of a type cannot be split, or have another degree."""
     if kind.shape not in SHAPES:
         raise MeshFormatError(
             f"it holds elements of the shape {kind.shape.lower()}, which cannot be split into "
@@ -118,14 +118,14 @@ def _check(kind: Kind, degree: int) -> None:
 
 @final
 class _Middles:
-    """Numbers for the middles of edges, faces and elements, one for each set of corners.
+    """Node numbers for the middles of edges, faces and elements, one for each set of corners.
 
     Parameters
     ----------
     elements
-        Of each group its shape, and the nodes (n, k) of its elements, corners first.
+        Shape of each group, and nodes (n, k) of its elements, corners first.
     first
-        The lowest number to give.
+        The first new number.
 
     Attributes
     ----------
@@ -168,7 +168,7 @@ class _Middles:
         return self.numbers[at][:, parts].reshape(-1, parts.shape[1])
 
     def extended(self, link: Link) -> Link:
-        """A link that maps the middles of what it maps the corners of, too."""
+        """Extend a link to the middles of all edges and faces whose corners it maps."""
         last = len(self._vertices) - 1
         places = np.minimum(np.searchsorted(self._vertices, link.nodes), last)
         known = places[(self._vertices[places] == link.nodes).all(axis=1)]
@@ -181,16 +181,16 @@ class _Middles:
 
 @final
 class _Points:
-    """Positions of middles, and of the nodes that parts of a higher degree have besides.
+    """Positions of the middles, and of the further nodes of parts with a higher degree.
 
     Attributes
     ----------
     middles
-        Shape (m, 3), by number from `_Middles.first` on.
+        Shape (m, 3): positions of the middles, which have numbers from `_Middles.first` on.
     inside
-        Arrays (n, 3) of the others, whose numbers come next.
+        Arrays (n, 3) of the further nodes, whose numbers come next.
     stop
-        Behind the last of these.
+        One more than the last number.
     """
 
     def __init__(self, content: GmshArrays, middles: _Middles) -> None:
@@ -207,7 +207,7 @@ class _Points:
         for _ in range(kind.dim):
             linear = np.asarray(np.kron(line, linear))
         targets = (linear @ shape.middles[shape.parts]).reshape(-1, kind.dim)
-        # values at the nodes of an element to values at those of its parts
+        # interpolation from the nodes of an element to the nodes of its parts
         matrix = np.linalg.solve(shape.basis(p, reference).T, shape.basis(p, targets).T).T
         known = self._content.positions[node_places(self._content.tags, rows)]
         checks.magnitude(known)

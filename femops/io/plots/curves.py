@@ -21,9 +21,9 @@ class Panel:
     ----------
     title : str
     curves : mapping
-        From the label of a curve to its values; NaN where there is none.
+        {label: values} of each curve; NaN where a value is missing.
     limits : mapping
-        From the labels of some curves to values that bound them, dashed in the curve's colour.
+        {label: bounds} of some curves, drawn dashed in the curve's colour.
     """
 
     title: str
@@ -38,7 +38,7 @@ def curves(
     panels: Sequence[Panel],
     columns: int | None = None,
 ) -> Path:
-    """Draw curves over one variable, panel beside panel, into a PNG file.
+    """Draw panels of curves over the same variable into a PNG file.
 
     Parameters
     ----------
@@ -48,9 +48,9 @@ def curves(
     label : str
         Meaning of x.
     panels : sequence of Panel
-        Their values are positive.
+        All values are positive.
     columns : int, optional
-        Panels beside each other; all if omitted.
+        Number of panels in a row; all if omitted.
 
     Returns
     -------

@@ -1,7 +1,7 @@
 """Polygons, lines and elements cut by planes.
 
-A plane is four numbers, its unit normal and its distance from the origin along it. Corners are
-rows of numbers that begin with a position in 3-D. What follows, as values, is interpolated.
+A plane is four numbers: its unit normal, and its distance from the origin along the normal. Corners
+are rows of numbers that begin with a position in 3-D. All numbers are interpolated at cuts.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ Ints = NDArray[np.int64]
 
 
 def heights(corners: Floats, plane: Floats) -> Floats:
-    """Signed distances from a plane, (...)."""
+    """Signed distances (...) of corners (..., c) from a plane."""
     return np.asarray(corners[..., :3] @ plane[:3] - plane[3])
 
 
 def below(corners: Floats, plane: Floats) -> Floats:
-    """The parts of convex polygons, or lines, that lie below a plane.
+    """Cut convex polygons or lines, and return the parts that lie below a plane.
 
     Parameters
     ----------
     corners : (n, k, c) float64
-        In turn; the last may be repeated. Lines have k = 2.
+        Corners in cyclic order; the last may be repeated. Lines have k = 2.
     plane : (4,) float64
 
     Returns
@@ -54,9 +54,9 @@ def below(corners: Floats, plane: Floats) -> Floats:
 
 
 def outside_corner(corners: Floats, planes: Floats) -> Floats:
-    """The parts of convex polygons, or lines, that are below at least one of some planes.
+    """Cut convex polygons or lines, and return the parts below at least one of some planes.
 
-    Cut into pieces: below the first plane; above it and below the second; and so on.
+    The pieces are: below the first plane; above the first and below the second; and so on.
     """
     pieces = []
     for k, plane in enumerate(planes):
@@ -69,23 +69,23 @@ def outside_corner(corners: Floats, planes: Floats) -> Floats:
 
 
 def widened(corners: Floats, width: int) -> Floats:
-    """Polygons with their last corner repeated, so that they have `width`."""
+    """Repeat the last corner of polygons, so that they have ``width`` corners."""
     return corners[:, np.minimum(np.arange(width), corners.shape[1] - 1)]
 
 
 def section(grids: Floats, plane: Floats) -> Floats:
-    """The polygons in which a plane meets elements, seen from above.
+    """Polygons in which a plane cuts elements, counterclockwise as seen from above the plane.
 
     Parameters
     ----------
     grids : (ne, n, n, n, c) float64
-        Points in each element; a cell between eight of them counts as six tetrahedra.
+        Points in each element; a cell between eight points is cut as six tetrahedra.
     plane : (4,) float64
 
     Returns
     -------
     (m, 4, c) float64
-        In turn around the plane's normal; the last corner of a triangle is repeated.
+        Corners in cyclic order; the last corner of a triangle is repeated.
     """
     n, c = grids.shape[1], grids.shape[-1]
     flat = grids.reshape(-1, c)
@@ -110,7 +110,7 @@ def section(grids: Floats, plane: Floats) -> Floats:
 
 
 def section_lines(triangles: Floats, plane: Floats) -> Floats:
-    """The lines in which a plane meets triangles: (n, 3, c) -> (m, 2, c)."""
+    """Lines in which a plane cuts triangles: (n, 3, c) -> (m, 2, c)."""
     height = heights(triangles, plane)
     above = height > 0
     met = above.any(axis=1) & ~above.all(axis=1)
@@ -129,7 +129,7 @@ _CELL = np.array([[k >> 2 & 1, k >> 1 & 1, k & 1] for k in range(8)])
 _TETRAHEDRA = np.array(
     [[0, 1 << a, 1 << a | 1 << b, 7] for a, b, _ in permutations(range(3))], dtype=np.int64
 )
-"""Six tetrahedra of a cell: the ways from its first corner to its last along its edges."""
+"""Six tetrahedra of a cell, one for each path along edges from its first corner to its last."""
 
 
 def _first_corners(n: int) -> Ints:
@@ -139,7 +139,10 @@ def _first_corners(n: int) -> Ints:
 
 @lru_cache
 def _edges_met() -> Ints:
-    """Edges of a tetrahedron that a plane meets, in turn, (16, 4, 2), by the corners above it."""
+    """Edges of a tetrahedron that a plane cuts, in cyclic order, by the corners above: (16, 4, 2).
+
+    The first index has bit k set if corner k is above the plane.
+    """
     table = np.zeros((16, 4, 2), dtype=np.int64)
     for case in range(1, 15):
         up = [v for v in range(4) if case >> v & 1]

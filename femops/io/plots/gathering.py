@@ -18,15 +18,15 @@ Floats = NDArray[np.float64]
 
 
 def shared(what: Any) -> DistributedMesh | None:
-    """The mesh of a space, or a mesh, that several ranks share; None if they do not."""
+    """Return the mesh, or the mesh of a space, if several ranks share it; else None."""
     mesh = what.distributed if isinstance(what, Space) else what
     return mesh if isinstance(mesh, DistributedMesh) and mesh.comm.size > 1 else None
 
 
 def gathered(mesh: DistributedMesh, what: Any, u: Any) -> tuple[Any, Any] | None:
-    """The whole mesh, or a space on it, and the field, on rank 0; None on others. Collective.
+    """Gather the whole mesh, or a space on it, and the field on rank 0. Collective.
 
-    The field is given element by element, in a space of the same basis that may jump.
+    Other ranks get None. The field is in an L2 space of the same basis.
 
     Raises
     ------
@@ -60,5 +60,5 @@ def gathered(mesh: DistributedMesh, what: Any, u: Any) -> tuple[Any, Any] | None
 
 
 def _rows(tables: NDArray[Any]) -> NDArray[Any]:
-    """Reshape tables of elements to one row for each element, of which there may be none."""
+    """Reshape tables of elements to one row for each element; there may be no elements."""
     return tables.reshape(len(tables), math.prod(tables.shape[1:]))

@@ -24,8 +24,8 @@ from femops_meshes.arguments import checked, shown
 from femops_meshes.coordinates.interpolation import equispaced
 
 _MILLISECONDS = 1000.0
-_LONGEST = 600  # seconds that a picture of a GIF can be shown
-_SHORTEST = 20  # milliseconds that programs show a picture of a GIF at least
+_LONGEST = 600  # most seconds that a GIF can show a picture
+_SHORTEST = 20  # fewest milliseconds that programs show a picture of a GIF
 
 
 @checked(FileError)
@@ -45,11 +45,11 @@ def movie(
     ----------
     path : path ending in .gif
     frames : sequence of (title, space, u)
-        The field at each time, and what stands above it; meshes may differ.
+        The title and the field at each time; meshes may differ.
     seconds : float
-        Duration of the whole.
+        Duration of the movie.
     **options
-        Those of `plot`.
+        Options of `plot`.
 
     Returns
     -------
@@ -119,7 +119,7 @@ def _write(
 
 
 def _limits(frames: list[tuple[str, Space, Any]]) -> tuple[float, float] | None:
-    """The least and the greatest value in all frames; None if these are one."""
+    """Return the least and the greatest value in all frames; None if they are equal."""
     ends = []
     for _, space, u in frames:
         if not isinstance(space, Space):

@@ -1,4 +1,4 @@
-"""Pictures, whatever has drawn them."""
+"""Base class of pictures, drawn by PyVista or Matplotlib."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ class Picture(ABC):
     Attributes
     ----------
     figure : matplotlib.figure.Figure or pyvista.Plotter
-        What has drawn it, for changes of one's own.
+        The library's own object, for your own changes.
     """
 
     figure: Any
 
     @abstractmethod
     def write_png(self, file: Path | BinaryIO) -> None:
-        """Write it as PNG."""
+        """Write the picture as PNG."""
 
     @abstractmethod
     def show(self) -> None:
-        """Show it in a window, and wait until this is closed.
+        """Show the picture in a window, and wait until the window is closed.
 
         Raises
         ------
@@ -37,7 +37,7 @@ class Picture(ABC):
         """
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write it to a PNG file.
+        """Write the picture to a PNG file.
 
         Parameters
         ----------
@@ -59,7 +59,7 @@ class Picture(ABC):
         return target
 
     def _repr_png_(self) -> bytes:
-        """Notebooks show it by this."""
+        """Return the picture as PNG for notebooks."""
         buffer = BytesIO()
         self.write_png(buffer)
         return buffer.getvalue()

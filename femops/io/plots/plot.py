@@ -1,4 +1,4 @@
-"""Pictures of meshes and fields: what may be drawn, and by what."""
+"""Pictures of meshes and fields: checks of the options, and choice of PyVista or Matplotlib."""
 
 from __future__ import annotations
 
@@ -41,45 +41,45 @@ def plot(
     title: str | None = None,
     backend: Backend | None = None,
 ) -> Picture:
-    """Draw a mesh, and a field on it; a notebook shows what is returned.
+    """Draw a mesh, and a field on it. A notebook shows the picture that is returned.
 
-    By PyVista in 3-D where it is installed, and by Matplotlib, which needs neither a display nor
-    OpenGL, else. Elements are drawn curved, fields with the accuracy of their polynomials.
+    PyVista draws in 3-D if it is installed, otherwise Matplotlib, which needs neither a display nor
+    OpenGL. Elements are drawn curved, fields with the accuracy of their polynomials.
 
     Parameters
     ----------
     what : Space, Mesh or DistributedMesh
         The space of `u`, or a mesh to draw alone.
     u : (size,) array, optional
-        The field; of a vector field colours show the Euclidean length.
+        The field. Colours show the Euclidean length of a vector field.
     name : str
-        The field's, for the colour bar.
+        Name of the field, for the colour bar.
     cut : bool or str, optional
-        In 3-D, what is taken away to show what is inside: all on the viewer's side of the middle
-        along the axes that are named, "x" for a half, "xy" for a quarter, "xyz" or True for an
-        octant; nothing if False. If omitted an octant, where the boundary hides most of the field.
+        In 3-D, the part on the viewer's side that is removed to show the inside: "x" for a half of
+        the mesh, "xy" for a quarter, "xyz" or True for an octant, False for nothing. If omitted an
+        octant is removed where the boundary hides most of the field.
     deform : float or GridFunction, optional
         The mesh is drawn moved by this multiple of `u`, or by this displacement.
     arrows : bool, optional
-        Arrows along a vector field with as many components as the mesh has dimensions. Such a
-        field has them if omitted, unless the mesh is deformed.
+        Whether to draw arrows along a vector field with as many components as the mesh has
+        dimensions. If omitted they are drawn unless the mesh is deformed.
     edges : bool
         Draw the edges of the elements.
     limits : (float, float), optional
         Values at the ends of the colours, or of the axis of a curve; those of the field if omitted.
     title : str, optional
     backend : {"pyvista", "matplotlib"}, optional
-        What draws.
+        The library that draws.
 
     Returns
     -------
     Picture
-        It has ``save("u.png")``, ``show()`` and, for changes of one's own, ``figure``.
+        It has ``save("u.png")``, ``show()`` and, for your own changes, ``figure``.
 
     Raises
     ------
     MissingExtraError
-        What should draw is not installed.
+        The library that should draw is not installed.
     SpaceError
         `what` is neither a space nor a mesh, or shared by many ranks; a field came without its
         space; a cut, a displacement, arrows or a backend that cannot be.
@@ -115,7 +115,7 @@ def picture(
 ) -> Path:
     """Draw a mesh, and a field on it, into a PNG file, by Matplotlib.
 
-    Ranks that share the mesh call it together, and rank 0 draws all of it.
+    Collective, where ranks share the mesh: rank 0 draws the whole mesh.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def picture(
     what : Space, Mesh or DistributedMesh
     u : (size,) array, optional
     **options
-        Those of `plot`.
+        Options of `plot`.
 
     Returns
     -------
@@ -172,7 +172,7 @@ def _space_and_mesh(what: Any, u: Any) -> tuple[Space | None, Mesh]:
 def _displacement(
     mesh: Mesh, field: GridFunction | None, deform: Any
 ) -> tuple[GridFunction | None, float]:
-    """The function that moves the mesh, and its factor."""
+    """Return the displacement of the mesh, if there is one, and its factor."""
     if deform is None:
         return None, 1.0
     moved, factor = (deform, 1.0) if isinstance(deform, GridFunction) else (field, deform)
@@ -200,7 +200,7 @@ def _axes(cut: Any, dim: int) -> str | None:
 
 
 def _along(field: GridFunction | None, arrows: bool | None, *, deformed: bool) -> bool:
-    """True if there are arrows."""
+    """True if arrows are drawn. Raise if they are asked for and the field has no direction."""
     fits = field is not None and 1 < field.space.ncomp == field.space.dim
     if arrows and not fits:
         raise SpaceError("arrows show a vector field with as many components as dimensions, 2 or 3")

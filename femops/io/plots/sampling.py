@@ -1,4 +1,4 @@
-"""Fields and the meshes under them, sampled on grids of points in elements and on faces."""
+"""Samples of meshes and fields on grids of points in elements and on faces."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ Ints = NDArray[np.int64]
 FACE_DIRECTIONS = {
     code: (d, side) for d in range(3) for side, code in ((0, 13 - 3**d), (1, 13 + 3**d))
 }
-"""For the ternary code of each face: its normal direction, and its end (0 low, 1 high)."""
+"""Normal direction and end (0 low, 1 high) of each face, by its ternary code."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Sampler:
-    """A mesh, moved by a displacement, and a field on it, as points with columns of numbers.
+    """Samples a mesh, moved by a displacement, and a field on it, as rows (x, y, z, components).
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class Sampler:
     field : GridFunction or None
     displacement : GridFunction or None
     factor : float
-        Of the displacement.
+        Factor of the displacement.
     """
 
     mesh: Mesh
@@ -47,17 +47,17 @@ class Sampler:
 
     @property
     def degree(self) -> int:
-        """Highest polynomial degree of what is sampled."""
+        """Highest polynomial degree of the mesh, the field and the displacement."""
         functions = [f for f in (self.field, self.displacement) if f is not None]
         return max([self.mesh.order, *(f.space.order for f in functions)])
 
     @property
     def width(self) -> int:
-        """Numbers of a point."""
+        """Length of a row: 3, and the components of the field."""
         return 3 if self.field is None else 3 + self.field.space.ncomp
 
     def __call__(self, elements: Ints, *points: Floats) -> Floats:
-        """Position in 3-D, then the field's components, at a tensor grid in each element.
+        """Sample a tensor grid in each element: position in 3-D, then the field's components.
 
         Parameters
         ----------
@@ -68,7 +68,7 @@ class Sampler:
         Returns
         -------
         (n, ..., kx, 3 + ncomp) float64
-            Axes as of points, the last direction first.
+            The axes of the points, the last direction first.
         """
         mesh = self.mesh
         nodes = gauss_lobatto(mesh.order + 1)[0]
@@ -83,22 +83,22 @@ class Sampler:
         return np.concatenate(columns, axis=2).reshape(len(elements), *grid, self.width)
 
     def patches(self, n: int) -> Floats:
-        """All elements of a mesh in 2-D, n x n points of each: (ne, n, n, 3 + ncomp)."""
+        """Sample all elements of a 2-D mesh at n x n points each: (ne, n, n, 3 + ncomp)."""
         return self(np.arange(self.mesh.num_elements), equispaced(n), equispaced(n))
 
     def faces(self, faces: Ints, n: int) -> Floats:
-        """Faces of a mesh in 3-D, n x n points of each.
+        """Sample faces of a 3-D mesh at n x n points each.
 
         Parameters
         ----------
         faces : (k, 2) ints
-            Element and ternary code of each.
+            Element and ternary code of each face.
         n : int
 
         Returns
         -------
         (k, n, n, 3 + ncomp) float64
-            Such that the first index, the second and the outer normal are right-handed.
+            The first index, the second and the outer normal are right-handed.
         """
         result = np.empty((len(faces), n, n, self.width))
         for code, (direction, side) in FACE_DIRECTIONS.items():
@@ -106,15 +106,15 @@ class Sampler:
             points = [equispaced(n)] * 3
             points[direction] = np.array([float(side)])
             layer = self(faces[mine, 0], *points).reshape(-1, n, n, self.width)
-            # Arrays are [z, y, x]: what is left are two ascending axes, the later direction first.
-            # That order is right-handed with the outer normal for x and z low, and for y high.
+            # Arrays are [z, y, x]. Without the normal's axis, the later direction comes first. This
+            # order is right-handed with the outer normal at low x and z, and at high y.
             swap = (direction == 1) == (side == 0)
             result[mine] = layer.swapaxes(1, 2) if swap else layer
         return result
 
 
 def _at_grid(f: GridFunction, elements: Ints, points: tuple[Floats, ...]) -> Floats:
-    """Values (n, k, ncomp) at a tensor grid."""
+    """Values (n, k, ncomp) of a field at a tensor grid in each element."""
     space = f.space
     table = space.components(f.vector)
     e_vec = np.asarray(table[space.restriction.indices[elements]], dtype=np.float64)
@@ -131,20 +131,20 @@ def boundary_faces(mesh: Mesh) -> Ints:
 
 
 def all_faces(elements: Ints) -> Ints:
-    """Element and ternary code, (6 n, 2), of all faces of these elements."""
+    """Element and ternary code, (6 n, 2), of all faces of n elements."""
     codes = np.array(list(FACE_DIRECTIONS))
     return np.stack([np.repeat(elements, 6), np.tile(codes, len(elements))], axis=1)
 
 
 def quadrilaterals(patches: Floats) -> Floats:
-    """Corners of the cells of grids of points, in turn: (k, n, n, c) -> (cells, 4, c)."""
+    """Corners, in cyclic order, of the cells of grids of points: (k, n, n, c) -> (cells, 4, c)."""
     p = patches
     corners = np.stack([p[:, :-1, :-1], p[:, 1:, :-1], p[:, 1:, 1:], p[:, :-1, 1:]], axis=3)
     return corners.reshape(-1, 4, p.shape[-1])
 
 
 def outlines(patches: Floats) -> Floats:
-    """Short pieces of the sides of grids of points: (k, n, n, c) -> (pieces, 2, c)."""
+    """Line segments along the sides of grids of points: (k, n, n, c) -> (segments, 2, c)."""
     p = patches
     sides = np.concatenate([p[:, 0], p[:, -1], p[:, :, 0], p[:, :, -1]])
     return np.stack([sides[:, :-1], sides[:, 1:]], axis=2).reshape(-1, 2, p.shape[-1])

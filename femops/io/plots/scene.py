@@ -1,4 +1,4 @@
-"""Scenes: polygons with values, edges of elements, arrows; and where these are cut."""
+"""Scenes: polygons with values, edges of elements and arrows, and cuts through them."""
 
 from __future__ import annotations
 
@@ -33,31 +33,32 @@ VIEW = np.array([1.0, -1.3, 0.9])
 """Direction from a mesh in 3-D to the viewer."""
 
 PATCHES = 60_000
-"""About as many flat patches make up a picture."""
+"""Approximate number of flat patches in a picture."""
 
 HIDDEN = 0.5
-"""A boundary that shows less than this share of a field's range is cut open."""
+"""A mesh is cut open if its boundary shows less than this share of the field's range."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """Flat pieces in space, each corner a position in 3-D and the field's components.
+    """Flat polygons and lines in space. A corner has a position in 3-D and the field's components.
 
     Attributes
     ----------
     dim : int
         Dimension of the mesh.
     patches : (m, k, 3 + ncomp) float64
-        Convex polygons, outer side counterclockwise; the last corner of some is repeated.
+        Convex polygons, counterclockwise from outside; the last corner may be repeated.
     edges : (n, 2, 3 + ncomp) float64
-        Pieces of the elements' edges.
+        Line segments along the elements' edges.
     name : str
-        Of the field.
+        Name of the field.
     arrows : bool
         Whether a vector field is shown by arrows too.
     outline : (n, 2, 2) float64
-        In 2-D with arrows, pieces of the sides of all elements; sides between two elements twice.
+        In 2-D with arrows, line segments along the sides of all elements. Sides between two
+        elements are included twice.
     limits : (float, float), optional
         Values at the ends of the colours; the least and the greatest at the corners if None.
     """
@@ -72,7 +73,7 @@ class Scene:
 
     @property
     def has_field(self) -> bool:
-        """True if there is a field, and not a mesh alone."""
+        """True if the scene has a field, and not only a mesh."""
         return bool(self.patches.shape[2] > 3)
 
     @property
@@ -82,7 +83,7 @@ class Scene:
 
     @property
     def shades(self) -> Floats:
-        """The field, of vectors their Euclidean lengths, at the corners: (m, k)."""
+        """Values (m, k) that colours show at the corners: the field, or a vector's length."""
         return magnitude(self.patches[..., 3:])
 
     @property
@@ -91,7 +92,7 @@ class Scene:
         return self.limits or (float(self.shades.min()), float(self.shades.max()))
 
     def middles(self) -> tuple[Floats, Floats]:
-        """Centres of the patches, (m, 3), and the field's means there, (m, ncomp)."""
+        """Centres (m, 3) of the patches, and means (m, ncomp) of the field over their corners."""
         p = self.patches
         once = np.ones(p.shape[:2])
         once[:, 1:] = (p[:, 1:] != p[:, :-1]).any(axis=2)
@@ -111,27 +112,27 @@ def is_flat(points: Floats) -> bool:
 
 
 def magnitude(values: Floats) -> Floats:
-    """The value itself of one component, the Euclidean length of several: (..., ncomp) -> (...)."""
+    """Value of one component, or Euclidean length of several components: (..., ncomp) -> (...)."""
     return values[..., 0] if values.shape[-1] == 1 else np.linalg.norm(values, axis=-1)
 
 
 def points_per_line(count: int, dim: int, degree: int) -> int:
-    """Sampling points along a line of each of `count` pieces of dimension `dim`."""
+    """Number of sampling points per direction for ``count`` elements or faces of dimension dim."""
     affordable = int((PATCHES / max(count, 1)) ** (1 / dim))
     return int(np.clip(affordable, 2, 6 * degree + 10)) + 1
 
 
 def make_scene(sampler: Sampler, name: str, cut: str | None, arrows: bool, edges: bool) -> Scene:
-    """Sample a mesh in 2-D or 3-D.
+    """Sample a mesh in 2-D or 3-D, and make the scene.
 
     Parameters
     ----------
     sampler : Sampler
     name : str
-        Of the field.
+        Name of the field.
     cut : str or None
-        Axes among x, y and z: in 3-D all that is on the viewer's side of the middle along each of
-        these is left out. Chosen by the field if None.
+        Axes among x, y and z. In 3-D the part on the viewer's side of the middle along all these
+        axes is left out. Chosen by the field if None.
     arrows : bool
         Whether a vector field has arrows.
     edges : bool
@@ -157,7 +158,7 @@ def make_scene(sampler: Sampler, name: str, cut: str | None, arrows: bool, edges
 
 
 def _chosen_cut(sampler: Sampler, patches: Floats) -> str:
-    """An octant, if the boundary hides most of the field."""
+    """Return the axes "xyz", for an octant, if the boundary hides most of the field, else ""."""
     if sampler.field is None:
         return ""
     space = sampler.field.space
@@ -180,7 +181,7 @@ def _planes(patches: Floats, axes: str) -> Floats:
 
 
 def _sections(sampler: Sampler, planes: Floats) -> tuple[Floats, Floats]:
-    """Polygons and lines of elements on each plane, where it is above all others."""
+    """Polygons and lines in which each plane cuts elements, only where it is above all others."""
     polygons, lines = [], []
     for k, plane in enumerate(planes):
         met = _met(sampler, plane)
@@ -199,7 +200,7 @@ def _sections(sampler: Sampler, planes: Floats) -> tuple[Floats, Floats]:
 
 
 def _met(sampler: Sampler, plane: Floats) -> Ints:
-    """Elements that a plane meets."""
+    """Elements that a plane cuts."""
     bare, n, found = replace(sampler, field=None), sampler.mesh.order + 2, []
     for start, stop in element_blocks(sampler.mesh.num_elements, n**3):
         grids = bare(np.arange(start, stop), *[equispaced(n)] * 3)
@@ -211,7 +212,7 @@ def _met(sampler: Sampler, plane: Floats) -> Ints:
 def arrows_of(
     points: Floats, vectors: Floats, count: int = 18, depth: Floats | None = None
 ) -> tuple[Floats, Floats]:
-    """Starts and directions of arrows, about evenly spread, and about as long as they are apart.
+    """Starts and directions of arrows, evenly spread and about as long as their distances.
 
     Parameters
     ----------
@@ -220,7 +221,8 @@ def arrows_of(
         Number of arrows along the longest side of the box around the points. It is up to three
         times as large if the box is slender.
     depth : (n,) float64, optional
-        Toward the viewer, in the unit of points: of points behind each other the first counts.
+        Depth of the points toward the viewer, in the same unit. In each cell of the picture the
+        nearest point is preferred.
     """
     lower = points.min(axis=0)
     *_, second, longest_side = np.sort(np.ptp(points, axis=0))
@@ -239,7 +241,7 @@ def arrows_of(
 
 
 def kept_inside(starts: Floats, vectors: Floats, outline: Floats) -> tuple[Floats, Floats]:
-    """Move arrows along their direction until they are inside; shorten those that do not fit.
+    """Move arrows along their direction to lie inside an outline; shorten those that do not fit.
 
     Parameters
     ----------
@@ -264,13 +266,14 @@ def kept_inside(starts: Floats, vectors: Floats, outline: Floats) -> tuple[Float
 
 
 def inside(points: Floats, outline: Floats) -> NDArray[np.bool_]:
-    """True for points inside: a ray from them crosses the outline an odd number of times.
+    """True for each point inside an outline, which a ray from it crosses an odd number of times.
 
     Parameters
     ----------
     points : (k, 2) float64
     outline : (n, 2, 2) float64
-        Pieces of closed lines around regions. A piece between two regions is there twice.
+        Line segments of closed curves around regions. A segment between two regions is listed
+        twice.
     """
     (x0, y0), (x1, y1) = outline[:, 0].T, outline[:, 1].T
     rise = np.where(y1 == y0, 1.0, y1 - y0)
@@ -284,7 +287,7 @@ def inside(points: Floats, outline: Floats) -> NDArray[np.bool_]:
 
 
 def view_axes(view: Floats) -> Floats:
-    """Orthonormal rows: right, up, toward the viewer; z is up on the picture."""
+    """Orthonormal rows (3, 3): right, up and toward the viewer; z points up in the picture."""
     toward = view / np.linalg.norm(view)
     right = np.cross([0.0, 0.0, 1.0], toward)
     right /= np.linalg.norm(right)

@@ -1,4 +1,4 @@
-"""Pictures drawn by PyVista, of the extra ``viz``, and fields handed to it; its only door."""
+"""Pictures drawn by PyVista, of the extra ``viz``, and conversion of fields to its grids."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ PLAIN = "#b8c9e0"
 """Colour of elements without a field."""
 
 LOOK: dict[str, Any] = {"cmap": "viridis", "ambient": 0.45, "diffuse": 0.55}
-"""Colours, and light that leaves them legible in the shade."""
+"""Colours, and light with which they stay legible in the shade."""
 
 
 def check_pyvista() -> None:
-    """Check that PyVista can be used.
+    """Raise if PyVista cannot be used.
 
     Raises
     ------
     MissingExtraError
-        It cannot be imported.
+        PyVista cannot be imported.
     """
     try:
         import pyvista  # noqa: F401
@@ -47,17 +47,17 @@ def check_pyvista() -> None:
 
 @checked(SpaceError)
 def to_pyvista(space: Owner = None, u: Any = None, /, **fields: Any) -> pyvista.UnstructuredGrid:
-    """Fields and their mesh as a grid of PyVista's with Lagrange cells of their degree.
+    """Convert fields and their mesh to a PyVista grid with Lagrange cells of their degree.
 
-    The same cells, points and numbers as in a file of `save`. On many ranks, those of this rank's
-    elements.
+    Cells, points and values are the same as in a file of `save`. On many ranks the grid has this
+    rank's elements.
 
     Parameters
     ----------
     space : Space, Product, Mesh or DistributedMesh, optional
         As for `save`.
     u : (size,) array or GridFunction, optional
-        A field; the grid calls it u.
+        A field, named u in the grid.
     **fields : (size,) array or GridFunction
         Fields by name, as for `save`.
 
@@ -103,7 +103,7 @@ def to_pyvista(space: Owner = None, u: Any = None, /, **fields: Any) -> pyvista.
 
 @final
 class PyVistaPicture(Picture):
-    """A plotter of PyVista's."""
+    """A picture drawn by a PyVista plotter."""
 
     def __init__(self, scene: Scene, title: str | None) -> None:
         check_pyvista()
@@ -111,7 +111,7 @@ class PyVistaPicture(Picture):
 
     @cached_property
     def figure(self) -> Any:
-        """Off screen; drawn when first asked for."""
+        """Plotter of the picture, off screen; made at first use."""
         return self._plotter(off_screen=True)
 
     def write_png(self, file: Path | BinaryIO) -> None:
@@ -172,11 +172,11 @@ class _Frame:
     turn : (3, 3) float64
         Rows: right, up, toward the viewer.
     middle, size : (3,) float64
-        Centre and sides of the box around the picture, along these directions.
+        Centre and sides of the box around the picture, along the rows of ``turn``.
     aspect : float
         Width of the window over its height.
     right, below : float
-        Parts of the window's width and height that the colour bar gets.
+        Fractions of the window's width and height for the colour bar.
     """
 
     turn: Floats
@@ -188,7 +188,7 @@ class _Frame:
 
     @staticmethod
     def of(scene: Scene, aspect: float) -> _Frame:
-        """Layout for the patches and arrows of a scene."""
+        """Make the layout for the patches and arrows of a scene."""
         turn = view_axes(VIEW) if scene.dim == 3 else np.eye(3)
         points = scene.patches[..., :3].reshape(-1, 3)
         if scene.arrows:

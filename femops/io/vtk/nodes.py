@@ -39,7 +39,7 @@ _ENTITIES: dict[int, list[tuple[int, ...]]] = {
 
 @lru_cache
 def vtk_order(dim: int, degree: int, *, in_memory: bool = False) -> NDArray[np.int64]:
-    """Lexicographic local node at each of VTK's places, in a file or in memory.
+    """Lexicographic index of each node in VTK's order, in a file or in memory.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def vtk_order(dim: int, degree: int, *, in_memory: bool = False) -> NDArray[np.i
     degree : int
         p >= 1.
     in_memory : bool
-        In VTK's memory, and not in a file of version 1.0.
+        Whether the order is that of VTK's memory, instead of a file of version 1.0.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Files that many ranks write together: none appears under its name before it is complete."""
+"""Files that many ranks write together. A file appears under its name only when complete."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ def _join(target: Path, start: bytes, parts: Sequence[Path]) -> None:
 def save_pieces(target: Path, piece: Piece, comm: Communicator) -> None:
     """Write a VTU file for each rank, then the PVTU file that names them. Collective.
 
-    They are in a folder of its name, ``u/u_1_0.vtu`` for rank 0 of ``u.pvtu``, where 1 counts how
-    often it was written: files that an index names are never changed. Those of before are removed
-    when the new index is there.
+    The VTU files are in a folder of the target's name: ``u/u_1_0.vtu`` for rank 0 of ``u.pvtu``,
+    where 1 counts how often ``u.pvtu`` was written. So files that an index names are never changed.
+    Older files are removed once the new index is complete.
 
     Raises
     ------
@@ -101,19 +101,19 @@ def _write_index(target: Path, text: str) -> None:
 
 
 def piece_files(target: Path) -> list[Path]:
-    """All files with pieces of a PVTU file, of whatever time."""
+    """All files with pieces of a PVTU file, from any of the times it was written."""
     folder = target.with_suffix("")
     return sorted(file for file in folder.glob("*.vtu") if _time(file)) if folder.is_dir() else []
 
 
 def _time(file: Path) -> int:
-    """The time at which the piece was written; 0 if the file is not a piece."""
+    """Count in a piece's name, see `save_pieces`; 0 if the file is not a piece."""
     match = re.fullmatch(re.escape(file.parent.name) + r"_([1-9]\d*)_\d+\.vtu", file.name)
     return int(match[1]) if match else 0
 
 
 def _check_there(target: Path, files: Sequence[Path], lengths: Ints) -> None:
-    """Check that this rank sees the files that all have written."""
+    """Raise if this rank does not see the complete files of all ranks."""
     bad = [
         rank
         for rank, (file, length) in enumerate(zip(files, lengths[:, 0], strict=True))

@@ -30,12 +30,12 @@ class TimeSeries:
     """A series of fields in time, for ParaView, VisIt and PyVista: open the .pvd file.
 
     Each step is a .vtu file (see `save`) in a folder of the series' name beside the index:
-    ``run.pvd`` and ``run/run_000000.vtu``, ``run/run_000001.vtu``, .... The index is replaced in
-    one piece after each step, when the step's file is complete and on the disk: whatever stops
-    the program, the series can be opened, and continued.
+    ``run.pvd`` and ``run/run_000000.vtu``, ``run/run_000001.vtu``, .... The index is replaced
+    after each step, when the step's file is complete and on the disk. So whatever stops the
+    program, the series can be opened and continued.
 
-    Many ranks, given as `comm`, write a .pvtu file per step and a .vtu file for each rank; they may
-    continue what another number of ranks has begun. All methods are then collective.
+    The ranks of `comm` write a .pvtu file per step and a .vtu file for each rank. They may continue
+    a series that another number of ranks has begun. All methods are then collective.
 
     >>> import femops, tempfile
     >>> V = femops.H1(femops.box((2, 2)), order=2)
@@ -137,7 +137,7 @@ class TimeSeries:
         FileError
             The time is not finite or not later than the last; fields have other names than before;
             the series is closed; the space is not of the ranks of the series; a file cannot be
-            written. The series is as it was.
+            written. The series is then not changed.
         CommunicatorError
             Ranks disagree about the time or the fields.
         SpaceError, VectorError
@@ -177,7 +177,7 @@ class TimeSeries:
             )
 
     def close(self) -> None:
-        """Take no more steps; nothing is left to be written."""
+        """Close the series to further steps. All steps are already written."""
         self._closed = True
 
     def __enter__(self) -> Self:
@@ -198,7 +198,7 @@ class TimeSeries:
         return f"TimeSeries('{self.path}': {steps})"
 
     def _names(self, step: int) -> tuple[Path, Path]:
-        """Names of a step's file: by one process, and by many ranks."""
+        """Return the two names of a step's file: for one process, and for many ranks."""
         file = self._folder / f"{self._folder.name}_{step:06}.vtu"
         return file, file.with_suffix(".pvtu")
 
@@ -257,5 +257,5 @@ def _remove_step(file: Path) -> None:
     remove([file])
     if file.suffix == ".pvtu":
         remove(piece_files(file))
-        with suppress(OSError):  # what others have put there stays
+        with suppress(OSError):  # the folder may hold other files
             file.with_suffix("").rmdir()

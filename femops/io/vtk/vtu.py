@@ -39,14 +39,14 @@ MAX_DEGREE = 10
 def save(path: str | os.PathLike[str], space: Owner = None, /, **fields: Any) -> Path:
     """Write fields and their mesh as a VTU file with Lagrange cells of their degree.
 
-    Fields of several spaces on one mesh, H1 and L2, go into one file together. A mesh can stand in
-    place of the space. It goes to a VTU file without fields, or to a file of MFEM's, ending in
-    .mesh, which `read_mesh` reads back with all that the mesh has: attributes, their names (as
-    attribute sets, format v1.3), boundary, curved and periodic geometry.
+    Fields of several spaces on one mesh, H1 and L2, can go into one file. A mesh can be given
+    instead of the space. It is written to a VTU file without fields, or to an MFEM file, ending in
+    .mesh. `read_mesh` reads an MFEM file back with all parts of the mesh: attributes, their names
+    (as attribute sets, format v1.3), boundary, curved and periodic geometry.
 
     Collective, where ranks share the mesh: all call it with the same path, and the file has a piece
-    of each. Many ranks had better write a .pvtu file: each writes its own piece, in a folder
-    beside it, and no data passes through rank 0.
+    of each. Many ranks should write a .pvtu file: each rank writes its own piece, in a folder
+    beside that file, and no data passes through rank 0.
 
     Cells have the highest degree of the spaces and the mesh, at least 1, so nothing is lost: not
     the curved geometry, not the polynomials. Nodes are VTK's equispaced ones. If all spaces are H1
@@ -58,8 +58,8 @@ def save(path: str | os.PathLike[str], space: Owner = None, /, **fields: Any) ->
     path : path ending in .vtu or .pvtu; of a mesh also in .mesh
         In a folder that all ranks see.
     space : Space, Product, Mesh or DistributedMesh, optional
-        The space of the fields, a product that has a space of each field's name, or a mesh alone.
-        Leave it out if all fields are GridFunctions.
+        The space of the fields, a product that has a space of each field's name, or a mesh without
+        fields. Not needed if all fields are GridFunctions.
     **fields : (size,) array or GridFunction
         Vectors of the space, or of the product's spaces, by the name they get in the file; or
         fields of other spaces on the mesh, such as stresses beside displacements. With as many
@@ -74,15 +74,14 @@ def save(path: str | os.PathLike[str], space: Owner = None, /, **fields: Any) ->
     Raises
     ------
     FileError
-        The file cannot be written, does not end so, a name cannot be held by XML, or ranks do not
-        see each other's files; a .mesh file of fields, or of a mesh that several ranks share.
+        The file cannot be written, has another suffix, a name cannot be held by XML, or ranks do
+        not see each other's files; or a .mesh file is to have fields, or a mesh of several ranks.
     MeshError
         The mesh has a name that MFEM's format cannot hold.
     CommunicatorError
         Ranks disagree about the path or the fields.
     SpaceError
-        `space` is no space, a field lies on another mesh, or it is not known of which space a
-        vector is.
+        `space` is no space, a field lies on another mesh, or the space of a vector is not known.
     VectorError
         A field does not fit the space.
 
@@ -139,7 +138,7 @@ def save(path: str | os.PathLike[str], space: Owner = None, /, **fields: Any) ->
 
 
 def first_space(owner: Owner, fields: Mapping[str, Any], caller: str) -> Space:
-    """A space whose cells all fields fit: one that may jump between elements, if there is any.
+    """Choose the space whose cells are written: a discontinuous one, if there is any.
 
     Parameters
     ----------
@@ -175,14 +174,14 @@ def first_space(owner: Owner, fields: Mapping[str, Any], caller: str) -> Space:
 def checked_fields(
     first: Space, owner: Owner, fields: Mapping[str, Any]
 ) -> dict[str, tuple[Space, Array]]:
-    """Space and vector of each field.
+    """Check the fields, and return the space and vector of each, by name.
 
     Parameters
     ----------
     first : Space
         See `first_space`.
     owner, fields
-        As there.
+        See `first_space`.
 
     Raises
     ------
@@ -203,7 +202,7 @@ def lagrange_piece(
     in_memory: bool = False,
     warn: bool = True,
 ) -> Piece:
-    """Lagrange cells of the highest degree, with the fields at their nodes.
+    """Make the piece of a mesh with Lagrange cells of the highest degree, and fields at its nodes.
 
     Parameters
     ----------
@@ -212,7 +211,7 @@ def lagrange_piece(
     fields : dict
         Space and vector by name (`checked_fields`).
     in_memory : bool
-        Nodes in the order of VTK's memory, and not of its files.
+        Whether nodes are in the order of VTK's memory, instead of its files.
     warn : bool
         Whether to warn of degrees that VTK does not read.
     """
@@ -227,7 +226,7 @@ def lagrange_piece(
 
 @dataclass(frozen=True)
 class _Grid:
-    """Cells and nodes of the file: `nodes` (ne, n) numbers in VTK's order, `order` that order."""
+    """Cells and points of a file: `nodes` (ne, n) of the cells, and `order` from `vtk_order`."""
 
     dim: int
     degree: int
@@ -237,7 +236,7 @@ class _Grid:
 
 
 def _field(first: Space, owner: Owner, name: str, given: Any) -> tuple[Space, Array]:
-    """Space and vector of a field."""
+    """Check a field, and return its space and vector."""
     if isinstance(given, GridFunction):
         if (given.space.mesh, given.space.distributed) != (first.mesh, first.distributed):
             raise SpaceError(f"{name} is a field on another mesh: save it in a file of its own")
@@ -261,7 +260,7 @@ def _degree(spaces: Sequence[Space], *, warn: bool) -> int:
 
 
 def _grid(mesh: Mesh, degree: int, order: NDArray[np.int64], *, shared: bool) -> _Grid:
-    """Cells whose nodes are in an order of VTK's, shared by neighbours or not."""
+    """Make cells with nodes in VTK's ``order``. With ``shared`` neighbours share nodes."""
     if shared:
         nodes = mesh.topology.lattice(degree)[:, order]
         count = mesh.topology.lattice_size(degree)

@@ -21,7 +21,7 @@ Ints = NDArray[np.int64]
 
 _TYPES = {"f4": "Float32", "f8": "Float64", "i4": "Int32", "i8": "Int64", "u1": "UInt8"}
 
-_VERSION = "1.0"  # of those that know UInt64, the one that meshio takes too
+_VERSION = "1.0"  # has UInt64, and meshio reads it
 
 TAIL = b"\n</AppendedData>\n</VTKFile>\n"
 """End of a file, after the data of its pieces."""
@@ -31,12 +31,12 @@ _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def check_name(name: str, what: str) -> None:
-    """Check that XML can hold a name.
+    """Raise if XML cannot hold a name.
 
     Raises
     ------
     FileError
-        It is empty, or has characters that XML has no way to write.
+        The name is empty, or has characters that XML cannot hold.
     """
     unfit = _NO_XML.search(name)
     if not name or unfit:
@@ -47,14 +47,14 @@ def check_name(name: str, what: str) -> None:
 @final
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """Some cells with their nodes.
+    """A piece of a VTU file: some cells with their nodes and fields.
 
     Attributes
     ----------
     points, cells : int
         Number of points and of cells.
     sections : dict of dicts of arrays
-        Arrays (n,) or (n, components) by the name they have in PointData, CellData, Points, Cells.
+        Arrays (n,) or (n, components) by name, in each of PointData, CellData, Points and Cells.
     """
 
     points: int
@@ -68,25 +68,25 @@ class Piece:
 
     @property
     def sizes(self) -> Ints:
-        """Points, cells, and the bytes of each array."""
+        """Number of points, number of cells, and the bytes of each array."""
         return np.array([self.points, self.cells, *(array.nbytes for array in self.arrays)])
 
     def write_data(self, file: BinaryIO) -> None:
-        """Write the arrays, in the form that follows the head of a file."""
+        """Write the arrays' data, which follow the head of a file."""
         for array in self.arrays:
             _append(file, array)
 
 
 def head(piece: Piece, sizes: Sequence[Ints]) -> bytes:
-    """Text that precedes the data.
+    """Return the text of a file that precedes the data.
 
     Parameters
     ----------
     piece : Piece
         One of the file's pieces, which all have the same arrays.
     sizes : sequence of (k,) int64
-        `Piece.sizes` of each.  A file of several pieces has version 2.2, and the order of nodes
-        that goes with it: VTK swaps those of older files once for each piece.
+        `Piece.sizes` of each piece.  A file of several pieces has version 2.2, and nodes in the
+        order of that version: VTK swaps nodes of older files once for each piece.
     """
     version = _VERSION if len(sizes) == 1 else "2.2"
     lines, offset = [*_first_lines("UnstructuredGrid", version=version)], 0
@@ -119,9 +119,9 @@ def index(piece: Piece, files: Sequence[str]) -> str:
     Parameters
     ----------
     piece : Piece
-        One of them; all have the same arrays.
+        One of the pieces; all have the same arrays.
     files : sequence of str
-        Beside the PVTU file.
+        Names of the VTU files, relative to the PVTU file.
     """
     lines = [*_first_lines("PUnstructuredGrid", ' GhostLevel="0"')]
     for section, arrays in piece.sections.items():
@@ -151,7 +151,7 @@ def _encoded_size(nbytes: int) -> int:
 
 
 def _append(file: BinaryIO, array: Array) -> None:
-    """An array's block: base64 of its length in bytes (UInt64) and its bytes, as one stream."""
+    """Write an array as base64 of its length in bytes (UInt64) and its bytes, as one stream."""
     content = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     header = np.array([content.nbytes], dtype=np.uint64).view(np.uint8)
     # Three bytes become four characters: pieces of a multiple of three join without padding.

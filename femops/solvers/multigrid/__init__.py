@@ -1,4 +1,4 @@
-"""Multigrid methods: preconditioners of which orders and then meshes get coarser."""
+"""Multigrid preconditioners: levels of lower order, then levels on coarser meshes."""
 
 from femops.solvers.multigrid.preconditioner import LevelReport, Multigrid, multigrid
 

@@ -25,7 +25,7 @@ class BasisChange:
     Parameters
     ----------
     A : Operator
-        Its space has the coefficients.
+        Operator on the space with Bernstein coefficients.
     nodal : Space
         Space of the cycle, of the same order on the same mesh.
     dtype : dtype
@@ -58,7 +58,7 @@ class BasisChange:
         self._down(self._product, right)
 
     def leave(self, x: Array) -> Array:
-        """Return the coefficients of a solution by nodal values; the next call overwrites them."""
+        """Convert nodal values of a solution to coefficients, which the next call overwrites."""
         self._up(x, self._product)
         factors = 1.0, 0.0, 0.0, 0.0
         self._updates.step(self._solution, self._product, None, self._weights, None, factors)

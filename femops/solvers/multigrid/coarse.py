@@ -1,4 +1,4 @@
-"""Solvers of the coarsest level, by its matrix."""
+"""Solvers of the coarsest level, which has a matrix."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from femops.solvers.multigrid.level import NOT_POSITIVE
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
-# Dofs of a matrix that a direct solver takes, by dimension: without question, and if need be.
+# Most dofs for a direct solver, by dimension: as first choice, and where PyAMG is missing.
 QUICK = {1: 10**7, 2: 30_000, 3: 3_000}
 _MOST = {1: 10**8, 2: 300_000, 3: 30_000}
 # Times the diagonal, energies up to this count as zero: 450 times the machine's precision.
@@ -32,12 +32,12 @@ class CoarseSolver(ABC):
 
     @abstractmethod
     def solve(self, right: Floats) -> Floats:
-        """The solution; of a singular matrix one that has nothing of the null space."""
+        """Return the solution (n,). For a singular matrix it is orthogonal to the null space."""
 
 
 @final
 class Direct(CoarseSolver):
-    """SciPy's factors of the matrix, bordered by its null space.
+    """Direct solver: SciPy's LU factors of the matrix, bordered by its null space.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class Direct(CoarseSolver):
 
 @final
 class Algebraic(CoarseSolver):
-    """Two V-cycles of PyAMG's smoothed aggregation; of one, iterations grow by a third.
+    """Two V-cycles of PyAMG's smoothed aggregation. With one cycle iterations grow by a third.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ class Algebraic(CoarseSolver):
     Raises
     ------
     MissingExtraError
-        There is no PyAMG.
+        PyAMG is not installed.
     """
 
     name = "pyamg"
@@ -122,22 +122,22 @@ def _pyamg() -> Any:
 
 
 def coarse_solver(matrix: csr_array, modes: Floats, dim: int) -> CoarseSolver:
-    """Solver of a matrix: direct if it is small, else PyAMG's; direct again where that is missing.
+    """Choose a matrix's solver: direct if it is small, else PyAMG, or direct if that is missing.
 
     Parameters
     ----------
     matrix : (n, n) csr_array
     modes : (n, k) array
-        What the null space may be made of.
+        Candidates for the null space; see `null_space`.
     dim : int
         Dimension of the mesh.
 
     Raises
     ------
     MissingExtraError
-        It is too large for a direct solver, and there is no PyAMG.
+        The matrix is too large for a direct solver, and PyAMG is not installed.
     SolverError
-        It is found not to be positive.
+        The matrix is found not to be positive.
     """
     null, size = null_space(matrix, modes), matrix.shape[0]
     if size <= QUICK[dim]:
@@ -206,7 +206,7 @@ def _bodies(matrix: csr_array, modes: Floats) -> list[NDArray[np.int64]]:
 
 
 def rigid_modes(x: Floats, ncomp: int, free: NDArray[np.bool_]) -> Floats:
-    """Constants of each component, and rotations of fields of as many as dimensions.
+    """Constants of each component, and rotations if there is a component per dimension, as columns.
 
     Parameters
     ----------
@@ -228,7 +228,7 @@ def rigid_modes(x: Floats, ncomp: int, free: NDArray[np.bool_]) -> Floats:
 
 
 def gathered(comm: Communicator, array: NDArray[Any]) -> NDArray[Any]:
-    """The arrays of all ranks, one after the other. Collective."""
+    """Concatenate the arrays of all ranks. Collective."""
     if comm.size == 1:
         return array
     counts = comm.gather_all(np.array([len(array)]), alike=True)[:, 0]
@@ -239,7 +239,7 @@ def gathered(comm: Communicator, array: NDArray[Any]) -> NDArray[Any]:
 
 
 def gathered_rows(comm: Communicator, rows: csr_array) -> csr_array:
-    """A matrix of which each rank has its rows. Collective."""
+    """Return the matrix whose rows the ranks have, each a part. Collective."""
     if comm.size == 1:
         return rows
     lengths = gathered(comm, np.diff(rows.indptr))

@@ -1,9 +1,9 @@
-"""Matrices of elements of order 1, and those on the coarser meshes that the elements came from.
+"""Element matrices of order 1, and from these the element matrices on coarser meshes.
 
-The matrix on a coarser mesh is P^T A P, of the interpolation P between the meshes: the sum over the
-parts of a coarse element of the same product, in which P is one of few, a Kronecker product of 1-D
-matrices with the numbers 1 and 1/2. So neither the matrix A nor a product of sparse matrices is
-needed.
+The matrix on a coarser mesh is P^T A P, where P interpolates between the meshes. The matrix of a
+coarse element is the sum of the same product over the finer elements in it. For these P is one of a
+few Kronecker products of 1-D matrices with the numbers 1 and 1/2. So neither the matrix A nor a
+product of sparse matrices is needed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TOGETHER = 2**17  # numbers of matrices that are worked on at once
 
 
 def element_matrices(A: Operator, free: NDArray[np.bool_]) -> Floats:
-    """Matrices (ne, rows, rows) of the elements, component after component, of an operator.
+    """Element matrices (ne, rows, rows) of an operator, component after component.
 
     Boundary terms are added to the elements that have the faces. Rows and columns of dofs that are
     not free are zero.
@@ -39,7 +39,7 @@ def element_matrices(A: Operator, free: NDArray[np.bool_]) -> Floats:
     A : Operator
         Of order 1, on an H1 space.
     free : (ndofs * ncomp,) bool
-        Of all dofs that the rank's elements touch.
+        The free ones of all dofs that the rank's elements touch.
     """
     dofs = flat_dofs(A.space)
     out = np.zeros((*dofs.shape, dofs.shape[1]))
@@ -54,7 +54,7 @@ def element_matrices(A: Operator, free: NDArray[np.bool_]) -> Floats:
 
 
 def clear(matrices: Floats, free: NDArray[np.bool_]) -> None:
-    """Set rows and columns to zero, of matrices (ne, rows, rows), of those not free (ne, rows)."""
+    """Zero rows and columns that are not free (ne, rows) in matrices (ne, rows, rows), in place."""
     touched = np.flatnonzero(~free.all(axis=1))
     some, held = matrices[touched], ~free[touched]
     some[held] = 0.0
@@ -87,10 +87,10 @@ def _add_faces(out: Floats, summands: Summands, owners: Ints, nodes: Ints) -> No
 
 
 def coarsened(matrices: Floats, coarsening: Coarsening, comm: Communicator) -> Floats:
-    """Matrices of all coarse elements, of those of the rank's elements. Collective.
+    """Return the matrices of all coarse elements, summed from those of the elements. Collective.
 
-    Contributions to a coarse element are added by their places in it, so bits do not depend on
-    ranks.
+    Contributions to a coarse element are added in the order of their positions in it, so the bits
+    do not depend on ranks.
     """
     rows = matrices.shape[1]
     dim = coarsening.low.shape[1]
@@ -115,12 +115,12 @@ def coarsened(matrices: Floats, coarsening: Coarsening, comm: Communicator) -> F
 def _restricted(
     matrices: Floats, own: Ints, digits: tuple[int, ...]
 ) -> Iterator[tuple[slice, Floats]]:
-    """P^T A P of the matrices of some elements, which have one place in their coarse elements.
+    """Yield P^T A P for elements that have the same position in their coarse elements.
 
     Yields
     ------
     where : slice
-        Of the elements.
+        The elements of the block, in ``own``.
     block : (n, rows, rows) float64
     """
     rows, dim = matrices.shape[1], len(digits)
@@ -137,7 +137,7 @@ def _restricted(
 
 
 def _share(low: Any, high: Any, digit: int) -> None:
-    """Give what an element has at its two ends to those of its coarse element, in place."""
+    """Move entries from an element's two ends to the ends of its coarse element, in place."""
     if digit == 0:  # its high end is in the middle
         high *= 0.5
         low += high

@@ -32,20 +32,20 @@ Ends = tuple[Transfer, Transfer]
 @final
 @dataclass(frozen=True, eq=False)
 class CoarseGrid:
-    """Space of order 1 on a coarser mesh, whole on each rank; vertices are its nodes.
+    """Space of order 1 on a coarser mesh, complete on each rank. Its nodes are the vertices.
 
     Attributes
     ----------
     elements : (nc, corners) int64
         Vertices of its elements, lexicographic.
     matrices : (nc, rows, rows) float64
-        Of its elements, component after component; zero at dofs that are not free.
+        Element matrices, component after component; zero at dofs that are not free.
     free : (vertices * ncomp,) bool
         Dofs that are not constrained.
     x : (vertices, dim) float64
         Positions.
     coarsening : Coarsening or None
-        What it was refined from.
+        The next coarser mesh, from which this one was refined.
     any_width : bool
         See `Backend.rows`.
     """
@@ -67,7 +67,7 @@ class CoarseGrid:
         return csr_array(summed + diags_array((summed.diagonal() <= 0.0).astype(float)))
 
     def size(self, finer: Size) -> Size:
-        """That of its level."""
+        """Size of the level on this grid."""
         return Size(1, len(self.elements), len(self.free), len(self.free), finer.affine)
 
     def coarser(self, dtype: np.dtype[Any], backend: Backend) -> tuple[CoarseGrid, Ends]:
@@ -85,7 +85,7 @@ class CoarseGrid:
 def first_coarse(
     A: Operator, free: Flags, coarsening: Coarsening, dtype: np.dtype[Any]
 ) -> tuple[CoarseGrid, Ends]:
-    """The mesh that the finest was refined from, and the transfers from and to it. Collective.
+    """Make the grid of the next coarser mesh, and the transfers from and to it. Collective.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def first_coarse(
         Dofs that are not constrained.
     coarsening : Coarsening
     dtype : dtype
-        Of the cycle.
+        Type of the cycle's numbers.
     """
     space, comm = A.space, A.space.comm
     element, corner = _places(space.restriction.indices, space.ndofs)
@@ -115,14 +115,14 @@ def first_coarse(
 
 @final
 class _Gathering:
-    """A product with whole vectors, of pieces that ranks have.
+    """Product of a matrix with a vector that is gathered from all ranks.
 
     Parameters
     ----------
     space : Space
     compiled : CompiledOperator
     whole : int
-        Entries of a whole vector.
+        Length of the gathered vector.
     dtype : dtype
     """
 
@@ -134,7 +134,7 @@ class _Gathering:
         self._size = whole
 
     def apply(self, x: Any, y: Any) -> None:
-        """Overwrite y by the product with the pieces x. Collective."""
+        """Gather the ranks' pieces x, and overwrite y by the product. Collective."""
         space = self._space
         pieces = gathered(space.comm, space.memory.get(x[: space.size]))
         self._vector[: self._size] = space.memory.put(pieces)
@@ -157,7 +157,7 @@ def _coarse(
     comm: Communicator,
     any_width: bool,
 ) -> CoarseGrid:
-    """The coarse grid, given the finer one's matrices, interpolation, free dofs and positions."""
+    """Make a coarse grid from the finer one's matrices, interpolation, free dofs and positions."""
     at, ncomp = _finer_places(up), len(free) // len(x)
     free = (free.reshape(-1, ncomp)[at] & (at >= 0)[:, np.newaxis]).reshape(-1)
     made, elements = coarsened(matrices, coarsening, comm), coarsening.elements
@@ -168,7 +168,7 @@ def _coarse(
 
 
 def _places(elements: Ints, count: int) -> tuple[Ints, Ints]:
-    """An element and its corner at each of the first vertices."""
+    """Return an element and its corner at each of the first ``count`` vertices."""
     place = np.zeros(max(count, int(elements.max(initial=-1)) + 1), dtype=np.int64)
     place[elements.reshape(-1)] = np.arange(elements.size)
     element, corner = np.divmod(place[:count], elements.shape[1])
@@ -184,7 +184,7 @@ def _positions(space: Space, element: Ints, corner: Ints) -> Floats:
 
 
 def _interpolation(coarsening: Coarsening, element: Ints, corner: Ints) -> csr_array:
-    """Interpolation from the coarse vertices to corners of elements, one a row."""
+    """Matrix that interpolates from coarse vertices to corners of elements, one corner a row."""
     weights = coarsening.weights(element, corner)
     columns = coarsening.elements[coarsening.parent[element]]
     kept = weights > 0.0
@@ -194,7 +194,7 @@ def _interpolation(coarsening: Coarsening, element: Ints, corner: Ints) -> csr_a
 
 
 def _finer_places(up: csr_array) -> Ints:
-    """The finer vertex at each coarse one; -1 where the mesh is a part of one, without it."""
+    """Finer vertex at each coarse vertex; -1 if the mesh is a part that does not have it."""
     alone = np.flatnonzero(np.diff(up.indptr) == 1)
     at = np.full(up.shape[1], -1, dtype=np.int64)
     at[up.indices[up.indptr[alone]]] = alone
@@ -202,7 +202,7 @@ def _finer_places(up: csr_array) -> Ints:
 
 
 def _masked(up: csr_array, ncomp: int, free: Flags, there: Flags) -> csr_array:
-    """The interpolation of each component, zero where either end is not free."""
+    """Interpolation of each component, zero where the finer or the coarse dof is not free."""
     whole = up if ncomp == 1 else csr_array(kron(up, np.eye(ncomp), "csr"))
     rows = np.repeat(free, np.diff(whole.indptr))
     return csr_array(

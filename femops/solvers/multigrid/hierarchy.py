@@ -1,4 +1,4 @@
-"""Levels of a multigrid method: orders are halved, then the meshes that were refined are undone."""
+"""Levels of a multigrid method: the order is halved down to 1, then mesh refinements are undone."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Ints = NDArray[np.int64]
 
 _nodal_spaces = Derived[H1, H1]()
 
-_FEW = 600  # dofs of a matrix that is not made coarser
+_FEW = 600  # a level with at most so many dofs gets no coarser mesh
 
 
 @final
@@ -54,17 +54,17 @@ class Hierarchy:
         The finest first; the coarsest is not among them.
     coarsest : Size
     solver : CoarseSolver
-        Of the coarsest level, for the whole vector of all ranks.
+        Solver of the coarsest level. It takes the vector gathered from all ranks.
     constrained : (k,) int64
         Constrained dofs of this rank on the coarsest level.
     comm : Communicator
-        Of the ranks that have pieces of the coarsest level's vectors.
+        The ranks that have pieces of the coarsest level's vectors.
     dtype : dtype
         Type of the cycle's numbers.
     reason : str
         Why the cycle has that type.
     change : BasisChange or None
-        Between the basis of the operator and the nodal basis, if they differ.
+        Change between the basis of the operator and the nodal basis, if they differ.
     """
 
     levels: list[Level]
@@ -78,16 +78,16 @@ class Hierarchy:
 
 
 def build(A: Operator, degree: int, dtype: np.dtype[Any] | None = None) -> Hierarchy:
-    """The levels of an operator. Collective.
+    """Build the levels of an operator. Collective.
 
     Parameters
     ----------
     A : Operator
         Symmetric, on an H1 space.
     degree : int
-        Of the relaxations.
+        Degree of the relaxations.
     dtype : dtype, optional
-        Of the cycle; float32, if the numbers allow it, where omitted.
+        Type of the cycle; if omitted float32, where the numbers of A allow it.
 
     Raises
     ------
@@ -95,14 +95,14 @@ def build(A: Operator, degree: int, dtype: np.dtype[Any] | None = None) -> Hiera
         A is found not to be positive, or the cycle must be in float32 and that does not hold the
         numbers of A.
     MissingExtraError
-        The coarsest level is too large for what is installed.
+        The coarsest level needs PyAMG, which is not installed.
     """
     spaces = _spaces(A.space)
     compile_cycles_ahead(spaces, A.dtype, dtype or np.dtype(np.float32))
     direct = spaces[0].order == 1 and _coarser(spaces[0]) is None
     kind, reason = cycle_type(A, dtype, direct=direct)
     if direct:
-        exact = A.dtype == np.float64  # a direct solver's, which looks for what is singular
+        exact = A.dtype == np.float64  # the direct solver looks for a null space in float64
         dtype, operators = kind, [A if exact else in_precision(A, np.dtype(np.float64), "partial")]
     else:
         finest, dtype, reason = _in_type(A, kind, reason, dtype)
@@ -118,7 +118,7 @@ def build(A: Operator, degree: int, dtype: np.dtype[Any] | None = None) -> Hiera
 
 
 def _spaces(finest: H1) -> list[H1]:
-    """The spaces of the cycle, of the operator's order and of lower orders down to 1."""
+    """Spaces of the cycle: the operator's order, then lower orders down to 1."""
     spaces = [finest if finest.order == 1 else _nodal(finest)]
     while spaces[-1].order > 1:
         spaces.append(_half(spaces[-1]))
@@ -128,7 +128,7 @@ def _spaces(finest: H1) -> list[H1]:
 def _in_type(
     A: Operator, dtype: np.dtype[Any], reason: str, asked: np.dtype[Any] | None
 ) -> tuple[Operator, np.dtype[Any], str]:
-    """The operator in the cycle's type, that type and its reason. Collective.
+    """Return the operator in the cycle's type, that type, and the reason for it. Collective.
 
     The type is that of A if rounding to float32 changes products.
     """
@@ -146,13 +146,15 @@ def _in_type(
 def _operators(
     A: Operator, finest: Operator, spaces: list[H1], dtype: np.dtype[Any]
 ) -> list[Operator]:
-    """The operator on each space; that of order 1 for its matrix, where no mesh is coarser.
+    """Return the operator on each space, in the cycle's type.
+
+    Where no mesh is coarser, the last operator is in float64, to be assembled.
 
     Parameters
     ----------
     A : Operator
     finest : Operator
-        The same in the cycle's type.
+        A in the cycle's type.
     spaces : list of H1
     dtype : dtype
     """
@@ -171,7 +173,7 @@ def _operators(
 
 
 def _coarser(space: Space) -> Coarsening | None:
-    """Elements that those of a space are parts of, if the space is worth a coarser level."""
+    """Coarsening of a space's mesh; None if there is none, or the space is too small for it."""
     return space.mesh.coarser if space.global_size > _FEW else None
 
 
@@ -181,7 +183,7 @@ def _half(space: H1) -> H1:
 
 
 def _nodal(space: H1) -> H1:
-    """The space itself if it has Gauss-Lobatto nodes, else one of the same order that has them."""
+    """Return the space if it has Gauss-Lobatto nodes, else a space of the same order with them."""
     return space if space.basis.family == "gll" else _like(space, space.order)
 
 
@@ -204,7 +206,7 @@ def _free(size: int, constrained: Ints) -> NDArray[np.bool_]:
 def _of_operator(
     A: Operator, space: H1, dtype: np.dtype[Any], degree: int, *, sums: bool = True
 ) -> Level:
-    """The level of an operator of any order; ``sums`` tells of transfers, see `Level`."""
+    """Make the level of an operator. With ``sums`` its transfers sum over elements."""
     each: Array | None = None
     if sums:
         shared = space.sum_elements(np.ones(space.restriction.indices.shape))

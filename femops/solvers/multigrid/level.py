@@ -1,4 +1,4 @@
-"""One level of a multigrid method: its operator, and how errors are relaxed there."""
+"""One level of a multigrid method: its operator and its relaxation."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from femops_kernels.vector_updates import VectorUpdates
 
 Array = NDArray[Any]
 Transfer = Callable[[Any, Any], None]
-"""Overwrites the second vector by what the first is on another level."""
+"""Transfers the first vector to another level, and overwrites the second one by the result."""
 
-# What the bounds of some steps of Lanczos' method are enlarged by.
+# Factor on the largest Ritz value of some steps of Lanczos' method, for an upper bound.
 _MARGIN = 1.15  # measured: 7 steps come to 0.89 of the largest eigenvalue and more
 _LANCZOS_STEPS = 7
 
@@ -32,13 +32,13 @@ class Size:
     ----------
     order : int
     elements : int
-        Of all ranks.
+        Number of elements of all ranks.
     own, dofs : int
         Entries of a vector, of this rank and of all.
     affine : bool
         Whether the maps of all elements are affine.
     first : int
-        Entries that lower ranks own.
+        Number of entries that lower ranks own.
     """
 
     order: int
@@ -58,18 +58,18 @@ class Level:
     size : Size
     compiled : CompiledOperator
     diagonal : (own,) array
-        Of the operator, where that runs.
+        Diagonal of the operator, in the memory of its vectors.
     constrained : (k,) int64
         Constrained dofs, whose values are zero.
     shared : (own,) array or None
-        Number of elements that share a dof, if transfers sum what they have; None if they do not.
+        Number of elements that share each dof, if transfers sum over elements; else None.
     dtype : dtype
     degree : int
-        Of the relaxation.
+        Degree of the relaxation's polynomial.
     updates : VectorUpdates
-        Of the machine where it runs.
+        Vector updates of the machine where the level runs.
     sums : Reduction, optional
-        Of vectors that ranks have pieces of; of this process if omitted.
+        Sums over vectors that are distributed over ranks; over this process if omitted.
 
     Attributes
     ----------
@@ -80,14 +80,14 @@ class Level:
     dot : callable
         Inner product of two vectors, of all ranks.
     transfer : (Transfer, Transfer)
-        From the next coarser level, and to it.
+        Transfers from the next coarser level, and to it.
     x : array
         The approximate solution, between the relaxations before and after the coarser levels.
 
     Raises
     ------
     SolverError
-        The diagonal, or what is found of the spectrum, is not positive.
+        The diagonal, or an estimated eigenvalue, is not positive.
     """
 
     transfer: tuple[Transfer, Transfer]
@@ -128,7 +128,7 @@ class Level:
     _inverse: Array
 
     def relax(self, x: Array | None = None) -> Array:
-        """Reduce the error of x, one of the level's own vectors, or of zero; the new x."""
+        """Relax x, one of the level's own vectors, or zero if omitted. Return the new x."""
         spare = self._second if x is self._first else self._first
         zero, x, step = x is None, self._second if x is None else x, self._updates.step
         for k, (h, g) in enumerate(self._steps):
@@ -143,12 +143,12 @@ class Level:
         return x
 
     def restricted(self) -> Array:
-        """Weighted right-hand side, in the level's ``product``."""
+        """Return the right-hand side times the weights, in the level's ``product``."""
         self._updates.step(self.product, None, self.right, self.weights, None, (0.0, 1.0, 0.0, 0.0))
         return self.product
 
     def interpolated(self) -> Array:
-        """Weighted ``product``, in one of the level's own vectors."""
+        """Return ``product`` times the weights, in one of the level's own vectors."""
         factors = 1.0, 0.0, 0.0, 0.0
         self._updates.step(self._first, self.product, None, self.weights, None, factors)
         return self._first
@@ -158,14 +158,14 @@ class Level:
         self.right[:] = x / (self._inverse + (self._inverse == 0.0))
 
     def residual(self, x: Array) -> Array:
-        """Weighted residual of x, in the level's ``product``."""
+        """Return the residual of x times the weights, in the level's ``product``."""
         self.compiled.apply(x, self.product)
         factors = -1.0, 1.0, 0.0, 0.0
         self._updates.step(self.product, self.product, self.right, self.weights, None, factors)
         return self.product
 
     def correct(self, x: Array) -> None:
-        """Add the weighted ``product`` to x."""
+        """Add ``product`` times the weights to x."""
         self._updates.step(x, self.product, None, self.weights, None, (1.0, 0.0, 0.0, 1.0))
 
     def _highest(self) -> float:
@@ -174,7 +174,7 @@ class Level:
         Raises
         ------
         SolverError
-            The smallest is below zero, or one is not finite.
+            The smallest Ritz value is below zero, or one is not finite.
         """
         updates, n = self._updates, self.size.own
         scale, before = updates.xp.sqrt(self._inverse), updates.vector(n, self._inverse.dtype)
@@ -224,10 +224,10 @@ NOT_POSITIVE = (
 
 
 def reduced(order: int, *, affine: bool) -> float:
-    """Ratio of the ends of the part of a spectrum that a relaxation reduces, the upper end.
+    """Ratio of the largest eigenvalue to the smallest one that a relaxation reduces.
 
-    Measured: on bent elements, and of high orders, the next level of half the order sees less of
-    it.
+    Measured. On curved elements and for high orders, the next level of half the order represents
+    less of the spectrum.
     """
     return max(10.0, 2.5 * order) if affine else max(20.0, 3.5 * order)
 
@@ -247,7 +247,10 @@ def chebyshev_steps(low: float, high: float, degree: int) -> tuple[tuple[float, 
 
 
 def scattered(first: int, count: int) -> NDArray[np.float32]:
-    """Numbers in [-1, 1) that depend on their place in the whole vector alone."""
+    """Pseudo-random numbers (count,) in [-1, 1) that depend only on the index in the whole vector.
+
+    ``first`` is the index of the first of them.
+    """
     mixed = np.arange(first % 2**32, first % 2**32 + count).astype(np.uint32)
     for multiplier, shift in ((0x9E3779B1, 15), (0x85EBCA77, 13), (0xC2B2AE3D, 16)):  # as xxHash
         mixed *= np.uint32(multiplier)

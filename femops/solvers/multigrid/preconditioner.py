@@ -1,4 +1,4 @@
-"""Multigrid as a preconditioner: the cycle, and what is reported of it."""
+"""Multigrid as a preconditioner: the cycle, and its report."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _log = logging.getLogger("femops")
 
 _DEGREE, _HIGH = 4, 6  # measured, with `reduced`; and the order above which one more pays
 _MOST_DEGREE = 64  # the end of `Degree`
-_CYCLES = 8  # after which the factor of an error is that of the slowest one
-_SQUARES = {"float64": 1e-280, "float32": 1e-25}  # with inverses: sums of them that have digits
+_CYCLES = 8  # after so many the reduction factor is that of the slowest error
+_SQUARES = {"float64": 1e-280, "float32": 1e-25}  # smallest sums with all digits; inverses: largest
 # Condition number that float32 resolves: where it is larger, rounding a solution changes its
 # product with A by more than the right-hand side.
 _RESOLVED = 1.0 / float(np.finfo(np.float32).eps)
@@ -45,17 +45,17 @@ _LEAST_EXPONENT = 1000  # the inverse of that power of two is a float64, too
 @final
 @dataclass(frozen=True)
 class LevelReport:
-    """Facts of a level, known and measured.
+    """Size of a level, its measured time, and the measured reduction of errors.
 
     Attributes
     ----------
     order, elements, dofs : int
-        Of all ranks.
+        Polynomial order; elements and dofs of all ranks.
     seconds : float
-        Of one visit in a cycle, transfers to the next level included.
+        Time of one visit in a cycle, transfers to the next level included.
     factor : float
-        By which cycles that begin on this level reduce the energy norm of an error, each; zero on
-        the coarsest, where the solution is direct.
+        Factor by which each cycle that begins on this level reduces the energy norm of an error;
+        zero on the coarsest level, where the solution is direct.
     """
 
     order: int
@@ -84,7 +84,7 @@ class Multigrid(Preconditioner):
     levels : list of Level
         The finest first; the coarsest is not among them.
     sizes : list of Size
-        Of all levels.
+        Sizes of all levels.
     precision : dtype
         Type of the cycle's numbers; see `multigrid`.
     reason : str
@@ -177,12 +177,12 @@ class Multigrid(Preconditioner):
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Hold its vectors; other threads wait.
+        """Reserve the preconditioner's vectors for this thread; other threads wait.
 
         Raises
         ------
         SolverError
-            This thread holds them already.
+            This thread has reserved them already.
         """
         if self._user == get_ident():
             raise SolverError(
@@ -217,7 +217,7 @@ class Multigrid(Preconditioner):
     def _size_of(self, r: Vector) -> float:
         """Estimate the norm of a vector, also where squares are out of range. Collective.
 
-        It is zero for a vector of zeros, and infinite if an entry is not finite.
+        The estimate is zero for a vector of zeros, and infinite if an entry is not finite.
         """
         square = self._plain.inner(r, r)
         if _SQUARES[self.dtype.name] < square < 1.0 / _SQUARES[self.dtype.name]:
@@ -232,7 +232,7 @@ class Multigrid(Preconditioner):
         return right
 
     def cycle(self) -> Vector:
-        """Approximate solution for `right`, of its type, until the next one; see `alone`."""
+        """Run a V-cycle for `right`, inside `alone`. The next cycle overwrites the result."""
         alone = self.operator.space.comm.size == 1  # messages are no launches
         if self._cycles == 1 and self._updates.repeats and alone and self.levels:
             repeatable = self._updates.repeatable  # all kernels have been launched
@@ -246,13 +246,13 @@ class Multigrid(Preconditioner):
         return self._found()
 
     def full_cycle(self) -> Vector | None:
-        """Approximate solution for `right` by full multigrid, of its type, until the next cycle.
+        """Run full multigrid for `right`. The next cycle overwrites the result.
 
-        Each level but the finest has a cycle that begins with the solution of the next coarser
-        one; the finest has that solution. None where that would save no iteration of `femops.cg`:
-        of order 2, and of loads that coarser levels hardly see. A smooth function's integrals grow
-        with the support of the basis functions, so their vector does as it is restricted; that of
-        noise shrinks.
+        Each level except the finest runs a cycle that begins with the solution of the next coarser
+        level. The finest only interpolates that solution. The result is None where it would save no
+        iteration of `femops.cg`: for orders 1 and 2, and for loads that coarser levels hardly
+        represent. The load vector of a smooth function grows when it is restricted, with the
+        support of the basis functions. The load vector of noise shrinks.
         """
         if self.sizes[0].order <= 2:
             return None
@@ -278,7 +278,7 @@ class Multigrid(Preconditioner):
             self._change.enter(self._rights[0])
 
     def _found(self) -> Vector:
-        """The solution for `right`, with its constrained entries."""
+        """Return the solution for `right` in the operator's basis, with constrained entries."""
         found = self._solution(0)
         if self._change is not None:
             found = self._change.leave(found)
@@ -287,7 +287,7 @@ class Multigrid(Preconditioner):
         return found
 
     def _descend(self, first: int = 0, guess: Vector | None = None) -> None:
-        """Relax on each level, the first guess on the first, and restrict the residual."""
+        """Relax on each level from ``first`` on, there from ``guess``, and restrict residuals."""
         for level, right in zip(self.levels[first:], self._rights[first + 1 :], strict=True):
             level.x, guess = level.relax(guess), None
             _, down = level.transfer
@@ -305,7 +305,7 @@ class Multigrid(Preconditioner):
         return self.levels[k].x if k < len(self.levels) else self._last.found
 
     def _cycle(self, k: int) -> Vector:
-        """Approximate solution on a level for its right-hand side; one of the level's vectors."""
+        """Run a cycle for a level's right-hand side. Return one of the level's vectors."""
         self._descend(k)
         self._solve_coarsest()
         self._ascend(k)
@@ -321,7 +321,7 @@ class Multigrid(Preconditioner):
         own[hierarchy.constrained] = 0.0
         self._last.give(own)
 
-    # --- what is told of it -----------------------------------------------------------------------
+    # --- the report -------------------------------------------------------------------------------
 
     @property
     def higher(self) -> str:
@@ -335,7 +335,7 @@ class Multigrid(Preconditioner):
         return sum(size.dofs for size in self.sizes) / self.sizes[0].dofs
 
     def report(self) -> tuple[LevelReport, ...]:
-        """Measure each level: the time of a visit, and how much a cycle from there reduces.
+        """Measure for each level the time of a visit, and the reduction by a cycle from there.
 
         Collective, where ranks share dofs. It takes some 50 cycles.
         """
@@ -362,7 +362,7 @@ class Multigrid(Preconditioner):
         return float(np.median(times))
 
     def _factor(self, k: int) -> float:
-        """Factor of the energy norm of an error, after some cycles."""
+        """Factor by which a cycle from a level reduces the energy norm, after some cycles."""
         level, size, right = self.levels[k], self.sizes[k], self._rights[k]
         n = size.own
         error = self._updates.vector(n, right.dtype)
@@ -413,8 +413,8 @@ def multigrid(
         positive, or singular with constants or rigid motions in its null space. M has zeros where
         rows and columns are eliminated.
     degree : int, optional
-        Products with A before and after each correction from the coarser level, 1 to 64; 4 if
-        omitted, of orders above 6 one more.
+        Products with A before and after each correction from the coarser level, 1 to 64. If
+        omitted 4, or 5 for orders above 6.
     dtype : {float32, float64}, optional
         Arithmetic of the cycle. If omitted, float32, or float64 where A's numbers are out of the
         range of float32 or its condition number is above 8e6; ``M.reason`` says why. With float32

@@ -132,7 +132,7 @@ def _barycentric_weights(nodes: Floats) -> Floats:
 
 
 def lagrange_matrix(nodes: ArrayLike, x: ArrayLike) -> Floats:
-    """Matrix that takes values at the nodes to values at x of the polynomial through them.
+    """Matrix that evaluates at x the polynomial with given values at the nodes.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ def lagrange_matrix(nodes: ArrayLike, x: ArrayLike) -> Floats:
 
 
 def lagrange_derivative_matrix(nodes: ArrayLike, x: ArrayLike) -> Floats:
-    """Matrix that takes values at the nodes to the derivative at x of the polynomial through them.
+    """Matrix that evaluates at x the derivative of the polynomial with given values at the nodes.
 
     The derivative at the nodes, (9.4) with the diagonal from the rows' zero sums, is itself a
     polynomial of no higher degree and so is interpolated exactly; x may hit nodes.
@@ -221,7 +221,7 @@ def tensor_apply(matrices: Sequence[ArrayLike], values: ArrayLike) -> Floats:
         rows, columns = step.shape
         outer = math.prod(later.shape[1] for later in steps[direction + 1 :])
         if direction == 0:
-            # element by element: of one large product BLAS would round rows by their number
+            # element by element: in one large product rounding would depend on the number of rows
             wide = step if ncomp == 1 else np.kron(step, np.eye(ncomp))
             data = np.matmul(data.reshape(count, outer, columns * ncomp), wide.T)
         else:

@@ -1,6 +1,6 @@
 """Maps from the reference element [0, 1]**dim to physical space, sum factorised.
 
-Coordinates are values at the Gauss-Lobatto points of degree g, g from their number.
+Coordinates are values at the Gauss-Lobatto points of degree g, which follows from their number.
 """
 
 import numpy as np
@@ -23,7 +23,7 @@ def geometry_degree(num_nodes: int, dim: int) -> int:
     Raises
     ------
     MeshGeometryError
-        If there is none of at least 1.
+        If there is no such degree of at least 1.
     """
     g: int = round(num_nodes ** (1.0 / dim)) - 1
     if g < 1 or (g + 1) ** dim != num_nodes:

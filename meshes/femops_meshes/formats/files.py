@@ -1,4 +1,4 @@
-"""Whole text files: read with clear errors, written so that no half file is ever seen."""
+"""Text files: read with clear errors, and replaced only when the new file is complete."""
 
 import os
 import stat
@@ -12,14 +12,14 @@ from femops_meshes.samples import samples
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
-    """Read a text file whole.
+    """Read a complete text file.
 
     Raises
     ------
     MeshFileError
-        If it is missing, no regular file, or may not be read.
+        If the file is missing, no regular file, or may not be read.
     MeshFormatError
-        If it is not text, or in another known format.
+        If the file is not text, or in another known format.
     """
     try:
         mode = os.stat(path).st_mode  # noqa: PTH116  (a str may hold what Path refuses)
@@ -60,14 +60,14 @@ def _cure(path: str | os.PathLike[str]) -> str:
 
 
 def write_text(path: str | os.PathLike[str], chunks: Iterable[str]) -> None:
-    """Write a text file; its name always has the old content or the whole new one.
+    """Write a text file. Under its name there is always the old file or the complete new one.
 
-    The text goes to a file beside it, which then takes its place in one step.
+    The text goes to a temporary file beside it, which is renamed when complete.
 
     Raises
     ------
     MeshFileError
-        If it can't be written; what stood there before is untouched.
+        If the file can't be written; an existing file is not changed.
     """
     try:
         target = Path(os.path.realpath(path))

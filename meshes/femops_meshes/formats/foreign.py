@@ -1,4 +1,4 @@
-"""Formats that are not read: known by their first bytes, to say how to convert them."""
+"""Detection of unsupported formats by their first bytes, with advice to convert them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _SURFACES = frozenset({"PLY", "STL", "OFF"})
 
 
 def foreign_format(path: Path, data: bytes) -> str:
-    """Say of a file in another known format how to convert it; empty if the format is unknown.
+    """Advice to convert a file in another known format; empty if the format is unknown.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""MFEM's INLINE meshes: a file that says how many elements a box has, and how long its sides are.
+"""MFEM's INLINE meshes: files with the numbers of elements of a box and the lengths of its sides.
 
-The order of the elements and the attributes are MFEM's, so that a vector of MFEM's on such a mesh
-can be told from the file alone.
+The order of the elements and the attributes are the same as in MFEM, so that vectors of MFEM on
+the mesh can be read.
 """
 
 import math
@@ -38,7 +38,7 @@ def read_inline(scanner: Scanner) -> Mesh:
     Raises
     ------
     MeshFormatError
-        If it is damaged, or of triangles, tetrahedra, prisms or pyramids.
+        If the file is damaged, or describes triangles, tetrahedra, prisms or pyramids.
     MeshArgumentError
         If the mesh does not fit into memory.
     """
@@ -153,7 +153,7 @@ def _row(at: Vector, *axes: Vector) -> _Run | None:
 
 
 def _split_flat(at: Vector, a: Vector, b: Vector) -> list[tuple[Vector, ...]]:
-    """The blocks that the curve through the block at `at` along a, b passes, in their order."""
+    """Split the block at `at` along a, b into smaller blocks, in the order along the curve."""
     if 2 * abs(sum(a)) > 3 * abs(sum(b)):
         a2 = _even_half(a)
         return [(at, a2, b), (_add(at, a2), _add(a, a2, -1), b)]
@@ -164,7 +164,7 @@ def _split_flat(at: Vector, a: Vector, b: Vector) -> list[tuple[Vector, ...]]:
 
 
 def _split(at: Vector, a: Vector, b: Vector, c: Vector) -> list[tuple[Vector, ...]]:
-    """The blocks that the curve through the block at `at` along a, b, c passes, in their order."""
+    """Split the block at `at` along a, b, c into smaller blocks, in the order along the curve."""
     w, h, d = (abs(sum(v)) for v in (a, b, c))
     a2, b2, c2 = (_even_half(v) for v in (a, b, c))
     ra, rb, rc = (_add(v, v2, -1) for v, v2 in ((a, a2), (b, b2), (c, c2)))

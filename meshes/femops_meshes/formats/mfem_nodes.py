@@ -1,4 +1,4 @@
-"""Coordinates in an MFEM mesh file: collections by name, and their conversion to GLL nodes."""
+"""Node coordinates in MFEM mesh files: collections by name, and conversion to GLL nodes."""
 
 import re
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ _L2_BASES = ("gauss", "gll", "bernstein", "open", "equispaced", "half")
 @final
 @dataclass(frozen=True)
 class Collection:
-    """Properties in a collection's name: continuous or not, the 1-D basis, the degree, the name."""
+    """A finite element collection: whether it is continuous, its 1-D basis, degree and name."""
 
     continuous: bool
     basis: str
@@ -60,7 +60,7 @@ def parse_collection(scanner: Scanner, dim: int) -> Collection:
     Raises
     ------
     MeshFormatError
-        If it is none of those known, or of another dimension.
+        If the collection is unknown, or of another dimension.
     """
     name = scanner.label("FiniteElementCollection")
     if name in _LEGACY:
@@ -82,9 +82,9 @@ def parse_collection(scanner: Scanner, dim: int) -> Collection:
 
 
 def interior_order(collection: Collection, dim: int) -> list[int]:
-    """MFEM's place of each lexicographic dof inside a cell.
+    """Index in MFEM's order of each lexicographic dof inside a cell.
 
-    Only the legacy cubic hexahedron numbers them otherwise: like the corners.
+    Both orders are equal, except for the legacy cubic hexahedron, which uses the corners' order.
     """
     if collection.name == "Cubic" and dim == 3:
         return [0, 1, 3, 2, 4, 5, 7, 6]

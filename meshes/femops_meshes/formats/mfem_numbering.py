@@ -1,10 +1,10 @@
 """MFEM's own numbering of H1 degrees of freedom, used by its mesh and solution files.
 
-Vertices first, then the dofs inside edges, faces and cells. Edges and faces are numbered as they
-are met first over the elements in the file's order and MFEM's local order of each element's edges
-and faces. An edge runs from its lower to its higher vertex; a face has the corners v0, v1, v2, v3
-of the element that has it first, dofs i along v0 v1 (fastest) and j along v0 v3; cells are
-lexicographic.
+Vertices come first, then the dofs inside edges, faces and cells. Edges and faces are numbered in
+the order in which the elements first touch them: elements in the file's order, and in each element
+MFEM's local order. An edge runs from its lower to its higher vertex. A face has the corners v0, v1,
+v2, v3 in the first element that touches it, with dofs i along v0 v1 (fastest) and j along v0 v3.
+Cells are lexicographic.
 """
 
 import numpy as np
@@ -41,7 +41,7 @@ def _code(dim: int, corners: tuple[int, ...]) -> int:
 
 
 def _first_met(number: Ints, count: int) -> tuple[Ints, Ints]:
-    """Rank of each of `count` numbers by first appearance, and the place of that."""
+    """Rank of each of `count` numbers by first appearance, and the position of the first one."""
     place = np.full(count, number.size, dtype=np.int64)
     # of several writes to one entry the last one stays: go backwards to keep the first
     place[number[::-1]] = np.arange(number.size - 1, -1, -1)
@@ -51,7 +51,7 @@ def _first_met(number: Ints, count: int) -> tuple[Ints, Ints]:
 
 
 def h1_numbers(elements: Ints, topology: Topology, file_elements: Ints, p: int) -> tuple[Ints, int]:
-    """MFEM's number of each lexicographic local node, and the count of numbers.
+    """Return MFEM's number of each lexicographic local node, and the count of numbers.
 
     Parameters
     ----------
@@ -90,15 +90,15 @@ def h1_numbers(elements: Ints, topology: Topology, file_elements: Ints, p: int) 
 
 
 def mfem_h1_dofs(mesh: Mesh, p: int) -> Ints:
-    """MFEM's number of each node of the H1 space of degree p on the mesh as its file has it.
+    """MFEM's number of each node of the H1 space of degree p on the mesh in its file.
 
-    The file is what `write_mfem` writes of the mesh, refined or not. MFEM gives other numbers to
-    a mesh that it refines itself.
+    The file is the one that `write_mfem` writes of the mesh, refined or not. MFEM gives other
+    numbers to a mesh that it refines itself.
 
     Parameters
     ----------
     mesh
-        In any order of elements; `Mesh.file_elements` leads to the file's.
+        The mesh, with elements in any order; `Mesh.file_elements` has the file's order.
     p
         Degree, at least 1.
 

@@ -1,4 +1,4 @@
-"""Reader of the MFEM mesh formats v1.0, v1.2 (which adds an end tag) and v1.3 (and names)."""
+"""Reader of the MFEM mesh formats v1.0, v1.2 (with an end tag) and v1.3 (with names)."""
 
 import os
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ _END_TAG = "mfem_mesh_end"
 @final
 @dataclass(frozen=True)
 class _Content:
-    """Contents of the file, before they are known to make sense."""
+    """Contents of a file, before they are checked."""
 
     elements: Ints
     element_attributes: Ints
@@ -60,17 +60,17 @@ def read_mfem(source: str | os.PathLike[str]) -> Mesh:
     Returns
     -------
     mesh
-        With elements, local axes and vertices in the file's order. Vertices that no element uses
-        are dropped, and so are names of attributes that it has not. Elements whose corners are
-        listed in mirrored order are turned over, curved ones with their nodes: quadrilaterals as
-        MFEM does, which leaves others as they are.
+        The mesh, with elements, local axes and vertices in the file's order. Vertices of no element
+        and names of missing attributes are dropped. Elements whose corners are listed in mirrored
+        order are turned over, curved ones with their nodes. MFEM does the same, but only for
+        quadrilaterals.
 
     Raises
     ------
     MeshFileError
         If the file can't be read.
     MeshFormatError
-        If it is not in this format, is truncated, has wrong counts, or uses what is not supported:
+        If the file is not in this format, is truncated, has wrong counts, or is not supported:
         triangles, tetrahedra, prisms, pyramids, surfaces in space, NURBS, nonconforming meshes.
     MeshTopologyError
         If vertex numbers dangle or elements don't fit together.
@@ -191,7 +191,7 @@ def _vertices(scanner: Scanner, dim: int, count: int) -> Floats:
 
 
 def _nodes(scanner: Scanner, dim: int, num_elements: int) -> tuple[Collection, Floats]:
-    """Read the collection and the coefficients (ndofs, dim); their count is known only for L2."""
+    """Read the collection and the coefficients (ndofs, dim); only for L2 is ndofs known before."""
     scanner.keyword("nodes")
     scanner.keyword("FiniteElementSpace")
     collection = parse_collection(scanner, dim)
@@ -245,7 +245,7 @@ def _build(content: _Content) -> Mesh:
 def _node_coordinates(
     collection: Collection, nodes: Floats, elements: Ints, topology: Topology, where: str
 ) -> Floats:
-    """Coordinates (ne, (p + 1)**dim, dim) at GLL points."""
+    """Convert coefficients to coordinates (ne, (p + 1)**dim, dim) at GLL points."""
     dim, p, ne = topology.dim, collection.degree, len(elements)
     if collection.continuous:
         numbers, count = h1_numbers(elements, topology, np.arange(ne, dtype=np.int64), p)

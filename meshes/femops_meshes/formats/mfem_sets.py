@@ -1,7 +1,7 @@
 """Named sets of attributes in a file "MFEM mesh v1.3": the names of a mesh.
 
-A section has the number of sets, and for each its name in double quotes, the number of its
-attributes, and these; MFEM ends lines between them as it likes.
+A section has the number of sets, and for each set its name in double quotes, the number of its
+attributes, and the attributes. Line ends between them have no meaning.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ def read_sets(scanner: Scanner, section: str) -> dict[str, tuple[int, ...]]:
     Raises
     ------
     MeshFormatError
-        If it is damaged.
+        If the section is damaged.
     """
     if scanner.peek() != section:
         return {}
@@ -62,12 +62,12 @@ def _attributes(scanner: Scanner, words: list[str], what: str) -> tuple[int, ...
 
 
 def check_writable_names(*names: Names) -> None:
-    """Check that names survive in a file.
+    """Raise if a name cannot be written to a file.
 
     Raises
     ------
     MeshArgumentError
-        With the first that does not: it holds a double quote, the end of a line or no text.
+        If a name has a double quote, the end of a line or no valid text; the first is named.
     """
     for name in (name for group in names for name in group):
         if any(mark in name for mark in '"\r\n\0') or name != name.encode("utf-8", "ignore").decode(
@@ -80,7 +80,7 @@ def check_writable_names(*names: Names) -> None:
 
 
 def written_sets(section: str, names: Mapping[str, tuple[int, ...]]) -> Iterator[str]:
-    """Lines of a section, each thing on its own, as MFEM writes it."""
+    """Yield the text of a section, with line ends as MFEM writes them."""
     yield f"\n{section}\n{len(names)}\n"
     for name, numbers in names.items():
         yield f'"{name}"\n{len(numbers)}\n{" ".join(map(str, numbers))}\n'

@@ -18,19 +18,19 @@ _ROWS = 65536
 
 
 def write_mfem(mesh: Mesh, path: str | os.PathLike[str], digits: int | None = None) -> None:
-    """Write a mesh in MFEM's format v1.0, or v1.3 if it has names, as its sets of attributes.
+    """Write a mesh in MFEM's format v1.0, or v1.3 if it has names, which become attribute sets.
 
-    Elements go out in the file's order (`Mesh.file_elements`). Straight meshes get vertices, curved
-    ones nodes in H1, discontinuous ones nodes in L2 (Gauss-Lobatto).
+    Elements are written in the file's order (`Mesh.file_elements`). Straight meshes get vertices,
+    curved meshes nodes in H1, discontinuous meshes nodes in L2 (Gauss-Lobatto).
 
     Parameters
     ----------
     mesh
         Any mesh.
     path
-        The file; what stood there is replaced in one step, once all is written.
+        The file; an existing one is replaced once the new one is complete.
     digits
-        Significant digits of coordinates; None for as many as give the same numbers back.
+        Significant digits of coordinates; None for as many as reproduce the numbers exactly.
 
     Raises
     ------
@@ -47,7 +47,7 @@ def _chunks(mesh: Mesh, digits: int | None) -> Iterator[str]:
     dim = mesh.dim
     named = bool(mesh.element_names or mesh.boundary_names)
     order = np.argsort(mesh.file_elements, kind="stable")
-    version = "v1.3" if named else "v1.0"  # which older programs read, too
+    version = "v1.3" if named else "v1.0"  # older programs read only v1.0
     yield f"MFEM mesh {version}\n\ndimension\n{dim}\n\nelements\n{mesh.num_elements}\n"
     yield from _entries(mesh.elements[order], mesh.element_attributes[order], dim)
     yield from written_sets(INSIDE, mesh.element_names) if named else ()

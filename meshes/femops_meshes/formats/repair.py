@@ -1,4 +1,4 @@
-"""Elements that a file lists in mirrored order, as if in a left-handed system, turned over."""
+"""Repair of mirrored elements, whose corners a file lists as in a left-handed system."""
 
 from typing import Any
 
@@ -14,10 +14,10 @@ Ints = NDArray[np.int64]
 
 
 def mended(corners: Ints, coordinates: Floats) -> tuple[Ints, Floats, bool]:
-    """Turn over the elements that are mirrored, and leave the others.
+    """Turn over the elements that are mirrored.
 
-    An element is mirrored if det J < 0 at all points where `checks.geometry` looks at it. One that
-    is inverted in a part of it only is tangled: no order of its corners helps, and it stays.
+    An element is mirrored if det J < 0 at all points of `checks.geometry`. An element that is
+    inverted only in a part is not changed, as no order of its corners would help.
 
     Parameters
     ----------
@@ -29,8 +29,8 @@ def mended(corners: Ints, coordinates: Floats) -> tuple[Ints, Floats, bool]:
     Returns
     -------
     corners, coordinates, any
-        The first two directions of mirrored elements are exchanged, as MFEM does with
-        quadrilaterals; segments are reversed. And whether there were any.
+        In mirrored elements the first two directions are exchanged, as MFEM does with
+        quadrilaterals; segments are reversed. ``any`` is True if there were mirrored elements.
     """
     dim = coordinates.shape[2]
     n = geometry_degree(coordinates.shape[1], dim) + 1

@@ -1,4 +1,4 @@
-"""A mesh file's lines, read one after another, with errors that name file and line."""
+"""Scanner that reads a mesh file line by line, with errors that name file and line."""
 
 import re
 from math import isfinite
@@ -34,7 +34,7 @@ class Scanner:
         """Number, from 1, of the line read last."""
 
     def fail(self, message: str, line: int | None = None) -> MeshFormatError:
-        """Return the error to raise, with file and line (the one read last)."""
+        """Return the error to raise, with file and line (by default the last one read)."""
         return MeshFormatError(
             f"{self.name}, line {self.line if line is None else line}: {message}"
         )
@@ -99,7 +99,7 @@ class Scanner:
         return value
 
     def room(self, numbers: int, what: str) -> None:
-        """Check that ``numbers`` numbers may still follow, before an array of that size is made."""
+        """Raise if ``numbers`` numbers cannot follow, before an array of that size is made."""
         left = sum(map(len, self._lines[self._next :])) + len(self._lines) - self._next
         if 2 * numbers - 1 > left:
             raise self.fail(

@@ -1,4 +1,4 @@
-"""Temporary files that a killed writer leaves behind for a while only."""
+"""Temporary files, which are removed later if their writer was killed."""
 
 from __future__ import annotations
 
@@ -15,45 +15,45 @@ from pathlib import Path
 try:
     import fcntl
 except ImportError:
-    # Windows: nothing tells whether a writer lives, so what a killed one has left stays
+    # on Windows files of killed writers are not removed, as nothing tells whether a writer lives
     _LOCKS = False
 else:
     _LOCKS = True
 
 _HERE = f"{zlib.crc32(platform.node().encode(errors='surrogateescape')) % 0xFFFF:04x}"
-"""This machine: a number below ffff."""
+"""Hexadecimal number below ffff for this machine, in names of files."""
 
 _MANY = "ffff"
-"""In the name of a file that is known on several machines."""
+"""Number in the name of a file that several machines use."""
 
 _NAME = re.compile(r"\..{0,40}-femops-([0-9a-f]{4})-[0-9a-f]{8}(\..{0,19})?", re.DOTALL)
 
 _DAY = 86400.0
 
 _searched: set[tuple[int, Path]] = set()
-"""Processes (there may have been a fork) and the folders in which they have looked already."""
+"""Pairs of process (there may be forks) and folder in which it has removed abandoned files."""
 
 
 @contextmanager
 def temporary_file(target: Path, shared: str | None = None) -> Iterator[Path]:
-    """Yield a new file beside `target`, removed at the end if it has that name still.
+    """Yield a new file beside `target`. It is removed at the end if it still has its name.
 
-    What killed writers have left in the folder is removed first. A writer holds a lock on its file,
-    which ends with it, however it ends. Not all file systems show locks to other machines: files of
-    those are removed a day after their last change.
+    Files of killed writers in the folder are removed first. A writer holds a lock on its file,
+    which the system releases when the writer ends in any way. Not all file systems show locks to
+    other machines, so files of other machines are removed a day after their last change.
 
     Parameters
     ----------
     target : Path
-        What the file may become; the name of the file begins and ends like its.
+        The file that it may be renamed to. Its name begins and ends like that of `target`.
     shared : str, optional
-        Eight hexadecimal digits, a dot and more, from which other machines know the name: see
-        `shared_name`. Any digits if omitted.
+        Eight hexadecimal digits, a dot and more, with which other machines make the same name; see
+        `shared_name`. Random digits if omitted.
 
     Raises
     ------
     OSError
-        The system refuses to make it.
+        The system refuses to make the file.
     """
     _remove_abandoned(target.parent)
     path, handle = _made(target, shared)
@@ -66,12 +66,12 @@ def temporary_file(target: Path, shared: str | None = None) -> Iterator[Path]:
 
 
 def shared_name(target: Path, shared: str) -> Path:
-    """Path of the temporary file of that name."""
+    """Path of the temporary file of `target` that several machines use."""
     return target.with_name(f".{target.stem[:40]}-femops-{_MANY}-{shared}")
 
 
 def _made(target: Path, shared: str | None) -> tuple[Path, int | None]:
-    """A new file and what holds its lock."""
+    """Make a new file. Return its path and the handle that holds its lock, if there are locks."""
     while True:
         ending = f"{_HERE}-{secrets.token_hex(4)}{target.suffix[:20]}"
         path = target.with_name(f".{target.stem[:40]}-femops-{ending}")

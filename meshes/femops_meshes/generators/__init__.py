@@ -1,1 +1,1 @@
-"""Meshes made here: boxes, and round and re-entrant domains."""
+"""Generators of meshes: boxes, and round and re-entrant domains."""

@@ -15,7 +15,7 @@ Ints = NDArray[np.int64]
 def rotations(dim: int) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
     """All 1, 4 or 24 rotations of the reference element, as (axes, flips), the identity first.
 
-    Old coordinate d is new coordinate axes[d], or one minus that where flips[d] is 1.
+    Old coordinate d is new coordinate axes[d], or one minus that coordinate if flips[d] is 1.
     """
 
     def keeps_handedness(axes: tuple[int, ...], flips: tuple[int, ...]) -> bool:
@@ -27,7 +27,7 @@ def rotations(dim: int) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
 
 
 def turned_lattice(dim: int, p: int, axes: tuple[int, ...], flips: tuple[int, ...]) -> Ints:
-    """Old lexicographic node ((p + 1)**dim of them) at the place of each new one."""
+    """Index ((p + 1)**dim,) of the old lexicographic node at the position of each new node."""
     new = np.indices((p + 1,) * dim).reshape(dim, -1)[::-1]
     old = np.zeros(new.shape[1], dtype=np.int64)
     for d in range(dim):
@@ -39,8 +39,9 @@ def turned_lattice(dim: int, p: int, axes: tuple[int, ...], flips: tuple[int, ..
 def scrambled(mesh: Mesh, seed: int) -> Mesh:
     """Turn each element by a random rotation, and number the vertices at random.
 
-    The domain, the elements, their order, and the geometry stay. What changes is how neighbours see
-    what they share: in 3-D all eight orientations of faces occur, as in meshes from anywhere.
+    The domain, the elements, their order, and the geometry stay the same. Neighbours see shared
+    edges and faces in other orientations: in 3-D all eight orientations of faces occur, as in
+    meshes of other programs.
 
     Parameters
     ----------

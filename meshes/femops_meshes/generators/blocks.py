@@ -1,7 +1,7 @@
-"""Meshes of few large blocks, each cut into a grid and mapped, for round domains.
+"""Meshes of round domains, made of a few large blocks, each cut into a grid and mapped.
 
 A round domain is the image of the cube [-1, 1]**dim. Each of the cube's 2 dim sides has a frame:
-its outer normal, and tangents that with it make a right-handed system, normal last.
+its tangents and its outer normal, a right-handed system in this order.
 """
 
 from itertools import product
@@ -55,7 +55,7 @@ def on_sphere(cube: Floats) -> Floats:
 
 
 def extruded(elements: Ints, num_vertices: int, layers: int) -> Ints:
-    """Vertex numbers (ne * layers, 2 * corners) of elements drawn out along a last direction."""
+    """Vertex numbers (ne * layers, 2 * corners) of elements extruded along a last direction."""
     level = num_vertices * np.arange(layers + 1)
     low, high = (elements[:, None, :] + level[at, None] for at in (slice(-1), slice(1, None)))
     return np.concatenate([low, high], axis=2).reshape(-1, 2 * elements.shape[1])
@@ -64,14 +64,14 @@ def extruded(elements: Ints, num_vertices: int, layers: int) -> Ints:
 def assembled(
     elements: Ints, coordinates: Floats, num_vertices: int, coarser: Coarsening | None = None
 ) -> Mesh:
-    """Mesh of these arrays, with its elements along a Hilbert curve."""
+    """Make a mesh from arrays, with its elements ordered along a Hilbert curve."""
     order = hilbert_order(coordinates.mean(axis=1))
     mesh = Mesh.assemble(elements[order], coordinates[order], num_vertices)
     return mesh.with_coarser(None if coarser is None else coarser.reordered(order))
 
 
 def halved_blocks(topology: Topology, n: int) -> Coarsening | None:
-    """Where the parts of blocks that are cut n times lie in those of half as many cuts."""
+    """Positions of the cells of blocks with n cells per side in blocks with half as many."""
     if n % 2:
         return None
     dim, half = topology.dim, n // 2
@@ -91,10 +91,10 @@ def halved_blocks(topology: Topology, n: int) -> Coarsening | None:
 
 
 def halved_layers(base: Coarsening | None, layers: int) -> Coarsening | None:
-    """Where elements that are drawn out in layers lie in those of half as many layers.
+    """Positions of elements extruded in layers, in elements with half as many layers.
 
-    Those of a last layer that has no partner stay whole in that direction, as those of a single
-    one. None if the base is none: elements are not made longer than wide.
+    A last layer without a partner is not merged, nor is a single layer. None if ``base`` is None,
+    so that coarse elements are not longer than wide.
     """
     if base is None:
         return None
@@ -117,7 +117,7 @@ def halved_layers(base: Coarsening | None, layers: int) -> Coarsening | None:
 
 
 def solid_ball(dim: int, n: int, radius: float, core: float, order: int) -> Mesh:
-    """Ball or disc: a core block, core * radius in half-width, and a block on each of its sides."""
+    """Mesh of a ball or disc: a core block of half-width core * radius, and one on each side."""
     _check_fits((2 * dim + 1) * n**dim, dim, order)
     corners = np.array(list(product((-1.0, 1.0), repeat=dim)))[:, ::-1]
     blocks = [cube_corner(corners)]
@@ -141,7 +141,7 @@ def solid_ball(dim: int, n: int, radius: float, core: float, order: int) -> Mesh
 
 
 def hollow_ball(dim: int, n: int, layers: int, inner: float, outer: float, order: int) -> Mesh:
-    """Spherical shell or ring: the cube's surface on a sphere, drawn out along the radius."""
+    """Mesh of a spherical shell or ring: the cube's surface on a sphere, extruded radially."""
     _check_fits(2 * dim * n ** (dim - 1) * layers, dim, order)
     corners = np.array(list(product((-1.0, 1.0), repeat=dim - 1)))[:, ::-1]
     flat = np.concatenate([corners, np.ones_like(corners[:, :1])], axis=1)
@@ -162,7 +162,7 @@ def hollow_ball(dim: int, n: int, layers: int, inner: float, outer: float, order
 
 
 def drawn_out(base: Mesh, layers: int, height: float) -> Mesh:
-    """Mesh of a plane one drawn out along z from 0 to `height`."""
+    """Extrude a plane mesh along z from 0 to `height`."""
     _check_fits(base.num_elements * layers, 3, base.order)
     elements = extruded(base.elements, base.num_vertices, layers)
     heights = height * grid(1, layers, gauss_lobatto(base.order + 1)[0])[..., 0]

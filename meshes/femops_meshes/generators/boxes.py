@@ -1,4 +1,4 @@
-"""Boxes: whole meshes of them, and one rank's part without the whole."""
+"""Boxes: whole meshes, and one rank's part made without the whole mesh."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -37,10 +37,10 @@ def box(
     lower, upper
         Corners of the box, a number for all directions or one each; any unit of length.
     periodic
-        Whether opposite sides are one, for all directions or each. Such a direction needs at least
-        3 elements.
+        Whether opposite sides are joined, for all directions or each. A periodic direction needs at
+        least 3 elements.
     mapping
-        Function of positions (dim, n) that returns the ones to use instead, at the nodes.
+        Function that maps positions (dim, n) of nodes to new positions.
     order
         Degree of the coordinates.
 
@@ -53,7 +53,7 @@ def box(
     Raises
     ------
     MeshArgumentError
-        If counts, corners or order make no sense, or the mesh does not fit into memory.
+        If counts, corners or order are invalid, or the mesh does not fit into memory.
     MeshGeometryError
         If the mapping inverts elements.
     """
@@ -78,27 +78,27 @@ def box_part(
     *,
     piece: tuple[int, int] | None = None,
 ) -> Part:
-    """Part of a box that one of `size` ranks holds, made without the whole.
+    """Make the part of a box that one of `size` ranks holds, without the whole mesh.
 
-    It is `part_of` the mesh that `box` makes, partitioned along its curve into equal pieces, or
-    into other ones; time and memory go with the part. Up to 32 ranks each has the coarser grids of
-    the whole box, too (`Mesh.coarser`).
+    The part is the same as `part_of` the mesh that `box` makes, partitioned along its curve into
+    equal or other pieces. Time and memory are proportional to the part. With up to 32 ranks each
+    part also has the coarser grids of the whole box (`Mesh.coarser`).
 
     Parameters
     ----------
     rank
         Index of the part, from 0 to size - 1.
     size
-        Number of parts; those beyond the number of elements are empty.
+        Number of parts; parts beyond the number of elements are empty.
     counts, lower, upper, periodic, mapping, order
-        As in `box`. The mapping is only given the part's nodes.
+        As in `box`. The mapping is called with the part's nodes only.
     piece
         The part's first element along the curve, and the first behind it; None for equal pieces.
 
     Raises
     ------
     MeshArgumentError
-        If there is no such rank or piece, counts, corners or order make no sense, or the part does
+        If there is no such rank or piece, counts, corners or order are invalid, or the part does
         not fit into memory.
     MeshGeometryError
         If the mapping inverts elements of the part.

@@ -1,4 +1,4 @@
-"""Meshes of round and re-entrant domains. Elements come out along a Hilbert curve."""
+"""Meshes of round and re-entrant domains, with elements ordered along a Hilbert curve."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,9 +58,10 @@ def l_shape(n: int = 2, dim: int = 2, order: Degree = 1) -> Mesh:
 
 
 def _notched(cells: NDArray[np.int64], n: int) -> Coarsening | None:
-    """Where cells (m, dim) lie in those of half as many along each side; an odd last stays whole.
+    """Positions of cells (m, dim) in the grid with half as many along each side.
 
-    Both halves of a direction begin anew, so that the corner is one of cells.
+    An odd last cell is not merged. Both halves of a direction are paired from their own start, so
+    that the re-entrant corner is a corner of coarse cells.
     """
     if n == 1:
         return None
@@ -136,7 +137,7 @@ def ball(n: int = 2, radius: float = 1.0, order: Degree = 3) -> Mesh:
 def cylinder(
     n: int = 2, layers: int = 4, radius: float = 1.0, height: float = 2.0, order: Degree = 3
 ) -> Mesh:
-    """Mesh of a cylinder around the z axis, from z = 0 to z = height: a `disc` drawn out.
+    """Mesh of a cylinder around the z axis, from z = 0 to z = height: an extruded `disc`.
 
     Parameters
     ----------

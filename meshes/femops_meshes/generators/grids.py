@@ -22,7 +22,7 @@ Ints = NDArray[np.int64]
 @final
 @dataclass(frozen=True)
 class Grid:
-    """A box cut into equal cells. Made by `Grid.checked`; holds nothing of its cells.
+    """A box cut into equal cells. Made by `Grid.checked`; it stores no data of cells.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class Grid:
     lower, upper
         Corners of the box.
     wraps
-        Whether opposite sides are one, for each direction.
+        Whether opposite sides are joined, for each direction.
     """
 
     counts: tuple[int, ...]
@@ -47,12 +47,12 @@ class Grid:
         upper: float | Sequence[float],
         periodic: bool | Iterable[bool],
     ) -> "Grid":
-        """Make a grid of the arguments of `femops_meshes.box`.
+        """Check the arguments of `femops_meshes.box`, and make the grid.
 
         Raises
         ------
         MeshArgumentError
-            If one of them makes no sense.
+            If an argument is invalid.
         """
         number = tuple(whole(n, "each of counts") for n in as_list(counts))
         dim = len(number)
@@ -110,10 +110,10 @@ class Grid:
         return elements
 
     def coarsening(self, cells: Ints) -> Coarsening | None:
-        """Where cells (n, dim) lie in those of a grid of half as many in each direction.
+        """Positions of cells (n, dim) in the grid with half as many cells in each direction.
 
-        A last cell that has no partner stays whole. A direction that wraps is left as it is
-        where its cells do not pair, or would be too few. None if no direction is halved.
+        A last cell without a partner is not merged. A periodic direction is not halved if its
+        number of cells is odd, or too few would remain. None if no direction is halved.
         """
         halve = [n > 1 and (not w or (n % 2 == 0 and n >= 6)) for n, w in self._directions()]
         if not any(halve):

@@ -1,4 +1,4 @@
-"""The door to METIS: parts of about equal weight with few faces between them."""
+"""Partitions by METIS: parts of about equal weight with few faces between them."""
 
 from typing import Any
 
@@ -18,8 +18,8 @@ _TOTAL_WEIGHT = 2**30
 def metis_owner(topology: Topology, size: int, weights: Floats | None = None) -> Ints:
     """Owner (ne,) of each element, as METIS partitions the graph of elements that share faces.
 
-    Parts are numbered in the order of their first elements; parts that METIS leaves empty are the
-    last. Where there are no more elements than parts each has a part of its own.
+    Parts are numbered in the order of their first elements; parts that METIS leaves empty come
+    last. If there are no more elements than parts, each element has its own part.
 
     Parameters
     ----------

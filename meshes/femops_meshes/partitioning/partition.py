@@ -26,9 +26,9 @@ METHODS = ("curve", "metis")
 class Partition:
     """Owner of each element of a mesh, with figures. Made by `partition` or `Partition.of`.
 
-    Parts are numbered from 0. A part *touches* the vertices, edges and faces of its elements;
-    one that several touch is *shared*, and belongs to the lowest of them. Columns are dimensions
-    of entities, vertices first.
+    Parts are numbered from 0. A part *touches* the vertices, edges and faces of its elements. An
+    entity that several parts touch is *shared*, and belongs to the lowest of them. Columns are
+    dimensions of entities, vertices first.
 
     Attributes
     ----------
@@ -40,18 +40,18 @@ class Partition:
         Shape (size, dim + 1) int64: entities that each part touches; the last column counts its
         elements.
     shared
-        Shape (size, dim) int64: those that other parts touch too; the last column is the part's
-        surface, the faces on which it meets others.
+        Shape (size, dim) int64: entities of the part that other parts touch too. The last column is
+        the part's surface: its faces to other parts.
     total
         Shape (dim + 1,) int64: entities of the mesh.
     total_shared
-        Shape (dim,) int64: those that are shared; the last is the surface of the partition, the
-        faces between its parts.
+        Shape (dim,) int64: shared entities of the mesh. The last is the surface of the partition:
+        the faces between its parts.
     copies
-        Shape (n, 2 + dim) int64: for each two parts the first of which owns what the second
-        touches too, these parts, and how many such entities there are. Ascending.
+        Shape (n, 2 + dim) int64: pairs of an owning part and another part that touches some of its
+        entities, and the numbers of these entities. Ascending.
     neighbours
-        Shape (size,) int64: the number of parts with which each shares a vertex.
+        Shape (size,) int64: number of parts with which each part shares a vertex.
     """
 
     owner: Ints
@@ -67,7 +67,7 @@ class Partition:
     def of(
         cls, mesh: Mesh, owner: ArrayLike, size: int, weights: ArrayLike | None = None
     ) -> "Partition":
-        """Make the partition with these owners.
+        """Make the partition with given owners of the elements.
 
         Parameters
         ----------
@@ -127,7 +127,7 @@ class Partition:
 
     @property
     def elements(self) -> Ints:
-        """Elements (size,) of each part."""
+        """Number (size,) of elements of each part."""
         return self.touched[:, -1]
 
     @property
@@ -137,22 +137,22 @@ class Partition:
 
     @property
     def balance(self) -> float:
-        """Largest load over the mean: 1 is perfect, and time goes with it."""
+        """Largest load over the mean load: 1 is perfect, and run time is proportional to it."""
         return float(self.load.max() / self.load.mean())
 
     @property
     def owned(self) -> Ints:
-        """Entities (size, dim + 1) that belong to each part."""
+        """Number (size, dim + 1) of entities that belong to each part."""
         owned = self.touched.copy()
         np.subtract.at(owned, self.copies[:, 1], np.pad(self.copies[:, 2:], [(0, 0), (0, 1)]))
         return owned
 
     def owned_dofs(self, order: int) -> Ints:
-        """Dofs (size,) of an H1 space of this order that belong to each part."""
+        """Number (size,) of dofs of an H1 space of this order that belong to each part."""
         return self.owned @ _dofs_inside(order, self.owned.shape[1])
 
     def shared_dofs(self, order: int) -> Ints:
-        """Dofs (size,) of an H1 space of this order that other parts touch too."""
+        """Number (size,) of each part's dofs in an H1 space that other parts touch too."""
         return self.shared @ _dofs_inside(order, self.shared.shape[1])
 
     def exchange(self, order: int) -> tuple[int, int]:
@@ -161,7 +161,8 @@ class Partition:
         Returns
         -------
         messages, numbers
-            A message for each two parts of which one owns what the other touches; dofs in them.
+            A message for each pair of parts, from the owner of dofs to a part that touches them;
+            and the number of dofs in all messages.
         """
         numbers = self.copies[:, 2:] @ _dofs_inside(order, self.copies.shape[1] - 2)
         return int(np.count_nonzero(numbers)), int(numbers.sum())
@@ -180,7 +181,7 @@ def partition(
     method: str = "curve",
     weights: ArrayLike | None = None,
 ) -> Partition:
-    """Share the elements of a mesh among ``size`` parts.
+    """Partition the elements of a mesh into ``size`` parts.
 
     Parameters
     ----------
@@ -189,16 +190,16 @@ def partition(
     size
         Number of parts, at least 1. Where there are fewer elements, the last parts stay empty.
     method
-        "curve" cuts the order of the elements into pieces as equal as can be: meshes that are read
-        or generated lie along a Hilbert curve. "metis" lets METIS look for parts of about equal
-        weight with few faces between them; needs ``pip install pymetis``.
+        "curve" cuts the order of the elements into pieces that are as equal as possible. Elements
+        of meshes that are read or generated are ordered along a Hilbert curve. "metis" lets METIS
+        find parts of about equal weight with few faces between them; needs ``pip install pymetis``.
     weights
         Shape (ne,), positive: work of each element, in any unit; None if all are equal.
 
     Returns
     -------
     partition
-        Owners and figures.
+        Owners of the elements, and figures about the parts.
 
     Raises
     ------
@@ -228,14 +229,14 @@ def partition(
 
 
 def curve_owner(count: int, size: int, weights: Floats | None = None) -> Ints:
-    """Owner (count,) of each element if their order is cut into `size` pieces."""
+    """Owner (count,) of each element if the order of elements is cut into `size` pieces."""
     cuts = equal_pieces(count, size) if weights is None else weighted_pieces(weights, size)
     lengths = np.diff(cuts)
     return np.repeat(np.arange(size, dtype=np.int64), lengths)
 
 
 def cut_faces(owner: Ints, topology: Topology) -> Ints:
-    """Faces (n,) whose two elements belong to two parts."""
+    """Faces (n,) whose two elements belong to different parts."""
     sides = topology.faces
     return np.flatnonzero((sides >= 0).all(axis=1) & (owner[sides[:, 0]] != owner[sides[:, 1]]))
 
@@ -278,14 +279,14 @@ def _checked_owners(owner: ArrayLike, count: int, size: int) -> Ints:
 
 
 def _incidence(topology: Topology, owner: Ints, size: int, kind: int) -> tuple[Ints, Ints]:
-    """Pairs (part, entity) of a dimension that touch, each once, by entity, then by part."""
+    """Entities of a dimension and parts that touch them: each pair once, by entity, then part."""
     codes = list(entity_codes(topology.dim, kind))
     pairs = np.unique(topology.entity[:, codes] * size + owner[:, None])
     return pairs // size, pairs % size
 
 
 def _runs(ascending: Ints) -> tuple[Ints, NDArray[np.bool_]]:
-    """Start of the run of equal numbers that each entry is in, and whether the run has others."""
+    """Start of each entry's run of equal numbers, and True if the run has several entries."""
     new = np.ones(len(ascending), dtype=bool)
     new[1:] = ascending[1:] != ascending[:-1]
     starts = np.flatnonzero(new)
@@ -294,7 +295,7 @@ def _runs(ascending: Ints) -> tuple[Ints, NDArray[np.bool_]]:
 
 
 def _counted_pairs(pairs: list[Ints], size: int) -> Ints:
-    """Rows of two parts, encoded in `pairs` for each dimension, and how often they occur in it."""
+    """Count pairs of parts in each dimension: rows of two parts and their counts."""
     distinct = np.unique(np.concatenate(pairs))
     counts = [
         np.bincount(np.searchsorted(distinct, of_kind), minlength=len(distinct))
@@ -304,7 +305,10 @@ def _counted_pairs(pairs: list[Ints], size: int) -> Ints:
 
 
 def _neighbours(vertices: Ints, parts: Ints, size: int) -> Ints:
-    """Number (size,) of parts with which each shares a vertex; incidence by vertex, then part."""
+    """Number (size,) of parts with which each part shares a vertex.
+
+    ``vertices`` and ``parts`` are pairs that touch, sorted by vertex, then part.
+    """
     pairs, distance = [np.zeros(0, dtype=np.int64)], 1
     while (same := vertices[distance:] == vertices[:-distance]).any():
         pairs.append((parts[:-distance] * size + parts[distance:])[same])
@@ -314,5 +318,5 @@ def _neighbours(vertices: Ints, parts: Ints, size: int) -> Ints:
 
 
 def _dofs_inside(order: int, kinds: int) -> Ints:
-    """Dofs inside an entity of each of the first dimensions."""
+    """Number of dofs inside an entity, for each of the first ``kinds`` dimensions."""
     return (checks.whole(order, "order") - 1) ** np.arange(kinds, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Parts of meshes: that of one rank, and the first elements."""
+"""Parts of meshes: the part of one rank, and the first elements."""
 
 from dataclasses import dataclass
 from typing import final
@@ -21,16 +21,16 @@ Ints = NDArray[np.int64]
 class Part:
     """The share of a mesh that one of `size` ranks holds.
 
-    Two parts share a vertex if they name the same global number, and an edge or a face if they
-    name the same global numbers of its vertices. Both number their vertices in the order of the
-    global numbers, so that they direct what they share in the same way.
+    Two parts share a vertex if both have its global number, and an edge or a face if both have the
+    global numbers of its vertices. Both number their vertices in the order of the global numbers,
+    so shared edges and faces have the same direction in both.
 
     Attributes
     ----------
     mesh
-        The rank's own elements, and those entries of the whole mesh's boundary that lie on them:
-        where the mesh was cut there is no boundary. It may be empty. What its elements are parts of
-        (`Mesh.coarser`) has all coarse elements of the whole mesh.
+        The rank's own elements, and the entries of the whole mesh's boundary on them. Cuts between
+        parts are no boundary. The mesh may be empty. Its coarsening (`Mesh.coarser`) has all coarse
+        elements of the whole mesh.
     rank, size
         Index of the part, and number of parts.
     elements
@@ -39,9 +39,9 @@ class Part:
         Shape (nv,) int64, ascending: number in the whole mesh of each vertex.
     interface
         Shape (nf, 2) int64: the faces where the mesh was cut, each as an element of `mesh` and the
-        ternary code of the face in it; by element, within one by code.
+        ternary code of the face in it; sorted by element, then by code.
     num_elements, num_vertices
-        Numbers of the whole mesh.
+        Numbers of elements and vertices of the whole mesh.
     """
 
     mesh: Mesh
@@ -66,30 +66,30 @@ class Part:
 
 
 def ordered_faces(faces: Ints) -> Ints:
-    """Faces (n, 2), elements and codes, by element and within one by code."""
+    """Sort faces (n, 2), rows of element and code, by element and then by code."""
     return np.ascontiguousarray(faces[np.lexsort(faces.T[::-1])])
 
 
 def part_of(mesh: Mesh, partition: Partition, rank: int) -> Part:
     """Cut one rank's part out of a whole mesh.
 
-    A boundary entry goes to the part of the element that the whole's `Topology.boundary_faces`
-    names, so each to one part, those on faces between two parts included. Names of attributes go
-    to all parts.
+    A boundary entry goes to the part of its element in the whole mesh's `Topology.boundary_faces`.
+    So each entry goes to one part, also on faces between two parts. Names of attributes go to all
+    parts.
 
     Parameters
     ----------
     mesh
         The whole mesh.
     partition
-        Who owns its elements.
+        The owners of its elements.
     rank
         Index of the part, from 0 to partition.size - 1.
 
     Raises
     ------
     MeshArgumentError
-        If there is no such rank, or the partition is one of another number of elements.
+        If there is no such rank, or the partition has another number of elements.
     MeshTopologyError
         If the sides of boundary entries on glued faces are not known (`check_sides`).
     """
@@ -134,11 +134,11 @@ def part_of(mesh: Mesh, partition: Partition, rank: int) -> Part:
 
 
 def first_elements(mesh: Mesh, count: int) -> Mesh:
-    """The first elements of a mesh, as a mesh of their own.
+    """Make a mesh of the first elements of a mesh.
 
-    Vertices keep their order, so that entities keep their own directions: the dofs of a space on
-    the part are those that the first elements touch, in the same order.  The part has the exterior
-    faces for a boundary, all of attribute 1, and no names.
+    Vertices keep their order, so entities keep their directions: the dofs of a space on the part
+    are those that the first elements touch, in the same order.  The boundary of the part is all its
+    exterior faces, with attribute 1 and no names.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def first_elements(mesh: Mesh, count: int) -> Mesh:
     Raises
     ------
     MeshArgumentError
-        Another count.
+        ``count`` is out of range.
     """
     if not 1 <= count <= mesh.num_elements:
         raise MeshArgumentError(

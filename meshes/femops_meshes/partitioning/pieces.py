@@ -13,12 +13,12 @@ Ints = NDArray[np.int64]
 
 
 def checked_rank(rank: int, size: int) -> tuple[int, int]:
-    """Return rank and size after a check that there is such a rank.
+    """Check a rank and the number of ranks, and return both as int.
 
     Raises
     ------
     MeshArgumentError
-        If `size` is no whole number >= 1, or `rank` none from 0 to size - 1.
+        If `size` is no whole number >= 1, or `rank` is none from 0 to size - 1.
     """
     part, parts = whole(rank, "rank", 0), whole(size, "size")
     if part >= parts:
@@ -27,12 +27,12 @@ def checked_rank(rank: int, size: int) -> tuple[int, int]:
 
 
 def checked_piece(start: int, stop: int, count: int) -> tuple[int, int]:
-    """Return start and stop if they are those of a piece, which may be empty, of `count` things.
+    """Check start and stop of a piece of `count` things, and return both as int.
 
     Raises
     ------
     MeshArgumentError
-        If they are no whole numbers, or don't ascend from 0 to `count`.
+        If start and stop are no whole numbers, or don't ascend from 0 to `count`.
     """
     first, behind = whole(start, "start of the piece", 0), whole(stop, "stop of the piece", 0)
     if not first <= behind <= count:
@@ -53,17 +53,17 @@ def equal_piece(count: int, size: int, rank: int) -> tuple[int, int]:
 
 
 def equal_pieces(count: int, size: int) -> Ints:
-    """Cuts (size + 1,) of all pieces that `equal_piece` names."""
+    """Cuts (size + 1,) between all pieces of `equal_piece`."""
     length, more = divmod(count, size)
     ranks = np.arange(size + 1, dtype=np.int64)
     return ranks * length + np.minimum(ranks, more)
 
 
 def weighted_pieces(weights: Floats, size: int) -> Ints:
-    """Cuts between things of different weight that make the heaviest piece as light as can be.
+    """Cuts between things of different weight that make the heaviest piece as light as possible.
 
-    Among such cuts, one after the other, it takes the one whose piece has most nearly an equal
-    share of what is left. No piece is empty unless there are fewer things than pieces.
+    Among all such cuts, each piece in turn gets most nearly an equal share of the remaining weight.
+    No piece is empty unless there are fewer things than pieces.
 
     Parameters
     ----------
@@ -75,8 +75,8 @@ def weighted_pieces(weights: Floats, size: int) -> Ints:
     Returns
     -------
     cuts
-        Shape (size + 1,), ascending from 0 to n: piece k is from cuts[k] to the one before
-        cuts[k + 1].
+        Shape (size + 1,), ascending from 0 to n: piece k has the things cuts[k] to
+        cuts[k + 1] - 1.
     """
     count = len(weights)
     if count <= size:
@@ -100,7 +100,7 @@ def weighted_pieces(weights: Floats, size: int) -> Ints:
 
 
 def _reach(sums: Floats, start: int, limit: float) -> int:
-    """End of a piece that begins at `start` and weighs no more than the limit, or is one thing."""
+    """End of the longest piece from `start` within the limit, but of at least one thing."""
     return max(start + 1, bisect_right(sums, sums[start] + limit) - 1)
 
 
@@ -110,17 +110,17 @@ def _nearest(sums: Floats, weight: float) -> int:
 
 
 def _latest(sums: Floats, size: int, limit: float) -> list[int]:
-    """The latest cuts of pieces up to the limit; the last is before the end if it is too low."""
+    """Latest cuts of pieces within a limit. If the limit is too low they do not reach the end."""
     count = len(sums) - 1
     cuts = [0]
     for piece in range(1, size + 1):
-        # a thing at least is left for each of the pieces that follow
+        # leave at least one thing for each following piece
         cuts.append(min(_reach(sums, cuts[-1], limit), count - (size - piece)))
     return cuts
 
 
 def _least_limit(sums: Floats, size: int, heaviest: float) -> float:
-    """The least weight that no piece needs to exceed, to 12 digits."""
+    """Least possible weight of the heaviest piece, to 12 digits."""
     count = len(sums) - 1
     low = max(float(sums[-1]) / size, heaviest)
     high = low + heaviest

@@ -56,7 +56,7 @@ def entity_lattice(dim: int, code: int, p: int) -> tuple[int, ...]:
 
 
 def entity_permutation(orientation: int, n: int, kind: int) -> Ints:
-    """Permutation from an element's nodes in an edge or quadrilateral to the entity's own order.
+    """Indices in an entity's own order of the nodes that an element sees inside it.
 
     Parameters
     ----------

@@ -13,7 +13,7 @@ _BITS = {1: 52, 2: 26, 3: 20}
 
 
 def hilbert_index(cells: ArrayLike, bits: int) -> Ints:
-    """Place along the Hilbert curve of cells of a grid with 2**bits cells per direction.
+    """Position along the Hilbert curve of cells of a grid with 2**bits cells per direction.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def hilbert_order(centers: ArrayLike) -> Ints:
     Raises
     ------
     MeshArgumentError
-        If the shape is another or a position is not finite.
+        If the shape is wrong or a position is not finite.
     """
     points = np.asarray(centers, dtype=np.float64)
     if points.ndim != 2 or points.shape[1] not in _BITS or not np.isfinite(points).all():
@@ -94,15 +94,15 @@ def hilbert_order(centers: ArrayLike) -> Ints:
 def hilbert_cells(counts: Sequence[int], start: int = 0, stop: int | None = None) -> Ints:
     """Cells of a grid in their order along a Hilbert curve, or a piece of that order.
 
-    The curve's cubes are split level by level, and only those that hold cells of the piece are
-    kept: time and memory go with the piece, whatever the grid.
+    The curve's cubes are split level by level, and only cubes with cells of the piece are kept. So
+    time and memory are proportional to the piece, not to the grid.
 
     Parameters
     ----------
     counts
         Cells of the grid in each direction.
     start, stop
-        The piece: from the start-th cell to that before the stop-th; None for the last.
+        The piece: cells start to stop - 1 of the order; None for all cells from start on.
 
     Returns
     -------

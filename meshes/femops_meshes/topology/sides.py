@@ -1,11 +1,11 @@
 """Side of a face on which a boundary entry lies.
 
-A face inside the mesh, or one where a periodic mesh is glued, has an element on both sides, and the
-entry's vertices are those of both. What tells the sides apart is how its corners are turned: an
-entry belongs to the element that it looks out of. Looking outwards means: in 3-D the first
-direction, the second and the outer normal are right-handed; in 2-D the domain lies at the left hand
-of the edge. MFEM gives normals the same sense. In 1-D an entry, a point, is the high end of the
-element below it.
+A face inside the mesh, or a glued face of a periodic mesh, has an element on both sides, and the
+entry has the same vertices in both. The order of its corners tells the sides apart: an entry
+belongs to the element that it looks out of. An entry looks out of an element if, in 3-D, the first
+direction, the second and the outer normal are right-handed; in 2-D if the element is to the left
+of the edge. Normals in MFEM have the same sense. In 1-D an entry, a point, belongs to the element
+below it.
 """
 
 import numpy as np
@@ -26,7 +26,7 @@ _REFLECTED = np.array([code.bit_count() % 2 == 1 for code in range(8)])
 
 
 def outward_order(dim: int, code: int) -> list[int]:
-    """Order in which the corners of an element's face, ascending in the element, look out."""
+    """Permutation of the ascending corners of an element's face with which they look out of it."""
     digits = code_digits(code, dim)
     normal = next(d for d, t in enumerate(digits) if t != 1)
     # x cross z is -y, and the direction of a quad's edge y = 1 is clockwise
@@ -36,7 +36,7 @@ def outward_order(dim: int, code: int) -> list[int]:
 
 
 def outward_corners(elements: Ints, faces: Ints) -> Ints:
-    """Corners (n, 2**(dim-1)) of faces (n, 2), elements and codes, so turned that they look out."""
+    """Corners (n, 2**(dim-1)) of faces (n, 2), elements and codes, ordered to look outwards."""
     dim = elements.shape[1].bit_length() - 1
     corners = np.empty((len(faces), 2 ** (dim - 1)), dtype=np.int64)
     for code in entity_codes(dim, dim - 1):
@@ -47,7 +47,7 @@ def outward_corners(elements: Ints, faces: Ints) -> Ints:
 
 
 def chosen_faces(elements: Ints, boundary: Ints, faces: Ints, face_codes: Codes) -> Ints:
-    """Element and code (nb, 2) that each entry of the boundary is a face of.
+    """Element and face code (nb, 2) to which each entry of the boundary belongs.
 
     Parameters
     ----------

@@ -4,9 +4,9 @@ The 3**dim sub-entities of an element are addressed by a ternary code t = t1 + 3
 t_d is 0 at the low end of direction d, 1 in its interior and 2 at its high end. So the code of the
 cell itself is 1, 4, 13 (dim 1, 2, 3), that of the face x = 0 of a hex 0 + 3 + 9 = 12.
 
-How an entity is oriented is intrinsic: an edge runs from its smaller to its larger vertex number; a
-quadrilateral has its origin at its smallest vertex number and its first direction towards the
-smaller one of that corner's two neighbours. It doesn't depend on the order of the elements.
+The orientation of an entity is intrinsic, that is, independent of the order of the elements. An
+edge runs from its smaller to its larger vertex number. A quadrilateral has its origin at its
+smallest vertex number, and its first direction leads to the smaller of that corner's neighbours.
 """
 
 from dataclasses import dataclass
@@ -76,8 +76,8 @@ class Topology:
     face_codes
         Shape (num_faces, 2) int8: ternary code of the face in each of them; -1 outside.
     boundary_faces
-        Shape (nb, 2) int64: an element and a code for each boundary entry; of two elements that
-        have the face, the one that the entry looks out of (see `femops_meshes.topology.sides`).
+        Shape (nb, 2) int64: an element and a code for each boundary entry. If two elements have the
+        face, it is the one that the entry looks out of (see `femops_meshes.topology.sides`).
     """
 
     dim: int
@@ -159,9 +159,9 @@ class Topology:
 
 
 def exterior_boundary(elements: Ints, topology: Topology) -> Ints:
-    """Corners (nb, 2**(dim-1)) of the topology's boundary faces, so turned that they look outwards.
+    """Corners (nb, 2**(dim-1)) of the topology's boundary faces, ordered to look outwards.
 
-    `femops_meshes.topology.sides` says what that means.
+    See `femops_meshes.topology.sides`.
     """
     return outward_corners(elements, topology.boundary_faces)
 
@@ -178,7 +178,7 @@ def check_dangling(elements: Ints, num_vertices: int) -> None:
     Raises
     ------
     MeshTopologyError
-        With the elements whose numbers don't.
+        If they don't; the message lists the elements.
     """
     bad = np.flatnonzero(((elements < 0) | (elements >= num_vertices)).any(axis=1))
     if len(bad):
@@ -243,7 +243,7 @@ def _pair_faces(
 
 
 def _check_twisted(corners: Ints, number: Ints, num_elements: int) -> None:
-    """Check that all elements at a quadrilateral agree which of its corners are opposite."""
+    """Raise unless all elements at a quadrilateral have the same pairs of opposite corners."""
     place = np.argmin(corners, axis=1)
     opposite = corners[np.arange(len(corners)), place ^ 3]
     agreed = np.empty(number.max(initial=-1) + 1, dtype=np.int64)
