@@ -1,8 +1,4 @@
-<<<<<<< HEAD
 """Mesh files of every format: Gmsh's by `femops.io.gmsh`, others by `femops_meshes.formats`."""
-=======
-"""Reading and writing of mesh files in all formats."""
->>>>>>> english-c
 
 from __future__ import annotations
 
