@@ -183,7 +183,7 @@ def check_names(function: Any, fields: int, maker: Callable[..., Any]) -> None:
     fields : int
         Number of fields that come first. Their names do not matter.
     maker : callable
-        `femops.form`, `femops.residual` or `femops.functional`.
+        `femops.form`, `femops.residual`, `femops.functional` or `femops.project`.
 
     Raises
     ------

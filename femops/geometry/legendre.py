@@ -29,7 +29,7 @@ EXACT = 1e-13
 # Relative round-off of coordinates from files and generators.
 _ROUND_OFF = 8 * np.finfo(np.float64).eps
 
-# Results of `_look` for meshes, or results agreed on with other ranks.
+# Results of `_look` for meshes, or results of the mesh that a part is from, or of all ranks.
 _facts = Derived[Mesh, tuple[bool, int]]()
 
 

@@ -476,7 +476,7 @@ class Space(DomainSpace, ABC):
 @checked(SpaceError)
 @dataclass(frozen=True, eq=False)
 class GridFunction:
-    """A finite element function: a space and a vector. Use it as coefficient, or to interpolate.
+    """A space and a vector: a function to use as coefficient, to interpolate, or to save.
 
     Attributes
     ----------

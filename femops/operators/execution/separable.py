@@ -89,9 +89,10 @@ def _straight(term: Term) -> bool:
 
 
 def _on_any_rank(term: KernelTerm, bent: bool) -> bool:
-    """True if the term is not separable (``bent``).
+    """True if the term is not separable on this rank (``bent``).
 
-    On a reproducible mesh one rank decides for all, so that all use the same kernel.
+    On a reproducible mesh it is True on all ranks if any rank has True, so that all ranks use the
+    same kernel. Then the call is collective.
     """
     space = term.spaces[0]
     if space.distributed is None or not space.distributed.reproducible:
@@ -110,7 +111,10 @@ def _numbers(term: KernelTerm, start: int, stop: int) -> NDArray[np.float64]:
 
 
 def _diagonal(d: NDArray[Any]) -> NDArray[np.float64] | None:
-    """Diagonal of D, (ne, components * slots), or None if D has other entries than round-off."""
+    """Diagonal of D, (ne, components * slots), component after component.
+
+    None if entries of D off the diagonal are more than round-off.
+    """
     slots, ncomp = d.shape[:2]
     flat = np.abs(d).reshape(slots * ncomp, slots * ncomp, -1)
     diagonal: NDArray[np.float64] = np.einsum("icice->eci", d).reshape(len(flat[0, 0]), -1)

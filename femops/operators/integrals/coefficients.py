@@ -60,9 +60,9 @@ class FormCoefficient:
         return replace(self, value=value, kept=False)
 
     def read(self) -> FormCoefficient:
-        """Replace a GridFunction by a `Field`, a copy of its vector. Collective.
+        """Copy of the coefficient with a `Field`, a copy of the vector, for a GridFunction.
 
-        Other coefficients are returned unchanged.
+        Other coefficients are returned unchanged. Collective where ranks share the field's dofs.
         """
         if not isinstance(self.value, GridFunction):
             return self

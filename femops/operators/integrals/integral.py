@@ -337,7 +337,8 @@ class Integral:
     def check(self, stored: list[Node]) -> None:
         """Evaluate the numbers that a split stores, only to raise errors.
 
-        With a state only the inputs are evaluated, because a bad state shows in its residual.
+        With a state only coefficients and weights are evaluated, because a bad state shows in its
+        residual.
         """
         used = {node.number for node in ancestors(stored)}
         used &= {n.number for name in self.coefficients for n in self.static[name].flat}

@@ -120,7 +120,7 @@ class KernelTerm(ABC):
     @property
     @abstractmethod
     def parts(self) -> Any:
-        """Summands (factor, term) whose data the device computes or checks."""
+        """All summands (factor, term), if the device computes or checks data of any summand."""
 
 
 @final

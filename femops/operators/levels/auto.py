@@ -2,9 +2,9 @@
 
 Each level has a lower bound of its time: bytes over a bandwidth, and flops over a rate that no
 kernel exceeds. Levels are tried in the order of these bounds, until a bound is above the best
-measured time. So a level that could not win is never built.  If the data of the whole operator do
-not fit in the caches, these are emptied before each measurement, so that a small sample stands for
-the whole operator.
+measured time. So a level that could not win is never built.  If the bytes that a level moves for
+the whole operator do not fit in the caches, these are emptied before each measurement of the level,
+so that a small sample stands for the whole operator.
 
 The measured time is the processor's, of all threads, and the least of several rounds counts. So the
 choice does not change while other programs use some cores.

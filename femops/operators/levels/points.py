@@ -58,7 +58,7 @@ class Points(LevelData):
 
     @property
     def as_stored(self) -> Summands:
-        """See `LevelData.as_stored`. Fused terms are rounded after multiplication by factors."""
+        """See `LevelData.as_stored`. Fused terms are multiplied by factors and rounded again."""
         return [
             (factor, term.in_sum(factor) if len(group) > 1 else term)
             for group in self._groups
@@ -123,7 +123,10 @@ class Points(LevelData):
         return Step(alpha, launch, term.fields, term.tests, self._begins(k))
 
     def _begins(self, k: int) -> bool:
-        """True if sweep k is the first to write any of its test functions, and overwrites them."""
+        """True if sweep k overwrites its test functions, as no sweep before it writes any of them.
+
+        Sweeps over faces never overwrite.
+        """
         term = self.fused[k][1]
         before = {name for _, other in self.fused[:k] for name in other.tests.spaces}
         return term.domain.covers and before.isdisjoint(term.tests.spaces)
