@@ -34,7 +34,7 @@ class Field:
     ----------
     space : Space
     l_vec : array
-        Dofs with ghosts, see `Space.l_vec`. A read-only copy.
+        Dofs with ghosts, see `Space.l_vec`. A copy that nobody else changes.
     """
 
     space: Space
