@@ -41,7 +41,7 @@ class Contraction(PairContraction):
     Attributes
     ----------
     lanes : int
-        Number of members that are interleaved, entry by entry; 1 if each member is contiguous.
+        Number of members that are interleaved, entry by entry; 1 if members are separate.
     members : str
         Letters of "abc" for the operands that are interleaved.  All members share the others.
     """
