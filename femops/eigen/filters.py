@@ -58,9 +58,8 @@ def filter_vectors(
 ) -> None:
     """Overwrite vectors by their products with a Chebyshev polynomial of B A. Collective.
 
-    B is an approximate inverse of M. If B is not exact, a correction by the residual
-    A x - lambda M x makes up for the error: an eigenvector of the pencil is only scaled, whatever
-    B is.
+    B is an approximate inverse of M. If B is not exact, the recurrence adds the error
+    (x - B M x) lambda of B: an eigenvector of the pencil is only scaled, whatever B is.
 
     Parameters
     ----------

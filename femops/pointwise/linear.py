@@ -148,7 +148,7 @@ class LinearQFunction:
         ]
 
     def zeros(self, *, transpose: bool) -> tuple[int, ...]:
-        """Components of test functions (of fields if ``transpose``) whose factors are all zero."""
+        """All components of each test function (field if ``transpose``) with zero factors only."""
         sides = self.trace.fields if transpose else self.trace.tests
         entries = self.structure.T if transpose else self.structure
         found: list[int] = []

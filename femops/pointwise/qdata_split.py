@@ -4,8 +4,8 @@ Numbers that do not depend on the field can be stored: at each quadrature point,
 element if its map is affine.  For a linear form they can be the distinct entries of D.  They can
 also be the inputs of the q-function from geometry and coefficients (the frontier), which are often
 fewer if a form couples components or has a varying coefficient.  The split with the fewest bytes
-wins.  At the level "matrix-free" no geometry is stored.  The q-function then takes Jacobian and
-position, which the kernel computes from the element's geometry.
+wins.  If maps are not affine, the level "matrix-free" stores nothing of the geometry.  The
+q-function then takes Jacobian and position, which the kernel computes from the element's geometry.
 """
 
 from __future__ import annotations

@@ -237,7 +237,10 @@ class Batch:
         return self._view.to(None).read()
 
     def array(self) -> Array:
-        """Entries as an array (members, *shape) of NumPy or CuPy, on the batch's device."""
+        """Entries as an array (members, *shape) of NumPy or CuPy, on the batch's device.
+
+        It is a view of the batch's memory if possible, else a copy.
+        """
         return self._view.read()
 
     @checked(TensorError)

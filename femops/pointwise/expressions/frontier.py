@@ -24,7 +24,8 @@ def frontier(outputs: Sequence[Node], moving: set[int], *, deep: bool = False) -
     -------
     list of Node
         Nodes that do not depend on the moving inputs, and are outputs or arguments of a node that
-        does; with ``deep`` their ancestors.  There are no constants and no conditions.
+        does.  Conditions, and with ``deep`` nodes of arithmetic, are replaced by their arguments.
+        Constants are left out.
     """
     order = ancestors(outputs)
     moves = dependent(outputs, moving)

@@ -145,7 +145,7 @@ def _alike_and_apart(solves: Sequence[ConjugateGradients]) -> bool:
 
 @final
 class Group(SolveGroup):
-    """Solves on the host that run at once, each on one thread; see ``cg_together.py``.
+    """Solves on the host that run at once, each on one thread at a time; ``cg_together.py``.
 
     Parameters
     ----------

@@ -41,9 +41,10 @@ class Contraction(PairContraction):
     Attributes
     ----------
     lanes : int
-        Number of members that are interleaved, entry by entry; 1 if each member is contiguous.
+        Number of members that are interleaved, entry by entry; 1 if members are separate.
     members : str
-        Letters of "abc" for the operands that are interleaved.  All members share the others.
+        Letters of "abc" for the operands that are interleaved.  If there are any, all members share
+        the others.
     """
 
     lanes: int = 1

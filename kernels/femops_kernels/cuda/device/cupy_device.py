@@ -208,8 +208,8 @@ class CudaDevice(Device):
         self.shared_bytes: int = found["sharedMemPerBlockOptin"]
         self.multiprocessor = Multiprocessor.of(found)
         self.current: Any = cupy.cuda.Device(ordinal)
-        self.bus = str(cupy.cuda.runtime.deviceGetPCIBusId(ordinal))
         """Context manager in which CuPy uses this device."""
+        self.bus = str(cupy.cuda.runtime.deviceGetPCIBusId(ordinal))
         self._functions: dict[str, Function] = {}
         self._flying: list[tuple[Any, tuple[Any, ...]]] = []
 

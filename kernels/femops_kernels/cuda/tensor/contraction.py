@@ -39,7 +39,7 @@ class Image:
 
 
 def image_of(rows: Offsets, columns: Offsets, *, written: bool) -> Image | None:
-    """Image of a member with entries at ``rows[i] + columns[j]``; None if it has large gaps.
+    """Image of a member with entries at ``rows[i] + columns[j]``; None if too long or sparse.
 
     If it is read, up to half of the range may be gaps.  If it is written, it must have no gaps.
     """
@@ -60,8 +60,8 @@ class DeviceContraction(PairContraction):
     Attributes
     ----------
     lanes : three of int
-        For a, b and c, number of members that are interleaved, entry by entry; 1 for contiguous
-        members.
+        For a, b and c, number of members that are interleaved, entry by entry; 1 if members are
+        separate.
     shared : three of bool
         True for each operand that is one tensor for all members.
     products : int

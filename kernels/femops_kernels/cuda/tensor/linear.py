@@ -74,7 +74,7 @@ class DeviceMatrices:
     lanes: int = 1
 
     def image(self, *, written: bool) -> Image | None:
-        """Image of a member for shared memory; None if members are interleaved or have gaps."""
+        """Image of a member, see `image_of`; None, too, if members are interleaved."""
         rows = tuple(self.row * i for i in range(self.rows))
         columns = tuple(self.column * j for j in range(self.columns))
         return image_of(rows, columns, written=written) if self.lanes == 1 else None

@@ -119,7 +119,7 @@ def _staged(contraction: DeviceContraction, shared_bytes: int) -> str:
 
 
 def _tiles(contraction: DeviceContraction) -> Iterator[tuple[int, int]]:
-    """Sizes (rows, columns) of blocks that fit in registers and divide the result evenly."""
+    """Sizes (rows, columns) of blocks that fit in registers and cut the result most evenly."""
     for rows in _cuts(contraction.sizes[0]):
         for columns in _cuts(contraction.sizes[1]):
             if rows == columns == 1 or _registers(contraction, rows, columns) <= _REGISTERS:
