@@ -37,7 +37,7 @@ ROWS = {
     "partial": "partial",
     "matrix-free": "matrix-free",
 }
-"""Rows of Table 1, and for each the level of the operator that it is measured with.
+"""Rows of Table 1, and for each the level of the operator that stands for it or gives its data.
 
 "full" forms element matrices naively, as products of dense bases. "decomposed" stores dense bases,
 and NumPy applies them. Both are references, which femops itself does not use.
@@ -129,7 +129,7 @@ def _bend(x: NDArray[np.float64]) -> NDArray[Any]:
 
 
 def _rows(form: str, mesh: Mesh, order: int, q1d: int, seconds: float) -> list[dict[str, Any]]:
-    """Make the rows of one order. Each operator is freed before the next is made."""
+    """Make the rows of one order. An operator is freed when the next one has been made."""
     space = H1(mesh, order, ncomp=mesh.dim if form == "elasticity" else 1)
     operator = FORMS[form](space, q1d)
     x = np.random.default_rng(1).standard_normal(operator.shape[1])

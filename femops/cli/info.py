@@ -95,8 +95,8 @@ def describe_ranks(comm: Communicator) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``ranks``, ``nodes``, ``threads`` (of each rank), ``cores`` (of all nodes that ranks may
-        use), ``mpi`` (the library), ``mpi4py``.
+        ``ranks``, ``nodes``, ``threads`` (of each rank), ``cores`` (that ranks may use, on all
+        nodes), ``mpi`` (the library), ``mpi4py``.
     """
     import numpy as np
 

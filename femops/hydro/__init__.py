@@ -1,7 +1,7 @@
 """Lagrangian hydrodynamics: gas dynamics on high-order meshes that move with the gas.
 
-The method of Dobrev, Kolev and Rieben (SIAM J. Sci. Comput. 34(5), 2012), as an application that
-uses only the public parts of femops.
+The method of Dobrev, Kolev and Rieben (SIAM J. Sci. Comput. 34(5), 2012), as an application of the
+general parts of femops.
 """
 
 from femops.hydro.checkpoint import NUMERICS, PHYSICS, load_run, run_options, save_run

@@ -181,7 +181,7 @@ class OperationSequence:
         return scalars
 
     def multiply_blocks(self, blocks: Floats, x: Floats, out: Floats, *, label: str = "") -> None:
-        """Add products of pieces (m, n) of a contiguous vector x with their blocks (m, n, n)."""
+        """Add the operation out = blocks (m, n, n) times the pieces (m, n) of a contiguous x."""
 
         def run() -> bool:
             pieces = x.reshape(blocks.shape[:2])

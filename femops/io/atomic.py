@@ -18,7 +18,8 @@ def checked_path(path: str | os.PathLike[str], *suffixes: str) -> Path:
     Raises
     ------
     FileError
-        `path` has another suffix, no folder, a name that the system refuses, or is a folder.
+        `path` has another suffix or a name that the system refuses, its folder does not exist, or
+        it is itself a folder.
     """
     target = Path(path)
     if "\0" in str(target):

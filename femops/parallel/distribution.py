@@ -192,8 +192,8 @@ def distribute(
     ------
     MeshArgumentError
         On all ranks, if `root` or `method` is invalid, differs between ranks, or does not go with
-        `reproducible`; or if the mesh is missing on `root`, or differs between ranks. On `root`, if
-        the weights are invalid.
+        `reproducible`; or if the mesh is given neither on `root` alone nor on all ranks, or differs
+        between ranks. On `root`, if the weights are invalid.
     MeshExtraError
         On `root`, if METIS is asked for, and the package ``pymetis`` is missing.
     RankError

@@ -36,8 +36,9 @@ def rank_device(name: str, comm: Communicator) -> Device:
     Parameters
     ----------
     name : str
-        ``"cuda"`` gives each rank on a node its own GPU, or a shared one if there are fewer GPUs
-        than ranks, and makes it CuPy's current device. ``"cuda:1"`` is the second GPU on all ranks.
+        ``"cuda"`` gives each of several ranks on a node its own GPU, or a shared one if there are
+        fewer GPUs than ranks; a single rank gets CuPy's current device. ``"cuda:1"`` is the second
+        GPU on all ranks. The GPU becomes CuPy's current device.
     comm : Communicator
         All ranks that share the vectors.
 

@@ -145,7 +145,7 @@ class DistributedMesh:
 
     @property
     def reproducible(self) -> bool:
-        """True if ranks hold complete element groups, so that results do not depend on ranks."""
+        """True if ranks hold complete groups, so that results can be the same for 1 to 8 ranks."""
         return self.element_groups is not None
 
     def __repr__(self) -> str:

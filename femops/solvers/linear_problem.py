@@ -183,7 +183,7 @@ def excess_of(A: Operator, *vectors: Vector) -> int:
 def enlarged(A: Operator, x: Vector, exponent: int, allowed: float) -> Vector:
     """Return x times 2**exponent. Raise if that is out of the range of float32. Collective.
 
-    Underflow may change the norm of A x by up to ``allowed``.
+    Numbers of x may underflow if that changes A x by at most ``allowed``, in the Euclidean norm.
     """
     xp, comm = A.space.memory.xp, A.space.comm
     with np.errstate(over="ignore", under="ignore"):

@@ -141,7 +141,7 @@ def _unsolved(info: Info) -> str:
 
 @final
 class _KeptPreconditioner:
-    """Preconditioner of the steps. Jacobi's is made for each Jacobian, others while they work.
+    """Preconditioner of the steps. Jacobi's is made for each Jacobian, others kept while they work.
 
     Parameters
     ----------

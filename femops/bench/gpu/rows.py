@@ -176,7 +176,10 @@ def _solve_row(run: Run, case: GpuCase, rates: Rates) -> list[Row]:
 
 
 def _iteration(device: Device, operator: Operator, b: Any) -> float:
-    """Seconds of an iteration: the time of many iterations minus that of few, per iteration."""
+    """Seconds of an iteration: the time of many iterations minus that of few, per iteration.
+
+    The right-hand side b must be rough, so that no solve ends too early.
+    """
     taken: list[int] = []
 
     def run(iterations: int) -> None:

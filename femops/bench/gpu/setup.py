@@ -188,7 +188,7 @@ class GpuCase:
 def set_up(run: Run, sizes: Sizes) -> list[GpuCase]:
     """Make all cases of an order, except groups that are done. Failures go to the record.
 
-    If several levels have the same kernel, only the last of them is made.
+    If several levels have the same kernel, only the case of the last one is returned.
     """
     order, record = sizes.order, run.found
     run.show(f"order {order}: setting up")

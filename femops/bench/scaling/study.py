@@ -86,7 +86,7 @@ class Settings:
         Raises
         ------
         OperatorError
-            A name is unknown, there is nothing to measure, or there are too many ranks.
+            A name is unknown, a number is out of range, or there is nothing to measure.
         """
         named = {"problems": self.problems, "meshes": self.meshes, "levels": (self.level,)}
         check_asked(**named, orders=(self.order,), dofs=(self.dofs,), rounds=self.rounds)

@@ -126,7 +126,7 @@ def glued(elements: Ints, num_vertices: int, boundary: Ints, links: list[Link]) 
     ------
     MeshTopologyError
         If the sides do not match face by face, or there are so few elements across a period that
-        different edges or faces get the same vertices.
+        edges or faces that are not images of each other get the same vertices.
     """
     before = Topology.build(elements, num_vertices, boundary)
     pairs = np.concatenate([link.nodes for link in links])

@@ -1,7 +1,7 @@
 """Program that converts a mesh file to plain arrays by Gmsh, in a process of its own.
 
 The program is started by its path and imports nothing of femops. Whatever a damaged file does to
-Gmsh's C++ code, the parent process only sees an exit code.
+Gmsh's C++ code, the parent process only sees the exit code and the output.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class Partition:
         the faces between its parts.
     copies
         Shape (n, 2 + dim) int64: pairs of an owning part and another part that touches some of its
-        entities, and the numbers of these entities. Ascending.
+        entities, and how many of these entities there are. Ascending.
     neighbours
         Shape (size,) int64: number of parts with which each part shares a vertex.
     """

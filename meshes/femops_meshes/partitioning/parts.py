@@ -138,7 +138,7 @@ def first_elements(mesh: Mesh, count: int) -> Mesh:
 
     Vertices keep their order, so entities keep their directions: the dofs of a space on the part
     are those that the first elements touch, in the same order.  The boundary of the part is all its
-    exterior faces, with attribute 1 and no names.
+    exterior faces, with attribute 1. The part has no names.
 
     Parameters
     ----------
