@@ -27,6 +27,7 @@ from femops.spaces.memory import DeviceLike, Memory, by_components, check_shape,
 from femops.spaces.restriction import ElementRestriction, Vector, check_float_array, check_size
 from femops.spaces.summary import as_table, one_line
 from femops.spaces.transfer import places_of_nodes, values_at
+from femops_kernels.cuda.device.device import Device
 from femops_meshes.arguments import checked, names_checked, whole_numbers
 from femops_meshes.coordinates.interpolation import equispaced, tensor_apply
 from femops_meshes.coordinates.mapping import positions
@@ -113,6 +114,11 @@ class Space(DomainSpace, ABC):
         self.size, self.global_size = (n * self.ncomp for n in (self.ndofs, self.global_ndofs))
         self.shape = (self.size,)
         self._trailing = () if self.ncomp == 1 else (self.ncomp,)
+
+    @property
+    def device(self) -> Device | None:
+        """Device where its vectors are; None for the host."""
+        return self.memory.device
 
     volume = property(lambda self: self)
     have_slopes = True
@@ -391,13 +397,7 @@ class Space(DomainSpace, ABC):
         return rule
 
     def element_vector(self, l_vec: Vector, elements: slice | Ints) -> Floats:
-        """Values at the nodes of elements, (n, p1d**dim[, ncomp]) float64.
-
-        Parameters
-        ----------
-        l_vec : array
-        elements : slice or (n,) int64
-        """
+        """Values of an `l_vec` at the nodes of some elements, (n, p1d**dim[, ncomp]) float64."""
         return np.asarray(l_vec[self.restriction.indices[elements]], dtype=np.float64)
 
     def values(self, u: Any, quadrature: int | Quadrature1D | None = None) -> Floats:

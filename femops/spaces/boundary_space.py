@@ -16,6 +16,7 @@ from femops.spaces.base import Space
 from femops.spaces.domain_space import DomainSpace
 from femops.spaces.h1_l2 import H1
 from femops.spaces.restriction import ElementRestriction
+from femops_kernels.cuda.device.device import Device
 from femops_kernels.derived import Derived
 from femops_meshes.mesh import Mesh
 
@@ -55,6 +56,11 @@ class BoundarySpace(DomainSpace):
         self.p1d = self.basis.p1d
         whole = volume.restriction
         self.restriction = ElementRestriction(self._indices(faces), whole.ndofs, whole.owned)
+
+    @property
+    def device(self) -> Device | None:
+        """See `DomainSpace.device`."""
+        return self.memory.device
 
     @property
     def volume(self) -> Space:

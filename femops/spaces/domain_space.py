@@ -49,9 +49,9 @@ class DomainSpace(ABC):
     memory: Memory
 
     @property
+    @abstractmethod
     def device(self) -> Device | None:
-        """Device that stores the vectors; None for the host."""
-        return self.memory.device
+        """Device where its vectors are; None for the host."""
 
     @property
     @abstractmethod
