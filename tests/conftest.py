@@ -62,7 +62,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 SLOW = "femops/slow"
 """Where pytest's cache lists the tests that took longer than FAST when they last ran."""
 
-FAST = 0.5  # seconds
+FAST = 0.15  # seconds
 
 OF_PROCESSES = {"bench", "cli", "codegen", "cuda", "docs", "parallel"}
 """Folders whose tests start processes, or compile for a device."""
