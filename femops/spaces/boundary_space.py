@@ -57,6 +57,10 @@ class BoundarySpace(DomainSpace):
         whole = volume.restriction
         self.restriction = ElementRestriction(self._indices(faces), whole.ndofs, whole.owned)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        made = partial(boundary_space, slopes=self._slopes)
+        return made, (self._volume, self.domain.attributes)
+
     @property
     def device(self) -> Device | None:
         """See `DomainSpace.device`."""

@@ -381,3 +381,13 @@ def test_a_matrix_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(femops.OperatorError, match="level='full' needs"):
         (A + R).at_level("full")
     R.at_level("full")
+
+
+def test_what_pickle_restores_is_fused_with_new_integrals() -> None:
+    V = femops.H1(femops.disc(), 2)
+    A, x = femops.mass(V) + femops.boundary_mass(V), random_vector(V, "float64")
+    expected = (A + femops.boundary_mass(V)) @ x
+    for B in (pickle.loads(pickle.dumps(A)), copy.deepcopy(A)):
+        total = B + femops.boundary_mass(B.space)
+        assert len(total.compiled.sweeps) == 2  # elements, faces
+        assert np.array_equal(total @ x, expected)
