@@ -16,7 +16,7 @@ from femops_kernels.cuda.operator.shapes import Shape, measured_shape, record
 from femops_kernels.errors import CacheWarning, KernelValueError
 from femops_kernels.tuning import database
 from support.cuda import host_device as host_device_fixture
-from support.cuda.host_device import HostDevice
+from support.cuda.host_device import HostDevice, HostFunction
 
 
 @pytest.fixture(autouse=True)
@@ -52,6 +52,14 @@ def test_a_recorded_shape_is_taken(device: HostDevice) -> None:
     again = operator(device)
     assert kernel_of(again).shape == shape
     assert again.apply(x) == pytest.approx(y, rel=1e-14)
+
+
+def test_a_recorded_shape_is_taken_although_registers_are_spilled(device, monkeypatch) -> None:
+    key = kernel_of(operator(device)).shape_key(device.name)
+    monkeypatch.setattr(HostFunction, "local_bytes", 8)
+    assert kernel_of(operator(device)).shape.blocks == 1
+    record({key: Shape(2, 5)})
+    assert kernel_of(operator(device)).shape == Shape(2, 5)
 
 
 def test_shapes_are_of_one_kernel(device: HostDevice) -> None:

@@ -17,6 +17,10 @@ from femops_kernels.errors import CompileError, DeviceError
 OPTIONS = ("--std=c++17", "--ptxas-options=-v")
 """Options of every compilation; the second makes the log report registers and spills."""
 
+# With a driver, NVRTC keeps compiled kernels from this version on. One that it has kept has no
+# report: the assembler did not run.
+_CACHES_SINCE, _NO_CACHE = (12, 9), "--no-cache"
+
 _MAJORS = (13, 12)
 _WINDOWS = sys.platform == "win32"
 _BUILTINS = "nvrtc-builtins64_*.dll" if _WINDOWS else "libnvrtc-builtins.so.*"
@@ -101,6 +105,8 @@ def compile_cubin(
     _check(handle.nvrtcCreateProgram(ctypes.byref(program), *text, 0, None, None))
     try:
         flags = [f"--gpu-architecture={arch}", *OPTIONS, *options]
+        if version() >= _CACHES_SINCE:
+            flags.append(_NO_CACHE)
         array = (ctypes.c_char_p * len(flags))(*(flag.encode() for flag in flags))
         failure = handle.nvrtcCompileProgram(program, len(flags), array)
         log = _output(program, "ProgramLog").rstrip(b"\0").decode(errors="replace")

@@ -42,7 +42,7 @@ def report(log: str) -> Report:
     Raises
     ------
     CompileError
-        If the log has no entry point.
+        If the log has no entry point. The log is a note of the error.
     """
     frame = re.search(
         rf"Function properties for {ENTRY}\n\D*(\d+) bytes stack frame, "
@@ -55,7 +55,9 @@ def report(log: str) -> Report:
         re.DOTALL,
     )
     if frame is None or used is None:
-        raise CompileError(f"the kernel has no entry point {ENTRY!r}: open one by ENTRY")
+        error = CompileError(f"the compiler reports no entry point {ENTRY!r}: open one by ENTRY")
+        error.add_note(log)
+        raise error
     local, stores, loads = map(int, frame.groups())
     shared = re.findall(r"(\d+)(?:\+\d+)? bytes smem", used[2])
     constant = re.findall(r"(\d+) bytes cmem", used[2])
