@@ -6,10 +6,14 @@ import sys
 from importlib.metadata import version as installed_version
 from pathlib import Path
 
+from numpydoc.xref import DEFAULT_LINKS
+
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
 from gallery import write_gallery  # noqa: E402
+
+import femops  # noqa: E402
 
 project = "femops"
 author = "femops developers"
@@ -23,6 +27,10 @@ myst_heading_anchors = 3
 autodoc_default_options = {"members": True, "member-order": "bysource"}
 autodoc_typehints = "none"  # docstrings state types with shapes, which is more
 numpydoc_show_class_members = False  # autodoc lists them
+numpydoc_xref_param_type = True  # a class named as a type is a link to its entry
+numpydoc_xref_ignore = "all"  # that have no alias
+DEFAULT_LINKS.clear()  # links to pages of Python and NumPy
+numpydoc_xref_aliases = {name: f"femops.{name}" for name in femops.__all__}
 
 exclude_patterns = ["_build"]
 html_theme = "furo"

@@ -13,7 +13,7 @@ import femops
 def convolve(images, filters):
     """Convolve images (members, height, width, c) with filters (dy, dx, c, features)."""
     windows = sliding_window_view(images, filters.shape[:2], axis=(1, 2))
-    return femops.einsum("yxcuv,uvcf->yxf", windows, filters)
+    return femops.tensor.einsum("yxcuv,uvcf->yxf", windows, filters)
 
 
 def main():

@@ -34,8 +34,8 @@ def main():
     assert np.allclose(values[: len(exact)], exact, rtol=1e-3)
     try:
         Path("out").mkdir(exist_ok=True)
-        print(femops.picture("out/eigenmodes.png", V, vectors[:, 3].copy(), name="fourth mode"))
-    except femops.MissingExtraError as error:
+        print(femops.io.picture("out/eigenmodes.png", V, vectors[:, 3].copy(), name="fourth mode"))
+    except femops.errors.MissingExtraError as error:
         print(error)
 
 

@@ -33,7 +33,7 @@ def states(ball, order, shells, radius, tol):
     mesh = ball.mapped(lambda x: radius * x * (0.1 + 0.9 * (x**2).sum(axis=0)))
     V = femops.H1(mesh, order=order)
     H = femops.form(hamiltonian, V).constrained(V.boundary_dofs())
-    M = femops.form(mass, V, quadrature=femops.lobatto(V.p1d)).diagonal()
+    M = femops.form(mass, V, quadrature=femops.basis.lobatto(V.p1d)).diagonal()
     n = np.arange(1, shells + 1)
     exact = np.repeat(-0.5 / n**2, n**2)
     # as many guard vectors as the next shell has states
@@ -56,8 +56,8 @@ def main(order=7, shells=3, radius=40.0, tol=4e-4, most=1e-5):
     try:
         Path("out").mkdir(exist_ok=True)
         drawn = femops.H1(ball, order=order)  # what is far out is nearer there
-        print(femops.picture("out/hydrogen.png", drawn, psi, name="the highest state"))
-    except femops.MissingExtraError as error:
+        print(femops.io.picture("out/hydrogen.png", drawn, psi, name="the highest state"))
+    except femops.errors.MissingExtraError as error:
         print(error)
 
 

@@ -43,8 +43,8 @@ def main():
     try:
         Path("out").mkdir(exist_ok=True)
         options = {"name": "displacement", "deform": 1.0}
-        print(femops.picture("out/hyperelastic_beam.png", V, u, **options))
-    except femops.MissingExtraError as error:
+        print(femops.io.picture("out/hyperelastic_beam.png", V, u, **options))
+    except femops.errors.MissingExtraError as error:
         print(error)
     Path("out").mkdir(exist_ok=True)
     femops.save("out/hyperelastic_beam.vtu", V, displacement=u)

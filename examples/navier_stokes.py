@@ -82,7 +82,7 @@ def sides():
 
 def channel(degree=4):
     """Mesh of the channel, curved at the cylinder."""
-    points = femops.lobatto(degree + 1).points
+    points = femops.basis.lobatto(degree + 1).points
     along, across = (a.ravel() for a in np.meshgrid(points, points))
     elements = [*rings(along, across), *columns(along, across)]
     pieces = [*sides()]
@@ -156,9 +156,11 @@ def main():
     try:
         Path("out").mkdir(exist_ok=True)
         print(
-            femops.picture("out/navier_stokes.png", W.spaces["u"], W.split(x)[0], name="velocity")
+            femops.io.picture(
+                "out/navier_stokes.png", W.spaces["u"], W.split(x)[0], name="velocity"
+            )
         )
-    except femops.MissingExtraError as error:
+    except femops.errors.MissingExtraError as error:
         print(error)
 
 

@@ -28,7 +28,7 @@ def states(ends, order, shells, tol):
     count = len(ends) - 1
     mesh = femops.box([count] * 3, 0, count, mapping=lambda x: np.interp(x, range(count + 1), ends))
     V = femops.H1(mesh, order=order)
-    nodes = femops.lobatto(V.p1d)
+    nodes = femops.basis.lobatto(V.p1d)
     H = femops.form(hamiltonian, V, quadrature=nodes).constrained(V.boundary_dofs())
     M = femops.mass(V, quadrature=nodes).diagonal()
     n = np.arange(shells)
@@ -47,8 +47,8 @@ def main(ends=ENDS, order=12, shells=6, tol=5e-6, most=1e-8):
     assert error < most
     try:
         Path("out").mkdir(exist_ok=True)
-        print(femops.picture("out/oscillator.png", V, found.vectors[-1].copy(), name="state"))
-    except femops.MissingExtraError as error:
+        print(femops.io.picture("out/oscillator.png", V, found.vectors[-1].copy(), name="state"))
+    except femops.errors.MissingExtraError as error:
         print(error)
 
 

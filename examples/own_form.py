@@ -65,8 +65,8 @@ def main():
     assert np.all(rates > ORDER + 0.8)  # theory: order + 1
     try:
         Path("out").mkdir(exist_ok=True)
-        print(femops.picture("out/own_form.png", V, u, title="own form"))
-    except femops.MissingExtraError as error:
+        print(femops.io.picture("out/own_form.png", V, u, title="own form"))
+    except femops.errors.MissingExtraError as error:
         print(error)
 
 

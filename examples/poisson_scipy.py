@@ -34,8 +34,8 @@ def main():
     assert error < 2e-5
     try:
         Path("out").mkdir(exist_ok=True)
-        print(femops.picture("out/poisson_scipy.png", V, u, cut=True))
-    except femops.MissingExtraError as error:
+        print(femops.io.picture("out/poisson_scipy.png", V, u, cut=True))
+    except femops.errors.MissingExtraError as error:
         print(error)
 
 

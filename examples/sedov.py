@@ -37,8 +37,8 @@ def main():
     rho = fine.density
     try:
         Path("out").mkdir(exist_ok=True)
-        print(femops.picture("out/sedov.png", rho.space, rho.vector, name="density"))
-    except femops.MissingExtraError as error_of_extra:
+        print(femops.io.picture("out/sedov.png", rho.space, rho.vector, name="density"))
+    except femops.errors.MissingExtraError as error_of_extra:
         print(error_of_extra)
 
 

@@ -68,8 +68,8 @@ def main():
     assert rates[-1][1] > ORDER - 0.1
     try:
         Path("out").mkdir(exist_ok=True)
-        print(femops.picture("out/stokes.png", V, u, name="velocity"))
-    except femops.MissingExtraError as error:
+        print(femops.io.picture("out/stokes.png", V, u, name="velocity"))
+    except femops.errors.MissingExtraError as error:
         print(error)
 
 

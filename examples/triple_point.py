@@ -17,7 +17,7 @@ def main():
     equations = Lagrangian(problem("triple-point"), built_in("rectangle01_quad").refine(1), 3, 2)
     run = Simulation.begin(equations, "rk2avg")
     before = equations.total_energy(run.state)
-    with femops.TimeSeries(out / "triple_point.pvd", existing="replace") as series:
+    with femops.io.TimeSeries(out / "triple_point.pvd", existing="replace") as series:
         for t in (0.5, 1.0, 1.5):
             Snapshot.of(run).save(series, run.t)
             run.run(t)
@@ -28,8 +28,8 @@ def main():
     assert abs(change) < 1e-9
     rho = fields.density
     try:
-        print(femops.picture(out / "triple_point.png", rho.space, rho.vector, name="density"))
-    except femops.MissingExtraError as error:
+        print(femops.io.picture(out / "triple_point.png", rho.space, rho.vector, name="density"))
+    except femops.errors.MissingExtraError as error:
         print(error)
 
 

@@ -85,8 +85,8 @@ def main():
     fields = {"displacement": femops.GridFunction(V, u), "stress": femops.GridFunction(Q, stress)}
     femops.save("out/von_mises.vtu", **fields)
     try:
-        print(femops.picture("out/von_mises.png", Q, stress, name="von Mises stress"))
-    except femops.MissingExtraError as error:
+        print(femops.io.picture("out/von_mises.png", Q, stress, name="von Mises stress"))
+    except femops.errors.MissingExtraError as error:
         print(error)
 
 

@@ -18,7 +18,7 @@ def main():
     """Let a drum swing for a period, and compare with where it began."""
     V = femops.H1(femops.disc(3, order=4), order=5)
     K = femops.diffusion(V)
-    mass = femops.mass(V, quadrature=femops.lobatto(V.p1d)).diagonal()
+    mass = femops.mass(V, quadrature=femops.basis.lobatto(V.p1d)).diagonal()
     free = np.ones(V.size)
     free[V.boundary_dofs()] = 0
     tone = jn_zeros(0, 2)[1]
@@ -36,8 +36,8 @@ def main():
     assert min(swing) < 0
     try:
         Path("out").mkdir(exist_ok=True)
-        print(femops.picture("out/wave.png", V, now, name="u"))
-    except femops.MissingExtraError as error:
+        print(femops.io.picture("out/wave.png", V, now, name="u"))
+    except femops.errors.MissingExtraError as error:
         print(error)
 
 

@@ -31,7 +31,11 @@ def _version() -> str:
 
 
 def _unknown(name: str) -> str:
-    """Say that there is no such attribute, and which one may be meant."""
+    """Say that there is no such attribute, and where it is or which one may be meant."""
+    public = not name.startswith("_")
+    for module in (module for module, home in HOME.items() if public and home == "femops"):
+        if hasattr(importlib.import_module(f"femops.{module}"), name):
+            return f"module 'femops' has no attribute {name!r}: it is femops.{module}.{name}"
     hints = importlib.import_module("femops_meshes.hints")
     return f"module 'femops' has no attribute {name!r}{hints.did_you_mean(name, HOME)}"
 

@@ -1,10 +1,10 @@
 """The errors femops raises.
 
 Every error femops raises on purpose is a `FemopsError` and at the same time the Python error it
-is closest to, so both ``except femops.FemopsError`` and ``except ValueError`` work. The two
+is closest to, so both ``except femops.errors.FemopsError`` and ``except ValueError`` work. The two
 packages below femops know nothing of it and have bases of their own, `MeshError` and
 `KernelError`. A call with an argument that a function does not have is an `ArgumentError`. A
-program that wants to catch whatever may come writes ``except femops.Errors``.
+program that wants to catch whatever may come writes ``except femops.errors.Errors``.
 
 A message says what is wrong, what was got, and how to mend it.
 """
@@ -21,6 +21,14 @@ class FemopsError(Exception):
 
 class BasisError(FemopsError, ValueError):
     """A basis or quadrature that does not exist: too low a degree, an unknown family."""
+
+
+class TraceError(FemopsError, TypeError):
+    """A form's function does an operation that symbols do not have."""
+
+
+class NoAttributeError(TraceError, AttributeError):
+    """An attribute that a symbol does not have. ``hasattr`` returns False for it."""
 
 
 class SpaceError(FemopsError, ValueError):
@@ -102,7 +110,7 @@ class MissingExtraError(FemopsError, ImportError):
 
 
 Errors: tuple[type[Exception], ...] = (FemopsError, MeshError, KernelError, ArgumentError)
-"""All bases: ``except femops.Errors`` catches all that femops and the packages below it raise."""
+"""All bases: ``except femops.errors.Errors`` catches what femops and the packages below raise."""
 
 __all__ = [
     "ArgumentError",
@@ -126,5 +134,6 @@ __all__ = [
     "SolverError",
     "SpaceError",
     "TensorError",
+    "TraceError",
     "VectorError",
 ]

@@ -96,10 +96,10 @@ def _write(output: Output, result: Result, out: Path) -> None:
     title = "u, with an octant taken away"
     try:
         with output.working("drawing"):
-            drawn = femops.picture(
+            drawn = femops.io.picture(
                 out / "demo.png", result.problem.space, result.u, cut=True, title=title
             )
-    except femops.MissingExtraError as error:
+    except femops.errors.MissingExtraError as error:
         output.say(f"skipped the picture: {error}")
     else:
         output.say(f"wrote {drawn}")

@@ -186,13 +186,13 @@ def describe(mesh: Mesh) -> dict[str, Any]:
     import femops
 
     lower, upper = mesh.bounding_box()
-    classes = femops.classify(mesh)
+    classes = femops.geometry.classify(mesh)
     return {
         "dimension": mesh.dim,
         "elements": mesh.num_elements,
         **{
             f"{kind.name.lower()}_elements": int(np.count_nonzero(classes == kind))
-            for kind in femops.ElementClass
+            for kind in femops.geometry.ElementClass
         },
         "geometry_degree": mesh.order,
         "vertices": mesh.num_vertices,
@@ -230,7 +230,7 @@ def _write(name: str, out: Path, times: int = 0, *, split: bool = False) -> None
     with one_line_warnings():
         mesh = load_mesh(name, times, split=split)
         if out.suffix == ".png":
-            femops.picture(out, mesh)
+            femops.io.picture(out, mesh)
         else:
             femops.save(out, mesh)
         for lost in not_kept(mesh, out.suffix):

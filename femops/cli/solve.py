@@ -295,4 +295,4 @@ def _write(output: Output, result: Result, save: Path | None, picture: Path | No
     if save is not None:
         output.say(f"wrote {femops.save(save, space, **result.problem.fields(u))}")
     if picture is not None:
-        output.say(f"wrote {femops.picture(picture, space, u, title='u', cut=True)}")
+        output.say(f"wrote {femops.io.picture(picture, space, u, title='u', cut=True)}")

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from femops.basis import Quadrature1D
-from femops.errors import OperatorError
+from femops.errors import OperatorError, TraceError
 from femops.forms.options import FormOptions, Options, with_options
 from femops.geometry.boundary import asked_attributes
 from femops.operators.execution.choice import backend_of
@@ -19,7 +19,6 @@ from femops.operators.integrals.coefficients import Coefficient, FormCoefficient
 from femops.operators.integrals.integral import Integral
 from femops.operators.operator import Operator
 from femops.pointwise.diagnostics import definition
-from femops.pointwise.errors import TraceError
 from femops.pointwise.trace import FormFunction, name_of
 from femops.spaces.base import Space
 from femops.spaces.boundary_space import boundary_space

@@ -247,7 +247,7 @@ class BoundaryGeometry(DomainGeometry):
     --------
     >>> import femops
     >>> square = femops.box((2, 2), upper=(2.0, 3.0))
-    >>> sides = femops.BoundaryGeometry(square, femops.gauss(2), attributes=[3, 4])
+    >>> sides = femops.geometry.BoundaryGeometry(square, femops.basis.gauss(2), attributes=[3, 4])
     >>> round(sum(float(block.weighted_det.sum()) for block in sides), 12)
     4.0
     """

@@ -92,7 +92,8 @@ class Geometry(DomainGeometry):
     Examples
     --------
     >>> import femops
-    >>> geometry = femops.Geometry(femops.box((2, 2), upper=(2.0, 3.0)), femops.gauss(2))
+    >>> mesh = femops.box((2, 2), upper=(2.0, 3.0))
+    >>> geometry = femops.geometry.Geometry(mesh, femops.basis.gauss(2))
     >>> round(sum(float(block.weighted_det.sum()) for block in geometry), 12)
     6.0
     """

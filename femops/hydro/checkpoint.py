@@ -56,7 +56,7 @@ def _options(equations: Lagrangian) -> dict[str, Any]:
 
 @checked(HydroError, path=CheckpointError)
 def save_run(path: str | os.PathLike[str], run: Simulation) -> Path:
-    """Write the state and the options of a run, atomically; see `femops.save_state`.
+    """Write the state and the options of a run, atomically; see `femops.io.save_state`.
 
     Parameters
     ----------

@@ -49,7 +49,7 @@ class CornerForce(ABC):
         problem: Problem,
         space: femops.Product,
         walls: NDArray[np.int64],
-        rule: femops.Quadrature1D,
+        rule: femops.basis.Quadrature1D,
         materials: dict[str, Any],
     ) -> None:
         self._problem, self._space, self._walls = problem, space, walls

@@ -26,7 +26,7 @@ class Equations(Protocol):
     on_host: femops.Product
     part: femops.Mesh
     comm: Any
-    quadrature: femops.Quadrature1D
+    quadrature: femops.basis.Quadrature1D
     density: Any
 
     def initial(self) -> Floats:

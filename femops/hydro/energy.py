@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 
 
 def mass_and_inverse(
-    part: femops.Mesh, order: int, rho: Any, rule: femops.Quadrature1D
+    part: femops.Mesh, order: int, rho: Any, rule: femops.basis.Quadrature1D
 ) -> tuple[Floats, Floats]:
     """Mass matrices of the elements of this rank, and their inverses, each (ne, n, n).
 

@@ -63,7 +63,7 @@ class Snapshot:
             femops.GridFunction(moved, parts["energy"].copy()),
         )
 
-    def save(self, series: femops.TimeSeries, t: float) -> None:
+    def save(self, series: femops.io.TimeSeries, t: float) -> None:
         """Add the fields to a series for ParaView. Collective, on the ranks of the series."""
         fields = {"velocity": self.velocity, "density": self.density, "energy": self.energy}
         series.save(t, self.density.space, **fields)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.basis import Quadrature1D
+from femops.errors import TraceError
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.coefficients import FormCoefficient
 from femops.operators.integrals.constraints import product_of_factors
@@ -17,7 +18,6 @@ from femops.operators.integrals.nonlinear import ENERGY, NONE, Functionals, Nonl
 from femops.operators.residual import Residual
 from femops.operators.sums import Summable
 from femops.pointwise.diagnostics import definition
-from femops.pointwise.errors import TraceError
 from femops.pointwise.trace import FormFunction, name_of
 
 

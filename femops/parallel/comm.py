@@ -314,7 +314,7 @@ class Mpi(Communicator):
             raise CommunicatorError(
                 f"{self!r} stands for a communicator of this program's own, which no other process "
                 "can have: only what is made with MPI.COMM_WORLD (or MPI.COMM_SELF) can be "
-                "pickled; for vectors there is femops.save_state"
+                "pickled; for vectors there is femops.io.save_state"
             )
         return communicator, (self._everywhere,)
 

@@ -14,7 +14,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.pointwise.errors import TraceError
+from femops.errors import TraceError
 from femops.pointwise.expressions.derivative import derivatives
 from femops.pointwise.expressions.graph import Node, ancestors, substitute
 from femops.pointwise.expressions.identities import Identity, identities, letter

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from femops.errors import FemopsError
+from femops.errors import FemopsError, NoAttributeError, TraceError
 from femops.pointwise.diagnostics import definition, explain, line_of
-from femops.pointwise.errors import NoAttributeError, TraceError
 from femops.pointwise.expressions.derivative import derivatives
 from femops.pointwise.expressions.graph import Graph, Node, Symbolic, ancestors, substitute
 from femops_meshes.hints import did_you_mean

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.basis import Quadrature1D
-from femops.errors import OperatorError, SpaceError
+from femops.errors import OperatorError, SpaceError, TraceError
 from femops.forms import load, mass
 from femops.forms.form import check_names
 from femops.geometry.batching import element_blocks
@@ -27,7 +27,6 @@ from femops.operators.integrals.constraints import Constraints
 from femops.operators.integrals.integral import Integral
 from femops.operators.integrals.term import Term
 from femops.pointwise.diagnostics import definition
-from femops.pointwise.errors import TraceError
 from femops.pointwise.qdata_split import NonlinearQFunction
 from femops.pointwise.trace import FormFunction, name_of, trace
 from femops.solvers.cg import cg

@@ -63,7 +63,7 @@ def einsum(
     >>> import numpy as np
     >>> import femops
     >>> B, V = np.ones((3, 2)), np.ones((10_000, 2, 2))
-    >>> femops.einsum("ki,ij->kj", B, V).shape  # B is one matrix for all members
+    >>> femops.tensor.einsum("ki,ij->kj", B, V).shape  # B is one matrix for all members
     (10000, 3, 2)
     """
     if len(operands) > 2 and type(batch) is int and batch == 0:

@@ -36,5 +36,5 @@ def test_all_methods_come_to_the_same_residual() -> None:
     ],
 )
 def test_wrong_settings(given: dict[str, Any], message: str) -> None:
-    with pytest.raises(femops.OperatorError, match=message):
+    with pytest.raises(femops.errors.OperatorError, match=message):
         run_eigen(**(SMALL | given))

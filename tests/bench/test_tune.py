@@ -181,5 +181,5 @@ def test_settings_that_are_tried_go_first_and_end(table: Path) -> None:
     ],
 )
 def test_wrong_settings(given: dict[str, Any], message: str) -> None:
-    with pytest.raises(femops.OperatorError, match=message):
+    with pytest.raises(femops.errors.OperatorError, match=message):
         searched(**given)

@@ -142,7 +142,7 @@ def test_paths_are_checked_before_the_work(comm):
         (Path("no/u.vtu"), None, "there is no folder 'no'"),
         (Path("u.txt"), None, "does not end in .vtu or .pvtu"),
     ]:
-        with pytest.raises(femops.FileError, match=text):
+        with pytest.raises(femops.errors.FileError, match=text):
             _check_paths(save, picture, comm)
 
 
@@ -157,7 +157,7 @@ def test_ranks_with_other_arguments():
 @pytest.mark.parametrize("name", ["demo", "mesh", "bench", "cost", "warmup"])
 def test_commands_of_one_process(monkeypatch, name):
     monkeypatch.setenv("PMI_SIZE", "4")
-    with pytest.raises(femops.CommunicatorError, match=f"'femops {name}' .* 4 were started"):
+    with pytest.raises(femops.errors.CommunicatorError, match=f"'femops {name}' .* 4 were started"):
         refuse_ranks(name)
     monkeypatch.setenv("PMI_SIZE", "1")
     refuse_ranks(name)

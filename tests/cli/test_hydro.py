@@ -59,7 +59,7 @@ def test_a_restarted_run_takes_another_integrator_if_one_is_given(capsys, tmp_pa
     for given, expected in (((), "rk2avg"), (("--ode", "euler"), "euler")):
         again = "--restart", str(half), "--checkpoint", str(last), *given
         facts(capsys, *short, "--max-steps", "3", *again)
-        assert femops.load_state(last).values["ode"] == expected
+        assert femops.io.load_state(last).values["ode"] == expected
 
 
 @pytest.fixture(scope="module")
@@ -152,7 +152,7 @@ def test_files_are_written(capsys, tmp_path):
     image = pytest.importorskip("PIL.Image")
     with image.open(movie) as shown:
         assert shown.n_frames == 3
-    with femops.TimeSeries(series, existing="continue") as found:
+    with femops.io.TimeSeries(series, existing="continue") as found:
         assert len(found.times) == 3
         assert found.times[0] == 0.0
 

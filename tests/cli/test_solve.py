@@ -128,7 +128,7 @@ def test_the_preconditioner_is_that_asked_for(run, problem):
 
 def test_multigrid_without_its_package_is_told_or_refused(run, monkeypatch):
     def missing(_, **__):
-        raise femops.MissingExtraError("no PyAMG: pip install pyamg")
+        raise femops.errors.MissingExtraError("no PyAMG: pip install pyamg")
 
     monkeypatch.setattr(femops, "multigrid", missing)
     assert solve(run, "poisson", "disc.mesh", "--order", 2)["preconditioner"] == "jacobi"
@@ -218,14 +218,14 @@ def test_minres_goes_on_until_the_residual_is_small():
 def diagonal(values):
     """An operator with that diagonal: masses of single nodes."""
     V = femops.H1(femops.box((len(values) - 1,)), 1)
-    density = values / femops.mass(V, quadrature=femops.lobatto(2)).diagonal()
+    density = values / femops.mass(V, quadrature=femops.basis.lobatto(2)).diagonal()
     at = lambda x: density[np.rint(x[0] * (len(values) - 1)).astype(int)]  # noqa: E731
-    return femops.mass(V, at, quadrature=femops.lobatto(2))
+    return femops.mass(V, at, quadrature=femops.basis.lobatto(2))
 
 
 def test_minres_gives_up_where_there_is_no_solution():
     A = diagonal(np.array([1.0, -1.0, 0.0]))
-    with pytest.raises(femops.SolverError, match=r"no convergence .* only to 5.8e-01: look"):
+    with pytest.raises(femops.errors.SolverError, match=r"no convergence .* only to 5.8e-01: look"):
         solution(femops.minres, A, np.ones(3), 1e-9)
 
 
@@ -239,7 +239,7 @@ def test_minres_gives_up_where_there_is_no_solution():
 )
 def test_advice_is_a_tolerance_above_what_was_reached(residual, advice):
     A = diagonal(np.ones(3))
-    with pytest.raises(femops.SolverError, match=f"in 9 iterations, {re.escape(advice)}$"):
+    with pytest.raises(femops.errors.SolverError, match=f"in 9 iterations, {re.escape(advice)}$"):
         solution(lambda *_, **__: (None, Info(False, 9, residual, 1e-10)), A, np.eye(3)[1], 1e-10)
 
 

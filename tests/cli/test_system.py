@@ -78,10 +78,10 @@ def test_a_folder_that_may_not_be_searched(unsearchable):
         lambda: femops.read_mesh(path),
         lambda: femops.save(unsearchable / "u.vtu", V, u=V.zeros()),
         lambda: femops.save(unsearchable / "m.mesh", mesh),
-        lambda: femops.save_state(unsearchable / "s.state", {"u": (V, V.zeros())}),
-        lambda: femops.load_state(unsearchable / "s.state", {"u": V}),
+        lambda: femops.io.save_state(unsearchable / "s.state", {"u": (V, V.zeros())}),
+        lambda: femops.io.load_state(unsearchable / "s.state", {"u": V}),
     ):
-        with pytest.raises(femops.Errors, match="Permission denied") as refused:
+        with pytest.raises(femops.errors.Errors, match="Permission denied") as refused:
             work()
         assert str(unsearchable) in str(refused.value)
         assert "\n" not in str(refused.value)

@@ -136,10 +136,12 @@ def test_indefinite_and_singular_operators() -> None:
     A, b, _ = problem("inside")
     V = A.space
     for merged in (True, False):
-        with pytest.raises(femops.SolverError, match="positive definite"):
+        with pytest.raises(femops.errors.SolverError, match="positive definite"):
             femops.cg(femops.diffusion(V) + (-1e4) * femops.mass(V), b, merged=merged)
         cause = r"singular: it takes constants to zero\. Was constrained\(\) forgotten\?"
-        with pytest.raises((femops.SolverError, femops.ConvergenceWarning), match=cause):
+        with pytest.raises(
+            (femops.errors.SolverError, femops.errors.ConvergenceWarning), match=cause
+        ):
             femops.cg(femops.diffusion(V), np.ones(V.size), rtol=1e-12, merged=merged)
 
 
@@ -151,7 +153,7 @@ def test_where_it_is_not_one_sweep() -> None:
         femops.mass(V) + femops.boundary_mass(V),
     ]
     for B in several:
-        with pytest.raises(femops.SolverError, match="not one sweep"):
+        with pytest.raises(femops.errors.SolverError, match="not one sweep"):
             femops.cg(B, b, merged=True)
         x, info = femops.cg(B, b, rtol=1e-9)
         assert info.converged

@@ -77,7 +77,7 @@ def test_memory_of_others_is_taken_as_it_lies(device: Device) -> None:
         taken = device.adopt(lent)
         assert (taken.shape, device.address(taken)) == (own.shape, device.address(own))
     for host in (np.ones(3), SimpleNamespace(__cuda_array_interface__=on_host(np.ones(3)))):
-        with pytest.raises(femops.KernelError, match="can't be used"):
+        with pytest.raises(femops.errors.KernelError, match="can't be used"):
             device.adopt(host)
 
 

@@ -54,7 +54,7 @@ def check(A, M, k, tol=1e-6, **options):
 
 
 def masses(V):
-    rule = femops.lobatto(V.order + 1)
+    rule = femops.basis.lobatto(V.order + 1)
     return femops.mass(V), femops.mass(V, quadrature=rule).diagonal(), None
 
 
@@ -278,7 +278,7 @@ def test_coefficients_that_jump(jump, monkeypatch):
     assert found.products < 30 * 121
     assert found.reason == ""
     monkeypatch.setattr("femops.eigen.chebyshev._MOST_DENSE", 0)
-    with pytest.warns(femops.ConvergenceWarning, match="max_products = 2000 ends it"):
+    with pytest.warns(femops.errors.ConvergenceWarning, match="max_products = 2000 ends it"):
         ended = chebyshev_subspace(*jump, 6, max_products=2000)
     assert not ended.converged
     assert ended.products <= 2000 + 2 * len(ended.state.values)
@@ -302,7 +302,9 @@ def test_conditions_of_both_operators():
     assert "0 rows and 1 columns eliminated" in repr(A.eliminated(columns=fixed[:1]))
     for mass in (M.constrained(fixed), M.eliminated(fixed, fixed)):
         for stiffness in (A, A.constrained(fixed[1:])):
-            with pytest.raises(femops.SolverError, match=r"conditions at .* dofs where A has none"):
+            with pytest.raises(
+                femops.errors.SolverError, match=r"conditions at .* dofs where A has none"
+            ):
                 chebyshev_subspace(stiffness, mass, 6)
 
 
@@ -380,5 +382,5 @@ def test_bad_input(pair):
         ((A, 1e300 * M), {}, "too small"),
     ]
     for given, options, words in refused:
-        with pytest.raises(femops.SolverError, match=words):
+        with pytest.raises(femops.errors.SolverError, match=words):
             chebyshev_subspace(*given, **options)

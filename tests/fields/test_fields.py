@@ -7,17 +7,8 @@ import numpy as np
 import pytest
 
 import femops
-from femops import (
-    H1,
-    L2,
-    SpaceError,
-    VectorError,
-    h1_error,
-    h1_seminorm_error,
-    integrate,
-    l2_error,
-    l2_norm,
-)
+from femops import H1, L2, h1_error, h1_seminorm_error, integrate, l2_error, l2_norm
+from femops.errors import SpaceError, VectorError
 from support.cases.meshes import MESHES, bend, scrambled_box
 
 
@@ -225,5 +216,5 @@ def test_boundaries_that_are_refused():
             femops.integrate(V, V.zeros(), boundary=boundary)
     with pytest.raises(SpaceError, match="has no boundary"):
         femops.integrate(H1(femops.box((3, 3), periodic=True), 1), 1.0, boundary="all")
-    with pytest.raises(femops.VectorError, match="a vector of this space is flat"):
+    with pytest.raises(femops.errors.VectorError, match="a vector of this space is flat"):
         femops.integrate(V, np.zeros((3, 3)), boundary="all")

@@ -281,12 +281,12 @@ def test_bad_input(V):
     ]
     before = X.panels.copy()
     for call, words in refused:
-        with pytest.raises(femops.VectorError, match=words):
+        with pytest.raises(femops.errors.VectorError, match=words):
             call()
     assert np.array_equal(X.panels, before)
 
 
 @pytest.mark.parametrize("call", WRONG)
 def test_what_is_no_multivector_is_refused(V, call):
-    with pytest.raises(femops.VectorError, match="give a MultiVector"):
+    with pytest.raises(femops.errors.VectorError, match="give a MultiVector"):
         call(femops.mass(V), MultiVector.zeros(V, 3))

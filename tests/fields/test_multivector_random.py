@@ -117,7 +117,7 @@ def read(pair: Pair) -> None:
     if expected.size:
         same(pair.of(pair.X[which]), expected)
     else:
-        with pytest.raises(femops.VectorError, match="no vector is chosen"):
+        with pytest.raises(femops.errors.VectorError, match="no vector is chosen"):
             pair.X[which]
 
 

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import femops
-from femops import H1, L2, FemopsError, GeometryError, Mesh, Probe, ProbeError, SpaceError
-from femops import VectorError as WrongVector
+from femops import H1, L2, Mesh, Probe
+from femops.errors import FemopsError, GeometryError, ProbeError, SpaceError
+from femops.errors import VectorError as WrongVector
 from femops.geometry.evaluation import point_gradient, point_values
 from femops.geometry.location import Boxes
 from support.cases.meshes import MESHES, PERIODIC, bend, scrambled_box

@@ -7,12 +7,10 @@ import numpy as np
 import pytest
 
 import femops
-from femops import (
-    H1,
-    L2,
+from femops import H1, L2, Probe
+from femops.errors import (
     CommunicatorError,
     GeometryError,
-    Probe,
     ProbeError,
     RankError,
     SpaceError,

@@ -103,7 +103,7 @@ def test_mass(case: Any) -> None:
 def test_load(kind: str, ncomp: int) -> None:
     V = femops.H1(mesh(kind), 2, ncomp=ncomp)
     attributes = [1]
-    geometry = femops.BoundaryGeometry(V.mesh, femops.gauss(5), attributes)
+    geometry = femops.geometry.BoundaryGeometry(V.mesh, femops.basis.gauss(5), attributes)
     given = [
         (1.5, lambda x, n: 1.5),
         (smooth, lambda x, n: smooth(x)),
@@ -202,7 +202,7 @@ def test_integration_by_parts() -> None:
 
 
 def area(mesh: femops.Mesh, attributes: Any = None, points: int = 8) -> float:
-    geometry = femops.BoundaryGeometry(mesh, femops.gauss(points), attributes)
+    geometry = femops.geometry.BoundaryGeometry(mesh, femops.basis.gauss(points), attributes)
     return sum(float(block.weighted_det.sum()) for block in geometry)
 
 
@@ -378,7 +378,7 @@ def test_a_matrix_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) 
     both = assembly.csr_bytes((A + R)._summands)
     assert both == alone + assembly.csr_bytes(A._summands)
     monkeypatch.setattr(assembly, "available_memory", lambda: both - 1)
-    with pytest.raises(femops.OperatorError, match="level='full' needs"):
+    with pytest.raises(femops.errors.OperatorError, match="level='full' needs"):
         (A + R).at_level("full")
     R.at_level("full")
 

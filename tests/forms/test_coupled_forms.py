@@ -127,12 +127,12 @@ def test_the_element_of_a_least_value_needs_an_evaluation():
     W = product((3, 2))
     F = femops.residual(coupled, W, integrals=["work"], minima=["least"], kappa=0.5)
     u = np.random.default_rng(0).standard_normal(F.space.size)
-    with pytest.raises(femops.OperatorError, match="not been evaluated"):
+    with pytest.raises(femops.errors.OperatorError, match="not been evaluated"):
         F.element_of("least")
     F.evaluate(u)
     F.element_of("least")
     for twin in (copy.copy(F), F.constrained([0])):
-        with pytest.raises(femops.OperatorError, match="not been evaluated"):
+        with pytest.raises(femops.errors.OperatorError, match="not been evaluated"):
             twin.element_of("least")
 
 
@@ -269,14 +269,14 @@ def test_multigrid_takes_the_state_to_coarser_spaces(family):
 
 def test_what_is_wrong_is_told():
     W = product((2, 2))
-    with pytest.raises(femops.TraceError, match="returned no 'work'"):
+    with pytest.raises(femops.errors.TraceError, match="returned no 'work'"):
         femops.residual(lambda v, e: {"v": {"value": v.value}}, W, integrals=["work"])
-    with pytest.raises(femops.OperatorError, match="two results"):
+    with pytest.raises(femops.errors.OperatorError, match="two results"):
         femops.residual(lambda v, e: {"v": {"value": v.value}}, W, integrals=["v"])
-    with pytest.raises(femops.OperatorError, match="<lambda> returns nothing"):
+    with pytest.raises(femops.errors.OperatorError, match="<lambda> returns nothing"):
         femops.residual(lambda v, e: {}, W)
     F = femops.residual(lambda v, e: {"v": {"value": v.value * e}}, W)
-    with pytest.raises(femops.VectorError):
+    with pytest.raises(femops.errors.VectorError):
         F.residual(np.zeros(3))
-    with pytest.raises(femops.OperatorError, match="no minimum"):
+    with pytest.raises(femops.errors.OperatorError, match="no minimum"):
         F.element_of("v")

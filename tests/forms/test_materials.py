@@ -86,7 +86,7 @@ def test_update_keeps_them_for_elements() -> None:
     ],
 )
 def test_what_makes_no_sense_is_refused(values: dict, default: object, says: str) -> None:
-    with pytest.raises(femops.OperatorError, match=says):
+    with pytest.raises(femops.errors.OperatorError, match=says):
         femops.by_attribute(MESHES["affine"], values, default)
 
 
@@ -104,5 +104,5 @@ def test_loads_of_fields() -> None:
     np.testing.assert_allclose(femops.load(V, flux=flow), by_function, atol=1e-14)
     on_boundary = femops.boundary_load(V, femops.GridFunction(V, np.ones(V.size)))
     np.testing.assert_allclose(on_boundary, femops.boundary_load(V, 1.0), atol=1e-14)
-    with pytest.raises(femops.OperatorError, match="another mesh"):
+    with pytest.raises(femops.errors.OperatorError, match="another mesh"):
         femops.load(femops.H1(MESHES["affine"], 2), heat)

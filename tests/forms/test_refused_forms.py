@@ -38,31 +38,31 @@ def pair(scalar: Any) -> Any:
 
 def test_spaces_on_two_meshes_are_refused(pair: Any) -> None:
     other = femops.L2(femops.box((3, 2), mapping=bend), 1)
-    with pytest.raises(femops.OperatorError, match="different meshes"):
+    with pytest.raises(femops.errors.OperatorError, match="different meshes"):
         femops.divergence(pair, other)
     velocity = femops.GridFunction(femops.H1(other.mesh, 1), np.ones(12))
-    with pytest.raises(femops.OperatorError, match="another mesh"):
+    with pytest.raises(femops.errors.OperatorError, match="another mesh"):
         femops.mass(pair, velocity)
 
 
 def test_wrong_components_are_refused(scalar: Any, pair: Any) -> None:
-    with pytest.raises(femops.TraceError, match=r"ncomp = dim"):
+    with pytest.raises(femops.errors.TraceError, match=r"ncomp = dim"):
         femops.form(divergence, scalar)
-    with pytest.raises(femops.TraceError, match=r'"value" of shape \(\).*needs \(2,\)'):
+    with pytest.raises(femops.errors.TraceError, match=r'"value" of shape \(\).*needs \(2,\)'):
         femops.form(divergence, pair)
-    with pytest.raises(femops.TraceError, match=r'"value" of shape \(2,\).*needs \(\)'):
+    with pytest.raises(femops.errors.TraceError, match=r'"value" of shape \(2,\).*needs \(\)'):
         femops.form(gradient, scalar)
-    with pytest.raises(femops.TraceError, match=r'"grad" of shape'):
+    with pytest.raises(femops.errors.TraceError, match=r'"grad" of shape'):
         femops.form(lambda u: {"grad": u}, scalar)
-    with pytest.raises(femops.OperatorError, match="ncomp=2"):
+    with pytest.raises(femops.errors.OperatorError, match="ncomp=2"):
         femops.elasticity(scalar)
-    with pytest.raises(femops.OperatorError, match="ncomp=2 and Q with ncomp=1"):
+    with pytest.raises(femops.errors.OperatorError, match="ncomp=2 and Q with ncomp=1"):
         femops.divergence(scalar, scalar)
-    with pytest.raises(femops.OperatorError, match="ncomp=2 and Q with ncomp=1"):
+    with pytest.raises(femops.errors.OperatorError, match="ncomp=2 and Q with ncomp=1"):
         femops.divergence(pair, pair)
-    with pytest.raises(femops.OperatorError, match="two spaces"):
+    with pytest.raises(femops.errors.OperatorError, match="two spaces"):
         femops.form(divergence, pair, scalar).diagonal()
-    with pytest.raises(femops.OperatorError, match="eliminated"):
+    with pytest.raises(femops.errors.OperatorError, match="eliminated"):
         femops.form(divergence, pair, scalar).constrained([0])
 
 
@@ -84,29 +84,29 @@ def test_wrong_components_are_refused(scalar: Any, pair: Any) -> None:
     ],
 )
 def test_velocities_that_make_no_sense(scalar: Any, beta: Any, what: str) -> None:
-    with pytest.raises(femops.OperatorError, match=what):
+    with pytest.raises(femops.errors.OperatorError, match=what):
         femops.convection(scalar, beta)
 
 
 def test_fields_that_make_no_sense(scalar: Any) -> None:
-    with pytest.raises(femops.OperatorError, match=r"field of shape \(\)"):
+    with pytest.raises(femops.errors.OperatorError, match=r"field of shape \(\)"):
         femops.convection(scalar, femops.GridFunction(scalar, scalar.zeros()))
-    with pytest.raises(femops.OperatorError, match="not finite"):
+    with pytest.raises(femops.errors.OperatorError, match="not finite"):
         femops.mass(scalar, femops.GridFunction(scalar, np.nan * scalar.zeros()))
-    with pytest.raises(femops.VectorError, match="entries"):
+    with pytest.raises(femops.errors.VectorError, match="entries"):
         femops.GridFunction(scalar, np.zeros(3))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, "a", None, 1j, lambda x: np.nan * x[0]])
 def test_values_that_make_no_sense_for_a_form(scalar: Any, value: Any) -> None:
-    with pytest.raises(femops.OperatorError, match="rho"):
+    with pytest.raises(femops.errors.OperatorError, match="rho"):
         femops.form(mass, scalar, rho=value)
 
 
 def test_a_coefficient_of_a_wrong_shape_for_a_form(scalar: Any) -> None:
-    with pytest.raises(femops.TraceError, match=r"shape \(3,\).*needs \(\)"):
+    with pytest.raises(femops.errors.TraceError, match=r"shape \(3,\).*needs \(\)"):
         femops.form(mass, scalar, rho=np.ones(3))
-    with pytest.raises(femops.TraceError, match=r"u\.grad @ beta"):
+    with pytest.raises(femops.errors.TraceError, match=r"u\.grad @ beta"):
         femops.form(convection, scalar, beta=np.ones(3))
 
 
@@ -154,9 +154,9 @@ ENTRIES: dict[str, Callable[[Any, Any, Any], Any]] = {
 def test_functions_that_are_not_made_point_by_point(scalar: Any, pair: Any, entry: str) -> None:
     """Wherever femops takes a function; tests/spaces/test_functions.py has more such functions."""
     for wrong in (lambda x: 1 + x[:, 0], lambda x: x[0] / x[0].max()):
-        with pytest.raises(femops.FemopsError, match=r"asked for|at \d* points"):
+        with pytest.raises(femops.errors.FemopsError, match=r"asked for|at \d* points"):
             ENTRIES[entry](scalar, pair, wrong)
-    with pytest.raises(femops.FemopsError, match=r"called with all points.*line.*np\.where"):
+    with pytest.raises(femops.errors.FemopsError, match=r"called with all points.*line.*np\.where"):
         ENTRIES[entry](scalar, pair, lambda x: 1.0 if x[0] > 0.5 else 2.0)
 
 
@@ -170,14 +170,14 @@ def test_functions_that_are_not_made_point_by_point(scalar: Any, pair: Any, entr
     ],
 )
 def test_wave_numbers_that_make_no_sense(scalar: Any, given: dict[str, Any], what: str) -> None:
-    with pytest.raises(femops.OperatorError, match=what):
+    with pytest.raises(femops.errors.OperatorError, match=what):
         femops.helmholtz(scalar, **given)
 
 
 def test_names_of_coefficients(scalar: Any) -> None:
-    with pytest.raises(femops.TraceError, match=r"no coefficient 'rho'.*pass rho="):
+    with pytest.raises(femops.errors.TraceError, match=r"no coefficient 'rho'.*pass rho="):
         femops.form(mass, scalar)
-    with pytest.raises(femops.TraceError, match="takes no coefficient 'kappa'"):
+    with pytest.raises(femops.errors.TraceError, match="takes no coefficient 'kappa'"):
         femops.form(mass, scalar, rho=1.0, kappa=2.0)
 
 
@@ -194,7 +194,7 @@ def test_names_of_coefficients(scalar: Any) -> None:
     ],
 )
 def test_forms_that_are_not_linear_are_refused(scalar: Any, function: Any) -> None:
-    with pytest.raises(femops.TraceError, match="not linear"):
+    with pytest.raises(femops.errors.TraceError, match="not linear"):
         femops.form(function, scalar)
 
 
@@ -207,7 +207,7 @@ def test_forms_that_are_not_linear_are_refused(scalar: Any, function: Any) -> No
     ],
 )
 def test_affine_forms_are_refused(scalar: Any, function: Any) -> None:
-    with pytest.raises(femops.TraceError, match=r"femops\.load"):
+    with pytest.raises(femops.errors.TraceError, match=r"femops\.load"):
         femops.form(function, scalar)
 
 
@@ -217,13 +217,13 @@ def test_an_if_names_its_line(scalar: Any) -> None:
             return {"value": u}
         return {"value": 2 * u}
 
-    with pytest.raises(femops.TraceError, match=r"if x\[0\] > 0\.5:.*femops\.where"):
+    with pytest.raises(femops.errors.TraceError, match=r"if x\[0\] > 0\.5:.*femops\.where"):
         femops.form(stepped, scalar)
 
 
 @pytest.mark.parametrize("result", [None, 1.0, {}, {"flux": 1.0}, {"value": 1, "gradient": 2}])
 def test_results_that_are_no_form(scalar: Any, result: Any) -> None:
-    with pytest.raises(femops.TraceError, match='"value"'):
+    with pytest.raises(femops.errors.TraceError, match='"value"'):
         femops.form(lambda u: result, scalar)
 
 
@@ -266,7 +266,7 @@ def test_small_numbers_are_not_dropped(scalar: Any) -> None:
 
 @pytest.mark.parametrize("function", [lambda u: {"value": 0.0}, lambda u: {"grad": 0.0 * u.grad}])
 def test_a_form_that_is_zero_is_refused(scalar: Any, function: Any) -> None:
-    with pytest.raises(femops.TraceError, match="zero"):
+    with pytest.raises(femops.errors.TraceError, match="zero"):
         femops.form(function, scalar)
 
 
@@ -274,7 +274,7 @@ def test_an_affine_part_that_samples_miss(scalar: Any) -> None:
     def hidden(u: Any, x: Any) -> Any:
         return {"value": u + femops.where(x[0] > 2.0, 1.0, 0.0)}
 
-    with pytest.raises(femops.TraceError, match=r"femops\.load"):
+    with pytest.raises(femops.errors.TraceError, match=r"femops\.load"):
         femops.form(hidden, scalar)
 
 
@@ -298,7 +298,7 @@ def test_any_name_will_do_for_a_coefficient(scalar: Any, name: str) -> None:
 
 
 def test_a_coefficient_called_x_is_refused(scalar: Any) -> None:
-    with pytest.raises(femops.TraceError, match="'x'"):
+    with pytest.raises(femops.errors.TraceError, match="'x'"):
         femops.form(lambda u, x: {"value": x * u}, scalar, x=2.0)
 
 

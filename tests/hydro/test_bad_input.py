@@ -57,7 +57,7 @@ WRONG = {
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_arguments(run, name):
     call, message = WRONG[name]
-    with pytest.raises(femops.HydroError, match=message):
+    with pytest.raises(femops.errors.HydroError, match=message):
         call(run)
 
 
@@ -74,7 +74,7 @@ def test_a_blast_is_in_a_corner_of_the_domain_at_the_origin():
         assert abs(energy).max(axis=0).argmax() == (0 if low == 0.0 else 3)
         assert equations.e_norm(equations.initial()) == pytest.approx(4.0)
     for low, count in ((-1.0, 4), (0.5, 0)):
-        with pytest.raises(femops.HydroError, match=f"touches the origin, and not {count}"):
+        with pytest.raises(femops.errors.HydroError, match=f"touches the origin, and not {count}"):
             square(low, 1.0).initial()
 
 
@@ -97,7 +97,7 @@ def test_a_run_that_cannot_go_on_ends(ode, order):
     mesh = built_in("square01_quad").refine(1)
     equations = Lagrangian(problem("sedov", viscosity=False), mesh, order, order - 1)
     run = Simulation.begin(equations, ode)
-    with pytest.raises(femops.HydroError, match="the time step has gone to zero"):
+    with pytest.raises(femops.errors.HydroError, match="the time step has gone to zero"):
         run.run(t_final=0.8, max_steps=1000)
     assert run.steps < 50
     assert run.dt > 1e-12 * run.t
@@ -114,7 +114,7 @@ CRAFTED += [("repeated", None), ("ode", "rk9")]
 @pytest.mark.parametrize(("name", "value"), CRAFTED)
 def test_values_that_no_run_has_written(run, tmp_path, name, value):
     """A step of zero or that is not a number would be repeated for ever."""
-    with pytest.raises(femops.CheckpointError, match=f"no checkpoint of a run: {name} is"):
+    with pytest.raises(femops.errors.CheckpointError, match=f"no checkpoint of a run: {name} is"):
         load_run(written(run, tmp_path, GOOD | {name: value}), run.equations)
 
 
@@ -122,7 +122,7 @@ def written(run, folder, values):
     spaces = run.equations.space.spaces
     parts = zip(spaces.items(), run.equations.space.split(run.state), strict=True)
     vectors = {key: (space, part) for (key, space), part in parts}
-    return femops.save_state(folder / "a.state", vectors, values)
+    return femops.io.save_state(folder / "a.state", vectors, values)
 
 
 @pytest.mark.parametrize("options", [None, 3, OPTIONS, OPTIONS | {"assembly": "full"}])
@@ -132,7 +132,9 @@ def test_checkpoints_name_all_options(run, tmp_path, options):
     if isinstance(options, dict) and "assembly" in options:
         assert load_run(path, run.equations).steps == 0
         return
-    with pytest.raises(femops.CheckpointError, match=r"name all options .* an older femops has"):
+    with pytest.raises(
+        femops.errors.CheckpointError, match=r"name all options .* an older femops has"
+    ):
         load_run(path, run.equations)
 
 
@@ -141,7 +143,7 @@ def test_a_step_that_is_not_above_zero(dt) -> None:
     run = Simulation.begin(Lagrangian(SEDOV, MESH))
     run.run(0.01)
     state, run.dt = run.state.copy(), dt
-    with pytest.raises(femops.FemopsError, match=r"dt is .*: give a step above 0"):
+    with pytest.raises(femops.errors.FemopsError, match=r"dt is .*: give a step above 0"):
         run.run(0.02)
     assert np.array_equal(run.state, state)
     run.dt = 1e-3

@@ -98,10 +98,10 @@ def test_what_goes_wrong_is_told(device: GuardedDevice) -> None:
     state = run.state.get()
     state[run.equations.on_host.slice("energy")][3] = np.nan
     run.state[:] = device.upload(state)
-    with pytest.raises(femops.HydroError, match=r"step 1 .*the energy is not finite"):
+    with pytest.raises(femops.errors.HydroError, match=r"step 1 .*the energy is not finite"):
         Simulation(run.equations, run.state, 0.0, 1e-3, 0).run(1.0)
 
 
 def test_matrices_of_elements_are_refused(device: GuardedDevice) -> None:
-    with pytest.raises(femops.HydroError, match="take 'partial'"):
+    with pytest.raises(femops.errors.HydroError, match="take 'partial'"):
         Lagrangian(problem("sod"), built_in("segment01"), assembly="full", device=device)

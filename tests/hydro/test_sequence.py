@@ -245,7 +245,7 @@ def test_errors_of_solves_are_raised_and_what_follows_is_not_done(broken):
     good = b.copy()
     for _ in range(2):
         b[:], after[:] = (good * broken if broken < 1 else np.full(V.size, broken)), 0.0
-        with pytest.raises(femops.SolverError, match="b has entries"):
+        with pytest.raises(femops.errors.SolverError, match="b has entries"):
             sequence.run()
         np.testing.assert_array_equal(after, 0.0)
         b[:] = good
@@ -259,7 +259,7 @@ def test_an_indefinite_operator_is_refused_when_compiled_too():
     sequence = OperationSequence(V)
     sequence.solve([femops.CGSolver(A)], [b], [x], rtol=1e-5, maxiter=100)
     for _ in range(3):
-        with pytest.raises(femops.SolverError, match="not to be positive definite"):
+        with pytest.raises(femops.errors.SolverError, match="not to be positive definite"):
             sequence.run()
 
 
@@ -269,7 +269,7 @@ def test_solves_that_have_not_converged_warn_in_each_run():
     sequence, b, x = OperationSequence(V), some(V.size), np.zeros(V.size)
     sequence.solve([femops.CGSolver(M)], [b], [x], rtol=1e-12, maxiter=2)
     for _ in range(3):
-        with pytest.warns(femops.ConvergenceWarning, match="1 of 1 systems"):
+        with pytest.warns(femops.errors.ConvergenceWarning, match="1 of 1 systems"):
             sequence.run()
 
 

@@ -40,7 +40,7 @@ def in_threads(*works: Callable[[], object]) -> list[Exception | None]:
     def work(k: int) -> None:
         try:
             works[k]()
-        except (AssertionError, femops.FemopsError) as error:
+        except (AssertionError, femops.errors.FemopsError) as error:
             errors[k] = error
 
     threads = [threading.Thread(target=work, args=(k,), daemon=True) for k in range(len(works))]

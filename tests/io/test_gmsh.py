@@ -113,7 +113,7 @@ def test_names_are_known_to_spaces(tmp_path):
     assert len(inlet) == 5
     both = V.boundary_dofs(["inlet", 8])
     assert np.array_equal(both, V.boundary_dofs([5, 8]))
-    with pytest.raises(femops.SpaceError, match=r"'inlett': it has inlet, out let, 1, 5, 8"):
+    with pytest.raises(femops.errors.SpaceError, match=r"'inlett': it has inlet, out let, 1, 5, 8"):
         V.boundary_dofs("inlett")
 
 
@@ -158,7 +158,7 @@ def test_overlapping_groups(tmp_path):
     assert mesh.boundary_names == {"left": (4,), "ends": (4, 5)}
     V = femops.H1(mesh, 1)
     assert np.allclose(V.dof_coordinates()[V.boundary_dofs("ends"), 0], [0, 0, 2, 2])
-    with pytest.raises(femops.SpaceError, match="no boundary attribute 3"):
+    with pytest.raises(femops.errors.SpaceError, match="no boundary attribute 3"):
         V.boundary_dofs(3)
 
 
@@ -219,7 +219,7 @@ def test_refused(tmp_path, case):
     need_gmsh()
     elements, message = REFUSED[case]
     path = written(tmp_path, SQUARE, elements)
-    with pytest.raises(femops.MeshError, match=message) as error:
+    with pytest.raises(femops.errors.MeshError, match=message) as error:
         femops.read_mesh(path)
     assert str(error.value).startswith(str(path))
     shown = "".join(traceback.format_exception(error.value))
@@ -230,7 +230,7 @@ def test_incomplete_hexahedra_are_refused(tmp_path):
     need_gmsh()
     cube = np.indices((2, 2, 2)).reshape(3, -1).T
     path = written(tmp_path, cube, [(17, 1, 1, *range(1, 9), *[1] * 12)])
-    with pytest.raises(femops.MeshError, match=r"hexahedron\(s\) of degree 2, 20 nodes"):
+    with pytest.raises(femops.errors.MeshError, match=r"hexahedron\(s\) of degree 2, 20 nodes"):
         femops.read_mesh(path)
 
 
@@ -240,9 +240,9 @@ def test_planes(tmp_path):
     x = np.array(SQUARE, dtype=float)
     assert femops.read_mesh(written(tmp_path, x + np.array([0, 0, 3]), [(3, 1, 1, *LEFT)])).dim == 2
     for tilted in (x[:, [0, 2, 1]], x + 0.1 * x[:, [1, 2, 0]]):
-        with pytest.raises(femops.MeshError, match="higher dimension are not supported"):
+        with pytest.raises(femops.errors.MeshError, match="higher dimension are not supported"):
             femops.read_mesh(written(tmp_path, tilted, [(3, 1, 1, *LEFT)]))
-    with pytest.raises(femops.MeshError, match="not finite"):
+    with pytest.raises(femops.errors.MeshError, match="not finite"):
         femops.read_mesh(written(tmp_path, x + np.array([0, 0, np.nan]), [(3, 1, 1, *LEFT)]))
 
 
@@ -260,9 +260,9 @@ def test_other_versions_and_files(tmp_path):
     path = tmp_path / "a.msh"
     for text, message in cases.items():
         path.write_bytes(text.encode("latin-1"))
-        with pytest.raises(femops.MeshError, match=message):
+        with pytest.raises(femops.errors.MeshError, match=message):
             femops.read_mesh(path)
-    with pytest.raises(femops.MeshError, match="does not exist"):
+    with pytest.raises(femops.errors.MeshError, match="does not exist"):
         femops.read_mesh(tmp_path / "none.msh")
 
 
@@ -271,7 +271,7 @@ def test_no_script_is_run(tmp_path):
     need_gmsh()
     script = f'SystemCall "touch {tmp_path / "ran"}";\n'
     (tmp_path / "a.msh").write_text(script)
-    with pytest.raises(femops.MeshError):
+    with pytest.raises(femops.errors.MeshError):
         femops.read_mesh(tmp_path / "a.msh")
     path = written(tmp_path, SQUARE, [(3, 1, 1, *LEFT)])
     (tmp_path / "a.msh.opt").write_text(script)
@@ -297,18 +297,18 @@ def with_fake(monkeypatch, folder, code):
 )
 def test_gmsh_missing(monkeypatch, tmp_path, code, message):
     with_fake(monkeypatch, tmp_path, code)
-    with pytest.raises(femops.MissingExtraError, match=message):
+    with pytest.raises(femops.errors.MissingExtraError, match=message):
         femops.read_mesh(written(tmp_path, SQUARE, [(3, 1, 1, *LEFT)]))
 
 
 def test_a_crash_and_a_hang_of_the_reader_are_errors(monkeypatch, tmp_path):
     path = written(tmp_path, SQUARE, [(3, 1, 1, *LEFT)])
     with_fake(monkeypatch, tmp_path, "import os; os.abort()")
-    with pytest.raises(femops.MeshError, match="broke off while reading"):
+    with pytest.raises(femops.errors.MeshError, match="broke off while reading"):
         femops.read_mesh(path)
     with_fake(monkeypatch, tmp_path, "import time; time.sleep(60)")
     monkeypatch.setattr(gmsh_file, "_SECONDS", 0.5)
-    with pytest.raises(femops.MeshError, match="did not end in"):
+    with pytest.raises(femops.errors.MeshError, match="did not end in"):
         femops.read_mesh(path)
 
 
@@ -316,7 +316,7 @@ def test_a_crash_and_a_hang_of_the_reader_are_errors(monkeypatch, tmp_path):
 def test_memory_is_bounded(monkeypatch, tmp_path):
     path = written(tmp_path, SQUARE, [(3, 1, 1, *LEFT)])
     with_fake(monkeypatch, tmp_path, "import os; bytearray(64 << 30); os._exit(0)")
-    with pytest.raises(femops.MeshError, match="broke off"):
+    with pytest.raises(femops.errors.MeshError, match="broke off"):
         femops.read_mesh(path)
 
 
@@ -426,5 +426,5 @@ def test_mutated_files_give_a_mesh_or_one_clear_error(real_files, tmp_path, muta
 def outcome(path, *, split):
     try:
         return femops.read_mesh(path, split=split), ""
-    except femops.MeshError as error:
+    except femops.errors.MeshError as error:
         return None, str(error)

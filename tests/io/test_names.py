@@ -15,9 +15,9 @@ LONG = "x" * 300
 WRITERS = {
     ".vtu": lambda path: femops.save(path, SPACE, u=SPACE.zeros()),
     ".pvtu": lambda path: femops.save(path, SPACE, u=SPACE.zeros()),
-    ".pvd": femops.TimeSeries,
-    ".state": lambda path: femops.save_state(path, {"u": (SPACE, SPACE.zeros())}),
-    ".png": lambda path: femops.picture(path, SPACE.mesh),
+    ".pvd": femops.io.TimeSeries,
+    ".state": lambda path: femops.io.save_state(path, {"u": (SPACE, SPACE.zeros())}),
+    ".png": lambda path: femops.io.picture(path, SPACE.mesh),
     ".mesh": lambda path: write_mfem(SPACE.mesh, path),
 }
 
@@ -25,7 +25,7 @@ WRITERS = {
 @pytest.mark.parametrize("name", ["", "\1", "a\0b", "\x1f", "\ud800", "\ufffe"])
 def test_fields_whose_names_xml_cannot_hold(tmp_path, name):
     fields = {"good": SPACE.zeros(), name: SPACE.zeros()}
-    series = femops.TimeSeries(tmp_path / "run.pvd")
+    series = femops.io.TimeSeries(tmp_path / "run.pvd")
     before = (tmp_path / "run.pvd").read_bytes()
     for write in (
         lambda: femops.save(tmp_path / "u.vtu", SPACE, **fields),
@@ -49,7 +49,7 @@ def test_fields_whose_names_xml_can_hold(tmp_path, name):
 @pytest.mark.parametrize("suffix", WRITERS)
 @pytest.mark.parametrize("name", [LONG, "a\0b", LONG + "/a"], ids=["long", "zero", "folder"])
 def test_files_that_the_system_refuses(tmp_path, suffix, name):
-    with pytest.raises(femops.Errors, match=r"cannot write|can't be written"):
+    with pytest.raises(femops.errors.Errors, match=r"cannot write|can't be written"):
         WRITERS[suffix](f"{tmp_path}/{name}{suffix}")
     assert not list(tmp_path.iterdir())
 
@@ -67,7 +67,7 @@ def test_a_folder_that_cannot_be_searched(tmp_path, monkeypatch, suffix):
     monkeypatch.setattr(os, "stat", stat)
     for made in ("mkdir", "open"):
         monkeypatch.setattr(os, made, refusing(tmp_path, getattr(os, made)))
-    with pytest.raises(femops.Errors, match="Permission denied"):
+    with pytest.raises(femops.errors.Errors, match="Permission denied"):
         WRITERS[suffix](f"{tmp_path}/run{suffix}")
 
 
@@ -89,6 +89,6 @@ def test_files_that_an_index_cannot_name(tmp_path, name):
 
 @pytest.mark.parametrize("name", [LONG, "a\0b"], ids=["long", "zero"])
 def test_files_to_read(tmp_path, name):
-    for read, suffix in ((femops.load_state, "state"), (femops.read_mesh, "mesh")):
-        with pytest.raises(femops.Errors, match=r"cannot read|can't be read"):
+    for read, suffix in ((femops.io.load_state, "state"), (femops.read_mesh, "mesh")):
+        with pytest.raises(femops.errors.Errors, match=r"cannot read|can't be read"):
             read(f"{tmp_path}/{name}.{suffix}")

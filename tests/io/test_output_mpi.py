@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import femops
-from femops import CommunicatorError, FileError, RankError, SpaceError, VectorError
+from femops.errors import CommunicatorError, FileError, RankError, SpaceError, VectorError
 from femops.io.vtk import pieces
 from femops.io.vtk.vtu_file import Piece
 from support import fixtures
@@ -237,17 +237,19 @@ def test_pictures_of_ranks_are_those_of_one_process(comm, folder):
         V = femops.H1(femops.box((4, 3), comm=ranks), 2, ncomp=2)
         u = V.interpolate(lambda x: (x[0], x[1] ** 2))
         files = [
-            femops.picture(folder / f"{name}{k}.png", *what)
+            femops.io.picture(folder / f"{name}{k}.png", *what)
             for k, what in enumerate([(V, u), (V.distributed or V.mesh,)])
         ]
-        return [*files, femops.movie(folder / f"{name}.gif", [("0", V, u), ("1", V, 2 * u)])]
+        return [*files, femops.io.movie(folder / f"{name}.gif", [("0", V, u), ("1", V, 2 * u)])]
 
     ours = drawn(comm, "ranks")
     if comm.rank == 0:
         alone = drawn(None, "alone")
         assert [file.read_bytes() for file in ours] == [file.read_bytes() for file in alone]
     with pytest.raises(VectorError, match="u has 2 entries"):
-        femops.picture(folder / "u.png", femops.H1(femops.box((4, 3), comm=comm), 2), np.zeros(2))
+        femops.io.picture(
+            folder / "u.png", femops.H1(femops.box((4, 3), comm=comm), 2), np.zeros(2)
+        )
     if comm.size > 1:
         with pytest.raises(SpaceError, match=r"shared by 2: femops\.picture\('u\.png'"):
             femops.plot(femops.box((2, 2), comm=comm))

@@ -31,23 +31,23 @@ def has_color(path, color):
 @pytest.mark.parametrize("kind", [femops.H1, femops.L2])
 def test_a_plane_field_shows_both_ends_of_its_colours(tmp_path, kind):
     V = kind(femops.box((3, 2)), 2)
-    path = femops.picture(tmp_path / "u.png", V, V.interpolate(lambda x: x[0]), title="u")
+    path = femops.io.picture(tmp_path / "u.png", V, V.interpolate(lambda x: x[0]), title="u")
     assert all(has_color(path, end) for end in VIRIDIS_ENDS)
-    femops.picture(path, V.mesh)
+    femops.io.picture(path, V.mesh)
     assert not has_color(path, VIRIDIS_ENDS[1])
 
 
 def test_a_curve(tmp_path):
     V = femops.H1(femops.box((4,)), 3)
-    path = femops.picture(tmp_path / "u.png", V, V.interpolate(lambda x: np.sin(9 * x[0])))
+    path = femops.io.picture(tmp_path / "u.png", V, V.interpolate(lambda x: np.sin(9 * x[0])))
     assert has_color(path, [0x1F / 255, 0x77 / 255, 0xB4 / 255])
 
 
 def test_a_cut_ball_shows_its_middle(tmp_path):
     V = femops.H1(femops.box((4, 4, 4), lower=-1), 2)
     u = V.interpolate(lambda x: np.exp(-((x**2).sum(0))))
-    femops.picture(tmp_path / "whole.png", V, u, cut=False)
-    femops.picture(tmp_path / "cut.png", V, u, cut=True)
+    femops.io.picture(tmp_path / "whole.png", V, u, cut=False)
+    femops.io.picture(tmp_path / "cut.png", V, u, cut=True)
     assert middle(tmp_path / "whole.png")[0] < 0.35
     assert middle(tmp_path / "cut.png")[0] > 0.6
 
@@ -75,9 +75,9 @@ def test_vector_fields_are_drawn_by_their_length_and_with_arrows(tmp_path):
     scalar, vector = femops.H1(mesh, 2), femops.H1(mesh, 2, ncomp=2)
     u = vector.interpolate(lambda x: (3 * x[0] + 3, -4 * x[0] - 4))
     length = scalar.interpolate(lambda x: 5 * x[0] + 5)
-    femops.picture(tmp_path / "a.png", scalar, length, name="length of u")
-    femops.picture(tmp_path / "b.png", vector, u, arrows=False)
-    femops.picture(tmp_path / "c.png", vector, u)
+    femops.io.picture(tmp_path / "a.png", scalar, length, name="length of u")
+    femops.io.picture(tmp_path / "b.png", vector, u, arrows=False)
+    femops.io.picture(tmp_path / "c.png", vector, u)
     a, b, c = (pixels(tmp_path / f"{name}.png") for name in "abc")
     np.testing.assert_allclose(a, b, atol=0.02)
     assert 0.01 < (np.abs(b - c).max(axis=1) > 0.3).mean() < 0.2
@@ -183,11 +183,15 @@ ONE = femops.GridFunction(V2, V2.interpolate(1.0))
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda V, p: femops.picture(p / "u.jpg", V), FileError, "name it 'u.png'"),
+        (lambda V, p: femops.io.picture(p / "u.jpg", V), FileError, "name it 'u.png'"),
         (lambda V, p: femops.plot(V).save(p / "u.jpg"), FileError, "name it 'u.png'"),
-        (lambda V, p: femops.picture(p / "u.png", V.mesh, V.zeros()), SpaceError, "with a mesh"),
-        (lambda V, p: femops.picture(p / "u.png", 3), SpaceError, "what is 3: give a space"),
-        (lambda V, p: femops.picture(p / "u.png", V, np.zeros(2)), VectorError, "u has 2 entries"),
+        (lambda V, p: femops.io.picture(p / "u.png", V.mesh, V.zeros()), SpaceError, "with a mesh"),
+        (lambda V, p: femops.io.picture(p / "u.png", 3), SpaceError, "what is 3: give a space"),
+        (
+            lambda V, p: femops.io.picture(p / "u.png", V, np.zeros(2)),
+            VectorError,
+            "u has 2 entries",
+        ),
         (lambda V, p: femops.plot(V, V.zeros(), cut="w"), SpaceError, "cut is 'w': take True"),
         (lambda V, p: femops.plot(V, V.zeros(), cut="x"), SpaceError, "'x', but the mesh has dim"),
         (lambda V, p: femops.plot(V, limits=(0, 1)), SpaceError, "only a mesh is drawn: give u"),
@@ -219,14 +223,14 @@ def test_a_factor_is_a_finite_number(factor):
 def test_without_matplotlib_the_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(MissingExtraError, match=r"by pip install matplotlib"):
-        femops.picture(tmp_path / "u.png", femops.box((2, 2)))
+        femops.io.picture(tmp_path / "u.png", femops.box((2, 2)))
 
 
 def test_without_pyvista_matplotlib_draws(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyvista", None)
     mesh = femops.box((1, 1, 1))
     assert type(femops.plot(mesh).figure).__name__ == "Figure"
-    for call in (lambda: femops.plot(mesh, backend="pyvista"), lambda: femops.to_pyvista(mesh)):
+    for call in (lambda: femops.plot(mesh, backend="pyvista"), lambda: femops.io.to_pyvista(mesh)):
         with pytest.raises(MissingExtraError, match="needs PyVista"):
             call()
 
@@ -234,7 +238,7 @@ def test_without_pyvista_matplotlib_draws(monkeypatch):
 def test_matplotlib_is_loaded_only_to_draw():
     code = """
 import sys, femops
-femops.save, femops.plot, femops.to_pyvista
+femops.save, femops.plot, femops.io.to_pyvista
 print({"matplotlib", "pyvista"} & set(sys.modules))
 """
     out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
@@ -272,7 +276,7 @@ def test_pyvista_is_handed_what_a_file_holds(tmp_path, dim, kind):
     V = kind(femops.box((2, 1, 2)[:dim], mapping=lambda x: x + 0.1 * x**2, order=2), 3)
     u, W = V.interpolate(lambda x: x[0]), kind(V.mesh, 2, ncomp=dim)
     fields = {"w": femops.GridFunction(W, W.interpolate(lambda x: x if dim > 1 else x[0]))}
-    given = femops.to_pyvista(V, u, **fields)
+    given = femops.io.to_pyvista(V, u, **fields)
     read = pyvista.read(femops.save(tmp_path / "u.vtu", V, u=u, **fields))
     assert given.n_cells == V.mesh.num_elements
     assert np.array_equal(given.celltypes, read.celltypes)
@@ -280,9 +284,9 @@ def test_pyvista_is_handed_what_a_file_holds(tmp_path, dim, kind):
         assert np.array_equal(at_nodes(given, given[name]), at_nodes(read, read[name]))
     assert np.array_equal(at_nodes(given, given.points), at_nodes(read, read.points))
     assert np.array_equal(given["attribute"], read["attribute"])
-    assert set(femops.to_pyvista(V.mesh).array_names) == {"attribute"}
+    assert set(femops.io.to_pyvista(V.mesh).array_names) == {"attribute"}
     with pytest.raises(SpaceError, match="space is 3: give a space"):
-        femops.to_pyvista(3)
+        femops.io.to_pyvista(3)
 
 
 def at_nodes(grid, values):
@@ -398,8 +402,8 @@ def test_arrows_stay_in_the_mesh(shape):
 def test_limits_are_the_ends_of_the_colours(tmp_path):
     V = femops.H1(femops.box((3, 2)), 2)
     u = V.interpolate(lambda x: x[0])
-    whole = femops.picture(tmp_path / "u.png", V, u)
-    half = femops.picture(tmp_path / "half.png", V, u, limits=(0.0, 2.0))
+    whole = femops.io.picture(tmp_path / "u.png", V, u)
+    half = femops.io.picture(tmp_path / "half.png", V, u, limits=(0.0, 2.0))
     assert brightest(image.imread(whole)[..., :3]) > 0.8
     assert brightest(image.imread(half)[..., :3]) < 0.6
     with pytest.raises(SpaceError, match="give two numbers, the lower first"):
@@ -410,7 +414,7 @@ def test_movies_have_one_scale(tmp_path):
     image_file = pytest.importorskip("PIL.Image")
     V = femops.H1(femops.box((3, 2)), 2)
     frames = [(f"t = {t}", V, V.interpolate(lambda x, t=t: t * x[0])) for t in (1.0, 2.0)]
-    path = femops.movie(tmp_path / "u.gif", frames, seconds=1.0, name="u")
+    path = femops.io.movie(tmp_path / "u.gif", frames, seconds=1.0, name="u")
     with image_file.open(path) as shown:
         assert (shown.n_frames, shown.info["duration"]) == (2, 500)
         first, second = (
@@ -419,4 +423,4 @@ def test_movies_have_one_scale(tmp_path):
     assert first < 0.65 < 0.85 < second  # the first has half of the greatest value
     for wrong, text in (([], "give a list"), ([("t", V)], r"give \(title, space, u\)")):
         with pytest.raises(FileError, match=text):
-            femops.movie(path, wrong)
+            femops.io.movie(path, wrong)

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 import pytest
 
 import femops
-from femops import CommunicatorError, FileError, RankError
+from femops.errors import CommunicatorError, FileError, RankError
 from femops.io.vtk import series as module
 from support import fixtures
 from support.cases.series import field, saved
@@ -57,9 +57,9 @@ def test_existing_series(comm, folder, space):
     path = folder / "run.pvd"
     saved(path, space, [0.0, 1.0], comm=comm)
     with pytest.raises(FileError if comm.rank == 0 else RankError, match="exists: choose another"):
-        femops.TimeSeries(path, comm=comm)
+        femops.io.TimeSeries(path, comm=comm)
     with pytest.raises(FileError, match="existing is 'append': give 'refuse'"):
-        femops.TimeSeries(path, existing="append", comm=comm)
+        femops.io.TimeSeries(path, existing="append", comm=comm)
     assert saved(path, space, [0.25], existing="replace", comm=comm).times == (0.25,)
     comm.barrier()
     if comm.rank == 0:
@@ -68,7 +68,7 @@ def test_existing_series(comm, folder, space):
         path.unlink()
     comm.barrier()
     with pytest.raises(FileError if comm.rank == 0 else RankError, match="without index"):
-        femops.TimeSeries(path, comm=comm)
+        femops.io.TimeSeries(path, comm=comm)
 
 
 @pytest.mark.parallel(1, 2, 4)
@@ -76,7 +76,7 @@ def test_existing_series(comm, folder, space):
 def test_an_index_that_cannot_be_written(comm, folder, space, monkeypatch, broken):
     path = folder / "run.pvd"
     series = saved(path, space, [0.0], comm=comm)
-    series = femops.TimeSeries(path, existing="continue", comm=comm)
+    series = femops.io.TimeSeries(path, existing="continue", comm=comm)
     before = path.read_bytes()
 
     def fail(*arguments, **options):
@@ -97,13 +97,13 @@ def test_an_index_that_cannot_be_written(comm, folder, space, monkeypatch, broke
 def test_ranks_that_disagree(comm, folder, space):
     path = folder / "run.pvd"
     with pytest.raises(CommunicatorError, match="disagree about a series: existing is 'refuse' on"):
-        femops.TimeSeries(path, existing="replace" if comm.rank else "refuse", comm=comm)
+        femops.io.TimeSeries(path, existing="replace" if comm.rank else "refuse", comm=comm)
     with pytest.raises(CommunicatorError, match="disagree about a series: the path is"):
-        femops.TimeSeries(folder / f"{comm.rank}.pvd", comm=comm)
+        femops.io.TimeSeries(folder / f"{comm.rank}.pvd", comm=comm)
     comm.barrier()
     assert list(folder.iterdir()) == []
     series = saved(path, space, [0.0], comm=comm)
-    series = femops.TimeSeries(path, existing="continue", comm=comm)
+    series = femops.io.TimeSeries(path, existing="continue", comm=comm)
     u = field(space, 0)
     with pytest.raises(CommunicatorError, match=r"a step of a series: time is 1\.0 on rank 0"):
         series.save(1.0 + comm.rank, space, u=u)
@@ -114,10 +114,10 @@ def test_ranks_that_disagree(comm, folder, space):
 
 @pytest.mark.parallel(2, 4)
 def test_a_series_of_one_process(comm, tmp_path, space):
-    series = femops.TimeSeries(tmp_path / "run.pvd")
+    series = femops.io.TimeSeries(tmp_path / "run.pvd")
     with pytest.raises(FileError, match=rf"of 1 ranks, the space is of {comm.size}: .*comm=comm"):
         series.save(0.0, space, u=field(space, 0))
     whole = femops.H1(femops.box((2, 2)), 1)
-    together = femops.TimeSeries(comm.broadcast(tmp_path / "all.pvd"), comm=comm)
+    together = femops.io.TimeSeries(comm.broadcast(tmp_path / "all.pvd"), comm=comm)
     with pytest.raises(FileError, match=rf"of {comm.size} ranks, the space is of 1"):
         together.save(0.0, whole)

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import femops
-from femops import CheckpointError, FileError, SpaceError, VectorError
+from femops.errors import CheckpointError, FileError, SpaceError, VectorError
 from femops.io.checkpoint import state as module
 from femops.io.checkpoint import state_file
 from femops.parallel import Serial
@@ -37,7 +37,7 @@ def space():
 def saved(folder, space, **values):
     """A checkpoint of a vector of any bits."""
     u = bits(space.shape, "f8")
-    return femops.save_state(folder / "run.state", {"u": (space, u)}, values), u
+    return femops.io.save_state(folder / "run.state", {"u": (space, u)}, values), u
 
 
 # --- What is saved comes back ---------------------------------------------------------------------
@@ -50,31 +50,31 @@ def test_the_same_bits_come_back(tmp_path, monkeypatch, mesh, name, dtype, block
     monkeypatch.setattr(state_file, "BLOCK", block)
     V = SPACES[name](mesh)
     u = bits(V.shape, dtype)
-    path = femops.save_state(tmp_path / "run.state", {"u": (V, u)})
+    path = femops.io.save_state(tmp_path / "run.state", {"u": (V, u)})
     monkeypatch.setattr(state_file, "BLOCK", 7000)  # another version may take longer blocks
-    state = femops.load_state(path, {"u": V})
+    state = femops.io.load_state(path, {"u": V})
     same(state.vectors["u"], u)
     assert state.vectors["u"].flags.writeable
     assert state.values == {}
     distributed = femops.distribute(mesh, Serial())
-    same(femops.load_state(path, {"u": SPACES[name](distributed)}).vectors["u"], u)
+    same(femops.io.load_state(path, {"u": SPACES[name](distributed)}).vectors["u"], u)
 
 
 def test_several_vectors_and_some_of_them(tmp_path, mesh, space):
     spaces = {"b": femops.H1(mesh, 2, ncomp=2), "a": femops.L2(mesh, 1), "other mesh": space}
     given = {name: (V, bits(V.shape, "f8", k)) for k, (name, V) in enumerate(spaces.items())}
-    path = femops.save_state(tmp_path / "run.state", given)
-    found = femops.load_state(str(path), spaces).vectors
+    path = femops.io.save_state(tmp_path / "run.state", given)
+    found = femops.io.load_state(str(path), spaces).vectors
     for name, (_, u) in given.items():
         same(found[name], u)
-    some = femops.load_state(path, {"a": spaces["a"]}).vectors
+    some = femops.io.load_state(path, {"a": spaces["a"]}).vectors
     assert list(some) == ["a"]
     same(some["a"], given["a"][1])
 
 
 def test_values_alone(tmp_path, space):
     path, _ = saved(tmp_path, space, step=12, time=0.3)
-    state = femops.load_state(path)
+    state = femops.io.load_state(path)
     assert state.vectors == {}
     assert state.values == {"step": 12, "time": 0.3}
     assert repr(state) == "State(vectors none; values {'step': 12, 'time': 0.3})"
@@ -96,8 +96,8 @@ def test_any_names_and_values(kinds, values):
     V = femops.H1(femops.box(2), 1)
     given = {name: (V, bits(V.shape, kind, k)) for k, (name, kind) in enumerate(kinds.items())}
     with tempfile.TemporaryDirectory() as folder:
-        path = femops.save_state(Path(folder) / "run.state", given, values)
-        state = femops.load_state(path, dict.fromkeys(kinds, V))
+        path = femops.io.save_state(Path(folder) / "run.state", given, values)
+        state = femops.io.load_state(path, dict.fromkeys(kinds, V))
     for name, (_, u) in given.items():
         same(state.vectors[name], u)
     assert repr(sorted(state.values.items())) == repr(sorted(values.items()))  # -0.0, True and 1
@@ -113,7 +113,7 @@ def test_numbers_of_numpy_are_those_of_python(tmp_path, space):
         "nan": np.nan,
         "far": [-np.inf, (1, np.float64(2))],
     }
-    got = femops.load_state(saved(tmp_path, space, **given)[0]).values
+    got = femops.io.load_state(saved(tmp_path, space, **given)[0]).values
     assert np.isnan(got.pop("nan"))
     assert got == {
         "f4": float(np.float32(0.1)),
@@ -172,9 +172,9 @@ def test_any_byte_that_is_changed_is_found(tmp_path, monkeypatch, space):
             damaged[at] ^= bit
             path.write_bytes(damaged)
             with pytest.raises(CheckpointError, match=r"damaged|whole|is not a checkpoint"):
-                femops.load_state(path, {"u": space})
+                femops.io.load_state(path, {"u": space})
     path.write_bytes(whole)
-    femops.load_state(path, {"u": space})
+    femops.io.load_state(path, {"u": space})
 
 
 def test_any_end_that_is_missing_is_found(tmp_path, space):
@@ -184,10 +184,10 @@ def test_any_end_that_is_missing_is_found(tmp_path, space):
         path.write_bytes(whole[:size])
         message = "is not a checkpoint" if size == 0 else f"is not whole: it has {size} bytes"
         with pytest.raises(CheckpointError, match=message):
-            femops.load_state(path, {"u": space})
+            femops.io.load_state(path, {"u": space})
     path.write_bytes(whole + b"\0")
     with pytest.raises(CheckpointError, match=f"has {len(whole) + 1} bytes, {len(whole)} are due"):
-        femops.load_state(path)
+        femops.io.load_state(path)
 
 
 def test_where_it_is_damaged(tmp_path, monkeypatch, space):
@@ -197,12 +197,12 @@ def test_where_it_is_damaged(tmp_path, monkeypatch, space):
     whole[4096 + 70] ^= 1
     path.write_bytes(whole)
     with pytest.raises(CheckpointError, match="damaged: bytes 4160 to 4223, of 'u', has another"):
-        femops.load_state(path, {"u": space})
-    assert femops.load_state(path).values == {}  # nothing wrong with these
+        femops.io.load_state(path, {"u": space})
+    assert femops.io.load_state(path).values == {}  # nothing wrong with these
     whole[28 + int.from_bytes(whole[16:24], "little")] ^= 1
     path.write_bytes(whole)
     with pytest.raises(CheckpointError, match="damaged: the table of checksums has another"):
-        femops.load_state(path)
+        femops.io.load_state(path)
 
 
 def test_a_file_that_shrinks_while_it_is_read(tmp_path, monkeypatch, space):
@@ -215,7 +215,7 @@ def test_a_file_that_shrinks_while_it_is_read(tmp_path, monkeypatch, space):
 
     monkeypatch.setattr(module, "_check_fits", shrink)
     with pytest.raises(CheckpointError, match="is damaged: bytes 4096"):
-        femops.load_state(path, {"u": space})
+        femops.io.load_state(path, {"u": space})
 
 
 def test_a_later_format(tmp_path, monkeypatch, space):
@@ -223,18 +223,18 @@ def test_a_later_format(tmp_path, monkeypatch, space):
     path, _ = saved(tmp_path, space)
     monkeypatch.undo()
     with pytest.raises(CheckpointError, match=r"has format 2, .* reads up to 1: use a newer one"):
-        femops.load_state(path)
+        femops.io.load_state(path)
 
 
 def test_other_files(tmp_path, space):
     path = tmp_path / "run.state"
     path.write_text("$MeshFormat")
     with pytest.raises(CheckpointError, match="is not a checkpoint"):
-        femops.load_state(path, {"u": space})
+        femops.io.load_state(path, {"u": space})
     with pytest.raises(FileError, match=r"cannot read '.*none.state': No such file"):
-        femops.load_state(tmp_path / "none.state", {"u": space})
+        femops.io.load_state(tmp_path / "none.state", {"u": space})
     with pytest.raises(FileError, match="Is a directory"):
-        femops.load_state(tmp_path, {"u": space})
+        femops.io.load_state(tmp_path, {"u": space})
 
 
 # --- What does not fit ----------------------------------------------------------------------------
@@ -260,13 +260,13 @@ def test_another_space(tmp_path, space, name):
     path, _ = saved(tmp_path, space)
     other, message = OTHERS[name]
     with pytest.raises(CheckpointError, match=message):
-        femops.load_state(path, {"u": other})
+        femops.io.load_state(path, {"u": other})
 
 
 def test_a_name_that_is_missing(tmp_path, space):
     path, _ = saved(tmp_path, space)
     with pytest.raises(CheckpointError, match="has no vector 'v': it has 'u'"):
-        femops.load_state(path, {"v": space})
+        femops.io.load_state(path, {"v": space})
 
 
 def itself():
@@ -309,24 +309,24 @@ def test_values_that_cannot_be_kept(tmp_path, space, value, message):
 )
 def test_vectors_that_are_none(tmp_path, space, kind, message, given):
     with pytest.raises(kind, match=message):
-        femops.save_state(tmp_path / "run.state", given(space, space.zeros()))
+        femops.io.save_state(tmp_path / "run.state", given(space, space.zeros()))
     assert not list(tmp_path.iterdir())
 
 
 def test_spaces_that_are_none(tmp_path, space):
     path, u = saved(tmp_path, space)
     with pytest.raises(CheckpointError, match="spaces is a H1: give a dict"):
-        femops.load_state(path, space)
+        femops.io.load_state(path, space)
     with pytest.raises(SpaceError, match="the space of 'u' is a ndarray"):
-        femops.load_state(path, {"u": u})
+        femops.io.load_state(path, {"u": u})
 
 
 def test_names_of_files(tmp_path, space):
     given = {"u": (space, space.zeros())}
     with pytest.raises(FileError, match=r"does not end in \.state: name it 'run\.state'"):
-        femops.save_state(tmp_path / "run.npz", given)
+        femops.io.save_state(tmp_path / "run.npz", given)
     with pytest.raises(FileError, match="no folder"):
-        femops.save_state(tmp_path / "none" / "run.state", given)
+        femops.io.save_state(tmp_path / "none" / "run.state", given)
 
 
 # --- Kills ----------------------------------------------------------------------------------------
@@ -341,7 +341,7 @@ from femops.io import atomic
 V = femops.H1(femops.box((8, 8)), 4)
 
 def save(n):
-    femops.save_state("run.state", {"u": (V, V.zeros() + n)}, {"n": n})
+    femops.io.save_state("run.state", {"u": (V, V.zeros() + n)}, {"n": n})
 
 def die(*arguments):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -361,7 +361,7 @@ def writer(folder, body):
 def number(path):
     """Of a state that is whole."""
     V = femops.H1(femops.box((8, 8)), 4)
-    state = femops.load_state(path, {"u": V})
+    state = femops.io.load_state(path, {"u": V})
     assert (state.vectors["u"] == state.values["n"]).all()
     return state.values["n"]
 
@@ -388,7 +388,7 @@ def test_a_kill_leaves_the_old_or_the_new_state(tmp_path, when):
     assert number(tmp_path / "run.state") == expected
     assert len(list(tmp_path.iterdir())) == 3 - expected  # what the killed one has left
     V = femops.H1(femops.box((8, 8)), 4)
-    femops.save_state(tmp_path / "run.state", {"u": (V, V.zeros() + 3)}, {"n": 3})
+    femops.io.save_state(tmp_path / "run.state", {"u": (V, V.zeros() + 3)}, {"n": 3})
     assert number(tmp_path / "run.state") == 3
     assert list(tmp_path.iterdir()) == [tmp_path / "run.state"]
 
@@ -415,6 +415,6 @@ def test_a_message_of_the_page_is_what_is_raised(tmp_path, space):
     path, _ = saved(tmp_path, space)
     path.write_bytes(path.read_bytes()[:-8])
     with pytest.raises(CheckpointError) as error:
-        femops.load_state(path, {"u": space})
+        femops.io.load_state(path, {"u": space})
     shown = re.sub(r"'.*run\.state'", "'heat.state'", re.sub(r"\d+", "N", str(error.value)))
     assert shown in re.sub(r"\d+", "N", page)

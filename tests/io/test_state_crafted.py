@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import femops
-from femops import CheckpointError
+from femops.errors import CheckpointError
 from femops.io.checkpoint.state_file import _PREFIX, _REST, MAGIC
 
 FIXED = _PREFIX.size + _REST.size
@@ -103,7 +103,7 @@ def crafted(rng, whole):
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     folder = tmp_path_factory.mktemp("state")
-    path = femops.save_state(
+    path = femops.io.save_state(
         folder / "run.state", {"u": (SPACE, np.arange(35.0))}, {"step": 1, "at": [0.5, {}]}
     )
     return path.read_bytes()
@@ -124,7 +124,7 @@ def test_crafted_contents(tmp_path, whole, seed):
             before = tracemalloc.get_traced_memory()[0]
             for spaces in ({}, {"u": SPACE}):
                 try:
-                    state = femops.load_state(path, spaces)
+                    state = femops.io.load_state(path, spaces)
                 except CheckpointError:
                     refused += 1
                 else:
@@ -152,9 +152,9 @@ def test_a_size_that_the_file_does_not_have(tmp_path, whole, number):
     path = tmp_path / "run.state"
     path.write_bytes(sealed(1, json.dumps(tree).encode(), b"", bytes(8192)))
     with pytest.raises(CheckpointError, match=r"is not whole: it has .* are due"):
-        femops.load_state(path, {"u": SPACE})
+        femops.io.load_state(path, {"u": SPACE})
 
 
 def test_a_name_with_a_zero(tmp_path):
-    with pytest.raises(femops.FileError, match="cannot read"):
-        femops.load_state("run\0.state")
+    with pytest.raises(femops.errors.FileError, match="cannot read"):
+        femops.io.load_state("run\0.state")

@@ -7,7 +7,7 @@ import warnings
 import pytest
 
 import femops
-from femops import CheckpointError, FileError, RankError
+from femops.errors import CheckpointError, FileError, RankError
 from femops.io.checkpoint import state_file
 from support.cases.rank_meshes import SAMPLES
 from support.cases.rank_states import SPACES, bits, same, share
@@ -46,16 +46,16 @@ def test_to_ranks_and_back(comm, folder, how):
     mine = {name: share(serial[name], V, vectors[name]) for name, V in spaces.items()}
     path = folder / "run.state"
     given = {name: (V, mine[name]) for name, V in spaces.items()}
-    assert femops.save_state(path, given, {"n": 1}) == path
-    found = femops.load_state(path, spaces)
-    again = femops.load_state(path, serial)
+    assert femops.io.save_state(path, given, {"n": 1}) == path
+    found = femops.io.load_state(path, spaces)
+    again = femops.io.load_state(path, serial)
     for name in spaces:
         same(found.vectors[name], mine[name])
         same(again.vectors[name], vectors[name])
     assert found.values == again.values == {"n": 1}
     if comm.rank == 0:
         given = {name: (V, vectors[name]) for name, V in serial.items()}
-        alone = femops.save_state(folder / "alone.state", given, {"n": 1})
+        alone = femops.io.save_state(folder / "alone.state", given, {"n": 1})
         assert alone.read_bytes() == path.read_bytes()
 
 
@@ -70,38 +70,38 @@ def test_from_two_to_more(comm, folder):
     half = comm.raw.Split(comm.rank % 2)
     if comm.rank % 2 == 0:
         V = femops.H1(shared(mesh, "curve", communicator(half)), 3)
-        femops.save_state(path, {"u": (V, share(serial, V, u))})
+        femops.io.save_state(path, {"u": (V, share(serial, V, u))})
     comm.barrier()
     V = femops.H1(shared(mesh, "reproducible", comm), 3)
-    same(femops.load_state(path, {"u": V}).vectors["u"], share(serial, V, u))
+    same(femops.io.load_state(path, {"u": V}).vectors["u"], share(serial, V, u))
 
 
 @pytest.mark.parallel(2, 4)
 def test_errors_reach_all_ranks(comm, folder):
     V = femops.H1(femops.box((4, 4), comm=comm), 2)
     other = femops.H1(femops.box((4, 5), comm=comm), 2)
-    path = femops.save_state(folder / "run.state", {"u": (V, V.zeros())})
+    path = femops.io.save_state(folder / "run.state", {"u": (V, V.zeros())})
     with pytest.raises(CheckpointError, match="another mesh, of 16 elements"):
-        femops.load_state(path, {"u": other})
+        femops.io.load_state(path, {"u": other})
     with pytest.raises(CheckpointError, match="has no vector 'v'"):
-        femops.load_state(path, {"v": V})
+        femops.io.load_state(path, {"v": V})
     with pytest.raises(FileError, match="No such file"):
-        femops.load_state(folder / "none.state", {"u": V})
+        femops.io.load_state(folder / "none.state", {"u": V})
     with pytest.raises(FileError, match="no folder"):
-        femops.save_state(folder / "none" / "run.state", {"u": (V, V.zeros())})
+        femops.io.save_state(folder / "none" / "run.state", {"u": (V, V.zeros())})
     if comm.rank == 0:
         whole = bytearray(path.read_bytes())
         whole[4100] ^= 1
         path.write_bytes(whole)
     comm.barrier()
     with pytest.raises((CheckpointError, RankError), match="is damaged: bytes 4096 to"):
-        femops.load_state(path, {"u": V})
+        femops.io.load_state(path, {"u": V})
     comm.barrier()
     if comm.rank == 0:
         path.write_bytes(whole[:-1])
     comm.barrier()
     with pytest.raises(CheckpointError, match="is not whole"):
-        femops.load_state(path, {"u": V})
+        femops.io.load_state(path, {"u": V})
 
 
 PROGRAM = """
@@ -113,7 +113,7 @@ from femops.io.checkpoint import state
 V = femops.H1(femops.box((8, 8), comm=MPI.COMM_WORLD), 4)
 
 def save(n):
-    femops.save_state("run.state", {"u": (V, V.zeros() + n)}, {"n": n})
+    femops.io.save_state("run.state", {"u": (V, V.zeros() + n)}, {"n": n})
 
 def die(*arguments):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -133,8 +133,8 @@ def test_a_rank_is_killed(tmp_path, rank):
     code, text = launch(2, arguments, 60, tmp_path, PYTHONPATH=paths)
     assert code not in (0, -14), text
     V = femops.H1(femops.box((8, 8)), 4)
-    state = femops.load_state(tmp_path / "run.state", {"u": V})
+    state = femops.io.load_state(tmp_path / "run.state", {"u": V})
     assert state.values == {"n": 1}
     assert (state.vectors["u"] == 1).all()
-    femops.save_state(tmp_path / "run.state", {"u": (V, V.zeros())})
+    femops.io.save_state(tmp_path / "run.state", {"u": (V, V.zeros())})
     assert list(tmp_path.iterdir()) == [tmp_path / "run.state"]

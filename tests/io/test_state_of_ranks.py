@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import femops
-from femops import CheckpointError, FileError, RankError, SpaceError, VectorError
+from femops.errors import CheckpointError, FileError, RankError, SpaceError, VectorError
 from femops.io.checkpoint import state as module
 from femops.io.checkpoint import state_file
 from femops.parallel import DistributedMesh
@@ -47,23 +47,23 @@ def test_any_ranks_write_the_same_and_read_it(case, name, dtype):
     serial = SPACES[name](mesh)
     u = bits(serial.shape, dtype)
     with tempfile.TemporaryDirectory() as folder:
-        alone = femops.save_state(Path(folder) / "alone.state", {"u": (serial, u)}, {"n": 3})
+        alone = femops.io.save_state(Path(folder) / "alone.state", {"u": (serial, u)}, {"n": 3})
         path = Path(folder) / "ranks.state"
 
         def save(comm):
             V = SPACES[name](on(mesh, cut, comm))
-            femops.save_state(path, {"u": (V, share(serial, V, u))}, {"n": 3})
+            femops.io.save_state(path, {"u": (V, share(serial, V, u))}, {"n": 3})
 
         def load(comm):
             V = SPACES[name](on(mesh, other, comm))
-            state = femops.load_state(path, {"u": V})
+            state = femops.io.load_state(path, {"u": V})
             same(state.vectors["u"], share(serial, V, u))
             assert state.values == {"n": 3}
 
         quietly(cut.size, save)
         assert path.read_bytes() == alone.read_bytes()
         quietly(other.size, load)
-        same(femops.load_state(path, {"u": serial}).vectors["u"], u)
+        same(femops.io.load_state(path, {"u": serial}).vectors["u"], u)
 
 
 @settings(max_examples=25, deadline=None)
@@ -88,8 +88,8 @@ def test_no_rank_gets_much_more_than_its_share(tmp_path):
     def program(comm):
         V = femops.H1(on(mesh, cut, comm), 4)
         comm.largest = 0
-        femops.save_state(tmp_path / "run.state", {"u": (V, V.zeros())})
-        femops.load_state(tmp_path / "run.state", {"u": V})
+        femops.io.save_state(tmp_path / "run.state", {"u": (V, V.zeros())})
+        femops.io.load_state(tmp_path / "run.state", {"u": V})
         return V.global_ndofs, comm.largest
 
     for total, largest in on_ranks(4, program)[0]:
@@ -116,7 +116,7 @@ def fails(size, program):
     """What each rank raises; none hangs, and all raise."""
 
     def caught(comm):
-        with pytest.raises(femops.Errors) as error:
+        with pytest.raises(femops.errors.Errors) as error:
             program(comm)
         return type(error.value), str(error.value)
 
@@ -147,7 +147,7 @@ DISAGREE = {
 @pytest.mark.parametrize("message", DISAGREE)
 def test_ranks_that_save_different_things(tmp_path, monkeypatch, message):
     monkeypatch.chdir(tmp_path)
-    found = on_three(lambda comm, V: femops.save_state(*DISAGREE[message](comm.rank, V)))
+    found = on_three(lambda comm, V: femops.io.save_state(*DISAGREE[message](comm.rank, V)))
     assert {kind for kind, _ in found} == {CheckpointError}
     assert all(re.match(f"ranks disagree about the checkpoint: {message}", m) for _, m in found)
     assert not list(tmp_path.iterdir())
@@ -156,11 +156,11 @@ def test_ranks_that_save_different_things(tmp_path, monkeypatch, message):
 def test_ranks_that_load_different_things(tmp_path):
     V = femops.H1(femops.box((4, 4)), 2)
     paths = [
-        femops.save_state(tmp_path / f"{n}.state", {"u": (V, V.zeros() + n)}) for n in range(2)
+        femops.io.save_state(tmp_path / f"{n}.state", {"u": (V, V.zeros() + n)}) for n in range(2)
     ]
-    found = on_three(lambda comm, V: femops.load_state(paths[comm.rank % 2], {"u": V}))
+    found = on_three(lambda comm, V: femops.io.load_state(paths[comm.rank % 2], {"u": V}))
     assert all(k is CheckpointError and "path is" in m for k, m in found)
-    found = on_three(lambda comm, V: femops.load_state(paths[0], {"uv"[comm.rank % 2]: V}))
+    found = on_three(lambda comm, V: femops.io.load_state(paths[0], {"uv"[comm.rank % 2]: V}))
     assert all(k is CheckpointError and "names is" in m for k, m in found)
 
 
@@ -169,12 +169,12 @@ def test_ranks_that_see_different_files(tmp_path, monkeypatch):
     V = femops.H1(femops.box((4, 4)), 2)
     for n in range(2):
         (tmp_path / str(n)).mkdir()
-        femops.save_state(tmp_path / f"{n}" / "run.state", {"u": (V, V.zeros() + n)})
+        femops.io.save_state(tmp_path / f"{n}" / "run.state", {"u": (V, V.zeros() + n)})
     opened = module._opened
     turns = iter([0, 1, 0])
     monkeypatch.setattr(module, "_opened", lambda p: opened(tmp_path / str(next(turns)) / p.name))
     path = tmp_path / "0" / "run.state"
-    found = on_three(lambda comm, V: femops.load_state(path, {"u": V}))
+    found = on_three(lambda comm, V: femops.io.load_state(path, {"u": V}))
     assert all(k is CheckpointError and "the file's checksum is" in m for k, m in found)
 
 
@@ -189,7 +189,7 @@ def test_ranks_that_see_different_files(tmp_path, monkeypatch):
 def test_one_rank_gives_what_cannot_be(tmp_path, rank, kind, message, wrong):
     def program(comm, V):
         given = wrong(V) if comm.rank == rank else {"u": (V, V.zeros())}
-        femops.save_state(tmp_path / "run.state", given)
+        femops.io.save_state(tmp_path / "run.state", given)
 
     found = on_three(program)
     assert [k for k, _ in found] == [kind if r == rank else RankError for r in range(3)]
@@ -213,7 +213,7 @@ class Full:
 @pytest.mark.parametrize("when", ["write", "flush"])
 def test_a_rank_cannot_write(tmp_path, monkeypatch, when, rank):
     V = femops.H1(femops.box((4, 4)), 2)
-    path = femops.save_state(tmp_path / "run.state", {"u": (V, V.zeros())})
+    path = femops.io.save_state(tmp_path / "run.state", {"u": (V, V.zeros())})
     before = path.read_bytes()
     opened = module._new_file
 
@@ -222,7 +222,7 @@ def test_a_rank_cannot_write(tmp_path, monkeypatch, when, rank):
         return Full(file, when) if comm.rank == rank else file
 
     monkeypatch.setattr(module, "_new_file", full)
-    found = on_three(lambda comm, V: femops.save_state(path, {"u": (V, V.zeros() + 1)}))
+    found = on_three(lambda comm, V: femops.io.save_state(path, {"u": (V, V.zeros() + 1)}))
     assert [k for k, _ in found] == [FileError if r == rank else RankError for r in range(3)]
     assert all(f"cannot write '{path}'" in m and "No space left on device" in m for _, m in found)
     assert path.read_bytes() == before
@@ -238,7 +238,7 @@ def test_a_folder_that_a_rank_does_not_see(tmp_path, monkeypatch):
         return got.with_name("elsewhere") if self.rank == 1 and isinstance(got, Path) else got
 
     monkeypatch.setattr(SimulatedRank, "broadcast", broadcast)
-    found = on_three(lambda comm, V: femops.save_state(path, {"u": (V, V.zeros())}))
+    found = on_three(lambda comm, V: femops.io.save_state(path, {"u": (V, V.zeros())}))
     assert [kind for kind, _ in found] == [RankError, FileError, RankError]
     assert all("rank 1 cannot open" in m and "that all ranks share" in m for _, m in found)
     assert not list(tmp_path.iterdir())
@@ -246,21 +246,21 @@ def test_a_folder_that_a_rank_does_not_see(tmp_path, monkeypatch):
 
 def test_damage_is_told_to_all_ranks(tmp_path):
     V = femops.H1(femops.box((4, 4)), 2)
-    path = femops.save_state(tmp_path / "run.state", {"u": (V, V.zeros())})
+    path = femops.io.save_state(tmp_path / "run.state", {"u": (V, V.zeros())})
     whole = path.read_bytes()
     path.write_bytes(whole[:-1] + b"!")  # what one rank reads
-    found = on_three(lambda comm, V: femops.load_state(path, {"u": V}))
+    found = on_three(lambda comm, V: femops.io.load_state(path, {"u": V}))
     assert sorted(kind.__name__ for kind, _ in found) == ["CheckpointError", *["RankError"] * 2]
     assert all("is damaged: bytes" in message for _, message in found)
     path.write_bytes(whole[:-1])
-    found = on_three(lambda comm, V: femops.load_state(path, {"u": V}))
+    found = on_three(lambda comm, V: femops.io.load_state(path, {"u": V}))
     assert all(k is CheckpointError and "is not whole: it has" in m for k, m in found)
 
 
 def test_another_mesh_is_told_to_all_ranks(tmp_path):
     V = femops.H1(femops.box((4, 5)), 2)
-    path = femops.save_state(tmp_path / "run.state", {"u": (V, V.zeros())})
-    found = on_three(lambda comm, V: femops.load_state(path, {"u": V}))
+    path = femops.io.save_state(tmp_path / "run.state", {"u": (V, V.zeros())})
+    found = on_three(lambda comm, V: femops.io.load_state(path, {"u": V}))
     assert all(k is CheckpointError and "'u' in" in m and "another mesh" in m for k, m in found)
 
 
@@ -269,10 +269,10 @@ def test_spaces_of_different_ranks(tmp_path):
     path = tmp_path / "run.state"
 
     def save(comm, V):
-        femops.save_state(path, {"u": (V, V.zeros()), "p": (whole, whole.zeros())})
+        femops.io.save_state(path, {"u": (V, V.zeros()), "p": (whole, whole.zeros())})
 
     def load(comm, V):
-        femops.load_state(path, {"u": V, "p": whole})
+        femops.io.load_state(path, {"u": V, "p": whole})
 
     for program in (save, load):
         found = on_three(program)

@@ -31,7 +31,7 @@ def test_it_is_the_box_with_mfem_s_attributes(tmp_path, counts):
     np.testing.assert_array_equal(mesh.coordinates[order[0]], expected.coordinates[order[1]])
     where = {}
     for attribute in np.unique(mesh.boundary_attributes).tolist():
-        faces = femops.BoundaryGeometry(mesh, femops.gauss(1), attribute)
+        faces = femops.geometry.BoundaryGeometry(mesh, femops.basis.gauss(1), attribute)
         normals = np.concatenate([block.normals[:, 0] for block in faces])
         assert np.allclose(normals, normals[0])
         where[attribute] = tuple(np.round(normals[0]).astype(int).tolist())

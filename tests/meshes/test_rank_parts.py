@@ -113,7 +113,7 @@ def test_what_is_cut_is_no_boundary():
     assert len(part.interface) == 4
     V = femops.H1(part.mesh, order=2)
     assert len(V.boundary_dofs()) == 9  # two sides; all four have 16
-    assert femops.BoundaryGeometry(part.mesh, femops.gauss(2)).num_elements == 4
+    assert femops.geometry.BoundaryGeometry(part.mesh, femops.basis.gauss(2)).num_elements == 4
     assert "Part(1 of 4: 4 of 16 elements, cut at 4 faces)" in repr(part)
 
 

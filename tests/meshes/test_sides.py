@@ -25,7 +25,7 @@ def facts(mesh):
     """Area, integrals of the normal and of the position, of each attribute."""
     result = {}
     for attribute in np.unique(mesh.boundary_attributes).tolist():
-        blocks = list(femops.BoundaryGeometry(mesh, femops.gauss(4), attribute))
+        blocks = list(femops.geometry.BoundaryGeometry(mesh, femops.basis.gauss(4), attribute))
         result[attribute] = [
             sum(block.weighted_det.sum() for block in blocks),
             sum(np.einsum("fq,fqd->d", block.weighted_det, block.normals) for block in blocks),
@@ -41,7 +41,7 @@ def assert_same(mesh, plain):
         for mine, theirs in zip(got[attribute], numbers, strict=True):
             np.testing.assert_allclose(mine, theirs, atol=1e-12)
     for of in (mesh, plain):
-        every = femops.BoundaryGeometry(of, femops.gauss(4))
+        every = femops.geometry.BoundaryGeometry(of, femops.basis.gauss(4))
         area = sum(float(block.weighted_det.sum()) for block in every)
         assert area == pytest.approx(sum(row[0] for row in facts(of).values()), rel=1e-13)
 
@@ -134,10 +134,10 @@ def test_where_corners_do_not_tell_the_side_integrals_are_refused(tmp_path, make
     for refused in (
         lambda: femops.boundary_mass(V),
         lambda: femops.boundary_load(V, 1.0, attributes=1),
-        lambda: femops.BoundaryGeometry(mesh, femops.gauss(2), [1, *known]),
+        lambda: femops.geometry.BoundaryGeometry(mesh, femops.basis.gauss(2), [1, *known]),
         lambda: femops.boundary_mass(femops.H1(mesh.refine(), 1), attributes=1),
     ):
-        with pytest.raises(femops.SpaceError, match="don't tell their side"):
+        with pytest.raises(femops.errors.SpaceError, match="don't tell their side"):
             refused()
     if known:
         plain = box((4, 3, 3)[: mesh.dim], upper=UPPER[: mesh.dim])

@@ -135,8 +135,8 @@ def test_a_name_that_other_machines_know(tmp_path: Path) -> None:
 WRITERS = {
     "run.vtu": "femops.save('run.vtu', V, u=V.zeros())",
     "run.pvtu": "femops.save('run.pvtu', V, u=V.zeros())",
-    "run.pvd": "femops.TimeSeries('run.pvd', existing='replace').save(0.0, V, u=V.zeros())",
-    "run.state": "femops.save_state('run.state', {'u': (V, V.zeros())})",
+    "run.pvd": "femops.io.TimeSeries('run.pvd', existing='replace').save(0.0, V, u=V.zeros())",
+    "run.state": "femops.io.save_state('run.state', {'u': (V, V.zeros())})",
     "run.mesh": "femops_meshes.write_mfem(V.mesh, 'run.mesh')",
 }
 

@@ -101,10 +101,10 @@ def test_what_is_refused() -> None:
     for call, kind, words in (
         (
             lambda: femops.functional(lambda u: {"value": u}, V),
-            femops.TraceError,
+            femops.errors.TraceError,
             "returns a number",
         ),
-        (lambda: femops.functional(lambda u: u.grad, V), femops.TraceError, "shape"),
+        (lambda: femops.functional(lambda u: u.grad, V), femops.errors.TraceError, "shape"),
     ):
         with pytest.raises(kind, match=words):
             call()

@@ -74,7 +74,7 @@ def test_blocks(case: Case) -> None:
             x, level = vector(part.shape[1], case.dtype), case.levels[-1]
             assert error(part, block.at_level(level).apply(x), x) < TOLERANCE[case.dtype]
     for wrong in (("u", "nobody"), "up", product.names[0], ("u",)):
-        with pytest.raises(femops.OperatorError, match="give the names of a test function"):
+        with pytest.raises(femops.errors.OperatorError, match="give the names of a test function"):
             operator[wrong]
 
 
@@ -142,11 +142,11 @@ def test_sums_of_forms_with_other_blocks() -> None:
     np.testing.assert_allclose(
         constrained.assemble().toarray(), held(expected, dofs, 1.75), rtol=0, atol=atol
     )
-    with pytest.raises(femops.OperatorError, match="different constraints"):
+    with pytest.raises(femops.errors.OperatorError, match="different constraints"):
         one + two.constrained(dofs)
-    with pytest.raises(femops.OperatorError, match="different spaces"):
+    with pytest.raises(femops.errors.OperatorError, match="different spaces"):
         one + femops.form(only_heat, case.product())
-    with pytest.raises(femops.OperatorError, match="levels"):
+    with pytest.raises(femops.errors.OperatorError, match="levels"):
         one + one.at_level("full")
 
 
@@ -190,7 +190,7 @@ def test_conjugate_gradients() -> None:
     x, info = femops.cg(A, b, rtol=1e-12, M=femops.jacobi(A))
     assert info.converged
     np.testing.assert_allclose(x, spsolve(A.assemble().tocsc(), b), rtol=0, atol=1e-9)
-    with pytest.raises(femops.SolverError, match="not symmetric"):
+    with pytest.raises(femops.errors.SolverError, match="not symmetric"):
         femops.cg(femops.form(transport, W, speed=np.array([1.0, 0.5])), b)
 
 
@@ -225,16 +225,16 @@ def test_update_without_a_new_trace(level: str) -> None:
     p = vector(block.shape[1])
     np.testing.assert_allclose(block @ p, fresh["p", "p"] @ p, rtol=0, atol=1e-12)
     with pytest.raises(
-        femops.OperatorError, match=r"no term .* coefficient 'rho': they have kappa"
+        femops.errors.OperatorError, match=r"no term .* coefficient 'rho': they have kappa"
     ):
         operator.update(rho=1.0, mu=2.0)
     for wrong in (1.0, np.array([[1.0, 0.1], [0.2, 1.0]])):
         with pytest.raises(
-            femops.OperatorError,
+            femops.errors.OperatorError,
             match=r"the new coefficients of counted have another shape or symmetry",
         ):
             operator.update(kappa=wrong)
-    with pytest.raises(femops.OperatorError, match="finite"):
+    with pytest.raises(femops.errors.OperatorError, match="finite"):
         operator.update(mu=np.nan)
 
 
@@ -393,20 +393,22 @@ def test_bad_products() -> None:
         ({"u": V, "p": other}, "p is on another mesh"),
         ({"u": V, "x": Q}, "'x' is the position"),
     ):
-        with pytest.raises(femops.SpaceError, match=message):
+        with pytest.raises(femops.errors.SpaceError, match=message):
             femops.Product(**spaces)
     W = femops.Product(u=V, p=Q)
-    with pytest.raises(femops.SpaceError, match="no space 'q': it has u, p"):
+    with pytest.raises(femops.errors.SpaceError, match="no space 'q': it has u, p"):
         W.join(q=Q.zeros())
-    with pytest.raises(femops.SpaceError, match="nothing is given: name one or more of u, p"):
+    with pytest.raises(
+        femops.errors.SpaceError, match="nothing is given: name one or more of u, p"
+    ):
         W.positions()
-    with pytest.raises(femops.OperatorError, match="dofs run from 0 to 9"):
+    with pytest.raises(femops.errors.OperatorError, match="dofs run from 0 to 9"):
         W.positions(p=[0, 9])
-    with pytest.raises(femops.VectorError, match="p has 5 entries, the space has 9"):
+    with pytest.raises(femops.errors.VectorError, match="p has 5 entries, the space has 9"):
         W.join(u=V.zeros(), p=np.zeros(5))
-    with pytest.raises(femops.VectorError, match=r"vector has 5 entries, the space has 59"):
+    with pytest.raises(femops.errors.VectorError, match=r"vector has 5 entries, the space has 59"):
         W.split(np.zeros(5))
-    with pytest.raises(femops.VectorError, match="float64 or float32"):
+    with pytest.raises(femops.errors.VectorError, match="float64 or float32"):
         W.zeros("int32")
 
 
@@ -421,9 +423,9 @@ def test_bad_vectors() -> None:
         (lambda: operator.rhs(good[1:]), "b has 128 entries"),
         (lambda: operator.rhs(good, good[1:]), "values has 128 entries"),
     ):
-        with pytest.raises(femops.VectorError, match=message):
+        with pytest.raises(femops.errors.VectorError, match=message):
             call()
-    with pytest.raises(femops.OperatorError, match="dofs run from"):
+    with pytest.raises(femops.errors.OperatorError, match="dofs run from"):
         operator.constrained([product.size])
 
 
@@ -456,7 +458,7 @@ def returned(u: Any, p: Any) -> dict[str, Any]:
 def test_functions_that_are_refused(function: Any, message: str) -> None:
     mesh = femops.box((2, 2))
     W = femops.Product(u=femops.H1(mesh, 2, ncomp=2), p=femops.H1(mesh, 1))
-    with pytest.raises(femops.TraceError, match=message):
+    with pytest.raises(femops.errors.TraceError, match=message):
         femops.form(function, W)
 
 
@@ -473,5 +475,5 @@ def test_forms_that_are_refused() -> None:
         (lambda: femops.form(returned, W, dtype="int32"), "type int32"),
         (lambda: femops.form(stokes, W, mu=np.nan), "finite"),
     ):
-        with pytest.raises(femops.OperatorError, match=message):
+        with pytest.raises(femops.errors.OperatorError, match=message):
             call()

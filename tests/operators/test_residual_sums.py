@@ -81,7 +81,9 @@ def test_update_reaches_all_parts() -> None:
     assert np.array_equal(new.residual(u), expected.residual(u))
     step = np.cos(np.arange(W.size))
     assert np.array_equal(new.jacobian(u) @ step, expected.jacobian(u) @ step)
-    with pytest.raises(femops.OperatorError, match=r"inside \+ walls has no coefficient 'q'"):
+    with pytest.raises(
+        femops.errors.OperatorError, match=r"inside \+ walls has no coefficient 'q'"
+    ):
         (a + b).update(q=1.0)
 
 
@@ -97,12 +99,12 @@ def test_what_is_refused() -> None:
         (lambda: a * np.inf, "times inf"),
     ]
     for ask, match in refused:
-        with pytest.raises(femops.OperatorError, match=match):
+        with pytest.raises(femops.errors.OperatorError, match=match):
             ask()
     for wrong in (lambda: a + 1, lambda: a * "2", lambda: a + femops.mass(V), lambda: a * True):
-        with pytest.raises((TypeError, femops.OperatorError)):
+        with pytest.raises((TypeError, femops.errors.OperatorError)):
             wrong()
-    with pytest.raises(femops.TraceError, match="zero whatever the fields"):
+    with pytest.raises(femops.errors.TraceError, match="zero whatever the fields"):
         c.jacobian(W.zeros())
 
 

@@ -68,7 +68,7 @@ def test_an_indefinite_sum_by_minres(space: femops.H1) -> None:
     x, info = spla.minres(shifted, b, rtol=1e-12, maxiter=5000)
     assert info == 0
     assert np.linalg.norm(shifted @ x - b) < 1e-8 * np.linalg.norm(b)
-    with pytest.raises(femops.SolverError, match="positive definite"):
+    with pytest.raises(femops.errors.SolverError, match="positive definite"):
         femops.cg(shifted, b, rtol=1e-12)
 
 
@@ -129,13 +129,15 @@ def test_a_field_by_components_is_refused(use: str) -> None:
     V = femops.H1(femops.box((4, 4, 4)), 1, ncomp=3)
     A = femops.elasticity(V, 1.0, 1.0)
     for B in (A, A.T, femops.mass(V) + A):
-        with pytest.raises(femops.VectorError) as raised:
+        with pytest.raises(femops.errors.VectorError) as raised:
             getattr(B, use)(V.components(V.zeros()))
         assert str(raised.value) == (
             "x has shape (125, 3); a vector of this space is flat, (375,): use x.reshape(-1)"
         )
     if use in {"apply", "matvec", "rmatvec"}:
-        with pytest.raises(femops.VectorError, match=r"one column, x\[:, k\]; many .* for A @ X"):
+        with pytest.raises(
+            femops.errors.VectorError, match=r"one column, x\[:, k\]; many .* for A @ X"
+        ):
             getattr(A, use)(np.zeros((V.size, 3)))
 
 
@@ -157,7 +159,7 @@ def test_linear_operator_algebra(space: femops.H1, dtype: str) -> None:
 def test_cg_tells_of_forgotten_boundary_conditions() -> None:
     """The recursion of a singular problem converges to nothing."""
     V = femops.H1(femops.read_mesh(femops.sample("ball.mesh")), 3)
-    with pytest.raises(femops.SolverError, match=r"Was constrained\(\) forgotten\?"):
+    with pytest.raises(femops.errors.SolverError, match=r"Was constrained\(\) forgotten\?"):
         femops.cg(femops.diffusion(V), femops.load(V, 1.0))
 
 
@@ -177,13 +179,13 @@ def test_cg_refuses_what_is_not_symmetric() -> None:
     V = femops.H1(femops.box((4, 4)), 2)
     A = femops.diffusion(V) + femops.convection(V, [1.0, 0.0])
     assert not A.symmetric
-    with pytest.raises(femops.SolverError, match="gmres"):
+    with pytest.raises(femops.errors.SolverError, match="gmres"):
         femops.cg(A, V.zeros())
 
 
 def test_a_form_that_is_not_finite_is_refused() -> None:
     V = femops.H1(femops.box((2, 2), lower=(-1.0, 0.0)), 2)
-    with pytest.raises(femops.OperatorError, match="not finite at"):
+    with pytest.raises(femops.errors.OperatorError, match="not finite at"):
         femops.form(lambda u, x: {"value": np.sqrt(x[0]) * u}, V)
 
 
@@ -200,9 +202,9 @@ def test_what_is_no_operator_is_not_added(kind: str) -> None:
         sums += [lambda A=A, B=B: B + A] * (kind != "zero")  # sum() begins with 0
         for compute in sums:
             with pytest.raises(
-                femops.OperatorError, match=r"can't be added: .*A.assemble\(\) \+ B"
+                femops.errors.OperatorError, match=r"can't be added: .*A.assemble\(\) \+ B"
             ):
                 compute()
-    with pytest.raises(femops.OperatorError, match="different spaces"):
+    with pytest.raises(femops.errors.OperatorError, match="different spaces"):
         both + femops.mass(V)
     assert sum([both, both]).shape == both.shape

@@ -32,7 +32,7 @@ def test_scipys_solvers_are_refused_where_ranks_share_the_vectors(comm, make):
             use()
             continue
         with pytest.raises(
-            femops.OperatorError, match=r"2 ranks hold .*femops\.cg, .* or by PETSc"
+            femops.errors.OperatorError, match=r"2 ranks hold .*femops\.cg, .* or by PETSc"
         ):
             use()
 

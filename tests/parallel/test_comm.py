@@ -152,7 +152,7 @@ def checks_pass_errors_on(comm):
         else:
             first = min(ranks)
             text = f"^rank {first} of {comm.size} failed: ValueError: no good on {first}$"
-            with pytest.raises(femops.RankError, match=text):
+            with pytest.raises(femops.errors.RankError, match=text):
                 fail_on(ranks)
     fail_on(())
     assert comm.sum(1) == comm.size
@@ -166,10 +166,10 @@ def refuses_what_is_no_message(comm):
         ({0: [1.0]}, "not list"),
         ({0: np.array([None])}, "not dtype object"),
     ]:
-        with pytest.raises(femops.CommunicatorError, match=text):
+        with pytest.raises(femops.errors.CommunicatorError, match=text):
             comm.exchange(messages)
     for array in ([1.0], np.array(["a", None], dtype=object)):
-        with pytest.raises(femops.CommunicatorError, match="arrays of numbers"):
+        with pytest.raises(femops.errors.CommunicatorError, match="arrays of numbers"):
             comm.gather_all(array)
     assert comm.sum(1) == comm.size  # nobody was left waiting
 
@@ -215,7 +215,7 @@ def test_gather_all_says_who_differs(comm):
     usual, halves = np.zeros(3), np.zeros(3, [("low", "f4"), ("high", "f4")])
     for first, other in [(usual, np.zeros(4)), (usual, np.zeros(3, "i8")), (usual, halves)]:
         text = f"rank 0 has float64 (3,), rank {last} {other.dtype} {other.shape}"
-        with pytest.raises(femops.CommunicatorError, match=re.escape(text)):
+        with pytest.raises(femops.errors.CommunicatorError, match=re.escape(text)):
             comm.gather_all(other if comm.rank == last else first)
     assert comm.sum(1) == comm.size
 
@@ -254,17 +254,17 @@ def test_messages_of_the_user_stay_apart(comm):
 def test_communicators_of_no_use_are_refused(comm):
     from mpi4py import MPI
 
-    with pytest.raises(femops.CommunicatorError, match="is not a communicator"):
+    with pytest.raises(femops.errors.CommunicatorError, match="is not a communicator"):
         communicator(MPI.COMM_NULL)
     between = MPI.COMM_SELF.Create_intercomm(0, MPI.COMM_WORLD, 1 - comm.rank)
-    with pytest.raises(femops.CommunicatorError, match="is not a communicator"):
+    with pytest.raises(femops.errors.CommunicatorError, match="is not a communicator"):
         communicator(between)
     between.Free()
 
 
 @pytest.mark.parametrize("bad", [0, "world", [1], True], ids=repr)
 def test_anything_else_is_refused(bad):
-    with pytest.raises(femops.CommunicatorError, match="give one of mpi4py"):
+    with pytest.raises(femops.errors.CommunicatorError, match="give one of mpi4py"):
         communicator(bad)
 
 

@@ -151,5 +151,7 @@ def test_the_environment_overrides_it(mpi, monkeypatch, value, takes):
 
 def test_other_values_are_refused(mpi, monkeypatch):
     monkeypatch.setenv(gpus.CUDA_AWARE, "yes")
-    with pytest.raises(femops.CommunicatorError, match="FEMOPS_CUDA_AWARE_MPI is 'yes': give 1 if"):
+    with pytest.raises(
+        femops.errors.CommunicatorError, match="FEMOPS_CUDA_AWARE_MPI is 'yes': give 1 if"
+    ):
         gpus.takes_device_memory(MANY)

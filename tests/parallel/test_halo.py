@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from femops import H1, VectorError
+from femops import H1
+from femops.errors import VectorError
 from femops.parallel.halo import Halo
 from femops.parallel.numbering import h1_rank_numbering, l2_rank_numbering
 from femops_meshes import Partition, box_part, partition

@@ -102,7 +102,7 @@ def test_an_explained_error_of_a_command_ends_all_ranks():
         "import femops\n"
         "from femops.cli import main\n"
         "from femops.cli.problems.poisson import Poisson\n"
-        "def fail(self): raise femops.SpaceError('too bad')\n"
+        "def fail(self): raise femops.errors.SpaceError('too bad')\n"
         "if comm.rank == 1: Poisson.prepare = fail\n"
         "main(['solve', 'poisson', '3x3', '--order', '1'])",
     )
@@ -166,7 +166,7 @@ def test_missing_mpi4py_under_a_launcher(no_launcher, monkeypatch, capsys, name,
     monkeypatch.setenv(name, "4")
     monkeypatch.setitem(sys.modules, "mpi4py", module)
     monkeypatch.delitem(sys.modules, "mpi4py.MPI", raising=False)
-    with pytest.raises(femops.MissingExtraError) as caught:
+    with pytest.raises(femops.errors.MissingExtraError) as caught:
         world()
     text = str(caught.value)
     assert f"4 processes were started ({name})" in text

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import femops
-from femops import CommunicatorError, MeshError, RankError
+from femops.errors import CommunicatorError, MeshError, RankError
 from femops.parallel import DistributedMesh
 from femops_meshes import MeshArgumentError, MeshFileError, box_part
 from support.cases.rank_meshes import SAMPLES

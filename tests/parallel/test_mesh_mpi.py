@@ -5,7 +5,7 @@ import warnings
 import pytest
 
 import femops
-from femops import CommunicatorError, RankError
+from femops.errors import CommunicatorError, RankError
 from femops.parallel import Serial
 from femops.parallel.launch import mpi
 from femops_meshes import MeshArgumentError, MeshFileError, MeshTopologyError, partition

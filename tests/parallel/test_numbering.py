@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import femops
-from femops import H1, L2, SpaceError
+from femops import H1, L2
+from femops.errors import SpaceError
 from femops.numbering import local_nodes, ternary_codes
 from femops.parallel.numbering import h1_rank_numbering, l2_rank_numbering
 from femops_meshes import Partition, box_part, part_of, partition

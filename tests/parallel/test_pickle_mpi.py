@@ -65,7 +65,7 @@ def test_what_another_rank_has_pickled(comm):
         assert pickle.loads(given).shape == A.shape
     else:
         text = f"rank {comm.rank} of {comm.size} has part 0 of {comm.size}"
-        with pytest.raises(femops.MeshError, match=text):
+        with pytest.raises(femops.errors.MeshError, match=text):
             pickle.loads(given)
     assert comm.sum(1) == comm.size
 
@@ -76,7 +76,7 @@ def test_communicators_of_one_program_alone(comm):
 
     half = communicator(MPI.COMM_WORLD.Split(comm.rank))
     A = operator(femops.box((4, 4), comm=half))
-    with pytest.raises(femops.CommunicatorError, match="can be pickled"):
+    with pytest.raises(femops.errors.CommunicatorError, match="can be pickled"):
         pickle.dumps(A)
     u = A.space.interpolate(smooth)
     assert np.array_equal(copy.deepcopy(A) @ u, A @ u)

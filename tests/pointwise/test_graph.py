@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import femops
-from femops.pointwise.errors import TraceError
+from femops.errors import TraceError
 from femops.pointwise.expressions import tensors
 from femops.pointwise.expressions.derivative import derivatives
 from femops.pointwise.expressions.graph import Graph, Node, ancestors, substitute
@@ -243,7 +243,7 @@ def test_what_symbols_refuse(use: Any, message: str | None) -> None:
         use(graph.input("x"), F)
     if message is not None:
         assert isinstance(caught.value, TraceError)
-        assert isinstance(caught.value, femops.FemopsError)
+        assert isinstance(caught.value, femops.errors.FemopsError)
         assert message in str(caught.value)
 
 

@@ -78,5 +78,5 @@ def test_eigenvalues_in_a_kernel_are_those_of_numpy(n):
 
 @pytest.mark.parametrize("function", [femops.eigh_sym, femops.svd_min])
 def test_another_shape_is_refused(function):
-    with pytest.raises(femops.TraceError, match="2 x 2 or 3 x 3"):
+    with pytest.raises(femops.errors.TraceError, match="2 x 2 or 3 x 3"):
         function(np.zeros((4, 4)))

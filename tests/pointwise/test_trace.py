@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import femops
+from femops.errors import TraceError
 from femops.forms.convection import _convection
 from femops.forms.diffusion import _diffusion
 from femops.forms.divergence import _divergence
@@ -26,7 +27,6 @@ from femops.pointwise import (
     linear_split,
     trace,
 )
-from femops.pointwise.errors import TraceError
 from femops.pointwise.expressions.graph import Graph
 from femops.pointwise.printer import assignments, evaluate
 from femops_kernels.pointwise.qfunction import QFunctionCode, QFunctionInputs

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 import femops
-from femops.errors import FemopsError
+from femops.errors import FemopsError, TraceError
 from femops.pointwise import CoefficientShape, LinearQFunction, trace
-from femops.pointwise.errors import TraceError
 
 
 def asks(u: Any, x: Any) -> dict[str, Any]:

@@ -35,7 +35,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
         r"V is a Mesh: give a space, as femops.H1\(mesh, order\)",
     ),
     "first guess": (lambda: femops.newton(F, 0.0), "u0 is a float: give a NumPy array"),  # type: ignore[arg-type]
-    "series": (lambda: femops.TimeSeries(None), "path is None: give a text or a path"),  # type: ignore[arg-type]
+    "series": (lambda: femops.io.TimeSeries(None), "path is None: give a text or a path"),  # type: ignore[arg-type]
     "lanes": (lambda: femops.mass(V, lanes=[]), "lanes is a list: give a whole number or None"),  # type: ignore[arg-type]
     "merged": (lambda: femops.cg(A, B, merged=-1), "merged is -1: give True or False or None"),  # type: ignore[arg-type]
     "iterations": (
@@ -43,7 +43,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
         "maxiter is a number of more than 64 bits: give a whole number >= 0 or None",
     ),
     "steps": (lambda: femops.newton(F, B, maxiter=1.5), "maxiter is 1.5: give a whole number"),  # type: ignore[arg-type]
-    "rule": (lambda: femops.gauss(2**63 - 1), "give a whole number from 1 to 1024"),
+    "rule": (lambda: femops.basis.gauss(2**63 - 1), "give a whole number from 1 to 1024"),
     "points": (lambda: femops.mass(V, quadrature=10**9), "q1d is 10*: give a whole number from 1"),
     "high degree": (lambda: femops.ball(order=2**63 - 1), "give a whole number from 1 to 64"),
     "relative tolerance": (lambda: femops.cg(A, B, rtol=5), "rtol is 5: give a number from 0 to 1"),
@@ -80,7 +80,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: femops.elasticity(V, E=1.0, nu=0.3),  # type: ignore[call-arg]
         r"lam = E nu / \(\(1 \+ nu\) \(1 - 2 nu\)\) and mu = E / \(2 \(1 \+ nu\)\)",
     ),
-    "method": (lambda: femops.TimeSeries.save(B, 0.0, V, B), "give .* by name, as u=u"),  # type: ignore[misc]
+    "method": (lambda: femops.io.TimeSeries.save(B, 0.0, V, B), "give .* by name, as u=u"),  # type: ignore[misc]
     "values": (lambda: A.rhs(B, value=1.0), "'value': did you mean values"),  # type: ignore[call-arg]
     "of a solver": (lambda: femops.CGSolver(A).solve(B, tol=1e-8), "'tol': did you mean rtol"),  # type: ignore[call-arg]
     "condition": (lambda: A.constrained(dof=[1]), "'dof': did you mean dofs"),  # type: ignore[call-arg]
@@ -115,7 +115,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_arguments(name: str) -> None:
     call, message = WRONG[name]
-    with pytest.raises(femops.Errors, match=message):
+    with pytest.raises(femops.errors.Errors, match=message):
         call()
 
 
@@ -131,9 +131,11 @@ def test_sizes_are_compared_with_the_memory(monkeypatch: pytest.MonkeyPatch) -> 
     mesh = femops.box((10, 10, 10))
     monkeypatch.setattr(memory, "_SMALL", 0)
     monkeypatch.setattr(memory, "available_memory", lambda: 1000 * 17**3 * 8)
-    with pytest.raises(femops.SpaceError, match=r"order 16 with 1 component.* on 1000 elements"):
+    with pytest.raises(
+        femops.errors.SpaceError, match=r"order 16 with 1 component.* on 1000 elements"
+    ):
         femops.H1(mesh, 16)
-    with pytest.raises(femops.GeometryError, match="900 points in each direction needs"):
+    with pytest.raises(femops.errors.GeometryError, match="900 points in each direction needs"):
         femops.load(femops.H1(mesh, 1), 1.0, quadrature=900)
     assert femops.H1(mesh, 2).ndofs == 21**3
 

@@ -10,6 +10,7 @@ import pytest
 import femops
 import femops_kernels
 import femops_meshes
+from support.public import offered
 
 PACKAGES = [femops, femops_kernels, femops_meshes]
 MODULES = [
@@ -26,13 +27,13 @@ def test_examples(module, tmp_path, monkeypatch):
     assert doctest.testmod(importlib.import_module(module)).failed == 0
 
 
-PUBLIC = [name for name in femops.__all__ if callable(getattr(femops, name))]
+PUBLIC = offered()
 
 
 @pytest.mark.parametrize("name", PUBLIC)
 def test_public_names_are_documented(name):
     """Parameters named in the signature stand in the docstring, and no others."""
-    thing = getattr(femops, name)
+    thing = PUBLIC[name]
     documentation = inspect.getdoc(thing) or ""
     assert documentation.strip(), f"{name} has no docstring"
     if inspect.isclass(thing):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 
 import femops
 from support.cases.arguments import Call, calls, hostile
+from support.public import offered
 
 mpl.use("Agg")
 
@@ -40,7 +40,7 @@ def complaint(call: Call, name: str, value: Any) -> str:
     """What is wrong with how a function meets a value of an argument."""
     try:
         call.replaced(name, value)
-    except femops.Errors as error:
+    except femops.errors.Errors as error:
         return "several lines" if "\n" in str(error) else ""
     except Exception as error:  # noqa: BLE001  (whatever it is)
         return f"{type(error).__name__}: {error!s:.100}"
@@ -83,11 +83,6 @@ def test_no_error_is_bare_at_all(
 
 
 def test_all_that_is_offered_is_called(good: dict[str, Call]) -> None:
-    offered = {name: getattr(femops, name) for name in femops.__all__}
-    functions = {
-        name
-        for name, value in offered.items()
-        if callable(value) and not (inspect.isclass(value) and issubclass(value, BaseException))
-    }
+    functions = set(offered())
     assert functions - MADE <= good.keys()
     assert functions >= MADE

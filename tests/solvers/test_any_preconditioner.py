@@ -147,7 +147,7 @@ def test_first_guesses_limits_and_callbacks() -> None:
     assert info.iterations == 0
     x, info = femops.cg(A, b, M=M, rtol=1e-11, maxiter=3, warn=False, callback=seen.append)
     assert (info.converged, info.iterations, len(seen)) == (False, 3, 3)
-    with pytest.warns(femops.ConvergenceWarning, match="larger maxiter, or another M"):
+    with pytest.warns(femops.errors.ConvergenceWarning, match="larger maxiter, or another M"):
         femops.cg(A, b, M=M, rtol=1e-11, maxiter=3)
     y, info = femops.cg(A, b, x, M=M, rtol=1e-11)
     np.testing.assert_allclose(y, direct, rtol=0, atol=1e-9 * abs(direct).max())
@@ -182,23 +182,27 @@ def product(function: Callable[[Array], Any], dtype: Any = float) -> Any:
 )
 def test_what_is_no_preconditioner(solver: Any, M: Any, words: str) -> None:
     A, b = system()
-    with pytest.raises(femops.SolverError, match=words):
+    with pytest.raises(femops.errors.SolverError, match=words):
         solver(A, b, M=M)
 
 
 def test_conjugate_gradients_need_positive_symmetric_preconditioners() -> None:
     A, b = system()
     for M in (-np.eye(V.size), 0.0 * np.eye(V.size)):
-        with pytest.raises(femops.SolverError, match="M is found not to be positive definite"):
+        with pytest.raises(
+            femops.errors.SolverError, match="M is found not to be positive definite"
+        ):
             femops.cg(A, b, M=M)
     indefinite = femops.helmholtz(V, 9.0).constrained(V.boundary_dofs())
-    with pytest.raises(femops.SolverError, match="operator is found not to be positive definite"):
+    with pytest.raises(
+        femops.errors.SolverError, match="operator is found not to be positive definite"
+    ):
         femops.cg(indefinite, b, M=np.eye(V.size))
     wind = femops.convection(V, [1.0, 2.0])
     for solver in (femops.cg, femops.minres):
-        with pytest.raises(femops.SolverError, match="M is not symmetric"):
+        with pytest.raises(femops.errors.SolverError, match="M is not symmetric"):
             solver(A, b, M=wind)
-    with pytest.raises(femops.SolverError, match="merged = True, but M is not"):
+    with pytest.raises(femops.errors.SolverError, match="merged = True, but M is not"):
         femops.cg(A, b, M=np.eye(V.size), merged=True)
 
 
@@ -221,7 +225,7 @@ def test_many_right_hand_sides(make: str, natural: bool) -> None:
         assert info.residual <= info.tolerance * (10 - 9 * natural)
         np.testing.assert_array_equal(again, x)
         assert solver.solve(right, x, rtol=1e-8)[1].iterations == 0
-    with pytest.warns(femops.ConvergenceWarning, match="1 of 1 systems"):
+    with pytest.warns(femops.errors.ConvergenceWarning, match="1 of 1 systems"):
         solver.solve(b, rtol=1e-12, maxiter=1)
 
 

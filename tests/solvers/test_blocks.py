@@ -181,7 +181,7 @@ def test_conjugate_gradients_on_a_product() -> None:
     assert info.converged
     assert info.iterations < 15
     np.testing.assert_allclose(x, spla.spsolve(A.assemble().tocsc(), b), rtol=0, atol=1e-6)
-    with pytest.warns(femops.ConvergenceWarning, match=r"femops.block_diagonal\(W, ...\)"):
+    with pytest.warns(femops.errors.ConvergenceWarning, match=r"femops.block_diagonal\(W, ...\)"):
         femops.cg(A, b, rtol=1e-9, maxiter=2)
 
 
@@ -230,5 +230,5 @@ def test_refusals() -> None:
             "not to be positive definite",
         ),
     ):
-        with pytest.raises(femops.SolverError, match=words):
+        with pytest.raises(femops.errors.SolverError, match=words):
             call()  # type: ignore[no-untyped-call]

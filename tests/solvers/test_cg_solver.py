@@ -81,7 +81,7 @@ def test_natural_norms_stop_where_the_preconditioned_residual_is_small():
 def test_operators_that_are_not_definite_are_refused():
     V = femops.H1(femops.box((3, 3)), order=2)
     A = femops.mass(V, rho=-1.0)
-    with pytest.raises(femops.SolverError, match="not to be positive definite"):
+    with pytest.raises(femops.errors.SolverError, match="not to be positive definite"):
         femops.CGSolver(A).solve(np.ones(V.size))
 
 
@@ -113,7 +113,9 @@ def test_a_solver_given_twice_and_none_at_all_are_refused():
     V = femops.H1(femops.box((2, 2)), order=2)
     solver, b = femops.CGSolver(femops.mass(V)), np.ones(V.size)
     for solvers in ([], [solver, solver]):
-        with pytest.raises(femops.SolverError, match="at least one solver, and each only once"):
+        with pytest.raises(
+            femops.errors.SolverError, match="at least one solver, and each only once"
+        ):
             femops.CGSolver.solve_all(solvers, [b, 2 * b][: len(solvers)])
 
 
@@ -122,12 +124,12 @@ def test_what_is_not_finite_and_what_overflows_are_told_apart():
     A, b = femops.mass(V), np.ones(V.size)
     guess = np.where(np.arange(V.size) == 3, np.nan, 0.0)
     for solve in (femops.CGSolver(A).solve, functools.partial(femops.cg, A)):
-        with pytest.raises(femops.SolverError, match="x0 has entries that are not finite"):
+        with pytest.raises(femops.errors.SolverError, match="x0 has entries that are not finite"):
             solve(b, x0=guess)
-        with pytest.raises(femops.SolverError, match="b has entries that are not finite"):
+        with pytest.raises(femops.errors.SolverError, match="b has entries that are not finite"):
             solve(guess)
         with (
-            pytest.raises(femops.SolverError, match="squares of the entries of b overflow"),
+            pytest.raises(femops.errors.SolverError, match="squares of the entries of b overflow"),
             np.errstate(over="ignore"),
         ):
             solve(1e200 * b)
@@ -148,7 +150,7 @@ def noise(A, size=1.0):
 def test_a_solve_that_was_refused_leaves_solvers_as_they_were():
     first, second = (femops.CGSolver(A, natural=True) for A in masses(3, 4))
     b, c = np.ones(49), np.ones(81)
-    with pytest.raises(femops.SolverError, match="not finite"):
+    with pytest.raises(femops.errors.SolverError, match="not finite"):
         femops.CGSolver.solve_all([first, second], [b, np.nan * c])
     x, _ = femops.CGSolver.solve_all([first], [b], rtol=1e-12)[0]
     np.testing.assert_allclose(x, exact(masses(3)[0], b), rtol=1e-8)
@@ -178,9 +180,9 @@ def test_a_tolerance_is_that_of_the_call(natural):
             assert (info.iterations > 100) == (rtol == 0.0)
             assert info.residual <= info.tolerance
     for rtol in (np.nan, -1.0):
-        with pytest.raises(femops.SolverError, match="rtol is"):
+        with pytest.raises(femops.errors.SolverError, match="rtol is"):
             femops.CGSolver.solve_all([one], [b], rtol=rtol)
-    with pytest.raises(femops.SolverError, match="equally many"):
+    with pytest.raises(femops.errors.SolverError, match="equally many"):
         femops.CGSolver.solve_all([one, two], [b])
 
 
@@ -261,7 +263,7 @@ def test_solutions_below_the_range_of_single_precision_are_told_of():
     for solve in (femops.CGSolver(A, M=M).solve, functools.partial(femops.cg, A, M=M)):
         x = solve(np.float32(1e-23) * b)[0]
         assert abs(A.assemble() @ x.astype("float64") - 1e-23).max() < 1e-27
-        with pytest.raises(femops.SolverError, match="out of the range of float32"):
+        with pytest.raises(femops.errors.SolverError, match="out of the range of float32"):
             solve(np.float32(1e-32) * b)
 
 
@@ -273,7 +275,7 @@ def test_entries_that_underflow_are_told_of_beside_others_that_do_not():
     for solve in (femops.CGSolver(A, M=M).solve, functools.partial(femops.cg, A, M=M)):
         x = solve(np.float32(1e-23) * b, rtol=1e-4)[0].astype("float64")
         assert np.linalg.norm(A.assemble() @ (1e23 * x) - 1.0) < 1e-3 * np.linalg.norm(b)
-        with pytest.raises(femops.SolverError, match="out of the range of float32"):
+        with pytest.raises(femops.errors.SolverError, match="out of the range of float32"):
             solve(np.float32(1e-33) * b, rtol=1e-4)
 
 
@@ -282,7 +284,7 @@ def test_a_guess_whose_residual_overflows_is_blamed_for_it():
     for dtype, size in (("float32", 1e18), ("float64", 1e200)):
         A = size * masses(4, dtype=dtype)[0]
         for solve in (femops.CGSolver(A).solve, functools.partial(femops.cg, A)):
-            with pytest.raises(femops.SolverError, match="squares of the residual overflow"):
+            with pytest.raises(femops.errors.SolverError, match="squares of the residual overflow"):
                 solve(np.ones(A.shape[0], dtype), np.full(A.shape[0], far, dtype))
 
 

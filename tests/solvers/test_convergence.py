@@ -30,7 +30,7 @@ def told(solve: Callable[[], Any]) -> tuple[list[str], Any]:
         warnings.simplefilter("always")
         found = solve()
     for one in caught:
-        assert one.category is femops.ConvergenceWarning
+        assert one.category is femops.errors.ConvergenceWarning
         assert one.filename == __file__
     return [str(one.message) for one in caught], found
 
@@ -69,7 +69,7 @@ def test_solvers_of_many_right_hand_sides_warn_once() -> None:
                 failed > 0
             )
             assert told(partial(solve, warn=False))[0] == []
-    with pytest.warns(femops.ConvergenceWarning, match=FORGOTTEN):
+    with pytest.warns(femops.errors.ConvergenceWarning, match=FORGOTTEN):
         femops.CGSolver(femops.diffusion(V)).solve(b + 1.0)
 
 
@@ -88,7 +88,7 @@ def test_newton_returns_its_result_if_there_is_no_jacobian_to_warn_with(monkeypa
     F, b = femops.neo_hookean(U).constrained(U.boundary_dofs()), femops.load(U, [0.0, -1e4])
 
     def none(*_: Any) -> Any:
-        raise femops.OperatorError("no Jacobian")
+        raise femops.errors.OperatorError("no Jacobian")
 
     monkeypatch.setattr(type(F), "jacobian", none)
     (text,), (u, info) = told(lambda: femops.newton(F, U.zeros(), b, maxiter=0))

@@ -167,7 +167,9 @@ def test_rows_that_are_zero(solver: Any) -> None:
     A = femops.mass(V).eliminated(V.boundary_dofs(), V.boundary_dofs())
     for b in (np.eye(V.size)[V.boundary_dofs()[0]], np.ones(V.size)):
         more = {"restart": V.size} if solver is femops.gmres else {}
-        with pytest.warns(femops.ConvergenceWarning, match="The residual no longer decreases"):
+        with pytest.warns(
+            femops.errors.ConvergenceWarning, match="The residual no longer decreases"
+        ):
             x, info = solver(A, b, **more)
         assert not info.converged
         assert info.residual == pytest.approx(np.linalg.norm(b - A @ x))
@@ -191,46 +193,50 @@ def test_refusals() -> None:
     A, b, M = helmholtz()
     B = flow()[0]
     wrong: list[tuple[type[Exception], str, Callable[[], Any]]] = [
-        (femops.SolverError, "not symmetric: minres needs", lambda: femops.minres(B, b)),
-        (femops.SolverError, "M is not positive", lambda: femops.minres(A, b, M=femops.jacobi(-A))),
+        (femops.errors.SolverError, "not symmetric: minres needs", lambda: femops.minres(B, b)),
         (
-            femops.SolverError,
+            femops.errors.SolverError,
+            "M is not positive",
+            lambda: femops.minres(A, b, M=femops.jacobi(-A)),
+        ),
+        (
+            femops.errors.SolverError,
             "not to be positive definite",
             lambda: femops.minres(A, b, M=spla.aslinearoperator(-np.eye(V.size))),
         ),
         (
-            femops.SolverError,
+            femops.errors.SolverError,
             "M is 3: give femops.jacobi",
             lambda: femops.gmres(A, b, M=3),
         ),
         (
-            femops.SolverError,
+            femops.errors.SolverError,
             "M is 3 x 3",
             lambda: femops.gmres(A, b, M=spla.aslinearoperator(np.eye(3))),
         ),
-        (femops.SolverError, "restart is 0", lambda: femops.gmres(A, b, restart=0)),
+        (femops.errors.SolverError, "restart is 0", lambda: femops.gmres(A, b, restart=0)),
         (
-            femops.SolverError,
+            femops.errors.SolverError,
             "rtol is -1: give a number",
             lambda: femops.gmres(A, b, rtol=-1),
         ),
-        (femops.SolverError, "maxiter is 1.5", lambda: femops.minres(A, b, maxiter=1.5)),  # type: ignore[arg-type]
-        (femops.SolverError, "not finite", lambda: femops.minres(A, b * np.nan)),
-        (femops.SolverError, "x0 has entries", lambda: femops.minres(A, b, b * np.nan)),
+        (femops.errors.SolverError, "maxiter is 1.5", lambda: femops.minres(A, b, maxiter=1.5)),  # type: ignore[arg-type]
+        (femops.errors.SolverError, "not finite", lambda: femops.minres(A, b * np.nan)),
+        (femops.errors.SolverError, "x0 has entries", lambda: femops.minres(A, b, b * np.nan)),
         (
-            femops.SolverError,
+            femops.errors.SolverError,
             "A is an array",
             lambda: femops.gmres(np.eye(2), b),
         ),  # type: ignore[arg-type]
-        (femops.VectorError, "complex", lambda: femops.minres(A, b * 1j, M=M)),
-        (femops.VectorError, "x0", lambda: femops.gmres(A, b, b[:-1])),
+        (femops.errors.VectorError, "complex", lambda: femops.minres(A, b * 1j, M=M)),
+        (femops.errors.VectorError, "x0", lambda: femops.gmres(A, b, b[:-1])),
     ]
     for kind, message, call in wrong:
         with pytest.raises(kind, match=message):
             call()
     Q = femops.H1(MESH, 1)
     between = femops.form(lambda u: {"value": u}, Q, V)
-    with pytest.raises(femops.SolverError, match="from one space to another"):
+    with pytest.raises(femops.errors.SolverError, match="from one space to another"):
         femops.gmres(between, Q.zeros())
 
 

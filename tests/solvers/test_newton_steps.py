@@ -120,9 +120,11 @@ def test_flow_with_inertia_by_a_direct_solver_and_by_blocks() -> None:
     other, found = femops.newton(F, lid, b, preconditioner=fields, rtol=1e-10)
     assert found.converged
     np.testing.assert_allclose(other, z, rtol=0, atol=1e-7 * abs(z).max())
-    with pytest.warns(femops.ConvergenceWarning, match="zero or not finite"):  # no pressure there
+    with pytest.warns(
+        femops.errors.ConvergenceWarning, match="zero or not finite"
+    ):  # no pressure there
         femops.newton(F, lid, b, preconditioner="jacobi")
-    with pytest.warns(femops.ConvergenceWarning, match="make it of a block"):
+    with pytest.warns(femops.errors.ConvergenceWarning, match="make it of a block"):
         femops.newton(F, lid, b, preconditioner="multigrid")
 
 
@@ -157,7 +159,7 @@ def test_iterations_for_flow_do_not_grow_with_refinement() -> None:
 )
 def test_functions_that_return_something_else(options: dict[str, Any], words: str) -> None:
     F, b = scalar()
-    with pytest.raises(femops.SolverError, match=words):
+    with pytest.raises(femops.errors.SolverError, match=words):
         femops.newton(F, V.zeros(), b, **options)
 
 

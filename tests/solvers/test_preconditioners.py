@@ -122,9 +122,9 @@ def test_vectors_are_checked_as_operators_do(make: Make, wrong: Make) -> None:
     A = poisson()
     M, given = make(A), wrong(noise(A))
     for product in ("__matmul__", "matvec", "apply"):
-        with pytest.raises(femops.VectorError) as expected:
+        with pytest.raises(femops.errors.VectorError) as expected:
             getattr(A, product)(given)
-        with pytest.raises(femops.VectorError) as found:
+        with pytest.raises(femops.errors.VectorError) as found:
             getattr(M, product)(given)
         assert str(found.value) == str(expected.value)
 
@@ -145,10 +145,10 @@ def test_vectors_of_other_types_and_outputs(make: Make) -> None:
     assert M.apply(b, out) is out
     np.testing.assert_array_equal(out, expected)
     for bad in (b[:-1].copy(), b.astype(SINGLE), b):  # the last is read
-        with pytest.raises(femops.VectorError):
+        with pytest.raises(femops.errors.VectorError):
             M.apply(b, bad)
     for bad in (b.astype(SINGLE), b.tolist()):
-        with pytest.raises(femops.VectorError):
+        with pytest.raises(femops.errors.VectorError):
             M.apply(bad)
 
 
@@ -159,12 +159,12 @@ def test_vectors_of_other_types_and_outputs(make: Make) -> None:
 def test_minres_refuses_what_is_no_preconditioner(value: float, words: str) -> None:
     A = poisson()
     M = sla.LinearOperator(A.shape, lambda x: value * x, dtype=float)
-    with pytest.raises(femops.SolverError, match=words):
+    with pytest.raises(femops.errors.SolverError, match=words):
         femops.minres(A, noise(A), M=M)
 
 
 def test_jacobi_refuses_an_inverse_that_overflows() -> None:
-    with pytest.raises(femops.SolverError, match="their inverses"):
+    with pytest.raises(femops.errors.SolverError, match="their inverses"):
         femops.jacobi(femops.diffusion(femops.H1(SQUARE, 2), kappa=1e-309))
 
 
@@ -281,7 +281,9 @@ def test_eliminated_operators(make: Make, order: int, mesh: Any) -> None:
         assert info.converged
         assert info.iterations == other.iterations
         np.testing.assert_allclose(x, y, atol=1e-12 * abs(y).max())
-    with pytest.raises(femops.SolverError, match=r"eliminated.*b\[A\.constrained_dofs\] = 0"):
+    with pytest.raises(
+        femops.errors.SolverError, match=r"eliminated.*b\[A\.constrained_dofs\] = 0"
+    ):
         femops.cg(B, given, M=M)
 
 

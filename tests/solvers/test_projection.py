@@ -189,7 +189,7 @@ def test_tolerance() -> None:
     exact = femops.project(Q, flux, V, u)
     gap = abs(femops.project(Q, flux, V, u, rtol=1e-3) - exact).max()
     assert 1e-9 < gap / abs(exact).max() < 1e-1
-    with pytest.warns(femops.ConvergenceWarning, match="not converged"):
+    with pytest.warns(femops.errors.ConvergenceWarning, match="not converged"):
         femops.project(Q, flux, V, u, rtol=0.0)
 
 
@@ -200,70 +200,74 @@ def _refused() -> dict[str, tuple[Any, type[Exception], str]]:
     other = femops.H1(femops.box((2, 2)), 2)
     field, project = femops.GridFunction(V, u), femops.project
     return {
-        "no vector": (lambda: project(Q, flux, V), femops.OperatorError, "the vector of the field"),
+        "no vector": (
+            lambda: project(Q, flux, V),
+            femops.errors.OperatorError,
+            "the vector of the field",
+        ),
         "no space": (
             lambda: project(Q, flux, None, u),
-            femops.OperatorError,
+            femops.errors.OperatorError,
             "the space of the field is missing",
         ),
         "another mesh": (
             lambda: project(Q, lambda u: u, other, u),
-            femops.SpaceError,
+            femops.errors.SpaceError,
             "u is on another mesh than L2",
         ),
         "components": (
             lambda: project(Q, lambda u: u.grad, V, u),
-            femops.TraceError,
+            femops.errors.TraceError,
             r"<lambda>.* returned a value of shape \(2,\).*ncomp=2",
         ),
         "a dictionary": (
             lambda: project(Q, lambda u: {"value": u}, V, u),
-            femops.TraceError,
+            femops.errors.TraceError,
             "returned a dictionary: return what is projected",
         ),
         "twice": (
             lambda: project(Q, lambda u: u, V, u, u=field),
-            femops.OperatorError,
+            femops.errors.OperatorError,
             "two fields are called 'u'",
         ),
         "none of a product": (
             lambda: project(Q, lambda v: v, W, W.zeros()),
-            femops.TraceError,
+            femops.errors.TraceError,
             r"\(v\) takes no field of Product",
         ),
         "a coefficient of nothing": (
             lambda: project(Q, lambda x: x[0], k=2.0),
-            femops.OperatorError,
+            femops.errors.OperatorError,
             "'k' is given, but no field",
         ),
         "an unknown coefficient": (
             lambda: project(Q, lambda u: u, V, u, k=2.0),
-            femops.TraceError,
+            femops.errors.TraceError,
             "takes no coefficient 'k'",
         ),
         "a field that nothing takes": (
             lambda: project(Q, lambda u: u, V, u, p=field),
-            femops.TraceError,
+            femops.errors.TraceError,
             "takes no field 'p'",
         ),
         "no function": (
             lambda: project(Q, 1.0, V, u),
-            femops.OperatorError,
+            femops.errors.OperatorError,
             "a function of the fields, got 1.0",
         ),
         "a vector of another space": (
             lambda: project(Q, lambda u: u, U, u),
-            femops.VectorError,
+            femops.errors.VectorError,
             "u has 25 entries, the space has 18",
         ),
         "few points": (
             lambda: project(Q, lambda u: u, V, u, quadrature=2),
-            femops.SpaceError,
+            femops.errors.SpaceError,
             "q1d = 2 cannot integrate order 2",
         ),
         "a product": (
             lambda: project(W, lambda u: u, V, u),
-            femops.OperatorError,
+            femops.errors.OperatorError,
             "Q is a Product: give a space",
         ),
     }

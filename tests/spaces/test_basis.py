@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from femops import Basis1D, BasisError, Quadrature1D, gauss, lobatto
+from femops.basis import Basis1D, Quadrature1D, gauss, lobatto
+from femops.errors import BasisError
 from femops_meshes.coordinates.interpolation import tensor_apply
 
 FAMILIES = ["gll", "gauss", "bernstein"]

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import femops
-from femops import H1, L2, SpaceError
+from femops import H1, L2
+from femops.errors import SpaceError
 from support.cases.rank_meshes import SAMPLES
 from support.cases.rank_operators import sines as smooth
 
@@ -101,15 +102,16 @@ def test_boundaries_of_which_few_ranks_have_a_part(comm, name):
         loads = [femops.boundary_load(S, lambda x: 1 + x[0] ** 2, attributes) for S in (V, W)]
         close(loads[0], loads[1][own])
         faces, all_faces = (
-            femops.BoundaryGeometry(m, femops.gauss(3), attributes) for m in (mesh, whole)
+            femops.geometry.BoundaryGeometry(m, femops.basis.gauss(3), attributes)
+            for m in (mesh, whole)
         )
         assert comm.sum(faces.num_elements) == all_faces.num_elements
         area = [sum(float(b.weighted_det.sum()) for b in f) for f in (faces, all_faces)]
         assert comm.sum(area[0]) == pytest.approx(area[1], rel=1e-12)
     with pytest.raises(SpaceError, match="no boundary attribute 99"):
-        femops.BoundaryGeometry(mesh, femops.gauss(2), 99)
+        femops.geometry.BoundaryGeometry(mesh, femops.basis.gauss(2), 99)
     with pytest.raises(SpaceError, match="no boundary attribute was chosen"):
-        femops.BoundaryGeometry(mesh, femops.gauss(2), [])
+        femops.geometry.BoundaryGeometry(mesh, femops.basis.gauss(2), [])
 
 
 @pytest.mark.parallel(2)
@@ -125,8 +127,12 @@ def test_elements_of_a_rank(comm):
     whole = SAMPLES["disc"]()
     mesh = femops.distribute(whole, comm)
     mine = mesh.part.elements
-    np.testing.assert_array_equal(femops.classify(mesh), femops.classify(whole)[mine])
-    volume = sum(float(b.weighted_det.sum()) for b in femops.Geometry(mesh, femops.gauss(4)))
+    np.testing.assert_array_equal(
+        femops.geometry.classify(mesh), femops.geometry.classify(whole)[mine]
+    )
+    volume = sum(
+        float(b.weighted_det.sum()) for b in femops.geometry.Geometry(mesh, femops.basis.gauss(4))
+    )
     assert comm.sum(volume) == pytest.approx(whole.volume(), rel=1e-12)
     with pytest.raises(AttributeError, match=r"'volume': of this rank's .* mesh\.mesh\.volume"):
         mesh.volume()

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from femops import ElementRestriction, SpaceError, VectorError
+from femops.errors import SpaceError, VectorError
+from femops.spaces.restriction import ElementRestriction
 
 INDICES = np.array([[0, 1, 2], [2, 3, 4], [4, 1, 5]])
 

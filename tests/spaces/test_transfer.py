@@ -137,12 +137,14 @@ def test_what_is_no_refinement_has_no_parents() -> None:
 def test_errors_of_fields() -> None:
     V = femops.H1(femops.box((2, 2)), 2)
     u = V.zeros()
-    with pytest.raises(femops.ProbeError, match=r"20 of 25 nodes .* lie outside .* at \(2.5, 0\)"):
+    with pytest.raises(
+        femops.errors.ProbeError, match=r"20 of 25 nodes .* lie outside .* at \(2.5, 0\)"
+    ):
         femops.H1(femops.box((2, 2), upper=(5.0, 1.0)), 2).interpolate((V, u))
     for other in (femops.H1(V.mesh, 2, ncomp=2), femops.H1(femops.box((2,)), 2)):
-        with pytest.raises(femops.SpaceError, match="cannot be interpolated"):
+        with pytest.raises(femops.errors.SpaceError, match="cannot be interpolated"):
             other.interpolate((V, u))
-    with pytest.raises(femops.VectorError, match="vector has 3 entries"):
+    with pytest.raises(femops.errors.VectorError, match="vector has 3 entries"):
         V.interpolate((V, np.zeros(3)))
 
 
@@ -186,13 +188,13 @@ def test_a_predicate_of_no_faces_is_not_called() -> None:
 )
 def test_other_predicates_are_refused(predicate) -> None:
     V = femops.H1(femops.box((2, 2)), 2)
-    with pytest.raises(femops.SpaceError, match=r"x of shape \(dim, n\)"):
+    with pytest.raises(femops.errors.SpaceError, match=r"x of shape \(dim, n\)"):
         V.boundary_dofs(predicate)
 
 
 def test_one_predicate_at_a_time() -> None:
     V = femops.H1(femops.box((2, 2)), 2)
-    with pytest.raises(femops.SpaceError, match="two predicates"):
+    with pytest.raises(femops.errors.SpaceError, match="two predicates"):
         V.boundary_dofs(lambda x: x[0] < 1, where=lambda x: x[1] < 1)
-    with pytest.raises(femops.SpaceError, match="belong to its elements"):
+    with pytest.raises(femops.errors.SpaceError, match="belong to its elements"):
         femops.L2(V.mesh, 1).boundary_dofs(lambda x: x[0] < 1)

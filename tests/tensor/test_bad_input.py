@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from femops import TensorError
+from femops.errors import TensorError
 from femops.tensor import (
     Batch,
     Index,

@@ -143,20 +143,20 @@ def test_einsum_is_that_of_numpy(subscripts, members):
     arrays = [rng.standard_normal(shape) for shape in shapes]
     words = ",".join("z" + word for word in left.split(","))
     expected = np.einsum(f"{words}->z{right}", *arrays)
-    check(femops.einsum(subscripts, *arrays), expected, 12)
+    check(femops.tensor.einsum(subscripts, *arrays), expected, 12)
     last = [np.ascontiguousarray(np.moveaxis(array, 0, -1)) for array in arrays]
-    check(femops.einsum(subscripts, *last, batch=-1), np.moveaxis(expected, 0, -1), 12)
+    check(femops.tensor.einsum(subscripts, *last, batch=-1), np.moveaxis(expected, 0, -1), 12)
     for layout in (lambda _: Interleaved(), by_table, lambda shape: Tiled((2,) * len(shape))):
         batches = [Batch.wrap(array).copy(layout(array.shape[1:])) for array in arrays]
-        check(femops.einsum(subscripts, *batches).numpy(), expected, 12)
+        check(femops.tensor.einsum(subscripts, *batches).numpy(), expected, 12)
 
 
 def test_einsum_of_tensors_that_all_members_share():
     rng = np.random.default_rng(4)
     B, D = rng.standard_normal((4, 3)), rng.standard_normal((9, 4, 4))
     expected = np.einsum("ki,lj,zkl->zij", B, B, D)
-    check(femops.einsum("ki,lj,kl->ij", B, B, D), expected, 16)
-    check(femops.einsum("ki,kj", B, B), np.einsum("ki,kj", B, B), 4)
+    check(femops.tensor.einsum("ki,lj,kl->ij", B, B, D), expected, 16)
+    check(femops.tensor.einsum("ki,kj", B, B), np.einsum("ki,kj", B, B), 4)
 
 
 @FEW

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from femops import TensorError
+from femops.errors import TensorError
 from femops.tensor import Group, group_gemm
 
 SIZES = [(2, 3, 4), (5, 3, 1), (2, 3, 4), (2, 3, 4), (5, 3, 1)]

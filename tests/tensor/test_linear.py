@@ -110,7 +110,7 @@ def test_bad_matrices_are_named_and_the_others_done(method):
 
     expected, broken = call(matrices), matrices.copy()
     broken[4], broken[20] = (np.nan, np.inf) if method == "eigh" else (0.0, np.nan)
-    with pytest.raises(femops.SingularError, match=r"2 of 21 .*\(members 4, 20\)") as caught:
+    with pytest.raises(femops.errors.SingularError, match=r"2 of 21 .*\(members 4, 20\)") as caught:
         call(broken)
     assert caught.value.members.tolist() == [4, 20]
     others = np.setdiff1d(np.arange(MEMBERS), [4, 20])
@@ -153,10 +153,10 @@ def test_calls_like_an_earlier_one():
         assert close(general @ solve(general, right), right, 1e3)
         broken = positive.copy()
         broken[seed] = 0.0
-        with pytest.raises(femops.SingularError) as caught:
+        with pytest.raises(femops.errors.SingularError) as caught:
             cholesky(broken)
         assert caught.value.members.tolist() == [seed]
         shifted = np.frombuffer(b"\0" + positive.tobytes(), np.uint8)[1:].view("float64")
-        with pytest.raises(femops.TensorError, match="whole numbers apart"):
+        with pytest.raises(femops.errors.TensorError, match="whole numbers apart"):
             cholesky(shifted.reshape(positive.shape))
         assert cholesky(positive[:0]).shape == (0, 5, 5)

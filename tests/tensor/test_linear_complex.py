@@ -169,7 +169,7 @@ def test_bad_matrices_are_named_and_the_others_done(call, method):
         broken[4] = np.outer([1j, 2, 3], [1, 1j, 4])  # of rank 1
     if method in ("cholesky", "positive"):
         broken[4] = positive[4] - 100 * np.eye(3)
-    with pytest.raises(femops.SingularError, match=r"2 of 21 .*\(members 4, 20\)") as caught:
+    with pytest.raises(femops.errors.SingularError, match=r"2 of 21 .*\(members 4, 20\)") as caught:
         calls[method](broken)
     assert caught.value.members.tolist() == [4, 20]
     found = caught.value.result
@@ -198,7 +198,7 @@ def test_any_entry_that_is_not_finite_names_its_matrix(call, method, n, dtype):
     }
     row, column = np.divmod(entries, n)
     read = {"solve": row >= 0, "lu": row >= 0, "triangle": row < column}.get(method, row >= column)
-    with pytest.raises(femops.SingularError, match="not finite") as caught:
+    with pytest.raises(femops.errors.SingularError, match="not finite") as caught:
         calls[method]()
     assert caught.value.members.tolist() == np.flatnonzero(read).tolist()
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from femops import TensorError, einsum
-from femops.tensor import Batch, Index, Interleaved, Strided, gemm
+from femops.errors import TensorError
+from femops.tensor import Batch, Index, Interleaved, Strided, einsum, gemm
 from femops.tensor.known import KNOWN
 from femops_kernels.cpu import machine
 from femops_kernels.cpu.tensor.arrays import ArrayCall

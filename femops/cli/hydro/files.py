@@ -33,7 +33,7 @@ class Files:
 
     def __init__(self, given: dict[str, Any], comm: Communicator) -> None:
         self._given, self._comm = given, comm
-        self._series: femops.TimeSeries | None = None
+        self._series: femops.io.TimeSeries | None = None
         self._frames: list[tuple[str, Any, Any]] = []
         self._check()
 
@@ -57,7 +57,7 @@ class Files:
 
         if self._given["save"] is not None:
             existing: Any = "continue" if self._given["restart"] else "replace"
-            self._series = femops.TimeSeries(self._given["save"], existing, self._comm)
+            self._series = femops.io.TimeSeries(self._given["save"], existing, self._comm)
         self._add(run)
 
     def after_step(self, run: Simulation) -> None:
@@ -102,7 +102,7 @@ class Files:
         if self._given["checkpoint"] is not None:
             output.say(f"wrote {save_run(self._given['checkpoint'], run)}")
         if self._given["movie"] is not None:
-            drawn = femops.movie(self._given["movie"], self._frames, name="density")
+            drawn = femops.io.movie(self._given["movie"], self._frames, name="density")
             output.say(f"wrote {drawn}, {len(self._frames)} frames")
         if self._given["picture"] is not None:
             _draw(output, self._given["picture"], Snapshot.of(run), f"t = {run.t:.4g}")
@@ -115,5 +115,5 @@ def _draw(output: Output, path: Path, fields: Snapshot, title: str) -> None:
     beside = path.with_name(f"{path.stem}-velocity{path.suffix}")
     for target, name in ((path, "density"), (beside, "velocity")):
         field = getattr(fields, name)
-        drawn = femops.picture(target, field.space, field.vector, name=name, title=title)
+        drawn = femops.io.picture(target, field.space, field.vector, name=name, title=title)
         output.say(f"wrote {drawn}")

@@ -122,8 +122,8 @@ def save_state(
     >>> import femops, tempfile
     >>> V = femops.H1(femops.box((4, 4)), order=3)
     >>> u = V.interpolate(lambda x: x[0])
-    >>> file = femops.save_state(tempfile.mkdtemp() + "/run.state", {"u": (V, u)}, {"time": 0.5})
-    >>> state = femops.load_state(file, {"u": V})
+    >>> file = femops.io.save_state(tempfile.mkdtemp() + "/run.state", {"u": (V, u)}, {"time": 0.5})
+    >>> state = femops.io.load_state(file, {"u": V})
     >>> bool((state.vectors["u"] == u).all()), state.values
     (True, {'time': 0.5})
     """

@@ -1,4 +1,4 @@
-"""Checks of the arguments of `femops.save_state` and `femops.load_state`."""
+"""Checks of the arguments of `femops.io.save_state` and `femops.io.load_state`."""
 
 from __future__ import annotations
 

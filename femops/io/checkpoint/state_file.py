@@ -241,7 +241,7 @@ class StateReader:
         self._file, self._path = file, path
         size, prefix = os.fstat(file.fileno()).st_size, file.read(_FIXED)
         if not prefix or not MAGIC.startswith(prefix[: len(MAGIC)]):
-            raise CheckpointError(f"'{path}' is not a checkpoint: give one of femops.save_state")
+            raise CheckpointError(f"'{path}' is not a checkpoint: give one of femops.io.save_state")
         if len(prefix) < _FIXED:
             raise self._not_whole(size, f"at least {_FIXED}")
         _, self.checksum = _PREFIX.unpack(prefix[: _PREFIX.size])

@@ -68,7 +68,7 @@ def movie(
     >>> import femops, tempfile
     >>> V = femops.H1(femops.box((2, 2)), order=2)
     >>> frames = [(f"t = {t}", V, V.interpolate(lambda x: t * x[0])) for t in (0.5, 1.0)]
-    >>> femops.movie(tempfile.mkdtemp() + "/u.gif", frames, name="u").suffix
+    >>> femops.io.movie(tempfile.mkdtemp() + "/u.gif", frames, name="u").suffix
     '.gif'
     """
     target = checked_path(path, ".gif")

@@ -153,7 +153,7 @@ def _space_and_mesh(what: Any, u: Any) -> tuple[Space | None, Mesh]:
     if isinstance(what, Space | DistributedMesh) and what.comm.size > 1:
         raise SpaceError(
             f"a picture is shown by one process, the mesh is shared by {what.comm.size}: "
-            "femops.picture('u.png', V, u) draws it into a file"
+            "femops.io.picture('u.png', V, u) draws it into a file"
         )
     if isinstance(what, DistributedMesh):
         what = what.mesh

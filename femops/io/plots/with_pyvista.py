@@ -76,7 +76,7 @@ def to_pyvista(space: Owner = None, u: Any = None, /, **fields: Any) -> pyvista.
     --------
     >>> import femops
     >>> V = femops.H1(femops.ball(2), order=3)
-    >>> grid = femops.to_pyvista(V, V.interpolate(lambda x: x[0]))
+    >>> grid = femops.io.to_pyvista(V, V.interpolate(lambda x: x[0]))
     >>> grid.clip("x").n_cells > 0
     True
     """

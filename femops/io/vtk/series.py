@@ -39,7 +39,7 @@ class TimeSeries:
 
     >>> import femops, tempfile
     >>> V = femops.H1(femops.box((2, 2)), order=2)
-    >>> with femops.TimeSeries(tempfile.mkdtemp() + "/run.pvd") as series:
+    >>> with femops.io.TimeSeries(tempfile.mkdtemp() + "/run.pvd") as series:
     ...     for time in (0.0, 0.5):
     ...         file = series.save(time, V, u=V.interpolate(lambda x: x[0] * time))
     >>> series.times
@@ -173,7 +173,7 @@ class TimeSeries:
         if theirs is not ours and max(ours.size, theirs.size) > 1:
             raise FileError(
                 f"'{self.path}' is a series of {ours.size} ranks, the space is of {theirs.size}: "
-                "give the series the communicator of the mesh, femops.TimeSeries(path, comm=comm)"
+                "give the series the mesh's communicator, femops.io.TimeSeries(path, comm=comm)"
             )
 
     def close(self) -> None:

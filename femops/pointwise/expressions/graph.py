@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from femops.pointwise.errors import NoAttributeError, TraceError
+from femops.errors import NoAttributeError, TraceError
 from femops.pointwise.expressions.operations import (
     BITWISE,
     COMPARE,

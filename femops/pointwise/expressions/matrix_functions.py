@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from femops.pointwise.errors import TraceError
+from femops.errors import TraceError
 from femops.pointwise.expressions.tensors import where
 from femops_meshes.arguments import array_of
 

@@ -112,7 +112,9 @@ def test_updates_are_merged_where_that_is_possible(device: HostDevice) -> None:
         _, info = femops.cg(A, b, M=M)
         assert info.merged == possible
         if not possible:
-            with pytest.raises(femops.SolverError, match=r"merged = True, but .* is not one sweep"):
+            with pytest.raises(
+                femops.errors.SolverError, match=r"merged = True, but .* is not one sweep"
+            ):
                 femops.cg(A, b, merged=True)
 
 
@@ -184,11 +186,15 @@ def test_operators_that_are_not_positive_definite(merged: bool, device: HostDevi
         A, b, _ = problem("jacobi", where)
         V = A.space
         indefinite = (femops.diffusion(V) - 40.0 * femops.mass(V)).constrained(V.boundary_dofs())
-        with pytest.raises(femops.SolverError, match="not to be positive definite") as caught:
+        with pytest.raises(
+            femops.errors.SolverError, match="not to be positive definite"
+        ) as caught:
             femops.cg(indefinite, b, merged=merged)
         messages.append(str(caught.value))
         negative = femops.jacobi(A * -1.0)
-        with pytest.raises(femops.SolverError, match=r"after 0 iterations .* preconditioner"):
+        with pytest.raises(
+            femops.errors.SolverError, match=r"after 0 iterations .* preconditioner"
+        ):
             femops.cg(A, b, M=negative, merged=merged)
     assert messages[0] == messages[1]  # found in the same iteration
 
@@ -196,15 +202,17 @@ def test_operators_that_are_not_positive_definite(merged: bool, device: HostDevi
 def test_bad_arguments(device: HostDevice) -> None:
     A, b, M = problem("jacobi", device)
     host, _, _ = problem("jacobi", None)
-    with pytest.raises(femops.SolverError, match=r"not on the same device: make M with femops\.j"):
+    with pytest.raises(
+        femops.errors.SolverError, match=r"not on the same device: make M with femops\.j"
+    ):
         femops.cg(A, b, M=femops.jacobi(host))
-    with pytest.raises(femops.SolverError, match="not on the same device"):
+    with pytest.raises(femops.errors.SolverError, match="not on the same device"):
         femops.cg(host, b, M=M)
-    with pytest.raises(femops.SolverError, match="not finite"):
+    with pytest.raises(femops.errors.SolverError, match="not finite"):
         femops.cg(A, b * np.nan)
-    with pytest.raises(femops.VectorError, match="b has type float32"):
+    with pytest.raises(femops.errors.VectorError, match="b has type float32"):
         femops.cg(A, b.astype(np.float32))
-    with pytest.raises(femops.VectorError, match="x0 has 417 entries"):
+    with pytest.raises(femops.errors.VectorError, match="x0 has 417 entries"):
         femops.cg(A, b, b[:-1])
 
 
@@ -269,7 +277,7 @@ def test_jacobi_stays_on_the_device(device: HostDevice) -> None:
     column = M.matvec(x[:, np.newaxis])
     assert column.shape == (len(x), 1)
     np.testing.assert_allclose(column[:, 0], expected, rtol=1e-14)
-    with pytest.raises(femops.VectorError, match=r"x is an array of the host|a list"):
+    with pytest.raises(femops.errors.VectorError, match=r"x is an array of the host|a list"):
         M.matvec([1.0])
 
 
@@ -277,5 +285,7 @@ def test_jacobi_stays_on_the_device(device: HostDevice) -> None:
 def test_a_diagonal_with_zeros(on: bool, device: HostDevice) -> None:
     V = femops.H1(femops.box((4,)), 1, device=device if on else None)
     A = femops.mass(V, lambda x: np.where(x[0] < 0.5, 0.0, 1.0))
-    with pytest.raises(femops.SolverError, match=r"2 diagonal entries are zero .* first number 0"):
+    with pytest.raises(
+        femops.errors.SolverError, match=r"2 diagonal entries are zero .* first number 0"
+    ):
         femops.jacobi(A)

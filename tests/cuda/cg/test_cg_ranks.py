@@ -156,9 +156,13 @@ def test_beginnings_that_are_ends() -> None:
         A, options = problem("jacobi", place, device)
         x, info = femops.cg(A, 0.0 * noise(A.space), **options)
         negative = femops.jacobi(A * -1.0)
-        with pytest.raises(femops.SolverError, match=r"after 0 iterations .* preconditioner"):
+        with pytest.raises(
+            femops.errors.SolverError, match=r"after 0 iterations .* preconditioner"
+        ):
             femops.cg(A, noise(A.space), M=negative)
-        with pytest.raises(femops.SolverError, match="ranks have a GPU each: leave merged out"):
+        with pytest.raises(
+            femops.errors.SolverError, match="ranks have a GPU each: leave merged out"
+        ):
             femops.cg(A, noise(A.space), merged=True)
         return A.space, x, (info.converged, info.iterations)
 

@@ -46,10 +46,10 @@ def test_without_cupy(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
     with pytest.raises(DeviceError, match=r'not installed: pip install "cupy-cuda13x\[ctk\]"'):
         open_device("cuda")
-    with pytest.raises(femops.DeviceError):
+    with pytest.raises(femops.errors.DeviceError):
         open_device("cuda")
-    assert issubclass(femops.DeviceError, KernelError)
-    assert issubclass(femops.DeviceError, RuntimeError)
+    assert issubclass(femops.errors.DeviceError, KernelError)
+    assert issubclass(femops.errors.DeviceError, RuntimeError)
 
 
 def test_with_a_cupy_that_is_broken(tmp_path, monkeypatch):

@@ -65,7 +65,7 @@ def mass(dim: int, order: int, more: int, ncomp: int, **options: Any) -> Any:
 
 def laplacian(dim: int, order: int, more: int, ncomp: int, **options: Any) -> Any:
     V = femops.H1(femops.box((2,) * dim), order, ncomp, **options)
-    rule = femops.lobatto(order + 1) if more == 0 else order + 1 + more
+    rule = femops.basis.lobatto(order + 1) if more == 0 else order + 1 + more
     return femops.diffusion(V, quadrature=rule)
 
 

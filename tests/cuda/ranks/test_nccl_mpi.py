@@ -86,21 +86,25 @@ def test_one_rank_has_nobody_to_send_to(comm, device):
 @pytest.mark.parallel(3)
 def test_ranks_that_disagree_are_all_told(comm, device, monkeypatch):
     monkeypatch.setenv(gpus.NCCL, "1" if comm.rank == 2 else "")
-    with pytest.raises(femops.CommunicatorError, match=r"FEMOPS_NCCL is '0' on rank 0, but '1' on"):
+    with pytest.raises(
+        femops.errors.CommunicatorError, match=r"FEMOPS_NCCL is '0' on rank 0, but '1' on"
+    ):
         both_ways(comm, device)
 
 
 @pytest.mark.parallel(2)
 def test_other_values_are_refused(comm, device, monkeypatch):
     monkeypatch.setenv(gpus.NCCL, "yes")
-    with pytest.raises(femops.CommunicatorError, match="FEMOPS_NCCL is 'yes': give 1 for"):
+    with pytest.raises(femops.errors.CommunicatorError, match="FEMOPS_NCCL is 'yes': give 1 for"):
         both_ways(comm, device)
 
 
 @pytest.mark.parallel(3)
 def test_two_ranks_on_one_device_are_refused(comm, device):
     device.bus = f"of rank {comm.rank // 2}"
-    with pytest.raises(femops.CommunicatorError, match="3 ranks have 2 GPUs and NCCL takes one"):
+    with pytest.raises(
+        femops.errors.CommunicatorError, match="3 ranks have 2 GPUs and NCCL takes one"
+    ):
         both_ways(comm, device)
 
 
@@ -111,7 +115,7 @@ def test_a_rank_without_nccl_is_an_error_on_all(comm, device, monkeypatch):
 
     if comm.rank == 1:
         monkeypatch.setattr(device, "network", missing)
-    expected = DeviceError if comm.rank == 1 else femops.RankError
+    expected = DeviceError if comm.rank == 1 else femops.errors.RankError
     with pytest.raises(expected, match="CuPy finds no NCCL"):
         both_ways(comm, device)
 
@@ -120,5 +124,5 @@ def test_a_rank_without_nccl_is_an_error_on_all(comm, device, monkeypatch):
 def test_an_operator_is_refused_too(comm, device, monkeypatch):
     device.bus = "the same"
     A = femops.mass(femops.H1(femops.box((4, 4), comm=comm), 2, device=device))
-    with pytest.raises(femops.CommunicatorError, match="2 ranks have 1 GPUs"):
+    with pytest.raises(femops.errors.CommunicatorError, match="2 ranks have 1 GPUs"):
         A.apply(A.space.zeros())

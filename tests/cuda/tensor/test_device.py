@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import femops
-from femops import TensorError
+from femops.errors import TensorError
 from femops.tensor import Batch, Group, Index, Interleaved, Mapped, Strided, Tiled, gemm, group_gemm
 from support.cuda.guarded import guarded_device
 from support.cuda.host_device import HostStream
@@ -102,7 +102,7 @@ def indexed(device):
 CASES = {
     "operands": (lambda d: gemm(X, d.upload(X)), "on the host and the guarded host: copy them"),
     "output": (lambda d: gemm(X, X, d.upload(X)), "on .*: copy them to one, by to"),
-    "einsum": (lambda d: femops.einsum("ij,jk,kl", X, X, d.upload(X)), "copy them to one"),
+    "einsum": (lambda d: femops.tensor.einsum("ij,jk,kl", X, X, d.upload(X)), "copy them to one"),
     "indices": (indexed, "copy them to one"),
     "a group": (lambda d: Group([X[0], d.upload(X[0])]), "copy them to one"),
     "groups": (lambda d: group_gemm(Group([X[0]]), Group([d.upload(X[0])])), "copy them to one"),
@@ -136,5 +136,5 @@ def test_refused(device, case):
 
 def test_without_a_device_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
-    with pytest.raises(femops.DeviceError, match="pip install"):
+    with pytest.raises(femops.errors.DeviceError, match="pip install"):
         Batch((2,), 3).to("cuda")

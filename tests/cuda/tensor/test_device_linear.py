@@ -117,7 +117,9 @@ def test_bad_matrices_are_named_and_the_others_done(device, method):
     matrices = general if method in ("solve", "lu", "triangle") else positive
     expected, broken = calls[method](device.upload(matrices)).get(), matrices.copy()
     broken[4], broken[132] = (np.nan, np.inf) if method == "eigh" else (0.0, np.nan)
-    with pytest.raises(femops.SingularError, match=r"2 of 133 .*\(members 4, 132\)") as caught:
+    with pytest.raises(
+        femops.errors.SingularError, match=r"2 of 133 .*\(members 4, 132\)"
+    ) as caught:
         calls[method](device.upload(broken))
     assert caught.value.members.tolist() == [4, 132]
     found = caught.value.result
@@ -136,6 +138,6 @@ def test_bad_input(device):
         ),
         (lambda: eigh(device.upload(right)), "give \\(members, n, n\\)"),
     ):
-        with pytest.raises(femops.TensorError, match=message):
+        with pytest.raises(femops.errors.TensorError, match=message):
             call()
     assert cholesky(device.upload(general[:0])).shape == (0, 3, 3)

@@ -138,9 +138,9 @@ def test_einsum_is_that_of_numpy(device, subscripts):
     words = ",".join("z" + word for word in left.split(","))
     expected = np.einsum(f"{words}->z{right}", *arrays)
     bound = np.einsum(f"{words}->z{right}", *map(np.abs, arrays))
-    check(femops.einsum(subscripts, *map(device.upload, arrays)).get(), expected, bound)
+    check(femops.tensor.einsum(subscripts, *map(device.upload, arrays)).get(), expected, bound)
     last = [device.upload(np.ascontiguousarray(np.moveaxis(array, 0, -1))) for array in arrays]
-    found = femops.einsum(subscripts, *last, batch=-1).get()
+    found = femops.tensor.einsum(subscripts, *last, batch=-1).get()
     check(found, np.moveaxis(expected, 0, -1), np.moveaxis(bound, 0, -1))
 
 
@@ -160,7 +160,7 @@ def test_einsum_of_any_two(device, data):
     bound = np.einsum(f"z{left},z{right}->z{result}", np.abs(A), np.abs(B))
     layout = draw(st.sampled_from((Strided(), Interleaved(2))))
     batches = [Batch.wrap(X).copy(layout).to(device) for X in (A, B)]
-    check(femops.einsum(f"{left},{right}->{result}", *batches).numpy(), expected, bound)
+    check(femops.tensor.einsum(f"{left},{right}->{result}", *batches).numpy(), expected, bound)
 
 
 def test_contractions_with_ranges(device):

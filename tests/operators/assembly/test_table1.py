@@ -68,9 +68,9 @@ def test_counts_are_what_numpy_does() -> None:
 
 def test_what_makes_no_sense_is_refused() -> None:
     for arguments in (("stokes", 2, [2]), ("mass", 4, [2]), ("mass", 2, []), ("mass", 2, [0])):
-        with pytest.raises(femops.OperatorError):
+        with pytest.raises(femops.errors.OperatorError):
             cost.table(*arguments, seconds=0.0)
-    with pytest.raises(femops.OperatorError, match="elements = 0"):
+    with pytest.raises(femops.errors.OperatorError, match="elements = 0"):
         cost.table("mass", 2, [2], elements=0, seconds=0.0)
     one = cost.table("mass", 1, [2], seconds=0.0)
     assert set(one["exponents"]["full"].values()) == {None}

@@ -25,14 +25,18 @@ MESH = femops.box((3, 3))
 @pytest.mark.parametrize("device", [3, True, b"cuda", ["cuda"]])
 def test_what_names_no_device(device: Any) -> None:
     message = "device is .*: give 'cuda', or 'cuda:1' for the second GPU"
-    with pytest.raises(femops.SpaceError, match=message):
+    with pytest.raises(femops.errors.SpaceError, match=message):
         femops.H1(MESH, 1, device=device)
 
 
 def test_unknown_names() -> None:
-    with pytest.raises(femops.DeviceError, match=r"no device is called 'gpu': choose \"cuda\""):
+    with pytest.raises(
+        femops.errors.DeviceError, match=r"no device is called 'gpu': choose \"cuda\""
+    ):
         femops.L2(MESH, 1, device="gpu")
-    with pytest.raises(femops.DeviceError, match=r"called 'cpu': .*; leave it out for the host$"):
+    with pytest.raises(
+        femops.errors.DeviceError, match=r"called 'cpu': .*; leave it out for the host$"
+    ):
         femops.H1(MESH, 1, device="cpu")
 
 
@@ -40,14 +44,14 @@ def test_unknown_names() -> None:
 def test_what_to_install(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", None)
     with pytest.raises(
-        femops.DeviceError, match=r'CuPy, .* pip install "cupy-cuda13x\[ctk\]"'
+        femops.errors.DeviceError, match=r'CuPy, .* pip install "cupy-cuda13x\[ctk\]"'
     ) as caught:
         make(MESH, 1, device="cuda")
     assert "\n" not in str(caught.value)
 
 
 def test_reproducible_is_yes_or_no() -> None:
-    with pytest.raises(femops.SpaceError, match="reproducible is 'yes': give True or False"):
+    with pytest.raises(femops.errors.SpaceError, match="reproducible is 'yes': give True or False"):
         femops.H1(MESH, 1, reproducible="yes")  # type: ignore[arg-type]
 
 
@@ -103,7 +107,7 @@ HOST_ARRAYS: dict[str, tuple[str, Use]] = {
 def test_arrays_of_the_host_to_a_device(name: str, there: There) -> None:
     what, use = HOST_ARRAYS[name]
     message = rf"^{what} is an array of the host, .* by cupy.asarray\({what}\)$"
-    with pytest.raises(femops.VectorError, match=message):
+    with pytest.raises(femops.errors.VectorError, match=message):
         use(there)
 
 
@@ -123,7 +127,7 @@ SCIPY: dict[str, Use] = {
 @pytest.mark.parametrize("name", SCIPY)
 def test_the_solvers_of_scipy(name: str, there: There) -> None:
     message = "SciPy's solvers do: solve by femops.cg or cupyx.scipy.sparse.linalg"
-    with pytest.raises(femops.VectorError, match=message):
+    with pytest.raises(femops.errors.VectorError, match=message):
         SCIPY[name](there)
 
 
@@ -139,7 +143,7 @@ COMPOSED: dict[str, Use] = {
 
 @pytest.mark.parametrize("name", COMPOSED)
 def test_what_scipy_composes(name: str, there: There) -> None:
-    with pytest.raises(femops.OperatorError, match=r"SciPy composes .* as A @ \(B @ x\)"):
+    with pytest.raises(femops.errors.OperatorError, match=r"SciPy composes .* as A @ \(B @ x\)"):
         COMPOSED[name](there)
 
 
@@ -168,9 +172,9 @@ DEVICE_ARRAYS: dict[str, Use] = {
     "elements": lambda t: t.V.restriction.gather(t.x),
     "product of spaces": lambda t: t.W.check_vector(t.W.zeros()),
     "save": lambda t: femops.save("there.vtu", t.V, x=t.x),
-    "picture": lambda t: femops.picture("there.png", t.V, t.x),
+    "picture": lambda t: femops.io.picture("there.png", t.V, t.x),
     "probe": lambda t: t.probe(t.V, t.x),
-    "state": lambda t: femops.save_state("there.state", {"x": (t.V, t.x)}),
+    "state": lambda t: femops.io.save_state("there.state", {"x": (t.V, t.x)}),
     "field": lambda t: femops.GridFunction(t.V, t.x),
     "coefficient": lambda t: femops.mass(t.V, t.device.upload(np.ones((9, 16)))),
     "other coefficient": lambda t: t.A.update(rho=t.x),
@@ -187,7 +191,7 @@ def test_arrays_of_a_device_to_the_host(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     before = there.device.host.downloads
-    with pytest.raises(femops.VectorError, match=r" is on a GPU: .* give .*\.get\(\)$"):
+    with pytest.raises(femops.errors.VectorError, match=r" is on a GPU: .* give .*\.get\(\)$"):
         DEVICE_ARRAYS[name](there)
     assert there.device.host.downloads == before
 
@@ -254,7 +258,7 @@ WRONG: dict[str, tuple[str, Use]] = {
 @pytest.mark.parametrize("name", WRONG)
 def test_vectors_that_are_wrong(name: str, there: There) -> None:
     message, use = WRONG[name]
-    with pytest.raises(femops.VectorError, match=message):
+    with pytest.raises(femops.errors.VectorError, match=message):
         use(there)
 
 
@@ -274,7 +278,9 @@ MIXED: dict[str, Use] = {
 
 @pytest.mark.parametrize("name", MIXED)
 def test_spaces_that_are_not_on_one_device(name: str, there: There) -> None:
-    with pytest.raises(femops.SpaceError, match=r"^spaces on the guarded host, the .* one device$"):
+    with pytest.raises(
+        femops.errors.SpaceError, match=r"^spaces on the guarded host, the .* one device$"
+    ):
         MIXED[name](there)
 
 
@@ -287,7 +293,7 @@ def test_levels_that_are_of_the_host(level: str, there: There) -> None:
         lambda: there.F.jacobian(there.x).at_level(level),
         lambda: femops.boundary_mass(there.V, level=level),
     ):
-        with pytest.raises(femops.OperatorError, match=message):
+        with pytest.raises(femops.errors.OperatorError, match=message):
             use()
 
 
@@ -298,7 +304,7 @@ def test_elements_that_need_too_much_shared_memory() -> None:
         r"an element needs 63888 bytes of shared memory.* has 49152.*: "
         "take a lower order or fewer components"
     )
-    with pytest.raises(femops.KernelError, match=message):
+    with pytest.raises(femops.errors.KernelError, match=message):
         femops.elasticity(V, 1.0, 1.0).apply(V.zeros())
     assert device.host.launches == 0
 
@@ -308,7 +314,7 @@ def test_more_dofs_than_a_kernel_counts() -> None:
     table = DofTable.of(nodes, DofRuns(1, 2, broken=True))
     assert table.starts.tolist() == [[2**31 - 2]]
     message = "numbered up to 2147483648, a GPU kernel counts to 2147483647: use more GPUs"
-    with pytest.raises(femops.KernelError, match=message):
+    with pytest.raises(femops.errors.KernelError, match=message):
         DofTable.of(nodes + 1, DofRuns(1, 2, broken=True))
 
 
@@ -317,7 +323,9 @@ def test_more_turned_dofs_than_can_be_counted(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("femops_kernels.cuda.operator.dofs._LARGEST", 7)
     indices = np.tile([0, 2, 1, 3], (4, 1))
     assert len(DofTable.of(indices[:3], DofRuns(1, 4)).turned) == 7
-    with pytest.raises(femops.KernelError, match=r"8 dofs stand in another .* counts to 7: use"):
+    with pytest.raises(
+        femops.errors.KernelError, match=r"8 dofs stand in another .* counts to 7: use"
+    ):
         DofTable.of(indices, DofRuns(1, 4))
 
 
@@ -326,7 +334,9 @@ def test_more_shared_nodes_than_a_kernel_counts(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("femops_kernels.cuda.operator.dofs._LARGEST", 7)
     three, four = np.arange(6).reshape(3, 2), np.arange(8).reshape(4, 2)
     assert len(Shared.of(three, DofRuns(1, 2, broken=False)).slots) == 6
-    with pytest.raises(femops.KernelError, match=r"8 nodes are shared by elements, a GPU .* to 7"):
+    with pytest.raises(
+        femops.errors.KernelError, match=r"8 nodes are shared by elements, a GPU .* to 7"
+    ):
         Shared.of(four, DofRuns(1, 2, broken=False))
 
 
@@ -337,5 +347,7 @@ def test_lanes_are_the_cpus(there: There) -> None:
         "nonlinear": lambda: femops.residual(cubic, there.V, lanes=4),
     }
     for make in makers.values():
-        with pytest.raises(femops.OperatorError, match=r"lanes = 4 on a GPU: .* leave them out"):
+        with pytest.raises(
+            femops.errors.OperatorError, match=r"lanes = 4 on a GPU: .* leave them out"
+        ):
             make()

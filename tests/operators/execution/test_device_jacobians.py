@@ -88,7 +88,7 @@ def test_other_states_and_coefficients(device: GuardedDevice) -> None:
         agree(J, K, device)
         agree(J.update(mu=2.5), K.update(mu=2.5), device)
         agree(J, K, device)
-    with pytest.raises(femops.OperatorError, match="mu is not finite"):
+    with pytest.raises(femops.errors.OperatorError, match="mu is not finite"):
         K.update(mu=lambda x: np.where(x[0] > 0.5, np.nan, 1.0))
 
 

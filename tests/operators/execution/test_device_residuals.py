@@ -322,7 +322,7 @@ def too_large(V: Any) -> Any:
 
 def message(make: Make, V: Any) -> tuple[type, str]:
     F = make(V)
-    with pytest.raises(femops.FemopsError) as error:
+    with pytest.raises(femops.errors.FemopsError) as error:
         F.residual(F.space.memory.put(np.ones(F.space.size, F.dtype)))
     return type(error.value), str(error.value)
 
@@ -331,7 +331,7 @@ def message(make: Make, V: Any) -> tuple[type, str]:
 def test_elements_that_are_turned_over(make: Make, device: GuardedDevice) -> None:
     mesh = femops.box((1,), order=2, mapping=folded)
     expected = message(make, femops.H1(mesh, 6))
-    assert expected[0] is femops.GeometryError
+    assert expected[0] is femops.errors.GeometryError
     for _ in range(2):
         assert message(make, femops.H1(mesh, 6, device=device)) == expected
 
@@ -339,6 +339,6 @@ def test_elements_that_are_turned_over(make: Make, device: GuardedDevice) -> Non
 @pytest.mark.parametrize("make", [rooted, kept, too_large])
 def test_numbers_that_are_not_finite(make: Make, device: GuardedDevice) -> None:
     expected = message(make, space(None, 2))
-    assert expected[0] is femops.OperatorError
+    assert expected[0] is femops.errors.OperatorError
     for _ in range(2):
         assert message(make, space(device, 2)) == expected

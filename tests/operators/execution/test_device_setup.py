@@ -233,11 +233,11 @@ def mapped_sum(V: Any) -> Any:
 )
 def test_elements_that_are_turned_over(make: Make, device: GuardedDevice) -> None:
     mesh = femops.box((1,), order=2, mapping=folded)
-    with pytest.raises(femops.GeometryError) as here:
+    with pytest.raises(femops.errors.GeometryError) as here:
         make(femops.H1(mesh, 6))
     A = make(femops.H1(mesh, 6, device=device))
     for _ in range(2):
-        with pytest.raises(femops.GeometryError) as there:
+        with pytest.raises(femops.errors.GeometryError) as there:
             applied(A, device)
         assert str(there.value) == str(here.value)
 
@@ -260,7 +260,7 @@ def test_one_element_that_is_turned_over(order: int, dtype: str, device: Guarded
                 A = femops.mass(V, level=level, dtype=dtype)
                 _ = A @ V.memory.put(np.ones(V.size, dtype))
                 found.append("")
-            except femops.GeometryError as error:
+            except femops.errors.GeometryError as error:
                 found.append(str(error))
         assert found[0] == found[1]
         assert bool(found[0]) == (order > 3)
@@ -269,8 +269,8 @@ def test_one_element_that_is_turned_over(order: int, dtype: str, device: Guarded
 @pytest.mark.parametrize("level", ["partial", "matrix-free"])
 def test_a_negative_weight_hides_no_element(level: str, device: GuardedDevice) -> None:
     """Determinant times weight is positive where both are negative."""
-    rule = femops.Quadrature1D(np.array([0.02, 0.5, 0.98]), np.array([-0.1, 0.8, 0.3]), "own")
-    for mapping, error in ((None, None), (folded, femops.GeometryError)):
+    rule = femops.basis.Quadrature1D(np.array([0.02, 0.5, 0.98]), np.array([-0.1, 0.8, 0.3]), "own")
+    for mapping, error in ((None, None), (folded, femops.errors.GeometryError)):
         V = femops.H1(femops.box((1,), order=2, mapping=mapping), 2, device=device)
         A = femops.mass(V, quadrature=rule, level=level)
         with pytest.raises(error) if error else nullcontext():
@@ -290,7 +290,9 @@ def test_data_that_are_too_small_for_their_type(rho: float, device: GuardedDevic
 
     errors = []
     for there in (None, device):
-        with pytest.raises(femops.OperatorError, match="beyond the range of float32") as error:
+        with pytest.raises(
+            femops.errors.OperatorError, match="beyond the range of float32"
+        ) as error:
             used(there)
         errors.append(str(error.value))
     assert errors[0] == errors[1]
@@ -323,13 +325,13 @@ def with_one(V: Any, value: float) -> Any:
     ],
 )
 def test_numbers_that_are_not_finite(make: Make, device: GuardedDevice) -> None:
-    with pytest.raises(femops.FemopsError) as here:
+    with pytest.raises(femops.errors.FemopsError) as here:
         make(space(None, 2))
 
     def used() -> None:
         applied(make(space(device, 2)), device)
 
     for _ in range(2):
-        with pytest.raises(femops.FemopsError) as there:
+        with pytest.raises(femops.errors.FemopsError) as there:
             used()
         assert str(there.value) == str(here.value)

@@ -272,9 +272,9 @@ def test_cg_where_ranks_have_nothing(comm, device, way, make):
 @pytest.mark.parallel(2)
 def test_cg_says_what_is_wrong(comm, device):
     A, b = poisson(femops.box((4, 4), comm=comm), device)
-    with pytest.raises(femops.SolverError, match="ranks have a GPU each: leave merged out"):
+    with pytest.raises(femops.errors.SolverError, match="ranks have a GPU each: leave merged out"):
         femops.cg(A, b, merged=True)
-    with pytest.raises(femops.SolverError, match="not to be positive definite"):
+    with pytest.raises(femops.errors.SolverError, match="not to be positive definite"):
         femops.cg(-A, -b)
 
 
@@ -377,7 +377,9 @@ def test_reproducible_is_refused(comm, device):
         lambda: femops.L2(exact, 2, device=device),
         lambda: femops.H1(femops.box((4, 4), comm=comm), 2, device=device, reproducible=True),
     ):
-        with pytest.raises(femops.SpaceError, match="reproducible=True is not for ranks with a"):
+        with pytest.raises(
+            femops.errors.SpaceError, match="reproducible=True is not for ranks with a"
+        ):
             make()
 
 
@@ -392,7 +394,7 @@ def test_a_device_that_one_rank_lacks_is_an_error_on_all(comm, monkeypatch):
         return HostDevice()
 
     monkeypatch.setattr(cupy_device, "take_device", take)
-    expected = DeviceError if comm.rank == 1 else femops.RankError
+    expected = DeviceError if comm.rank == 1 else femops.errors.RankError
     with pytest.raises(expected, match="there is no GPU that CUDA can use"):
         femops.H1(femops.box((4, 4), comm=comm), 2, device="cuda")
 

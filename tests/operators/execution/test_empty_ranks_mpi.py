@@ -201,8 +201,8 @@ def test_functions_and_files(comm, tmp_path, name, reproducible):
         path = folder / (f"one-{comm.rank}" if mesh.comm.size == 1 else "many")
         u = V.interpolate(smooth)
         femops.save(path.with_suffix(".vtu"), V, u=u)
-        femops.save_state(path.with_suffix(".state"), {"u": (V, u)}, {"n": 1})
-        found = femops.load_state(path.with_suffix(".state"), {"u": V}).vectors["u"]
+        femops.io.save_state(path.with_suffix(".state"), {"u": (V, u)}, {"n": 1})
+        found = femops.io.load_state(path.with_suffix(".state"), {"u": V}).vectors["u"]
         assert np.array_equal(found, u)
         probe = femops.Probe(mesh, points[:, : mesh.dim], "nan")
         materials = femops.by_attribute(mesh, {1: 2.5})
@@ -227,12 +227,12 @@ def test_pictures(comm, tmp_path):
     def build(mesh):
         V = femops.H1(mesh, 2)
         path = folder / f"{mesh.comm.size}-{comm.rank if mesh.comm.size == 1 else 0}.png"
-        return V, femops.picture(path, V, V.interpolate(smooth))
+        return V, femops.io.picture(path, V, V.interpolate(smooth))
 
     (V, mine), (_, whole) = on_both(comm, MESHES[CURVED], build)
     assert mine.read_bytes() == whole.read_bytes()
     pytest.importorskip("pyvista")
-    assert femops.to_pyvista(V, V.zeros()).n_cells == V.mesh.num_elements
+    assert femops.io.to_pyvista(V, V.zeros()).n_cells == V.mesh.num_elements
 
 
 @pytest.mark.parallel(3)

@@ -82,7 +82,7 @@ def test_result_is_that_of_rounded_data(level: str, lanes: int) -> None:
     """With a density of 24 bits, and powers of two beside it, nothing is rounded."""
     V = femops.H1(femops.box((2, 2)), 2)
     rho = np.random.default_rng(3).uniform(1, 2, (4, 16)).astype("float32").astype(float)
-    rule = femops.Quadrature1D(np.linspace(0.125, 0.875, 4), np.full(4, 0.25), "middles")
+    rule = femops.basis.Quadrature1D(np.linspace(0.125, 0.875, 4), np.full(4, 0.25), "middles")
     exact, short = (
         femops.mass(V, rho, quadrature=rule, lanes=lanes, level=level, data_dtype=kind)
         for kind in (None, "float32")
@@ -164,7 +164,7 @@ def test_matrix_free_rounds_coefficients_and_nothing_of_the_geometry(nvec: int) 
     rho = (
         np.random.default_rng(3).uniform(1, 2, (12, 16)) * 10.0 ** np.arange(-12, 0)[:, np.newaxis]
     )
-    V, rule = space(), femops.gauss(4)
+    V, rule = space(), femops.basis.gauss(4)
     A = femops.mass(V, rho, quadrature=rule, level="matrix-free", data_dtype="float32")
     exact = femops.mass(V, rho.astype("float32").astype(float), quadrature=rule, level="full")
     dense = exact.assemble().toarray()
@@ -217,7 +217,7 @@ def test_constrained_solution_is_close() -> None:
 )
 def test_one_error_each(options: dict[str, Any], message: str) -> None:
     rho = options.pop("rho", 1.0)
-    with pytest.raises(femops.OperatorError, match=message):
+    with pytest.raises(femops.errors.OperatorError, match=message):
         femops.mass(space(), rho, **options)
 
 

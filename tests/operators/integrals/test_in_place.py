@@ -31,7 +31,7 @@ LINEAR = femops.H1(MESH, 1)
 WINDS = femops.H1(MESH, 1, ncomp=2)
 ELEMENTS = femops.L2(MESH, 0)
 FLOW = femops.Product(u=femops.H1(MESH, 2, ncomp=2), p=LINEAR)
-SIDES = femops.BoundaryGeometry(MESH, V.quadrature())
+SIDES = femops.geometry.BoundaryGeometry(MESH, V.quadrature())
 POINTS = (MESH.num_elements, V.quadrature().q1d ** 2)
 
 
@@ -432,7 +432,7 @@ def test_what_is_kept_is_bounded(coefficient: Any, numbers: int) -> None:
 @given(data=st.data())
 def test_values_are_put_together_block_by_block(data: st.DataObject) -> None:
     """Components that begin to vary, or to differ from the opposite one, in any block."""
-    geometry = femops.Geometry(femops.box((6,)), femops.gauss(2))
+    geometry = femops.geometry.Geometry(femops.box((6,)), femops.basis.gauss(2))
     shape = data.draw(st.sampled_from([(), (2,), (2, 2), (2, 3)]))
     few = st.sampled_from([0.0, -0.0, 1.0])
     size = 12 * math.prod(shape)
@@ -461,5 +461,5 @@ def test_shapes_must_not_change_from_element_to_element() -> None:
     def either(x: Array) -> Any:
         return [1.0, 2.0] if x.shape[1] > POINTS[1] + 1 else 1.0
 
-    with pytest.raises(femops.OperatorError, match="kappa depends on which points"):
+    with pytest.raises(femops.errors.OperatorError, match="kappa depends on which points"):
         femops.diffusion(V, either)

@@ -43,15 +43,15 @@ def test_small_entries_of_a_tensor_are_kept(small: float) -> None:
     """Of linear functions of x and y; nodes are the points, so that masses are diagonal."""
     V = femops.H1(femops.box((2, 2)), 2)
     tensor = np.array([[1.0, small], [small, 1.0]])
-    A = femops.diffusion(V, tensor, quadrature=femops.lobatto(3))
+    A = femops.diffusion(V, tensor, quadrature=femops.basis.lobatto(3))
     assert kernels(A) == ["Kernel"]
-    straight = femops.diffusion(V, np.diag([1.0, 1.0]), quadrature=femops.lobatto(3))
+    straight = femops.diffusion(V, np.diag([1.0, 1.0]), quadrature=femops.basis.lobatto(3))
     assert kernels(straight) == ["SeparableKernel"]
     column = np.zeros(V.ndofs)
     column[V.restriction.indices[0, 0]] = 1.0  # a corner
     across = V.restriction.indices[0, 4]  # the middle of its element, on no line with it
-    derivatives = Basis1D("gll", 2).gradient(femops.lobatto(3).points)
-    weights = femops.lobatto(3).weights
+    derivatives = Basis1D("gll", 2).gradient(femops.basis.lobatto(3).points)
+    weights = femops.basis.lobatto(3).weights
     entry = 2.0 * small * (weights[0] * derivatives[0, 1]) * (weights[1] * derivatives[1, 0])
     assert (A @ column)[across] == pytest.approx(entry, rel=1e-12)
 
@@ -105,7 +105,7 @@ def test_boxes_are_affine_wherever_they_are(shift: float) -> None:
 
 
 def rules(n: int) -> list[Quadrature1D]:
-    return [femops.gauss(n), femops.lobatto(n)]
+    return [femops.basis.gauss(n), femops.basis.lobatto(n)]
 
 
 @pytest.mark.parametrize("family", ["gll", "gauss", "bernstein"])
@@ -127,7 +127,7 @@ def test_a_rule_that_is_nearly_symmetric_is_taken_as_it_is(
     uneven: float, box: bool, level: str
 ) -> None:
     """Against sums over its points, each as it is."""
-    even = femops.gauss(5)
+    even = femops.basis.gauss(5)
     points = even.points + uneven * np.array([1.0, -2.0, 3.0, 0.5, 1.5])
     rule = Quadrature1D(points, even.weights, "uneven")
     mesh = femops.box((1,), mapping=None if box else lambda x: x + 0.2 * x**2, order=2)

@@ -59,7 +59,7 @@ def test_a_tensor_that_is_symmetric_but_for_rounding(scalar: Any) -> None:
     """Is not symmetric; conjugate gradients say how to make it so."""
     kappa = np.array([[2.0, 0.1], [np.nextafter(0.1, 1), 2.0]])
     A = femops.diffusion(scalar, kappa) + femops.mass(scalar)
-    with pytest.raises(femops.FemopsError, match=r"give \(K \+ K\.T\) / 2"):
+    with pytest.raises(femops.errors.FemopsError, match=r"give \(K \+ K\.T\) / 2"):
         femops.cg(A, np.ones(scalar.size))
     assert femops.diffusion(scalar, (kappa + kappa.T) / 2).symmetric
 
@@ -243,7 +243,7 @@ def fail(u: Any) -> Any:
 def test_what_goes_wrong_in_a_form_names_its_line(
     scalar: Any, function: Any, line: str, what: str
 ) -> None:
-    with pytest.raises(femops.TraceError, match=what) as caught:
+    with pytest.raises(femops.errors.TraceError, match=what) as caught:
         femops.form(function, scalar)
     assert f"{Path(__file__).name}, line " in str(caught.value)
     assert line in str(caught.value)
@@ -270,7 +270,7 @@ def test_what_is_not_taken_may_be_no_number(scalar: Any, level: str) -> None:
         A = femops.form(lambda u, x, a, g=form: g(u, x, a, safe), scalar, level=level, a=2.0)
         rate = femops.mass(scalar, lambda x: np.where(x[0] > 0.5, 2 * np.log(abs(x[0] - 0.5)), 1.0))
         assert one @ (A @ one) == pytest.approx(one @ (rate @ one), rel=1e-12)
-        with pytest.raises(femops.OperatorError, match="not finite at 16 quadrature points"):
+        with pytest.raises(femops.errors.OperatorError, match="not finite at 16 quadrature points"):
             femops.form(lambda u, x, a, g=form: g(u, x, a, wrong), scalar, level=level, a=2.0)
 
 
@@ -280,7 +280,7 @@ def test_what_a_residual_does_not_take(scalar: Any) -> None:
     rate = femops.mass(scalar, lambda x: np.where(x[0] > 0.5, 2 * np.log(abs(x[0] - 0.5)), 1.0))
     assert F.residual(one).sum() == pytest.approx(one @ (rate @ one))
     F = femops.residual(lambda u, x: {"value": logarithm(0.7)(x, 2.0, u * u)}, scalar)
-    with pytest.raises(femops.OperatorError, match="not finite"):
+    with pytest.raises(femops.errors.OperatorError, match="not finite"):
         F.residual(one)
 
 

@@ -311,15 +311,15 @@ def test_levels_that_do_not_fit_are_left_out(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_autos_and_other_levels_are_not_added(measured: list[str]) -> None:
     A = femops.mass(space(), level="auto")
-    with pytest.raises(femops.OperatorError, match=r"at_level\('auto'\)"):
+    with pytest.raises(femops.errors.OperatorError, match=r"at_level\('auto'\)"):
         A + femops.diffusion(space())
     assert measured == []
 
 
 def test_bad_input_is_refused_before_anything_is_measured(measured: list[str]) -> None:
-    with pytest.raises(femops.OperatorError, match="finite"):
+    with pytest.raises(femops.errors.OperatorError, match="finite"):
         femops.mass(space(), np.nan, level="auto")
-    with pytest.raises(femops.OperatorError, match="shape"):
+    with pytest.raises(femops.errors.OperatorError, match="shape"):
         femops.mass(space(), np.ones(3), level="auto")
     assert measured == []
 

@@ -305,7 +305,7 @@ def test_constrained_sums(problem: Problem, level: str) -> None:
 
 @pytest.mark.parametrize("level", STORED)
 def test_a_sum_over_two_rules(problem: Problem, level: str) -> None:
-    lumped = femops.mass(problem.space, quadrature=femops.lobatto(4), level=level)
+    lumped = femops.mass(problem.space, quadrature=femops.basis.lobatto(4), level=level)
     operator = (femops.mass(problem.space, smooth, level=level) + 2 * lumped).constrained([0, 5])
     u, dense = problem.u, lumped.at_level("partial").assemble() * 2
     matrix = (problem.dense_mass.assembled() + dense).toarray()
@@ -354,9 +354,9 @@ def test_update(problem: Problem, level: str) -> None:
     assert new.level == level
     dense = problem.dense_diffusion + 5.0 * problem.oracle.mass()
     assert dense.error(new.apply(problem.u), problem.u) < 1e-13
-    with pytest.raises(femops.OperatorError, match="finite"):
+    with pytest.raises(femops.errors.OperatorError, match="finite"):
         operator.update(rho=np.nan)
-    with pytest.raises(femops.OperatorError, match="coefficient 'viscosity'"):
+    with pytest.raises(femops.errors.OperatorError, match="coefficient 'viscosity'"):
         operator.update(viscosity=1.0)
 
 

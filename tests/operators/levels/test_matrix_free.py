@@ -261,12 +261,12 @@ BAD: list[tuple[Any, dict[str, Any]]] = [
 def test_what_is_not_finite_is_refused_at_every_level(
     space: femops.H1, form: Any, given: dict[str, Any], level: str
 ) -> None:
-    with pytest.raises(femops.OperatorError, match=f"{form.__name__} is not finite at"):
+    with pytest.raises(femops.errors.OperatorError, match=f"{form.__name__} is not finite at"):
         femops.form(form, space, level=level, **given)
     if "c" in given:  # as an update, too
         operator = femops.form(form, space, level="partial", c=lambda x: 1.0 + x[0] ** 2)
         if level != "auto":
-            with pytest.raises(femops.OperatorError, match="is not finite at"):
+            with pytest.raises(femops.errors.OperatorError, match="is not finite at"):
                 operator.at_level(level).update(c=given["c"])
 
 
@@ -293,5 +293,7 @@ def test_inverted_elements_are_refused_at_every_level(level: str, order: int) ->
     inverted = femops.Mesh.assemble(mesh.elements, coordinates, mesh.num_vertices, *fields)
     space = femops.L2(inverted, 1)
     for make in (femops.mass, femops.diffusion):
-        with pytest.raises(femops.GeometryError, match=r"1 element has .*: 4; turn or repair"):
+        with pytest.raises(
+            femops.errors.GeometryError, match=r"1 element has .*: 4; turn or repair"
+        ):
             make(space, level=level)

@@ -23,12 +23,14 @@ def test_an_unknown_level_is_refused(problem: Problem) -> None:
         lambda: problem.mass.at_level("Full"),
         lambda: problem.mass.at_level("decomposed"),
     ):
-        with pytest.raises(femops.OperatorError, match="full, element, partial, matrix-free, auto"):
+        with pytest.raises(
+            femops.errors.OperatorError, match="full, element, partial, matrix-free, auto"
+        ):
             ask()
 
 
 def test_operators_of_two_levels_are_not_added(problem: Problem) -> None:
-    with pytest.raises(femops.OperatorError, match=r"at_level\('partial'\)"):
+    with pytest.raises(femops.errors.OperatorError, match=r"at_level\('partial'\)"):
         problem.mass + problem.diffusion.at_level("element")
 
 
@@ -42,7 +44,7 @@ def test_what_does_not_fit_is_refused_before_it_is_allocated(
         lambda: femops.diffusion(problem.space, level=level),
         lambda: problem.diffusion.at_level(level),
     ):
-        with pytest.raises(femops.OperatorError, match=r"level=.* needs 0\.0 GiB"):
+        with pytest.raises(femops.errors.OperatorError, match=r"level=.* needs 0\.0 GiB"):
             ask()
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -56,5 +58,5 @@ def test_what_does_not_fit_is_refused_before_it_is_allocated(
 
 def test_a_coefficient_is_checked_at_every_level(problem: Problem) -> None:
     for level in LEVELS:
-        with pytest.raises(femops.OperatorError, match="finite"):
+        with pytest.raises(femops.errors.OperatorError, match="finite"):
             femops.mass(problem.space, np.inf, level=level)

@@ -65,7 +65,7 @@ def test_mass_diffusion_and_their_sum(
 def test_collocated_points() -> None:
     """With the nodes as points the mass matrix is diagonal, and done as such."""
     V = femops.H1(femops.box((3, 2)), 4)
-    rule = femops.lobatto(5)
+    rule = femops.basis.lobatto(5)
     A = femops.diffusion(V, quadrature=rule) + femops.mass(V, quadrature=rule)
     oracle = FormOracle.of(V, rule_name="lobatto", q1d=5)
     assert separable(A)

@@ -166,12 +166,12 @@ def test_as_a_linear_operator(M: Any, device: GuardedDevice) -> None:
     assert float(y @ product) == pytest.approx(float(x @ M.matvec(y)), rel=1e-5)
     for found, other in zip(M.report(), here.report(), strict=True):
         assert found.factor == pytest.approx(other.factor, rel=1e-3)
-    with pytest.raises(femops.VectorError, match="x is an array of the host"):
+    with pytest.raises(femops.errors.VectorError, match="x is an array of the host"):
         M @ x.get()
-    with pytest.raises(femops.SolverError, match=r"make M with femops\.multigrid\(A\)"):
+    with pytest.raises(femops.errors.SolverError, match=r"make M with femops\.multigrid\(A\)"):
         femops.cg(A, x, M=here)
     for made, b in ((here, x.get()), (M, x)):
-        with pytest.raises(femops.VectorError, match="type complex128"):
+        with pytest.raises(femops.errors.VectorError, match="type complex128"):
             femops.cg(made.operator, b * 1j, M=made)
 
 

@@ -68,7 +68,9 @@ def linear(size):
 @pytest.mark.parametrize("make", [heat, multiple, cancelled, elastic, linear])
 def test_single_precision_that_does_not_hold_the_numbers_is_refused(make, size):
     """With numbers near the ends of the range M was not finite, or not positive definite."""
-    with pytest.raises(femops.SolverError, match=r"size .*e[+-].*float32 takes .*leave dtype out"):
+    with pytest.raises(
+        femops.errors.SolverError, match=r"size .*e[+-].*float32 takes .*leave dtype out"
+    ):
         femops.multigrid(make(size), dtype="float32")
 
 
@@ -88,7 +90,7 @@ def test_the_precision_of_an_operator_in_single_precision():
     assert femops.multigrid(heat(1.0, dtype=SINGLE)).reason == "as A"
     assert femops.multigrid(heat(1e28, dtype=SINGLE)).reason == "as A"
     for size in (1e31, 1e36):  # M @ x would be small, without digits
-        with pytest.raises(femops.SolverError, match=r"size .*make A with dtype='float64'"):
+        with pytest.raises(femops.errors.SolverError, match=r"size .*make A with dtype='float64'"):
             femops.multigrid(heat(size, dtype=SINGLE))
 
 
@@ -108,7 +110,9 @@ def test_elements_whose_volumes_single_precision_does_not_hold(size, family):
     M, b = femops.multigrid(A), A @ noise(A)
     assert M.reason == "numbers of A are beyond the range of float32"
     assert femops.cg(A, b, M=M)[1].iterations <= 10
-    with pytest.raises(femops.SolverError, match=r"products with A change .* leave dtype out"):
+    with pytest.raises(
+        femops.errors.SolverError, match=r"products with A change .* leave dtype out"
+    ):
         femops.multigrid(A, dtype="float32")
 
 
@@ -141,7 +145,7 @@ def test_a_solution_that_single_precision_does_not_hold_is_told_of():
     A = poisson(SQUARE, 2, dtype=SINGLE, kappa=1e-6)
     M, b = femops.multigrid(A), noise(A)
     assert np.isfinite(femops.cg(A, np.ldexp(b, 90), M=M)[0]).all()
-    with pytest.raises(femops.SolverError, match="out of the range of float32"):
+    with pytest.raises(femops.errors.SolverError, match="out of the range of float32"):
         femops.cg(A, np.ldexp(b, 120), M=M)
 
 
@@ -168,14 +172,14 @@ def test_a_callback_cannot_use_the_preconditioner_of_its_solve():
     """It waited for itself."""
     A = poisson(SQUARE, 2)
     M = femops.multigrid(A)
-    with pytest.raises(femops.SolverError, match="make another for that"):
+    with pytest.raises(femops.errors.SolverError, match="make another for that"):
         femops.cg(A, noise(A), M=M, callback=lambda x: M @ x)
     assert solve(A)[1] == femops.cg(A, noise(A), M=M, rtol=1e-9)[1].iterations
 
 
 def test_a_cycle_with_more_digits_than_the_operator_is_refused():
     A = poisson(SQUARE, 2, dtype=SINGLE)
-    with pytest.raises(femops.SolverError, match="M works in float64, A in float32"):
+    with pytest.raises(femops.errors.SolverError, match="M works in float64, A in float32"):
         femops.cg(A, noise(A), M=femops.multigrid(A, dtype=DOUBLE))
 
 
@@ -390,17 +394,17 @@ def test_newton_keeps_it_while_it_does(monkeypatch):
 
 def test_clear_errors():
     V = femops.H1(SQUARE, 2)
-    with pytest.raises(femops.SolverError, match=r"not symmetric.*gmres"):
+    with pytest.raises(femops.errors.SolverError, match=r"not symmetric.*gmres"):
         femops.multigrid(femops.convection(V, beta=(1.0, 0.0)) + femops.diffusion(V))
-    with pytest.raises(femops.SolverError, match="not to be positive"):
+    with pytest.raises(femops.errors.SolverError, match="not to be positive"):
         femops.multigrid(femops.helmholtz(V, k=9.0).constrained(V.boundary_dofs()))
-    with pytest.raises(femops.SolverError, match="not to be positive"):
+    with pytest.raises(femops.errors.SolverError, match="not to be positive"):
         femops.multigrid(-poisson(SQUARE, 2))
-    with pytest.raises(femops.SolverError, match=r"H1 spaces.*jacobi"):
+    with pytest.raises(femops.errors.SolverError, match=r"H1 spaces.*jacobi"):
         femops.multigrid(femops.mass(femops.L2(SQUARE, 2)))
-    with pytest.raises(femops.SolverError, match="a femops operator"):
+    with pytest.raises(femops.errors.SolverError, match="a femops operator"):
         femops.multigrid(sla.aslinearoperator(np.eye(3)))
-    with pytest.raises(femops.SolverError, match="merged"):
+    with pytest.raises(femops.errors.SolverError, match="merged"):
         femops.cg(
             poisson(SQUARE, 2), V.zeros(), M=femops.multigrid(poisson(SQUARE, 2)), merged=True
         )
@@ -412,7 +416,7 @@ def test_a_large_coarsest_level_needs_pyamg(monkeypatch):
     monkeypatch.setitem(coarse.QUICK, 2, 3)
     monkeypatch.setitem(coarse._MOST, 2, 3)
     monkeypatch.setitem(sys.modules, "pyamg", None)
-    with pytest.raises(femops.MissingExtraError, match="pip install pyamg"):
+    with pytest.raises(femops.errors.MissingExtraError, match="pip install pyamg"):
         femops.multigrid(poisson(DISC, 2))
 
 
@@ -434,5 +438,5 @@ def test_a_cycle_that_diverges_is_named(monkeypatch, degree, words):
     A = poisson(SQUARE, 4)
     M = femops.multigrid(A, degree=degree)
     assert not M.report()[0].factor < 1.0
-    with pytest.raises(femops.SolverError, match=f"multigrid cycle.*{words}"):
+    with pytest.raises(femops.errors.SolverError, match=f"multigrid cycle.*{words}"):
         femops.cg(A, noise(A), M=M, rtol=1e-9)

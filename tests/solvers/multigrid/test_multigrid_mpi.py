@@ -120,7 +120,7 @@ def test_ranks_agree_on_what_is_refused_and_measured(comm):
     V, M, _ = solved(comm, False)
     factors = [level.factor for level in M.report()]
     assert factors == comm.broadcast(factors)
-    with pytest.raises(femops.SolverError, match="not to be positive"):
+    with pytest.raises(femops.errors.SolverError, match="not to be positive"):
         femops.multigrid(-1.0 * femops.diffusion(V))
 
 

@@ -120,7 +120,7 @@ def hostile() -> dict[str, Any]:
         "space": space,
         "product": femops.Product(a=space, b=space),
         "operator": femops.mass(space),
-        "rule": femops.gauss(2),
+        "rule": femops.basis.gauss(2),
         "field": femops.GridFunction(space, space.zeros()),
         "error": ValueError("x"),
     }
@@ -198,7 +198,7 @@ def _energy_density(u: Any) -> Any:
 
 
 def _einsum(subscripts, a, b, batch=0, out=None, alpha=1.0, beta=0.0):
-    return femops.einsum(subscripts, a, b, batch=batch, out=out, alpha=alpha, beta=beta)
+    return femops.tensor.einsum(subscripts, a, b, batch=batch, out=out, alpha=alpha, beta=beta)
 
 
 def tensor_calls() -> dict[str, Call]:
@@ -250,17 +250,17 @@ def calls(folder: Path) -> dict[str, Call]:
     P = femops.Product(u=V, p=Q)
     B = femops.form(_pair, P)
     probe = femops.Probe(mesh, [[0.5, 0.5]])
-    rule = femops.gauss(3)
-    series = femops.TimeSeries(folder / "series.pvd", existing="replace")
-    state = femops.save_state(folder / "a.state", {"u": (V, u)})
+    rule = femops.basis.gauss(3)
+    series = femops.io.TimeSeries(folder / "series.pvd", existing="replace")
+    state = femops.io.save_state(folder / "a.state", {"u": (V, u)})
     path = mesh_file(folder)
     of = Call.of
     return {
         **tensor_calls(),
-        "Basis1D": of(femops.Basis1D, "gll", 2),
-        "Quadrature1D": of(femops.Quadrature1D, rule.points, rule.weights, "a"),
-        "gauss": of(femops.gauss, 2),
-        "lobatto": of(femops.lobatto, 2),
+        "Basis1D": of(femops.basis.Basis1D, "gll", 2),
+        "Quadrature1D": of(femops.basis.Quadrature1D, rule.points, rule.weights, "a"),
+        "gauss": of(femops.basis.gauss, 2),
+        "lobatto": of(femops.basis.lobatto, 2),
         "h1_error": of(femops.h1_error, V, u, 0.0, [0.0, 0.0]),
         "h1_seminorm_error": of(femops.h1_seminorm_error, V, u, [0.0, 0.0]),
         "integrate": of(femops.integrate, V, u),
@@ -284,15 +284,15 @@ def calls(folder: Path) -> dict[str, Call]:
         "residual of a product": of(femops.residual, _pair, P),
         "residual": of(femops.residual, _energy, V),
         "p_laplacian": of(femops.p_laplacian, V, 3.0),
-        "BoundaryGeometry": of(femops.BoundaryGeometry, mesh, rule),
-        "Geometry": of(femops.Geometry, mesh, rule),
-        "classify": of(femops.classify, mesh),
-        "State": of(femops.State, {}, {}),
-        "TimeSeries": of(femops.TimeSeries, folder / "other.pvd", "replace"),
-        "load_state": of(femops.load_state, state, {"u": V}),
-        "picture": of(femops.picture, folder / "a.png", V, u),
-        "movie": of(femops.movie, folder / "a.gif", [("t = 0", V, u)], seconds=1.0),
-        "to_pyvista": of(femops.to_pyvista, V, u),
+        "BoundaryGeometry": of(femops.geometry.BoundaryGeometry, mesh, rule),
+        "Geometry": of(femops.geometry.Geometry, mesh, rule),
+        "classify": of(femops.geometry.classify, mesh),
+        "State": of(femops.io.State, {}, {}),
+        "TimeSeries": of(femops.io.TimeSeries, folder / "other.pvd", "replace"),
+        "load_state": of(femops.io.load_state, state, {"u": V}),
+        "picture": of(femops.io.picture, folder / "a.png", V, u),
+        "movie": of(femops.io.movie, folder / "a.gif", [("t = 0", V, u)], seconds=1.0),
+        "to_pyvista": of(femops.io.to_pyvista, V, u),
         "plot": of(femops.plot, V, u),
         "MultiVector": of(femops.MultiVector, V, femops.MultiVector.zeros(V, 2).panels),
         "MultiVector.zeros": of(femops.MultiVector.zeros, V, 2),
@@ -302,7 +302,7 @@ def calls(folder: Path) -> dict[str, Call]:
         "gmres": of(femops.gmres, A, u),
         "read_mesh": of(femops.read_mesh, path),
         "save": of(femops.save, folder / "a.vtu", V, u=u),
-        "save_state": of(femops.save_state, folder / "b.state", {"u": (V, u)}),
+        "save_state": of(femops.io.save_state, folder / "b.state", {"u": (V, u)}),
         "by_attribute": of(femops.by_attribute, mesh, {1: 1.0}),
         "box": of(femops.box, (2, 2)),
         "distribute": of(femops.distribute, mesh, None),
@@ -384,7 +384,7 @@ def calls(folder: Path) -> dict[str, Call]:
         "gather": of(V.restriction.gather, u),
         "scatter_add": of(V.restriction.scatter_add, V.restriction.gather(u)),
         "series.save": of(series.save, 0.0, V, u=u),
-        "geometry.points": of(femops.Geometry(mesh, rule).points, 0, 1),
+        "geometry.points": of(femops.geometry.Geometry(mesh, rule).points, 0, 1),
     }
 
 

@@ -14,8 +14,8 @@ from unittest import mock
 import numpy as np
 
 import femops
+from femops.errors import TraceError
 from femops.pointwise import qdata_split
-from femops.pointwise.errors import TraceError
 from femops.pointwise.linear import LinearQFunction
 from femops.pointwise.qdata_split import Known, linear_split, nonlinear_split
 from femops.pointwise.qfunction import QFunction

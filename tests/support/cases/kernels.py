@@ -243,7 +243,7 @@ def make_operator(case: Case, space: Any) -> Any:
     if case.coefficient == "array":
         field = field(np.moveaxis(make_oracle(case, space).positions, -1, 0))
     name, points = case.rule_name_and_points
-    rule = femops.gauss(points) if name == "gauss" else femops.lobatto(points)
+    rule = femops.basis.gauss(points) if name == "gauss" else femops.basis.lobatto(points)
     form = femops.diffusion if case.form == "diffusion" else femops.mass
     return form(space, field, quadrature=rule, dtype=case.dtype, lanes=case.lanes)
 

@@ -8,7 +8,7 @@ def field(space, time):
 
 
 def saved(path, space, times, **options):
-    with femops.TimeSeries(path, **options) as series:
+    with femops.io.TimeSeries(path, **options) as series:
         for time in times:
             series.save(time, space, u=field(space, time))
     return series

@@ -73,7 +73,7 @@ def residual(make: Callable[..., Any], dim: int, p: int, **options: Any) -> Appl
 
 def collocated(V: Any, level: Any = "partial") -> Any:
     """At the nodes, as BP5 and BP6: nothing is interpolated."""
-    return femops.diffusion(V, quadrature=femops.lobatto(V.p1d), level=level)
+    return femops.diffusion(V, quadrature=femops.basis.lobatto(V.p1d), level=level)
 
 
 def helmholtz(V: Any) -> Any:
