@@ -1,5 +1,6 @@
 # What femops offers, and where it comes from: each name once.
 
+from femops import adjoint as adjoint
 from femops import basis as basis
 from femops import eigen as eigen
 from femops import errors as errors
@@ -8,6 +9,7 @@ from femops import hydro as hydro
 from femops import io as io
 from femops import solvers as solvers
 from femops import tensor as tensor
+from femops.adjoint import gradient as gradient
 from femops.fields.multivector import MultiVector as MultiVector
 from femops.fields.norms import h1_error as h1_error
 from femops.fields.norms import h1_seminorm_error as h1_seminorm_error

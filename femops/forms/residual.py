@@ -154,4 +154,7 @@ def build_residual(
     sides, kind = arguments_of(space, boundary), float_type(o.dtype)
     rule = max(sides.spaces.values(), key=lambda one: one.order).quadrature(o.quadrature)
     given = functionals, rule, coefficients, (kind, lane_width(kind, o.lanes))
-    return Residual(space, kind, [NonlinearIntegral(function, sides, *given)])
+    integral = NonlinearIntegral(function, sides, *given)
+    if integral.is_zero:
+        raise OperatorError(f"{integral.name} returns nothing: give factors of test functions")
+    return Residual(space, kind, [integral])

@@ -89,6 +89,11 @@ class Residual(Summable):
         return " + ".join(part.name for part in self._parts)
 
     @property
+    def parts(self) -> tuple[NonlinearIntegral, ...]:
+        """The integrals, over the elements or over faces."""
+        return self._parts
+
+    @property
     def constrained_dofs(self) -> Ints:
         """Flat positions of the constrained dofs, ascending; read-only."""
         return read_only(self._constrained)

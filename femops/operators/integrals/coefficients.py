@@ -39,6 +39,8 @@ class FormCoefficient:
         Whether it must be greater than zero (a matrix is not checked).
     kept : bool
         Whether the value is the form's copy, which later changes of the user's value do not reach.
+    of_function : bool
+        Whether a copy has values of a function of x.
 
     Raises
     ------
@@ -51,13 +53,14 @@ class FormCoefficient:
     shapes: tuple[tuple[int, ...], ...] | None = None
     positive: bool = False
     kept: bool = False
+    of_function: bool = False
 
     def __post_init__(self) -> None:
         refuse_device_array(self.value, self.name)
 
     def of(self, value: Any) -> FormCoefficient:
         """Copy of the coefficient with another value of the user."""
-        return replace(self, value=value, kept=False)
+        return replace(self, value=value, kept=False, of_function=False)
 
     def read(self) -> FormCoefficient:
         """Copy of the coefficient with a `Field`, a copy of the vector, for a GridFunction.
@@ -89,7 +92,7 @@ class FormCoefficient:
             short = np.float32 if array.dtype == np.float32 else np.float64
             given = replace(given, value=array)
             value = frozen(array) if constant else given._sampled(geometry, short)
-        return replace(given, value=value, kept=True)
+        return replace(given, value=value, kept=True, of_function=callable(self.value))
 
     def _sampled(self, geometry: DomainGeometry, dtype: DTypeLike) -> Sampled:
         """Values of a coefficient that is not constant, at all points."""

@@ -74,16 +74,18 @@ class NonlinearIntegral:
     ----------
     form : Integral
     functionals : Functionals
+    kind : (numpy.dtype, int)
     dtype : numpy.dtype
     width : int
         Slots of a lane.
+    of_energy : bool
+    factor : float
+        Factor of the integral, but not of functionals.
 
     Raises
     ------
     TraceError
         The function can't be traced.
-    OperatorError
-        The function returns nothing.
     """
 
     def __init__(
@@ -97,12 +99,10 @@ class NonlinearIntegral:
         *,
         of_energy: bool = False,
     ) -> None:
-        self.functionals, self._of_energy, self._factor = functionals, of_energy, 1.0
-        self.dtype, self.width = kind
+        self.functionals, self.of_energy, self.factor = functionals, of_energy, 1.0
+        self.kind, (self.dtype, self.width) = kind, kind
         self.form = Integral(function, sides, sides, quadrature, coefficients)
         self._read()  # traced now, because globals that the function reads may change later
-        if self.is_zero and not of_energy:
-            raise OperatorError(f"{self.name} returns nothing: give factors of test functions")
         check_weights(self.form, self.dtype)
         self._setups: dict[Any, Any] = {}  # of Jacobians, see `State`
 
@@ -127,7 +127,7 @@ class NonlinearIntegral:
         functionals, form = self.functionals, self.form
         fields, shapes = form.fields.components, form.coefficient_shapes()
         dim, boundary = form.geometry.dim, form.domain.has_normals
-        if self._of_energy:
+        if self.of_energy:
             given = dim, fields, {ENERGY: 1}, shapes
             return differentiated(trace(form.function, *given, boundary=boundary), ENERGY)
         outputs, function = fields | dict.fromkeys(functionals.names, 1), form.function
@@ -150,10 +150,10 @@ class NonlinearIntegral:
     @cached_property
     def _scaled(self) -> Trace:
         """The trace with the factor."""
-        if self._factor == 1.0:
+        if self.factor == 1.0:
             return self._trace
         tests = {
-            name: Argument(self._factor * test.values, self._factor * test.derivatives)
+            name: Argument(self.factor * test.values, self.factor * test.derivatives)
             if name in self.form.tests.spaces
             else test
             for name, test in self._trace.tests.items()
@@ -171,7 +171,7 @@ class NonlinearIntegral:
             If the product of factors is out of range.
         """
         twin = copy(self)
-        twin._factor, twin._setups = product_of_factors(factor, self._factor, self.dtype), {}
+        twin.factor, twin._setups = product_of_factors(factor, self.factor, self.dtype), {}
         for name in ("_scaled", "_linearised", "_qfunction", "_derivative"):
             twin.__dict__.pop(name, None)
         return twin

@@ -197,6 +197,14 @@ def _energy_density(u: Any) -> Any:
     return u.value**4
 
 
+def _heat(u: Any, k: Any) -> Any:
+    return {"value": u, "grad": k * u.grad}
+
+
+def _square(m: Any) -> Any:
+    return m**2
+
+
 def _einsum(subscripts, a, b, batch=0, out=None, alpha=1.0, beta=0.0):
     return femops.tensor.einsum(subscripts, a, b, batch=batch, out=out, alpha=alpha, beta=beta)
 
@@ -249,6 +257,8 @@ def calls(folder: Path) -> dict[str, Call]:
     F = femops.residual(_energy, V)
     P = femops.Product(u=V, p=Q)
     B = femops.form(_pair, P)
+    J = femops.functional(_energy_density, V)
+    heat = femops.residual(_heat, V, k=1.0) + femops.residual(_energy, V)
     probe = femops.Probe(mesh, [[0.5, 0.5]])
     rule = femops.basis.gauss(3)
     series = femops.io.TimeSeries(folder / "series.pvd", existing="replace")
@@ -280,6 +290,10 @@ def calls(folder: Path) -> dict[str, Call]:
         "mass": of(femops.mass, V),
         "neo_hookean": of(femops.neo_hookean, W),
         "functional": of(femops.functional, _energy_density, V),
+        "gradient": of(femops.gradient, J, heat, u, "k"),
+        "Sensitivity": of(femops.adjoint.Sensitivity, heat, u, "k"),
+        "moved": of(femops.adjoint.moved, W, W.zeros()),
+        "taylor": of(femops.adjoint.taylor, _square, 1.0, 1.0, 2.0),
         "project": of(femops.project, Q, _energy_density, V, u),
         "residual of a product": of(femops.residual, _pair, P),
         "residual": of(femops.residual, _energy, V),

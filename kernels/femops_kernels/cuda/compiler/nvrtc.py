@@ -19,7 +19,7 @@ OPTIONS = ("--std=c++17", "--ptxas-options=-v")
 
 # With a driver, NVRTC keeps compiled kernels from this version on. One that it has kept has no
 # report: the assembler did not run.
-_CACHES_SINCE, _NO_CACHE = (12, 9), "--no-cache"
+_CACHES_SINCE, _NO_CACHE = (12, 9), "-no-cache"
 
 _MAJORS = (13, 12)
 _WINDOWS = sys.platform == "win32"

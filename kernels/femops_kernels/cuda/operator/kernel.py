@@ -404,8 +404,7 @@ def shape_for(kernel: CudaKernel, device: Device) -> Shape:
     The model takes about `_THREADS` threads per block.  With fewer, small elements leave warps half
     empty; with more, threads wait longer at barriers.  It leaves registers for `_RESIDENT` threads
     per multiprocessor, which then has work while memory answers.  The device compiles the kernel to
-    count registers.  If they do not suffice, fewer blocks share a multiprocessor, so that no
-    register is spilled.  Most of the shapes that were fastest on an H200 have 500 to 1,000 threads.
+    count registers.  If they do not suffice, fewer blocks share a multiprocessor: none is spilled.
 
     Raises
     ------

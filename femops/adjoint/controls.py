@@ -1,0 +1,201 @@
+"""Controls: what a goal is differentiated by, and the spaces of their derivatives."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.adjoint.integrand import MESH
+from femops.adjoint.pieces import Piece
+from femops.basis import gauss
+from femops.errors import OperatorError
+from femops.fields.norms import exact_sum
+from femops.operators.integrals.coefficients import FormCoefficient
+from femops.operators.integrals.snapshots import Field, Sampled
+from femops.spaces.base import Space
+from femops.spaces.h1_l2 import H1, L2
+
+Vector = NDArray[Any]
+Kind = Literal["field", "constant", "points", "mesh"]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Control:
+    """A coefficient, or the displacement of the mesh's nodes, by which to differentiate.
+
+    Attributes
+    ----------
+    name : str
+    kind : {"field", "constant", "points", "mesh"}
+        A field has a vector of its space; a constant is a number or an array; points have a number
+        or an array at each quadrature point; the mesh has the displacement of its nodes.
+    space : Space
+        Space of the derivative's test functions. A constant has one value in each element there,
+        and the sum of these is the derivative.
+    shape : tuple of int
+        Shape of the coefficient at a point.
+    given : array
+        The coefficient's value in its own shape; of the mesh, which stands still, none.
+    """
+
+    name: str
+    kind: Kind
+    space: Space
+    shape: tuple[int, ...]
+    given: Vector | None = None
+
+    @property
+    def own_shape(self) -> tuple[int, ...]:
+        """Shape of a value, of a derivative, and of a direction."""
+        if self.kind == "constant":
+            return self.shape
+        if self.kind == "points":
+            space = self.space
+            return (space.mesh.num_elements, space.p1d**space.dim, *self.shape)
+        return self.space.shape
+
+    @cached_property
+    def value(self) -> Vector | None:
+        """The value as a vector of the space."""
+        return None if self.given is None else self.vector(self.given, self.given.dtype)
+
+    def derivative(self, vector: Vector) -> Vector:
+        """Derivative in the control's own shape, from factors of its test functions. Collective."""
+        if self.kind != "constant":
+            return vector.reshape(self.own_shape)
+        space = self.space
+        columns = space.memory.get(vector).reshape(-1, space.ncomp).astype(np.float64)
+        sums = [exact_sum(column, space.comm) for column in np.ascontiguousarray(columns.T)]
+        return np.array(sums).reshape(self.shape)
+
+    def vector(self, given: Any, dtype: np.dtype[Any]) -> Vector:
+        """Vector of the space from a value, or a direction, in the control's own shape.
+
+        Raises
+        ------
+        OperatorError
+            Another shape.
+        """
+        memory = self.space.memory
+        found = memory.xp.asarray(given, dtype=dtype) if self.kind != "constant" else given
+        if np.shape(found) != self.own_shape:
+            raise OperatorError(
+                f"a value of {self.name} has shape {np.shape(found)}: give {self.own_shape}"
+            )
+        if self.kind != "constant":
+            vector: Vector = found.reshape(self.space.shape)
+            return vector
+        each = np.asarray(given, dtype=dtype).reshape(-1)
+        elements = self.space.size // self.space.ncomp
+        tiled: Vector = memory.put(np.tile(each, elements))
+        return tiled
+
+
+def control_of(name: str, pieces: list[Piece], space: Space | None) -> Control:
+    """Find a control among the coefficients of integrals.
+
+    Parameters
+    ----------
+    name : str
+        Name of a coefficient, or "mesh".
+    pieces : list of Piece
+    space : Space, optional
+        For the mesh: space of the nodes' displacement; by default H1 of the mesh's degree.
+
+    Raises
+    ------
+    OperatorError
+        No integral has such a coefficient, it is a function of x, or integrals have different
+        values of it.
+    """
+    state = next(iter(pieces[0].fields.values()))
+    if name == MESH:
+        return Control(MESH, "mesh", _displacements(pieces, state, space), (state.dim,))
+    given = [piece.coefficients[name] for piece in pieces if name in piece.coefficients]
+    if not given:
+        known = dict.fromkeys(n for piece in pieces for n in piece.coefficients)
+        raise OperatorError(f"nothing depends on {name!r}: there are {', '.join([*known, MESH])}")
+    first, value = given[0], given[0].value
+    if any(not _alike(value, other.value) for other in given):
+        raise OperatorError(
+            f"{name} has different values in the goal and in the residual, or in parts of them: "
+            "give them one value, or other names"
+        )
+    if isinstance(value, Field):
+        return _of_field(name, value, state)
+    if not isinstance(value, Sampled):
+        shape = np.shape(value)
+        ncomp = math.prod(shape)
+        space = L2(_mesh(state), 0, ncomp, device=state.device)
+        return Control(name, "constant", space, shape, np.asarray(value))
+    return _of_points(name, first, [p for p in pieces if name in p.coefficients], state)
+
+
+def _mesh(space: Space) -> Any:
+    """Mesh of a space, shared by ranks or not."""
+    return space.mesh if space.distributed is None else space.distributed
+
+
+def _alike(one: Any, other: Any) -> bool:
+    if isinstance(one, Field) and isinstance(other, Field):
+        return one.space is other.space and np.array_equal(one.l_vec, other.l_vec)
+    if isinstance(one, Field | Sampled) or isinstance(other, Field | Sampled):
+        return one is other
+    return np.array_equal(one, other)
+
+
+def _displacements(pieces: list[Piece], state: Space, space: Space | None) -> Space:
+    """Space of the displacements of a mesh's nodes."""
+    for piece in pieces:
+        for name, given in piece.coefficients.items():
+            if isinstance(given.value, Sampled):
+                raise OperatorError(
+                    f"{name} is a function of x, or an array at points, which does not move with "
+                    "the mesh: make it a field, or let the form's function compute it from x"
+                )
+    if space is None:
+        return H1(_mesh(state), max(state.mesh.order, 1), state.dim, device=state.device)
+    if space.mesh is not state.mesh or space.ncomp != state.dim:
+        raise OperatorError(f"nodes move in a space on their mesh with ncomp={state.dim}")
+    return space
+
+
+def _of_field(name: str, value: Field, state: Space) -> Control:
+    """Control of a field. Its space is that of the field, on the state's device."""
+    space = value.space
+    vector = value.l_vec.reshape(-1)[: space.size]
+    if space.device is not state.device:
+        made: Any = H1 if isinstance(space, H1) else L2
+        space = made(
+            _mesh(state), space.order, space.ncomp, space.basis.family, device=state.device
+        )
+        vector = space.memory.put(vector)
+    return Control(name, "field", space, () if space.ncomp == 1 else (space.ncomp,), vector)
+
+
+def _of_points(name: str, given: FormCoefficient, pieces: list[Piece], state: Space) -> Control:
+    """Control of values at quadrature points, which are the nodes of an L2 space."""
+    if given.of_function:
+        raise OperatorError(
+            f"{name} is a function of x, by which nothing can be differentiated: make it a field, "
+            "femops.GridFunction(V, V.interpolate(f)), or let the form's function compute it from "
+            "x and from constants"
+        )
+    rule = pieces[0].quadrature
+    points = gauss(rule.q1d).points
+    if len(pieces) > 1 or not pieces[0].domain.covers or not np.array_equal(rule.points, points):
+        raise OperatorError(
+            f"{name} is an array at points: as a control it belongs to one integral over the "
+            "elements, with a Gauss rule; make it a field"
+        )
+    shape, count = given.value.shape, (state.mesh.num_elements, rule.q1d**state.dim)
+    space = L2(_mesh(state), rule.q1d - 1, math.prod(shape), device=state.device)
+    values = np.stack([np.broadcast_to(p, count) for p in given.value.parts], axis=-1)
+    made = Control(name, "points", space, shape)
+    return replace(made, given=state.memory.put(values.reshape(made.own_shape)))

@@ -1,0 +1,353 @@
+"""Gradients of goals whose states solve an equation, by the adjoint method."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.adjoint.controls import Control, control_of
+from femops.adjoint.lagrangian import Lagrangian
+from femops.adjoint.pieces import pieces_of
+from femops.errors import OperatorError, SolverError
+from femops.forms import diffusion, mass
+from femops.operators import Functional, Operator, Residual
+from femops.operators.execution.vectors import checked_vector
+from femops.solvers.cg import cg
+from femops.solvers.convergence import warn_unconverged
+from femops.solvers.jacobi import jacobi
+from femops.solvers.linear_problem import Info
+from femops.solvers.newton_steps import Linear, NewtonSteps, Preconditioning
+from femops.spaces.base import Space
+from femops_meshes.arguments import Fraction, checked, shown
+
+Vector = NDArray[Any]
+LOAD, DIRICHLET = "load", "dirichlet"
+"""Names of the right-hand side, and of the values at constrained dofs, among the controls."""
+
+_RIESZ_RTOL = {"float64": 1e-12, "float32": 1e-6}
+
+
+@final
+class Gradient(Mapping[str, Vector]):
+    """Derivatives of a goal by its controls: a mapping from their names to arrays.
+
+    `femops.gradient` makes it. The derivative by a field is a vector of the field's space, which
+    multiplies a change of the field's vector; that by a constant has the constant's shape; that by
+    an array at quadrature points has the array's shape; that by ``"mesh"`` is a vector of
+    ``spaces["mesh"]``, of displacements of the nodes.
+
+    Attributes
+    ----------
+    adjoint : (size,) array or None
+        Solution of the adjoint equation; None without an equation.
+    info : Info or None
+        Report of the linear solver; None if a user's function solves, or without an equation.
+    spaces : dict of Space
+        Space of each control that has one.
+    """
+
+    def __init__(self, problem: _Problem, adjoint: Vector | None, info: Info | None) -> None:
+        self._problem, self.adjoint, self.info = problem, adjoint, info
+        self.spaces = {
+            name: control.space
+            for name, control in problem.controls.items()
+            if control.kind in ("field", "mesh")
+        }
+        self._found = problem.derivatives(adjoint)
+
+    def __getitem__(self, name: str) -> Vector:
+        if name not in self._found:
+            raise KeyError(f"{name}: there are derivatives by {', '.join(self._found)}")
+        return self._found[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    @checked(OperatorError)
+    def representer(self, name: str, inner: Literal["L2", "H1"] | Operator = "L2") -> Vector:
+        """Vector r of a field's space with (r, v) = derivative along v, for all v of the space.
+
+        Steps along r do not depend on the sizes of the elements, as those along the derivative do.
+
+        Parameters
+        ----------
+        name : str
+            A control that is a field, or ``"mesh"``.
+        inner : {"L2", "H1"} or Operator
+            Inner product: the mass matrix, mass plus diffusion, or a symmetric positive definite
+            operator on the space, which may be constrained: r is zero at its constrained dofs.
+
+        Raises
+        ------
+        OperatorError
+            The control is no field, or the inner product is on another space.
+        """
+        if name not in self.spaces:
+            raise OperatorError(
+                f"{shown(name)} is no field with a derivative: there are "
+                f"{', '.join(self.spaces) or 'none'}"
+            )
+        space = self.spaces[name]
+        A = inner
+        if not isinstance(A, Operator):
+            dtype = self[name].dtype
+            A = mass(space, dtype=dtype)
+            A = A if inner == "L2" else A + diffusion(space, dtype=dtype)
+        if A.space is not space:
+            raise OperatorError(f"the inner product is on {A.space!r}, {name} in {space!r}")
+        right = self[name].copy()
+        right[space.memory.put(A.constrained_dofs)] = 0.0
+        found, _ = cg(A, right, rtol=_RIESZ_RTOL[right.dtype.name], M=jacobi(A))
+        return found
+
+    def hessian_product(self, directions: Mapping[str, Any]) -> dict[str, Vector]:
+        """Second derivative of the goal along a direction: the change of this gradient.
+
+        It solves two linear equations, one for the change of the state and one for that of the
+        adjoint (Hinze et al., Optimization with PDE Constraints, section 1.6.5).
+
+        Parameters
+        ----------
+        directions : dict of arrays
+            A change of each control by name, in the shape of its derivative. Controls that are
+            left out do not change.
+
+        Returns
+        -------
+        dict of arrays
+            By each control; not by "load" and "dirichlet".
+
+        Raises
+        ------
+        OperatorError
+            A name that is no control, or a direction of another shape.
+        SolverError
+            A linear equation is not solved.
+        """
+        return self._problem.hessian_product(self.adjoint, directions)
+
+
+@checked(OperatorError)
+def gradient(
+    goal: Functional,
+    F: Residual | Operator | None = None,
+    u: Any = None,
+    wrt: str | Sequence[str] | Mapping[str, Space | None] = (),
+    *,
+    linear: Linear = "auto",
+    preconditioner: Preconditioning = "jacobi",
+    rtol: Fraction = 1e-10,
+    level: str = "partial",
+    warn: bool = True,
+) -> Gradient:
+    r"""Derivatives of a goal J(u, m) by its controls m, where u solves F(u, m) = b.
+
+    One linear equation is solved, :math:`(\partial F / \partial u)^T \lambda = \partial J /
+    \partial u`, whatever the number of controls. Then :math:`dJ/dm = \partial J / \partial m -
+    \lambda^T\, \partial F / \partial m` is one sweep over the elements.
+
+    Parameters
+    ----------
+    goal : Functional
+        See `femops.functional`.
+    F : Residual or Operator, optional
+        The equation, with its constrained dofs. If omitted, u does not depend on the controls, and
+        the derivatives are partial.
+    u : (size,) array
+        The state: a solution of F(u) = b.
+    wrt : str, sequence of str, or dict
+        Names of the controls. These are coefficients of the goal and of F, which have one value in
+        both: fields (`GridFunction`), constants and arrays at quadrature points; functions of x are
+        refused. ``"mesh"`` is the displacement of the mesh's nodes, ``"load"`` the right-hand side
+        b, and ``"dirichlet"`` the values at the constrained dofs. A dict has for ``"mesh"`` a space
+        of displacements, by default H1 of the mesh's degree, and None for others.
+    linear, preconditioner
+        See `femops.newton`; they solve with the transposed Jacobian.
+    rtol : float
+        Relative residual of the adjoint equation.
+    level : str
+        See `Operator.at_level`.
+    warn : bool
+        Whether to issue a `ConvergenceWarning` if the adjoint equation is not solved to ``rtol``.
+
+    Returns
+    -------
+    Gradient
+        A mapping from names to arrays.
+
+    Raises
+    ------
+    OperatorError
+        A goal that is no functional, unknown controls, a coefficient that is a function of x or
+        has different values in the goal and in F.
+    SolverError
+        The adjoint equation is singular, or the linear solver fails.
+    TraceError
+        A function that can't be differentiated.
+    VectorError
+        A state of another shape or type.
+
+    Warns
+    -----
+    ConvergenceWarning
+        See ``warn``.
+
+    Notes
+    -----
+    At a kink (``abs``, ``minimum``, ``maximum``, ``where``) the derivative is that of the branch
+    that is taken.
+
+    Examples
+    --------
+    The mean of a temperature by the conductivity, a field, and by a constant source:
+
+    >>> import femops
+    >>> mesh = femops.box((4, 4))
+    >>> V, K = femops.H1(mesh, order=3), femops.L2(mesh, order=0)
+    >>> kappa = femops.GridFunction(K, K.interpolate(lambda x: 1.0 + x[0]))
+    >>> F = femops.residual(
+    ...     lambda u, kappa, f: {"grad": kappa * u.grad, "value": -f}, V, kappa=kappa, f=1.0
+    ... ).constrained(V.boundary_dofs())
+    >>> u, info = femops.newton(F, V.zeros(), rtol=1e-12)
+    >>> mean = femops.functional(lambda u: u, V)
+    >>> slopes = femops.gradient(mean, F, u, ["kappa", "f"])
+    >>> slopes["kappa"].shape == K.shape, bool(abs(slopes["f"] - mean(u)) < 1e-12)
+    (True, True)
+    """
+    problem = _Problem(goal, F, u, wrt)
+    steps = NewtonSteps(linear, preconditioner, history=False)
+    problem.solve_by(steps, rtol, level)
+    adjoint = None if F is None else problem.adjoint(warn=warn)
+    return Gradient(problem, adjoint, steps.infos[-1] if steps.infos else None)
+
+
+@final
+class _Problem:
+    """A goal, the equation of its state, and its controls."""
+
+    def __init__(self, goal: Functional, F: Residual | Operator | None, u: Any, wrt: Any) -> None:
+        if F is not None and (F.space is not goal.space or F.dtype != goal.dtype):
+            raise OperatorError(f"{goal!r} and {F!r} are on different spaces or of different types")
+        self.goal, self.F, self.space = goal, F, goal.space
+        self.state: Vector = checked_vector(goal.space, goal.dtype, u, "u")
+        spaces = _names(wrt)
+        pieces = pieces_of(goal)
+        pieces += [] if F is None else [piece.times(-1.0) for piece in pieces_of(F)]
+        special = [] if F is None else [LOAD, DIRICHLET]
+        named = {name for piece in pieces for name in piece.coefficients}
+        self._special = [name for name in spaces if name in special and name not in named]
+        self.controls: dict[str, Control] = {
+            name: control_of(name, pieces, space)
+            for name, space in spaces.items()
+            if name not in self._special
+        }
+        self._order = list(spaces)
+        self._lagrangian = Lagrangian(pieces, self.controls, goal.space)
+
+    def solve_by(self, steps: NewtonSteps, rtol: float, level: str) -> None:
+        """Set how linear equations are solved."""
+        self._steps, self._rtol, self._level = steps, rtol, level
+
+    @property
+    def _equation(self) -> Residual | Operator:
+        assert self.F is not None
+        return self.F
+
+    @property
+    def _fixed(self) -> Any:
+        """Constrained dofs, in the memory of the vectors."""
+        return self.space.memory.put(self._equation.constrained_dofs)
+
+    def _jacobian(self) -> Operator:
+        F = self._equation
+        found = F if isinstance(F, Operator) else F.jacobian(self.state)
+        return found.at_level(self._level)
+
+    def adjoint(self, *, warn: bool) -> Vector:
+        """Solve the adjoint equation. Collective."""
+        return self._solved(
+            self._jacobian().T, self.goal.derivative.residual(self.state), "adjoint", warn=warn
+        )
+
+    def _solved(self, J: Operator, right: Vector, what: str, *, warn: bool = True) -> Vector:
+        """Solve J x = right, with zeros at the constrained dofs."""
+        right[self._fixed] = 0.0
+        if not self.space.comm.max(int(bool(right.any()))):
+            return right
+        x, failure = self._steps.solve(J, right, self._rtol)
+        if failure.startswith("the linear solver gave up") or not np.isfinite(float(x.sum())):
+            raise SolverError(f"the {what} equation: {failure or 'it has no finite solution'}")
+        infos = self._steps.infos
+        if warn and (failure or (infos and not infos[-1].converged)):
+            warn_unconverged(
+                f"femops.gradient: the {what} equation is not solved to {self._rtol:g}. Give "
+                "another preconditioner, or a larger rtol.",
+                self.space.comm,
+            )
+        return x
+
+    def derivatives(self, adjoint: Vector | None) -> dict[str, Vector]:
+        """Derivatives by all controls, in the order in which they were asked for."""
+        names = tuple(self.controls)
+        found = {}
+        if names:
+            raw = self._lagrangian.derivative(names, self.state, adjoint)
+            found = {name: self.controls[name].derivative(raw[name]) for name in names}
+        if LOAD in self._special:
+            assert adjoint is not None
+            found[LOAD] = adjoint.copy()
+        if DIRICHLET in self._special:
+            found[DIRICHLET] = self._by_dirichlet(adjoint)
+        return {name: found[name] for name in self._order}
+
+    def _by_dirichlet(self, adjoint: Vector | None) -> Vector:
+        """Return what is left of the adjoint equation at constrained dofs."""
+        L = self._lagrangian
+        rest = L.whole(L.derivative(L.states, self.state, adjoint), L.states)
+        found: Vector = self.space.memory.xp.zeros_like(rest)
+        found[self._fixed] = rest[self._fixed]
+        return found
+
+    def hessian_product(
+        self, adjoint: Vector | None, directions: Mapping[str, Any]
+    ) -> dict[str, Vector]:
+        """See `Gradient.hessian_product`."""
+        unknown = [name for name in directions if name not in self.controls]
+        if unknown:
+            raise OperatorError(
+                f"{shown(unknown[0])} is no control with a second derivative: there are "
+                f"{', '.join(self.controls)}"
+            )
+        L, dtype = self._lagrangian, self.goal.dtype
+        along = {n: self.controls[n].vector(value, dtype) for n, value in directions.items()}
+        changes = dict(along)
+        if self.F is not None:
+            J = self._jacobian()
+            # L has the negative residual
+            pushed = L.derivative(L.adjoints, self.state, adjoint, along)
+            change = self._solved(J, L.whole(pushed, L.adjoints), "tangent")
+            changes |= L.parts(change, L.states)
+            turned = L.derivative(L.states, self.state, adjoint, changes)
+            adjoint_change = self._solved(J.T, L.whole(turned, L.states), "second adjoint")
+            changes |= L.parts(adjoint_change, L.adjoints)
+        raw = L.derivative(tuple(self.controls), self.state, adjoint, changes)
+        return {name: self.controls[name].derivative(value) for name, value in raw.items()}
+
+
+def _names(wrt: Any) -> dict[str, Space | None]:
+    """Names of the controls, and spaces that were given for them."""
+    if isinstance(wrt, str):
+        return {wrt: None}
+    found = dict(wrt) if isinstance(wrt, Mapping) else dict.fromkeys(wrt)
+    if not found or not all(isinstance(name, str) for name in found):
+        raise OperatorError(f"wrt is {shown(wrt)}: give names of coefficients, or 'mesh'")
+    for name, space in found.items():
+        if space is not None and (name != "mesh" or not isinstance(space, Space)):
+            raise OperatorError(f"wrt has a space for {shown(name)}: only 'mesh' takes one")
+    return found

@@ -1,0 +1,164 @@
+"""Derivatives of a sum of integrals by states, adjoints and controls, each by one sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, final
+
+from numpy.typing import NDArray
+
+from femops.adjoint.controls import Control
+from femops.adjoint.integrand import (
+    MESH,
+    DerivedFunction,
+    Variables,
+    adjoint_name,
+    direction_name,
+    place_of,
+    state_name,
+)
+from femops.adjoint.pieces import Piece
+from femops.operators import Residual
+from femops.operators.integrals.arguments import Arguments
+from femops.operators.integrals.nonlinear import NONE, NonlinearIntegral
+from femops.spaces.base import Space
+from femops.spaces.product import Product
+
+Vector = NDArray[Any]
+
+
+@final
+class Lagrangian:
+    r"""Functionals plus residuals times adjoints, as a function of states, adjoints and controls.
+
+    It is :math:`L(u, \lambda, m) = J(u, m) + \lambda^T R(u, m)`.
+
+    Parameters
+    ----------
+    pieces : list of Piece
+        Integrals of functionals, and of residuals, on one space or product.
+    controls : dict of Control
+        By name.
+    space : Space or Product
+        Space of the states.
+    """
+
+    def __init__(
+        self, pieces: Sequence[Piece], controls: Mapping[str, Control], space: Space | Product
+    ) -> None:
+        self._pieces, self._controls, self.space = list(pieces), dict(controls), space
+        self.dtype = self._pieces[0].kind[0]
+        self._residuals: dict[tuple[tuple[str, ...], tuple[str, ...]], Residual | None] = {}
+        fields = self._pieces[0].fields
+        self.states = tuple(map(state_name, fields))
+        self.adjoints = tuple(map(adjoint_name, fields))
+        self._spaces = {state_name(name): space for name, space in fields.items()}
+        self._spaces |= {adjoint_name(name): space for name, space in fields.items()}
+        self._spaces |= {name: control.space for name, control in self._controls.items()}
+
+    def derivative(
+        self,
+        by: Sequence[str],
+        state: Vector,
+        adjoint: Vector | None = None,
+        along: Mapping[str, Vector] | None = None,
+        values: Mapping[str, Vector] | None = None,
+    ) -> dict[str, Vector]:
+        """Derivative by some variables, of L or of its derivative along directions. Collective.
+
+        Parameters
+        ----------
+        by : sequence of str
+            Names of states, of adjoints, or of controls.
+        state, adjoint : (size,) array
+            Vectors of the states' space. Zero, if the adjoint is omitted.
+        along : dict of arrays, optional
+            Directions by name, each a vector of the variable's space.
+        values : dict of arrays, optional
+            Values of controls by name, as vectors of their spaces, instead of their own.
+
+        Returns
+        -------
+        dict of arrays
+            Factors of each variable's test functions: a vector of its space.
+        """
+        along = {} if along is None else along
+        key = tuple(by), tuple(along)
+        if key not in self._residuals:
+            self._residuals[key] = self._residual(*key)
+        residual = self._residuals[key]
+        if residual is None:
+            return {name: self._spaces[name].zeros(self.dtype) for name in by}
+        product = residual.space
+        assert isinstance(product, Product)
+        known = self.parts(state, self.states)
+        if adjoint is not None:
+            known |= self.parts(adjoint, self.adjoints)
+        held = {n: c.value for n, c in self._controls.items() if c.value is not None}
+        held |= {} if values is None else values
+        known |= {place_of(name): value for name, value in held.items()}
+        known |= {direction_name(name): value for name, value in along.items()}
+        whole = product.zeros(self.dtype)
+        for name in product.names:
+            if name in known:
+                whole[product.slice(name)] = known[name]
+        found = residual.residual(whole)
+        return {name: found[product.slice(place_of(name))] for name in by}
+
+    def parts(self, vector: Vector, names: Sequence[str]) -> dict[str, Vector]:
+        """Parts of a vector of the states' space, by the names of states or of adjoints."""
+        parts = self.space.split(vector) if isinstance(self.space, Product) else (vector,)
+        return dict(zip(names, parts, strict=True))
+
+    def whole(self, parts: Mapping[str, Vector], names: Sequence[str]) -> Vector:
+        """Vector of the states' space from its parts."""
+        if not isinstance(self.space, Product):
+            return parts[names[0]]
+        given = zip(self.space.names, names, strict=True)
+        return self.space.join(**{mine: parts[name] for mine, name in given})
+
+    def _residual(self, by: tuple[str, ...], along: tuple[str, ...]) -> Residual | None:
+        """The derivative as a residual on a product; None if it is zero."""
+        spaces = {name: self._spaces[name] for name in self.states}
+        if any(not piece.energy for piece in self._pieces):
+            spaces |= {name: self._spaces[name] for name in self.adjoints}
+        swept = {place_of(n): c.space for n, c in self._controls.items() if n != MESH}
+        tested = {place_of(name): self._spaces[name] for name in by}
+        moved = {direction_name(name): self._spaces[name] for name in along}
+        product = Product(**(spaces | swept | tested | moved))
+        integrals = [self._integral(piece, product, by, along) for piece in self._pieces]
+        found = [one for one in integrals if one is not None and not one.is_zero]
+        return Residual(product, self.dtype, found) if found else None
+
+    def _integral(
+        self, piece: Piece, product: Product, by: tuple[str, ...], along: tuple[str, ...]
+    ) -> NonlinearIntegral | None:
+        """The derivative of one integral; None if it has none of the variables."""
+        mine = {n: c for n, c in self._controls.items() if n in piece.coefficients}
+        moving = MESH in self._controls and MESH in {*by, *along}
+        known = {*map(state_name, piece.fields), *mine, *([MESH] if moving else [])}
+        if not piece.energy:
+            known |= {*map(adjoint_name, piece.fields)}
+        by, directed = (tuple(n for n in names if n in known) for names in (by, along))
+        if not by or (along and not directed):
+            return None
+        variables = Variables(
+            {name: space.ncomp for name, space in piece.fields.items()},
+            {name: control.shape for name, control in mine.items()},
+            moving,
+        )
+        function = DerivedFunction(
+            piece.function,
+            variables,
+            product.names,
+            by,
+            directed,
+            energy=piece.energy,
+            on_boundary=piece.domain.has_normals,
+        )
+        sides = Arguments(
+            {name: piece.on_domain(space) for name, space in product.spaces.items()}, product
+        )
+        kept = {n: value for n, value in piece.coefficients.items() if n not in mine}
+        integral = NonlinearIntegral(function, sides, NONE, piece.quadrature, kept, piece.kind)
+        return integral if piece.factor == 1.0 else integral.times(piece.factor)

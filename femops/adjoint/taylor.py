@@ -1,0 +1,98 @@
+"""The Taylor test: whether a gradient is that of a function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.errors import Errors, OperatorError
+from femops.pointwise.diagnostics import explain
+from femops_meshes.arguments import Count, checked, shown
+
+
+@checked(OperatorError)
+def taylor(
+    goal: Callable[[Any], float],
+    point: Any,
+    direction: Any,
+    slope: float,
+    curvature: float | None = None,
+    *,
+    step: float = 1e-2,
+    halvings: Count = 4,
+) -> NDArray[np.float64]:
+    r"""Rates at which the remainder of a Taylor expansion vanishes.
+
+    The remainder is :math:`|J(m + h d) - J(m) - h J' d\, (- h^2/2\, d^T J'' d)|`, for h, h/2, h/4
+    and so on. If the gradient is right, its rates are 2, with a second derivative 3; else 1.
+
+    Parameters
+    ----------
+    goal : callable
+        Takes a point, and returns a number.
+    point, direction : arrays, numbers, or dicts of these
+        A dict has a value for each control, and the goal takes such a dict.
+    slope : float
+        The derivative along the direction, gradient times direction.
+    curvature : float, optional
+        The second derivative along the direction.
+    step : float
+        The largest h.
+    halvings : int
+        How often h is halved.
+
+    Returns
+    -------
+    (halvings,) float64
+        Rate of each halving. NaN or infinite where the remainder is zero.
+
+    Raises
+    ------
+    OperatorError
+        The goal is not a finite number at the point or beside it.
+
+    Examples
+    --------
+    >>> import femops
+    >>> rates = femops.adjoint.taylor(lambda x: x**3, 1.0, 1.0, slope=3.0)
+    >>> bool(abs(rates - 2.0).max() < 0.02)
+    True
+    """
+    sizes, bend = (
+        step * 0.5 ** np.arange(int(halvings) + 1),
+        0.0 if curvature is None else curvature,
+    )
+    start, rest = _value(goal, point), []
+    for h in sizes:
+        expected = start + h * slope + 0.5 * h**2 * bend
+        rest.append(abs(_value(goal, _at(point, direction, h)) - expected))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rates: NDArray[np.float64] = np.log2(np.array(rest[:-1]) / np.array(rest[1:]))
+    return rates
+
+
+def _at(point: Any, direction: Any, h: float) -> Any:
+    if isinstance(point, dict) and isinstance(direction, dict):
+        return {name: _at(value, direction.get(name, 0.0), h) for name, value in point.items()}
+    try:
+        return point + h * direction
+    except TypeError as error:
+        raise OperatorError(
+            f"{shown(point)} and {shown(direction)} are no point and direction: give numbers, "
+            "arrays of one shape, or a dict of them each"
+        ) from error
+
+
+def _value(goal: Callable[[Any], float], point: Any) -> float:
+    try:
+        number = float(goal(point))
+    except Errors:
+        raise
+    except Exception as error:  # whatever a user's function may raise
+        raise OperatorError(f"the goal gave no number: {explain(error)}") from error
+    if not np.isfinite(number):
+        raise OperatorError(f"the goal is {number}: begin at another point, or with a smaller step")
+    return number

@@ -1,0 +1,227 @@
+"""Gradients of goals, beside finite differences of solves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.sparse.linalg import aslinearoperator, spsolve
+
+import femops
+from femops.adjoint import Sensitivity, moved, taylor
+
+MESH = femops.box((3, 2)).mapped(
+    lambda x: (x[0] + 0.1 * np.sin(2.0 * x[1]), x[1] + 0.05 * x[0] ** 2), order=2
+)
+X = femops.H1(MESH, 2, ncomp=2)
+FIXED = femops.H1(MESH, 3).boundary_dofs(where=lambda x: x[0] < 1e-9)
+NODES = femops.H1(MESH, 1)
+
+
+def direct(J: Any, b: Any, rtol: float) -> Any:
+    return spsolve(J.assemble().tocsc(), b)
+
+
+def inside(u: Any, kappa: Any, a: Any, x: Any) -> Any:
+    return {"value": a * u**3 * x[0] - 1.0, "grad": kappa * (1.0 + u**2) * u.grad}
+
+
+def outside(u: Any, n: Any, h: Any, a: Any) -> Any:
+    return {"value": a * u * n[0] ** 2 + 0.1 * h * femops.inner(u.grad, n)}
+
+
+def goal_inside(u: Any, kappa: Any, x: Any) -> Any:
+    return kappa * u**2 + x[1]
+
+
+def goal_outside(u: Any, n: Any, a: Any) -> Any:
+    return a * femops.inner(u.grad, n) ** 2
+
+
+def solved(point: dict[str, Any]) -> tuple[Any, Any, Any]:
+    """Goal, residual and solution of a nonlinear problem on a curved mesh, with a flux."""
+    mesh = moved(X, point["mesh"])
+    V, K = femops.H1(mesh, 3), femops.H1(mesh, 1)
+    kappa, a = femops.GridFunction(K, point["kappa"]), float(point["a"])
+    F = femops.residual(inside, V, kappa=kappa, a=a)
+    F = (F + 0.5 * femops.residual(outside, V, boundary="all", a=a)).constrained(FIXED)
+    goal = femops.functional(goal_inside, V, kappa=kappa)
+    goal = goal + 2.0 * femops.functional(goal_outside, V, boundary="all", a=a)
+    start = V.zeros()
+    start[FIXED] = point["dirichlet"][FIXED]
+    u, info = femops.newton(F, start, point["load"], rtol=1e-13, linear=direct)
+    assert info.converged
+    return goal, F, u
+
+
+def value(point: dict[str, Any]) -> float:
+    goal, _, u = solved(point)
+    return goal(u)
+
+
+@pytest.fixture(scope="module")
+def point() -> dict[str, Any]:
+    random = np.random.default_rng(2)
+    V = femops.H1(MESH, 3)
+    return {
+        "kappa": 1.5 + 0.3 * random.random(NODES.size),
+        "a": 2.0,
+        "mesh": X.zeros(),
+        "load": 0.1 * random.standard_normal(V.size),
+        "dirichlet": 0.2 * random.standard_normal(V.size),
+    }
+
+
+@pytest.fixture(scope="module")
+def slopes(point: dict[str, Any]) -> femops.adjoint.Gradient:
+    return femops.gradient(*solved(point), [*point], linear=direct)
+
+
+def direction(point: dict[str, Any], name: str) -> Any:
+    random = np.random.default_rng(3)
+    scale = 0.01 if name == "mesh" else 1.0
+    return scale * random.standard_normal(np.shape(point[name]))
+
+
+@pytest.mark.parametrize("name", ["kappa", "a", "mesh", "load", "dirichlet"])
+def test_each_control(point: dict[str, Any], slopes: Any, name: str) -> None:
+    step = direction(point, name)
+    rates = taylor(value, point, {name: step}, float(np.sum(slopes[name] * step)), step=0.02)
+    assert rates[-2:] == pytest.approx(2.0, abs=0.03)
+
+
+def test_second_derivatives(point: dict[str, Any], slopes: Any) -> None:
+    steps = {name: direction(point, name) for name in ("kappa", "a", "mesh")}
+    bent = slopes.hessian_product(steps)
+    slope, curvature = (
+        sum(float(np.sum(found[name] * step)) for name, step in steps.items())
+        for found in (slopes, bent)
+    )
+    rates = taylor(value, point, steps, slope, curvature, step=0.01)
+    assert rates[-2:] == pytest.approx(3.0, abs=0.1)
+
+
+def test_the_second_derivative_is_symmetric(slopes: Any, point: dict[str, Any]) -> None:
+    one, other = direction(point, "kappa"), direction(point, "mesh")
+    ahead = slopes.hessian_product({"kappa": one})["mesh"] @ other
+    back = slopes.hessian_product({"mesh": other})["kappa"] @ one
+    assert ahead == pytest.approx(back, rel=1e-9)
+
+
+def test_a_goal_without_an_equation() -> None:
+    V = femops.H1(MESH, 2)
+    u = V.interpolate(lambda x: x[0] * x[1])
+    J = femops.functional(lambda u, c: c[0] * u + c[1] * u**2, V, c=np.array([1.0, 2.0]))
+    found = femops.gradient(J, u=u, wrt="c")
+    expected = [femops.functional(f, V)(u) for f in (lambda u: u, lambda u: u**2)]
+    assert found.adjoint is None
+    assert found["c"] == pytest.approx(expected, rel=1e-13)
+
+
+def test_values_at_points() -> None:
+    V = femops.H1(MESH, 2)
+    rule = femops.basis.gauss(4)
+    weights = np.random.default_rng(4).random((MESH.num_elements, 16))
+    u = V.interpolate(lambda x: 1.0 + x[0])
+    J = femops.functional(lambda u, w: w**2 * u, V, w=weights, quadrature=rule)
+    found = femops.gradient(J, u=u, wrt="w")["w"]
+    measure = np.concatenate([block.weighted_det for block in femops.geometry.Geometry(MESH, rule)])
+    assert found == pytest.approx(2.0 * weights * V.values(u, rule) * measure, rel=1e-12)
+
+
+def test_a_matrix_and_products_of_a_sensitivity() -> None:
+    V = femops.H1(MESH, 2, ncomp=2)
+    random = np.random.default_rng(5)
+    u, v, d = random.standard_normal((3, V.size))
+    tensor, step = random.standard_normal((2, 2, 2))
+
+    def form(u: Any, D: Any, c: Any) -> Any:
+        return {"value": D @ u.value, "grad": (1.0 + c) * D @ u.grad}
+
+    P = femops.H1(MESH, 1)
+    c = random.standard_normal(P.size)
+    A = femops.form(form, V, D=tensor, c=femops.GridFunction(P, c)) + femops.mass(V)
+    S = Sensitivity(A, u, "D")
+    changed = femops.form(form, V, D=step, c=femops.GridFunction(P, c)) @ u
+    assert S.shape == (V.size, 4)
+    assert S @ step == pytest.approx(changed, abs=1e-12 * abs(changed).max())
+    assert np.sum((S.T @ v) * step) == pytest.approx(v @ changed, rel=1e-12)
+    flat = aslinearoperator(S)
+    assert flat.rmatvec(v) == pytest.approx((S.T @ v).ravel(), rel=1e-15)
+    S = Sensitivity(A.constrained([0, 5]), u, "c")
+    assert v @ (S @ d[: P.size]) == pytest.approx((S.T @ v) @ d[: P.size], rel=1e-12)
+    assert (S @ d[: P.size])[[0, 5]] == pytest.approx(0.0, abs=0.0)
+
+
+def test_a_linear_equation_of_two_fields() -> None:
+    V, Q = femops.H1(MESH, 3, ncomp=2), femops.H1(MESH, 2)
+    W = femops.Product(u=V, p=Q)
+
+    def stokes(u: Any, p: Any, nu: Any) -> Any:
+        identity = np.eye(2)
+        return {"u": {"grad": nu * u.grad - p * identity}, "p": {"value": u.div}}
+
+    def at(nu: float) -> tuple[Any, Any]:
+        A = femops.form(stokes, W, nu=nu)
+        A = A.constrained(W.positions(u=V.boundary_dofs(), p=[0]))
+        b = W.join(u=femops.load(V, lambda x: (x[1] ** 2, -x[0])), p=Q.zeros())
+        return A, direct(A, A.rhs(b), 0.0)
+
+    goal = femops.functional(lambda u, p: u[0] ** 2 + 0.1 * p**2, W)
+    A, w = at(1.3)
+    found = femops.gradient(goal, A, w, "nu", linear=direct)["nu"]
+    rates = taylor(lambda nu: goal(at(nu)[1]), 1.3, 1.0, float(found))
+    assert rates[-2:] == pytest.approx(2.0, abs=0.03)
+
+
+def test_representers_do_not_depend_on_the_mesh() -> None:
+    found = []
+    for n in (4, 8):
+        mesh = femops.box((n, n))
+        V = femops.H1(mesh, 2)
+        k = femops.GridFunction(V, V.zeros() + 1.0)
+        J = femops.functional(lambda u, k: u * k**2, V, k=k)
+        slopes = femops.gradient(J, u=V.interpolate(lambda x: x[0]), wrt="k")
+        found.append(femops.integrate(V, slopes.representer("k") ** 2))
+        boundary = V.boundary_dofs()
+        smooth = slopes.representer("k", femops.diffusion(V).constrained(boundary))
+        assert not smooth[boundary].any()
+        assert femops.integrate(V, slopes.representer("k", "H1")) == pytest.approx(1.0, rel=1e-9)
+    assert found == pytest.approx([4.0 / 3.0] * 2, rel=1e-9)
+
+
+V2 = femops.H1(MESH, 2)
+ZERO = V2.zeros()
+KAPPA = femops.GridFunction(V2, ZERO + 1.0)
+
+
+def mean(**coefficients: Any) -> femops.Functional:
+    name = next(iter(coefficients), "")
+    if name == "r":
+        return femops.functional(lambda u, r: r * femops.inner(u.reference_grad, u.grad), V2, r=1.0)
+    return femops.functional(lambda u, k=1.0: u * k, V2, **coefficients)
+
+
+@pytest.mark.parametrize(
+    ("goal", "wrt", "message"),
+    [
+        (mean(k=2.0), "q", "nothing depends on 'q': there are k, mesh"),
+        (mean(k=lambda x: x[0]), "k", "k is a function of x, by which nothing can be"),
+        (mean(k=lambda x: x[0]), "mesh", "k is a function of x, or an array at points, which"),
+        (mean(k=2.0), (), "wrt is .*: give names"),
+        (mean(k=2.0), {"k": V2}, "a space for 'k': only 'mesh' takes one"),
+        (mean(k=2.0), {"mesh": V2}, "nodes move in a space on their mesh with ncomp=2"),
+        (mean(k=2.0) + mean(k=3.0), "k", "k has different values in the goal and in"),
+        (lambda u: u, "k", "goal is a function: give a"),
+    ],
+)
+def test_controls_that_are_refused(goal: Any, wrt: Any, message: str) -> None:
+    with pytest.raises(femops.errors.OperatorError, match=message):
+        femops.gradient(goal, u=ZERO, wrt=wrt)
+
+
+def test_a_singular_adjoint_equation() -> None:
+    F = femops.residual(lambda u, k: {"grad": k * u.grad}, V2, k=KAPPA)
+    with pytest.warns(femops.errors.ConvergenceWarning, match="adjoint equation is not solved"):
+        femops.gradient(mean(k=KAPPA), F, ZERO, "k")
