@@ -2,8 +2,24 @@
 
 from femops.adjoint.gradient import Gradient as Gradient
 from femops.adjoint.gradient import gradient as gradient
+from femops.adjoint.maps import FunctionalMap as FunctionalMap
+from femops.adjoint.maps import Map as Map
+from femops.adjoint.maps import OperatorMap as OperatorMap
+from femops.adjoint.maps import ResidualMap as ResidualMap
 from femops.adjoint.moved import moved as moved
 from femops.adjoint.sensitivity import Sensitivity as Sensitivity
+from femops.adjoint.solve_map import SolveMap as SolveMap
 from femops.adjoint.taylor import taylor as taylor
 
-__all__ = ["Gradient", "Sensitivity", "gradient", "moved", "taylor"]
+__all__ = [
+    "FunctionalMap",
+    "Gradient",
+    "Map",
+    "OperatorMap",
+    "ResidualMap",
+    "Sensitivity",
+    "SolveMap",
+    "gradient",
+    "moved",
+    "taylor",
+]

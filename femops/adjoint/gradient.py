@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, final
 
-import numpy as np
 from numpy.typing import NDArray
 
 from femops.adjoint.controls import Control, control_of
+from femops.adjoint.equations import LinearEquations
 from femops.adjoint.lagrangian import Lagrangian
 from femops.adjoint.pieces import pieces_of
-from femops.errors import OperatorError, SolverError
+from femops.errors import OperatorError
 from femops.forms import diffusion, mass
 from femops.operators import Functional, Operator, Residual
 from femops.operators.execution.vectors import checked_vector
 from femops.solvers.cg import cg
-from femops.solvers.convergence import warn_unconverged
 from femops.solvers.jacobi import jacobi
 from femops.solvers.linear_problem import Info
-from femops.solvers.newton_steps import Linear, NewtonSteps, Preconditioning
+from femops.solvers.newton_steps import Linear, Preconditioning
 from femops.spaces.base import Space
 from femops_meshes.arguments import Fraction, checked, shown
 
@@ -220,21 +219,31 @@ def gradient(
     >>> slopes["kappa"].shape == K.shape, bool(abs(slopes["f"] - mean(u)) < 1e-12)
     (True, True)
     """
-    problem = _Problem(goal, F, u, wrt)
-    steps = NewtonSteps(linear, preconditioner, history=False)
-    problem.solve_by(steps, rtol, level)
+    equations = (
+        None
+        if F is None
+        else LinearEquations(F, linear, preconditioner, rtol, level, "femops.gradient")
+    )
+    problem = _Problem(goal, F, u, wrt, equations)
     adjoint = None if F is None else problem.adjoint(warn=warn)
-    return Gradient(problem, adjoint, steps.infos[-1] if steps.infos else None)
+    return Gradient(problem, adjoint, None if equations is None else equations.info)
 
 
 @final
 class _Problem:
     """A goal, the equation of its state, and its controls."""
 
-    def __init__(self, goal: Functional, F: Residual | Operator | None, u: Any, wrt: Any) -> None:
+    def __init__(
+        self,
+        goal: Functional,
+        F: Residual | Operator | None,
+        u: Any,
+        wrt: Any,
+        equations: LinearEquations | None,
+    ) -> None:
         if F is not None and (F.space is not goal.space or F.dtype != goal.dtype):
             raise OperatorError(f"{goal!r} and {F!r} are on different spaces or of different types")
-        self.goal, self.F, self.space = goal, F, goal.space
+        self.goal, self.F, self.space, self._equations = goal, F, goal.space, equations
         self.state: Vector = checked_vector(goal.space, goal.dtype, u, "u")
         spaces = _names(wrt)
         pieces = pieces_of(goal)
@@ -250,47 +259,18 @@ class _Problem:
         self._order = list(spaces)
         self._lagrangian = Lagrangian(pieces, self.controls, goal.space)
 
-    def solve_by(self, steps: NewtonSteps, rtol: float, level: str) -> None:
-        """Set how linear equations are solved."""
-        self._steps, self._rtol, self._level = steps, rtol, level
-
     @property
-    def _equation(self) -> Residual | Operator:
+    def _linear(self) -> tuple[LinearEquations, Operator]:
+        """The linear equations and the Jacobian."""
+        assert self._equations is not None
         assert self.F is not None
-        return self.F
-
-    @property
-    def _fixed(self) -> Any:
-        """Constrained dofs, in the memory of the vectors."""
-        return self.space.memory.put(self._equation.constrained_dofs)
-
-    def _jacobian(self) -> Operator:
-        F = self._equation
-        found = F if isinstance(F, Operator) else F.jacobian(self.state)
-        return found.at_level(self._level)
+        return self._equations, self._equations.jacobian(self.F, self.state)
 
     def adjoint(self, *, warn: bool) -> Vector:
         """Solve the adjoint equation. Collective."""
-        return self._solved(
-            self._jacobian().T, self.goal.derivative.residual(self.state), "adjoint", warn=warn
-        )
-
-    def _solved(self, J: Operator, right: Vector, what: str, *, warn: bool = True) -> Vector:
-        """Solve J x = right, with zeros at the constrained dofs."""
-        right[self._fixed] = 0.0
-        if not self.space.comm.max(int(bool(right.any()))):
-            return right
-        x, failure = self._steps.solve(J, right, self._rtol)
-        if failure.startswith("the linear solver gave up") or not np.isfinite(float(x.sum())):
-            raise SolverError(f"the {what} equation: {failure or 'it has no finite solution'}")
-        infos = self._steps.infos
-        if warn and (failure or (infos and not infos[-1].converged)):
-            warn_unconverged(
-                f"femops.gradient: the {what} equation is not solved to {self._rtol:g}. Give "
-                "another preconditioner, or a larger rtol.",
-                self.space.comm,
-            )
-        return x
+        equations, J = self._linear
+        right = self.goal.derivative.residual(self.state)
+        return equations.solve(J.T, right, "adjoint", warn=warn)
 
     def derivatives(self, adjoint: Vector | None) -> dict[str, Vector]:
         """Derivatives by all controls, in the order in which they were asked for."""
@@ -311,7 +291,9 @@ class _Problem:
         L = self._lagrangian
         rest = L.whole(L.derivative(L.states, self.state, adjoint), L.states)
         found: Vector = self.space.memory.xp.zeros_like(rest)
-        found[self._fixed] = rest[self._fixed]
+        assert self._equations is not None
+        fixed = self._equations.fixed
+        found[fixed] = rest[fixed]
         return found
 
     def hessian_product(
@@ -328,13 +310,13 @@ class _Problem:
         along = {n: self.controls[n].vector(value, dtype) for n, value in directions.items()}
         changes = dict(along)
         if self.F is not None:
-            J = self._jacobian()
+            equations, J = self._linear
             # L has the negative residual
             pushed = L.derivative(L.adjoints, self.state, adjoint, along)
-            change = self._solved(J, L.whole(pushed, L.adjoints), "tangent")
+            change = equations.solve(J, L.whole(pushed, L.adjoints), "tangent")
             changes |= L.parts(change, L.states)
             turned = L.derivative(L.states, self.state, adjoint, changes)
-            adjoint_change = self._solved(J.T, L.whole(turned, L.states), "second adjoint")
+            adjoint_change = equations.solve(J.T, L.whole(turned, L.states), "second adjoint")
             changes |= L.parts(adjoint_change, L.adjoints)
         raw = L.derivative(tuple(self.controls), self.state, adjoint, changes)
         return {name: self.controls[name].derivative(value) for name, value in raw.items()}

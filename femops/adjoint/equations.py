@@ -1,0 +1,107 @@
+"""Linear equations of adjoints and of tangents."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.errors import SolverError
+from femops.operators import Operator, Residual
+from femops.solvers.convergence import warn_unconverged
+from femops.solvers.linear_problem import Info
+from femops.solvers.newton_steps import Linear, NewtonSteps, Preconditioning
+
+Vector = NDArray[Any]
+
+
+@final
+class LinearEquations:
+    """Linear equations with the Jacobian of a residual, zero at its constrained dofs.
+
+    Parameters
+    ----------
+    F : Residual or Operator
+    linear, preconditioner
+        See `femops.newton`.
+    rtol : float
+        Relative residual.
+    level : str
+        See `Operator.at_level`.
+    caller : str
+        Name of the user's function in messages.
+
+    Attributes
+    ----------
+    fixed : array
+        Constrained dofs, in the memory of the vectors.
+    info : Info or None
+        Report of the last solve; None before, or if a user's function solves.
+    """
+
+    def __init__(
+        self,
+        F: Residual | Operator,
+        linear: Linear,
+        preconditioner: Preconditioning,
+        rtol: float,
+        level: str,
+        caller: str,
+    ) -> None:
+        self._steps = NewtonSteps(linear, preconditioner, history=False)
+        self._space, self._rtol, self._level, self._caller = F.space, rtol, level, caller
+        self.fixed = F.space.memory.put(F.constrained_dofs)
+        self.info: Info | None = None
+
+    def jacobian(self, F: Residual | Operator, state: Vector) -> Operator:
+        """Jacobian of the residual at a state, on the level of these equations."""
+        J = F if isinstance(F, Operator) else F.jacobian(state)
+        return J.at_level(self._level)
+
+    def solve(self, J: Operator, right: Vector, what: str, *, warn: bool = True) -> Vector:
+        """Solve J x = right with x = 0 at the constrained dofs. Collective.
+
+        Parameters
+        ----------
+        J : Operator
+        right : (size,) array
+            Overwritten by zeros at the constrained dofs.
+        what : str
+            Name of the equation in messages.
+        warn : bool
+
+        Returns
+        -------
+        (size,) array
+
+        Raises
+        ------
+        SolverError
+            The equation is singular, or the linear solver fails.
+        """
+        right[self.fixed] = 0.0
+        return self.solve_with_values(J, right, what, warn=warn)
+
+    def solve_with_values(
+        self, J: Operator, right: Vector, what: str, *, warn: bool = True
+    ) -> Vector:
+        """Solve J x = right with the values of the right-hand side at constrained dofs.
+
+        Parameters, result and errors are those of `solve`.
+        """
+        if not self._space.comm.max(int(bool(right.any()))):
+            return right
+        x, failure = self._steps.solve(J, right, self._rtol)
+        infos = self._steps.infos
+        self.info = infos[-1] if infos else None
+        infos.clear()
+        if failure.startswith("the linear solver gave up") or not np.isfinite(float(x.sum())):
+            raise SolverError(f"the {what} equation: {failure or 'it has no finite solution'}")
+        if warn and (failure or (self.info is not None and not self.info.converged)):
+            warn_unconverged(
+                f"{self._caller}: the {what} equation is not solved to {self._rtol:g}. Give "
+                "another preconditioner, or a larger rtol.",
+                self._space.comm,
+            )
+        return x

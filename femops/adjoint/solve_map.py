@@ -1,0 +1,130 @@
+"""Solution of an equation as a differentiable function of its load and its controls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, final
+
+from numpy.typing import NDArray
+
+from femops.adjoint.equations import LinearEquations
+from femops.adjoint.maps import LOAD, ControlledMap, Values, Vector
+from femops.errors import OperatorError
+from femops.operators import Operator, Residual
+from femops.operators.execution.vectors import checked_vector
+from femops.solvers.newton import newton
+from femops.solvers.newton_steps import Linear, Preconditioning
+from femops_meshes.arguments import Fraction, checked
+
+
+@final
+@checked(OperatorError)
+class SolveMap(ControlledMap[Residual | Operator]):
+    r"""Solution u of F(u, m) = b. Inputs are "load", which is b, and the controls m.
+
+    Derivatives are implicit: :meth:`vjp` solves one equation with the transposed Jacobian, as
+    `femops.gradient` does, and :meth:`jvp` one with the Jacobian. F and the values of its controls
+    are kept until they change. So is a preconditioner other than "jacobi", until it is too slow for
+    a new Jacobian; but each call of `femops.newton` makes its own.
+
+    Parameters
+    ----------
+    F : Residual or Operator
+        The equation, with its constrained dofs. `femops.newton` solves with a residual, conjugate
+        gradients or GMRES with an operator.
+    controls : str or sequence of str
+        Names of coefficients: fields, constants or arrays at quadrature points.
+    linear, preconditioner
+        See `femops.newton`.
+    rtol : float
+        Relative residual of the equation, and of those for derivatives.
+    u0 : (size,) array, optional
+        First guess, zero if omitted. Its entries at constrained dofs are those of the solution.
+    level : str
+        See `Operator.at_level`.
+
+    Raises
+    ------
+    OperatorError
+        F has no such coefficient, or it is a function of x.
+    SolverError
+        In a call: an equation that can't be solved.
+
+    Warns
+    -----
+    ConvergenceWarning
+        In a call: an equation is not solved to ``rtol``.
+
+    Examples
+    --------
+    >>> import femops
+    >>> V = femops.H1(femops.box((4, 4)), order=2)
+    >>> A = femops.diffusion(V, 2.0).constrained(V.boundary_dofs())
+    >>> solve = femops.adjoint.SolveMap(A, "kappa")
+    >>> b = femops.load(V, 1.0)
+    >>> u, half = (solve({"load": b, "kappa": kappa}) for kappa in (1.0, 2.0))
+    >>> bool(abs(half - 0.5 * u).max() < 1e-10)
+    True
+    """
+
+    needs_result = True
+
+    def __init__(
+        self,
+        F: Residual | Operator,
+        controls: str | Sequence[str] = (),
+        *,
+        linear: Linear = "auto",
+        preconditioner: Preconditioning = "jacobi",
+        rtol: Fraction = 1e-10,
+        u0: NDArray[Any] | None = None,
+        level: str = "partial",
+    ) -> None:
+        super().__init__(F, LOAD, controls, F.space.shape, -1.0)
+        start = F.space.zeros(F.dtype) if u0 is None else u0
+        self._start = checked_vector(F.space, F.dtype, start, "u0").copy()
+        solvers = linear, preconditioner, rtol, level, "solve"
+        self._ahead, self._back = (LinearEquations(F, *solvers) for _ in range(2))
+        self._newton: dict[str, Any] = {
+            "linear": linear,
+            "preconditioner": preconditioner,
+            "rtol": rtol,
+            "level": level,
+        }
+
+    def __call__(self, values: Values) -> Vector:
+        """See `Map`."""
+        given = self._given(values)
+        F, b = self._at(given), given[LOAD]
+        if not isinstance(F, Operator):
+            return newton(F, self._start, b, **self._newton)[0]
+        A = self._ahead.jacobian(F, self._start)
+        right = A.rhs(b, self._start) if len(A.constrained_dofs) else b.copy()
+        return self._ahead.solve_with_values(A, right, "linear")
+
+    def jvp(self, values: Values, tangents: Values, result: Any = None) -> Vector:
+        """See `Map.jvp`."""
+        given = self._given(values)
+        u = self(values) if result is None else self._array(result, self.shape, "the result")
+        controls = {name: value for name, value in tangents.items() if name != LOAD}
+        right = self._pushed(controls, given, u) if controls else self.space.zeros(self.dtype)
+        if LOAD in tangents:
+            right += self.array(LOAD, tangents[LOAD], "change of ")
+        return self._ahead.solve(self._ahead.jacobian(self._at(given), u), right, "tangent")
+
+    def vjp(
+        self,
+        values: Values,
+        cotangent: Any,
+        wrt: Sequence[str] | None = None,
+        result: Any = None,
+    ) -> dict[str, Vector]:
+        """See `Map.vjp`."""
+        given, names = self._given(values), self._wrt(wrt)
+        u = self(values) if result is None else self._array(result, self.shape, "the result")
+        right = self._array(cotangent, self.shape, "the cotangent").copy()
+        J = self._back.jacobian(self._at(given), u)
+        adjoint = self._back.solve(J.T, right, "adjoint")
+        controls = [name for name in names if name != LOAD]
+        found = self._derivatives(controls, given, u, adjoint) if controls else {}
+        return {name: adjoint if name == LOAD else found[name] for name in names}

@@ -1,0 +1,182 @@
+"""Maps: their values, Taylor rates of their derivatives, and products of both modes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.sparse.linalg import spsolve
+
+import femops
+from femops.adjoint import FunctionalMap, OperatorMap, ResidualMap, SolveMap
+
+MESH = femops.box((3, 2)).mapped(lambda x: (x[0] + 0.1 * np.sin(2.0 * x[1]), x[1]), order=2)
+V, K = femops.H1(MESH, 2), femops.H1(MESH, 1)
+FIXED = V.boundary_dofs(where=lambda x: x[0] < 1e-9)
+RULE = femops.basis.gauss(4)
+POINTS = (MESH.num_elements, 16)
+KAPPA = femops.GridFunction(K, K.interpolate(lambda x: 1.0 + x[1]))
+CONTROLS = ("kappa", "a", "w", "c")
+
+
+def direct(J: Any, b: Any, rtol: float) -> Any:
+    return spsolve(J.assemble().tocsc(), b)
+
+
+def equation(u: Any, kappa: Any, a: Any, w: Any, c: Any) -> Any:
+    flux = kappa * (1.0 + a * u**2) * u.grad
+    return {"value": w * u + c[0] + c[1] * u**3, "grad": flux}
+
+
+def linear(u: Any, kappa: Any, a: Any, w: Any, c: Any) -> Any:
+    return {"value": (w + a) * u, "grad": kappa * u.grad + c * u}
+
+
+def goal(u: Any, kappa: Any, a: Any, w: Any, c: Any) -> Any:
+    return a * kappa * u**2 + w * u + c[0] * femops.inner(u.grad, u.grad) + c[1] * u
+
+
+OPTIONS: dict[str, Any] = {
+    "kappa": KAPPA,
+    "a": 0.5,
+    "w": np.linspace(0.5, 1.0, POINTS[0] * 16).reshape(POINTS),
+    "c": np.array([0.3, 0.2]),
+    "quadrature": RULE,
+}
+F = femops.residual(equation, V, **OPTIONS).constrained(FIXED)
+A = femops.form(linear, V, **OPTIONS).constrained(FIXED)
+J = femops.functional(goal, V, **OPTIONS)
+START = V.interpolate(lambda x: 0.1 + x[1])
+
+MAPS = {
+    "operator": OperatorMap(A),
+    "functional": FunctionalMap(J, CONTROLS),
+    "residual": ResidualMap(F, CONTROLS),
+    "residual of an operator": ResidualMap(A, CONTROLS),
+    "solve": SolveMap(F, CONTROLS, linear=direct, rtol=1e-13, u0=START),
+    "solve an operator": SolveMap(A, CONTROLS, rtol=1e-13, u0=START),
+}
+
+
+def sample(function: Any, seed: int) -> dict[str, Any]:
+    random = np.random.default_rng(seed)
+    found = {name: 1.0 + 0.2 * random.random(shape) for name, shape in function.inputs.items()}
+    return found | ({"load": 0.1 * found["load"]} if "load" in found else {})
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_rates_and_the_transpose(name: str) -> None:
+    function = MAPS[name]
+    values, tangents = sample(function, 1), sample(function, 2)
+    y = 1.0 + np.random.default_rng(3).random(function.shape)
+    ahead, back = function.jvp(values, tangents), function.vjp(values, y)
+    assert [*back] == [*function.inputs]
+    assert all(back[n].shape == function.inputs[n] for n in back)
+    total = sum(float(np.sum(back[n] * tangents[n])) for n in back)
+    exact = 1e-13 if "solve" not in name else 1e-9
+    assert float(np.sum(y * ahead)) == pytest.approx(total, rel=exact)
+    if name != "operator":
+        rates = femops.adjoint.taylor(
+            lambda point: float(np.sum(y * function(point))), values, tangents, total
+        )
+        assert rates[-2:] == pytest.approx(2.0, abs=0.05)
+
+
+@pytest.mark.parametrize("name", [name for name in MAPS if name != "operator"])
+def test_some_inputs(name: str) -> None:
+    """Derivatives by some inputs are those among all, with a result that is passed too."""
+    function = MAPS[name]
+    values, y = sample(function, 1), np.ones(function.shape)
+    found, tangent = function(values), {"a": 2.0}
+    some = function.vjp(values, y, ["a"], found)
+    assert some["a"] == pytest.approx(function.vjp(values, y)["a"], rel=1e-9)
+    ahead = float(function.jvp(values, tangent, found).sum())
+    assert ahead == pytest.approx(2.0 * float(some["a"]), rel=1e-9)
+
+
+def test_values() -> None:
+    u = START.copy()
+    assert MAPS["functional"]({"u": u}) == J(u)
+    assert np.array_equal(MAPS["residual"]({"u": u}), F.residual(u))
+    assert np.array_equal(MAPS["operator"]({"u": u}), A @ u)
+    product = MAPS["operator"]
+    assert isinstance(product, OperatorMap)
+    many = np.stack([u, 2.0 * u], axis=1)
+    assert product.batched(many)[:, 1] == pytest.approx(2.0 * (A @ u), rel=1e-12)
+    assert product.batched(many, transposed=True)[:, 0] == pytest.approx(A.T @ u, rel=1e-12)
+    solution = MAPS["solve"]({"load": V.zeros()})
+    assert np.array_equal(solution[FIXED], START[FIXED])
+    assert abs(F.residual(solution)).max() < 1e-12
+
+
+def test_fields_in_a_product_in_single_precision() -> None:
+    W = femops.Product(u=femops.H1(MESH, 2, ncomp=2), p=K)
+
+    def stokes(u: Any, p: Any, nu: Any) -> Any:
+        return {"u": {"grad": nu * u.grad - p * np.eye(2)}, "p": {"value": u.div + nu * p**3}}
+
+    R = femops.residual(stokes, W, nu=1.0, dtype="float32").constrained([0, 3])
+    function = ResidualMap(R, "nu")
+    random = np.random.default_rng(5)
+    u, du, y = random.standard_normal((3, W.size)).astype(np.float32)
+    values, tangents = {"u": u, "nu": 2.0}, {"u": du, "nu": np.float32(0.5)}
+    ahead, back = function.jvp(values, tangents), function.vjp(values, y)
+    assert ahead.dtype == back["u"].dtype == back["nu"].dtype == np.float32
+    total = back["u"] @ du + 0.5 * back["nu"]
+    assert ahead @ y == pytest.approx(total, rel=1e-4)
+
+
+def test_the_load_of_gradient() -> None:
+    """Derivatives of a goal are those of femops.gradient."""
+    solve, mean = SolveMap(F, "kappa", linear=direct, rtol=1e-12, u0=START), FunctionalMap(J)
+    values = {"load": V.zeros(), "kappa": KAPPA.vector}
+    u = solve(values)
+    back = solve.vjp(values, mean.vjp({"u": u}, 1.0)["u"], result=u)
+    expected = femops.gradient(J, F, u, ["load", "kappa"], linear=direct)
+    partial = FunctionalMap(J, "kappa").vjp({"u": u}, 1.0)["kappa"]
+    assert back["load"] == pytest.approx(expected["load"], rel=1e-9, abs=1e-12)
+    assert back["kappa"] + partial == pytest.approx(expected["kappa"], rel=1e-9, abs=1e-12)
+
+
+OF_X = femops.functional(lambda u, k: k * u, V, k=lambda x: x[0])
+NAMED = femops.functional(lambda w, u: w * u, V, u=2.0)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: FunctionalMap(lambda u: u, "k"), "J is a function: give a"),
+        (lambda: FunctionalMap(J, "q"), "nothing depends on 'q': there are coefficients kappa, a"),
+        (lambda: FunctionalMap(J, 3), "controls is 3: give a"),
+        (lambda: FunctionalMap(J, "mesh"), "the mesh is no control of a map: femops.gradient has"),
+        (lambda: FunctionalMap(J, ["a", "a"]), "a name twice"),
+        (lambda: FunctionalMap(NAMED, "u"), "an input is called 'u': rename the coefficient"),
+        (lambda: FunctionalMap(OF_X, "k"), "k is a function of x, by which nothing can be"),
+        (lambda: OperatorMap(F), "A is a Residual: give a"),
+        (lambda: SolveMap(J), "F is a Functional: give a"),
+        (lambda: MAPS["residual"]({"u": START, "q": 1.0}), "'q' is no input: there are u, kappa"),
+        (lambda: MAPS["residual"]({"a": 1.0}), r"u is missing: give an array of shape \(35,\)"),
+        (lambda: MAPS["residual"].jvp({"u": START}, {"q": 1.0}), "'q' is no input: there are u"),
+        (lambda: MAPS["residual"].vjp({"u": START}, START, ["q"]), "'q' is no input: there are u"),
+    ],
+)
+def test_what_is_refused(make: Any, message: str) -> None:
+    with pytest.raises(femops.errors.OperatorError, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"u": START.astype(np.float32)}, "u has type float32: convert it to float64"),
+        ({"u": START[1:]}, r"u has shape \(34,\): give \(35,\)"),
+        ({"u": START, "c": np.ones(3)}, r"c has shape \(3,\): give \(2,\)"),
+        ({"u": START, "kappa": 1.0}, r"kappa has shape \(\): give \(12,\)"),
+        ({"u": START, "a": np.float64(1.0) + np.zeros(1)}, r"a has shape \(1,\): give \(\)"),
+        ({"u": "text"}, "u has type <U4: convert it to float64"),
+    ],
+)
+def test_arrays_that_are_refused(values: Any, message: str) -> None:
+    with pytest.raises(femops.errors.VectorError, match=message):
+        MAPS["residual"](values)
