@@ -1,0 +1,156 @@
+"""Calls of maps with arrays in order and leading batch axes, as JAX and PyTorch make them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, final
+
+import numpy as np
+
+from femops.adjoint.maps import Map, OperatorMap, Vector
+from femops.errors import OperatorError
+
+Mask = tuple[bool, ...]
+
+_ALONE = threading.RLock()
+"""Held during a call, because other libraries call from threads of their own."""
+
+
+@final
+@dataclass(frozen=True)
+class Call:
+    """Evaluation of a map, or of a derivative, for operands in order.
+
+    Operands of "value" are the inputs. Those of "jvp" are the residuals, which are all inputs and,
+    if the map needs it, the result, and then a tangent for each name; those of "vjp" are the
+    residuals and a cotangent. A linear map has no residuals, and its value is its "jvp".
+
+    Attributes
+    ----------
+    map : Map
+    kind : {"value", "jvp", "vjp"}
+    names : tuple of str
+        Inputs that have tangents, or by which to differentiate: "vjp" has a result for each.
+    mapped : tuple of masks
+        For each batch axis, from the first, whether each operand has it. All results have all.
+    """
+
+    map: Map
+    kind: Literal["value", "jvp", "vjp"]
+    names: tuple[str, ...] = ()
+    mapped: tuple[Mask, ...] = ()
+
+    @staticmethod
+    def of(function: Map) -> Call:
+        """Call that evaluates a map."""
+        if function.linear:
+            return Call(function, "jvp", (*function.inputs,))
+        return Call(function, "value")
+
+    @property
+    def num_residuals(self) -> int:
+        """Number of operands that come before those in which the call is linear."""
+        if self.kind == "value":
+            return len(self.map.inputs)
+        return 0 if self.map.linear else len(self.map.inputs) + int(self.map.needs_result)
+
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """Shapes of the results without batch axes."""
+        return [self.map.inputs[n] for n in self.names] if self.kind == "vjp" else [self.map.shape]
+
+    def batch(self, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+        """Lengths of the batch axes, from the shapes of the operands."""
+        left, found = [list(shape) for shape in shapes], list[int]()
+        for mask in self.mapped:
+            lengths = [shape.pop(0) for shape, has in zip(left, mask, strict=True) if has]
+            found.append(lengths[0])
+        return tuple(found)
+
+    # --- derivatives -----------------------------------------------------------------------------
+
+    def along(self, names: Sequence[str]) -> Call:
+        """Derivative of a value along changes of some inputs."""
+        where = [[*self.map.inputs].index(name) for name in names]
+        result = (True,) * int(self.map.needs_result)
+        mapped = [(*mask, *result, *(mask[k] for k in where)) for mask in self.mapped]
+        return Call(self.map, "jvp", tuple(names), tuple(mapped))
+
+    def transposed(self, names: Sequence[str]) -> Call:
+        """Transpose of a value's derivative, or of a derivative, of which names were chosen.
+
+        Its results have all batch axes. `extra_axes` says over which ones to sum.
+        """
+        count, result = self.num_residuals, (True,) * int(self.map.needs_result)
+        residual = [m + result if self.kind == "value" else m[:count] for m in self.mapped]
+        pulls = self.kind != "vjp"
+        ends = 1 if pulls else len(names)
+        mapped = tuple((*mask, *(True,) * ends) for mask in residual)
+        return Call(self.map, "vjp" if pulls else "jvp", tuple(names), mapped)
+
+    def extra_axes(self, operand: int) -> tuple[int, ...]:
+        """Batch axes that an operand does not have."""
+        return tuple(k for k, mask in enumerate(self.mapped) if not mask[operand])
+
+    def batched(self, mask: Mask) -> Call:
+        """Call with one more batch axis, the first of the operands that have it."""
+        return replace(self, mapped=(mask, *self.mapped))
+
+    def refuse_second(self) -> None:
+        """Raise because a derivative is differentiated by the values of the inputs.
+
+        Raises
+        ------
+        OperatorError
+        """
+        raise OperatorError(
+            f"second derivatives of {type(self.map).__name__} are not computed: "
+            "femops.gradient(...).hessian_product has them"
+        )
+
+    # --- evaluation ------------------------------------------------------------------------------
+
+    def __call__(self, *operands: Any) -> list[Vector]:
+        """Evaluate. Operands and results are arrays of the map's memory."""
+        with _ALONE:
+            return self._evaluated(operands)
+
+    def _evaluated(self, operands: Sequence[Any]) -> list[Vector]:
+        function, xp = self.map, self.map.space.memory.xp
+        if not self.mapped:
+            return self._once(operands)
+        batch = self.batch([np.shape(x) for x in operands])
+        if 0 in batch:
+            return [xp.zeros((*batch, *shape), dtype=function.dtype) for shape in self.shapes]
+        if isinstance(function, OperatorMap):
+            return [self._columns(function, operands[0])]
+        mask, rest = self.mapped[0], replace(self, mapped=self.mapped[1:])
+        rows = [
+            rest._evaluated([x[k] if has else x for x, has in zip(operands, mask, strict=True)])
+            for k in range(batch[0])
+        ]
+        columns = zip(*rows, strict=True)
+        return [(np if isinstance(c[0], np.ndarray) else xp).stack(c) for c in columns]
+
+    def _columns(self, product: OperatorMap, operand: Any) -> Vector:
+        """Products with all vectors of a batch at once."""
+        array = product.space.memory.factor(operand, "u")
+        result = product.batched(
+            array.reshape(-1, array.shape[-1]).T, transposed=self.kind == "vjp"
+        )
+        found: Vector = result.T.reshape(*array.shape[:-1], -1)
+        return found
+
+    def _once(self, operands: Sequence[Any]) -> list[Vector]:
+        function, count = self.map, self.num_residuals
+        values = dict(zip(function.inputs, operands[:count], strict=False))
+        if self.kind == "value":
+            return [function(values)]
+        given = operands[count - 1] if count > len(function.inputs) else None
+        linear = operands[count:]
+        if self.kind == "jvp":
+            return [function.jvp(values, dict(zip(self.names, linear, strict=True)), given)]
+        found = function.vjp(values, linear[0], self.names, given)
+        return [found[name] for name in self.names]

@@ -1,0 +1,186 @@
+"""femops in JAX: transformations of products, functionals, residuals and solves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.sparse.linalg import spsolve
+
+import femops
+
+jax = pytest.importorskip("jax")
+import jax.numpy as jnp  # noqa: E402
+from jax.test_util import check_grads  # noqa: E402
+
+import femops.jax  # noqa: E402
+
+MESH = femops.box((3, 2))
+V, K = femops.H1(MESH, 2), femops.H1(MESH, 1)
+FIXED = V.boundary_dofs(where=lambda x: x[0] < 1e-9)
+KAPPA = femops.GridFunction(K, K.interpolate(lambda x: 1.0 + x[1]))
+CONTROLS = ("kappa", "a", "c")
+
+
+@pytest.fixture(autouse=True)
+def wide() -> Any:
+    """64-bit numbers of JAX, in these tests alone."""
+    before = jax.config.jax_enable_x64
+    jax.config.update("jax_enable_x64", True)
+    yield
+    jax.config.update("jax_enable_x64", before)
+
+
+def direct(J: Any, b: Any, rtol: float) -> Any:
+    return spsolve(J.assemble().tocsc(), b)
+
+
+def equation(u: Any, kappa: Any, a: Any, c: Any) -> Any:
+    return {"value": c[0] + c[1] * u**3, "grad": kappa * (1.0 + a * u**2) * u.grad}
+
+
+def goal(u: Any, kappa: Any, a: Any, c: Any) -> Any:
+    return a * kappa * u**2 + c[0] * femops.inner(u.grad, u.grad) + c[1] * u
+
+
+OPTIONS: dict[str, Any] = {"kappa": KAPPA, "a": 0.5, "c": np.array([0.3, 0.2])}
+F = femops.residual(equation, V, **OPTIONS).constrained(FIXED)
+A = femops.convection(V, np.array([1.0, 0.5])) + femops.diffusion(V)
+J = femops.functional(goal, V, **OPTIONS)
+FUNCTIONS = {
+    "functional": femops.jax.functional(J, *CONTROLS),
+    "residual": femops.jax.residual(F, *CONTROLS),
+    "solve": femops.jax.solve(F, *CONTROLS, linear=direct, rtol=1e-13),
+}
+PRODUCT = femops.jax.operator(A)
+
+
+def inputs(seed: int = 0) -> tuple[Any, dict[str, Any]]:
+    random = np.random.default_rng(seed)
+    u, kappa = 0.2 * random.random(V.size), 1.0 + random.random(K.size)
+    controls = {"kappa": kappa, "a": random.random(), "c": random.random(2)}
+    return jnp.asarray(u), {name: jnp.asarray(value) for name, value in controls.items()}
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_both_modes(name: str, compiled: bool) -> None:
+    function = FUNCTIONS[name]
+    function = jax.jit(function) if compiled else function
+    u, controls = inputs()
+    check_grads(lambda u, m: function(u, **m), (u, controls), order=1, modes=["fwd", "rev"])
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_product_and_its_derivatives_of_any_order(compiled: bool) -> None:
+    product = jax.jit(PRODUCT) if compiled else PRODUCT
+    u, v = inputs()[0], inputs(1)[0]
+    assert np.asarray(product(u)) == pytest.approx(A @ np.asarray(u), rel=1e-14)
+    assert jax.jvp(product, (u,), (v,))[1] == pytest.approx(A @ np.asarray(v), rel=1e-14)
+    assert jax.vjp(product, u)[1](v)[0] == pytest.approx(A.T @ np.asarray(v), rel=1e-12)
+    matrix = A.assemble().toarray()
+    assert jax.jacfwd(product)(u) == pytest.approx(matrix, abs=1e-13)
+    assert jax.jacrev(product)(u) == pytest.approx(matrix, abs=1e-13)
+    hessian = jax.hessian(lambda u: 0.5 * u @ product(u))(u)
+    assert hessian == pytest.approx(0.5 * (matrix + matrix.T), abs=1e-13)
+
+
+def test_many_vectors_are_one_product(monkeypatch: pytest.MonkeyPatch) -> None:
+    from femops.adjoint.maps import OperatorMap
+
+    shapes, batched = [], OperatorMap.batched
+
+    def counted(self: Any, X: Any, **options: Any) -> Any:
+        shapes.append(X.shape)
+        return batched(self, X, **options)
+
+    monkeypatch.setattr(OperatorMap, "batched", counted)
+    X = jnp.stack([inputs(seed)[0] for seed in range(6)]).reshape(2, 3, V.size)
+    for many in (jax.vmap(jax.vmap(PRODUCT)), jax.jit(jax.vmap(jax.vmap(PRODUCT)))):
+        found = many(X)
+        assert found.shape == X.shape
+        assert found[1, 2] == pytest.approx(A @ np.asarray(X[1, 2]), rel=1e-12)
+    turned = jax.vmap(PRODUCT, in_axes=1, out_axes=1)(X[0].T)
+    rows = np.asarray(jax.vmap(PRODUCT)(X[0]))
+    assert turned == pytest.approx(rows.T, rel=1e-14)
+    assert shapes == [(V.size, 6)] * 2 + [(V.size, 3)] * 2
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_vmap(name: str) -> None:
+    """Batches of some inputs, with derivatives on either side of vmap."""
+    function = FUNCTIONS[name]
+    u, controls = inputs()
+    a = jnp.asarray([0.1, 0.2, 0.3])
+
+    def value(a: Any, kappa: Any) -> Any:
+        return (function(u, a=a, kappa=kappa) ** 2).sum()
+
+    def total(a: Any, kappa: Any) -> Any:
+        return jax.vmap(value, (0, None))(a, kappa).sum()
+
+    kappa = controls["kappa"]
+    single = [jax.grad(value, (0, 1))(one, kappa) for one in a]
+    inner = jax.vmap(jax.grad(value, (0, 1)), (0, None))(a, kappa)
+    outer = jax.grad(total, (0, 1))(a, kappa)
+    for k, (by_a, by_kappa) in enumerate(single):
+        assert inner[0][k] == outer[0][k] == pytest.approx(float(by_a), rel=1e-9)
+        assert inner[1][k] == pytest.approx(np.asarray(by_kappa), rel=1e-8)
+    assert outer[1] == pytest.approx(sum(np.asarray(g) for _, g in single), rel=1e-8)
+    ahead = jax.jvp(total, (a, kappa), (jnp.ones(3), kappa))[1]
+    assert float(ahead) == pytest.approx(float(outer[0].sum() + outer[1] @ kappa), rel=1e-8)
+    assert jax.vmap(value, (0, None))(a[:0], kappa).shape == (0,)
+
+
+def test_values_are_not_copied() -> None:
+    u = jnp.asarray(V.zeros() + 1.0)
+    found = PRODUCT(u)
+    pointer = np.asarray(found).ctypes.data
+    assert found.unsafe_buffer_pointer() == pointer
+    assert pointer % 64 == 0
+
+
+def test_controls_that_are_left_out_or_numbers() -> None:
+    f = FUNCTIONS["functional"]
+    u = jnp.asarray(V.interpolate(lambda x: x[0]))
+    assert float(f(u)) == pytest.approx(J(np.asarray(u)), rel=1e-15)
+    assert float(f(u, a=2)) == pytest.approx(J.update(a=2.0)(np.asarray(u)), rel=1e-15)
+    assert float(jax.grad(lambda a: f(u, a=a))(2.0)) > 0.0
+
+
+def test_single_precision_without_wide_numbers() -> None:
+    jax.config.update("jax_enable_x64", False)
+    W = femops.functional(lambda u, k: k * u**2, V, k=1.0, dtype="float32")
+    f = femops.jax.functional(W, "k")
+    u = jnp.ones(V.size)
+    assert float(jax.jit(jax.grad(lambda k: f(u, k=k)))(2.0)) == pytest.approx(1.0, rel=1e-5)
+    with pytest.raises(femops.errors.OperatorError, match="JAX has no float64 now, in which"):
+        PRODUCT(u)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda u: PRODUCT(u[1:]), r"u has shape \(34,\): give \(35,\)"),
+        (lambda u: PRODUCT(u.astype("float32")), "u has type float32: convert it by"),
+        (lambda u: jax.jit(PRODUCT)(u.astype("float32")), "u has type float32: convert it by"),
+        (lambda u: PRODUCT(u, k=1.0), "'k' is no input: there are u"),
+        (lambda u: FUNCTIONS["residual"](u, q=1.0), "'q' is no input: there are u, kappa, a, c"),
+        (lambda u: FUNCTIONS["residual"](u, kappa=1.0), r"kappa has shape \(\): give \(12,\)"),
+        (lambda u: FUNCTIONS["residual"](u, c=jnp.ones(3)), r"c has shape \(3,\): give \(2,\)"),
+        (lambda u: FUNCTIONS["residual"](u, c="text"), "c has type"),
+        (lambda u: jax.hessian(FUNCTIONS["functional"])(u), "second derivatives of FunctionalMap"),
+        (lambda u: femops.jax.functional(J, 3), "nothing depends on 3: there are"),
+        (lambda u: femops.jax.functional(lambda u: u), "J is a function"),
+        (lambda u: femops.jax.operator(F), "A is a Residual"),
+    ],
+)
+def test_what_is_refused(call: Any, message: str) -> None:
+    with pytest.raises((femops.errors.OperatorError, femops.errors.VectorError), match=message):
+        call(jnp.asarray(V.zeros()))
+
+
+def test_a_goal_that_is_no_scalar() -> None:
+    with pytest.raises(TypeError, match="scalar"):
+        jax.grad(FUNCTIONS["residual"])(jnp.asarray(V.zeros()))
