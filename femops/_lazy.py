@@ -17,6 +17,8 @@ def _names() -> dict[str, str]:
 
 
 HOME = _names()
+OPTIONAL = "jax", "torch"
+"""Modules that need a package of the same name. `names` leaves them out."""
 
 
 def _version() -> str:
@@ -44,6 +46,8 @@ def attribute(name: str) -> Any:
     """Import `name` from its module, and keep it as an attribute of the package."""
     if name == "__version__":
         value: Any = _version()
+    elif name in OPTIONAL:
+        value = importlib.import_module(f"femops.{name}")
     elif name in HOME:
         home = HOME[name]
         value = (

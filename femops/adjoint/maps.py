@@ -417,9 +417,9 @@ class FunctionalMap(ControlledMap[Functional]):
     ) -> dict[str, Vector]:
         """See `Map.vjp`."""
         given = self._given(values)
-        factor = self._array(cotangent, (), "the cotangent", on_host=True)[()]
+        factor = float(self._array(cotangent, (), "the cotangent", on_host=True))
         slopes = self._slopes(self._wrt(wrt), given)
-        return {name: factor * slope for name, slope in slopes.items()}
+        return {name: np.multiply(factor, slope, out=slope) for name, slope in slopes.items()}
 
     def _slopes(self, wrt: list[str], given: Mapping[str, Vector]) -> dict[str, Vector]:
         if wrt == [STATE]:  # needs no kernel but that of the functional's own derivative

@@ -170,7 +170,7 @@ def test_single_precision_without_wide_numbers() -> None:
         (lambda u: FUNCTIONS["residual"](u, kappa=1.0), r"kappa has shape \(\): give \(12,\)"),
         (lambda u: FUNCTIONS["residual"](u, c=jnp.ones(3)), r"c has shape \(3,\): give \(2,\)"),
         (lambda u: FUNCTIONS["residual"](u, c="text"), "c has type"),
-        (lambda u: jax.hessian(FUNCTIONS["functional"])(u), "second derivatives of FunctionalMap"),
+        (jax.hessian(FUNCTIONS["functional"]), "second derivatives of FunctionalMap"),
         (lambda u: femops.jax.functional(J, 3), "nothing depends on 3: there are"),
         (lambda u: femops.jax.functional(lambda u: u), "J is a function"),
         (lambda u: femops.jax.operator(F), "A is a Residual"),

@@ -10,6 +10,7 @@ import pytest
 import femops
 
 HEAVY = ["numba", "llvmlite", "scipy", "matplotlib", "pyvista", "vtk", "mpi4py", "cupy", "numpy"]
+HEAVY += ["jax", "torch"]
 
 PROBE = """
 import sys
@@ -53,6 +54,23 @@ def test_serial_communicators_load_no_mpi(environment, monkeypatch):
     heavy = [name for name in HEAVY if name not in ("numpy",)]
     use += f"print(json.dumps([name for name in {heavy!r} if name in sys.modules]))"
     assert run(use)[1] == []
+
+
+@pytest.mark.parametrize("name", ["jax", "torch"])
+def test_optional_modules_say_what_to_install(name):
+    """The module of femops imports the library, which is not there, and not itself."""
+    use = f"""
+sys.modules["{name}"] = None
+for use in ("femops.{name}", "import femops.{name}"):
+    try:
+        exec(use)
+    except ImportError as error:
+        print(json.dumps([type(error).__name__, str(error)]))
+"""
+    for kind, text in run(use)[1:]:
+        assert kind == "MissingExtraError"
+        assert text.startswith(f"femops.{name} needs ")
+        assert text.endswith(f"pip install 'femops[{name}]', or pip install {name}")
 
 
 def test_every_name_is_there_and_listed():

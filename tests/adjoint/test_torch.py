@@ -1,0 +1,209 @@
+"""femops in PyTorch: gradients in both modes, batches, and a module."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.sparse.linalg import spsolve
+
+import femops
+
+torch = pytest.importorskip("torch")
+import femops.torch  # noqa: E402
+
+# PyTorch's own, when it loads forward mode
+pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script.:DeprecationWarning")
+
+MESH = femops.box((3, 2))
+V, K = femops.H1(MESH, 2), femops.H1(MESH, 1)
+FIXED = V.boundary_dofs(where=lambda x: x[0] < 1e-9)
+KAPPA = femops.GridFunction(K, K.interpolate(lambda x: 1.0 + x[1]))
+CONTROLS = ("kappa", "a", "c")
+
+
+def direct(J: Any, b: Any, rtol: float) -> Any:
+    return spsolve(J.assemble().tocsc(), b)
+
+
+def equation(u: Any, kappa: Any, a: Any, c: Any) -> Any:
+    return {"value": c[0] + c[1] * u**3, "grad": kappa * (1.0 + a * u**2) * u.grad}
+
+
+def goal(u: Any, kappa: Any, a: Any, c: Any) -> Any:
+    return a * kappa * u**2 + c[0] * femops.inner(u.grad, u.grad) + c[1] * u
+
+
+OPTIONS: dict[str, Any] = {"kappa": KAPPA, "a": 0.5, "c": np.array([0.3, 0.2])}
+F = femops.residual(equation, V, **OPTIONS).constrained(FIXED)
+A = femops.convection(V, np.array([1.0, 0.5])) + femops.diffusion(V)
+J = femops.functional(goal, V, **OPTIONS)
+FUNCTIONS = {
+    "functional": femops.torch.functional(J, *CONTROLS),
+    "residual": femops.torch.residual(F, *CONTROLS),
+    "solve": femops.torch.solve(F, *CONTROLS, linear=direct, rtol=1e-13),
+}
+PRODUCT = femops.torch.operator(A)
+
+
+def inputs(seed: int = 0) -> list[Any]:
+    random = np.random.default_rng(seed)
+    arrays = 0.2 * random.random(V.size), 1.0 + random.random(K.size), random.random((3,))
+    u, kappa, rest = (torch.tensor(array, dtype=torch.float64) for array in arrays)
+    return [x.requires_grad_() for x in (u, kappa, rest[0].clone(), rest[1:].clone())]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_gradcheck(name: str) -> None:
+    def function(u: Any, *controls: Any) -> Any:
+        return FUNCTIONS[name](u, **dict(zip(CONTROLS, controls, strict=True)))
+
+    assert torch.autograd.gradcheck(function, inputs(), check_forward_ad=True)
+
+
+def test_a_product_and_its_derivatives_of_any_order() -> None:
+    u = inputs()[0]
+    found = PRODUCT(u)
+    assert found.detach().numpy() == pytest.approx(A @ u.detach().numpy(), rel=1e-14)
+    assert torch.autograd.gradcheck(PRODUCT, u, check_forward_ad=True)
+    assert torch.autograd.gradgradcheck(PRODUCT, u)
+    matrix = A.assemble().toarray()
+    hessian = torch.func.hessian(lambda u: 0.5 * u @ PRODUCT(u))(u.detach())
+    assert hessian.numpy() == pytest.approx(0.5 * (matrix + matrix.T), abs=1e-13)
+
+
+def test_many_vectors_are_one_product(monkeypatch: pytest.MonkeyPatch) -> None:
+    from femops.adjoint.maps import OperatorMap
+
+    shapes, batched = [], OperatorMap.batched
+
+    def counted(self: Any, X: Any, **options: Any) -> Any:
+        shapes.append(X.shape)
+        return batched(self, X, **options)
+
+    monkeypatch.setattr(OperatorMap, "batched", counted)
+    X = torch.stack([inputs(seed)[0].detach() for seed in range(6)]).reshape(2, 3, V.size)
+    found = torch.vmap(torch.vmap(PRODUCT))(X)
+    assert found[1, 2].numpy() == pytest.approx(A @ X[1, 2].numpy(), rel=1e-12)
+    turned = torch.vmap(PRODUCT, in_dims=1, out_dims=1)(X[0].T)
+    assert turned.numpy() == pytest.approx(found[0].numpy().T, rel=1e-12)
+    assert shapes == [(V.size, 6), (V.size, 3)]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_vmap(name: str) -> None:
+    """Batches of some inputs, with derivatives on either side of vmap."""
+    u, kappa = (x.detach() for x in inputs()[:2])
+    a = torch.tensor([0.1, 0.2, 0.3], dtype=torch.float64)
+
+    def value(a: Any, kappa: Any) -> Any:
+        return (FUNCTIONS[name](u, a=a, kappa=kappa) ** 2).sum()
+
+    def total(a: Any, kappa: Any) -> Any:
+        return torch.vmap(value, (0, None))(a, kappa).sum()
+
+    slopes = torch.func.grad(value, (0, 1))
+    single = [slopes(one, kappa) for one in a]
+    inner, outer = torch.vmap(slopes, (0, None))(a, kappa), torch.func.grad(total, (0, 1))(a, kappa)
+    for k, (by_a, by_kappa) in enumerate(single):
+        assert float(inner[0][k]) == pytest.approx(float(by_a), rel=1e-9)
+        assert float(outer[0][k]) == pytest.approx(float(by_a), rel=1e-9)
+        assert inner[1][k].numpy() == pytest.approx(by_kappa.numpy(), rel=1e-8)
+    assert outer[1].numpy() == pytest.approx(sum(g.numpy() for _, g in single), rel=1e-8)
+    ahead = torch.func.jvp(total, (a, kappa), (torch.ones_like(a), kappa))[1]
+    assert float(ahead) == pytest.approx(float(outer[0].sum() + outer[1] @ kappa), rel=1e-8)
+
+
+def test_tensors_share_memory_with_arrays() -> None:
+    seen = []
+
+    def linear(J: Any, b: Any, rtol: float) -> Any:
+        seen.append(direct(J, b, rtol))
+        return seen[-1]
+
+    solve = femops.torch.solve(femops.mass(V), linear=linear)
+    assert solve(inputs()[0]).data_ptr() == seen[-1].ctypes.data
+
+
+class Conductivity(torch.nn.Module):  # type: ignore[misc]
+    """Exponential of a parameter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.log = torch.nn.Parameter(torch.zeros(K.size, dtype=torch.float64))
+
+    def forward(self) -> Any:
+        return torch.exp(self.log)
+
+
+def test_a_module_learns() -> None:
+    b = torch.from_numpy(femops.load(V, 1.0))
+    wanted = FUNCTIONS["solve"](b, kappa=torch.from_numpy(KAPPA.vector)).detach()
+    weight = torch.nn.Parameter(torch.tensor(0.5, dtype=torch.float64))
+    sources = {"kappa": Conductivity(), "a": weight}
+    module = femops.torch.Solve(F, *CONTROLS, sources=sources, linear=direct)
+    assert [n for n, _ in module.named_parameters()] == ["sources.a", "sources.kappa.log"]
+    steps = torch.optim.LBFGS(module.sources.kappa.parameters(), line_search_fn="strong_wolfe")
+
+    def loss() -> Any:
+        steps.zero_grad()
+        error = ((module(b) - wanted) ** 2).sum()
+        error.backward()
+        return error
+
+    first = steps.step(loss).item()
+    assert loss().item() < 1e-3 * first
+    assert weight.grad is not None
+    given = module(b, kappa=torch.from_numpy(KAPPA.vector))
+    assert given.detach().numpy() == pytest.approx(wanted.numpy(), rel=1e-8, abs=1e-12)
+
+
+def test_controls_that_are_left_out_or_numbers() -> None:
+    f, u = FUNCTIONS["functional"], torch.from_numpy(V.interpolate(lambda x: x[0]))
+    assert float(f(u)) == pytest.approx(J(u.numpy()), rel=1e-15)
+    assert float(f(u, a=2)) == pytest.approx(J.update(a=2.0)(u.numpy()), rel=1e-15)
+    assert float(f(u.numpy(), c=np.ones(2))) > 0.0
+
+
+def test_single_precision() -> None:
+    f = femops.torch.functional(
+        femops.functional(lambda u, k: k * u**2, V, k=1.0, dtype="float32"), "k"
+    )
+    k = torch.tensor(2.0, requires_grad=True)
+    f(torch.ones(V.size), k=k).backward()
+    assert float(k.grad) == pytest.approx(1.0, rel=1e-5)
+
+
+def second(u: Any) -> Any:
+    u.requires_grad_()
+    slope = torch.autograd.grad(FUNCTIONS["functional"](u), u, create_graph=True)[0]
+    return torch.autograd.grad(slope.sum(), u)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda u: PRODUCT(u[1:]), r"u has shape \(34,\): give \(35,\)"),
+        (lambda u: PRODUCT(u.float()), "u has type torch.float32: convert it by"),
+        (lambda u: PRODUCT(u.to("meta")), r"u is on meta, the space on cpu: move it by .to"),
+        (lambda u: PRODUCT(u, k=1.0), "'k' is no input: there are u"),
+        (lambda u: FUNCTIONS["residual"](u, q=1.0), "'q' is no input: there are u, kappa, a, c"),
+        (lambda u: FUNCTIONS["residual"](u, kappa=1.0), r"kappa has shape \(\): give \(12,\)"),
+        (lambda u: FUNCTIONS["residual"](u, c="text"), "c has type"),
+        (second, "second derivatives of FunctionalMap are not computed"),
+        (lambda u: femops.torch.functional(J, 3), "nothing depends on 3: there are"),
+        (lambda u: femops.torch.functional(lambda u: u), "J is a function"),
+        (lambda u: femops.torch.operator(F), "A is a Residual"),
+        (lambda u: femops.torch.Solve(F, "a", sources={"c": u}), "a source for 'c', which is no"),
+        (lambda u: femops.torch.Solve(F, "a", sources={"a": u}), "the source of a is"),
+    ],
+)
+def test_what_is_refused(call: Any, message: str) -> None:
+    with pytest.raises((femops.errors.OperatorError, femops.errors.VectorError), match=message):
+        call(torch.from_numpy(V.zeros()))
+
+
+def test_a_goal_that_is_no_scalar() -> None:
+    with pytest.raises(RuntimeError, match="scalar"):
+        FUNCTIONS["residual"](inputs()[0]).backward()
