@@ -28,9 +28,7 @@ try:
     from jax.extend.core import Primitive
     from jax.interpreters import ad, batching, mlir
 except ImportError as error:
-    raise MissingExtraError(
-        f"femops.jax needs JAX ({error}): pip install 'femops[jax]', or pip install jax"
-    ) from error
+    raise MissingExtraError(f"femops.jax needs JAX ({error}): pip install jax") from error
 
 __all__ = ["functional", "operator", "residual", "solve"]
 

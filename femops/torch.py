@@ -6,7 +6,7 @@ Reverse and forward mode, `torch.func` and `torch.vmap` take them. `Solve` is a 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +23,7 @@ from femops_meshes.arguments import Fraction, checked, number_of, shown
 try:
     import torch
 except ImportError as error:
-    raise MissingExtraError(
-        f"femops.torch needs PyTorch ({error}): pip install 'femops[torch]', or pip install torch"
-    ) from error
+    raise MissingExtraError(f"femops.torch needs PyTorch ({error}): pip install torch") from error
 
 __all__ = ["Solve", "functional", "operator", "residual", "solve"]
 
@@ -182,6 +180,7 @@ def solve(
     return _function(SolveMap(F, controls, rtol=rtol, u0=u0, **options))
 
 
+@final
 class Solve(torch.nn.Module):  # type: ignore[misc]
     """Solution of an equation as a module, whose controls may come from other modules.
 

@@ -223,7 +223,7 @@ class OperatorMap(Map):
         return found
 
 
-class ControlledMap(Map, Generic[Given]):
+class ControlledMap(Map, ABC, Generic[Given]):
     """A map with controls: coefficients whose values are inputs.
 
     Parameters

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import typer
 
+import femops
 from femops.cli.app import build
 
 ROOT = Path(__file__).parents[2]
@@ -102,6 +103,8 @@ def exists(dotted):
     for k in range(len(parts), 0, -1):
         try:
             found = importlib.import_module(".".join(parts[:k]))
+        except femops.errors.MissingExtraError:
+            return parts[-1] in identifiers()
         except ImportError:
             continue
         for part in parts[k:]:
