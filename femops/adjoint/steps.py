@@ -36,8 +36,8 @@ _AT_ONCE = 2**62  # what schedules without a number of steps mean by the last st
 class Steps:
     r"""Steps in time, each of which solves an equation, and gradients of what they lead to.
 
-    Step n solves :math:`F(u_n; u_{n-1}, m) = 0` by `femops.newton`: an implicit method, or an
-    explicit one, in which F is linear in :math:`u_n`. The goal is :math:`J(u_N) + \sum_n j(u_n)`.
+    Step n solves :math:`F(u^n; u^{n-1}, m) = 0` by `femops.newton`: an implicit method, or an
+    explicit one, in which F is linear in :math:`u^n`. The goal is :math:`J(u^N) + \sum_n j(u^n)`.
 
     Parameters
     ----------
