@@ -1,7 +1,7 @@
 """Operators, functionals, residuals and solves as functions of JAX arrays.
 
-`jax.jit`, `jax.grad`, `jax.jvp`, `jax.vjp` and `jax.vmap` take them. femops computes their values
-and derivatives, in compiled functions by a callback to the host.
+JAX's transformations ``jit``, ``grad``, ``jvp``, ``vjp`` and ``vmap`` take them. femops computes
+values and derivatives, in compiled functions by a callback to the host.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _PLATFORMS = {False: "cpu", True: "gpu"}
 def operator(A: MatrixFree) -> Callable[[Any], Any]:
     """Product with an operator, as a function of a JAX array.
 
-    `jax.vmap` of it is one product with many vectors.
+    ``jax.vmap`` of it is one product with many vectors.
 
     Parameters
     ----------
@@ -146,8 +146,8 @@ def solve(
 ) -> Callable[..., Any]:
     """Solution of an equation F(u) = b, as a function of JAX arrays.
 
-    Derivatives are implicit: one linear equation for each. `jax.vmap` solves one equation after the
-    other, with one preconditioner.
+    Derivatives are implicit: one linear equation for each. ``jax.vmap`` solves one equation after
+    the other, with one preconditioner.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """Operators, functionals, residuals and solves as functions of PyTorch's tensors.
 
-Reverse and forward mode, `torch.func` and `torch.vmap` take them. `Solve` is a module.
+Reverse and forward mode, ``torch.func`` and ``torch.vmap`` take them. `Solve` is a module.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["Solve", "functional", "operator", "residual", "solve"]
 def operator(A: MatrixFree) -> Callable[[Any], Any]:
     """Product with an operator, as a function of a tensor.
 
-    `torch.vmap` of it is one product with many vectors.
+    ``torch.vmap`` of it is one product with many vectors.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ def solve(
 ) -> Callable[..., Any]:
     """Solution of an equation F(u) = b, as a function of tensors.
 
-    Derivatives are implicit: one linear equation for each. `torch.vmap` solves one equation after
+    Derivatives are implicit: one linear equation for each. ``torch.vmap`` solves one equation after
     the other, with one preconditioner.
 
     Parameters
@@ -191,7 +191,7 @@ class Solve(torch.nn.Module):  # type: ignore[misc]
     *controls : str
         See `solve`.
     sources : dict, optional
-        For some controls a `torch.nn.Parameter`, or a module that returns the control when it is
+        For some controls a ``torch.nn.Parameter``, or a module that returns the control when it is
         called without arguments. They become parameters and modules of this one.
     **options
         See `solve`.
@@ -349,7 +349,7 @@ class _Function(torch.autograd.Function):  # type: ignore[misc]
         return tuple(found)
 
     @staticmethod
-    def vmap(info: Any, in_dims: Any, call: Call, *operands: Any) -> tuple[Any, Any]:  # noqa: ARG004
+    def vmap(_: Any, in_dims: Any, call: Call, *operands: Any) -> tuple[Any, Any]:
         axes = in_dims[1:]
         moved = [
             x if axis is None else x.movedim(axis, 0)

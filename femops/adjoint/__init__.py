@@ -9,6 +9,7 @@ from femops.adjoint.maps import ResidualMap as ResidualMap
 from femops.adjoint.moved import moved as moved
 from femops.adjoint.sensitivity import Sensitivity as Sensitivity
 from femops.adjoint.solve_map import SolveMap as SolveMap
+from femops.adjoint.steps import Steps as Steps
 from femops.adjoint.taylor import taylor as taylor
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "ResidualMap",
     "Sensitivity",
     "SolveMap",
+    "Steps",
     "gradient",
     "moved",
     "taylor",

@@ -140,8 +140,8 @@ class Call:
         result = product.batched(
             array.reshape(-1, array.shape[-1]).T, transposed=self.kind == "vjp"
         )
-        found: Vector = result.T.reshape(*array.shape[:-1], -1)
-        return found
+        rows: Vector = product.space.memory.xp.ascontiguousarray(result.T)
+        return rows.reshape(*array.shape[:-1], -1)
 
     def _once(self, operands: Sequence[Any]) -> list[Vector]:
         function, count = self.map, self.num_residuals
