@@ -264,12 +264,13 @@ def _abstract(*operands: Any, call: Call) -> list[Any]:
 
 def _evaluated(*operands: Any, call: Call) -> list[Any]:
     """Evaluate without a compiled function. Neither operands nor aligned results are copied."""
-    if call.map.space.memory.device is not None:
-        given = [jax.block_until_ready(operand) for operand in operands]
-    else:
-        given = [np.asarray(operand) for operand in operands]
-    found = call(*given)
-    return [jax.dlpack.from_dlpack(x) if x.ndim else jnp.asarray(x) for x in found]
+    if call.map.space.memory.device is None:
+        found = call(*(np.asarray(operand) for operand in operands))
+        return [jax.dlpack.from_dlpack(x) if x.ndim else jnp.asarray(x) for x in found]
+    found = call(*(jax.block_until_ready(operand) for operand in operands))
+    # derivatives by constants come from the host
+    shared = jax.dlpack.from_dlpack
+    return [jnp.asarray(x) if isinstance(x, np.ndarray) else shared(x) for x in found]
 
 
 def _called_back(*operands: Any, call: Call) -> Any:

@@ -307,7 +307,9 @@ class _Function(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def forward(call: Call, *operands: Any) -> tuple[Any, ...]:
-        return tuple(_tensor(x) for x in call(*(_array(call, operand) for operand in operands)))
+        found = call(*(_array(call, operand) for operand in operands))
+        # derivatives by constants come from the host
+        return tuple(_tensor(x).to(operands[0].device) for x in found)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
