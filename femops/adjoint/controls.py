@@ -115,9 +115,11 @@ def control_of(name: str, pieces: list[Piece], space: Space | None) -> Control:
         values of it.
     """
     state = next(iter(pieces[0].fields.values()))
-    if name == MESH:
-        return Control(MESH, "mesh", _displacements(pieces, state, space), (state.dim,))
     given = [piece.coefficients[name] for piece in pieces if name in piece.coefficients]
+    if name == MESH:
+        if given:
+            raise OperatorError(f"{name} is a coefficient, and a control: rename the coefficient")
+        return Control(MESH, "mesh", _displacements(pieces, state, space), (state.dim,))
     if not given:
         known = dict.fromkeys(n for piece in pieces for n in piece.coefficients)
         raise OperatorError(f"nothing depends on {name!r}: there are {', '.join([*known, MESH])}")

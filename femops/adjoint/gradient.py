@@ -235,13 +235,15 @@ class _Problem:
         if F is not None and (F.space is not goal.space or F.dtype != goal.dtype):
             raise OperatorError(f"{goal!r} and {F!r} are on different spaces or of different types")
         self.goal, self.F, self.space = goal, F, goal.space
-        self.state: Vector = checked_vector(goal.space, goal.dtype, u, "u")
+        self.state: Vector = checked_vector(goal.space, goal.dtype, u, "u").copy()
         spaces = _names(wrt)
         pieces = pieces_of(goal)
         pieces += [] if F is None else [piece.times(-1.0) for piece in pieces_of(F)]
         special = [] if F is None else [LOAD, DIRICHLET]
         named = {name for piece in pieces for name in piece.coefficients}
-        self._special = [name for name in spaces if name in special and name not in named]
+        self._special = [name for name in spaces if name in special]
+        for name in named.intersection(self._special):
+            raise OperatorError(f"{name} is a coefficient, and a control: rename the coefficient")
         self.controls: dict[str, Control] = {
             name: control_of(name, pieces, space)
             for name, space in spaces.items()
