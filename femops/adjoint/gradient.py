@@ -174,7 +174,8 @@ def gradient(
     level : str
         See `Operator.at_level`.
     warn : bool
-        Whether to issue a `ConvergenceWarning` if the adjoint equation is not solved to ``rtol``.
+        Whether to issue a `ConvergenceWarning` if the adjoint equation, or one of a
+        `Gradient.hessian_product`, is not solved to ``rtol``.
 
     Returns
     -------
@@ -221,10 +222,11 @@ def gradient(
     (True, True)
     """
     problem = _Problem(goal, F, u, wrt)
-    steps = NewtonSteps(linear, preconditioner, history=False)
-    problem.solve_by(steps, rtol, level)
-    adjoint = None if F is None else problem.adjoint(warn=warn)
-    return Gradient(problem, adjoint, steps.infos[-1] if steps.infos else None)
+    # a preconditioner that is kept belongs to the Jacobian, or to its transpose
+    ahead, back = (NewtonSteps(linear, preconditioner, history=False) for _ in range(2))
+    problem.solve_by(ahead, back, rtol, level, warn=warn)
+    adjoint = None if F is None else problem.adjoint()
+    return Gradient(problem, adjoint, back.infos[-1] if back.infos else None)
 
 
 @final
@@ -252,9 +254,12 @@ class _Problem:
         self._order = list(spaces)
         self._lagrangian = Lagrangian(pieces, self.controls, goal.space)
 
-    def solve_by(self, steps: NewtonSteps, rtol: float, level: str) -> None:
-        """Set how linear equations are solved."""
-        self._steps, self._rtol, self._level = steps, rtol, level
+    def solve_by(
+        self, ahead: NewtonSteps, back: NewtonSteps, rtol: float, level: str, *, warn: bool
+    ) -> None:
+        """Set how linear equations are solved, with the Jacobian and with its transpose."""
+        self._ahead, self._back = ahead, back
+        self._rtol, self._level, self._warn = rtol, level, warn
 
     @property
     def _equation(self) -> Residual | Operator:
@@ -271,22 +276,22 @@ class _Problem:
         found = F if isinstance(F, Operator) else F.jacobian(self.state)
         return found.at_level(self._level)
 
-    def adjoint(self, *, warn: bool) -> Vector:
+    def adjoint(self) -> Vector:
         """Solve the adjoint equation. Collective."""
-        return self._solved(
-            self._jacobian().T, self.goal.derivative.residual(self.state), "adjoint", warn=warn
-        )
+        right = self.goal.derivative.residual(self.state)
+        return self._solved(self._back, self._jacobian().T, right, "adjoint")
 
-    def _solved(self, J: Operator, right: Vector, what: str, *, warn: bool = True) -> Vector:
+    def _solved(self, steps: NewtonSteps, J: Operator, right: Vector, what: str) -> Vector:
         """Solve J x = right, with zeros at the constrained dofs."""
         right[self._fixed] = 0.0
         if not self.space.comm.max(int(bool(right.any()))):
             return right
-        x, failure = self._steps.solve(J, right, self._rtol)
-        if failure.startswith("the linear solver gave up") or not np.isfinite(float(x.sum())):
+        x, failure = steps.solve(J, right, self._rtol)
+        broken = failure.startswith("the linear solver gave up") or not np.isfinite(float(x.sum()))
+        if self.space.comm.max(int(broken)):  # all ranks raise, or none
             raise SolverError(f"the {what} equation: {failure or 'it has no finite solution'}")
-        infos = self._steps.infos
-        if warn and (failure or (infos and not infos[-1].converged)):
+        infos = steps.infos
+        if self._warn and (failure or (infos and not infos[-1].converged)):
             warn_unconverged(
                 f"femops.gradient: the {what} equation is not solved to {self._rtol:g}. Give "
                 "another preconditioner, or a larger rtol.",
@@ -333,10 +338,11 @@ class _Problem:
             J = self._jacobian()
             # L has the negative residual
             pushed = L.derivative(L.adjoints, self.state, adjoint, along)
-            change = self._solved(J, L.whole(pushed, L.adjoints), "tangent")
+            change = self._solved(self._ahead, J, L.whole(pushed, L.adjoints), "tangent")
             changes |= L.parts(change, L.states)
             turned = L.derivative(L.states, self.state, adjoint, changes)
-            adjoint_change = self._solved(J.T, L.whole(turned, L.states), "second adjoint")
+            right = L.whole(turned, L.states)
+            adjoint_change = self._solved(self._back, J.T, right, "second adjoint")
             changes |= L.parts(adjoint_change, L.adjoints)
         raw = L.derivative(tuple(self.controls), self.state, adjoint, changes)
         return {name: self.controls[name].derivative(value) for name, value in raw.items()}
