@@ -97,10 +97,12 @@ def _shares(node: Node, total: _Total) -> list[_Total]:
 
 
 def _sum(one: _Total, other: _Total) -> _Total:
-    if one[0] is other[0]:
-        return one[0], one[1] + other[1]
-    guards = (one[0], other[0])
-    both = None if None in guards else one[1].graph.binary("or", *guards)
+    first, second = one[0], other[0]
+    if first is second:
+        return first, one[1] + other[1]
+    both = None
+    if first is not None and second is not None:
+        both = first.graph.binary("or", first, second)
     return both, _masked(one) + _masked(other)
 
 
@@ -118,7 +120,8 @@ def _power(node: Node, d: list[Node]) -> Any:
     base, exponent = node.args
     total: Any = d[0] * (exponent * base ** (exponent - 1.0))
     if not d[1].is_constant(0.0):
-        total = total + d[1] * (node * base.log())
+        zero = node.graph.constant(0.0)
+        total = total + d[1] * (node * _where(base == 0.0, zero, base.log()))  # the limit at zero
     return total
 
 
