@@ -50,7 +50,8 @@ class Gradient(Mapping[str, Vector]):
     """
 
     def __init__(self, problem: _Problem, adjoint: Vector | None, info: Info | None) -> None:
-        self._problem, self.adjoint, self.info = problem, adjoint, info
+        self._problem, self._adjoint, self.info = problem, adjoint, info
+        self.adjoint = None if adjoint is None else adjoint.copy()
         self.spaces = {
             name: control.space
             for name, control in problem.controls.items()
@@ -106,6 +107,7 @@ class Gradient(Mapping[str, Vector]):
         found, _ = cg(A, right, rtol=_RIESZ_RTOL[right.dtype.name], M=jacobi(A))
         return found
 
+    @checked(OperatorError)
     def hessian_product(self, directions: Mapping[str, Any]) -> dict[str, Vector]:
         """Second derivative of the goal along a direction: the change of this gradient.
 
@@ -130,7 +132,7 @@ class Gradient(Mapping[str, Vector]):
         SolverError
             A linear equation is not solved.
         """
-        return self._problem.hessian_product(self.adjoint, directions)
+        return self._problem.hessian_product(self._adjoint, directions)
 
 
 @checked(OperatorError)

@@ -115,7 +115,7 @@ class DerivedFunction:
         self._energy, self._tested = energy, tested
         self._variables, self._names, self._by, self._along = variables, tuple(names), by, along
         self.__name__ = f"derivative_of_{name_of(function)}".replace("<lambda>", "lambda")
-        self._own = inspect.signature(function).parameters
+        self._own = dict(inspect.signature(function).parameters)
         wanted = [*self._own.values()][len(variables.fields) :]
         place = {"n", "h"} if variables.moving and on_boundary else set()
         kept = {
