@@ -130,7 +130,8 @@ def control_of(name: str, pieces: list[Piece], space: Space | None) -> Control:
         known = dict.fromkeys(n for piece in pieces for n in piece.coefficients)
         raise OperatorError(f"nothing depends on {name!r}: there are {', '.join([*known, MESH])}")
     first, value = given[0], given[0].value
-    if any(not _alike(value, other.value) for other in given):
+    different = any(not _alike(value, other.value) for other in given)
+    if state.comm.max(int(different)):  # all ranks raise, or none
         raise OperatorError(
             f"{name} has different values in the goal and in the residual, or in parts of them: "
             "give them one value, of a field the same space, or other names"

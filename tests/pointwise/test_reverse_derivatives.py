@@ -71,16 +71,16 @@ def test_both_directions(seed: int) -> None:
     made = Expression(seed)
     zero, one = made.graph.constant(0.0), made.graph.constant(1.0)
     still = {node.number: zero for node in made.inputs}
-    ahead = [
-        derivatives([made.output], still | {node.number: one})[0] for node in made.inputs
-    ]
+    ahead = [derivatives([made.output], still | {node.number: one})[0] for node in made.inputs]
     back = gradients(made.output, made.inputs)
     point = made.points()
     for one_way, other in zip(*(evaluate(nodes, point) for nodes in (ahead, back)), strict=True):
         finite = np.isfinite(np.broadcast_to(one_way, 50))
         expected = np.broadcast_to(one_way, 50)[finite]
         got = np.broadcast_to(other, 50)[finite]
-        np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-9 * max(abs(expected), default=0))
+        np.testing.assert_allclose(
+            got, expected, rtol=1e-9, atol=1e-9 * max(abs(expected), default=0)
+        )
 
 
 def operations(nodes: list[Node]) -> int:

@@ -53,7 +53,9 @@ class Case:
     @property
     def described(self) -> str:
         """What a failure prints."""
-        return "\n".join([f"seed {self.seed}, {self.dim}-D", str(self.fields), *self.texts.values()])
+        return "\n".join(
+            [f"seed {self.seed}, {self.dim}-D", str(self.fields), *self.texts.values()]
+        )
 
     def _field(self) -> tuple[str, int, int]:
         family = str(self.rng.choice(["H1", "H1", "L2"]))
@@ -89,10 +91,14 @@ class Case:
         states = []
         for name, (_, _, ncomp) in self.fields.items():
             c = int(self.rng.integers(ncomp))
-            states += [name, f"{name}.grad[{i}]"] if ncomp == 1 else [
-                f"{name}[{c}]",
-                f"{name}.grad[{c}, {i}]",
-            ]
+            states += (
+                [name, f"{name}.grad[{i}]"]
+                if ncomp == 1
+                else [
+                    f"{name}[{c}]",
+                    f"{name}.grad[{c}, {i}]",
+                ]
+            )
         return str(self.rng.choice(states if self.rng.random() < 0.5 else given))
 
     def _scalar(self, depth: int = 2) -> str:
