@@ -159,8 +159,8 @@ def gradient(
     goal : Functional
         See `femops.functional`.
     F : Residual or Operator, optional
-        The equation, with its constrained dofs. If omitted, u does not depend on the controls, and
-        the derivatives are partial.
+        The equation, with its constrained dofs; for a minimum the ``derivative`` of an energy. If
+        omitted, u does not depend on the controls, and the derivatives are partial.
     u : (size,) array
         The state: a solution of F(u) = b.
     wrt : str, sequence of str, or dict
@@ -187,8 +187,9 @@ def gradient(
     Raises
     ------
     OperatorError
-        A goal that is no functional, unknown controls, a coefficient that is a function of x or
-        has different values in the goal and in F.
+        A goal that is no functional, unknown controls, a coefficient that is a function of x, has
+        different values in the goal and in F, or is called "mesh", "load" or "dirichlet". An
+        operator that is a transpose, a Jacobian or a block of another one.
     SolverError
         The adjoint equation is singular, or the linear solver fails.
     TraceError
@@ -205,6 +206,8 @@ def gradient(
     -----
     At a kink (``abs``, ``minimum``, ``maximum``, ``where``) the derivative is that of the branch
     that is taken.
+
+    The load b stays the same vector when nodes move. A load that moves with the mesh is part of F.
 
     Examples
     --------

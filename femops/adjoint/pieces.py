@@ -78,8 +78,9 @@ def pieces_of(given: Residual | Functional | Operator) -> list[Piece]:
     Raises
     ------
     OperatorError
-        Something else, or an operator between two spaces, or a transposed one that is not
-        symmetric.
+        Something else, or an operator whose function does not say what it is: between two spaces,
+        a transpose that is not symmetric, a derivative, or a block. A coefficient with a name that
+        derivatives need.
     """
     tested = not isinstance(given, Functional)
     if isinstance(given, Functional):
@@ -106,17 +107,17 @@ def pieces_of(given: Residual | Functional | Operator) -> list[Piece]:
 def _is_plain(form: Integral) -> bool:
     """Whether a linear form is its function, in the function's fields, on one space or product."""
     derived = any(name.startswith(STATE) for name in form.qfunction.trace.static)
-    return form.fields.same(form.tests) and not derived and _num_fields(form) == len(_spaces(form))
+    return form.fields.same(form.tests) and not derived and not _is_block(form)
 
 
-def _num_fields(form: Integral) -> int:
-    """Number of fields that a form's function takes. A block of a product has fewer."""
-    wanted = inspect.signature(form.function).parameters.values()
-    others = {*form.coefficients, "x", "n", "h"}
-    return sum(
+def _is_block(form: Integral) -> bool:
+    """Whether a form's function takes more fields than the form has."""
+    others = [*inspect.signature(form.function).parameters.values()][len(_spaces(form)) :]
+    given = {*form.coefficients, "x", "n", "h"}
+    return any(
         p.default is p.empty and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
-        for p in wanted
-        if p.name not in others
+        for p in others
+        if p.name not in given
     )
 
 

@@ -50,7 +50,8 @@ class Sensitivity:
     Raises
     ------
     OperatorError
-        F has no such coefficient, or it is a function of x.
+        F has no such coefficient, or it is a function of x. F is a transpose, a Jacobian or a block
+        of another operator.
     VectorError
         A state of another shape or type.
 

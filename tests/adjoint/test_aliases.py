@@ -102,6 +102,9 @@ def test_names_that_mean_something_else() -> None:
     u = V.interpolate(lambda x: 1.0 + x[0])
     J = femops.functional(lambda w, u, **more: u * w**2, V, u=2.0)
     assert femops.gradient(J, u=u, wrt="u")["u"] == pytest.approx(J(u) / 2.0, rel=1e-13)
+    A = femops.form(lambda x, k: {"value": k * x}, V, k=2.0)
+    found = Sensitivity(A, u, "k").T @ u
+    assert found == pytest.approx(u @ (femops.mass(V) @ u), rel=1e-13)
 
 
 def test_a_preconditioner_of_each_jacobian() -> None:
