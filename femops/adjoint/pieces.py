@@ -105,13 +105,13 @@ def pieces_of(given: Residual | Functional | Operator) -> list[Piece]:
 
 
 def _is_plain(form: Integral) -> bool:
-    """Whether a linear form is its function, in the function's fields, on one space or product."""
+    """True if a linear form is its function, in the function's fields, on one space or product."""
     derived = any(name.startswith(STATE) for name in form.qfunction.trace.static)
     return form.fields.same(form.tests) and not derived and not _is_block(form)
 
 
 def _is_block(form: Integral) -> bool:
-    """Whether a form's function takes more fields than the form has."""
+    """True if a form's function takes more fields than the form has."""
     others = [*inspect.signature(form.function).parameters.values()][len(_spaces(form)) :]
     given = {*form.coefficients, "x", "n", "h"}
     return any(

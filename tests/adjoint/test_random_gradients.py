@@ -12,8 +12,8 @@ import femops
 from femops.adjoint import Sensitivity
 from support.cases.random_goals import Case
 
-GOALS = [pytest.param(seed, marks=pytest.mark.sample(10)) for seed in range(0, 200, 2)]
-RESIDUALS = [pytest.param(seed, marks=pytest.mark.sample(10)) for seed in range(1, 200, 2)]
+GOALS = [pytest.param(seed, marks=pytest.mark.sample(16)) for seed in range(0, 200, 2)]
+RESIDUALS = [pytest.param(seed, marks=pytest.mark.sample(16)) for seed in range(1, 200, 2)]
 
 
 def difference(value: Callable[[dict[str, Any]], Any], point: Any, along: Any) -> Any:
