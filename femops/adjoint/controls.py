@@ -19,6 +19,7 @@ from femops.operators.integrals.coefficients import FormCoefficient
 from femops.operators.integrals.snapshots import Field, Sampled
 from femops.spaces.base import Space
 from femops.spaces.h1_l2 import H1, L2
+from femops_meshes.arguments import shown
 
 Vector = NDArray[Any]
 Kind = Literal["field", "constant", "points", "mesh"]
@@ -80,20 +81,25 @@ class Control:
         Raises
         ------
         OperatorError
-            Another shape.
+            Another shape, or no numbers.
         """
         memory = self.space.memory
-        found = memory.xp.asarray(given, dtype=dtype) if self.kind != "constant" else given
-        if np.shape(found) != self.own_shape:
+        asarray = np.asarray if self.kind == "constant" else memory.xp.asarray
+        try:
+            found = asarray(given, dtype=dtype)
+        except (TypeError, ValueError) as error:
             raise OperatorError(
-                f"a value of {self.name} has shape {np.shape(found)}: give {self.own_shape}"
+                f"a value of {self.name} is {shown(given)}: give numbers of shape {self.own_shape}"
+            ) from error
+        if found.shape != self.own_shape:
+            raise OperatorError(
+                f"a value of {self.name} has shape {found.shape}: give {self.own_shape}"
             )
         if self.kind != "constant":
             vector: Vector = found.reshape(self.space.shape)
             return vector
-        each = np.asarray(given, dtype=dtype).reshape(-1)
         elements = self.space.size // self.space.ncomp
-        tiled: Vector = memory.put(np.tile(each, elements))
+        tiled: Vector = memory.put(np.tile(found.reshape(-1), elements))
         return tiled
 
 
@@ -115,17 +121,20 @@ def control_of(name: str, pieces: list[Piece], space: Space | None) -> Control:
         values of it.
     """
     state = next(iter(pieces[0].fields.values()))
-    if name == MESH:
-        return Control(MESH, "mesh", _displacements(pieces, state, space), (state.dim,))
     given = [piece.coefficients[name] for piece in pieces if name in piece.coefficients]
+    if name == MESH:
+        if given:
+            raise OperatorError(f"{name} is a coefficient, and a control: rename the coefficient")
+        return Control(MESH, "mesh", _displacements(pieces, state, space), (state.dim,))
     if not given:
         known = dict.fromkeys(n for piece in pieces for n in piece.coefficients)
         raise OperatorError(f"nothing depends on {name!r}: there are {', '.join([*known, MESH])}")
     first, value = given[0], given[0].value
-    if any(not _alike(value, other.value) for other in given):
+    different = any(not _alike(value, other.value) for other in given)
+    if state.comm.max(int(different)):  # all ranks raise, or none
         raise OperatorError(
             f"{name} has different values in the goal and in the residual, or in parts of them: "
-            "give them one value, or other names"
+            "give them one value, of a field the same space, or other names"
         )
     if isinstance(value, Field):
         return _of_field(name, value, state)

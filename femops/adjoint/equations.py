@@ -96,7 +96,8 @@ class LinearEquations:
         infos = self._steps.infos
         self.info = infos[-1] if infos else None
         infos.clear()
-        if failure.startswith("the linear solver gave up") or not np.isfinite(float(x.sum())):
+        broken = failure.startswith("the linear solver gave up") or not np.isfinite(float(x.sum()))
+        if self._space.comm.max(int(broken)):  # all ranks raise, or none
             raise SolverError(f"the {what} equation: {failure or 'it has no finite solution'}")
         if warn and (failure or (self.info is not None and not self.info.converged)):
             warn_unconverged(

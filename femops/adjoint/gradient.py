@@ -49,7 +49,8 @@ class Gradient(Mapping[str, Vector]):
     """
 
     def __init__(self, problem: _Problem, adjoint: Vector | None, info: Info | None) -> None:
-        self._problem, self.adjoint, self.info = problem, adjoint, info
+        self._problem, self._adjoint, self.info = problem, adjoint, info
+        self.adjoint = None if adjoint is None else adjoint.copy()
         self.spaces = {
             name: control.space
             for name, control in problem.controls.items()
@@ -105,6 +106,7 @@ class Gradient(Mapping[str, Vector]):
         found, _ = cg(A, right, rtol=_RIESZ_RTOL[right.dtype.name], M=jacobi(A))
         return found
 
+    @checked(OperatorError)
     def hessian_product(self, directions: Mapping[str, Any]) -> dict[str, Vector]:
         """Second derivative of the goal along a direction: the change of this gradient.
 
@@ -129,7 +131,7 @@ class Gradient(Mapping[str, Vector]):
         SolverError
             A linear equation is not solved.
         """
-        return self._problem.hessian_product(self.adjoint, directions)
+        return self._problem.hessian_product(self._adjoint, directions)
 
 
 @checked(OperatorError)
@@ -156,8 +158,8 @@ def gradient(
     goal : Functional
         See `femops.functional`.
     F : Residual or Operator, optional
-        The equation, with its constrained dofs. If omitted, u does not depend on the controls, and
-        the derivatives are partial.
+        The equation, with its constrained dofs; for a minimum the ``derivative`` of an energy. If
+        omitted, u does not depend on the controls, and the derivatives are partial.
     u : (size,) array
         The state: a solution of F(u) = b.
     wrt : str, sequence of str, or dict
@@ -173,7 +175,8 @@ def gradient(
     level : str
         See `Operator.at_level`.
     warn : bool
-        Whether to issue a `ConvergenceWarning` if the adjoint equation is not solved to ``rtol``.
+        Whether to issue a `ConvergenceWarning` if the adjoint equation, or one of a
+        `Gradient.hessian_product`, is not solved to ``rtol``.
 
     Returns
     -------
@@ -183,8 +186,9 @@ def gradient(
     Raises
     ------
     OperatorError
-        A goal that is no functional, unknown controls, a coefficient that is a function of x or
-        has different values in the goal and in F.
+        A goal that is no functional, unknown controls, a coefficient that is a function of x, has
+        different values in the goal and in F, or is called "mesh", "load" or "dirichlet". An
+        operator that is a transpose, a Jacobian or a block of another one.
     SolverError
         The adjoint equation is singular, or the linear solver fails.
     TraceError
@@ -201,6 +205,8 @@ def gradient(
     -----
     At a kink (``abs``, ``minimum``, ``maximum``, ``where``) the derivative is that of the branch
     that is taken.
+
+    The load b stays the same vector when nodes move. A load that moves with the mesh is part of F.
 
     Examples
     --------
@@ -219,14 +225,16 @@ def gradient(
     >>> slopes["kappa"].shape == K.shape, bool(abs(slopes["f"] - mean(u)) < 1e-12)
     (True, True)
     """
-    equations = (
-        None
-        if F is None
-        else LinearEquations(F, linear, preconditioner, rtol, level, "femops.gradient")
-    )
-    problem = _Problem(goal, F, u, wrt, equations)
-    adjoint = None if F is None else problem.adjoint(warn=warn)
-    return Gradient(problem, adjoint, None if equations is None else equations.info)
+    linear_equations = None
+    if F is not None:
+        given = linear, preconditioner, rtol, level, "femops.gradient"
+        # a preconditioner that is kept belongs to the Jacobian, or to its transpose
+        linear_equations = LinearEquations(F, *given), LinearEquations(F, *given)
+    problem = _Problem(goal, F, u, wrt, linear_equations, warn=warn)
+    if linear_equations is None:
+        return Gradient(problem, None, None)
+    adjoint = problem.adjoint()
+    return Gradient(problem, adjoint, linear_equations[1].info)
 
 
 @final
@@ -239,18 +247,23 @@ class _Problem:
         F: Residual | Operator | None,
         u: Any,
         wrt: Any,
-        equations: LinearEquations | None,
+        equations: tuple[LinearEquations, LinearEquations] | None,
+        *,
+        warn: bool,
     ) -> None:
         if F is not None and (F.space is not goal.space or F.dtype != goal.dtype):
             raise OperatorError(f"{goal!r} and {F!r} are on different spaces or of different types")
-        self.goal, self.F, self.space, self._equations = goal, F, goal.space, equations
-        self.state: Vector = checked_vector(goal.space, goal.dtype, u, "u")
+        self.goal, self.F, self.space = goal, F, goal.space
+        self._equations, self._warn = equations, warn
+        self.state: Vector = checked_vector(goal.space, goal.dtype, u, "u").copy()
         spaces = _names(wrt)
         pieces = pieces_of(goal)
         pieces += [] if F is None else [piece.times(-1.0) for piece in pieces_of(F)]
         special = [] if F is None else [LOAD, DIRICHLET]
         named = {name for piece in pieces for name in piece.coefficients}
-        self._special = [name for name in spaces if name in special and name not in named]
+        self._special = [name for name in spaces if name in special]
+        for name in named.intersection(self._special):
+            raise OperatorError(f"{name} is a coefficient, and a control: rename the coefficient")
         self.controls: dict[str, Control] = {
             name: control_of(name, pieces, space)
             for name, space in spaces.items()
@@ -260,17 +273,17 @@ class _Problem:
         self._lagrangian = Lagrangian(pieces, self.controls, goal.space)
 
     @property
-    def _linear(self) -> tuple[LinearEquations, Operator]:
-        """The linear equations and the Jacobian."""
+    def _linear(self) -> tuple[tuple[LinearEquations, LinearEquations], Operator]:
+        """Linear equations with the Jacobian and with its transpose, and the Jacobian."""
         assert self._equations is not None
         assert self.F is not None
-        return self._equations, self._equations.jacobian(self.F, self.state)
+        return self._equations, self._equations[0].jacobian(self.F, self.state)
 
-    def adjoint(self, *, warn: bool) -> Vector:
+    def adjoint(self) -> Vector:
         """Solve the adjoint equation. Collective."""
-        equations, J = self._linear
+        (_, back), J = self._linear
         right = self.goal.derivative.residual(self.state)
-        return equations.solve(J.T, right, "adjoint", warn=warn)
+        return back.solve(J.T, right, "adjoint", warn=self._warn)
 
     def derivatives(self, adjoint: Vector | None) -> dict[str, Vector]:
         """Derivatives by all controls, in the order in which they were asked for."""
@@ -292,7 +305,7 @@ class _Problem:
         rest = L.whole(L.derivative(L.states, self.state, adjoint), L.states)
         found: Vector = self.space.memory.xp.zeros_like(rest)
         assert self._equations is not None
-        fixed = self._equations.fixed
+        fixed = self._equations[0].fixed
         found[fixed] = rest[fixed]
         return found
 
@@ -310,13 +323,13 @@ class _Problem:
         along = {n: self.controls[n].vector(value, dtype) for n, value in directions.items()}
         changes = dict(along)
         if self.F is not None:
-            equations, J = self._linear
+            (ahead, back), J = self._linear
             # L has the negative residual
             pushed = L.derivative(L.adjoints, self.state, adjoint, along)
-            change = equations.solve(J, L.whole(pushed, L.adjoints), "tangent")
+            change = ahead.solve(J, L.whole(pushed, L.adjoints), "tangent", warn=self._warn)
             changes |= L.parts(change, L.states)
-            turned = L.derivative(L.states, self.state, adjoint, changes)
-            adjoint_change = equations.solve(J.T, L.whole(turned, L.states), "second adjoint")
+            turned = L.whole(L.derivative(L.states, self.state, adjoint, changes), L.states)
+            adjoint_change = back.solve(J.T, turned, "second adjoint", warn=self._warn)
             changes |= L.parts(adjoint_change, L.adjoints)
         raw = L.derivative(tuple(self.controls), self.state, adjoint, changes)
         return {name: self.controls[name].derivative(value) for name, value in raw.items()}

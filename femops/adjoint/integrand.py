@@ -24,6 +24,9 @@ from femops.pointwise.trace import Argument, FieldSymbol, Objects, name_of
 MESH = "mesh"
 """Name of the displacement of the mesh's nodes among the variables."""
 
+SUFFIXES = ("__state", "__adjoint", "__control", "__direction")
+"""Ends of the names of the fields of a derivative. No coefficient has such a name."""
+
 
 def state_name(field: str) -> str:
     """Name of a field among the variables. Names of coefficients stay as they are."""
@@ -83,6 +86,9 @@ class DerivedFunction:
         See `femops.form`.
     energy : bool
         Whether the function returns ``{"value": number}``, the integrand of a functional.
+    tested : bool
+        Whether E is multiplied by the adjoint. That of an energy is its derivative along the
+        adjoint.
     variables : Variables
     names : sequence of str
         Names of the spaces of the product, in order.
@@ -102,15 +108,21 @@ class DerivedFunction:
         along: Sequence[str],
         *,
         energy: bool,
+        tested: bool,
         on_boundary: bool,
     ) -> None:
-        self._function, self._energy, self._on_boundary = function, energy, on_boundary
+        self._function, self._on_boundary = function, on_boundary
+        self._energy, self._tested = energy, tested
         self._variables, self._names, self._by, self._along = variables, tuple(names), by, along
         self.__name__ = f"derivative_of_{name_of(function)}".replace("<lambda>", "lambda")
-        self._own = inspect.signature(function).parameters
+        self._own = dict(inspect.signature(function).parameters)
         wanted = [*self._own.values()][len(variables.fields) :]
         place = {"n", "h"} if variables.moving and on_boundary else set()
-        kept = {p.name: p for p in wanted if p.name not in variables.controls}
+        kept = {
+            p.name: p
+            for p in wanted
+            if p.name not in variables.controls and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+        }
         kept |= {name: inspect.Parameter(name, _KEYWORD) for name in sorted(place)}
         if variables.moving:
             kept["x"] = inspect.Parameter("x", _KEYWORD)
@@ -149,7 +161,7 @@ class DerivedFunction:
         results = self._function(*fields, **{k: v for k, v in keywords.items() if k in self._own})
         if self._energy:
             number: Node = point.graph.node(_number(results["value"])) * point.volume
-            return number
+            return derivatives([number], point.to_adjoints())[0] if self._tested else number
         total: Any = point.graph.constant(0.0)
         several = len(variables.fields) > 1
         for name, ncomp in variables.fields.items():
@@ -167,6 +179,8 @@ class DerivedFunction:
     def _check_slopes(self, point: _Point, integrand: Node) -> None:
         """Raise if derivatives along the element's directions belong to a variable."""
         varied = {*self._by, *self._along}
+        if self._energy and self._tested:
+            varied |= {*map(state_name, self._variables.fields)}
         needed = {node.number for node in ancestors([integrand])}
         for name in (n for n in self._variables.fields if state_name(n) in varied):
             slopes = point.given[state_name(name)].reference_grad
@@ -300,6 +314,14 @@ class _Point:
         leaf = self.leaves[adjoint_name(name)]
         assert leaf.grad is not None
         return {"value": leaf.values, "grad": self._carried(leaf.grad)}
+
+    def to_adjoints(self) -> dict[int, Node]:
+        """Adjoints as directions of the fields, by number."""
+        pairs: list[tuple[Node, Node]] = []
+        for name in self._variables.fields:
+            state, adjoint = self.leaves[state_name(name)], self.leaves[adjoint_name(name)]
+            pairs += zip(state.nodes, adjoint.nodes, strict=True)
+        return {node.number: step for node, step in pairs}
 
     def keywords(self, on_boundary: bool) -> dict[str, Any]:
         """Coefficients, position, normal and extent at the moved point."""

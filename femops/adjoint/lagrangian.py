@@ -120,7 +120,7 @@ class Lagrangian:
     def _residual(self, by: tuple[str, ...], along: tuple[str, ...]) -> Residual | None:
         """The derivative as a residual on a product; None if it is zero."""
         spaces = {name: self._spaces[name] for name in self.states}
-        if any(not piece.energy for piece in self._pieces):
+        if any(piece.tested for piece in self._pieces):
             spaces |= {name: self._spaces[name] for name in self.adjoints}
         swept = {place_of(n): c.space for n, c in self._controls.items() if n != MESH}
         tested = {place_of(name): self._spaces[name] for name in by}
@@ -137,7 +137,7 @@ class Lagrangian:
         mine = {n: c for n, c in self._controls.items() if n in piece.coefficients}
         moving = MESH in self._controls and MESH in {*by, *along}
         known = {*map(state_name, piece.fields), *mine, *([MESH] if moving else [])}
-        if not piece.energy:
+        if piece.tested:
             known |= {*map(adjoint_name, piece.fields)}
         by, directed = (tuple(n for n in names if n in known) for names in (by, along))
         if not by or (along and not directed):
@@ -154,6 +154,7 @@ class Lagrangian:
             by,
             directed,
             energy=piece.energy,
+            tested=piece.tested,
             on_boundary=piece.domain.has_normals,
         )
         sides = Arguments(

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
 
+from femops.adjoint.integrand import SUFFIXES
 from femops.basis import Quadrature1D
 from femops.errors import OperatorError
 from femops.geometry.domain import Domain
 from femops.operators import Functional, Operator, Residual
 from femops.operators.integrals.arguments import FIELD
 from femops.operators.integrals.coefficients import FormCoefficient
-from femops.operators.integrals.integral import Integral
+from femops.operators.integrals.integral import STATE, Integral
 from femops.spaces.base import Space
 from femops.spaces.domain_space import DomainSpace
 from femops.spaces.product import Product
@@ -31,6 +33,9 @@ class Piece:
         See `femops.form`.
     energy : bool
         Whether it is the integrand of a functional: ``{"value": number}``.
+    tested : bool
+        Whether the integral is part of a residual. If the function is an energy, the residual is
+        the derivative of the energy.
     fields : dict of Space
         Spaces of the function's arguments by name; also of the test functions, if it is no
         functional.
@@ -45,6 +50,7 @@ class Piece:
 
     function: Callable[..., Any]
     energy: bool
+    tested: bool
     fields: Mapping[str, Space]
     place: DomainSpace
     quadrature: Quadrature1D
@@ -72,13 +78,16 @@ def pieces_of(given: Residual | Functional | Operator) -> list[Piece]:
     Raises
     ------
     OperatorError
-        Something else, or an operator between two spaces, or a transposed one that is not
-        symmetric.
+        Something else, or an operator whose function does not say what it is: between two spaces,
+        a transpose that is not symmetric, a derivative, or a block. A coefficient with a name that
+        derivatives need.
     """
+    tested = not isinstance(given, Functional)
     if isinstance(given, Functional):
         given = given.derivative
     if isinstance(given, Residual):
-        return [_piece(one.form, one.kind, one.factor, one.of_energy) for one in given.parts]
+        parts = given.parts
+        return [_piece(p.form, p.kind, p.factor, energy=p.of_energy, tested=tested) for p in parts]
     if not isinstance(given, Operator):
         raise OperatorError(
             f"derivatives are of a residual, a functional or an operator, not of a "
@@ -86,20 +95,47 @@ def pieces_of(given: Residual | Functional | Operator) -> list[Piece]:
         )
     found = []
     for factor, term in given.summands:
-        form = term.source
-        if term.original is not None or not form.fields.same(form.tests) or form.state.spaces:
+        if term.original is not None or not _is_plain(term.source):
             raise OperatorError(
-                f"{given!r} can't be differentiated: it is a transpose, a derivative, or between "
-                "two spaces; write it as a femops.residual"
+                f"{given!r} can't be differentiated: it is a transpose, a derivative, a block, or "
+                "between two spaces; write it as a femops.residual"
             )
-        found.append(_piece(form, (term.dtype, term.width), factor))
+        found.append(_piece(term.source, (term.dtype, term.width), factor))
     return found
 
 
-def _piece(
-    form: Integral, kind: tuple[np.dtype[Any], int], factor: float, energy: bool = False
-) -> Piece:
+def _is_plain(form: Integral) -> bool:
+    """True if a linear form is its function, in the function's fields, on one space or product."""
+    derived = any(name.startswith(STATE) for name in form.qfunction.trace.static)
+    return form.fields.same(form.tests) and not derived and not _is_block(form)
+
+
+def _is_block(form: Integral) -> bool:
+    """True if a form's function takes more fields than the form has."""
+    others = [*inspect.signature(form.function).parameters.values()][len(_spaces(form)) :]
+    given = {*form.coefficients, "x", "n", "h"}
+    return any(
+        p.default is p.empty and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
+        for p in others
+        if p.name not in given
+    )
+
+
+def _spaces(form: Integral) -> Mapping[str, Space]:
     whole = form.fields.whole
-    spaces = whole.spaces if isinstance(whole, Product) else {FIELD: whole}
+    return whole.spaces if isinstance(whole, Product) else {FIELD: whole}
+
+
+def _piece(
+    form: Integral,
+    kind: tuple[np.dtype[Any], int],
+    factor: float,
+    *,
+    energy: bool = False,
+    tested: bool = True,
+) -> Piece:
+    for name in form.coefficients:
+        if name.endswith(SUFFIXES):
+            raise OperatorError(f"gradients have a field {name!r} of their own: rename {name}")
     made = form.quadrature, form.coefficients, kind, factor
-    return Piece(form.function, energy, spaces, form.fields.first, *made)
+    return Piece(form.function, energy, tested, _spaces(form), form.fields.first, *made)

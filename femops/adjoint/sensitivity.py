@@ -14,7 +14,7 @@ from femops.errors import OperatorError
 from femops.operators import Operator, Residual
 from femops.operators.execution.vectors import checked_vector
 from femops.spaces.base import Space
-from femops_meshes.arguments import checked, shown
+from femops_meshes.arguments import checked
 
 Vector = NDArray[Any]
 
@@ -50,7 +50,8 @@ class Sensitivity:
     Raises
     ------
     OperatorError
-        F has no such coefficient, or it is a function of x.
+        F has no such coefficient, or it is a function of x. F is a transpose, a Jacobian or a block
+        of another operator.
     VectorError
         A state of another shape or type.
 
@@ -73,11 +74,9 @@ class Sensitivity:
         displacements: Space | None = None,
     ) -> None:
         pieces = pieces_of(F)
-        if any(piece.energy for piece in pieces):
-            raise OperatorError(f"{shown(F)} is a functional: femops.gradient differentiates it")
         self._control = control_of(wrt, pieces, displacements)
         self._lagrangian = Lagrangian(pieces, {wrt: self._control}, F.space)
-        self._state = checked_vector(F.space, F.dtype, u, "u")
+        self._state = checked_vector(F.space, F.dtype, u, "u").copy()
         self._fixed = F.space.memory.put(F.constrained_dofs)
         self._transposed = False
         control = self._control

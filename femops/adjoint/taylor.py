@@ -52,7 +52,8 @@ def taylor(
     Raises
     ------
     OperatorError
-        The goal is not a finite number at the point or beside it.
+        The goal is not a finite number at the point or beside it, or the direction has a name that
+        the point lacks.
 
     Examples
     --------
@@ -76,6 +77,10 @@ def taylor(
 
 def _at(point: Any, direction: Any, h: float) -> Any:
     if isinstance(point, dict) and isinstance(direction, dict):
+        if unknown := [name for name in direction if name not in point]:
+            raise OperatorError(
+                f"the direction has {shown(unknown[0])}, the point has {', '.join(map(str, point))}"
+            )
         return {name: _at(value, direction.get(name, 0.0), h) for name, value in point.items()}
     try:
         return point + h * direction

@@ -54,24 +54,62 @@ def gradients(output: Node, inputs: Sequence[Node]) -> list[Node]:
     Returns
     -------
     list of Node
-        The derivative by each input, at kinks that of `derivatives`.
+        The derivative by each input, at kinks that of `derivatives`. Where a choice does not take
+        a branch, the branch adds zero, even if its own derivative is NaN or infinite there.
     """
     graph = output.graph
     zero = graph.constant(0.0)
     leaves = {node.number for node in inputs}
-    totals: dict[int, Node] = {output.number: graph.constant(1.0)}
-    for node in reversed(ancestors([output])):
-        total = totals.get(node.number)
-        if node.number in leaves or total is None or total.is_constant(0.0):
+    order, active = ancestors([output]), set(leaves)
+    for node in order:
+        if not active.isdisjoint(a.number for a in node.args):
+            active.add(node.number)
+    totals: dict[int, _Total] = {output.number: (None, graph.constant(1.0))}
+    for node in reversed(order):
+        if node.number in leaves or node.number not in totals:
             continue
-        for k, argument in enumerate(node.args):
-            if argument.is_condition:
-                continue
-            # a rule is linear in its directions, so the total goes through it
-            parts = [total if j == k else zero for j in range(len(node.args))]
-            share: Any = _RULES[node.op](node, parts)
-            totals[argument.number] = totals.get(argument.number, zero) + share
-    return [totals.get(node.number, zero) for node in inputs]
+        for argument, total in zip(node.args, _shares(node, totals[node.number]), strict=True):
+            if argument.number in active and not argument.is_condition:
+                before = totals.get(argument.number)
+                totals[argument.number] = total if before is None else _sum(before, total)
+    return [_masked(totals.get(node.number, (None, zero))) for node in inputs]
+
+
+_Total = tuple[Node | None, Node]
+"""A condition, and a derivative where it holds: elsewhere zero. None for everywhere."""
+
+
+def _shares(node: Node, total: _Total) -> list[_Total]:
+    """Pass the derivative by a node on to its arguments."""
+    guard, factor = total
+    zero, args = node.graph.constant(0.0), node.args
+    if node.op not in ("where", "minimum", "maximum"):
+        # a rule is linear in its directions, so the factor goes through it
+        units = [[factor if j == k else zero for j in range(len(args))] for k in range(len(args))]
+        return [(guard, _RULES[node.op](node, parts)) for parts in units]
+    chosen = args[0]
+    if node.op != "where":
+        chosen = args[0] <= args[1] if node.op == "minimum" else args[0] >= args[1]
+    sides = [chosen, node.graph.unary("not", chosen)]
+    if guard is not None:
+        sides = [node.graph.binary("and", guard, side) for side in sides]
+    return [(None, zero)] * (len(args) - 2) + [(side, factor) for side in sides]
+
+
+def _sum(one: _Total, other: _Total) -> _Total:
+    first, second = one[0], other[0]
+    if first is second:
+        return first, one[1] + other[1]
+    both = None
+    if first is not None and second is not None:
+        both = first.graph.binary("or", first, second)
+    return both, _masked(one) + _masked(other)
+
+
+def _masked(total: _Total) -> Node:
+    """The derivative, and zero where its condition does not hold."""
+    guard, factor = total
+    return factor if guard is None else _where(guard, factor, factor.graph.constant(0.0))
 
 
 def _quotient(node: Node, d: list[Node]) -> Any:
@@ -82,7 +120,8 @@ def _power(node: Node, d: list[Node]) -> Any:
     base, exponent = node.args
     total: Any = d[0] * (exponent * base ** (exponent - 1.0))
     if not d[1].is_constant(0.0):
-        total = total + d[1] * (node * base.log())
+        zero = node.graph.constant(0.0)
+        total = total + d[1] * (node * _where(base == 0.0, zero, base.log()))  # the limit at zero
     return total
 
 

@@ -1,0 +1,181 @@
+"""Gradients belong to the values that they were asked for at: later changes do not reach them."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import femops
+from femops.adjoint import Sensitivity
+
+V = femops.H1(femops.box((2, 2)), 2)
+K = femops.H1(V.mesh, 1)
+
+
+def inside(u: Any, k: Any, c: Any) -> Any:
+    return {"grad": k * u.grad, "value": c * u**3 - 1.0}
+
+
+def goal_inside(u: Any, k: Any, x: Any) -> Any:
+    return k * u**2 * x[0]
+
+
+def made() -> tuple[Any, Any, Any, Any]:
+    """Goal, residual, state and the array of a field."""
+    values = K.interpolate(lambda x: 1.0 + x[0])
+    field = femops.GridFunction(K, values)
+    F = femops.residual(inside, V, k=field, c=2.0).constrained(V.boundary_dofs())
+    u, _ = femops.newton(F, V.zeros(), rtol=1e-12)
+    return femops.functional(goal_inside, V, k=field), F, u, values
+
+
+STEP = {"k": K.zeros() + 1.0}
+
+
+def test_arrays_of_the_user_change() -> None:
+    J, F, u, values = made()
+    slopes, S = femops.gradient(J, F, u, ["k", "c", "load"]), Sensitivity(F, u, "k")
+    before, rows = slopes.hessian_product(STEP), S.T @ u
+    weights = u.copy()
+    for array in (u, values, slopes["load"], slopes.adjoint):
+        array[:] = 0.5
+    assert np.array_equal(slopes.hessian_product(STEP)["k"], before["k"])
+    assert np.array_equal(S.T @ weights, rows)
+
+
+def test_an_equation_for_several_goals() -> None:
+    J, F, u, _ = made()
+    other = femops.functional(lambda u: u**3, V)
+    once = femops.gradient(J, F, u, "c")["c"]
+    both = femops.gradient(J + other, F, u, "c")["c"] - femops.gradient(other, F, u, "c")["c"]
+    assert both == pytest.approx(once, rel=1e-9)
+    assert np.array_equal(femops.gradient(J, F, u, "c")["c"], once)
+    assert np.array_equal(femops.gradient(J, F, u, ["mesh", "c", "k"])["c"], once)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda given: pickle.loads(pickle.dumps(given))])
+def test_copies(copied: Any) -> None:
+    J, F, u, _ = made()
+    slopes, S = femops.gradient(J, F, u, ["k", "c"]), Sensitivity(F, u, "k")
+    other = femops.gradient(*copied((J, F, u)), ["k", "c"])
+    assert np.array_equal(other["k"], slopes["k"])
+    assert np.array_equal(copied(S).T @ u, S.T @ u)
+    bent = copied(slopes).hessian_product(STEP)
+    assert np.array_equal(bent["c"], slopes.hessian_product(STEP)["c"])
+
+
+def test_threads() -> None:
+    J, F, u, _ = made()
+    slopes, found = femops.gradient(J, F, u, ["k", "c"]), list[Any]()
+    fresh = femops.gradient(J, F, u, ["k", "c"])
+
+    def work() -> None:
+        found.extend(fresh.hessian_product(STEP)["c"] for _ in range(4))
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 12
+    assert {float(one) for one in found} == {float(slopes.hessian_product(STEP)["c"])}
+
+
+def test_single_precision() -> None:
+    J, F, u, values = made()
+    slopes = femops.gradient(J, F, u, ["k", "c", "load", "dirichlet", "mesh"])
+    field = femops.GridFunction(K, values)
+    F = femops.residual(inside, V, k=field, c=2.0, dtype="float32").constrained(V.boundary_dofs())
+    J = femops.functional(goal_inside, V, k=field, dtype="float32")
+    rough = femops.gradient(J, F, u.astype(np.float32), [*slopes], rtol=1e-6)
+    for name, value in slopes.items():
+        assert rough[name] == pytest.approx(value, abs=1e-5 * abs(value).max()), name
+        assert rough[name].dtype == ("float64" if name == "c" else "float32")
+
+
+def test_names_that_mean_something_else() -> None:
+    u = V.interpolate(lambda x: 1.0 + x[0])
+    J = femops.functional(lambda w, u, **more: u * w**2, V, u=2.0)
+    assert femops.gradient(J, u=u, wrt="u")["u"] == pytest.approx(J(u) / 2.0, rel=1e-13)
+    A = femops.form(lambda x, k: {"value": k * x}, V, k=2.0)
+    found = Sensitivity(A, u, "k").T @ u
+    assert found == pytest.approx(u @ (femops.mass(V) @ u), rel=1e-13)
+
+
+def test_a_preconditioner_of_each_jacobian() -> None:
+    """One of the transpose would be wrong for the change of the state."""
+    F = femops.residual(
+        lambda u, k: {"grad": k * u.grad, "value": 30.0 * (1.0 + k * u) * u.grad[0] - 1.0}, V, k=2.0
+    ).constrained(V.boundary_dofs())
+    u, _ = femops.newton(F, V.zeros(), rtol=1e-12)
+    J = femops.functional(lambda u, x: u * x[1], V)
+    given: list[Any] = []
+
+    def exact(A: Any) -> Any:
+        given.append(A.assemble().toarray())
+        return np.linalg.inv(given[-1])
+
+    slopes = femops.gradient(J, F, u, "k", preconditioner=exact, rtol=1e-11)
+    slopes.hessian_product({"k": 1.0})
+    slopes.hessian_product({"k": 1.0})
+    assert len(given) == 2
+    assert given[0] == pytest.approx(given[1].T, abs=1e-12)
+
+
+U = V.zeros() + 1.0
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"mesh": 2.0}, "mesh is a coefficient, and a control: rename the coefficient"),
+        ({"load": 2.0}, "load is a coefficient, and a control: rename the coefficient"),
+        ({"u__state": 2.0}, "a field 'u__state' of their own: rename u__state"),
+    ],
+)
+def test_names_of_gradients(given: dict[str, float], message: str) -> None:
+    (name,) = given
+    namespace: dict[str, Any] = {}
+    exec(f"def f(u, {name}):\n    return {{'value': {name} * u**2, 'grad': u.grad}}", namespace)
+    F = femops.residual(namespace["f"], V, **given)
+    with pytest.raises(femops.errors.OperatorError, match=message):
+        femops.gradient(femops.functional(lambda u: u**2, V), F, U, name)
+
+
+@pytest.mark.parametrize(
+    ("direction", "message"),
+    [
+        ({"k": np.ones(3)}, r"a value of k has shape \(3,\): give \(9,\)"),
+        ({"c": "a"}, r"a value of c is 'a': give numbers of shape \(\)"),
+        ({"c": [1.0, [2.0]]}, r"a value of c is a list: give numbers of shape \(\)"),
+        ({"load": U}, "'load' is no control with a second derivative: there are k, c"),
+        (3, "directions is 3: give a dict"),
+    ],
+)
+def test_refused_directions(direction: Any, message: str) -> None:
+    J, F, u, _ = made()
+    with pytest.raises(femops.errors.OperatorError, match=message):
+        femops.gradient(J, F, u, ["k", "c"]).hessian_product(direction)
+
+
+def test_warnings_of_second_derivatives() -> None:
+    J, F, u, _ = made()
+    options: dict[str, Any] = {"rtol": 1e-15, "linear": "gmres", "warn": False}
+    femops.gradient(J, F, u, ["k", "c"], **options).hessian_product(STEP)
+
+
+def test_states_that_are_not_finite() -> None:
+    J, F, u, _ = made()
+    u[3] = np.nan
+    with pytest.raises(femops.errors.SolverError, match="not finite"):
+        femops.gradient(J, F, u, "c")
+
+
+def test_a_direction_that_the_point_lacks() -> None:
+    with pytest.raises(femops.errors.OperatorError, match="the direction has 'q', the point has k"):
+        femops.adjoint.taylor(lambda point: point["k"], {"k": 1.0}, {"q": 1.0}, 1.0)

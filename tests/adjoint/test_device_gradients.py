@@ -1,0 +1,74 @@
+"""Gradients on a device are those of the host."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import femops
+from femops.adjoint import Sensitivity
+from support.cuda import guarded
+
+device = guarded.small_device
+MESH = femops.box((4, 3)).mapped(
+    lambda x: (x[0] + 0.1 * np.sin(2.0 * x[1]), x[1] + 0.05 * x[0] ** 2), order=2
+)
+WEIGHTS = np.random.default_rng(1).random((MESH.num_elements, 16))
+CONTROLS = ["kappa", "c", "load", "dirichlet", "mesh"]
+
+
+def inside(u: Any, kappa: Any, c: Any, x: Any) -> Any:
+    return {"value": c[0] * u**3 - c[1] * x[0], "grad": kappa * (1.0 + u**2) * u.grad}
+
+
+def goal_inside(u: Any, kappa: Any, c: Any) -> Any:
+    return c[1] * kappa * u**2
+
+
+def goal_outside(u: Any, n: Any, c: Any) -> Any:
+    return c[0] * femops.inner(u.grad, n)
+
+
+def weighted(u: Any, w: Any) -> Any:
+    return {"value": w**2 * u**2}
+
+
+def found(where: Any, field_there: bool) -> dict[str, Any]:
+    """All results, on the host."""
+    V = femops.H1(MESH, 2, device=where)
+    K = femops.H1(MESH, 1, device=where if field_there else None)
+    kappa = femops.GridFunction(K, K.memory.get(K.interpolate(lambda x: 1.0 + x[0] * x[1])))
+    c = np.array([1.0, 2.0])
+    F = femops.residual(inside, V, kappa=kappa, c=c)
+    F = F.constrained(V.boundary_dofs([1]))
+    goal = femops.functional(goal_inside, V, kappa=kappa, c=c)
+    goal = goal + femops.functional(goal_outside, V, boundary=[2], c=c)
+    u, _ = femops.newton(F, V.interpolate(lambda x: 0.3 * x[1]), rtol=1e-12)
+    slopes = femops.gradient(goal, F, u, CONTROLS, rtol=1e-12)
+    step = slopes.spaces["kappa"].interpolate(lambda x: x[0] - 0.3)
+    bent = slopes.hessian_product({"kappa": step, "c": np.array([0.5, -1.0])})
+    S = Sensitivity(F, u, "kappa")
+    W = Sensitivity(femops.residual(weighted, V, w=WEIGHTS, quadrature=4), u, "w")
+    vectors = {f"second by {name}": value for name, value in bent.items()} | dict(slopes)
+    vectors |= {"along": S @ step, "back": S.T @ u, "points": W.T @ u, "from points": W @ (W.T @ u)}
+    vectors["representer"] = slopes.representer("kappa")
+    for name, value in vectors.items():
+        assert hasattr(value, "get") == (where is not None and name not in ("c", "second by c"))
+    return {name: getattr(value, "get", lambda v=value: v)() for name, value in vectors.items()}
+
+
+@pytest.mark.parametrize("field_there", [True, False])
+def test_gradients(device: Any, field_there: bool) -> None:
+    mine, expected = found(device, field_there), found(None, field_there)
+    for name, value in expected.items():
+        tolerance = 1e-9 * abs(value).max()
+        np.testing.assert_allclose(mine[name], value, rtol=0, atol=tolerance, err_msg=name)
+
+
+def test_the_mesh_in_a_space_of_the_host(device: Any) -> None:
+    V = femops.H1(MESH, 2, device=device)
+    goal = femops.functional(lambda u: u**2, V)
+    with pytest.raises(femops.errors.FemopsError, match="make all on one device"):
+        femops.gradient(goal, u=V.interpolate(1.0), wrt={"mesh": femops.H1(MESH, 2, ncomp=2)})

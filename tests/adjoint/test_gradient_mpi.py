@@ -1,0 +1,70 @@
+"""Gradients on many ranks, beside those of one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import femops
+from femops.parallel import Serial
+from support.cases.rank_operators import piece
+
+CONTROLS = ["kappa", "m", "c", "load", "dirichlet", "mesh"]
+pytestmark = pytest.mark.filterwarnings("ignore:.*ranks have no elements")
+
+
+def bent(x: Any) -> Any:
+    return x[0] + 0.1 * np.sin(2.0 * x[1]), x[1] + 0.05 * x[0] ** 2
+
+
+def inside(u: Any, kappa: Any, m: Any, c: Any, x: Any) -> Any:
+    return {"value": c[0] * u**3 - c[1] * x[0], "grad": kappa * (m + u**2) * u.grad}
+
+
+def goal_inside(u: Any, kappa: Any, c: Any) -> Any:
+    return c[1] * kappa * u**2
+
+
+def goal_outside(u: Any, n: Any, c: Any) -> Any:
+    return c[0] * femops.inner(u.grad, n)
+
+
+def found(comm: Any, counts: tuple[int, ...], reproducible: bool) -> tuple[Any, Any, Any]:
+    """Gradient, second derivatives, and the space of the state."""
+    box = femops.box(counts).mapped(bent, order=2)
+    mesh = femops.distribute(box, comm, reproducible=reproducible)
+    V, K = femops.H1(mesh, 2), femops.H1(mesh, 1)
+    kappa = femops.GridFunction(K, K.interpolate(lambda x: 1.0 + x[0] * x[1]))
+    m = femops.by_attribute(mesh, {1: 1.5})
+    c = np.array([1.0, 2.0])
+    F = femops.residual(inside, V, kappa=kappa, m=m, c=c)
+    F = F.constrained(V.boundary_dofs([1]))
+    goal = femops.functional(goal_inside, V, kappa=kappa, c=c)
+    goal = goal + femops.functional(goal_outside, V, boundary=[2], c=c)
+    u, info = femops.newton(F, V.interpolate(lambda x: 0.3 * x[1]), rtol=1e-12)
+    assert info.converged
+    slopes = femops.gradient(goal, F, u, CONTROLS, rtol=1e-11)
+    step = {"kappa": K.interpolate(lambda x: x[0] - 0.3), "c": np.array([0.5, -1.0])}
+    return slopes, slopes.hessian_product(step), V
+
+
+@pytest.mark.parallel(1, 2, 3)
+@pytest.mark.parametrize("counts", [(8, 6), (2, 1)])
+@pytest.mark.parametrize("reproducible", [False, True])
+def test_gradients_of_one_rank(comm: Any, counts: tuple[int, ...], reproducible: bool) -> None:
+    slopes, bent, V = found(comm, counts, reproducible)
+    alone, bent_alone, _ = found(Serial(), counts, reproducible)
+    spaces = {**slopes.spaces, "load": V, "dirichlet": V}
+    assert set(spaces) == {*CONTROLS} - {"c"}
+    pairs = [(n, slopes[n], alone[n]) for n in CONTROLS]
+    pairs += [(n, bent[n], bent_alone[n]) for n in bent]
+    for name, mine, whole in pairs:
+        own = whole[piece(spaces[name])] if name in spaces else whole
+        assert np.shape(mine) == np.shape(own)
+        if reproducible:
+            assert np.array_equal(mine, own), name
+        else:
+            gap = abs(mine - own).max(initial=0.0)
+            assert gap <= 1e-8 * abs(whole).max() + 1e-14, name

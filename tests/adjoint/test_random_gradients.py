@@ -1,0 +1,66 @@
+"""Gradients of random goals and residuals, beside differences of their values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import femops
+from femops.adjoint import Sensitivity
+from support.cases.random_goals import Case
+
+GOALS = [pytest.param(seed, marks=pytest.mark.sample(16)) for seed in range(0, 200, 2)]
+RESIDUALS = [pytest.param(seed, marks=pytest.mark.sample(16)) for seed in range(1, 200, 2)]
+
+
+def difference(value: Callable[[dict[str, Any]], Any], point: Any, along: Any) -> Any:
+    """Derivative along a direction, by differences of fourth order."""
+    h = 2e-3
+
+    def at(t: float) -> Any:
+        return value({n: p + t * h * along[n] if n in along else p for n, p in point.items()})
+
+    return (8.0 * (at(1) - at(-1)) - (at(2) - at(-2))) / (12.0 * h)
+
+
+@pytest.mark.parametrize("seed", GOALS)
+def test_goals(seed: int) -> None:
+    case = Case(seed)
+    u = 0.5 * case.rng.standard_normal(case.made(case.point)[0].space.size)
+
+    def found(point: dict[str, Any]) -> Any:
+        return femops.gradient(case.made(point)[0], u=u, wrt=[*point])
+
+    def flat(slopes: Any) -> Any:
+        return np.concatenate([np.ravel(slopes[name]) for name in case.point])
+
+    slopes = found(case.point)
+    along = flat(case.direction)
+    expected = difference(lambda p: case.made(p)[0](u), case.point, case.direction)
+    scale = np.sum(abs(flat(slopes) * along)) + 1e-3
+    assert flat(slopes) @ along == pytest.approx(expected, abs=1e-7 * scale), case.described
+    turned = flat(slopes.hessian_product(case.direction))
+    expected = difference(lambda p: flat(found(p)), case.point, case.direction)
+    scale = abs(turned).max() + 1e-3
+    assert turned == pytest.approx(expected, abs=2e-6 * scale), case.described
+
+
+@pytest.mark.parametrize("seed", RESIDUALS)
+def test_residuals(seed: int) -> None:
+    case = Case(seed)
+    F = case.made(case.point)[1]
+    F = F.constrained(np.arange(0, F.space.size, 7))
+    u, v = 0.5 * case.rng.standard_normal((2, F.space.size))
+    for name in case.rng.choice([*case.point], 2, replace=False).tolist():
+        S, step = Sensitivity(F, u, name), case.direction[name]
+        made, back = S @ step, S.T @ v
+        expected = difference(lambda p: case.made(p)[1].residual(u), case.point, {name: step})
+        expected[F.constrained_dofs] = 0.0
+        scale = abs(made).max() + 1e-3
+        assert made == pytest.approx(expected, abs=1e-7 * scale), f"{name}, {case.described}"
+        # gradients of piecewise constants are zero but for round-off
+        scale = abs(made) @ abs(v) + np.sum(abs(back * step)) + 1e-12
+        assert np.sum(back * step) == pytest.approx(v @ made, abs=1e-13 * scale), case.described
