@@ -160,6 +160,7 @@ def test_the_pictures_are_what_draws_them(tmp_path):
     drawing["svg"].__globals__["IMAGES"] = tmp_path
     drawing["conventions"]()
     drawing["architecture"]()
+    drawing["cards"]()
     for drawn in tmp_path.glob("*.svg"):
         assert drawn.read_text() == (images / drawn.name).read_text(), "run docs/draw.py"
 
