@@ -15,7 +15,7 @@ PROPER = {
     "scipy": "SciPy",
     "stokes": "Stokes",
 }
-SETTINGS = "font.size: 15\nsavefig.bbox: tight\nsavefig.pad_inches: 0.05\n"
+SETTINGS = "font.size: 14\nsavefig.bbox: tight\nsavefig.pad_inches: 0.2\n"
 """Matplotlib's settings: letters that can be read where a picture is as wide as a card."""
 
 
