@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from html import escape
+from itertools import pairwise
 from pathlib import Path
 
 IMAGES = Path(__file__).parent / "images"
@@ -276,7 +277,7 @@ def poisson_multigrid() -> list[str]:
     levels = ["order 4", "order 2", "order 1", "coarser"]
     down = [(25.0 + 33 * k, 40.0 + 50 * k) for k in range(4)]
     up = [(300 - x, y) for x, y in down]
-    parts = [line(a, b, width=2) for way in (down, up) for a, b in zip(way, way[1:], strict=False)]
+    parts = [line(a, b, width=2) for way in (down, up) for a, b in pairwise(way)]
     parts += [line(down[-1], up[-1], width=2)]
     for place in (*down, *up):
         parts.append(f"<circle cx='{place[0]}' cy='{place[1]}' r='7' fill='{FIRST}'/>")
@@ -301,7 +302,7 @@ def tile_update() -> list[str]:
     edges = {(0, j) for j in range(1, 9)} | {(i, 0) for i in range(1, 8)}
     return [
         *grid((78, 50), (8, 9), 18, edges),
-        text((150, 30), "A(m, n) −= A(m, 0) A(0, n)", 15),
+        text((150, 30), "A(m, n) -= A(m, 0) A(0, n)", 15),
         text((160, 140), "A(m, n)", 15),
     ]
 
