@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from html import escape
+from itertools import pairwise
 from pathlib import Path
 
 IMAGES = Path(__file__).parent / "images"
@@ -226,6 +227,93 @@ def architecture() -> None:
     svg("architecture.svg", 810, 292, parts)
 
 
+CARD = 300, 240
+"""Width and height of a card: the ratio of the pictures that examples draw."""
+
+
+def grid(at: Point, shape: tuple[int, int], size: float, filled: set[tuple[int, int]]) -> list[str]:
+    """Cells by column and row from the upper left corner; those of `filled` are coloured."""
+    parts = []
+    for i in range(shape[0]):
+        for j in range(shape[1]):
+            x, y = at[0] + size * i, at[1] + size * j
+            fill = FIRST if (i, j) in filled else FILL
+            where = f"x='{x:.1f}' y='{y:.1f}' width='{size}' height='{size}'"
+            parts.append(f"<rect {where} fill='{fill}' stroke='white' stroke-width='1.5'/>")
+    return parts
+
+
+def convolution() -> list[str]:
+    """Return an image with a window of 3 x 3, and the number that follows from it."""
+    window = {(2 + i, 1 + j) for i in range(3) for j in range(3)}
+    return [
+        *grid((20, 60), (8, 8), 17, window),
+        arrow((162, 128), (184, 128)),
+        *grid((192, 77), (6, 6), 15, {(2, 1)}),
+        text((88, 40), "image", 16),
+        text((237, 40), "feature", 16),
+    ]
+
+
+def petsc_krylov() -> list[str]:
+    """Return an operator without a matrix and a sparse matrix, which both enter PETSc."""
+    band = {(i, j) for i in range(8) for j in range(8) if abs(i - j) in (0, 1, 3)}
+    return [
+        box(20, 50, 110, 90),
+        text((75, 86), "A x", 20),
+        text((75, 114), "no matrix", 14),
+        *grid((188, 50), (8, 8), 11, band),
+        text((75, 34), "operator", 16),
+        text((232, 34), "low order", 16),
+        box(85, 185, 130, 38, "white"),
+        text((150, 204), "PETSc", 17),
+        arrow((75, 144), (125, 182)),
+        arrow((232, 144), (175, 182)),
+    ]
+
+
+def poisson_multigrid() -> list[str]:
+    """Return a V-cycle: orders are halved, then the mesh is coarsened."""
+    levels = ["order 4", "order 2", "order 1", "coarser"]
+    down = [(25.0 + 33 * k, 40.0 + 50 * k) for k in range(4)]
+    up = [(300 - x, y) for x, y in down]
+    parts = [line(a, b, width=2) for way in (down, up) for a, b in pairwise(way)]
+    parts += [line(down[-1], up[-1], width=2)]
+    for place in (*down, *up):
+        parts.append(f"<circle cx='{place[0]}' cy='{place[1]}' r='7' fill='{FIRST}'/>")
+    heights = (40, 90, 140, 215)
+    return [*parts, *(text((150, y), words, 15) for words, y in zip(levels, heights, strict=True))]
+
+
+def scaling_mpi() -> list[str]:
+    """Return a mesh that four ranks share."""
+    parts = []
+    for rank, fill in enumerate((FILL, "#fde3d3", "#d6e4ff", "#d7f0dd")):
+        x, y = 70 + 84 * (rank % 2), 36 + 84 * (rank // 2)
+        for k in range(16):
+            place = f"x='{x + 19 * (k % 4)}' y='{y + 19 * (k // 4)}' width='19' height='19'"
+            parts.append(f"<rect {place} fill='{fill}' stroke='{SOFT}'/>")
+        parts.append(text((x + 38, y + 38), f"rank {rank}", 15))
+    return parts
+
+
+def tile_update() -> list[str]:
+    """Return a tile whose first row and column change the rest."""
+    edges = {(0, j) for j in range(1, 9)} | {(i, 0) for i in range(1, 8)}
+    return [
+        *grid((78, 50), (8, 9), 18, edges),
+        text((150, 30), "A(m, n) -= A(m, 0) A(0, n)", 15),
+        text((160, 140), "A(m, n)", 15),
+    ]
+
+
+def cards() -> None:
+    """Draw the cards of the gallery for examples that draw no picture."""
+    for draw in (convolution, petsc_krylov, poisson_multigrid, scaling_mpi, tile_update):
+        svg(f"gallery_{draw.__name__}.svg", *CARD, draw())
+
+
 if __name__ == "__main__":
     conventions()
     architecture()
+    cards()

@@ -1,19 +1,30 @@
 """The gallery: a page for each example with its text, output and picture, and one with all."""
 
 import ast
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
 
 FOLDER = "gallery"
-PROPER = {"krylov": "Krylov", "mpi": "MPI", "petsc": "PETSc", "scipy": "SciPy"}
+PROPER = {
+    "krylov": "Krylov",
+    "mises": "Mises",
+    "mpi": "MPI",
+    "petsc": "PETSc",
+    "scipy": "SciPy",
+    "stokes": "Stokes",
+}
+SETTINGS = "font.size: 14\nsavefig.bbox: tight\nsavefig.pad_inches: 0.2\n"
+"""Matplotlib's settings: letters that can be read where a picture is as wide as a card."""
 
 
 @dataclass(frozen=True)
 class Example:
     """An example, and what it gave.
 
-    `output` is None for one that is for many ranks, and was not; `picture` for one that draws none.
+    `output` is None for an example for many ranks, which was not run. `picture` is what the example
+    drew, else its card in `docs/images`, else None.
     """
 
     name: str
@@ -27,6 +38,7 @@ def write_gallery(examples, docs):
     """Run the examples, and write their pages into the folder `gallery` of `docs`."""
     target = docs / FOLDER
     (target / "out").mkdir(parents=True, exist_ok=True)
+    (target / "out" / "matplotlibrc").write_text(SETTINGS)
     found = [_run(file, target) for file in sorted(examples.glob("*.py"))]
     found.sort(key=lambda example: example.picture is None)
     for example in found:
@@ -39,12 +51,15 @@ def _run(file, target):
     output = None
     if not _for_ranks(file):
         command = [sys.executable, str(file)]
-        done = subprocess.run(command, cwd=target, capture_output=True, text=True, check=False)
+        settings = {**os.environ, "MATPLOTLIBRC": str(target / "out" / "matplotlibrc")}
+        done = subprocess.run(
+            command, cwd=target, capture_output=True, text=True, check=False, env=settings
+        )
         if done.returncode:
             raise RuntimeError(f"{file.name} failed:\n{done.stderr}")
         output = done.stdout
-    picture = f"out/{file.stem}.png"
-    shown = picture if (target / picture).is_file() else None
+    pictures = (f"out/{file.stem}.png", f"../images/gallery_{file.stem}.svg")
+    shown = next((picture for picture in pictures if (target / picture).is_file()), None)
     return Example(file.stem, title.strip().rstrip("."), text.strip(), output, shown)
 
 

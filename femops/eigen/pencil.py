@@ -79,7 +79,7 @@ class Pencil:
 
     @property
     def norm_mass(self) -> Any:
-        """M as `MultiVector.mass_gram` takes it."""
+        """Mass for `MultiVector.mass_gram`: an operator, a diagonal (size,), or None."""
         return self.weights if self.mass is None else self.mass
 
     @property

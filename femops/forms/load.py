@@ -120,7 +120,10 @@ def _sources(V: DomainSpace, f: FormCoefficient, block: DomainBlock) -> Floats:
 
 
 def _reference_fluxes(flux: FormCoefficient, block: DomainBlock) -> list[Floats]:
-    """Factors of the dim reference derivatives, w det(J) F J^-T, each (n, nq[, ncomp])."""
+    """Return what multiplies each reference derivative of the test function: w det(J) F J^-T.
+
+    There are dim arrays of shape (n, nq[, ncomp]).
+    """
     values = flux.at(block)
     factors = block.weighted_det[..., np.newaxis, np.newaxis] * block.inverse
     pulled = np.einsum("eq...i,eqji->jeq...", values, factors)

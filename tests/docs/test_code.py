@@ -1,7 +1,8 @@
 """The code in README and documentation runs.
 
 Python blocks of a page run in order, in one namespace and an empty folder, so a page reads like a
-session. In console blocks the lines that begin with "$ femops" run as commands.
+session. A text block right after a Python block shows what that block prints, to the letter. In
+console blocks the lines that begin with "$ femops" run as commands.
 """
 
 import io
@@ -14,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 
 import femops
@@ -28,13 +30,15 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 NO_PETSC = "petsc4py is missing: Debian has it as python3-petsc4py"
-BLOCK = re.compile(r"^```(python|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(
+    r"^```(python|console)\n(.*?)^```$(?:\n+```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL
+)
 
 
 def blocks(page):
-    """(language, code, line) of the blocks of a page."""
+    """(language, code, output shown or None, line) of the blocks of a page."""
     text = page.read_text()
-    return [(m[1], m[2], text.count("\n", 0, m.start()) + 1) for m in BLOCK.finditer(text)]
+    return [(m[1], m[2], m[3], text.count("\n", 0, m.start()) + 1) for m in BLOCK.finditer(text)]
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=lambda p: p.name)
@@ -43,17 +47,53 @@ def test_page(page, tmp_path, monkeypatch):
     monkeypatch.setattr(plot, "check_pyvista", no_opengl)
     if page.name == "gpu.md" and cupy_device.describe()["missing"]:
         host_as_gpu(monkeypatch)
+    namespace = run_page(page)
+    if page.name == "tutorial.md":
+        check_tutorial(namespace)
+
+
+def run_page(page):
+    """Run the blocks of a page, and return the namespace of the Python blocks."""
     namespace = {"__name__": "__main__"}
-    for language, code, line in blocks(page):
-        if language == "python" and lacks_library(code):
+    for language, code, shown, line in blocks(page):
+        where = f"{page.name}:{line}"
+        if language == "console":
+            run_commands(code, where)
             continue
-        if language == "python":
-            # Blank lines before the code let a traceback show the line of the page.
-            program = compile("\n" * line + code, str(page), "exec")
-            with redirect_stdout(io.StringIO()):
-                exec(program, namespace)
-        else:
-            run_commands(code, f"{page.name}:{line}")
+        if lacks_library(code):
+            continue
+        # Blank lines before the code let a traceback show the line of the page.
+        program = compile("\n" * line + code, str(page), "exec")
+        with redirect_stdout(io.StringIO()) as output:
+            exec(program, namespace)
+        if shown is not None:
+            assert output.getvalue() == shown, f"{where} prints something else"
+    return namespace
+
+
+def check_tutorial(names):
+    """Check to round-off what the tutorial prints to a few digits."""
+    V, A, u, exact = (names[name] for name in ("V", "A", "u", "exact"))
+    assert abs(names["mesh"].volume() - names["ball"].volume()) < 1e-12
+    assert np.allclose(A.assemble() @ u, A @ u)
+    out = V.zeros()
+    A.apply(u, out)
+    assert np.array_equal(out, A @ u)
+    values, where = V.values(u), V.sample(u, 5)
+    assert V.gradient(u).shape == (*values.shape, 3)
+    assert np.abs(where[1] - exact(where[0].reshape(-1, 3).T).reshape(where[1].shape)).max() < 1e-4
+    assert np.abs(names["probe"](V, u) - exact(names["points"].T)).max() < 1e-5
+    assert np.allclose((names["K"] @ names["X"])[:, 1], names["K"] @ names["X"][:, 1])
+    assert np.allclose(names["W"].components(names["bent"])[:, 0], names["bent"][::2])
+
+
+def test_shown_output_is_compared(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("```python\nprint(2 + 2)\n```\n\n```text\n4\n```\n")
+    run_page(page)
+    page.write_text(page.read_text().replace("\n4\n", "\n5\n"))
+    with pytest.raises(AssertionError, match=r"page.md:1 prints something else"):
+        run_page(page)
 
 
 def lacks_library(code):
@@ -128,6 +168,7 @@ def test_the_pictures_are_what_draws_them(tmp_path):
     drawing["svg"].__globals__["IMAGES"] = tmp_path
     drawing["conventions"]()
     drawing["architecture"]()
+    drawing["cards"]()
     for drawn in tmp_path.glob("*.svg"):
         assert drawn.read_text() == (images / drawn.name).read_text(), "run docs/draw.py"
 

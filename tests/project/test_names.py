@@ -31,7 +31,6 @@ VARIABLE = re.compile(r"FEMOPS_[A-Z_]+[A-Z]")
 EXCEPTIONS = {
     *("program.py", "name.cuh"),  # stand for any name
     "kernel.cu",  # what the compiler calls a source without a path
-    *("Space.integrate", "femops.multigird"),  # the changelog: one is gone, one is misspelt
     *("--output-format", "--ascii"),  # meshio
     *("--strict", "--system-site-packages", "--force-reinstall", "--upgrade"),  # mypy, venv, pip
     *("--cpu-bind", "--mpi", "--interleave"),  # srun, numactl

@@ -138,7 +138,7 @@ def _restarted(
 
 
 def _watch(files: Files, tell: Any) -> Any:
-    """Return a function that is called after each step."""
+    """Return the callback of a run: after each step it reports progress and writes files."""
 
     def watch(run: Simulation) -> None:
         if tell is not None:

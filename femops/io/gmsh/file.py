@@ -114,7 +114,7 @@ class GmshArrays:
         return _rows(self.nodes, self.blocks[:, 2].tolist(), sizes)
 
     def side_nodes(self, dim: int, entity: int) -> NDArray[np.int64]:
-        """Numbers of the nodes of all elements on an entity, ascending."""
+        """Return the numbers of all nodes of a geometric entity's elements, ascending."""
         mine = [
             side.nodes.ravel() for side in self.sides if (side.dim, side.entity) == (dim, entity)
         ]

@@ -391,7 +391,7 @@ class Auto(LevelData):
         return self.chosen.flops()
 
     def data_flops(self) -> int:
-        """Operations that compute the data of the level chosen."""
+        """Number of operations that compute the data of the chosen level."""
         return self.chosen.data_flops()
 
     def assembly_flops(self) -> int:

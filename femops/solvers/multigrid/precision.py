@@ -113,7 +113,7 @@ def _sizes(A: Operator) -> _Sizes:
 
 
 def _product(A: Operator) -> NDArray[np.float64]:
-    """Product with a vector of numbers of about 1; zero at constrained dofs. Collective."""
+    """Multiply A by a vector of numbers about 1, and set constrained dofs to 0. Collective."""
     memory, first = A.space.memory, A.space.first_dof * A.space.ncomp
     x = scattered(first, A.space.size).astype(A.dtype)
     product: NDArray[np.float64] = memory.get(A.apply(memory.put(x))).astype(np.float64)

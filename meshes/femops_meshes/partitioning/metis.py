@@ -65,7 +65,11 @@ def metis_owner(topology: Topology, size: int, weights: Floats | None = None) ->
 
 
 def _graph(topology: Topology) -> tuple[Ints, Ints, Ints]:
-    """Start of each element's neighbours, the neighbours, and the faces shared with each."""
+    """Return the graph of the elements in compressed rows.
+
+    Neighbours of element e are ``neighbours[starts[e]:starts[e + 1]]``; the third array has the
+    number of faces that e shares with each of them.
+    """
     count = len(topology.entity)
     inner = topology.faces[(topology.faces >= 0).all(axis=1)]
     one, other = np.concatenate([inner, inner[:, ::-1]]).T

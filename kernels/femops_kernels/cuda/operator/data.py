@@ -24,7 +24,7 @@ _BLOCK = 2**26
 @final
 @dataclass(frozen=True, eq=False)
 class FilledData:
-    """Data whose qdata a launch on the device computes, or checks.
+    """Inputs of a kernel whose qdata is computed, or checked, by another launch on the device.
 
     Attributes
     ----------

@@ -212,7 +212,7 @@ class CudaKernel:
 
     @property
     def line_points(self) -> int:
-        """Quadrature points of a thread."""
+        """Number of quadrature points that a thread works on: a line, or one on a face."""
         return 1 if self.on_faces else self.q1d
 
     @property

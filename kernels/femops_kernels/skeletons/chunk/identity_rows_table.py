@@ -1,4 +1,4 @@
-"""The int64 table of a start: the meaning of each entry."""
+"""Entries of the int64 table of the launch that sets a result to zero, but for constrained dofs."""
 
 FIRST_ENTRY = 0  # address, per chunk: first entry of y, and the end
 CONSTRAINED_START = 1  # address, per chunk: first entry of CONSTRAINED, and the end

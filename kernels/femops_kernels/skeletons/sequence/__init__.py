@@ -1,1 +1,1 @@
-"""Sources of compiled work of multigrid methods."""
+"""Sources of compiled sequences of operations."""
