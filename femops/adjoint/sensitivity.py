@@ -26,7 +26,8 @@ class Sensitivity:
 
     ``S @ d`` is the change of the residual along a change d of the control, and ``S.T @ v`` the
     derivative of :math:`v^T F`. Each is one sweep over the elements; the first of each kind stores
-    the geometry at quadrature points. ``scipy.sparse.linalg.aslinearoperator(S)`` has both products.
+    the geometry at quadrature points. ``scipy.sparse.linalg.aslinearoperator(S)`` has both
+    products.
 
     Parameters
     ----------
