@@ -60,7 +60,7 @@ class Bracket:
         M = femops.multigrid(A)
         self.u, info = femops.cg(A, A.rhs(self.b), x0=self.u, M=M, rtol=1e-6)
         assert info.converged
-        found = femops.gradient(self.work, A, self.u, "rho", preconditioner=lambda _: M, rtol=1e-6)
+        found = femops.gradient(self.work, A, self.u, "rho", preconditioner=M, rtol=1e-6)
         return self.work(self.u), self.moments.T @ self.filtered(found["rho"])
 
     def next(self, d, slopes):

@@ -94,6 +94,11 @@ class Sensitivity:
         twin._transposed, twin.shape = not self._transposed, self.shape[::-1]
         return twin
 
+    def __repr__(self) -> str:
+        rows, columns = self.shape
+        by = f"by {self._control.name}{', transposed' if self._transposed else ''}"
+        return f"Sensitivity({by}: {rows} x {columns}, {self.dtype})"
+
     def __matmul__(self, x: Any) -> Vector:
         return self._rows(x) if self._transposed else self._columns(x)
 

@@ -206,6 +206,7 @@ def test_a_state_that_misses_lower_eigenvalues(decoupled, mass, k, guard):
         state = found.state
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("order", [1, 3])
 @pytest.mark.parametrize("lumped", [False, True])
 def test_a_state_without_one_of_the_eigenvectors(order, lumped):

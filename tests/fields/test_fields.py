@@ -90,6 +90,7 @@ def test_errors_of_known_differences():
     assert h1_seminorm_error(space, u, (1.0, 0.0, 0.0)) < 1e-13
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(("kind", "family"), [(H1, "gll"), (H1, "bernstein"), (L2, "gauss")])
 @pytest.mark.parametrize("dim", [1, 2, 3])
 @pytest.mark.parametrize("p", [1, 2, 3, 4])
@@ -153,6 +154,7 @@ def test_what_cannot_be_integrated():
 # --- over the boundary ----------------------------------------------------------------------------
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", [H1, L2])
 @pytest.mark.parametrize("dim", [1, 2, 3])
 def test_sides_of_a_box(kind, dim):

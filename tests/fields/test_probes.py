@@ -138,6 +138,7 @@ SPACES = [
 ]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", ["segment", "disc", "curved scrambled cube", "torus"])
 @pytest.mark.parametrize(("kind", "family", "p", "ncomp"), SPACES)
 def test_values_and_gradients_against_the_oracle(kind, family, p, ncomp, name):
@@ -160,6 +161,7 @@ def test_values_and_gradients_against_the_oracle(kind, family, p, ncomp, name):
         np.testing.assert_allclose(gradients[k], dofs.T @ slopes, rtol=0, atol=scale)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", ["segment", "disc", "ball", "curved scrambled cube", *FILES])
 def test_polynomials_are_reproduced(name):
     # A quadratic in space is of degree 2g in the reference element; L2 as a mesh may be periodic.

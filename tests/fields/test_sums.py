@@ -21,6 +21,7 @@ MESHES = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parallel(1, 2, 3, 4)
 @pytest.mark.parametrize("order", [1, 2, 5])
 @pytest.mark.parametrize("name", MESHES)

@@ -98,6 +98,7 @@ def test_mass(case: Any) -> None:
         assert error(alone, A.constrained(held) @ u, u) < tolerance
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", ["segment", "square", "disc", "cube", "ball"])
 @pytest.mark.parametrize("ncomp", [1, 2])
 def test_load(kind: str, ncomp: int) -> None:

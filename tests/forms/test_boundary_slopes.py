@@ -28,6 +28,7 @@ def spaces(kind: str, family: str) -> tuple[Any, Any]:
     return femops.L2(m, 1, family="bernstein"), femops.L2(m, 2)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("kind", "family"), CASES)
 def test_any_coupling(kind: str, family: str) -> None:
     """From one space to another, one vector and many, and the transpose."""
@@ -47,6 +48,7 @@ def test_any_coupling(kind: str, family: str) -> None:
         np.testing.assert_allclose(found @ column, expected @ column, rtol=0, atol=tolerance)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("kind", ["segment", "disc", "ball"])
 def test_levels_and_sums(kind: str, level: str) -> None:
@@ -82,6 +84,7 @@ STRAIGHT = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", STRAIGHT)
 @pytest.mark.parametrize("dim", [1, 2, 3])
 def test_constant_coefficients_on_straight_elements(dim: int, kind: str) -> None:

@@ -50,6 +50,7 @@ def test_the_cover_holds_every_pair_that_makes_sense() -> None:
     assert len(cover()) <= 70
 
 
+@pytest.mark.sample(4)
 def test_apply_is_the_oracles(built: Built) -> None:
     result = built.operator.apply(built.u)
     assert result.dtype == built.case.dtype
@@ -57,6 +58,7 @@ def test_apply_is_the_oracles(built: Built) -> None:
     assert built.matrices.error(result, built.u) < built.case.tolerance
 
 
+@pytest.mark.sample(4)
 def test_the_bits_are_the_same_for_any_number_of_threads(built: Built) -> None:
     check_threads(built.operator, built.u)
 
@@ -84,6 +86,7 @@ def check_symmetry(built: Built) -> None:
     assert abs(forward - backward) < built.case.tolerance * scale
 
 
+@pytest.mark.sample(4)
 def test_diagonal_is_the_oracles(built: Built) -> None:
     expected = built.matrices.diagonal()
     got = built.operator.diagonal()
@@ -93,6 +96,7 @@ def test_diagonal_is_the_oracles(built: Built) -> None:
     assert error < built.case.tolerance
 
 
+@pytest.mark.sample(4)
 def test_assembled_matrix_is_the_oracles(built: Built) -> None:
     expected = built.matrices.assembled()
     got = built.operator.assemble()

@@ -25,6 +25,7 @@ MESHES = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("kind", list(MESHES))
 def test_materials_are_the_values_at_points(kind: str, level: str) -> None:

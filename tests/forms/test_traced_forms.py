@@ -132,6 +132,7 @@ def mixed() -> tuple[Any, Dense]:
     return build(case, *case.spaces())
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("chosen", ["columns", "rows", "both", "none", "all"])
 def test_eliminated(mixed: tuple[Any, Dense], chosen: str) -> None:
     operator, dense = mixed

@@ -31,6 +31,7 @@ def begun(name: str, dim: int, ode: str, device: Any, mesh: str = "") -> Simulat
     return Simulation.begin(equations, ode)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("name", "dim", "ode", "mesh"),
     [

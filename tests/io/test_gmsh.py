@@ -52,6 +52,7 @@ def test_node_order_of_quadratic_elements_by_hand():
     assert gmsh_order(1, 4).tolist() == [0, 2, 3, 4, 1]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("dim", "degree", "kind"),
     [

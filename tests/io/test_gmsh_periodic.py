@@ -80,6 +80,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("counts", "pairs", "order", "kind"), CASES)
 def test_a_periodic_box_is_ours(tmp_path, counts, pairs, order, kind):
     mesh = femops.read_mesh(gmsh_box(tmp_path / "a.msh", counts, pairs, order, kind))
@@ -114,6 +115,7 @@ def test_each_kind_of_file_says_the_same(tmp_path):
         assert mesh.boundary_names == expected.boundary_names
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_sides_in_no_group(tmp_path, kind):
     mesh = femops.read_mesh(gmsh_box(tmp_path / "a.msh", (3, 3, 3), (0, 1), 1, kind, groups=False))

@@ -270,6 +270,7 @@ def check_fit(mesh):
     return sum((-1) ** k * n for k, n in enumerate(mesh.topology.num_entities))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("model", "order", "size", "kind"), CASES)
 def test_files_of_gmsh(tmp_path, model, order, size, kind):
     path, facts = made(tmp_path, model, order, size, kind)
@@ -352,6 +353,7 @@ for d in {pairs}:
 """
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("dim", "pairs", "order", "kind"),
     [

@@ -251,7 +251,7 @@ def test_pictures_of_ranks_are_those_of_one_process(comm, folder):
             folder / "u.png", femops.H1(femops.box((4, 3), comm=comm), 2), np.zeros(2)
         )
     if comm.size > 1:
-        with pytest.raises(SpaceError, match=r"shared by 2: femops\.picture\('u\.png'"):
+        with pytest.raises(SpaceError, match=r"shared by 2: femops\.io\.picture\('u\.png'"):
             femops.plot(femops.box((2, 2), comm=comm))
 
 

@@ -324,6 +324,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", ["u", "uvw", "temperature in kelvin"])
 def test_a_colour_bar_is_as_long_as_the_picture_and_apart_from_its_title(shape, name):

@@ -34,6 +34,7 @@ def reference_nodes(cell, dim):
     return np.array([flat[i] for i in range(3 * cell.GetNumberOfPoints())]).reshape(-1, 3)[:, :dim]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("dim", [1, 2, 3])
 @pytest.mark.parametrize("order", [1, 2, 3, 4, 7, 10])
 @pytest.mark.parametrize("kind", [femops.H1, femops.L2])
@@ -60,6 +61,7 @@ def at(mesh, e, xi):
     return tensor_apply(lines, mesh.coordinates[e : e + 1])[0, 0]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dim", [1, 2, 3])
 @pytest.mark.parametrize(("order", "geometry"), [(1, 1), (3, 2), (2, 4), (5, 3)])
 def test_vtk_measures_the_volume(tmp_path, dim, order, geometry):

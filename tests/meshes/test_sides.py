@@ -55,6 +55,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("dim", "wraps", "order", "mapping"), CASES)
 def test_both_sides_of_glued_faces_are_faces_of_their_own(tmp_path, dim, wraps, order, mapping):
     mesh, plain = glued(dim, wraps, order, mapping)

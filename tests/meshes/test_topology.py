@@ -63,6 +63,7 @@ def shared_face(mesh):
     return topology.face_codes[inner]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("turn", rotations(3))
 def test_two_hexes_agree_on_their_face_however_one_is_turned(turn):
     seen = set()

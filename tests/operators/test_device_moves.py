@@ -41,6 +41,7 @@ def of_two(V: Any) -> Any:
     return femops.Product(real=V, imag=V)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", OPERATORS)
 @pytest.mark.parametrize("reproducible", [False, True])
 def test_applications(name: str, reproducible: bool, device: GuardedDevice) -> None:

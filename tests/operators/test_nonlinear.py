@@ -34,6 +34,7 @@ def test_residual_and_jacobian(name: str, dim: int) -> None:
     assert abs(v @ (jacobian @ d) - (jacobian.T @ v) @ d) < 1e-12 * (np.abs(v) @ np.abs(product))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("level", ["full", "element"])
 @pytest.mark.parametrize("name", ["cubic", "neo_hookean"])
 def test_jacobians_at_every_level(name: str, level: str) -> None:
@@ -89,6 +90,7 @@ def test_constrained_dofs_are_held() -> None:
     np.testing.assert_array_equal((constrained.jacobian(u) @ d)[held], d[held])
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "k",
     [0.5, lambda x: 1 + x[0] ** 2, "field", np.array([[3.0]])],

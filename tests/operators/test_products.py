@@ -58,6 +58,7 @@ def test_every_form(case: Case) -> None:
     )
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_blocks(case: Case) -> None:
     product, operator, matrix = case.build()
@@ -78,6 +79,7 @@ def test_blocks(case: Case) -> None:
             operator[wrong]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("name", "level"),
     [
@@ -280,6 +282,7 @@ def test_the_same_bits_for_any_number_of_threads() -> None:
     assert results[0] == results[1] == results[2]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("level", ["full", "element", "partial", "matrix-free"])
 def test_eliminated_rows_and_columns(level: str) -> None:
     product, operator, matrix = STOKES.build(level=level)

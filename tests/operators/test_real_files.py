@@ -14,6 +14,7 @@ from support.oracles import connectivity
 from support.oracles.naive import Oracle
 
 
+@pytest.mark.sample(3)
 @NEEDED
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_numbering_and_operators(path: Path) -> None:

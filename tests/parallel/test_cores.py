@@ -49,6 +49,7 @@ def test_ranks_share_the_cores_of_their_node(comm, monkeypatch):
 COUNT = "from femops_kernels.cpu import machine\nmachine.cores = lambda: 4\n"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("code", "threads"),
     [

@@ -51,6 +51,7 @@ def test_ranks_make_their_parts_of_a_box(name, size):
     quietly(size, program)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 6, 7, 8])
 def test_groups_of_several_elements(size):
     """The same for any number of ranks; more than 840 * 16 elements are groups of 32."""
@@ -82,6 +83,7 @@ def test_of_a_box_no_rank_hears_of_the_others():
 # --- Scattering -----------------------------------------------------------------------------------
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("size", [*SIZES, 150])
 @pytest.mark.parametrize("name", SAMPLES)
 def test_one_rank_scatters_a_mesh(name, size):
@@ -189,6 +191,7 @@ def checksum(mesh):
     return femops.distribute(mesh, Serial()).checksum
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", SAMPLES)
 def test_a_checksum_knows_no_ranks(name):
     whole = SAMPLES[name]()

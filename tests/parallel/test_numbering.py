@@ -66,6 +66,7 @@ def test_ranks_agree_with_the_whole_mesh(case, p):
     check(mesh, cut, p, numbered(mesh, cut, p))
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("p", [1, 2, 4])
 @pytest.mark.parametrize("name", ALL)
 def test_every_kind_of_mesh(name, p):

@@ -282,6 +282,7 @@ def numbers_for(program: QFunction, rng: np.random.Generator) -> np.ndarray:
     return q
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", FORMS)
 def test_compiled_text_computes_what_the_program_does(steps: Any, name: str) -> None:
     dtype, functions = steps

@@ -242,6 +242,7 @@ def test_what_elasticity_stores() -> None:
     assert nothing == QFunctionInputs(jacobian=9, weight=1, constant=3)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(("dim", "name"), every_case)
 def test_d_is_the_formula(dim: int, name: str) -> None:
     case = cases(dim)[name][0]
@@ -252,6 +253,7 @@ def test_d_is_the_formula(dim: int, name: str) -> None:
         np.testing.assert_allclose(d, expected, rtol=1e-12, atol=1e-12 * np.abs(expected).max())
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(("dim", "name"), every_case)
 def test_transposed_program_is_d_transposed(dim: int, name: str) -> None:
     case = cases(dim)[name][0]
@@ -268,6 +270,7 @@ def test_transposed_program_is_d_transposed(dim: int, name: str) -> None:
     assert step.symmetric == (symmetric and name not in ("convection", "divergence", "gradient"))
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(("dim", "name"), every_case)
 def test_scaled_numbers_scale_the_form(dim: int, name: str) -> None:
     case = cases(dim)[name][0]
@@ -279,6 +282,7 @@ def test_scaled_numbers_scale_the_form(dim: int, name: str) -> None:
         np.testing.assert_allclose(cut.qfunction.matrix(q), -2.5 * before, rtol=1e-13)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("level", [0, 1, 2])
 @pytest.mark.parametrize("affine", [False, True])
 @pytest.mark.parametrize("dim", DIMS)

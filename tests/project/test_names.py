@@ -167,12 +167,20 @@ def texts(file):
             yield token.start[0], token.string, False
 
 
-@pytest.mark.parametrize("file", [*PAGES, *CUDA], ids=name_of)
-def test_pages_and_cuda_sources(file):
-    lines = enumerate(file.read_text().splitlines(), 1)
-    if file in CUDA:
-        lines = ((number, line.partition("//")[2]) for number, line in lines)
-    assert [(number, name) for number, line in lines for name in missing(line)] == []
+def lines_of(file):
+    """(number, text) of the lines of a page, or of the comments of a CUDA source."""
+    for number, line in enumerate(file.read_text().splitlines(), 1):
+        yield number, line.partition("//")[2] if file in CUDA else line
+
+
+def test_pages_and_cuda_sources():
+    found = [
+        (name_of(file), number, name)
+        for file in [*PAGES, *CUDA]
+        for number, line in lines_of(file)
+        for name in missing(line)
+    ]
+    assert found == []
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=name_of)

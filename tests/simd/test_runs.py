@@ -56,6 +56,7 @@ def test_lines_are_made_of_runs(runs: DofRuns) -> None:
             np.testing.assert_array_equal(np.concatenate(got), line)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize(
     "runs", [DofRuns(3, 4), DofRuns(3, 2), DofRuns(2, 3, broken=True)], ids=str
@@ -109,6 +110,7 @@ def test_pieces_have_every_number_once(runs: DofRuns, ncomp: int, width: int) ->
     assert all((count == 1).all() for count in seen)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("width", "dtype", "ncomp"),
     [
@@ -156,6 +158,7 @@ def test_pieces_read_and_added_to(runs: DofRuns, width: int, dtype: str, ncomp: 
     np.testing.assert_allclose(y, expected, rtol=1e-14 if dtype == "float64" else 1e-6)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(("width", "dtype"), [(8, "float64"), (2, "float64"), (16, "float32")])
 @pytest.mark.parametrize(
     "runs",

@@ -96,6 +96,7 @@ def conditions(out, n, factor):  # type: ignore[no-untyped-def]
             put(REAL, out, i, -1.0)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("factor", [2.0, -2.0, 0.0, np.nan])
 @pytest.mark.parametrize("n", [1, 3, 9])
 def test_conditions(n: int, factor: float) -> None:

@@ -62,6 +62,7 @@ FORMS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.sample(3)
 @SOLVERS
 @pytest.mark.parametrize("form", FORMS)
 def test_whatever_scipy_takes(solver: Any, form: str) -> None:

@@ -235,6 +235,7 @@ def test_threads_of_python_wait_for_each_other(natural):
         list(pool.map(many, range(3)))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("natural", [False, True])
 def test_single_precision_takes_right_hand_sides_of_any_size(natural):
     (A,) = masses(4, dtype="float32")

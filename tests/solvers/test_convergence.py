@@ -35,6 +35,7 @@ def told(solve: Callable[[], Any]) -> tuple[list[str], Any]:
     return [str(one.message) for one in caught], found
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", LINEAR)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_a_forgotten_constraint_is_named(name: str, dtype: str) -> None:
@@ -143,6 +144,7 @@ def causes() -> dict[str, tuple[Any, str]]:
     }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", causes())
 def test_singular_operators_and_their_like(name: str) -> None:
     """The dense matrix agrees: one of its singular values is round-off, or none."""

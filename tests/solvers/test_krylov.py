@@ -48,6 +48,7 @@ def flow() -> System:
     return A, A.rhs(femops.load(V, 1.0), V.interpolate(lambda x: x[1])), femops.jacobi(A)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("preconditioned", [True, False])
 @pytest.mark.parametrize(
     ("solver", "system"),

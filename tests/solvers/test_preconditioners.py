@@ -70,6 +70,7 @@ def test_products_with_vectors_of_any_size(make: Make, family: str) -> None:
     assert not (M @ np.zeros_like(b)).any()
 
 
+@pytest.mark.sample(2)
 @MAKE
 @pytest.mark.parametrize("size", [1e-100, 1.0, 1e100])
 def test_of_operators_of_any_size(make: Make, size: float) -> None:
@@ -80,6 +81,7 @@ def test_of_operators_of_any_size(make: Make, size: float) -> None:
     np.testing.assert_allclose(size * found, expected, atol=1e-5 * abs(expected).max())
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("size", [1e-100, 1e-50, 1e-20, 1e20, 1e50, 1e100])
 @MAKE
 def test_solvers_take_right_hand_sides_of_any_size(make: Make, size: float) -> None:
@@ -200,6 +202,7 @@ NEARLY_SINGULAR = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("case", NEARLY_SINGULAR)
 def test_nearly_singular_operators_are_preconditioned_in_double(case: str) -> None:
     A = NEARLY_SINGULAR[case]()
@@ -222,6 +225,7 @@ def test_nearly_singular_operators_are_preconditioned_in_double(case: str) -> No
         assert 0.2 < values[0] < values[-1] < 1.5
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("make", "resolved"),
     [
@@ -262,6 +266,7 @@ def test_factors_out_of_the_range_of_single_precision() -> None:
 # --- rows and columns that are eliminated ---------------------------------------------------------
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("make", [femops.jacobi, femops.multigrid])
 @pytest.mark.parametrize("order", [1, 3])
 @pytest.mark.parametrize("mesh", [DISC, femops.box((26, 26))], ids=["disc", "refined"])
@@ -290,6 +295,7 @@ def test_eliminated_operators(make: Make, order: int, mesh: Any) -> None:
 # --- Bernstein's basis ----------------------------------------------------------------------------
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("order", [1, 2, 4, 6])
 @pytest.mark.parametrize("mesh", [DISC, femops.box((2, 2, 2))], ids=["disc", "cube"])
 def test_coefficients_take_the_iterations_of_nodal_values(order: int, mesh: Any) -> None:

@@ -93,6 +93,7 @@ def mixed(u: Any, p: Any, x: Any) -> Any:
     return p.grad @ u.value + u.div * p**2 + x[-1]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("mesh", ["curved", "affine"])
 @pytest.mark.parametrize("dim", [1, 2, 3])
 @pytest.mark.parametrize("name", SPACES)

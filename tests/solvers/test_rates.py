@@ -71,6 +71,7 @@ def meshes(dim: int, times: int) -> list[femops.Mesh]:
     return [start.refine(k) for k in (times, times + 1)]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("dim", "p", "times"), DISC + BALL)
 def test_rates(dim: int, p: int, times: int) -> None:
     coarse, fine = (errors(mesh, p) for mesh in meshes(dim, times))

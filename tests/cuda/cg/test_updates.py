@@ -74,6 +74,7 @@ def test_directions_are_within_their_vectors(before: int, device: HostDevice) ->
     replay(recorded[0], ADDRESS)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", ["apart", "merged", "ranks"])
 @pytest.mark.parametrize(
     ("count", "dtype"),

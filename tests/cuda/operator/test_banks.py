@@ -80,6 +80,7 @@ def test_rows_are_counted(dim: int, gradient: bool, identity: bool) -> None:
         assert lines.rows(strides) == naive(lines, strides)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dim", [2, 3])
 @pytest.mark.parametrize("gradient", [False, True])
 @pytest.mark.parametrize("itemsize", [8, 4])

@@ -58,6 +58,7 @@ def backwards(device: HostDevice) -> Iterator[None]:
         device.backwards = False
 
 
+@pytest.mark.sample(3)
 @pytest.mark.usefixtures("persistent")
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_every_form_is_the_oracles(case: DeviceCase, device: GuardedDevice) -> None:
@@ -78,6 +79,7 @@ def test_most_are_persistent(device: GuardedDevice) -> None:
 FORMS = {"bp1": femops.mass, "bp3": femops.diffusion, "bp5": collocated}
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(
     ("counts", "order"),

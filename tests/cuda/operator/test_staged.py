@@ -43,6 +43,7 @@ def staged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "shape_for", staged_shape)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.usefixtures("staged")
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_every_form_is_the_oracles(case: DeviceCase, device: GuardedDevice) -> None:

@@ -102,6 +102,7 @@ def state(F: femops.Residual, seed: int = 1) -> Any:
     return np.random.default_rng(seed).standard_normal(F.space.size).astype(F.dtype)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", FORMS)
 def test_the_numbers_of_the_host(name: str, device: Any) -> None:
     there, here = FORMS[name](device), FORMS[name](None)
@@ -191,6 +192,7 @@ def test_bad_input(device: Any) -> None:
         femops.Product(v=W.spaces["v"], e=other)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("sanitizer", [ADDRESS, THREAD])
 @pytest.mark.parametrize("name", ["space", "one test function"])
 def test_sanitizers_find_nothing(name: str, sanitizer: str) -> None:

@@ -147,6 +147,7 @@ def bends(u: Any, c: Any) -> dict[str, Any]:
     return {"value": u.value**2, "grad": c * u.grad}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("affine", [False, True])
 @pytest.mark.parametrize("level", LEVELS)
 def test_little_is_kept(level: str, affine: bool, device: GuardedDevice) -> None:

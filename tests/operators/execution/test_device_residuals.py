@@ -91,6 +91,7 @@ FORMS: dict[str, tuple[int, Make]] = {  # and how many numbers of functions the 
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", FORMS)
 def test_the_numbers_of_the_host(name: str, device: GuardedDevice, evaluated: list[int]) -> None:
     functions, make = FORMS[name]
@@ -216,6 +217,7 @@ COUPLED: dict[str, tuple[int, Make]] = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", COUPLED)
 def test_several_fields(name: str, device: GuardedDevice, evaluated: list[int]) -> None:
     functions, make = COUPLED[name]

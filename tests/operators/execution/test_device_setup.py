@@ -59,6 +59,7 @@ def pair(name: str, device: Any, **options: Any) -> tuple[Any, Any]:
     return here, there
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", FORMS)
 def test_forms(name: str, device: GuardedDevice, evaluated: list[int]) -> None:
     here, there = pair(name, device)
@@ -247,6 +248,7 @@ def corner(x: Any) -> Any:
     return np.stack([x[0] ** 2 - (0.05 - 0.5 * x[1]) * x[0], x[1]])
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("order", [3, 4, 5, 6])
 def test_one_element_that_is_turned_over(order: int, dtype: str, device: GuardedDevice) -> None:
@@ -314,6 +316,7 @@ def with_one(V: Any, value: float) -> Any:
     return femops.form(scaled, V, kappa=field)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "make",
     [

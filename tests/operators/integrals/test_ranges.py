@@ -34,6 +34,7 @@ def own(u: Any, c: Any) -> dict[str, Any]:
     return {"value": c * u, "grad": u.grad / c}
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("mesh", MESHES)

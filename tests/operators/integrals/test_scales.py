@@ -19,6 +19,7 @@ from support.cases.levels import LEVELS
 # --- 1-D matrices in place of points --------------------------------------------------------------
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("small", [1e-14, 1e-30, 1e-200])
 @pytest.mark.parametrize("level", ["partial", "matrix-free"])
 def test_small_couplings_of_components_are_kept(small: float, level: str) -> None:

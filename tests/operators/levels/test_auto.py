@@ -113,6 +113,7 @@ FEW = ("diffusion, mixed", "its transpose", "its transpose too", "p-Laplacian", 
 EACH = [n if n in FEW else pytest.param(n, marks=pytest.mark.exhaustive) for n in OPERATORS]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", EACH)
 def test_whatever_is_chosen_is_the_same_operator(name: str, measured: list[str]) -> None:
     plain = OPERATORS[name]()
@@ -130,6 +131,7 @@ def test_whatever_is_chosen_is_the_same_operator(name: str, measured: list[str])
     assert operator.cost() == plain.at_level(operator.level).cost()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", [n for n in OPERATORS if "faces" not in n])
 def test_the_sample_is_the_first_elements(name: str) -> None:
     """The same element matrices, and the same kernels as for the whole, at every level."""

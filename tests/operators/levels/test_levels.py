@@ -277,6 +277,7 @@ def both_terms(problem: Problem, level: str) -> Any:
     return femops.diffusion(space, level=level) + 2.5 * femops.mass(space, smooth, level=level)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("level", LEVELS)
 def test_constrained_sums(problem: Problem, level: str) -> None:
     dofs = problem.space.boundary_dofs()

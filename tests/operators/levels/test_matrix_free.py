@@ -172,6 +172,7 @@ def test_apply_allocates_nothing() -> None:
     assert peak < 2048 < out.nbytes
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("kind", "lanes", "dtype"),
     [

@@ -74,6 +74,7 @@ def test_single_precision_that_does_not_hold_the_numbers_is_refused(make, size):
         femops.multigrid(make(size), dtype="float32")
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("size", [1e-22, 1e-18, 1e18, 1e22])
 @pytest.mark.parametrize("make", [heat, multiple, cancelled, elastic, linear])
 def test_single_precision_that_holds_the_numbers_is_what_was_asked_for(make, size):
@@ -208,6 +209,7 @@ def test_meshes_that_were_refined_are_undone(monkeypatch):
     assert solve(A)[1] <= 8
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "make",
     [

@@ -90,6 +90,7 @@ def test_constraints_of_whole_sides_are_those_of_the_coarse_space():
     np.testing.assert_array_equal(found, coarse.boundary_dofs([1, 4], components=1))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("ncomp", [1, 2])
 @pytest.mark.parametrize("refined", [False, True])
 def test_matrices_on_coarser_meshes_are_products_of_three(ncomp, refined):
