@@ -169,8 +169,9 @@ def gradient(
         both: fields (`GridFunction`), constants and arrays at quadrature points; functions of x are
         refused. ``"mesh"`` is the displacement of the mesh's nodes, ``"load"`` the right-hand side
         b, and ``"dirichlet"`` the values at the constrained dofs. These two are vectors, which stay
-        as they are when nodes move: write a load that is a function of x into F instead. A dict has for ``"mesh"`` a space
-        of displacements, by default H1 of the mesh's degree, and None for others.
+        as they are when nodes move: write a load that is a function of x into F instead. A dict has
+        for ``"mesh"`` a space of displacements, by default H1 of the mesh's degree, and None for
+        others.
     linear, preconditioner
         See `femops.newton`; they solve with the transposed Jacobian. The preconditioner that
         solved for u may be given again, if the Jacobian is symmetric.

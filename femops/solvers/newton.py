@@ -108,8 +108,8 @@ def newton(
         Preconditioner of the steps' linear problems: the diagonal of each Jacobian, or
         `femops.multigrid` of one, which must be positive definite. A function is called as
         ``preconditioner(J)`` and returns what `cg` takes as M; for several fields see
-        `block_triangular`. A preconditioner itself serves all Jacobians. Multigrid and what a function returns are kept until the iterations
-        for later Jacobians have doubled.
+        `block_triangular`. Multigrid and what a function returns are kept until the iterations for
+        later Jacobians have doubled. A preconditioner itself serves all Jacobians.
     callback : callable, optional
         Called as ``callback(u)`` after each step.
     history : bool
