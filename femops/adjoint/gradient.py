@@ -69,6 +69,9 @@ class Gradient(Mapping[str, Vector]):
     def __len__(self) -> int:
         return len(self._found)
 
+    def __repr__(self) -> str:
+        return f"Gradient({', '.join(f'{name}: {x.shape}' for name, x in self.items())})"
+
     @checked(OperatorError)
     def representer(self, name: str, inner: Literal["L2", "H1"] | Operator = "L2") -> Vector:
         """Vector r of a field's space with (r, v) = derivative along v, for all v of the space.
@@ -166,10 +169,13 @@ def gradient(
         Names of the controls. These are coefficients of the goal and of F, which have one value in
         both: fields (`GridFunction`), constants and arrays at quadrature points; functions of x are
         refused. ``"mesh"`` is the displacement of the mesh's nodes, ``"load"`` the right-hand side
-        b, and ``"dirichlet"`` the values at the constrained dofs. A dict has for ``"mesh"`` a space
-        of displacements, by default H1 of the mesh's degree, and None for others.
+        b, and ``"dirichlet"`` the values at the constrained dofs. These two are vectors, which stay
+        as they are when nodes move: write a load that is a function of x into F instead. A dict has
+        for ``"mesh"`` a space of displacements, by default H1 of the mesh's degree, and None for
+        others.
     linear, preconditioner
-        See `femops.newton`; they solve with the transposed Jacobian.
+        See `femops.newton`; they solve with the transposed Jacobian. The preconditioner that
+        solved for u may be given again, if the Jacobian is symmetric.
     rtol : float
         Relative residual of the adjoint equation.
     level : str

@@ -25,8 +25,9 @@ class Sensitivity:
     r"""Derivative :math:`S = \partial F / \partial m` of a residual by a control m at a state u.
 
     ``S @ d`` is the change of the residual along a change d of the control, and ``S.T @ v`` the
-    derivative of :math:`v^T F`. Each is one sweep over the elements, which stores nothing at their
-    points. ``scipy.sparse.linalg.aslinearoperator(S)`` has both products.
+    derivative of :math:`v^T F`. Each is one sweep over the elements; the first of each kind stores
+    the geometry at quadrature points. ``scipy.sparse.linalg.aslinearoperator(S)`` has both
+    products.
 
     Parameters
     ----------
@@ -91,6 +92,11 @@ class Sensitivity:
         twin.__dict__.update(self.__dict__)
         twin._transposed, twin.shape = not self._transposed, self.shape[::-1]
         return twin
+
+    def __repr__(self) -> str:
+        rows, columns = self.shape
+        by = f"by {self._control.name}{', transposed' if self._transposed else ''}"
+        return f"Sensitivity({by}: {rows} x {columns}, {self.dtype})"
 
     def __matmul__(self, x: Any) -> Vector:
         return self._rows(x) if self._transposed else self._columns(x)

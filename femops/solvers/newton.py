@@ -104,12 +104,12 @@ def newton(
         |b - J x| <= rtol |b|, or (x, info) as femops' solvers do.
     level : {"full", "element", "partial", "matrix-free", "auto"}
         What Jacobians store; see `Operator.at_level`.
-    preconditioner : {"jacobi", "multigrid"} or callable
+    preconditioner : {"jacobi", "multigrid"}, callable, or LinearOperator
         Preconditioner of the steps' linear problems: the diagonal of each Jacobian, or
         `femops.multigrid` of one, which must be positive definite. A function is called as
         ``preconditioner(J)`` and returns what `cg` takes as M; for several fields see
-        `block_triangular`. Multigrid and what a function returns are kept until the iterations
-        for later Jacobians have doubled.
+        `block_triangular`. Multigrid and what a function returns are kept until the iterations for
+        later Jacobians have doubled. A preconditioner itself serves all Jacobians.
     callback : callable, optional
         Called as ``callback(u)`` after each step.
     history : bool

@@ -145,12 +145,14 @@ class _KeptPreconditioner:
 
     Parameters
     ----------
-    kind : {"jacobi", "multigrid"} or callable
+    kind : {"jacobi", "multigrid"}, callable, or a preconditioner
     """
 
     def __init__(self, kind: Preconditioning) -> None:
         self._make: Callable[[Operator], Any] = multigrid if kind == "multigrid" else jacobi
-        if callable(kind):
+        if hasattr(kind, "matvec"):  # SciPy's operators can be called: that is a product
+            self._make = lambda _: kind
+        elif callable(kind):
             self._make = kind
         self._keeps = kind != "jacobi"
         self._kept: Any = None

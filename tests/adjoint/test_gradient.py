@@ -116,6 +116,7 @@ def test_a_goal_without_an_equation() -> None:
     found = femops.gradient(J, u=u, wrt="c")
     expected = [femops.functional(f, V)(u) for f in (lambda u: u, lambda u: u**2)]
     assert found.adjoint is None
+    assert repr(found) == "Gradient(c: (2,))"
     assert found["c"] == pytest.approx(expected, rel=1e-13)
 
 
@@ -145,6 +146,7 @@ def test_a_matrix_and_products_of_a_sensitivity() -> None:
     S = Sensitivity(A, u, "D")
     changed = femops.form(form, V, D=step, c=femops.GridFunction(P, c)) @ u
     assert S.shape == (V.size, 4)
+    assert repr(S.T) == f"Sensitivity(by D, transposed: 4 x {V.size}, float64)"
     assert S @ step == pytest.approx(changed, abs=1e-12 * abs(changed).max())
     assert np.sum((S.T @ v) * step) == pytest.approx(v @ changed, rel=1e-12)
     flat = aslinearoperator(S)

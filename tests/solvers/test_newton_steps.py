@@ -100,6 +100,16 @@ def test_a_preconditioner_is_kept_while_it_does(linear: Any) -> None:
     np.testing.assert_allclose(u, expected, rtol=0, atol=1e-9 * abs(expected).max())
 
 
+def test_a_preconditioner_itself_is_what_a_function_returns() -> None:
+    F, b = scalar()
+    M = femops.multigrid(F.jacobian(V.zeros()))
+    (u, info), (same, other) = (
+        femops.newton(F, V.zeros(), b, preconditioner=given) for given in (M, lambda _: M)
+    )
+    assert info.linear_iterations == other.linear_iterations
+    assert np.array_equal(u, same)
+
+
 def test_no_preconditioner_and_a_matrix() -> None:
     F, b = scalar()
     _, diagonal = femops.newton(F, V.zeros(), b)
