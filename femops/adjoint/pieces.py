@@ -17,6 +17,7 @@ from femops.operators import Functional, Operator, Residual
 from femops.operators.integrals.arguments import FIELD
 from femops.operators.integrals.coefficients import FormCoefficient
 from femops.operators.integrals.integral import STATE, Integral
+from femops.operators.integrals.nonlinear import NonlinearIntegral
 from femops.spaces.base import Space
 from femops.spaces.domain_space import DomainSpace
 from femops.spaces.product import Product
@@ -80,12 +81,14 @@ def pieces_of(given: Residual | Functional | Operator) -> list[Piece]:
     OperatorError
         Something else, or an operator whose function does not say what it is: between two spaces,
         a transpose that is not symmetric, a derivative, or a block. A coefficient with a name that
-        derivatives need.
+        derivatives need. A function that reads a variable which has changed.
     """
     tested = not isinstance(given, Functional)
     if isinstance(given, Functional):
         given = given.derivative
     if isinstance(given, Residual):
+        for part in given.parts:
+            _check_current(part)
         parts = given.parts
         return [_piece(p.form, p.kind, p.factor, energy=p.of_energy, tested=tested) for p in parts]
     if not isinstance(given, Operator):
@@ -100,8 +103,18 @@ def pieces_of(given: Residual | Functional | Operator) -> list[Piece]:
                 f"{given!r} can't be differentiated: it is a transpose, a derivative, a block, or "
                 "between two spaces; write it as a femops.residual"
             )
+        _check_current(term.source)
         found.append(_piece(term.source, (term.dtype, term.width), factor))
     return found
+
+
+def _check_current(traced: NonlinearIntegral | Integral) -> None:
+    """Raise if a function, which is called again for derivatives, has other results by now."""
+    if not traced.is_current:
+        raise OperatorError(
+            f"{traced.name} reads a variable that has changed since the form was made: give it as "
+            "a coefficient, or make the form again"
+        )
 
 
 def _is_plain(form: Integral) -> bool:

@@ -203,6 +203,17 @@ class Trace:
         )
         return replace(self, dim=kept.stop, fields=fields, tests=tests)
 
+    def has_results_of(self, other: Trace) -> bool:
+        """True if another trace has the same operations and results, in another graph."""
+        return self._operations() == other._operations()
+
+    def _operations(self) -> list[Any]:
+        outputs = [node for test in self.tests.values() for node in test.flat()]
+        order = ancestors(outputs)
+        line = {node.number: k for k, node in enumerate(order)}
+        rows = [(node.op, node.data, [line[a.number] for a in node.args]) for node in order]
+        return [*rows, *(line[node.number] for node in outputs)]
+
 
 def symbols(graph: Graph, name: str, shape: tuple[int, ...], symmetric: bool = False) -> Objects:
     """Array of input nodes ``name_i_j``. Opposite entries of a symmetric matrix are one node."""

@@ -48,6 +48,27 @@ def test_arrays_of_the_user_change() -> None:
     assert np.array_equal(S.T @ weights, rows)
 
 
+def test_variables_that_a_function_reads() -> None:
+    """The form keeps the old value, so derivatives with the new one would be of another goal."""
+    rate = {"rate": 1.0}
+    J = femops.functional(lambda u, k: k * rate["rate"] * u, V, k=2.0)
+    F = femops.residual(lambda u, k: {"value": rate["rate"] * k * u**2}, V, k=2.0)
+    S = femops.residual(lambda u, k: {"value": rate["rate"] * k * u}, V, boundary="all", k=2.0)
+    A = femops.form(lambda u, k: {"value": rate["rate"] * k * u}, V, k=2.0)
+    u = V.zeros() + 1.0
+    for _ in range(2):
+        assert femops.gradient(J, u=u, wrt="k")["k"] == pytest.approx(J(u) / 2.0)
+        assert [Sensitivity(R, u, "k").shape for R in (F, S, A)] == [(25, 1)] * 3
+        J, F, S, A = (made.update(k=2.0) for made in (J, F, S, A))
+    rate["rate"] = 3.0
+    message = "reads a variable that has changed since the form was made: give it as a coefficient"
+    with pytest.raises(femops.errors.OperatorError, match=message):
+        femops.gradient(J, u=u, wrt="k")
+    for R in (F, S, A):
+        with pytest.raises(femops.errors.OperatorError, match=message):
+            Sensitivity(R, u, "k")
+
+
 def test_an_equation_for_several_goals() -> None:
     J, F, u, _ = made()
     other = femops.functional(lambda u: u**3, V)

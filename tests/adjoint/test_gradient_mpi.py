@@ -68,3 +68,36 @@ def test_gradients_of_one_rank(comm: Any, counts: tuple[int, ...], reproducible:
         else:
             gap = abs(mine - own).max(initial=0.0)
             assert gap <= 1e-8 * abs(whole).max() + 1e-14, name
+
+
+def coupled(u: Any, p: Any, w: Any, D: Any) -> Any:
+    return {
+        "u": {"value": w * u, "grad": u.grad @ D - p * np.eye(2)},
+        "p": {"value": p + w * u.div},
+    }
+
+
+def of_a_product(comm: Any) -> tuple[Any, Any]:
+    """Gradient, and the space of the state: an energy, two fields, and an array at points."""
+    box = femops.box((4, 3)).mapped(bent, order=2)
+    mesh = femops.distribute(box, comm, reproducible=True)
+    W = femops.Product(u=femops.H1(mesh, 2, ncomp=2), p=femops.L2(mesh, 1))
+    weights = 1.0 + np.cos(np.arange(box.num_elements * 9).reshape(-1, 9))
+    mine = weights[mesh.part.elements]
+    D = np.array([[2.0, 0.5], [0.1, 1.0]])
+    F = femops.residual(coupled, W, w=mine, D=D, quadrature=3)
+    E = femops.functional(lambda u, p: femops.inner(u.value, u.value) - u[0], W)
+    F = F + E.derivative
+    u = W.interpolate(u=lambda x: (x[0] * x[1], x[0]), p=lambda x: x[1])
+    goal = femops.functional(lambda u, p: u[0] ** 2 + p, W)
+    return femops.gradient(goal, F, u, ["w", "D", "load"], linear="gmres", rtol=1e-8), W
+
+
+@pytest.mark.parallel(2, 3)
+def test_two_fields(comm: Any) -> None:
+    mine, W = of_a_product(comm)
+    alone, _ = of_a_product(Serial())
+    elements = W.spaces["p"].distributed.part.elements
+    assert np.array_equal(mine["D"], alone["D"])
+    assert np.array_equal(mine["load"], alone["load"][piece(W)])
+    assert np.array_equal(mine["w"], alone["w"][elements])

@@ -129,6 +129,12 @@ class Integral:
             traced = traced.of_values
         return self._of_arguments(LinearQFunction(traced))
 
+    @property
+    def is_current(self) -> bool:
+        """True if the function still is what was traced. It may read variables that change."""
+        fresh = replace(self, traced=None).qfunction
+        return fresh.trace.has_results_of(self.qfunction.trace)
+
     def _of_arguments(self, step: LinearQFunction) -> LinearQFunction:
         """Restrict a q-function to the fields and test functions of the form.
 

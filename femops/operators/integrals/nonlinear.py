@@ -123,6 +123,14 @@ class NonlinearIntegral:
             self.form = replace(self.form, fields=sides, tests=sides)
             self._trace = self._trace if sides.have_slopes else self._trace.of_values
 
+    @property
+    def is_current(self) -> bool:
+        """True if the function still is what was traced. It may read variables that change."""
+        fresh = self._traced()
+        if self.form.domain.has_normals and not self.form.fields.have_slopes:
+            fresh = fresh.of_values
+        return fresh.has_results_of(self._trace)
+
     def _traced(self) -> Trace:
         functionals, form = self.functionals, self.form
         fields, shapes = form.fields.components, form.coefficient_shapes()
