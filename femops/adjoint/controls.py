@@ -117,9 +117,23 @@ def control_of(name: str, pieces: list[Piece], space: Space | None) -> Control:
     Raises
     ------
     OperatorError
-        No integral has such a coefficient, it is a function of x, or integrals have different
-        values of it.
+        No integral has such a coefficient, it is a function of x, integrals have different values
+        of it, or an integral has too few quadrature points for its order.
     """
+    control = _control(name, pieces, space)
+    order, points = control.space.order, control.space.p1d
+    for piece in pieces:
+        used = name in piece.coefficients or name == MESH
+        if used and piece.quadrature.q1d < points:
+            raise OperatorError(
+                f"{name} has order {order}, an integral {piece.quadrature.q1d} quadrature points "
+                f"in each direction: give the form quadrature={points} or more"
+            )
+    return control
+
+
+def _control(name: str, pieces: list[Piece], space: Space | None) -> Control:
+    """Find or make a control; see `control_of`."""
     state = next(iter(pieces[0].fields.values()))
     given = [piece.coefficients[name] for piece in pieces if name in piece.coefficients]
     if name == MESH:

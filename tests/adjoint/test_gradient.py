@@ -196,6 +196,7 @@ def test_representers_do_not_depend_on_the_mesh() -> None:
 V2 = femops.H1(MESH, 2)
 ZERO = V2.zeros()
 KAPPA = femops.GridFunction(V2, ZERO + 1.0)
+CUBIC = femops.GridFunction(femops.H1(MESH, 3), femops.H1(MESH, 3).zeros())
 
 
 def mean(**coefficients: Any) -> femops.Functional:
@@ -216,6 +217,11 @@ def mean(**coefficients: Any) -> femops.Functional:
         (mean(k=2.0), {"mesh": V2}, "nodes move in a space on their mesh with ncomp=2"),
         (mean(k=2.0) + mean(k=3.0), "k", "k has different values in the goal and in"),
         (lambda u: u, "k", "goal is a function: give a"),
+        (
+            femops.functional(lambda u, k: u * k, V2, k=CUBIC, quadrature=3),
+            "k",
+            "k has order 3, an integral 3 quadrature points .*: give the form quadrature=4 or more",
+        ),
     ],
 )
 def test_controls_that_are_refused(goal: Any, wrt: Any, message: str) -> None:
