@@ -161,5 +161,7 @@ class Lagrangian:
             {name: piece.on_domain(space) for name, space in product.spaces.items()}, product
         )
         kept = {n: value for n, value in piece.coefficients.items() if n not in mine}
-        integral = NonlinearIntegral(function, sides, NONE, piece.quadrature, kept, piece.kind)
+        given = function, sides, NONE, piece.quadrature, kept, piece.kind
+        # one application seldom pays for storing the geometry
+        integral = NonlinearIntegral(*given, level="matrix-free")
         return integral if piece.factor == 1.0 else integral.times(piece.factor)

@@ -231,14 +231,15 @@ class NonlinearQFunction:
 def split(
     step: LinearQFunction | NonlinearQFunction, level: str, known: Known, *, transpose: bool
 ) -> QDataSplit:
-    """Split of a form at a level; see `linear_split`. `nonlinear_split` has one level only."""
+    """Split of a form at a level; see `linear_split` and `nonlinear_split`."""
     if isinstance(step, LinearQFunction):
         return linear_split(step, level, known, transpose=transpose)
     traced = step.trace
     point, test = (Argument.joined([*sides.values()]) for sides in (traced.fields, traced.tests))
     tested = sum(len(traced.tests[n].values) for n in traced.tests if n in traced.fields)
     functionals = tuple(range(tested, len(test.values)))
-    return nonlinear_split(traced, point, test.flat(), len(test.values), known, functionals)
+    given = traced, point, test.flat(), len(test.values), known, functionals
+    return nonlinear_split(*given, computes=level == "matrix-free")
 
 
 def linear_split(
@@ -286,6 +287,8 @@ def nonlinear_split(
     ncomp: int,
     known: Known | None = None,
     functionals: tuple[int, ...] = (),
+    *,
+    computes: bool = False,
 ) -> QDataSplit:
     """Split of a q-function that is not linear. Geometry and coefficients are stored.
 
@@ -301,6 +304,8 @@ def nonlinear_split(
     known : Known, optional
     functionals : tuple of int
         Components that are written even if they are zero; see `make_program`.
+    computes : bool
+        Whether the geometry of elements that are not affine is computed in each application.
     """
     known = Known() if known is None else known
     outputs = substitute(outputs, {})
@@ -309,6 +314,8 @@ def nonlinear_split(
     choices = (frontier(outputs, moving), frontier(outputs, moving, deep=True))
     met = guarded(outputs, choices[0], moving)
     work = _Step(trace, inputs, outputs, components, False, met, functionals)
+    if computes and known.mapped and not known.affine:
+        return _mapped(work, None, known)
     splits = [_by_nodes(work, stored, known, scalable=False) for stored in choices]
     found = [qdata_split for qdata_split in splits if qdata_split is not None]
     return min(

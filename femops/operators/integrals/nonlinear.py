@@ -69,6 +69,8 @@ class NonlinearIntegral:
         Type of the arithmetic, and slots of its lanes.
     of_energy : bool
         Whether the function returns an energy, whose derivative by the fields is the integral.
+    level : {"partial", "matrix-free"}
+        Whether the geometry at points is stored, or computed in each application.
 
     Attributes
     ----------
@@ -98,7 +100,9 @@ class NonlinearIntegral:
         kind: tuple[np.dtype[Any], int],
         *,
         of_energy: bool = False,
+        level: str = "partial",
     ) -> None:
+        self._level = level
         self.functionals, self.of_energy, self.factor = functionals, of_energy, 1.0
         self.kind, (self.dtype, self.width) = kind, kind
         self.form = Integral(function, sides, sides, quadrature, coefficients)
@@ -193,7 +197,7 @@ class NonlinearIntegral:
             self.form, tests=self.form.tests.only(self._tests), traced=NonlinearQFunction(traced)
         )
         counts = len(self.functionals.minima), len(self.functionals.integrals)
-        return Term.of_residual(form, self.dtype, self.width, *counts)
+        return Term.of_residual(form, self.dtype, self.width, *counts, level=self._level)
 
     # --- derivative ------------------------------------------------------------------------------
 

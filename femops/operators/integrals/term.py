@@ -98,10 +98,15 @@ class Term(KernelTerm):
 
     @staticmethod
     def of_residual(
-        form: Integral, dtype: np.dtype[Any], width: int, minima: int = 0, sums: int = 0
+        form: Integral,
+        dtype: np.dtype[Any],
+        width: int,
+        minima: int = 0,
+        sums: int = 0,
+        level: str = "partial",
     ) -> Term:
         """Term of a nonlinear form, with the numbers of its minima and integrals."""
-        return replace(Term._of(form, "partial", dtype, width), minima=minima, sums=sums)
+        return replace(Term._of(form, level, dtype, width), minima=minima, sums=sums)
 
     @property
     def symmetric(self) -> bool:
