@@ -25,9 +25,8 @@ class Sensitivity:
     r"""Derivative :math:`S = \partial F / \partial m` of a residual by a control m at a state u.
 
     ``S @ d`` is the change of the residual along a change d of the control, and ``S.T @ v`` the
-    derivative of :math:`v^T F`. Each is one sweep over the elements; the first of each kind stores
-    the geometry at quadrature points. ``scipy.sparse.linalg.aslinearoperator(S)`` has both
-    products.
+    derivative of :math:`v^T F`. Each is one sweep over the elements, which stores nothing at their
+    points. ``scipy.sparse.linalg.aslinearoperator(S)`` has both products.
 
     Parameters
     ----------
