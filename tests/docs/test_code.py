@@ -29,7 +29,12 @@ pytest.importorskip("matplotlib", reason="pictures are drawn: needs the extra vi
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-NO_PETSC = "petsc4py is missing: Debian has it as python3-petsc4py"
+NEEDS = {
+    "petsc_krylov.py": ("petsc4py", "petsc4py is missing: Debian has it as python3-petsc4py"),
+    "closure_pytorch.py": ("torch", "PyTorch is missing"),
+    "uncertainty_jax.py": ("jax", "JAX is missing"),
+}
+"""Libraries that examples need, by the name of the file."""
 BLOCK = re.compile(
     r"^```(python|console)\n(.*?)^```$(?:\n+```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL
 )
@@ -153,8 +158,9 @@ def test_the_reference_names_all_that_is_public():
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda p: p.name)
 def test_example(example, tmp_path, monkeypatch):
-    if example.name == "petsc_krylov.py":
-        pytest.importorskip("petsc4py", reason=NO_PETSC)
+    if example.name in NEEDS:
+        library, reason = NEEDS[example.name]
+        pytest.importorskip(library, reason=reason)
     monkeypatch.chdir(tmp_path)
     small = ["small"] if "small" in example.read_text() else []  # the whole takes a minute
     monkeypatch.setattr(sys, "argv", [str(example), *small])

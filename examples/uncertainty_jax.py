@@ -1,0 +1,85 @@
+"""Uncertainty: the mean temperature of a plate whose conductivity is random, with JAX.
+
+The logarithm of the conductivity is a sum of smooth modes with normally distributed factors.
+`jax.vmap` solves for a batch of samples (Monte Carlo), and `jax.grad` gives the same spread from
+one gradient, to first order in the factors.
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+import femops
+
+try:
+    import jax
+except ImportError:
+    sys.exit(print("this example needs JAX: pip install jax"))
+import jax.numpy as jnp
+
+import femops.jax
+
+jax.config.update("jax_enable_x64", True)
+
+MODES, SIZE = 4, 0.15
+
+
+def modes(K):
+    """Smooth functions that vanish on no side, less of the fine ones."""
+    waves = [(i, j) for i in range(MODES) for j in range(MODES)]
+    given = [
+        K.interpolate(lambda x, i=i, j=j: np.cos(np.pi * i * x[0]) * np.cos(np.pi * j * x[1]))
+        / (1.0 + i + j)
+        for i, j in waves
+    ]
+    return jnp.asarray(np.array(given))
+
+
+def main(samples):
+    """Compare the spread of samples with the one of the gradient, and draw a histogram."""
+    mesh = femops.box((6, 6))
+    V, K = femops.H1(mesh, order=4), femops.H1(mesh, order=2)
+    one = femops.GridFunction(K, K.zeros() + 1.0)
+    A = femops.form(lambda u, kappa: {"grad": kappa * u.grad}, V, kappa=one)
+    A = A.constrained(V.boundary_dofs())
+    solve = femops.jax.solve(A, "kappa", preconditioner="multigrid")
+    heat = jnp.asarray(femops.load(V, 1.0))
+    weights, shapes = jnp.asarray(femops.load(V, 1.0)), modes(K)
+
+    def mean(factors):
+        u = solve(heat, kappa=jnp.exp(factors @ shapes))
+        return weights @ u
+
+    draws = SIZE * np.random.default_rng(3).standard_normal((samples, len(shapes)))
+    found = np.asarray(jax.vmap(mean)(jnp.asarray(draws)))
+    slope = jax.grad(mean)(jnp.zeros(len(shapes)))
+    linear = SIZE * float(jnp.linalg.norm(slope))
+    print(
+        f"{samples} samples: {found.mean():.5f} +- {found.std():.5f}, by the gradient {linear:.5f}"
+    )
+    assert abs(found.std() / linear - 1.0) < 0.35
+    draw(found, float(mean(jnp.zeros(len(shapes)))), linear)
+
+
+def draw(found, center, spread):
+    """Histogram of the samples beside the normal distribution of the gradient."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError:
+        return print("no picture: pip install matplotlib")
+    figure, axes = plt.subplots(figsize=(6, 3.6), layout="constrained")
+    axes.hist(found, bins=20, density=True, color="#9ecae1", label="samples")
+    x = np.linspace(found.min(), found.max(), 200)
+    normal = np.exp(-0.5 * ((x - center) / spread) ** 2) / (spread * np.sqrt(2.0 * np.pi))
+    axes.plot(x, normal, color="#d94801", label="gradient")
+    axes.set_xlabel("mean temperature")
+    axes.legend(frameon=False)
+    Path("out").mkdir(exist_ok=True)
+    figure.savefig("out/uncertainty_jax.png", dpi=120)
+    return print("out/uncertainty_jax.png")
+
+
+if __name__ == "__main__":
+    # "small" is for a first look: few samples
+    main(40 if "small" in sys.argv else 400)
