@@ -124,8 +124,8 @@ def control_of(name: str, pieces: list[Piece], space: Space | None) -> Control:
     order, points = control.space.order, control.space.p1d
     for piece in pieces:
         used = name in piece.coefficients or name == MESH
-        ends = not piece.domain.covers and control.space.dim == 1  # one point, whatever the rule
-        if used and not ends and piece.quadrature.q1d < points:
+        at_ends = control.space.dim == 1 and not piece.domain.covers  # of lines: one point
+        if used and not at_ends and piece.quadrature.q1d < points:
             raise OperatorError(
                 f"{name} has order {order}, an integral {piece.quadrature.q1d} quadrature points "
                 f"in each direction: give the form quadrature={points} or more"

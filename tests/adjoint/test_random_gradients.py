@@ -10,15 +10,17 @@ import pytest
 
 import femops
 from femops.adjoint import Sensitivity
+from support.cases.random_forms.examples import Example, example
 from support.cases.random_goals import Case
 
 GOALS = [pytest.param(seed, marks=pytest.mark.sample(16)) for seed in range(0, 200, 2)]
 RESIDUALS = [pytest.param(seed, marks=pytest.mark.sample(16)) for seed in range(1, 200, 2)]
 
 
-def difference(value: Callable[[dict[str, Any]], Any], point: Any, along: Any) -> Any:
+def difference(
+    value: Callable[[dict[str, Any]], Any], point: Any, along: Any, h: float = 2e-3
+) -> Any:
     """Derivative along a direction, by differences of fourth order."""
-    h = 2e-3
 
     def at(t: float) -> Any:
         return value({n: p + t * h * along[n] if n in along else p for n, p in point.items()})
@@ -64,3 +66,61 @@ def test_residuals(seed: int) -> None:
         # gradients of piecewise constants are zero but for round-off
         scale = abs(made) @ abs(v) + np.sum(abs(back * step)) + 1e-12
         assert np.sum(back * step) == pytest.approx(v @ made, abs=1e-13 * scale), case.described
+
+
+def made_of(case: Example) -> Any:
+    """The form of an example that has a gradient; the test is skipped for others."""
+    if case.single or case.test is not None:
+        pytest.skip("float32, or between two spaces")
+    try:
+        return case.operator("partial")
+    except femops.errors.TraceError as error:
+        pytest.skip(str(error))  # zero whatever the field
+
+
+def sensitivity(F: Any, u: Any, name: str) -> Sensitivity | None:
+    """Derivative by a coefficient; None for arrays and orders that are refused."""
+    try:
+        return Sensitivity(F, u, name)
+    except femops.errors.OperatorError as error:
+        if "an array at points: as" in str(error) or "quadrature points" in str(error):
+            return None
+        raise
+
+
+FORMS = [pytest.param(seed, marks=pytest.mark.sample(16)) for seed in range(140)]
+
+
+@pytest.mark.parametrize("seed", FORMS)
+def test_coefficients_of_random_forms(seed: int) -> None:
+    """Forms with powers, roots, choices and numbers of all sizes, by each of their coefficients."""
+    case = example(seed)
+    F, rng = made_of(case), np.random.default_rng(seed)
+    u = rng.standard_normal(F.space.size)
+    if case.state is not None:
+        u = np.concatenate([state.ravel() for state in case.state])
+    now = F.residual(u) if case.state is not None else F @ u
+    for name, given in case.given.items():
+        S = None if callable(given) else sensitivity(F, u, name)
+        if S is None:
+            continue
+        value = given.vector if isinstance(given, femops.GridFunction) else np.asarray(given)
+        step = rng.standard_normal(np.shape(value))
+        if value.ndim > 1:
+            step = step + step.swapaxes(-1, -2) if value.shape[-1] == value.shape[-2] else step
+        step = value * step  # a matrix stays symmetric, and numbers keep their size
+
+        def changed(point: dict[str, Any], name: str = name, given: Any = given) -> Any:
+            new: Any = point[name]
+            if isinstance(given, femops.GridFunction):
+                new = femops.GridFunction(given.space, new)
+            G = F.update(**{name: new})
+            return G.residual(u) if case.state is not None else G @ u
+
+        made, v = S @ step, rng.standard_normal(F.space.size)
+        expected = difference(changed, {name: value}, {name: step}, 1e-4)
+        scale = abs(made).max() + 1e-5 * abs(now).max() + 1e-300
+        assert made == pytest.approx(expected, abs=1e-5 * scale), case.described
+        back = S.T @ v * step
+        scale = (abs(made) + 1e-5 * abs(now)) @ abs(v) + np.sum(abs(back))
+        assert np.sum(back) == pytest.approx(v @ made, abs=1e-12 * scale), case.described
