@@ -1,6 +1,6 @@
 """Gradients beside those of JAX-FEM, on the same mesh with the same quadrature.
 
-`python tests/adjoint/test_jax_fem.py LAW ORDER ELEMENTS SOLVER` prints times and differences.
+`python tests/adjoint/test_jax_fem.py LAW ORDER ELEMENTS RUNS` prints times and differences.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import pytest
 
 import femops
 
-jax_fem = pytest.importorskip("jax_fem", reason="JAX-FEM or petsc4py is missing")
+jax_fem = pytest.importorskip("jax_fem", reason="JAX-FEM is missing: pip install jax-fem")
+pytest.importorskip("petsc4py", reason="petsc4py is missing, which JAX-FEM imports")
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 from jax_fem.basis import basix, get_elements  # noqa: E402
@@ -26,7 +27,7 @@ from jax_fem.solver import ad_wrapper  # noqa: E402
 TRACTION = np.array([0.05, 0.15, -0.1])
 ELEMENT = {1: "HEX8", 2: "HEX27"}
 CLAMPED, PULLED = 1, 2  # the ends x = 0 and x = 1
-Solve = Callable[[], Any]  # the value, and a function whose first result for 1.0 is the gradient
+Solve = Callable[[], Any]  # returns the value, and a function: back(1.0)[0] is the gradient
 
 
 def linear(E: Any, G: Any, xp: Any) -> Any:
@@ -63,7 +64,7 @@ class Body(Problem):  # type: ignore[misc]
         self.internal_vars = [jnp.repeat(E[:, None], self.fes[0].num_quads, axis=1)]
 
     def goal(self, E: Any, u: Any) -> Any:
-        """Compliance of the linear body, stored energy of another."""
+        """Compliance of the linear body, stored energy of the other."""
         fe = self.fes[0]
         if self.law is linear:
             work = u[fe.cells[self.boundary_inds_list[0][:, 0]]] @ TRACTION
@@ -75,7 +76,7 @@ class Body(Problem):  # type: ignore[misc]
 
 
 def body_of_jax_fem(V: Any, law: Any) -> Any:
-    """The same mesh, space and Gauss rule, with the same numbers of nodes and elements."""
+    """The same mesh, space and Gauss rule, with the same numbering of nodes and elements."""
     family, cell, _, _, degree, order = get_elements(ELEMENT[V.order])
     places = basix.create_element(family, cell, degree).points[order]
     lexicographic = np.rint(places * degree).astype(int) @ (degree + 1) ** np.arange(3)
@@ -86,11 +87,10 @@ def body_of_jax_fem(V: Any, law: Any) -> Any:
     return Body(mesh, vec=3, dim=3, dirichlet_bc_info=held, location_fns=ends, **rule)
 
 
-def by_jax_fem(V: Any, law: Any, E: Any, solver: str = "umfpack_solver") -> Solve:
-    """Solve with JAX-FEM. Newton's method stops where the linear solver allows."""
-    body, linear_solver = body_of_jax_fem(V, law), {solver: {}}
-    tol = {"umfpack_solver": 1e-13, "jax_solver": 1e-9}[solver]
-    solve = ad_wrapper(body, {**linear_solver, "tol": tol, "rel_tol": 1e-12}, linear_solver)
+def by_jax_fem(V: Any, law: Any, E: Any) -> Solve:
+    """Solve with JAX-FEM, by Newton's method with elimination."""
+    body, elimination = body_of_jax_fem(V, law), {"umfpack_solver": {}}
+    solve = ad_wrapper(body, {**elimination, "tol": 1e-13, "rel_tol": 1e-12}, elimination)
     return lambda: jax.vjp(lambda E: body.goal(E, solve(E)[0]), jnp.array(E))
 
 
@@ -113,12 +113,12 @@ def by_femops(V: Any, law: Any, E: Any) -> Solve:
     return solve
 
 
-def differences(law: Any, order: int, elements: int, *solver: str, runs: int = 1) -> Any:
+def differences(law: Any, order: int, elements: int, runs: int = 1) -> Any:
     """Relative differences of value and gradient. Prints the least times of some runs."""
     mesh = femops.box((elements,) * 3).mapped(bent, order=order)
     V, E = femops.H1(mesh, order, ncomp=3), 5 + 5 * np.random.default_rng(1).random(elements**3)
     found = []
-    for solve in by_femops(V, law, E), by_jax_fem(V, law, E, *solver):
+    for solve in by_femops(V, law, E), by_jax_fem(V, law, E):
         marks = []
         for _ in range(runs):
             start, (value, back), middle = perf_counter(), solve(), perf_counter()
@@ -137,4 +137,4 @@ def test_value_and_gradient(law: Any, order: int) -> None:
 
 if __name__ == "__main__":
     jax_fem.logger.setLevel("WARNING")
-    print(differences(globals()[sys.argv[1]], *map(int, sys.argv[2:4]), sys.argv[4], runs=4))
+    print(differences(globals()[sys.argv[1]], *map(int, sys.argv[2:])))
