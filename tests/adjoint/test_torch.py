@@ -14,7 +14,10 @@ torch = pytest.importorskip("torch")
 import femops.torch  # noqa: E402
 
 # PyTorch's own, when it loads forward mode
-pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script.:DeprecationWarning")
+pytestmark = [
+    pytest.mark.filterwarnings(f"ignore:.torch.jit.script.:{kind}")
+    for kind in ("DeprecationWarning", "FutureWarning")
+]
 
 MESH = femops.box((3, 2))
 V, K = femops.H1(MESH, 2), femops.H1(MESH, 1)
