@@ -43,7 +43,7 @@ class Closure(torch.nn.Module):
 
 
 def main(epochs):
-    """Train the network, and draw what it has learnt."""
+    """Train the network, and draw the conductivity that it gives."""
     torch.manual_seed(0)
     mesh = femops.box((8,))
     V = femops.H1(mesh, order=2)

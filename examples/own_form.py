@@ -14,7 +14,7 @@ ORDER = 3
 
 
 def circular(u, x, s):
-    """What multiplies v and grad v; u.grad has shape (2,)."""
+    """Return the factors of v and of grad v; u.grad has shape (2,)."""
     along = np.array([-x[1], x[0]])
     flux = u.grad + s * (along @ u.grad) * along
     return {"value": (1 + x[0] ** 2) * u, "grad": flux}

@@ -65,7 +65,7 @@ def improved(mesh, volume):
 
 
 def main():
-    """Improve a disc, and draw the flow around what it becomes."""
+    """Change a disc into the shape of least drag, and draw the flow around it."""
     mesh = femops.box((6, 12), order=2, mapping=half_ring)
     volume, drags = mesh.volume(), []
     for step in range(13):

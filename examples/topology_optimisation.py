@@ -87,7 +87,7 @@ def draw(bracket, d):
 
 
 def main(counts, steps):
-    """Optimise, and draw what is solid."""
+    """Find the density of least compliance, and draw the solid part."""
     bracket = Bracket(counts)
     d, values = np.full(bracket.D.size, VOLUME), []
     for step in range(steps + 1):

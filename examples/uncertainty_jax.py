@@ -37,7 +37,7 @@ def modes(K):
 
 
 def main(samples):
-    """Compare the spread of samples with the one of the gradient, and draw a histogram."""
+    """Print the spread of the samples and that of the gradient, and draw a histogram."""
     mesh = femops.box((6, 6))
     V, K = femops.H1(mesh, order=4), femops.H1(mesh, order=2)
     one = femops.GridFunction(K, K.zeros() + 1.0)

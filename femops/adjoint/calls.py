@@ -79,7 +79,7 @@ class Call:
         return Call(self.map, "jvp", tuple(names), tuple(mapped))
 
     def transposed(self, names: Sequence[str]) -> Call:
-        """Transpose of a value's derivative, or of a derivative, of which names were chosen.
+        """Transpose of the derivative by the named inputs.
 
         Its results have all batch axes. `extra_axes` says over which ones to sum.
         """

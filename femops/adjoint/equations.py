@@ -55,7 +55,7 @@ class LinearEquations:
         self.info: Info | None = None
 
     def jacobian(self, F: Residual | Operator, state: Vector) -> Operator:
-        """Jacobian of the residual at a state, on the level of these equations."""
+        """Jacobian of the residual at a state. It stores what the level of the equations says."""
         J = F if isinstance(F, Operator) else F.jacobian(state)
         return J.at_level(self._level)
 

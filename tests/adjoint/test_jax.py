@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.sparse.linalg import spsolve
 
 import femops
 
@@ -15,12 +14,7 @@ import jax.numpy as jnp  # noqa: E402
 from jax.test_util import check_grads  # noqa: E402
 
 import femops.jax  # noqa: E402
-
-MESH = femops.box((3, 2))
-V, K = femops.H1(MESH, 2), femops.H1(MESH, 1)
-FIXED = V.boundary_dofs(where=lambda x: x[0] < 1e-9)
-KAPPA = femops.GridFunction(K, K.interpolate(lambda x: 1.0 + x[1]))
-CONTROLS = ("kappa", "a", "c")
+from support.cases.differentiable import CONTROLS, A, F, J, K, V, direct  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -32,22 +26,6 @@ def wide() -> Any:
     jax.config.update("jax_enable_x64", before)
 
 
-def direct(J: Any, b: Any, rtol: float) -> Any:
-    return spsolve(J.assemble().tocsc(), b)
-
-
-def equation(u: Any, kappa: Any, a: Any, c: Any) -> Any:
-    return {"value": c[0] + c[1] * u**3, "grad": kappa * (1.0 + a * u**2) * u.grad}
-
-
-def goal(u: Any, kappa: Any, a: Any, c: Any) -> Any:
-    return a * kappa * u**2 + c[0] * femops.inner(u.grad, u.grad) + c[1] * u
-
-
-OPTIONS: dict[str, Any] = {"kappa": KAPPA, "a": 0.5, "c": np.array([0.3, 0.2])}
-F = femops.residual(equation, V, **OPTIONS).constrained(FIXED)
-A = femops.convection(V, np.array([1.0, 0.5])) + femops.diffusion(V)
-J = femops.functional(goal, V, **OPTIONS)
 FUNCTIONS = {
     "functional": femops.jax.functional(J, *CONTROLS),
     "residual": femops.jax.residual(F, *CONTROLS),
