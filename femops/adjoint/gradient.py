@@ -267,6 +267,8 @@ class _Problem:
         pieces += [] if F is None else [piece.times(-1.0) for piece in pieces_of(F)]
         special = [] if F is None else [LOAD, DIRICHLET]
         named = {name for piece in pieces for name in piece.coefficients}
+        for name in {LOAD, DIRICHLET}.intersection(spaces) - {*special} - named:
+            raise OperatorError(f"{name!r} is a control of an equation: give F")
         self._special = [name for name in spaces if name in special]
         for name in named.intersection(self._special):
             raise OperatorError(f"{name} is a coefficient, and a control: rename the coefficient")

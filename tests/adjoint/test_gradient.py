@@ -210,6 +210,7 @@ def mean(**coefficients: Any) -> femops.Functional:
     ("goal", "wrt", "message"),
     [
         (mean(k=2.0), "q", "nothing depends on 'q': there are k, mesh"),
+        (mean(k=2.0), "load", "'load' is a control of an equation: give F"),
         (mean(k=lambda x: x[0]), "k", "k is a function of x, by which nothing can be"),
         (mean(k=lambda x: x[0]), "mesh", "k is a function of x, or an array at points, which"),
         (mean(k=2.0), (), "wrt is .*: give names"),
