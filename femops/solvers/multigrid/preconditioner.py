@@ -235,8 +235,7 @@ class Multigrid(Preconditioner):
         """Run a V-cycle for `right`, inside `alone`. The next cycle overwrites the result."""
         alone = self.operator.space.comm.size == 1  # messages are no launches
         if self._cycles == 1 and self._updates.repeats and alone and self.levels:
-            repeatable = self._updates.repeatable  # all kernels have been launched
-            self._repeated = repeatable(self._descend), repeatable(self._ascend)
+            self._repeated = self._recorded()  # all kernels have been launched
         self._cycles += 1
         descend, ascend = self._repeated or (self._descend, self._ascend)
         self._enter()
@@ -244,6 +243,18 @@ class Multigrid(Preconditioner):
         self._solve_coarsest()
         ascend()
         return self._found()
+
+    def _recorded(self) -> tuple[Callable[[], None], Callable[[], None]]:
+        """Return both halves of a cycle as recorded launches."""
+        descend, launches = (self._updates.repeatable(f) for f in (self._descend, self._ascend))
+        ends = [level.x for level in self.levels]
+
+        def ascend() -> None:
+            launches()
+            for level, x in zip(self.levels, ends, strict=True):
+                level.x = x  # which of its vectors has the solution: `full_cycle` ends in others
+
+        return descend, ascend
 
     def full_cycle(self) -> Vector | None:
         """Run full multigrid for `right`. The next cycle overwrites the result.

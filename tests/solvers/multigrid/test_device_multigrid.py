@@ -92,6 +92,20 @@ def test_a_solve_is_that_of_the_host(
     np.testing.assert_allclose(x, expected, rtol=0, atol=1e-10 * abs(expected).max())
 
 
+@pytest.mark.parametrize("degree", [3, 4])
+def test_recorded_cycles_are_those_of_the_host(degree: int, device: GuardedDevice) -> None:
+    """Later solves repeat them; those of a smooth load begin with full multigrid."""
+    counts = []
+    for where in (None, device):
+        V = femops.H1(femops.box((8, 8)), 3, device=where)
+        A = femops.diffusion(V).constrained(V.boundary_dofs())
+        M, b = femops.multigrid(A, degree=degree), A.rhs(femops.load(V, 1.0))
+        solves = [femops.cg(A, b, M=M, rtol=1e-12)[1] for _ in range(3)]
+        assert all(info.converged for info in solves)
+        counts.append([info.iterations for info in solves])
+    assert counts[0] == counts[1]
+
+
 def bent(x: Any) -> Any:
     return x * (1.0 + 0.3 * np.roll(x, 1, axis=0))
 

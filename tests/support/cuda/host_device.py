@@ -8,6 +8,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from time import perf_counter
 from types import ModuleType
 from typing import Any, final
@@ -62,8 +63,10 @@ class HostFunction(Function):
             raise DeviceError(f"arguments are {arguments.dtype} {arguments.shape}: no structure")
         with device.looking:
             pointers = pointers_of(arguments, device.arrays)
+        again = partial(self.launch, blocks, threads, shared_bytes, arguments.copy())
+        if device.captures(again):
+            return
         device.launches += 1
-        device.note(self.source, blocks, threads, shared_bytes, arguments.tobytes())
         if device.recorded is not None:
             shape = (blocks, threads, shared_bytes)
             device.recorded.append(Launch.of(self.source, shape, arguments, pointers))
@@ -95,8 +98,6 @@ def _stacks() -> ctypes.Array[ctypes.c_char]:
 
 _STACK_BYTES = 1024 * 2**19
 """Of the most threads of a block; see `STACK` in ``blocks.hpp``. Untouched pages take no memory."""
-
-_MOVE = "a copy between host and device, or a wait"
 
 
 @final
@@ -137,7 +138,7 @@ class HostDevice(Device):
         self.synchronizations = self.launches = 0
         self.arrays: weakref.WeakValueDictionary[int, NDArray[Any]] = weakref.WeakValueDictionary()
         self.recorded: list[Launch] | None = None
-        self._notes = threading.local()  # `work` of each thread that is to be repeated
+        self._captures = threading.local()  # `calls` of work that a thread wants to repeat
         self._functions: dict[str, HostFunction] = {}
         self.looking = threading.Lock()  # for an array, while other threads bring theirs
 
@@ -149,48 +150,51 @@ class HostDevice(Device):
 
     def clear(self, array: NDArray[Any]) -> None:
         """See `Device.clear`."""
-        self.note("clear", array.ctypes.data)
-        array.fill(0)
+        if not self.captures(lambda: array.fill(0)):
+            array.fill(0)
 
     def upload(self, array: NDArray[Any], stream: HostStream | None = None) -> NDArray[Any]:
         """See `Device.upload`."""
         self.uploads += 1
-        self.note(_MOVE)
+        self._moves()
         return np.array(array) if stream is None else stream.copy(np.array(array))
 
     def download(self, array: NDArray[Any], stream: HostStream | None = None) -> NDArray[Any]:
         """See `Device.download`."""
         self.downloads += 1
-        self.note(_MOVE)
+        self._moves()
         return np.array(array) if stream is None else stream.copy(array)
 
     def download_later(self, array: NDArray[Any]) -> Callable[[], NDArray[Any]]:
         """See `Device.download_later`."""
         self.late_downloads += 1
-        self.note(_MOVE)
+        self._moves()
         copy = np.array(array)
         return lambda: copy
 
     def repeatable(self, work: Callable[[], None]) -> Callable[[], None]:
-        """See `Device.repeatable`; refuses what a CUDA graph would not do again."""
-        first: list[tuple[Any, ...]] = []
+        """See `Device.repeatable`. As a CUDA graph, it repeats launches, and runs no Python."""
+        self._captures.calls = calls = []
+        try:
+            work()
+        finally:
+            del self._captures.calls
 
         def repeat() -> None:
-            self._notes.work = done = []
-            try:
-                work()
-            finally:
-                del self._notes.work
-            assert (_MOVE,) not in done, "work to be repeated copies arrays, or waits"
-            assert done == (first or done), "work to be repeated is not the same each time"
-            first[:] = done
+            for call in calls:
+                call()
 
         return repeat
 
-    def note(self, *done: Any) -> None:
-        """What is done, to be compared when it is repeated."""
-        if hasattr(self._notes, "work"):
-            self._notes.work.append(done)
+    def captures(self, call: Callable[[], None]) -> bool:
+        """Whether a call was noted, to be repeated, instead of being made."""
+        noted = hasattr(self._captures, "calls")
+        if noted:
+            self._captures.calls.append(call)
+        return noted
+
+    def _moves(self) -> None:
+        assert not hasattr(self._captures, "calls"), "work to be repeated copies arrays, or waits"
 
     def owns(self, array: Any) -> bool:
         """See `Device.owns`."""
@@ -228,7 +232,7 @@ class HostDevice(Device):
     def synchronize(self) -> None:
         """Nothing is under way."""
         self.synchronizations += 1
-        self.note(_MOVE)
+        self._moves()
 
     def seconds(self, call: Callable[[], object]) -> float:
         """See `Device.seconds`."""
