@@ -33,6 +33,7 @@ except ImportError as error:
 __all__ = ["functional", "operator", "residual", "solve"]
 
 _PLATFORMS = {False: "cpu", True: "gpu"}
+_ALIGNMENT = 16  # bytes, of what JAX takes on a GPU; on the host it copies what is not aligned
 
 
 @checked(OperatorError)
@@ -219,14 +220,14 @@ def _operand(function: Map, name: str, value: Any) -> Any:
         )
     if number_of(value) is not None or getattr(value, "weak_type", False):
         value = jnp.asarray(value, dtype=dtype)
+    wanted = _PLATFORMS[function.space.memory.device is not None]
     if not isinstance(value, jax.Array):
-        value = jnp.asarray(function.array(name, value))
+        value = jnp.asarray(function.array(name, value), device=jax.devices(wanted)[0])
     if value.dtype != dtype:
         raise VectorError(f"{name} has type {value.dtype}: convert it by .astype({str(dtype)!r})")
     if value.shape != shape:
         raise VectorError(f"{name} has shape {value.shape}: give {shape}")
     if not isinstance(value, jax.core.Tracer) and value.ndim:
-        wanted = _PLATFORMS[function.space.memory.device is not None]
         found = {device.platform for device in value.devices()}
         if found != {wanted}:
             raise VectorError(
@@ -264,13 +265,21 @@ def _abstract(*operands: Any, call: Call) -> list[Any]:
 
 def _evaluated(*operands: Any, call: Call) -> list[Any]:
     """Evaluate without a compiled function. Neither operands nor aligned results are copied."""
-    if call.map.space.memory.device is None:
-        found = call(*(np.asarray(operand) for operand in operands))
-        return [jax.dlpack.from_dlpack(x) if x.ndim else jnp.asarray(x) for x in found]
-    found = call(*(jax.block_until_ready(operand) for operand in operands))
-    # derivatives by constants come from the host
-    shared = jax.dlpack.from_dlpack
-    return [jnp.asarray(x) if isinstance(x, np.ndarray) else shared(x) for x in found]
+    device = call.map.space.memory.device
+    place = next((d for x in operands if isinstance(x, jax.Array) for d in x.devices()), None)
+
+    def given(x: Any) -> Any:
+        """Array in the memory where it lies, the host's for some constants."""
+        there = isinstance(x, jax.Array) and device is not None and x.device.platform != "cpu"
+        return jax.block_until_ready(x) if there else np.asarray(x)
+
+    def result(x: Any) -> Any:
+        if x.ndim and isinstance(x, np.ndarray) == (device is None):
+            aligned = device is None or device.address(x) % _ALIGNMENT == 0
+            return jax.dlpack.from_dlpack(x if aligned else x.copy())
+        return jax.device_put(x, place)  # derivatives by constants come from the host
+
+    return [result(x) for x in call(*map(given, operands))]
 
 
 def _called_back(*operands: Any, call: Call) -> Any:

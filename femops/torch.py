@@ -271,15 +271,16 @@ def _function(function: Map) -> Callable[..., Any]:
 
 def _operand(function: Map, name: str, value: Any) -> Any:
     """Check an input, and make it a tensor."""
+    wanted = "cpu" if function.space.memory.device is None else "cuda"
     if not isinstance(value, torch.Tensor):
         on_host = number_of(value) is not None
         value = _tensor(function.array(name, value, on_host=on_host))
+        value = value.to(wanted) if value.ndim else value
     dtype = str(function.dtype)
     if value.dtype != getattr(torch, dtype):
         raise VectorError(f"{name} has type {value.dtype}: convert it by .to(torch.{dtype})")
     if tuple(value.shape) != function.inputs[name]:
         raise VectorError(f"{name} has shape {tuple(value.shape)}: give {function.inputs[name]}")
-    wanted = "cpu" if function.space.memory.device is None else "cuda"
     if value.device.type != wanted and value.ndim:
         raise VectorError(
             f"{name} is on {value.device}, the space on {wanted}: move it by .to({wanted!r})"
@@ -316,15 +317,15 @@ class _Function(torch.autograd.Function):  # type: ignore[misc]
         call, *operands = inputs
         needs = call.kind == "value" and call.map.needs_result
         known = [*operands[: call.num_residuals], *(output if needs else ())]
-        ctx.call, ctx.num_operands = call, len(operands)
+        ctx.call, ctx.devices = call, [operand.device for operand in operands]
         ctx.save_for_backward(*known)
         ctx.save_for_forward(*known)
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Any) -> tuple[Any, ...]:
         call, count = ctx.call, ctx.call.num_residuals
-        needed = [k for k in range(ctx.num_operands) if ctx.needs_input_grad[k + 1]]
-        result: list[Any] = [None] * (1 + ctx.num_operands)
+        needed = [k for k in range(len(ctx.devices)) if ctx.needs_input_grad[k + 1]]
+        result: list[Any] = [None] * (1 + len(ctx.devices))
         if call.kind == "value":
             names = [[*call.map.inputs][k] for k in needed]
         else:
@@ -334,7 +335,7 @@ class _Function(torch.autograd.Function):  # type: ignore[misc]
         found = _Function.apply(call.transposed(names), *ctx.saved_tensors, *cotangents)
         for k, x in zip(needed, found, strict=True):
             axes = call.extra_axes(k)
-            result[k + 1] = x.sum(dim=axes) if axes else x
+            result[k + 1] = (x.sum(dim=axes) if axes else x).to(ctx.devices[k])
         return tuple(result)
 
     @staticmethod

@@ -11,7 +11,7 @@ import femops
 from femops.adjoint import Sensitivity
 from support.cuda import guarded
 
-device = guarded.small_device
+device = guarded.any_device
 MESH = femops.box((4, 3)).mapped(
     lambda x: (x[0] + 0.1 * np.sin(2.0 * x[1]), x[1] + 0.05 * x[0] ** 2), order=2
 )

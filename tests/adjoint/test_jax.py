@@ -14,15 +14,17 @@ import jax.numpy as jnp  # noqa: E402
 from jax.test_util import check_grads  # noqa: E402
 
 import femops.jax  # noqa: E402
-from support.cases.differentiable import CONTROLS, A, F, J, K, V, direct  # noqa: E402
+from support.cases.differentiable import CONTROLS, A, F, J, K, V, direct, problem  # noqa: E402
+from support.cuda.guarded import gpu  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
 def wide() -> Any:
-    """64-bit numbers of JAX, in these tests alone."""
+    """64-bit numbers of JAX, in these tests alone, on the host if nothing else is said."""
     before = jax.config.jax_enable_x64
     jax.config.update("jax_enable_x64", True)
-    yield
+    with jax.default_device(jax.devices("cpu")[0]):
+        yield
     jax.config.update("jax_enable_x64", before)
 
 
@@ -117,6 +119,41 @@ def test_values_are_not_copied() -> None:
     pointer = np.asarray(found).ctypes.data
     assert found.unsafe_buffer_pointer() == pointer
     assert pointer % 64 == 0
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("name", ["product", *FUNCTIONS])
+def test_on_a_gpu(name: str, compiled: bool) -> None:
+    """Values and derivatives of the host. Arrays stay on the GPU."""
+    there = problem(gpu())
+    u, controls = inputs()
+    controls = {} if name == "product" else controls
+    functions = {
+        "product": femops.jax.operator(there.A),
+        "functional": femops.jax.functional(there.J, *CONTROLS),
+        "residual": femops.jax.residual(there.F, *CONTROLS),
+        "solve": femops.jax.solve(there.F, *CONTROLS, rtol=1e-13),
+    }
+
+    def results(function: Any, platform: str) -> Any:
+        function = jax.jit(function) if compiled else function
+        place = jax.devices(platform)[0]
+        given = jax.device_put((u, controls), place)
+        ones = jax.device_put(jax.tree.map(jnp.ones_like, given), place)
+
+        def value(u: Any, controls: Any) -> Any:
+            return function(u, **controls)
+
+        found, ahead = jax.jvp(value, given, ones)
+        back = jax.grad(lambda *given: jnp.sin(value(*given)).sum(), (0, 1))(*given)
+        many = jax.vmap(value, (0, None))(jnp.stack([given[0]] * 3), given[1])
+        arrays = jax.tree.leaves((found, ahead, back, many, function(given[0])))
+        assert all(x.devices() == {place} for x in arrays)
+        return [np.asarray(x) for x in arrays]
+
+    expected = results(({"product": PRODUCT} | FUNCTIONS)[name], "cpu")
+    for mine, host in zip(results(functions[name], "gpu"), expected, strict=True):
+        assert mine == pytest.approx(host, rel=1e-8, abs=1e-10)
 
 
 def test_controls_that_are_left_out_or_numbers() -> None:

@@ -11,7 +11,7 @@ import femops
 from femops.adjoint import FunctionalMap, OperatorMap, ResidualMap, SolveMap
 from support.cuda import guarded
 
-device = guarded.small_device
+device = guarded.any_device
 MESH = femops.box((3, 2))
 
 

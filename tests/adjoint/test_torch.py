@@ -11,7 +11,8 @@ import femops
 
 torch = pytest.importorskip("torch")
 import femops.torch  # noqa: E402
-from support.cases.differentiable import CONTROLS, KAPPA, A, F, J, K, V, direct  # noqa: E402
+from support.cases.differentiable import CONTROLS, KAPPA, A, F, J, K, V, direct, problem  # noqa: E402
+from support.cuda.guarded import gpu  # noqa: E402
 
 # PyTorch's own, when it loads forward mode
 pytestmark = [
@@ -105,6 +106,39 @@ def test_tensors_share_memory_with_arrays() -> None:
 
     solve = femops.torch.solve(femops.mass(V), linear=linear)
     assert solve(inputs()[0]).data_ptr() == seen[-1].ctypes.data
+
+
+@pytest.mark.parametrize("name", ["product", *FUNCTIONS])
+def test_on_a_gpu(name: str) -> None:
+    """Values and derivatives of the host. Tensors stay on the GPU."""
+    there, values = problem(gpu()), inputs()[: 1 if name == "product" else None]
+    functions = {
+        "product": femops.torch.operator(there.A),
+        "functional": femops.torch.functional(there.J, *CONTROLS),
+        "residual": femops.torch.residual(there.F, *CONTROLS),
+        "solve": femops.torch.solve(there.F, *CONTROLS, rtol=1e-13),
+    }
+
+    def results(function: Any, where: str) -> list[Any]:
+        given = [x.detach().to(where if x.ndim else "cpu").requires_grad_() for x in values]
+
+        def value(u: Any, *controls: Any) -> Any:
+            return function(u, **dict(zip(CONTROLS[: len(controls)], controls, strict=True)))
+
+        ones = [torch.ones_like(x) for x in given]
+        found, ahead = torch.func.jvp(value, tuple(given), tuple(ones))
+        back = torch.autograd.grad(value(*given).sin().sum(), given)
+        axes = (0, *(None,) * (len(given) - 1))
+        many = torch.vmap(value, axes)(torch.stack([given[0]] * 3), *given[1:])
+        many = torch.cat([many.ravel(), function(given[0]).ravel()])
+        assert all(x.device.type == where for x in (found, ahead, many))
+        assert [x.device for x in back] == [x.device for x in given]
+        return [x.detach().cpu().numpy() for x in (found, ahead, *back, many)]
+
+    here = {"product": PRODUCT} | FUNCTIONS
+    expected = results(here[name], "cpu")
+    for mine, host in zip(results(functions[name], "cuda"), expected, strict=True):
+        assert mine == pytest.approx(host, rel=1e-8, abs=1e-10)
 
 
 class Conductivity(torch.nn.Module):  # type: ignore[misc]

@@ -5,18 +5,15 @@ from __future__ import annotations
 import pytest
 
 from femops import forms
-from femops_kernels.cuda.device import cupy_device
-from femops_kernels.cuda.device.cupy_device import open_device
 from femops_kernels.cuda.device.device import Device
 from support.cuda.forms import FORMS, cases, difference
+from support.cuda.guarded import gpu
 from support.cuda.host_device import HostDevice, HostFunction, host_device
 
 
 @pytest.fixture(scope="module")
 def device() -> Device:
-    if not cupy_device.describe()["devices"]:
-        pytest.skip("there is no GPU")
-    return open_device("cuda")
+    return gpu()
 
 
 @pytest.mark.parametrize(("name", "dim"), cases())

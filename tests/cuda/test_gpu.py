@@ -11,12 +11,11 @@ import pytest
 
 import femops
 from femops.hydro import Lagrangian, Simulation, built_in, problem
-from femops_kernels.cuda.device import cupy_device
 from femops_kernels.cuda.device.arguments import Layout
-from femops_kernels.cuda.device.cupy_device import open_device
 from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.operator.kernel import staged_shapes
 from femops_kernels.cuda.operator.shapes import Shape
+from support.cuda.guarded import gpu
 
 LAYOUT = Layout({"y": "double*", "term": "double", "count": "int"}, np.float64)
 PLUS = f"""
@@ -32,9 +31,7 @@ COUNT = 1000
 
 @pytest.fixture(scope="module")
 def device() -> Device:
-    if not cupy_device.describe()["devices"]:
-        pytest.skip("there is no GPU")
-    return open_device("cuda")
+    return gpu()
 
 
 def add(device: Device, y: Any, term: float) -> None:

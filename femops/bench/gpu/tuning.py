@@ -14,7 +14,7 @@ from femops.bench.gpu.setup import GpuCase, Sizes, set_up
 from femops.bench.timing import batch_times
 from femops_kernels.cuda.device.device import Device
 from femops_kernels.cuda.operator.kernel import CudaKernel, shape_of, staged_shapes
-from femops_kernels.cuda.operator.shapes import Shape, record
+from femops_kernels.cuda.operator.shapes import SPILLED, Shape, record
 from femops_kernels.cuda.operator.sweep import DeviceSweep
 from femops_kernels.tuning.database import TuningKey
 
@@ -25,9 +25,6 @@ _STAGED = (1152, 1536, 2048)
 
 A loop takes as many registers as it may have; these are what small elements need without one.
 """
-
-SPILLED = 64
-"""Most bytes that a thread may spill. A few cost less than twice as many threads gain."""
 
 _SECONDS = 0.02  # for each shape
 
@@ -75,7 +72,7 @@ def _times(device: Device, case: GpuCase, seconds: float) -> dict[Shape, float]:
     times: dict[Shape, float] = {}
     for shape in _unspilled(sweep, candidates(sweep.kernel, device)):
         tried = sweep if shape == sweep.kernel.shape else sweep.reshaped(shape)
-        launch = partial(tried.launch, source, target, 1.0, add=True)
+        launch = partial(tried.launch, source, target, 1.0, add=False)
         times[shape] = batch_times(device, launch, seconds).median
     return times
 

@@ -53,6 +53,7 @@ from femops_kernels.cuda.operator.dofs import (
 )
 from femops_kernels.cuda.operator.filling import FieldVector, filled_streams
 from femops_kernels.cuda.operator.kernel import CudaKernel
+from femops_kernels.cuda.operator.many import for_many
 from femops_kernels.cuda.operator.order import Order
 from femops_kernels.cuda.operator.sides import Side
 from femops_kernels.cuda.operator.sweep import (
@@ -249,7 +250,7 @@ def _sweep(
     """Bind the kernel of a term to dofs and data on a device."""
     kernel = _kernel(device, term)
     if panels != ONE:
-        kernel = kernel.for_many(device)
+        kernel = for_many(kernel, device, panels.nvec)
     sources, targets = (
         [
             DeviceEnd(_device_dofs(device, space), side.within(name, held), side.origin(name))

@@ -13,6 +13,7 @@ import pytest
 import femops
 from femops_kernels.cuda.operator import kernel as kernels
 from femops_kernels.cuda.operator.kernel import staged_shapes
+from femops_kernels.cuda.operator.many import for_many
 from femops_kernels.cuda.operator.shapes import Shape, measured_shape, record
 from femops_kernels.errors import DeviceError, KernelValueError
 from femops_kernels.tuning import database
@@ -129,7 +130,7 @@ def test_conjugate_gradients_and_many_vectors(
     A, solve = check_solves(device, (3, 3, 1), dtype)
     assert sweep_of(A).kernel.persistent
     assert solve.merged
-    assert not sweep_of(A).kernel.for_many(device).persistent
+    assert not for_many(sweep_of(A).kernel, device, 8).persistent
 
 
 @pytest.mark.parametrize("elements", [1, 2])
@@ -293,7 +294,7 @@ def test_sanitizers_find_no_races_of_functionals() -> None:
 ASKED = {
     "nothing": (" || first + ELEMENTS > a.count", " || first + ELEMENTS > a.count"),
     "runs": (" || first + ELEMENTS > a.count", ""),
-    "numbers at points": ("if (portion + ahead < a.behind) {", "{"),
+    "numbers at points": ("if (first && portion + ahead < a.behind) {", "{"),
 }
 
 

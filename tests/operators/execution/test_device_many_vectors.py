@@ -10,11 +10,10 @@ import pytest
 
 import femops
 from femops.fields.multivector import MultiVector
-from femops_kernels.cuda.operator.kernel import TILE
-from femops_kernels.tuning import database
+from femops_kernels.cuda.operator.many import VECTORS, for_many
 from support.cases.kernels import bend, smooth, turned
 from support.cuda import guarded
-from support.cuda.host_device import HostDevice, host_device
+from support.cuda.host_device import host_device
 from support.cuda.launches import ADDRESS, THREAD, replay, require
 
 device = guarded.small_device
@@ -99,7 +98,7 @@ def close(result: Any, expected: Any, dtype: Any) -> None:
 @pytest.mark.parametrize("make", MAKERS)
 def test_all_at_once(make: Callable[[Any], Any], device: Any) -> None:
     there, here = make(device), make(None)
-    for nvec in (2, TILE, 2 * TILE + 3):
+    for nvec in (2, 3, VECTORS, 2 * VECTORS + 3):
         x = numbers(here, nvec)
         result = there @ device.upload(x)
         assert result.shape == (here.shape[0], nvec)
@@ -120,8 +119,8 @@ def test_complex_vectors_and_other_layouts(device: Any) -> None:
 def test_panels(device: Any) -> None:
     """Several of them in one launch; a narrow last tile."""
     there, here = make_sum(device), make_sum(None)
-    for width in (1, 5, TILE + 3):
-        x = numbers(here, 2 * (TILE + 3))
+    for width in (1, 5, VECTORS + 3):
+        x = numbers(here, 2 * (VECTORS + 3))
         X = MultiVector.from_columns(there.space, device.upload(x), width=width)
         result = there @ X
         close(result.columns().get(), one_by_one(here, x), "float64")
@@ -138,15 +137,39 @@ def test_a_vector_that_is_not_finite_stays_alone(device: Any) -> None:
 
 
 def test_one_launch() -> None:
-    """Of as many blocks as there are tiles for each group of elements."""
+    """Of as many blocks as there are groups of vectors for each group of elements."""
     device = host_device(shared_bytes=12 * 1024)
     A = femops.mass(femops.H1(turned(femops.disc(1)), 2, device=device))
-    for nvec in (2, TILE + 1):
+    kernel, count = A.compiled.sweeps[0].kernel, A.space.mesh.num_elements
+    for nvec, vectors in ((2, 2), (3, 4), (12, 4), (16, 8), (100, 8)):
+        many = for_many(kernel, device, nvec)
+        assert many.vectors == vectors
+        assert many.threads == vectors * many.shape.elements * kernel.lines
         _ = A @ numbers(A, nvec)  # what is stored at points is computed once, by other launches
         with device.recording() as launches:
             _ = A @ numbers(A, nvec)
         (launch,) = launches
-        assert launch.shape[0] == A.compiled.sweeps[0].blocks * -(-nvec // TILE)
+        groups = -(-nvec // vectors)
+        assert launch.shape[:2] == (-(-count // many.shape.elements) * groups, many.threads)
+
+
+@pytest.mark.parametrize(
+    ("room", "vectors", "staged"),
+    [
+        (227 * 1024, 8, True),
+        (40_000, 8, True),
+        (20_000, 4, False),
+        (14_000, 2, False),
+        (7_000, 1, False),
+    ],
+)
+def test_fewer_vectors_where_there_is_no_room(room: int, vectors: int, staged: bool) -> None:
+    device = host_device(shared_bytes=room)
+    V = femops.H1(curved(3), 4, device=device)
+    kernel = femops.diffusion(V, smooth).compiled.sweeps[0].kernel
+    many = for_many(kernel, device, 100)
+    assert (many.vectors, many.staged) == (vectors, staged)
+    assert many.shared_bytes <= room
 
 
 def test_sums_in_an_order_go_one_by_one() -> None:
@@ -159,21 +182,6 @@ def test_sums_in_an_order_go_one_by_one() -> None:
         assert result[:, k].tobytes() == (A @ x[:, k].copy()).tobytes()
 
 
-def test_a_tile_that_was_measured(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    tmp_path.chmod(0o700)
-    monkeypatch.setattr(database, "users_table", lambda: tmp_path / "tuning.json")
-    device = HostDevice()
-    A = make_line(device)
-    kernel = A.compiled.sweeps[0].kernel
-    database.record({kernel.shape_key(device.name): {"tile": 3}})
-    x = numbers(A, 8)
-    with device.recording() as launches:
-        result = A @ x
-    close(result, one_by_one(make_line(None), x), "float64")
-    tiled = max(launches, key=lambda launch: launch.shape[0])
-    assert tiled.shape[0] == A.compiled.sweeps[0].blocks * 3
-
-
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("sanitizer", [ADDRESS, THREAD])
 @pytest.mark.parametrize("make", [make_sum, make_elasticity])
@@ -182,7 +190,7 @@ def test_nothing_is_found(make: Callable[[Any], Any], sanitizer: str) -> None:
     device = host_device(shared_bytes=12 * 1024)
     A = make(device)
     with device.recording() as launches:
-        result = A @ numbers(A, TILE + 2)
-    close(result, one_by_one(make(None), numbers(A, TILE + 2)), "float64")
+        result = A @ numbers(A, VECTORS + 2)
+    close(result, one_by_one(make(None), numbers(A, VECTORS + 2)), "float64")
     for launch in launches:
         replay(launch, sanitizer)

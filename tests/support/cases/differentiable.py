@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,7 @@ from scipy.sparse.linalg import spsolve
 import femops
 
 MESH = femops.box((3, 2))
-V, K = femops.H1(MESH, 2), femops.H1(MESH, 1)
-FIXED = V.boundary_dofs(where=lambda x: x[0] < 1e-9)
+K = femops.H1(MESH, 1)
 KAPPA = femops.GridFunction(K, K.interpolate(lambda x: 1.0 + x[1]))
 CONTROLS = ("kappa", "a", "c")
 
@@ -29,6 +29,15 @@ def goal(u: Any, kappa: Any, a: Any, c: Any) -> Any:
 
 
 OPTIONS: dict[str, Any] = {"kappa": KAPPA, "a": 0.5, "c": np.array([0.3, 0.2])}
-F = femops.residual(equation, V, **OPTIONS).constrained(FIXED)
-A = femops.convection(V, np.array([1.0, 0.5])) + femops.diffusion(V)
-J = femops.functional(goal, V, **OPTIONS)
+
+
+def problem(device: Any = None) -> SimpleNamespace:
+    """A space V, an equation F, a product A and a functional J."""
+    V = femops.H1(MESH, 2, device=device)
+    F = femops.residual(equation, V, **OPTIONS)
+    F = F.constrained(V.boundary_dofs(where=lambda x: x[0] < 1e-9))
+    A = femops.convection(V, np.array([1.0, 0.5])) + femops.diffusion(V)
+    return SimpleNamespace(V=V, F=F, A=A, J=femops.functional(goal, V, **OPTIONS))
+
+
+V, F, A, J = vars(problem()).values()

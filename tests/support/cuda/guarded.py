@@ -12,6 +12,7 @@ import pytest
 from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 
+from femops_kernels.cuda.device import cupy_device
 from femops_kernels.cuda.device.device import Device, Function, Network, StagingBuffer
 from femops_kernels.errors import KernelValueError
 from support.cuda.host_device import HostDevice, host_device
@@ -250,7 +251,24 @@ def guarded_device(**options: Any) -> GuardedDevice:
     return GuardedDevice(host_device(**options))
 
 
+def _small() -> GuardedDevice:
+    return guarded_device(shared_bytes=12 * 1024, options=["-O0"])
+
+
 @pytest.fixture(scope="module")
 def small_device() -> GuardedDevice:
     """With little shared memory: even small meshes take several blocks."""
-    return guarded_device(shared_bytes=12 * 1024, options=["-O0"])
+    return _small()
+
+
+def gpu() -> Device:
+    """A GPU; the test is skipped where there is none."""
+    if not cupy_device.describe()["devices"]:
+        pytest.skip("there is no GPU")
+    return cupy_device.open_device("cuda")
+
+
+@pytest.fixture(scope="module", params=["the host as a GPU", "a GPU"])
+def any_device(request: pytest.FixtureRequest) -> Device:
+    """Device as `small_device`, and a GPU where there is one."""
+    return gpu() if request.param == "a GPU" else _small()

@@ -94,14 +94,16 @@ def copied(
     return arrays
 
 
-def prefetched(device: Device, kernel: CudaKernel, order: Order) -> dict[str, int]:
+def prefetched(device: Device, kernel: CudaKernel, order: Order, groups: int = 1) -> dict[str, int]:
     """Arguments that tell a block of a staged kernel which qdata it prefetches for a later block.
 
     A block prefetches for the block ``ahead`` positions behind it, if that is below ``behind``.
     ``ahead`` is the number of blocks that run at a time, so this later block takes its place.
-    (A persistent block prefetches for its own next portion.)
+    (A persistent block prefetches for its own next portion.)  With ``groups`` of vectors so many
+    blocks read the same qdata, and the first of them prefetches.
     """
-    return {"ahead": device.processors * kernel.shape.blocks, "behind": order.blocks}
+    ahead = -(-device.processors * kernel.shape.blocks // groups)
+    return {"ahead": ahead, "behind": order.blocks}
 
 
 def streams(device: Device, kernel: CudaKernel, numbers: int, blocks: int) -> Any:
@@ -114,7 +116,7 @@ def streams(device: Device, kernel: CudaKernel, numbers: int, blocks: int) -> An
     (blocks, pieces, threads, 16 // itemsize) array
     """
     piece = 16 // kernel.stored.itemsize
-    shape = blocks, -(-kernel.line_points * numbers // piece), kernel.threads, piece
+    shape = blocks, -(-kernel.line_points * numbers // piece), kernel.vector_threads, piece
     return device.xp.zeros(shape, kernel.stored)
 
 

@@ -72,7 +72,7 @@ def filled_streams(
     parts = order.of_parts(kernel.shape.elements)
     values: dict[str, Any] = dict.fromkeys((*OUTPUT, *STATE, "r", "inverse", "p"))
     values |= {"alpha": 1.0, "keep": 0.0, "add": 0, "count": count, "first_portion": 0}
-    values |= {"row": 1, "tiles": 1, "panel_in": 0, "panel_out": 0, "owned_out": 0}
+    values |= {"row": 1, "groups": 1, "panel_in": 0, "panel_out": 0, "owned_out": 0}
     values |= {"functionals": None, "parts": out.view(kernel.dtype)}  # whole pieces of any type
     values |= {"order": device.upload(parts.elements) if kernel.ordered else None}
     values |= (uploaded if again else copied)(device, kernel, data, count, parts)

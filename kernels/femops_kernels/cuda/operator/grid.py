@@ -45,10 +45,10 @@ def launch_portions(
     packed : array, shape ()
         Arguments of the kernel.  The arguments for the range of portions are set here.
     begin, end : int
-        Portions of elements times tiles of vectors.
+        Portions of elements times groups of vectors.
     """
     if begin == end:
         return
-    packed["first_portion"], packed["behind"] = begin, end // packed["tiles"]
+    packed["first_portion"], packed["behind"] = begin, end // packed["groups"]
     blocks = grid(device, function, kernel, end - begin)
     function.launch(blocks, kernel.threads, kernel.shared_bytes, packed)

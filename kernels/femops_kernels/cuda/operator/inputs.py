@@ -32,7 +32,7 @@ _ARGUMENTS = {
     "count": "int",
     "first_portion": "int",
     "row": "int",
-    "tiles": "int",
+    "groups": "int",
     "panel_in": "long long",
     "panel_out": "long long",
     "r": "const T*",

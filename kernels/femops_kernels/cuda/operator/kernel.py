@@ -24,13 +24,11 @@ from femops_kernels.errors import KernelValueError
 from femops_kernels.pointwise.qfunction import QFunctionCode
 from femops_kernels.pointwise.sum_factorization import Map1D, check_points
 from femops_kernels.simd.matrix import Matrix1D
-from femops_kernels.tuning.database import TuningKey, find
+from femops_kernels.tuning.database import TuningKey
 
 # See `shape_for`.
 _THREADS, _RESIDENT = 128, 768
 _RESERVED = 1024  # bytes of shared memory that CUDA takes for each block
-TILE = 8
-"""Vectors that a block does one after the other, unless the tuning database has another number."""
 
 
 @final
@@ -64,8 +62,8 @@ class CudaKernel:
         vectors, see ``apply_many.cuh``.  "diagonal" adds its diagonal to y, see ``diagonal.cuh``.
         "fill" stores the q-function's results at points, as many as the target has components,
         see ``fill.cuh`` and `filling`.
-    tile : int
-        Number of vectors that a block of "apply_many" does one after the other.
+    vectors : int
+        Number of vectors that a block works on.  Only a block of "apply_many" has more than one.
     minima, sums : int
         Numbers of functionals: minima and sums over the points of an element.  The q-function
         returns them after the components of the test functions.
@@ -93,7 +91,7 @@ class CudaKernel:
     reproducible: bool = False
     merged: bool = False
     entry: str = "apply"
-    tile: int = TILE
+    vectors: int = 1
     minima: int = 0
     sums: int = 0
     reader: CudaKernel | None = None
@@ -148,16 +146,6 @@ class CudaKernel:
         """Two flags: the points are the nodes of the field, and of the test function."""
         return Matrix1D(self.source.b1d).is_identity, Matrix1D(self.target.b1d).is_identity
 
-    @property
-    def many(self) -> bool:
-        """True if the kernel applies the operator to many vectors."""
-        return self.entry == "apply_many"
-
-    def for_many(self, device: Device) -> CudaKernel:
-        """Variant for many vectors, with the tile of the tuning database if it has one."""
-        tile = find(self.shape_key(device.name)).get("tile", TILE)
-        return unspilled(replace(self, entry="apply_many", tile=int(tile)), device)
-
     def filling(
         self,
         device: Device,
@@ -200,7 +188,10 @@ class CudaKernel:
             entry="fill",
             reader=self,
         )
-        most, group = shape_of(made, device, self.threads, _RESIDENT).elements, self.shape.elements
+        most, group = (
+            shape_of(made, device, self.vector_threads, _RESIDENT).elements,
+            self.shape.elements,
+        )
         elements = max(n for n in range(1, most + 1) if group % n == 0)
         shape = shape_of(made, device, elements * self.lines, _RESIDENT)
         return unspilled(replace(made, shape=shape), device)
@@ -216,9 +207,14 @@ class CudaKernel:
         return 1 if self.on_faces else self.q1d
 
     @property
+    def vector_threads(self) -> int:
+        """Threads of a block that work on the same vector."""
+        return self.shape.elements * self.lines
+
+    @property
     def threads(self) -> int:
         """Threads per block."""
-        return self.shape.elements * self.lines
+        return self.vector_threads * self.vectors
 
     @property
     def ncomp(self) -> int:
@@ -258,10 +254,10 @@ class CudaKernel:
         collocated = all(Matrix1D(side.b1d).is_identity for side in sides)
         gradient = self.qfunction.gradient_in or self.qfunction.gradient_out
         sizes = self.dim, self.q1d, p1d, gradient, self.work_arrays, self.shape.elements
-        return Lines(*sizes, self.dtype.itemsize, collocated)
+        return Lines(*sizes, self.dtype.itemsize * self.vectors, collocated)
 
     def shape_key(self, device: str) -> TuningKey:
-        """Key in the tuning database of the launch shape, on a device of that name."""
+        """Key of the launch shape in the tuning database, by a device's name or architecture."""
         sides = (" + ".join(one.words() for one in sides) for sides in (self.sources, self.targets))
         types = f"{self.dtype}, stored {self.stored}{', reproducible' * self.reproducible}"
         points = f"{self.q1d} points{' of faces' * self.on_faces}"
@@ -270,7 +266,7 @@ class CudaKernel:
 
     @cached_property
     def strides(self) -> Strides:
-        """Strides of work arrays in shared memory."""
+        """Strides of work arrays in shared memory, in numbers of one vector."""
         return face_strides(self.q1d) if self.on_faces else strides_for(self.bank_lines)
 
     @property
@@ -304,7 +300,7 @@ class CudaKernel:
     @property
     def _stage_at(self) -> int:
         """Offset of the staged qdata in shared memory, a multiple of 16 bytes."""
-        slabs = self.shape.elements * self.slab * self.dtype.itemsize
+        slabs = self.shape.elements * self.slab * self.vectors * self.dtype.itemsize
         before = slabs + self.threads * 8 * self.merged
         return -(-before // 16) * 16 if self.staged else before
 
@@ -312,7 +308,7 @@ class CudaKernel:
     def _stream_bytes(self) -> int:
         """Bytes of the qdata of a block."""
         pieces = -(-self.line_points * self.qfunction.numbers.point * self.stored.itemsize // 16)
-        return 16 * pieces * self.threads
+        return 16 * pieces * self.vector_threads
 
     @cached_property
     def layout(self) -> Layout:
@@ -348,13 +344,13 @@ class CudaKernel:
             "BLOCKS": self.shape.blocks,
             "LINES": self.lines,
             "THREADS": self.threads,
-            **{f"STRIDE_{d.upper()}": getattr(self.strides, d) for d in "xyz"},
-            "VOLUME": self.volume,
-            "SLAB": self.slab,
+            "VECTORS": self.vectors,
+            **{f"STRIDE_{d.upper()}": getattr(self.strides, d) * self.vectors for d in "xyz"},
+            "VOLUME": self.volume * self.vectors,
+            "SLAB": self.slab * self.vectors,
             "PIECE": 16 // self.stored.itemsize,
             "STREAM_BYTES": self._stream_bytes,
             "STAGE_AT": self._stage_at,
-            "TILE": self.tile,
             **MARKS,
         }
         switches = {
@@ -366,7 +362,7 @@ class CudaKernel:
             "GRAD_IN": qfunction.gradient_in,
             "GRAD_OUT": qfunction.gradient_out,
             "MERGED": self.merged,
-            "MANY": self.many,
+            "MANY": self.entry == "apply_many",
             "PERSISTENT": self.persistent,
         }
         types = f"using T = {TYPES[self.dtype.name]};\nusing S = {TYPES[self.stored.name]};"
@@ -399,7 +395,8 @@ class CudaKernel:
 def shape_for(kernel: CudaKernel, device: Device) -> Shape:
     """Launch shape of the tuning database, else the one that a model chooses.
 
-    A shape of the database is taken as it was measured, also if its kernel spills some registers.
+    The database has shapes for a device by name, or for all of its architecture.  They are taken as
+    they were measured, also if their kernels spill some registers.
 
     The model takes about `_THREADS` threads per block.  With fewer, small elements leave warps half
     empty; with more, threads wait longer at barriers.  It leaves registers for `_RESIDENT` threads
@@ -411,11 +408,12 @@ def shape_for(kernel: CudaKernel, device: Device) -> Shape:
     KernelValueError
         If an element alone, or the shape of the database, needs more than a block can have.
     """
-    measured = measured_shape(kernel.shape_key(device.name))
+    names = device.name, device.arch
+    measured = next(filter(None, (measured_shape(kernel.shape_key(name)) for name in names)), None)
     if measured is None:
         model = shape_of(kernel, device, _THREADS, _RESIDENT)
         return unspilled(replace(kernel, shape=model), device).shape
-    if not _is_possible(replace(kernel, shape=measured), device):
+    if not is_possible(replace(kernel, shape=measured), device):
         ways = ", staged" * measured.staged + ", persistent" * measured.persistent
         raise KernelValueError(
             f"a table of launch shapes has {measured.elements} elements per block{ways} for a "
@@ -424,7 +422,8 @@ def shape_for(kernel: CudaKernel, device: Device) -> Shape:
     return measured
 
 
-def _is_possible(kernel: CudaKernel, device: Device) -> bool:
+def is_possible(kernel: CudaKernel, device: Device) -> bool:
+    """True if a device can run a kernel with its launch shape, apart from registers."""
     wrong = kernel.shape.persistent and not kernel.shape.staged
     if wrong or (kernel.staged and not device.copies_blocks):
         return False
@@ -446,7 +445,7 @@ def staged_shapes(kernel: CudaKernel, device: Device, shapes: Iterable[Shape]) -
     fitting: dict[Shape, None] = {}
     for shape in shapes:
         staged = replace(kernel, shape=replace(shape, staged=True))
-        if staged.staged and _is_possible(staged, device):
+        if staged.staged and is_possible(staged, device):
             room = (device.shared_bytes + _RESERVED) // (staged.shared_bytes + _RESERVED)
             fitting[replace(staged.shape, blocks=min(shape.blocks, room))] = None
     return [replace(shape, persistent=flag) for flag in (False, True) for shape in fitting]
@@ -477,12 +476,12 @@ def most_elements(kernel: CudaKernel, device: Device) -> int:
     """Most elements that threads and shared memory of a block suffice for; 0 if not for one."""
     if not kernel.work_arrays:
         return MOST_THREADS
-    room = device.shared_bytes // kernel.dtype.itemsize
+    room = device.shared_bytes // (kernel.dtype.itemsize * kernel.vectors)
     slab = replace(kernel, shape=Shape(1)).slab
     if slab > room:
         return 0
     most = slab if kernel.on_faces else kernel.bank_lines.most
-    return min(MOST_THREADS // kernel.lines, max(1, room // most))
+    return min(MOST_THREADS // (kernel.lines * kernel.vectors), max(1, room // most))
 
 
 def unspilled(kernel: CudaKernel, device: Device) -> CudaKernel:

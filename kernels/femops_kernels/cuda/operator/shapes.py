@@ -13,6 +13,9 @@ from femops_kernels.tuning.database import TuningKey
 MOST_THREADS = 1024
 """Most threads that a block can have on any device."""
 
+SPILLED = 64
+"""Most bytes that a thread may spill where a few cost less than twice as many threads gain."""
+
 
 @final
 @dataclass(frozen=True)

@@ -169,21 +169,21 @@ class DeviceSweep(DeviceLaunch):
 
     @property
     def blocks(self) -> int:
-        """Number of portions of a launch: portions of elements times tiles of vectors."""
-        return self.order.blocks * self._tiles
+        """Number of portions of a launch: portions of elements times groups of vectors."""
+        return self.order.blocks * self._groups
 
     @property
-    def _tiles(self) -> int:
-        """Number of tiles of vectors in all panels."""
-        return self.panels.count * -(-self.panels.nvec // self.kernel.tile)
+    def _groups(self) -> int:
+        """Number of groups of vectors in all panels. A block works on one group."""
+        return self.panels.count * -(-self.panels.nvec // self.kernel.vectors)
 
     def bind(self, kernel: CudaKernel, **arrays: Any) -> tuple[Function, NDArray[Any]]:
         """Compile a variant of the kernel with the same launch shape, and pack its arguments."""
         sources, targets, _, keep = self._given
         none = dict.fromkeys(("r", "inverse", "p", "touched", *STATE))
         numbers: dict[str, Any] = {"alpha": 0.0, "keep": keep, "add": 0, "count": self.count}
-        numbers |= {"first_portion": 0, "row": self.panels.nvec, "tiles": self._tiles}
-        numbers |= prefetched(self.device, kernel, self.order)
+        numbers |= {"first_portion": 0, "row": self.panels.nvec, "groups": self._groups}
+        numbers |= prefetched(self.device, kernel, self.order, self._groups)
         for name, side, ends in (("in", kernel.source, sources), ("out", kernel.target, targets)):
             size = ends[0].dofs.size if ends else 0
             numbers[f"panel_{name}"] = size * side.ncomp * self.panels.nvec

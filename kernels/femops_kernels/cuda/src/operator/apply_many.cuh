@@ -1,6 +1,10 @@
-// Applies an operator to many vectors. Blocks that follow each other have the same elements and other
-// tiles of vectors, and a block does one vector of its tile after the other: what it reads besides
-// the vectors comes from caches after the first time, and so do numbers next to each other in a row.
+// Applies an operator to many vectors, VECTORS of them in a block. Blocks that follow each other have
+// the same elements: what they read besides the vectors comes from the second-level cache. Numbers of
+// a group of vectors stand next to each other in a row, and so do their threads: a warp reads, and
+// adds to, whole sectors of memory.
+//
+// A loop over more vectors would read the other numbers from shared memory. But the compiler would
+// keep in registers what all rounds have in common: twice as many of them at p = 6.
 
 ENTRY(THREADS, BLOCKS, Arguments) {
     const Place at(reinterpret_cast<T*>(dynamic_shared()));
@@ -8,23 +12,20 @@ ENTRY(THREADS, BLOCKS, Arguments) {
     Stream stream(a, portion);
     bool there;
     const long long e = element_of(a, portion, at.slot, there);
-    Numbers numbers(a, stream, e, at.first, at.second);
-    const int tile = blockIdx.x % (unsigned)a.tiles, each = (a.row + TILE - 1) / TILE;  // of a panel
-    const int panel = tile / each, first = tile % each * TILE;
-    const int behind = first + TILE < a.row ? first + TILE : a.row;
-    Arguments one = a;  // whose vectors are one of each
-    for (int s = first; s < behind; ++s) {
-        one.x = a.x + panel * a.panel_in + s;
-        one.y = a.y + panel * a.panel_out + s;
-        Merge merge(one);
-        merge.enter(one, e, there);
-        Functionals functionals;
-        Fields u, ux;
-        interpolate(one, merge, at, e, u, Sources{});
-        if constexpr (GRAD_IN) differentiate(at, u, ux, Sources{});
-        step(merge, at, numbers, functionals, u, ux);
-        if constexpr (GRAD_OUT) differentiate_transposed(at, u, ux);
-        integrate(one, merge, at, e, u, Targets{});
-        if constexpr (DIM > 1) at.wait();  // all have read what the next vector overwrites
-    }
+    const int group = blockIdx.x % (unsigned)a.groups, each = (a.row + VECTORS - 1) / VECTORS;
+    const int panel = group / each, vector = group % each * VECTORS + at.vector;
+    const bool given = vector < a.row;  // a thread without vector works along on the last one
+    Arguments one = a;                  // whose vectors are one of each
+    one.x = a.x + panel * a.panel_in + (given ? vector : a.row - 1);
+    one.y = a.y + panel * a.panel_out + (given ? vector : a.row - 1);
+    Merge merge(one);
+    merge.enter(one, e, there && given);
+    Numbers numbers(one, stream, e, at.first, at.second);
+    Functionals functionals;
+    Fields u, ux;
+    interpolate(one, merge, at, e, u, Sources{});
+    if constexpr (GRAD_IN) differentiate(at, u, ux, Sources{});
+    step(merge, at, numbers, functionals, u, ux);
+    if constexpr (GRAD_OUT) differentiate_transposed(at, u, ux);
+    integrate(one, merge, at, e, u, Targets{});
 }

@@ -12,7 +12,8 @@
 // first is number S::FIRST among those of all, S::B the interpolation, and where its arguments are.
 //
 // Strides of work arrays are chosen so that few lines meet in a bank (`shared_memory.py`). A block has
-// ELEMENTS of them one after the other.
+// ELEMENTS of them one after the other. Where a block works on several VECTORS at a time, threads next
+// to each other have the same line of different vectors, and so have numbers in shared memory.
 
 constexpr int NFUNCTIONALS = NCOMP_OUT - NCOMP_TEST;
 
@@ -63,22 +64,25 @@ __device__ __forceinline__ void put(const Arguments& a, long long at, long long 
 
 // Where a thread's lines begin, and whether it has some where there are fewer nodes than points.
 struct Place {
-    int slot, first, second;
+    int vector, slot, first, second;
     T* work;
 
     __device__ __forceinline__ Place(T* shared) {
-        slot = threadIdx.x / LINES;
-        const int t = threadIdx.x - slot * LINES;
+        vector = threadIdx.x % VECTORS;
+        const int line = threadIdx.x / VECTORS;
+        slot = line / LINES;
+        const int t = line - slot * LINES;
         first = DIM > 1 ? t % Q : 0;
         second = DIM > 2 ? t / Q : 0;
-        work = shared + slot * SLAB;
+        work = shared + slot * SLAB + vector;
     }
     // For the other threads of the element: only for them, if they are whole warps or parts of one.
     __device__ __forceinline__ void wait() const {
-        if constexpr (32 % LINES == 0) {
+        constexpr int PART = LINES * VECTORS;
+        if constexpr (32 % PART == 0) {
             wait_for_warp();
-        } else if constexpr (LINES % 32 == 0 && ELEMENTS <= NAMED_BARRIERS) {
-            wait_for_part(slot, LINES);
+        } else if constexpr (PART % 32 == 0 && ELEMENTS <= NAMED_BARRIERS) {
+            wait_for_part(slot, PART);
         } else {
             __syncthreads();
         }

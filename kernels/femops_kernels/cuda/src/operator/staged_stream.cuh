@@ -11,7 +11,7 @@ struct Stream {
 
     __device__ __forceinline__ Stream(const Arguments& a, int portion) : parity(0) {
         char* here = dynamic_shared() + STAGE_AT;
-        pieces = reinterpret_cast<const Pack<S>*>(here) + threadIdx.x;
+        pieces = reinterpret_cast<const Pack<S>*>(here) + threadIdx.x / VECTORS;
         arrival = reinterpret_cast<Arrival*>(here + STREAM_BYTES);
         if (threadIdx.x == 0) {
             prepare(*arrival);
@@ -25,7 +25,8 @@ struct Stream {
             reinterpret_cast<const char*>(a.points) + (long long)portion * STREAM_BYTES;
         begin_copy(*arrival, dynamic_shared() + STAGE_AT, from, STREAM_BYTES);
         const int ahead = PERSISTENT ? gridDim.x : a.ahead;
-        if (portion + ahead < a.behind) {
+        const bool first = !MANY || blockIdx.x % (unsigned)a.groups == 0;  // of the portion's blocks
+        if (first && portion + ahead < a.behind) {
             prefetch_bytes(from + (long long)ahead * STREAM_BYTES, STREAM_BYTES);
         }
     }
@@ -40,7 +41,7 @@ struct Stream {
     // Pieces are asked for in order.
     __device__ __forceinline__ Pack<S> piece(int n) const {
         if (n == 0) wait_for_copy(*arrival, parity);
-        return pieces[n * THREADS];
+        return pieces[n * (THREADS / VECTORS)];
     }
     // All pieces have been read: those of the next portion may come. Waits for the block.
     __device__ __forceinline__ void next(const Arguments& a, int portion) {

@@ -28,7 +28,7 @@ __device__ __forceinline__ T* add_at(const Arguments& a, long long at) {
 // A portion is the elements that a block works on at a time. Number of its first one.
 __device__ __forceinline__ int first_portion(const Arguments& a) {
     if constexpr (ORDERED) return a.first_portion + (int)blockIdx.x;
-    if constexpr (MANY) return blockIdx.x / (unsigned)a.tiles;
+    if constexpr (MANY) return blockIdx.x / (unsigned)a.groups;
     return blockIdx.x;
 }
 
