@@ -86,7 +86,8 @@ def functional(J: Functional, *controls: str) -> Callable[..., Any]:
     -------
     callable
         ``f(u, kappa=k)`` is a number. A control is the vector of a field, a constant, or an array
-        at the quadrature points; one that is left out has its value in J.
+        at the quadrature points; one that is left out has its value in J. Controls may be given by
+        position too, ``f(u, k)``, in the order of their names.
 
     Raises
     ------
@@ -123,7 +124,7 @@ def residual(F: Residual | Operator, *controls: str) -> Callable[..., Any]:
     Returns
     -------
     callable
-        ``f(u, kappa=k)`` is a vector. Values of u at constrained dofs are taken as they are.
+        ``f(u, kappa=k)`` or ``f(u, k)`` is a vector. Values of u at constrained dofs are taken as they are.
 
     Raises
     ------
@@ -162,7 +163,7 @@ def solve(
     Returns
     -------
     callable
-        ``f(b, kappa=k)`` is a vector; b is the load.
+        ``f(b, kappa=k)`` or ``f(b, k)`` is a vector; b is the load.
 
     Raises
     ------
@@ -193,18 +194,11 @@ def solve(
 
 def _function(function: Map) -> Callable[..., Any]:
     """Wrap a map into a function of JAX arrays."""
-    first = next(iter(function.inputs))
     call = Call.of(function)
 
-    def apply(vector: Any, /, **controls: Any) -> Any:
-        given = {first: vector} | controls
-        for name in controls:
-            if name not in function.inputs or name == first:
-                function.array(name, 0.0)  # raises
-        operands = [
-            _operand(function, name, given[name] if name in given else function.value_of(name))
-            for name in function.inputs
-        ]
+    def apply(*inputs: Any, **named: Any) -> Any:
+        given = function.arguments(inputs, named)
+        operands = [_operand(function, name, value) for name, value in given.items()]
         return _primitive().bind(*operands, call=call)[0]
 
     return apply

@@ -124,6 +124,25 @@ class Map(ABC):
         """
         raise OperatorError(f"{name} is missing: give an array of shape {self.inputs[name]}")
 
+    def arguments(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+        """Values of all inputs, in order, for a call with some by position and others by name.
+
+        Inputs that are left out have their `value_of`.
+
+        Raises
+        ------
+        OperatorError
+            An input is missing or given twice, or there is no such input.
+        """
+        for name in (name for name in named if name not in self.inputs):
+            self.array(name, None)  # raises
+        given = dict(zip(self.inputs, inputs, strict=False))
+        if len(inputs) > len(self.inputs) or given.keys() & named:
+            has = ", ".join(self.inputs)
+            raise OperatorError(f"{len(inputs)} values by position are too many: there are {has}")
+        given |= named
+        return {n: given[n] if n in given else self.value_of(n) for n in self.inputs}
+
     def array(self, name: str, value: Any, what: str = "", *, on_host: bool = False) -> Vector:
         """Check an input, or its change ``what``, and return it as an array without a copy.
 

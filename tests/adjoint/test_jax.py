@@ -164,6 +164,18 @@ def test_controls_that_are_left_out_or_numbers() -> None:
     assert float(jax.grad(lambda a: f(u, a=a))(2.0)) > 0.0
 
 
+def test_controls_by_position() -> None:
+    u, controls = inputs()
+    function, values = FUNCTIONS["residual"], list(controls.values())
+    assert (function(u, *values) == function(u, **controls)).all()
+    assert (function(u, values[0], c=values[2]) == function(u, kappa=values[0], c=values[2])).all()
+    slope = jax.grad(FUNCTIONS["functional"], argnums=2)(u, *values)
+    named = jax.grad(lambda m: FUNCTIONS["functional"](u, **m))(controls)
+    assert float(slope) == pytest.approx(float(named["a"]), rel=1e-13)
+    two = jax.vmap(function, in_axes=(0, None))(jnp.stack([u, 2.0 * u]), values[0])
+    assert np.allclose(two[1], function(2.0 * u, values[0]), rtol=1e-13)
+
+
 def test_single_precision_without_wide_numbers() -> None:
     jax.config.update("jax_enable_x64", False)
     W = femops.functional(lambda u, k: k * u**2, V, k=1.0, dtype="float32")
@@ -181,6 +193,9 @@ def test_single_precision_without_wide_numbers() -> None:
         (lambda u: PRODUCT(u.astype("float32")), "u has type float32: convert it by"),
         (lambda u: jax.jit(PRODUCT)(u.astype("float32")), "u has type float32: convert it by"),
         (lambda u: PRODUCT(u, k=1.0), "'k' is no input: there are u"),
+        (lambda u: PRODUCT(u, u), "2 values by position are too many: there are u"),
+        (lambda u: FUNCTIONS["solve"](u, u, kappa=u), "too many: there are load, kappa, a, c"),
+        (lambda _: FUNCTIONS["solve"](), "load is missing: give an array"),
         (lambda u: FUNCTIONS["residual"](u, q=1.0), "'q' is no input: there are u, kappa, a, c"),
         (lambda u: FUNCTIONS["residual"](u, kappa=1.0), r"kappa has shape \(\): give \(12,\)"),
         (lambda u: FUNCTIONS["residual"](u, c=jnp.ones(3)), r"c has shape \(3,\): give \(2,\)"),

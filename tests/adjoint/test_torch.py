@@ -181,6 +181,12 @@ def test_controls_that_are_left_out_or_numbers() -> None:
     assert float(f(u.numpy(), c=np.ones(2))) > 0.0
 
 
+def test_controls_by_position() -> None:
+    u, *values = inputs()
+    by_name = FUNCTIONS["residual"](u, **dict(zip(CONTROLS, values, strict=True)))
+    assert (FUNCTIONS["residual"](u, *values) == by_name).all()
+
+
 def test_single_precision() -> None:
     f = femops.torch.functional(
         femops.functional(lambda u, k: k * u**2, V, k=1.0, dtype="float32"), "k"
@@ -203,6 +209,9 @@ def second(u: Any) -> Any:
         (lambda u: PRODUCT(u.float()), "u has type torch.float32: convert it by"),
         (lambda u: PRODUCT(u.to("meta")), r"u is on meta, the space on cpu: move it by .to"),
         (lambda u: PRODUCT(u, k=1.0), "'k' is no input: there are u"),
+        (lambda u: PRODUCT(u, u), "2 values by position are too many: there are u"),
+        (lambda u: FUNCTIONS["solve"](u, u, kappa=u), "too many: there are load, kappa, a, c"),
+        (lambda _: FUNCTIONS["solve"](), "load is missing: give an array"),
         (lambda u: FUNCTIONS["residual"](u, q=1.0), "'q' is no input: there are u, kappa, a, c"),
         (lambda u: FUNCTIONS["residual"](u, kappa=1.0), r"kappa has shape \(\): give \(12,\)"),
         (lambda u: FUNCTIONS["residual"](u, c="text"), "c has type"),
