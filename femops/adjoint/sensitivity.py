@@ -14,7 +14,7 @@ from femops.errors import OperatorError
 from femops.operators import Operator, Residual
 from femops.operators.execution.vectors import checked_vector
 from femops.spaces.base import Space
-from femops_meshes.arguments import checked
+from femops_meshes.arguments import checked, number_of
 
 Vector = NDArray[Any]
 
@@ -26,7 +26,8 @@ class Sensitivity:
 
     ``S @ d`` is the change of the residual along a change d of the control, and ``S.T @ v`` the
     derivative of :math:`v^T F`. Each is one sweep over the elements, which stores nothing at their
-    points. ``scipy.sparse.linalg.aslinearoperator(S)`` has both products.
+    points. S may be negated and multiplied by numbers, ``-S.T @ u``;
+    ``scipy.sparse.linalg.aslinearoperator(S)`` has sums and products with other operators.
 
     Parameters
     ----------
@@ -66,6 +67,8 @@ class Sensitivity:
     (True, True)
     """
 
+    __array_ufunc__ = None  # or NumPy would multiply each entry of an array by S
+
     def __init__(
         self,
         F: Residual | Operator,
@@ -78,7 +81,7 @@ class Sensitivity:
         self._lagrangian = Lagrangian(pieces, {wrt: self._control}, F.space)
         self._state = checked_vector(F.space, F.dtype, u, "u").copy()
         self._fixed = F.space.memory.put(F.constrained_dofs)
-        self._transposed = False
+        self._transposed, self._factor = False, 1.0
         control = self._control
         self.dtype, self.control_shape = F.dtype, control.own_shape
         self.control_space = control.space if control.kind in ("field", "mesh") else None
@@ -87,10 +90,24 @@ class Sensitivity:
     @property
     def T(self) -> Sensitivity:
         """The transpose."""
-        twin = object.__new__(Sensitivity)
-        twin.__dict__.update(self.__dict__)
-        twin._transposed, twin.shape = not self._transposed, self.shape[::-1]
-        return twin
+        copy = self._times(1.0)
+        copy._transposed, copy.shape = not self._transposed, self.shape[::-1]
+        return copy
+
+    def _times(self, factor: float) -> Sensitivity:
+        copy = object.__new__(Sensitivity)
+        copy.__dict__.update(self.__dict__)
+        copy._factor = factor * self._factor
+        return copy
+
+    def __mul__(self, factor: Any) -> Sensitivity:
+        number = number_of(factor)
+        return NotImplemented if number is None else self._times(number)
+
+    __rmul__ = __mul__
+
+    def __neg__(self) -> Sensitivity:
+        return self._times(-1.0)
 
     def __repr__(self) -> str:
         rows, columns = self.shape
@@ -98,7 +115,15 @@ class Sensitivity:
         return f"Sensitivity({by}: {rows} x {columns}, {self.dtype})"
 
     def __matmul__(self, x: Any) -> Vector:
-        return self._rows(x) if self._transposed else self._columns(x)
+        return self._product(x, transposed=self._transposed)
+
+    def __rmatmul__(self, x: Any) -> Vector:
+        return self._product(x, transposed=not self._transposed)
+
+    def _product(self, x: Any, *, transposed: bool) -> Vector:
+        found = self._rows(x) if transposed else self._columns(x)
+        found *= self._factor
+        return found
 
     def matvec(self, x: Any) -> Vector:
         """Product with a flat vector, as SciPy's operators have it."""
@@ -109,9 +134,8 @@ class Sensitivity:
         return self._flat(x, transposed=not self._transposed)
 
     def _flat(self, x: Any, *, transposed: bool) -> Vector:
-        if transposed:
-            return self._rows(x.reshape(-1)).reshape(-1)
-        return self._columns(x.reshape(self.control_shape))
+        given = x.reshape(-1) if transposed else x.reshape(self.control_shape)
+        return self._product(given, transposed=transposed).reshape(-1)
 
     def _columns(self, direction: Any) -> Vector:
         """Change of the residual along a change of the control."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from femops.errors import Errors, OperatorError
 from femops.pointwise.diagnostics import explain
-from femops_meshes.arguments import Count, checked, shown
+from femops_meshes.arguments import Count, checked, refusal, shown
 
 
 @checked(OperatorError)
@@ -18,8 +19,8 @@ def taylor(
     goal: Callable[[Any], float],
     point: Any,
     direction: Any,
-    slope: float,
-    curvature: float | None = None,
+    slope: Any,
+    curvature: Any = None,
     *,
     step: float = 1e-2,
     halvings: Count = 4,
@@ -35,9 +36,9 @@ def taylor(
         Takes a point, and returns a number.
     point, direction : arrays, numbers, or dicts of these
         A dict has a value for each control, and the goal takes such a dict.
-    slope : float
+    slope : number
         The derivative along the direction, gradient times direction.
-    curvature : float, optional
+    curvature : number, optional
         The second derivative along the direction.
     step : float
         The largest h.
@@ -52,8 +53,8 @@ def taylor(
     Raises
     ------
     OperatorError
-        The goal is not a finite number at the point or beside it, or the direction has a name that
-        the point lacks.
+        The goal or a derivative is not a finite number, or the direction has another shape than the
+        point or a name that the point lacks.
 
     Examples
     --------
@@ -62,10 +63,9 @@ def taylor(
     >>> bool(abs(rates - 2.0).max() < 0.02)
     True
     """
-    sizes, bend = (
-        step * 0.5 ** np.arange(int(halvings) + 1),
-        0.0 if curvature is None else curvature,
-    )
+    sizes = step * 0.5 ** np.arange(int(halvings) + 1)
+    slope = _number(slope, "slope")
+    bend = 0.0 if curvature is None else _number(curvature, "curvature")
     start, rest = _value(goal, point), []
     for h in sizes:
         expected = start + h * slope + 0.5 * h**2 * bend
@@ -84,11 +84,22 @@ def _at(point: Any, direction: Any, h: float) -> Any:
         return {name: _at(value, direction.get(name, 0.0), h) for name, value in point.items()}
     try:
         return point + h * direction
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise OperatorError(
             f"{shown(point)} and {shown(direction)} are no point and direction: give numbers, "
             "arrays of one shape, or a dict of them each"
         ) from error
+
+
+def _number(value: Any, name: str) -> float:
+    """Convert a number of Python, NumPy, JAX or PyTorch."""
+    try:
+        number = math.nan if isinstance(value, str) else float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise OperatorError(refusal(name, value, "a finite number, gradient @ direction"))
+    return number
 
 
 def _value(goal: Callable[[Any], float], point: Any) -> float:

@@ -200,3 +200,17 @@ def test_states_that_are_not_finite() -> None:
 def test_a_direction_that_the_point_lacks() -> None:
     with pytest.raises(femops.errors.OperatorError, match="the direction has 'q', the point has k"):
         femops.adjoint.taylor(lambda point: point["k"], {"k": 1.0}, {"q": 1.0}, 1.0)
+
+
+@pytest.mark.parametrize("slope", [np.array(6.0), np.float32(6.0), 6])
+def test_slopes_that_are_numbers_of_libraries(slope: Any) -> None:
+    ones = np.ones(3)
+    assert femops.adjoint.taylor(lambda m: m @ m, ones, ones, slope) == pytest.approx(2.0, abs=1e-6)
+
+
+def test_points_and_slopes_of_wrong_shapes() -> None:
+    ones, test = np.ones(3), femops.adjoint.taylor
+    with pytest.raises(femops.errors.OperatorError, match=r"slope is an array .* gradient @ dir"):
+        test(lambda m: m @ m, ones, ones, 2.0 * ones)
+    with pytest.raises(femops.errors.OperatorError, match="are no point and direction"):
+        test(lambda m: m @ m, ones, np.ones(4), 6.0)

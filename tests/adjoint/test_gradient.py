@@ -151,6 +151,10 @@ def test_a_matrix_and_products_of_a_sensitivity() -> None:
     assert np.sum((S.T @ v) * step) == pytest.approx(v @ changed, rel=1e-12)
     flat = aslinearoperator(S)
     assert flat.rmatvec(v) == pytest.approx((S.T @ v).ravel(), rel=1e-15)
+    product = S.T @ v
+    for found in (-(-S.T @ v), 0.5 * (S.T * 2.0 @ v), v @ S):
+        assert (found == product).all()
+    assert (aslinearoperator(-S).matvec(step.ravel()) == -(S @ step)).all()
     S = Sensitivity(A.constrained([0, 5]), u, "c")
     assert v @ (S @ d[: P.size]) == pytest.approx((S.T @ v) @ d[: P.size], rel=1e-12)
     assert (S @ d[: P.size])[[0, 5]] == pytest.approx(0.0, abs=0.0)
