@@ -19,6 +19,13 @@ def _names() -> dict[str, str]:
 HOME = _names()
 OPTIONAL = "jax", "torch"
 """Modules that need a package of the same name. `names` leaves them out."""
+_OWNERS = {
+    "u.{}, of a field u in a form": ("femops.pointwise.trace", "FieldSymbol"),
+    "numpy.{}": ("numpy",),
+    "V.{}, of a space V": ("femops.spaces.h1_l2", "H1"),
+    "A.{}, of an operator A": ("femops.operators", "Operator"),
+}
+"""Module, and class in it, by how an attribute of the class or module is written in a hint."""
 
 
 def _version() -> str:
@@ -38,8 +45,21 @@ def _unknown(name: str) -> str:
     for module in (module for module, home in HOME.items() if public and home == "femops"):
         if hasattr(importlib.import_module(f"femops.{module}"), name):
             return f"module 'femops' has no attribute {name!r}: it is femops.{module}.{name}"
+    if public and (place := _other_place(name)):
+        return f"module 'femops' has no attribute {name!r}: {place}"
     hints = importlib.import_module("femops_meshes.hints")
     return f"module 'femops' has no attribute {name!r}{hints.did_you_mean(name, HOME)}"
+
+
+def _other_place(name: str) -> str:
+    """Say how to write a name that fields, spaces, operators or NumPy have; "" for others."""
+    for written, (module, *classes) in _OWNERS.items():
+        owner = importlib.import_module(module)
+        for name_of_class in classes:
+            owner = getattr(owner, name_of_class)
+        if hasattr(owner, name):
+            return f"write {written.format(name)}"
+    return ""
 
 
 def attribute(name: str) -> Any:

@@ -81,6 +81,21 @@ def test_every_name_is_there_and_listed():
         femops.nothing  # noqa: B018
 
 
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("grad", "write u.grad, of a field u in a form"),
+        ("trace", "write numpy.trace"),
+        ("interpolate", "write V.interpolate, of a space V"),
+        ("assemble", "write A.assemble, of an operator A"),
+        ("taylor", "it is femops.adjoint.taylor"),
+    ],
+)
+def test_names_that_are_elsewhere(name, hint):
+    with pytest.raises(AttributeError, match=f"has no attribute '{name}': {hint}"):
+        getattr(femops, name)
+
+
 def test_version_is_the_installed_one():
     assert femops.__version__ == version("femops")
     assert "__version__" in dir(femops)
