@@ -286,7 +286,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
 
     def dot(self, x: Any) -> Any:
         """Multiply by a vector, many vectors, a number or an operator, as SciPy's `dot` does."""
-        if isinstance(x, LinearOperator | Real):
+        if isinstance(x, LinearOperator | Number):
             self._refuse_composed(x)
             if isinstance(x, LinearOperator) and x.shape[0] != self.shape[1]:
                 rows = self.shape[1]

@@ -14,7 +14,7 @@ from femops.errors import SpaceError, VectorError
 from femops.parallel.comm import Communicator, communicator
 from femops.parallel.gpus import rank_device
 from femops.spaces.recurrence import three_term
-from femops.spaces.restriction import FLOAT_TYPES, Vector, refuse_device_array
+from femops.spaces.restriction import FLOAT_TYPES, Vector, instead_of, refuse_device_array
 from femops_kernels.cuda.device.device import Device
 from femops_kernels.errors import KernelError
 from femops_kernels.pointwise.qdata import ALIGNMENT, aligned_array
@@ -189,7 +189,18 @@ class HostMemory(Memory):
     def factor(self, x: Any, what: str) -> NDArray[Any]:
         """See `Memory.factor`."""
         refuse_device_array(x, what)
-        return array_of(x, what, VectorError)
+        try:
+            found = array_of(x, what, VectorError)
+        except VectorError as error:
+            raise (self._refused(x, what) or error) from error.__cause__
+        if found.dtype == object and (refused := self._refused(x, what)):
+            raise refused
+        return found
+
+    @staticmethod
+    def _refused(x: Any, what: str) -> VectorError | None:
+        cure = instead_of(x, what)
+        return VectorError(refusal(what, x, cure)) if cure else None
 
     def vector_of(self, space: VectorSpace, vector: Any, what: str) -> Any:
         """See `Memory.vector_of`."""

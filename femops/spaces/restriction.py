@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from femops.errors import OperatorError, SpaceError, VectorError
 from femops.numbering import first_positions
-from femops_meshes.arguments import array_of, checked, shown
+from femops_meshes.arguments import array_of, checked, refusal, shown
 from femops_meshes.memory import check_memory
 
 Ints = NDArray[np.int64]
@@ -25,15 +25,26 @@ def check_float_array(array: object, what: str) -> Vector:
     """Return `array` if it is a NumPy array of float32 or float64, else raise `VectorError`."""
     refuse_device_array(array, what)
     if not isinstance(array, np.ndarray):
-        raise VectorError(
-            f"{what} is a {type(array).__name__}: give a NumPy array of float64 or float32"
-        )
+        cure = instead_of(array, what) or "a NumPy array of float64 or float32"
+        raise VectorError(refusal(what, array, cure))
     if array.dtype not in FLOAT_TYPES:
         raise VectorError(
             f"{what} has type {array.dtype}: femops computes in float64 and float32, "
             "convert it by .astype(numpy.float64)"
         )
     return array
+
+
+def instead_of(value: object, what: str) -> str:
+    """Say what to give instead of a field, a sparse matrix or a tensor; "" for other values."""
+    library = type(value).__module__.partition(".")[0]
+    if library in ("jax", "jaxlib"):
+        return f"numpy.asarray({what}), or call functions of femops.jax, which JAX differentiates"
+    if library == "torch":
+        return f"{what}.numpy(), or call functions of femops.torch, which PyTorch differentiates"
+    if hasattr(value, "toarray"):
+        return f"{what}.toarray(), or multiply matrices: A.assemble() is one"
+    return f"{what}.vector" if hasattr(value, "vector") else ""
 
 
 def refuse_device_array(array: object, what: str) -> None:

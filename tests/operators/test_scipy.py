@@ -208,3 +208,14 @@ def test_what_is_no_operator_is_not_added(kind: str) -> None:
     with pytest.raises(femops.errors.OperatorError, match="different spaces"):
         both + femops.mass(V)
     assert sum([both, both]).shape == both.shape
+
+
+def test_factors_that_are_no_vectors():
+    A = femops.mass(V := femops.H1(femops.box((2, 2)), 2))
+    x = np.arange(V.size) + 0.5
+    with pytest.raises(femops.errors.VectorError, match=r"x is a csr_array: give x.toarray\(\)"):
+        A @ A.assemble()
+    with pytest.raises(femops.errors.VectorError, match=r"x is a GridFunction: give x.vector"):
+        A @ femops.GridFunction(V, x)
+    for imaginary in (A * 1j, 1j * A):
+        np.testing.assert_allclose(imaginary @ x, 1j * (A @ x), rtol=1e-14)

@@ -34,7 +34,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: femops.load(V.mesh, 1.0),  # type: ignore[arg-type]
         r"V is a Mesh: give a space, as femops.H1\(mesh, order\)",
     ),
-    "first guess": (lambda: femops.newton(F, 0.0), "u0 is a float: give a NumPy array"),  # type: ignore[arg-type]
+    "first guess": (lambda: femops.newton(F, 0.0), "u0 is 0.0: give a NumPy array"),  # type: ignore[arg-type]
     "series": (lambda: femops.io.TimeSeries(None), "path is None: give a text or a path"),  # type: ignore[arg-type]
     "lanes": (lambda: femops.mass(V, lanes=[]), "lanes is a list: give a whole number or None"),  # type: ignore[arg-type]
     "merged": (lambda: femops.cg(A, B, merged=-1), "merged is -1: give True or False or None"),  # type: ignore[arg-type]

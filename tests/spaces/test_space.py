@@ -291,7 +291,8 @@ def test_components_are_a_view():
         (np.zeros(25, dtype=np.int32), "u has type int32"),
         (np.zeros(25, dtype=np.float16), "u has type float16"),
         (list(range(25)), "u is a list"),
-        (None, "u is a NoneType"),
+        (None, "u is None"),
+        (femops.GridFunction(H1(femops.box((2, 2)), 2), np.zeros(25)), "give u.vector"),
     ],
 )
 @pytest.mark.parametrize("use", ["check_vector", "values", "gradient", "sample"])
