@@ -17,7 +17,7 @@ from femops.operators.integrals.constraints import product_of_factors
 from femops.operators.integrals.nonlinear import ENERGY, NONE, Functionals, NonlinearIntegral
 from femops.operators.residual import Residual
 from femops.operators.sums import Summable
-from femops.pointwise.diagnostics import definition
+from femops.pointwise.diagnostics import definition, vector_hint
 from femops.pointwise.trace import FormFunction, name_of
 
 
@@ -106,11 +106,13 @@ class _Integrand:
 
     def __call__(self, *args: Any, **options: Any) -> dict[str, Any]:
         found = self._function(*args, **options)
-        if found is None or isinstance(found, dict):
+        kinds = {type(None): "nothing", dict: "a dictionary"}
+        shape = () if type(found) in kinds else np.shape(found)
+        if type(found) in kinds or shape not in ((), (1,)):
             name = f"{definition(self._function)}{name_of(self._function)}"
-            what = "nothing" if found is None else "a dictionary"
+            what = kinds.get(type(found), f"an array of shape {shape}")
             raise TraceError(
                 f"{name} returned {what}: the function of a functional returns a number, the "
-                "integrand"
+                f"integrand{vector_hint([shape])}"
             )
         return {self._key: found}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import linecache
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from femops_meshes.hints import did_you_mean
 
 _FEMOPS = Path(__file__).parent.parent
 _NUMPY = Path(np.__file__).parent
+_LONGEST_CONSTANT = 9  # entries of a tensor; longer vectors may be those of a space
 _SYMBOL = re.compile(r"'(Node|FieldSymbol)' object|object of type '(Node|FieldSymbol)'")
 
 
@@ -42,6 +43,12 @@ def _place(file: str, line: int) -> str:
     return f"{Path(file).name}, line {line}, `{text}`: " if text else f"line {line}: "
 
 
+def vector_hint(shapes: Iterable[tuple[int, ...]]) -> str:
+    """Advice if an array of a form is so long that it may be meant as the vector of a field."""
+    long = any(len(shape) == 1 and shape[0] > _LONGEST_CONSTANT for shape in shapes)
+    return "; is it a vector of a space? Give femops.GridFunction(space, vector)" if long else ""
+
+
 def explain(error: BaseException) -> str:
     """Explanation, for a message, of an error that Python or NumPy raised on symbols."""
     text = str(error)
@@ -53,6 +60,8 @@ def explain(error: BaseException) -> str:
         )
     if "Cannot cast ufunc" in text or "from dtype('O')" in text:
         return "numpy.linalg does not take symbols: use femops.det, femops.inv, femops.inner"
+    if "jax" in text:
+        return "JAX's functions do not take symbols: use NumPy's; femops.jax differentiates forms"
     if "read-only" in text:
         return "a form cannot overwrite its arguments: make a new array, such as 2 * u.grad"
     if isinstance(error, AttributeError) and error.name and error.obj is not None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from femops.errors import FemopsError, NoAttributeError, TraceError
-from femops.pointwise.diagnostics import definition, explain, line_of
+from femops.pointwise.diagnostics import definition, explain, line_of, vector_hint
 from femops.pointwise.expressions.derivative import derivatives
 from femops.pointwise.expressions.graph import Graph, Node, Symbolic, ancestors, substitute
 from femops_meshes.hints import did_you_mean
@@ -408,7 +408,8 @@ def _call(
     except FemopsError as error:
         raise TraceError(f"{line_of(error)}{error}") from error.__cause__
     except Exception as error:  # whatever a user's function may raise
-        raise TraceError(f"{line_of(error)}{explain(error)}") from error
+        hint = vector_hint(np.shape(value) for value in known.values())
+        raise TraceError(f"{line_of(error)}{explain(error)}{hint}") from error
 
 
 def _result_of(
@@ -454,7 +455,7 @@ def _shaped(
     if array.shape not in (plain, shape):
         raise TraceError(
             f'{definition(function)}{name_of(function)} returned a "{what}" of shape '
-            f"{array.shape}: the test function needs {plain}"
+            f"{array.shape}: the test function needs {plain}{vector_hint([array.shape])}"
         )
     try:
         for index in np.ndindex(shape):

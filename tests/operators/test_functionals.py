@@ -108,3 +108,20 @@ def test_what_is_refused() -> None:
     ):
         with pytest.raises(kind, match=words):
             call()
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda u: u.grad, r"an array of shape \(2,\): .* returns a number, the integrand$"),
+        (lambda u, d: (u - d) ** 2, r"shape \(25,\): .* Give femops.GridFunction\(space, vector\)"),
+        (lambda u, d: d @ u.grad, r"is it a vector of a space\? Give femops.GridFunction"),
+        (lambda u: {"value": u}, "a dictionary: "),
+        (lambda u: None, "nothing: "),
+    ],
+)
+def test_functions_that_return_no_number(function: Any, message: str) -> None:
+    V = femops.H1(femops.box((2, 2)), 2)
+    coefficients = {"d": V.zeros()} if function.__code__.co_argcount > 1 else {}
+    with pytest.raises(femops.errors.TraceError, match=message):
+        femops.functional(function, V, **coefficients)
