@@ -124,7 +124,7 @@ def residual(F: Residual | Operator, *controls: str) -> Callable[..., Any]:
     Returns
     -------
     callable
-        ``f(u, kappa=k)`` or ``f(u, k)`` is a vector. Values of u at constrained dofs are taken as they are.
+        ``f(u, kappa=k)`` is a vector. Values of u at constrained dofs are taken as they are.
 
     Raises
     ------

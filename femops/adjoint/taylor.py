@@ -94,7 +94,7 @@ def _at(point: Any, direction: Any, h: float) -> Any:
 def _number(value: Any, name: str) -> float:
     """Convert a number of Python, NumPy, JAX or PyTorch."""
     try:
-        number = math.nan if isinstance(value, str) else float(value)
+        number = math.nan if isinstance(value, str) or np.iscomplexobj(value) else float(value)
     except (TypeError, ValueError):
         number = math.nan
     if not math.isfinite(number):

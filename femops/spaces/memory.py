@@ -14,11 +14,11 @@ from femops.errors import SpaceError, VectorError
 from femops.parallel.comm import Communicator, communicator
 from femops.parallel.gpus import rank_device
 from femops.spaces.recurrence import three_term
-from femops.spaces.restriction import FLOAT_TYPES, Vector, instead_of, refuse_device_array
+from femops.spaces.restriction import FLOAT_TYPES, Vector, host_array
 from femops_kernels.cuda.device.device import Device
 from femops_kernels.errors import KernelError
 from femops_kernels.pointwise.qdata import ALIGNMENT, aligned_array
-from femops_meshes.arguments import Kind, array_of, dtype_of, refusal, shown
+from femops_meshes.arguments import Kind, dtype_of, refusal, shown
 from femops_meshes.memory import available_memory
 
 Entry = TypeVar("Entry", bound=np.generic)
@@ -188,19 +188,7 @@ class HostMemory(Memory):
 
     def factor(self, x: Any, what: str) -> NDArray[Any]:
         """See `Memory.factor`."""
-        refuse_device_array(x, what)
-        try:
-            found = array_of(x, what, VectorError)
-        except VectorError as error:
-            raise (self._refused(x, what) or error) from error.__cause__
-        if found.dtype == object and (refused := self._refused(x, what)):
-            raise refused
-        return found
-
-    @staticmethod
-    def _refused(x: Any, what: str) -> VectorError | None:
-        cure = instead_of(x, what)
-        return VectorError(refusal(what, x, cure)) if cure else None
+        return host_array(x, what)
 
     def vector_of(self, space: VectorSpace, vector: Any, what: str) -> Any:
         """See `Memory.vector_of`."""

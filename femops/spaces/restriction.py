@@ -25,7 +25,7 @@ def check_float_array(array: object, what: str) -> Vector:
     """Return `array` if it is a NumPy array of float32 or float64, else raise `VectorError`."""
     refuse_device_array(array, what)
     if not isinstance(array, np.ndarray):
-        cure = instead_of(array, what) or "a NumPy array of float64 or float32"
+        cure = _instead_of(array, what) or "a NumPy array of float64 or float32"
         raise VectorError(refusal(what, array, cure))
     if array.dtype not in FLOAT_TYPES:
         raise VectorError(
@@ -35,7 +35,21 @@ def check_float_array(array: object, what: str) -> Vector:
     return array
 
 
-def instead_of(value: object, what: str) -> str:
+def host_array(values: object, what: str) -> NDArray[Any]:
+    """Convert values to a NumPy array, or raise `VectorError`."""
+    refuse_device_array(values, what)
+    try:
+        found = array_of(values, what, VectorError)
+    except VectorError:
+        if not _instead_of(values, what):
+            raise
+        found = np.array(None)
+    if found.dtype == object and (cure := _instead_of(values, what)):
+        raise VectorError(refusal(what, values, cure))
+    return found
+
+
+def _instead_of(value: object, what: str) -> str:
     """Say what to give instead of a field, a sparse matrix or a tensor; "" for other values."""
     library = type(value).__module__.partition(".")[0]
     if library in ("jax", "jaxlib"):
