@@ -214,3 +214,10 @@ def test_what_is_refused(call: Any, message: str) -> None:
 def test_a_goal_that_is_no_scalar() -> None:
     with pytest.raises(TypeError, match="scalar"):
         jax.grad(FUNCTIONS["residual"])(jnp.asarray(V.zeros()))
+
+
+def test_functions_of_jax_in_a_form() -> None:
+    with pytest.raises(femops.errors.TraceError, match="JAX's functions do not take symbols"):
+        femops.residual(lambda u: {"value": jnp.exp(u)}, V)
+    with pytest.raises(femops.errors.VectorError, match=r"u is a .*Tracer: .* functions of femops"):
+        jax.grad(J)(jnp.ones(V.size))
