@@ -2,6 +2,7 @@
 
 from femops.adjoint.gradient import Gradient as Gradient
 from femops.adjoint.gradient import gradient as gradient
+from femops.adjoint.gradient import gradients as gradients
 from femops.adjoint.maps import FunctionalMap as FunctionalMap
 from femops.adjoint.maps import Map as Map
 from femops.adjoint.maps import OperatorMap as OperatorMap
@@ -22,6 +23,7 @@ __all__ = [
     "SolveMap",
     "Steps",
     "gradient",
+    "gradients",
     "moved",
     "taylor",
 ]

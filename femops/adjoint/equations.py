@@ -65,15 +65,16 @@ class LinearEquations:
         Parameters
         ----------
         J : Operator
-        right : (size,) array
-            Overwritten by zeros at the constrained dofs.
+        right : (size,) or (size, nvec) array
+            Overwritten by zeros at the constrained dofs. The columns of a matrix are solved for at
+            once where conjugate gradients solve.
         what : str
             Name of the equation in messages.
         warn : bool
 
         Returns
         -------
-        (size,) array
+        array of the shape of ``right``
 
         Raises
         ------
@@ -92,6 +93,10 @@ class LinearEquations:
         """
         if not self._space.comm.max(int(bool(right.any()))):
             return right
+        if right.ndim == 2 and not self._steps.by_cg(J):
+            columns = [right[:, j].copy() for j in range(right.shape[1])]
+            found = [self.solve_with_values(J, b, what, warn=warn) for b in columns]
+            return self._space.memory.xp.stack(found, axis=1)  # type: ignore[no-any-return]
         x, failure = self._steps.solve(J, right, self._rtol)
         infos = self._steps.infos
         self.info = infos[-1] if infos else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from typing import Any, Literal, final
 
 from numpy.typing import NDArray
@@ -207,6 +208,10 @@ def gradient(
     ConvergenceWarning
         See ``warn``.
 
+    See Also
+    --------
+    femops.adjoint.gradients : Of several goals, or for several load cases.
+
     Notes
     -----
     At a kink (``abs``, ``minimum``, ``maximum``, ``where``) the derivative is that of the branch
@@ -231,16 +236,118 @@ def gradient(
     >>> slopes["kappa"].shape == K.shape, bool(abs(slopes["f"] - mean(u)) < 1e-12)
     (True, True)
     """
-    linear_equations = None
+    return _gradients([(goal, u)], F, wrt, (linear, preconditioner, rtol, level), warn=warn)[0]
+
+
+@checked(OperatorError)
+def gradients(
+    goal: Functional | Sequence[Functional],
+    F: Residual | Operator | None = None,
+    u: Any = None,
+    wrt: str | Sequence[str] | Mapping[str, Space | None] = (),
+    *,
+    linear: Linear = "auto",
+    preconditioner: Preconditioning = "jacobi",
+    rtol: Fraction = 1e-10,
+    level: str = "partial",
+    warn: bool = True,
+) -> list[Gradient]:
+    """Derivatives of several goals, or of a goal for several load cases, by their controls.
+
+    Adjoint equations with one symmetric operator are solved at once (see `femops.cg`).
+
+    Parameters
+    ----------
+    goal : Functional or sequence of Functional
+    F : Residual or Operator, optional
+        See `femops.gradient`.
+    u : (size,) or (size, cases) array
+        The state, or those of load cases as columns. With several goals and columns each goal is
+        that of one column.
+    wrt, linear, preconditioner, rtol, level, warn
+        See `femops.gradient`.
+
+    Returns
+    -------
+    list of Gradient
+        One for each goal or column.
+
+    Raises
+    ------
+    OperatorError
+        See `femops.gradient`. Numbers of goals and of columns that differ.
+    SolverError, TraceError, VectorError
+        See `femops.gradient`.
+
+    Examples
+    --------
+    Two load cases of a heated plate:
+
+    >>> import numpy as np, femops
+    >>> V = femops.H1(femops.box((4, 4)), order=3)
+    >>> A = femops.diffusion(V, 2.0).constrained(V.boundary_dofs())
+    >>> loads = np.stack([A.rhs(femops.load(V, f)) for f in (1.0, lambda x: x[0])], axis=1)
+    >>> U, info = femops.cg(A, loads, rtol=1e-12)
+    >>> energy = femops.functional(lambda u: u**2, V)
+    >>> first, second = femops.adjoint.gradients(energy, A, U, "kappa")
+    >>> first["kappa"].shape, bool(first["kappa"] < second["kappa"] < 0.0)
+    ((), True)
+    """
+    options = linear, preconditioner, rtol, level
+    return _gradients(_cases(goal, u), F, wrt, options, warn=warn)
+
+
+def _cases(goal: Functional | Sequence[Functional], u: Any) -> list[tuple[Functional, Any]]:
+    """Pairs of a goal and a state."""
+    goals = [goal] if isinstance(goal, Functional) else list(goal)
+    if not goals or not all(isinstance(each, Functional) for each in goals):
+        raise OperatorError(f"goal is {shown(goal)}: give a functional, or a list of them")
+    if getattr(u, "ndim", 1) != 2:
+        return [(each, u) for each in goals]
+    states = [u[:, j].copy() for j in range(u.shape[1])]
+    goals = goals * len(states) if len(goals) == 1 else goals
+    if len(goals) != len(states) or not states:
+        raise OperatorError(
+            f"there are {len(goals)} goals, and u has {len(states)} columns: give one goal, or one "
+            "for each column"
+        )
+    return list(zip(goals, states, strict=True))
+
+
+def _gradients(
+    cases: Sequence[tuple[Functional, Any]],
+    F: Residual | Operator | None,
+    wrt: Any,
+    options: tuple[Any, ...],
+    *,
+    warn: bool,
+) -> list[Gradient]:
+    """Gradients of goals at states. Collective."""
+    equations = None
     if F is not None:
-        given = linear, preconditioner, rtol, level, "femops.gradient"
         # a preconditioner that is kept belongs to the Jacobian, or to its transpose
-        linear_equations = LinearEquations(F, *given), LinearEquations(F, *given)
-    problem = _Problem(goal, F, u, wrt, linear_equations, warn=warn)
-    if linear_equations is None:
-        return Gradient(problem, None, None)
-    adjoint = problem.adjoint()
-    return Gradient(problem, adjoint, linear_equations[1].info)
+        linear, preconditioner, rtol, level = options
+        given = F, linear, preconditioner, rtol, level, "femops.gradient"
+        equations = LinearEquations(*given), LinearEquations(*given)
+    (goal, u), *others = cases
+    problem = _Problem(goal, F, u, wrt, equations, warn=warn)
+    problems = [problem, *(problem.like(*other) for other in others)]
+    adjoints: list[Vector | None] = [None] * len(problems)
+    if equations is not None:
+        adjoints = [*_adjoints(problems)]
+    info = None if equations is None else equations[1].info
+    return [Gradient(p, adjoint, info) for p, adjoint in zip(problems, adjoints, strict=True)]
+
+
+def _adjoints(problems: Sequence[_Problem]) -> list[Vector]:
+    """Solve the adjoint equations of goals, at once if they have one operator. Collective."""
+    first = problems[0]
+    if len(problems) == 1 or not all(p.shares(first) for p in problems):
+        return [problem.adjoint() for problem in problems]
+    (_, back), J = first.linear
+    rights = first.space.memory.xp.stack([p.right for p in problems], axis=1)
+    found = back.solve(J.T, rights, "adjoint", warn=first.warn)
+    return [found[:, j].copy() for j in range(len(problems))]
 
 
 @final
@@ -260,7 +367,7 @@ class _Problem:
         if F is not None and (F.space is not goal.space or F.dtype != goal.dtype):
             raise OperatorError(f"{goal!r} and {F!r} are on different spaces or of different types")
         self.goal, self.F, self.space = goal, F, goal.space
-        self._equations, self._warn = equations, warn
+        self._equations, self.warn, self._wrt, self.given = equations, warn, wrt, u
         self.state: Vector = checked_vector(goal.space, goal.dtype, u, "u").copy()
         spaces = _names(wrt)
         pieces = pieces_of(goal)
@@ -280,8 +387,21 @@ class _Problem:
         self._order = list(spaces)
         self._lagrangian = Lagrangian(pieces, self.controls, goal.space)
 
+    def like(self, goal: Functional, u: Any) -> _Problem:
+        """Problem of another goal or state, with the same equation and controls."""
+        if goal is not self.goal:
+            return _Problem(goal, self.F, u, self._wrt, self._equations, warn=self.warn)
+        other = copy(self)
+        other.given = u
+        other.state = checked_vector(self.space, goal.dtype, u, "u").copy()
+        return other
+
+    def shares(self, other: _Problem) -> bool:
+        """Whether the adjoint equations of both have one operator."""
+        return isinstance(self.F, Operator) or self.given is other.given
+
     @property
-    def _linear(self) -> tuple[tuple[LinearEquations, LinearEquations], Operator]:
+    def linear(self) -> tuple[tuple[LinearEquations, LinearEquations], Operator]:
         """Linear equations with the Jacobian and with its transpose, and the Jacobian."""
         assert self._equations is not None
         assert self.F is not None
@@ -289,9 +409,13 @@ class _Problem:
 
     def adjoint(self) -> Vector:
         """Solve the adjoint equation. Collective."""
-        (_, back), J = self._linear
-        right = self.goal.derivative.residual(self.state)
-        return back.solve(J.T, right, "adjoint", warn=self._warn)
+        (_, back), J = self.linear
+        return back.solve(J.T, self.right, "adjoint", warn=self.warn)
+
+    @property
+    def right(self) -> Vector:
+        """Right-hand side of the adjoint equation."""
+        return self.goal.derivative.residual(self.state)
 
     def derivatives(self, adjoint: Vector | None) -> dict[str, Vector]:
         """Derivatives by all controls, in the order in which they were asked for."""
@@ -331,13 +455,13 @@ class _Problem:
         along = {n: self.controls[n].vector(value, dtype) for n, value in directions.items()}
         changes = dict(along)
         if self.F is not None:
-            (ahead, back), J = self._linear
+            (ahead, back), J = self.linear
             # L has the negative residual
             pushed = L.derivative(L.adjoints, self.state, adjoint, along)
-            change = ahead.solve(J, L.whole(pushed, L.adjoints), "tangent", warn=self._warn)
+            change = ahead.solve(J, L.whole(pushed, L.adjoints), "tangent", warn=self.warn)
             changes |= L.parts(change, L.states)
             turned = L.whole(L.derivative(L.states, self.state, adjoint, changes), L.states)
-            adjoint_change = back.solve(J.T, turned, "second adjoint", warn=self._warn)
+            adjoint_change = back.solve(J.T, turned, "second adjoint", warn=self.warn)
             changes |= L.parts(adjoint_change, L.adjoints)
         raw = L.derivative(tuple(self.controls), self.state, adjoint, changes)
         return {name: self.controls[name].derivative(value) for name, value in raw.items()}

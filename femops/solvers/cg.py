@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.errors import SolverError
+from femops.errors import SolverError, VectorError
 from femops.operators import Operator
 from femops.operators.execution.choice import backend_of
-from femops.solvers import preconditioned_cg
+from femops.solvers import block_cg, preconditioned_cg
 from femops.solvers.any_preconditioner import AnyPreconditioner
 from femops.solvers.convergence import warn_of
 from femops.solvers.inner_products import Sums
@@ -23,6 +24,7 @@ from femops.solvers.linear_problem import (
     enlarged,
     excess_of,
 )
+from femops.solvers.multigrid import Multigrid
 from femops.solvers.singular import singular_cause
 from femops.solvers.watch import Callback, Progress, Watch
 from femops_kernels.cg import BREAKDOWN, CONVERGED, Solve
@@ -63,10 +65,13 @@ def cg(
     Parameters
     ----------
     A : Operator
-    b : (size,) array
+    b : (size,) or (size, nvec) array
         Right-hand side, of the operator's type; see `Operator.rhs` for essential conditions. If the
-        operator is on a device, so are b, x0 and x; only a few numbers come to the host.
-    x0 : (size,) array, optional
+        operator is on a device, so are b, x0 and x; only a few numbers come to the host. The
+        columns of a matrix are right-hand sides that are solved for at once, with search directions
+        in common (block conjugate gradients: O'Leary, 1980; Dubrulle, 2001). On a reproducible mesh
+        they are solved for one by one.
+    x0 : array of the shape of b, optional
         First guess, zero if omitted.
     rtol, atol : float
         Done when |b - A x| <= max(rtol |b|, atol), Euclidean norms. Where round-off keeps b - A x
@@ -101,9 +106,12 @@ def cg(
 
     Returns
     -------
-    x : (size,) array
+    x : array of the shape of b
         The last iterate, converged or not.
     info : Info
+        Of many right-hand sides it has the iterations of all, and the residual and the tolerance of
+        the one that is farthest from its tolerance; ``residuals`` are the largest ones, with
+        right-hand sides divided by powers of two to norms from 1/2 to 1.
 
     Raises
     ------
@@ -112,7 +120,8 @@ def cg(
         cannot be used or is found not to be positive definite, tolerances that are not numbers
         >= 0, a right-hand side that is not finite or so small that its norm underflows, or an
         operator found not to be positive definite; updates to be merged into an operator of several
-        sweeps, or with another M than Jacobi's; a multigrid cycle that diverges.
+        sweeps, or with another M than Jacobi's; a multigrid cycle that diverges; a callback, or
+        merged updates, for many right-hand sides.
     VectorError
         Vectors of another shape or type.
 
@@ -121,6 +130,11 @@ def cg(
     ConvergenceWarning
         See ``warn``. The warning names the likely cause, such as a singular operator.
     """
+    if getattr(b, "ndim", 1) == 2:
+        if merged or callback is not None:
+            raise SolverError("b has many columns: leave out callback and merged")
+        reports = {"history": history, "progress": progress, "warn": warn}
+        return _many(A, b, x0, (M, rtol, atol, maxiter), **reports)
     options = {"merged": merged, "warn": warn}
     given = LinearProblem.checked("cg", A, b, x0, M, rtol, atol, maxiter, **options)
     exponent = excess_of(A, given.right, given.guess)
@@ -143,6 +157,31 @@ def cg(
     if warn and not info.converged:
         warn_of("cg", given, M, info)
     return x, info
+
+
+def _many(
+    A: Operator, B: NDArray[Any], X0: NDArray[Any] | None, options: tuple[Any, ...], **reports: Any
+) -> tuple[NDArray[Any], Info]:
+    """Solve for the columns of B. Collective."""
+    count, warn = B.shape[1], reports["warn"]
+    if not count or (X0 is not None and X0.shape != B.shape):
+        given = "no columns" if X0 is None or not count else f"{B.shape}, x0 {X0.shape}"
+        raise VectorError(f"b has {given}: give a column, and one of x0, for each problem")
+    columns = [(B[:, j], None if X0 is None else X0[:, j]) for j in range(count)]
+    M, rtol, atol, maxiter = options
+    if A.space.any_width or isinstance(M, Multigrid):
+        limits = {"rtol": rtol, "atol": atol, "maxiter": maxiter}
+        found = [cg(A, b, x0, M=M, **limits, **reports) for b, x0 in columns]
+        worst = max((i for _, i in found), key=lambda i: i.residual / (i.tolerance or 1e-300))
+        most = max(info.iterations for _, info in found)
+        X = A.space.memory.xp.stack([x for x, _ in found], axis=1)
+        return X, replace(worst, iterations=most, residuals=())
+    problems = [LinearProblem.checked("cg", A, b, x0, *options, warn=warn) for b, x0 in columns]
+    watch = Watch(reports["history"], reports["progress"], None, 0, A.space.memory.xp)
+    X, info, far = block_cg.solve(problems, watch)
+    if warn and not info.converged:
+        warn_of("cg", problems[far], M, info)
+    return X, info
 
 
 def _solved(

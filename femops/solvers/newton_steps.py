@@ -85,9 +85,9 @@ class NewtonSteps:
         self.infos.append(info)
         self._preconditioner.took(info.iterations, rtol)
         # an unconverged iterate of conjugate gradients is still a direction of descent
-        return step, "" if info.converged or self._positive(J) else _unsolved(info)
+        return step, "" if info.converged or self.by_cg(J) else _unsolved(info)
 
-    def _positive(self, J: Operator) -> bool:
+    def by_cg(self, J: Operator) -> bool:
         """True if conjugate gradients solve for the step."""
         return self._linear == "cg" or (self._linear == "auto" and J.symmetric)
 
@@ -96,7 +96,7 @@ class NewtonSteps:
     ) -> tuple[Vector, Info]:
         """Solve with a solver of femops."""
         options: dict[str, Any] = {"rtol": rtol, "history": self._history, "warn": False}
-        if self._positive(J):
+        if self.by_cg(J):
             return cg(J, right, M=M, **options)
         if self._linear == "minres":  # takes a positive preconditioner, whatever the Jacobian is
             positive = abs(M) if isinstance(M, Jacobi) else M

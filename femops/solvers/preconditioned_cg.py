@@ -17,7 +17,7 @@ _DIVERGES = (
     "level: M.report() tells which; use {}femops.jacobi(A)"
 )
 
-_M_NOT_POSITIVE = (
+M_NOT_POSITIVE = (
     "after {} iterations M is found not to be positive definite, and cg needs that: make it of a "
     "positive definite operator, or use femops.gmres, which takes any M"
 )
@@ -86,7 +86,7 @@ def _iterate_any(
             z = precondition(r / norm)  # of norm 1, which is in range for every library
             own, change = norm * sums.dot(r, z), norm * sums.dot(product, z)
             if not 0.0 < own < math.inf:
-                raise SolverError(_M_NOT_POSITIVE.format(count))
+                raise SolverError(M_NOT_POSITIVE.format(count))
             size = math.sqrt(own) if natural else norm
         watch.tell(count, size, lambda: view)
         if not size > goal or count == problem.limit:
@@ -97,14 +97,14 @@ def _iterate_any(
         A.apply(p, product)
         curvature = sums.dot(p, product)
         if not curvature > 0.0:
-            raise _not_positive(problem, count)
+            raise not_positive(problem, count)
         alpha = rho / curvature
         x += alpha * p
         r -= alpha * product
         count += 1
 
 
-def _not_positive(problem: LinearProblem, count: int) -> SolverError:
+def not_positive(problem: LinearProblem, count: int) -> SolverError:
     """Return the error for an operator that is not positive definite. Collective."""
     cause = singular_cause(problem.A, problem.right, problem.tolerance)
     return SolverError(_NOT_POSITIVE.format(count, cause or _ADVICE))
@@ -141,7 +141,7 @@ def _iterate(
         A.apply(p, product)
         curvature = plain.inner(p, product)
         if not curvature > 0.0:
-            raise _not_positive(problem, count)
+            raise not_positive(problem, count)
         # M gets the next residual divided by the norm of this one, which is known already
         alpha, scale = rho / curvature, norm
         norm = directions.move(vectors, alpha, 1.0 / scale) ** 0.5

@@ -1,0 +1,213 @@
+"""Conjugate gradients for many right-hand sides, which share their search directions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.errors import SolverError
+from femops.solvers.jacobi import Jacobi
+from femops.solvers.linear_problem import Info, LinearProblem, enlarged
+from femops.solvers.preconditioned_cg import M_NOT_POSITIVE, not_positive
+from femops.solvers.watch import Watch
+
+Array = NDArray[Any]
+Small = NDArray[Any]  # of float64
+
+_ROWS = 1024  # rows that stay in the caches while they are worked on
+_DEPENDENT = 1e-12  # eigenvalue, beside the largest, of a direction that others contain
+_NEGATIVE = 1e-5  # the same, below zero, that is more than the round-off of float32
+_STARTS = 4
+
+
+def solve(problems: Sequence[LinearProblem], watch: Watch) -> tuple[Array, Info, int]:
+    """Solve A X = B by block conjugate gradients (O'Leary, 1980). Collective.
+
+    The residual is a basis Q, orthonormal in the inner product of M, times a small matrix C (BCGrQ;
+    Dubrulle, 2001). So right-hand sides may be dependent, or converge before others. Where the
+    recursion ends and the residual of X is larger, it begins again.
+
+    Parameters
+    ----------
+    problems : sequence of LinearProblem
+        One for each column, with one operator and preconditioner.
+    watch : Watch
+        It is told the largest norm of a column's residual over that of the right-hand side.
+
+    Returns
+    -------
+    X : (size, nvec) array
+    info : Info
+        With the residual and the tolerance of the column that is farthest from its tolerance.
+    far : int
+        Number of that column.
+
+    Raises
+    ------
+    SolverError
+        A or M is found not to be positive.
+    """
+    exponents = [math.frexp(problem.norm)[1] for problem in problems]
+    block = _Block([p.scaled(e) for p, e in zip(problems, exponents, strict=True)])
+    norms, count = block.begin(), 0
+    for _ in range(_STARTS):
+        before = norms
+        count = _iterate(block, count, watch)
+        norms = block.begin()
+        done = (norms <= 10.0 * block.goals) | ~(norms < 0.5 * before)
+        if done.all() or count >= block.first.limit:
+            break
+    far = int(np.argmax(norms / (block.goals + np.finfo(float).tiny)))
+    converged = bool((norms <= 10.0 * block.goals).all())
+    info = Info(
+        converged, count, float(norms[far]), float(block.goals[far]), residuals=tuple(watch.norms)
+    )
+    X, A = block.X, block.first.A
+    for j, exponent in enumerate(exponents):
+        X[:, j] = enlarged(A, X[:, j], exponent, float(block.goals[j]))
+    return X, info.scaled(exponents[far]), far
+
+
+def _iterate(block: _Block, count: int, watch: Watch) -> int:
+    """Improve the block's solution. Return the number of all iterations."""
+    block.orthonormalize(count)
+    while True:
+        norms = block.norms()
+        watch.tell(count, float(norms.max()), lambda: block.X)
+        if (norms <= block.reach).all() or count >= block.first.limit:
+            return count
+        block.advance(count)
+        count += 1
+
+
+@final
+class _Block:
+    """Right-hand sides, solutions and residuals of many problems, as columns.
+
+    Attributes
+    ----------
+    first : LinearProblem
+        One of the problems, for what they have in common.
+    goals, reach : (nvec,) float64
+        Tolerances, and norms at which the recursion ends: not far below round-off.
+    X : (size, nvec) array
+        Solutions.
+    """
+
+    def __init__(self, problems: Sequence[LinearProblem]) -> None:
+        self.first, self.goals = problems[0], np.array([p.tolerance for p in problems])
+        self.reach = np.maximum(self.goals, 1e-3 * float(np.finfo(self.first.right.dtype).eps))
+        self._xp, self._memory = self.first.A.space.memory.xp, self.first.A.space.memory
+        self._B = self._xp.stack([p.right for p in problems], axis=1)
+        self.X = self._xp.stack([p.guess for p in problems], axis=1)
+        M = self.first.M
+        self._inverse = M.inverse[:, np.newaxis] if isinstance(M, Jacobi) else None
+        self._Q = self._P = self._B
+        self._C, self._ratio = np.zeros((0, 0)), np.zeros(len(problems))
+
+    def begin(self) -> Small:
+        """Set the basis to the residuals of the solutions, and return their norms. Collective."""
+        self._Q, self._C = self._B - self.first.A @ self.X, np.eye(self.X.shape[1])
+        self._ratio = np.zeros(len(self.goals))
+        return self._norms()
+
+    def norms(self) -> Small:
+        """Norms of the residuals of the recursion, estimated while they are not small. Collective.
+
+        The norms in the inner product of M are known. Euclidean norms are computed where they may
+        be below `reach`, and their ratios to the others are kept.
+        """
+        known = np.sqrt((self._C**2).sum(axis=0))
+        estimate = self._ratio * known
+        if (estimate <= 2.0 * self.reach).all():
+            estimate = self._norms()
+            self._ratio = estimate / np.where(known > 0.0, known, 1.0)
+        return np.asarray(estimate)
+
+    def _norms(self) -> Small:
+        """Euclidean norms of the residuals of the recursion. Collective."""
+        squares = self._inner(self._Q, lambda rows: self._Q[rows])
+        squares = np.einsum("ij,ik,kj->j", self._C, squares, self._C)
+        return np.asarray(np.sqrt(np.maximum(squares, 0.0)))
+
+    def advance(self, count: int) -> None:
+        """Do one iteration. Collective."""
+        P, Q, X = self._P, self._Q, self.X
+        W = self.first.A @ P
+        curvature = self._inner(P, lambda rows: W[rows])
+        if not np.linalg.eigvalsh(_scaled(curvature)[0]).min(initial=1.0) > 0.0:
+            raise not_positive(self.first, count)
+        step = np.linalg.inv(0.5 * (curvature + curvature.T))
+        change, step = self._put(step @ self._C), self._put(step)
+        for rows in self._rows():
+            X[rows] += P[rows] @ change
+            Q[rows] -= W[rows] @ step
+        self.orthonormalize(count, P)
+
+    def orthonormalize(self, count: int, P: Array | None = None) -> None:
+        """Make the basis orthonormal, and the next directions from it and the last. Collective."""
+        Q, M, inverse = self._Q, self.first.M, self._inverse
+        MQ = Q if M is None or inverse is not None else M @ Q
+
+        def preconditioned(Q: Array, MQ: Array, rows: slice) -> Array:
+            return MQ if inverse is None else inverse[rows] * Q
+
+        gram = self._inner(Q, lambda rows: preconditioned(Q[rows], MQ[rows], rows))
+        turn, back = _factors(gram, count)
+        self._C = back @ self._C
+        there, kept = self._put(turn), self._put(back.T)
+        self._Q, self._P = (self._xp.empty((len(Q), len(back)), Q.dtype) for _ in range(2))
+        for rows in self._rows():
+            self._Q[rows] = own = Q[rows] @ there
+            turned = own if MQ is Q else MQ[rows] @ there
+            self._P[rows] = preconditioned(own, turned, rows)
+            if P is not None:
+                self._P[rows] += P[rows] @ kept
+
+    def _rows(self) -> Iterator[slice]:
+        """Blocks of rows; all at once on a device."""
+        n = len(self.X)
+        each = _ROWS if self._memory.device is None else max(n, 1)
+        return (slice(begin, min(begin + each, n)) for begin in range(0, n, each))
+
+    def _put(self, small: Small) -> Array:
+        """Small matrix in the memory of the vectors, and of their type."""
+        found: Array = self._memory.put(np.ascontiguousarray(small, dtype=self._B.dtype))
+        return found
+
+    def _inner(self, left: Array, right: Any) -> Small:
+        """Inner products of the columns of an array and of another, given by rows. Collective."""
+        k = left.shape[1]
+        total = self._xp.zeros((k, k))  # in float64
+        for rows in self._rows():
+            total += left[rows].T @ right(rows)
+        return np.asarray(self.first.A.space.comm.sum(self._memory.get(total).reshape(-1))).reshape(
+            k, k
+        )
+
+
+def _scaled(gram: Small) -> tuple[Small, Small]:
+    """Inner products of columns that are divided by their norms, and the norms (1 for zero)."""
+    norms = np.sqrt(np.maximum(np.diag(gram), 0.0))
+    norms[norms == 0.0] = 1.0
+    return 0.5 * (gram + gram.T) / np.outer(norms, norms), norms
+
+
+def _factors(gram: Small, count: int) -> tuple[Small, Small]:
+    """Matrices T, Z with Q = (Q T) Z and Q T orthonormal, from inner products of columns of Q.
+
+    Directions that others contain are left out.
+    """
+    if not np.isfinite(gram).all():
+        raise SolverError(M_NOT_POSITIVE.format(count))
+    unit, norms = _scaled(gram)
+    values, vectors = np.linalg.eigh(unit)
+    if values[0] < -_NEGATIVE * values[-1] or np.diag(gram).min() < 0.0:
+        raise SolverError(M_NOT_POSITIVE.format(count))
+    kept = values > _DEPENDENT * values[-1]
+    roots, vectors = np.sqrt(values[kept]), vectors[:, kept]
+    return vectors / roots / norms[:, np.newaxis], roots[:, np.newaxis] * vectors.T * norms
