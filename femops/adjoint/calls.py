@@ -137,7 +137,7 @@ class Call:
         return [(np if isinstance(c[0], np.ndarray) else xp).stack(c) for c in columns]
 
     def _columns(self, product: OperatorMap, operand: Any) -> Vector:
-        """Products with all vectors of a batch at once."""
+        """Multiply the operator by all vectors of a batch at once."""
         array = product.space.memory.factor(operand, "u")
         result = product.batched(
             array.reshape(-1, array.shape[-1]).T, transposed=self.kind == "vjp"

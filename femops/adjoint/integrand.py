@@ -156,7 +156,7 @@ class DerivedFunction:
         return results
 
     def _integrand(self, point: _Point) -> Node:
-        """The function's results with adjoints for test functions, at the moved point."""
+        """Return E, from the function's results at the moved point."""
         variables = self._variables
         fields = [point.field(name) for name in variables.fields]
         keywords = point.keywords(self._on_boundary)
@@ -179,7 +179,7 @@ class DerivedFunction:
         return whole
 
     def _check_slopes(self, point: _Point, integrand: Node) -> None:
-        """Raise if derivatives along the element's directions belong to a variable."""
+        """Raise if the function uses a variable's derivatives along the element's directions."""
         varied = {*self._by, *self._along}
         if self._energy and self._tested:
             varied |= {*map(state_name, self._variables.fields)}
@@ -203,7 +203,7 @@ def _number(value: Any) -> Any:
 
 @final
 class _Leaf:
-    """Nodes of a variable, by which an integrand is differentiated.
+    """Nodes of the expression graph that stand for a variable, to differentiate by.
 
     Parameters
     ----------
@@ -217,7 +217,7 @@ class _Leaf:
         self.size = len(self.nodes)
 
     def factors(self, nodes: Sequence[Node]) -> dict[str, Any]:
-        """Factors of the test function and of its gradient from the derivatives by all nodes."""
+        """Sort derivatives by all nodes into the factors of the test function and its gradient."""
         count = self.values.size
         found = {"value": np.array(nodes[:count], dtype=object)}
         if self.grad is not None:
@@ -267,21 +267,21 @@ class _Point:
             self.leaves[name] = _Leaf(values)
 
     def _symbols(self, name: str, shape: tuple[int, ...]) -> Objects:
-        """New inputs."""
+        """Make new inputs of the graph."""
         found = np.empty(shape, dtype=object)
         for index in np.ndindex(shape):
             found[index] = self.graph.input("_".join([f"@{name}", *map(str, index)]))
         return found
 
     def _fresh(self, name: str, ncomp: int, symbol: FieldSymbol) -> Objects:
-        """New inputs that stand for the gradient of a field."""
+        """Make new inputs that stand for the gradient of a field."""
         slopes = self._symbols(f"grad({name})", (ncomp, self.dim))
         actual = np.atleast_2d(symbol.grad)
         self.meaning |= {a.number: b for a, b in zip(slopes.flat, actual.flat, strict=True)}
         return slopes
 
     def _adjoint(self, name: str, ncomp: int) -> _Leaf:
-        """Nodes of an adjoint. The integrand is linear in it, so it may be no field of its own."""
+        """Nodes of an adjoint. They need no field in the product, as E is linear in the adjoint."""
         values = self._symbols(name, (ncomp,))
         if name not in self.given:
             return _Leaf(values, self._symbols(f"grad({name})", (ncomp, self.dim)))
@@ -291,7 +291,7 @@ class _Point:
         return _Leaf(values, self._fresh(name, ncomp, symbol))
 
     def _move(self) -> None:
-        """Make the displacement, and what follows from it for gradients and volumes."""
+        """Make the displacement, the inverse of its deformation gradient and the determinant."""
         values = self._symbols(MESH, (self.dim,))
         slopes = self._symbols(f"grad({MESH})", (self.dim, self.dim))
         self.leaves[MESH] = _Leaf(values, slopes)
@@ -301,7 +301,7 @@ class _Point:
         self._inverse, self.volume = np.asarray(inv(deformation)), det(deformation)
 
     def _carried(self, slopes: Objects) -> Objects:
-        """Gradient at the moved point."""
+        """Transform a gradient to the moved point."""
         return slopes if self._inverse is None else slopes @ self._inverse
 
     def field(self, name: str) -> FieldSymbol:

@@ -118,7 +118,7 @@ class Lagrangian:
         return self.space.join(**{mine: parts[name] for mine, name in given})
 
     def _residual(self, by: tuple[str, ...], along: tuple[str, ...]) -> Residual | None:
-        """The derivative as a residual on a product; None if it is zero."""
+        """Return the derivative as a residual on a product of spaces, or None if it is zero."""
         spaces = {name: self._spaces[name] for name in self.states}
         if any(piece.tested for piece in self._pieces):
             spaces |= {name: self._spaces[name] for name in self.adjoints}
@@ -133,7 +133,7 @@ class Lagrangian:
     def _integral(
         self, piece: Piece, product: Product, by: tuple[str, ...], along: tuple[str, ...]
     ) -> NonlinearIntegral | None:
-        """The derivative of one integral; None if it has none of the variables."""
+        """Return the derivative of one integral, or None if it has none of the variables."""
         mine = {n: c for n, c in self._controls.items() if n in piece.coefficients}
         moving = MESH in self._controls and MESH in {*by, *along}
         known = {*map(state_name, piece.fields), *mine, *([MESH] if moving else [])}

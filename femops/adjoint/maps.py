@@ -278,7 +278,7 @@ class ControlledMap(Map, ABC, Generic[Given]):
         return xp.asarray(given, dtype=self.dtype)
 
     def _at(self, values: Mapping[str, Vector]) -> Given:
-        """Return the functional or residual with values of the controls. The last is kept."""
+        """Return the functional or residual at values of the controls. The last one is kept."""
         controls = {name: values[name] for name in self._controls}
         if not controls:
             return self._object
@@ -303,7 +303,7 @@ class ControlledMap(Map, ABC, Generic[Given]):
         return {n: c.vector(values[n], self.dtype) for n, c in self._controls.items()}
 
     def _directions(self, tangents: Values) -> dict[str, Vector]:
-        """Changes of variables of the Lagrangian."""
+        """Convert changes of inputs to directions of the Lagrangian's variables."""
         given = {name: self.array(name, value, "change of ") for name, value in tangents.items()}
         found = {n: self._controls[n].vector(v, self.dtype) for n, v in given.items() if n != STATE}
         L = self._lagrangian
@@ -331,7 +331,7 @@ class ControlledMap(Map, ABC, Generic[Given]):
         return {name: found[name] for name in wrt}
 
     def _pushed(self, tangents: Values, values: Mapping[str, Vector], state: Vector) -> Vector:
-        """Derivative of the residual, times the factor, along changes. Not zero where fixed."""
+        """Derivative of factor times residual along changes. Constrained dofs are not zeroed."""
         L = self._lagrangian
         along = self._directions(tangents)
         return L.whole(
@@ -349,7 +349,7 @@ class ControlledMap(Map, ABC, Generic[Given]):
 
 
 def _check_names(names: list[Any], known: list[str], first: str) -> None:
-    """Raise unless all are names of coefficients, each once."""
+    """Raise unless each control is the name of a coefficient and is given once."""
     for name in names:
         if name == "mesh" and name not in known:
             raise OperatorError("the mesh is no control of a map: femops.gradient has wrt='mesh'")

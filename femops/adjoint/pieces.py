@@ -109,7 +109,7 @@ def pieces_of(given: Residual | Functional | Operator) -> list[Piece]:
 
 
 def _check_current(traced: NonlinearIntegral | Integral) -> None:
-    """Raise if a function, which is called again for derivatives, has other results by now."""
+    """Raise if a variable that the function reads has changed: derivatives call it again."""
     if not traced.is_current:
         raise OperatorError(
             f"{traced.name} reads a variable that has changed since the form was made: give it as "
@@ -118,7 +118,7 @@ def _check_current(traced: NonlinearIntegral | Integral) -> None:
 
 
 def _is_plain(form: Integral) -> bool:
-    """True if a linear form is its function, in the function's fields, on one space or product."""
+    """True if the function alone defines the form: one space or product, no derivative or block."""
     derived = any(name.startswith(STATE) for name in form.qfunction.trace.static)
     return form.fields.same(form.tests) and not derived and not _is_block(form)
 
