@@ -1,7 +1,7 @@
 """Operators, functionals, residuals and solves as functions of JAX arrays.
 
-JAX's transformations ``jit``, ``grad``, ``jvp``, ``vjp`` and ``vmap`` take them. femops computes
-values and derivatives, in compiled functions by a callback to the host.
+JAX can transform the functions by ``jit``, ``grad``, ``jvp``, ``vjp`` and ``vmap``. femops computes
+their values and derivatives. Code that JAX has compiled calls back to the host for them.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ def operator(A: MatrixFree) -> Callable[[Any], Any]:
     Raises
     ------
     OperatorError
-        No operator. In a call: JAX without 64-bit numbers for an operator in float64.
+        A is not an operator. In a call: A is in float64, but JAX has no 64-bit numbers now.
     VectorError
-        In a call: an array of another shape or type, or on another device.
+        In a call: the array has another shape or type, or is on another device.
 
     Examples
     --------
@@ -86,13 +86,13 @@ def functional(J: Functional, *controls: str) -> Callable[..., Any]:
     -------
     callable
         ``f(u, kappa=k)`` is a number. A control is the vector of a field, a constant, or an array
-        at the quadrature points; one that is left out has its value in J. Controls may be given by
-        position too, ``f(u, k)``, in the order of their names.
+        at the quadrature points. A control that is left out has its value in J. Controls may be
+        given by position too, ``f(u, k)``, in the order of their names.
 
     Raises
     ------
     OperatorError
-        J has no such coefficient, or it is a function of x. In a call: see `operator`.
+        J has no such coefficient, or the coefficient is a function of x. In a call: see `operator`.
     VectorError
         In a call: see `operator`.
 
@@ -124,7 +124,7 @@ def residual(F: Residual | Operator, *controls: str) -> Callable[..., Any]:
     Returns
     -------
     callable
-        ``f(u, kappa=k)`` is a vector. Values of u at constrained dofs are taken as they are.
+        ``f(u, kappa=k)`` is a vector. Values of u at constrained dofs are not replaced.
 
     Raises
     ------
@@ -148,8 +148,8 @@ def solve(
 ) -> Callable[..., Any]:
     """Solution of an equation F(u) = b, as a function of JAX arrays.
 
-    Derivatives are implicit: one linear equation for each. ``jax.vmap`` solves one equation after
-    the other, with one preconditioner.
+    Derivatives are implicit: each solves one linear equation. ``jax.vmap`` solves the equations of
+    a batch one after the other, with one preconditioner.
 
     Parameters
     ----------
@@ -172,8 +172,8 @@ def solve(
     VectorError
         See `functional`.
     SolverError
-        In a call: an equation that can't be solved. Compiled functions of JAX raise an error of
-        their own that contains this one.
+        In a call: the equation can't be solved. A compiled function of JAX raises JAX's own error,
+        whose message contains this one.
 
     Examples
     --------

@@ -1,6 +1,7 @@
 """Operators, functionals, residuals and solves as functions of PyTorch's tensors.
 
-Reverse and forward mode, ``torch.func`` and ``torch.vmap`` take them. `Solve` is a module.
+PyTorch can differentiate the functions in reverse and forward mode, and transform them by
+``torch.func`` and ``torch.vmap``. `Solve` is a ``torch.nn.Module``.
 """
 
 from __future__ import annotations
@@ -46,9 +47,9 @@ def operator(A: MatrixFree) -> Callable[[Any], Any]:
     Raises
     ------
     OperatorError
-        No operator.
+        A is not an operator.
     VectorError
-        In a call: a tensor of another shape or type, or on another device.
+        In a call: the tensor has another shape or type, or is on another device.
 
     Examples
     --------
@@ -77,13 +78,14 @@ def functional(J: Functional, *controls: str) -> Callable[..., Any]:
     -------
     callable
         ``f(u, kappa=k)`` is a number. A control is the vector of a field, a constant, or an array
-        at the quadrature points; one that is left out has its value in J. Controls may be given by
-        position too, ``f(u, k)``, in the order of their names.
+        at the quadrature points. A control that is left out has its value in J. Controls may be
+        given by position too, ``f(u, k)``, in the order of their names.
 
     Raises
     ------
     OperatorError
-        J has no such coefficient, or it is a function of x. In a call: an unknown control.
+        J has no such coefficient, or the coefficient is a function of x. In a call: no control has
+        the name.
     VectorError
         In a call: see `operator`.
 
@@ -114,7 +116,7 @@ def residual(F: Residual | Operator, *controls: str) -> Callable[..., Any]:
     Returns
     -------
     callable
-        ``f(u, kappa=k)`` is a vector. Values of u at constrained dofs are taken as they are.
+        ``f(u, kappa=k)`` is a vector. Values of u at constrained dofs are not replaced.
 
     Raises
     ------
@@ -138,8 +140,8 @@ def solve(
 ) -> Callable[..., Any]:
     """Solution of an equation F(u) = b, as a function of tensors.
 
-    Derivatives are implicit: one linear equation for each. ``torch.vmap`` solves one equation after
-    the other, with one preconditioner.
+    Derivatives are implicit: each solves one linear equation. ``torch.vmap`` solves the equations
+    of a batch one after the other, with one preconditioner.
 
     Parameters
     ----------
@@ -162,7 +164,7 @@ def solve(
     VectorError
         See `functional`.
     SolverError
-        In a call: an equation that can't be solved.
+        In a call: the equation can't be solved.
 
     Examples
     --------
@@ -192,15 +194,15 @@ class Solve(torch.nn.Module):  # type: ignore[misc]
     *controls : str
         See `solve`.
     sources : dict, optional
-        For some controls a ``torch.nn.Parameter``, or a module that returns the control when it is
-        called without arguments. They become parameters and modules of this one.
+        Sources of controls by name: a ``torch.nn.Parameter``, or a module that returns the control
+        when it is called without arguments. They become parameters and modules of this module.
     **options
         See `solve`.
 
     Raises
     ------
     OperatorError
-        See `solve`; or a source that is for no control, or is no module or parameter.
+        See `solve`. Or a source is for no control, or it is neither a module nor a parameter.
 
     Examples
     --------
@@ -242,7 +244,7 @@ class Solve(torch.nn.Module):  # type: ignore[misc]
         ----------
         load : (size,) tensor
         **controls : tensors
-            By name; without a source and a value a control has its value in F.
+            Values by name. A control without a value and without a source has its value in F.
         """
         for name in self._sourced:
             if name not in controls:

@@ -1,4 +1,4 @@
-"""Calls of maps with arrays in order and leading batch axes, as JAX and PyTorch make them."""
+"""Evaluation of maps for a sequence of arrays with batch axes in front, for JAX and PyTorch."""
 
 from __future__ import annotations
 
@@ -21,20 +21,22 @@ _ALONE = threading.RLock()
 @final
 @dataclass(frozen=True)
 class Call:
-    """Evaluation of a map, or of a derivative, for operands in order.
+    """Evaluation of a map, or of its derivative, for arrays in a fixed order: the operands.
 
-    Operands of "value" are the inputs. Those of "jvp" are the residuals, which are all inputs and,
-    if the map needs it, the result, and then a tangent for each name; those of "vjp" are the
-    residuals and a cotangent. A linear map has no residuals, and its value is its "jvp".
+    The operands of "value" are the map's inputs. A derivative is taken at its first operands, the
+    residuals: all inputs, then the result if the map needs it. In "jvp" a tangent for each name
+    follows, in "vjp" one cotangent. A linear map has no residuals, and its value is its "jvp".
 
     Attributes
     ----------
     map : Map
     kind : {"value", "jvp", "vjp"}
     names : tuple of str
-        Inputs that have tangents, or by which to differentiate: "vjp" has a result for each.
+        Inputs that have tangents in "jvp". Inputs by which "vjp" differentiates, with a result for
+        each.
     mapped : tuple of masks
-        For each batch axis, from the first, whether each operand has it. All results have all.
+        A mask for each batch axis, first axis first: whether each operand has the axis. Every
+        result has all batch axes.
     """
 
     map: Map
@@ -44,14 +46,14 @@ class Call:
 
     @staticmethod
     def of(function: Map) -> Call:
-        """Call that evaluates a map."""
+        """Return the call that evaluates a map."""
         if function.linear:
             return Call(function, "jvp", (*function.inputs,))
         return Call(function, "value")
 
     @property
     def num_residuals(self) -> int:
-        """Number of operands that come before those in which the call is linear."""
+        """Number of operands in which the call is not linear. They come first."""
         if self.kind == "value":
             return len(self.map.inputs)
         return 0 if self.map.linear else len(self.map.inputs) + int(self.map.needs_result)
@@ -72,16 +74,16 @@ class Call:
     # --- derivatives -----------------------------------------------------------------------------
 
     def along(self, names: Sequence[str]) -> Call:
-        """Derivative of a value along changes of some inputs."""
+        """Return the call for the derivative of a value along changes of the named inputs."""
         where = [[*self.map.inputs].index(name) for name in names]
         result = (True,) * int(self.map.needs_result)
         mapped = [(*mask, *result, *(mask[k] for k in where)) for mask in self.mapped]
         return Call(self.map, "jvp", tuple(names), tuple(mapped))
 
     def transposed(self, names: Sequence[str]) -> Call:
-        """Transpose of the derivative by the named inputs.
+        """Return the call for the transpose of the derivative by the named inputs.
 
-        Its results have all batch axes. `extra_axes` says over which ones to sum.
+        Its results have all batch axes. Sum a result over the `extra_axes` of its input.
         """
         count, result = self.num_residuals, (True,) * int(self.map.needs_result)
         residual = [m + result if self.kind == "value" else m[:count] for m in self.mapped]
@@ -99,7 +101,7 @@ class Call:
         return replace(self, mapped=(mask, *self.mapped))
 
     def refuse_second(self) -> None:
-        """Raise because a derivative is differentiated by the values of the inputs.
+        """Raise an error, because a derivative can't be differentiated by its residuals.
 
         Raises
         ------
@@ -135,7 +137,7 @@ class Call:
         return [(np if isinstance(c[0], np.ndarray) else xp).stack(c) for c in columns]
 
     def _columns(self, product: OperatorMap, operand: Any) -> Vector:
-        """Products with all vectors of a batch at once."""
+        """Multiply the operator by all vectors of a batch at once."""
         array = product.space.memory.factor(operand, "u")
         result = product.batched(
             array.reshape(-1, array.shape[-1]).T, transposed=self.kind == "vjp"

@@ -1,4 +1,4 @@
-"""Controls: what a goal is differentiated by, and the spaces of their derivatives."""
+"""Controls: the coefficients by which to differentiate, or the mesh, and their spaces."""
 
 from __future__ import annotations
 
@@ -34,15 +34,16 @@ class Control:
     ----------
     name : str
     kind : {"field", "constant", "points", "mesh"}
-        A field has a vector of its space; a constant is a number or an array; points have a number
-        or an array at each quadrature point; the mesh has the displacement of its nodes.
+        The value of a field is a vector of its space. A constant is a number or an array. Points
+        have a number or an array at each quadrature point. The mesh has the displacement of its
+        nodes.
     space : Space
-        Space of the derivative's test functions. A constant has one value in each element there,
-        and the sum of these is the derivative.
+        Space of the derivative's test functions. That of a constant has one function for each
+        element, and the derivative is the sum over the elements.
     shape : tuple of int
         Shape of the coefficient at a point.
     given : array
-        The coefficient's value in its own shape; of the mesh, which stands still, none.
+        Value of the coefficient in its own shape. None for the mesh, whose displacement is zero.
     """
 
     name: str
@@ -53,7 +54,7 @@ class Control:
 
     @property
     def own_shape(self) -> tuple[int, ...]:
-        """Shape of a value, of a derivative, and of a direction."""
+        """The own shape, in which users give values and directions, and get derivatives."""
         if self.kind == "constant":
             return self.shape
         if self.kind == "points":
@@ -67,7 +68,7 @@ class Control:
         return None if self.given is None else self.vector(self.given, self.given.dtype)
 
     def derivative(self, vector: Vector) -> Vector:
-        """Derivative in the control's own shape, from factors of its test functions. Collective."""
+        """Convert a vector of the space to a derivative in the own shape. Collective."""
         if self.kind != "constant":
             return vector.reshape(self.own_shape)
         space = self.space
@@ -76,12 +77,12 @@ class Control:
         return np.array(sums).reshape(self.shape)
 
     def vector(self, given: Any, dtype: np.dtype[Any]) -> Vector:
-        """Vector of the space from a value, or a direction, in the control's own shape.
+        """Convert a value or a direction in the own shape to a vector of the space.
 
         Raises
         ------
         OperatorError
-            Another shape, or no numbers.
+            The array has another shape, or it does not hold numbers.
         """
         memory = self.space.memory
         asarray = np.asarray if self.kind == "constant" else memory.xp.asarray
@@ -104,7 +105,7 @@ class Control:
 
 
 def control_of(name: str, pieces: list[Piece], space: Space | None) -> Control:
-    """Find a control among the coefficients of integrals.
+    """Make the control for a coefficient of some integrals, or for the mesh.
 
     Parameters
     ----------
@@ -117,8 +118,8 @@ def control_of(name: str, pieces: list[Piece], space: Space | None) -> Control:
     Raises
     ------
     OperatorError
-        No integral has such a coefficient, it is a function of x, integrals have different values
-        of it, or an integral has too few quadrature points for its order.
+        No integral has the coefficient, it is a function of x, or integrals have different values
+        of it. Or an integral has too few quadrature points for the order of the control.
     """
     control = _control(name, pieces, space)
     order, points = control.space.order, control.space.p1d

@@ -1,8 +1,8 @@
-"""Functions at a point that are derivatives of other functions: the integrands of gradients.
+"""Integrands of gradients: derivatives of the functions that users give to forms.
 
-A function of a user is called with symbols, as tracing does, and its results are differentiated
-before they are returned. So tangents, gradients and products with second derivatives are integrals
-like any other: kernels, levels, ranks and devices take them as they are.
+A `DerivedFunction` calls the user's function with symbols, as tracing does. It differentiates the
+results before it returns them. So a tangent, a gradient or a product with a second derivative is an
+integral like any other, with the same kernels and levels, and runs on ranks and devices.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ MESH = "mesh"
 """Name of the displacement of the mesh's nodes among the variables."""
 
 SUFFIXES = ("__state", "__adjoint", "__control", "__direction")
-"""Ends of the names of the fields of a derivative. No coefficient has such a name."""
+"""Suffixes of the names of a derivative's fields. No coefficient has such a name."""
 
 
 def state_name(field: str) -> str:
-    """Name of a field among the variables. Names of coefficients stay as they are."""
+    """Name of the variable for a field. The variable for a coefficient has the same name."""
     return f"{field}__state"
 
 
@@ -39,12 +39,12 @@ def adjoint_name(field: str) -> str:
 
 
 def place_of(variable: str) -> str:
-    """Name of a variable's space in the product, which no coefficient has."""
+    """Name of a variable's space in the product. No coefficient has this name."""
     return variable if variable.endswith(("__state", "__adjoint")) else f"{variable}__control"
 
 
 def direction_name(variable: str) -> str:
-    """Name in the product of the direction along which a variable changes."""
+    """Name, in the product, of the space of the direction along which a variable changes."""
     return f"{variable}__direction"
 
 
@@ -58,7 +58,7 @@ class Variables:
     fields : dict of int
         Number of components of each field of the function, in the order of its arguments.
     controls : dict of shapes
-        Shape of each coefficient that is a variable. Its values are a field of the product.
+        Shape of each coefficient that is a variable. The product has a field for its values.
     moving : bool
         Whether the displacement of the mesh is a variable. Its value is zero.
     """
@@ -72,13 +72,15 @@ class Variables:
 class DerivedFunction:
     r"""Derivative of an integrand by some of its variables, for `femops.residual`.
 
-    The integrand is :math:`E = f \cdot \lambda + F : \nabla \lambda` for a function that returns
-    the factors f and F of a test function, with an adjoint :math:`\lambda`; or a number, for the
-    function of a functional. It is first differentiated along directions, then by variables. If the
-    mesh moves, E is pulled back to where the nodes are: with the gradient
-    :math:`\mathsf F = I + \nabla d` of a displacement d, gradients are multiplied by
-    :math:`\mathsf F^{-1}` and E by :math:`\det \mathsf F`, on a boundary by the length of the
-    cofactors times the normal (Nanson's formula). Then d is set to zero.
+    The function of a residual returns the factors f and F of a test function. The integrand is
+    :math:`E = f \cdot \lambda + F : \nabla \lambda` with an adjoint :math:`\lambda`. The function
+    of a functional returns a number, and this is E. The derivatives of E along directions come
+    first, then those by variables.
+
+    If the mesh moves by a displacement d, E is pulled back to the mesh that has not moved. With
+    :math:`\mathsf F = I + \nabla d`, gradients are multiplied by :math:`\mathsf F^{-1}` and E by
+    :math:`\det \mathsf F`. On a boundary, E is multiplied by the length of the cofactor matrix of
+    :math:`\mathsf F` times the normal (Nanson's formula). Derivatives are those at d = 0.
 
     Parameters
     ----------
@@ -87,15 +89,15 @@ class DerivedFunction:
     energy : bool
         Whether the function returns ``{"value": number}``, the integrand of a functional.
     tested : bool
-        Whether E is multiplied by the adjoint. That of an energy is its derivative along the
-        adjoint.
+        Whether E contains the adjoint. With ``energy``, E is then the derivative of the energy
+        along the adjoint.
     variables : Variables
     names : sequence of str
         Names of the spaces of the product, in order.
     by : sequence of str
-        Variables, and adjoints, whose test functions the result has.
+        Variables and adjoints by which to differentiate. The result has a test function of each.
     along : sequence of str
-        Variables, and adjoints, that have a direction.
+        Variables and adjoints that change along a direction.
     on_boundary : bool
     """
 
@@ -134,7 +136,7 @@ class DerivedFunction:
         )
 
     def __call__(self, *symbols: FieldSymbol, **keywords: Any) -> dict[str, Any]:
-        """Factors of the test functions of the variables, by name."""
+        """Return the factors of each variable's test function, by name."""
         given = dict(zip(self._names, symbols, strict=True))
         point = _Point(self._variables, given, keywords)
         integrand = self._integrand(point)
@@ -154,7 +156,7 @@ class DerivedFunction:
         return results
 
     def _integrand(self, point: _Point) -> Node:
-        """The function's results with adjoints for test functions, at the moved point."""
+        """Return E, from the function's results at the moved point."""
         variables = self._variables
         fields = [point.field(name) for name in variables.fields]
         keywords = point.keywords(self._on_boundary)
@@ -177,7 +179,7 @@ class DerivedFunction:
         return whole
 
     def _check_slopes(self, point: _Point, integrand: Node) -> None:
-        """Raise if derivatives along the element's directions belong to a variable."""
+        """Raise if the function uses a variable's derivatives along the element's directions."""
         varied = {*self._by, *self._along}
         if self._energy and self._tested:
             varied |= {*map(state_name, self._variables.fields)}
@@ -201,7 +203,7 @@ def _number(value: Any) -> Any:
 
 @final
 class _Leaf:
-    """Nodes of a variable, by which an integrand is differentiated.
+    """Nodes of the expression graph that stand for a variable, to differentiate by.
 
     Parameters
     ----------
@@ -215,7 +217,7 @@ class _Leaf:
         self.size = len(self.nodes)
 
     def factors(self, nodes: Sequence[Node]) -> dict[str, Any]:
-        """Factors of the test function and of its gradient from the derivatives by all nodes."""
+        """Sort derivatives by all nodes into the factors of the test function and its gradient."""
         count = self.values.size
         found = {"value": np.array(nodes[:count], dtype=object)}
         if self.grad is not None:
@@ -238,7 +240,7 @@ class _Point:
     leaves : dict of _Leaf
         Nodes of each variable and adjoint.
     meaning : dict of Node
-        What stands for nodes that only differentiation needs, by number.
+        Nodes that replace placeholders after differentiation, by the placeholder's number.
     """
 
     def __init__(
@@ -265,21 +267,21 @@ class _Point:
             self.leaves[name] = _Leaf(values)
 
     def _symbols(self, name: str, shape: tuple[int, ...]) -> Objects:
-        """New inputs."""
+        """Make new inputs of the graph."""
         found = np.empty(shape, dtype=object)
         for index in np.ndindex(shape):
             found[index] = self.graph.input("_".join([f"@{name}", *map(str, index)]))
         return found
 
     def _fresh(self, name: str, ncomp: int, symbol: FieldSymbol) -> Objects:
-        """New inputs that stand for the gradient of a field."""
+        """Make new inputs that stand for the gradient of a field."""
         slopes = self._symbols(f"grad({name})", (ncomp, self.dim))
         actual = np.atleast_2d(symbol.grad)
         self.meaning |= {a.number: b for a, b in zip(slopes.flat, actual.flat, strict=True)}
         return slopes
 
     def _adjoint(self, name: str, ncomp: int) -> _Leaf:
-        """Nodes of an adjoint. The integrand is linear in it, so it may be no field of its own."""
+        """Nodes of an adjoint. They need no field in the product, as E is linear in the adjoint."""
         values = self._symbols(name, (ncomp,))
         if name not in self.given:
             return _Leaf(values, self._symbols(f"grad({name})", (ncomp, self.dim)))
@@ -289,7 +291,7 @@ class _Point:
         return _Leaf(values, self._fresh(name, ncomp, symbol))
 
     def _move(self) -> None:
-        """Make the displacement, and what follows from it for gradients and volumes."""
+        """Make the displacement, the inverse of its deformation gradient and the determinant."""
         values = self._symbols(MESH, (self.dim,))
         slopes = self._symbols(f"grad({MESH})", (self.dim, self.dim))
         self.leaves[MESH] = _Leaf(values, slopes)
@@ -299,7 +301,7 @@ class _Point:
         self._inverse, self.volume = np.asarray(inv(deformation)), det(deformation)
 
     def _carried(self, slopes: Objects) -> Objects:
-        """Gradient at the moved point."""
+        """Transform a gradient to the moved point."""
         return slopes if self._inverse is None else slopes @ self._inverse
 
     def field(self, name: str) -> FieldSymbol:

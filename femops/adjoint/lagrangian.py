@@ -1,4 +1,4 @@
-"""Derivatives of a sum of integrals by states, adjoints and controls, each by one sweep."""
+"""Derivatives of a sum of integrals by states, adjoints and controls. Each takes one sweep."""
 
 from __future__ import annotations
 
@@ -64,23 +64,23 @@ class Lagrangian:
         along: Mapping[str, Vector] | None = None,
         values: Mapping[str, Vector] | None = None,
     ) -> dict[str, Vector]:
-        """Derivative by some variables, of L or of its derivative along directions. Collective.
+        """Derivative of L by some variables, or of L's derivative along directions. Collective.
 
         Parameters
         ----------
         by : sequence of str
             Names of states, of adjoints, or of controls.
         state, adjoint : (size,) array
-            Vectors of the states' space. Zero, if the adjoint is omitted.
+            Vectors of the states' space. An adjoint that is omitted is zero.
         along : dict of arrays, optional
             Directions by name, each a vector of the variable's space.
         values : dict of arrays, optional
-            Values of controls by name, as vectors of their spaces, instead of their own.
+            Values that replace the controls' own, by name, as vectors of their spaces.
 
         Returns
         -------
         dict of arrays
-            Factors of each variable's test functions: a vector of its space.
+            Derivative by each variable, a vector of its space.
         """
         along = {} if along is None else along
         key = tuple(by), tuple(along)
@@ -106,19 +106,19 @@ class Lagrangian:
         return {name: found[product.slice(place_of(name))] for name in by}
 
     def parts(self, vector: Vector, names: Sequence[str]) -> dict[str, Vector]:
-        """Parts of a vector of the states' space, by the names of states or of adjoints."""
+        """Split a vector of the states' space into parts, by the names of states or adjoints."""
         parts = self.space.split(vector) if isinstance(self.space, Product) else (vector,)
         return dict(zip(names, parts, strict=True))
 
     def whole(self, parts: Mapping[str, Vector], names: Sequence[str]) -> Vector:
-        """Vector of the states' space from its parts."""
+        """Join parts to a vector of the states' space."""
         if not isinstance(self.space, Product):
             return parts[names[0]]
         given = zip(self.space.names, names, strict=True)
         return self.space.join(**{mine: parts[name] for mine, name in given})
 
     def _residual(self, by: tuple[str, ...], along: tuple[str, ...]) -> Residual | None:
-        """The derivative as a residual on a product; None if it is zero."""
+        """Return the derivative as a residual on a product of spaces, or None if it is zero."""
         spaces = {name: self._spaces[name] for name in self.states}
         if any(piece.tested for piece in self._pieces):
             spaces |= {name: self._spaces[name] for name in self.adjoints}
@@ -133,7 +133,7 @@ class Lagrangian:
     def _integral(
         self, piece: Piece, product: Product, by: tuple[str, ...], along: tuple[str, ...]
     ) -> NonlinearIntegral | None:
-        """The derivative of one integral; None if it has none of the variables."""
+        """Return the derivative of one integral, or None if it has none of the variables."""
         mine = {n: c for n, c in self._controls.items() if n in piece.coefficients}
         moving = MESH in self._controls and MESH in {*by, *along}
         known = {*map(state_name, piece.fields), *mine, *([MESH] if moving else [])}

@@ -1,4 +1,4 @@
-"""Differentiable functions of arrays, which other libraries' automatic differentiation can call."""
+"""Differentiable functions of arrays, for automatic differentiation by other libraries."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STATE, LOAD = "u", "load"
 
 
 class Map(ABC):
-    """A differentiable function of arrays: a state or a load first, then controls.
+    """A differentiable function of arrays. The first is a state or a load, the others controls.
 
     Arrays of fields are in the memory of the space, NumPy's on the host and CuPy's on a device.
     Constants are NumPy's arrays, or numbers.
@@ -75,9 +75,9 @@ class Map(ABC):
         Raises
         ------
         OperatorError
-            An input is missing, or there is no input of a name.
+            An input is missing, or a name is not that of an input.
         VectorError
-            An array of another shape or type, or in another memory.
+            An array has another shape or type, or is in another memory.
         """
 
     @abstractmethod
@@ -88,9 +88,9 @@ class Map(ABC):
         ----------
         values : dict of arrays
         tangents : dict of arrays
-            Changes of some inputs by name; others do not change.
+            Changes of inputs by name. Inputs that are left out do not change.
         result : array, optional
-            The result at the values, if it is known; see `needs_result`.
+            The map's result at the values, if you have it; see `needs_result`.
         """
 
     @abstractmethod
@@ -111,16 +111,16 @@ class Map(ABC):
         wrt : sequence of str, optional
             Inputs by which to differentiate; all by default.
         result : array, optional
-            The result at the values, if it is known; see `needs_result`.
+            The map's result at the values, if you have it; see `needs_result`.
         """
 
     def value_of(self, name: str) -> Any:
-        """Value that an input has if it is left out.
+        """Value of an input that is left out.
 
         Raises
         ------
         OperatorError
-            The input has none.
+            The input can't be left out.
         """
         raise OperatorError(f"{name} is missing: give an array of shape {self.inputs[name]}")
 
@@ -144,14 +144,16 @@ class Map(ABC):
         return {n: given[n] if n in given else self.value_of(n) for n in self.inputs}
 
     def array(self, name: str, value: Any, what: str = "", *, on_host: bool = False) -> Vector:
-        """Check an input, or its change ``what``, and return it as an array without a copy.
+        """Check an input, and return it as an array, without a copy if it is contiguous.
+
+        ``what`` stands before the name in errors: "change of ", for example.
 
         Raises
         ------
         OperatorError
-            There is no input of the name.
+            No input has the name.
         VectorError
-            Another shape or type, or another memory.
+            The array has another shape or type, or is in another memory.
         """
         if name not in self.inputs:
             raise OperatorError(f"{shown(name)} is no input: there are {', '.join(self.inputs)}")
@@ -176,7 +178,7 @@ class Map(ABC):
         return found if found.flags.c_contiguous else found.copy()
 
     def _given(self, values: Values) -> dict[str, Vector]:
-        """Check all inputs."""
+        """Check all inputs, and add those that are left out."""
         given = {name: self.array(name, value) for name, value in values.items()}
         return {n: given[n] if n in given else self.array(n, self.value_of(n)) for n in self.inputs}
 
@@ -295,7 +297,7 @@ class ControlledMap(Map, ABC, Generic[Given]):
         return xp.asarray(given, dtype=self.dtype)
 
     def _at(self, values: Mapping[str, Vector]) -> Given:
-        """Return the functional or residual with values of the controls. The last is kept."""
+        """Return the functional or residual at values of the controls. The last one is kept."""
         controls = {name: values[name] for name in self._controls}
         if not controls:
             return self._object
@@ -320,7 +322,7 @@ class ControlledMap(Map, ABC, Generic[Given]):
         return {n: c.vector(values[n], self.dtype) for n, c in self._controls.items()}
 
     def _directions(self, tangents: Values) -> dict[str, Vector]:
-        """Changes of variables of the Lagrangian."""
+        """Convert changes of inputs to directions of the Lagrangian's variables."""
         given = {name: self.array(name, value, "change of ") for name, value in tangents.items()}
         found = {n: self._controls[n].vector(v, self.dtype) for n, v in given.items() if n != STATE}
         L = self._lagrangian
@@ -348,7 +350,7 @@ class ControlledMap(Map, ABC, Generic[Given]):
         return {name: found[name] for name in wrt}
 
     def _pushed(self, tangents: Values, values: Mapping[str, Vector], state: Vector) -> Vector:
-        """Derivative of the residual, times the factor, along changes. Not zero where fixed."""
+        """Derivative of factor times residual along changes. Constrained dofs are not zeroed."""
         L = self._lagrangian
         along = self._directions(tangents)
         return L.whole(
@@ -366,7 +368,7 @@ class ControlledMap(Map, ABC, Generic[Given]):
 
 
 def _check_names(names: list[Any], known: list[str], first: str) -> None:
-    """Raise unless all are names of coefficients, each once."""
+    """Raise unless each control is the name of a coefficient and is given once."""
     for name in names:
         if name == "mesh" and name not in known:
             raise OperatorError("the mesh is no control of a map: femops.gradient has wrt='mesh'")
@@ -393,7 +395,7 @@ class FunctionalMap(ControlledMap[Functional]):
     Raises
     ------
     OperatorError
-        J has no such coefficient, or it is a function of x.
+        J has no such coefficient, or the coefficient is a function of x.
 
     Examples
     --------
@@ -451,7 +453,7 @@ class FunctionalMap(ControlledMap[Functional]):
 class ResidualMap(ControlledMap[Residual | Operator]):
     """Residual F(u, m), zero at its constrained dofs. Inputs are "u" and the controls.
 
-    The values of u at constrained dofs are taken as they are.
+    Values of u at constrained dofs are not replaced.
 
     Parameters
     ----------
@@ -462,7 +464,7 @@ class ResidualMap(ControlledMap[Residual | Operator]):
     Raises
     ------
     OperatorError
-        F has no such coefficient, or it is a function of x.
+        F has no such coefficient, or the coefficient is a function of x.
     """
 
     def __init__(self, F: Residual | Operator, controls: str | Sequence[str] = ()) -> None:

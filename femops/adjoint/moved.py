@@ -1,4 +1,4 @@
-"""Meshes whose nodes have moved by a field."""
+"""Copies of meshes with moved nodes."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from femops_meshes.mesh import Mesh
 
 @checked(SpaceError)
 def moved(space: Space, displacement: NDArray[Any]) -> Mesh:
-    """Mesh of a space whose nodes have moved by a field.
+    """Return a copy of a space's mesh, its nodes moved by a field of the space.
 
     Parameters
     ----------
     space : Space
-        On the mesh, with a component for each dimension: ``gradient.spaces["mesh"]``, for instance.
-        If its order is above the degree of the mesh, the new mesh has the order for its degree.
+        Space with a component for each dimension, such as ``gradient.spaces["mesh"]``. If its order
+        is above the degree of the mesh, the degree of the copy is the order.
     displacement : (space.size,) array
 
     Returns
     -------
     Mesh
-        With the elements, their order and the names of the old one.
+        It has the elements, the order of the elements and the names of the old mesh.
 
     Raises
     ------
     SpaceError
-        Another number of components, or a mesh that ranks share: move the mesh before it is
-        distributed.
+        The space has another number of components. Or ranks share the mesh: move the mesh before
+        `femops.distribute`.
     MeshGeometryError
         An element is turned over.
 

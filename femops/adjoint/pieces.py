@@ -33,15 +33,15 @@ class Piece:
     function : callable
         See `femops.form`.
     energy : bool
-        Whether it is the integrand of a functional: ``{"value": number}``.
+        Whether the function is the integrand of a functional and returns ``{"value": number}``.
     tested : bool
         Whether the integral is part of a residual. If the function is an energy, the residual is
         the derivative of the energy.
     fields : dict of Space
-        Spaces of the function's arguments by name; also of the test functions, if it is no
-        functional.
+        Space of each argument of the function, by name. The test functions of a residual have the
+        same spaces.
     place : DomainSpace
-        Functions of one of these spaces on the domain.
+        One of these spaces, restricted to the elements or faces of the integral.
     quadrature : Quadrature1D
     coefficients : dict of FormCoefficient
     kind : (numpy.dtype, int)
@@ -65,11 +65,11 @@ class Piece:
         return self.place.domain
 
     def on_domain(self, space: Space) -> DomainSpace:
-        """Functions of a space on the elements or faces, with derivatives."""
+        """Restrict a space to the elements or faces of the integral, with derivatives."""
         return self.place.with_slopes(True).on(space)
 
     def times(self, factor: float) -> Piece:
-        """The integral with another factor."""
+        """Return a copy whose factor is multiplied by a number."""
         return replace(self, factor=factor * self.factor)
 
 
@@ -79,9 +79,9 @@ def pieces_of(given: Residual | Functional | Operator) -> list[Piece]:
     Raises
     ------
     OperatorError
-        Something else, or an operator whose function does not say what it is: between two spaces,
-        a transpose that is not symmetric, a derivative, or a block. A coefficient with a name that
-        derivatives need. A function that reads a variable which has changed.
+        ``given`` is of another type. It is an operator that its function does not define: between
+        two spaces, a transpose that is not symmetric, a derivative, or a block. A coefficient has a
+        name that derivatives need. The function reads a variable that has changed.
     """
     tested = not isinstance(given, Functional)
     if isinstance(given, Functional):
@@ -109,7 +109,7 @@ def pieces_of(given: Residual | Functional | Operator) -> list[Piece]:
 
 
 def _check_current(traced: NonlinearIntegral | Integral) -> None:
-    """Raise if a function, which is called again for derivatives, has other results by now."""
+    """Raise if a variable that the function reads has changed: derivatives call it again."""
     if not traced.is_current:
         raise OperatorError(
             f"{traced.name} reads a variable that has changed since the form was made: give it as "
@@ -118,7 +118,7 @@ def _check_current(traced: NonlinearIntegral | Integral) -> None:
 
 
 def _is_plain(form: Integral) -> bool:
-    """True if a linear form is its function, in the function's fields, on one space or product."""
+    """True if the function alone defines the form: one space or product, no derivative or block."""
     derived = any(name.startswith(STATE) for name in form.qfunction.trace.static)
     return form.fields.same(form.tests) and not derived and not _is_block(form)
 

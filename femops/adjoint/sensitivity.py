@@ -24,20 +24,20 @@ Vector = NDArray[Any]
 class Sensitivity:
     r"""Derivative :math:`S = \partial F / \partial m` of a residual by a control m at a state u.
 
-    ``S @ d`` is the change of the residual along a change d of the control, and ``S.T @ v`` the
-    derivative of :math:`v^T F`. Each is one sweep over the elements, which stores nothing at their
-    points. S may be negated and multiplied by numbers, ``-S.T @ u``;
+    ``S @ d`` is the derivative of the residual along a change d of the control. ``S.T @ v`` is the
+    derivative of :math:`v^T F` by the control. Each product is one sweep over the elements, which
+    stores nothing at quadrature points. S may be multiplied by numbers, as ``-S.T @ u``.
     ``scipy.sparse.linalg.aslinearoperator(S)`` has sums and products with other operators.
 
     Parameters
     ----------
     F : Residual or Operator
-        Rows of its constrained dofs are zero.
+        The residual. Rows of S at constrained dofs are zero.
     u : (size,) array
     wrt : str
         Name of a coefficient that is a field, a constant or an array at points; or "mesh".
     displacements : Space, optional
-        For "mesh": space of the nodes' displacement; by default H1 of the mesh's degree.
+        For "mesh": space of the nodes' displacement. By default H1 of the mesh's degree.
 
     Attributes
     ----------
@@ -51,10 +51,10 @@ class Sensitivity:
     Raises
     ------
     OperatorError
-        F has no such coefficient, or it is a function of x. F is a transpose, a Jacobian or a block
-        of another operator.
+        F has no such coefficient, or the coefficient is a function of x. F is a transpose, a
+        Jacobian or a block of another operator.
     VectorError
-        A state of another shape or type.
+        The state has another shape or type.
 
     Examples
     --------
@@ -126,11 +126,11 @@ class Sensitivity:
         return found
 
     def matvec(self, x: Any) -> Vector:
-        """Product with a flat vector, as SciPy's operators have it."""
+        """Product with a flat vector, for SciPy."""
         return self._flat(x, transposed=self._transposed)
 
     def rmatvec(self, x: Any) -> Vector:
-        """Product of the transpose with a flat vector."""
+        """Product of the transpose with a flat vector, for SciPy."""
         return self._flat(x, transposed=not self._transposed)
 
     def _flat(self, x: Any, *, transposed: bool) -> Vector:

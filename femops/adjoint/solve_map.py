@@ -22,16 +22,16 @@ from femops_meshes.arguments import Fraction, checked
 class SolveMap(ControlledMap[Residual | Operator]):
     r"""Solution u of F(u, m) = b. Inputs are "load", which is b, and the controls m.
 
-    Derivatives are implicit: :meth:`vjp` solves one equation with the transposed Jacobian, as
-    `femops.gradient` does, and :meth:`jvp` one with the Jacobian. F and the values of its controls
-    are kept until they change. So is a preconditioner other than "jacobi", until it is too slow for
-    a new Jacobian; but each call of `femops.newton` makes its own.
+    Derivatives are implicit. :meth:`vjp` solves one equation with the transposed Jacobian, as
+    `femops.gradient` does, and :meth:`jvp` solves one with the Jacobian. The equation is kept until
+    a control changes. Linear solves keep a preconditioner other than "jacobi" until it is too slow
+    for a new Jacobian. Each call of `femops.newton` makes a new preconditioner.
 
     Parameters
     ----------
     F : Residual or Operator
-        The equation, with its constrained dofs. `femops.newton` solves with a residual, conjugate
-        gradients or GMRES with an operator.
+        The equation, with its constrained dofs. `femops.newton` solves that of a residual, and
+        conjugate gradients or GMRES that of an operator.
     controls : str or sequence of str
         Names of coefficients: fields, constants or arrays at quadrature points.
     linear, preconditioner
@@ -39,21 +39,21 @@ class SolveMap(ControlledMap[Residual | Operator]):
     rtol : float
         Relative residual of the equation, and of those for derivatives.
     u0 : (size,) array, optional
-        First guess, zero if omitted. Its entries at constrained dofs are those of the solution.
+        First guess, zero if omitted. The solution has the same entries at constrained dofs.
     level : str
         See `Operator.at_level`.
 
     Raises
     ------
     OperatorError
-        F has no such coefficient, or it is a function of x.
+        F has no such coefficient, or the coefficient is a function of x.
     SolverError
-        In a call: an equation that can't be solved.
+        In a call: the equation can't be solved.
 
     Warns
     -----
     ConvergenceWarning
-        In a call: an equation is not solved to ``rtol``.
+        In a call: the equation is not solved to ``rtol``.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The Taylor test: whether a gradient is that of a function."""
+"""The Taylor test, which checks a gradient against its function."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def taylor(
     r"""Rates at which the remainder of a Taylor expansion vanishes.
 
     The remainder is :math:`|J(m + h d) - J(m) - h J' d\, (- h^2/2\, d^T J'' d)|`, for h, h/2, h/4
-    and so on. If the gradient is right, its rates are 2, with a second derivative 3; else 1.
+    and so on. If the gradient is right, the rates are 2, else 1. With a second derivative that is
+    right as well, they are 3.
 
     Parameters
     ----------
