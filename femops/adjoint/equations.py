@@ -95,7 +95,7 @@ class LinearEquations:
             return right
         if right.ndim == 2 and not self._steps.by_cg(J):
             columns = [right[:, j].copy() for j in range(right.shape[1])]
-            found = [self.solve_with_values(J, b, what, warn=warn) for b in columns]
+            found = tuple(self.solve_with_values(J, b, what, warn=warn) for b in columns)
             return self._space.memory.xp.stack(found, axis=1)  # type: ignore[no-any-return]
         x, failure = self._steps.solve(J, right, self._rtol)
         infos = self._steps.infos

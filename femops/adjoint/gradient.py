@@ -345,7 +345,7 @@ def _adjoints(problems: Sequence[_Problem]) -> list[Vector]:
     if len(problems) == 1 or not all(p.shares(first) for p in problems):
         return [problem.adjoint() for problem in problems]
     (_, back), J = first.linear
-    rights = first.space.memory.xp.stack([p.right for p in problems], axis=1)
+    rights = first.space.memory.xp.stack(tuple(p.right for p in problems), axis=1)
     found = back.solve(J.T, rights, "adjoint", warn=first.warn)
     return [found[:, j].copy() for j in range(len(problems))]
 

@@ -21,7 +21,7 @@ Small = NDArray[Any]  # of float64
 _ROWS = 1024  # rows that stay in the caches while they are worked on
 _DEPENDENT = 1e-12  # eigenvalue, beside the largest, of a direction that others contain
 _NEGATIVE = 1e-5  # the same, below zero, that is more than the round-off of float32
-_STARTS = 4
+_STARTS, _DIVERGED = 4, 1e8
 
 
 def solve(problems: Sequence[LinearProblem], watch: Watch) -> tuple[Array, Info, int]:
@@ -75,8 +75,11 @@ def solve(problems: Sequence[LinearProblem], watch: Watch) -> tuple[Array, Info,
 def _iterate(block: _Block, count: int, watch: Watch) -> int:
     """Improve the block's solution. Return the number of all iterations."""
     block.orthonormalize(count)
+    first = block.norms().max()
     while True:
         norms = block.norms()
+        if not norms.max() <= _DIVERGED * first:
+            raise not_positive(block.first, count)
         watch.tell(count, float(norms.max()), lambda: block.X)
         if (norms <= block.reach).all() or count >= block.first.limit:
             return count
@@ -102,8 +105,8 @@ class _Block:
         self.first, self.goals = problems[0], np.array([p.tolerance for p in problems])
         self.reach = np.maximum(self.goals, 1e-3 * float(np.finfo(self.first.right.dtype).eps))
         self._xp, self._memory = self.first.A.space.memory.xp, self.first.A.space.memory
-        self._B = self._xp.stack([p.right for p in problems], axis=1)
-        self.X = self._xp.stack([p.guess for p in problems], axis=1)
+        self._B = self._xp.stack(tuple(p.right for p in problems), axis=1)
+        self.X = self._xp.stack(tuple(p.guess for p in problems), axis=1)
         M = self.first.M
         self._inverse = M.inverse[:, np.newaxis] if isinstance(M, Jacobi) else None
         self._Q = self._P = self._B
@@ -210,4 +213,5 @@ def _factors(gram: Small, count: int) -> tuple[Small, Small]:
         raise SolverError(M_NOT_POSITIVE.format(count))
     kept = values > _DEPENDENT * values[-1]
     roots, vectors = np.sqrt(values[kept]), vectors[:, kept]
-    return vectors / roots / norms[:, np.newaxis], roots[:, np.newaxis] * vectors.T * norms
+    sizes = norms * (np.diag(gram) > 0.0)  # columns of zeros stay so
+    return vectors / roots / norms[:, np.newaxis], roots[:, np.newaxis] * vectors.T * sizes

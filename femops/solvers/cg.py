@@ -174,7 +174,7 @@ def _many(
         found = [cg(A, b, x0, M=M, **limits, **reports) for b, x0 in columns]
         worst = max((i for _, i in found), key=lambda i: i.residual / (i.tolerance or 1e-300))
         most = max(info.iterations for _, info in found)
-        X = A.space.memory.xp.stack([x for x, _ in found], axis=1)
+        X = A.space.memory.xp.stack(tuple(x for x, _ in found), axis=1)
         return X, replace(worst, iterations=most, residuals=())
     problems = [LinearProblem.checked("cg", A, b, x0, *options, warn=warn) for b, x0 in columns]
     watch = Watch(reports["history"], reports["progress"], None, 0, A.space.memory.xp)

@@ -238,3 +238,65 @@ def test_a_singular_adjoint_equation() -> None:
     F = femops.residual(lambda u, k: {"grad": k * u.grad}, V2, k=KAPPA)
     with pytest.warns(femops.errors.ConvergenceWarning, match="adjoint equation is not solved"):
         femops.gradient(mean(k=KAPPA), F, ZERO, "k")
+
+
+# --- several goals and load cases -----------------------------------------------------------------
+
+
+def cases(name: str) -> tuple[Any, Any, Any]:
+    """Goals, an equation and its states."""
+    K = femops.L2(femops.box((3, 2)), 0)
+    V = femops.H1(K.mesh, 2)
+    k = femops.GridFunction(K, K.interpolate(lambda x: 1.0 + x[0]))
+    forms: dict[str, Any] = {
+        "symmetric": lambda u, k: {"grad": k * u.grad, "value": u},
+        "convection": lambda u, k: {"grad": k * u.grad, "value": u + 3.0 * u.grad[0]},
+        "nonlinear": lambda u, k: {"grad": k * (1.0 + u**2) * u.grad, "value": u},
+    }
+    make = femops.residual if name == "nonlinear" else femops.form
+    F = make(forms[name], V, k=k).constrained(V.boundary_dofs([1]))
+    loads = [femops.load(V, f) for f in (1.0, lambda x: x[0] * x[1], lambda x: 5.0 * x[1])]
+    if name == "nonlinear":
+        states = [femops.newton(F, V.zeros(), b, rtol=1e-12)[0] for b in loads]
+    else:
+        states = [femops.gmres(F, F.rhs(b), rtol=1e-12)[0] for b in loads]
+    goals = [
+        femops.functional(g, V, k=k) for g in (lambda u, k: k * u**2, lambda u, k: u + 0.0 * k)
+    ]
+    return goals, F, np.stack(states, axis=1)
+
+
+@pytest.mark.parametrize("name", ["symmetric", "convection", "nonlinear"])
+def test_several_goals_and_load_cases(name: str) -> None:
+    (energy, mean), F, U = cases(name)
+    given: list[tuple[Any, Any, list[Any]]] = [
+        (energy, U, [(energy, U[:, j]) for j in range(3)]),
+        ([energy, mean], U[:, 0].copy(), [(energy, U[:, 0]), (mean, U[:, 0])]),
+        ([energy, mean, energy], U, [(energy, U[:, 0]), (mean, U[:, 1]), (energy, U[:, 2])]),
+    ]
+    step = {"k": np.linspace(-1.0, 1.0, 6)}
+    for goal, u, pairs in given:
+        found = femops.adjoint.gradients(goal, F, u, ["k", "load"], rtol=1e-13)
+        for mine, (one, state) in zip(found, pairs, strict=True):
+            alone = femops.gradient(one, F, state.copy(), ["k", "load"], rtol=1e-13)
+            assert mine["k"] == pytest.approx(alone["k"], rel=1e-9, abs=1e-12)
+            assert mine["load"] == pytest.approx(alone["load"], rel=1e-9, abs=1e-12)
+            bent = alone.hessian_product(step)["k"]
+            assert mine.hessian_product(step)["k"] == pytest.approx(bent, rel=1e-8, abs=1e-11)
+    partial = femops.adjoint.gradients(energy, u=U, wrt="k")
+    assert [slopes.adjoint for slopes in partial] == [None] * 3
+
+
+@pytest.mark.parametrize(
+    ("goals", "columns", "message"),
+    [
+        (lambda J: [J, J], 3, "there are 2 goals, and u has 3 columns"),
+        (lambda J: [J], 0, "u has 0 columns"),
+        (lambda J: [], 1, "goal is a list: give a functional"),
+        (lambda J: [J, 2.0], 2, "give a functional, or a list of them"),
+    ],
+)
+def test_cases_that_do_not_fit(goals: Any, columns: int, message: str) -> None:
+    (energy, _), F, U = cases("symmetric")
+    with pytest.raises(femops.errors.OperatorError, match=message):
+        femops.adjoint.gradients(goals(energy), F, U[:, :columns], "k")

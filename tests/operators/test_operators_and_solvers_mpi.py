@@ -164,6 +164,20 @@ def test_cg_for_many_right_hand_sides(comm, natural):
     close(z, -3.0 * y, V, 1e-6)
 
 
+@pytest.mark.parallel(2, 3)
+def test_cg_for_a_block_of_right_hand_sides(comm):
+    def solve(mesh):
+        A, b = problem(mesh)
+        b = np.stack([b, A @ b, 1e-20 * b], axis=1)
+        return A.space, femops.cg(A, b, M=femops.jacobi(A), rtol=1e-12)
+
+    (V, (x, info)), (_, (y, expected)) = on_both(comm, ball, solve)
+    assert info.converged
+    assert abs(info.iterations - expected.iterations) <= 1
+    for mine, other in zip(x.T, y.T, strict=True):
+        close(mine, other, V, 1e-10)
+
+
 @pytest.mark.parallel(3)
 def test_cg_shows_each_iterate(comm):
     def solve(mesh):

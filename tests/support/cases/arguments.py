@@ -291,6 +291,7 @@ def calls(folder: Path) -> dict[str, Call]:
         "neo_hookean": of(femops.neo_hookean, W),
         "functional": of(femops.functional, _energy_density, V),
         "gradient": of(femops.gradient, J, heat, u, "k"),
+        "gradients": of(femops.adjoint.gradients, J, heat, u, "k"),
         "Sensitivity": of(femops.adjoint.Sensitivity, heat, u, "k"),
         "moved": of(femops.adjoint.moved, W, W.zeros()),
         "taylor": of(femops.adjoint.taylor, _square, 1.0, 1.0, 2.0),

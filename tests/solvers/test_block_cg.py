@@ -1,0 +1,132 @@
+"""Conjugate gradients for many right-hand sides at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse.linalg import aslinearoperator
+
+import femops
+from support.cases.kernels import bend, smooth
+from support.cuda import guarded
+
+device = guarded.small_device
+MESH = femops.box((4, 3), order=2, mapping=bend)
+
+
+def operator(device: Any = None, dtype: str = "float64") -> Any:
+    V = femops.H1(MESH, 3, device=device)
+    A = femops.diffusion(V, smooth, dtype=dtype) + femops.mass(V, dtype=dtype)
+    return A.constrained(V.boundary_dofs([1]))
+
+
+A = operator()
+MATRIX = A.assemble().toarray()
+ROWS = A.shape[0]
+
+
+def noise(columns: int, seed: int = 0) -> Any:
+    B = np.random.default_rng(seed).standard_normal((ROWS, columns))
+    B[A.constrained_dofs] = 0.0
+    return B
+
+
+PRECONDITIONERS: dict[str, Callable[[Any], Any]] = {
+    "none": lambda A: None,
+    "Jacobi's": femops.jacobi,
+    "a matrix": lambda A: np.diag(1.0 / np.diag(MATRIX)),
+    "SciPy's": lambda A: aslinearoperator(np.diag(1.0 / np.diag(MATRIX))),
+    "multigrid": femops.multigrid,
+}
+
+
+@pytest.mark.parametrize("name", PRECONDITIONERS)
+def test_solutions(name: str) -> None:
+    B, M = noise(5), PRECONDITIONERS[name](A)
+    before = B.copy()
+    X, info = femops.cg(A, B, M=M, rtol=1e-11)
+    np.testing.assert_array_equal(B, before)
+    assert info.converged
+    np.testing.assert_allclose(X, np.linalg.solve(MATRIX, B), rtol=0, atol=1e-9 * abs(X).max())
+    alone = [femops.cg(A, B[:, j].copy(), M=M, rtol=1e-11)[1].iterations for j in range(5)]
+    assert info.iterations <= max(alone)
+    again, none = femops.cg(A, B, X, M=M, rtol=1e-9)
+    assert none.iterations == 0
+    np.testing.assert_array_equal(again, X)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    exponents=st.lists(st.integers(-140, 140), min_size=2, max_size=6),
+    seed=st.integers(0, 1000),
+)
+def test_columns_of_all_sizes_and_dependent_ones(exponents: list[int], seed: int) -> None:
+    B = noise(len(exponents), seed) * 10.0 ** np.array(exponents)
+    B = np.concatenate([B, np.zeros((ROWS, 1)), -3.0 * B[:, :1], B[:, :1] + B[:, 1:2]], axis=1)
+    X, info = femops.cg(A, B, M=femops.jacobi(A), rtol=1e-9)
+    assert info.converged
+    sizes = np.linalg.norm(B, axis=0)
+    off = np.linalg.norm(MATRIX @ X - B, axis=0)
+    assert (off <= 1e-8 * sizes).all()
+
+
+def test_the_report() -> None:
+    B, seen = noise(3), []
+    report: Any = {"history": True, "progress": lambda *given: seen.append(given)}
+    X, info = femops.cg(A, B, rtol=1e-6, **report)
+    off, bounds = np.linalg.norm(B - A @ X, axis=0), 1e-6 * np.linalg.norm(B, axis=0)
+    far = np.argmax(off / bounds)
+    assert (info.residual, info.tolerance) == pytest.approx((off[far], bounds[far]), rel=1e-6)
+    assert len(info.residuals) == info.iterations + 1
+    assert seen[-1][0] == info.iterations
+    with pytest.warns(femops.errors.ConvergenceWarning, match="after 3 iterations"):
+        _, info = femops.cg(A, B, rtol=1e-9, maxiter=3)
+    assert not info.converged
+    assert info.iterations == 3
+    assert femops.cg(A, B, rtol=0.0, atol=1e-5, warn=False)[1].tolerance == 1e-5
+    X, info = femops.cg(A, B, rtol=0.0, warn=False)  # it ends
+    np.testing.assert_allclose(X, np.linalg.solve(MATRIX, B), rtol=0, atol=1e-12 * abs(X).max())
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_on_a_device(device: Any, dtype: str) -> None:
+    there, here = operator(device, dtype), operator(None, dtype)
+    B = noise(4).astype(dtype) * (1e-30 if dtype == "float32" else 1.0)
+    rtol = 1e-5 if dtype == "float32" else 1e-10
+    X, info = femops.cg(there, device.upload(B), M=femops.jacobi(there), rtol=rtol)
+    Y, expected = femops.cg(here, B, M=femops.jacobi(here), rtol=rtol)
+    assert info.converged
+    assert abs(info.iterations - expected.iterations) <= 1
+    np.testing.assert_allclose(X.get(), Y, rtol=0, atol=1e3 * rtol * abs(Y).max())
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: femops.cg(A, noise(2), merged=True), "leave out callback and merged"),
+        (lambda: femops.cg(A, noise(2), callback=print), "leave out callback and merged"),
+        (lambda: femops.cg(A, noise(0)), "no columns"),
+        (lambda: femops.cg(A, noise(2), noise(3)), r"x0 \(130, 3\)"),
+        (lambda: femops.cg(A, noise(2)[1:]), "has 129 entries"),
+        (lambda: femops.cg(A, noise(2).astype("float32")), "type float32"),
+        (lambda: femops.cg(A, noise(2) * np.array([1.0, np.nan])), "not finite"),
+        (lambda: femops.cg(A, noise(2) * np.array([1.0, 1e-200])), "underflow"),
+        (lambda: femops.cg(-1.0 * A, noise(2)), "not to be positive definite"),
+        (lambda: femops.cg(A, noise(2), M=-np.eye(ROWS)), "M is found not to be positive"),
+        (lambda: femops.cg(A, noise(2), M=np.nan * np.eye(ROWS)), "M are not finite"),
+    ],
+)
+def test_what_is_refused(call: Any, message: str) -> None:
+    with pytest.raises((femops.errors.SolverError, femops.errors.VectorError), match=message):
+        call()
+
+
+def test_a_singular_operator_is_told() -> None:
+    V = femops.H1(MESH, 3)
+    with pytest.raises(femops.errors.SolverError, match="constants"):
+        femops.cg(femops.diffusion(V), np.ones((V.size, 2)), rtol=1e-10)
