@@ -299,7 +299,7 @@ def gradients(
 
 def _cases(goal: Functional | Sequence[Functional], u: Any) -> list[tuple[Functional, Any]]:
     """Pairs of a goal and a state."""
-    goals = [goal] if isinstance(goal, Functional) else list(goal)
+    goals = list(goal) if isinstance(goal, Sequence) else [goal]
     if not goals or not all(isinstance(each, Functional) for each in goals):
         raise OperatorError(f"goal is {shown(goal)}: give a functional, or a list of them")
     if getattr(u, "ndim", 1) != 2:
@@ -397,7 +397,7 @@ class _Problem:
         return other
 
     def shares(self, other: _Problem) -> bool:
-        """Whether the adjoint equations of both have one operator."""
+        """True if the adjoint equations of both have one operator."""
         return isinstance(self.F, Operator) or self.given is other.given
 
     @property

@@ -125,9 +125,7 @@ class Map(ABC):
         raise OperatorError(f"{name} is missing: give an array of shape {self.inputs[name]}")
 
     def arguments(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
-        """Values of all inputs, in order, for a call with some by position and others by name.
-
-        Inputs that are left out have their `value_of`.
+        """Values of all inputs, in order; `value_of` those that are neither in a list nor named.
 
         Raises
         ------
