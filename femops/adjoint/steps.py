@@ -255,7 +255,7 @@ class Steps:
             else dict.fromkeys(spaces, u)
         )
         fields = {
-            coefficient: GridFunction(spaces[field].volume, parts[field])
+            coefficient: GridFunction(spaces[field].volume, whole.memory.get(parts[field]))
             for field, coefficient in self._old.items()
         }
         known = _known(self._F)
