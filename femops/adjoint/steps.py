@@ -17,7 +17,7 @@ from femops.adjoint.gradient import gradient
 from femops.adjoint.integrand import MESH
 from femops.adjoint.lagrangian import Lagrangian
 from femops.adjoint.pieces import pieces_of
-from femops.errors import OperatorError, SolverError
+from femops.errors import OperatorError, SolverError, VectorError
 from femops.operators import Functional, Residual
 from femops.operators.execution.vectors import checked_vector
 from femops.solvers.inner_products import Sums
@@ -201,8 +201,11 @@ class Steps:
         return sweep.value, {name: sweep.found[name] for name in names}
 
     def _checked(self, u: Any, what: str) -> Vector:
-        """Copy of a state that the user gives, which he may overwrite later."""
-        found: Vector = checked_vector(self._F.space, self._F.dtype, u, what).copy()
+        """Copy of a state that the user gives, and may overwrite later. Collective."""
+        space = self._F.space
+        found: Vector = checked_vector(space, self._F.dtype, u, what).copy()
+        if space.comm.max(int(not space.memory.xp.isfinite(found).all())):  # all raise, or none
+            raise VectorError(f"{what} has entries that are not finite: give numbers")
         return found
 
     def _check_controls(self, names: Sequence[str]) -> None:
@@ -226,9 +229,7 @@ class Steps:
             raise OperatorError(
                 f"at({n}) returned {shown(given)}: return a dict, of values by name"
             )
-        known = (
-            _known(self._F) if self._running is None else _known(self._F) | _known(self._running)
-        )
+        known = _known(self._F).union(() if self._running is None else _known(self._running))
         for name in given:
             if name in self._old.values() or name not in known:
                 raise OperatorError(
@@ -305,7 +306,8 @@ class Steps:
         if self._running is None:
             return None
         known = _known(self._running)
-        return self._running.update(**{n: value for n, value in now.items() if n in known})
+        mine = {name: value for name, value in now.items() if name in known}
+        return self._running.update(**mine) if mine else self._running
 
     def _rate(self, u: Vector, now: Mapping[str, Any]) -> float:
         goal = self._running_at(now)
@@ -456,7 +458,7 @@ class _Sweep:
         steps, fixed = self._steps, self._equations.fixed
         if steps._begin is None:
             return fixed
-        other = before + (abs(before) + 1.0)
+        other = before + 1e-3 * (abs(before) + 1.0)
         now, then = after[fixed], steps._guess(n, other)[fixed]
         kept = (now == before[fixed]) & (then == other[fixed])
         if steps._F.space.comm.max(int(not (kept | (now == then)).all())):  # all raise, or none

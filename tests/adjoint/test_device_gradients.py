@@ -86,10 +86,10 @@ def through_steps(where: Any) -> dict[str, Any]:
     old, c = femops.GridFunction(V, np.zeros(V.size)), np.array([1.0, 2.0])
     F = femops.residual(decay, V, old=old, kappa=kappa, c=c).constrained(fixed)
     goal = femops.functional(goal_inside, V, kappa=kappa, c=c)
-    set_ones = V.memory.put(fixed[1:])
+    driven = V.memory.put(fixed[1:])
 
     def begin(n: int, u: Any) -> Any:
-        u[set_ones] = 0.1 * n
+        u[driven] = 0.1 * n
         return u
 
     steps = femops.adjoint.Steps(F, 3, final=goal, running=goal, begin=begin, rtol=1e-12)

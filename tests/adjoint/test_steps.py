@@ -307,6 +307,8 @@ def test_bad_names_and_guesses() -> None:
         one.gradient(START, "initial")
     with pytest.raises(femops.errors.VectorError, match=r"begin\(1, u\) is a NoneType: give"):
         slopes_of("dt", begin=lambda n, u: None)
+    with pytest.raises(femops.errors.VectorError, match="u0 has entries that are not finite"):
+        one.run(np.nan * START)
 
 
 def test_a_step_that_is_not_solved() -> None:
