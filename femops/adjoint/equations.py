@@ -59,7 +59,9 @@ class LinearEquations:
         J = F if isinstance(F, Operator) else F.jacobian(state)
         return J.at_level(self._level)
 
-    def solve(self, J: Operator, right: Vector, what: str, *, warn: bool = True) -> Vector:
+    def solve(
+        self, J: Operator, right: Vector, what: str, *, warn: bool = True, strict: bool = False
+    ) -> Vector:
         """Solve J x = right with x = 0 at the constrained dofs. Collective.
 
         Parameters
@@ -70,7 +72,8 @@ class LinearEquations:
             once where conjugate gradients solve.
         what : str
             Name of the equation in messages.
-        warn : bool
+        warn, strict : bool
+            Whether to warn, or to raise, if the equation is not solved to ``rtol``.
 
         Returns
         -------
@@ -79,13 +82,13 @@ class LinearEquations:
         Raises
         ------
         SolverError
-            The equation is singular, or the linear solver fails.
+            The equation is singular, or the linear solver fails; see ``strict`` too.
         """
         right[self.fixed] = 0.0
-        return self.solve_with_values(J, right, what, warn=warn)
+        return self.solve_with_values(J, right, what, warn=warn, strict=strict)
 
     def solve_with_values(
-        self, J: Operator, right: Vector, what: str, *, warn: bool = True
+        self, J: Operator, right: Vector, what: str, *, warn: bool = True, strict: bool = False
     ) -> Vector:
         """Solve J x = right with the values of the right-hand side at constrained dofs.
 
@@ -104,10 +107,14 @@ class LinearEquations:
         broken = failure.startswith("the linear solver gave up") or not np.isfinite(float(x.sum()))
         if self._space.comm.max(int(broken)):  # all ranks raise, or none
             raise SolverError(f"the {what} equation: {failure or 'it has no finite solution'}")
-        if warn and (failure or (self.info is not None and not self.info.converged)):
-            warn_unconverged(
+        # a solver that only promises a direction of descent reports no failure
+        if failure or (self.info is not None and not self.info.converged):
+            message = (
                 f"{self._caller}: the {what} equation is not solved to {self._rtol:g}. Give "
-                "another preconditioner, or a larger rtol.",
-                self._space.comm,
+                "another preconditioner, or a larger rtol."
             )
+            if strict:
+                raise SolverError(message)
+            if warn:
+                warn_unconverged(message, self._space.comm)
         return x

@@ -10,15 +10,19 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from femops.adjoint.checkpoints import STORED, Checkpoints, actions_of
 from femops.adjoint.controls import control_of
+from femops.adjoint.equations import LinearEquations
 from femops.adjoint.gradient import gradient
+from femops.adjoint.integrand import MESH
 from femops.adjoint.lagrangian import Lagrangian
 from femops.adjoint.pieces import pieces_of
-from femops.errors import OperatorError, SolverError
+from femops.errors import OperatorError, SolverError, VectorError
 from femops.operators import Functional, Residual
 from femops.operators.execution.vectors import checked_vector
+from femops.solvers.inner_products import Sums
 from femops.solvers.newton import newton
-from femops.solvers.newton_steps import Linear, NewtonSteps, Preconditioning
+from femops.solvers.newton_steps import Linear, Preconditioning
 from femops.spaces.base import GridFunction
 from femops.spaces.product import Product
 from femops_meshes.arguments import Count, Fraction, checked, shown
@@ -28,7 +32,7 @@ Coefficients = Callable[[int], Mapping[str, Any]]
 INITIAL = "initial"
 """Name of the state before the first step among the controls."""
 
-_AT_ONCE = 2**62  # what schedules without a number of steps mean by the last step
+_ROUNDING = 64.0  # roundings of terms that add up to a residual
 
 
 @final
@@ -43,7 +47,8 @@ class Steps:
     ----------
     F : Residual
         It has the state before the step as a coefficient, a `GridFunction` on its space; other
-        coefficients are the same in all steps, but those of ``at``.
+        coefficients are the same in all steps, but those of ``at``. A coefficient has no gradient:
+        where F needs that of the state before the step, a second field equals this state.
     count : int
         Number of steps N, at least 1.
     final, running : Functional, optional
@@ -51,19 +56,24 @@ class Steps:
     old : str or dict of str
         Name of that coefficient; on a product, the name for each field that has one.
     at : callable, optional
-        ``at(n)`` returns coefficients of F and of j at step n by name, such as the time.
+        ``at(n)`` returns coefficients of F and of j at step n by name, such as the time. It is
+        called again on the way back.
     begin : callable, optional
         ``begin(n, u)`` returns the first guess of step n, with the values at the constrained dofs,
-        from the state before it. By default that state itself: these values stay as they are.
+        from the state before it, a copy. By default that state itself: these values stay as they
+        are. Each of these values depends on n alone, or is that of u. It is called again on the
+        way back, with other states too.
     linear, preconditioner
         See `femops.newton`; they solve for the adjoint too.
     rtol : float
-        Of each step's equation and of the adjoint's.
+        Of each step's equation and of the adjoint's. A step ends too where rounding alone leaves a
+        residual of this size, as near a steady state.
 
     Raises
     ------
     OperatorError
-        No goal, or goals on another space.
+        No step or no goal, a goal on another space or of the state before the step, or an unknown
+        coefficient.
 
     Examples
     --------
@@ -95,15 +105,23 @@ class Steps:
         preconditioner: Preconditioning = "jacobi",
         rtol: Fraction = 1e-10,
     ) -> None:
-        if count < 1 or (final is None and running is None):
-            raise OperatorError("Steps needs at least one step, and a goal: final or running")
-        for goal in (final, running):
-            if goal is not None and (goal.space is not F.space or goal.dtype != F.dtype):
-                raise OperatorError(f"{goal!r} and {F!r} are on different spaces or types")
+        if count < 1:
+            raise OperatorError(f"count is {count}: give a number of steps, at least 1")
+        if final is None and running is None:
+            raise OperatorError("final and running are None: give one of them, or both")
+        self._goals = [goal for goal in (final, running) if goal is not None]
         self._F, self._count, self._final, self._running = F, int(count), final, running
         self._at, self._begin, self._rtol = at, begin, float(rtol)
         self._linear, self._preconditioner = linear, preconditioner
         self._old = _old_names(F, old)
+        for goal in self._goals:
+            if goal.space is not F.space or goal.dtype != F.dtype:
+                raise OperatorError(f"{goal!r} and {F!r} are on different spaces or types")
+            for name in _known(goal).intersection(self._old.values()):
+                raise OperatorError(
+                    f"{goal!r} has the coefficient {name}, in F the state before the step, of "
+                    "which no goal is: rename it, or make the state before the step a second field"
+                )
 
     def run(self, u0: Vector) -> tuple[float, Vector]:
         """Do all steps.
@@ -121,15 +139,18 @@ class Steps:
 
         Raises
         ------
+        OperatorError
+            ``at`` returns something else than values of coefficients.
         SolverError
             A step's equation is not solved.
         VectorError
             A state of another shape or type.
         """
-        u, value = self._checked(u0), 0.0
+        u, value = self._checked(u0, "u0"), 0.0
         for n in range(1, self._count + 1):
-            u = self._step(n, u)
-            value += self._rate(n, u)
+            now = self._coefficients(n)
+            u = self._step(n, u, now)
+            value += self._rate(u, now)
         return value + (0.0 if self._final is None else self._final(u)), u
 
     @checked(OperatorError)
@@ -142,12 +163,14 @@ class Steps:
         ----------
         u0 : (size,) array
         wrt : str or sequence of str
-            Coefficients that are the same in all steps, see `femops.gradient`, and "initial" for
-            the state before the first step.
+            Coefficients that are the same in all steps, or "mesh", see `femops.gradient`, and
+            "initial" for the state before the first step.
         schedule : checkpoint_schedules.CheckpointSchedule, optional
             Which states are kept, in memory or on disk, and which are computed again. All are kept
             in memory if omitted. With the package checkpoint-schedules
-            ``checkpoint_schedules.Revolve(N, 10)`` keeps ten, for instance.
+            ``checkpoint_schedules.Revolve(N, 10)`` keeps ten, for instance. A schedule is for N
+            steps, and serves one gradient. Files are in a folder of `tempfile.gettempdir`, which
+            is deleted at the end.
 
         Returns
         -------
@@ -159,32 +182,72 @@ class Steps:
         Raises
         ------
         OperatorError
-            A control that nothing depends on, or that ``at`` changes.
+            A control that nothing depends on, that ``at`` changes, or that has different values in
+            F and in a goal. A schedule for another number of steps, or one that has been used.
+            Values at constrained dofs that ``begin`` computes from u.
         SolverError
             An equation is not solved.
+        VectorError
+            A state of another shape or type.
         """
         names = [wrt] if isinstance(wrt, str) else list(wrt)
         if not names or not all(isinstance(name, str) for name in names):
             raise OperatorError(f"wrt is {shown(wrt)}: give names of coefficients, or 'initial'")
-        varying = {*self._coefficients(1), *self._old.values()} & {*names}
-        if varying:
-            raise OperatorError(
-                f"{min(varying)} has another value in each step: give 'initial', or parameters "
-                "that are the same in all steps"
-            )
+        self._check_varying({*self._coefficients(1), *self._old.values()}, names)
+        self._check_controls(names)
         with tempfile.TemporaryDirectory(prefix="femops-steps-") as folder:
             sweep = _Sweep(self, names, Path(folder))
-            sweep.follow(self._checked(u0), schedule)
+            sweep.follow(self._checked(u0, "u0"), schedule)
         return sweep.value, {name: sweep.found[name] for name in names}
 
-    def _checked(self, u0: Any) -> Vector:
-        found: Vector = checked_vector(self._F.space, self._F.dtype, u0, "u0").copy()
+    def _checked(self, u: Any, what: str) -> Vector:
+        """Copy of a state that the user gives, and may overwrite later. Collective."""
+        space = self._F.space
+        found: Vector = checked_vector(space, self._F.dtype, u, what).copy()
+        if space.comm.max(int(not space.memory.xp.isfinite(found).all())):  # all raise, or none
+            raise VectorError(f"{what} has entries that are not finite: give numbers")
         return found
 
-    def _coefficients(self, n: int) -> dict[str, Any]:
-        return {} if self._at is None else dict(self._at(n))
+    def _check_controls(self, names: Sequence[str]) -> None:
+        """Raise unless there is a derivative by each name, before any step is done."""
+        pieces = pieces_of(self._F)
+        for goal in self._goals:
+            pieces += pieces_of(goal)
+        if INITIAL in names and any(INITIAL in piece.coefficients for piece in pieces):
+            raise OperatorError(
+                f"{INITIAL} is a coefficient, and the state before the first step: rename the "
+                "coefficient"
+            )
+        for name in names:
+            if name != INITIAL:
+                control_of(name, pieces, None)
 
-    def _equation(self, n: int, u: Vector) -> Residual:
+    def _coefficients(self, n: int, controls: Sequence[str] = ()) -> dict[str, Any]:
+        """Coefficients at a step that ``at`` gives, none of which is a control."""
+        given = {} if self._at is None else self._at(n)
+        if not isinstance(given, Mapping):
+            raise OperatorError(
+                f"at({n}) returned {shown(given)}: return a dict, of values by name"
+            )
+        known = _known(self._F).union(() if self._running is None else _known(self._running))
+        for name in given:
+            if name in self._old.values() or name not in known:
+                raise OperatorError(
+                    f"at({n}) returned a value of {shown(name)}: return values of coefficients of "
+                    f"F or running, {', '.join(sorted(known - {*self._old.values()})) or 'none'}"
+                )
+        self._check_varying({*given}, controls)
+        return dict(given)
+
+    def _check_varying(self, varying: set[str], controls: Sequence[str]) -> None:
+        both = varying.intersection(controls)
+        if both:
+            raise OperatorError(
+                f"{min(both)} has another value in each step: give 'initial', or parameters "
+                "that are the same in all steps"
+            )
+
+    def _equation(self, now: Mapping[str, Any], u: Vector) -> Residual:
         """The equation of a step from a state."""
         spaces, whole = self._F.parts[0].form.fields.spaces, self._F.space
         parts: dict[str, Vector] = (
@@ -193,51 +256,82 @@ class Steps:
             else dict.fromkeys(spaces, u)
         )
         fields = {
-            coefficient: GridFunction(spaces[field].volume, parts[field])
+            coefficient: GridFunction(spaces[field].volume, whole.memory.get(parts[field]))
             for field, coefficient in self._old.items()
         }
-        known = {name for part in self._F.parts for name in part.form.coefficients}
-        now = {name: value for name, value in self._coefficients(n).items() if name in known}
-        return self._F.update(**fields, **now)
+        known = _known(self._F)
+        return self._F.update(**fields, **{n: value for n, value in now.items() if n in known})
 
-    def _step(self, n: int, u: Vector) -> Vector:
+    def _guess(self, n: int, u: Vector) -> Vector:
+        """First guess of a step from the state before it."""
+        if self._begin is None:
+            return u
+        return self._checked(self._begin(n, u.copy()), f"begin({n}, u)")
+
+    def _step(self, n: int, u: Vector, now: Mapping[str, Any]) -> Vector:
         """Do a step."""
-        guess = u if self._begin is None else self._begin(n, u)
-        solved, info = newton(
-            self._equation(n, u),
-            guess,
-            rtol=self._rtol,
-            linear=self._linear,
-            preconditioner=self._preconditioner,
-            warn=False,
-        )
+        F, guess = self._equation(now, u), self._guess(n, u)
+        try:
+            solved, info = newton(
+                F,
+                guess,
+                rtol=self._rtol,
+                atol=self._rounding(F, guess),
+                linear=self._linear,
+                preconditioner=self._preconditioner,
+                warn=False,
+            )
+        except SolverError as error:
+            raise SolverError(f"step {n}: {error}") from error
         if not info.converged:
-            raise SolverError(f"step {n} is not solved: {info.reason}")
+            raise SolverError(
+                f"step {n} is not solved: |F| is {info.residual:.2g}, not {info.tolerance:.2g} "
+                f"({info.reason}). rtol is {self._rtol:g}: give a larger one, a better first guess "
+                "by begin, or shorter steps"
+            )
         return solved
 
-    def _running_at(self, n: int) -> Functional | None:
+    def _rounding(self, F: Residual, u: Vector) -> float:
+        """Norm that a residual may have by rounding alone, whatever the size of the state.
+
+        Near a steady state the first guess has a residual of this size, which does not get smaller.
+        """
+        terms = F.jacobian(u).diagonal() * u
+        terms[F.space.memory.put(F.constrained_dofs)] = 0.0
+        norm = Sums(F.space).norm(terms)
+        return _ROUNDING * float(np.finfo(F.dtype).eps) * norm if np.isfinite(norm) else 0.0
+
+    def _running_at(self, now: Mapping[str, Any]) -> Functional | None:
         """The running goal of a step."""
         if self._running is None:
             return None
-        known = {name for part in self._running.derivative.parts for name in part.form.coefficients}
-        now = {name: value for name, value in self._coefficients(n).items() if name in known}
-        return self._running.update(**now) if now else self._running
+        known = _known(self._running)
+        mine = {name: value for name, value in now.items() if name in known}
+        return self._running.update(**mine) if mine else self._running
 
-    def _rate(self, n: int, u: Vector) -> float:
-        goal = self._running_at(n)
+    def _rate(self, u: Vector, now: Mapping[str, Any]) -> float:
+        goal = self._running_at(now)
         return 0.0 if goal is None else goal(u)
+
+
+def _known(given: Residual | Functional) -> set[str]:
+    """Names of the coefficients."""
+    parts = given.parts if isinstance(given, Residual) else given.derivative.parts
+    return {name for part in parts for name in part.form.coefficients}
 
 
 def _old_names(F: Residual, old: str | Mapping[str, str]) -> dict[str, str]:
     """Name of the coefficient for each field's state before the step."""
     fields = [*F.parts[0].form.fields.spaces]
     named = {fields[0]: old} if isinstance(old, str) else dict(old)
-    known = {name for part in F.parts for name in part.form.coefficients}
-    wrong = [n for n in named if n not in fields] + [n for n in named.values() if n not in known]
-    if wrong or (isinstance(old, str) and len(fields) > 1):
+    values = [*named.values()]
+    known = all(n in fields for n in named) and all(n in [*_known(F)] for n in values)
+    twice = any(values.count(n) > 1 for n in values)
+    if not named or not known or twice or (isinstance(old, str) and len(fields) > 1):
         raise OperatorError(
-            f"old is {shown(old)}: give the name of the coefficient that is the state before the "
-            "step, on a product a dict with such a name for each field"
+            f"old is {named if isinstance(old, Mapping) else shown(old)}: give the name of the "
+            "coefficient that is the state before the step, on a product a dict with such a name, "
+            f"another for each field that has one; F has {', '.join(sorted(_known(F))) or 'none'}"
         )
     return named
 
@@ -247,30 +341,31 @@ class _Sweep:
     """One way forward and back."""
 
     def __init__(self, steps: Steps, names: list[str], folder: Path) -> None:
-        self._steps, self._folder = steps, folder
-        self._linear = NewtonSteps(steps._linear, steps._preconditioner, history=False)
+        self._steps = steps
+        solvers = steps._linear, steps._preconditioner, steps._rtol, "partial", "Steps.gradient"
+        self._equations = LinearEquations(steps._F, *solvers)
         self._names = [name for name in names if name != INITIAL]
         self.value, self.found = 0.0, dict[str, Any]()
         self._pairs: dict[int, tuple[Vector, Vector]] = {}  # states around steps, for the way back
-        self._kept: dict[tuple[str, int], Any] = {}  # checkpoints by storage and step
+        self._checkpoints = Checkpoints(folder, steps._F.space.memory)
         self._adjoint: Vector | None = None
-        self._at, self._done = 0, 0
+        self._done = 0  # steps whose goals are in the value
 
     def follow(self, u: Vector, schedule: Any) -> None:
         """Do what a schedule says, or keep all states."""
         self._u = u
         count = self._steps._count
         if schedule is None:
-            self._forward(0, count, pairs=True)
+            self._forward(0, count, pairs="WORK")
             self._back(count, 0)
             return
-        for action in schedule:
+        for action in actions_of(schedule, count):
             kind = type(action).__name__
             if kind == "Forward":
-                last = min(action.n1, count)
-                self._keep(action, action.n0)
-                pairs = self._forward(action.n0, last, pairs=action.write_adj_deps)
-                self._store_pairs(action, pairs)
+                last, storage = min(action.n1, count), action.storage.name
+                if action.write_ics:
+                    self._checkpoints.write(storage, action.n0, {"state": self._u})
+                self._forward(action.n0, last, pairs=storage if action.write_adj_deps else None)
                 if last == count and schedule.max_n is None:
                     schedule.finalize(count)
             elif kind == "Reverse":
@@ -279,136 +374,106 @@ class _Sweep:
                 self._take(action, move=kind == "Move")
             elif kind == "EndReverse":
                 return
-        if self._at:
-            raise OperatorError(f"{shown(schedule)} ends before the first step is reached")
+        if INITIAL not in self.found:
+            raise OperatorError(
+                f"schedule is {shown(schedule)}, which ends before the first step is reached: give "
+                f"checkpoint_schedules.Revolve({count}, 10), for instance"
+            )
 
-    def _forward(self, first: int, last: int, *, pairs: bool) -> list[int]:
-        steps, kept = self._steps, []
+    def _forward(self, first: int, last: int, *, pairs: str | None) -> None:
+        """Do steps, and keep the states around each in the storage ``pairs``."""
+        steps = self._steps
         for n in range(first, last):
-            before, self._u = self._u, steps._step(n + 1, self._u)
+            now = steps._coefficients(n + 1, self._names)
+            before, self._u = self._u, steps._step(n + 1, self._u, now)
             if n + 1 > self._done:  # for the first time
-                self._done, self._at = n + 1, n + 1
-                self.value += steps._rate(n + 1, self._u)
+                self._done = n + 1
+                self.value += steps._rate(self._u, now)
                 if n + 1 == steps._count and steps._final is not None:
                     self.value += steps._final(self._u)
-            if pairs:
+            if pairs in STORED:
+                self._checkpoints.write(pairs, n, {"before": before, "after": self._u})
+            elif pairs:
                 self._pairs[n] = before, self._u
-                kept.append(n)
-        return kept
-
-    # --- checkpoints -----------------------------------------------------------------------------
-
-    def _keep(self, action: Any, n: int) -> None:
-        """Keep the state before a step, to begin again from it."""
-        if action.write_ics:
-            self._write(action.storage.name, n, {"state": self._u})
-
-    def _store_pairs(self, action: Any, pairs: list[int]) -> None:
-        """Move states for the way back out of work, if they belong to a checkpoint."""
-        if pairs and action.storage.name in ("RAM", "DISK"):
-            for n in pairs:
-                before, after = self._pairs.pop(n)
-                self._write(action.storage.name, n, {"before": before, "after": after})
-
-    def _write(self, storage: str, n: int, arrays: dict[str, Vector]) -> None:
-        known = self._kept.setdefault((storage, n), {})
-        for name, array in arrays.items():
-            if storage == "DISK":
-                path = self._folder / f"{name}-{n}.npy"
-                np.save(path, self._steps._F.space.memory.get(array))
-                known[name] = path
-            else:
-                known[name] = array.copy()
-
-    def _read(self, storage: str, n: int) -> dict[str, Vector]:
-        memory = self._steps._F.space.memory
-        kept = self._kept[storage, n].items()
-        if storage == "DISK":
-            return {name: memory.put(np.load(path)) for name, path in kept}
-        return {name: array.copy() for name, array in kept}
 
     def _take(self, action: Any, *, move: bool) -> None:
         """Copy or move a checkpoint to another storage, or to work."""
         source, target, n = action.from_storage.name, action.to_storage.name, action.n
-        arrays = self._read(source, n)
-        if target == "WORK":
+        if target in STORED:
+            self._checkpoints.write(target, n, self._checkpoints.read(source, n))
+        elif target == "WORK":
+            arrays = self._checkpoints.read(source, n)
             self._u = arrays.get("state", self._u)
             if "before" in arrays:
                 self._pairs[n] = arrays["before"], arrays["after"]
-        elif target in ("RAM", "DISK"):
-            self._write(target, n, arrays)
         if move:
-            del self._kept[source, n]
+            self._checkpoints.delete(source, n)
 
     # --- the way back ----------------------------------------------------------------------------
 
     def _back(self, last: int, first: int) -> None:
         for n in range(last - 1, first - 1, -1):
-            before, after = self._pairs.pop(n)
-            self._step_back(n + 1, before, after)
-            self._at = n
+            self._step_back(n + 1, *self._pairs.pop(n))
 
     def _step_back(self, n: int, before: Vector, after: Vector) -> None:
         """From the derivative by the state after a step to that by the state before it."""
-        steps, space = self._steps, self._steps._F.space
+        steps, now = self._steps, self._steps._coefficients(n)
         if self._adjoint is None:
-            goal = steps._final
-            self._adjoint = space.memory.xp.zeros_like(after)
-            if goal is not None:
-                self._adjoint = goal.derivative.residual(after)
-                self._add(goal, after)
-        running = steps._running_at(n)
-        if running is not None:
-            self._adjoint = self._adjoint + running.derivative.residual(after)
-            self._add(running, after)
-        F = steps._equation(n, before)
-        fixed = space.memory.put(F.constrained_dofs)
-        right = self._adjoint.copy()
-        right[fixed] = 0.0
-        multiplier = self._solved(F, after, right, n)
+            self._adjoint = steps._F.space.memory.xp.zeros_like(after)
+            self._add(steps._final, after)
+        self._add(steps._running_at(now), after)
+        F = steps._equation(now, before)
+        equations = self._equations
+        multiplier = equations.solve(
+            equations.jacobian(F, after).T, self._adjoint.copy(), f"adjoint (step {n})", strict=True
+        )
         pieces = [piece.times(-1.0) for piece in pieces_of(F)]
-        known = {name for piece in pieces for name in piece.coefficients}
+        known = {MESH, *(name for piece in pieces for name in piece.coefficients)}
         names = [*steps._old.values(), *(n for n in self._names if n in known)]
         controls = {name: control_of(name, pieces, None) for name in names}
-        L = Lagrangian(pieces, controls, space)
+        L = Lagrangian(pieces, controls, F.space)
         raw = L.derivative(names, after, multiplier)
         for name in names[len(steps._old) :]:
             self.found[name] = self.found.get(name, 0.0) + controls[name].derivative(raw[name])
-        self._adjoint = self._before(L, raw, after, multiplier, fixed)
-        if n == 1:
-            self._end()
-
-    def _before(
-        self, L: Lagrangian, raw: dict[str, Vector], after: Vector, multiplier: Vector, fixed: Any
-    ) -> Vector:
-        """Derivative by the state before a step."""
-        steps, found = self._steps, L.space.zeros(L.dtype)
-        assert self._adjoint is not None
+        found = L.space.zeros(L.dtype)
         for field, name in steps._old.items():
             part = L.space.slice(field) if isinstance(L.space, Product) else slice(None)
             found[part] += raw[name]
-        if steps._begin is None and len(fixed):  # these values go from step to step
+        kept = self._kept_values(n, before, after)
+        if L.space.comm.max(len(kept)):  # a sweep over the elements of all ranks
             rest = L.whole(L.derivative(L.states, after, multiplier), L.states)
-            found[fixed] += self._adjoint[fixed] + rest[fixed]
-        return found
+            found[kept] += self._adjoint[kept] + rest[kept]
+        self._adjoint = found
+        if n == 1:
+            self.found[INITIAL] = found
 
-    def _solved(self, F: Residual, u: Vector, right: Vector, n: int) -> Vector:
-        if not F.space.comm.max(int(bool(right.any()))):
-            return right
-        x, failure = self._linear.solve(F.jacobian(u).T, right, self._steps._rtol)
-        if failure:
-            raise SolverError(f"the adjoint of step {n} is not solved: {failure}")
-        return x
+    def _kept_values(self, n: int, before: Vector, after: Vector) -> Any:
+        """Constrained dofs whose values a step leaves as they are.
 
-    def _add(self, goal: Functional, u: Vector) -> None:
-        """Add the explicit derivatives of a goal."""
-        known = {name for part in goal.derivative.parts for name in part.form.coefficients}
+        Raises
+        ------
+        OperatorError
+            The first guess has values there that are other functions of the state before the step.
+        """
+        steps, fixed = self._steps, self._equations.fixed
+        if steps._begin is None:
+            return fixed
+        other = before + 1e-3 * (abs(before) + 1.0)
+        now, then = after[fixed], steps._guess(n, other)[fixed]
+        kept = (now == before[fixed]) & (then == other[fixed])
+        if steps._F.space.comm.max(int(not (kept | (now == then)).all())):  # all raise, or none
+            raise OperatorError(
+                f"begin({n}, u) computes values at constrained dofs from u: give values there that "
+                "depend on n alone, or those of u"
+            )
+        return fixed[kept]
+
+    def _add(self, goal: Functional | None, u: Vector) -> None:
+        """Add the derivatives of a goal by the state and by coefficients of its own."""
+        if goal is None:
+            return
+        self._adjoint = self._adjoint + goal.derivative.residual(u)
+        known = {MESH} | _known(goal)
         names = [name for name in self._names if name in known]
         for name, value in gradient(goal, u=u, wrt=names).items() if names else ():
             self.found[name] = self.found.get(name, 0.0) + value
-
-    def _end(self) -> None:
-        self.found[INITIAL] = self._adjoint
-        missing = [name for name in self._names if name not in self.found]
-        if missing:
-            raise OperatorError(f"nothing depends on {missing[0]!r}")

@@ -72,3 +72,33 @@ def test_the_mesh_in_a_space_of_the_host(device: Any) -> None:
     goal = femops.functional(lambda u: u**2, V)
     with pytest.raises(femops.errors.FemopsError, match="make all on one device"):
         femops.gradient(goal, u=V.interpolate(1.0), wrt={"mesh": femops.H1(MESH, 2, ncomp=2)})
+
+
+def decay(u: Any, old: Any, kappa: Any, c: Any) -> Any:
+    return {"value": (u - old) / 0.1 + c[0] * u**3, "grad": kappa * u.grad}
+
+
+def through_steps(where: Any) -> dict[str, Any]:
+    """Derivatives through steps in time, on the host. ``begin`` keeps a value, and sets others."""
+    V, K = femops.H1(MESH, 2, device=where), femops.H1(MESH, 1)
+    fixed = V.boundary_dofs([1])
+    kappa = femops.GridFunction(K, K.interpolate(lambda x: 1.0 + x[0] * x[1]))
+    old, c = femops.GridFunction(V, np.zeros(V.size)), np.array([1.0, 2.0])
+    F = femops.residual(decay, V, old=old, kappa=kappa, c=c).constrained(fixed)
+    goal = femops.functional(goal_inside, V, kappa=kappa, c=c)
+    driven = V.memory.put(fixed[1:])
+
+    def begin(n: int, u: Any) -> Any:
+        u[driven] = 0.1 * n
+        return u
+
+    steps = femops.adjoint.Steps(F, 3, final=goal, running=goal, begin=begin, rtol=1e-12)
+    _, found = steps.gradient(V.interpolate(lambda x: x[1]), ["kappa", "c", "initial", "mesh"])
+    return {name: getattr(value, "get", lambda v=value: v)() for name, value in found.items()}
+
+
+def test_steps_in_time(device: Any) -> None:
+    mine, expected = through_steps(device), through_steps(None)
+    for name, value in expected.items():
+        tolerance = 1e-9 * abs(value).max()
+        np.testing.assert_allclose(mine[name], value, rtol=0, atol=tolerance, err_msg=name)

@@ -101,3 +101,38 @@ def test_two_fields(comm: Any) -> None:
     assert np.array_equal(mine["D"], alone["D"])
     assert np.array_equal(mine["load"], alone["load"][piece(W)])
     assert np.array_equal(mine["w"], alone["w"][elements])
+
+
+def decay(u: Any, old: Any, kappa: Any, c: Any) -> Any:
+    return {"value": (u - old) / 0.1 + c[0] * u**3, "grad": kappa * u.grad}
+
+
+def of_steps(comm: Any, begins: bool, reproducible: bool = True) -> tuple[Any, Any, Any]:
+    """Gradient through steps, and spaces. Few ranks have elements with constrained dofs."""
+    mesh = femops.distribute(femops.box((24, 3)), comm, reproducible=reproducible)
+    V, K = femops.H1(mesh, 2), femops.H1(mesh, 1)
+    fixed = V.boundary_dofs([1])  # x = 0
+    kappa = femops.GridFunction(K, K.interpolate(lambda x: 1.0 + x[0] * x[1]))
+    old, c = femops.GridFunction(V, V.zeros()), np.array([1.0, 2.0])
+    F = femops.residual(decay, V, old=old, kappa=kappa, c=c).constrained(fixed)
+    goal = femops.functional(goal_inside, V, kappa=kappa, c=c)
+
+    def begin(n: int, u: Any) -> Any:
+        u[fixed] = 0.1 * n
+        return u
+
+    given = {"begin": begin} if begins else {}
+    steps = femops.adjoint.Steps(F, 3, running=goal, **given)
+    u = V.interpolate(lambda x: 1.0 + x[0])
+    return steps.gradient(u, ["kappa", "c", "initial", "mesh"]), V, K
+
+
+@pytest.mark.parallel(2, 3)
+@pytest.mark.parametrize("begins", [False, True])
+def test_steps_in_time(comm: Any, begins: bool) -> None:
+    (value, mine), V, K = of_steps(comm, begins)
+    (value_alone, alone), *_ = of_steps(Serial(), begins)
+    assert value == value_alone
+    assert np.array_equal(mine["c"], alone["c"])
+    for name, space in (("kappa", K), ("initial", V)):
+        assert np.array_equal(mine[name], alone[name][piece(space)]), name

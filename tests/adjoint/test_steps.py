@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import femops
-from femops.adjoint import Steps, taylor
+from femops.adjoint import Steps, moved, taylor
 
 MESH = femops.box((3, 2))
 V, K = femops.H1(MESH, 2), femops.H1(MESH, 1)
@@ -23,14 +25,14 @@ def euler(u: Any, old: Any, kappa: Any, dt: Any, t: Any, x: Any) -> Any:
     return {"value": (u - old) / dt + u**3 - t * x[1], "grad": kappa * u.grad}
 
 
-def steps(kappa: Any, dt: float, **options: Any) -> Steps:
+def steps(kappa: Any, dt: float, count: int = COUNT, **options: Any) -> Steps:
     field = femops.GridFunction(K, kappa)
     old = femops.GridFunction(V, V.zeros())
     F = femops.residual(euler, V, old=old, kappa=field, dt=dt, t=0.0).constrained(FIXED)
     last = femops.functional(lambda u, kappa: kappa * u**2, V, kappa=field)
     rate = femops.functional(lambda u, dt, t: dt * t * u, V, dt=dt, t=0.0)
     given = {"final": last, "running": rate, "at": lambda n: {"t": 0.1 * n}} | options
-    return Steps(F, COUNT, rtol=1e-12, **given)
+    return Steps(F, count, rtol=1e-12, **given)
 
 
 def value(point: dict[str, Any]) -> float:
@@ -71,16 +73,133 @@ def test_schedules_have_the_same_bits(found: Any, name: str, arguments: tuple[in
     assert all(np.array_equal(slopes[key], found[1][key]) for key in slopes)
 
 
-def test_essential_values_of_a_function_of_time() -> None:
-    def begin(n: int, u: Any) -> Any:
-        guess = u.copy()
-        guess[FIXED] = 0.1 * n
-        return guess
+# --- values at constrained dofs -------------------------------------------------------------------
 
+
+def in_place(n: int, u: Any) -> Any:
+    """Values that are a function of time, and an argument that is returned."""
+    u[FIXED] = 0.1 * n
+    return u
+
+
+def kept(n: int, u: Any) -> Any:
+    """Another first guess, with the values of the state before the step at some dofs."""
+    guess = 0.5 * u
+    guess[FIXED[1:]] = u[FIXED[1:]]
+    guess[FIXED[0]] = 0.1 * n
+    return guess
+
+
+@pytest.mark.parametrize("begin", [in_place, kept])
+def test_essential_values(begin: Any) -> None:
     one = steps(POINT["kappa"], POINT["dt"], begin=begin)
     _, slopes = one.gradient(START, "initial")
     step = np.random.default_rng(2).standard_normal(V.size)
     rates = taylor(lambda u: one.run(u)[0], START, step, float(slopes["initial"] @ step), step=1e-2)
+    assert rates[-2:] == pytest.approx(2.0, abs=0.05)
+
+
+# --- other equations and sizes --------------------------------------------------------------------
+
+
+def midpoint(u: Any, w: Any, old: Any, kappa: Any, f: Any, t: Any) -> Any:
+    """Crank-Nicolson: a coefficient has no gradient, so the second field is the state before."""
+    return {
+        "u": {"value": (u - old) / 0.1 - t * f, "grad": 0.5 * kappa * (u.grad + w.grad)},
+        "w": {"value": w - old},
+    }
+
+
+def direct(J: Any, b: Any, rtol: float) -> Any:
+    return np.linalg.solve(J.assemble().toarray(), b)
+
+
+def by_matrices(count: int) -> tuple[float, dict[str, Any]]:
+    """The goal and its derivatives by an adjoint of dense matrices."""
+    M, K = (make(V).assemble().toarray() for make in (femops.mass, femops.diffusion))
+    free = np.ones(V.size)
+    free[FIXED] = 0.0
+    now, before = (free[:, np.newaxis] * (M / 0.1 + s * K) for s in (0.5, -0.5))
+    now, before = (A + np.diag(1.0 - free) for A in (now, before))
+    loads, states = free * (M @ np.ones(V.size)), [START]
+    for n in range(1, count + 1):
+        states.append(np.linalg.solve(now, before @ states[-1] + 2.0 * np.cos(n) * loads))
+    found = {"kappa": 0.0, "f": 0.0, "initial": 2.0 * M @ states[-1]}
+    for n in range(count, 0, -1):
+        adjoint = np.linalg.solve(now.T, found["initial"])
+        found["kappa"] -= adjoint @ (free * (K @ (0.5 * (states[n] + states[n - 1]))))
+        found["f"] += np.cos(n) * adjoint @ loads
+        found["initial"] = before.T @ adjoint
+    return states[-1] @ M @ states[-1], found
+
+
+@pytest.mark.parametrize("count", [1, 2, 7])
+def test_an_adjoint_of_matrices(count: int) -> None:
+    W = femops.Product(u=V, w=V)
+    old = femops.GridFunction(V, V.zeros())
+    F = femops.residual(midpoint, W, old=old, kappa=1.0, f=2.0, t=0.0)
+    F = F.constrained(W.positions(u=FIXED))
+    goal = femops.functional(lambda u, w: u**2 + 0.0 * w, W)
+    given = {"old": {"u": "old"}, "linear": direct, "rtol": 1e-9}
+    one = Steps(F, count, final=goal, at=lambda n: {"t": np.cos(n)}, **given)
+    reached, slopes = one.gradient(W.join(u=START, w=V.zeros()), ["kappa", "f", "initial"])
+    value_by_hand, by_hand = by_matrices(count)
+    assert reached == pytest.approx(value_by_hand, rel=1e-12)
+    assert slopes["initial"][V.size :] == pytest.approx(0.0)
+    for name, derivative in by_hand.items():
+        mine = slopes[name][: V.size] if name == "initial" else slopes[name]
+        assert mine == pytest.approx(derivative, abs=1e-12 * abs(derivative).max()), name
+
+
+def linear(u: Any, old: Any, k: Any) -> Any:
+    return {"value": (u - old) / 0.1, "grad": k * u.grad}
+
+
+def decay(count: int, k: float = 1.0, rtol: float = 1e-10, dtype: str = "float64") -> Steps:
+    old = femops.GridFunction(V, V.zeros())
+    F = femops.residual(linear, V, old=old, k=k, dtype=dtype)
+    goal = femops.functional(lambda u: u**2, V, dtype=dtype)
+    return Steps(F.constrained(FIXED), count, final=goal, rtol=rtol)
+
+
+@pytest.mark.parametrize("scale", [1e-20, 1e-8, 1e20])
+def test_small_and_large_states(scale: float) -> None:
+    one, other = (decay(3).gradient(s * START, ["k", "initial"]) for s in (1.0, scale))
+    assert other[0] == pytest.approx(scale**2 * one[0], rel=1e-8)
+    assert other[1]["k"] == pytest.approx(scale**2 * one[1]["k"], rel=1e-8, abs=0.0)
+    error = abs(other[1]["initial"] - scale * one[1]["initial"]).max()
+    assert error < 1e-8 * scale * abs(one[1]["initial"]).max()
+
+
+def test_a_steady_state_is_a_step() -> None:
+    """The first guess is the solution to rounding, which is all that a step can reach."""
+    start = 1e6 * (1.0 + START * (V.dof_coordinates()[:, 0] > 1e-9))
+    start[FIXED] = 1e6
+    one, other = (decay(count, k=50.0).run(start)[0] for count in (12, 15))
+    assert one == pytest.approx(other, rel=1e-8)
+
+
+def test_an_adjoint_that_is_not_solved() -> None:
+    """Steps end at float32's rounding, but linear equations can't be solved to 1e-10."""
+    one = decay(2, rtol=1e-10, dtype="float32")
+    with pytest.raises(femops.errors.SolverError, match=r"adjoint \(step 2\) .* solved to 1e-10"):
+        one.gradient(START.astype(np.float32), "k")
+
+
+def test_nodes_that_move() -> None:
+    X = femops.H1(MESH, 1, ncomp=2)
+    step = 0.02 * np.random.default_rng(4).standard_normal(X.size)
+
+    def on(t: float) -> Steps:
+        W = femops.H1(moved(X, t * step), 2)
+        old = femops.GridFunction(W, W.zeros())
+        F = femops.residual(euler, W, old=old, kappa=1.0, dt=0.1, t=1.0).constrained(FIXED)
+        final = femops.functional(lambda u, x: x[0] * u**2, W)
+        running = femops.functional(lambda u, x: x[1] * u, W)
+        return Steps(F, 3, final=final, running=running, rtol=1e-12)
+
+    slope = on(0.0).gradient(START, "mesh")[1]["mesh"] @ step
+    rates = taylor(lambda t: on(t).run(START)[0], 0.0, 1.0, float(slope), step=0.1)
     assert rates[-2:] == pytest.approx(2.0, abs=0.05)
 
 
@@ -103,19 +222,99 @@ def test_two_fields() -> None:
     assert rates[-2:] == pytest.approx(2.0, abs=0.05)
 
 
+# --- schedules ------------------------------------------------------------------------------------
+
+
+def test_files_come_and_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    schedules = pytest.importorskip("checkpoint_schedules")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    files: list[int] = []
+
+    def at(n: int) -> dict[str, float]:
+        files.append(len([*tmp_path.rglob("*.npy")]))
+        return {"t": 1.0 / (6 - n)}  # fails in step 6
+
+    schedule = schedules.SingleDiskStorageSchedule(move_data=True)
+    one = steps(POINT["kappa"], 0.1, at=at)
+    slopes = one.gradient(START, "dt", schedule)[1]
+    assert files == [0, 0, 2, 4, 6, 8, 8, 6, 4, 2, 0]  # two states of a step
+    assert not [*tmp_path.iterdir()]
+    longer = steps(POINT["kappa"], 0.1, at=at, count=6)
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            longer.gradient(START, "dt", schedules.SingleDiskStorageSchedule())
+        assert not [*tmp_path.iterdir()]
+    assert one.gradient(START, "dt")[1]["dt"] == slopes["dt"]
+
+
+def test_schedules_that_do_not_fit() -> None:
+    schedules = pytest.importorskip("checkpoint_schedules")
+    one, used = steps(POINT["kappa"], 0.1), schedules.SingleMemoryStorageSchedule()
+    one.gradient(START, "dt", used)
+    cases = {
+        "schedule is a Revolve for 3 steps, but there are 5: give": schedules.Revolve(3, 2),
+        "schedule is a Revolve for 7 steps, but there are 5: give": schedules.Revolve(7, 2),
+        "schedule is a SingleMemoryStorageSchedule that has been used": used,
+        "schedule is 'Revolve': give checkpoint_schedules.Revolve": "Revolve",
+        "schedule is an ABCMeta: give checkpoint_schedules.Revolve": schedules.Revolve,
+        "which ends before the first step is reached": schedules.NoneCheckpointSchedule(),
+    }
+    for message, schedule in cases.items():
+        with pytest.raises(femops.errors.OperatorError, match=message):
+            one.gradient(START, "dt", schedule)
+
+
+# --- bad input ------------------------------------------------------------------------------------
+
+
+def slopes_of(wrt: Any, **options: Any) -> Any:
+    return steps(POINT["kappa"], 0.1, **options).gradient(START, wrt)
+
+
+OLD = femops.GridFunction(V, START)
+CHANGE = femops.functional(lambda u, old: (u - old) ** 2, V, old=OLD)
+LAST = femops.functional(lambda u, kappa: kappa * u, V, kappa=3.0)
+
+
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("wrt", "options", "message"),
     [
-        (lambda: steps(POINT["kappa"], 0.1, final=None, running=None), "needs at least one step"),
-        (lambda: steps(POINT["kappa"], 0.1, old="before"), "old is 'before': give the name"),
-        (
-            lambda: steps(POINT["kappa"], 0.1).gradient(START, "t"),
-            "t has another value in each step",
-        ),
-        (lambda: steps(POINT["kappa"], 0.1).gradient(START, "q"), "nothing depends on 'q'"),
-        (lambda: steps(POINT["kappa"], 0.1).gradient(START, ()), "give names of coefficients"),
+        ("t", {"final": None, "running": None}, "final and running are None: give one"),
+        ("t", {"count": 0}, "count is 0: give a number of steps, at least 1"),
+        ("t", {"old": "before"}, "old is 'before': give the name"),
+        ("t", {"old": {}}, "old is {}: give the name"),
+        ("t", {}, "t has another value in each step"),
+        ("dt", {"at": lambda n: {"dt": 0.1} if n > 1 else {}}, "dt has another value in each step"),
+        ("q", {}, "nothing depends on 'q'"),
+        ((), {}, "give names of coefficients"),
+        ("dt", {"at": lambda n: {"time": 0.1 * n}}, r"at\(1\) returned a value of 'time': return"),
+        ("dt", {"at": lambda n: {"old": OLD}}, r"at\(1\) returned a value of 'old': return"),
+        ("dt", {"at": lambda n: None}, r"at\(1\) returned None: return a dict"),
+        ("dt", {"running": CHANGE}, "has the coefficient old, in F the state before the step"),
+        ("kappa", {"final": LAST}, "kappa has different values in the goal and in the residual"),
+        ("dt", {"begin": lambda n, u: 0.5 * u}, r"begin\(5, u\) computes values at constrained"),
     ],
 )
-def test_bad_input(call: Any, message: str) -> None:
+def test_bad_input(wrt: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(femops.errors.OperatorError, match=message):
-        call()
+        slopes_of(wrt, **options)
+
+
+def test_bad_names_and_guesses() -> None:
+    F = femops.residual(lambda u, old, initial: {"value": u - initial * old}, V, old=OLD, initial=1)
+    one = Steps(F, 2, final=femops.functional(lambda u: u, V))
+    with pytest.raises(femops.errors.OperatorError, match="initial is a coefficient, and"):
+        one.gradient(START, "initial")
+    with pytest.raises(femops.errors.VectorError, match=r"begin\(1, u\) is a NoneType: give"):
+        slopes_of("dt", begin=lambda n, u: None)
+    with pytest.raises(femops.errors.VectorError, match="u0 has entries that are not finite"):
+        one.run(np.nan * START)
+
+
+def test_a_step_that_is_not_solved() -> None:
+    def two(J: Any, b: Any, rtol: float) -> Any:
+        return femops.cg(J, b, rtol=rtol, maxiter=2, warn=False)
+
+    message = r"step 1 is not solved: \|F\| is .* rtol is 1e-12: give a larger one"
+    with pytest.raises(femops.errors.SolverError, match=message):
+        slopes_of("dt", linear=two)
