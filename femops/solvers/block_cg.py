@@ -163,13 +163,16 @@ class _Block:
         turn, back = _factors(gram, count)
         self._C = back @ self._C
         there, kept = self._put(turn), self._put(back.T)
-        self._Q, self._P = (self._xp.empty((len(Q), len(back)), Q.dtype) for _ in range(2))
+        fewer = len(back) < Q.shape[1]
+        made = [
+            self._xp.empty((len(Q), len(back)), Q.dtype) for _ in range(2) if fewer or P is None
+        ]
+        self._Q, self._P = made if made else (Q, P)
         for rows in self._rows():
-            self._Q[rows] = own = Q[rows] @ there
-            turned = own if MQ is Q else MQ[rows] @ there
-            self._P[rows] = preconditioned(own, turned, rows)
-            if P is not None:
-                self._P[rows] += P[rows] @ kept
+            own = Q[rows] @ there
+            turned = preconditioned(own, own if MQ is Q else MQ[rows] @ there, rows)
+            self._P[rows] = turned if P is None else turned + P[rows] @ kept
+            self._Q[rows] = own
 
     def _rows(self) -> Iterator[slice]:
         """Blocks of rows; all at once on a device."""
