@@ -107,9 +107,9 @@ def decay(u: Any, old: Any, kappa: Any, c: Any) -> Any:
     return {"value": (u - old) / 0.1 + c[0] * u**3, "grad": kappa * u.grad}
 
 
-def of_steps(comm: Any, begins: bool, reproducible: bool = True) -> tuple[Any, Any, Any]:
+def of_steps(comm: Any, begins: bool) -> tuple[Any, Any, Any]:
     """Gradient through steps, and spaces. Few ranks have elements with constrained dofs."""
-    mesh = femops.distribute(femops.box((24, 3)), comm, reproducible=reproducible)
+    mesh = femops.distribute(femops.box((24, 3)), comm, reproducible=True)
     V, K = femops.H1(mesh, 2), femops.H1(mesh, 1)
     fixed = V.boundary_dofs([1])  # x = 0
     kappa = femops.GridFunction(K, K.interpolate(lambda x: 1.0 + x[0] * x[1]))
