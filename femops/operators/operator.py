@@ -365,14 +365,14 @@ class Operator(MatrixFree):
 
         Parameters
         ----------
-        b : (size,) array
-            Load vector of the unconstrained problem.
+        b : (size,) or (size, nvec) array
+            Load vector of the unconstrained problem, or many as columns.
         values : (size,) array or number
             Prescribed values. Entries at other than the constrained dofs are ignored.
 
         Returns
         -------
-        (size,) array
+        array of the shape of b
             ``b - A g`` at the free dofs, where g has the prescribed values at the constrained dofs
             and is zero elsewhere. At the constrained dofs ``g`` times the diagonal of the
             constrained rows, which is 1 unless the operator was scaled.
@@ -384,22 +384,32 @@ class Operator(MatrixFree):
         VectorError
             See `apply`. Also if numbers are not finite.
         """
+        if getattr(b, "ndim", 1) == 2:
+            return self._many_rhs(b, values)
         if number_of(values) is None:
             values = self._check(values, "values", self.space)
         self.constraints.check_imposed(values, self.space.comm)
         b, xp = self._check(b, "b", self.test_space), self._arrays
         g = xp.zeros(self.space.size, dtype=self.dtype)
-        rows, columns = (
-            self.space.memory.put(dofs)
-            for dofs in (self.constraints.rows, self.constraints.columns)
-        )
+        held, put = self.constraints, self.space.memory.put
+        rows, columns = put(held.rows), put(held.columns)
         g[columns] = xp.broadcast_to(xp.asarray(values), g.shape)[columns]
         if not (xp.isfinite(g).all() and xp.isfinite(b).all()):
-            raise VectorError(
-                "the load or an imposed value is not finite: look where it comes from"
-            )
+            raise VectorError("the load or an imposed value is not finite: look where it is from")
         result: NDArray[Any] = b - self._level_data.lift(g)
-        result[rows] = self.constraints.identity * g[rows] if self.constraints.identity else 0.0
+        result[rows] = held.identity * g[rows] if held.identity else 0.0
+        return result
+
+    def _many_rhs(self, B: NDArray[Any], values: Any) -> NDArray[Any]:
+        """Right-hand sides (size, nvec) for loads with the same prescribed values."""
+        one = self.rhs(self.test_space.zeros(self.dtype), values)
+        checked = (self._check(B[:, j].copy(), "b", self.test_space) for j in range(B.shape[1]))
+        loads = self._arrays.stack((one, *checked), axis=1)[:, 1:]
+        result: NDArray[Any] = loads + one[:, np.newaxis]
+        if not self._arrays.isfinite(result).all():
+            raise VectorError("the load is not finite: look where it is from")
+        rows = self.space.memory.put(self.constraints.rows)
+        result[rows] = one[rows][:, np.newaxis]
         return result
 
     def diagonal(self) -> NDArray[Any]:

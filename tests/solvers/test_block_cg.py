@@ -75,6 +75,20 @@ def test_columns_of_all_sizes_and_dependent_ones(exponents: list[int], seed: int
     assert (off <= 1e-8 * sizes).all()
 
 
+@pytest.mark.parametrize("values", [0.0, 2.0, "x"])
+def test_right_hand_sides_with_essential_values(device: Any, values: Any) -> None:
+    for where, put in ((None, np.array), (device, device.upload)):
+        B, V = operator(where), femops.H1(MESH, 3, device=where)
+        loads = np.random.default_rng(1).random((ROWS, 3))
+        g = put(femops.H1(MESH, 3).interpolate(lambda x: x[0])) if values == "x" else values
+        many = B.rhs(put(loads), g)
+        for j in range(3):
+            alone = B.rhs(put(loads[:, j].copy()), g)
+            np.testing.assert_array_equal(V.memory.get(many[:, j]), V.memory.get(alone))
+    with pytest.raises(femops.errors.VectorError, match="the load is not finite"):
+        A.rhs(np.full((ROWS, 2), np.inf))
+
+
 def test_the_report() -> None:
     B, seen = noise(3), []
     report: Any = {"history": True, "progress": lambda *given: seen.append(given)}
