@@ -475,7 +475,7 @@ def test_rhs_takes_vectors_and_numbers_only(problem: Problem) -> None:
     given = list(range(len(constrained.constrained_dofs)))
     with pytest.raises(femops.errors.VectorError, match="list"):
         constrained.rhs(problem.u, given)
-    with pytest.raises(femops.errors.VectorError, match="str"):
+    with pytest.raises(femops.errors.VectorError, match="values is 'zero': give a NumPy array"):
         constrained.rhs(problem.u, "zero")
 
 
