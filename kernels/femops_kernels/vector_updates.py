@@ -87,7 +87,7 @@ class VectorUpdates(ABC):
 
     @abstractmethod
     def put(self, values: NDArray[Any]) -> Any:
-        """Copy an array of the host to the memory of the vectors. On the host return it itself."""
+        """Copy an array (n,) from the host to the memory of the vectors; the host returns it."""
 
     @abstractmethod
     def vector(self, size: int, dtype: DType) -> Any:

@@ -61,7 +61,7 @@ class Contributions:
         Contributions in the order of ``target.nonowned_dofs``.  The numbers of a dof are
         consecutive.
     numbers : int
-        How many numbers a dof has: components times vectors.
+        Count of numbers of a dof: components times vectors.
     """
 
     target: Plan

@@ -48,7 +48,7 @@ class Data:
 
 
 def aligned_array(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-    """Make an array of zeros that starts on a cache line."""
+    """Make an array of zeros of any shape that starts on a cache line."""
     kind = np.dtype(dtype)
     count = prod(shape)  # NumPy's takes several microseconds
     memory = np.zeros(count * kind.itemsize + ALIGNMENT, dtype=np.uint8)

@@ -43,8 +43,8 @@ class Contraction(PairContraction):
     lanes : int
         Number of members that are interleaved, entry by entry; 1 if members are separate.
     members : str
-        Letters of "abc" for the operands that are interleaved.  If there are any, all members share
-        the others.
+        Letters of "abc" for the operands that are interleaved.  If an operand is interleaved, all
+        members share the operands that are not.
     """
 
     lanes: int = 1
@@ -254,7 +254,7 @@ class ContractionKernel:
 
     @cached_property
     def variant(self) -> Variant:
-        """Settings of the tuning database; the default for those that it does not have."""
+        """Settings from the tuning database, or default settings where it has none."""
         default = Variant.default(self._contraction)
         tuned = database.find(self.tuning_key())
         names = ("rows", "vectors", "ahead")

@@ -50,9 +50,10 @@ class Clearing:
     def pays(
         kernel: CudaKernel, indices: NDArray[np.int64], constrained: NDArray[np.int64]
     ) -> bool:
-        """True if many dofs are inside elements, numbered in order, and none is constrained.
+        """True if many dofs are inside elements and numbered in order, and none is constrained.
 
         The kernel adds to rows of constrained dofs, also inside elements, so they must be zero.
+        ``indices`` (ne, nodes) are the dofs of the elements, ``constrained`` (n,) flat positions.
         """
         inside = _runs(kernel).inside
         if len(inside) < _WORTH * indices.shape[1]:

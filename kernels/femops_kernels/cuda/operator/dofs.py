@@ -186,7 +186,7 @@ class Marked:
     def of(
         device: Device, positions: NDArray[np.int64], dofs: DeviceDofs, ncomp: int, bit: int
     ) -> Marked:
-        """Mark some flat positions of a vector with ``bit``."""
+        """Mark the entries at the flat positions (n,) of a vector with ``bit``."""
         if not len(positions):
             return Marked(None, None)
         size = max(int(dofs.indices.max()) + 1, int(positions.max()) // ncomp + 1)
@@ -206,8 +206,8 @@ class DeviceEnd:
     ----------
     dofs : DeviceDofs
     marked : (n,) int64
-        Flat positions.  Those of a field are read as zero.  At those of a test function the result
-        is ``keep`` times the entry of the field.
+        Flat positions of marked entries.  Marked entries of a field are read as zero.  At a marked
+        entry of a test function the result is ``keep`` times the entry of the field.
     begin : int
         First entry of the field or test function in the sweep's vector.
     """

@@ -19,7 +19,8 @@ class Order:
     Attributes
     ----------
     elements : (blocks * group,) int32
-        Element of each place.  Places that fill up a block have ~e < 0 of its last element e.
+        Element at each place of the blocks.  Surplus places of a block have ~e < 0, where e is the
+        block's last element.
     group : int
         Elements of a thread block.
     plain : int

@@ -119,7 +119,7 @@ class _Entries:
         self._packed = layout.pack(device, count=len(positions), **vector, **self._arrays)
 
     def launch(self, **vector: int) -> None:
-        """Run the kernel on a vector, given by its argument's name and its address."""
+        """Run the kernel on a vector: name of the argument = address."""
         if self._blocks == 0:
             return
         packed = copied(self._packed)

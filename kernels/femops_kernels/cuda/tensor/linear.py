@@ -83,7 +83,7 @@ class DeviceMatrices:
 @final
 @dataclass(frozen=True)
 class Matrices:
-    """Layouts of the operands of a method in memory; None for an operand that is not there.
+    """Layouts of the operands of a method; None for an operand that the method does not have.
 
     Attributes
     ----------
@@ -227,5 +227,5 @@ def linear_kernel(
     triangle: tuple[bool, bool, bool, bool],
     device: Device,
 ) -> DeviceLinearKernel:
-    """Kernel of a method for matrices of one size, kept for later calls; `DeviceLinearKernel`."""
+    """Make a `DeviceLinearKernel`, or return the same kernel of an earlier call."""
     return DeviceLinearKernel(method, dtype, matrices, triangle, device)
