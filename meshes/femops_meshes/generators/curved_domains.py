@@ -58,10 +58,10 @@ def l_shape(n: int = 2, dim: int = 2, order: Degree = 1) -> Mesh:
 
 
 def _notched(cells: NDArray[np.int64], n: int) -> Coarsening | None:
-    """Positions of cells (m, dim) in the grid with half as many along each side.
+    """Coarsening of cells (m, dim) to a grid with half as many cells along each side.
 
-    An odd last cell is not merged. Both halves of a direction are paired from their own start, so
-    that the re-entrant corner is a corner of coarse cells.
+    If a side has an odd number of cells, its last cell is not merged. Each half of a direction is
+    paired from its own start, so that the re-entrant corner is a corner of coarse cells.
     """
     if n == 1:
         return None

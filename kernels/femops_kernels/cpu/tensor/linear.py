@@ -239,7 +239,7 @@ def _skeletons(kernel: LinearKernel) -> tuple[str, ...]:
 
 
 def _runs(kernel: LinearKernel, parts: int) -> dict[str, int]:
-    """Constants ``REALS`` of each operand: real numbers of a member; ``RUN``: 0 if it has gaps."""
+    """Constants: real numbers of a member for each operand; ``RUN``: the same, 0 if it has gaps."""
     constants: dict[str, int] = {}
     size = np.dtype(kernel.dtype).itemsize
     for name, one in (("FIRST", kernel.first), ("SECOND", kernel.second)):
