@@ -116,9 +116,9 @@ def contraction_flops(kernel: SumFactorised) -> int:
 
 
 def contraction_operations(kernel: SumFactorised) -> int:
-    """Instructions on lanes of all contractions of one batch, without q-functions and geometry.
+    """Number of instructions on lanes of all contractions, without q-functions and geometry.
 
-    A multiply-add is one instruction.
+    Each lane has one element, or one of many vectors.  A multiply-add is one instruction.
     """
     return _contractions(kernel, Matrix1D.operations)
 
