@@ -69,7 +69,7 @@ class OperatorCase(Case):
     bandwidths: list[float] = field(default_factory=list, init=False)
 
     def round(self, seconds: float) -> None:
-        """Time applications, and the bandwidth with the least traffic."""
+        """Time applications, and measure the bandwidth for the least traffic."""
         self.bandwidths.append(self.meter.bandwidth(self.threads, self.traffic))
         with using(self.threads):
             time = median_seconds(lambda: self.operator.apply(self.x, self.y), seconds)

@@ -1,4 +1,4 @@
-"""Benchmark of operators on many vectors: at once, by element matrices, and one by one.
+"""Benchmark of three methods for many vectors: at once, by element matrices, and one by one.
 
 The cases are those of the paper on multivectors (seed 003): few elements of high order, p + 1 Gauss
 points in each direction, and up to a thousand vectors.

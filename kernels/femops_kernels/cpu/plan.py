@@ -220,8 +220,8 @@ def make_nonowned_plan(
 ) -> Plan:
     """Plan of a restriction whose dofs have any numbers. Chunks own no dofs.
 
-    All contributions go to the buffer and are added to y, which another term must have written
-    before.  For this sum each chunk takes an equal share of the touched dofs.
+    Chunks write all contributions to the buffer.  Then each chunk adds the contributions to an
+    equal share of the touched dofs to y.  Another term must have set y before.
 
     Parameters
     ----------

@@ -31,7 +31,7 @@ def _check_count(n: int, least: int, what: str) -> int:
 
 
 def _legendre(n: int, x: Floats) -> tuple[Floats, Floats]:
-    """Legendre polynomials P_n and P_(n-1), n >= 1, at x of [-1, 1], by their recurrence."""
+    """Legendre polynomials P_n and P_(n-1), n >= 1, at x (m,) in [-1, 1], by their recurrence."""
     before, now = np.ones_like(x), x.copy()
     for k in range(1, n):
         before, now = now, ((2 * k + 1) * x * now - k * before) / (k + 1)

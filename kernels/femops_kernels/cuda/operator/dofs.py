@@ -23,10 +23,10 @@ class DofTable:
     Attributes
     ----------
     starts : (ne, runs) int32
-        First dof of each run.  If the element has the run's dofs in another order than they are
-        numbered, ``~position`` of the run in ``turned``.
+        First dof of each run whose dofs ascend one by one in the element.  For other runs,
+        ``~position`` of the run in ``turned``.
     turned : (n,) int32
-        Dofs of the runs in another order, one by one.  Never empty.
+        All dofs of these other runs.  Never empty.
     """
 
     starts: NDArray[np.int32]
