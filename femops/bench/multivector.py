@@ -179,7 +179,7 @@ class _Case:
 def _cases(
     operator: Operator, methods: Sequence[str], nvec: int, widths: Sequence[int]
 ) -> list[_Case]:
-    """Make the cases for ``nvec`` vectors. Vectors fewer than lanes are only applied one by one."""
+    """Make the cases for ``nvec`` vectors. With fewer vectors than lanes, only "one by one"."""
     found, slots = [], machine.lane_width()
 
     def add(method: str, run: Callable[[], object], done: int, width: int | None = None) -> None:

@@ -150,7 +150,7 @@ def node_coordinates(
 
 
 def compress_vertices(elements: Ints) -> tuple[Ints, Ints]:
-    """Drop the numbers of vertices that no element uses. The other vertices keep their order.
+    """Number the vertices anew, without vertices that no element uses, in the same order.
 
     Parameters
     ----------
@@ -159,9 +159,10 @@ def compress_vertices(elements: Ints) -> tuple[Ints, Ints]:
 
     Returns
     -------
-    elements, used
-        Shape (ne, 2**dim), the new vertex numbers, and (num_vertices,), the old number of each
-        vertex.
+    elements
+        Shape (ne, 2**dim): the new vertex numbers.
+    used
+        Shape (num_vertices,): the old number of each vertex.
 
     Raises
     ------

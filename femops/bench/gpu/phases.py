@@ -101,7 +101,7 @@ def run_phases(
 
 
 def serve(device: Device | None = None) -> None:
-    """Run the benchmark with settings from standard input, which ``device`` may override."""
+    """Run the benchmark with settings from standard input. ``device`` replaces their device."""
     file, settings = pickle.load(sys.stdin.buffer)  # of the process that has started this one
     if device is not None:
         settings = replace(settings, device=device)

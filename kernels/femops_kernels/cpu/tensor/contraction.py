@@ -366,7 +366,7 @@ class ContractionKernel:
     ) -> Launch:
         """Launch with all arguments but the addresses of the operands; see `run`.
 
-        If the kernel exchanges a and b, call ``products`` with their addresses exchanged.
+        If the kernel exchanges a and b, exchange their addresses when you call ``products``.
         """
         if self.exchanged:
             strides = tuple(strides[k] for k in (1, 0, 2, 4, 3, 5))

@@ -401,7 +401,7 @@ class CudaFunction(Function):
             ) from error
 
     def resident(self, threads: int, shared_bytes: int) -> int:
-        """Number of blocks that registers, threads and shared memory suffice for."""
+        """See `Function.resident`. Registers, threads and shared memory bound the number."""
         return self._device.multiprocessor.resident(threads, self.registers, shared_bytes)
 
     def launch(self, blocks: int, threads: int, shared_bytes: int, arguments: NDArray[Any]) -> None:

@@ -73,7 +73,8 @@ def slices(
     starts : (nslices + 1,) int64
         First entry of each slice, then the number of entries.
     columns, values : (m,) arrays
-        Entries with padding; the first entries of a slice's rows follow each other, and so on.
+        Entries with padding.  A slice has the first entry of each of its rows, then the second
+        entry of each row, and so on.
     """
     lengths = np.diff(start)
     count = -(-len(lengths) // SLICE)

@@ -122,7 +122,7 @@ class DeviceCoarsestVectors(CoarsestVectors):
 
 @final
 class DeviceDirections(Directions):
-    """Inner products and updates on a device, whose sums the host gets; see ``directions.cuh``.
+    """Inner products and updates on a device; see `Directions` and ``directions.cuh``.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Count of a kernel's work on one element, from which its time is bounded."""
+"""Count of a kernel's work on one element, which gives a bound of its time."""
 
 from __future__ import annotations
 

@@ -485,7 +485,7 @@ def most_elements(kernel: CudaKernel, device: Device) -> int:
 
 
 def unspilled(kernel: CudaKernel, device: Device) -> CudaKernel:
-    """Variant of the kernel with as many blocks per multiprocessor as registers suffice for."""
+    """Variant of the kernel with as many blocks per multiprocessor as registers allow."""
 
     def tried(blocks: int) -> CudaKernel:
         return replace(kernel, shape=replace(kernel.shape, blocks=blocks))

@@ -74,6 +74,6 @@ class Order:
 
 
 def _filled(elements: NDArray[np.int64], group: int) -> NDArray[np.int32]:
-    """Elements filled up to full blocks: extra places have ~e of the last element e."""
+    """Places of full blocks: the elements, then ~e of the last element e to fill the last block."""
     more = -len(elements) % group
     return np.concatenate([elements, np.repeat(~elements[-1:], more)]).astype(np.int32)
