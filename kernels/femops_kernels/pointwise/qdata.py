@@ -50,7 +50,7 @@ class Data:
 def aligned_array(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
     """Make an array of zeros of any shape that starts on a cache line."""
     kind = np.dtype(dtype)
-    count = prod(shape)  # NumPy's takes several microseconds
+    count = prod(shape)  # np.prod takes several microseconds
     memory = np.zeros(count * kind.itemsize + ALIGNMENT, dtype=np.uint8)
     start = -memory.ctypes.data % ALIGNMENT
     array: NDArray[Any] = memory[start : start + count * kind.itemsize].view(kind)

@@ -21,9 +21,9 @@ from femops_kernels.simd.tensor.together import members_together
 from femops_kernels.tuning import database
 from femops_kernels.tuning.database import TuningKey
 
-# Bytes of a task, which one thread works on, and bytes of members from which several threads work.
+# Bytes of a task, on which one thread works. Least bytes of members for several threads.
 _TASK, _SHARED = 2**16, 2**18
-# Tuning tries to prefetch about so many bytes ahead, for members of at most so many bytes. The
+# Bytes by which tuning tries to prefetch ahead, and most bytes of members for which it does. The
 # default is no prefetch: on some processors it gains a fifth, on others it takes twice the time.
 _AHEAD, _SHORT = 4096, 2048
 # Cost, in multiply-adds of lane vectors, of a number that is moved alone.

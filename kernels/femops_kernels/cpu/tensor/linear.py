@@ -21,11 +21,12 @@ from femops_kernels.simd.tensor.numbers import ComplexLane
 Array = NDArray[Any]
 Shape = tuple[int, ...]
 
-# Bytes of matrices from which on several threads work on them, and bytes of operands and results
-# from which on results are written past the caches, which could not hold them.
+# Least bytes of matrices for several threads. Least bytes of operands and results for results that
+# are written past the caches, which could not hold them.
 _SHARED, _STREAMED = 2**17, 2**24
 
-# Rows up to which a Cholesky factorisation is compiled without loops. More take long to compile.
+# Most rows of a Cholesky factorisation that is compiled without loops. More rows would take too
+# long to compile.
 _UNROLLED = 16
 
 METHODS: dict[str, tuple[str, ...]] = {

@@ -154,7 +154,8 @@ class DeviceSweep(DeviceLaunch):
             qfunction.value_out,
             qfunction.gradient_out,
         )
-        # sums of as many blocks as one has threads are joined, which a single thread would not end
+        # a block joins the sums of as many blocks as it has threads: one thread would make no
+        # progress
         room = merged.shared_bytes <= self.device.shared_bytes and merged.threads > 1
         return self._alike and self._met == size and factors and room
 

@@ -14,7 +14,7 @@ from femops_kernels.cuda.device.sources import TYPES, constants_text, source_of
 from femops_kernels.cuda.tensor.contraction import Image, image_of
 
 MOST_ROWS = 32
-"""Most rows of a matrix. A thread's memory holds no larger one."""
+"""Most rows of a matrix. A larger matrix does not fit a thread's local memory."""
 
 _REGISTERS = 192  # of a thread for its matrices; larger matrices are in its local memory
 _THREADS = (128, 64, 32)
