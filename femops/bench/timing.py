@@ -75,7 +75,8 @@ def median_seconds(call: Callable[[], object], seconds: float) -> float:
 class Times:
     """Times of a call on a device, and of its launch by the host.
 
-    ``seconds`` has the seconds of a call in each batch. ``launch`` is the host's median.
+    ``seconds`` has the seconds of a call in each batch. ``launch`` is the median of the seconds
+    that the host takes to launch it.
     """
 
     seconds: list[float]

@@ -147,7 +147,7 @@ def run_scaling(
     MissingExtraError
         mpi4py or mpiexec is missing.
     OperatorError
-        Settings that make no sense, ranks that failed, or more messages than the partition needs.
+        Settings that make no sense, ranks that failed, or counts that are not the least.
     """
     settings.check()
     check_alone()

@@ -175,7 +175,10 @@ class Worker:
     def memory(
         self, problem: str, mesh: str, order: int, counts: list[int], level: str
     ) -> dict[str, Any]:
-        """Peak ``bytes`` of mesh, space and operator on the rank with most, and ``sum`` on all."""
+        """Measure the peak memory of mesh, space and operator.
+
+        ``bytes`` is the memory of the rank with most, ``sum`` that of all ranks together.
+        """
         arguments = "memory", problem, mesh, order
         self.prepare(*arguments, [2, 2, 2], level)  # code is loaded, and compiled
         self._cases.clear()

@@ -54,7 +54,7 @@ class Interpolated(Protocol):
     def end(self) -> NDArray[np.float64] | None:
         """Values and derivatives (2, p1d) of the basis at the end where faces lie.
 
-        None if elements are not faces.
+        None if elements are not faces, and on the host for faces without derivatives.
         """
 
 

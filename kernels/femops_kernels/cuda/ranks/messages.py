@@ -53,7 +53,7 @@ class DeviceForward:
     device : Device
     post : DeviceChannel
     positions : (n,) int64
-        Flat positions in the vector of the values to send.  For a negative one, zero is sent.
+        Flat positions in the vector of the values to send.  A negative position stands for zero.
     """
 
     def __init__(self, device: Device, post: DeviceChannel, positions: NDArray[np.int64]) -> None:
