@@ -1,9 +1,9 @@
 """Lower bounds for the time of an operator, from the rate of each resource of a machine.
 
-On the host these are memory and arithmetic, whatever the level of assembly. Traffic is counted as
-STREAM counts it: x is read once, y written once with no read for ownership, stored data and
-indices are read once. On a GPU, at the operator's own level, they are memory, shared memory,
-arithmetic and atomics.
+On the host the resources are memory and arithmetic, and the bound holds for all levels of assembly.
+Traffic is counted as STREAM counts it: x, stored data and indices are read once, and y is written
+once without a read for ownership. On a GPU the resources are memory, shared memory, arithmetic and
+atomics, and the bound holds for the operator's own level.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Traffic:
 
 
 def least_traffic(problem: Problem, space: H1) -> Traffic:
-    """Least bytes that any level moves, counted on some elements without compiling."""
+    """Traffic of the level that moves the fewest bytes, counted on some elements, not compiled."""
     ne, vector = space.mesh.num_elements, _REAL * space.size
     part = first_elements(space.mesh, min(ne, _SAMPLE))
     if part is not space.mesh:
@@ -55,18 +55,18 @@ def least_traffic(problem: Problem, space: H1) -> Traffic:
         data[level] = moved * ne / part.num_elements
     data["element"] = _REAL * ne * (space.p1d**space.dim * space.ncomp) ** 2
     if space.order == 1:
-        # beyond, a row has at least 1 + 3 p entries and moves more than the geometry
+        # at higher orders a row has 1 + 3 p entries or more, and moves more than the geometry
         data["full"] = _matrix_bytes(problem, sample, space)
     level = min(data, key=lambda name: data[name])
     return Traffic(level, vector + data[level], vector)
 
 
 def _matrix_bytes(problem: Problem, sample: H1, space: H1) -> float:
-    """Bytes of the matrix in compressed rows, all rows as long as the longest of the sample."""
+    """Bytes of the matrix in compressed rows, if all rows are as long as the sample's longest."""
     matrix = problem.operator(sample).assemble()
     matrix.eliminate_zeros()
     longest = int(np.diff(matrix.indptr).max())
-    # rows of a box's boundary are shorter: of the (3 n + 1)^3 pairs of neighbouring vertices
+    # rows on a box's boundary are shorter: neighbouring vertices form (3 n + 1)^3 pairs
     n = round(float(space.mesh.num_elements) ** (1.0 / space.dim))
     inside = ((3 * n + 1) / (3 * (n + 1))) ** space.dim
     return float(space.size * (inside * longest * (_REAL + _COLUMN) + _ROW))
@@ -74,11 +74,11 @@ def _matrix_bytes(problem: Problem, sample: H1, space: H1) -> float:
 
 @final
 class Bound(dict[str, float]):
-    """Least seconds that each resource alone takes, by name. The longest is the bound."""
+    """Least seconds that each resource takes, by name. The longest of these times is the bound."""
 
     @property
     def seconds(self) -> float:
-        """The bound."""
+        """Lower bound of the time, in seconds: that of `resource`."""
         return max(self.values())
 
     @property
@@ -87,7 +87,7 @@ class Bound(dict[str, float]):
         return max(self, key=lambda name: self[name])
 
     def speed(self, dofs: int, seconds: float) -> dict[str, Any]:
-        """Entries of a row for an application that took ``seconds``: its speed and the limit."""
+        """Entries of a row: the speed of an application that took ``seconds``, and its limit."""
         return {
             "dofs_per_second": dofs / seconds,
             "limit": dofs / self.seconds,
@@ -158,8 +158,8 @@ class Demand:
     def bound(self, rates: Rates) -> Bound:
         """Bound for a device with these rates.
 
-        Bytes written count as a copy, together with as many bytes read. The other bytes are read
-        only.
+        The bytes written, and as many of the bytes read, take the time of a copy. The other bytes
+        read take the time of reading.
         """
         alone = max(0.0, self.read - self.written)
         return Bound(

@@ -21,7 +21,7 @@ from femops.spaces.h1_l2 import H1
 
 @dataclass
 class Case(ABC):
-    """An operator that is timed in rounds; ``seconds`` has the median of each round."""
+    """An operator that is timed in rounds. The list ``seconds`` has the median of each round."""
 
     problem: Problem
     mesh: str
@@ -58,7 +58,7 @@ class Case(ABC):
 @final
 @dataclass
 class OperatorCase(Case):
-    """An operator of femops at the level ``asked``, with the least traffic of any level."""
+    """An operator of femops at the level ``asked``; ``traffic`` is the least of all levels."""
 
     asked: str
     operator: Operator
@@ -69,7 +69,7 @@ class OperatorCase(Case):
     bandwidths: list[float] = field(default_factory=list, init=False)
 
     def round(self, seconds: float) -> None:
-        """Time applications, and the bandwidth with the least traffic."""
+        """Time applications, and measure the bandwidth for the least traffic."""
         self.bandwidths.append(self.meter.bandwidth(self.threads, self.traffic))
         with using(self.threads):
             time = median_seconds(lambda: self.operator.apply(self.x, self.y), seconds)
@@ -103,7 +103,7 @@ class OperatorCase(Case):
 @final
 @dataclass
 class PeerCase(Case):
-    """Another library's operator; ``fault`` is the reason if it has failed, empty while it runs."""
+    """Another library's operator. ``fault`` is empty, or the reason why the library has failed."""
 
     peer: Peer
     fault: str = field(default="", init=False)

@@ -1,4 +1,4 @@
-"""Child processes of other libraries and of ranks: one answers requests, one is run once."""
+"""Child processes of other libraries and of ranks, which answer requests or run once."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class Child:
     Parameters
     ----------
     name : str
-        For messages, which go on with its exit code.
+        Beginning of messages, which go on with the exit code of the process.
     command : sequence of str
     environment : mapping
         Variables besides those of this process.
     patience : float
-        Seconds that the process has to end by itself after the last request.
+        Seconds after the last request until a process that has not ended is stopped.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Child:
         Raises
         ------
         OperatorError
-            The process has ended instead; the message has its last output.
+            The process has ended without an answer. The message has its last output.
         """
         line = ""
         try:
@@ -96,7 +96,7 @@ class Child:
         self._errors.close()
 
     def _end(self) -> int:
-        """End the process, by force if it does not end by itself. Return its exit code."""
+        """Close the requests, so that the process ends, or stop it. Return its exit code."""
         # closing flushes again, which fails if the process has ended
         with suppress(BrokenPipeError):
             self._requests.close()
@@ -108,7 +108,7 @@ class Child:
         return self._process.wait()
 
     def _signal(self, name: str) -> None:
-        """Send a signal to the process and, where the system can, to those that it started."""
+        """Send a signal to the process and, if the system can do that, to its own children."""
         if hasattr(os, "killpg"):
             os.killpg(self._process.pid, signal.Signals[name])
         else:

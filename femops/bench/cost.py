@@ -37,7 +37,7 @@ ROWS = {
     "partial": "partial",
     "matrix-free": "matrix-free",
 }
-"""Rows of Table 1, and for each the level of the operator that stands for it or gives its data.
+"""Rows of Table 1, each with the level of the operator that is measured or that gives its data.
 
 "full" forms element matrices naively, as products of dense bases. "decomposed" stores dense bases,
 and NumPy applies them. Both are references, which femops itself does not use.
@@ -47,7 +47,7 @@ MEASURES = ("flops_assembly", "flops_apply", "stored_bytes")
 
 
 def expected(dim: int) -> dict[str, dict[str, int | None]]:
-    """Exponents of Table 1 in the number of nodes per direction; None for entries without cost."""
+    """Exponents in Table 1: powers of the nodes per direction; None for entries without cost."""
     exponents: dict[str, tuple[int | None, ...]] = {
         "full": (3 * dim, 2 * dim, 2 * dim),
         "near-optimal": (2 * dim + 1, 2 * dim, 2 * dim),
@@ -77,10 +77,10 @@ def table(
         1 to 3.
     orders : sequence of int
     more : int
-        Quadrature points per direction beyond the p + 1 of the table.
+        Quadrature points per direction besides the p + 1 points of the table.
     elements : int
-        Elements per direction of a bent box with isoparametric elements: the table's own setting,
-        and the costliest geometry.
+        Elements per direction of a bent box with isoparametric elements. The table assumes this
+        geometry, which is the costliest.
     seconds : float
         Time for which an application is repeated; the least time counts. With 0 no application is
         timed, and nothing is compiled.
@@ -121,7 +121,7 @@ def _check(form: str, dim: int, orders: Sequence[int], more: int, elements: int)
 
 
 def _bend(x: NDArray[np.float64]) -> NDArray[Any]:
-    """A map that bends every direction, by products of coordinates too."""
+    """Map positions (dim, n) so that all directions bend and depend on each other."""
     y = x.copy()
     for d in range(len(x)):
         y[d] += 0.06 * np.sin(2.5 * x[d - 1] + d) * (1.0 + x[d]) + 0.05 * x[d] * x[-1]
@@ -129,7 +129,7 @@ def _bend(x: NDArray[np.float64]) -> NDArray[Any]:
 
 
 def _rows(form: str, mesh: Mesh, order: int, q1d: int, seconds: float) -> list[dict[str, Any]]:
-    """Make the rows of one order. An operator is freed when the next one has been made."""
+    """Make the rows of one order. Each operator is freed after the next operator is made."""
     space = H1(mesh, order, ncomp=mesh.dim if form == "elasticity" else 1)
     operator = FORMS[form](space, q1d)
     x = np.random.default_rng(1).standard_normal(operator.shape[1])
@@ -142,7 +142,7 @@ def _rows(form: str, mesh: Mesh, order: int, q1d: int, seconds: float) -> list[d
         found: dict[str, Any] = {
             "level": row,
             "order": order,
-            # the table's matrices and bases are formed of a D that is given
+            # the table does not count the work that computes D
             "flops_assembly": cost.assembly_flops - (level == "full") * cost.data_flops,
             "flops_apply": cost.flops,
             "stored_bytes": cost.stored_bytes,
@@ -173,7 +173,7 @@ def _time(call: Callable[[], object], seconds: float) -> float | None:
 
 
 def _fit(rows: Sequence[dict[str, Any]], level: str) -> dict[str, float | None]:
-    """Exponents of growth in p + 1 of each measure; None if there is only one order."""
+    """Exponent of growth in p + 1 of each measured cost; None if there is only one order."""
     mine = [row for row in rows if row["level"] == level]
     if len({row["order"] for row in mine}) < 2:
         return dict.fromkeys(MEASURES)
@@ -182,11 +182,11 @@ def _fit(rows: Sequence[dict[str, Any]], level: str) -> dict[str, float | None]:
 
 
 def _slope(nodes: NDArray[np.float64], values: list[float]) -> float | None:
-    """Slope of log(values) over log(nodes), the argument; None if values are zero."""
+    """Slope of log(values) over ``nodes`` (n,), which are logarithms; None if a value is zero."""
     return float(np.polyfit(nodes, np.log(values), 1)[0]) if min(values) > 0 else None
 
 
-# --- rows that femops does not have: dense bases, and element matrices formed of them ------------
+# --- rows that femops does not have: dense bases, and element matrices from dense bases ----------
 
 
 @final
@@ -245,7 +245,7 @@ class DenseBases:
         return int(self._ne * (bases + self._points * self._term.qfunction.flops))
 
     def application(self) -> Callable[[Floats], Floats]:
-        """Function that applies the operator, by products of NumPy."""
+        """Function that applies the operator to a vector (size,) by products of NumPy."""
         trial, d = self._term.trial, point_matrices(self._term, 0, self._ne)
         indices = trial.restriction.indices
 

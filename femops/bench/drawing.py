@@ -28,7 +28,7 @@ class Picture:
         Formats for the title of a row's panel and the name of its curve, filled in by
         `str.format` with the row.
     value, limit : str
-        Keys of the values that are drawn, and of those drawn dashed, if there are any.
+        Keys of the values that are drawn, and of the values that are drawn dashed, if any.
     along : str
         Key of the horizontal axis.
     """
@@ -40,7 +40,7 @@ class Picture:
     along: str = "order"
 
     def panels(self, rows: Rows, x: Sequence[int]) -> list[Panel]:
-        """Sort rows into panels, in the order of the rows."""
+        """Sort rows into panels, in the order in which their titles first appear."""
         found = []
         for title in dict.fromkeys(self.panel.format(**row) for row in rows):
             mine = [row for row in rows if self.panel.format(**row) == title]
@@ -93,12 +93,13 @@ def draw(path: str | os.PathLike[str], name: str, rows: Rows) -> Path:
     path : path ending in .png
     name : str
         A name in `PICTURES`, or ``multivector`` for many vectors.
-    rows : as the benchmark returns them
+    rows : list of dict
+        Rows of the benchmark's result.
 
     Raises
     ------
     OperatorError
-        There are no rows; else as `femops.io.plots.curves.curves`.
+        There are no rows. Other errors are those of `femops.io.plots.curves.curves`.
     """
     if name == "multivector":
         name = "widths" if _widths_vary(rows) else "vectors"
@@ -117,7 +118,7 @@ def draw(path: str | os.PathLike[str], name: str, rows: Rows) -> Path:
 
 
 def _at_several_orders(rows: Rows) -> Rows:
-    """Rows whose case was measured at several orders; all rows, if there are none."""
+    """Rows whose case was measured at several orders. If there are none, all rows."""
     kinds = ("footprint", "threads", "problem", "mesh", "asked", "implementation")
     orders: dict[tuple[Any, ...], set[int]] = {}
     for row in rows:
@@ -140,7 +141,7 @@ def _named(rows: Rows) -> Rows:
 
 
 def _widths_vary(rows: Rows) -> bool:
-    """True if the width of panels varies, and the number of vectors does not."""
+    """True if the width of panels varies, but not the number of vectors."""
     widths = {row["width"] for row in rows if row["width"]}
     return len(widths) > 1 and len({row["nvec"] for row in rows}) == 1
 
@@ -154,7 +155,7 @@ def _at_each_width(rows: Rows) -> Rows:
 
 
 def _with_ideal(rows: Rows) -> Rows:
-    """Add to timed rows the ideal speed: that of the fewest ranks, scaled by number of ranks."""
+    """Add the ideal speed to timed rows: the speed per rank on the fewest ranks, times ranks."""
     first: dict[tuple[str, ...], Row] = {}
     timed = sorted((row for row in rows if row["timed"]), key=lambda row: int(row["ranks"]))
     for row in timed:

@@ -23,7 +23,7 @@ def several_memories() -> bool:
 
 @contextmanager
 def using(threads: int) -> Iterator[None]:
-    """Use ``threads`` threads inside the block. A single one is pinned to a core."""
+    """Use ``threads`` threads inside the block. A single thread is pinned to a core."""
     count = machine.get_threads()
     machine.set_threads(threads)
     pin = threads == 1 and hasattr(os, "sched_setaffinity")
@@ -59,7 +59,7 @@ class Meter:
 
     def __init__(self, threads: tuple[int, ...]) -> None:
         self.threads = threads
-        # threads inherit the core of who starts them: all start before anyone is pinned
+        # a thread inherits the core of the thread that starts it: start all before one is pinned
         with using(max(threads)):
             self._machine = machine.describe()
         self._limits: dict[int, Limits] = {}
@@ -82,15 +82,15 @@ class Meter:
         return self._limits[threads].bandwidth(traffic.read, traffic.written)
 
     def triad(self, threads: int, last: int | None = None) -> float:
-        """Median of the triad over all or the last rounds, GB/s."""
+        """Median bandwidth (GB/s) of the triad over all rounds, or over the ``last`` rounds."""
         return float(np.median(self._triads[threads][-(last or 0) :]))
 
     def peak(self, threads: int, last: int | None = None) -> float:
-        """Median of the multiply-adds over all or the last rounds, GFlop/s."""
+        """Median rate (GFlop/s) of multiply-adds over all rounds, or over the ``last`` rounds."""
         return float(np.median(self._peaks[threads][-(last or 0) :]))
 
     def limits(self) -> list[dict[str, Any]]:
-        """Medians over all rounds, for each number of threads."""
+        """Medians of the limits over all rounds, for each number of threads."""
         return [
             {
                 "threads": count,

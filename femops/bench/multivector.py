@@ -1,7 +1,7 @@
-"""Benchmark of operators on many vectors: at once, by element matrices, and one by one.
+"""Benchmark of three methods for many vectors: at once, by element matrices, and one by one.
 
 The cases are those of the paper on multivectors (seed 003): few elements of high order, p + 1 Gauss
-points, up to a thousand vectors.
+points in each direction, and up to a thousand vectors.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def run_multivector(
     seconds: float = 0.05,
     progress: Progress = lambda _: None,
 ) -> dict[str, Any]:
-    """Time the methods in turns, and compare with the machine's rate of multiply-adds.
+    """Time the methods in turns, and compare them with the machine's rate of multiply-adds.
 
     Parameters
     ----------
@@ -81,8 +81,8 @@ def run_multivector(
     dict
         ``machine``, ``rows`` and ``notes``.  A row has ``problem``, ``mesh``, ``order``, ``cells``,
         ``dofs``, ``nvec``, ``method``, ``width`` (of panels), ``threads``, ``seconds_min``,
-        ``seconds_median``, ``dofs_per_second`` (times vectors), ``fraction_of_fma_peak`` (of
-        instructions on lanes after even-odd, a multiply-add is one; where known), and
+        ``seconds_median``, ``dofs_per_second`` (dofs of all vectors), ``fraction_of_fma_peak``
+        (compiled instructions on lanes over those that are possible, if known), and
         ``over_cell_matrices``, ``over_one_by_one``: speedups over these methods.
 
     Raises
@@ -98,7 +98,7 @@ def run_multivector(
         notes.append(
             f"fewer than {slots} vectors are measured one by one only: A @ X fills up lanes"
         )
-    alone = one_blas_thread()  # femops' own share the elements out
+    alone = one_blas_thread()  # femops' own threads share the elements
     if alone is None:
         notes.append("BLAS uses threads of its own: pip install threadpoolctl to forbid it")
     with alone or nullcontext():
@@ -179,7 +179,7 @@ class _Case:
 def _cases(
     operator: Operator, methods: Sequence[str], nvec: int, widths: Sequence[int]
 ) -> list[_Case]:
-    """Make the cases for ``nvec`` vectors; only one by one, if fewer than a SIMD vector's lanes."""
+    """Make the cases for ``nvec`` vectors. With fewer vectors than lanes, only "one by one"."""
     found, slots = [], machine.lane_width()
 
     def add(method: str, run: Callable[[], object], done: int, width: int | None = None) -> None:
@@ -200,9 +200,9 @@ def _cases(
 
 
 def _operations(operator: Operator) -> float:
-    """Number of SIMD instructions of an application to as many vectors as there are lanes.
+    """Number of SIMD instructions of an application to as many vectors as a SIMD vector has lanes.
 
-    Zero where the number is not known.
+    Zero if the number is not known.
     """
     total = 0
     for sweep in operator.compiled.sweeps:

@@ -1,4 +1,4 @@
-"""Benchmark of operators in interleaved rounds."""
+"""Benchmark of operators, which take turns in rounds."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ CLOSE = 0.05
 @final
 @dataclass
 class Bench:
-    """Measures operators in turns with the machine's limits and other libraries.
+    """Benchmark that measures operators in turns with the machine's limits and other libraries.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class Bench:
     rows : list of dict
         Rows of the result.
     notes : dict
-        Lines about cases that were not measured, each once.
+        Lines about cases that were not measured, as keys.
     """
 
     threads: tuple[int, ...]
@@ -72,22 +72,29 @@ class Bench:
     notes: dict[str, None] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        """Check what is asked for, then measure the machine's limits."""
+        """Check the choice of cases, and prepare to measure the machine's limits."""
         plain = [kind.removesuffix(REPRODUCIBLE) for kind in self.meshes]
         check_asked(meshes=plain, levels=self.levels, rounds=self.rounds)
         choose("peer", self.peers, PEERS, none=True)
         self._meter = Meter(self.threads)
 
     def levels_of(self, threads: int, beside: Sequence[str]) -> Sequence[str]:
-        """Levels to measure on ``threads`` threads; with ``beside`` if these are the fewest."""
+        """Levels to measure on ``threads`` threads: those chosen; on the fewest also ``beside``."""
         return (*self.levels, *(beside if threads == min(self.threads) else ()))
 
     def measure(
         self, problem: Problem, order: int, size: tuple[float, str], beside: Sequence[str] = ()
     ) -> None:
-        """Add rows of one problem and order, all taking turns.
+        """Measure one problem at one order, all cases in turns, and add the rows.
 
-        Of about so many dofs, and what the rows call it; with more levels on the fewest threads.
+        Parameters
+        ----------
+        problem : Problem
+        order : int
+        size : (float, str)
+            Approximate number of dofs, and its name in the rows.
+        beside : sequence of str
+            Further levels, which are measured on the fewest threads only.
         """
         with ExitStack() as stack:
             cases: list[Case] = []
@@ -112,7 +119,7 @@ class Bench:
         size: tuple[float, str],
         beside: Sequence[str],
     ) -> Iterator[Case]:
-        """Operators of femops on one mesh."""
+        """Make the cases of femops on one mesh; see `measure`."""
         V = make_space(problem, kind, order, size[0])
         traffic = least_traffic(problem, V)
         random = np.random.default_rng(order).standard_normal(V.size)
@@ -121,7 +128,7 @@ class Bench:
         several = several_memories()
         for threads in self.threads:
             with using(threads):
-                if several or not known:  # what lies near many threads is far from a single one
+                if several or not known:  # arrays near many threads are far from a single thread
                     V = H1(V.distributed or V.mesh, V.order, V.ncomp) if several else V
                     known = {"matrix-free": problem.operator(V, "matrix-free")}
                 x, y = placed(random), np.empty(V.size)
@@ -130,7 +137,7 @@ class Bench:
                     # "auto" chooses with the fewest threads, so that more do the same work
                     operator = known["matrix-free"].at_level(chosen.get(level, level))
                     chosen[level] = operator.level
-                    # what was chosen may be there already, its data computed
+                    # an operator of this level may have been made before, with its data
                     operator = known.setdefault(operator.level, operator)
                     operator.apply(x, y)
                 facts = problem, kind, size[1], V, threads
@@ -145,7 +152,7 @@ class Bench:
             return
         for name in self.peers:
             V, fault = make_space(problem, PEER_MESH, order, size[0]), why_not(name)
-            try:  # results of others are kept if a peer fails
+            try:  # if a peer fails, the results of others are kept
                 peer = None if fault else stack.enter_context(closing(Peer(name, problem, V)))
             except OperatorError as error:
                 peer, fault = None, str(error)
@@ -185,8 +192,8 @@ def run(
     """Measure an operator's speed on this machine.
 
     For each order, all meshes and levels take turns with the machine's own limits for a number of
-    rounds; a row reports the median (and least) of the rounds' medians.  What is named twice is
-    measured once.
+    rounds.  A row reports the median (and least) of the rounds' medians.  A mesh or level that is
+    named twice is measured once.
 
     Parameters
     ----------
@@ -194,17 +201,17 @@ def run(
         See `femops.bench.PROBLEMS`.
     orders : sequence of int
     dofs : float, optional
-        About how many unknowns; those of the footprint if omitted.
+        Approximate number of unknowns; that of the footprint if omitted.
     threads : int, optional
-        As many as `femops_kernels.cpu.machine.get_threads` says if omitted.  One thread is pinned
-        to its core.
+        Number of threads; that of `femops_kernels.cpu.machine.get_threads` if omitted.  A single
+        thread is pinned to its core.
     footprint : {"ram", "cache"}
         See `femops.bench.FOOTPRINTS`.
     meshes : sequence of {"cartesian", "multilinear", "curved"}
     levels : sequence of str
         See `Operator.at_level`.
     peers : sequence of {"libceed", "mfem"}
-        Run beside, one thread each, on the Cartesian mesh (bp1 and bp3).
+        Libraries to measure too, with one thread each, on the Cartesian mesh (bp1 and bp3).
     rounds : int
     seconds : float
         Time of a round for one mesh and level.
@@ -216,8 +223,8 @@ def run(
     dict
         ``machine``: `femops_kernels.cpu.machine.describe` with ``triad_gbytes_per_second`` and
         ``fma_gflops_per_second`` (medians); ``limits`` of each number of threads; ``rows``: see
-        `docs/performance.md` for the keys; ``auto``: see `auto_check`; ``notes``: lines on what
-        is not measured.
+        `docs/performance.md` for the keys; ``auto``: see `auto_check`; ``notes``: lines about cases
+        that are not measured.
 
     Raises
     ------
@@ -250,22 +257,22 @@ def run_all(
 ) -> dict[str, Any]:
     """Measure every problem on every mesh, in and out of cache, on one core and on all.
 
-    At p = 1 all levels are measured on one core, beside "auto".
+    At p = 1 all levels are measured on one core, besides "auto".
 
-    Arguments, result and errors are those of `femops.bench.run`, but for these.
+    Other arguments, the result and errors are as in `femops.bench.run`.
 
     Parameters
     ----------
     threads : int, optional
-        Only that many; if omitted one, and as many as `femops_kernels.cpu.machine.get_threads`
-        says.
+        Number of threads.  If omitted, one thread and `femops_kernels.cpu.machine.get_threads`
+        threads.
     dofs : dict, optional
-        About how many of each footprint; `default_dofs` if omitted.
+        Approximate number of dofs for each footprint; `default_dofs` if omitted.
     """
     counts = sorted({1, machine.get_threads()}) if threads is None else [threads]
     check_asked(orders=orders, footprints=dofs, dofs=(dofs or {}).values())
     bench = Bench(tuple(counts), peers=peers, rounds=rounds, seconds=seconds)
-    _held = flush_memory()  # made once for all that is chosen
+    _held = flush_memory()  # allocated once for all choices of levels
     for footprint in FOOTPRINTS if dofs is None else dofs:
         for order in dict.fromkeys(orders):
             count = default_dofs(footprint, order) if dofs is None else dofs[footprint]
@@ -283,14 +290,15 @@ def auto_check(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
     Parameters
     ----------
-    rows : as `run` returns them
+    rows : list of dict
+        Rows in the result of `run`.
 
     Returns
     -------
     list of dict
-        For each problem, mesh, order and so on with "auto" and other levels: ``chosen`` and
-        ``best`` level, ``seconds`` of all levels, ``loss`` (time over that of the best, less 1;
-        0 where the level chosen is the best one) and whether that is ``close``, within 5 %.
+        An entry for each case with "auto" and other levels: the ``chosen`` level, the ``best``
+        level, ``seconds`` of all levels, ``loss`` (time over the time of the best level, minus 1)
+        and ``close``, True if the loss is at most 5 %.
     """
     same = ("problem", "mesh", "order", "dofs", "threads", "footprint")
     groups: dict[tuple[Any, ...], dict[str, dict[str, Any]]] = {}
@@ -303,7 +311,7 @@ def auto_check(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         if "auto" not in group or not times:
             continue
         chosen, best = group["auto"]["level"], min(times, key=lambda name: times[name])
-        # the chosen level's own row, where there is one, was timed just as the others were
+        # if the chosen level has a row of its own, that was timed like the rows of other levels
         loss = times.get(chosen, group["auto"]["seconds_median"]) / times[best] - 1.0
         found = {"chosen": chosen, "best": best, "loss": loss, "close": loss <= CLOSE}
         checks.append(dict(zip(same, key, strict=True)) | found | {"seconds": times})

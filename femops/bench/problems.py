@@ -38,7 +38,7 @@ class Problem:
     ncomp : int
         Components of the field.
     collocated : bool
-        Whether the quadrature points are the p + 1 Gauss-Lobatto nodes; else p + 2 Gauss points.
+        True if the quadrature points are the p + 1 Gauss-Lobatto nodes, else p + 2 Gauss points.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Problem:
         return lobatto(order + 1) if self.collocated else gauss(order + 2)
 
     def operator(self, V: H1, level: str = "partial") -> Operator:
-        """The operator on a space, of one component or of as many as it has."""
+        """Operator of the problem on a space with ``ncomp`` components."""
         return FORMS[self.form](V, quadrature=self.rule(V.order), level=level)
 
 
@@ -90,8 +90,8 @@ MOST_DOFS = 1e12
 def default_dofs(footprint: str, order: int) -> float:
     """Approximate number of dofs for a footprint.
 
-    Out of cache it is an eighth at p = 1 and half at p = 2. There a mesh has more elements to set
-    up, and each dof moves several times the bytes.
+    Out of cache it is an eighth at p = 1 and half at p = 2, where a mesh has more elements to set
+    up and each dof moves several times the bytes.
     """
     part = {1: 1 / 8, 2: 1 / 2}.get(order, 1.0) if footprint == "ram" else 1.0
     return part * FOOTPRINTS[footprint]
@@ -106,7 +106,7 @@ def choose(
     none: bool = False,
     where: str = "",
 ) -> None:
-    """Raise if one of the given names is unknown.
+    """Raise if a name of ``given`` is not among ``known``; pass if ``given`` is None.
 
     Raises
     ------
@@ -135,8 +135,8 @@ def check_asked(
     Raises
     ------
     OperatorError
-        An unknown name, no order, or one that is not in 1 to `MOST_ORDER`, fewer than one dof or
-        more than `MOST_DOFS`, or nothing of one kind.
+        An unknown name, an order that is not in 1 to `MOST_ORDER`, fewer than one dof or more than
+        `MOST_DOFS`, or an empty choice.
     """
     choose("problem", problems, PROBLEMS)
     choose("mesh", meshes, MESHES)
@@ -154,7 +154,7 @@ def check_asked(
 
 
 def bend(x: NDArray[np.float64]) -> NDArray[Any]:
-    """A smooth map of the unit cube that bends every direction: no element stays affine."""
+    """Map positions (3, n) of the unit cube smoothly, so that no element stays affine."""
     a, b, c = np.sin(np.pi * x)
     shift = 0.06 * np.stack([b * c * (1 + x[0]), a * c * (1 + x[1]), a * b * (1 + x[2])])
     return x + shift + 0.03 * np.stack([x[1] * x[2], x[0] * x[2], x[0] * x[1]])
@@ -170,7 +170,7 @@ def per_direction(order: int, nodes: float) -> int:
     return max(1, round((float(np.cbrt(nodes)) - 1.0) / order))
 
 
-@lru_cache(maxsize=len(MESHES))  # problems of one order follow each other and share it
+@lru_cache(maxsize=len(MESHES))  # problems of one order follow each other and share a mesh
 def _mesh(kind: str, n: int) -> Mesh:
     mapping = None if kind == "cartesian" else bend
     return box((n, n, n), mapping=mapping, order=2 if kind == "curved" else 1)
@@ -182,9 +182,9 @@ def make_mesh(kind: str, order: int, nodes: float) -> Mesh:
     Parameters
     ----------
     kind : {"cartesian", "multilinear", "curved"}
-        ``cartesian``: all elements alike.  ``multilinear``: no element is affine.  ``curved``:
-        quadratic, no element is multilinear.  Elements are in the order of a space-filling curve,
-        and no structure is used.
+        ``cartesian``: all elements are equal.  ``multilinear``: no element is affine.  ``curved``:
+        elements are quadratic, and none is multilinear.  Elements are in the order of a
+        space-filling curve, and femops does not use the structure of the box.
     order : int
     nodes : float
 

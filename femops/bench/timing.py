@@ -15,7 +15,7 @@ from femops_kernels.cuda.device.device import Device
 Name = TypeVar("Name", bound=Hashable)
 Found = TypeVar("Found")
 
-# Rounds after which a candidate that takes so many times as long as the best is out.
+# Rounds after which a slow candidate is dropped, and its time over that of the best.
 _TRIES, _CLOSE = 3, 1.15
 # Part of the time that another candidate must save, and of the rounds in which it must be ahead.
 _GAIN, _AHEAD = 0.02, 0.7
@@ -26,7 +26,7 @@ LEAST = 3
 # Seconds of a batch of calls between two events: launches are many times shorter.
 _BATCH = 5e-3
 _MOST = 200
-# Part of a call's time from which on its launch may be what takes it.
+# Part of a call's time that its launch must take before launches count as too slow.
 _HASTE = 0.5
 
 
@@ -38,7 +38,7 @@ def call_seconds(call: Callable[[], object]) -> float:
 
 
 def repeated(measure: Callable[[], float], seconds: float, least: int = LEAST) -> list[float]:
-    """Measure at least ``least`` times, and until the sum is ``seconds``. Return all times."""
+    """Measure ``least`` times, and more until the sum is ``seconds``. Return all times."""
     times: list[float] = []
     while len(times) < least or sum(times) < seconds:
         times.append(measure())
@@ -60,7 +60,7 @@ def in_turns(
 
 
 def medians(seconds: Mapping[Name, Sequence[float]]) -> dict[Name, float]:
-    """Median of the seconds of each name."""
+    """Return {name: median of its seconds}."""
     return {name: float(np.median(times)) for name, times in seconds.items()}
 
 
@@ -73,7 +73,11 @@ def median_seconds(call: Callable[[], object], seconds: float) -> float:
 @final
 @dataclass(frozen=True)
 class Times:
-    """Seconds of a call on a device in each batch, and the host's median seconds to launch it."""
+    """Times of a call on a device, and of its launch by the host.
+
+    ``seconds`` has the seconds of a call in each batch. ``launch`` is the median of the seconds
+    that the host takes to launch it.
+    """
 
     seconds: list[float]
     launch: float
@@ -85,10 +89,11 @@ class Times:
 
 
 def batch_times(device: Device, call: Callable[[], object], seconds: float) -> Times:
-    """Times of a call, in batches for about that long (at least `LEAST`), after a warm-up.
+    """Times of a call in batches of calls, for about ``seconds``, after a warm-up.
 
-    Calls of a batch follow each other without a gap: where the host takes too long for their
-    launches, they are a single one (`Device.repeatable`, which says what a call may do).
+    There are at least `LEAST` batches. The calls of a batch follow each other without a gap. If the
+    host takes too long to launch them, one launch repeats the recorded batch;
+    `Device.repeatable` says which work a call may do.
     """
     call()
     once = device.seconds(call)
@@ -125,7 +130,7 @@ class Fastest(Generic[Name]):
     best : hashable
         The candidate to take.
     gain : float
-        Its speedup over the first candidate.
+        Speedup of the best candidate over the first.
     tried : int
         Number of candidates that were run.
     seconds : dict
@@ -139,10 +144,10 @@ class Fastest(Generic[Name]):
 
 
 def fastest(candidates: Mapping[Name, Callable[[], float]], rounds: int) -> Fastest[Name]:
-    """Find the fastest candidate in turns; the first, unless another is clearly faster.
+    """Time candidates in turns. Return the fastest, or the first if none is clearly faster.
 
-    Other programs lengthen single times. So candidates are compared by the median over the rounds
-    of the ratio of two times that follow each other.
+    Other programs disturb single times. So the ratio of two times that follow each other compares
+    two candidates, by its median over the rounds.
 
     Parameters
     ----------

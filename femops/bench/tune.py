@@ -61,7 +61,7 @@ _MEMBERS = 10_000  # matrices of a batch: from n = 8 on out of cache
 @final
 @dataclass(frozen=True)
 class TuneSettings:
-    """Choice of what is tuned.
+    """Choice of the kernels and settings that are tuned.
 
     Attributes
     ----------
@@ -70,10 +70,10 @@ class TuneSettings:
     sizes : sequence of int
         Rows of the square matrices whose products are tuned.
     dofs : float, optional
-        Size of the spaces; the size of benchmarks out of cache if omitted.
+        Approximate number of dofs; that of benchmarks out of cache if omitted.
     threads, rounds : int
     again : bool
-        Whether to measure kernels again that are already in the user's table.
+        True to measure kernels again that are already in the user's table.
     """
 
     problems: Sequence[str] = ("bp1", "bp3")
@@ -117,7 +117,7 @@ class _Search:
 def run_tune(
     asked: TuneSettings, progress: Progress, total: Callable[[int], None]
 ) -> dict[str, Any]:
-    """Search for settings, and write each to the user's table as soon as it is found.
+    """Search for settings, and write each setting to the user's table as soon as it is found.
 
     Parameters
     ----------
@@ -130,8 +130,8 @@ def run_tune(
     Returns
     -------
     dict
-        ``rows``, each with a setting, its best value and the gain; the path of the ``table``; and
-        ``known``, the number of entries that were in the table already.
+        ``rows``: for each setting its best value and the gain; ``table``: path of the user's table;
+        ``known``: number of entries that were in the table already.
 
     Raises
     ------
@@ -228,7 +228,7 @@ def _by_settings(
     rounds: int,
     nvec: int = 1,
 ) -> tuple[Settings, Fastest[int]]:
-    """Find the fastest value of a setting: an operator is made with each, and all take turns."""
+    """Find the fastest value of a setting. Operators made with the values take turns."""
     runs = {}
     for value in values:
         with trying(key, {name: value}):

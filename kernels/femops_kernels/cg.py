@@ -1,4 +1,4 @@
-"""Common base of all solves by conjugate gradients, wherever they run."""
+"""Base classes of solves by conjugate gradients, for the host and for devices."""
 
 from __future__ import annotations
 
@@ -28,23 +28,24 @@ __all__ = [
 SEGMENT = 4096  # numbers of a segment: 32 kB of float64, three vectors of it stay in cache
 
 _PLACES = {0: [], 1: [at.S_PV], 2: [at.S_RHO, at.S_RR], at.NSUMS: [*range(at.NSUMS)]}
-"""Where among all sums those of an action are, by their number; the others are not a number."""
+"""Positions of an action's sums among all sums, by the number of its sums. All others are NaN."""
 
 
 def segment_edges(n: int) -> NDArray[np.int64]:
-    """Edges of the segments in which a vector of ``n`` numbers is summed, the end included."""
+    """First entry of each segment of a vector of ``n`` numbers, then n: (segments + 1,)."""
     return np.append(np.arange(0, n, SEGMENT), n)
 
 
 class Reduction(ABC):
-    """Sums over the entries of vectors that ranks have pieces of.
+    """Sum over the entries of vectors of which each rank has a piece.
 
     Attributes
     ----------
-    edges : (m + 1,) int64
-        Segments of a vector, which are summed by themselves, and the end.
+    edges : (segments + 1,) int64
+        First entry of each segment of this rank's piece, then the length of the piece.  Each
+        segment is summed by itself.
     many : bool
-        Whether there are several ranks, or could be.
+        True if there are several ranks, or if one rank must sum in the order of several.
     """
 
     edges: NDArray[np.int64]
@@ -52,27 +53,28 @@ class Reduction(ABC):
 
     @abstractmethod
     def __call__(self, partial: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Totals (k,) of all ranks of the sums (k, segments) of the segments. Collective."""
+        """Totals (k,) over all ranks, from this rank's sums (k, segments). Collective."""
 
 
 class Solve(ABC):
-    """One solve by conjugate gradients; its state machine is ``skeletons/cg/decisions.py``.
+    """One solve by conjugate gradients. ``skeletons/cg/decisions.py`` chooses its next action.
 
     Parameters
     ----------
     state : (n,) float64
-        Zeros to begin with, of at least the entries of ``skeletons/cg/cg_state.py``.
+        Zeros, one for each entry in ``skeletons/cg/cg_state.py`` or more.
     natural, merged : bool
         See `CompiledOperator.conjugate_gradients`.
     scale : float
-        The operator, divided by that of merged sweeps.
+        Factor of the operator.  Merged sweeps apply the operator without this factor.
 
     Attributes
     ----------
     merged : bool
-        Whether vectors are updated inside the operator's sweep.
+        True if the operator's sweep also updates the vectors of conjugate gradients.
     every : int or None
-        Steps of a call of `advance` that suit it best; None if as many as take a while.
+        Number of steps for which a call of `advance` is fastest.  If None, the caller chooses a
+        number of steps that take much longer than a call of Python.
     """
 
     every: int | None = None
@@ -89,11 +91,16 @@ class Solve(ABC):
     def restart(self, b: NDArray[Any], x: NDArray[Any] | None) -> None:
         """Begin again with another right-hand side and first guess. All ranks call it.
 
-        Without a first guess x begins with zero, and no product with the operator is needed.
+        Parameters
+        ----------
+        b : (n,) array
+            Right-hand side.
+        x : (n,) array or None
+            First guess.  None stands for zero, which saves a product with the operator.
         """
 
     def _renew(self, *, guessed: bool) -> None:
-        """Set the state to that before the beginning."""
+        """Reset the state, so that the next action is the start."""
         self._state[: at.GOAL] = 0.0
         self._state[[at.ITERATIONS, at.RHO, at.DROP, at.RELATIVE]] = -1.0, np.inf, guessed, 0.0
 
@@ -101,63 +108,75 @@ class Solve(ABC):
     def advance(self, tolerance: float, limit: int, steps: int, show: bool = True) -> None:
         """Iterate until the residual's norm is at most ``tolerance``.
 
-        At most ``steps`` iterations are added, and ``limit`` done in all.  Without ``show`` x may
-        be some updates behind, if that is faster, until the iteration has come to its end.
+        This call does at most ``steps`` iterations, and all calls together at most ``limit``.  If
+        ``show`` is False, x may lack its last updates until the solve ends, which can be faster.
         """
 
     def group(self, others: Sequence[Solve]) -> SolveGroup | None:  # noqa: ARG002
-        """Group of this solve and others, to be done at once; None where that can't be."""
+        """Group that runs this solve and others at once; None if they can't form a group."""
         return None
 
     @property
     def x(self) -> NDArray[Any]:
-        """The iterate, a view."""
+        """View of the iterate, (n,)."""
         iterate: NDArray[Any] = self._vectors[0, : len(self._b)]
         return iterate
 
     @property
     def right(self) -> NDArray[Any]:
-        """The right-hand side."""
+        """Right-hand side, (n,)."""
         return self._b
 
     @property
     def iterations(self) -> int:
-        """Iterations done."""
+        """Number of iterations done."""
         return max(0, int(self._state[at.ITERATIONS]))
 
     @property
     def norms(self) -> tuple[float, float]:
-        """Norm of the residual at the start, and its Euclidean norm there."""
+        """Two norms of the first residual: that of `residual`, and the Euclidean norm."""
         return float(self._state[at.FIRST]), float(self._state[at.NORM])
 
     @property
     def residual(self) -> float:
-        """Norm of the (recursive) residual."""
+        """Norm of the residual, which each iteration updates without computing b - A x."""
         return float(self._state[at.RESIDUAL])
 
     @property
     def status(self) -> int:
-        """0 while running, else ``CONVERGED`` or ``BREAKDOWN``."""
+        """0 while the solve runs, then ``CONVERGED`` or ``BREAKDOWN``."""
         return int(self._state[at.STATUS])
 
 
 class SolveGroup(ABC):
-    """Solves that go on at once, each worked on by one thread at a time."""
+    """Solves that run at the same time. One thread at a time works on each solve."""
 
     @abstractmethod
     def restart(
         self, rights: Sequence[NDArray[Any]], relative: float, least: Sequence[float]
     ) -> None:
-        """Begin again from zero, until residuals are ``relative`` times those of the start.
+        """Begin all solves again from zero, with other right-hand sides.
 
-        They need not go below ``least``, one for each solve.
+        Parameters
+        ----------
+        rights : sequence of (n,) arrays
+            Right-hand side of each solve.
+        relative : float
+            Goal of each solve: norm of the residual over the norm of the first residual.
+        least : sequence of float
+            Norm of the residual at which each solve ends in any case.
         """
 
     @abstractmethod
     def advance(self, limit: int, tolerances: Sequence[float] | None = None) -> None:
-        """Go on to the ends, or to so many iterations.
+        """Iterate until all solves end, or have done ``limit`` iterations.
 
-        ``tolerances`` are needed of solves that were begun one by one.
+        Parameters
+        ----------
+        limit : int
+        tolerances : sequence of float, optional
+            Norm of the residual at which each solve ends.  Needed if `Solve.restart` began the
+            solves one by one.
         """
 
     @abstractmethod
@@ -169,12 +188,17 @@ class SolveGroup(ABC):
         limit: int,
         done: NDArray[np.float64],
     ) -> Instruction:
-        """The solves of a sequence, as `restart` and `advance` do them.
+        """Instruction that does the same as `restart` and `advance` in a sequence.
 
-        Iterations are added to the number in ``done``.
+        The instruction ends the sequence if a solve breaks down, or if a right-hand side has
+        entries that are not finite or whose squares underflow.
 
-        It ends the sequence where a solve has broken down, or its right-hand side has entries that
-        are not finite or whose squares underflow.
+        Parameters
+        ----------
+        rights, relative, least, limit
+            See `restart` and `advance`.
+        done : (1,) float64
+            Counter to which the instruction adds the iterations of all solves.
         """
 
 
@@ -184,20 +208,20 @@ def between_messages(
     show: bool,
     act: Callable[[int], NDArray[np.float64]],
 ) -> None:
-    """Iterate as `Solve.advance` where sums are those of many ranks. All ranks call it.
+    """Iterate as `Solve.advance`, with inner products summed over many ranks. All ranks call it.
 
     Parameters
     ----------
-    state : float64 array
+    state : (n,) float64
     steps, show
         See `Solve.advance`.
     act : callable
-        Does an action, and gives its sums: p.A p of a sweep, or all of a merged one; r.M r and r.r
-        of a move or the start; none of a turn.
+        Does an action and returns its sums over all ranks.  A sweep returns p.A p, a merged sweep
+        all sums, a move or the start r.M r and r.r, and a turn nothing.
     """
     sums, action = np.full(at.NSUMS, np.nan), first(state, steps, show)
     while action != at.STOP:
         totals = act(action)
-        sums[at.S_RHO] = state[at.RHO]  # of a sweep that is not merged
+        sums[at.S_RHO] = state[at.RHO]  # a sweep that is not merged does not compute it
         sums[_PLACES[len(totals)]] = totals
         action = following(state, action, sums)

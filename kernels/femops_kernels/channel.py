@@ -1,4 +1,4 @@
-"""Carriers of numbers between ranks, as compiled work sees them."""
+"""Channels that carry numbers between ranks, and the exchanges that a launch needs."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 
 class Channel(ABC):
-    """Messages of fixed size to some ranks and from some, again and again.
+    """Channel that repeats an exchange of messages of fixed size with some other ranks.
 
     Attributes
     ----------
     outgoing, incoming : (n,) arrays
-        Numbers to send and numbers that arrived: a contiguous piece per rank, by ascending rank.
+        Numbers to send, and numbers received.  Each rank has a contiguous piece, by ascending rank.
     """
 
     outgoing: NDArray[Any]
@@ -23,23 +23,25 @@ class Channel(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Send what stands in ``outgoing``, which must not be written before `finish`."""
+        """Begin to send ``outgoing``. Do not write to it before `finish` has returned."""
 
     @abstractmethod
     def finish(self) -> None:
-        """Wait until ``incoming`` is there."""
+        """Wait until all numbers of ``incoming`` have arrived."""
 
 
 @final
 @dataclass(frozen=True)
 class Route:
-    """Messages that a launch needs.
+    """Exchanges that a launch needs, by their numbers in a `DistributedOperator`.
 
     Attributes
     ----------
-    forwards, reverses : tuple of int or None
-        Which of a `DistributedOperator`'s exchanges bring the ghosts of each field that it reads,
-        and take its contributions of each test function; None where ranks share no dofs.
+    forwards : tuple of int or None
+        For each field of the launch, the forward exchange that brings its ghosts.  None if ranks
+        share no dofs of the field.
+    reverses : tuple of int or None
+        For each test function, the reverse exchange that takes the contributions to ghosts.
     """
 
     forwards: tuple[int | None, ...] = ()

@@ -1,4 +1,4 @@
-"""An operator compiled for a machine: what everything above it asks of it, wherever it runs."""
+"""Interface of compiled operators, which is the same for the host and for devices."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from femops_kernels.channel import Route
 from femops_kernels.instruction import Instruction
 
 Places = Sequence[tuple[int, int, bool]]
-"""Places of launches on pieces of x and y: where they begin, bytes, and whether the result is
-added to what earlier ones left there."""
+"""For each launch, offsets in bytes of its piece of x and of its piece of y, and True if it adds to
+the results of earlier launches."""
 Exchanges = Sequence[tuple[Any, int]]
-"""Exchanges, and where in a vector the piece of each begins, bytes."""
+"""Exchanges, each with the offset in bytes of its piece of the vector."""
 Routes = Sequence[Route]
 
 
 @final
 @dataclass(frozen=True)
 class Panels:
-    """Number of vectors that an operator is applied to at once.
+    """Number of vectors that an operator is applied to at once: ``count`` times ``nvec``.
 
     Attributes
     ----------
     nvec : int
-        Vectors of a panel: an array (size, nvec), the vectors of an entry next to each other.
+        Number of vectors of a panel, which is a C-ordered array (size, nvec).
     count : int
-        Panels, one behind the other.
+        Number of panels.  They follow each other in memory.
     """
 
     nvec: int = 1
@@ -44,22 +44,22 @@ ONE = Panels()
 
 
 class Launch(ABC):
-    """Compiled work on two vectors: one of the summands of an operator.
+    """Compiled work on two vectors: one summand of an operator.
 
     Attributes
     ----------
     on_elements : bool
-        Whether it reads and writes dofs of elements, so those of other ranks too, or would if
-        there were any elements.
+        True if the launch works on elements, whose dofs may be ghosts.  A rank without elements
+        has True too.
     forward : object or None
-        The exchange that a launch has of its own, to be done before it.
+        Forward exchange that only this launch needs, and that must be done before the launch.
     """
 
     on_elements: bool
     forward: Any = None
 
     def contributed(self, target: int) -> NDArray[np.int64]:  # noqa: ARG002  (of none)
-        """The ghost of each contribution that it leaves for other ranks, ascending.
+        """Ghost number (n,) of each contribution that the launch leaves for other ranks, ascending.
 
         Parameters
         ----------
@@ -70,7 +70,7 @@ class Launch(ABC):
 
     @property
     def functionals(self) -> Any:
-        """Functionals of each element in the last application, one row each, where it runs."""
+        """Functionals (ne, functionals) of the last application, in the memory of the launch."""
         return np.empty((0, 0))
 
 
@@ -82,7 +82,7 @@ class CompiledOperator(ABC):
     sweeps : tuple of Launch
     alphas : sequence of float
     solves : type of Solve
-        Class of its solves by conjugate gradients.
+        Class of the operator's solves by conjugate gradients.
     """
 
     sweeps: tuple[Any, ...]
@@ -91,25 +91,34 @@ class CompiledOperator(ABC):
 
     @abstractmethod
     def apply(self, x: Any, y: Any) -> None:
-        """Overwrite y by the operator applied to x. All ranks that share dofs call this.
+        """Set y to the operator applied to x. All ranks that share dofs call this.
 
-        Both are contiguous, of the kernels' type, and where the operator runs.
+        Parameters
+        ----------
+        x, y : (n,) arrays
+            Contiguous, of the kernels' dtype, in the memory of the machine that runs the operator.
         """
 
     def instruction(self, x: Any, y: Any) -> Instruction | None:  # noqa: ARG002
-        """Instruction that does `apply` on the host; None if Python is to call that."""
+        """Instruction that does the same as `apply` on the host; None if only Python can call it.
+
+        Parameters
+        ----------
+        x, y : (n,) arrays
+            See `apply`.
+        """
         return None
 
     @abstractmethod
     def mergeable(self, size: int, *, many: bool) -> bool:
-        """True if a sweep can update vectors of conjugate gradients on its way.
+        """True if conjugate gradients can use merged sweeps of the operator.
 
         Parameters
         ----------
         size : int
-            Entries of a vector.
+            Number of entries of a vector.
         many : bool
-            Whether inner products are sums of many ranks'.
+            See `Reduction.many`.
         """
 
     def conjugate_gradients(
@@ -121,50 +130,50 @@ class CompiledOperator(ABC):
         sums: Reduction,
         natural: bool = False,
     ) -> Solve:
-        """Begin a solve; the operator is symmetric and positive definite. All ranks call it.
+        """Begin a solve with the operator, which is symmetric positive definite. All ranks call it.
 
         Parameters
         ----------
         b : (n,) array
-            Right-hand side, of the kernels' type.
+            Right-hand side, of the kernels' dtype.
         x : (n,) array or None
-            First guess; without one zero, and no product is needed.
+            First guess.  None stands for zero, which saves a product with the operator.
         inverse : (n,) array or None
-            Entries of a diagonal preconditioner.
+            Entries of a diagonal preconditioner M.
         merged : bool
-            Whether vectors are updated inside the operator's sweep; only if it is mergeable.
+            True for merged sweeps.  The operator must be `mergeable`.
         sums : Reduction
+            Sum over the entries of vectors, on all ranks.
         natural : bool
-            Whether the residual's norm is sqrt(r . M r), not sqrt(r . r).
+            True if the norm of the residual is sqrt(r . M r), False if it is sqrt(r . r).
         """
         solve: Solve = self.solves(self, b, x, inverse, merged, sums, natural)
         return solve
 
 
 class DistributedOperator(CompiledOperator, ABC):
-    """An operator of which each rank has its part, run by all of them together.
+    """An operator that all ranks apply together. Each rank has the part of its own elements.
 
     Parameters
     ----------
     local : CompiledOperator
-        Of this rank's elements.
+        Part of this rank.
     forwards, reverses : Exchanges
-        What is exchanged before, and afterwards.
+        Exchanges before the launches and after them.
     routes : sequence of Route
-        For each launch.
+        Exchanges that each launch needs.
     at_once : bool
-        Whether results of a launch are exchanged before the next: so they are added to those of
-        other ranks in the order of the launches.
+        True if each launch sends its contributions before the next launch runs.  Then the ranks
+        add contributions in the order of the launches.
 
     Attributes
     ----------
     local : CompiledOperator
     overlap : bool
-        Whether elements are worked on while messages are on their way; on unless it is set to
-        False.
+        True, the default, if the rank works on elements while messages are on their way.
     """
 
-    local: Any  # as `sweeps`, of the machine's own kind
+    local: Any  # of the machine's own class, like `sweeps`
 
     def __init__(
         self,
@@ -178,7 +187,7 @@ class DistributedOperator(CompiledOperator, ABC):
         self.forwards, self.reverses = tuple(forwards), tuple(reverses)
         self.routes, self.overlap, self._at_once = tuple(routes), True, at_once
         last = {n: k for k, route in enumerate(routes) for n in route.reverses}
-        # whether a launch's results are complete for other ranks
+        # True for each reverse exchange whose message is complete after launch k
         self._due = [
             [n is not None and (at_once or last[n] == k) for n in route.reverses]
             for k, route in enumerate(routes)

@@ -1,4 +1,4 @@
-"""Data that follow from an object, such as a mesh or a space, kept as long as it lives."""
+"""Data derived from an object, such as a mesh or a space, and kept as long as the object lives."""
 
 from __future__ import annotations
 
@@ -13,21 +13,20 @@ Value = TypeVar("Value")
 
 @final
 class Derived(Generic[Owner, Value]):
-    """One kind of data that follow from objects, their owners: made when first asked for, and kept.
+    """Table of values derived from objects, their owners. The first request computes a value.
 
-    A module has one for each kind of data that it derives. Values belong to an owner itself, not to
-    what is equal to it: a copy, or what pickle restores, is another owner, for which they are made
-    anew; nothing of them is pickled or copied with it.
+    A module has one table for each kind of data that it derives. A value belongs to one owner, by
+    identity. A copy or an unpickled object is another owner without values.
 
-    Several threads may ask at a time: a value is made once, and who asks meanwhile waits for it.
-    Where making it fails, the next one who asks tries again. No other value is locked meanwhile, so
-    that it can be made of other derived data.
+    Several threads may request a value at the same time. One thread computes it and the others
+    wait. If the computation fails, the next request tries again. The computation may request other
+    derived values, because it locks only its own value.
 
     Parameters
     ----------
     weak : bool
-        Whether values are kept only as long as something else uses them too. Values that refer to
-        their owner need this: else neither would ever go.
+        True if the table keeps a value only as long as the program refers to it elsewhere. A value
+        that refers to its owner needs this, else neither would ever be freed.
 
     Examples
     --------
@@ -47,16 +46,16 @@ class Derived(Generic[Owner, Value]):
         self._slots: WeakKeyDictionary[Owner, dict[Hashable, _Slot]] = WeakKeyDictionary()
 
     def get(self, owner: Owner, make: Callable[[], Value], *key: Hashable) -> Value:
-        """Return a value, made if it is not there.
+        """Return the value of an owner. If the table has none, compute it with ``make``.
 
         Parameters
         ----------
         owner : object
-            Compares by identity, and can be referred to weakly.
+            Object that compares by identity and allows weak references.
         make : callable
-            Returns the value, which must not refer to the owner unless it is kept weakly.
+            Function that returns the value. Without ``weak`` the value must not refer to the owner.
         *key : hashable
-            Which of the owner's values of this kind, where there are several.
+            Key of the value, if an owner has several.
         """
         slot = self._slot(owner, key)
         with slot.lock:
@@ -68,7 +67,7 @@ class Derived(Generic[Owner, Value]):
         return found
 
     def put(self, owner: Owner, value: Value, *key: Hashable) -> None:
-        """Let an owner have this value from now on."""
+        """Set the value of an owner; see `get`."""
         slot = self._slot(owner, key)
         with slot.lock:
             slot.kept = self._hold(value)
@@ -83,7 +82,7 @@ class Derived(Generic[Owner, Value]):
 
 @final
 class _Slot:
-    """Where a value is, if it has been made."""
+    """Place of one value; ``kept`` is None until the value is computed."""
 
     def __init__(self) -> None:
         self.lock = RLock()

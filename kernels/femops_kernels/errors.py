@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class KernelError(Exception):
-    """Anything that femops_kernels refuses."""
+    """Base class of the errors of femops_kernels."""
 
 
 class KernelValueError(KernelError, ValueError):
@@ -12,7 +12,7 @@ class KernelValueError(KernelError, ValueError):
 
 
 class CacheError(KernelError, OSError):
-    """No folder for compiled kernels can be written, or others can write what is there."""
+    """No folder for compiled kernels can be written, or other users can write its files."""
 
 
 class UnwritableError(CacheError):
@@ -20,7 +20,7 @@ class UnwritableError(CacheError):
 
 
 class CompileError(KernelError, RuntimeError):
-    """A kernel that the compiler refuses."""
+    """The compiler refuses a kernel."""
 
 
 class DeviceError(KernelError, RuntimeError):
@@ -28,4 +28,4 @@ class DeviceError(KernelError, RuntimeError):
 
 
 class CacheWarning(UserWarning):
-    """A damaged cache entry was thrown away, or the cache folder had to be replaced."""
+    """A damaged file of the cache was removed, or a temporary folder replaces the cache folder."""

@@ -1,4 +1,4 @@
-"""Things that one thread of Python uses at a time, whatever becomes of the thread."""
+"""Locks that survive copies, forks and interrupted threads."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _numbers = count()
 
 @final
 class Exclusive:
-    """A thing that one thread uses at a time; the others wait, see `together`.
+    """Lock that one thread of Python holds at a time; see `together`.
 
-    It is free in copies and in a forked process, whose only thread may be another one than its
-    user. A thread that is interrupted, at whatever point, leaves it free.
+    A copy of the lock is free. So are all locks in a forked process, where the thread that held
+    them may not exist. A thread that is interrupted at any point releases its locks.
     """
 
     def __init__(self) -> None:
@@ -34,8 +34,8 @@ _all: WeakSet[Exclusive] = WeakSet()
 
 
 def together(several: Sequence[Exclusive], work: Callable[[], Result]) -> Result:
-    """Call a function when nobody else uses any of several."""
-    ordered = sorted(set(several), key=lambda one: one._number)  # all who want several wait so
+    """Call ``work`` while this thread holds all locks ``several``, and return its result."""
+    ordered = sorted(set(several), key=lambda one: one._number)  # one order, so no deadlock
     return _nested(ordered, work)
 
 
@@ -47,7 +47,7 @@ def _nested(ordered: Sequence[Exclusive], work: Callable[[], Result]) -> Result:
 
 
 def _freed() -> None:
-    """In a forked process: what other threads used is used in the parent alone."""
+    """Release all locks in a forked process: the threads that hold them are in the parent."""
     for one in _all:
         one._lock = Lock()
 

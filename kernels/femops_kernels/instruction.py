@@ -1,4 +1,4 @@
-"""An operation of a sequence that the host's compiled code does."""
+"""Instructions: operations that compiled code of the host does one after the other."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from typing import Any, final
 @final
 @dataclass(frozen=True, eq=False)
 class Instruction:
-    """An operation that compiled code of the host does, see ``skeletons/sequence``.
+    """An operation that compiled code of the host does; see ``skeletons/sequence``.
 
     Attributes
     ----------
     function : int
-        Address of what does it.
+        Address of the compiled function.
     words : tuple
-        What its row has behind the common entries: addresses, counts, numbers.
+        Arguments of the operation: addresses, counts and factors.  They are the entries of the
+        instruction's row after the two entries that all rows have.
     work_bytes : int
-        Work space that a thread needs.
+        Bytes of work space that a thread needs.
     kept : object
-        What must not be freed while it can run.
+        Arrays and objects that must live as long as the instruction can run.
     current : callable, optional
-        Gives False as soon as another instruction is to be made.
+        Returns False if the instruction is out of date and must be made again.
     """
 
     function: int

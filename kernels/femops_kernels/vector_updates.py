@@ -1,4 +1,4 @@
-"""Vectors of a preconditioner that is an iteration: where they are, and their updates."""
+"""Interface for the vectors of multigrid cycles: their memory, updates and inner products."""
 
 from __future__ import annotations
 
@@ -14,42 +14,49 @@ DType = np.dtype[Any]
 Factors = tuple[float, float, float, float]
 Ints = NDArray[np.int64]
 Totals = Callable[[NDArray[np.float64]], NDArray[np.float64]]
-"""Totals (k,) of all ranks of the sums (k, m) of segments."""
+"""Function that takes this rank's sums (k, segments) and returns the totals (k,) of all ranks."""
 
 
 class Directions(ABC):
-    """Inner products and updates of vectors around a preconditioner of another type."""
+    """Inner products and updates of conjugate gradients around a preconditioner.
+
+    The vectors of the preconditioner may have another dtype than those of conjugate gradients.
+    """
 
     @abstractmethod
     def inner(self, a: Any, b: Any) -> float:
-        """Inner product of a vector and one of the other type. Collective."""
+        """Inner product of a vector a and a preconditioner's vector b, both (n,). Collective."""
 
     @abstractmethod
     def inners(self, a: Any, c: Any, b: Any) -> tuple[float, float]:
-        """Inner products of two vectors with one of the other type. Collective, one message."""
+        """Inner products of two vectors a and c with a preconditioner's vector b, all (n,).
+
+        Collective, with one message for both.
+        """
 
     @abstractmethod
     def move(self, vectors: tuple[Any, ...], alpha: float, scale: float) -> float:
-        """Update x += alpha p and r -= alpha product, set right = scale r; r.r. Collective.
+        """Set x += alpha p, r -= alpha product and right = scale r. Return r.r. Collective.
 
         Parameters
         ----------
         vectors : (x, r, p, product, right)
+            Arrays (n,).  ``right`` is a preconditioner's vector.
         alpha, scale : float
         """
 
     @abstractmethod
     def turn(self, p: Any, z: Any, beta: float, scale: float) -> None:
-        """Set p = scale z + beta p; z is of the other type."""
+        """Set p = scale z + beta p, where z is a preconditioner's vector; both (n,)."""
 
 
 class CoarsestVectors(ABC):
-    """Right-hand side and solution of the coarsest level, which the host solves.
+    """Right-hand side and solution of the coarsest level, whose system the host solves.
 
     Attributes
     ----------
-    right, found : arrays
-        Where the cycle runs.
+    right, found : (n,) arrays
+        Right-hand side and solution, in the memory of the cycle's other vectors.
     """
 
     right: Any
@@ -57,22 +64,22 @@ class CoarsestVectors(ABC):
 
     @abstractmethod
     def fetch(self) -> NDArray[np.float64]:
-        """The right-hand side, on the host; waits for it."""
+        """Wait until the right-hand side is computed, and return a copy (n,) on the host."""
 
     @abstractmethod
     def give(self, solution: NDArray[np.float64]) -> None:
-        """Put a solution of the host into `found`."""
+        """Copy a solution (n,) from the host to `found`."""
 
 
 class VectorUpdates(ABC):
-    """Vectors of a machine, and their updates in a multigrid cycle.
+    """Vectors of a multigrid cycle on the host or on a device, and their updates.
 
     Attributes
     ----------
     xp : module
-        NumPy's functions for them.
+        NumPy's functions for the vectors.
     repeats : bool
-        Whether there is something to be gained by `repeatable`.
+        True if work from `repeatable` is faster than the original.
     """
 
     xp: ModuleType
@@ -80,15 +87,15 @@ class VectorUpdates(ABC):
 
     @abstractmethod
     def put(self, values: NDArray[Any]) -> Any:
-        """An array of the host, where the vectors are."""
+        """Copy an array (n,) from the host to the memory of the vectors; the host returns it."""
 
     @abstractmethod
     def vector(self, size: int, dtype: DType) -> Any:
-        """A new vector of zeros; the host's are padded."""
+        """Make a vector (size,) of zeros. On the host it is padded to whole cache lines."""
 
     @abstractmethod
     def coarsest(self, size: int, dtype: DType) -> CoarsestVectors:
-        """New vectors of the coarsest level."""
+        """Make the vectors of the coarsest level, (size,)."""
 
     @abstractmethod
     def step(
@@ -98,32 +105,34 @@ class VectorUpdates(ABC):
 
         Parameters
         ----------
-        old, product, right, scales, current : arrays
-            Vectors of one type, made by `vector`; product, right and current may be None.
+        old, product, right, scales, current : (n,) arrays
+            Vectors of one dtype, made by `vector`.  Product, right and current may be None.
         factors : (a, f, b, c)
-            Old is not read if c is zero.
+            If c is zero, ``old`` is not read.
         """
 
     @abstractmethod
     def directions(self, edges: Ints, total: Totals, real: DType, other: DType) -> Directions:
-        """Inner products and updates around a preconditioner.
+        """Make the inner products and updates of conjugate gradients around a preconditioner.
 
         Parameters
         ----------
-        edges : (m + 1,) int64
-            Where the segments begin in which vectors may be summed, and the end.
+        edges : (segments + 1,) int64
+            First entry of each segment in which vectors are summed, then their length.
         total : callable
+            See `Totals`.
         real, other : dtype
-            Of the vectors, and of the preconditioner's.
+            Type of the vectors of conjugate gradients, and of the preconditioner's vectors.
         """
 
     @abstractmethod
     def repeatable(self, work: Callable[[], None]) -> Callable[[], None]:
-        """Work that was done once and is going to be done often, in the form that is fastest.
+        """Return a function that repeats ``work``, in less time if `repeats` is True.
 
-        It launches kernels and clears vectors, with the same arguments each time.
+        The work must have been done once.  It may only launch kernels and clear vectors, with the
+        same arguments each time.
         """
 
     @abstractmethod
     def wait(self) -> None:
-        """Wait until all that was begun is done."""
+        """Wait until all launched updates are done."""

@@ -1,9 +1,9 @@
-"""Arguments of public functions, checked by their annotations.
+"""Checks of the arguments of public functions against their annotations.
 
-A function or class is decorated with the error to raise. Allowed values of an argument are read
-from its annotation at the first call: classes, numbers, texts, functions, choices (`Literal`),
-containers, and unions of these. General types such as ArrayLike are not checked here, but by the
-function itself. Ranges are part of the annotation, as in `Degree`.
+The decorator `checked` takes the error to raise. At the first call it reads the allowed values of
+each argument from its annotation: classes, numbers, texts, functions, choices (`Literal`),
+containers, and unions of these. The annotation includes ranges, as in `Degree`. Functions
+themselves check arguments with a general annotation such as ArrayLike.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _WORD = 2**63
 @final
 @dataclass(frozen=True)
 class Kind:
-    """Set of values that an argument may have.
+    """Set of allowed values of an argument.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class Kind:
 
 
 def whole_numbers(least: int = -_WORD, most: int = _WORD - 1) -> Kind:
-    """Whole numbers of Python or NumPy, from the least to the most."""
+    """Whole numbers of Python or NumPy, from ``least`` to ``most``, both included."""
 
     def holds(value: Any) -> bool:
         number = isinstance(value, int | np.integer) and not isinstance(value, bool)
@@ -72,7 +72,7 @@ def whole_numbers(least: int = -_WORD, most: int = _WORD - 1) -> Kind:
 
 
 def real_numbers(least: float = -np.inf, most: float = np.inf) -> Kind:
-    """Finite numbers of Python or NumPy, from the least to the most."""
+    """Finite numbers of Python or NumPy, from ``least`` to ``most``, both included."""
 
     def holds(value: Any) -> bool:
         number = number_of(value)
@@ -111,16 +111,16 @@ def checked(error: type[Exception], **others: type[Exception]) -> Callable[[Targ
     Parameters
     ----------
     error : class
-        The error for a value that the annotation does not allow. Its message has the argument, its
-        value, and allowed values.
+        Error for a value that the annotation does not allow. Its message has the name of the
+        argument, its value, and the allowed values.
     **others : class
-        Errors of single arguments, by their names.
+        Errors of single arguments, by the names of the arguments.
 
     Raises
     ------
     ArgumentError
-        At a call of the decorated function, if it has no argument of a name, or there are too many
-        arguments by position. The message has the argument that may be meant.
+        At a call of the decorated function with an unknown name, or with too many arguments by
+        position. The message suggests the argument that the caller may mean.
     """
 
     def refuse(name: str, value: Any, kind: Kind) -> None:
@@ -290,7 +290,7 @@ def _is_sequence(value: Any) -> bool:
 def array_of(
     values: Any, name: str, error: type[Exception], dtype: type | None = None
 ) -> NDArray[Any]:
-    """Convert values to an array, without a copy if they are an array.
+    """Convert values to an array of the same shape, without a copy if they are an array.
 
     Raises
     ------
@@ -306,7 +306,7 @@ def array_of(
 
 
 def numbers_of(values: Any, name: str, error: type[Exception]) -> NDArray[np.float64]:
-    """Convert values to an array of float64, without a copy if they are one.
+    """Convert values to a float64 array of the same shape, without a copy if they are one.
 
     Raises
     ------
@@ -358,8 +358,8 @@ def call_with_arrays(
     Raises
     ------
     Exception
-        The function uses an array as one truth value or one number, as ``if x[0] > 0`` and
-        ``math.sin(x[0])`` do: ``say`` makes the exception from NumPy's. Other errors of the
+        The exception that ``say`` makes from NumPy's, if the function uses an array as one truth
+        value or one number, as ``if x[0] > 0`` and ``math.sin(x[0])`` do. Other errors of the
         function are passed on.
     """
     try:
@@ -374,7 +374,7 @@ def call_with_arrays(
 def check_takes(
     function: Callable[..., Any], given: tuple[Any, ...], say: Callable[[str], Exception]
 ) -> None:
-    """Raise if a user's function does not take these arguments, as far as its signature is known.
+    """Raise if the signature of a user's function is known and does not take these arguments.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Checks of input from users and files; each failure is one clear error."""
+"""Checks of input from users and files. Each failed check raises one error."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -22,7 +22,7 @@ _POINTS = 2**19  # at once: 36 MiB of Jacobians
 
 
 def array(values: ArrayLike, name: str, dtype: type | None = None) -> NDArray[Any]:
-    """Copy into an array.
+    """Copy values into an array of the same shape.
 
     Raises
     ------
@@ -40,7 +40,7 @@ def whole(value: object, name: str, least: int = 1) -> int:
     Raises
     ------
     MeshArgumentError
-        If the value is none.
+        If the value is no such number.
     """
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise MeshArgumentError(f"{name} is a whole number >= {least}, got {shown(value)}")
@@ -53,7 +53,7 @@ def positive(value: object, name: str) -> float:
     Raises
     ------
     MeshArgumentError
-        If the value is none.
+        If the value is no such number.
     """
     number = number_of(value)
     if number is None or not 0 < number <= LARGEST:
@@ -62,7 +62,7 @@ def positive(value: object, name: str) -> float:
 
 
 def element_ranges(num_elements: int, points: int) -> Iterator[slice]:
-    """Slices of elements, so short that data at `points` points of each element stay small."""
+    """Slices of elements, short enough to keep data at `points` points of each element small."""
     step = max(1, _POINTS // points)
     return (slice(start, start + step) for start in range(0, num_elements, step))
 
@@ -95,7 +95,7 @@ def attribute_array(values: ArrayLike | None, count: int, name: str) -> NDArray[
     Raises
     ------
     MeshTopologyError
-        If their number is wrong or one is not a positive 32-bit integer.
+        If the number of attributes is wrong, or an attribute is no positive 32-bit integer.
     """
     if values is None:
         return np.ones(count, dtype=np.int32)
@@ -150,12 +150,19 @@ def node_coordinates(
 
 
 def compress_vertices(elements: Ints) -> tuple[Ints, Ints]:
-    """Renumber the vertices without those that no element uses; the others keep their order.
+    """Number the vertices anew, without vertices that no element uses, in the same order.
+
+    Parameters
+    ----------
+    elements
+        Shape (ne, 2**dim): vertex numbers.
 
     Returns
     -------
-    elements, used
-        The new numbers, and the old number (num_vertices,) of each new one.
+    elements
+        Shape (ne, 2**dim): the new vertex numbers.
+    used
+        Shape (num_vertices,): the old number of each vertex.
 
     Raises
     ------
@@ -169,12 +176,12 @@ def compress_vertices(elements: Ints) -> tuple[Ints, Ints]:
 
 
 def compress_boundary(boundary: Ints, used: Ints) -> Ints:
-    """Renumber the vertices of the boundary like `compress_vertices`.
+    """Renumber the vertices of the boundary (nb, 2**(dim-1)) like `compress_vertices`.
 
     Raises
     ------
     MeshTopologyError
-        If the boundary names a vertex of no element.
+        If the boundary has a vertex that no element has.
     """
     place = np.minimum(np.searchsorted(used, boundary), len(used) - 1).astype(np.int64)
     bad = np.flatnonzero((used[place] != boundary).any(axis=1))
@@ -209,7 +216,7 @@ def magnitude(coordinates: Floats) -> None:
 
 
 def geometry(coordinates: Floats) -> None:
-    """Check that coordinates are finite and no element is inverted.
+    """Check that coordinates (ne, m, dim) are finite and no element is inverted.
 
     An element counts as inverted if det J <= 0 at a point of the (g + 2)**dim Gauss points.
 

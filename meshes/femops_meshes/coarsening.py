@@ -1,4 +1,4 @@
-"""The coarser grid whose elements were split to make a mesh."""
+"""Coarsening of a mesh: the coarser grid whose elements were split into those of the mesh."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Halves = NDArray[np.int8]
 @final
 @dataclass(frozen=True, eq=False)
 class Coarsening:
-    """Positions of the elements of a mesh in the coarse elements that were split.
+    """Positions of the elements of a mesh in the elements of a coarser grid.
 
     A coarsening has vertex numbers and no coordinates, so it stays valid if the mesh is moved.
 
@@ -42,7 +42,7 @@ class Coarsening:
     coarser: Coarsening | None = None
 
     def reordered(self, order: Ints) -> Coarsening:
-        """Coarsening of some or all elements in another order: new element i is old order[i]."""
+        """Coarsening of some or all elements in another order (n,): new element i is order[i]."""
         parts = self.parent[order], self.low[order], self.high[order]
         return replace(self, parent=parts[0], low=parts[1], high=parts[2])
 
@@ -67,7 +67,17 @@ class Coarsening:
 def halved(
     elements: Ints, num_vertices: int, count: int, dim: int, coarser: Coarsening | None
 ) -> Coarsening:
-    """Coarsening of elements split in halves, whose parts are consecutive and lexicographic."""
+    """Coarsening of a mesh whose elements are the halves of `count` coarse elements.
+
+    The 2**dim parts of a coarse element are consecutive and lexicographic.
+
+    Parameters
+    ----------
+    elements, num_vertices, coarser
+        See `Coarsening`; `elements` has shape (count, 2**dim).
+    count, dim
+        Number of coarse elements, and their dimension.
+    """
     children = np.arange(2**dim)[:, np.newaxis] >> np.arange(dim) & 1
     low = np.tile(children.astype(np.int8), (count, 1))
     parent = np.repeat(np.arange(count, dtype=np.int64), 2**dim)

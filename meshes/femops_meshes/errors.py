@@ -19,7 +19,7 @@ class MeshFileError(MeshError, OSError):
 
 @final
 class MeshFormatError(MeshError, ValueError):
-    """A mesh file that breaks its format, or uses a part of it that is not supported."""
+    """A mesh file that breaks its format, or uses a part of the format that is not supported."""
 
 
 @final
@@ -29,7 +29,7 @@ class MeshTopologyError(MeshError, ValueError):
 
 @final
 class MeshGeometryError(MeshError, ValueError):
-    """Coordinates that are no geometry: not finite, or elements that are inverted."""
+    """Coordinates that are not finite, or that invert elements."""
 
 
 @final
@@ -39,15 +39,15 @@ class MeshArgumentError(MeshError, ValueError):
 
 @final
 class ArgumentError(TypeError):
-    """A call with a name that is no argument, or with too many arguments by position.
+    """A call with an unknown argument, or with too many arguments by position.
 
-    Functions of all packages raise it, where Python would raise a TypeError with no advice.
+    Functions of all packages raise it in place of Python's own TypeError, which has no advice.
     """
 
 
 @final
 class MeshExtraError(MeshError, ImportError):
-    """An optional part is used without the package of its extra."""
+    """A call that needs an optional package, which is not installed."""
 
 
 __all__ = [

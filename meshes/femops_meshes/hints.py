@@ -45,9 +45,9 @@ _YOUNG = frozenset({"E", "nu", "young", "poisson"})
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Return the end of a message about an unknown name: the most similar of the known names.
+    """Return the end of a message about an unknown name, with the most similar known name.
 
-    It is empty if none is similar.
+    Return an empty text if no known name is similar.
 
     >>> did_you_mean("multigird", ["jacobi", "multigrid"])
     ': did you mean multigrid?'
@@ -62,7 +62,7 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
 
 
 def unknown(function: Callable[..., Any], name: str, names: Iterable[str]) -> str:
-    """Return the message for an argument that a function does not have, with one that it has."""
+    """Return the message for an argument that a function does not have, with a similar argument."""
     names = [one for one in names if one not in {"self", "cls"}]
     hint = did_you_mean(name, names)
     if name in _YOUNG and {"lam", "mu"} <= set(names):
@@ -78,7 +78,7 @@ def too_many(
     names: Iterable[str],
     others: bool,
 ) -> str:
-    """Return the message for too many arguments by position, with those to give by name.
+    """Return the message for too many arguments by position; it lists arguments to give by name.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def too_many(
     places, names : iterable of str
         Arguments that the function takes by position, and by name.
     others : bool
-        Whether the function takes arguments of any other name.
+        True if the function takes arguments of any other name.
     """
     named = [f"{name}=..." for name in names if name not in places]
     if places[:1] == ["self"]:

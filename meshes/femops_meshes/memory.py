@@ -9,7 +9,7 @@ _SMALL = 2**26
 
 
 def available_memory() -> int:
-    """Bytes available without swapping; all of the memory where the system does not tell."""
+    """Bytes available without swapping. If the system does not tell, the size of the memory."""
     try:
         for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
             if line.startswith("MemAvailable:"):
@@ -30,7 +30,7 @@ def check_memory(needed: int, what: str, remedy: str, error: type[Exception]) ->
     Raises
     ------
     error
-        If they are not available; the message has the bytes needed, and the remedy.
+        If the bytes are not available. The message has the bytes needed, and the remedy.
     """
     if needed < _SMALL:  # the system is not asked for every small array
         return

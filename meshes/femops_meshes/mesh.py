@@ -58,14 +58,13 @@ class Mesh:
         refinement, child c (lexicographic) of the element at position k has position
         k * 2**dim + c.
     element_names, boundary_names
-        Attributes by name, {name: (number, ...)}; empty where the file has no names.
+        Attributes by name, {name: (number, ...)}; empty if the file has no names.
     coarser
-        The coarser elements that were split into these, for a refined mesh or a generated grid;
-        else None. Multigrid methods use them.
+        Coarsening of a refined mesh or a generated grid, which multigrid methods use; else None.
 
     See Also
     --------
-    Mesh.from_arrays : the way to make one, with checks.
+    Mesh.from_arrays : Make a mesh, with checks.
     """
 
     elements: Ints
@@ -163,8 +162,8 @@ class Mesh:
     ) -> "Mesh":
         """Make a mesh from valid arrays, without copying; find its topology and boundary.
 
-        Parameters are as in `from_arrays`. `topology` is that of elements and boundary, if known;
-        `file_elements` is the position of each element in the file, if not its number.
+        Parameters are as in `from_arrays`. Pass the topology of elements and boundary if it is
+        known. Pass `file_elements` (ne,) if the elements have another order in the file.
 
         Raises
         ------
@@ -209,12 +208,12 @@ class Mesh:
 
     @cached_property
     def topology(self) -> Topology:
-        """Edges, faces, their orientations, and the neighbours."""
+        """Edges and faces, their orientations, and the elements at each face."""
         return Topology.build(self.elements, self.num_vertices, self.boundary)
 
     @cached_property
     def continuous(self) -> bool:
-        """True if neighbours have the same positions on shared faces; False if periodic."""
+        """True if neighbours have the same positions on shared faces; False for periodic meshes."""
         numbers = self.topology.lattice(self.order)
         shared = np.empty((self.topology.lattice_size(self.order), self.dim))
         shared[numbers] = self.coordinates
@@ -225,15 +224,15 @@ class Mesh:
         return bool((gap <= 1e-10 * size + round_off).all())
 
     def bounding_box(self) -> tuple[Floats, Floats]:
-        """Smallest and largest coordinates (dim,) of the nodes; a curved side may bulge further.
+        """Smallest and largest coordinates (dim,) of the nodes. Curved sides may bulge further.
 
-        For an empty mesh they are inf and -inf.
+        An empty mesh has inf and -inf.
         """
         nodes = self.coordinates.reshape(-1, self.dim)
         return nodes.min(axis=0, initial=np.inf), nodes.max(axis=0, initial=-np.inf)
 
     def volume(self) -> float:
-        """Length, area or volume, by a quadrature exact for the polynomial geometry."""
+        """Length, area or volume. The quadrature is exact for the polynomial geometry."""
         points, weights = gauss_legendre((self.dim * self.order + 1) // 2)
         total = 0.0
         product: Floats = weights
@@ -286,7 +285,9 @@ class Mesh:
 
     @checked(MeshArgumentError)
     def reordered(self, permutation: ArrayLike) -> "Mesh":
-        """Return the mesh with its elements in another order: new element i is old permutation[i].
+        """Return the mesh with its elements in another order.
+
+        New element i is old element permutation[i]; the permutation has shape (ne,).
 
         Raises
         ------
@@ -312,7 +313,7 @@ class Mesh:
 
     @checked(MeshArgumentError)
     def curved(self, order: Degree) -> "Mesh":
-        """Return the same mesh with coordinates of degree `order`, at least the present one.
+        """Return the same mesh with coordinates of a degree not below the present degree.
 
         Raises
         ------
@@ -337,7 +338,7 @@ class Mesh:
         function
             Function that maps positions (dim, n) to new positions of the same shape.
         order
-            Degree of the new coordinates; None for the present one.
+            Degree of the new coordinates; None for the present degree.
 
         Raises
         ------
@@ -397,7 +398,8 @@ class Mesh:
     ) -> "Mesh":
         """Return the mesh with other names for attributes of elements and of the boundary.
 
-        Each name stands for a number or several, as in ``{"walls": (1, 4)}``; None is for no names.
+        Each name stands for one or several numbers, as in ``{"walls": (1, 4)}``. None stands for
+        no names.
 
         Raises
         ------
@@ -414,7 +416,7 @@ class Mesh:
         return self._replaced(coarser=coarser)
 
     def _replaced(self, **changes: Any) -> "Mesh":
-        """Return a mesh with other data and the same topology."""
+        """Return a copy of the mesh with some attributes replaced, and the same topology."""
         mesh = replace(self, **changes)
         if "topology" in self.__dict__:
             mesh.__dict__["topology"] = self.topology
@@ -426,7 +428,7 @@ class Mesh:
         Raises
         ------
         MeshTopologyError
-            If vertex numbers are wrong, or elements don't fit together.
+            If vertex numbers dangle, or elements don't fit together.
         MeshGeometryError
             If coordinates are not finite, or elements are inverted; the message lists them.
         """
@@ -447,7 +449,7 @@ def _check_shapes(mesh: Mesh) -> None:
     Raises
     ------
     MeshTopologyError
-        If one does not; the message names the first.
+        If an array does not fit. The message has the name of the first such array.
     """
     for field_of in fields(mesh):
         if field_of.type in (Ints, Floats, Attributes):

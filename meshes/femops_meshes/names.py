@@ -13,14 +13,14 @@ Names = Mapping[str, tuple[int, ...]]
 
 
 def checked_names(names: Mapping[str, int | Iterable[int]], attributes: ArrayLike) -> Names:
-    """Check and copy names, with the numbers of each ascending.
+    """Check names of attributes, and return a copy with ascending numbers for each name.
 
     Parameters
     ----------
     names
         One number or several for each name.
     attributes
-        The attributes of the mesh. A name may stand only for these.
+        Shape (n,): the attributes of the mesh. A name may stand only for these.
 
     Raises
     ------
@@ -42,7 +42,7 @@ def checked_names(names: Mapping[str, int | Iterable[int]], attributes: ArrayLik
 
 
 def names_of(names: Names, attributes: ArrayLike) -> Names:
-    """Drop the numbers that are no attributes of a mesh, and names without numbers."""
+    """Drop numbers that are not among the attributes (n,) of a mesh, and names without numbers."""
     there = set(np.unique(attributes).tolist())
     left = {name: tuple(n for n in numbers if n in there) for name, numbers in names.items()}
     return {name: numbers for name, numbers in left.items() if numbers}
@@ -62,7 +62,7 @@ def with_numbers(
 
 
 def listing(attributes: NDArray[np.int32], names: Names) -> str:
-    """Describe the attributes and their names: ``{1, 2}, inlet = 1``."""
+    """Describe the attributes (n,) and their names: ``{1, 2}, inlet = 1``."""
     text = "{" + ", ".join(str(number) for number in np.unique(attributes)) + "}"
     for name, group in names.items():
         text += f", {name} = " + " + ".join(map(str, group))

@@ -33,15 +33,15 @@ class Parents:
 
 
 def parents_of(fine: Mesh, coarse: Mesh) -> Parents | None:
-    """Find the positions of the elements of `fine` in those of `coarse`, if it refines them.
+    """Find the positions of the elements of `fine` in the elements of `coarse`, which it refines.
 
     `fine` may be refined any number of times, including none, and its elements may have any order.
-    `Mesh.file_elements` gives the parents, and all coordinates are compared.
+    The function reads the parents from `Mesh.file_elements`, and compares all coordinates.
 
     Returns
     -------
     parents
-        None if `fine` is no refinement of `coarse`, or its coordinates have another degree.
+        None if `fine` is no refinement of `coarse`, or has coordinates of another degree.
     """
     dim, count = coarse.dim, coarse.num_elements
     if fine is coarse:  # a part that a rank holds, too

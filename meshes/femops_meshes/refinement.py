@@ -30,7 +30,7 @@ def _lattice_children(dim: int, m: int) -> Ints:
 
 
 def split_elements(topology: Topology, m: int) -> Ints:
-    """Vertex numbers (ne * m**dim, 2**dim) of the parts; those of one element are consecutive."""
+    """Vertex numbers (ne * m**dim, 2**dim) of the parts. An element's parts are consecutive."""
     lattice = topology.lattice(m)
     return lattice[:, _lattice_children(topology.dim, m)].reshape(-1, 2**topology.dim)
 
@@ -96,7 +96,7 @@ def check_fits(shape: tuple[int, ...], what: str, remedy: str) -> None:
     Raises
     ------
     MeshArgumentError
-        If they don't; the message has the bytes needed, and the remedy.
+        If the arrays don't fit. The message has the bytes needed, and the remedy.
     """
     elements, num_nodes, dim = shape
     needed = elements * (8 * 2**dim + 8 * num_nodes * dim + 4 + 8)

@@ -1,4 +1,4 @@
-"""Checks that each boundary entry lies on a definite side of its face."""
+"""Check that the corners of each boundary entry tell on which side of its face the entry lies."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _SHOWN = 5
 def check_sides(mesh: Mesh, listed: Flags | None = None) -> None:
     """Raise if an entry of the boundary does not tell its side of a glued face.
 
-    Faces inside a mesh have one position in space. There the order of an entry's corners chooses a
-    side, and any order is valid.
+    A face inside a mesh has one position in space. There any order of an entry's corners is valid
+    and chooses a side.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Speed of operators on a GPU compared with a bound; results are checked against the CPU."""
+"""Benchmark of a GPU, which compares speeds with a bound, and results with the CPU's results."""
 
 from femops.bench.gpu.cases import GasCase, VectorsCase
 from femops.bench.gpu.phases import run_phases

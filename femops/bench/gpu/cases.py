@@ -1,7 +1,7 @@
-"""Further cases of a GPU: gas dynamics, many vectors, products of small matrices.
+"""Further cases for a GPU: gas dynamics, many vectors, products of small matrices.
 
-States of a gas are compared with the CPU's, many vectors with one after the other, and batches of
-products C = A B with cuBLAS.
+The state of the gas is compared with the CPU's state. Many vectors at once are compared with one
+vector after the other, and batches of products C = A B with cuBLAS.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ OFF = 1e-7
 """Largest difference of states from the CPU's; solves end at 1e-8."""
 
 _COMPARED = 2  # steps, on a mesh of 8 elements
-_STEPS, _END = 5, 1e3  # nothing runs so long
+_STEPS, _END = 5, 1e3  # steps, and an end time that no run reaches
 
 
 @final
@@ -57,12 +57,12 @@ class GasCase:
         return f"gas, orders {self.order} and {self.order - 1}, refined {self.refine} times"
 
     def run(self, refine: int, device: Device | None) -> Simulation:
-        """Make the run of the blast, at its initial state."""
+        """Make a simulation of the blast in its initial state."""
         mesh, orders = built_in("cube01_hex").refine(refine), (self.order, self.order - 1)
         return Simulation.begin(Lagrangian(problem("sedov"), mesh, *orders, device=device))
 
     def compared(self, device: Device | None) -> NDArray[Any]:
-        """State after a few steps on a small mesh."""
+        """State (n,) of the gas after a few steps on a small mesh."""
         run = self.run(0, device)
         run.run(_END, max_steps=_COMPARED)
         return np.concatenate([*run.equations.parts(run.state).values()])

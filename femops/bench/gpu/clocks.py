@@ -46,7 +46,7 @@ def clocks(device: Device) -> dict[str, Any]:
 
 
 def _value(word: str) -> float | str | None:
-    """A number, the text of bits, or None for "[N/A]"."""
+    """Convert a word to a number, hexadecimal words to text, and others such as "[N/A]" to None."""
     if word.startswith("0x"):
         return hex(int(word, 16))
     try:

@@ -1,7 +1,7 @@
-"""A benchmark of a GPU in separate processes, which can continue after a stop.
+"""A benchmark of a GPU in separate processes. After a stop, the benchmark can continue.
 
-After a kernel with an invalid access every later call in its process fails. So a process that dies
-is started again, and skips the case that killed it.
+If a kernel does an invalid access, every later call in the same process fails. So the benchmark
+starts a new process, which skips the case that killed the last process.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def run_phases(
     progress: Progress | None = None,
     command: Sequence[str] = WORKER,
 ) -> dict[str, Any]:
-    """Do as much of `works.PHASES` as the budget allows, and keep the results in a folder.
+    """Measure as many of `works.PHASES` as the budget allows, and keep the results in a folder.
 
     Called again with the same folder, the benchmark continues.
 
@@ -57,7 +57,7 @@ def run_phases(
     settings : GpuSettings
         ``device`` is a name, ``budget`` the seconds for this call.
     folder : Path
-        Folder for `RECORD`, written after each row, `RESULT`, and `TABLE`, the launch shapes.
+        Folder for the files `RECORD`, `RESULT` and `TABLE`. The record is written after each row.
     progress : callable, optional
         Called with each line that a process prints.
     command : sequence of str
@@ -66,14 +66,14 @@ def run_phases(
     Returns
     -------
     dict
-        As `run_gpu`.
+        Result in the form of `run_gpu`.
 
     Raises
     ------
     OperatorError, TensorError
         Settings with unknown names, or nothing to measure.
     DeviceError
-        There is no GPU, or something that it needs is not installed.
+        There is no GPU, or software that it needs is not installed.
     """
     settings.check()
     show, end = progress or (lambda _: None), perf_counter() + settings.budget
@@ -101,7 +101,7 @@ def run_phases(
 
 
 def serve(device: Device | None = None) -> None:
-    """Run the benchmark with settings from standard input, on ``device`` if given."""
+    """Run the benchmark with settings from standard input. ``device`` replaces their device."""
     file, settings = pickle.load(sys.stdin.buffer)  # of the process that has started this one
     if device is not None:
         settings = replace(settings, device=device)

@@ -22,7 +22,7 @@ ALL = "all that follows"
 """Name of the failure of a device that no longer answers."""
 
 ENDED = "the process ended while it was measured"
-"""Message of a case that was begun and of which nothing more is known."""
+"""Message of a case that was begun and has no result."""
 
 
 def one_line(error: BaseException) -> str:
@@ -52,9 +52,9 @@ class Record:
     tables : dict
         Rows of each of `TABLES`; see `run_gpu`.
     rates : list of dict
-        Limits of the device, from each time that they were measured.
+        Limits of the device, an entry for each measurement.
     failures : list of dict
-        Failures: the case (``what``), the ``message`` and the ``traceback``.
+        For each failure, the case (``what``), the ``message`` and the ``traceback``.
     notes : list of str
         Lines about cases that are not measured.
     done : list of str
@@ -62,7 +62,7 @@ class Record:
     begun : str
         The case that is being measured.
     complete : bool
-        Whether every case was measured or has failed.
+        True if every case was measured or has failed.
     seconds : float
         Time of the benchmark so far, in all processes.
     answers : callable
@@ -106,7 +106,7 @@ class Record:
 
     @property
     def amount(self) -> int:
-        """Number that grows with each step."""
+        """Number of entries, which grows with each step of the benchmark."""
         return len(self.failures) + len(self.done) + sum(map(len, self.tables.values()))
 
     def known(self, what: str) -> bool:
@@ -127,8 +127,8 @@ class Record:
     def measure(self, what: str, call: Callable[[], Found]) -> Found | None:
         """Attempt a case that may make the device fail, unless it was attempted before.
 
-        After a kernel with an invalid access every later call fails in that process. So nothing
-        more is attempted then, and only the first case is recorded as failed.
+        If a kernel does an invalid access, every later call in this process fails. Then no further
+        case is attempted, and only the first case is recorded as failed.
         """
         if self.known(what) or self.dead:
             return None

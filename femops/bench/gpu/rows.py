@@ -28,7 +28,7 @@ from femops_meshes import Mesh
 
 # Problems that are solved by conjugate gradients, and orders.
 _SOLVED, _SOLVED_ORDERS = ("bp3", "bp1"), (3, 6)
-# Of two solves, both with a burst that is captured: what else they do is the same.
+# Iterations of the two solves. Both have a recorded burst, and the same work besides iterations.
 _FEW, _MANY = 16, 80
 _ROUNDS = 5
 
@@ -113,7 +113,7 @@ def _compare(run: Run, timed: dict[GpuCase, Row]) -> None:
 
 
 def _off(run: Run, case: GpuCase, others: Iterable[GpuCase]) -> float | None:
-    """Largest `relative_difference` of a case's results from those of the others."""
+    """Largest `relative_difference` between a case's results and the results of other cases."""
     found = []
     for other in others:
         case.apply()
@@ -126,9 +126,9 @@ def _off(run: Run, case: GpuCase, others: Iterable[GpuCase]) -> float | None:
 
 
 def off_cpu(device: Device, case: GpuCase) -> float:
-    """Relative difference of a kernel's results from those of a matrix, assembled on the host.
+    """Relative difference between the products with a kernel and with a matrix from the host.
 
-    Both are on a small mesh of the same kind. The kernel is the same as on the large mesh.
+    Both operators are on a small mesh of the same kind. The kernel is that of the large mesh.
 
     Raises
     ------
@@ -142,14 +142,14 @@ def off_cpu(device: Device, case: GpuCase) -> float:
     if small.sweep.kernel.text != case.sweep.kernel.text:
         raise OperatorError("a small mesh has another kernel: nothing is compared")
     small.apply()
-    # components of a vector are the same problem each
+    # each component of a vector is the same problem
     x, y = (space.components(device.download(vector)) for vector in (small.x, small.y))
     expected: Any = _matrix(replace(problem, name="", ncomp=1), case.mesh, order) @ x
     return relative_difference(y, expected)
 
 
 def _small(kind: str, order: int) -> Mesh:
-    """Make a mesh of few elements, but at low orders more than a thread block has."""
+    """Make a mesh of few elements. At low orders it has more elements than a thread block."""
     n = 3 if order < 5 else 2
     return make_mesh(kind, order, (n * order + 1.0) ** 3)
 
@@ -176,9 +176,9 @@ def _solve_row(run: Run, case: GpuCase, rates: Rates) -> list[Row]:
 
 
 def _iteration(device: Device, operator: Operator, b: Any) -> float:
-    """Seconds of an iteration: the time of many iterations minus that of few, per iteration.
+    """Seconds of an iteration: the difference of the times of a long and a short solve.
 
-    The right-hand side b must be rough, so that no solve ends too early.
+    The right-hand side b (n,) must be rough, so that no solve ends too early.
     """
     taken: list[int] = []
 

@@ -1,4 +1,4 @@
-"""A running benchmark of a GPU: steps are done one after the other while there is time."""
+"""A running benchmark of a GPU, which does its steps one after the other while there is time."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Run:
     ----------
     place : str or Device
     seconds, budget : float
-        Time for which each case is measured, and time for the benchmark.
+        Time for which each case is measured, and time for all cases.
     amounts : Amounts
         Amounts of work with which the limits are measured.
     found : Record
@@ -92,7 +92,7 @@ class Run:
         found.answers = device.synchronize
 
     def do(self, steps: Sequence[Step]) -> None:
-        """Do the steps that are left: the first always, others if they are likely to fit."""
+        """Do the steps that are left: always the first, and others that are likely to fit in."""
         rate = 0.0
         for step in steps:
             begin = perf_counter()
@@ -112,7 +112,10 @@ class Run:
             self.found.keep()
 
     def measure(self, table: str, what: str, call: Callable[[], list[Row]]) -> list[Row]:
-        """Measure a case, add its rows to a table, and return them; none if it fails or is done."""
+        """Measure a case, add its rows to a table, and return the rows.
+
+        Return no rows if the case fails or was measured before.
+        """
         rows = self.found.measure(what, call) or []
         for row in rows:
             self.found.tables[table].append(row)
@@ -127,12 +130,12 @@ class Run:
 
     @property
     def limits(self) -> Rates:
-        """Limits of the device, which were measured."""
+        """Limits of the device; they must have been measured."""
         assert self.rates is not None
         return self.rates
 
     def measure_rates(self) -> Rates | None:
-        """Measure the limits of the device now, for the record too."""
+        """Measure the limits of the device now, and add them to the record."""
         self.show("limits of the device")
         measure = partial(Rates.of, self.device, self._amounts)
         rates = self.found.attempt("limits of the device", measure)
@@ -143,7 +146,11 @@ class Run:
 
 
 def relative_difference(found: NDArray[Any], expected: NDArray[Any]) -> float:
-    """Largest difference from expected results, relative to their largest entry.
+    """Largest difference of results from expected results, relative to the largest expected.
+
+    Parameters
+    ----------
+    found, expected : arrays of one shape
 
     Raises
     ------

@@ -1,6 +1,6 @@
 """Settings of the benchmark of a GPU, and the operators that it measures.
 
-The operators of one order, of all problems, are made by several threads at a time.
+Several threads make the operators of one order at the same time, for all problems.
 """
 
 from __future__ import annotations
@@ -75,11 +75,11 @@ class GpuSettings:
     Attributes
     ----------
     orders : sequence of int
-        Orders in the sequence of their measurement, the most important first.
+        Orders in the sequence of their measurement; the most important order is the first.
     problems, meshes, levels : sequence of str
     dofs : float, optional
-        Approximate number. If omitted `GPU_DOFS`, an eighth of it at p = 1 and half at p = 2, where
-        setting up a mesh takes the longest.
+        Approximate number of dofs, by default `GPU_DOFS`. By default p = 1 has an eighth of it and
+        p = 2 half, because the setup of a mesh takes longest at these orders.
     seconds : float
         Time for which each case is measured.
     budget : float
@@ -157,7 +157,7 @@ class GpuCase:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Name, problem, mesh, order and level, as rows have them."""
+        """Name, problem, mesh, order and level: the first entries of the case's rows."""
         order = self.operator.space.order
         facts = {"problem": self.problem.name, "mesh": self.mesh, "order": order}
         return {"name": f"{self.group}, {self.level}"} | facts | {"level": self.level}
@@ -188,7 +188,7 @@ class GpuCase:
 def set_up(run: Run, sizes: Sizes) -> list[GpuCase]:
     """Make all cases of an order, except groups that are done. Failures go to the record.
 
-    If several levels have the same kernel, only the case of the last one is returned.
+    If several levels have the same kernel, only the case of the last such level is returned.
     """
     order, record = sizes.order, run.found
     run.show(f"order {order}: setting up")

@@ -21,19 +21,22 @@ from femops_kernels.tuning.database import TuningKey
 _THREADS = (64, 128, 192, 256)
 _RESIDENT = (256, 384, 512, 640, 768, 1024)
 _STAGED = (1152, 1536, 2048)
-"""Threads of a multiprocessor, besides those, where none waits for numbers in registers.
+"""Further numbers of threads of a multiprocessor, for staged shapes. These keep no qdata that is on
+its way in registers.
 
-A loop takes as many registers as it may have; these are what small elements need without one.
+The compiler gives a loop over portions all registers that it may use. Without a loop, small
+elements need only as many as these numbers of threads leave.
 """
 
 _SECONDS = 0.02  # for each shape
 
 
 def candidates(kernel: CudaKernel, device: Device) -> list[Shape]:
-    """Shapes that are worth measuring.
+    """Launch shapes that are worth measuring.
 
-    64 to 256 threads a block, more registers or more blocks, numbers at points through shared
-    memory or not, and then one portion of the elements per block or persistent blocks.
+    Blocks have 64 to 256 threads. A multiprocessor has few blocks with many registers, or many
+    blocks with few. Qdata are staged in shared memory or not. Blocks with staged qdata work on one
+    portion of the elements each, or are persistent.
     """
     shapes = [shape_of(kernel, device, *sizes) for sizes in product(_THREADS, _RESIDENT)]
     more = [shape_of(kernel, device, *sizes) for sizes in product(_THREADS, _STAGED)]
@@ -42,12 +45,12 @@ def candidates(kernel: CudaKernel, device: Device) -> list[Shape]:
 
 
 def tune(sizes: Sizes, run: Run) -> None:
-    """Time shapes for the kernels of an order, and keep the fastest in the table.
+    """Time launch shapes for the kernels of an order, and keep the fastest in the user's table.
 
-    Rows have, for each kernel, the shape it had (``elements_before``, ``blocks_before``,
-    ``staged_before``, ``persistent_before``) and the fastest one, with their times, and how many
-    were ``tried``. Shapes for which the compiler spills more than `SPILLED` bytes are not tried,
-    but for the one there was.
+    Each kernel has a row with its old shape (``elements_before``, ``blocks_before``,
+    ``staged_before``, ``persistent_before``), the fastest shape, the times of both, and the number
+    of shapes that were ``tried``. New shapes for which the compiler spills more than `SPILLED`
+    bytes are not tried.
     """
     kernels: dict[TuningKey, GpuCase] = {}
     for case in set_up(run, sizes):
@@ -78,7 +81,7 @@ def _times(device: Device, case: GpuCase, seconds: float) -> dict[Shape, float]:
 
 
 def _unspilled(sweep: DeviceSweep, shapes: Sequence[Shape]) -> list[Shape]:
-    """Compile shapes in parallel. Return those that spill little, and the first one."""
+    """Compile shapes in parallel. Return the shapes that spill little, and always the first."""
     device, kernel = sweep.device, sweep.kernel
 
     def spilt(shape: Shape) -> int:

@@ -39,7 +39,7 @@ def _operators(settings: GpuSettings, prefix: str = "") -> list[Step]:
 
 
 def _solves(settings: GpuSettings) -> list[Step]:
-    """Steps that measure solves of Poisson's equation, as `femops.bench.run_solve`."""
+    """Steps that measure solves of Poisson's equation; see `femops.bench.run_solve`."""
     steps = []
     for sizes, mesh, level in product(settings.sizes(), settings.meshes, settings.levels):
         name = f"solves, {mesh}, order {sizes.order}, {level}"
@@ -69,7 +69,7 @@ def _shapes(settings: GpuSettings) -> list[Step]:
 
 
 def _each(table: str, cases: Iterable[Case], rows: Callable[[Case, Run], list[Row]]) -> list[Step]:
-    """Make a step for each case. Its rows go into a table; without the limits it does nothing."""
+    """Make a step for each case, which adds rows to a table if the limits are known."""
 
     def do(case: Case, run: Run) -> None:
         if run.rates is not None:
@@ -79,7 +79,7 @@ def _each(table: str, cases: Iterable[Case], rows: Callable[[Case, Run], list[Ro
 
 
 def _chosen(settings: GpuSettings, problems: Sequence[str]) -> GpuSettings:
-    """Restrict settings to some problems and to one mesh, if the settings have them."""
+    """Restrict settings to ``problems`` and to one mesh, as far as the settings have them."""
     return replace(
         settings,
         problems=[name for name in problems if name in settings.problems],
@@ -111,8 +111,8 @@ PHASES = (
     *("first", "first solves", "products", "gas", "vectors", "operators"),
     *("first shapes", "tuned", "limits"),
 )
-"""Kinds of work in the order of their worth; the last rows, with launch shapes that were tried,
-take the place of the first."""
+"""Kinds of work, the most important first. The last kind measures with tuned launch shapes, and its
+rows replace the rows of the first kind."""
 
 
 def run_gpu(
@@ -138,24 +138,24 @@ def run_gpu(
     Returns
     -------
     dict
-        ``machine``: `femops_kernels.cpu.machine.describe`; ``device``; ``agrees``: whether results
-        are the CPU's, and levels each other's, to round-off; ``rates``: see `Rates`, and
-        ``rates_after`` all;
-        ``rows``: for each problem, mesh, order and level its times beside the limit, and the
-        clocks; ``cg``: conjugate gradients by the iteration; ``solves``: as
-        `femops.bench.run_solve` has them; ``products``: of each layout and of cuBLAS, and
-        ``products_over_best_peer``, their mean; ``gas``: seconds of the forces and of a step, and
-        ``off_cpu``, the largest difference of a state from the CPU's; ``vectors``: many vectors
-        beside one after the other, and ``off_one``, how far a vector is from that computed alone;
-        ``shapes``: see `tune`, and the ``table`` that they are in; ``failures``: see `Record`;
-        ``seconds`` of the whole; ``notes``: lines on what is not measured.
+        ``machine``: `femops_kernels.cpu.machine.describe`; ``device``; ``agrees``: True if results
+        agree, to round-off, with the CPU's and between levels; ``rates``: see `Rates`;
+        ``rates_after``: the same after all steps; ``rows``: for each problem, mesh, order and level
+        its times beside the limit, and the clocks; ``cg``: times of an iteration of conjugate
+        gradients; ``solves``: rows of `femops.bench.run_solve`; ``products``: rows of each layout
+        and of cuBLAS; ``products_over_best_peer``: mean speedup over cuBLAS; ``gas``: seconds of
+        the forces and of a step, and ``off_cpu``, the largest difference from the CPU's state;
+        ``vectors``: times of many vectors at once and of one after the other, and ``off_one``, the
+        largest difference between the results of both; ``shapes``: see `tune`; ``table``: path of
+        the table of shapes; ``failures``: see `Record`; ``seconds``: time of the benchmark;
+        ``notes``: lines about cases that are not measured.
 
     Raises
     ------
     OperatorError, TensorError
         Settings with unknown names, or nothing to measure.
     DeviceError
-        There is no GPU, or something that it needs is not installed.
+        There is no GPU, or software that it needs is not installed.
     CacheError
         A damaged table of launch shapes.
     """
@@ -172,9 +172,9 @@ def run_gpu(
 
 
 def result_of(found: Record) -> dict[str, Any]:
-    """Make the result from a record: sorted rows, the best of each group of levels marked."""
+    """Make the result from a record: sort the rows, and mark the best level of each group."""
     tables, marked = dict(found.tables), list[Row]()
-    for name in ("rows", "cg", "shapes"):  # later ones take the place of earlier ones
+    for name in ("rows", "cg", "shapes"):  # later rows replace earlier rows
         placed = {_place(row): row for row in tables[name]}
         tables[name] = [placed[place] for place in sorted(placed)]
     agrees = all(

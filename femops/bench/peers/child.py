@@ -49,7 +49,7 @@ def serve(name: str, requests: TextIO, answers: TextIO) -> None:
 
 
 def solve(name: str, order: int, n: int) -> dict[str, Any]:
-    """Solve; see `femops.bench.peers.interface.peer_solve`."""
+    """Solve Poisson's equation by a peer; see `femops.bench.peers.interface.peer_solve`."""
     if name == "ngsolve":
         from femops.bench.peers.with_ngsolve import solve
     else:
@@ -58,7 +58,7 @@ def solve(name: str, order: int, n: int) -> dict[str, Any]:
 
 
 def main(name: str, what: str, *numbers: str) -> None:
-    """Run the process on one core: serve on standard input and output, or solve once."""
+    """Run the process on one core: answer requests on standard input, or solve once."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     # output of the library must not mix with the answers

@@ -1,6 +1,7 @@
-"""Interface to peers: checks whether they are installed, and a process for each of their operators.
+"""Interface to peers, other libraries: checks of their installation, and processes that run them.
 
-Each peer runs in its own process, because a library may abort instead of raising, and may print.
+Each operator of a peer runs in its own process, because a library may print, or abort instead of
+raising an error.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _PATIENCE = 600.0  # seconds for a library to solve
 
 
 def wave(x: NDArray[Any]) -> NDArray[Any]:
-    """Function of positions (3, n) without symmetry, so that swapped directions are noticed."""
+    """Function (n,) of positions (3, n). It has no symmetry, so swapped directions are noticed."""
     values: NDArray[Any] = np.sin(3.0 * x[0] + 1.0) * np.cos(2.0 * x[1]) * (1.0 + x[2])
     return values
 
@@ -47,7 +48,7 @@ class PeerOperator(ABC):
     label : str
         Name, version and kind.
     x, y : (ndofs,) float64
-        Vectors, in whatever order of dofs; y is written by `apply`.
+        Vectors in the peer's order of dofs.  `apply` sets y.
     """
 
     label: str
@@ -60,12 +61,12 @@ class PeerOperator(ABC):
 
 
 def norms(x: NDArray[Any], y: NDArray[Any]) -> list[float]:
-    """Two numbers by which operators are compared: the norm of y = A x, and x . y."""
+    """Norm of y = A x, and x . y, by which operators are compared; both vectors are (ndofs,)."""
     return [float(np.linalg.norm(y)), float(x @ y)]
 
 
 def why_not(name: str) -> str:
-    """One line with the reason why a peer cannot be used; empty if it is installed."""
+    """Reason why a peer cannot be used, in one line; empty if it is installed."""
     return "" if find_spec(name) else f"{name} is not installed: pip install {name}"
 
 

@@ -84,9 +84,10 @@ def _operator(ceed: Any, problem: Problem, space: H1) -> Any:
 
 
 def _data(problem: Problem, space: H1) -> NDArray[np.float64]:
-    """Numbers at the points of one element of the unit cube, (1 or 6, points).
+    """Numbers (n, points) at the points of one element of the unit cube.
 
-    Mass: w det J.  Diffusion: w det J J^-1 J^-T, its entries 11, 22, 33, 23, 13, 12.
+    Mass has n = 1: w det J.  Diffusion has n = 6: entries 11, 22, 33, 23, 13, 12 of
+    w det J J^-1 J^-T.
     """
     length = 1.0 / round(float(space.mesh.num_elements) ** (1.0 / space.dim))
     weights = problem.rule(space.order).tensor_weights(space.dim) * length**space.dim

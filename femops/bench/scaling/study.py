@@ -50,18 +50,18 @@ class Task(NamedTuple):
 @final
 @dataclass(frozen=True)
 class Settings:
-    """Settings of the study.
+    """Settings of the study of scaling.
 
     Attributes
     ----------
     ranks : sequence of int
     order : int
     dofs : float
-        Approximate number of dofs; per rank if weak.
+        Approximate number of dofs.  For weak scaling, that of each rank.
     problems, meshes : sequence of str
     level : str
     weak : bool
-        Whether the problem grows with the ranks.
+        True for weak scaling, where the problem grows with the ranks.
     rounds : int
     seconds : float
         Time of a round for one problem.
@@ -106,13 +106,13 @@ class Settings:
         ]
 
     def counts(self, task: Task, ranks: int) -> Counts:
-        """Elements of the box in each direction."""
+        """Number of elements of the box in each direction, on ``ranks`` ranks."""
         dofs = self.dofs * (ranks if self.weak else 1)
         n = per_direction(self.order, dofs / PROBLEMS[task.problem].ncomp)
         return n, n, n
 
     def timed(self) -> list[int]:
-        """The numbers of ranks for which there are cores, ascending."""
+        """Numbers of ranks for which the machine has enough cores, ascending."""
         return [many for many in sorted(self.ranks) if many <= len(cores.own())]
 
 
@@ -124,10 +124,10 @@ def run_scaling(
 ) -> dict[str, Any]:
     """Measure how operators scale over ranks, each one thread on its own core.
 
-    Ranks are started by ``mpiexec``. All numbers of ranks for which there are cores take turns. A
-    row has the medians of the rounds; ``speedup`` and ``efficiency`` are medians of the rounds'
-    ratios to the fewest ranks. With more ranks than cores messages are counted, but nothing is
-    timed. The counts are compared with the least that the partition allows.
+    ``mpiexec`` starts the ranks. All numbers of ranks for which there are cores take turns. A row
+    has the medians of the rounds; ``speedup`` and ``efficiency`` are medians of the rounds' ratios
+    to the fewest ranks. With more ranks than cores messages are counted, but nothing is timed. The
+    counts must be the least that the partition allows.
 
     Parameters
     ----------
@@ -147,8 +147,7 @@ def run_scaling(
     MissingExtraError
         mpi4py or mpiexec is missing.
     OperatorError
-        Settings that make no sense, ranks that failed, or counted messages that differ from the
-        partition's.
+        Settings that make no sense, ranks that failed, or counts that are not the least.
     """
     settings.check()
     check_alone()
@@ -172,14 +171,14 @@ def run_scaling(
 
 
 def prepare(world: World, task: Task, settings: Settings, level: str) -> dict[str, Any]:
-    """Let ranks make the operator of a task: its ``dofs``, ``elements`` and ``level``."""
+    """Let ranks make the operator of a task. Return its ``dofs``, ``elements`` and ``level``."""
     counts = settings.counts(task, world.ranks)
     given = {"order": settings.order, "counts": counts, "level": level, "nvec": settings.nvec}
     return world.ask("prepare", name=task.name, **task._asdict(), **given)
 
 
 def time_once(world: World, task: Task, seconds: float) -> Round:
-    """Time one round: ``seconds``, ``wait``, ``calm``; on several ranks also without overlap."""
+    """Time one round, on several ranks also without overlap; see `Worker.time` for the result."""
     found = world.ask("time", name=task.name, seconds=seconds, overlap=True)
     if world.ranks > 1:
         other = world.ask("time", name=task.name, seconds=seconds, overlap=False)
@@ -192,8 +191,8 @@ def measure(
 ) -> list[dict[str, Any]]:
     """Measure all tasks on all worlds, which take turns, and return the rows.
 
-    Problems are measured one after the other, as with many vectors they would not fit into memory
-    together.
+    Problems are measured one after the other, because many vectors of several problems would not
+    fit into memory.
     """
     rows = []
     for _, group in groupby(settings.tasks(), key=lambda task: (task.mesh, task.problem)):
@@ -239,9 +238,9 @@ def _row(
 
 
 def speeds(rounds: Sequence[Round], base: Sequence[Round]) -> dict[str, Any]:
-    """Medians of times, and of the rounds' ratios to the times on the fewest ranks.
+    """Medians of times, and of the rounds' ratios to the times on the fewest ranks (``base``).
 
-    Only rounds count in which neither was disturbed, or all rounds if there are none.
+    Only rounds count in which both measurements were undisturbed. If there are none, all count.
     """
     calm = [k for k, both in enumerate(zip(rounds, base, strict=True)) if all(map(_calm, both))]
     chosen = calm or range(len(rounds))
@@ -269,7 +268,7 @@ UNTIMED: dict[str, Any] = {"timed": False} | dict.fromkeys(
 
 
 def messages(world: World, task: Task, settings: Settings, level: str) -> dict[str, Any]:
-    """Count messages and bytes of an application, and compare with the partition's least.
+    """Count messages and bytes of an application, and compare them with `least_exchange`.
 
     Raises
     ------
@@ -294,7 +293,7 @@ def messages(world: World, task: Task, settings: Settings, level: str) -> dict[s
 
 @lru_cache(maxsize=8)
 def least_exchange(counts: Counts, ranks: int, order: int) -> tuple[int, int]:
-    """Return the least messages and values of an application: shared dofs to ghosts, and back."""
+    """Return the least numbers of messages and values for the two exchanges of an application."""
     messages, dofs = partition(box(counts), ranks).exchange(order)
     return 2 * messages, 2 * dofs
 
@@ -314,9 +313,9 @@ def rank_memory(
 ) -> list[dict[str, Any]]:
     """Peak memory of a rank while mesh, space and operator are made, for each number of ranks.
 
-    Rows are for the first problem and mesh: ``bytes`` on the rank with most,
-    ``sum`` over ranks, and ``times_share``: bytes over those on the fewest ranks, times ranks over
-    fewest ranks (1 if it falls as 1/ranks).
+    Rows are for the first problem and mesh: ``bytes`` on the rank with most memory, ``sum`` over
+    ranks, and ``times_share``, which is 1 if the bytes fall as 1/ranks: bytes times ranks, relative
+    to the row with the fewest ranks.
     """
     task = settings.tasks()[0]
     rows: list[dict[str, Any]] = []

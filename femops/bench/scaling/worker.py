@@ -1,7 +1,7 @@
-"""The program on ranks, which carries out requests, each a line of JSON.
+"""The program of the ranks, which carries out requests. Each request is a line of JSON.
 
-The program is started by `femops.bench.scaling.worlds.World`. Rank 0 reads requests from standard
-input and writes answers to standard output. Between requests all ranks sleep.
+`femops.bench.scaling.worlds.World` starts the program. Rank 0 reads requests from standard input
+and writes answers to standard output. Between requests all ranks sleep.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Case:
     Attributes
     ----------
     compiled : CompiledOperator
-        The compiled operator, for all vectors at once or for one after the other.
+        The compiled operator, for all vectors at once, or for one vector.
     """
 
     def __init__(self, operator: Operator, nvec: int, method: str) -> None:
@@ -78,7 +78,7 @@ class Case:
         return [channel for channel in found.values() if isinstance(channel, MpiChannel)]
 
     def total(self, name: str) -> float:
-        """Sum over the channels so far: ``waited`` seconds, ``messages`` or ``nbytes``."""
+        """Sum over the channels of ``waited`` (seconds), ``messages`` or ``nbytes`` so far."""
         return float(sum(getattr(channel, name) for channel in self.channels()))
 
 
@@ -110,7 +110,7 @@ class Worker:
         V = H1(self._meshes[key], order, chosen.ncomp)
         if method == METHODS[1]:
             level = "element"
-        elif level == "auto" and self.comm.size > 1:  # that of the first rank's part
+        elif level == "auto" and self.comm.size > 1:  # the choice for the first rank's part
             if self.comm.rank == 0:
                 level = chosen.operator(H1(V.mesh, order, chosen.ncomp), "auto").level
             level = str(self.comm.broadcast(level))
@@ -126,10 +126,10 @@ class Worker:
         return {}
 
     def time(self, name: str, seconds: float, overlap: bool) -> dict[str, float]:
-        """Median seconds of an application on the slowest rank, and of the wait in it.
+        """Median ``seconds`` of an application on the slowest rank, and of the ``wait`` in it.
 
-        Applications in which a rank lost its core are left out; ``calm`` is the number of others.
-        If there are fewer than three others, the three fastest applications count.
+        An application is calm if no rank lost its core. Only calm applications count; ``calm`` is
+        their number. If there are fewer than three, the three fastest applications count.
         """
         case = self._cases[name]
         if isinstance(case.compiled, DistributedOperator):
@@ -145,9 +145,10 @@ class Worker:
         return {"seconds": taken, "wait": waited, "calm": len(calm)}
 
     def _applications(self, case: Case, seconds: float) -> NDArray[np.float64]:
-        """Time applications that all ranks begin together, and take the maximum over ranks.
+        """Time applications that all ranks begin together: array (3, applications).
 
-        Rows are the seconds, the seconds of waiting, and how often a rank lost its core.
+        Rows are the seconds, the seconds of waiting, and the number of times that a rank lost its
+        core. Each is the maximum over ranks.
         """
         case.apply()
         self.comm.barrier()
@@ -162,7 +163,7 @@ class Worker:
         return self.comm.max(np.array(columns, float).T)
 
     def count(self, name: str, applications: int) -> dict[str, float]:
-        """Number of messages and bytes of one application, of all ranks together."""
+        """Number of messages and bytes of all ranks in one application."""
         case, names = self._cases[name], ("messages", "nbytes")
         before = np.array([case.total(what) for what in names])
         for _ in range(applications):
@@ -174,7 +175,10 @@ class Worker:
     def memory(
         self, problem: str, mesh: str, order: int, counts: list[int], level: str
     ) -> dict[str, Any]:
-        """Peak of the memory (bytes) that mesh, space and operator take, on the rank with most."""
+        """Measure the peak memory of mesh, space and operator.
+
+        ``bytes`` is the memory of the rank with most, ``sum`` that of all ranks together.
+        """
         arguments = "memory", problem, mesh, order
         self.prepare(*arguments, [2, 2, 2], level)  # code is loaded, and compiled
         self._cases.clear()
@@ -186,7 +190,7 @@ class Worker:
 
 @contextmanager
 def peak_of() -> Iterator[list[int]]:
-    """Measure the peak memory of this process inside the block, minus that before. Linux only.
+    """Measure how much peak memory this process needs inside the block. Linux only.
 
     Yields
     ------
@@ -196,7 +200,7 @@ def peak_of() -> Iterator[list[int]]:
     Raises
     ------
     OperatorError
-        The kernel does not tell.
+        The system does not report the peak memory.
     """
     peak: list[int] = []
     try:
@@ -223,7 +227,7 @@ def _losses() -> int:
 
 
 def pin(comm: Communicator) -> None:
-    """Pin this process to a core of its own, or a shared one if there are more ranks than cores."""
+    """Pin this process to a core of its own, which ranks share if there are more than cores."""
     firsts = comm.gather_all(np.array([comm.node.first]))[:, 0]
     before = int(np.count_nonzero(firsts[: comm.rank] == comm.node.first))
     mine = cores.own()

@@ -16,7 +16,7 @@ _ENVIRONMENT = {
     # Open MPI starts more ranks than cores only if told to
     "OMPI_MCA_rmaps_base_oversubscribe": "1",
     "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
-    # a thread each, in the products of cell matrices too
+    # one thread for each rank, also in BLAS
     **dict.fromkeys(
         ("FEMOPS_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"), "1"
     ),
@@ -58,5 +58,5 @@ class World:
 
 
 def started(ranks: int) -> AbstractContextManager[World]:
-    """Start a world, which ends with the block."""
+    """Start a world, which ends with the ``with`` block."""
     return closing(World(ranks))

@@ -30,13 +30,17 @@ PROBLEM = PROBLEMS["bp1"]
 """Mass matrix: the least work per dof, so that vector updates have the largest share."""
 
 PASSES = {False: 13, True: 7}
-"""Vectors read and written in an iteration, with the operator's two: separate, and merged."""
+"""Number of vectors that an iteration reads and writes, two of them in the operator. The key is
+True for merged updates."""
 
 _ITERATIONS = 20  # from a random vector: few enough that no square underflows
 
 
 def _measures(A: Operator, b: Vector, seconds: float) -> dict[str, Callable[[], float]]:
-    """Functions that time both kinds of conjugate gradients and the operator for so long."""
+    """Functions that time both kinds of conjugate gradients and the operator for ``seconds``.
+
+    The right-hand side b is (size,).
+    """
     apply = partial(A.apply, b, np.empty_like(b))
 
     def iteration(merged: bool) -> float:
@@ -96,16 +100,16 @@ def run_cg(
 ) -> dict[str, Any]:
     """Measure iterations of conjugate gradients on bp1, with separate and merged vector updates.
 
-    Arguments and errors are as in `femops.bench.run`. Both kinds and the operator alone take turns.
-    At the level "full", with a matrix, nothing can be merged.
+    Arguments and errors are as in `femops.bench.run`. Both kinds of conjugate gradients and the
+    operator alone take turns. The level "full" has a matrix and no sweep to merge with.
 
     Returns
     -------
     dict
-        ``machine`` and ``limits`` as in `femops.bench.run`; ``rows`` with the seconds of an
+        ``machine`` and ``limits`` as in `femops.bench.run`.  ``rows`` have the seconds of an
         iteration (``seconds_apart``, ``seconds_merged``) and of the operator alone, the ``ratio``
-        of the first two and the same ratio of bytes, the seconds saved and the seconds that the
-        saved bytes take at the speed of the triad; ``notes`` with cases that could not be merged.
+        of the first two and the same ratio of bytes, the seconds saved, and the seconds that the
+        saved bytes take at the speed of the triad.  ``notes`` are cases that could not be merged.
     """
     count = machine.get_threads() if threads is None else threads
     check_asked(meshes=meshes, levels=(level,), orders=orders, dofs=(dofs,), rounds=rounds)

@@ -1,7 +1,7 @@
 """Comparison of the eigensolver with SciPy's LOBPCG: a quantum oscillator, to the same residual.
 
-The mass is lumped at Gauss-Lobatto points, so that LOBPCG solves a standard problem. Its
-preconditioner is the diagonal, the best that SciPy's users have without multigrid.
+The mass is lumped at Gauss-Lobatto points, so that LOBPCG solves a standard problem. LOBPCG has the
+diagonal as preconditioner, the best choice of SciPy's users without multigrid.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def run_eigen(
         Degree, and elements in each direction.
     states : int
     tol : float
-        Residual over the largest eigenvalue wanted.
+        Residual at which a method stops, relative to the largest wanted eigenvalue.
     methods : sequence of str
     threads, rounds : int
     progress : callable
@@ -61,8 +61,8 @@ def run_eigen(
     -------
     dict
         ``machine``, and ``rows``: for each method medians of processor and wall seconds, the final
-        ``residual`` and relative ``error`` of the eigenvalues, whether it ``converged``, and
-        ``times_as_long``, the ratio to the first method.
+        ``residual`` and relative ``error`` of the eigenvalues, ``converged``, and
+        ``times_as_long``, the ratio of its time to that of the first method.
 
     Raises
     ------
@@ -137,7 +137,7 @@ class _Case:
     def _lobpcg(
         self, goal: float, maxiter: int, *, at_once: bool
     ) -> tuple[NDArray[np.float64], float]:
-        """Solve by SciPy. Return the eigenvalues and the largest residual."""
+        """Solve by SciPy. Return the eigenvalues (states,) and the largest residual."""
         scale = (self.free / np.sqrt(self.mass))[:, np.newaxis]
         product: Callable[[Any], Any] = self.H.matmat
         if not at_once:

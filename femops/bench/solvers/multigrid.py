@@ -1,4 +1,4 @@
-"""Benchmark of whole solves: Poisson's equation with multigrid and with Jacobi, in one run."""
+"""Benchmark of setup and solve: Poisson's equation with multigrid and with Jacobi, in turns."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Solves:
     b : (size,) array
         Right-hand side, in the operator's memory.
     seconds : dict
-        Seconds of each round, by the name of the timed part.
+        Seconds in each round, by the name of the timed step.
     infos : dict
         Reports of the last round, by preconditioner.
     """
@@ -131,7 +131,7 @@ def run_solve(
     Parameters
     ----------
     dofs : float
-        Approximate number of unknowns. Balls and corners may have up to eight times fewer or more.
+        Approximate number of unknowns. Balls and corners may have an eighth or eight times as many.
     meshes : sequence of {"cartesian", "multilinear", "ball", "fichera"}
     peers : sequence of {"ngsolve", "mfem"}
         Libraries to compare with, for a load of one on multilinear elements, on one core.
@@ -141,10 +141,10 @@ def run_solve(
     Returns
     -------
     dict
-        ``machine`` and ``limits`` as in `femops.bench.run`; ``rows`` with iterations, the seconds
+        ``machine`` and ``limits`` as in `femops.bench.run`.  ``rows`` have iterations, the seconds
         of a product, of the setup and of the solve, the last two also as numbers of products, and
-        the speedup of the solve over Jacobi; ``peers`` as in `run_beside`; ``notes`` with the peers
-        that did not solve.
+        the speedup of the solve over Jacobi.  ``peers``: see `run_beside`.  ``notes``: peers that
+        did not solve.
     """
     count = machine.get_threads() if threads is None else threads
     check_asked(levels=(level,), orders=orders, dofs=(dofs,), rounds=rounds)
@@ -195,7 +195,7 @@ def mesh_of(name: str, order: int, dofs: float) -> Mesh:
 
 
 def _bent(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A smooth map of the corner that bends all elements."""
+    """Map positions (3, n) of the corner smoothly, so that all elements bend."""
     a, b, c = np.sin(1.5 * x)
     return x + 0.06 * np.stack([b * c + x[1] ** 2, a * c + x[2] ** 2, a * b + x[0] ** 2])
 
@@ -211,10 +211,11 @@ def run_beside(
     Returns
     -------
     rows : list of dict
-        femops first: ``label``, ``order``, ``dofs``, ``iterations``, medians of ``seconds_setup``
-        and ``seconds_solve``, and ``times_as_long``, the ratio of their sum to that of femops.
+        A row for femops, then one for each peer: ``label``, ``order``, ``dofs``, ``iterations``,
+        medians of ``seconds_setup`` and ``seconds_solve``, and ``times_as_long``, the ratio of
+        their sum to that of femops.
     notes : list of str
-        Peers that did not solve, or came to another solution.
+        Lines about peers that did not solve, or found another solution.
     """
     space = H1(make_mesh("multilinear", order, dofs), order)
     _own(space)  # kernels are compiled

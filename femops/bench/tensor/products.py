@@ -1,9 +1,9 @@
 """Products of the matrices of a batch, C += A B, compared with a lower bound of the time.
 
-The bound is the larger of two times: that of the bytes of A, B and C read and C written, at the
-bandwidth of this footprint and mix of reads and writes; and that of the operations, at the rate of
-multiply-adds. For square float64 matrices at bandwidth W the limit by memory is n W / 16 flops per
-second (tensor report, section 6.1).
+The bound is the larger of two times. The first is the time to read A, B and C and to write C, at
+the bandwidth for this footprint and mix of reads and writes. The second is the time of the
+operations at the rate of multiply-adds. For square float64 matrices at bandwidth W the limit by
+memory is n W / 16 flops per second (tensor report, section 6.1).
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class ProductCase:
         }
 
     def operands(self) -> list[NDArray[Any]]:
-        """Two operands that are neither zero nor alike."""
+        """Two operands (members, n, n), neither zero nor alike."""
         found = []
         for seed in (0, 1):
             rng = np.random.default_rng(seed)
@@ -92,7 +92,7 @@ class ProductCase:
 
 
 def layout_of(name: str, on_device: bool) -> Strided | Interleaved:
-    """Make the layout of a name in `LAYOUTS`. On a device 16 lanes fill a line of memory."""
+    """Make a layout from its name in `LAYOUTS`. On a device it interleaves 16 members."""
     if name == "contiguous":
         return Strided()
     return Interleaved(16) if on_device else Interleaved()

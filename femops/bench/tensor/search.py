@@ -48,9 +48,9 @@ class ProductSearch(Generic[AnyVariant]):
     candidates : list
         Variants that the model does not rule out, the model's choice first.
     settings : callable
-        Takes a variant, returns its settings as the database has them.
+        Function of a variant that returns its settings in the form of the database.
     run_once : callable
-        Takes a variant, returns the seconds of a call.
+        Function of a variant that returns the seconds of a call.
     """
 
     case: ProductCase
@@ -94,7 +94,7 @@ def search_products(
     place : str or Device, optional
         "cuda"; the host if omitted.
     seconds : float
-        For how long a variant is timed in its turn on a device.
+        Time for which a variant is measured in its turn on a device.
 
     Returns
     -------
@@ -170,7 +170,7 @@ def _kernel(n: int, dtype: str) -> ContractionKernel:
 
 
 def _settings(variant: Variant) -> database.Settings:
-    """Settings of a variant, as the database has them: from 1 on."""
+    """Settings of a variant in the form of the database, whose numbers begin with 1."""
     return {"rows": variant.rows, "vectors": variant.vectors, "ahead": variant.ahead + 1}
 
 

@@ -107,7 +107,8 @@ def compile_kernels_ahead(parts: Sequence[Parts], cores: int) -> None:
     Parameters
     ----------
     parts : sequence of Parts
-        Kernels, the last needed first: this process itself compiles from the other end.
+        Kernels, in the reverse order of need.  Meanwhile this process compiles the kernels that it
+        needs first.
     cores : int
         Number of cores that this process may use.
     """

@@ -47,9 +47,9 @@ def _wanted() -> Path:
 def cache_folder() -> Path:
     """Folder of compiled kernels, which nobody but this user and root can write.
 
-    It is ``$FEMOPS_CACHE``, else ``$XDG_CACHE_HOME/femops``, else ``~/.cache/femops``.  If that
-    can't be written, or can be no longer (see `keep`), a temporary folder is used until this
-    process ends, with a ``CacheWarning``.
+    It is ``$FEMOPS_CACHE``, else ``$XDG_CACHE_HOME/femops``, else ``~/.cache/femops``.  If the
+    system refuses to write there, now or later (see `keep`), this process warns with a
+    ``CacheWarning`` and uses a temporary folder until it ends.
 
     Raises
     ------
@@ -271,7 +271,7 @@ def usable(path: Path) -> bool:
     Raises
     ------
     CacheError
-        If another user can have written one of them.
+        If another user can have written one of the files.
     """
     # no checksums: files are missing, or the compiler was stopped before `seal`, which is no damage
     known = _recorded(path)

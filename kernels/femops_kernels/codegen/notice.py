@@ -33,7 +33,7 @@ class Notice:
 
     @contextmanager
     def compiling(self, folder: Path, *, temporary: bool) -> Iterator[None]:
-        """Log the message if compilation inside takes long. It tells how long kernels are kept."""
+        """Log the message if the ``with`` block takes long. It tells how long kernels are kept."""
         if self.silent:
             yield
             return

@@ -104,7 +104,7 @@ def specialize(
     CacheError
         If no folder can be written, not even a temporary one, or other users can write it.
     KernelError
-        If numba is told not to compile.
+        If ``NUMBA_DISABLE_JIT`` is set.
     """
     return load(*named(skeletons, constants, program))
 
@@ -161,7 +161,7 @@ def _notice(folder: Path) -> AbstractContextManager[None]:
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Turn off garbage collection: compilation frees few objects, and a search costs a tenth."""
+    """Turn off garbage collection, which takes a tenth of a compilation and frees few objects."""
     enabled = gc.isenabled()
     gc.disable()
     try:

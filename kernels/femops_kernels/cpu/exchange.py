@@ -26,7 +26,7 @@ class Forward:
     channel : Channel
         Receives the values of this rank's ghosts.
     positions : (n,) int64
-        Flat positions in the vector of the values to send.  For a negative one, zero is sent.
+        Flat positions in the vector of the values to send.  A negative position stands for zero.
     """
 
     channel: Channel
@@ -61,7 +61,7 @@ class Contributions:
         Contributions in the order of ``target.nonowned_dofs``.  The numbers of a dof are
         consecutive.
     numbers : int
-        How many numbers a dof has: components times vectors.
+        Count of numbers of a dof: components times vectors.
     """
 
     target: Plan

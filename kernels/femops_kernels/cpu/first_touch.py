@@ -67,7 +67,14 @@ def placed_array(
 def placed(
     array: NDArray[Any], edges: NDArray[np.int64] | None = None, axis: int = 0
 ) -> NDArray[Any]:
-    """Copy of the array in a `placed_array`; the array itself if that touches no page."""
+    """Copy an array to a `placed_array` of the same shape. Return a small array itself.
+
+    Parameters
+    ----------
+    array : array of any shape
+    edges, axis
+        See `placed_array`.
+    """
     if not _shared_out(array.nbytes):
         return array
     copy = placed_array(array.shape, array.dtype, edges, axis)
@@ -87,7 +94,7 @@ def placed_plan(plan: Plan) -> Plan:
 
 
 def _shared_out(nbytes: int) -> bool:
-    """True if several threads work on an array of so many bytes."""
+    """True if several threads work on an array of ``nbytes`` bytes."""
     return nbytes >= _WORD.itemsize * sweep.PARALLEL_ENTRIES and machine.get_threads() > 1
 
 

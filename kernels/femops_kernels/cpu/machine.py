@@ -96,8 +96,9 @@ def _check_threads(count: int | str, most: int) -> None:
 def get_threads() -> int:
     """Number of threads that the next call of this Python thread uses.
 
-    The count of ``set_threads``, else of the environment variable ``FEMOPS_THREADS``, else the
-    number of cores or the smaller count of ``share_threads``.
+    The first of these that is set: the count of ``set_threads``, the environment variable
+    ``FEMOPS_THREADS``, the count of ``share_threads`` (at most the number of cores), the number of
+    cores.
 
     Raises
     ------
@@ -139,15 +140,15 @@ def share_threads(count: int) -> None:
 
 
 def team_of(threads: int, *, strict: bool = False) -> int:
-    """Address of the team of so many threads; see `thread_pool.team_address`."""
+    """Address of the team of ``threads`` threads; see `thread_pool.team_address`."""
     return thread_pool.team_address(threads, strict=strict)
 
 
 def thread_ids() -> list[int]:
-    """Thread ids of the operating system, of the threads that the next call uses, in order.
+    """Operating system's ids of the threads that the next call uses.
 
-    Loops give each thread an equal share of the chunks, in this order.  A thread that is done helps
-    the others.
+    Loops give each thread an equal share of the chunks, in the order of the ids.  A thread that has
+    finished its share helps the others.
 
     Raises
     ------

@@ -97,12 +97,12 @@ class Plan:
 
     @property
     def with_ghosts(self) -> NDArray[np.bool_]:
-        """True for each chunk that touches ghosts."""
+        """True for each chunk (nchunks,) that touches ghosts."""
         return np.asarray(self.nonowned_end < self.nonowned_start[1:])
 
     @property
     def contributed(self) -> Int:
-        """Ghost number of each contribution that chunks leave for other ranks, ascending."""
+        """Ghost number (n,) of each contribution that chunks leave for other ranks, ascending."""
         return np.repeat(np.arange(self.ghosts), np.diff(self.ghost_start))
 
     @property
@@ -162,7 +162,7 @@ def elements_per_chunk(
 
 
 def equal_chunks(num_elements: int, chunk: int) -> Int:
-    """First element of each chunk of ``chunk`` elements, and the end."""
+    """First element of each chunk of ``chunk`` elements, then their number: (nchunks + 1,)."""
     return np.append(np.arange(0, num_elements, chunk), num_elements)
 
 
@@ -220,12 +220,14 @@ def make_nonowned_plan(
 ) -> Plan:
     """Plan of a restriction whose dofs have any numbers. Chunks own no dofs.
 
-    All contributions go to the buffer and are added to y, which another term must have written
-    before.  For this sum each chunk takes an equal share of the touched dofs.
+    Chunks write all contributions to the buffer.  Then each chunk adds the contributions to an
+    equal share of the touched dofs to y.  Another term must have set y before.
 
     Parameters
     ----------
-    indices, ndofs, width, element_start, runs, ghosts
+    indices : (ne, nodes) int64
+        Dofs of each element's nodes.
+    ndofs, width, element_start, runs, ghosts
         See `make_plan`.
     apart : bool
         True if each element has its own place in the buffer.  Then the order in which contributions
@@ -261,10 +263,10 @@ def _plan(
     runs: DofRuns,
     apart: bool = False,
 ) -> Plan:
-    """Plan of a restriction, given the dofs that its chunks own.
+    """Plan of a restriction whose chunk c owns the dofs owned_start[c]:owned_start[c + 1].
 
-    ``met`` counts the dofs touched up to each element.  ``sizes`` are the numbers of dofs and of
-    ghosts.
+    ``met`` (ne,) is the number of dofs touched by the elements up to each element.  ``sizes`` are
+    the numbers of dofs and of ghosts.
     """
     ne, (ndofs, ghosts) = len(indices), sizes
     first_batch = -(-element_start // width)

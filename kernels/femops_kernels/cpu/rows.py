@@ -21,7 +21,7 @@ CHUNK_ENTRIES = 2**15
 
 
 def _first_rows(start: NDArray[np.int64], entries: int) -> NDArray[np.int64]:
-    """First row of each chunk, and the end."""
+    """First row of each chunk, then the number of rows: (nchunks + 1,)."""
     cuts = np.searchsorted(start, np.arange(CHUNK_ENTRIES, max(entries, 1), CHUNK_ENTRIES))
     return np.unique(np.concatenate([[0], cuts, [len(start) - 1]])).astype(np.int64)
 
@@ -29,7 +29,13 @@ def _first_rows(start: NDArray[np.int64], entries: int) -> NDArray[np.int64]:
 def placed_rows(
     start: NDArray[np.int64], columns: NDArray[np.int32], values: NDArray[Any]
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[Any]]:
-    """Copies of a matrix in compressed rows that lie near the threads of a `RowProduct`."""
+    """Copy a matrix in compressed rows to memory near the threads of a `RowProduct`.
+
+    Parameters
+    ----------
+    start, columns, values : (nrows + 1,), (n,) and (n,) arrays
+        See `RowProduct`.  The copies have the same shapes.
+    """
     rows = _first_rows(start, len(values))
     entries = start[rows]
     rows[-1] += 1  # one start more than there are rows
@@ -48,6 +54,7 @@ class GatheredVector:
     low : int
         Number of entries of lower ranks.
     values : (n,) array
+        Memory of the vector, which `fill` sets.
     """
 
     forward: Forward
@@ -55,7 +62,7 @@ class GatheredVector:
     values: NDArray[Any]
 
     def fill(self, x: int) -> int:
-        """Copy the ghosts and this rank's entries (at address ``x``); the address of all."""
+        """Copy the ghosts, and the entries at address ``x``, to `values`. Return its address."""
         ghosts, width = self.forward.channel.incoming, self.values.itemsize
         end = len(self.values) - (len(ghosts) - self.low)
         self.values[: self.low], self.values[end:] = ghosts[: self.low], ghosts[self.low :]

@@ -28,7 +28,7 @@ from femops_kernels.skeletons.sequence import sequence_context as context
 from femops_kernels.skeletons.sequence import sequence_table as layout
 
 Term = tuple[NDArray[Any], float, int]
-"""Summand: a vector, its factor, and the number of a scalar that multiplies it too, or -1."""
+"""Summand: a vector, its factor, and the number of a scalar that is another factor, or -1."""
 
 _work = AlignedBuffer()
 
@@ -88,7 +88,7 @@ class HostSequence:
 
     @property
     def seconds(self) -> NDArray[np.float64]:
-        """Seconds spent with each instruction so far; zeros on systems without a clock for it."""
+        """Seconds (n,) spent with each instruction so far; zeros on systems without a clock."""
         times: NDArray[np.float64] = self._rows.view(np.float64)[:, context.SECONDS]
         return times
 
@@ -99,7 +99,7 @@ def sum_instruction(out: NDArray[Any], terms: Sequence[Term]) -> Instruction:
     Parameters
     ----------
     out : (n,) array
-        It may be the vector of the first term.
+        Result, which may be the vector of the first term.
     terms : sequence of Term
     """
     rows = np.zeros((len(terms), layout.TERM_SIZE), dtype=np.int64)
@@ -114,7 +114,7 @@ def sum_instruction(out: NDArray[Any], terms: Sequence[Term]) -> Instruction:
 
 
 def application_instruction(launches: LaunchSum, x: NDArray[Any], y: NDArray[Any]) -> Instruction:
-    """Instruction that sets y to an operator applied to x."""
+    """Instruction that sets y to an operator applied to x, both (n,)."""
     words = *launches.addresses, x.ctypes.data, y.ctypes.data, int(launches.shared)
     address = _compiled(np.dtype(np.float64)).apply.address
     return Instruction(address, words, launches.work_bytes, (launches, x, y))
@@ -123,7 +123,13 @@ def application_instruction(launches: LaunchSum, x: NDArray[Any], y: NDArray[Any
 def least_instruction(values: NDArray[Any], count: int, scalar: int) -> Instruction:
     """Instruction that sets a scalar to the least of ``count`` numbers, or to NaN if one is NaN.
 
-    The numbers stand in the first slots of the rows ``values``, (nbatch, width).
+    Parameters
+    ----------
+    values : (nbatch, width) array
+        The numbers are its first ``count`` entries, row by row.
+    count : int
+    scalar : int
+        Number of the scalar in the sequence.
     """
     step = values.strides[0] // values.itemsize
     words = values.ctypes.data, step, values.shape[1], scalar, count
@@ -133,20 +139,21 @@ def least_instruction(values: NDArray[Any], count: int, scalar: int) -> Instruct
 def demand_instruction(scalar: int, factor: float, least: int, other: float) -> Instruction:
     """Instruction that ends the sequence unless factor * scalar >= other * least.
 
-    ``scalar`` and ``least`` are numbers of scalars.
+    ``scalar`` and ``least`` are the numbers of two scalars in the sequence.
     """
     words = scalar, float(factor), least, float(other)
     return Instruction(_compiled(np.dtype(np.float64)).require.address, words)
 
 
 def blocks_instruction(blocks: NDArray[Any], x: NDArray[Any], y: NDArray[Any]) -> Instruction:
-    """Instruction that multiplies consecutive pieces of a vector by one matrix each.
+    """Instruction that multiplies x by a block-diagonal matrix and stores the result in y.
 
     Parameters
     ----------
     blocks : (m, n, n) array
+        Matrix for each piece of n entries.
     x, y : (m n,) arrays
-        Contiguous; y is overwritten.
+        Contiguous.
     """
     columns = np.ascontiguousarray(blocks.swapaxes(1, 2))
     m, n, _ = blocks.shape

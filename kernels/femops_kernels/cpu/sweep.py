@@ -23,7 +23,7 @@ from femops_kernels.pointwise.qdata import ALIGNMENT, Data, aligned_array
 from femops_kernels.simd.compiling import address_of_function
 from femops_kernels.skeletons.chunk import table as layout
 
-# Stored numbers from which on several threads are used. Measured with two threads: 8,000 take the
+# Least count of stored numbers for several threads. Measured with two threads: 8,000 take the
 # time of one thread, 16,000 three quarters of it, 60,000 two thirds. But beside a busy process,
 # 27,000 take 1.6 times the time, and 64,000 1.2 times. The entries of an updated vector take less
 # time each.
@@ -62,7 +62,7 @@ class HostLaunch(Launch, ABC):
     work_bytes : int
         Work space that a thread needs.
     effort : int
-        How many stored numbers the launch reads.  It decides if several threads pay.
+        Count of stored numbers that the launch reads.  It decides if several threads are faster.
     """
 
     row: tuple[int, int, int, int]
@@ -286,7 +286,7 @@ def plan_entries(source: Plan, target: Plan, ncomp_in: int, ncomp_out: int) -> d
 
 
 def address_table(entries: dict[int, Any]) -> NDArray[np.int64]:
-    """Table for compiled code, from numbers and arrays by position; arrays become addresses."""
+    """Table (n,) for compiled code, from {position: number or array}. Arrays become addresses."""
     words = [v.ctypes.data if isinstance(v, np.ndarray) else v for _, v in sorted(entries.items())]
     return np.array(words, dtype=np.int64)
 
@@ -327,11 +327,11 @@ class LaunchSum(CompiledOperator, ABC):
 
     @property
     def shared(self) -> bool:
-        """True if the launches read so many numbers that several threads pay."""
+        """True if the launches read so many numbers that several threads are faster."""
         return self._effort >= PARALLEL_EFFORT
 
     def threads(self) -> int:
-        """Number of threads that an application uses: 1 unless several pay.
+        """Number of threads that an application uses: 1 unless several are faster.
 
         The result has the same bits for any number of threads.
         """
@@ -385,19 +385,19 @@ class Application:
         return self._rows.ctypes.data + k * self._rows.strides[0], self._alphas[k]
 
     def some(self, k: int, order: NDArray[np.int64], begin: int, end: int) -> None:
-        """Run launch k on the chunks order[begin:end]."""
+        """Run launch k on the chunks order[begin:end], where ``order`` is (nchunks,) int64."""
         if begin < end:
             work = self._work, self._work_bytes, self._team
             listed = order.ctypes.data + begin * order.itemsize, end - begin
             self._driver.some(*self._row(k), self.x, self.y, *work, *listed)
 
     def combined(self, k: int) -> None:
-        """Finish launch k: add what its chunks left in the buffer."""
+        """Finish launch k: add the contributions in its buffer to y."""
         self._driver.combined(*self._row(k), self.x, self.y, self._work, self._team)
 
 
 def chunk_order(launch: HostLaunch) -> tuple[NDArray[np.int64], int]:
-    """Numbers of a launch's tasks, those without ghosts first, and the number without ghosts."""
+    """Order (ntasks,) of a launch's tasks, first tasks without ghosts, and their number."""
     if not isinstance(launch, ElementSweep):
         return np.arange(launch.row[3]), launch.row[3]
     ghostly = np.repeat(launch.with_ghosts, launch.groups)

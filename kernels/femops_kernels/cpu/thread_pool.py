@@ -73,7 +73,7 @@ class Team:
         self._count = 1
 
     def address(self, threads: int, *, strict: bool) -> int:
-        """Address of the team's memory for compiled loops on so many threads; see `team_address`.
+        """Address of the team's memory for loops on ``threads`` threads; see `team_address`.
 
         Raises
         ------
@@ -116,7 +116,7 @@ class Team:
 
 
 def system_numbers(threads: int) -> list[int]:
-    """Thread ids of the system of the first so many threads of the team, the caller first.
+    """Operating system's ids of the team's first ``threads`` threads, the caller's id first.
 
     Raises
     ------
@@ -135,7 +135,7 @@ _teams: dict[int, Team] = {}
 
 
 def team_address(threads: int, *, strict: bool = False) -> int:
-    """Address of the memory of this process's team for so many threads; 0 for one thread.
+    """Address of the memory of this process's team for ``threads`` threads; 0 for one thread.
 
     Hold ``LAUNCH`` as long as loops run with this team.
 

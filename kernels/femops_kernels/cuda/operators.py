@@ -116,7 +116,7 @@ class DistributedDeviceOperator(DistributedOperator):
         sweep.combine(vectors["y"])
 
     def _arrive(self) -> None:
-        """Send owned values and receive the ghosts', while the device works."""
+        """Send owned values and receive the values of ghosts, while the device works."""
         for forward, _ in self.forwards:
             forward.post.start()
         for forward, _ in self.forwards:

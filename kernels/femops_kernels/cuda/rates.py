@@ -27,9 +27,9 @@ class Amounts:
     Attributes
     ----------
     copied : int
-        Numbers to copy, many times as many as caches hold.
+        Numbers to copy, many more than fit into caches.
     added : int
-        Entries that atomics add to, as many as caches hold.
+        Entries to which atomic operations add.  They fit into caches.
     rounds : int
         Rounds of the loops in the other kernels.
     seconds : float

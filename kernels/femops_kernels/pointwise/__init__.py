@@ -1,1 +1,1 @@
-"""The step of a form at one quadrature point, as kernels take it."""
+"""Q-functions of kernels, and the numbers that they take at a quadrature point."""

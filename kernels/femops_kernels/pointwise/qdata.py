@@ -1,4 +1,4 @@
-"""Inputs of kernels besides vectors and indices, by lanes."""
+"""Numbers that kernels read besides vectors and indices, with elements in the lanes of batches."""
 
 from __future__ import annotations
 
@@ -20,18 +20,20 @@ def _nothing() -> NDArray[np.float64]:
 @final
 @dataclass(frozen=True, eq=False)
 class Data:
-    """The numbers that a kernel reads besides vectors and indices, of its type.
+    """Numbers that a kernel reads besides vectors and indices.
 
     Attributes
     ----------
     points : (nbatch, points, n, width) array
-        Stored at each point, see ``interleave``, of the type of the kernel's data; of element
-        matrices (nbatch, rows, columns, width).
+        Numbers at each quadrature point, see `interleave`, of the kernel's ``data_dtype``.  A
+        kernel of element matrices has (nbatch, rows, columns, width).  All arrays below have the
+        kernel's ``dtype``.
     elements : (nbatch, n, width) array
-        Constant in an element.
+        Numbers of each element.
     modes : (nbatch, dim, g1d**dim, width) array
-        Modes of the geometry.
+        Legendre coefficients of each element's coordinates.
     constants : (n,) array
+        Numbers that are the same in all elements.
     """
 
     points: NDArray[Any]
@@ -41,14 +43,14 @@ class Data:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all but the modes, which are the mesh's."""
+        """Bytes of all arrays but the Legendre coefficients, which belong to the mesh."""
         return sum(a.nbytes for a in (self.points, self.elements, self.constants))
 
 
 def aligned_array(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-    """Zeroed array that starts on a cache line."""
+    """Make an array of zeros of any shape that starts on a cache line."""
     kind = np.dtype(dtype)
-    count = prod(shape)  # NumPy's takes several microseconds
+    count = prod(shape)  # np.prod takes several microseconds
     memory = np.zeros(count * kind.itemsize + ALIGNMENT, dtype=np.uint8)
     start = -memory.ctypes.data % ALIGNMENT
     array: NDArray[Any] = memory[start : start + count * kind.itemsize].view(kind)
@@ -56,12 +58,15 @@ def aligned_array(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
 
 
 def interleave(values: NDArray[Any], width: int, dtype: Any) -> NDArray[Any]:
-    """Quadrature data by lanes.
+    """Copy quadrature data to the layout of kernels: ``width`` consecutive elements are a batch.
 
     Parameters
     ----------
     values : (ne, points, n) array
     width : int
+        Slots of a lane.
+    dtype : dtype
+        Type of the result.
 
     Returns
     -------
@@ -75,7 +80,15 @@ def interleave(values: NDArray[Any], width: int, dtype: Any) -> NDArray[Any]:
 
 
 def store_interleaved(out: NDArray[Any], values: NDArray[Any], first: int) -> None:
-    """Write the quadrature data of elements ``first, first + 1, ...`` into an interleaved array."""
+    """Write quadrature data of consecutive elements into an array of `interleave`.
+
+    Parameters
+    ----------
+    out : (nbatch, points, n, width) array
+    values : (m, points, n) array
+        Data of the elements first to first + m - 1.
+    first : int
+    """
     width = out.shape[-1]
     for slot in range(width):
         start = (slot - first) % width
@@ -85,6 +98,6 @@ def store_interleaved(out: NDArray[Any], values: NDArray[Any], first: int) -> No
 
 
 def element_values(qdata: NDArray[Any], ne: int) -> NDArray[Any]:
-    """Quadrature data by element, (ne, points, n): the inverse of ``interleave``."""
+    """Quadrature data (ne, points, n) from (nbatch, points, n, width): inverts `interleave`."""
     nbatch, points, n, width = qdata.shape
     return np.moveaxis(qdata, -1, 1).reshape(nbatch * width, points, n)[:ne]

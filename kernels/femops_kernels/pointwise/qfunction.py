@@ -1,4 +1,4 @@
-"""The q-function of a kernel: its text, and the numbers that it is given."""
+"""The q-function of a kernel: its text, and the numbers that it takes besides the field."""
 
 from __future__ import annotations
 
@@ -12,22 +12,24 @@ from femops_kernels.pointwise.recording import Recording
 @final
 @dataclass(frozen=True)
 class QFunctionInputs:
-    """The numbers that a q-function is given, in this order: how many, and where from.
+    """Counts of the numbers that a q-function takes besides the field, by kind.
+
+    The q-function takes the kinds in the order of the attributes.
 
     Attributes
     ----------
     element : int
-        Constant in an element, stored for each.
+        Count of numbers stored for each element.
     jacobian : int
-        dim**2 or 0: derivatives of the position, computed from the element's geometry, by rows.
+        dim**2 or 0: derivatives of the position by rows, computed from the element's geometry.
     position : int
-        dim or 0: the position, computed likewise.
+        dim or 0: the position, computed from the element's geometry.
     weight : int
         1 or 0: the quadrature weight on the reference element.
     constant : int
-        The same everywhere.
+        Count of numbers that are the same everywhere.
     point : int
-        Stored at each point.
+        Count of numbers stored at each quadrature point.
     """
 
     element: int = 0
@@ -39,25 +41,25 @@ class QFunctionInputs:
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """Count of all numbers."""
         return sum(self.counts())
 
     @property
     def mapped(self) -> bool:
-        """True if an element's geometry is needed."""
+        """True if the q-function takes numbers computed from the element's geometry."""
         return self.jacobian + self.position > 0
 
     def counts(self) -> tuple[int, ...]:
-        """Return the counts in order."""
+        """Return the counts of all kinds, in the order of the attributes."""
         return tuple(getattr(self, field.name) for field in fields(self))
 
     def named(self) -> dict[str, int]:
-        """Return the counts by the names that they have in kernels, in order."""
+        """Return {name in kernels: count}, in the order of the attributes."""
         names = "NELEMENT", "NJACOBIAN", "NPOSITION", "NWEIGHT", "NCONSTANT", "NQDATA"
         return dict(zip(names, self.counts(), strict=True))
 
     def slices(self) -> list[slice]:
-        """Return the range of each kind, in order."""
+        """Return the range of each kind among all numbers, in the order of the attributes."""
         ends = list(accumulate(self.counts(), initial=0))
         return [slice(a, b) for a, b in pairwise(ends)]
 
@@ -71,16 +73,16 @@ class QFunctionCode:
     ----------
     text : str
         Definition of ``pointwise(u, ux, uy, uz, q)`` in lane Python, decorated with ``@inner``.
-        Each argument is a tuple of lane vectors: the field and its reference derivatives by
-        component, and the numbers that it is given.  It returns ``(v, vx, vy, vz)``, the
-        factors of the test function and of its reference derivatives; what a kernel does not use
-        is returned as it came.
+        Each argument is a tuple of lane vectors.  ``u, ux, uy, uz`` have the field and its
+        reference derivatives by component, and ``q`` all other numbers.  The function returns
+        ``(v, vx, vy, vz)``, the factors of the test function and of its reference derivatives.
+        For a factor that kernels do not use, it returns the argument at this place.
     numbers : QFunctionInputs
         Contents of ``q``.
     values_in, slopes_in : tuple of int
-        Components of the field that are read, and those whose derivatives are.
+        Components of the field whose values are read, and components whose derivatives are read.
     values_out, slopes_out : tuple of int
-        Components of ``v``, and of ``vx, vy, vz``, that are used.
+        Components of ``v`` that are used, and components of ``vx, vy, vz`` that are used.
     """
 
     text: str
@@ -92,7 +94,7 @@ class QFunctionCode:
 
     @property
     def value_in(self) -> bool:
-        """True if the field itself is read."""
+        """True if values of the field are read."""
         return bool(self.values_in)
 
     @property
@@ -111,7 +113,13 @@ class QFunctionCode:
         return bool(self.slopes_out)
 
     def words(self, source: str, target: str) -> str:
-        """Its inputs and outputs in words, beside those of the field and of the test function."""
+        """Describe the inputs and outputs, for the key of the kernel in the tuning database.
+
+        Parameters
+        ----------
+        source, target : str
+            Description of the field, and of the test function.
+        """
         sides = (
             (source, self.value_in, self.gradient_in),
             (target, self.value_out, self.gradient_out),
@@ -124,7 +132,7 @@ class QFunctionCode:
         return f"{read}; {written}; {given}"
 
     def cuda(self, dim: int, ncomp: int) -> str:
-        """The step in CUDA C++; see `femops_kernels.pointwise.recording.Recording.cuda`.
+        """The q-function in CUDA C++; see `femops_kernels.pointwise.recording.Recording.cuda`.
 
         Parameters
         ----------
@@ -138,5 +146,12 @@ class QFunctionCode:
 
 
 def used_slots(dim: int, value: bool, gradient: bool) -> list[int]:
-    """Numbers of the slots of a field or test function: 0 its value, 1 to dim its derivatives."""
+    """Slots that are used: 0 for the value of a field or test function, 1 to dim for derivatives.
+
+    Parameters
+    ----------
+    dim : int
+    value, gradient : bool
+        True if values are used, and if derivatives are used.
+    """
     return [0] * value + list(range(1, dim + 1)) * gradient

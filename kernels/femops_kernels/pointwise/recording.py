@@ -1,6 +1,6 @@
-"""Recording of q-functions: their text runs on numbers that note each operation.
+"""Recording of q-functions: Python runs their text on numbers that record each operation.
 
-So operations are counted, and written in CUDA C++, from the very text that lanes run.
+So the count of operations and the text in CUDA C++ come from the text that the host compiles.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FUNCTIONS = COMPARISONS | {
     "lane_arctan2": "atan2({}, {})",
     "lane_pow": "pow({}, {})",
     "lane_fabs": "fabs({})",
-    # fmin and fmax would drop what is not a number
+    # fmin and fmax would drop NaN
     "lane_minimum": "{0} < {1} || {0} != {0} ? {0} : {1}",
     "lane_maximum": "{0} > {1} || {0} != {0} ? {0} : {1}",
     "lane_where": "{} ? {} : {}",
@@ -53,14 +53,13 @@ _OPERATIONS = FUNCTIONS | {
 
 @final
 class Recorded:
-    """A number that notes the operations done with it.
+    """A number whose arithmetic a `Recording` records.
 
     Parameters
     ----------
     recording : Recording
-        Recording that notes the operations.
     name : str
-        Name of the number.
+        Name of the number in the recorded text.
     """
 
     __slots__ = ("_note", "name")
@@ -98,25 +97,25 @@ class Recorded:
 
 @final
 class Recording:
-    """Record of a q-function. An operation that is written twice is one.
+    """Record of the operations of a q-function. The same operation on the same operands is one.
 
     Parameters
     ----------
     text : str
         Lane Python; see `femops_kernels.pointwise.qfunction.QFunctionCode`.
     slots : sequence of int
-        Entries of `SLOTS` that it reads.
+        Entries of `SLOTS` that the q-function reads.
     ncomp : int
         Components of the field.
     numbers : int
-        Number of numbers that it is given.
+        Count of numbers that the q-function takes besides the field.
 
     Attributes
     ----------
     operations : dict of Recorded
         Results by operation and operands, in the order in which they are computed.
     results : list
-        By slot, by component: numbers, recorded or constant, or what the step does not set.
+        Returned tuples, one for each entry of `RESULTS`.  A component is recorded or constant.
     """
 
     def __init__(self, text: str, slots: Sequence[int], ncomp: int, numbers: int) -> None:
@@ -137,26 +136,26 @@ class Recording:
         self.results: list[Any] = list(names["pointwise"](*given, q))
 
     def note(self, operation: str, *operands: Any) -> Recorded:
-        """Result of an operation, which may be known already."""
+        """Return the result of an operation. Record the operation unless it was recorded before."""
         key = (operation, *map(_operand, operands))
         if key not in self.operations:
             self.operations[key] = Recorded(self, f"t{len(self.operations)}")
         return self.operations[key]
 
     def cuda(self, slots: Sequence[int]) -> str:
-        """Definition of the same step in CUDA C++.
+        """Write the q-function in CUDA C++.
 
         Parameters
         ----------
         slots : sequence of int
-            Entries of `RESULTS` that it sets.
+            Entries of `RESULTS` that the function sets.
 
         Returns
         -------
         str
-            A function ``pointwise`` of the type ``T``, for ``NCOMP_IN`` and ``NCOMP_OUT``
-            components: arrays of field and derivatives, the numbers, then arrays to be set, none of
-            which may be one of the others.
+            Definition of ``pointwise`` for numbers of type ``T``, with ``NCOMP_IN`` and
+            ``NCOMP_OUT`` components.  It takes arrays of the field and its derivatives, the other
+            numbers, and the arrays to set.  No two arrays may overlap.
         """
         lines = []
         for (operation, *operands), result in self.operations.items():
@@ -176,7 +175,7 @@ class Recording:
 
 
 def _operand(value: Any) -> str:
-    """The name of a number, or a constant with all its digits."""
+    """C++ text of an operand: the name of a recorded number, or a constant with all its digits."""
     if isinstance(value, Recorded):
         return value.name
     number = float(value)

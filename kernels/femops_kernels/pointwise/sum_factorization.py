@@ -1,4 +1,4 @@
-"""Sum factorisation on any target: its inputs and its operations."""
+"""Sum factorisation on the host and on devices: interface of kernels, and counts of operations."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from femops_kernels.simd.matrix import Matrix1D
 @final
 @dataclass(frozen=True, eq=False)
 class Map1D:
-    """1-D matrices from the modes of an element's geometry to the quadrature points.
+    """1-D matrices from the Legendre coefficients of an element's geometry to quadrature points.
 
     Attributes
     ----------
-    value, slope : (q1d, modes) float64
-        The modes and their derivatives.
+    value, slope : (q1d, g1d) float64
+        Values and derivatives of the Legendre polynomials at the quadrature points.
     """
 
     value: NDArray[np.float64]
@@ -31,16 +31,16 @@ class Map1D:
 
     @property
     def g1d(self) -> int:
-        """Modes per direction."""
+        """Legendre coefficients per direction."""
         return int(self.value.shape[1])
 
 
 class Interpolated(Protocol):
-    """A field or a test function of a kernel: components, and interpolation (q1d, p1d)."""
+    """Interface of a field or a test function of a kernel."""
 
     @property
     def ncomp(self) -> int:
-        """Components."""
+        """Number of components."""
 
     @property
     def p1d(self) -> int:
@@ -48,19 +48,22 @@ class Interpolated(Protocol):
 
     @property
     def b1d(self) -> NDArray[np.float64]:
-        """Interpolation to the quadrature points."""
+        """Matrix (q1d, p1d) that interpolates from nodes to quadrature points."""
 
     @property
     def end(self) -> NDArray[np.float64] | None:
-        """Value and derivative (2, p1d) at the end that faces lie at, if elements are faces."""
+        """Values and derivatives (2, p1d) of the basis at the end where faces lie.
+
+        None if elements are not faces, and on the host for faces without derivatives.
+        """
 
 
 class SumFactorised(Protocol):
-    """A kernel that goes through an element direction by direction."""
+    """Interface of a kernel that works on an element direction by direction."""
 
     @property
     def dim(self) -> int:
-        """Dimensions."""
+        """Dimension of the elements."""
 
     @property
     def q1d(self) -> int:
@@ -76,24 +79,30 @@ class SumFactorised(Protocol):
 
     @property
     def d1d(self) -> NDArray[np.float64]:
-        """Derivatives at the points of the polynomial through them."""
+        """Derivatives (q1d, q1d), at the quadrature points, of their Lagrange polynomials."""
 
     @property
     def qfunction(self) -> QFunctionCode:
-        """The step at each point."""
+        """The q-function."""
 
     @property
     def geometry(self) -> Map1D | None:
-        """Modes of the geometry, if the step is given Jacobians or positions."""
+        """Matrices of the geometry; None unless the q-function takes Jacobians or positions."""
 
 
 def check_points(q1d: int, *p1d: int) -> None:
-    """Refuse fewer quadrature points than nodes per direction, of field or test function.
+    """Raise if a direction has fewer quadrature points ``q1d`` than nodes ``p1d``.
+
+    Parameters
+    ----------
+    q1d : int
+    *p1d : int
+        Nodes per direction of each field and test function.
 
     Raises
     ------
     KernelValueError
-        Collocated derivatives would not be exact.
+        If so, because collocated derivatives would not be exact.
     """
     if q1d < max(p1d):
         raise KernelValueError(
@@ -102,22 +111,34 @@ def check_points(q1d: int, *p1d: int) -> None:
 
 
 def contraction_flops(kernel: SumFactorised) -> int:
-    """Operations of all contractions of one element, without its q-functions."""
+    """Floating-point operations of all contractions of one element, without q-functions."""
     return _contractions(kernel, Matrix1D.flops) + _geometry_flops(kernel)
 
 
 def contraction_operations(kernel: SumFactorised) -> int:
-    """The same as instructions on lanes, of which a multiply-add is one; without the geometry."""
+    """Number of instructions on lanes of all contractions, without q-functions and geometry.
+
+    Each lane has one element, or one of many vectors.  A multiply-add is one instruction.
+    """
     return _contractions(kernel, Matrix1D.operations)
 
 
 def slopes_of(
     sides: Sequence[Interpolated], slopes: Sequence[int], values: Sequence[int]
 ) -> tuple[tuple[int, int, bool], ...]:
-    """Ranges of components whose derivatives are used.
+    """Ranges of components whose derivatives are used, each of one or more neighbouring fields.
 
-    First, one past the last, and whether values are used as well.  The components of a field go
-    together, and neighbours that are used alike.
+    Parameters
+    ----------
+    sides : sequence of Interpolated
+        Fields or test functions.
+    slopes, values : sequence of int
+        Components whose derivatives are used, and components whose values are used.
+
+    Returns
+    -------
+    tuple of (int, int, bool)
+        First component, one past the last, and True if the fields' values are used too.
     """
     found: list[tuple[int, int, bool]] = []
     for side, end in zip(sides, accumulate(side.ncomp for side in sides), strict=True):
@@ -146,8 +167,8 @@ def _contractions(kernel: SumFactorised, count: Callable[[Matrix1D], int]) -> in
     for first, end, _ in slopes_of(kernel.sources, qfunction.slopes_in, qfunction.values_in):
         flops += (end - first) * lines * count(Matrix1D(kernel.d1d))
     for first, end, valued in slopes_of(kernel.targets, qfunction.slopes_out, qfunction.values_out):
-        # the sum of the directions' results: one addition per point and direction, less where
-        # nothing stands there yet
+        # The results of all directions are summed: one addition per point and direction. The first
+        # result needs none unless it is added to values.
         adds = q**dim * (dim if valued else dim - 1)
         flops += (end - first) * (lines * count(Matrix1D(kernel.d1d.T)) + adds)
     weights = bool(qfunction.numbers.weight) * (q**dim + (q ** (dim - 1) if dim > 2 else 0))
@@ -155,7 +176,7 @@ def _contractions(kernel: SumFactorised, count: Callable[[Matrix1D], int]) -> in
 
 
 def _face_contractions(kernel: SumFactorised, count: Callable[[Matrix1D], int]) -> int:
-    """Operations of the contractions of one face: inwards, then along the face."""
+    """Operations of the contractions of one face: first across the face, then along it."""
     q, along, qfunction, flops = kernel.q1d, kernel.dim - 1, kernel.qfunction, 0
     for sides, turn in ((kernel.sources, False), (kernel.targets, True)):
         for side in sides:
@@ -176,7 +197,7 @@ def _face_contractions(kernel: SumFactorised, count: Callable[[Matrix1D], int]) 
 
 
 def _geometry_flops(kernel: SumFactorised) -> int:
-    """Operations for Jacobians and positions from the modes of the geometry."""
+    """Operations that compute Jacobians and positions from Legendre coefficients."""
     given, dim, q = kernel.qfunction.numbers, kernel.dim, kernel.q1d
     if not given.mapped:
         return 0
@@ -193,7 +214,7 @@ def _geometry_flops(kernel: SumFactorised) -> int:
 
 
 def _row_flops(matrix: NDArray[np.float64]) -> int:
-    """Operations of one row as ``dot_row`` emits it: zeros and ones cost no multiplication."""
+    """Operations of one row in the code of ``dot_row``: zeros and ones cost no multiplication."""
     used = [column for column in matrix.T if np.any(column != 0.0)]
     products = sum(bool(np.any(column != 1.0)) for column in used)
     return products + max(len(used) - 1, 0)

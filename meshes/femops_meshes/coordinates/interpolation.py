@@ -1,7 +1,8 @@
 """One-dimensional points, weights and Lagrange interpolation on [0, 1], and their tensor products.
 
-All is float64 and stable to degree 20 and beyond: the barycentric formulas of J.-P. Berrut and
-L. N. Trefethen, "Barycentric Lagrange interpolation", SIAM Review 46 (2004), (3.2), (4.2), (9.4).
+All functions work in float64 and are stable to degree 20 and beyond. They use the barycentric
+formulas (3.2), (4.2) and (9.4) of J.-P. Berrut and L. N. Trefethen, "Barycentric Lagrange
+interpolation", SIAM Review 46 (2004).
 """
 
 import math
@@ -30,7 +31,7 @@ def _check_count(n: int, least: int, what: str) -> int:
 
 
 def _legendre(n: int, x: Floats) -> tuple[Floats, Floats]:
-    """Legendre polynomials P_n and P_(n-1), n >= 1, at x of [-1, 1], by their recurrence."""
+    """Legendre polynomials P_n and P_(n-1), n >= 1, at x (m,) in [-1, 1], by their recurrence."""
     before, now = np.ones_like(x), x.copy()
     for k in range(1, n):
         before, now = now, ((2 * k + 1) * x * now - k * before) / (k + 1)
@@ -121,7 +122,7 @@ def equispaced(n: int) -> Floats:
 
 
 def _barycentric_weights(nodes: Floats) -> Floats:
-    """Weights w_j = prod_(k != j) 1 / (x_j - x_k), (3.2); each factor times the 4 of [0, 1]."""
+    """Weights (n,) of (3.2), w_j = prod_(k != j) 1 / (x_j - x_k), scaled to a maximum of 1."""
     differences = 4 * (nodes[:, None] - nodes[None, :])
     np.fill_diagonal(differences, 1.0)
     if (differences == 0).any():
@@ -161,15 +162,15 @@ def lagrange_matrix(nodes: ArrayLike, x: ArrayLike) -> Floats:
 def lagrange_derivative_matrix(nodes: ArrayLike, x: ArrayLike) -> Floats:
     """Matrix that evaluates at x the derivative of the polynomial with given values at the nodes.
 
-    The derivative at the nodes, (9.4) with the diagonal from the rows' zero sums, is itself a
-    polynomial of no higher degree and so is interpolated exactly; x may hit nodes.
+    First (9.4) gives the derivative at the nodes, with a diagonal that makes the sum of each row
+    zero. The derivative is a polynomial of lower degree, so its interpolation to x is exact.
 
     Parameters
     ----------
     nodes
         Shape (n,), all different.
     x
-        Shape (m,).
+        Shape (m,), anywhere; x may hit nodes.
 
     Returns
     -------
@@ -188,7 +189,7 @@ def lagrange_derivative_matrix(nodes: ArrayLike, x: ArrayLike) -> Floats:
 
 
 def tensor_apply(matrices: Sequence[ArrayLike], values: ArrayLike) -> Floats:
-    """Apply one matrix per direction to lexicographic tensor-product values, sum factorised.
+    """Apply one matrix per direction to lexicographic values, by sum factorisation.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """Maps from the reference element [0, 1]**dim to physical space, sum factorised.
 
-Coordinates are values at the Gauss-Lobatto points of degree g, which follows from their number.
+Coordinates are values at the Gauss-Lobatto points of degree g. The number of points gives g.
 """
 
 import numpy as np
@@ -82,7 +82,7 @@ def jacobians(coordinates: ArrayLike, points_1d: ArrayLike) -> Floats:
 
 
 def determinants(J: ArrayLike) -> Floats:
-    """Return the determinants (...) of matrices (..., dim, dim), dim 1 to 3, written out."""
+    """Return the determinants (...) of matrices (..., dim, dim) with dim 1 to 3."""
     J = np.asarray(J, dtype=np.float64)
     if J.shape[-1] == 1:
         return J[..., 0, 0].copy()

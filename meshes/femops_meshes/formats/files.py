@@ -60,9 +60,9 @@ def _cure(path: str | os.PathLike[str]) -> str:
 
 
 def write_text(path: str | os.PathLike[str], chunks: Iterable[str]) -> None:
-    """Write a text file. Under its name there is always the old file or the complete new one.
+    """Write a text file. Other programs see the old file or the complete new file.
 
-    The text goes to a temporary file beside it, which is renamed when complete.
+    The text goes to a temporary file in the same folder, which is renamed when complete.
 
     Raises
     ------

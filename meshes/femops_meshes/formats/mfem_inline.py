@@ -144,7 +144,7 @@ def mfem_order(counts: tuple[int, ...]) -> Ints:
 
 
 def _row(at: Vector, *axes: Vector) -> _Run | None:
-    """Start, step and length of a block that is one cell wide in all directions but one."""
+    """Start, step and length of a block with one row of cells; None for other blocks."""
     lengths = [abs(sum(axis)) for axis in axes]
     for along, length in zip(axes, lengths, strict=True):
         if sum(lengths) == length + len(axes) - 1:
@@ -205,6 +205,6 @@ def _half(v: Vector) -> Vector:
 
 
 def _even_half(v: Vector) -> Vector:
-    """Half of an axis, of an even number of cells if it has more than two."""
+    """About half of an axis: an even number of cells if the axis has more than two."""
     half = _half(v)
     return _add(half, _unit(v)) if abs(sum(half)) % 2 == 1 and abs(sum(v)) > 2 else half

@@ -29,7 +29,7 @@ _L2_BASES = ("gauss", "gll", "bernstein", "open", "equispaced", "half")
 @final
 @dataclass(frozen=True)
 class Collection:
-    """A finite element collection: whether it is continuous, its 1-D basis, degree and name."""
+    """MFEM's finite element collection: continuity, 1-D basis, degree and name."""
 
     continuous: bool
     basis: str
@@ -84,7 +84,8 @@ def parse_collection(scanner: Scanner, dim: int) -> Collection:
 def interior_order(collection: Collection, dim: int) -> list[int]:
     """Index in MFEM's order of each lexicographic dof inside a cell.
 
-    Both orders are equal, except for the legacy cubic hexahedron, which uses the corners' order.
+    Both orders are equal, except in the legacy cubic hexahedron, whose dofs have the order of
+    MFEM's corners.
     """
     if collection.name == "Cubic" and dim == 3:
         return [0, 1, 3, 2, 4, 5, 7, 6]

@@ -35,13 +35,13 @@ _FACES = ((3, 2, 1, 0), (0, 1, 5, 4), (1, 2, 6, 5), (2, 3, 7, 6), (3, 0, 4, 7), 
 
 
 def _code(dim: int, corners: tuple[int, ...]) -> int:
-    """Ternary code of the entity with these MFEM corners."""
+    """Ternary code of the entity whose corners MFEM gives these numbers."""
     local = {VTK_CORNERS[dim][corner] for corner in corners}
     return next(code for code in range(3**dim) if set(entity_corners(dim, code)) == local)
 
 
 def _first_met(number: Ints, count: int) -> tuple[Ints, Ints]:
-    """Rank of each of `count` numbers by first appearance, and the position of the first one."""
+    """Rank (count,) of each number by first appearance, and its first position (count,)."""
     place = np.full(count, number.size, dtype=np.int64)
     # of several writes to one entry the last one stays: go backwards to keep the first
     place[number[::-1]] = np.arange(number.size - 1, -1, -1)
@@ -63,7 +63,7 @@ def h1_numbers(elements: Ints, topology: Topology, file_elements: Ints, p: int) 
     Returns
     -------
     numbers, count
-        (ne, (p + 1)**dim) int64, and the total.
+        Shape (ne, (p + 1)**dim) int64, and an int.
     """
     dim = topology.dim
     order = np.argsort(file_elements, kind="stable")

@@ -191,7 +191,7 @@ def _vertices(scanner: Scanner, dim: int, count: int) -> Floats:
 
 
 def _nodes(scanner: Scanner, dim: int, num_elements: int) -> tuple[Collection, Floats]:
-    """Read the collection and the coefficients (ndofs, dim); only for L2 is ndofs known before."""
+    """Read the collection and its coefficients (ndofs, dim)."""
     scanner.keyword("nodes")
     scanner.keyword("FiniteElementSpace")
     collection = parse_collection(scanner, dim)

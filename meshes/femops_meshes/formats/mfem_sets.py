@@ -15,7 +15,7 @@ INSIDE, OUTSIDE = "attribute_sets", "bdr_attribute_sets"
 
 
 def read_sets(scanner: Scanner, section: str) -> dict[str, tuple[int, ...]]:
-    """Read a section if it comes next.
+    """Read {name: attributes} from a section. Return {} if another section comes next.
 
     Raises
     ------
@@ -67,7 +67,7 @@ def check_writable_names(*names: Names) -> None:
     Raises
     ------
     MeshArgumentError
-        If a name has a double quote, the end of a line or no valid text; the first is named.
+        If a name has a double quote or a line end, or is no valid text. The message has the name.
     """
     for name in (name for group in names for name in group):
         if any(mark in name for mark in '"\r\n\0') or name != name.encode("utf-8", "ignore").decode(

@@ -1,4 +1,4 @@
-"""Repair of mirrored elements, whose corners a file lists as in a left-handed system."""
+"""Repair of mirrored elements: a file lists their corners as in a left-handed system."""
 
 from typing import Any
 
@@ -16,8 +16,8 @@ Ints = NDArray[np.int64]
 def mended(corners: Ints, coordinates: Floats) -> tuple[Ints, Floats, bool]:
     """Turn over the elements that are mirrored.
 
-    An element is mirrored if det J < 0 at all points of `checks.geometry`. An element that is
-    inverted only in a part is not changed, as no order of its corners would help.
+    An element is mirrored if det J < 0 at all points of `checks.geometry`. If det J < 0 only at
+    some points, the element is not changed, as no order of its corners would help.
 
     Parameters
     ----------
@@ -28,9 +28,11 @@ def mended(corners: Ints, coordinates: Floats) -> tuple[Ints, Floats, bool]:
 
     Returns
     -------
-    corners, coordinates, any
-        In mirrored elements the first two directions are exchanged, as MFEM does with
-        quadrilaterals; segments are reversed. ``any`` is True if there were mirrored elements.
+    corners, coordinates
+        Arrays of the same shapes. In mirrored elements the first two directions are exchanged, as
+        MFEM does with quadrilaterals; segments are reversed.
+    any
+        True if there were mirrored elements.
     """
     dim = coordinates.shape[2]
     n = geometry_degree(coordinates.shape[1], dim) + 1

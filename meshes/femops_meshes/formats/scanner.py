@@ -99,7 +99,7 @@ class Scanner:
         return value
 
     def room(self, numbers: int, what: str) -> None:
-        """Raise if ``numbers`` numbers cannot follow, before an array of that size is made."""
+        """Raise if the rest of the text is too short for ``numbers`` numbers, before allocation."""
         left = sum(map(len, self._lines[self._next :])) + len(self._lines) - self._next
         if 2 * numbers - 1 > left:
             raise self.fail(
@@ -118,7 +118,7 @@ class Scanner:
         return text.split()
 
     def floats(self, count: int, what: str) -> NDArray[np.float64]:
-        """Return the next `count` numbers, on any number of whole lines; shape (count,)."""
+        """Read lines until they have `count` numbers, and return the numbers (count,)."""
         self.room(count, what)
         words: list[str] = []
         start = self._next
@@ -132,7 +132,7 @@ class Scanner:
         return self._convert(words, start, what)
 
     def remaining_floats(self, what: str, tags: tuple[str, ...]) -> NDArray[np.float64]:
-        """Return all numbers up to the end of the file, or up to one of the tags."""
+        """Return all numbers (n,) up to the end of the file, or up to one of the tags."""
         start, rest = self._next, self._lines[self._next :]
         for number, text in enumerate(rest if tags else []):
             if text.strip() in tags:
@@ -183,13 +183,13 @@ class Scanner:
 
 
 def _plain(text: str) -> str:
-    """Return the text, but refuse numbers that only Python reads: 1_000, other scripts."""
+    """Return the text. Raise if only Python reads it as a number: 1_000, digits not in ASCII."""
     if "_" in text or not text.isascii():
         raise ValueError(text)
     return text
 
 
 def shorten(text: str) -> str:
-    """Return the text's beginning, fit for a message."""
+    """Return the beginning of a text, short enough for a message."""
     shown = text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
     return shown.encode("ascii", "backslashreplace").decode("ascii")

@@ -36,19 +36,20 @@ _searched: set[tuple[int, Path]] = set()
 
 @contextmanager
 def temporary_file(target: Path, shared: str | None = None) -> Iterator[Path]:
-    """Yield a new file beside `target`. It is removed at the end if it still has its name.
+    """Yield a new file in the folder of `target`. Remove it at the end unless it was renamed.
 
-    Files of killed writers in the folder are removed first. A writer holds a lock on its file,
-    which the system releases when the writer ends in any way. Not all file systems show locks to
-    other machines, so files of other machines are removed a day after their last change.
+    First, files that killed writers left in the folder are removed. A writer holds a lock on its
+    file, which the system releases when the writer ends in any way. Not all file systems show locks
+    to other machines. So files of other machines are removed a day after their last change.
 
     Parameters
     ----------
     target : Path
-        The file that it may be renamed to. Its name begins and ends like that of `target`.
+        New name that the caller may give to the file. The name of the temporary file begins and
+        ends like the name of `target`.
     shared : str, optional
-        Eight hexadecimal digits, a dot and more, with which other machines make the same name; see
-        `shared_name`. Random digits if omitted.
+        Middle of the name, if several machines write the same file; see `shared_name`. It has eight
+        hexadecimal digits, a dot and more. Random digits if omitted.
 
     Raises
     ------
@@ -66,7 +67,7 @@ def temporary_file(target: Path, shared: str | None = None) -> Iterator[Path]:
 
 
 def shared_name(target: Path, shared: str) -> Path:
-    """Path of the temporary file of `target` that several machines use."""
+    """Path of a temporary file for `target` that several machines write together."""
     return target.with_name(f".{target.stem[:40]}-femops-{_MANY}-{shared}")
 
 
@@ -89,7 +90,7 @@ def _made(target: Path, shared: str | None) -> tuple[Path, int | None]:
 
 
 def _remove_abandoned(folder: Path) -> None:
-    """Remove files whose writers have ended; once in a process, as folders can be large."""
+    """Remove files whose writers have ended. A process searches each folder once."""
     here = os.getpid(), folder.absolute()
     if not _LOCKS or here in _searched:
         return

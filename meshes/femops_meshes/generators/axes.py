@@ -1,4 +1,4 @@
-"""Turning elements: the same mesh with other local axes and other vertex numbers."""
+"""Rotation of elements: the same mesh with other local axes and other vertex numbers."""
 
 from functools import lru_cache
 from itertools import permutations, product
@@ -13,9 +13,10 @@ Ints = NDArray[np.int64]
 
 @lru_cache
 def rotations(dim: int) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
-    """All 1, 4 or 24 rotations of the reference element, as (axes, flips), the identity first.
+    """All 1, 4 or 24 rotations (axes, flips) of the reference element, the identity first.
 
-    Old coordinate d is new coordinate axes[d], or one minus that coordinate if flips[d] is 1.
+    Old coordinate d is new coordinate axes[d], or one minus new coordinate axes[d] if flips[d] is
+    1.
     """
 
     def keeps_handedness(axes: tuple[int, ...], flips: tuple[int, ...]) -> bool:

@@ -1,4 +1,4 @@
-"""Meshes of round domains, made of a few large blocks, each cut into a grid and mapped.
+"""Meshes of round domains from a few large blocks. Each block is cut into a grid and mapped.
 
 A round domain is the image of the cube [-1, 1]**dim. Each of the cube's 2 dim sides has a frame:
 its tangents and its outer normal, a right-handed system in this order.
@@ -35,12 +35,12 @@ def side_frames(dim: int) -> Floats:
 
 
 def cube_corner(positions: Floats) -> Ints:
-    """Lexicographic number (...) of corners of [-1, 1]**dim at these positions (..., dim)."""
+    """Lexicographic numbers (...) of the corners of [-1, 1]**dim at positions (..., dim)."""
     return (positions > 0) @ 2 ** np.arange(positions.shape[-1])
 
 
 def grid(dim: int, n: int, nodes: Floats) -> Floats:
-    """Reference positions (n**dim, len(nodes)**dim, dim) of the nodes of a block's parts."""
+    """Reference positions (n**dim, m**dim, dim) of the m nodes (m,) of each part of a block."""
     cells = np.indices((n,) * dim).reshape(dim, -1)[::-1].T
     local = nodes[np.indices((len(nodes),) * dim).reshape(dim, -1)[::-1].T]
     return (cells[:, None, :] + local) / n
@@ -55,7 +55,7 @@ def on_sphere(cube: Floats) -> Floats:
 
 
 def extruded(elements: Ints, num_vertices: int, layers: int) -> Ints:
-    """Vertex numbers (ne * layers, 2 * corners) of elements extruded along a last direction."""
+    """Vertex numbers (ne * layers, 2 m) of elements (ne, m) extruded along a new last direction."""
     level = num_vertices * np.arange(layers + 1)
     low, high = (elements[:, None, :] + level[at, None] for at in (slice(-1), slice(1, None)))
     return np.concatenate([low, high], axis=2).reshape(-1, 2 * elements.shape[1])
@@ -64,14 +64,21 @@ def extruded(elements: Ints, num_vertices: int, layers: int) -> Ints:
 def assembled(
     elements: Ints, coordinates: Floats, num_vertices: int, coarser: Coarsening | None = None
 ) -> Mesh:
-    """Make a mesh from arrays, with its elements ordered along a Hilbert curve."""
+    """Make a mesh from arrays, with its elements ordered along a Hilbert curve.
+
+    Parameters
+    ----------
+    elements, coordinates, num_vertices, coarser
+        See `Mesh`: shapes (ne, 2**dim) and (ne, (g + 1)**dim, dim). The elements may have any
+        order.
+    """
     order = hilbert_order(coordinates.mean(axis=1))
     mesh = Mesh.assemble(elements[order], coordinates[order], num_vertices)
     return mesh.with_coarser(None if coarser is None else coarser.reordered(order))
 
 
 def halved_blocks(topology: Topology, n: int) -> Coarsening | None:
-    """Positions of the cells of blocks with n cells per side in blocks with half as many."""
+    """Coarsening of blocks with n cells along each side to n / 2 cells. None if n is odd."""
     if n % 2:
         return None
     dim, half = topology.dim, n // 2
@@ -91,10 +98,11 @@ def halved_blocks(topology: Topology, n: int) -> Coarsening | None:
 
 
 def halved_layers(base: Coarsening | None, layers: int) -> Coarsening | None:
-    """Positions of elements extruded in layers, in elements with half as many layers.
+    """Coarsening of an extruded mesh, which merges pairs of layers.
 
-    A last layer without a partner is not merged, nor is a single layer. None if ``base`` is None,
-    so that coarse elements are not longer than wide.
+    ``base`` is the coarsening of the mesh that was extruded. If the number of layers is odd, the
+    last layer is not merged. Return None if ``base`` is None, because elements merged in layers
+    alone would become long and thin.
     """
     if base is None:
         return None

@@ -58,10 +58,10 @@ def l_shape(n: int = 2, dim: int = 2, order: Degree = 1) -> Mesh:
 
 
 def _notched(cells: NDArray[np.int64], n: int) -> Coarsening | None:
-    """Positions of cells (m, dim) in the grid with half as many along each side.
+    """Coarsening of cells (m, dim) to a grid with half as many cells along each side.
 
-    An odd last cell is not merged. Both halves of a direction are paired from their own start, so
-    that the re-entrant corner is a corner of coarse cells.
+    If a side has an odd number of cells, its last cell is not merged. Each half of a direction is
+    paired from its own start, so that the re-entrant corner is a corner of coarse cells.
     """
     if n == 1:
         return None
@@ -86,7 +86,7 @@ def disc(n: int = 4, radius: float = 1.0, order: Degree = 3) -> Mesh:
     Parameters
     ----------
     n
-        Elements along each side of each block: 5 n**2 in all.
+        Elements along each side of each block. The mesh has 5 n**2 elements.
     radius
         Any unit of length.
     order
@@ -113,7 +113,7 @@ def ball(n: int = 2, radius: float = 1.0, order: Degree = 3) -> Mesh:
     Parameters
     ----------
     n
-        Elements along each edge of each block: 7 n**3 in all.
+        Elements along each edge of each block. The mesh has 7 n**3 elements.
     radius
         Any unit of length.
     order
@@ -144,7 +144,7 @@ def cylinder(
     n
         Elements along each side of each block of the disc.
     layers
-        Elements along z: 5 n**2 layers in all.
+        Elements along z. The mesh has 5 n**2 layers elements.
     radius, height
         Any unit of length.
     order
@@ -182,7 +182,7 @@ def shell(
     n
         Elements along each edge of the six (four) blocks.
     layers
-        Elements along the radius: 6 n**2 layers (4 n layers) in all.
+        Elements along the radius. The mesh has 6 n**2 layers elements (4 n layers in 2-D).
     inner, outer
         Radii, any unit of length.
     order

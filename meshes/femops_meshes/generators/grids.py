@@ -22,7 +22,7 @@ Ints = NDArray[np.int64]
 @final
 @dataclass(frozen=True)
 class Grid:
-    """A box cut into equal cells. Made by `Grid.checked`; it stores no data of cells.
+    """A box cut into equal cells. `Grid.checked` makes it. It stores no data of cells.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class Grid:
     lower, upper
         Corners of the box.
     wraps
-        Whether opposite sides are joined, for each direction.
+        True for each direction in which opposite sides are joined.
     """
 
     counts: tuple[int, ...]
@@ -110,10 +110,11 @@ class Grid:
         return elements
 
     def coarsening(self, cells: Ints) -> Coarsening | None:
-        """Positions of cells (n, dim) in the grid with half as many cells in each direction.
+        """Coarsening of cells (n, dim) to the grid with half as many cells in each direction.
 
-        A last cell without a partner is not merged. A periodic direction is not halved if its
-        number of cells is odd, or too few would remain. None if no direction is halved.
+        If a direction has an odd number of cells, its last cell is not merged. A periodic direction
+        is not halved if its number of cells is odd, or if too few would remain. Return None if no
+        direction is halved.
         """
         halve = [n > 1 and (not w or (n % 2 == 0 and n >= 6)) for n, w in self._directions()]
         if not any(halve):
@@ -150,7 +151,7 @@ class Grid:
         return result.reshape(len(cells), p1d**dim, dim)
 
     def at_ends(self, cells: Ints, faces: Ints) -> NDArray[np.bool_]:
-        """True for faces (n, 2), rows of `cells` and ternary codes, on the grid's boundary."""
+        """True (n,) for faces (n, 2) on the grid's boundary: rows of `cells` and ternary codes."""
         digits = faces[:, 1, None] // 3 ** np.arange(self.dim) % 3
         ends = (digits // 2) * (np.array(self.counts) - 1)
         there = (digits != 1) & (cells[faces[:, 0]] == ends) & ~np.array(self.wraps)

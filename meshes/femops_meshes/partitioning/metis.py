@@ -16,10 +16,10 @@ _TOTAL_WEIGHT = 2**30
 
 
 def metis_owner(topology: Topology, size: int, weights: Floats | None = None) -> Ints:
-    """Owner (ne,) of each element, as METIS partitions the graph of elements that share faces.
+    """Owner (ne,) of each element in METIS' partition of the graph of elements that share faces.
 
-    Parts are numbered in the order of their first elements; parts that METIS leaves empty come
-    last. If there are no more elements than parts, each element has its own part.
+    Parts are numbered in the order of their first elements. Empty parts come last. If there are no
+    more elements than parts, each element has its own part.
 
     Parameters
     ----------
@@ -65,10 +65,10 @@ def metis_owner(topology: Topology, size: int, weights: Floats | None = None) ->
 
 
 def _graph(topology: Topology) -> tuple[Ints, Ints, Ints]:
-    """Return the graph of the elements in compressed rows.
+    """Return ``starts`` (ne + 1,), ``neighbours`` (n,) and ``faces`` (n,), the graph of elements.
 
-    Neighbours of element e are ``neighbours[starts[e]:starts[e + 1]]``; the third array has the
-    number of faces that e shares with each of them.
+    Neighbours of element e are ``neighbours[starts[e]:starts[e + 1]]``. ``faces`` has the number of
+    faces that e shares with each neighbour.
     """
     count = len(topology.entity)
     inner = topology.faces[(topology.faces >= 0).all(axis=1)]

@@ -24,7 +24,7 @@ METHODS = ("curve", "metis")
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Partition:
-    """Owner of each element of a mesh, with figures. Made by `partition` or `Partition.of`.
+    """Owner of each element of a mesh, with figures. Use `partition` or `Partition.of` to make it.
 
     Parts are numbered from 0. A part *touches* the vertices, edges and faces of its elements. An
     entity that several parts touch is *shared*, and belongs to the lowest of them. Columns are
@@ -35,7 +35,7 @@ class Partition:
     owner
         Shape (ne,) int64: the part that owns each element.
     load
-        Shape (size,): sum of the weights of each part's elements, their number without weights.
+        Shape (size,): sum of the weights of each part's elements. Without weights, their number.
     touched
         Shape (size, dim + 1) int64: entities that each part touches; the last column counts its
         elements.
@@ -48,8 +48,8 @@ class Partition:
         Shape (dim,) int64: shared entities of the mesh. The last is the surface of the partition:
         the faces between its parts.
     copies
-        Shape (n, 2 + dim) int64: pairs of an owning part and another part that touches some of its
-        entities, and how many of these entities there are. Ascending.
+        Shape (n, 2 + dim) int64, ascending. A row has an owning part, another part that touches
+        some of its entities, and the numbers of these entities.
     neighbours
         Shape (size,) int64: number of parts with which each part shares a vertex.
     """
@@ -152,7 +152,7 @@ class Partition:
         return self.owned @ _dofs_inside(order, self.owned.shape[1])
 
     def shared_dofs(self, order: int) -> Ints:
-        """Number (size,) of each part's dofs in an H1 space that other parts touch too."""
+        """Number (size,) of dofs of an H1 space that each part shares with other parts."""
         return self.shared @ _dofs_inside(order, self.shared.shape[1])
 
     def exchange(self, order: int) -> tuple[int, int]:
@@ -161,8 +161,8 @@ class Partition:
         Returns
         -------
         messages, numbers
-            A message for each pair of parts, from the owner of dofs to a part that touches them;
-            and the number of dofs in all messages.
+            Number of messages, one from each owner of dofs to each other part that touches some of
+            them, and number of dofs in all messages.
         """
         numbers = self.copies[:, 2:] @ _dofs_inside(order, self.copies.shape[1] - 2)
         return int(np.count_nonzero(numbers)), int(numbers.sum())
@@ -188,7 +188,7 @@ def partition(
     mesh
         The whole mesh.
     size
-        Number of parts, at least 1. Where there are fewer elements, the last parts stay empty.
+        Number of parts, at least 1. If there are fewer elements, the last parts stay empty.
     method
         "curve" cuts the order of the elements into pieces that are as equal as possible. Elements
         of meshes that are read or generated are ordered along a Hilbert curve. "metis" lets METIS
@@ -236,7 +236,7 @@ def curve_owner(count: int, size: int, weights: Floats | None = None) -> Ints:
 
 
 def cut_faces(owner: Ints, topology: Topology) -> Ints:
-    """Faces (n,) whose two elements belong to different parts."""
+    """Numbers (n,) of the faces whose two elements belong to different parts."""
     sides = topology.faces
     return np.flatnonzero((sides >= 0).all(axis=1) & (owner[sides[:, 0]] != owner[sides[:, 1]]))
 
@@ -247,7 +247,7 @@ def checked_weights(weights: ArrayLike, count: int) -> Floats:
     Raises
     ------
     MeshArgumentError
-        If their number is wrong, or one is not positive and finite.
+        If the number of weights is not `count`, or a weight is not positive and finite.
     """
     work = checks.array(weights, "weights", np.float64)
     if work.shape != (count,):
@@ -279,14 +279,17 @@ def _checked_owners(owner: ArrayLike, count: int, size: int) -> Ints:
 
 
 def _incidence(topology: Topology, owner: Ints, size: int, kind: int) -> tuple[Ints, Ints]:
-    """Entities of a dimension and parts that touch them: each pair once, by entity, then part."""
+    """Pairs of an entity of dimension `kind` and a part that touches it, by entity, then by part.
+
+    Return the entities (n,) and the parts (n,).
+    """
     codes = list(entity_codes(topology.dim, kind))
     pairs = np.unique(topology.entity[:, codes] * size + owner[:, None])
     return pairs // size, pairs % size
 
 
 def _runs(ascending: Ints) -> tuple[Ints, NDArray[np.bool_]]:
-    """Start of each entry's run of equal numbers, and True if the run has several entries."""
+    """Start (n,) of each entry's run of equal numbers, and True (n,) if it has several entries."""
     new = np.ones(len(ascending), dtype=bool)
     new[1:] = ascending[1:] != ascending[:-1]
     starts = np.flatnonzero(new)
@@ -295,7 +298,7 @@ def _runs(ascending: Ints) -> tuple[Ints, NDArray[np.bool_]]:
 
 
 def _counted_pairs(pairs: list[Ints], size: int) -> Ints:
-    """Count pairs of parts in each dimension: rows of two parts and their counts."""
+    """Count equal pairs of parts in each dimension: rows (n, 2 + dim) of two parts and counts."""
     distinct = np.unique(np.concatenate(pairs))
     counts = [
         np.bincount(np.searchsorted(distinct, of_kind), minlength=len(distinct))
@@ -307,7 +310,8 @@ def _counted_pairs(pairs: list[Ints], size: int) -> Ints:
 def _neighbours(vertices: Ints, parts: Ints, size: int) -> Ints:
     """Number (size,) of parts with which each part shares a vertex.
 
-    ``vertices`` and ``parts`` are pairs that touch, sorted by vertex, then part.
+    ``vertices`` (n,) and ``parts`` (n,) are pairs of a vertex and a part that touches it, sorted by
+    vertex, then by part.
     """
     pairs, distance = [np.zeros(0, dtype=np.int64)], 1
     while (same := vertices[distance:] == vertices[:-distance]).any():

@@ -1,4 +1,4 @@
-"""Parts of meshes: the part of one rank, and the first elements."""
+"""Parts of a mesh: the part of one rank, and the part of its first elements."""
 
 from dataclasses import dataclass
 from typing import final
@@ -38,8 +38,8 @@ class Part:
     vertices
         Shape (nv,) int64, ascending: number in the whole mesh of each vertex.
     interface
-        Shape (nf, 2) int64: the faces where the mesh was cut, each as an element of `mesh` and the
-        ternary code of the face in it; sorted by element, then by code.
+        Shape (nf, 2) int64: the faces where the mesh was cut. A row has an element of `mesh` and
+        the ternary code of the face in the element. Sorted by element, then by code.
     num_elements, num_vertices
         Numbers of elements and vertices of the whole mesh.
     """
@@ -136,15 +136,15 @@ def part_of(mesh: Mesh, partition: Partition, rank: int) -> Part:
 def first_elements(mesh: Mesh, count: int) -> Mesh:
     """Make a mesh of the first elements of a mesh.
 
-    Vertices keep their order, so entities keep their directions: the dofs of a space on the part
-    are those that the first elements touch, in the same order.  The boundary of the part is all its
-    exterior faces, with attribute 1. The part has no names.
+    Vertices keep their order, so entities keep their directions. A space on the part has the dofs
+    that the first elements touch, in the same order. The boundary of the part has all its exterior
+    faces, with attribute 1. The part has no names.
 
     Parameters
     ----------
     mesh : Mesh
     count : int
-        1 to the number of elements; the mesh itself is returned for all of them.
+        Number of elements, at least 1. For all elements the mesh itself is returned.
 
     Raises
     ------

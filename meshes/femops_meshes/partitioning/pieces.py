@@ -18,7 +18,7 @@ def checked_rank(rank: int, size: int) -> tuple[int, int]:
     Raises
     ------
     MeshArgumentError
-        If `size` is no whole number >= 1, or `rank` is none from 0 to size - 1.
+        If `size` is no whole number >= 1, or `rank` is no whole number from 0 to size - 1.
     """
     part, parts = whole(rank, "rank", 0), whole(size, "size")
     if part >= parts:
@@ -45,7 +45,7 @@ def checked_piece(start: int, stop: int, count: int) -> tuple[int, int]:
 def equal_piece(count: int, size: int, rank: int) -> tuple[int, int]:
     """Start and stop of one of `size` pieces of `count` things.
 
-    Lengths differ by one at most; longer pieces come first, so empty ones are the last.
+    Lengths differ by one at most. Longer pieces come first, so empty pieces are the last.
     """
     length, more = divmod(count, size)
     start = rank * length + min(rank, more)
@@ -53,17 +53,17 @@ def equal_piece(count: int, size: int, rank: int) -> tuple[int, int]:
 
 
 def equal_pieces(count: int, size: int) -> Ints:
-    """Cuts (size + 1,) between all pieces of `equal_piece`."""
+    """Start of each piece of `equal_piece`, then `count`: shape (size + 1,)."""
     length, more = divmod(count, size)
     ranks = np.arange(size + 1, dtype=np.int64)
     return ranks * length + np.minimum(ranks, more)
 
 
 def weighted_pieces(weights: Floats, size: int) -> Ints:
-    """Cuts between things of different weight that make the heaviest piece as light as possible.
+    """Cut things of different weight into pieces, the heaviest of which is as light as possible.
 
-    Among all such cuts, each piece in turn gets most nearly an equal share of the remaining weight.
-    No piece is empty unless there are fewer things than pieces.
+    If several cuts do that, each piece in turn gets a weight nearest to an equal share of the
+    remaining weight. No piece is empty unless there are fewer things than pieces.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def weighted_pieces(weights: Floats, size: int) -> Ints:
 
 
 def _reach(sums: Floats, start: int, limit: float) -> int:
-    """End of the longest piece from `start` within the limit, but of at least one thing."""
+    """End of the longest piece from `start` that weighs at most `limit`, or has one thing."""
     return max(start + 1, bisect_right(sums, sums[start] + limit) - 1)
 
 
@@ -110,7 +110,7 @@ def _nearest(sums: Floats, weight: float) -> int:
 
 
 def _latest(sums: Floats, size: int, limit: float) -> list[int]:
-    """Latest cuts of pieces within a limit. If the limit is too low they do not reach the end."""
+    """Latest cuts of pieces that weigh at most `limit`. The last cut is the end if all fits."""
     count = len(sums) - 1
     cuts = [0]
     for piece in range(1, size + 1):

@@ -16,7 +16,7 @@ Ints = NDArray[np.int64]
 Codes = NDArray[np.uint8]
 
 VTK_CORNERS = {1: [0, 1], 2: [0, 1, 3, 2], 3: [0, 1, 3, 2, 4, 5, 7, 6]}
-"""Corners in VTK's (and MFEM's) order for each lexicographic one; each list is its own inverse."""
+"""Corner in VTK's (and MFEM's) order of each lexicographic corner. Each list is its own inverse."""
 
 
 @lru_cache

@@ -13,7 +13,7 @@ _BITS = {1: 52, 2: 26, 3: 20}
 
 
 def hilbert_index(cells: ArrayLike, bits: int) -> Ints:
-    """Position along the Hilbert curve of cells of a grid with 2**bits cells per direction.
+    """Positions of cells along the Hilbert curve of a grid with 2**bits cells per direction.
 
     Parameters
     ----------
@@ -70,7 +70,8 @@ def hilbert_order(centers: ArrayLike) -> Ints:
     Returns
     -------
     permutation
-        Shape (n,) int64: the point that comes i-th. Points of one cell keep their order.
+        Shape (n,) int64: entry i is the point at position i. Points in one cell of the finest grid
+        keep their order.
 
     Raises
     ------
@@ -94,15 +95,15 @@ def hilbert_order(centers: ArrayLike) -> Ints:
 def hilbert_cells(counts: Sequence[int], start: int = 0, stop: int | None = None) -> Ints:
     """Cells of a grid in their order along a Hilbert curve, or a piece of that order.
 
-    The curve's cubes are split level by level, and only cubes with cells of the piece are kept. So
-    time and memory are proportional to the piece, not to the grid.
+    The function splits the curve's cubes level by level, and keeps only cubes with cells of the
+    piece. So time and memory are proportional to the piece, not to the grid.
 
     Parameters
     ----------
     counts
         Cells of the grid in each direction.
     start, stop
-        The piece: cells start to stop - 1 of the order; None for all cells from start on.
+        The piece: cells start to stop - 1 of the order. Without stop, all cells from start on.
 
     Returns
     -------

@@ -1,11 +1,12 @@
 """Side of a face on which a boundary entry lies.
 
-A face inside the mesh, or a glued face of a periodic mesh, has an element on both sides, and the
-entry has the same vertices in both. The order of its corners tells the sides apart: an entry
-belongs to the element that it looks out of. An entry looks out of an element if, in 3-D, the first
-direction, the second and the outer normal are right-handed; in 2-D if the element is to the left
-of the edge. Normals in MFEM have the same sense. In 1-D an entry, a point, belongs to the element
-below it.
+A face inside the mesh, or a glued face of a periodic mesh, has an element on both sides. The
+entry's vertices belong to both elements. So the order of its corners must tell the sides apart: an
+entry belongs to the element that it looks out of.
+
+In 3-D an entry looks out of an element if its first direction, its second direction and the outer
+normal are right-handed. In 2-D it does if the element is to the left of the edge. Normals in MFEM
+have the same sense. In 1-D an entry is a point, which belongs to the element below it.
 """
 
 import numpy as np
@@ -26,7 +27,7 @@ _REFLECTED = np.array([code.bit_count() % 2 == 1 for code in range(8)])
 
 
 def outward_order(dim: int, code: int) -> list[int]:
-    """Permutation of the ascending corners of an element's face with which they look out of it."""
+    """Permutation of a face's ascending corners after which they look out of the element."""
     digits = code_digits(code, dim)
     normal = next(d for d, t in enumerate(digits) if t != 1)
     # x cross z is -y, and the direction of a quad's edge y = 1 is clockwise
@@ -36,7 +37,10 @@ def outward_order(dim: int, code: int) -> list[int]:
 
 
 def outward_corners(elements: Ints, faces: Ints) -> Ints:
-    """Corners (n, 2**(dim-1)) of faces (n, 2), elements and codes, ordered to look outwards."""
+    """Corners (n, 2**(dim-1)) of faces, ordered to look outwards.
+
+    ``faces`` (n, 2) has an element and a code in each row.
+    """
     dim = elements.shape[1].bit_length() - 1
     corners = np.empty((len(faces), 2 ** (dim - 1)), dtype=np.int64)
     for code in entity_codes(dim, dim - 1):
@@ -68,7 +72,10 @@ def chosen_faces(elements: Ints, boundary: Ints, faces: Ints, face_codes: Codes)
 
 
 def looks_out(elements: Ints, boundary: Ints, faces: Ints, face_codes: Codes) -> Flags:
-    """True where entries look out of the elements on their two sides, (n, 2)."""
+    """True (nb, 2) where an entry looks out of the element on its first, or its second, side.
+
+    Parameters are as in `chosen_faces`.
+    """
     result = np.empty(faces.shape, dtype=np.bool_)
     for side in (0, 1):
         face = np.stack([faces[:, side], face_codes[:, side]], axis=1)

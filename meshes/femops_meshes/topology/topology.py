@@ -42,7 +42,10 @@ def _intrinsic_orientation(corners: Ints) -> Codes:
 
 
 def _group_rows(corners: Ints, num_vertices: int) -> tuple[Ints, int]:
-    """Give equal vertex sets among the rows (N, 2 or 4) one number, and count the sets."""
+    """Number the vertex sets of the rows (n, 2 or 4): equal sets have one number. Count the sets.
+
+    Return the number (n,) of each row's set, and the count.
+    """
     ordered = np.sort(corners, axis=1)
     key = ordered[:, 0] * num_vertices + ordered[:, 1]
     values, number = np.unique(key, return_inverse=True)
@@ -55,7 +58,7 @@ def _group_rows(corners: Ints, num_vertices: int) -> tuple[Ints, int]:
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Topology:
-    """The sub-entities of all elements. Made by `Topology.build`; arrays are read-only.
+    """The sub-entities of all elements. `Topology.build` makes it. Arrays are read-only.
 
     Attributes
     ----------
@@ -65,16 +68,17 @@ class Topology:
         Shape (ne, 3**dim) int64: number of each sub-entity within its dimension, by ternary code.
         A vertex keeps its vertex number, a cell its element number.
     orientation
-        Shape (ne, 3**dim) uint8: 0 or 1 for edges; for quadrilaterals bit 0 is a flip of the
-        element's first direction in the entity, bit 1 of its second, bit 2 a swap of the two after
-        the flips, that lead to the intrinsic order; 0 for vertices and cells.
+        Shape (ne, 3**dim) uint8: the flips and the swap that lead from the element's order to the
+        entity's own order. For edges, 1 is a flip. For quadrilaterals bit 0 is a flip of the
+        element's first direction in the entity, bit 1 a flip of its second direction, and bit 2 a
+        swap of the two directions after the flips. 0 for vertices and cells.
     num_entities
         dim + 1 counts: vertices, edges, ..., cells.
     faces
         Shape (num_faces, 2) int64: the elements on both sides of each (dim-1)-entity, the smaller
         number first; -1 outside.
     face_codes
-        Shape (num_faces, 2) int8: ternary code of the face in each of them; -1 outside.
+        Shape (num_faces, 2) int8: ternary code of the face in each of its elements; -1 outside.
     boundary_faces
         Shape (nb, 2) int64: an element and a code for each boundary entry. If two elements have the
         face, it is the one that the entry looks out of (see `femops_meshes.topology.sides`).
@@ -90,7 +94,7 @@ class Topology:
 
     @classmethod
     def build(cls, elements: Ints, num_vertices: int, boundary: Ints | None = None) -> "Topology":
-        """Find all entities.
+        """Find all entities of a mesh.
 
         Parameters
         ----------
@@ -167,18 +171,18 @@ def exterior_boundary(elements: Ints, topology: Topology) -> Ints:
 
 
 def listed(numbers: Ints) -> str:
-    """Return the first few numbers, as text."""
+    """Return the first few of some numbers (n,), as text."""
     shown = ", ".join(str(n) for n in numbers[:_SHOWN])
     return shown + (", ..." if len(numbers) > _SHOWN else "")
 
 
 def check_dangling(elements: Ints, num_vertices: int) -> None:
-    """Check that vertex numbers run from 0 to num_vertices - 1.
+    """Check that vertex numbers (ne, 2**dim) run from 0 to num_vertices - 1.
 
     Raises
     ------
     MeshTopologyError
-        If they don't; the message lists the elements.
+        If they don't. The message lists the elements.
     """
     bad = np.flatnonzero(((elements < 0) | (elements >= num_vertices)).any(axis=1))
     if len(bad):
@@ -216,7 +220,7 @@ def _check_elements(elements: Ints, num_vertices: int) -> None:
 def _pair_faces(
     elements: Ints, entity: Ints, dim: int, num_faces: int
 ) -> tuple[Ints, NDArray[np.int8]]:
-    """Elements and codes on both sides of each face."""
+    """Elements and codes on both sides of each face, both (num_faces, 2)."""
     codes = np.array(entity_codes(dim, dim - 1), dtype=np.int8)
     number = entity[:, codes].ravel()
     uses = np.bincount(number, minlength=num_faces)
@@ -243,7 +247,7 @@ def _pair_faces(
 
 
 def _check_twisted(corners: Ints, number: Ints, num_elements: int) -> None:
-    """Raise unless all elements at a quadrilateral have the same pairs of opposite corners."""
+    """Raise unless each quadrilateral has the same opposite corners in all its elements."""
     place = np.argmin(corners, axis=1)
     opposite = corners[np.arange(len(corners)), place ^ 3]
     agreed = np.empty(number.max(initial=-1) + 1, dtype=np.int64)

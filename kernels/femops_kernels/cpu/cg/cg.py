@@ -194,7 +194,7 @@ class Group(SolveGroup):
         return table, Instruction(address, words, needs, everything, self._whole)
 
     def _whole(self) -> bool:
-        """True if all solves still belong to this group, and threads share the work of none."""
+        """True if all solves still belong to this group, and each solve runs on one thread."""
         return all(one._group is self and not one._shared() for one in self.solves)
 
     def restart(
@@ -250,6 +250,6 @@ def _together(dtype: np.dtype[Any]) -> Any:
 
 
 def solve_parts(width: int, dtype: np.dtype[Any]) -> list[Parts]:
-    """Parts of the code that preconditioned solves with any operator share."""
+    """Parts of the compiled code that preconditioned solves use, whatever their operator."""
     ahead = merged_parts(width, dtype, use_inverse=True), _parts(dtype, "cg", "cg_alone")
     return [(*parts, "") for parts in ahead]

@@ -57,7 +57,7 @@ class MergedSweep:
     Parameters
     ----------
     operator : CompiledOperator
-        One whose launches are `mergeable`.
+        Operator whose launches are `mergeable`.
     n : int
         Length of a vector of the operator.
     inverse : (n,) array or None

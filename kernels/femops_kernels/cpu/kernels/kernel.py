@@ -215,7 +215,7 @@ class SweepKernel(ABC):
 
 
 def _element_sides(blocks: Sequence[int], sides: Sequence[Side]) -> tuple[ElementSide, ...]:
-    """Sizes of fields or test functions, and their first components and runs among all."""
+    """For each field or test function its sizes, and its first component and run among all."""
     element_sides, first, run = [], 0, 0
     for block, side in zip(blocks, sides, strict=True):
         element_side = ElementSide(block, first, side.ncomp, run, side.index_bytes, side.runs)
@@ -352,7 +352,7 @@ class Kernel(OperatorKernel):
         return self.parts_around(*self._batch)
 
     def parts_around(self, *batch: str) -> Parts:
-        """Parts of the code of the batches, around the named skeletons of one batch."""
+        """Parts of the code of the batches; ``batch`` names the skeletons for one batch."""
         around = ("table", "copies", "ahead", "weights", "geometry", "pieces")
         return self.skeletons(*around, *batch), self.constants(), self.qfunction.text
 
@@ -409,7 +409,7 @@ class Kernel(OperatorKernel):
             "GRAD_OUT": self.qfunction.gradient_out,
             "PREFETCH": True,
             "FAR": find(tuning_key(self.words)).get("prefetch_bytes", PREFETCH_BYTES),
-            # measured: where much is read at the points they take memory's whole time
+            # measured: work by chunks is faster if a kernel reads much at the points
             "BY_CHUNK": self._several or self.qfunction.numbers.point > (1 if self.q1d > 6 else 0),
             "B": Matrix1D(self.source.b1d),
             "BT": Matrix1D(self.target.b1d.T),
@@ -465,9 +465,10 @@ class FillKernel(SweepKernel):
     Attributes
     ----------
     kernel : Kernel
-        A square one, whose q-function returns the numbers instead of factors of test functions.
+        Kernel with the same fields and test functions.  Its q-function returns the numbers instead
+        of factors of test functions.
     numbers : int
-        How many numbers a point has.
+        Count of numbers at a point.
     """
 
     kernel: Kernel

@@ -68,7 +68,7 @@ def _vectors(skeleton: str, real: str, other: str) -> ModuleType:
 
 
 def padded_vector(size: int, dtype: DType) -> Array:
-    """Zeroed vector near the threads that work on it, padded to whole cache lines."""
+    """Make a vector of zeros near the threads that use it, (size,) padded to whole cache lines."""
     lanes = ALIGNMENT // dtype.itemsize
     return placed_array((-(-size // lanes) * lanes,), dtype)
 

@@ -41,8 +41,8 @@ class ArrayCall:
     like : array
         An array of the type and shape of c.
     ends : three of (int, int)
-        For each array, offsets in bytes from its first entry to the lowest byte that is used and
-        behind the highest.
+        For each array, two offsets in bytes from its first entry: to the lowest byte that launches
+        use, and to the first byte behind the highest.
     launches : sequence of (Launch, three of int)
         Each launch, and the offsets in bytes of its operands from the first entries of a, b and c.
     exchanged : bool
@@ -81,7 +81,11 @@ class ArrayCall:
         self._alone = not small or any(launch.copies.size for launch, _ in launches)
 
     def run(self, a: Array, b: Array, c: Array) -> int:
-        """Run the launches. Return 0 if the arrays do not allow it and nothing has been done."""
+        """Run the launches on arrays with the shapes and strides of the call. Return 1 if done.
+
+        Return 0, and do nothing, if an array is not aligned, c is read-only or too near to a or b,
+        or the number of threads has changed.
+        """
         if self._threads and not self.current():
             return 0
         if self._exchanged:
@@ -109,7 +113,7 @@ _TEXT = "from femops_kernels.simd.tensor.launches import *\n"
 
 
 def readable(*arrays: Array) -> bool:
-    """True if compiled code reads the same addresses and flags of the arrays as NumPy."""
+    """True if compiled code reads the same addresses and flags of arrays (any shape) as NumPy."""
     looked_up: Callable[[int], tuple[int, int]] = _module().looked_up
     return all(looked_up(id(one)) == (one.ctypes.data, one.flags.num) for one in arrays)
 

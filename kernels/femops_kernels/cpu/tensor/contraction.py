@@ -21,9 +21,9 @@ from femops_kernels.simd.tensor.together import members_together
 from femops_kernels.tuning import database
 from femops_kernels.tuning.database import TuningKey
 
-# Bytes of a task, which one thread works on, and bytes of members from which several threads work.
+# Bytes of a task, on which one thread works. Least bytes of members for several threads.
 _TASK, _SHARED = 2**16, 2**18
-# Tuning tries to prefetch about so many bytes ahead, for members of at most so many bytes. The
+# Bytes by which tuning tries to prefetch ahead, and most bytes of members for which it does. The
 # default is no prefetch: on some processors it gains a fifth, on others it takes twice the time.
 _AHEAD, _SHORT = 4096, 2048
 # Cost, in multiply-adds of lane vectors, of a number that is moved alone.
@@ -43,8 +43,8 @@ class Contraction(PairContraction):
     lanes : int
         Number of members that are interleaved, entry by entry; 1 if members are separate.
     members : str
-        Letters of "abc" for the operands that are interleaved.  If there are any, all members share
-        the others.
+        Letters of "abc" for the operands that are interleaved.  If an operand is interleaved, all
+        members share the operands that are not.
     """
 
     lanes: int = 1
@@ -254,7 +254,7 @@ class ContractionKernel:
 
     @cached_property
     def variant(self) -> Variant:
-        """Settings of the tuning database; the default for those that it does not have."""
+        """Settings from the tuning database, or default settings where it has none."""
         default = Variant.default(self._contraction)
         tuned = database.find(self.tuning_key())
         names = ("rows", "vectors", "ahead")
@@ -366,7 +366,7 @@ class ContractionKernel:
     ) -> Launch:
         """Launch with all arguments but the addresses of the operands; see `run`.
 
-        If the kernel exchanges a and b, call ``products`` with their addresses exchanged.
+        If the kernel exchanges a and b, exchange their addresses when you call ``products``.
         """
         if self.exchanged:
             strides = tuple(strides[k] for k in (1, 0, 2, 4, 3, 5))

@@ -21,11 +21,12 @@ from femops_kernels.simd.tensor.numbers import ComplexLane
 Array = NDArray[Any]
 Shape = tuple[int, ...]
 
-# Bytes of matrices from which on several threads work on them, and bytes of operands and results
-# from which on results are written past the caches, which could not hold them.
+# Least bytes of matrices for several threads. Least bytes of operands and results for results that
+# are written past the caches, which could not hold them.
 _SHARED, _STREAMED = 2**17, 2**24
 
-# Rows up to which a Cholesky factorisation is compiled without loops. More take long to compile.
+# Most rows of a Cholesky factorisation that is compiled without loops. More rows would take too
+# long to compile.
 _UNROLLED = 16
 
 METHODS: dict[str, tuple[str, ...]] = {
@@ -38,7 +39,7 @@ METHODS: dict[str, tuple[str, ...]] = {
 }
 """Skeletons of each method."""
 
-# For each method: which of its two operands it reads, and which it writes.
+# For each method: flags of the operands that it reads, and of the operands that it writes.
 _USES = {
     "cholesky": ((True, False), (True, False)),
     "lu": ((True, False), (True, True)),
@@ -81,7 +82,7 @@ class Matrices:
 @final
 @dataclass(frozen=True)
 class LinearKernel:
-    """All that decides how a method for matrices of one size is compiled.
+    """Description of a method for matrices of one size, from which the method is compiled.
 
     Attributes
     ----------
@@ -147,7 +148,15 @@ class LinearCall:
     def run(
         self, first: Array, second: Array | None
     ) -> tuple[list[Array | None], NDArray[np.float64] | None]:
-        """Results, and the step (from 1) at which each member failed, else 0; None if none did."""
+        """Do the method for arrays with the shapes and strides of ``sources``.
+
+        Returns
+        -------
+        results : list of array or None
+            The two results, with the shapes ``shapes``.
+        failed : (members,) float64 or None
+            Step (from 1) at which each member failed, or 0.  None if no member failed.
+        """
         threads = machine.get_threads() if self._shared else 1
         targets = [None if shape is None else self._new(shape) for shape in self._shapes]
         status_bytes = self._slots * self._real.itemsize
@@ -231,7 +240,7 @@ def _skeletons(kernel: LinearKernel) -> tuple[str, ...]:
 
 
 def _runs(kernel: LinearKernel, parts: int) -> dict[str, int]:
-    """Real numbers of a member of each operand; the same for ``RUN``, or 0 if not contiguous."""
+    """Constants: real numbers of a member for each operand; ``RUN``: the same, 0 if it has gaps."""
     constants: dict[str, int] = {}
     size = np.dtype(kernel.dtype).itemsize
     for name, one in (("FIRST", kernel.first), ("SECOND", kernel.second)):

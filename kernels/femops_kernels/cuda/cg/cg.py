@@ -39,12 +39,12 @@ class DeviceConjugateGradients(Solve):
 
     On one process the state stays on the device, too.  The host launches iterations in bursts and
     does not wait for them.  It reads the state that was copied while the last burst was launched.
-    Iterations launched after the end change nothing but x, which every second iteration updates,
-    and the last one of a call.
+    Every second iteration updates x, and so does the last iteration of a call.  Iterations launched
+    after the end of the solve only do the updates of x that are still due.
 
-    On many ranks the host waits for the sums of each iteration.  It adds those of all ranks and
-    sends the factors of the updates to the device.  As in merged sweeps, an iteration then has two
-    launches for updates and sums, one before and one after the operator's.
+    On many ranks the host waits for the sums of each iteration.  It adds the sums of all ranks and
+    sends the factors of the updates to the device.  As in merged sweeps, an iteration then has one
+    launch for updates and sums before the launch of the operator, and one after it.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ class DeviceConjugateGradients(Solve):
             self._operator.apply(self.x, self._q)
 
     def advance(self, tolerance: float, limit: int, steps: int, show: bool = True) -> None:
-        """See `Solve.advance`. With steps but without ``show``, get the state of the last call."""
+        """See `Solve.advance`. Without ``show`` do not wait: take the state of the last call."""
         if self._numbers is not None:
             self._state[[at.GOAL, at.LIMIT]] = tolerance, limit
             between_messages(self._state, steps, show, self._act)

@@ -17,8 +17,8 @@ from femops_kernels.errors import CompileError, DeviceError
 OPTIONS = ("--std=c++17", "--ptxas-options=-v")
 """Options of every compilation; the second makes the log report registers and spills."""
 
-# With a driver, NVRTC keeps compiled kernels from this version on. One that it has kept has no
-# report: the assembler did not run.
+# From this version on NVRTC has a cache of its own if there is a driver. A kernel from that cache
+# has no report, because the assembler did not run.
 _CACHES_SINCE, _NO_CACHE = (12, 9), "-no-cache"
 
 _MAJORS = (13, 12)
@@ -91,7 +91,7 @@ def compile_cubin(
     Raises
     ------
     CompileError
-        If the compiler refuses the source.  The log is a note of the error.
+        If the compiler refuses the source.  The error has the log as a note.
     DeviceError
         If there is no compiler, or it does not know the architecture.
     """
@@ -232,7 +232,7 @@ def _wheel_folders(major: int) -> Iterator[Path]:
 
 
 def _pathfinder() -> Iterator[Path]:
-    """Path of NVRTC by NVIDIA's own search, in conda's folders for instance."""
+    """Path of NVRTC that NVIDIA's own search finds, for instance in conda's folders."""
     from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
 
     with suppress(DynamicLibNotFoundError):
@@ -242,7 +242,7 @@ def _pathfinder() -> Iterator[Path]:
 
 
 def _opened(path: Path) -> Any:
-    """Load NVRTC from a path, after its builtins, which it finds only if loaded; None if not."""
+    """Load NVRTC's builtins from the folder, then NVRTC, which needs them. None if that fails."""
     if path.is_absolute():
         if not path.exists():
             return None

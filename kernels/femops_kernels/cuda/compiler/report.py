@@ -42,7 +42,7 @@ def report(log: str) -> Report:
     Raises
     ------
     CompileError
-        If the log has no entry point. The log is a note of the error.
+        If the log has no entry point. The error has the log as a note.
     """
     frame = re.search(
         rf"Function properties for {ENTRY}\n\D*(\d+) bytes stack frame, "

@@ -138,7 +138,7 @@ class Layout:
         return packed
 
     def set(self, packed: NDArray[Any], device: Device, **values: Any) -> None:
-        """Replace some of the packed arguments; see `pack`."""
+        """Replace some arguments in the structure ``packed``, a shape () array; see `pack`."""
         for name, value in values.items():
             if name not in self._types:
                 known = ", ".join(self._types)
@@ -180,5 +180,5 @@ class Layout:
 
 
 def copied(packed: NDArray[Any]) -> NDArray[Any]:
-    """Copy of packed arguments, faster than NumPy's own copy, which goes field by field."""
+    """Copy a structure of arguments, a shape () array. NumPy's own copy, by field, is slower."""
     return packed.view(f"V{packed.nbytes}").copy().view(packed.dtype)

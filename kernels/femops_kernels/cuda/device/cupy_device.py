@@ -115,7 +115,7 @@ def describe() -> dict[str, Any]:
     -------
     dict
         ``devices`` (a list of ``name``, ``arch``, ``processors``, ``memory_bytes``), ``missing``
-        (why there is none, or None), ``nvrtc`` (version of the compiler, or None).
+        (reason why there is no device, or None), ``nvrtc`` (version of the compiler, or None).
     """
     try:
         version: str | None = ".".join(map(str, nvrtc.version()))
@@ -226,7 +226,7 @@ class CudaDevice(Device):
         return f"CudaDevice({self.name}, cuda:{self.current.id}, {self.arch})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the number of the GPU. A copy is the object itself, or the other process's GPU."""
+        """Pickle the GPU's number. In this process a copy is this object; others open their GPU."""
         return open_device, (f"cuda:{self.current.id}",)
 
     def function(self, source: str) -> Function:
@@ -401,11 +401,11 @@ class CudaFunction(Function):
             ) from error
 
     def resident(self, threads: int, shared_bytes: int) -> int:
-        """Number of blocks that registers, threads and shared memory suffice for."""
+        """See `Function.resident`. Registers, threads and shared memory bound the number."""
         return self._device.multiprocessor.resident(threads, self.registers, shared_bytes)
 
     def launch(self, blocks: int, threads: int, shared_bytes: int, arguments: NDArray[Any]) -> None:
-        """Run the kernel on CuPy's current stream."""
+        """See `Function.launch`. The kernel runs on CuPy's current stream."""
         if blocks == 0:
             return  # CuPy would run one block
         try:
@@ -422,7 +422,7 @@ class CudaFunction(Function):
             ) from error
 
     def _prepare(self, threads: int, shared_bytes: int) -> None:
-        """Request shared memory for a block, and for all blocks of a multiprocessor."""
+        """Ask the driver for the shared memory of a block, and of a multiprocessor's blocks."""
         if shared_bytes == 0 or self._shape == (threads, shared_bytes):
             return
         if shared_bytes > self._allowed:

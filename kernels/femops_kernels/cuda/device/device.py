@@ -106,10 +106,10 @@ class DeviceChannel(ABC):
 
     @abstractmethod
     def ready(self) -> None:
-        """Tell that all launches that write ``outgoing`` have been made.
+        """Declare that all kernels that write ``outgoing`` have been launched.
 
-        Later launches run beside the messages.  Before `finish` they must not write ``outgoing``
-        nor read ``incoming``.
+        Later kernels run beside the messages.  Before `finish` they must not write ``outgoing`` nor
+        read ``incoming``.
         """
 
     @abstractmethod
@@ -221,10 +221,10 @@ class Device(ABC):
 
         Parameters
         ----------
-        array : array
+        array : array of any shape
         stream : object, optional
-            Stream of the device in which the copy runs.  The present numbers are copied, and the
-            host does not wait for that.
+            Stream of the device in which the copy runs.  The host does not wait for the copy, and
+            may change ``array`` meanwhile.
         """
 
     @abstractmethod
@@ -233,14 +233,14 @@ class Device(ABC):
 
         Parameters
         ----------
-        array : array
+        array : array of any shape
         stream : object, optional
-            Stream of the device in which the copy runs.  The host then does not wait for it.
+            Stream of the device in which the copy runs.  The host then does not wait for the copy.
         """
 
     @abstractmethod
     def download_later(self, array: Any) -> Callable[[], NDArray[Any]]:
-        """Begin to copy a small array to the host.
+        """Begin to copy a small array of any shape to the host.
 
         Returns
         -------

@@ -87,7 +87,7 @@ class NcclNetwork(Network):
     def exchange(self, sent: Messages, received: Messages, arrived: Any) -> None:
         """Launch messages after all work of CuPy's current stream, then record ``arrived``.
 
-        The host does not wait, except for the other rank at the first message of two ranks.
+        The host waits only for the first messages between two ranks, until both ranks take part.
         """
         nccl, ranks, stream = self._nccl, self._ranks, self._stream
         with self._current, self._named_errors():

@@ -44,7 +44,7 @@ class Multiprocessor:
         )
 
     def room(self, threads: int, registers: int) -> int:
-        """Number of blocks that registers and threads suffice for, at least one.
+        """Number of blocks that fit the registers and threads, at least one.
 
         Parameters
         ----------
@@ -59,7 +59,7 @@ class Multiprocessor:
         return max(1, min(most // warps, self.blocks))
 
     def resident(self, threads: int, registers: int, shared_bytes: int) -> int:
-        """Number of blocks that registers, threads and shared memory suffice for, at least one.
+        """Number of blocks that fit the registers, threads and shared memory, at least one.
 
         Parameters
         ----------

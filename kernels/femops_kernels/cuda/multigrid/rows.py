@@ -59,9 +59,22 @@ class DeviceRowProduct(DeviceLaunch):
 def slices(
     start: Ints, columns: NDArray[np.int32], values: NDArray[Any]
 ) -> tuple[Ints, NDArray[np.int32], NDArray[Any]]:
-    """Convert compressed rows to slices: starts of the slices, columns and values.
+    """Convert compressed rows to slices of `SLICE` rows.
 
     The rows of a slice are padded to equal length with zeros in column 0.
+
+    Parameters
+    ----------
+    start, columns, values : (nrows + 1,), (n,) and (n,) arrays
+        See `DeviceRowProduct`.
+
+    Returns
+    -------
+    starts : (nslices + 1,) int64
+        First entry of each slice, then the number of entries.
+    columns, values : (m,) arrays
+        Entries with padding.  A slice has the first entry of each of its rows, then the second
+        entry of each row, and so on.
     """
     lengths = np.diff(start)
     count = -(-len(lengths) // SLICE)

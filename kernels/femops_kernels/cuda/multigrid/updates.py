@@ -30,7 +30,7 @@ _PARTS = {"INNER": 0, "INNERS": 1, "MOVE": 2, "TURN": 3}
 
 @final
 class DeviceUpdates(VectorUpdates):
-    """Vectors of a device and their updates in multigrid; `VectorUpdates`, ``relaxation.cuh``.
+    """Vectors of a device and their updates in multigrid; see `VectorUpdates`.
 
     Each vector is a view of a longer one that is padded with zeros.
 
@@ -94,7 +94,7 @@ class DeviceUpdates(VectorUpdates):
 
 @final
 class DeviceCoarsestVectors(CoarsestVectors):
-    """Vectors of the coarsest level with pinned host memory; a cycle copies no others to the host.
+    """Vectors of the coarsest level with copies in pinned host memory; see `CoarsestVectors`.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ class DeviceCoarsestVectors(CoarsestVectors):
 
 @final
 class DeviceDirections(Directions):
-    """Inner products and updates on a device, whose sums the host gets; see ``directions.cuh``.
+    """Inner products and updates on a device; see `Directions` and ``directions.cuh``.
 
     Parameters
     ----------

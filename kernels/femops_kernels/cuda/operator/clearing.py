@@ -13,8 +13,8 @@ from femops_kernels.cuda.device.sources import SIMPLE_THREADS, simple_text
 from femops_kernels.cuda.operator.kernel import CudaKernel
 from femops_kernels.simd.runs import DofRuns
 
-# Fraction of an element's dofs that must lie inside it: then not to clear them saves more time
-# than reading the dofs takes.
+# Least fraction of an element's dofs inside the element. From this fraction on, the time saved by
+# not clearing them is longer than the time to read the numbers of the other dofs.
 _WORTH = 0.2
 _WARP = 32
 
@@ -50,9 +50,10 @@ class Clearing:
     def pays(
         kernel: CudaKernel, indices: NDArray[np.int64], constrained: NDArray[np.int64]
     ) -> bool:
-        """True if many dofs are inside elements, numbered in order, and none is constrained.
+        """True if many dofs are inside elements and numbered in order, and none is constrained.
 
         The kernel adds to rows of constrained dofs, also inside elements, so they must be zero.
+        ``indices`` (ne, nodes) are the dofs of the elements, ``constrained`` (n,) flat positions.
         """
         inside = _runs(kernel).inside
         if len(inside) < _WORTH * indices.shape[1]:

@@ -1,4 +1,4 @@
-"""Count of a kernel's work on one element, from which its time is bounded."""
+"""Count of a kernel's work on one element, which gives a bound of its time."""
 
 from __future__ import annotations
 
@@ -62,12 +62,13 @@ def shared_numbers(kernel: CudaKernel) -> int:
     same_in, same_out = kernel.identity
     read = _interpolation(dim, source.p1d, q, same_in)
     if qfunction.gradient_in:
-        # u is written, unless it lies there; each direction but x reads and writes its lines, and
-        # the q-function reads these derivatives
+        # u is written unless it is in shared memory already. Each direction but x reads and writes
+        # its lines. The q-function reads the derivatives.
         read += points * (not same_in) + 3 * (dim - 1) * points
     written = _interpolation(dim, target.p1d, q, same_out)
     if qfunction.gradient_out:
-        # the q-function writes, each direction reads and writes, and the sum reads
+        # for each direction but x: the q-function writes factors, the direction reads them and
+        # writes its result, and the sum reads the result
         written += 4 * (dim - 1) * points
     return source.ncomp * read + target.ncomp * written
 

@@ -24,15 +24,15 @@ _BLOCK = 2**26
 @final
 @dataclass(frozen=True, eq=False)
 class FilledData:
-    """Inputs of a kernel whose qdata is computed, or checked, by another launch on the device.
+    """Inputs of a kernel whose qdata another launch computes or checks on the device.
 
     Attributes
     ----------
     data : Data
         All other inputs.
     fill : callable
-        Takes a kernel and an order of elements.  Returns the qdata that the kernel reads, as
-        `streams` has them, or None if it reads none.
+        Takes a kernel and an order of elements.  Returns the qdata that the kernel reads, in the
+        layout of `streams`, or None if it reads none.
     """
 
     data: Data
@@ -99,8 +99,8 @@ def prefetched(device: Device, kernel: CudaKernel, order: Order, groups: int = 1
 
     A block prefetches for the block ``ahead`` positions behind it, if that is below ``behind``.
     ``ahead`` is the number of blocks that run at a time, so this later block takes its place.
-    (A persistent block prefetches for its own next portion.)  With ``groups`` of vectors so many
-    blocks read the same qdata, and the first of them prefetches.
+    (A persistent block prefetches for its own next portion.)  The ``groups`` blocks that work on
+    different vectors read the same qdata, and the first of them prefetches.
     """
     ahead = -(-device.processors * kernel.shape.blocks // groups)
     return {"ahead": ahead, "behind": order.blocks}
@@ -123,7 +123,7 @@ def streams(device: Device, kernel: CudaKernel, numbers: int, blocks: int) -> An
 def joined_streams(
     device: Device, kernel: CudaKernel, parts: Sequence[tuple[Any, NDArray[np.float64]]]
 ) -> Any:
-    """Join several `streams` into one with the numbers of all, each times a factor, at each point.
+    """Join several `streams` into one that has all their numbers at each point, times factors.
 
     Parameters
     ----------

@@ -23,10 +23,10 @@ class DofTable:
     Attributes
     ----------
     starts : (ne, runs) int32
-        First dof of each run.  If the element has the run's dofs in another order than they are
-        numbered, ``~position`` of the run in ``turned``.
+        First dof of each run whose dofs ascend one by one in the element.  For other runs,
+        ``~position`` of the run in ``turned``.
     turned : (n,) int32
-        Dofs of the runs in another order, one by one.  Never empty.
+        All dofs of these other runs.  Never empty.
     """
 
     starts: NDArray[np.int32]
@@ -186,7 +186,7 @@ class Marked:
     def of(
         device: Device, positions: NDArray[np.int64], dofs: DeviceDofs, ncomp: int, bit: int
     ) -> Marked:
-        """Mark some flat positions of a vector with ``bit``."""
+        """Mark the entries at the flat positions (n,) of a vector with ``bit``."""
         if not len(positions):
             return Marked(None, None)
         size = max(int(dofs.indices.max()) + 1, int(positions.max()) // ncomp + 1)
@@ -206,8 +206,8 @@ class DeviceEnd:
     ----------
     dofs : DeviceDofs
     marked : (n,) int64
-        Flat positions.  Those of a field are read as zero.  At those of a test function the result
-        is ``keep`` times the entry of the field.
+        Flat positions of marked entries.  Marked entries of a field are read as zero.  At a marked
+        entry of a test function the result is ``keep`` times the entry of the field.
     begin : int
         First entry of the field or test function in the sweep's vector.
     """

@@ -11,7 +11,7 @@ from femops_kernels.cuda.operator.kernel import CudaKernel
 
 
 def grid(device: Device, function: Function, kernel: CudaKernel, portions: int) -> int:
-    """Number of thread blocks of a launch on so many portions of the elements.
+    """Number of thread blocks of a launch on ``portions`` portions of the elements.
 
     Parameters
     ----------

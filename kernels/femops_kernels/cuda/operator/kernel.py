@@ -164,11 +164,11 @@ class CudaKernel:
         device : Device
             Device that compiles the kernel.
         sources : tuple of Side
-            The fields on which the qdata depend; the first field of this kernel if on none.
+            Fields on which the qdata depend.  If there are none, the first field of this kernel.
         qfunction, geometry
             See `CudaKernel`.
         numbers : int
-            How many results the q-function has at each point.
+            Count of the q-function's results at each point.
 
         Raises
         ------
@@ -393,10 +393,10 @@ class CudaKernel:
 
 
 def shape_for(kernel: CudaKernel, device: Device) -> Shape:
-    """Launch shape of the tuning database, else the one that a model chooses.
+    """Launch shape from the tuning database, else the shape that a model chooses.
 
-    The database has shapes for a device by name, or for all of its architecture.  They are taken as
-    they were measured, also if their kernels spill some registers.
+    The database has shapes for a device by name, or for all devices of its architecture.  A shape
+    of the database is not changed, even if its kernel spills some registers.
 
     The model takes about `_THREADS` threads per block.  With fewer, small elements leave warps half
     empty; with more, threads wait longer at barriers.  It leaves registers for `_RESIDENT` threads
@@ -432,7 +432,7 @@ def is_possible(kernel: CudaKernel, device: Device) -> bool:
 
 
 def staged_shapes(kernel: CudaKernel, device: Device, shapes: Iterable[Shape]) -> list[Shape]:
-    """Staged variants of the shapes that fit into shared memory, then the same, persistent.
+    """Staged variants of the shapes that fit into shared memory, then their persistent variants.
 
     ``blocks`` is lowered to the number that shared memory has room for.
 
@@ -473,7 +473,7 @@ def shape_of(kernel: CudaKernel, device: Device, threads: int, resident: int) ->
 
 
 def most_elements(kernel: CudaKernel, device: Device) -> int:
-    """Most elements that threads and shared memory of a block suffice for; 0 if not for one."""
+    """Largest number of elements that a block's threads and shared memory allow, or 0."""
     if not kernel.work_arrays:
         return MOST_THREADS
     room = device.shared_bytes // (kernel.dtype.itemsize * kernel.vectors)
@@ -485,7 +485,7 @@ def most_elements(kernel: CudaKernel, device: Device) -> int:
 
 
 def unspilled(kernel: CudaKernel, device: Device) -> CudaKernel:
-    """Variant of the kernel with as many blocks per multiprocessor as registers suffice for."""
+    """Variant of the kernel with as many blocks per multiprocessor as registers allow."""
 
     def tried(blocks: int) -> CudaKernel:
         return replace(kernel, shape=replace(kernel.shape, blocks=blocks))

@@ -19,8 +19,8 @@ _MOST_THREADS = 512  # of a block, where one element needs more than `_THREADS`
 def for_many(kernel: CudaKernel, device: Device, nvec: int) -> CudaKernel:
     """Variant of a kernel for many vectors, with a launch shape of its own.
 
-    A block works on eight vectors, or on four, two or one if there are no more, or no room.  It has
-    few elements, whose qdata are staged if the device can do that.
+    A block works on eight vectors.  If there are fewer, or shared memory has no room, it works on
+    four, two or one.  It has few elements, whose qdata are staged if the device can do that.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def for_many(kernel: CudaKernel, device: Device, nvec: int) -> CudaKernel:
 
 
 def _groups(nvec: int) -> list[int]:
-    """Numbers of vectors of a block, the fastest first: a block costs about one vector more."""
+    """Numbers of vectors of a block, the fastest first. A block costs about one vector more."""
     sizes = [VECTORS, VECTORS // 2, VECTORS // 4]
     return sorted(sizes, key=lambda size: -(-nvec // size) * (size + 1))
 

@@ -19,7 +19,8 @@ class Order:
     Attributes
     ----------
     elements : (blocks * group,) int32
-        Element of each place.  Places that fill up a block have ~e < 0 of its last element e.
+        Element at each place of the blocks.  Surplus places of a block have ~e < 0, where e is the
+        block's last element.
     group : int
         Elements of a thread block.
     plain : int
@@ -73,6 +74,6 @@ class Order:
 
 
 def _filled(elements: NDArray[np.int64], group: int) -> NDArray[np.int32]:
-    """Elements filled up to full blocks: extra places have ~e of the last element e."""
+    """Places of full blocks: the elements, then ~e of the last element e to fill the last block."""
     more = -len(elements) % group
     return np.concatenate([elements, np.repeat(~elements[-1:], more)]).astype(np.int32)

@@ -14,7 +14,7 @@ MOST_THREADS = 1024
 """Most threads that a block can have on any device."""
 
 SPILLED = 64
-"""Most bytes that a thread may spill where a few cost less than twice as many threads gain."""
+"""Most bytes that a thread may spill. They cost less time than twice as many threads save."""
 
 
 @final

@@ -119,8 +119,8 @@ class Lines:
 def strides_for(lines: Lines) -> Strides:
     """Strides with which shared memory is busy for the shortest time.
 
-    y is fastest, then z, which leaves the fewest conflicts at most orders.  The distances of
-    planes of equal x, and of elements, are found by trying all.
+    y is fastest, then z, which leaves the fewest conflicts at most orders.  The function tries all
+    distances between planes of equal x, and between elements.
 
     Parameters
     ----------

@@ -126,7 +126,7 @@ _FUNCTION = "    static __device__ __forceinline__"
 @final
 @dataclass(frozen=True)
 class _Matrices:
-    """Names of the types of matrices, by the matrices' rows, and the C++ text of the types."""
+    """C++ types of matrices: a dict of their names, by the rows of the matrix, and their text."""
 
     names: dict[object, str]
     texts: list[str]

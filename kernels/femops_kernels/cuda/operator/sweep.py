@@ -42,8 +42,8 @@ class DeviceLaunch(Launch, ABC):
     def launch(self, x: int, y: int, alpha: float, *, add: bool) -> None:
         """Add alpha times the term applied to x to y, both given by address.
 
-        If ``add`` is False, the entries inside elements are stored instead, whatever they hold.
-        All other entries of y must have been set.
+        If ``add`` is False, entries of dofs inside elements are overwritten.  All other entries of
+        y must have been set before.
         """
 
     @abstractmethod
@@ -154,12 +154,13 @@ class DeviceSweep(DeviceLaunch):
             qfunction.value_out,
             qfunction.gradient_out,
         )
-        # sums of as many blocks as one has threads are joined, which a single thread would not end
+        # a block joins the sums of as many blocks as it has threads: one thread would make no
+        # progress
         room = merged.shared_bytes <= self.device.shared_bytes and merged.threads > 1
         return self._alike and self._met == size and factors and room
 
     def clearing(self, size: int) -> Clearing | None:
-        """Launch that clears what the sweep adds to; None if y has to be cleared entirely."""
+        """Launch that clears the entries to which the sweep adds; None to clear all of y."""
         if self.panels != ONE or self._met != size:
             return None
         target = self._given[1][0]
@@ -178,7 +179,10 @@ class DeviceSweep(DeviceLaunch):
         return self.panels.count * -(-self.panels.nvec // self.kernel.vectors)
 
     def bind(self, kernel: CudaKernel, **arrays: Any) -> tuple[Function, NDArray[Any]]:
-        """Compile a variant of the kernel with the same launch shape, and pack its arguments."""
+        """Compile a variant of the kernel with the same launch shape, and pack its arguments.
+
+        The packed arguments are a shape () array.
+        """
         sources, targets, _, keep = self._given
         none = dict.fromkeys(("r", "inverse", "p", "touched", *STATE))
         numbers: dict[str, Any] = {"alpha": 0.0, "keep": keep, "add": 0, "count": self.count}
@@ -242,7 +246,7 @@ class DeviceSweep(DeviceLaunch):
         launch_portions(self.device, function, self.kernel, packed, begin, end)
 
     def combine(self, y: int) -> None:
-        """Add contributions that a reproducible launch has left to y, in the order of elements."""
+        """Add to y the contributions that a reproducible launch has left, in elements' order."""
         for begin, combine in self._combines:
             combine.launch(y + begin)
 
@@ -403,7 +407,7 @@ class DeviceLaunchSum(CompiledOperator, ABC):
             clearing.launch(self.device.address(y))
 
     def _clearing(self, size: int) -> Clearing | None:
-        """Launch that clears a result of ``size`` entries; None if all of it has to be cleared."""
+        """Launch that clears some of the ``size`` entries of a result; None to clear all."""
         if size not in self._clearings:
             first = self.sweeps[0] if self.sweeps and self.places[0] == (0, 0, False) else None
             clearing = first.clearing(size) if isinstance(first, DeviceSweep) else None

@@ -9,13 +9,16 @@ from femops_kernels.simd.matrix import Matrix1D
 
 
 def table(name: str, values: NDArray[np.float64]) -> str:
-    """C++ table of numbers in constant memory."""
+    """C++ table of numbers in constant memory, from an array of any shape."""
     numbers = ", ".join(f"T({float(v)!r})" for v in np.asarray(values).ravel())
     return f"__constant__ T {name}[] = {{{numbers}}};\n"
 
 
 def columns(name: str, values: NDArray[np.float64]) -> str:
-    """C++ table, and masks with a bit for each column that is all zeros, or all ones."""
+    """C++ table of a matrix (rows, columns), and masks of columns of zeros and of ones.
+
+    Each column has a bit.
+    """
     lines = [table(name, values)]
     for what, number in (("ZEROS", 0), ("ONES", 1)):
         bits = sum(1 << int(m) for m in np.flatnonzero((values == number).all(axis=0)))
@@ -24,7 +27,7 @@ def columns(name: str, values: NDArray[np.float64]) -> str:
 
 
 def squares(name: str, value: NDArray[np.float64], slope: NDArray[np.float64]) -> str:
-    """C++ table of products: value * value, value * derivative, derivative * derivative."""
+    """C++ table of value * value, value * slope and slope * slope, from arrays of one shape."""
     return table(name, np.array([value**2, value * slope, slope**2]))
 
 

@@ -53,7 +53,7 @@ class DeviceForward:
     device : Device
     post : DeviceChannel
     positions : (n,) int64
-        Flat positions in the vector of the values to send.  For a negative one, zero is sent.
+        Flat positions in the vector of the values to send.  A negative position stands for zero.
     """
 
     def __init__(self, device: Device, post: DeviceChannel, positions: NDArray[np.int64]) -> None:
@@ -119,7 +119,7 @@ class _Entries:
         self._packed = layout.pack(device, count=len(positions), **vector, **self._arrays)
 
     def launch(self, **vector: int) -> None:
-        """Run the kernel on a vector, given by its argument's name and its address."""
+        """Run the kernel on a vector: name of the argument = address."""
         if self._blocks == 0:
             return
         packed = copied(self._packed)

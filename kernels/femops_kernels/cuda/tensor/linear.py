@@ -14,7 +14,7 @@ from femops_kernels.cuda.device.sources import TYPES, constants_text, source_of
 from femops_kernels.cuda.tensor.contraction import Image, image_of
 
 MOST_ROWS = 32
-"""Most rows of a matrix. A thread's memory holds no larger one."""
+"""Most rows of a matrix. A larger matrix does not fit a thread's local memory."""
 
 _REGISTERS = 192  # of a thread for its matrices; larger matrices are in its local memory
 _THREADS = (128, 64, 32)
@@ -83,7 +83,7 @@ class DeviceMatrices:
 @final
 @dataclass(frozen=True)
 class Matrices:
-    """Layouts of the operands of a method in memory; None for an operand that is not there.
+    """Layouts of the operands of a method; None for an operand that the method does not have.
 
     Attributes
     ----------
@@ -227,5 +227,5 @@ def linear_kernel(
     triangle: tuple[bool, bool, bool, bool],
     device: Device,
 ) -> DeviceLinearKernel:
-    """Kernel of a method for matrices of one size, kept for later calls; `DeviceLinearKernel`."""
+    """Make a `DeviceLinearKernel`, or return the same kernel of an earlier call."""
     return DeviceLinearKernel(method, dtype, matrices, triangle, device)
