@@ -37,6 +37,9 @@ def guarded(outputs: Sequence[Node], nodes: Iterable[Node], moving: set[int]) ->
                 graph.binary("and", here, c) if known else never for c in (condition, other)
             ]
         for argument, side in zip(node.args, sides, strict=True):
-            before = taken.get(argument.number, never)
-            taken[argument.number] = graph.binary("or", before, side)
+            before = taken.setdefault(argument.number, never)
+            if before is never:
+                taken[argument.number] = side
+            elif before is not always and side is not never:
+                taken[argument.number] = graph.binary("or", before, side)
     return [graph.where(taken.get(n.number, always), n, never) for n in wanted]
