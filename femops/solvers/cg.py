@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from time import perf_counter
 from typing import Any
@@ -37,6 +38,7 @@ _ADVICE = (
 # Times the machine's precision and |b|: residuals below this are round-off.
 _ROUND_OFF = 1e4
 _FIRST_BURST = 16  # iterations
+_MOST_COLUMNS = 16  # of a block: its own operations grow with the square
 _BURST_SECONDS = 0.1
 
 
@@ -59,8 +61,8 @@ def cg(
     """Solve A x = b for a symmetric positive definite operator.
 
     The method of Hestenes and Stiefel (1952) with SciPy's names for tolerances; operator,
-    preconditioner and vector updates run in one compiled loop.  The result has the same bits for
-    any number of threads of the host.
+    preconditioner and vector updates run in one compiled loop.  For one right-hand side the
+    result has the same bits for any number of threads of the host.
 
     Parameters
     ----------
@@ -68,9 +70,9 @@ def cg(
     b : (size,) or (size, nvec) array
         Right-hand side, of the operator's type; see `Operator.rhs` for essential conditions. If the
         operator is on a device, so are b, x0 and x; only a few numbers come to the host. The
-        columns of a matrix are right-hand sides that are solved for at once, with search directions
-        in common (block conjugate gradients: O'Leary, 1980; Dubrulle, 2001). On a reproducible mesh
-        they are solved for one by one.
+        columns of a matrix are right-hand sides that are solved for at once, 16 at a time, with
+        search directions in common (block conjugate gradients: O'Leary, 1980; Dubrulle, 2001). On a
+        reproducible mesh, and with ``M=femops.multigrid(A)``, they are solved for one by one.
     x0 : array of the shape of b, optional
         First guess, zero if omitted.
     rtol, atol : float
@@ -134,7 +136,8 @@ def cg(
         if merged or callback is not None:
             raise SolverError("b has many columns: leave out callback and merged")
         reports = {"history": history, "progress": progress, "warn": warn}
-        return _many(A, b, x0, (M, rtol, atol, maxiter), **reports)
+        limits = {"rtol": rtol, "atol": atol, "maxiter": maxiter}
+        return _many(A, b, x0, {"M": M, **limits}, **reports)
     options = {"merged": merged, "warn": warn}
     given = LinearProblem.checked("cg", A, b, x0, M, rtol, atol, maxiter, **options)
     exponent = excess_of(A, given.right, given.guess)
@@ -160,27 +163,37 @@ def cg(
 
 
 def _many(
-    A: Operator, B: NDArray[Any], X0: NDArray[Any] | None, options: tuple[Any, ...], **reports: Any
+    A: Operator, B: NDArray[Any], X0: NDArray[Any] | None, options: dict[str, Any], **reports: Any
 ) -> tuple[NDArray[Any], Info]:
     """Solve for the columns of B. Collective."""
-    count, warn = B.shape[1], reports["warn"]
+    count = B.shape[1]
     if not count or (X0 is not None and X0.shape != B.shape):
         given = "no columns" if X0 is None or not count else f"{B.shape}, x0 {X0.shape}"
         raise VectorError(f"b has {given}: give a column, and one of x0, for each problem")
     columns = [(B[:, j], None if X0 is None else X0[:, j]) for j in range(count)]
-    M, rtol, atol, maxiter = options
-    if A.space.any_width or isinstance(M, Multigrid):
-        limits = {"rtol": rtol, "atol": atol, "maxiter": maxiter}
-        found = [cg(A, b, x0, M=M, **limits, **reports) for b, x0 in columns]
-        worst = max((i for _, i in found), key=lambda i: i.residual / (i.tolerance or 1e-300))
-        most = max(info.iterations for _, info in found)
-        X = A.space.memory.xp.stack(tuple(x for x, _ in found), axis=1)
-        return X, replace(worst, iterations=most, residuals=())
-    problems = [LinearProblem.checked("cg", A, b, x0, *options, warn=warn) for b, x0 in columns]
+    alone = A.space.any_width or isinstance(options["M"], Multigrid)
+    if alone:
+        found = [cg(A, b, x0, **options, **reports) for b, x0 in columns]
+    else:
+        groups = (columns[k : k + _MOST_COLUMNS] for k in range(0, count, _MOST_COLUMNS))
+        found = [_block(A, group, options, **reports) for group in groups]
+    worst = max((info for _, info in found), key=lambda i: i.residual / (i.tolerance or 1e-300))
+    parts = tuple(x.reshape(len(x), -1) for x, _ in found)
+    X = A.space.memory.xp.concatenate(parts, axis=1)
+    return X, replace(worst, iterations=max(info.iterations for _, info in found))
+
+
+def _block(
+    A: Operator, columns: Sequence[tuple[Any, Any]], options: dict[str, Any], **reports: Any
+) -> tuple[NDArray[Any], Info]:
+    """Solve for columns (b, x0) at once. Collective."""
+    problems = [
+        LinearProblem.checked("cg", A, b, x0, **options, warn=reports["warn"]) for b, x0 in columns
+    ]
     watch = Watch(reports["history"], reports["progress"], None, 0, A.space.memory.xp)
     X, info, far = block_cg.solve(problems, watch)
-    if warn and not info.converged:
-        warn_of("cg", problems[far], M, info)
+    if reports["warn"] and not info.converged:
+        warn_of("cg", problems[far], options["M"], info)
     return X, info
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy.sparse.linalg import aslinearoperator
 
 import femops
+from femops.solvers import block_cg
 from support.cases.kernels import bend, smooth
 from support.cuda import guarded
 
@@ -87,6 +88,21 @@ def test_right_hand_sides_with_essential_values(device: Any, values: Any) -> Non
             np.testing.assert_array_equal(V.memory.get(many[:, j]), V.memory.get(alone))
     with pytest.raises(femops.errors.VectorError, match="the load is not finite"):
         A.rhs(np.full((ROWS, 2), np.inf))
+
+
+def test_many_columns_are_solved_in_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes, solve = [], block_cg.solve
+
+    def counted(problems: Any, watch: Any) -> Any:
+        sizes.append(len(problems))
+        return solve(problems, watch)
+
+    monkeypatch.setattr(block_cg, "solve", counted)
+    B = noise(37)
+    X, info = femops.cg(A, B, M=femops.jacobi(A), rtol=1e-11)
+    assert info.converged
+    assert sizes == [16, 16, 5]
+    np.testing.assert_allclose(X, np.linalg.solve(MATRIX, B), rtol=0, atol=1e-9 * abs(X).max())
 
 
 def test_the_report() -> None:
