@@ -1,4 +1,4 @@
-"""Number of processes that a launcher started; nothing else, so that every program can ask."""
+"""Number of processes that a launcher started. The module imports nothing else of femops."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ It is asked only where none of the others is there: where an ``mpiexec`` starts 
 
 
 def launched() -> tuple[int, str]:
-    """Number of processes that the launcher of this one started (1 without), and its variable."""
+    """Number of processes that the launcher started (1 without launcher), and its variable."""
     for names in (_SIZES, (_SLURM,)):
         sizes = [
             (int(size), name) for name in names if (size := os.environ.get(name, "")).isdigit()

@@ -1,4 +1,4 @@
-"""A step of a three-term recurrence, for arrays of NumPy, CuPy and similar libraries."""
+"""Step of a three-term recurrence, for arrays of NumPy, CuPy and similar libraries."""
 
 from __future__ import annotations
 
