@@ -87,7 +87,7 @@ _HELP = """Measure the speed of {what}.
 
 
 def operator(problem: str, what: str) -> Callable[..., None]:
-    """Return the command of a problem."""
+    """Return the command for a benchmark problem."""
 
     def command(
         order: OrdersOption = ORDERS,

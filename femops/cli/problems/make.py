@@ -1,4 +1,4 @@
-"""Makers of problems; the problems themselves are imported when one is made."""
+"""Makers of problems. A problem's module is imported when the problem is made."""
 
 from __future__ import annotations
 
