@@ -1,4 +1,4 @@
-"""``femops cost``."""
+"""Command ``femops cost``."""
 
 from __future__ import annotations
 

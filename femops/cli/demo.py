@@ -1,4 +1,4 @@
-"""``femops demo``."""
+"""Command ``femops demo``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``femops info``."""
+"""Command ``femops info``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``femops mesh``."""
+"""Command ``femops mesh``."""
 
 from __future__ import annotations
 

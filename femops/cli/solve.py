@@ -1,4 +1,4 @@
-"""``femops solve``."""
+"""Command ``femops solve``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``femops tune``."""
+"""Command ``femops tune``."""
 
 from __future__ import annotations
 

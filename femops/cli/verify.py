@@ -1,4 +1,4 @@
-"""``femops verify``: repeats a run, and compares the bits of the results."""
+"""Command ``femops verify``: repeat a run, and compare the bits of the results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``femops warmup``."""
+"""Command ``femops warmup``."""
 
 from __future__ import annotations
 

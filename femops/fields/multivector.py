@@ -247,8 +247,8 @@ class MultiVector:
     def __getitem__(self, which: Any) -> Any:
         """Return a view of one vector, or a `MultiVector` of several vectors.
 
-        A range of complete panels, or to the last vector, gives a view. Other ranges, lists and
-        masks give copies.
+        A range gives a view if it begins with a panel, and ends with a panel or the last vector.
+        Other ranges, lists and masks give copies.
 
         Raises
         ------

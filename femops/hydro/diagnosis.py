@@ -80,10 +80,10 @@ def trouble(equations: Equations, state: Floats, good: Floats) -> str:
 def instability(equations: Equations, state: Floats, good: Floats) -> str | None:
     """Return a sentence about an impossibly negative energy, or None. Collective.
 
-    The energy is impossible if, at a node, its absolute value exceeds the largest specific energy
-    of the previous state, internal plus kinetic. Overshoots at shocks are far smaller. If steps are
-    too large for the orders, a run exceeds the bound within few steps. Then its energy grows
-    without limit.
+    The energy is impossible if, at a node, it is negative and its absolute value exceeds the
+    largest specific energy of the previous state, internal plus kinetic. Overshoots at shocks are
+    far smaller. If steps are too large for the orders, a run exceeds the bound within few steps.
+    Then its energy grows without limit.
 
     Parameters
     ----------

@@ -2,7 +2,7 @@
 
 A state has the values of the energy at Gauss points. Their mass matrix has a small condition number
 at every degree m. With Bernstein coefficients the condition number would grow like 4^(dim m), and
-at high orders the inverse would lose all digits.
+at high orders round-off in the inverse would change the energy.
 """
 
 from __future__ import annotations

@@ -217,7 +217,7 @@ class Lagrangian:
         return dict(zip(self.on_host.names, parts, strict=True))
 
     def _blast(self) -> Floats:
-        """Energy of a blast: all in the element at the origin, highest there. Collective."""
+        """Energy (size,) of a blast, nonzero only in the element at the origin. Collective."""
         part, m = self.part, self.order_thermo
         nodes = np.abs(part.coordinates).max(axis=2)
         mine = nodes.min(axis=1) <= 1e-12 * nodes.max(axis=1)

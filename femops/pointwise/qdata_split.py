@@ -376,8 +376,7 @@ def _by_nodes(
 ) -> QDataSplit | None:
     """Split that stores the nodes ``stored``: geometry and coefficients that the outputs use.
 
-    None if a stored node depends on the quadrature weight without being it. Then the form could not
-    be scaled.
+    None if another stored node depends on the quadrature weight. Then the form could not be scaled.
     """
     weight = work.weight
     weighted = dependent(stored, {weight.number})

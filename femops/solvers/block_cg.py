@@ -152,7 +152,7 @@ class _Block:
         self.orthonormalize(count, P)
 
     def orthonormalize(self, count: int, P: Array | None = None) -> None:
-        """Make the basis orthonormal, and compute the next directions from it. Collective."""
+        """Make the basis orthonormal, and update the directions by the new basis. Collective."""
         Q, M, inverse = self._Q, self.first.M, self._inverse
         MQ = Q if M is None or inverse is not None else M @ Q
 

@@ -51,7 +51,7 @@ class BlockTriangular(Preconditioner):
     Attributes
     ----------
     operator : Operator
-        The operator. Its blocks reduce the right-hand sides of later fields.
+        The operator. Its blocks update the right-hand sides of later fields.
     parts : dict of Preconditioner
         Preconditioner of each field, by name, in the order of the solves.
     """

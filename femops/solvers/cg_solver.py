@@ -60,7 +60,7 @@ class CGSolver:
         As for `cg`. The solve is compiled once, and several systems can be solved at once, only
         with `femops.jacobi` or without a preconditioner.
     natural : bool
-        Whether to measure residuals by sqrt(r . M r), as MFEM's solver does, instead of sqrt(r .
+        Whether to measure residuals by sqrt(r . M r), as MFEM's solver does, and not by sqrt(r .
         r).
 
     Raises

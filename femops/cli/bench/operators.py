@@ -1,4 +1,4 @@
-"""``femops bench bp1`` to ``bp6``, ``all`` and ``cg``: operators on this machine."""
+"""Commands ``femops bench bp1`` to ``bp6``, ``all`` and ``cg``: operators on this machine."""
 
 from __future__ import annotations
 

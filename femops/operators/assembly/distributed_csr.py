@@ -77,8 +77,6 @@ def assembled_rows(summands: Summands) -> tuple[csr_array, Columns]:
     """Assemble the rank's rows in float64, without essential conditions. Collective.
 
     Return the rows, and the dofs of their columns.
-
-    Returns the rows and the dofs of their columns.
     """
     whole = functools.reduce(operator.add, [_domain_rows(g) for g in domains(summands)])
     space = summands[0][1].spaces[0]

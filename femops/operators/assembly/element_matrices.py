@@ -267,8 +267,6 @@ class ElementAssembly:
         """Products ``test[s, i] * trial[s, j]`` for each direction, as arrays ((i, j), s).
 
         The key tells whether the test and the trial basis are derivatives.
-
-        By direction, and by whether test and trial basis are differentiated.
         """
         return [self._pairs_at(points) for points in self._along]
 

@@ -332,8 +332,6 @@ def _check(term: Term, found: Any, kernel: CudaKernel, order: Order) -> None:
 
     ``found`` has the streams, or is None if there are none. If a check fails, the host computes the
     data again and raises an error that names the elements.
-
-    If a check fails, the host computes the data again and raises an error that says where.
     """
     source, xp = term.source, term.spaces[0].memory.xp
     if not source.domain.has_maps:  # the host has checked the geometry of faces

@@ -93,9 +93,6 @@ def _on_any_rank(term: KernelTerm, bent: bool) -> bool:
 
     On a reproducible mesh any rank decides for all, so that all ranks use the same kernel. Then the
     call is collective. On other meshes the result is ``bent``.
-
-    On a reproducible mesh it is True on all ranks if any rank has True, so that all ranks use the
-    same kernel. Then the call is collective.
     """
     space = term.spaces[0]
     if space.distributed is None or not space.distributed.reproducible:

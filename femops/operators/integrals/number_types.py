@@ -89,9 +89,9 @@ def check_range(
 
 
 def smallest_of(kind: np.dtype[Any]) -> float:
-    """Least value that the maximum of many numbers may have in a type.
+    """Smallest allowed maximum of the absolute values of many numbers in a type.
 
-    Numbers down to epsilon times this maximum are then normal numbers of the type.
+    With a smaller maximum, numbers of epsilon times the maximum would not be normal numbers.
     """
     limits = np.finfo(kind)
     return float(limits.tiny) / float(limits.eps)

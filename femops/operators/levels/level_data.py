@@ -230,7 +230,7 @@ def check_level(level: str) -> None:
 
 
 def base_level(level: str) -> str:
-    """Level of the terms of an operator: "partial" until "auto" has chosen."""
+    """Level of an operator's terms: ``level``, but "partial" for "auto", which chooses later."""
     return "partial" if level == "auto" else level
 
 

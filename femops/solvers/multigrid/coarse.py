@@ -32,7 +32,7 @@ class CoarseSolver(ABC):
 
     @abstractmethod
     def solve(self, right: Floats) -> Floats:
-        """Return the solution (n,). For a singular matrix, x is orthogonal to the null space."""
+        """Return the solution (n,). It is orthogonal to the null space of a singular matrix."""
 
 
 @final

@@ -194,7 +194,7 @@ def _interpolation(coarsening: Coarsening, element: Ints, corner: Ints) -> csr_a
 
 
 def _finer_places(up: csr_array) -> Ints:
-    """Fine vertex (coarse vertices,) at each coarse vertex. -1 if this rank does not have it."""
+    """Fine vertex at each coarse vertex, (coarse vertices,). -1 if this rank does not have it."""
     alone = np.flatnonzero(np.diff(up.indptr) == 1)
     at = np.full(up.shape[1], -1, dtype=np.int64)
     at[up.indices[up.indptr[alone]]] = alone
