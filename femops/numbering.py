@@ -34,7 +34,7 @@ def ternary_codes(dim: int) -> list[tuple[int, tuple[int, ...]]]:
 
 @cache
 def local_nodes(digits: tuple[int, ...], p: int, closed: bool = False) -> Ints:
-    """Local indices of the nodes of one entity, lexicographic in the entity.
+    """Local indices (n,) of the nodes of one entity, lexicographic in the entity.
 
     With ``closed``, nodes on the entity's own boundary are included.
     """

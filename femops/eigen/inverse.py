@@ -51,7 +51,7 @@ class Inverse:
 
     @property
     def scales(self) -> Array | None:
-        """Factors for the results of `of_panel`, which lack them. None if there are no factors."""
+        """Factors (size,) that the results of `of_panel` lack. None if there are no factors."""
         return None if self.degree else self.pencil.scales
 
     def of_vector(self, w: Array) -> Array:
@@ -64,11 +64,11 @@ class Inverse:
         return self._iterated(given.panels[0])[:, 0]
 
     def of_panel(self, w: Array) -> Array:
-        """Product with the vectors of a panel, without the factors ``scales``."""
+        """Product with the vectors of a panel (size, width), without the factors ``scales``."""
         return self._iterated(w) if self.degree else w
 
     def _iterated(self, w: Array) -> Array:
-        """Chebyshev's semi-iteration for M z = w."""
+        """Solve M z = w approximately by Chebyshev's semi-iteration. z and w are (size, width)."""
         mass, memory = self.pencil.mass, self.pencil.A.space.memory
         assert mass is not None
         z, before, product = (memory.panels(w.shape, w.dtype) for _ in range(3))
@@ -87,5 +87,5 @@ class Inverse:
 
 
 def apply_panel(A: AnyOperator, panel: Array, out: Array) -> None:
-    """Overwrite the panel ``out`` of vectors by A times ``panel``."""
+    """Overwrite the panel ``out`` (size, width) by A times the vectors of ``panel``."""
     A.apply_many(MultiVector(A.space, panel[np.newaxis]), MultiVector(A.space, out[np.newaxis]))

@@ -274,7 +274,7 @@ def _element_integrals(block: DomainBlock, values: Floats) -> Floats:
 
 
 def exact_sum(values: Floats, comm: Communicator) -> float:
-    """Sum the numbers of all ranks, rounded once. The order does not matter. Collective.
+    """Sum the numbers (n,) of all ranks, rounded once. The order does not matter. Collective.
 
     A rank sends its exact sum as several numbers: the rounded sum, the rounded remainder, the
     rounded remainder of that, and so on.

@@ -70,7 +70,7 @@ def type_with(dtype: np.dtype[Any], other: Any) -> np.dtype[Any]:
 
 
 def used(panels: Array, nvec: int) -> tuple[Array, ...]:
-    """Views of the panels without the spare columns after the last vector."""
+    """Views of panels (npanels, size, width), without the spare columns after the last vector."""
     npanels, _, width = panels.shape
     last = nvec - (npanels - 1) * width
     return (panels,) if last == width else (panels[:-1], panels[-1, :, :last])

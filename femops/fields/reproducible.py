@@ -50,7 +50,7 @@ def group_edges(space: Space | Product) -> Ints:
 
 
 def rounded_sum(numbers: Floats) -> float:
-    """Return the sum of numbers, rounded once. It does not depend on their order.
+    """Return the sum of numbers (n,), rounded once. It does not depend on their order.
 
     The result is infinite or NaN if the floating-point sum is.
     """

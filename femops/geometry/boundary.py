@@ -34,7 +34,7 @@ Attributes = int | str | Iterable[int | str] | None
 
 
 def chosen(wanted: Any, known: list[Any], what: str, owner: str) -> Ints:
-    """Convert `wanted` numbers to an ascending array. None stands for all numbers in `known`.
+    """Convert `wanted` numbers to an ascending array (n,). None stands for all in `known`.
 
     Raises
     ------
@@ -55,7 +55,7 @@ def chosen(wanted: Any, known: list[Any], what: str, owner: str) -> Ints:
 
 
 def boundary_attributes(mesh: Mesh | DistributedMesh, attributes: Attributes) -> Ints:
-    """Convert boundary attributes (numbers or names) to ascending numbers. None stands for all.
+    """Convert boundary attributes to ascending numbers (n,). None stands for all.
 
     On a distributed mesh, all means the attributes of all ranks.
 

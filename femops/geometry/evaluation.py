@@ -23,7 +23,7 @@ def reference_values(basis: Basis1D, points: ArrayLike, dim: int, e_vec: Floats)
 
 
 def reference_gradient(basis: Basis1D, points: ArrayLike, dim: int, e_vec: Floats) -> list[Floats]:
-    """Derivatives along each reference direction, x first; shapes as in `reference_values`."""
+    """Derivatives (n, k**dim[, ncomp]) along each reference direction, x first."""
     interpolation, derivative = basis.interpolation(points), basis.gradient(points)
     return [
         tensor_apply([derivative if d == k else interpolation for d in range(dim)], e_vec)
@@ -61,7 +61,7 @@ def point_values(basis: Basis1D, points: Floats, e_vec: Floats) -> Floats:
 
 
 def point_gradient(basis: Basis1D, points: Floats, e_vec: Floats) -> list[Floats]:
-    """Derivatives along each reference direction, x first; shapes as in `point_values`."""
+    """Derivatives (n[, ncomp]) at one point in each element, along each direction, x first."""
     values = [basis.interpolation(x) for x in points.T]
     slopes = [_slopes(basis, x) for x in points.T]
     return [

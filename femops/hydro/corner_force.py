@@ -63,7 +63,10 @@ class CornerForce(ABC):
 
     @abstractmethod
     def put(self, sequence: OperationSequence, state: Floats, result: Floats) -> Scalar:
-        """Add `evaluate` to a sequence. Return the time step as a scalar of the sequence."""
+        """Add `evaluate` of a state to a sequence. Return the time step as a scalar.
+
+        ``state`` is a vector (space.size,), ``result`` (size,).
+        """
 
     @abstractmethod
     def put_work(

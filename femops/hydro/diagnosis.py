@@ -112,7 +112,7 @@ def instability(equations: Equations, state: Floats, good: Floats) -> str | None
 
 
 def check_energy(equations: Equations, values: Floats) -> None:
-    """Raise if the energy is negative at a node of an element. Collective.
+    """Raise if the energy (ne * n,) is negative at a node of an element. Collective.
 
     Raises
     ------

@@ -236,7 +236,7 @@ class Lagrangian:
     # --- rates -----------------------------------------------------------------------------------
 
     def forces(self, state: Floats) -> Forces:
-        """Compute the forces and the heating of a state, and the largest stable time step."""
+        """Compute forces and heating of a state (space.size,), and the largest stable time step."""
         begin = perf_counter()
         result, step = self.force.evaluate(state)
         self._force_seconds += perf_counter() - begin
@@ -273,13 +273,16 @@ class Lagrangian:
         sequence.solve(*given, rtol=self.cg_tol, maxiter=self.cg_max, label="mass")
 
     def put_heating(self, sequence: OperationSequence, right: Floats, out: Floats) -> None:
-        """Add de/dt = M_E^-1 F^T v to a sequence. ``right`` is F^T v."""
+        """Add de/dt = M_E^-1 F^T v, (E.size,), to a sequence. ``right`` is F^T v, (E.size,)."""
         sequence.multiply_blocks(self._energy_inverse, right, out, label="energy")
 
     def put_rate(
         self, sequence: OperationSequence, state: Floats, result: Floats, out: Floats
     ) -> None:
-        """Add the time derivative of a state to a sequence. ``result`` has the state's forces."""
+        """Add the time derivative ``out`` (size,) of a state (size,) to a sequence.
+
+        ``result`` (n,) has the state's forces, see `Forces`.
+        """
         position, velocity, energy = self.space.split(out)
         sequence.add(position, (1.0, state[self._where["velocity"]]))
         self.put_acceleration(sequence, result, velocity)
@@ -318,7 +321,7 @@ class Lagrangian:
     # --- what is reported ------------------------------------------------------------------------
 
     def total_energy(self, state: Floats) -> float:
-        """Sum of the kinetic and internal energy of a state, on all ranks. Collective."""
+        """Sum of kinetic and internal energy of a state (space.size,), on all ranks. Collective."""
         parts = self.parts(state)
         n, memory = self._energy_mass.shape[-1], self.space.memory
         internal = np.einsum("eij,ej->", self._energy_mass, parts["energy"].reshape(-1, n))

@@ -150,7 +150,7 @@ class OperationSequence:
         return Scalar(self._values, self._scalars - 1)
 
     def add(self, out: Floats, *terms: Term, label: str = "") -> None:
-        """Add the operation out = sum of factor * vector. Only the first vector may be ``out``."""
+        """Add the operation out (n,) = sum of factor * vector (n,). Only the first may be out."""
 
         def run() -> bool:
             for k, (c, vector) in enumerate(terms):

@@ -168,7 +168,7 @@ class Operator(MatrixFree):
         return self._views[pair]
 
     def _of_block(self, pair: Pair) -> list[tuple[float, Term]]:
-        """Terms of the block of a test function and a field, for the level."""
+        """Terms of an operator block, given by test function and field, in the level's form."""
         terms = self._level_data.kept
         return [(factor, term.block(*pair)) for factor, term in terms if pair in term.pairs]
 

@@ -179,7 +179,7 @@ def group_pieces(count: int, size: int) -> tuple[Ints, Ints]:
 
 
 def rank_groups(count: int, size: int, rank: int) -> tuple[tuple[int, int], Ints]:
-    """Return start and stop of a rank's elements, and the starts of the rank's groups in them."""
+    """Return start and stop of a rank's elements, and the starts (k,) of its groups in them."""
     cuts, pieces = group_pieces(count, size)
     own = cuts[pieces[rank] : pieces[rank + 1] + 1]
     return (int(own[0]), int(own[-1])), own - own[0]
@@ -192,7 +192,7 @@ def checksum(mesh: Mesh, elements: Ints, vertices: Ints) -> int:
     ----------
     mesh : Mesh
         A mesh, or a part of one.
-    elements, vertices : array
+    elements, vertices : (ne,) and (nv,) int64
         Number of each element and vertex in the global mesh.
     """
     width = mesh.coordinates.shape[1] * mesh.dim

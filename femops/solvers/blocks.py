@@ -142,8 +142,9 @@ def block_triangular(A: Operator, /, **parts: AnyPreconditioner) -> BlockTriangu
 
     The order of the arguments is the order of the solves. Before a field's solve, the operator's
     blocks times the fields solved so far are subtracted from the right-hand side. With ``u=M_u,
-    p=M_p``, u = M_u r_u and then p = M_p (r_p - A_pu u), a lower triangle; with ``p=M_p, u=M_u`` an
-    upper one. PETSc calls it a multiplicative field split. It is not symmetric: use `gmres`.
+    p=M_p`` the result is u = M_u r_u and p = M_p (r_p - A_pu u), a lower triangle. With ``p=M_p,
+    u=M_u`` it is an upper triangle. PETSc calls it a multiplicative field split. It is not
+    symmetric: use `gmres`.
 
     Parameters
     ----------

@@ -55,7 +55,7 @@ class Sums(Reduction):
         return not self._exact and not self._comm.max(int(not mine))
 
     def dot(self, a: NDArray[Any], b: NDArray[Any]) -> float:
-        """Inner product of two vectors. Collective."""
+        """Inner product of two vectors (size,). Collective."""
         left, right = a.astype(np.float64, copy=False), b.astype(np.float64, copy=False)
         if not self.many:
             return float(left @ right)  # a device sends one number to the host
@@ -79,5 +79,5 @@ class Sums(Reduction):
         return total
 
     def norm(self, a: NDArray[Any]) -> float:
-        """Euclidean norm of a vector. Collective."""
+        """Euclidean norm of a vector (size,). Collective."""
         return math.sqrt(self.dot(a, a))

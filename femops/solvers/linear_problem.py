@@ -181,7 +181,7 @@ def excess_of(A: Operator, *vectors: Vector) -> int:
 
 
 def enlarged(A: Operator, x: Vector, exponent: int, allowed: float) -> Vector:
-    """Return x times 2**exponent. Raise if the result is out of float32's range. Collective.
+    """Return x (size,) times 2**exponent. Raise if it leaves float32's range. Collective.
 
     Entries of x may underflow if this changes A x by at most ``allowed`` in the Euclidean norm.
     """
@@ -234,7 +234,7 @@ def _check_eliminated(A: Operator, right: Vector) -> None:
 
 
 def norm_of(A: Operator, right: Vector, sums: Sums) -> float:
-    """Euclidean norm of a right-hand side. Raise if it is not finite or underflows. Collective."""
+    """Norm of a right-hand side (size,). Raise if it is not finite or underflows. Collective."""
     norm = sums.norm(right)
     if not np.isfinite(norm):
         if A.space.comm.max(int(not A.space.memory.xp.isfinite(right).all())):

@@ -61,7 +61,7 @@ class NewtonSteps:
         self.infos: list[Info] = []
 
     def solve(self, J: Operator, right: Vector, rtol: float) -> tuple[Vector, str]:
-        """Solve J step = right. Return the step, and a message if the solve failed. Collective.
+        """Solve J step = right (size,). Return the step, and a message if it failed. Collective.
 
         Raises
         ------

@@ -153,7 +153,7 @@ class Memory(ABC):
 
     @abstractmethod
     def panels(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-        """Return a new array of zeros of this shape. On the host it starts on a cache line."""
+        """Return a new array of zeros (*shape,). On the host it starts on a cache line."""
 
     @abstractmethod
     def three_term(
@@ -167,7 +167,7 @@ class Memory(ABC):
     ) -> None:
         """Set old = scales (a product + factors extra) + b current + c old.
 
-        See `femops_kernels.cpu.three_term.step`.
+        Arrays are (rows, width), scales (rows,). See `femops_kernels.cpu.three_term.step`.
         """
 
 

@@ -68,7 +68,7 @@ def refuse_device_array(array: object, what: str) -> None:
 
 
 def positions(dofs: ArrayLike, size: int) -> NDArray[np.int64]:
-    """Convert a user's flat positions to an ascending int64 array without duplicates.
+    """Convert a user's flat positions to an ascending int64 array (k,) without duplicates.
 
     Raises
     ------

@@ -61,7 +61,7 @@ class Group:
             self.append(array)
 
     def append(self, array: Array) -> None:
-        """Add a matrix.
+        """Add a matrix (rows, columns) of any size.
 
         Raises
         ------

@@ -103,7 +103,7 @@ class Problem(ABC):
         """Right-hand side (size,): load and boundary values."""
 
     def solve(self, b: Vector, rtol: float) -> tuple[Vector, int]:
-        """Solve for a right-hand side. Return a vector of `space`, and the iterations.
+        """Solve for a right-hand side (size,). Return a vector of `space`, and the iterations.
 
         Raises
         ------
@@ -141,7 +141,7 @@ class Problem(ABC):
         return {}
 
     def fields(self, u: Vector) -> dict[str, Any]:
-        """Fields to write to files, by name. u is the solution."""
+        """Fields to write to files, by name. u (space.size,) is the solution."""
         return {"u": u}
 
     def more(self) -> dict[str, Any]:

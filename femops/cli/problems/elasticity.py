@@ -42,7 +42,7 @@ class Elasticity(Problem):
         return np.asarray(spherical + self.mu * (gradient + gradient.swapaxes(0, 1)))
 
     def right_hand_side(self) -> Vector:
-        """Load and boundary values."""
+        """Load and boundary values, (size,)."""
         V = self.space
         return self.operator.rhs(femops.load(V, flux=self.stress), V.interpolate(self.field.exact))
 

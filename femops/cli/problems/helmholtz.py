@@ -51,7 +51,7 @@ class Helmholtz(Problem):
         return np.asarray(self.field.minus_laplacian(x) - self.k**2 * self.field.exact(x))
 
     def right_hand_side(self) -> Vector:
-        """Load and boundary values."""
+        """Load and boundary values, (size,)."""
         V = self.space
         return self.operator.rhs(femops.load(V, self.source), V.interpolate(self.field.exact))
 

@@ -24,7 +24,7 @@ def solution(
     rtol: float,
     **options: Any,
 ) -> tuple[Vector, int]:
-    """Run a solver of `femops` with its options. Return the solution and the iterations.
+    """Run a solver of `femops` for b (size,). Return the solution (size,) and the iterations.
 
     Raises
     ------

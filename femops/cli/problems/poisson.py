@@ -35,7 +35,7 @@ class Poisson(Problem):
             self.operator = self.operator.constrained(V.boundary_dofs())
 
     def right_hand_side(self) -> Vector:
-        """Load and boundary values."""
+        """Load and boundary values, (size,)."""
         b = femops.load(self.space, self.field.minus_laplacian)
         if self.closed:
             # A takes constants to zero: a solution exists only if b is orthogonal to them

@@ -70,7 +70,7 @@ class Stokes(Problem):
         self.operator.apply(self.both.zeros())
 
     def solve(self, b: Vector, rtol: float) -> tuple[Vector, int]:
-        """Solve. Return the velocity and the number of iterations. Store the pressure in ``p``."""
+        """Solve. Return the velocity (size,) and the iterations. Store the pressure in ``p``."""
         A, Q = self.operator, self.pressures
         M = femops.block_diagonal(self.both, u=self.velocities, p=femops.jacobi(femops.mass(Q)))
         z, iterations = solution(femops.minres, A, b, rtol, M=M, progress=self.progress)

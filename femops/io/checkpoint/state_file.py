@@ -203,7 +203,7 @@ def block_rows(ncomp: int, dtype: np.dtype[Any]) -> int:
 
 
 def write_rows(file: BinaryIO, contents: Contents, name: str, first: int, rows: Array) -> Sums:
-    """Write rows of a vector, which start with a block. Return the checksums of the blocks."""
+    """Write rows (n, ncomp) of a vector from the start of a block. Return the blocks' checksums."""
     entry = contents.fields[name]
     file.seek(contents.offsets[name] + first * entry.row)
     data = _as_bytes(np.ascontiguousarray(rows, dtype=entry.dtype))

@@ -134,7 +134,7 @@ def _cut(values: NDArray[Any], shapes: list[tuple[int, int]]) -> list[NDArray[An
 
 
 def node_places(tags: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Index in `tags` of each node number. If a tag is repeated, the first index.
+    """Index (n,) in `tags` of each node number (n,). If a tag is repeated, the first index.
 
     Raises
     ------

@@ -118,7 +118,7 @@ def glued(elements: Ints, num_vertices: int, boundary: Ints, links: list[Link]) 
     Parameters
     ----------
     elements, num_vertices, boundary
-        As in `Topology.build`.
+        Shapes (ne, 2**dim), int and (nb, 2**(dim-1)), see `Topology.build`.
     links
         Links with vertex numbers.
 

@@ -54,7 +54,7 @@ def below(corners: Floats, plane: Floats) -> Floats:
 
 
 def outside_corner(corners: Floats, planes: Floats) -> Floats:
-    """Cut convex polygons or lines. Return the parts below at least one of several planes.
+    """Cut convex polygons or lines (n, k, c). Return the parts below at least one of some planes.
 
     The parts are those below the first plane, then those above the first and below the second, and
     so on.

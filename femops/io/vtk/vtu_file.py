@@ -68,7 +68,7 @@ class Piece:
 
     @property
     def sizes(self) -> Ints:
-        """Number of points, number of cells, and the bytes of each array."""
+        """Number of points, number of cells, and the bytes of each array, (k,)."""
         return np.array([self.points, self.cells, *(array.nbytes for array in self.arrays)])
 
     def write_data(self, file: BinaryIO) -> None:

@@ -57,7 +57,7 @@ class Columns:
         self.low = below * ncomp
 
     def join(self, own: NDArray[Any], ghosts: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:
-        """Write flat values of owned dofs and ghosts to ``out``, in the order of the columns."""
+        """Write flat values of owned dofs and ghosts to ``out`` (m,), in column order."""
         end = self.low + len(own)
         out[: self.low], out[self.low : end], out[end:] = (
             ghosts[: self.low],

@@ -309,11 +309,11 @@ class Backend(ABC):
 
     @abstractmethod
     def forward(self, way: Any, positions: Ints) -> Any:
-        """Make the exchange that sends entries of a vector. A negative position sends zero."""
+        """Make the exchange that sends entries ``positions`` (n,) of a vector; zero if negative."""
 
     @abstractmethod
     def reverse(self, way: Any, positions: Ints, starts: Ints | None = None) -> Any:
-        """Make the exchange that adds received numbers to entries of a vector.
+        """Make the exchange that adds received numbers to entries ``positions`` (n,) of a vector.
 
         Numbers for negative positions are ignored.
 

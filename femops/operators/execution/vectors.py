@@ -81,7 +81,7 @@ def check_output(
     Parameters
     ----------
     space : Space or Product
-    x, out : arrays
+    x, out : (size,) or (size, nvec) arrays
         Contiguous.
     given : object, optional
         The user's object whose memory ``out`` shares, if it is another library's array.

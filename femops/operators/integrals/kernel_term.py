@@ -99,7 +99,7 @@ class KernelTerm(ABC):
 
     @property
     def chunk_batches(self) -> NDArray[np.int64]:
-        """First batch of each chunk of a sweep over the elements, and the number of batches."""
+        """First batch of each chunk of a sweep, and the number of batches: (chunks + 1,)."""
         return chunk_batches(self.fields, self.tests, self.dtype, self.width)
 
     @property

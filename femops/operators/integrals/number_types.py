@@ -98,7 +98,7 @@ def smallest_of(kind: np.dtype[Any]) -> float:
 
 
 def check_values(what: str, values: NDArray[Any], kind: np.dtype[Any]) -> None:
-    """Raise if finite float64 numbers would be infinite in the type ``kind``.
+    """Raise if finite float64 numbers (of any shape) would be infinite in the type ``kind``.
 
     Raises
     ------
@@ -109,7 +109,7 @@ def check_values(what: str, values: NDArray[Any], kind: np.dtype[Any]) -> None:
 
 
 def largest_of(values: NDArray[np.float64]) -> float:
-    """Largest absolute value of the finite numbers, zero if none is finite."""
+    """Largest absolute value of the finite numbers in an array of any shape; zero if none."""
     return float(np.abs(values).max(initial=0.0, where=np.isfinite(values)))
 
 

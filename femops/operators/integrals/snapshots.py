@@ -16,7 +16,7 @@ from femops_meshes.coordinates.interpolation import tensor_apply
 
 
 def frozen(array: NDArray[Any]) -> NDArray[Any]:
-    """Return a read-only copy of an array.
+    """Return a read-only copy of an array of any shape.
 
     A read-only array is copied too, because another view of it may be writeable.
     """
@@ -42,7 +42,7 @@ class Field:
 
     @staticmethod
     def of(space: Space, vector: NDArray[Any]) -> Field:
-        """Copy a vector of a space. Collective if ranks share dofs."""
+        """Copy a vector (size,) of a space. Collective if ranks share dofs."""
         return Field(space, frozen(space.l_vec(vector)))
 
     def at(self, block: DomainBlock) -> NDArray[np.float64]:
@@ -50,7 +50,7 @@ class Field:
         return block.values(self.space.basis, self.space.restriction.indices, self.l_vec)
 
     def slopes_at(self, block: DomainBlock) -> NDArray[np.float64]:
-        """Reference derivatives at the quadrature points; see `DomainBlock.slopes`."""
+        """Reference derivatives (n, nq[, ncomp], dim) at the points; see `DomainBlock.slopes`."""
         return block.slopes(self.space.basis, self.space.restriction.indices, self.l_vec)
 
 

@@ -100,7 +100,7 @@ class LevelData(ABC):
         return backend_of(self.summands[0][1].spaces[0])
 
     def compiled(self, panels: Panels = ONE) -> CompiledOperator:
-        """Compile the operator. Collective where ranks share dofs."""
+        """Compile the operator. Collective if ranks share dofs."""
         dtype, steps = self.summands[0][1].dtype, self.steps(panels)
         return compiled_steps(self.backend, steps, self.sides, self.constraints, dtype, panels)
 

@@ -34,7 +34,7 @@ class BasisChange:
 
     Attributes
     ----------
-    right : array
+    right : (size + padding,) array
         Right-hand side in the Bernstein basis. Entries at constrained dofs are not read.
     condition : float
         Condition number of the change in each element.
@@ -53,13 +53,13 @@ class BasisChange:
         self._up, self._down = up.apply, down.apply
 
     def enter(self, right: Array) -> None:
-        """Overwrite the cycle's right-hand side by the attribute ``right``, in the nodal basis."""
+        """Overwrite ``right`` by the attribute of the same name, converted to the nodal basis."""
         factors = 0.0, 1.0, 0.0, 0.0
         self._updates.step(self._product, None, self.right, self._weights, None, factors)
         self._down(self._product, right)
 
     def leave(self, x: Array) -> Array:
-        """Convert nodal values of a solution to coefficients. The next call overwrites them."""
+        """Convert nodal values (size + padding,) to coefficients. The next call overwrites them."""
         self._up(x, self._product)
         factors = 1.0, 0.0, 0.0, 0.0
         self._updates.step(self._solution, self._product, None, self._weights, None, factors)

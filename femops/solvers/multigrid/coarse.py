@@ -228,7 +228,7 @@ def rigid_modes(x: Floats, ncomp: int, free: NDArray[np.bool_]) -> Floats:
 
 
 def gathered(comm: Communicator, array: NDArray[Any]) -> NDArray[Any]:
-    """Concatenate the arrays of all ranks. Collective."""
+    """Concatenate the arrays (n, ...) of all ranks along the first axis. Collective."""
     if comm.size == 1:
         return array
     counts = comm.gather_all(np.array([len(array)]), alike=True)[:, 0]

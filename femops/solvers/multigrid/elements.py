@@ -87,7 +87,7 @@ def _add_faces(out: Floats, summands: Summands, owners: Ints, nodes: Ints) -> No
 
 
 def coarsened(matrices: Floats, coarsening: Coarsening, comm: Communicator) -> Floats:
-    """Sum the matrices of fine elements to matrices of all coarse elements. Collective.
+    """Sum fine element matrices (ne, rows, rows) to all coarse ones (nc, rows, rows). Collective.
 
     The contributions to a coarse element are added in the order of the fine elements' positions in
     it. So the bits do not depend on the number of ranks.

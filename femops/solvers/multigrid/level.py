@@ -73,7 +73,7 @@ class Level:
 
     Attributes
     ----------
-    right : array
+    right : (own + padding,) array
         Right-hand side, the input of a cycle.
     largest : float
         Upper bound of the eigenvalues of the operator divided by its diagonal.
@@ -81,7 +81,7 @@ class Level:
         Inner product of two vectors over all ranks.
     transfer : (Transfer, Transfer)
         Transfers from the next coarser level and to that level.
-    x : array
+    x : (own + padding,) array
         Approximate solution while the coarser levels compute a correction.
 
     Raises
@@ -128,7 +128,7 @@ class Level:
     _inverse: Array
 
     def relax(self, x: Array | None = None) -> Array:
-        """Relax x, a vector of the level (zero if omitted). Return the new x."""
+        """Relax x (own + padding,), a vector of the level (zero if omitted). Return the new x."""
         spare = self._second if x is self._first else self._first
         zero, x, step = x is None, self._second if x is None else x, self._updates.step
         for k, (h, g) in enumerate(self._steps):

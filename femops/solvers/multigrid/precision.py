@@ -98,7 +98,7 @@ class _Sizes:
 
 
 def _sizes(A: Operator) -> _Sizes:
-    """Sizes of a product with A, of A's factors, and of A without the factors. Collective."""
+    """Sizes of A: of its factors, of a product with A, and of that product over each factor."""
     comm = A.space.comm
     product = np.nan_to_num(abs(_product(A)), nan=np.inf)
     largest = comm.max(float(product.max(initial=0.0)))

@@ -227,7 +227,7 @@ class Multigrid(Preconditioner):
 
     @property
     def right(self) -> Vector:
-        """Right-hand side of a cycle: a padded vector of the cycle's type."""
+        """Right-hand side (size + padding,) of a cycle, in the cycle's type."""
         right: Vector = self._rights[0] if self._change is None else self._change.right
         return right
 
