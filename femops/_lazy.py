@@ -25,7 +25,7 @@ _OWNERS = {
     "V.{}, of a space V": ("femops.spaces.h1_l2", "H1"),
     "A.{}, of an operator A": ("femops.operators", "Operator"),
 }
-"""Module, and class in it, by how an attribute of the class or module is written in a hint."""
+"""Maps the notation of a hint to a module and a class in it, whose attributes the hint names."""
 
 
 def _version() -> str:

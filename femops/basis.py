@@ -29,13 +29,13 @@ Family = Literal["gll", "gauss", "bernstein"]
 Floats = NDArray[np.float64]
 
 MOST_DEGREE = 64
-"""Highest order of a basis: kernels are unrolled, and take minutes to compile beyond it."""
+"""Highest order of a basis. Above it, unrolled kernels would take minutes to compile."""
 
 
 _FAR = 1e3  # where polynomials of high degree still are numbers
 
 MOST_POINTS = 1024
-"""Most points of a rule: their number in an element is a power of this."""
+"""Maximum number of points of a rule. An element has a power of this number."""
 
 Points = Annotated[int, whole_numbers(1, MOST_POINTS)]
 """Number of points in one direction."""

@@ -108,7 +108,7 @@ class MissingExtraError(FemopsError, ImportError):
 
 
 Errors: tuple[type[Exception], ...] = (FemopsError, MeshError, KernelError, ArgumentError)
-"""All bases: ``except femops.errors.Errors`` catches what femops and the packages below raise."""
+"""All base classes, for ``except``. They catch the errors of femops and its kernels and meshes."""
 
 __all__ = [
     "ArgumentError",

@@ -18,7 +18,7 @@ from femops.cli.hydro.command import hydro
 from femops.cli.ranks import one_voice, refuse_ranks
 
 ERROR = 1
-"""Exit code of an error that femops explains; usage errors have 2, as everywhere."""
+"""Exit code of an error that femops explains. Wrong usage has exit code 2."""
 
 
 def build() -> typer.Typer:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from femops.parallel import Communicator
 
 PACKAGES = ("numpy", "scipy", "numba", "llvmlite", "pyamg")
-"""Packages on which the bits of results depend; a record has their versions."""
+"""Packages on which the bits of results depend. A record has their versions."""
 
 # Options that do not change the result.
 _OUTPUTS = (

@@ -314,7 +314,7 @@ class _Solve:
         self.begin()
 
     def _few_dofs(self, products: int) -> bool:
-        """Switch to dense algebra if it is cheaper than ``products`` products. True if it is."""
+        """Switch to dense algebra if that is cheaper than ``products``. True if it is."""
         count = self.pencil.count
         if count > _MOST_DENSE or self.products + products <= _DENSE_PRODUCTS * count:
             return False

@@ -375,7 +375,7 @@ class MultiVector:
 
     @checked(VectorError)
     def gram(self, other: MultiVector | None = None) -> Array:
-        """Compute the inner products X^H Y (nvec, nvec of Y) in double precision. Collective.
+        """Compute the inner products X^H Y (nvec, Y.nvec) in double precision. Collective.
 
         Without ``other``, Y is X. One reduction sums all entries over the ranks.
 

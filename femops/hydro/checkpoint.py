@@ -23,10 +23,10 @@ PHYSICS = (
     "vorticity",
     "gravity",
 )
-"""Options of a run that must be the same when it goes on from a checkpoint."""
+"""Options that must not change when a run continues from a checkpoint."""
 
 NUMERICS = ("cfl", "cg_tol", "cg_max", "assembly")
-"""Options of a run that may change when it goes on from a checkpoint. So may its integrator."""
+"""Options that may change when a run continues from a checkpoint. So may the integrator."""
 
 _KINDS = {
     "t": real_numbers(),

@@ -13,10 +13,10 @@ from femops.parallel import launch
 from femops_kernels.channel import Channel
 
 Sizes = Mapping[int, int]
-"""{rank: numbers for it, or from it}."""
+"""{rank: count of numbers to send to, or to receive from, the rank}."""
 Kind = np.dtype[Any]
 Memory = tuple[Any, Any]
-"""Flat arrays to send from and to receive into; None for a new array of the host."""
+"""Flat arrays to send from and to receive into. None stands for a new array of the host."""
 NEW: Memory = (None, None)
 
 

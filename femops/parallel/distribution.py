@@ -38,7 +38,7 @@ _PLACES: dict[str, Callable[[Part], Array]] = {
     "low": lambda part: _coarsening(part).low,
     "high": lambda part: _coarsening(part).high,
 }
-"""Arrays with the positions of a part's elements in the coarser mesh, sent as well."""
+"""Further arrays to send: the positions of a part's elements in the coarser mesh."""
 
 
 def _coarsening(part: Part) -> Coarsening:

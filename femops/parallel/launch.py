@@ -17,10 +17,10 @@ from femops.errors import CommunicatorError, MissingExtraError, RankError
 from femops.launchers import launched
 
 _PRECEDENCE = 0.4, 2.0
-"""Seconds that a rank waits for each lower rank, and at most, to report the same error first."""
+"""Seconds that a rank waits, per lower rank and at most, so that a lower rank reports first."""
 
 _FOLLOWING = 3.0
-"""Seconds that a rank waits for the rank whose failure caused its own."""
+"""Seconds that a rank waits for the rank whose failure caused the error."""
 # Seconds for the launcher to read the output before the ranks are aborted.
 _DELIVERY = 0.05
 

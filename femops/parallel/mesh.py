@@ -23,7 +23,7 @@ WIDEST = 16
 """Elements of the widest batch."""
 
 GROUPS = 840
-"""Largest number of element groups, chosen so that ranks have about equally many."""
+"""Largest number of element groups. With it ranks have about equally many groups."""
 
 
 @final

@@ -14,8 +14,8 @@ from femops.solvers.watch import Watch
 Seen = Callable[[float, Callable[[], Vector]], Any]
 """Called after each iteration with the residual's norm, and a function for the update so far."""
 Round = Callable[[Vector, float, int, Seen | None], tuple[Vector, int]]
-"""Takes a residual, its norm, the most iterations, and a callback for each iteration. Returns the
-update of x, and the iterations done."""
+"""Takes a residual, its norm, the maximum number of iterations, and a callback for each iteration.
+Returns the update of x, and the number of iterations."""
 
 
 def solve_in_rounds(

@@ -15,7 +15,7 @@ from femops_meshes.arguments import check_takes
 
 Vector = NDArray[Any]
 Progress = Callable[[int, float], Any]
-"""Called with the iterations done and the residual's norm."""
+"""Called with the number of iterations and the norm of the residual."""
 Callback = Callable[[Vector], Any]
 """Called with a view of the iterate."""
 

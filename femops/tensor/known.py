@@ -24,7 +24,7 @@ class Known(dict[Hashable, Any]):
 
 
 KNOWN = Known()
-"""Calls by key, None for a call that can't be repeated, and results of functions."""
+"""Cached calls and function results by key. None stands for a call that can't be repeated."""
 
 
 def remembered(function: Callable[Given, Result]) -> Callable[Given, Result]:

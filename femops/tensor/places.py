@@ -375,7 +375,7 @@ class View:
         return replace(self, array=block, start=self.start - first, device=device)
 
     def spots(self) -> Table:
-        """Addresses (members, *shape) of all entries, in numbers."""
+        """Addresses (n,) of all entries of all members, in numbers."""
         first = self.address // self.array.itemsize
         member = np.arange(self.members, dtype=np.int64)
         begin = first + member // self.lanes * self.stride + member % self.lanes

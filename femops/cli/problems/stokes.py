@@ -20,8 +20,8 @@ class Stokes(Problem):
     """Stokes problem with Taylor-Hood elements, solved by MINRES on both fields at once.
 
     Pressures have one degree less than velocities, and the same mean as the exact pressure. The
-    preconditioner combines that of the velocity's diffusion with the diagonal of the pressure's
-    mass.
+    preconditioner combines multigrid or Jacobi for the velocity's diffusion with the diagonal of
+    the pressure's mass.
 
     Parameters
     ----------

@@ -94,7 +94,7 @@ _LIST = (
 )
 
 RUNS: dict[int, ReferenceRun] = {run.number: run for run in _LIST}
-"""The runs by number."""
+"""Reference runs by number."""
 
 
 def verify(

@@ -29,7 +29,7 @@ from femops_meshes.coordinates.mapping import positions
 from femops_meshes.mesh import Mesh
 
 Owner = Space | Product | Mesh | DistributedMesh | None
-"""Space, product or mesh of fields that are bare vectors; None if all are GridFunctions."""
+"""Space, product or mesh of fields that are vectors. None if all fields are GridFunctions."""
 
 MAX_DEGREE = 10
 """Highest degree of a cell that VTK's readers accept."""

@@ -34,7 +34,7 @@ from femops_kernels.vector_updates import VectorUpdates
 
 Ints = NDArray[np.int64]
 Sizes = Mapping[int, int]
-"""Count of the numbers that are sent to each rank, or received from it."""
+"""Number of entries to send to each rank, or to receive from it."""
 Work = tuple[OperatorKernel, Data]
 """A kernel of the host, and the data that it reads."""
 

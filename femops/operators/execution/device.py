@@ -72,7 +72,7 @@ from femops_meshes.coordinates.interpolation import lagrange_derivative_matrix
 from femops_meshes.mesh import Mesh
 
 LEVELS = ("partial", "matrix-free")
-"""Levels that a device has kernels of."""
+"""Levels for which a device has kernels."""
 
 _UNCHANGED = QFunctionCode(
     "@inner\ndef pointwise(u, ux, uy, uz, q):\n    return u, ux, uy, uz\n",

@@ -14,7 +14,7 @@ from femops.spaces.domain_space import DomainSpace
 from femops.spaces.product import Product
 
 FIELD = "u"
-"""Name of the field, and of the test function, of a form that has one."""
+"""Name of the field, and of the test function, of a form with a single field."""
 
 
 @final

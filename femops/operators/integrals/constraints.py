@@ -50,7 +50,7 @@ class Constraints:
         return np.array_equal(self.rows, other.rows) and np.array_equal(self.columns, other.columns)
 
     def constrained(self, dofs: NDArray[np.int64]) -> Constraints:
-        """Copy of the constraints with the rows and columns ``dofs`` (k,) of the identity too.
+        """Copy that also replaces the rows and columns ``dofs`` (k,) by those of the identity.
 
         Raises
         ------

@@ -23,7 +23,7 @@ from femops_kernels.cpu.machine import lane_width
 from femops_kernels.pointwise.qdata import Data
 
 AT_POINTS = "at points"
-"""Level of terms whose kernel reads no geometry: all that depends on it is stored at points."""
+"""Level of terms whose kernel reads no geometry. Numbers that depend on it are at points."""
 
 DATA_LEVELS = (AT_POINTS, "partial", "matrix-free")
 """Levels whose kernels call the q-function."""

@@ -26,7 +26,7 @@ from femops_kernels.compiled import ONE, Panels
 from femops_kernels.cpu.kernels.separable import SeparableKernel
 
 JOINT = ("partial", "matrix-free")
-"""Levels at which all fields of a product are read and written by one sweep."""
+"""Levels at which one sweep reads and writes all fields of a product."""
 
 
 def level_data_of(

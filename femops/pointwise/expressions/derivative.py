@@ -76,7 +76,7 @@ def gradients(output: Node, inputs: Sequence[Node]) -> list[Node]:
 
 
 _Total = tuple[Node | None, Node]
-"""A condition, and a derivative where it holds: elsewhere zero. None for everywhere."""
+"""Condition, and the derivative where it holds. Elsewhere zero. None means everywhere."""
 
 
 def _shares(node: Node, total: _Total) -> list[_Total]:
