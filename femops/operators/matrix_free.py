@@ -91,7 +91,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
     @property
     @abstractmethod
     def symmetric(self) -> bool:
-        """True if the operator equals its transpose; False if that is unknown."""
+        """True if the operator is known to equal its transpose. Else False."""
 
     @abstractmethod
     def diagonal(self) -> NDArray[Any]:

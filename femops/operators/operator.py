@@ -214,7 +214,7 @@ class Operator(MatrixFree):
 
     @property
     def symmetric(self) -> bool:
-        """True if the operator equals its transpose; False if that is unknown."""
+        """True if the operator is known to equal its transpose. Else False."""
         square = self.space is self.test_space and self.constraints.symmetric
         return square and all(term.symmetric for _, term in self._summands)
 

@@ -32,7 +32,7 @@ class Preconditioner(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no
     Attributes
     ----------
     symmetric : bool
-        False if the preconditioner does not equal its transpose. True if that is unknown.
+        False if the preconditioner is known to differ from its transpose. Else True.
     """
 
     _given_as: str

@@ -110,7 +110,7 @@ class Term(KernelTerm):
 
     @property
     def symmetric(self) -> bool:
-        """True if the term equals its transpose; False if that is unknown."""
+        """True if the term is known to equal its transpose. Else False."""
         return self.qfunction.symmetric and self.fields.same(self.tests)
 
     @cached_property
