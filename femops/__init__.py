@@ -1,8 +1,8 @@
 """Matrix-free high-order finite element operators.
 
-Everything a user needs is an attribute of this package; it is imported when first used, so that
-``import femops`` itself takes no time and loads neither compilers nor plotting.  The stub beside
-this file, ``__init__.pyi``, lists what there is, for Python as for type checkers.
+The public names are attributes of this package. Each is imported when first used. So ``import
+femops`` takes no time, and loads neither compilers nor plotting. The stub ``__init__.pyi`` lists
+the names, for Python and for type checkers.
 
 >>> import femops
 >>> V = femops.H1(femops.box((2, 2)), order=2)

@@ -1,4 +1,4 @@
-"""``python -m femops``: the command line."""
+"""Command line of ``python -m femops``."""
 
 from femops.cli import main
 

@@ -10,7 +10,7 @@ from typing import Any
 
 
 def _names() -> dict[str, str]:
-    """The module of each name that the stub imports."""
+    """Module of each name that the stub imports."""
     stub = (Path(__file__).parent / "__init__.pyi").read_text(encoding="utf-8")
     found = [node for node in ast.parse(stub).body if isinstance(node, ast.ImportFrom)]
     return {name.name: str(node.module) for node in found for name in node.names}
@@ -25,11 +25,11 @@ _OWNERS = {
     "V.{}, of a space V": ("femops.spaces.h1_l2", "H1"),
     "A.{}, of an operator A": ("femops.operators", "Operator"),
 }
-"""Module, and class in it, by how an attribute of the class or module is written in a hint."""
+"""Maps the notation of a hint to a module and a class in it, whose attributes the hint names."""
 
 
 def _version() -> str:
-    """Version of the installed package, or of the source tree with "+source" behind it."""
+    """Version of the installed package. For a source tree it ends in "+source"."""
     metadata = importlib.import_module("importlib.metadata")
     try:
         return str(metadata.version("femops"))
@@ -40,7 +40,7 @@ def _version() -> str:
 
 
 def _unknown(name: str) -> str:
-    """Say that there is no such attribute, and where it is or which one may be meant."""
+    """Message for an unknown attribute. It gives the right place, or a similar name."""
     public = not name.startswith("_")
     for module in (module for module, home in HOME.items() if public and home == "femops"):
         if hasattr(importlib.import_module(f"femops.{module}"), name):
@@ -52,7 +52,7 @@ def _unknown(name: str) -> str:
 
 
 def _other_place(name: str) -> str:
-    """Say how to write a name that fields, spaces, operators or NumPy have; "" for others."""
+    """Advice for a name that belongs to fields, spaces, operators or NumPy; "" for other names."""
     for written, (module, *classes) in _OWNERS.items():
         owner = importlib.import_module(module)
         for name_of_class in classes:
@@ -82,5 +82,5 @@ def attribute(name: str) -> Any:
 
 
 def names() -> list[str]:
-    """Names that the package offers, sorted."""
+    """Names that the package offers, in alphabetical order."""
     return sorted({"__version__", "__doc__", "__file__", "__name__", "__path__", *HOME})

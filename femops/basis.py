@@ -1,8 +1,8 @@
 """One-dimensional bases and quadrature rules on the reference interval [0, 1].
 
-A function of the tensor-product basis of degree p is a product of the functions here, one per
-direction; so all that the rest of femops needs is two small matrices per rule, ``B1d`` (values)
-and ``G1d`` (derivatives), both of shape ``(q1d, p1d)`` with ``p1d = p + 1``.
+A function of the tensor-product basis of degree p is a product of 1-D functions, one per direction.
+So the rest of femops needs only two small matrices for each rule: ``B1d`` (values) and ``G1d``
+(derivatives), both of shape ``(q1d, p1d)`` with ``p1d = p + 1``.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ Family = Literal["gll", "gauss", "bernstein"]
 Floats = NDArray[np.float64]
 
 MOST_DEGREE = 64
-"""Highest order of a basis: kernels are unrolled, and take minutes to compile beyond it."""
+"""Highest order of a basis. Above it, unrolled kernels would take minutes to compile."""
 
 
 _FAR = 1e3  # where polynomials of high degree still are numbers
 
 MOST_POINTS = 1024
-"""Most points of a rule: their number in an element is a power of this."""
+"""Maximum number of points of a rule. An element has a power of this number."""
 
 Points = Annotated[int, whole_numbers(1, MOST_POINTS)]
 """Number of points in one direction."""
@@ -45,19 +45,19 @@ Points = Annotated[int, whole_numbers(1, MOST_POINTS)]
 @checked(BasisError)
 @dataclass(frozen=True, eq=False)
 class Quadrature1D:
-    """A quadrature rule on [0, 1], used in every direction of the reference element.
+    """Quadrature rule on [0, 1], used in every direction of the reference element.
 
     Attributes
     ----------
     points, weights : (q1d,) float64
-        Ascending points in [0, 1] and positive weights that sum to 1; not writeable.
+        Ascending points in [0, 1], and positive weights that sum to 1. Read-only.
     name : str
-        "gauss" or "lobatto", or what the maker of the rule called it.
+        "gauss", "lobatto", or the user's name for the rule.
 
     Raises
     ------
     BasisError
-        The arrays are not two vectors of one length, or a point lies outside [0, 1].
+        The arrays are not two vectors of equal length, or a point lies outside [0, 1].
     """
 
     points: Floats
@@ -88,7 +88,7 @@ class Quadrature1D:
 
     @checked(BasisError)
     def tensor_weights(self, dim: Annotated[int, whole_numbers(0, 3)]) -> Floats:
-        """Weights of the product rule on [0, 1]^dim, shape (q1d**dim,), lexicographic."""
+        """Weights (q1d**dim,) of the product rule on [0, 1]^dim, lexicographic."""
         weights = np.ones(1)
         for _ in range(dim):
             weights = np.multiply.outer(self.weights, weights).ravel()
@@ -110,7 +110,7 @@ def _lobatto(n: int) -> Quadrature1D:
 
 @checked(BasisError)
 def gauss(n: Points) -> Quadrature1D:
-    """The Gauss-Legendre rule of n points on [0, 1], exact for polynomials of degree 2n - 1.
+    """Gauss-Legendre rule of n points on [0, 1], exact for polynomials of degree 2n - 1.
 
     Raises
     ------
@@ -122,7 +122,7 @@ def gauss(n: Points) -> Quadrature1D:
 
 @checked(BasisError)
 def lobatto(n: Annotated[int, whole_numbers(2, MOST_POINTS)]) -> Quadrature1D:
-    """The Gauss-Lobatto rule of n points on [0, 1], both ends among them, exact to degree 2n - 3.
+    """Gauss-Lobatto rule of n points on [0, 1] with both ends, exact to degree 2n - 3.
 
     Raises
     ------
@@ -135,7 +135,7 @@ def lobatto(n: Annotated[int, whole_numbers(2, MOST_POINTS)]) -> Quadrature1D:
 @final
 @checked(BasisError)
 class Basis1D:
-    """The p + 1 basis functions of degree p on [0, 1] of one family.
+    """Basis of the polynomials of degree p on [0, 1]: the p + 1 functions of a family.
 
     Parameters
     ----------
@@ -149,13 +149,13 @@ class Basis1D:
     Attributes
     ----------
     nodes : (p1d,) float64
-        The points by whose values a function of the basis is known: the Lagrange nodes; for
-        "bernstein", whose coefficients are no point values, the Gauss-Lobatto points.
+        Points whose values determine a function: the Lagrange nodes, or for "bernstein" the
+        Gauss-Lobatto points, because Bernstein coefficients are not values at points.
 
     Raises
     ------
     BasisError
-        An unknown family, a degree that is not a whole number, too low, or above `MOST_DEGREE`.
+        The family is unknown, or the degree is not a whole number, too low, or above `MOST_DEGREE`.
     """
 
     def __init__(self, family: Family, p: int) -> None:
@@ -174,10 +174,11 @@ class Basis1D:
         return self.family != "bernstein"
 
     def interpolation(self, points: ArrayLike) -> Floats:
-        """B1d: values of the basis functions, shape (len(points), p1d).
+        """B1d: values (len(points), p1d) of the basis functions.
 
-        Lagrange families by the barycentric formula (Berrut and Trefethen, SIAM Review 46, 2004),
-        Bernstein by its definition, a product of positive numbers; both stable to p = 20 and on.
+        Lagrange families use the barycentric formula (Berrut and Trefethen, SIAM Review 46, 2004).
+        Bernstein uses its definition, a product of positive numbers. Both are stable to p = 20 and
+        above.
         """
         x = _points(points)
         if self.is_nodal:
@@ -185,9 +186,9 @@ class Basis1D:
         return _bernstein(self.p, x)
 
     def gradient(self, points: ArrayLike) -> Floats:
-        """G1d: derivatives of the basis functions in [0, 1], shape (len(points), p1d).
+        """G1d: derivatives (len(points), p1d) of the basis functions on [0, 1].
 
-        Bernstein by ``b'_{j,p} = p (b_{j-1,p-1} - b_{j,p-1})``.
+        Bernstein uses ``b'_{j,p} = p (b_{j-1,p-1} - b_{j,p-1})``.
         """
         x = _points(points)
         if self.is_nodal:
@@ -200,7 +201,7 @@ class Basis1D:
 
     @cached_property
     def from_nodal(self) -> Floats:
-        """Coefficients from values at `nodes`: the inverse of B1d there, shape (p1d, p1d).
+        """Matrix (p1d, p1d) from values at `nodes` to coefficients: the inverse of B1d there.
 
         Each entry is accurate to round-off at every degree, see `bernstein_coefficients`.
         """
@@ -232,14 +233,14 @@ def whole_number(
 
 
 def _bernstein(p: int, x: Floats) -> Floats:
-    """Bernstein polynomials of degree p >= 0 at x, shape (len(x), p + 1)."""
+    """Bernstein polynomials (len(x), p + 1) of degree p >= 0 at x."""
     j = np.arange(p + 1)
     binomials = np.array([math.comb(p, k) for k in range(p + 1)], dtype=np.float64)
     return np.asarray(binomials * x[:, None] ** j * (1.0 - x[:, None]) ** (p - j))
 
 
 def bernstein_coefficients(nodes: Floats) -> Floats:
-    """Matrix from values at nodes to Bernstein coefficients of the polynomial through them.
+    """Matrix from values at nodes to the Bernstein coefficients of their interpolant.
 
     Column j belongs to the Lagrange polynomial ``prod_i (x - x_i) / (x_j - x_i)``. The coefficients
     of each factor, ``x (1 - x_i) - (1 - x) x_i``, have opposite signs for every node. So no sum in
@@ -249,7 +250,7 @@ def bernstein_coefficients(nodes: Floats) -> Floats:
     Parameters
     ----------
     nodes : (p + 1,) float64
-        All different, in [0, 1].
+        Distinct points in [0, 1].
 
     Returns
     -------

@@ -1,12 +1,10 @@
-"""The errors femops raises.
+"""Errors that femops raises.
 
-Every error femops raises on purpose is a `FemopsError` and at the same time the Python error it
-is closest to, so both ``except femops.errors.FemopsError`` and ``except ValueError`` work. The two
-packages below femops know nothing of it and have bases of their own, `MeshError` and
-`KernelError`. A call with an argument that a function does not have is an `ArgumentError`. A
-program that wants to catch whatever may come writes ``except femops.errors.Errors``.
-
-A message says what is wrong, what was got, and how to mend it.
+Every error that femops raises on purpose is a `FemopsError` and also the closest error of Python.
+So ``except femops.errors.FemopsError`` and ``except ValueError`` both work. The packages
+femops_meshes and femops_kernels have their own base classes, `MeshError` and `KernelError`. A call
+with an unknown argument raises an `ArgumentError`. Write ``except femops.errors.Errors`` to catch
+all these errors. A message tells the problem, the value received, and a remedy.
 """
 
 from typing import Any
@@ -16,11 +14,11 @@ from femops_meshes.errors import ArgumentError, MeshError
 
 
 class FemopsError(Exception):
-    """Base of the errors of the package femops (see also `Errors`)."""
+    """Base class of the errors of the package femops (see also `Errors`)."""
 
 
 class BasisError(FemopsError, ValueError):
-    """A basis or quadrature that does not exist: too low a degree, an unknown family."""
+    """A basis or quadrature rule does not exist: a too low degree, or an unknown family."""
 
 
 class TraceError(FemopsError, TypeError):
@@ -28,42 +26,42 @@ class TraceError(FemopsError, TypeError):
 
 
 class NoAttributeError(TraceError, AttributeError):
-    """An attribute that a symbol does not have. ``hasattr`` returns False for it."""
+    """A symbol does not have an attribute. ``hasattr`` returns False for the attribute."""
 
 
 class SpaceError(FemopsError, ValueError):
-    """A space, a function on it, or a set of its dofs that cannot be."""
+    """A space, a function on a space, or a set of dofs is not possible."""
 
 
 class VectorError(FemopsError, ValueError):
-    """A vector of the wrong length, shape or type."""
+    """A vector has the wrong length, shape or type."""
 
 
 class GeometryError(FemopsError, ValueError):
-    """Elements whose map from the reference element is not one-to-one (inverted, collapsed)."""
+    """The map of an element from the reference element is not one-to-one (inverted, collapsed)."""
 
 
 class ProbeError(FemopsError, ValueError):
-    """Points that are none, or that lie outside the mesh."""
+    """Points of a probe are not valid, or lie outside the mesh."""
 
 
 class OperatorError(FemopsError, ValueError):
-    """An operator that cannot be built, or cannot be applied in this way."""
+    """An operator cannot be built, or cannot be applied in this way."""
 
 
 class TensorError(FemopsError, ValueError):
-    """Small tensors that do not fit together, or cannot be worked on as asked."""
+    """Small tensors do not fit together, or do not support the requested operation."""
 
 
 class SingularError(TensorError):
-    """Matrices of a batch that have no factors or solution.
+    """Matrices of a batch have no factors or no solution.
 
     Attributes
     ----------
     members : array of int
-        Numbers of these matrices.
+        Numbers of these matrices in the batch.
     result : object
-        What was asked for, where the entries of other members are right.
+        The requested result. Its entries for other members are correct.
     """
 
     def __init__(self, message: str, members: Any, result: Any) -> None:
@@ -75,42 +73,42 @@ class SingularError(TensorError):
 
 
 class SolverError(FemopsError, RuntimeError):
-    """A solver was called with something it cannot solve."""
+    """A solver cannot solve the problem that it was called with."""
 
 
 class ConvergenceWarning(UserWarning):
-    """A solve has ended, but not at the tolerance: its result is the last iterate.
+    """A solve has ended before it reached the tolerance. Its result is the last iterate.
 
-    All solvers warn, unless they are called with ``warn=False``; on ranks rank 0 does.
+    All solvers issue it, unless they are called with ``warn=False``. On many ranks rank 0 does.
     """
 
 
 class HydroError(FemopsError, RuntimeError):
-    """A flow that cannot be set up, or cannot go on: inverted elements, a step gone to zero."""
+    """A flow cannot be set up, or cannot continue: inverted elements, or a vanishing time step."""
 
 
 class FileError(FemopsError, OSError):
-    """A file that cannot be read or written."""
+    """A file cannot be read or written."""
 
 
 class CheckpointError(FemopsError, ValueError):
-    """A checkpoint that is damaged or lacks what is asked for, or whose fields do not fit."""
+    """A checkpoint is damaged or incomplete, or its fields do not fit."""
 
 
 class CommunicatorError(FemopsError, ValueError):
-    """A communicator that cannot be used: none at all, or ranks out of reach or in disagreement."""
+    """A communicator cannot be used: it is invalid, or its ranks are unreachable or disagree."""
 
 
 class RankError(FemopsError, RuntimeError):
-    """Another rank failed, so this one cannot go on."""
+    """Another rank failed, so this rank cannot continue."""
 
 
 class MissingExtraError(FemopsError, ImportError):
-    """An optional part is used without the packages of its extra."""
+    """An optional part needs packages of an extra that is not installed."""
 
 
 Errors: tuple[type[Exception], ...] = (FemopsError, MeshError, KernelError, ArgumentError)
-"""All bases: ``except femops.errors.Errors`` catches what femops and the packages below raise."""
+"""All base classes, for ``except``. They catch the errors of femops and its kernels and meshes."""
 
 __all__ = [
     "ArgumentError",

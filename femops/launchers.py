@@ -1,26 +1,27 @@
-"""Number of processes that a launcher started; nothing else, so that every program can ask."""
+"""Number of processes that a launcher started. The module imports nothing else of femops."""
 
 from __future__ import annotations
 
 import os
 
 _SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
-"""Variables in which launchers give the number of processes that they started.
+"""Environment variables in which launchers store the number of processes.
 
-Those of MPICH and what descends from it (its process manager Hydra, Intel MPI, Cray, ``srun`` by
+They belong to MPICH and its descendants (the process manager Hydra, Intel MPI, Cray, ``srun`` with
 PMI-2), Open MPI ("Environment variables set for MPI applications" in its documentation), MVAPICH2.
 """
 
 _SLURM = "SLURM_STEP_NUM_TASKS"
-"""The same of ``srun`` (its manual, "Output environment variables").
+"""The same variable of ``srun`` (see its manual, "Output environment variables").
 
-It is asked only where none of the others is there: where an ``mpiexec`` starts its own helpers by
-``srun`` it counts those. ``SLURM_NTASKS`` will not do: batch scripts, which run once, have it too.
+It is read only if no variable of `_SIZES` is set, because an ``mpiexec`` may start its helpers by
+``srun``, which then counts the helpers. ``SLURM_NTASKS`` will not do, because batch scripts, which
+run once, have it too.
 """
 
 
 def launched() -> tuple[int, str]:
-    """Number of processes that the launcher of this one started (1 without), and its variable."""
+    """Number of processes that the launcher started (1 without launcher), and its variable."""
     for names in (_SIZES, (_SLURM,)):
         sizes = [
             (int(size), name) for name in names if (size := os.environ.get(name, "")).isdigit()

@@ -1,11 +1,10 @@
-"""Numbers for the dofs of an H1 space, in the order in which the elements touch them.
+"""Numbering of the dofs of an H1 space, in the order in which elements touch the dofs.
 
-The numbering contract, on which the kernels rely: go through the elements in ascending order and
-in each through its entities (vertices, edges, faces, interior; within one dimension by ascending
-ternary code); the dofs of an entity not met before get the next consecutive numbers, in the
-element's order. Hence the dofs first touched by a contiguous range of elements are a contiguous
-range, and an element finds its dofs in at most 3**dim runs, ascending where neighbours are turned
-alike.
+The kernels rely on this numbering. Go through the elements in ascending order. In each element go
+through the entities: vertices, edges, faces, interior, and within one dimension by ascending
+ternary code. The dofs of a new entity get the next consecutive numbers, in the element's order.
+Hence a contiguous range of elements touches first a contiguous range of dofs. An element finds its
+dofs in at most 3**dim runs. The runs are ascending if neighbours are turned alike.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ Codes = NDArray[np.uint8]
 
 
 def ternary_codes(dim: int) -> list[tuple[int, tuple[int, ...]]]:
-    """All (code, digits) of the sub-entities of an element, by dimension, then by code.
+    """All (code, digits) of an element's entities, by dimension, then by code.
 
-    Digit d, x first, is 0 at the low end, 1 inside and 2 at the high end of direction d; the code
+    Digit d (x first) is 0 at the low end of direction d, 1 inside, and 2 at the high end. The code
     is the sum of ``digit * 3**d``.
     """
     digits = [tuple(reversed(t)) for t in itertools.product(range(3), repeat=dim)]
@@ -35,9 +34,9 @@ def ternary_codes(dim: int) -> list[tuple[int, tuple[int, ...]]]:
 
 @cache
 def local_nodes(digits: tuple[int, ...], p: int, closed: bool = False) -> Ints:
-    """Lexicographic local indices of the nodes of one sub-entity, lexicographic in it.
+    """Local indices (n,) of the nodes of one entity, lexicographic in the entity.
 
-    ``closed`` adds the nodes on the entity's own boundary.
+    With ``closed``, nodes on the entity's own boundary are included.
     """
     inside = np.arange(p + 1) if closed else np.arange(1, p)
     nodes = np.zeros(1, dtype=np.int64)
@@ -49,7 +48,7 @@ def local_nodes(digits: tuple[int, ...], p: int, closed: bool = False) -> Ints:
 
 
 def touch_order(dim: int, p: int) -> Ints:
-    """Local nodes (n,) of an element in the order in which it numbers the dofs of an H1 space."""
+    """Local nodes (n,) of an element, in the order in which it numbers the dofs of an H1 space."""
     return np.concatenate([local_nodes(digits, p) for _, digits in ternary_codes(dim)])
 
 
@@ -66,7 +65,7 @@ def h1_numbering(topology: Topology, p: int) -> tuple[Ints, int]:
     Returns
     -------
     indices : (ne, (p + 1)**dim) int64, C-contiguous
-        The dof of every local node (lexicographic, x fastest).
+        Dof of every local node (lexicographic, x fastest).
     ndofs : int
     """
     starts, seen, ndofs = first_touch(topology, p)
@@ -74,7 +73,7 @@ def h1_numbering(topology: Topology, p: int) -> tuple[Ints, int]:
 
 
 def entity_offsets(topology: Topology) -> Ints:
-    """Start of each dimension in one list of all entities, and the end, (dim + 2,).
+    """Start (dim + 2,) of each dimension in one list of all entities, and the end of the list.
 
     Vertices come first, then edges, faces and cells.
     """
@@ -84,7 +83,7 @@ def entity_offsets(topology: Topology) -> Ints:
 def first_touch(
     topology: Topology, p: int, nonowned: NDArray[np.bool_] | None = None
 ) -> tuple[Ints, Codes, int]:
-    """Share out dofs among the entities by the numbering contract.
+    """Assign dofs to the entities by first touch.
 
     Parameters
     ----------
@@ -92,15 +91,15 @@ def first_touch(
     p : int
         Degree, at least 1.
     nonowned : (n,) bool, optional
-        Entities, counted as by `entity_offsets`, that get no dofs here.
+        Entities, in the order of `entity_offsets`, that get no dofs here.
 
     Returns
     -------
     starts : (n,) int64
-        First dof of each entity; 0 for non-owned ones.
+        First dof of each entity; 0 for non-owned entities.
     seen : (n,) uint8
-        Its orientation in the element that meets it first, in whose order its dofs stand; 0 for
-        non-owned ones.
+        Orientation of each entity in the element that touches it first. The entity's dofs are in
+        this element's order. 0 for non-owned entities.
     ndofs : int
     """
     codes = ternary_codes(topology.dim)
@@ -121,7 +120,7 @@ def first_touch(
 
 
 def node_dofs(topology: Topology, p: int, starts: Ints, seen: Codes) -> Ints:
-    """Dof (ne, (p + 1)**dim) of every local node, where those of an entity are consecutive.
+    """Dof (ne, (p + 1)**dim) of every local node, if each entity has consecutive dofs.
 
     Parameters
     ----------
@@ -129,8 +128,7 @@ def node_dofs(topology: Topology, p: int, starts: Ints, seen: Codes) -> Ints:
     p : int
         Degree, at least 1.
     starts, seen : (n,)
-        First dof of each entity, and the orientation in whose order its dofs stand; see
-        `first_touch`.
+        First dof of each entity, and the orientation that orders its dofs; see `first_touch`.
     """
     dim, offsets = topology.dim, entity_offsets(topology)
     indices = np.empty((len(topology.entity), (p + 1) ** dim), dtype=np.int64)
@@ -150,7 +148,7 @@ def node_dofs(topology: Topology, p: int, starts: Ints, seen: Codes) -> Ints:
 
 
 def first_positions(numbers: Ints, count: int) -> Ints:
-    """Position of the first occurrence of each of 0 .. count - 1 in the flat array `numbers`."""
+    """Position (count,) of the first occurrence of 0 .. count - 1 in the flat array `numbers`."""
     first = np.empty(count, dtype=np.int64)
     # Of repeated indices the last assigned wins, so assigning backwards keeps the first.
     first[numbers[::-1]] = np.arange(numbers.size - 1, -1, -1)
@@ -158,9 +156,9 @@ def first_positions(numbers: Ints, count: int) -> Ints:
 
 
 def _relative_permutations(kind: int, n: int) -> Ints:
-    """Maps from the order of nodes of an edge (kind 1) or face (2) by orientation o to that by i.
+    """Node permutations of an edge (kind 1) or face (2) from orientation o to orientation i.
 
-    Entry [i, o] has a place for each node.
+    Entry [i, o] has the new position of each node.
     """
     orientations = range(2 ** (2 * kind - 1))
     rows = np.array([entity_permutation(o, n, kind) for o in orientations], dtype=np.int64)
@@ -169,7 +167,7 @@ def _relative_permutations(kind: int, n: int) -> Ints:
 
 
 def boundary_nodes(topology: Topology, p: int, indices: Ints, listed: NDArray[np.bool_]) -> Ints:
-    """Ascending dofs on those faces of the boundary for which `listed` (nb,) is true."""
+    """Ascending dofs (k,) on the boundary faces for which `listed` (nb,) is true."""
     faces = topology.boundary_faces[listed]
     found = [
         indices[faces[faces[:, 1] == code, 0][:, None], local_nodes(digits, p, closed=True)]

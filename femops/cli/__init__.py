@@ -1,4 +1,4 @@
-"""The command line ``femops``. Before a command runs, only the parser is imported."""
+"""Command line ``femops``. Before a command runs, only the parser is imported."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Parameters
     ----------
     arguments : sequence of str, optional
-        ``sys.argv[1:]`` if omitted.
+        Arguments of the command line. The default is ``sys.argv[1:]``.
 
     Raises
     ------

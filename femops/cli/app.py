@@ -1,4 +1,4 @@
-"""The commands, and conversion of errors to one line and an exit code."""
+"""Commands of the command line. Errors become one line and an exit code."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from femops.cli.hydro.command import hydro
 from femops.cli.ranks import one_voice, refuse_ranks
 
 ERROR = 1
-"""Exit code of an error that femops explains; usage errors have 2, as everywhere."""
+"""Exit code of an error that femops explains. Wrong usage has exit code 2."""
 
 
 def build() -> typer.Typer:
-    """Return the application; help is laid out for a terminal only where there is one."""
+    """Return the application. On a terminal, help has a layout for terminals."""
     app = typer.Typer(
         name="femops",
         help="High-order finite element operators, applied without matrices.",
@@ -85,9 +85,9 @@ def run(arguments: Sequence[str] | None = None) -> None:
 
 
 def _open_closed() -> None:
-    """Open standard output and error if they were closed; writing to standard output then fails.
+    """Open standard output and error if they were closed. Writing to standard output then fails.
 
-    So no other file gets their numbers, into which a C library might write.
+    So no other file gets the descriptors of these streams, to which a C library might write.
     """
     for number, name, how in ((1, "stdout", os.O_RDONLY), (2, "stderr", os.O_WRONLY)):
         if getattr(sys, name) is None:
@@ -99,7 +99,7 @@ def _open_closed() -> None:
 
 
 def _tell(error: Exception, line: str) -> None:
-    """Write the line of an error. If there are other ranks, end them, as they may wait."""
+    """Write the line for an error. End other ranks, because they may wait for this rank."""
     launch = sys.modules.get("femops.parallel.launch")
 
     def write() -> None:
@@ -112,7 +112,7 @@ def _tell(error: Exception, line: str) -> None:
 
 
 def _interrupt_again(lost: Any) -> None:
-    """Interrupt once more where C code (LLVM calling back) has swallowed an interrupt."""
+    """Repeat an interrupt that C code (a callback of LLVM) has swallowed."""
     if isinstance(lost.exc_value, KeyboardInterrupt):
         threading.Timer(0.05, _thread.interrupt_main).start()
     else:
@@ -120,21 +120,21 @@ def _interrupt_again(lost: Any) -> None:
 
 
 def unwritten(error: Exception) -> bool:
-    """True for an error of writing to a stream. Errors of files have names, or are femops' own."""
+    """True if an error occurred while writing to a stream. Errors of files have a file name."""
     from femops.errors import Errors
 
     return isinstance(error, OSError) and not error.filename and not isinstance(error, Errors)
 
 
 def _drop_output() -> None:
-    """Send standard output to the null device. Otherwise Python's flush at exit would complain."""
+    """Redirect standard output to the null device. Else Python's flush at exit would complain."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.close(nowhere)
 
 
 def explained(error: Exception) -> str | None:
-    """Return the one line for an error that femops raised on purpose; None for a defect."""
+    """Return one line for an error that femops raised on purpose. None for a defect."""
     from femops.errors import Errors
 
     if isinstance(error, MemoryError):

@@ -1,4 +1,4 @@
-"""``femops cost``."""
+"""Command ``femops cost``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from femops.cli.output import Output, one_line_warnings, quantity
 
 
 class Form(StrEnum):
-    """Forms for which the table can be made."""
+    """Forms for which the command can make its table."""
 
     mass = "mass"
     diffusion = "diffusion"

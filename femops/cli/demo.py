@@ -1,4 +1,4 @@
-"""``femops demo``."""
+"""Command ``femops demo``."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _facts(result: Result) -> list[tuple[str, str]]:
 
 
 def apply_seconds(A: femops.Operator) -> float:
-    """Median seconds of a product with the operator, over about half a second."""
+    """Median seconds of a product with the operator, measured for about half a second."""
     import numpy as np
 
     from femops.bench.timing import median_seconds

@@ -1,4 +1,4 @@
 """Exit codes of commands."""
 
 INTERRUPTED = 130
-"""Exit code of an interrupted command, as shells have it: 128 and the number of the signal."""
+"""Exit code of an interrupted command, as in shells: 128 plus the number of the signal."""

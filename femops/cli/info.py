@@ -1,4 +1,4 @@
-"""``femops info``."""
+"""Command ``femops info``."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def info(json: JsonOption = False) -> None:
 
 
 def _until() -> str:
-    """Text about a temporary cache folder; empty for a permanent one."""
+    """Text about a temporary cache folder. Empty for a permanent folder."""
     from femops_kernels.codegen.cache import cache_folder, is_temporary
 
     return " until this command ends: set FEMOPS_CACHE" if is_temporary(cache_folder()) else ""
@@ -78,7 +78,7 @@ def describe() -> dict[str, Any]:
 
 
 def _gpu_rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
-    """Rows to print about GPUs: one for each GPU, or the reason for none, and the compiler."""
+    """Rows to print about GPUs (or the reason why there is none) and about the compiler."""
     rows = [(f"cuda:{number}", _gpu(gpu)) for number, gpu in enumerate(facts["devices"])]
     missing = [("none", facts["missing"])] if facts["missing"] else []
     return [*rows, *missing, ("NVRTC", facts["nvrtc"] or "absent")]
@@ -95,8 +95,8 @@ def describe_ranks(comm: Communicator) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``ranks``, ``nodes``, ``threads`` (of each rank), ``cores`` (that ranks may use, on all
-        nodes), ``mpi`` (the library), ``mpi4py``.
+        ``ranks``, ``nodes``, ``threads`` (per rank), ``cores`` (usable cores on all nodes), ``mpi``
+        (the library), ``mpi4py``.
     """
     import numpy as np
 
@@ -117,7 +117,7 @@ def describe_ranks(comm: Communicator) -> dict[str, Any]:
 
 
 def _rank_rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
-    """Rows to print about ranks: ranks x threads on cores."""
+    """Rows to print about ranks: the numbers of ranks, threads and cores."""
     least, most = min(facts["threads"]), max(facts["threads"])
     threads = str(least) if least == most else f"{least} to {most}"
     return [

@@ -1,4 +1,4 @@
-"""``femops mesh``."""
+"""Command ``femops mesh``."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def partition(
 
 
 def describe_partition(cut: Partition, order: int | None) -> dict[str, Any]:
-    """Facts about a partition for JSON output, with those about H1 dofs if an order is given."""
+    """Facts about a partition for JSON output. With an order also facts about H1 dofs."""
     dim = cut.shared.shape[1]
     lower = [f"shared_{kind}" for kind in ("vertices", "edges")[: dim - 1]]
     facts: dict[str, Any] = {

@@ -23,7 +23,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def whole_number(least: int, most: int | None = None) -> Callable[[Any], int]:
-    """Return a parser of whole numbers from `least` to `most`; it refuses any other text."""
+    """Return a parser of whole numbers from `least` to `most`. It refuses other text."""
     wish = f">= {least}" if most is None else f"from {least} to {most}"
 
     def read(value: Any) -> int:
@@ -37,20 +37,20 @@ def whole_number(least: int, most: int | None = None) -> Callable[[Any], int]:
 
 
 def given_options(context: typer.Context) -> set[str]:
-    """Names of the parameters whose values the user has given on the command line."""
+    """Names of the parameters whose values are set on the command line."""
     sources = {name: context.get_parameter_source(name) for name in context.params}
     return {name for name, source in sources.items() if source and source.name == "COMMANDLINE"}
 
 
 def refuse(names: set[str], why: str) -> None:
-    """Raise if options are given that a command would ignore.
+    """Raise if options are set that a command would ignore.
 
     Parameters
     ----------
     names : set of str
-        Names of their parameters; may be empty.
+        Names of the parameters that are set. May be empty.
     why : str
-        The reason, a sentence without its full stop.
+        Reason: a sentence without its full stop.
 
     Raises
     ------
@@ -62,7 +62,7 @@ def refuse(names: set[str], why: str) -> None:
 
 
 def number(least: float, below: float) -> Callable[[Any], float]:
-    """Return a parser of numbers, least <= number < below; it refuses any other text."""
+    """Return a parser of numbers with least <= number < below. It refuses other text."""
 
     def read(value: Any) -> float:
         try:
@@ -78,7 +78,7 @@ def number(least: float, below: float) -> Callable[[Any], float]:
 
 
 def positive(value: Any) -> float:
-    """Read a number > 0; raise for any other text."""
+    """Read a number > 0. Raise for other text."""
     try:
         result = number(0.0, inf)(value)
     except typer.BadParameter:
@@ -89,7 +89,7 @@ def positive(value: Any) -> float:
 
 
 def level_name(value: Any) -> str:
-    """Read the name of a level of assembly; raise with a list of levels if it is unknown."""
+    """Read the name of a level of assembly. If it is unknown, raise an error with all names."""
     from femops.errors import OperatorError
     from femops.operators.levels.level_data import check_level
 
@@ -102,7 +102,7 @@ def level_name(value: Any) -> str:
 
 @final
 class Method(StrEnum):
-    """Ways to partition a mesh."""
+    """Methods to partition a mesh."""
 
     CURVE = "curve"
     METIS = "metis"
@@ -168,9 +168,9 @@ ReproducibleOption = Annotated[
 
 
 def paragraphs(command: Command) -> Command:
-    r"""Join the lines of each paragraph of the docstring, which the terminal wraps again.
+    r"""Join the lines of each paragraph of a docstring. The terminal wraps them again.
 
-    Paragraphs that begin with click's mark, \b, stay as they are.
+    Paragraphs that begin with click's mark \b do not change.
     """
     parts = inspect.cleandoc(command.__doc__ or "").split("\n\n")
     command.__doc__ = "\n\n".join(
@@ -180,14 +180,14 @@ def paragraphs(command: Command) -> Command:
 
 
 def load_mesh(name: str, refine: int = 0, *, split: bool = False) -> Mesh:
-    """Read a mesh file. If there is none, take the sample of that name, or make the box.
+    """Read a mesh file. If there is no file, use the sample of that name, or make a box.
 
     For ``split`` see `femops.read_mesh`.
 
     Raises
     ------
     MeshError
-        No such file or sample, or it cannot be read; a box that does not fit into memory.
+        There is no such file or sample, the file cannot be read, or a box does not fit into memory.
     """
     from femops.io import read_mesh
     from femops_meshes import box
@@ -201,23 +201,23 @@ def load_mesh(name: str, refine: int = 0, *, split: bool = False) -> Mesh:
 def share_mesh(
     name: str, refine: int, comm: Communicator, method: str = "curve", reproducible: bool = False
 ) -> Mesh | DistributedMesh:
-    """Load a mesh as `load_mesh`, and distribute it if there are several ranks. Collective.
+    """Load a mesh like `load_mesh`, and distribute it over several ranks. Collective.
 
     Parameters
     ----------
     name : str
-        Name of the mesh; only rank 0 looks for its file.
+        Name of the mesh. Only rank 0 looks for the file.
     refine : int
         Number of refinements.
     comm : Communicator
-        The ranks.
+        Ranks that get the mesh.
     method, reproducible
         Partition of the mesh; see `femops.distribute`.
 
     Raises
     ------
     MeshError
-        See `load_mesh`; or `method` and `reproducible` do not go together.
+        See `load_mesh`. Also if `method` and `reproducible` cannot be combined.
     RankError
         Another rank failed.
     """
@@ -268,7 +268,7 @@ def _source(name: str, refine: int) -> Path | list[int]:
 
 
 def _there(path: Path) -> bool:
-    """True if the path exists, or the system refuses to tell; reading then raises the reason."""
+    """True if the path exists, or if the system does not tell. Then reading raises the reason."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError, ValueError):
@@ -293,12 +293,12 @@ def set_threads(count: int | None) -> None:
 
 
 def names(text: str) -> list[str]:
-    """Split names at commas, and drop repeated ones."""
+    """Split names at commas, and drop repeated names."""
     return list(dict.fromkeys(name.strip() for name in text.split(",")))
 
 
 def name_list(help_text: str, option: str | None = None) -> Any:
-    """Return an option that takes names with commas between them."""
+    """Return an option that takes names separated by commas."""
     return typer.Option(*filter(None, [option]), parser=names, metavar="NAMES", help=help_text)
 
 
@@ -312,7 +312,7 @@ def number_list(help_text: str, what: str, option: str, digits: int = 3) -> Any:
 
 
 def numbers(text: str, what: str = "orders", digits: int = 3, option: str = "--order") -> list[int]:
-    """Whole numbers of '3', '1-8' or '2,4,6-8', in this order, each once.
+    """Convert a list such as '3', '1-8' or '2,4,6-8' to whole numbers, in order, without repeats.
 
     Parameters
     ----------
@@ -320,14 +320,14 @@ def numbers(text: str, what: str = "orders", digits: int = 3, option: str = "--o
     what : str
         Name of the numbers in the message.
     digits : int
-        Most digits of a number.
+        Maximum number of digits of a number.
     option : str
-        The option whose value the text is.
+        Name of the option with this value.
 
     Raises
     ------
     typer.BadParameter
-        The text is no such list.
+        The text is not such a list.
     """
     result: list[int] = []
     for part in text.split(","):

@@ -1,4 +1,4 @@
-"""Output of commands: tables on a terminal, plain text elsewhere, JSON if asked."""
+"""Output of commands: tables on a terminal, plain text elsewhere, JSON if requested."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from typing import Any, final
 @final
 @dataclass(frozen=True)
 class Column:
-    """A column of a table of dicts.
+    """Column of a table of dicts.
 
     Attributes
     ----------
     heading : str
     source : str or callable
-        Key of the value in a dict, or function that takes the dict and returns the value.
+        Key of the value in a dict, or a function from the dict to the value.
     form : str
         Format of a number, for `format`.
     scale : float
@@ -38,17 +38,17 @@ class Column:
         return record[self.source] if isinstance(self.source, str) else self.source(record)
 
     def text(self, value: Any) -> str:
-        """Return a value as it is printed; a dash for None."""
+        """Return the text to print for a value. None becomes a dash."""
         if value is None:
             return "-"
         return format(self.scale * value, self.form) if self.form else str(value)
 
 
 def columns(text: str) -> tuple[Column, ...]:
-    """Make columns from one text with a description of each.
+    """Make columns from a text that describes each.
 
-    Descriptions are separated by semicolons: ``heading: key form scale``, see `Column`. Form and
-    scale may be omitted, and the heading if it equals the key.
+    Semicolons separate the descriptions ``heading: key form scale``, see `Column`. Form and scale
+    may be omitted. The heading may be omitted if it equals the key.
     """
     found = []
     for item in text.split(";"):
@@ -74,29 +74,29 @@ class Output:
         self.terminal = sys.stdout.isatty() and not as_json
 
     def json(self, document: Any) -> None:
-        """Print a document, if JSON was asked for."""
+        """Print a document, if the output is JSON."""
         if self.as_json:
             _print(json.dumps(document, indent=2, allow_nan=False))
 
     def say(self, text: str) -> None:
-        """Print a line, unless JSON was asked for."""
+        """Print a line, unless the output is JSON."""
         if not self.as_json:
             _print(text)
 
     def facts(self, title: str, rows: Sequence[tuple[str, str]]) -> None:
-        """Print names and values, one pair a line, unless JSON was asked for."""
+        """Print pairs of a name and a value, one per line, unless the output is JSON."""
         self.table(title, [("", "left"), ("", "left")], rows)
 
     def table(
         self, title: str, columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]
     ) -> None:
-        """Print a table, unless JSON was asked for.
+        """Print a table, unless the output is JSON.
 
         Parameters
         ----------
         title : str
-        columns : (heading, "left" or "right") each
-        rows : as many texts each as there are columns
+        columns : sequence of (heading, "left" or "right")
+        rows : sequence of rows, each with a text per column
         """
         if self.as_json:
             return
@@ -108,7 +108,7 @@ class Output:
     def records(
         self, title: str, columns: Sequence[Column], records: Sequence[dict[str, Any]]
     ) -> None:
-        """Print a table of dicts, if there are any. Words are aligned left, numbers right."""
+        """Print a table of dicts, if there are any. Align words left and numbers right."""
         if records:
             values = [[column.value(record) for column in columns] for record in records]
             sides = ["left" if isinstance(value, str) else "right" for value in values[0]]
@@ -118,7 +118,7 @@ class Output:
 
     @contextmanager
     def working(self, what: str) -> Iterator[Callable[[str], None]]:
-        """Show a spinner with a text on a terminal; print nothing elsewhere.
+        """Show a spinner with a text on a terminal. Elsewhere print nothing.
 
         Yields
         ------
@@ -135,13 +135,12 @@ class Output:
 
     @contextmanager
     def counting(self, what: str) -> Iterator[tuple[Callable[[int], None], Callable[[str], None]]]:
-        """Show a progress bar on a terminal; print nothing elsewhere.
+        """Show a progress bar on a terminal. Elsewhere print nothing.
 
         Yields
         ------
         callable, callable
-            The first takes the number of steps; the second takes the text of each step as it
-            begins.
+            Call the first with the number of steps. Call the second with the text of each new step.
         """
         if not sys.stderr.isatty():
             yield (lambda _: None), (lambda _: None)
@@ -164,7 +163,7 @@ class Output:
         Yields
         ------
         callable or None
-            Takes iterations and residual; None where nothing is shown.
+            Takes iterations and residual. None if there is no terminal.
         """
         with self.working(what) as update:
 
@@ -175,7 +174,7 @@ class Output:
 
     @contextmanager
     def telling(self) -> Iterator[Callable[[str], None]]:
-        """Print lines on standard error, each with the seconds since the beginning.
+        """Print lines on standard error, with the seconds since the start.
 
         Yields
         ------

@@ -15,12 +15,12 @@ SHARED = ("solve", "hydro", "info")
 
 @contextmanager
 def one_voice(arguments: Sequence[str]) -> Iterator[None]:
-    """Let only rank 0 print inside the block. Errors that leave the block are printed outside it.
+    """Let only rank 0 print inside the block. Errors that leave the block are printed later.
 
     Raises
     ------
     CommunicatorError
-        Ranks were started with different arguments.
+        Ranks have different arguments.
     MissingExtraError
         There are several processes, but no MPI.
     """
@@ -41,7 +41,7 @@ def one_voice(arguments: Sequence[str]) -> Iterator[None]:
 
 
 def refuse_ranks(command: str) -> None:
-    """Raise if a launcher has started several processes for a command that is for one process.
+    """Raise if a launcher has started several processes for a command of one process.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The record of a run: the command that repeats it, and a hash of its result."""
+"""Record of a run: the command that repeats it, and a hash of its result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from femops.parallel import Communicator
 
 PACKAGES = ("numpy", "scipy", "numba", "llvmlite", "pyamg")
-"""Packages on which the bits of results depend; a record has their versions."""
+"""Packages on which the bits of results depend. A record has their versions."""
 
 # Options that do not change the result.
 _OUTPUTS = (
@@ -50,12 +50,12 @@ def record_of(
         Values of all options, by the names of their parameters. The record leaves out options that
         do not change the result.
     mesh : Mesh or DistributedMesh
-        The mesh that the run began with.
+        Mesh at the start of the run.
     comm : Communicator
     result : int
         Hash of the result, see `femops.fields.vector_hash`.
     files : mapping, optional
-        Hashes of files that the run began with except the mesh, see `file_hashes`.
+        Hashes of other input files of the run, see `file_hashes`.
     """
     import femops
     from femops_kernels.cpu import machine
@@ -78,7 +78,7 @@ def record_of(
 
 
 def _arguments(given: Mapping[str, Any]) -> list[str]:
-    """Options as words of a command line, also those with default values: defaults may change."""
+    """Convert options to words of a command line. Defaults are included, as they may change."""
     found = []
     for name, value in given.items():
         option = name.replace("_", "-")
@@ -123,8 +123,8 @@ def functions() -> dict[str, str]:
     Returns
     -------
     dict
-        Hashes by function and library: elementary functions of NumPy and of the C library, which
-        kernels call, and products and factors of small matrices by BLAS and LAPACK.
+        Hashes by function and library. The functions are elementary functions of NumPy and of the C
+        library, which kernels call, and products and factors of small matrices by BLAS and LAPACK.
     """
     import numpy as np
 

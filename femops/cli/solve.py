@@ -1,4 +1,4 @@
-"""``femops solve``."""
+"""Command ``femops solve``."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def group() -> None:
 @final
 @dataclass(frozen=True)
 class _Asked:
-    """The problem, words and options that a command line asks for.
+    """Problem, words and options from a command line.
 
     Attributes
     ----------
     make : callable
-        Makes the problem.
+        Function that makes the problem.
     command : list of str
         Words of the command, and the mesh.
     options : dict
@@ -124,17 +124,18 @@ def _solve(
 
 
 def problem(own: Callable[..., Make]) -> Callable[..., None]:
-    """Make a command from a function that has a problem's own options.
+    """Make a command from a function that takes the options of one problem.
 
     Parameters
     ----------
     own : callable
-        Takes its options, and returns the maker of the problem. Its docstring is the command's.
+        Takes the options of the problem, and returns the maker of the problem. The command gets its
+        docstring.
 
     Returns
     -------
     callable
-        The command, which takes these options and those that all problems share.
+        Command that takes these options and the options of all problems.
     """
     _, *shared = inspect.signature(_solve, eval_str=True).parameters.values()
     options = inspect.signature(own, eval_str=True).parameters
@@ -265,7 +266,7 @@ def stokes() -> Make:
 
 
 def _check_paths(save: Path | None, picture: Path | None, comm: Communicator) -> None:
-    """Check, before the work begins, that all files can be written. Collective."""
+    """Check, before the work starts, that all files can be written. Collective."""
     from femops.io.atomic import check_writable, checked_path
     from femops.io.plots.with_matplotlib import check_matplotlib
     from femops.parallel import check

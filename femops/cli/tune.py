@@ -1,4 +1,4 @@
-"""``femops tune``."""
+"""Command ``femops tune``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SIZES = "Rows of the matrices of products: 2-32 or 4,8."
 
 
 def _check_used(context: typer.Context, settings: Sequence[str]) -> None:
-    """Raise if an option is given that has no effect on the settings to measure."""
+    """Raise if an option is set that has no effect on the settings to measure."""
     unused = set() if "products" in settings else {"size"}
     if set(settings) == {"products"}:
         unused = {"order", "problem", "mesh", "level", "dofs"}

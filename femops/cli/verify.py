@@ -1,4 +1,4 @@
-"""``femops verify``: repeats a run, and compares the bits of the results."""
+"""Command ``femops verify``: repeat a run, and compare the bits of the results."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _is_record(record: Any) -> bool:
-    """True if ``record`` has all entries that are needed to repeat a run."""
+    """True if ``record`` has all entries needed to repeat a run."""
     if not isinstance(record, dict):
         return False
     if not all(isinstance(record.get(name), kind) for name, kind in _KEYS.items()):
@@ -132,12 +132,12 @@ def _check_files(record: dict[str, Any], path: Path) -> None:
 
 
 def _repeated(record: dict[str, Any], threads: int | None) -> dict[str, Any]:
-    """Repeat the run in a process of its own, and return its document.
+    """Repeat the run in a separate process, and return its document.
 
     Raises
     ------
     typer.Exit
-        The run has failed; it has printed the reason.
+        The run has failed and has printed the reason.
     """
     more = [] if threads is None else ["--threads", str(threads)]
     command = [sys.executable, "-m", "femops", *record["arguments"], *more, "--json"]
@@ -149,7 +149,7 @@ def _repeated(record: dict[str, Any], threads: int | None) -> dict[str, Any]:
 
 
 def _differences(before: dict[str, Any], here: dict[str, Any]) -> Iterator[str]:
-    """Yield lines about the differences between two runs: causes first, then results."""
+    """Yield lines about the differences between two runs: first causes, then results."""
     causes = list(_causes(before["run"], here["run"]))
     yield from causes
     harmless = "processor", "llvm cpu", "lanes"
@@ -163,7 +163,7 @@ def _differences(before: dict[str, Any], here: dict[str, Any]) -> Iterator[str]:
 
 
 def _causes(one: dict[str, Any], two: dict[str, Any]) -> Iterator[str]:
-    """Yield lines about differences in mesh, versions, machine and functions, given two records."""
+    """Yield lines about differences in mesh, versions, machine and functions of two records."""
     if one["mesh"] != two["mesh"]:
         yield f"the mesh: its checksum was {one['mesh']}, here it is {two['mesh']}"
     for kind in ("versions", "machine"):

@@ -1,4 +1,4 @@
-"""``femops warmup``."""
+"""Command ``femops warmup``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MESHES = {"cartesian": 0, "multilinear": 1, "curved": 2}
 
 
 def _names(text: str, known: Sequence[str], option: str) -> list[str]:
-    """Read names separated by commas, and raise if one is unknown."""
+    """Read names separated by commas. Raise if a name is unknown."""
     for name in names(text):
         if name not in known:
             raise typer.BadParameter(f"{option} {name!r}: choose from {', '.join(known)}")

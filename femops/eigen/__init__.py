@@ -1,4 +1,4 @@
-"""Eigenvalues and eigenvectors of operators, by methods that work on many vectors at once."""
+"""Eigenvalues and eigenvectors of operators, computed for many vectors at once."""
 
 from femops.eigen.chebyshev import chebyshev_subspace
 from femops.eigen.eigenpairs import Eigenpairs, SubspaceState

@@ -17,15 +17,15 @@ Map = Callable[[Array], Array]
 def spectrum(
     A: AnyOperator, inverse: Map, pencil: Pencil, steps: int, seed: int
 ) -> tuple[float, float, float]:
-    """Estimates of the ends of the spectrum of B A, and an upper bound. Collective.
+    """Estimate the ends of the spectrum of B A by Lanczos' method, with an upper bound. Collective.
 
     Parameters
     ----------
     A : Operator
     inverse : callable
-        Product of B, symmetric positive definite, with a vector.
+        Function that multiplies a vector by B, which is symmetric positive definite.
     pencil : Pencil
-        With the mass, of which B is an approximate inverse, and the constrained dofs.
+        Mass and constrained dofs. B is an approximate inverse of the mass.
     steps : int
     seed : int
 
@@ -34,13 +34,13 @@ def spectrum(
     lowest, highest : float
         Smallest and largest Ritz value.
     bound : float
-        The largest Ritz value plus the norm of the last step's residual: in practice a safe bound
-        (Y. Zhou and R.-C. Li, "Bounding the spectrum of large Hermitian matrices", 2011).
+        Largest Ritz value plus the norm of the last step's residual. In practice this is a safe
+        bound (Y. Zhou and R.-C. Li, "Bounding the spectrum of large Hermitian matrices", 2011).
 
     Raises
     ------
     SolverError
-        B is found not to be positive definite, A is not finite, or squares of numbers underflow.
+        B is not positive definite, A is not finite, or squares of numbers underflow.
     """
     space, free, sums = A.space, pencil.free, pencil.sums
     v = space.memory.put(random_draws(space, seed)().astype(A.dtype)) * pencil.deviations

@@ -1,4 +1,4 @@
-"""The lowest eigenvalues by subspace iteration with Chebyshev's polynomials."""
+"""Lowest eigenvalues by subspace iteration with Chebyshev polynomials."""
 
 from __future__ import annotations
 
@@ -62,26 +62,26 @@ def chebyshev_subspace(
     progress: Progress | None = None,
     warn: bool = True,
 ) -> Eigenpairs:
-    """Compute the lowest k eigenpairs of A x = lambda M x, working on all vectors at once.
+    """Compute the lowest k eigenpairs of A x = lambda M x for all vectors at once. Collective.
 
-    Subspace iteration with Chebyshev polynomials of A as filters, and Ritz values. Constrained dofs
-    of A are left out: eigenvectors are zero there. Collective.
+    The method is subspace iteration with Chebyshev polynomials of A as filters, and Ritz values.
+    Constrained dofs of A are left out. There eigenvectors are zero.
 
-    The vectors may miss low eigenvectors. A state may, for example, have vectors of one field only,
-    when eigenvalues of another field, which is not coupled to it, become the lowest. So when the
-    vectors have converged, a random vector that is orthogonal to them is filtered. If that finds an
-    eigenvalue below the k-th, the iteration goes on; a state is given up. Otherwise the k values
-    are the lowest, with a probability of error of 1e-5. The search takes about as many products as
-    one of the vectors.
+    The vectors may miss low eigenvectors. For example, a state may have vectors of one field only,
+    while the lowest eigenvalues belong to another field that is not coupled to it. So after
+    convergence a search filters a random vector that is orthogonal to the vectors. If the search
+    finds an eigenvalue below the k-th, the iteration continues, without the vectors of the state.
+    Otherwise the k values are the lowest. The probability of an error is 1e-5. The search takes
+    about as many products as one vector does.
 
     Parameters
     ----------
     A : Operator
-        Symmetric; it may be indefinite.
+        Symmetric. It may be indefinite.
     M : Operator, (size,) array or None
-        Symmetric and positive definite; an array is a diagonal, as of a mass lumped at
-        Gauss-Lobatto points, None the identity. Constraints of M do not matter. A mass that is
-        not diagonal is inverted only roughly. That costs no accuracy, but iterations if the mass
+        Symmetric and positive definite. An array is a diagonal, for example of a mass lumped at
+        Gauss-Lobatto points. None is the identity. Constraints of M are ignored. A mass that is not
+        diagonal is inverted approximately. This costs no accuracy, but more iterations if the mass
         is far from its lumped form.
     k : int
         Number of eigenpairs.
@@ -92,27 +92,27 @@ def chebyshev_subspace(
         residual, and about its square over d if the next eigenvalues are a distance d away. The
         bound is never below round-off, 16 times the precision times the largest eigenvalue.
     guard : int, optional
-        Number of vectors besides k, which speed up convergence; about a fifth of k if omitted.
-        There is at least one, unless k is the number of free dofs: the filter damps eigenvalues
-        above the guard vectors' ones.
+        Number of guard vectors: vectors besides k, which speed up convergence. The default is about
+        a fifth of k. The filter damps eigenvalues above those of the guard vectors. So there is at
+        least one guard vector, unless k is the number of free dofs.
     maxiter : int
-        Most iterations: each applies a filter and computes Ritz values.
+        Maximum number of iterations. Each applies a filter and computes Ritz values.
     max_products : int, optional
-        Most products of A with a vector, without those of the last Ritz values; 10,000 for each
-        vector if omitted. After d products for each vector, residuals have fallen by about
-        ``exp(-2 d sqrt(gap / highest))``. The gap is the distance from the eigenvalues wanted to
-        the first eigenvalue that has no vector. Coefficients that jump by many orders of magnitude
-        make it small beside the highest. If at most 1,000 dofs are free, dense algebra takes over
-        after 20 products for each dof.
+        Maximum number of products of A with a vector, without the products for the last Ritz
+        values. The default is 10,000 for each vector. After d products for each vector, residuals
+        have fallen by about ``exp(-2 d sqrt(gap / highest))``. The gap is the distance from the k
+        lowest eigenvalues to the first eigenvalue without a vector. ``highest`` is the largest
+        eigenvalue. If coefficients jump by many orders of magnitude, gap / highest is small. If at
+        most 1,000 dofs are free, dense algebra takes over after 20 products for each dof.
     state : SubspaceState, optional
-        Vectors to begin with: ``result.state`` of this pair of operators or of a similar one.
+        Vectors to start with: ``result.state`` of this pair of operators or of a similar pair.
     seed : int
-        Seed of the random vectors to begin with.
+        Seed of the random start vectors.
     history : bool
         Whether ``result.history`` has the largest residual after each iteration.
     progress : callable, optional
         Called as ``progress(iterations, residual)`` after each iteration, with the largest
-        residual. On ranks all call it.
+        residual. Every rank calls it.
     warn : bool
         Whether to warn if the iteration has not converged.
 
@@ -123,17 +123,17 @@ def chebyshev_subspace(
     Warns
     -----
     ConvergenceWarning
-        The iteration has not converged. The warning names the limit that has ended it, as
-        ``result.reason`` does.
+        The iteration has not converged. The warning contains ``result.reason``, which names the
+        limit that ended the iteration.
 
     Raises
     ------
     SolverError
-        Operators that are not femops' own, on different spaces or not symmetric, a mass that is not
-        positive, k < 1 or more than there are free dofs, a tolerance that is no number > 0, a state
-        of another space or of fewer than k vectors.
+        The operators are not made by femops, are on different spaces, or are not symmetric. The
+        mass is not positive. k is below 1 or above the number of free dofs. The tolerance is no
+        number > 0. The state has another space, or fewer than k vectors.
     VectorError
-        Memory does not suffice for the vectors.
+        The vectors do not fit into memory.
 
     Examples
     --------
@@ -190,7 +190,7 @@ class _Solve:
         self.lowest, self.upper = self._ends(self.inverse)
 
     def _ends(self, inverse: Inverse) -> tuple[float, float]:
-        """Return the lowest Ritz value and an upper bound of the spectrum."""
+        """Return the lowest Ritz value, and an upper bound of the spectrum."""
         steps = min(_LANCZOS_STEPS, self.pencil.count)
         ends = spectrum(self.pencil.A, inverse.of_vector, self.pencil, steps, self.seed)
         self.products += steps
@@ -199,7 +199,7 @@ class _Solve:
     # --- the beginning ---------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Begin with random vectors."""
+        """Start with random vectors."""
         pencil, space, guard = self.pencil, self.pencil.A.space, self.guard
         wanted = self.k + (max(4, self.k // 5) if guard is None else max(1, guard))
         self.random = True
@@ -221,7 +221,7 @@ class _Solve:
         self._filter(self.X, None, None, interval, degree)
 
     def _take_all(self) -> None:
-        """Take one vector for each free dof: their Ritz values are exact."""
+        """Take one vector for each free dof. Then Ritz values are exact eigenvalues."""
         pencil, memory = self.pencil, self.pencil.A.space.memory
         comm, mine = pencil.A.space.comm, np.flatnonzero(memory.get(pencil.free))
         counts = np.concatenate([[0], comm.gather_all(np.array([len(mine)])).reshape(-1)])
@@ -233,7 +233,7 @@ class _Solve:
         self.complete = True
 
     def take(self, state: SubspaceState) -> None:
-        """Begin with the vectors of a state."""
+        """Start with the vectors of a state."""
         if not isinstance(state, SubspaceState):
             raise SolverError(f"the state is a {type(state).__name__}: give result.state")
         A, X = self.pencil.A, state.vectors
@@ -254,7 +254,7 @@ class _Solve:
     # --- the iteration ---------------------------------------------------------------------------
 
     def run(self, maxiter: int, max_products: int | None) -> Eigenpairs:
-        """Iterate to the end."""
+        """Iterate until convergence or a limit."""
         before = np.inf
         self.most = _MOST_PRODUCTS * self.X.nvec if max_products is None else max_products
         while True:
@@ -279,7 +279,7 @@ class _Solve:
                 self._improve(values, massed, norms, tolerance)
 
     def _limit(self, maxiter: int, *, stuck: bool) -> str:
-        """Name of the limit that ends the iteration; empty if none does."""
+        """Name of the limit that ends the iteration. Empty if no limit is reached."""
         if self.iterations >= maxiter:
             return f"maxiter = {maxiter}"
         if self._ended or self.products >= self.most:
@@ -291,9 +291,9 @@ class _Solve:
     def _given_up(self, before: float, now: float, tolerance: float) -> bool:
         """Act on slow convergence. True if random vectors have replaced those of a state.
 
-        Vectors of a state that are already eigenvectors, but not of low eigenvalues, hold up the
-        convergence. Each time that residuals fall too slowly, the inverse of the mass gets a higher
-        degree. After some iterations of that kind the state is given up.
+        Vectors of a state that are eigenvectors of high eigenvalues slow down the convergence. Each
+        time that residuals fall too slowly, the inverse of the mass gets a higher degree. After
+        several such iterations random vectors replace the state.
         """
         expected = min(self._expected, np.log(before / tolerance))
         if not np.log(before / now) < _SLOW * expected:
@@ -308,13 +308,13 @@ class _Solve:
         return False
 
     def _begin_again(self) -> None:
-        """Give up the vectors of a state, and begin with random vectors."""
+        """Drop the vectors of a state, and start with random vectors."""
         self.inverse = Inverse(self.pencil)
         self.lowest, self.upper = self._ends(self.inverse)
         self.begin()
 
     def _few_dofs(self, products: int) -> bool:
-        """Switch to dense algebra if it is cheaper than so many more products. True if so."""
+        """Switch to dense algebra if that is cheaper than ``products``. True if it is."""
         count = self.pencil.count
         if count > _MOST_DENSE or self.products + products <= _DENSE_PRODUCTS * count:
             return False
@@ -322,10 +322,10 @@ class _Solve:
         return True
 
     def _searched_all(self, values: Floats, norms: Floats, tolerance: float) -> bool:
-        """True if a search by random vectors finds no eigenvalue below the last one wanted.
+        """True if a search by random vectors finds no eigenvalue below the k-th.
 
-        If the search finds a lower one, or one that may be as low, its vectors replace the last
-        guard vectors. If the vectors are those of a state, random vectors replace all of them.
+        If the search finds an eigenvalue that is or may be lower, its vectors replace the last
+        guard vectors. If the iteration started from a state, random vectors replace all vectors.
         """
         k, m, last = self.k, self.X.nvec, float(values[self.k - 1])
         kept, cut = self._cut(values, norms, tolerance)
@@ -362,7 +362,7 @@ class _Solve:
         return False
 
     def _accurate(self, error: float) -> tuple[Inverse, float, float]:
-        """Return an inverse of the mass within an error, and the ends of the spectrum with it."""
+        """Return an inverse of the mass within ``error``, and the ends of the spectrum with it."""
         inverse, lowest, upper = self.inverse, self.lowest, self.upper
         if self.pencil.mass is not None:
             inverse = Inverse.within(self.pencil, error)
@@ -370,13 +370,13 @@ class _Solve:
         return inverse, lowest, max(upper, self._highest)
 
     def _cut(self, values: Floats, norms: Floats, tolerance: float) -> tuple[int, float]:
-        """Return the number of vectors that a search is orthogonal to, and its interval's cut.
+        """Return the number of vectors that a search is orthogonal to, and the cut of its interval.
 
-        These vectors must not hide an eigenvector below those wanted. Let theta_j be the Ritz
-        values of guard vectors and r_j their residuals. Let A have no eigenvalue below the cut on
-        the space orthogonal to the vectors. Then all eigenvalues but those wanted are above t if
-        the Schur complement is positive, that is, if the sum of r_j^2 / ((theta_j - t) (cut - t))
-        is less than one.
+        These vectors must not hide an eigenvector with an eigenvalue below the k-th. Let theta_j be
+        the Ritz values of guard vectors and r_j their residuals. Let A have no eigenvalue below the
+        cut on the space orthogonal to the vectors. Then all eigenvalues except the k lowest are
+        above t if the Schur complement is positive. That is so if the sum of r_j^2 / ((theta_j - t)
+        (cut - t)) is less than one.
         """
         k, last = self.k, float(values[self.k - 1])
         t = last - tolerance
@@ -389,11 +389,11 @@ class _Solve:
         return kept, cut
 
     def _middle(self, values: Floats) -> float:
-        """Upper bound for the lower end of the damped interval."""
+        """Upper bound of the lower end of the damped interval."""
         return float(values[0]) + 0.5 * (self.upper - float(values[0]))
 
     def _ritz(self) -> tuple[Floats, MultiVector | None, Floats]:
-        """Make X the Ritz vectors; return Ritz values, products with M and norms of residuals."""
+        """Make X the Ritz vectors. Return Ritz values, products with M, and norms of residuals."""
         pencil, X = self.pencil, self.X
         try:
             X.orthonormalise(pencil.norm_mass, self.seed + self.iterations + 1, pencil.deviations)
@@ -409,7 +409,7 @@ class _Solve:
     def _improve(
         self, values: Floats, massed: MultiVector | None, norms: Floats, tolerance: float
     ) -> None:
-        """Filter the vectors that have not converged; converged vectors stay as they are."""
+        """Filter the vectors that have not converged. Converged vectors do not change."""
         active = np.flatnonzero(norms > tolerance)
         cut = min(float(values[-1]), self._middle(values))
         interval = Interval(min(self.lowest, float(values[0])), cut, self.upper)
@@ -439,19 +439,19 @@ class _Solve:
     def _degree(
         self, interval: Interval, values: Floats, norms: Floats, tolerance: float, wanted: int
     ) -> int:
-        """Degree of a filter that makes residuals small enough and leaves vectors independent.
+        """Degree of a filter that makes residuals small enough and keeps vectors independent.
 
-        Each vector has a part of the lowest eigenvector, of about the lowest one's residual over
-        the gap. The filter amplifies that part most.
+        Each vector contains a part of the lowest eigenvector, of about the lowest vector's residual
+        over the gap. The filter amplifies this part most.
 
         Parameters
         ----------
         interval : Interval
         values, norms : (n,) arrays
-            Ritz values of the vectors that are filtered, and residuals.
+            Ritz values and residuals of the vectors to filter.
         tolerance : float
         wanted : int
-            Number of vectors that are among the k wanted; they come first.
+            Number of vectors that belong to the k lowest pairs. They come first.
         """
         gap = max(interval.cut - float(values[0]), float(norms[0]))
         part = float(norms[0]) / gap
@@ -472,7 +472,7 @@ class _Solve:
         return Eigenpairs(values[:k], chosen, norms[:k], *report, told, reason)
 
     def _reason(self, limit: str, values: Floats, norms: Floats, tolerance: float) -> str:
-        """Sentences about the limit, and the cause of slow convergence."""
+        """Sentences about the limit and the cause of slow convergence."""
         gap, largest = float(values[-1] - values[self.k - 1]), float(norms[: self.k].max())
         missing = largest <= tolerance
         why = "eigenvectors may be missing" if missing else f"a residual is {largest:.1e}"

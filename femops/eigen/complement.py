@@ -1,4 +1,4 @@
-"""A search for eigenvectors that a subspace misses, by random vectors orthogonal to it."""
+"""Search for eigenvectors that a subspace misses, by random vectors orthogonal to it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _DIGITS = 1e-4  # relative precision of filtered vectors after X has been taken 
 @final
 @dataclass(frozen=True)
 class Search:
-    """A search by filters, which finds each eigenvector whose eigenvalue is at most ``value``.
+    """Search by filters for every eigenvector whose eigenvalue is at most ``value``.
 
     A random vector w of n dofs has about one of each eigenvector. If the polynomial p is at most
     one in the interval, and w has the part c of an eigenvector below ``value``, then the Rayleigh
@@ -35,19 +35,20 @@ class Search:
 
     (c p(value))^2 (cut - value) > n (upper - cut).
 
-    So a quotient at the cut or above means that there is no such eigenvector. p(A) stands for
-    p(B A) with an inverse B of the mass, whose error moves no eigenvalue from ``value`` to the cut.
-    The argument is that of J. Kuczynski and H. Wozniakowski, "Estimating the largest eigenvalue by
-    the power and Lanczos algorithms with a random start", SIAM J. Matrix Anal. Appl. 13 (1992).
+    So a quotient at the cut or above means that there is no such eigenvector. Here p(A) stands for
+    p(B A) with an inverse B of the mass. The error of B moves no eigenvalue from ``value`` to the
+    cut. The argument is that of J. Kuczynski and H. Wozniakowski, "Estimating the largest
+    eigenvalue by the power and Lanczos algorithms with a random start", SIAM J. Matrix Anal. Appl.
+    13 (1992).
 
     Attributes
     ----------
     interval : Interval
-        The eigenvalues that filters damp; ``cut`` lies above ``value``.
+        Interval of the eigenvalues that filters damp. Its ``cut`` lies above ``value``.
     value : float
-        The largest eigenvalue that may be missing.
+        Largest eigenvalue that may be missing.
     step : int
-        Degree of a filter after which X is taken out of the vectors again.
+        Degree of a filter. After each filter the vectors are orthogonalized against X again.
     filters : int
         Number of filters.
     """
@@ -67,9 +68,9 @@ class Search:
         ----------
         interval : Interval
         values, norms : (nvec,) arrays
-            Ritz values of X and residuals. A vector orthogonal to X still has a part of each
-            eigenvector in X, of about the residual over the gap. Filters amplify the parts. The
-            amplified parts must stay below one until X is taken out again.
+            Ritz values and residuals of X. A vector orthogonal to X still has a part of each
+            eigenvector in X, of about the residual over the gap. Filters amplify these parts. They
+            must stay below one until the next orthogonalization.
         k : int
         pencil : Pencil
         """
@@ -94,20 +95,20 @@ class Search:
 
     @property
     def degree(self) -> int:
-        """Products with A that each vector takes, at most."""
+        """Maximum number of products with A for each vector."""
         return self.filters * (self.step + 1)
 
     def run(
         self, X: MultiVector, count: int, inverse: Inverse, tolerance: float, seed: int
     ) -> tuple[MultiVector, Floats, int]:
-        """Filter random vectors. Collective.
+        """Filter random vectors. Return Ritz vectors and values, and count products. Collective.
 
         The search ends early when a Ritz value is below ``value`` by more than the tolerance.
 
         Parameters
         ----------
         X : MultiVector
-            Orthonormal vectors that the random vectors are kept orthogonal to.
+            Orthonormal vectors. The random vectors stay orthogonal to X.
         count : int
             Number of random vectors.
         inverse : Inverse
@@ -119,9 +120,9 @@ class Search:
         vectors : MultiVector
             Ritz vectors orthogonal to X.
         values : (count,) array
-            Their Ritz values, ascending.
+            Ritz values of the vectors, ascending.
         products : int
-            Products of A with a vector.
+            Number of products of A with a vector.
         """
         pencil, products = inverse.pencil, 0
         Y = MultiVector.zeros(X.space, count, X.dtype, 1 if count == 1 else None)

@@ -16,14 +16,14 @@ Floats = NDArray[np.float64]
 @final
 @dataclass(frozen=True, eq=False)
 class SubspaceState:
-    """Vectors of an iteration, from which another iteration can begin.
+    """Vectors of an iteration, from which another iteration can start.
 
     Attributes
     ----------
     vectors : MultiVector
-        An orthonormal basis of Ritz vectors, guard vectors too.
+        Orthonormal Ritz vectors, with guard vectors.
     values : (n,) array
-        Their Ritz values, ascending.
+        Ritz values of the vectors, ascending.
     """
 
     vectors: MultiVector
@@ -33,14 +33,14 @@ class SubspaceState:
 @final
 @dataclass(frozen=True, eq=False)
 class Eigenpairs:
-    """Eigenvalues and eigenvectors, with a report of how they were found.
+    """Eigenvalues and eigenvectors, with a report of the iteration.
 
     Attributes
     ----------
     values : (k,) float64
-        Ascending eigenvalues; a multiple one occurs as often as its multiplicity.
+        Eigenvalues, ascending. A multiple eigenvalue is repeated.
     vectors : MultiVector
-        ``vectors[i]`` belongs to ``values[i]``; X^T M X = 1.
+        Eigenvectors: ``vectors[i]`` belongs to ``values[i]``, and X^T M X = 1.
     residuals : (k,) float64
         Norms of A x - lambda M x, see `chebyshev_subspace`.
     tolerance : float
@@ -48,16 +48,16 @@ class Eigenpairs:
     converged : bool
         Whether all residuals are within the tolerance, and no lower eigenvalue is missing.
     iterations : int
-        How often Ritz vectors were computed.
+        Number of times that Ritz vectors were computed.
     products : int
-        Products of A with a vector.
+        Number of products of A with a vector.
     state : SubspaceState
-        Vectors from which another run can begin.
+        Vectors from which another run can start.
     history : tuple of float
-        With ``history=True`` the largest residual after each iteration; else empty.
+        Largest residual after each iteration. Empty without ``history=True``.
     reason : str
-        Empty if the iteration has converged. Otherwise it names the limit that has ended the
-        iteration, and the cause of slow convergence.
+        Limit that ended the iteration, and cause of slow convergence. Empty if the iteration has
+        converged.
     """
 
     values: Floats

@@ -1,4 +1,4 @@
-"""Chebyshev's polynomials of an operator, which amplify the lower end of its spectrum."""
+"""Chebyshev polynomials of an operator, which amplify the lower end of its spectrum."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Floats = NDArray[np.float64]
 @final
 @dataclass(frozen=True)
 class Interval:
-    """The part of a spectrum that is to be damped.
+    """Part of a spectrum to damp.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class Interval:
         return (self.upper - self.cut) / 2
 
     def growth(self, value: float | Floats) -> Floats:
-        """Logarithm of the amplification of an eigenvalue by one degree; zero in the interval."""
+        """Logarithm of the amplification of an eigenvalue per degree. Zero inside the interval."""
         outside = np.maximum((self.centre - np.asarray(value)) / self.radius, 1.0)
         return np.asarray(np.arccosh(outside))
 
@@ -56,19 +56,19 @@ def filter_vectors(
     interval: Interval,
     degree: int,
 ) -> None:
-    """Overwrite vectors by their products with a Chebyshev polynomial of B A. Collective.
+    """Overwrite vectors by a Chebyshev polynomial of B A times the vectors. Collective.
 
-    B is an approximate inverse of M. If B is not exact, the recurrence adds the error
-    (x - B M x) lambda of B: an eigenvector of the pencil is only scaled, whatever B is.
+    B is an approximate inverse of M. If B is not exact, the recurrence adds the error (x - B M x)
+    lambda. So an eigenvector of the pencil is only scaled, for any B.
 
     Parameters
     ----------
     X : MultiVector
         Ritz vectors, or any vectors.
     MX : MultiVector or None
-        Their products with a mass that is a matrix.
+        Products of X with a mass that is a matrix. None for a diagonal mass.
     values : (nvec,) array or None
-        Their Ritz values; None for any vectors, and where B is exact.
+        Ritz values of X. None if X are not Ritz vectors, or if B is exact.
     inverse : Inverse
     interval : Interval
     degree : int
@@ -77,7 +77,7 @@ def filter_vectors(
     -----
     Y. Zhou, Y. Saad, M. Tiago and J. Chelikowsky, "Self-consistent-field calculations using
     Chebyshev-filtered subspace iteration", J. Comput. Phys. 219 (2006), with scaled polynomials.
-    The correction is that of residual-based filtering: N. Kodali, K. Ramakrishnan and P. Motamarri,
+    The correction is residual-based filtering: N. Kodali, K. Ramakrishnan and P. Motamarri,
     "Residual-based Chebyshev filtered subspace iteration ... tolerant to inexact matrix-vector
     products" (2025).
     """
@@ -94,7 +94,7 @@ def filter_vectors(
 
 
 def _missed(panel: Array, massed: Array, values: Floats, inverse: Inverse) -> Array:
-    """Return the error (X - B M X) lambda of an inexact B, divided by `Inverse.scales`."""
+    """Error (X - B M X) lambda of an inexact B, divided by `Inverse.scales`."""
     pencil = inverse.pencil
     factors = pencil.A.space.memory.put(values.astype(panel.dtype))
     if not inverse.degree:

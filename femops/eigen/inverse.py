@@ -1,4 +1,4 @@
-"""Approximate inverses of a mass, for the filter."""
+"""Approximate inverses of a mass, for the filters."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _WIDER = 1.1  # factor by which the estimated spectrum of the mass is widened
 
 @final
 class Inverse:
-    """Approximate inverse of a mass: a polynomial of it, by Chebyshev's iteration from zero.
+    """Approximate inverse of a mass: a polynomial of the mass, by Chebyshev iteration from zero.
 
     The inverse is symmetric and positive definite. With degree 0 it is the inverse of a diagonal
-    that approximates the mass, which is exact for a diagonal mass.
+    that approximates the mass. For a diagonal mass this is exact.
 
     Parameters
     ----------
     pencil : Pencil
     degree : int
-        Products with the mass in one application.
+        Number of products with the mass in one application.
     """
 
     def __init__(self, pencil: Pencil, degree: int = 0) -> None:
@@ -39,9 +39,9 @@ class Inverse:
 
     @classmethod
     def within(cls, pencil: Pencil, error: float) -> Inverse:
-        """Return an inverse B of a mass matrix with eigenvalues of B M from 1 - error to 1 + error.
+        """Return an inverse B of a mass. Eigenvalues of B M lie from 1 - error to 1 + error.
 
-        The bounds are only as good as Lanczos' bounds of the spectrum of the mass.
+        Lanczos' method estimates the spectrum of the mass, so the bounds hold only approximately.
         """
         inverse = cls(pencil, 1)
         # the iteration's residual is at most one over Chebyshev's polynomial at zero
@@ -51,7 +51,7 @@ class Inverse:
 
     @property
     def scales(self) -> Array | None:
-        """Factors by which results of `of_panel` are still to be multiplied; None if by none."""
+        """Factors (size,) that the results of `of_panel` lack. None if there are no factors."""
         return None if self.degree else self.pencil.scales
 
     def of_vector(self, w: Array) -> Array:
@@ -64,11 +64,11 @@ class Inverse:
         return self._iterated(given.panels[0])[:, 0]
 
     def of_panel(self, w: Array) -> Array:
-        """Product with the vectors of a panel, not yet multiplied by ``scales``."""
+        """Product with the vectors of a panel (size, width), without the factors ``scales``."""
         return self._iterated(w) if self.degree else w
 
     def _iterated(self, w: Array) -> Array:
-        """Chebyshev's semi-iteration for M z = w."""
+        """Solve M z = w approximately by Chebyshev's semi-iteration. z and w are (size, width)."""
         mass, memory = self.pencil.mass, self.pencil.A.space.memory
         assert mass is not None
         z, before, product = (memory.panels(w.shape, w.dtype) for _ in range(3))
@@ -87,5 +87,5 @@ class Inverse:
 
 
 def apply_panel(A: AnyOperator, panel: Array, out: Array) -> None:
-    """Overwrite a panel of vectors by the product of A with another."""
+    """Overwrite the panel ``out`` (size, width) by A times the vectors of ``panel``."""
     A.apply_many(MultiVector(A.space, panel[np.newaxis]), MultiVector(A.space, out[np.newaxis]))

@@ -11,7 +11,7 @@ from femops.errors import SolverError
 
 
 def check_numbers(numbers: Mapping[str, Any], free: int) -> None:
-    """Raise if options of `chebyshev_subspace` are no numbers or out of range.
+    """Raise if an option of `chebyshev_subspace` is no number or out of range.
 
     Parameters
     ----------

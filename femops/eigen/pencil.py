@@ -1,4 +1,4 @@
-"""The eigenvalue problem A x = lambda M x, checked and prepared for the solver."""
+"""Eigenvalue problem A x = lambda M x, checked and prepared for the solver."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ AnyOperator = Operator
 @final
 @dataclass(frozen=True, eq=False)
 class Pencil:
-    """Eigenvalue problem A x = lambda M x on the dofs that are not constrained.
+    """Eigenvalue problem A x = lambda M x on the free dofs.
 
     Attributes
     ----------
     A : Operator
     mass : Operator or None
-        M where it is a matrix; its constrained dofs are those of A.
+        M if it is a matrix, with the constrained dofs of A. Else None.
     weights : (size,) array or None
-        Diagonal of M, or a diagonal that approximates M; None for the identity.
+        Diagonal of M, or a diagonal that approximates M. None for the identity.
     scales : (size,) array or None
         Inverse of ``weights``, zero at constrained dofs.
     free : (size,) bool
@@ -84,10 +84,10 @@ class Pencil:
 
     @property
     def deviations(self) -> Array:
-        """Standard deviations (size,) of the entries of a random vector; zero where constrained.
+        """Standard deviations (size,) of the entries of a random vector. Zero at constrained dofs.
 
-        With them a random vector has about the same part of each eigenvector, however different
-        the masses of dofs are. With equal deviations a field of small mass would be lost in
+        A random vector with these deviations has about the same part of each eigenvector, even if
+        the masses of dofs differ much. With equal deviations a field of small mass would be lost in
         round-off.
         """
         if self.scales is None:
@@ -127,7 +127,7 @@ def _positive(A: AnyOperator, values: Array, free: Array) -> bool:
 
 
 def _diagonal(A: AnyOperator, M: Any, free: Array) -> Array:
-    """Check the diagonal of a mass that the user gave as an array, and return it."""
+    """Check the diagonal (size,) of a mass, given as an array, and return it."""
     given = A.space.memory.adopt(M, "M")
     if getattr(given, "shape", None) != (A.space.size,):
         raise SolverError(
@@ -141,7 +141,7 @@ def _diagonal(A: AnyOperator, M: Any, free: Array) -> Array:
 
 
 def _lumped(M: AnyOperator, mass: AnyOperator, free: Array) -> Array:
-    """Diagonal that approximates a mass: its row sums, or its own diagonal if one is not > 0."""
+    """Diagonal (size,) that approximates a mass: its row sums if > 0, else its diagonal."""
     xp = M.space.memory.xp
     sums: Array = M.apply(xp.ones(M.space.size, dtype=M.dtype))
     if _positive(M, sums, free):

@@ -1,4 +1,4 @@
-"""Ritz values and vectors of a pair of operators, and their residuals."""
+"""Ritz values and Ritz vectors of a pair of operators, and their residuals."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ Floats = NDArray[np.float64]
 
 
 def mass_products(X: MultiVector, pencil: Pencil) -> MultiVector | None:
-    """Return the products of vectors with M if M is a matrix, None for a diagonal. Collective."""
+    """Return the products of vectors with M, or None if M is diagonal. Collective."""
     return None if pencil.mass is None else pencil.mass.apply_many(X)
 
 
 def ritz_vectors(X: MultiVector, AX: MultiVector, pencil: Pencil) -> Floats:
-    """Overwrite orthonormal vectors by the Ritz vectors, and return the Ritz values. Collective.
+    """Overwrite orthonormal vectors by the Ritz vectors. Return the Ritz values. Collective.
 
     Parameters
     ----------
     X, AX : MultiVector
-        Vectors with X^T M X = 1, and their products with A.
+        Vectors with X^T M X = 1, and the products of X with A.
     pencil : Pencil
 
     Returns
     -------
     (nvec,) array
-        Ascending.
+        Ritz values, ascending.
     """
     small = X.gram(AX)
     values, vectors = pencil.A.space.comm.broadcast(np.linalg.eigh((small + small.T) / 2))
@@ -40,12 +40,12 @@ def ritz_vectors(X: MultiVector, AX: MultiVector, pencil: Pencil) -> Floats:
 def residual_norms(
     X: MultiVector, AX: MultiVector, MX: MultiVector | None, values: Floats, pencil: Pencil
 ) -> Floats:
-    """Return the norms (nvec,) of A x - lambda M x, in the inverse of M's diagonal. Collective.
+    """Norms (nvec,) of A x - lambda M x, weighted by the inverse of M's diagonal. Collective.
 
     Parameters
     ----------
     X, AX, MX : MultiVector
-        Vectors and their products; MX is None for a diagonal mass.
+        Vectors, and their products with A and M. MX is None for a diagonal mass.
     values : (nvec,) array
         Ritz values.
     pencil : Pencil
@@ -70,7 +70,7 @@ def _squares(
     pencil: Pencil,
     rows: slice,
 ) -> Floats:
-    """Sums (npanels, width) of the squares of some rows of the residuals."""
+    """Sums (npanels, width) of the squares of residual entries in ``rows``."""
     memory, sums = pencil.A.space.memory, []
     for k, panel in enumerate(X.panels):
         massed = panel[rows] if MX is None else MX.panels[k][rows]

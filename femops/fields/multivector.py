@@ -41,7 +41,7 @@ _ROUNDS = 6
 @final
 @checked(VectorError)
 class MultiVector:
-    """Many vectors of a space, in panels. The columns of a panel are vectors.
+    """Many vectors of a space, stored in panels. The columns of a panel are vectors.
 
     ``A @ X`` applies an operator to all vectors at once. Inner products and norms sum the entries
     of all ranks that hold the space.
@@ -50,11 +50,11 @@ class MultiVector:
     ----------
     space : Space or Product
     panels : (npanels, space.size, width) array
-        C-contiguous, in the memory of the space's vectors. It is not copied. float64, float32, or
-        complex of either.
+        C-contiguous, in the memory of the space's vectors; float64, float32, or complex of either.
+        Not copied.
     nvec : int, optional
-        Number of vectors, if the last panel has more columns than are used. The spare columns must
-        be zero, and stay zero. Only operators work on spare columns.
+        Number of vectors, if the last panel has spare columns. Spare columns must be zero, and stay
+        zero. Only operators work on them.
 
     Attributes
     ----------
@@ -128,12 +128,12 @@ class MultiVector:
         dtype : dtype
             float64, float32, or complex of either.
         width : int, optional
-            Columns of a panel. If omitted the number that suits kernels best, see `panel_width`.
+            Columns of a panel. The default suits the kernels best, see `panel_width`.
 
         Raises
         ------
         VectorError
-            If the number of vectors is not at least 1, the type is another, or memory is too small.
+            If there is no vector, the type is not supported, or memory is too small.
         """
         kind = check_type(dtype)
         nvec = count(nvec, "nvec")
@@ -158,7 +158,7 @@ class MultiVector:
         width: int | None = None,
         seed: Count = 0,
     ) -> MultiVector:
-        """Return vectors of independent random numbers, normal or on a reproducible mesh uniform.
+        """Return vectors of independent normal random numbers; on a reproducible mesh uniform ones.
 
         Raises
         ------
@@ -191,7 +191,7 @@ class MultiVector:
         return result
 
     def empty_like(self, space: Space | Product | None = None) -> MultiVector:
-        """Return new zero vectors of this or another space, with the same number and type."""
+        """Return new zero vectors of this space or another, with the same number and type."""
         space = self.space if space is None else space
         return MultiVector.zeros(space, self.nvec, self.dtype, self.width)
 
@@ -247,8 +247,8 @@ class MultiVector:
     def __getitem__(self, which: Any) -> Any:
         """Return a view of one vector, or a `MultiVector` of several vectors.
 
-        A range that begins with a panel, and ends with a panel or the last vector, is a view of
-        these panels. Other ranges, lists and masks are copies.
+        A range gives a view if it begins with a panel, and ends with a panel or the last vector.
+        Other ranges, lists and masks give copies.
 
         Raises
         ------
@@ -292,7 +292,7 @@ class MultiVector:
             self._vector(i)[:] = value_of(given, k)
 
     def _apart(self, values: Any) -> Any:
-        """Return the values, or a copy if they share memory with these vectors."""
+        """Return ``values``, or a copy if they share memory with these vectors."""
         array = values.panels if isinstance(values, MultiVector) else values
         if isinstance(array, Number) or not self.space.memory.overlap(self.panels, array):
             return values
@@ -301,7 +301,7 @@ class MultiVector:
     # --- arithmetic ------------------------------------------------------------------------------
 
     def _like(self, other: Any) -> Array:
-        """Return the panels of other vectors, which must have the same space, number and width."""
+        """Return the panels of ``other``, which must have the same space, number and width."""
         if not isinstance(other, MultiVector):
             raise VectorError(
                 f"{shown(other)} cannot be added: give a MultiVector of the same space"
@@ -314,7 +314,7 @@ class MultiVector:
         return other.panels
 
     def _made(self, work: str, other: Any) -> MultiVector:
-        """Combine the vectors with panels or a number by a NumPy function; return new vectors."""
+        """Return new vectors: a NumPy function of these vectors and panels or a number."""
         made = MultiVector.zeros(self.space, self.nvec, type_with(self.dtype, other), self.width)
         combine(self.space.memory.xp, work, self.panels, other, made.panels, self.nvec)
         return made
@@ -362,7 +362,7 @@ class MultiVector:
     # --- products with small matrices ------------------------------------------------------------
 
     def row_blocks(self, *others: MultiVector) -> Iterator[slice]:
-        """Ranges of rows that fit in cache, or on a reproducible mesh those of element groups."""
+        """Ranges of rows that fit in cache, or the element groups of a reproducible mesh."""
         if self.space.any_width:
             return (slice(a, b) for a, b in pairwise(group_edges(self.space).tolist()) if a < b)
         most = max(x.npanels * x.width * x.dtype.itemsize for x in (self, *others))
@@ -375,9 +375,9 @@ class MultiVector:
 
     @checked(VectorError)
     def gram(self, other: MultiVector | None = None) -> Array:
-        """Compute the inner products X^H Y (nvec, nvec of Y) in double precision. Collective.
+        """Compute the inner products X^H Y (nvec, Y.nvec) in double precision. Collective.
 
-        Without ``other`` Y is X. All entries are summed over ranks in one reduction.
+        Without ``other``, Y is X. One reduction sums all entries over the ranks.
 
         Raises
         ------
@@ -414,13 +414,13 @@ class MultiVector:
         return np.asarray(summed).view(wide)
 
     def __matmul__(self, matrix: ArrayLike) -> MultiVector:
-        """Return X Q: m linear combinations of the vectors by a small matrix (nvec, m)."""
+        """Return X Q: m linear combinations of the vectors, by a small matrix Q (nvec, m)."""
         small = small_matrix(matrix, self.nvec)
         kind = np.result_type(self.dtype, np.complex64) if small.dtype.kind == "c" else self.dtype
         return self._times(small, MultiVector.zeros(self.space, small.shape[1], kind))
 
     def __imatmul__(self, matrix: ArrayLike) -> MultiVector:  # noqa: PYI034
-        """Overwrite X by X Q, with a square matrix."""
+        """Overwrite X by X Q, with a square matrix Q (nvec, nvec)."""
         small = small_matrix(matrix, self.nvec)
         if small.shape[1] != self.nvec or (small.dtype.kind == "c") > (self.dtype.kind == "c"):
             raise VectorError(
@@ -430,7 +430,7 @@ class MultiVector:
         return self._times(small, self)
 
     def _times(self, small: Array, result: MultiVector) -> MultiVector:
-        """Overwrite ``result``, which may be X itself, with X Q, block by block of rows."""
+        """Overwrite ``result`` by X Q, block by block of rows. It may be X itself."""
         factors = self.space.memory.put(small.astype(result.dtype))
         for rows in self.row_blocks(result):
             set_rows(result.panels, rows, rows_times(self.space, self._rows(rows), factors))
@@ -439,7 +439,7 @@ class MultiVector:
     # --- inner products of pairs -----------------------------------------------------------------
 
     def dots(self, other: MultiVector) -> Array:
-        """Inner products (nvec,) of vector i with vector i of ``other``. Collective."""
+        """Inner products (nvec,) of vector i and vector i of ``other``. Collective."""
         return self._pairs(self._like(other))
 
     def norms(self) -> NDArray[np.float64]:
@@ -464,11 +464,10 @@ class MultiVector:
 
     @checked(VectorError)
     def orthonormalise(self, mass: Any = None, seed: Count = 0, free: Array | None = None) -> None:
-        """Overwrite the vectors by vectors with the same span that satisfy X^H M X = 1.
+        """Overwrite the vectors by an M-orthonormal basis of their span: X^H M X = 1. Collective.
 
-        The method is Cholesky's factorisation of the Gram matrix, repeated if the vectors are not
-        yet orthonormal enough. If vectors are linearly dependent, random directions replace the
-        missing ones. Collective.
+        The method is Cholesky's factorisation of the Gram matrix, repeated until the vectors are
+        orthonormal. If vectors are linearly dependent, random directions replace missing vectors.
 
         Parameters
         ----------
@@ -477,7 +476,7 @@ class MultiVector:
         seed : int
             Seed of the random numbers.
         free : (size,) bool or numbers, optional
-            Standard deviations of the random numbers, zero for entries without; 1 if omitted.
+            Standard deviations of the random numbers. Zero leaves an entry zero. The default is 1.
 
         Raises
         ------

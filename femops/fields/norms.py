@@ -1,6 +1,6 @@
 """Integrals and norms of functions in a space.
 
-Functions are evaluated block by block of elements, so memory does not grow with the mesh.
+Functions are evaluated in blocks of elements, so memory use does not grow with the mesh.
 """
 
 from __future__ import annotations
@@ -39,28 +39,28 @@ def integrate(
     *,
     boundary: bool | int | str | Iterable[int | str] | None = None,
 ) -> float | Floats:
-    """Integrate a finite element function or a user's function over the mesh or its boundary.
+    """Integrate a finite element function or a user's function over the mesh or boundary.
 
-    Collective, where ranks share the mesh.
+    Collective if ranks share the mesh.
 
     Parameters
     ----------
     space : Space
     u : (size,) or (size, nvec) array, or callable or number(s)
-        One vector, or one in each column. A function is as for `Space.interpolate`, but evaluated
-        at the quadrature points. Over the boundary it may take the outer normal, too, as in
-        ``lambda x, n: ...``.
+        One vector, or one vector in each column. For functions see `Space.interpolate`; here they
+        are evaluated at the quadrature points. A function on the boundary may also take the outer
+        normal, as in ``lambda x, n: ...``.
     quadrature : int or Quadrature1D, optional
-        Points per direction. The default integrates vectors exactly, on curved elements and on
-        plane faces too.
+        Points per direction, or a rule. The default integrates vectors exactly, even on curved
+        elements and plane faces.
     boundary : "all", True, int, name, or several, optional
-        Integrate over the boundary instead: the full boundary, or these attributes, as
-        `Space.boundary_dofs` takes them. A field of an L2 space has the values inside the elements.
+        Integrate over the full boundary, or over boundary attributes as for `Space.boundary_dofs`.
+        A field of an L2 space has its values inside the elements.
 
     Returns
     -------
     float for one component, else (ncomp,) float64
-        For many vectors (nvec,), or (ncomp, nvec).
+        For many vectors (nvec,) or (ncomp, nvec).
 
     Raises
     ------
@@ -104,14 +104,14 @@ def integrate(
 
 @checked(SpaceError)
 def l2_norm(space: Space, u: Any, quadrature: Rule = None) -> float:
-    """Compute the L2 norm of a function u: the root of the integral of |u|^2 over the mesh.
+    """L2 norm of a function u: the root of the integral of |u|^2 over the mesh.
 
     Parameters
     ----------
     space : Space
     u : (size,) array
     quadrature : int or Quadrature1D, optional
-        Points per direction; the default is exact.
+        Points per direction, or a rule. The default is exact.
 
     Raises
     ------
@@ -128,16 +128,16 @@ def l2_norm(space: Space, u: Any, quadrature: Rule = None) -> float:
 
 @checked(SpaceError)
 def l2_error(space: Space, u: Any, exact: Function, quadrature: Rule = None) -> float:
-    """Compute the L2 norm of u - exact.
+    """L2 norm of u - exact.
 
     Parameters
     ----------
     space : Space
     u : (size,) array
     exact : callable or number(s)
-        Function as for `Space.interpolate`, but evaluated at the quadrature points.
+        Function, as for `Space.interpolate`. It is evaluated at the quadrature points.
     quadrature : int or Quadrature1D, optional
-        Points per direction; by default p + 3 Gauss points.
+        Points per direction, or a rule. The default is p + 3 Gauss points.
 
     Raises
     ------
@@ -152,7 +152,7 @@ def l2_error(space: Space, u: Any, exact: Function, quadrature: Rule = None) -> 
 def h1_seminorm_error(
     space: Space, u: Any, exact_gradient: Function, quadrature: Rule = None
 ) -> float:
-    """Compute the L2 norm of the gradient of u minus the exact gradient.
+    """L2 norm of the gradient of u minus the exact gradient.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ def h1_seminorm_error(
         ``g(x)`` with x of shape (dim, n) returns (dim, n), or (ncomp, dim, n) with more than
         one component.
     quadrature : int or Quadrature1D, optional
-        Points per direction; by default p + 3 Gauss points.
+        Points per direction, or a rule. The default is p + 3 Gauss points.
 
     Raises
     ------
@@ -181,7 +181,7 @@ def h1_error(
     exact_gradient: Function,
     quadrature: Rule = None,
 ) -> float:
-    """Compute the H1 norm of the error: the root of l2_error^2 + h1_seminorm_error^2.
+    """H1 norm of the error: the root of l2_error^2 + h1_seminorm_error^2.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ def h1_error(
     exact, exact_gradient : callable or number(s)
         See `l2_error` and `h1_seminorm_error`.
     quadrature : int or Quadrature1D, optional
-        Points per direction; by default p + 3 Gauss points.
+        Points per direction, or a rule. The default is p + 3 Gauss points.
 
     Raises
     ------
@@ -208,10 +208,10 @@ def _error_rule(space: Space, quadrature: Rule) -> Quadrature1D:
 
 
 def _rule(space: Space, quadrature: Rule, degree: int) -> Quadrature1D:
-    """Return the user's rule, or a rule that is exact for a polynomial of `degree` times det J.
+    """Return the user's rule, or a rule that is exact for polynomials of `degree` times det J.
 
-    In each direction det J has degree dim * g - 1 at most, and n Gauss points are exact for degree
-    2n - 1.
+    In each direction det J has at most degree dim * g - 1. n Gauss points are exact for degree 2n -
+    1.
     """
     if quadrature is not None:
         return space.quadrature(quadrature)
@@ -224,12 +224,12 @@ def _component_shape(space: Space) -> tuple[int, ...]:
 
 
 def _values(space: Space, l_vec: Any, block: DomainBlock) -> Floats:
-    """Evaluate a field at the points of a block, (n, nq[, ncomp])."""
+    """Values (n, nq[, ncomp]) of a field at the points of a block."""
     return block.values(space.basis, space.restriction.indices, l_vec)
 
 
 def _function(f: Function, block: DomainBlock, shape: tuple[int, ...], what: str) -> Floats:
-    """Evaluate a user's function at the points of a block, (n, nq, *shape)."""
+    """Values (n, nq, *shape) of a user's function at the points of a block."""
     place = place_of(f, block) if callable(f) else (columns(block.points),)
     values = evaluate_any(f, place, (shape,), what, SpaceError)
     return values.reshape(*block.points.shape[:2], *shape)
@@ -255,7 +255,7 @@ def _gradient_errors(
 
 
 def _root(space: Space, fields: Iterator[tuple[GeometryBlock, Floats]]) -> float:
-    """Root of the integral of a field's squares. ``fields`` has its values block by block."""
+    """Root of the integral of a field's square. ``fields`` yields the field's values by block."""
     sums = np.empty((space.mesh.num_elements, 1))
     for block, field in fields:
         with np.errstate(over="ignore"):  # an overflow gives infinity, and so does the norm
@@ -274,10 +274,10 @@ def _element_integrals(block: DomainBlock, values: Floats) -> Floats:
 
 
 def exact_sum(values: Floats, comm: Communicator) -> float:
-    """Sum the numbers of all ranks, rounded once, so that their order does not matter. Collective.
+    """Sum the numbers (n,) of all ranks, rounded once. The order does not matter. Collective.
 
-    A rank sends its sum as numbers that add up to it exactly: the rounded sum, the rounded rest,
-    the rounded rest of the rest, and so on.
+    A rank sends its exact sum as several numbers: the rounded sum, the rounded remainder, the
+    rounded remainder of that, and so on.
     """
     rest, parts = values.reshape(-1), np.zeros(_PARTS)
     for k in range(_PARTS if comm.size > 1 else 1):
@@ -289,7 +289,7 @@ def exact_sum(values: Floats, comm: Communicator) -> float:
 
 
 def least_element(values: Floats, comm: Communicator, numbers: NDArray[np.int64] | None) -> int:
-    """Find the element with the least value on any rank; NaN counts as least. Collective.
+    """Find the element with the least value on all ranks. NaN counts as least. Collective.
 
     Parameters
     ----------
@@ -297,12 +297,12 @@ def least_element(values: Floats, comm: Communicator, numbers: NDArray[np.int64]
         Value of each of this rank's elements.
     comm : Communicator
     numbers : (ne,) int64 or None
-        Numbers of these elements in the global mesh; None if the rank has the entire mesh.
+        Numbers of this rank's elements in the global mesh. None if the rank has the full mesh.
 
     Returns
     -------
     int
-        Number of the element in the global mesh, the lowest of several.
+        Number of the element in the global mesh; the lowest number in case of a tie.
     """
     seen = np.where(np.isnan(values), -np.inf, values).astype(np.float64)
     least = -float(comm.max(np.array([-seen.min(initial=np.inf)]))[0])

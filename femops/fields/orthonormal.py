@@ -20,7 +20,7 @@ GOOD = 100.0
 
 
 def scaled(gram: Array) -> tuple[Array, Array]:
-    """Scale a Gram matrix to ones on the diagonal; return it, and the factors (nvec,).
+    """Scale a Gram matrix to ones on the diagonal. Return it, and the factors (nvec,).
 
     Rows and columns are multiplied by the factors. Rows of zero vectors stay zero.
 
@@ -39,7 +39,7 @@ def scaled(gram: Array) -> tuple[Array, Array]:
 
 
 def orthonormalising(gram: Array, eps: float) -> tuple[Array, int, float]:
-    """Compute the matrix (nvec, nvec) that makes vectors with this Gram matrix orthonormal.
+    """Matrix (nvec, nvec) that makes vectors with this Gram matrix orthonormal.
 
     Parameters
     ----------
@@ -50,8 +50,8 @@ def orthonormalising(gram: Array, eps: float) -> tuple[Array, int, float]:
     Returns
     -------
     matrix : (nvec, nvec) array
-        The inverse of Cholesky's factor. If the Gram matrix is nearly singular, its eigenvectors
-        divided by the roots of the eigenvalues.
+        Inverse of Cholesky's factor. For a nearly singular Gram matrix, its eigenvectors divided by
+        the roots of the eigenvalues.
     missing : int
         Number of vectors that become zero because of linear dependence. They are the last ones.
     condition : float

@@ -1,4 +1,4 @@
-"""Panels of a MultiVector: types, widths, and the columns in use."""
+"""Panels of a MultiVector: their types and widths, and the columns in use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ROW_BYTES = 448
 
 
 def panel_width(nvec: int, dtype: DTypeLike) -> int:
-    """Number of columns of a panel for ``nvec`` vectors: a few full cache lines."""
+    """Number of columns of a panel for ``nvec`` vectors. It fills complete cache lines."""
     kind = np.dtype(dtype)
     most = _ROW_BYTES // kind.itemsize
     line = ALIGNMENT // kind.itemsize
@@ -59,25 +59,25 @@ def count(value: Any, what: str) -> int:
 
 
 def is_number(factor: Any) -> bool:
-    """True if the factor is a number that vectors can be multiplied by."""
+    """True if the factor is a number by which vectors can be multiplied."""
     return isinstance(factor, int | float | complex | np.number) and not isinstance(factor, bool)
 
 
 def type_with(dtype: np.dtype[Any], other: Any) -> np.dtype[Any]:
-    """Type of the result when vectors are combined with panels or a number, by NumPy's rules."""
+    """Result type of a combination of vectors with panels or a number, by NumPy's rules."""
     kind: np.dtype[Any] = np.result_type(dtype, getattr(other, "dtype", other))
     return kind
 
 
 def used(panels: Array, nvec: int) -> tuple[Array, ...]:
-    """Views of the panels without the spare columns behind the last vector."""
+    """Views of panels (npanels, size, width), without the spare columns after the last vector."""
     npanels, _, width = panels.shape
     last = nvec - (npanels - 1) * width
     return (panels,) if last == width else (panels[:-1], panels[-1, :, :last])
 
 
 def rows_of(panels: Array, nvec: int, rows: slice) -> Array:
-    """Return some rows of all vectors, (rows, nvec). A view if there is one panel."""
+    """Rows (rows, nvec) of all vectors. A view if there is one panel, else a copy."""
     part = panels[:, rows]
     joined = np.moveaxis(part, 0, 1).reshape(part.shape[1], part.shape[0] * part.shape[2])
     return joined[:, :nvec]
@@ -92,14 +92,14 @@ def set_rows(panels: Array, rows: slice, values: Array) -> None:
 
 
 def combine(xp: ModuleType, work: str, a: Array, b: Any, out: Array, nvec: int) -> None:
-    """Overwrite the vectors of ``out`` with ``work(a, b)``; spare columns stay as they are.
+    """Overwrite the vectors of ``out`` with ``work(a, b)``. Spare columns do not change.
 
     Parameters
     ----------
     xp : module
-        NumPy's functions where the panels are.
+        NumPy, or the module with the same functions for panels of a device.
     work : str
-        Name of one of these functions, such as "add".
+        Name of a function of ``xp``, such as "add".
     a, out : (npanels, size, width) arrays
     b : (npanels, size, width) array or number
     nvec : int
@@ -111,7 +111,7 @@ def combine(xp: ModuleType, work: str, a: Array, b: Any, out: Array, nvec: int) 
 
 
 def small_matrix(matrix: ArrayLike, nvec: int) -> Array:
-    """Convert a user's matrix that combines ``nvec`` vectors to an array (nvec, m).
+    """Convert a user's matrix of linear combinations to an array (nvec, m).
 
     Raises
     ------

@@ -33,32 +33,32 @@ _NOWHERE = np.iinfo(np.int64).max
 @final
 @checked(ProbeError)
 class Probe:
-    """Evaluates functions at points in space. The element of each point is found once.
+    """Evaluates functions at points in space. The points are located in elements once.
 
-    On a mesh that ranks share, all ranks pass the same points, and get the values at all points.
-    Making and evaluating a probe are then collective.
+    On a mesh that ranks share, all ranks pass the same points and get the values at all points.
+    Then it is collective to make or evaluate a probe.
 
     Parameters
     ----------
     mesh : Mesh or DistributedMesh
-        Mesh of any dimension, curved or not. For a periodic mesh give points at the positions of
-        its elements.
+        Mesh of any dimension, curved or not. On a periodic mesh, points must lie where the elements
+        are.
     points : (n, dim) or (dim,) numbers
         Positions in the mesh's unit of length; (dim,) is one point, n = 1.
     outside : {"error", "nan"}
-        Treatment of points outside all elements: an error, or NaN as their values.
+        Treatment of points outside all elements: raise an error, or return NaN.
 
     Attributes
     ----------
     mesh : Mesh
-        The mesh, or this rank's part of it.
+        The mesh, or this rank's part of a distributed mesh.
     distributed : DistributedMesh or None
         The mesh of all ranks; None if the mesh is not distributed.
     points : (n, dim) float64
     elements : (n,) int64
-        Element that contains each point, by its number in the global mesh; -1 for none. If a point
-        is on a face, within 1e-10 of the size of the elements, the lowest of their numbers.
-        Functions of an L2 space are evaluated in this element.
+        Number of the element in the global mesh that contains each point; -1 for no element. For a
+        point on a face, up to 1e-10 of the element size, the lowest number. Functions of an L2
+        space are evaluated in this element.
     reference : (n, dim) float64
         Reference coordinates of each point in its element, in [0, 1]; NaN for no element.
 
@@ -110,7 +110,7 @@ class Probe:
         self.reference = self._of_all(self.reference)
 
     def _of_all(self, values: Floats) -> Floats:
-        """Collect the values of all points from the ranks that have them; NaN outside the mesh."""
+        """Collect the values of all points from the ranks that have them. NaN outside the mesh."""
         if self.distributed is not None:
             values[self._held < 0] = 0.0
             # bits are added as integers: only one rank has a nonzero value, which is not rounded
@@ -120,7 +120,7 @@ class Probe:
 
     @property
     def found(self) -> Flags:
-        """True for points that an element contains, (n,)."""
+        """True (n,) for points that an element contains."""
         return np.asarray(self.elements >= 0)
 
     def __call__(self, space: Space, u: Any) -> Floats:
@@ -152,10 +152,10 @@ class Probe:
         return self._of_all(result)
 
     def gradient(self, space: Space, u: Any) -> Floats:
-        """Evaluate the gradient in space of a function at the points.
+        """Evaluate the gradient of a function in space at the points.
 
-        A gradient jumps across faces. If several elements contain a point, the gradient in the
-        element of the lowest number is taken.
+        A gradient jumps across faces. If several elements contain a point, the element with the
+        lowest number gives the gradient.
 
         Parameters
         ----------
@@ -202,12 +202,12 @@ class Probe:
             )
 
     def _blocks(self, numbers: int) -> Iterator[Ints]:
-        """Blocks of the points that this rank evaluates, with ``numbers`` numbers per point."""
+        """Blocks (k,) of this rank's points, of a size for ``numbers`` numbers per point."""
         inside = np.flatnonzero(self._held >= 0)
         return (inside[start:stop] for start, stop in element_blocks(len(inside), numbers))
 
     def _inverse_jacobians(self, i: Ints) -> Floats:
-        """Inverse Jacobians at the points i, (n, dim, dim): [..., j, k] = dxi_j / dx_k."""
+        """Inverse Jacobians (n, dim, dim) at the points i: [..., j, k] = dxi_j / dx_k."""
         basis = Basis1D("gll", self.mesh.order)
         nodes = self.mesh.coordinates[self._held[i]]
         jacobian = np.stack(point_gradient(basis, self.reference[i], nodes), axis=-1)

@@ -1,6 +1,7 @@
 """Sums, products and random numbers whose bits do not depend on the number of ranks.
 
-On a reproducible mesh these functions work by element group, else as NumPy does.
+On a reproducible mesh these functions work group by group of elements. On other meshes they do what
+NumPy does.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ Array = NDArray[Any]
 
 
 def group_edges(space: Space | Product) -> Ints:
-    """Return, for each element group, the first entry that no earlier group touches, and the end.
+    """First entry of each element group, and the end: (groups + 1,).
+
+    A group's entries are those that no earlier group touches.
 
     Parameters
     ----------
@@ -33,7 +36,8 @@ def group_edges(space: Space | Product) -> Ints:
     Returns
     -------
     (groups + 1,) int64
-        Ascending. In a Product the groups of each space follow those of the space before.
+        Ascending. In a Product, the groups of the first space come first, then those of the next
+        space.
     """
     parts, first = [], 0
     for one in [space] if isinstance(space, Space) else space.spaces.values():
@@ -46,9 +50,9 @@ def group_edges(space: Space | Product) -> Ints:
 
 
 def rounded_sum(numbers: Floats) -> float:
-    """Return the sum of numbers, rounded once, so that it does not depend on their order.
+    """Return the sum of numbers (n,), rounded once. It does not depend on their order.
 
-    The result is infinite or NaN if the sum of floating-point numbers is.
+    The result is infinite or NaN if the floating-point sum is.
     """
     try:
         return math.fsum(numbers.tolist())
@@ -61,7 +65,7 @@ def rounded_sum(numbers: Floats) -> float:
 def exact_totals(comm: Communicator, partial: Floats, most: int) -> Floats:
     """Add the segment sums of all ranks, and round each total once. Collective.
 
-    The totals do not depend on which rank has which segment.
+    The totals do not depend on the distribution of segments over ranks.
 
     Parameters
     ----------
@@ -69,7 +73,7 @@ def exact_totals(comm: Communicator, partial: Floats, most: int) -> Floats:
     partial : (k, segments) array
         Sums of this rank's segments.
     most : int
-        The largest number of segments of a rank.
+        Largest number of segments on a rank.
 
     Returns
     -------
@@ -105,8 +109,8 @@ def group_totals(
 def rows_times(space: Space | Product, rows: Array, matrix: Array) -> Array:
     """Return the product (n, m) of rows (n, k) with a small matrix (k, m).
 
-    How BLAS rounds a row depends on the number of rows. So on a reproducible mesh the product is
-    summed column by column, without BLAS.
+    BLAS may round a row differently for another number of rows. So on a reproducible mesh the
+    product is summed column by column, without BLAS.
     """
     if not space.any_width:
         product: Array = rows @ matrix
@@ -120,9 +124,9 @@ def rows_times(space: Space | Product, rows: Array, matrix: Array) -> Array:
 def random_draws(space: Space | Product, seed: int) -> Callable[[], Floats]:
     """Return a function that returns new independent random numbers (size,) at each call.
 
-    Their mean is zero. They are normally distributed, and differ from rank to rank. On a
-    reproducible mesh they are uniformly distributed, and each is a function of the seed and of the
-    number of the entry in the vector of all ranks.
+    The mean is zero. The numbers are normally distributed, and differ between ranks. On a
+    reproducible mesh they are uniformly distributed. Then each number depends only on the seed and
+    on the entry's position in the global vector.
     """
     if not space.any_width:
         random = np.random.default_rng((seed, space.comm.rank))
@@ -132,7 +136,7 @@ def random_draws(space: Space | Product, seed: int) -> Callable[[], Floats]:
 
 
 class _Columns(Protocol):
-    """Vectors that can be overwritten one by one, such as those of a `MultiVector`."""
+    """Vectors that can be overwritten separately, such as those of a `MultiVector`."""
 
     space: Space | Product
 
@@ -145,7 +149,7 @@ class _Columns(Protocol):
 
 
 def random_columns(X: _Columns, which: Iterable[int], seed: int, free: Array | None = None) -> None:
-    """Overwrite some vectors with independent random numbers, see `random_draws`.
+    """Overwrite some vectors by independent random numbers, see `random_draws`.
 
     Parameters
     ----------
@@ -164,9 +168,9 @@ def random_columns(X: _Columns, which: Iterable[int], seed: int, free: Array | N
 
 
 def _counted_random(space: Space | Product, *seed: int) -> Floats:
-    """Random numbers (size,) in [-1, 1): hashes of the entries' global numbers.
+    """Random numbers (size,) in [-1, 1): hashes of the entries' global positions.
 
-    The hash is the last step of MurmurHash3, with D. Stafford's factors.
+    The hash is the final step of MurmurHash3, with D. Stafford's factors.
     """
     key = np.random.SeedSequence(seed).generate_state(1, np.uint64)[0]
     parts, begin = [], 0

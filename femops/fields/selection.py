@@ -1,4 +1,4 @@
-"""Indices of a MultiVector, and values that vectors may be set to."""
+"""Indices of a MultiVector, and values that can be assigned to its vectors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Chosen = int | range | NDArray[np.int64]
 
 
 def chosen_vectors(which: Any, nvec: int) -> Chosen:
-    """Convert an index to the numbers of the chosen vectors. Indices work as on NumPy's columns.
+    """Convert an index to the numbers of the chosen vectors. NumPy's rules for columns apply.
 
     Parameters
     ----------
@@ -49,13 +49,13 @@ def chosen_vectors(which: Any, nvec: int) -> Chosen:
 
 
 def values_for(values: Any, shape: tuple[int, ...], kind: np.dtype[Any], memory: Memory) -> Any:
-    """Return ``values`` unchanged, after a check that vectors can be set to them.
+    """Return ``values`` unchanged, after a check that they can be assigned to vectors.
 
     Parameters
     ----------
     values : number, array or MultiVector
     shape : tuple of int
-        Shape of the vectors: (size,) for one, (size, n) for several.
+        Shape of the target: (size,) for one vector, (size, n) for several.
     kind : numpy.dtype
         Type of the vectors.
     memory : Memory
@@ -87,7 +87,7 @@ def values_for(values: Any, shape: tuple[int, ...], kind: np.dtype[Any], memory:
 
 
 def value_of(values: Any, k: int) -> Any:
-    """Return the value for the k-th chosen vector: column k of the values, or the single value."""
+    """Value for the k-th chosen vector: column k of ``values``, or the single value."""
     if len(getattr(values, "shape", ())) < 2:
         return values
     return values[k] if hasattr(values, "panels") else values[:, k]

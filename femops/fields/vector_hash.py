@@ -1,4 +1,4 @@
-"""A hash of the bits of a vector, the same on any number of ranks."""
+"""Hash of the bits of a vector. It does not depend on the number of ranks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BLOCK = 2**18  # entries at a time
 
 
 def vector_hash(space: Space | Product, u: NDArray[np.floating]) -> int:
-    """Return a hash, 0 to 2**64 - 1, of the bits and numbers of a vector's entries. Collective.
+    """Hash (0 to 2**64 - 1) of the bits and positions of a vector's entries. Collective.
 
     Parameters
     ----------

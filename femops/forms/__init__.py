@@ -1,4 +1,4 @@
-"""Weak forms: each file is one integral."""
+"""Weak forms. Each file has one integral."""
 
 from femops.forms.boundary import boundary_load, boundary_mass
 from femops.forms.convection import convection

@@ -43,26 +43,26 @@ def boundary_mass(
     V : Space
         Trial and test space.
     alpha : number, callable, array or GridFunction
-        Values are scalars, or for several components also of shape (ncomp,), one for each, or
-        (ncomp, ncomp), a matrix.  A constant; a function of x, or of x and the outer normal n, both
-        of shape (dim, k), that returns (*shape, k); an array (nf, nq, *shape) at the points of
-        `BoundaryGeometry`; or a field on the mesh.
+        A constant, a function, an array (nf, nq, *shape) at the points of `BoundaryGeometry`, or a
+        field on the mesh. A function takes x, or x and the outer normal n, both of shape (dim, k),
+        and returns (*shape, k). Values are scalars. For several components they may also have the
+        shape (ncomp,), one per component, or (ncomp, ncomp), a matrix.
     attributes : int, name, or several, optional
-        Boundary attributes, as `Space.boundary_dofs` takes them; the full boundary if omitted.
+        Boundary attributes, as for `Space.boundary_dofs`. By default the full boundary.
     **options
         See `femops.forms.options.Options`.
 
     Returns
     -------
     Operator
-        Operator on vectors of V, which can be added to other operators.
+        Operator on vectors of V. It can be added to other operators.
 
     Raises
     ------
     SpaceError
         If the mesh has no such attribute, or no boundary.
     OperatorError
-        If a coefficient has another shape, or values that are not finite.
+        If a coefficient has the wrong shape, or values that are not finite.
     GeometryError
         If an element is inverted or a face has no area.
 
@@ -96,23 +96,22 @@ def boundary_load(
     quadrature: int | Quadrature1D | None = None,
     dtype: DTypeLike = np.float64,
 ) -> NDArray[Any]:
-    r"""Load on the boundary, :math:`b_i = \int_\Gamma g \cdot v_i\, ds`.
+    r"""Load on the boundary, (V.size,): :math:`b_i = \int_\Gamma g \cdot v_i\, ds`.
 
     Parameters
     ----------
     V : Space
         Test space.
     g : number, callable, array or GridFunction
-        A constant, one for all components or (ncomp,); a function of x, or of x and the outer
-        unit normal n if it takes two arguments, both of shape (dim, k), that returns (k,) or
-        (ncomp, k); an array (nf, nq) or (nf, nq, ncomp) at the points of `BoundaryGeometry`; or a
-        field.
+        A constant (a number for all components, or (ncomp,)), a function, an array (nf, nq) or (nf,
+        nq, ncomp) at the points of `BoundaryGeometry`, or a field. A function takes x, or x and the
+        outer unit normal n, both of shape (dim, k), and returns (k,) or (ncomp, k).
     attributes : int, name, or several, optional
-        Boundary attributes, as `Space.boundary_dofs` takes them; the full boundary if omitted.
+        Boundary attributes, as for `Space.boundary_dofs`. By default the full boundary.
     quadrature : int or Quadrature1D, optional
-        Points per direction (Gauss), or a rule; p + 2 Gauss points if omitted.
+        Gauss points per direction, or a rule. The default is p + 2 Gauss points.
     dtype : dtype
-        Type of the result, float64 or float32; sums are formed in float64.
+        Type of the result, float64 or float32. Sums are formed in float64.
 
     Returns
     -------
@@ -123,7 +122,7 @@ def boundary_load(
     SpaceError
         If the mesh has no such attribute, or no boundary.
     OperatorError
-        If g has another shape, or values that are not finite.
+        If g has the wrong shape, or values that are not finite.
     GeometryError
         If an element is inverted or a face has no area.
 

@@ -29,14 +29,14 @@ def convection(V: Space, beta: Coefficient, **options: Unpack[FormOptions]) -> O
         Trial and test space.
     beta : sequence, callable, array or GridFunction
         Velocity: a constant (dim,), a function of x that returns (dim, n), an array (ne, nq, dim)
-        at the quadrature points, or a field of dim components. In 1-D one number is accepted, too.
+        at the quadrature points, or a field of dim components. In 1-D it may be one number.
     **options
         See `femops.forms.options.Options`.
 
     Notes
     -----
     Partial assembly: w det(J) J^-1 beta is stored at each point, dim numbers. If all elements are
-    affine and beta is constant in each, it is stored once in each element.
+    affine and beta is constant in each, these numbers are stored once per element.
     """
     given = FormCoefficient("beta", beta, ((V.dim,), ()) if V.dim == 1 else ((V.dim,),))
     return build(_convection, V, None, {"beta": given}, options)

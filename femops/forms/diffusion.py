@@ -30,9 +30,9 @@ def diffusion(V: Space, kappa: Coefficient = 1.0, **options: Unpack[FormOptions]
     V : Space
         Trial and test space.
     kappa : number, callable, array or GridFunction
-        Conductivity: a scalar, the diagonal (dim,) or a tensor (dim, dim); constant, or a function
-        of x (shape (dim, n)) that returns (n,), (dim, n) or (dim, dim, n), an array (ne, nq),
-        (ne, nq, dim) or (ne, nq, dim, dim) at the quadrature points, or a field.
+        Conductivity: a scalar, a diagonal (dim,) or a tensor (dim, dim). A constant; a function of
+        x (dim, n) that returns (n,), (dim, n) or (dim, dim, n); an array (ne, nq), (ne, nq, dim) or
+        (ne, nq, dim, dim) at the quadrature points; or a field.
     **options
         See `femops.forms.options.Options`.
 
@@ -40,11 +40,11 @@ def diffusion(V: Space, kappa: Coefficient = 1.0, **options: Unpack[FormOptions]
     -----
     Partial assembly: w det(J) J^-1 kappa J^-T is stored at each point, 1, 3 or 6 numbers in 1, 2
     and 3 dimensions (1, 4 or 9 if kappa is not symmetric).  If all elements are affine and kappa is
-    constant in each, these numbers are stored once in each element. For a scalar kappa that varies
-    one number is stored at each point, and J^-1 and det(J) in each element.
+    constant in each, these numbers are stored once per element. If a scalar kappa varies on affine
+    elements, kappa is stored at each point, and J^-1 and det(J) in each element.
 
-    kappa need not be positive: the operator may be one term of a sum, or kappa may change its sign
-    in space.  If the operator is not definite, `femops.cg` raises an error when it detects this.
+    kappa need not be positive. The operator may be a term of a sum, or kappa may change its sign in
+    space. If `femops.cg` detects that the operator is not definite, it raises an error.
     """
     given = FormCoefficient("kappa", kappa, ((), (V.dim,), (V.dim, V.dim)))
     return build(_diffusion, V, None, {"kappa": given}, options)

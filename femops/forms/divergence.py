@@ -19,10 +19,10 @@ def _divergence(u: Any) -> dict[str, Any]:
 def divergence(V: Space, Q: Space, **options: Unpack[FormOptions]) -> Operator:
     r"""Divergence from a vector to a scalar space, :math:`\int_\Omega q\, \nabla \cdot u\, dx`.
 
-    Its transpose, :math:`\int_\Omega q\, \nabla \cdot v\, dx` for all v, is minus the weak gradient
-    of q: integrated by parts, :math:`-\int_\Omega \nabla q \cdot v\, dx` for v without a normal
-    component on the boundary.  The operator is rectangular, (Q.size, V.size). Impose essential
-    conditions on u by ``eliminated(columns=dofs)``.
+    The transpose, :math:`\int_\Omega q\, \nabla \cdot v\, dx` for all v, is minus the weak gradient
+    of q. Integration by parts gives :math:`-\int_\Omega \nabla q \cdot v\, dx` for v without a
+    normal component on the boundary.  The operator is rectangular, (Q.size, V.size). Impose
+    essential conditions on u by ``eliminated(columns=dofs)``.
 
     Parameters
     ----------

@@ -38,9 +38,10 @@ def elasticity(
 
     Notes
     -----
-    Partial assembly: J^-1 and w det(J) are stored at each point, 5 or 10 numbers in 2-D and 3-D, or
-    once in each element if all are affine. The distinct entries of D would be more, 45 in 3-D. The
-    parameters are stored besides: at each point, in each element, or once if they are constant.
+    Partial assembly: J^-1 and w det(J) are stored at each point, 5 numbers in 2-D and 10 in 3-D. If
+    all elements are affine, they are stored once per element. D itself has more distinct entries,
+    45 in 3-D. The parameters are stored too: at each point, in each element, or once if they are
+    constant.
     """
     check_displacements(V, elasticity)
     return build(_elasticity, V, None, scalars(lam=lam, mu=mu), options)

@@ -77,37 +77,37 @@ def form(
     level: str = "partial",
     **coefficients: Any,
 ) -> Operator:
-    r"""Operator of a bilinear form that a user's function of the fields at a point defines.
+    r"""Operator of a bilinear form defined by a user's function of the fields at a point.
 
     Parameters
     ----------
     function : callable
-        ``function(u, x, **coefficients)``, where ``u`` is the field (arithmetic with it means its
-        value; ``u.grad`` (dim,) or (ncomp, dim), ``u.div``, ``u.sym_grad``), ``x`` the position
-        (leave it out if it is not needed), and coefficients come by name.  It returns
-        ``{"value": f, "grad": F}``, either may be left out: the form is
-        :math:`\int_\Omega f \cdot v + F : \nabla v\, dx`.  The function is called once, with
-        symbols, and must be linear in u: use arithmetic, NumPy's functions and `femops.where`,
-        `femops.det`, `femops.inv`, `femops.inner`, ... A Python ``if`` can't test a symbol.
-        On a product the function takes the fields, with their names and in their order. It returns
-        such a dictionary for each test function, by name:
-        ``{"u": {"grad": F}, "p": {"value": g}}``.
+        ``function(u, x, **coefficients)``, where ``u`` is the field, ``x`` the position (optional),
+        and coefficients are passed by name. In arithmetic ``u`` is the value of the field. Its
+        derivatives are ``u.grad`` (dim,) or (ncomp, dim), ``u.div`` and ``u.sym_grad``. The
+        function returns ``{"value": f, "grad": F}``, for the form
+        :math:`\int_\Omega f \cdot v + F : \nabla v\, dx`. Either entry may be left out. The
+        function is called once, with symbols. It must be linear in u. Use arithmetic, NumPy's
+        functions and `femops.where`, `femops.det`, `femops.inv`, `femops.inner`, ... A Python
+        ``if`` can't test a symbol.
+        On a product the function takes the fields, with their names and in their order. For each
+        test function it returns a dictionary with "value" and "grad", by name: ``{"u": {"grad": F},
+        "p": {"value": g}}``.
     trial : Space or Product
         Space of u, or of all fields.
     test : Space, optional
-        Space of v, on the same mesh; the trial space if omitted.  Not for products.
+        Space of v, on the same mesh. By default the trial space. Not allowed for products.
     boundary : "all", True, int, name, or several, optional
-        Integrate over the boundary instead: the full boundary, or these attributes, as
-        `Space.boundary_dofs` takes them.  Fields and their derivatives are those of the elements
-        at the boundary.  A parameter called ``n`` gets the outer unit normal, one called ``h`` the
-        extent of the element across the face.  Arrays have the shape (nf, nq, *shape) for the
-        points of `BoundaryGeometry`.
+        Integrate over the full boundary, or over boundary attributes as for `Space.boundary_dofs`.
+        Fields and derivatives are taken in the elements at the boundary. A parameter ``n`` of the
+        function gets the outer unit normal. A parameter ``h`` gets the extent of the element across
+        the face. Arrays have the shape (nf, nq, *shape), for the points of `BoundaryGeometry`.
     **options
         See `femops.forms.options.Options`.
     **coefficients
         Numbers or arrays (constants), functions of x (shape (dim, n)) that return (*shape, n),
-        arrays at the quadrature points (ne, nq, *shape), or a `GridFunction`.  Arrays and vectors
-        are copied and functions evaluated now, and again by `Operator.update`.
+        arrays at the quadrature points (ne, nq, *shape), or a `GridFunction`.  The call copies
+        arrays and vectors and evaluates functions. `Operator.update` does it again.
 
     Returns
     -------
@@ -163,7 +163,7 @@ def scalars(*, positive: bool = False, **given: Coefficient) -> dict[str, FormCo
 
 
 def check_displacements(V: Space, maker: Callable[..., Any]) -> None:
-    """Raise if a space has not as many components as dimensions."""
+    """Raise unless a space has as many components as dimensions."""
     if V.ncomp != V.dim:
         raise OperatorError(
             f"{maker.__name__} takes a space with ncomp={V.dim}, this one has ncomp={V.ncomp}"
@@ -173,14 +173,14 @@ def check_displacements(V: Space, maker: Callable[..., Any]) -> None:
 def check_names(function: Any, fields: int, maker: Callable[..., Any]) -> None:
     """Raise if a coefficient of a user's function has the name of an argument of its maker.
 
-    A keyword of this name would be taken for the argument, not for the coefficient.
+    A keyword of this name would set the argument, not the coefficient.
 
     Parameters
     ----------
     function : callable
         Function to check. A function without a readable signature is reported by tracing.
     fields : int
-        Number of fields that come first. Their names do not matter.
+        Number of leading arguments that are fields. Their names do not matter.
     maker : callable
         `femops.form`, `femops.residual`, `femops.functional` or `femops.project`.
 
@@ -203,13 +203,13 @@ def check_names(function: Any, fields: int, maker: Callable[..., Any]) -> None:
 
 
 def _attributes(space: Space | Product, boundary: Any) -> Any:
-    """Boundary attributes of a user's argument ``boundary=``; None for all."""
+    """Boundary attributes for a user's argument ``boundary=``. None stands for all."""
     names = space.mesh.boundary_names if isinstance(space, Space | Product) else ()
     return asked_attributes(boundary, names)
 
 
 def arguments_of(space: Space | Product, boundary: Any) -> Arguments:
-    """Make fields or test functions on the elements or on boundary faces.
+    """Make the fields or test functions on the elements or on boundary faces.
 
     Parameters
     ----------

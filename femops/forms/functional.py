@@ -40,16 +40,16 @@ def functional(
     Parameters
     ----------
     function : callable
-        ``function(*fields, x, **coefficients)`` as for `femops.form`. It returns a number f: the
-        functional is :math:`\int_\Omega f(u, \nabla u)\, dx`.  It need not be linear.
+        ``function(*fields, x, **coefficients)`` as for `femops.form`. It returns a number f, for
+        the functional :math:`\int_\Omega f(u, \nabla u)\, dx`. f need not be linear.
     space : Space or Product
         Space of the fields.
     boundary : "all", True, int, name, or several, optional
-        Integrate over the boundary instead, as for `femops.form`.
+        Integrate over the boundary, as for `femops.form`.
     **options
         See `femops.forms.options.Options`.
     **coefficients
-        See `femops.form`. They are copied when the functional is made.
+        See `femops.form`. The call copies them.
 
     Returns
     -------

@@ -21,17 +21,17 @@ def helmholtz(
 ) -> Operator:
     r"""Helmholtz operator, :math:`\int_\Omega \kappa \nabla u : \nabla v - k^2 u \cdot v\, dx`.
 
-    The operator is symmetric, and indefinite if k exceeds the lowest resonance. Then solve with
-    `femops.minres`, not `femops.cg`.  On a space of several components it acts on each component.
+    The operator is symmetric. It is indefinite if k exceeds the lowest resonance. Then solve with
+    `femops.minres`, not `femops.cg`. On a space of several components the operator acts on each.
 
     Parameters
     ----------
     V : Space
         Trial and test space.
     k : number, callable, array or GridFunction
-        Wave number, 1 / length (times the root of kappa's unit): a constant, a function of x
-        (shape (dim, n)) that returns (n,), an array (ne, nq) at the quadrature points, or a field.
-        The sign of k does not matter.
+        Wave number, in 1 / length (times the root of kappa's unit). A constant, a function of x
+        (dim, n) that returns (n,), an array (ne, nq) at the quadrature points, or a field. The sign
+        does not matter.
     kappa : number, callable, array or GridFunction
         Scalar coefficient of the gradients, in the same forms as k.
     **options
@@ -41,6 +41,7 @@ def helmholtz(
     -----
     Partial assembly: -w det(J) k^2 and the upper triangle of w det(J) J^-1 kappa J^-T are stored
     at each point, 2, 4 or 7 numbers in 1, 2 and 3 dimensions.  If all elements are affine, numbers
-    that are constant in each element are stored once in each; other numbers stay at the points.
+    that are constant in each element are stored once per element. Other numbers are stored at the
+    points.
     """
     return build(_helmholtz, V, None, scalars(k=k, kappa=kappa), options)

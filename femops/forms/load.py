@@ -31,23 +31,23 @@ def load(
     quadrature: int | Quadrature1D | None = None,
     dtype: DTypeLike = np.float64,
 ) -> NDArray[Any]:
-    r"""Load vector, :math:`b_i = \int_\Omega f \cdot v_i + F : \nabla v_i\, dx`.
+    r"""Load vector, (V.size,): :math:`b_i = \int_\Omega f \cdot v_i + F : \nabla v_i\, dx`.
 
     Parameters
     ----------
     V : Space
         Test space.
     f : number, callable, array or GridFunction, optional
-        A constant, a function of x (shape (dim, n)) that returns (n,) or (ncomp, n), an array
+        A constant, a function of x (dim, n) that returns (n,) or (ncomp, n), an array
         (ne, nq[, ncomp]), or a field. Shapes (n,) and (ne, nq) give all components the same value.
     flux : array, callable or GridFunction, optional
         F, the factor of the gradient, such as a heat flux or a stress: a constant (dim,), or
         (ncomp, dim) with more than one component; a function of x that returns (dim, n) or
         (ncomp, dim, n); or an array (ne, nq[, ncomp], dim).
     quadrature : int or Quadrature1D, optional
-        Points per direction (Gauss), or a rule; p + 2 Gauss points if omitted.
+        Gauss points per direction, or a rule. The default is p + 2 Gauss points.
     dtype : dtype
-        Type of the result, float64 or float32; sums are formed in float64.
+        Type of the result, float64 or float32. Sums are formed in float64.
 
     Returns
     -------
@@ -56,7 +56,7 @@ def load(
     Raises
     ------
     OperatorError
-        If neither f nor flux is given, or one has another shape or values that are not finite.
+        If f and flux are both omitted, have the wrong shape, or have values that are not finite.
     """
     if f is None and flux is None:
         raise OperatorError("the load is empty: give f, flux or both")
@@ -111,7 +111,7 @@ def _components(V: DomainSpace) -> tuple[int, ...]:
 
 
 def _sources(V: DomainSpace, f: FormCoefficient, block: DomainBlock) -> Floats:
-    """Values of f times weighted determinants, (n, nq[, ncomp]); a scalar f for all components."""
+    """Values (n, nq[, ncomp]) of f times weighted determinants. A scalar f fits all components."""
     shape, values = _components(V), f.at(block)
     if values.ndim == 2 and shape:
         values = values[..., np.newaxis]
@@ -120,9 +120,9 @@ def _sources(V: DomainSpace, f: FormCoefficient, block: DomainBlock) -> Floats:
 
 
 def _reference_fluxes(flux: FormCoefficient, block: DomainBlock) -> list[Floats]:
-    """Return what multiplies each reference derivative of the test function: w det(J) F J^-T.
+    """Factors of the reference derivatives of the test function, w det(J) F J^-T.
 
-    There are dim arrays of shape (n, nq[, ncomp]).
+    The result has dim arrays of shape (n, nq[, ncomp]).
     """
     values = flux.at(block)
     factors = block.weighted_det[..., np.newaxis, np.newaxis] * block.inverse

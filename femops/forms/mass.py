@@ -26,7 +26,7 @@ def mass(V: Space, rho: Coefficient = 1.0, **options: Unpack[FormOptions]) -> Op
     V : Space
         Trial and test space.
     rho : number, callable, array or GridFunction
-        Density: a constant, a function of x (shape (dim, n)) that returns (n,), an array (ne, nq)
+        Density: a constant, a function of x (dim, n) that returns (n,), an array (ne, nq)
         at the quadrature points, or a field.
     **options
         See `femops.forms.options.Options`.
@@ -34,10 +34,10 @@ def mass(V: Space, rho: Coefficient = 1.0, **options: Unpack[FormOptions]) -> Op
     Notes
     -----
     Partial assembly: w det(J) rho is stored at each point, one number (Table 1, "near-optimal
-    evaluation"). If all elements are affine and rho is constant in each, it is stored once in each
-    element.
+    evaluation"). If all elements are affine and rho is constant in each, the number is stored once
+    per element.
 
-    rho need not be positive: the operator may be one term of a sum, as -k^2 in Helmholtz's.  If the
-    operator is not definite, `femops.cg` raises an error when it detects this.
+    rho need not be positive. The operator may be a term of a sum, like -k^2 in Helmholtz's
+    operator. If `femops.cg` detects that the operator is not definite, it raises an error.
     """
     return build(_mass, V, None, scalars(rho=rho), options)

@@ -32,7 +32,7 @@ def neo_hookean(
     :math:`\int_\Omega P(u) : \nabla v\, dx` with the first Piola-Kirchhoff stress
     :math:`P = \mu (F - F^{-T}) + \lambda \ln(\det F)\, F^{-T}`, :math:`F = I + \nabla u` (Bonet and
     Wood, Nonlinear Continuum Mechanics for Finite Element Analysis, 6.28).  In 2-D this is plane
-    strain.  Its derivative at u = 0 is linear elasticity with the same parameters.
+    strain. The derivative at u = 0 is linear elasticity with the same parameters.
 
     Parameters
     ----------
@@ -45,8 +45,8 @@ def neo_hookean(
 
     Notes
     -----
-    If a state turns an element inside out, det F <= 0, the residual is NaN. `femops.newton` then
-    shortens its step.
+    If a state inverts an element (det F <= 0), the residual is NaN. Then `femops.newton` shortens
+    its step.
     """
     check_displacements(V, neo_hookean)
     return build_residual(_neo_hookean, V, scalars(lam=lam, mu=mu), options)

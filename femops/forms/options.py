@@ -42,12 +42,12 @@ class Options:
     Attributes
     ----------
     quadrature : int or Quadrature1D, optional
-        Points per direction (Gauss), or a rule; p + 2 Gauss points if omitted, for the larger order
-        of two spaces.
+        Gauss points per direction, or a rule. The default is p + 2 Gauss points, where p is the
+        larger order of two spaces.
     dtype : dtype
-        float64 or float32: type of the vectors, the stored data and the arithmetic.
+        Type of the vectors, the stored data and the arithmetic: float64 or float32.
     lanes : int, optional
-        SIMD slots; those of the machine if omitted. A GPU has none.
+        Number of SIMD lanes. The default is that of the machine. A GPU has no lanes.
     data_dtype : dtype, optional
         Type of the numbers that levels partial and matrix-free store at quadrature points.
         float32 in an operator of float64 halves their memory; see `Operator.at_level`.
@@ -81,10 +81,10 @@ _LEVEL = ",\n    or the level is unknown or would not fit into memory"
 
 
 def built_in(kind: type) -> Callable[[Form], Form]:
-    """Decorate a built-in form: check its arguments, and complete its signature and docstring.
+    """Decorate a built-in form: check its arguments, complete its signature and docstring.
 
-    The last parameters are ``**options``; see `with_options`. The sections Returns and Raises are
-    the same for all built-in forms and are added after them.
+    The last parameters are ``**options``; see `with_options`. The decorator adds the sections
+    Returns and Raises, which are the same for all built-in forms.
     """
 
     def complete(form: Form) -> Form:
@@ -99,10 +99,10 @@ def built_in(kind: type) -> Callable[[Form], Form]:
 
 
 def with_options(kind: type) -> Callable[[Form], Form]:
-    """Decorate a form: list its options in its signature and docstring, for help().
+    """Decorate a form: list its options in its signature and docstring, for ``help()``.
 
-    In the source the options are ``**options: Unpack[kind]``, which editors and type checkers read,
-    and an entry of the docstring. Options that are parameters of the form stay as they are.
+    In the source the options are ``**options: Unpack[kind]``, for editors and type checkers, and an
+    entry of the docstring. Options that are parameters of the form are not changed.
     """
 
     def spelled_out(form: Form) -> Form:

@@ -29,10 +29,10 @@ def p_laplacian(
     ----------
     V : Space
     p : number, callable, array or GridFunction
-        The exponent, positive; 2 gives the Laplacian.
+        Exponent, positive. 2 gives the Laplacian.
     epsilon : number, callable, array or GridFunction
-        Regularisation, in units of the gradient; positive, so that the form is smooth where the
-        gradient vanishes.
+        Regularisation, in units of the gradient. It is positive, so that the form is smooth where
+        the gradient vanishes.
     **options
         See `femops.forms.options.Options`.
     """

@@ -1,4 +1,4 @@
-"""Residuals and functionals that users define by a function, which need not be linear."""
+"""Residuals and functionals that users define by a function, which may be nonlinear."""
 
 from __future__ import annotations
 
@@ -38,30 +38,29 @@ def residual(
     lanes: int | None = None,
     **coefficients: Any,
 ) -> Residual:
-    r"""Residual and functionals that a user's function of the fields at a point defines.
+    r"""Residual and functionals defined by a user's function of the fields at a point.
 
     Parameters
     ----------
     function : callable
-        Function as for `femops.form`, but it need not be linear.  For one field u it returns
-        ``{"value": f, "grad": F}``, and the residual is
-        :math:`\int_\Omega f(u, \nabla u) \cdot v + F(u, \nabla u) : \nabla v\, dx`.  On a product
-        it returns such factors by the names of the spaces,
-        ``{"u": {"grad": F}, "p": {"value": g}}``. Test functions with zero factors may be left
-        out.  The dictionary also has a number for each functional: ``{"energy": w}``.
+        Function as for `femops.form`, but it may be nonlinear. For one field u it returns
+        ``{"value": f, "grad": F}``, for the residual :math:`\int_\Omega f(u, \nabla u) \cdot v +
+        F(u, \nabla u) : \nabla v\, dx`.  On a product it returns these factors by the names of the
+        spaces, ``{"u": {"grad": F}, "p": {"value": g}}``. Test functions with zero factors may be
+        left out. The dictionary also has a number for each functional, such as ``{"energy": w}``.
     space : Space or Product
         Space of the fields and of the test functions.
     boundary : "all", True, int, name, or several, optional
-        Integrate over the boundary instead, as for `femops.form`; add the result to a residual over
-        the elements.
+        Integrate over the boundary, as for `femops.form`. The result can be added to a residual
+        over the elements.
     integrals : names, optional
         Functionals that are integrals over the mesh, or over the boundary.
     minima : names, optional
-        Functionals that are the least value at the quadrature points.
+        Functionals that are minima over the quadrature points.
     **options
         See `femops.forms.options.Options`.
     **coefficients
-        See `femops.form`. They are copied when the residual is made.
+        See `femops.form`. The call copies them.
 
     Returns
     -------

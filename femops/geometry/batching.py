@@ -1,4 +1,4 @@
-"""Blocks of elements for NumPy work, so that no array exceeds a few megabytes."""
+"""Blocks of elements for work with NumPy, so that no array exceeds a few megabytes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ BLOCK_POINTS = 32768
 
 
 def element_blocks(ne: int, points_per_element: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges (start, stop) of elements with at most about `BLOCK_POINTS` points each."""
+    """Yield ranges (start, stop) of elements with about `BLOCK_POINTS` points each at most."""
     step = max(1, BLOCK_POINTS // max(1, points_per_element))
     for start in range(0, ne, step):
         yield start, min(start + step, ne)

@@ -1,9 +1,9 @@
-"""Faces on the boundary of a mesh, and the geometry at the points of a rule on them.
+"""Boundary faces of a mesh, and the geometry at their quadrature points.
 
 A point of a face is a point of the face's element, with one reference coordinate 0 or 1. So
-positions, Jacobians and values of fields are evaluated in the element.  The outer normal times the
-surface element is plus or minus a row of the adjugate of the Jacobian J, the row of the fixed
-direction (Nanson's formula, n ds = det J J^-T N dS).
+positions, Jacobians and fields are evaluated in the element. The outer normal times the surface
+element is, up to the sign, a row of the adjugate of the Jacobian J: the row of the fixed direction
+(Nanson's formula, n ds = det J J^-T N dS).
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ Attributes = int | str | Iterable[int | str] | None
 
 
 def chosen(wanted: Any, known: list[Any], what: str, owner: str) -> Ints:
-    """Convert `wanted` numbers to an ascending array; all numbers in `known` if None.
+    """Convert `wanted` numbers to an ascending array (n,). None stands for all in `known`.
 
     Raises
     ------
     SpaceError
-        If a number is not in `known`. The message lists all of `known`, names too.
+        If a number is not in `known`. The message lists `known`, with names.
     """
     have = [number for number in known if isinstance(number, int)]
     if wanted is None:
@@ -55,9 +55,9 @@ def chosen(wanted: Any, known: list[Any], what: str, owner: str) -> Ints:
 
 
 def boundary_attributes(mesh: Mesh | DistributedMesh, attributes: Attributes) -> Ints:
-    """Convert boundary attributes, by number or name, to ascending numbers; all for None.
+    """Convert boundary attributes to ascending numbers (n,). None stands for all.
 
-    On a distributed mesh all attributes are those that any rank has.
+    On a distributed mesh, all means the attributes of all ranks.
 
     Raises
     ------
@@ -70,20 +70,20 @@ def boundary_attributes(mesh: Mesh | DistributedMesh, attributes: Attributes) ->
 
 
 def asked_attributes(boundary: Any, names: Container[str]) -> Attributes:
-    """Convert a user's argument ``boundary=`` to boundary attributes; None for all.
+    """Convert a user's argument ``boundary=`` to boundary attributes. None stands for all.
 
     Parameters
     ----------
     boundary : "all", True, int, name, or several
     names : container of str
-        Names of attributes. If an attribute has the name "all", this word means the attribute.
+        Names of attributes. If an attribute is named "all", the word "all" means this attribute.
     """
     every = isinstance(boundary, str) and boundary == "all" and "all" not in names
     return None if boundary is True or every else boundary
 
 
 def _everywhere(mesh: Mesh | DistributedMesh) -> Ints:
-    """Numbers of the boundary attributes that faces of the mesh have, on all ranks."""
+    """Numbers of the boundary attributes of the mesh, on all ranks."""
     if isinstance(mesh, Mesh):
         return np.unique(mesh.boundary_attributes).astype(np.int64)
     return mesh.whole_boundary_attributes
@@ -95,10 +95,10 @@ def face_digits(dim: int) -> list[tuple[int, tuple[int, ...]]]:
 
 
 def turned(codes: Ints, slopes: Floats) -> Floats:
-    """Convert derivatives along an element's directions to those along its face's directions.
+    """Convert derivatives along an element's directions to derivatives along the face's directions.
 
-    The directions of a face are the element's directions in the face, ascending, and last the
-    direction inwards.
+    The directions of a face are the element's directions in the face, ascending. The last direction
+    leads inwards.
 
     Parameters
     ----------
@@ -119,18 +119,18 @@ def turned(codes: Ints, slopes: Floats) -> Floats:
 def values_on_faces(
     basis: Basis1D, points: Floats, codes: Ints, e_vec: Floats, dim: int, slope: int | None = None
 ) -> Floats:
-    """Evaluate the elements' functions at points on one face of each element.
+    """Evaluate element functions at points on one face of each element.
 
     Parameters
     ----------
     basis : Basis1D
     points : (q1d,) float64
     codes : (n,) int64
-        Ternary code of the face of each element.
+        Ternary code of each element's face.
     e_vec : (n, p1d**dim[, ncomp]) float64
     dim : int
     slope : int, optional
-        Reference direction of a derivative, to be evaluated instead of values.
+        Reference direction of the derivative to evaluate. By default values are evaluated.
 
     Returns
     -------
@@ -150,23 +150,23 @@ def values_on_faces(
 
 @final
 class BoundaryFaces(Domain):
-    """The faces of some boundary attributes of a mesh, each once, ordered by element.
+    """Faces of boundary attributes of a mesh. Each occurs once, and they are ordered by element.
 
     A mesh may list a face between two elements, for example if it is glued to be periodic. The
-    order of the face's corners decides which element it belongs to
-    (`femops_meshes.topology.sides`). If both sides are listed, they are two faces.
-    On a mesh that ranks share, a rank has the faces of its own elements, maybe none.
+    order of the face's corners determines its element (`femops_meshes.topology.sides`). If both
+    sides are listed, they count as two faces. On a mesh that ranks share, a rank has only the faces
+    of its own elements.
 
     Parameters
     ----------
     mesh : Mesh or DistributedMesh
     attributes : int, name, or several, optional
-        Boundary attributes. If omitted all faces that the mesh lists.
+        Boundary attributes. By default all listed faces.
 
     Attributes
     ----------
     elements : (nf,) int64
-        The element that each face belongs to, ascending.
+        Element of each face, ascending.
     codes : (nf,) int64
         Ternary code of each face in its element.
     num_elements : int
@@ -177,8 +177,8 @@ class BoundaryFaces(Domain):
     Raises
     ------
     SpaceError
-        If the mesh has no such attribute or no boundary, or corners of glued faces do not tell
-        which side a face is on.
+        If the mesh has no such attribute or no boundary, or if the side of a glued face is
+        ambiguous.
     """
 
     covers = has_maps = False
@@ -219,17 +219,17 @@ class BoundaryFaces(Domain):
 class BoundaryGeometry(DomainGeometry):
     """Positions, normals and surface elements at the points of a rule on boundary faces.
 
-    Iterating gives blocks of faces that fit in the cache.  Faces are ordered by element, and in an
+    Iteration yields blocks of faces that fit in the cache.  Faces are ordered by element, and in an
     element by code. Points are lexicographic in the directions along the face.  In 1-D a face is a
-    point, and its surface element is 1. On a mesh that ranks share, a rank has the faces of its own
-    elements, maybe none.
+    point, and its surface element is 1. On a mesh that ranks share, a rank has only the faces of
+    its own elements.
 
     Parameters
     ----------
     mesh : Mesh or DistributedMesh
     quadrature : Quadrature1D
     attributes : int, name, or several, optional
-        Boundary attributes or their names. If omitted all faces that the mesh lists.
+        Boundary attributes or their names. By default all listed faces.
 
     Attributes
     ----------
@@ -267,15 +267,15 @@ class BoundaryGeometry(DomainGeometry):
         self.weights = quadrature.tensor_weights(mesh.dim - 1)
 
     def block(self, start: int, stop: int) -> BoundaryBlock:
-        """Geometry of the existing faces start <= f < stop, computed when first used."""
+        """Geometry of the faces start <= f < stop, computed when first used."""
         return BoundaryBlock(self, start, min(stop, self.num_elements))
 
     def points(self, start: int, stop: int) -> Floats:
-        """Positions of the quadrature points, (n, nq, dim), in the mesh's unit of length."""
+        """Positions (n, nq, dim) of the quadrature points, in the mesh's unit of length."""
         return self._coordinates(start, stop)
 
     def jacobian(self, start: int, stop: int) -> Floats:
-        """J[..., i, j] = dx_i / dxi_j of the elements, (n, nq, dim, dim)."""
+        """Jacobians (n, nq, dim, dim) of the elements: [..., i, j] = dx_i / dxi_j."""
         return np.stack([self._coordinates(start, stop, d) for d in range(self.dim)], axis=-1)
 
     def _coordinates(self, start: int, stop: int, slope: int | None = None) -> Floats:
@@ -291,27 +291,29 @@ class BoundaryGeometry(DomainGeometry):
 
 @final
 class BoundaryBlock(DomainBlock):
-    """The geometry of a range of boundary faces; each array is computed once, when asked for.
+    """Geometry of a range of boundary faces. Each array is computed once, at first use.
 
     Attributes
     ----------
     start, stop : int
-        The faces start <= f < stop; n = stop - start.
+        Range of the faces start <= f < stop; n = stop - start.
     points : (n, nq, dim) float64
         Positions.
     normals : (n, nq, dim) float64
         Unit normals that point out of the element.
     det, weighted_det : (n, nq) float64
-        Surface element, and surface element times quadrature weight. The latter sums to the area.
+        Surface element, and surface element times quadrature weight. ``weighted_det`` sums to the
+        area.
     inverse : (n, nq, dim, dim) float64
-        [..., a, i] = derivative along x_i of the face's reference coordinate a. The coordinates are
-        those of the element that vary on the face, ascending, then the one that leads inwards.
+        [..., a, i] = derivative of the face's reference coordinate a along x_i. The face's
+        coordinates are the element's coordinates that vary on the face, ascending, then the
+        coordinate inwards.
 
     Raises
     ------
     GeometryError
-        From `normals`, `weighted_det` and `inverse`, if the element is inverted or the face has no
-        area.
+        Raised by `normals`, `weighted_det` and `inverse` if the element is inverted or the face has
+        no area.
     """
 
     geometry: BoundaryGeometry
@@ -321,7 +323,7 @@ class BoundaryBlock(DomainBlock):
 
     @cached_property
     def points(self) -> Floats:
-        """Positions of the quadrature points."""
+        """Positions (n, nq, dim) of the quadrature points."""
         return self.geometry.points(self.start, self.stop)
 
     @cached_property
@@ -334,7 +336,7 @@ class BoundaryBlock(DomainBlock):
 
     @cached_property
     def _vectors(self) -> Floats:
-        """Outer normals times surface elements, (n, nq, dim)."""
+        """Outer normals times surface elements: (n, nq, dim)."""
         geometry, codes, jacobian = self.geometry, self._codes, self._jacobian
         rows = adjugates(jacobian)
         result = np.empty(jacobian.shape[:-1])
@@ -354,23 +356,23 @@ class BoundaryBlock(DomainBlock):
 
     @cached_property
     def det(self) -> Floats:
-        """Surface elements."""
+        """Surface elements (n, nq)."""
         lengths: Floats = np.linalg.norm(self._vectors, axis=-1)
         return lengths
 
     @cached_property
     def normals(self) -> Floats:
-        """Outer unit normals."""
+        """Outer unit normals (n, nq, dim)."""
         return np.asarray(self._vectors / self.det[..., np.newaxis])
 
     @cached_property
     def weighted_det(self) -> Floats:
-        """Surface elements times quadrature weights."""
+        """Surface elements times quadrature weights: (n, nq)."""
         return np.asarray(self.det * self.geometry.weights)
 
     @cached_property
     def inverse(self) -> Floats:
-        """Derivatives of the face's reference coordinates in space."""
+        """Derivatives (n, nq, dim, dim) of the face's reference coordinates in space."""
         self._vectors  # noqa: B018  (refuses inverted elements)
         jacobian = self._jacobian
         inverse = adjugates(jacobian) / determinants(jacobian)[..., np.newaxis, np.newaxis]

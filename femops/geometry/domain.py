@@ -1,7 +1,7 @@
 """Domains of integration: elements or boundary faces, and the geometry at their points.
 
-Sweeps treat boundary faces as elements. Where faces differ from elements, code asks the domain for
-a property, not for its class.
+Sweeps treat boundary faces as elements. If faces need other treatment than elements, code tests a
+property of the domain, not its class.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class Domain(ABC):
     Attributes
     ----------
     mesh : Mesh
-        The mesh, or this rank's part of it.
+        The mesh, or this rank's part of a distributed mesh.
     num_elements : int
         Number of elements, or of faces.
     order : int
         Degree of the mesh.
     covers : bool
-        True if each dof of a space on the mesh is in an element of the domain. A sweep may then
-        overwrite a vector that it would otherwise add to.
+        True if each dof of a space on the mesh is in an element of the domain. Then a sweep may
+        overwrite a vector instead of adding to it.
     has_maps : bool
         True if kernels can compute Jacobians and positions from modes of the elements' maps.
     has_normals : bool
@@ -58,7 +58,7 @@ class Domain(ABC):
 
 
 class DomainGeometry(ABC):
-    """Geometry at the quadrature points of a domain. Iterates over blocks that fit in a cache.
+    """Geometry at the quadrature points of a domain. Iteration yields blocks that fit in cache.
 
     Attributes
     ----------
@@ -82,18 +82,18 @@ class DomainGeometry(ABC):
 
     @abstractmethod
     def block(self, start: int, stop: int) -> DomainBlock:
-        """Geometry of the existing elements start <= e < stop, computed when first used."""
+        """Geometry of the elements start <= e < stop, computed when first used."""
 
     @abstractmethod
     def points(self, start: int, stop: int) -> Floats:
-        """Positions of the quadrature points, (n, num_points, dim), in the mesh's unit."""
+        """Positions (n, num_points, dim) of the quadrature points, in the mesh's unit."""
 
     @abstractmethod
     def jacobian(self, start: int, stop: int) -> Floats:
-        """J[..., i, j] = dx_i / dxi_j of the mesh's elements, (n, num_points, dim, dim)."""
+        """Jacobians (n, num_points, dim, dim) of mesh elements: [..., i, j] = dx_i / dxi_j."""
 
     def blocks(self) -> Iterator[tuple[int, int]]:
-        """Ranges (start, stop) of elements that cover the domain and fit in a cache."""
+        """Ranges (start, stop) that cover the domain, of elements whose data fit in a cache."""
         return element_blocks(self.num_elements, self.num_points)
 
     def __iter__(self) -> Iterator[DomainBlock]:
@@ -101,13 +101,13 @@ class DomainGeometry(ABC):
 
 
 class DomainBlock(ABC):
-    """The geometry of a contiguous range of elements; each array is computed once, when asked for.
+    """Geometry of a range of elements. Each array is computed once, at first use.
 
     Attributes
     ----------
     geometry : DomainGeometry
     start, stop : int
-        The elements start <= e < stop; n = stop - start.
+        Range of the elements start <= e < stop; n = stop - start.
     points : (n, nq, dim) float64
         Positions.
     det, weighted_det : (n, nq) float64
@@ -125,31 +125,31 @@ class DomainBlock(ABC):
     @property
     @abstractmethod
     def points(self) -> Floats:
-        """Positions of the quadrature points."""
+        """Positions (n, nq, dim) of the quadrature points."""
 
     @property
     @abstractmethod
     def det(self) -> Floats:
-        """Volume or surface elements."""
+        """Volume or surface elements (n, nq)."""
 
     @property
     @abstractmethod
     def weighted_det(self) -> Floats:
-        """Volume or surface elements times quadrature weights."""
+        """Volume or surface elements times quadrature weights: (n, nq)."""
 
     @property
     @abstractmethod
     def inverse(self) -> Floats:
-        """Derivatives of the reference coordinates in space."""
+        """Derivatives (n, nq, dim, dim) of the reference coordinates in space."""
 
     @property
     @abstractmethod
     def normals(self) -> Floats:
-        """Outer unit normals."""
+        """Outer unit normals (n, nq, dim)."""
 
     @abstractmethod
     def values(self, basis: Basis1D, indices: Ints, l_vec: Any) -> Floats:
-        """Evaluate a finite element function at the points, (n, nq[, ncomp]).
+        """Values (n, nq[, ncomp]) of a finite element function at the points.
 
         Parameters
         ----------
@@ -162,7 +162,7 @@ class DomainBlock(ABC):
 
     @abstractmethod
     def slopes(self, basis: Basis1D, indices: Ints, l_vec: Any) -> Floats:
-        """Evaluate the derivatives of a function by reference coordinates, (n, nq[, ncomp], dim).
+        """Derivatives (n, nq[, ncomp], dim) of a function by reference coordinates.
 
-        The coordinates are those of `inverse`. Parameters are those of `values`.
+        The reference coordinates are those of `inverse`. For the parameters see `values`.
         """

@@ -1,7 +1,7 @@
-"""Values and gradients of element vectors, at tensor-product rules and at single points.
+"""Values and gradients of element vectors, on tensor grids and at single points.
 
-These are small pure functions of arrays, by sum factorisation. `femops.spaces` and `femops.fields`
-call them block by block.
+The functions are pure, and use sum factorisation. `femops.spaces` and `femops.fields` call them for
+each block of elements.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ Floats = NDArray[np.float64]
 
 
 def reference_values(basis: Basis1D, points: ArrayLike, dim: int, e_vec: Floats) -> Floats:
-    """Values at a tensor grid of k points, (n, k**dim[, ncomp]), of (n, p1d**dim[, ncomp]) dofs."""
+    """Values (n, k**dim[, ncomp]) on a tensor grid of k points; dofs (n, p1d**dim[, ncomp])."""
     return tensor_apply([basis.interpolation(points)] * dim, e_vec)
 
 
 def reference_gradient(basis: Basis1D, points: ArrayLike, dim: int, e_vec: Floats) -> list[Floats]:
-    """Derivatives along the reference directions, x first, shaped as in `reference_values`."""
+    """Derivatives (n, k**dim[, ncomp]) along each reference direction, x first."""
     interpolation, derivative = basis.interpolation(points), basis.gradient(points)
     return [
         tensor_apply([derivative if d == k else interpolation for d in range(dim)], e_vec)
@@ -32,7 +32,7 @@ def reference_gradient(basis: Basis1D, points: ArrayLike, dim: int, e_vec: Float
 
 
 def physical_gradient(slopes: Floats, inverse: Floats) -> Floats:
-    """Gradient in space by the chain rule, du/dx_i = sum_j du/dxi_j dxi_j/dx_i.
+    """Gradient in space by the chain rule: du/dx_i = sum_j du/dxi_j dxi_j/dx_i.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def physical_gradient(slopes: Floats, inverse: Floats) -> Floats:
 
 
 def point_values(basis: Basis1D, points: Floats, e_vec: Floats) -> Floats:
-    """Evaluate e_vecs at one point in each element: (n, p1d**dim[, ncomp]) -> (n[, ncomp]).
+    """Values at one point in each element: (n, p1d**dim[, ncomp]) dofs -> (n[, ncomp]).
 
     ``points`` (n, dim) has the reference coordinates of each element's point.
     """
@@ -61,7 +61,7 @@ def point_values(basis: Basis1D, points: Floats, e_vec: Floats) -> Floats:
 
 
 def point_gradient(basis: Basis1D, points: Floats, e_vec: Floats) -> list[Floats]:
-    """Derivatives along the reference directions, x first, shaped as in `point_values`."""
+    """Derivatives (n[, ncomp]) at one point in each element, along each direction, x first."""
     values = [basis.interpolation(x) for x in points.T]
     slopes = [_slopes(basis, x) for x in points.T]
     return [
@@ -70,7 +70,7 @@ def point_gradient(basis: Basis1D, points: Floats, e_vec: Floats) -> list[Floats
 
 
 def _slopes(basis: Basis1D, x: Floats) -> Floats:
-    """Derivatives of the basis at points, (n, p1d), with the same bits for any number of points."""
+    """Derivatives (n, p1d) of the basis at points, with the same bits for any number of points."""
     if not basis.is_nodal:
         return basis.gradient(x)
     # one product per point: in a large one BLAS rounds a row by the number of rows
@@ -79,7 +79,7 @@ def _slopes(basis: Basis1D, x: Floats) -> Floats:
 
 
 def _contracted(lines: list[Floats], e_vec: Floats) -> Floats:
-    """Contract the dofs of element e with row e of a matrix (n, p1d) in each direction, x first."""
+    """Contract the dofs of element e with row e of a matrix (n, p1d) per direction, x first."""
     n, trailing = len(e_vec), e_vec.shape[2:]
     inner = math.prod(e_vec.shape[1:])
     data = e_vec

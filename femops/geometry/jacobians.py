@@ -1,7 +1,7 @@
-"""Positions and Jacobians of the elements of a mesh at the points of a quadrature rule.
+"""Positions and Jacobians of mesh elements at quadrature points.
 
-They are computed on demand in blocks of elements, by sum factorisation, so that no array exceeds a
-few megabytes for any size of the mesh.
+Sum factorisation computes them on demand in blocks of elements. So no array exceeds a few
+megabytes, whatever the size of the mesh.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _of_affine = Derived[Mesh, Floats]()
 
 
 class ElementClass(IntEnum):
-    """Kind of an element's map. A less general map needs less storage."""
+    """Kind of an element's map. A more special map needs less storage."""
 
     AFFINE = 0
     """A parallelepiped: the Jacobian is constant."""
@@ -49,7 +49,7 @@ class ElementClass(IntEnum):
 
 @final
 class Cells(Domain):
-    """The elements of a mesh as a domain. Make it by `cells`, which keeps one for each mesh."""
+    """Elements of a mesh as a domain. Use `cells`, which keeps one domain for each mesh."""
 
     covers = has_maps = True
     has_normals = False
@@ -73,7 +73,7 @@ _cells = Derived[Mesh, Cells](weak=True)
 
 
 def cells(mesh: Mesh) -> Cells:
-    """Return the elements of a mesh as a domain, always the same object for a mesh."""
+    """Return the elements of a mesh as a domain: always the same object for a mesh."""
     return _cells.get(mesh, partial(Cells, mesh))
 
 
@@ -112,7 +112,7 @@ class Geometry(DomainGeometry):
     def block(self, start: int, stop: int) -> GeometryBlock:
         """Geometry of the elements start <= e < stop, computed when first used.
 
-        The range may end behind the last element, and a rank may have no elements.
+        The range may exceed the last element. A rank may have no elements.
         """
         return GeometryBlock(self, start, min(stop, self.num_elements))
 
@@ -120,7 +120,7 @@ class Geometry(DomainGeometry):
         return (self.block(start, stop) for start, stop in self.blocks())
 
     def check(self) -> None:
-        """Check that all Jacobian determinants are positive, once for a mesh and rule.
+        """Check once per mesh and rule that all Jacobian determinants are positive.
 
         Raises
         ------
@@ -135,14 +135,14 @@ class Geometry(DomainGeometry):
 
     @checked(GeometryError)
     def points(self, start: int, stop: int) -> Floats:
-        """Positions of the quadrature points, (n, q1d**dim, dim), in the mesh's unit of length."""
+        """Positions (n, q1d**dim, dim) of the quadrature points, in the mesh's unit of length."""
         return positions(self.mesh.coordinates[start:stop], self.quadrature.points)
 
     @checked(GeometryError)
     def jacobian(self, start: int, stop: int) -> Floats:
-        """J[..., i, j] = dx_i / dxi_j, shape (n, q1d**dim, dim, dim).
+        """Jacobians (n, q1d**dim, dim, dim): [..., i, j] = dx_i / dxi_j.
 
-        Jacobians of a mesh of affine elements at a rule of one point are kept.
+        On a mesh of affine elements, the Jacobians at a one-point rule are kept.
         """
         if self.num_points == 1 and LegendreGeometry(self.mesh).affine:
             return _of_affine.get(self.mesh, partial(_centers, self.mesh))[start:stop]
@@ -150,17 +150,17 @@ class Geometry(DomainGeometry):
 
     @checked(GeometryError)
     def det(self, start: int, stop: int) -> Floats:
-        """Determinants of J, (n, q1d**dim). Raises `GeometryError` if one is not positive."""
+        """Determinants (n, q1d**dim) of J. Raises `GeometryError` unless they are positive."""
         return self.block(start, stop).det
 
     @checked(GeometryError)
     def weighted_det(self, start: int, stop: int) -> Floats:
-        """Quadrature weights times det J, (n, q1d**dim). They sum to the volume."""
+        """Quadrature weights times det J: (n, q1d**dim). They sum to the volume."""
         return self.block(start, stop).weighted_det
 
     @checked(GeometryError)
     def inverse(self, start: int, stop: int) -> Floats:
-        """Inverse Jacobians, [..., j, i] = dxi_j / dx_i, shape (n, q1d**dim, dim, dim)."""
+        """Inverse Jacobians (n, q1d**dim, dim, dim): [..., j, i] = dxi_j / dx_i."""
         return self.block(start, stop).inverse
 
     def __repr__(self) -> str:
@@ -169,12 +169,12 @@ class Geometry(DomainGeometry):
 
 @final
 class GeometryBlock(DomainBlock):
-    """The geometry of a contiguous range of elements; each array is computed once, when asked for.
+    """Geometry of a range of elements. Each array is computed once, at first use.
 
     Attributes
     ----------
     start, stop : int
-        The elements start <= e < stop; n = stop - start.
+        Range of the elements start <= e < stop; n = stop - start.
     points : (n, q1d**dim, dim) float64
         Positions.
     jacobian, inverse : (n, q1d**dim, dim, dim) float64
@@ -185,8 +185,8 @@ class GeometryBlock(DomainBlock):
     Raises
     ------
     GeometryError
-        From `det`, `weighted_det` and `inverse`, if a determinant is not positive. The message
-        counts the elements of the mesh with such a point and names the first of them.
+        Raised by `det`, `weighted_det` and `inverse` if a determinant is not positive. The message
+        counts these elements of the mesh and names the first of them.
     """
 
     geometry: Geometry
@@ -198,17 +198,17 @@ class GeometryBlock(DomainBlock):
 
     @cached_property
     def points(self) -> Floats:
-        """Positions of the quadrature points."""
+        """Positions (n, q1d**dim, dim) of the quadrature points."""
         return self.geometry.points(self.start, self.stop)
 
     @cached_property
     def jacobian(self) -> Floats:
-        """J[..., i, j] = dx_i / dxi_j."""
+        """Jacobians (n, q1d**dim, dim, dim): [..., i, j] = dx_i / dxi_j."""
         return self.geometry.jacobian(self.start, self.stop)
 
     @cached_property
     def det(self) -> Floats:
-        """Determinants of J, checked to be positive."""
+        """Determinants (n, q1d**dim) of J, checked to be positive."""
         det = determinants(self.jacobian)
         if not np.all(det > 0.0):
             raise _inverted(self.geometry)
@@ -216,19 +216,19 @@ class GeometryBlock(DomainBlock):
 
     @cached_property
     def weighted_det(self) -> Floats:
-        """Determinants times quadrature weights."""
+        """Determinants times quadrature weights: (n, q1d**dim)."""
         return np.asarray(self.det * self.geometry.weights)
 
     @cached_property
     def inverse(self) -> Floats:
-        """Inverse Jacobians, [..., j, i] = dxi_j / dx_i."""
+        """Inverse Jacobians (n, q1d**dim, dim, dim): [..., j, i] = dxi_j / dx_i."""
         # determinants come first: they raise an error for inverted elements before a division by 0
         det = self.det
         return np.asarray(adjugates(self.jacobian) / det[..., None, None])
 
     @property
     def normals(self) -> Floats:
-        """Raise `GeometryError`: normals are not defined inside elements."""
+        """Raise `GeometryError`, because elements have no normals."""
         raise GeometryError("points inside elements have no normals: take a boundary")
 
     def values(self, basis: Basis1D, indices: Ints, l_vec: Any) -> Floats:
@@ -247,7 +247,7 @@ class GeometryBlock(DomainBlock):
 
 
 def _centers(mesh: Mesh) -> Floats:
-    """Jacobians at the centers of elements, (ne, 1, dim, dim), read-only."""
+    """Jacobians (ne, 1, dim, dim) at the centers of elements, read-only."""
     blocks = element_blocks(mesh.num_elements, mesh.coordinates.shape[1])
     found = [jacobians(mesh.coordinates[start:stop], [0.5]) for start, stop in blocks]
     whole = np.concatenate(found) if found else np.empty((0, 1, mesh.dim, mesh.dim))
@@ -274,11 +274,11 @@ def _inverted(geometry: Geometry) -> GeometryError:
 
 @checked(GeometryError)
 def classify(mesh: Mesh | DistributedMesh, tol: float = 1e-12) -> NDArray[np.int8]:
-    """Class of each element of a mesh, or of this rank's elements: affine, multilinear or curved.
+    """Class (ne,) of each element of a mesh or of this rank: affine, multilinear or curved.
 
-    An element is multilinear if the multilinear part of its map puts every node where the map does,
-    and affine if the affine part does. Nodes may differ by ``tol`` times the size of the element,
-    in a thin direction by ``tol`` times its thickness, plus the round-off of its coordinates.
+    An element is multilinear if the multilinear part of its map gives the positions of all nodes.
+    It is affine if the affine part does. Positions may differ by ``tol`` times the size of the
+    element plus the round-off of its coordinates. In a thin direction the size is the thickness.
 
     Parameters
     ----------

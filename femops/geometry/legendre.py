@@ -1,4 +1,4 @@
-"""Modes of an element's map: coefficients of products of Legendre polynomials.
+"""Modes of an element's map: its coefficients in products of Legendre polynomials.
 
 The polynomials are on [0, 1]. The linear one is scaled to xi - 1/2, so that its slope is 1 and
 multilinear maps and Jacobians take the fewest multiplications.
@@ -34,7 +34,7 @@ _facts = Derived[Mesh, tuple[bool, int]]()
 
 
 def mode_values(count: int, points: NDArray[Any]) -> tuple[Floats, Floats]:
-    """Values and slopes of the first ``count`` 1-D modes at n points, (n, count) each."""
+    """Values and slopes (n, count) of the first ``count`` 1-D modes at n points."""
     t = 2.0 * np.asarray(points, dtype=np.float64) - 1.0
     scale = np.ones(count)
     scale[1:2] = 0.5
@@ -52,17 +52,17 @@ def element_modes(coordinates: Floats, order: int) -> Floats:
 
 
 def mode_degrees(order: int, dim: int) -> NDArray[np.int64]:
-    """Degree of each mode in each direction, ((order + 1)**dim, dim), x fastest."""
+    """Degree ((order + 1)**dim, dim) of each mode in each direction, x fastest."""
     return np.indices((order + 1,) * dim).reshape(dim, -1)[::-1].T
 
 
 def negligible(
     coordinates: Floats, modes: Floats, left_out: NDArray[np.bool_], tol: float
 ) -> NDArray[np.bool_]:
-    """True for elements whose nodes stay in place without some of the modes, (n,).
+    """True (n,) for elements whose nodes stay in place if some modes are left out.
 
-    Nodes may move by the round-off of their coordinates, and by ``tol`` in the element's own
-    coordinates, those of its affine part. So the tolerance is smaller in a thin direction.
+    Nodes may move by the round-off of their coordinates, and by ``tol`` in the coordinates of the
+    affine part. So the tolerance is smaller in a thin direction.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def negligible(
     modes : (n, nodes, dim) float64
         See `element_modes`.
     left_out : (nodes,) bool
-        Modes that are left out.
+        Modes to leave out.
     tol : float
     """
     dim = coordinates.shape[2]
@@ -87,7 +87,7 @@ def negligible(
 
 
 def _look(mesh: Mesh) -> tuple[bool, int]:
-    """Return whether all elements are affine, and the lowest degree that represents every map."""
+    """True if all elements are affine, and the lowest degree that represents all maps."""
     degrees = mode_degrees(mesh.order, mesh.dim)
     affine, degree = True, 1
     for start, stop in element_blocks(mesh.num_elements, mesh.coordinates.shape[1]):
@@ -105,9 +105,9 @@ def _look(mesh: Mesh) -> tuple[bool, int]:
 @final
 @dataclass(frozen=True, eq=False)
 class LegendreGeometry:
-    """The maps of a mesh's elements, in as few modes as they need.
+    """Maps of a mesh's elements, in as few modes as the mesh needs.
 
-    The number of modes is found once for a mesh.
+    The number of modes is determined once for a mesh.
 
     Attributes
     ----------
@@ -118,7 +118,7 @@ class LegendreGeometry:
 
     @staticmethod
     def share(mesh: Mesh, part: Mesh) -> None:
-        """Treat a part of a mesh like the mesh itself, even if the part's maps are simpler."""
+        """Treat a part of a mesh like the full mesh, even if the part's maps are simpler."""
         _facts.put(part, LegendreGeometry(mesh)._found)
 
     @staticmethod
@@ -139,11 +139,11 @@ class LegendreGeometry:
 
     @property
     def degree(self) -> int:
-        """Degree in each direction that represents all maps: 1 for multilinear elements."""
+        """Degree in each direction that represents all maps; 1 for multilinear elements."""
         return self._found[1]
 
     def blocks(self) -> Iterator[tuple[int, Floats]]:
-        """Yield first element and modes (n, dim, (degree + 1)**dim) of each block of elements."""
+        """Yield the first element and the modes (n, dim, (degree + 1)**dim) of each block."""
         mesh = self.mesh
         kept = np.all(mode_degrees(mesh.order, mesh.dim) <= self.degree, axis=1)
         for start, stop in element_blocks(mesh.num_elements, mesh.coordinates.shape[1]):

@@ -1,8 +1,8 @@
-"""Search for the element that contains a point, and for the point's reference coordinates.
+"""Search for the element that contains a point, and the point's reference coordinates.
 
 1. A tree of boxes that enclose the elements gives candidates.
-2. A tighter box along each candidate's own axes rules out most candidates without the point.
-3. Newton's method finds the reference coordinates in the other candidates.
+2. A tighter box along the candidate's own axes rules out most wrong candidates.
+3. Newton's method computes the reference coordinates in the remaining candidates.
 4. If Newton's method fails, the candidate is halved until each part is ruled out, or Newton's
    method succeeds from the middle of a part.
 
@@ -48,7 +48,7 @@ _POINTS = 4096  # points that are located together, to limit memory
 
 
 def locate(mesh: Mesh, points: Floats) -> tuple[Ints, Floats]:
-    """Find the element and the reference coordinates of points in space.
+    """Find the element (n,) and the reference coordinates (n, dim) of points in space.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def locate(mesh: Mesh, points: Floats) -> tuple[Ints, Floats]:
     Returns
     -------
     elements : (n,) int64
-        Element that contains the point, the lowest number of several; -1 for none.
+        Element that contains the point. The lowest number if there are several; -1 if none.
     reference : (n, dim) float64
         Reference coordinates in [0, 1]. NaN if no element contains the point.
     """
@@ -88,8 +88,8 @@ class Boxes:
     Attributes
     ----------
     reach : (ne,) float64
-        Largest distance from an element at which a point counts as inside: `TOLERANCE` times the
-        size of the element, plus the round-off of its coordinates. Boxes are enlarged by it.
+        Distance up to which a point counts as inside an element: `TOLERANCE` times the size of the
+        element, plus the round-off of its coordinates. Boxes are enlarged by this distance.
     """
 
     def __init__(self, mesh: Mesh) -> None:
@@ -135,13 +135,13 @@ class Boxes:
 
 
 def _enclosing(lower: Floats, upper: Floats) -> tuple[Floats, Floats]:
-    """Lower and upper corners of the boxes that enclose `_FAN` consecutive boxes each."""
+    """Lower and upper corners of the boxes around each `_FAN` consecutive boxes."""
     first = np.arange(0, len(lower), _FAN)
     return np.minimum.reduceat(lower, first), np.maximum.reduceat(upper, first)
 
 
 def _locate(mesh: Mesh, boxes: Boxes, points: Floats, elements: Ints, reference: Floats) -> None:
-    """Locate a few points, see `locate`, and write to `elements` and `reference`."""
+    """Locate a few points, see `locate`. Write to `elements` and `reference`."""
     which, candidate = boxes.find(points)
     for search in (_newton_only, _newton_in_parts):
         # A point in the interior of an element is in no other element, as elements do not overlap.
@@ -159,7 +159,7 @@ def _locate(mesh: Mesh, boxes: Boxes, points: Floats, elements: Ints, reference:
 
 
 def _newton_only(coordinates: Floats, x: Floats, reach: Floats) -> tuple[Ints, Floats]:
-    """Try Newton's method from the middle of each element that may hold the point.
+    """Try Newton's method from the middle of each element that may contain the point.
 
     Parameters
     ----------
@@ -183,9 +183,9 @@ def _newton_only(coordinates: Floats, x: Floats, reach: Floats) -> tuple[Ints, F
 
 
 def _newton_in_parts(coordinates: Floats, x: Floats, reach: Floats) -> tuple[Ints, Floats]:
-    """Try Newton's method from the middle of ever smaller parts that may contain the point.
+    """Try Newton's method from the middle of smaller and smaller parts of the elements.
 
-    Parameters and results are those of `_newton_only`.
+    See `_newton_only` for parameters and results.
     """
     dim = x.shape[1]
     place = np.full(x.shape, np.nan)
@@ -213,13 +213,13 @@ def _degree(coordinates: Floats) -> int:
 
 
 def _bernstein(coordinates: Floats) -> Floats:
-    """Bernstein coefficients of the map, (n, (g + 1)**dim, dim), from the nodes."""
+    """Bernstein coefficients (n, (g + 1)**dim, dim) of the map, from the nodes."""
     basis = Basis1D("bernstein", _degree(coordinates))
     return tensor_apply([basis.from_nodal] * coordinates.shape[2], coordinates)
 
 
 def _halved(parts: Floats, dim: int) -> Floats:
-    """Bernstein coefficients of the 2**dim halves of parts, (n * 2**dim, (g + 1)**dim, dim)."""
+    """Bernstein coefficients (n * 2**dim, (g + 1)**dim, dim) of the 2**dim halves of parts."""
     low = _first_half(_degree(parts))
     halves = (low, low[::-1, ::-1])
     children = [tensor_apply(lines[::-1], parts) for lines in itertools.product(halves, repeat=dim)]
@@ -228,15 +228,15 @@ def _halved(parts: Floats, dim: int) -> Floats:
 
 @lru_cache(maxsize=32)
 def _first_half(g: int) -> Floats:
-    """Bernstein coefficients on [0, 1/2] from those on [0, 1]: binom(i, j) / 2^i."""
+    """Matrix from Bernstein coefficients on [0, 1] to those on [0, 1/2]: binom(i, j) / 2^i."""
     return np.array([[math.comb(i, j) / 2.0**i for j in range(g + 1)] for i in range(g + 1)])
 
 
 def _may_hold(parts: Floats, x: Floats, reach: Floats) -> Flags:
-    """True if x lies in the box around a part along the part's own axes, (n,).
+    """True (n,) if x lies in the box around a part along the part's own axes.
 
-    The axes are the columns of the part's Jacobian J at its middle. The adjugate of J, det J times
-    its inverse, is used, so that nothing is divided by a determinant.
+    The axes are the columns of the Jacobian J at the middle of the part. The adjugate of J, det J
+    times the inverse, avoids a division by the determinant.
     """
     dim = x.shape[1]
     basis = Basis1D("bernstein", _degree(parts))
@@ -252,8 +252,8 @@ def _may_hold(parts: Floats, x: Floats, reach: Floats) -> Flags:
 def _newton(coordinates: Floats, x: Floats, start: Floats, reach: Floats) -> tuple[Flags, Floats]:
     """Solve x(xi) = x by damped Newton's method, in one element for each point.
 
-    A step that does not come closer is halved. A point is given up when no step helps, or when
-    xi leaves the element by half its width.
+    A step that does not come closer is halved. The method gives up a point if no step helps, or if
+    xi is outside the element by half its width.
 
     Returns
     -------
@@ -289,9 +289,9 @@ def _newton(coordinates: Floats, x: Floats, start: Floats, reach: Floats) -> tup
 def _newton_step(
     basis: Basis1D, coordinates: Floats, x: Floats, xi: Floats
 ) -> tuple[Floats, Floats]:
-    """Distance |x(xi) - x|, (n,), and Newton's step at xi, (n, dim), of at most half an element.
+    """Distance |x(xi) - x| (n,), and Newton's step (n, dim) at xi, of at most half an element.
 
-    The step is 0 where the Jacobian is singular.
+    The step is 0 if the Jacobian is singular.
     """
     residual = point_values(basis, xi, coordinates) - x
     jacobian = np.stack(point_gradient(basis, xi, coordinates), axis=-1)

@@ -1,6 +1,6 @@
 """Lagrangian hydrodynamics: gas dynamics on high-order meshes that move with the gas.
 
-The method of Dobrev, Kolev and Rieben (SIAM J. Sci. Comput. 34(5), 2012), as an application of the
+The method is that of Dobrev, Kolev and Rieben (SIAM J. Sci. Comput. 34(5), 2012). It uses only the
 general parts of femops.
 """
 

@@ -1,4 +1,4 @@
-"""Checkpoints of runs: a stopped run continues, with the same bits as without the stop."""
+"""Checkpoints of runs. A stopped run continues with the same bits as a run without a stop."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ PHYSICS = (
     "vorticity",
     "gravity",
 )
-"""Options of a run that must be the same when it goes on from a checkpoint."""
+"""Options that must not change when a run continues from a checkpoint."""
 
 NUMERICS = ("cfl", "cg_tol", "cg_max", "assembly")
-"""Options of a run that may change when it goes on from a checkpoint. So may its integrator."""
+"""Options that may change when a run continues from a checkpoint. So may the integrator."""
 
 _KINDS = {
     "t": real_numbers(),
@@ -88,7 +88,7 @@ def save_run(path: str | os.PathLike[str], run: Simulation) -> Path:
 
 @checked(CheckpointError)
 def run_options(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read the options of a run from a file that `save_run` has written.
+    """Read the options of a run from a file of `save_run`.
 
     Returns
     -------
@@ -98,7 +98,7 @@ def run_options(path: str | os.PathLike[str]) -> dict[str, Any]:
     Raises
     ------
     CheckpointError
-        The file is damaged, is not from `save_run`, or is from an older femops, which did not save
+        The file is damaged, is not from `save_run`, or is from an older femops that did not save
         the options.
     FileError
         The file cannot be read.
@@ -119,14 +119,14 @@ def run_options(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 @checked(HydroError, path=CheckpointError)
 def load_run(path: str | os.PathLike[str], equations: Lagrangian) -> Simulation:
-    """Continue a run from a file that `save_run` has written.
+    """Continue a run from a file of `save_run`.
 
     Parameters
     ----------
     path : path
     equations : Lagrangian
-        The same problem on the same mesh, with the same options of `PHYSICS`. The options of
-        `NUMERICS` may differ: the run goes on with those of the equations.
+        Equations of the same problem on the same mesh, with the same options of `PHYSICS`. The
+        options of `NUMERICS` may differ. The run continues with the options of ``equations``.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Seconds that a run has spent with its parts."""
+"""Seconds that a run has spent in its parts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import final
 @final
 @dataclass(frozen=True)
 class Clock:
-    """Seconds and counts of a run's parts, from which figures of merit are computed.
+    """Seconds and counts of a run's parts, for figures of merit.
 
     Attributes
     ----------

@@ -1,6 +1,6 @@
-"""The corner force F of a gas: applied in a sweep over the elements, or stored as matrices.
+"""Corner force F of a gas: applied in a sweep over the elements, or stored as matrices.
 
-F_ij = int sigma : grad w_i phi_j, where sigma is the stress of a state.
+F_ij is the integral of sigma : grad w_i phi_j, where sigma is the stress of a state.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 
 
 class CornerForce(ABC):
-    """The corner force of a problem.
+    """Corner force of a problem.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ class CornerForce(ABC):
     space : Product
         Space of the states.
     walls : int64 array
-        Positions of the entries of a velocity that are zero at walls.
+        Positions of the velocity's entries that are zero at walls.
     rule : Quadrature1D
     materials : dict
         Coefficients of the form.
@@ -38,8 +38,8 @@ class CornerForce(ABC):
     Attributes
     ----------
     size : int
-        Length of a result. Its first entries are laid out as a state, with -F 1 in the part of the
-        velocity and F^T v in the part of the energy. The rest is data for `put_work`.
+        Length of a result. The first entries have the layout of a state, with -F 1 as velocity and
+        F^T v as energy. Further entries are data for `put_work`.
     """
 
     size: int
@@ -63,13 +63,16 @@ class CornerForce(ABC):
 
     @abstractmethod
     def put(self, sequence: OperationSequence, state: Floats, result: Floats) -> Scalar:
-        """Add `evaluate` to a sequence. Return the time step as a scalar of it."""
+        """Add `evaluate` of a state to a sequence. Return the time step as a scalar.
+
+        ``state`` is a vector (space.size,), ``result`` (size,).
+        """
 
     @abstractmethod
     def put_work(
         self, sequence: OperationSequence, state: Floats, result: Floats, mean: Floats
     ) -> Floats:
-        """Add to a sequence the product F^T v for another velocity than the state's.
+        """Add to a sequence the product F^T v for a velocity other than the state's.
 
         Parameters
         ----------
@@ -78,12 +81,12 @@ class CornerForce(ABC):
         result : (size,) array
             Result of the state, see `evaluate`.
         mean : (V.size,) array
-            The velocity.
+            Velocity v.
 
         Returns
         -------
         (E.size,) array
-            F^T v, once the sequence has run.
+            F^T v, after the sequence has run.
         """
 
     @abstractmethod
@@ -93,7 +96,7 @@ class CornerForce(ABC):
 
 @final
 class SweptForce(CornerForce):
-    """The corner force from the stress at the points, in one sweep."""
+    """Corner force in one sweep, from the stress at the points."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
@@ -112,7 +115,7 @@ class SweptForce(CornerForce):
 
     @cached_property
     def _work(self) -> femops.Residual:
-        """Form of the work of a state's stress on another velocity."""
+        """Form for the work of a state's stress on another velocity."""
         product = femops.Product(**self._space.spaces, mean=self._V)
         return femops.residual(work_of(self._problem, self._V.order), product, **self._given)
 
@@ -139,10 +142,10 @@ class SweptForce(CornerForce):
 
 @final
 class MatrixForce(CornerForce):
-    """The corner force as element matrices (assembly `full`), from the stress at the points.
+    """Corner force as element matrices (assembly `full`), from the stress at the points.
 
-    The stress is a field with its nodes at the quadrature points. A result stores the matrices, and
-    the heating by the problem's source, integrated against the energy's basis functions.
+    The stress is a field with its nodes at the quadrature points. A result stores the matrices. It
+    also stores the integrals of the problem's heat source times the energy's basis functions.
     """
 
     def __init__(self, *given: Any) -> None:

@@ -1,4 +1,4 @@
-"""Diagnoses of states: impossible values, and the elements that have them."""
+"""Diagnoses of states: impossible values, and the elements with these values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 
 
 class Equations(Protocol):
-    """The parts of `Lagrangian` that a diagnosis uses."""
+    """Parts of `Lagrangian` that a diagnosis uses."""
 
     problem: Problem
     V: femops.H1
@@ -30,25 +30,25 @@ class Equations(Protocol):
     density: Any
 
     def initial(self) -> Floats:
-        """The state at the beginning."""
+        """Initial state (size,)."""
 
     def parts(self, state: Floats) -> dict[str, Floats]:
-        """Position, velocity and energy of a state, on the host."""
+        """Position, velocity and energy of a state on the host, by name."""
 
     def slowest(self) -> int:
-        """Number of the element, on any rank, that allowed the least time step. Collective."""
+        """Number of the element, on any rank, that limits the time step. Collective."""
 
 
 def trouble(equations: Equations, state: Floats, good: Floats) -> str:
-    """Return a sentence with the fault of a state that allows no step, and advice. Collective.
+    """Explain why a state allows no time step: a sentence with the fault, and advice. Collective.
 
     Parameters
     ----------
     equations : Equations
     state : (size,) array
-        The state.
+        State that allows no step.
     good : (size,) array
-        The state before it. Positions in the sentence are of this state.
+        Previous state. Positions in the sentence belong to this state.
     """
     where = _Places(equations, good)
     parts = equations.parts(state)
@@ -78,18 +78,18 @@ def trouble(equations: Equations, state: Floats, good: Floats) -> str:
 
 
 def instability(equations: Equations, state: Floats, good: Floats) -> str | None:
-    """Return a sentence about an energy that is impossibly negative, or None. Collective.
+    """Return a sentence about an impossibly negative energy, or None. Collective.
 
-    The energy is impossible if at a node it is further below zero than the largest specific energy
-    of the state before, internal plus kinetic. Overshoots at shocks are far smaller. A run whose
-    steps are too large for its orders exceeds the bound within few steps; its energy then grows
-    without limit.
+    The energy is impossible if, at a node, it is negative and its absolute value exceeds the
+    largest specific energy of the previous state, internal plus kinetic. Overshoots at shocks are
+    far smaller. If steps are too large for the orders, a run exceeds the bound within few steps.
+    Then its energy grows without limit.
 
     Parameters
     ----------
     equations : Equations
     state, good : (size,) arrays
-        The states after the step and before it.
+        States after and before the step.
     """
     space, comm = equations.space, equations.comm
     xp, energy = space.memory.xp, space.slice("energy")
@@ -112,18 +112,18 @@ def instability(equations: Equations, state: Floats, good: Floats) -> str | None
 
 
 def check_energy(equations: Equations, values: Floats) -> None:
-    """Raise if values of the energy at the elements' nodes are negative. Collective.
+    """Raise if the energy (ne * n,) is negative at a node of an element. Collective.
 
     Raises
     ------
     HydroError
-        A value is negative.
+        The energy is negative at a node.
     """
     _check(equations, "energy", values.reshape(equations.part.num_elements, -1), 0.0)
 
 
 def check_density(equations: Equations) -> None:
-    """Raise if the density is not positive at all quadrature points. Collective.
+    """Raise if the density is not positive at a quadrature point. Collective.
 
     Raises
     ------
@@ -150,7 +150,7 @@ def _check(equations: Equations, name: str, values: Floats, least: float) -> Non
 
 
 class _Places:
-    """Finds the element with the least value on any rank, and its position."""
+    """Finds the element with the least value on all ranks, and its position."""
 
     def __init__(self, equations: Equations, state: Floats | None) -> None:
         self._equations, V = equations, equations.V
@@ -165,7 +165,7 @@ class _Places:
         self.value, self.told = 0.0, ""
 
     def least(self, values: Floats) -> float:
-        """Return the least of one value per element, and remember its element. Collective."""
+        """Return the least of one value per element (ne,), and remember its element. Collective."""
         comm = self._equations.comm
         element = least_element(values, comm, self._numbers)
         own = values[self._numbers == element]
@@ -174,27 +174,27 @@ class _Places:
         return self.value
 
     def of(self, element: int) -> str:
-        """Text with the number and centre of an element of any rank. Collective."""
+        """Text with the number and centre of an element on any rank. Collective."""
         own = self._centres[self._numbers == element].reshape(-1, self._centres.shape[1])
         centre = self._equations.comm.max(own.max(axis=0, initial=-np.inf))
         return f"in element {element} at ({', '.join(f'{x:.4g}' for x in centre)})"
 
 
 def _element_values(space: femops.Space, vector: Floats) -> Floats:
-    """Values at the nodes of elements, (ne, n, ncomp). Collective."""
+    """Values (ne, n, ncomp) at the nodes of elements. Collective."""
     found = space.restriction.gather(space.l_vec(vector))
     return np.asarray(found.reshape(*found.shape[:2], space.ncomp))
 
 
 def _at_points(space: femops.Space, equations: Equations, vector: Floats) -> Floats:
-    """Values (ne, points) of a field of one component at the quadrature points."""
+    """Values (ne, points) of a one-component field at the quadrature points."""
     values = _element_values(space, vector)
     found = reference_values(space.basis, equations.quadrature.points, space.dim, values)
     return np.asarray(found[..., 0])
 
 
 def _volumes(equations: Equations, state: Floats) -> Floats:
-    """Determinants of the Jacobian of the moved mesh at the quadrature points, (ne, points)."""
+    """Jacobian determinants (ne, points) of the moved mesh at the quadrature points."""
     V, rule = equations.V, equations.quadrature
     nodes = _element_values(V, equations.parts(state)["position"])
     columns = reference_gradient(V.basis, rule.points, V.dim, nodes)

@@ -1,8 +1,8 @@
-"""The mass matrix of the energy, and the norm of the energy that Laghos prints.
+"""Mass matrix of the energy, and the norm of the energy that Laghos prints.
 
-A state has the values of the energy at Gauss points. The mass matrix of these values has a small
-condition number at every degree m. With Bernstein coefficients the condition number would grow like
-4^(dim m), and the inverse would lose the energy at high orders.
+A state has the values of the energy at Gauss points. Their mass matrix has a small condition number
+at every degree m. With Bernstein coefficients the condition number would grow like 4^(dim m), and
+at high orders round-off in the inverse would change the energy.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ Floats = NDArray[np.float64]
 def mass_and_inverse(
     part: femops.Mesh, order: int, rho: Any, rule: femops.basis.Quadrature1D
 ) -> tuple[Floats, Floats]:
-    """Mass matrices of the elements of this rank, and their inverses, each (ne, n, n).
+    """Mass matrices of this rank's elements, and their inverses, each (ne, n, n).
 
-    Each matrix is scaled to a diagonal of 1 before it is inverted, so that quadrature weights and
-    densities of different magnitudes cost no digits.
+    Before the inversion each matrix is scaled to a diagonal of 1. So different magnitudes of
+    quadrature weights and densities cost no digits.
 
     A product with an inverse has as many operations as two triangular solves, but the operations do
     not wait for each other. `femops.tensor.solve_triangular` with Cholesky factors took 3 times as
@@ -38,7 +38,7 @@ def mass_and_inverse(
     order : int
         Degree of the energy.
     rho : callable or float
-        Density at the beginning.
+        Initial density.
     rule : Quadrature1D
     """
     space = femops.L2(part, order)

@@ -1,4 +1,4 @@
-"""Integrators in time: explicit methods, one of which conserves the energy."""
+"""Time integrators: explicit methods. One of them conserves the energy."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from femops.hydro.steps import AveragedStep, RungeKuttaStep, TimeStep
 @final
 @dataclass(frozen=True)
 class Method:
-    """An integrator.
+    """Time integrator.
 
     Attributes
     ----------
     name : str
     stages : int
     step : callable
-        ``step(equations)`` makes the method's `TimeStep`.
+        ``step(equations)`` makes the `TimeStep` of the method.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Method:
 def _explicit(
     rows: tuple[tuple[float, ...], ...], weights: tuple[float, ...]
 ) -> Callable[[Lagrangian], TimeStep]:
-    """Function that makes the step of a Runge-Kutta method with a Butcher table."""
+    """Return a function that makes the step of a Runge-Kutta method with this Butcher table."""
     return partial(RungeKuttaStep, rows=rows, weights=weights)
 
 
@@ -109,7 +109,7 @@ def method(name: str) -> Method:
     Raises
     ------
     HydroError
-        There is no integrator of that name.
+        No integrator has this name.
     """
     if name not in METHODS:
         raise HydroError(f"there is no integrator {name!r}: {', '.join(METHODS)}")

@@ -1,7 +1,7 @@
-"""The semi-discrete equations of a gas on a mesh that moves with it.
+"""Semi-discrete equations of a gas on a mesh that moves with the gas.
 
 M_V dv/dt = -F 1, M_E de/dt = F^T v, dx/dt = v (Dobrev, Kolev, Rieben, 2012). The matrix F is not
-assembled: its products with 1 and v come from the stress at the quadrature points.
+assembled. Its products with 1 and v come from the stress at the quadrature points.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ Assembly = Literal["partial", "full"]
 @final
 @dataclass(frozen=True)
 class Forces:
-    """Forces and heating by a state's stress, and the time step that it allows.
+    """Forces and heating by the stress of a state, and the time step that the state allows.
 
     Attributes
     ----------
     result : (n,) array
-        -F 1 in the part of the velocity, F^T v in the part of the energy; see `CornerForce.size`.
+        -F 1 as velocity and F^T v as energy; see `CornerForce.size`.
     step : float
         Largest stable time step.
     """
@@ -50,7 +50,7 @@ class Forces:
 @final
 @checked(HydroError)
 class Lagrangian:
-    """The semi-discrete equations of a problem.
+    """Semi-discrete equations of a problem.
 
     A state is a vector of `space`: position, velocity and specific internal energy.
 
@@ -58,19 +58,19 @@ class Lagrangian:
     ----------
     problem : Problem
     mesh : Mesh or DistributedMesh
-        Mesh at the beginning. Boundary attributes 1, 2 and 3 are walls across x, y and z.
+        Initial mesh. Boundary attributes 1, 2 and 3 are walls across x, y and z.
     order_kinematic, order_thermo : int
-        Degrees k of position and velocity, and m of the energy; m is at most 3 k - 1.
+        Degree k of position and velocity, and degree m of the energy, at most 3 k - 1.
     cfl : float
-        Fraction of the largest time step that waves allow.
+        Time step as a fraction of the largest step that waves allow.
     cg_tol : float
         Relative tolerance of solves with the velocity's mass matrix.
     cg_max : int
-        Most iterations of a solve.
+        Maximum number of iterations of a solve.
     assembly : {"partial", "full"}
         Whether the force is applied from the stress at points, or stored as element matrices.
     device : str, optional
-        Device of the states and of the computations, as for `femops.H1`; the host if omitted.
+        Device of the states and of the computations, as for `femops.H1`. By default the host.
 
     Attributes
     ----------
@@ -79,22 +79,22 @@ class Lagrangian:
     V, E : H1, L2
         Spaces of position and velocity, and of the energy, on the host.
     density : float or GridFunction
-        Density at the beginning.
+        Initial density.
     part : Mesh
-        The elements of this rank.
+        Mesh of this rank's elements.
     comm : Communicator
-        The ranks that share the mesh.
+        Ranks that share the mesh.
     quadrature : Quadrature1D
     force : CornerForce
     sequences : list of OperationSequence
-        Sequences of the time steps of these equations. The clock adds up their seconds.
+        Sequences of the time steps of these equations. The clock sums their seconds.
 
     Raises
     ------
     HydroError
-        The problem is not defined in the mesh's dimension, boundary attributes are no walls,
-        tolerances or orders are out of range, the density is not positive, or ``assembly`` is
-        "full" on a device.
+        The problem is not defined in the mesh's dimension, a boundary attribute is no wall, a
+        tolerance or order is out of range, the density is not positive, or ``assembly`` is "full"
+        on a device.
     """
 
     _given_as = "equations, as femops.hydro.Lagrangian(problem, mesh)"
@@ -150,7 +150,7 @@ class Lagrangian:
         self._make_masses()
 
     def _states(self, device: DeviceLike) -> femops.Product:
-        """The space of the states."""
+        """Space of the states."""
         if device is None:
             return self.on_host
         V = femops.H1(self.mesh, self.order, ncomp=self.mesh.dim, device=device)
@@ -158,14 +158,14 @@ class Lagrangian:
         return femops.Product(position=V, velocity=V, energy=E)
 
     def _density(self) -> Any:
-        """The density at the beginning: a number, or a field of the space of the energy."""
+        """Initial density: a number, or a field of the energy's space."""
         density = self.problem.density
         if not callable(density):
             return density
         return femops.GridFunction(self.E, self._projected(density))
 
     def _projected(self, f: PointFunction, *, energy: bool = False) -> Floats:
-        """Values of a function at the Gauss points of the energy's space."""
+        """Values (size,) of a function at the Gauss points of the energy's space."""
         values = self.E.interpolate(f)
         if energy:
             check_energy(self, values)
@@ -194,12 +194,12 @@ class Lagrangian:
     # --- states ----------------------------------------------------------------------------------
 
     def initial(self) -> Floats:
-        """The state at the beginning.
+        """Initial state (size,).
 
         Raises
         ------
         HydroError
-            No single element has the blast at its corner, or the energy is negative.
+            Not exactly one element has the blast at its corner, or the energy is negative.
         """
         velocity = self.V.interpolate(self.problem.velocity)
         velocity[self.walls] = 0.0
@@ -212,12 +212,12 @@ class Lagrangian:
         return self.space.memory.put(state)
 
     def parts(self, state: Floats) -> dict[str, Floats]:
-        """Position, velocity and energy of a state, on the host."""
+        """Position, velocity and energy of a state on the host, by name."""
         parts = self.on_host.split(self.space.memory.get(state))
         return dict(zip(self.on_host.names, parts, strict=True))
 
     def _blast(self) -> Floats:
-        """Energy of a blast: all in the element at the origin, highest there. Collective."""
+        """Energy (size,) of a blast, nonzero only in the element at the origin. Collective."""
         part, m = self.part, self.order_thermo
         nodes = np.abs(part.coordinates).max(axis=2)
         mine = nodes.min(axis=1) <= 1e-12 * nodes.max(axis=1)
@@ -236,7 +236,7 @@ class Lagrangian:
     # --- rates -----------------------------------------------------------------------------------
 
     def forces(self, state: Floats) -> Forces:
-        """Compute forces and heating by a state's stress, and the largest stable time step."""
+        """Compute forces and heating of a state (space.size,), and the largest stable time step."""
         begin = perf_counter()
         result, step = self.force.evaluate(state)
         self._force_seconds += perf_counter() - begin
@@ -248,7 +248,7 @@ class Lagrangian:
         return self.cfl * self.force.put(sequence, state, result)
 
     def slowest(self) -> int:
-        """Element that allowed the least time step when forces were last evaluated. Collective."""
+        """Element that limited the time step in the last evaluation of forces. Collective."""
         return self.force.slowest()
 
     def put_acceleration(self, sequence: OperationSequence, result: Floats, out: Floats) -> None:
@@ -273,32 +273,35 @@ class Lagrangian:
         sequence.solve(*given, rtol=self.cg_tol, maxiter=self.cg_max, label="mass")
 
     def put_heating(self, sequence: OperationSequence, right: Floats, out: Floats) -> None:
-        """Add de/dt = M_E^-1 F^T v to a sequence; ``right`` is F^T v."""
+        """Add de/dt = M_E^-1 F^T v, (E.size,), to a sequence. ``right`` is F^T v, (E.size,)."""
         sequence.multiply_blocks(self._energy_inverse, right, out, label="energy")
 
     def put_rate(
         self, sequence: OperationSequence, state: Floats, result: Floats, out: Floats
     ) -> None:
-        """Add the time derivative of a state to a sequence; ``result`` has the state's forces."""
+        """Add the time derivative ``out`` (size,) of a state (size,) to a sequence.
+
+        ``result`` (n,) has the state's forces, see `Forces`.
+        """
         position, velocity, energy = self.space.split(out)
         sequence.add(position, (1.0, state[self._where["velocity"]]))
         self.put_acceleration(sequence, result, velocity)
         self.put_heating(sequence, result[self._where["energy"]], energy)
 
     def __getstate__(self) -> dict[str, object]:
-        """Return the attributes for copies, without steps and with the clock at zero."""
+        """Return the attributes for copies, without time steps and with the clock at zero."""
         spent = {"_force_seconds": 0.0, "_sweeps": 0, "_solves": 0, "_zero": Clock()}
         return self.__dict__ | spent | {"sequences": []}
 
     # --- what was spent --------------------------------------------------------------------------
 
     def count(self, *, sweeps: int = 0, solves: int = 0) -> None:
-        """Add evaluations of forces (sweeps) and of rates (solves) to the clock."""
+        """Add counts of force evaluations (sweeps) and rate evaluations (solves) to the clock."""
         self._sweeps, self._solves = self._sweeps + sweeps, self._solves + solves
 
     @property
     def clock(self) -> Clock:
-        """Seconds and counts since the clock was set to zero."""
+        """Seconds and counts since the last `reset_clock`."""
         return self._reading().since(self._zero)
 
     def reset_clock(self) -> None:
@@ -318,7 +321,7 @@ class Lagrangian:
     # --- what is reported ------------------------------------------------------------------------
 
     def total_energy(self, state: Floats) -> float:
-        """Sum of the kinetic and internal energy of a state, on all ranks. Collective."""
+        """Sum of kinetic and internal energy of a state (space.size,), on all ranks. Collective."""
         parts = self.parts(state)
         n, memory = self._energy_mass.shape[-1], self.space.memory
         internal = np.einsum("eij,ej->", self._energy_mass, parts["energy"].reshape(-1, n))
@@ -340,7 +343,7 @@ def _peak(mesh: femops.Mesh, element: int, x: Floats, order: int) -> Any:
 def _by_element(
     mesh: femops.Mesh | femops.DistributedMesh, part: femops.Mesh, gamma: PointFunction | float
 ) -> Any:
-    """Return a number as it is, and a function as a field with its value at element centres."""
+    """Return a number unchanged, and a function as a field with its values at element centres."""
     if not callable(gamma):
         return gamma
     values = evaluate(gamma, np.ascontiguousarray(part.element_centers().T), (), "gamma")
@@ -348,7 +351,7 @@ def _by_element(
 
 
 def _walls(part: femops.Mesh, comm: Communicator) -> list[int]:
-    """Boundary attributes on any rank. Raise unless all are walls. Collective."""
+    """Boundary attributes on all ranks. Raise unless all are walls. Collective."""
     if comm.max(int(part.num_elements == 0)):
         raise HydroError(f"{comm.size} ranks share fewer elements: take fewer ranks")
     present = np.isin(np.arange(part.dim + 2), part.boundary_attributes).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Figures of merit of a run, by the formulas of Laghos."""
+"""Figures of merit of a run, with the formulas of Laghos."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _MEGA = 1e-6
 def rates(equations: Lagrangian) -> dict[str, float]:
     """Rates of the parts of a run, in millions per second.
 
-    One sweep computes both the stress at the points and the forces, so the rates of these two share
+    One sweep computes both the stress at the points and the forces. So both rates are relative to
     the same seconds.
 
     Returns
     -------
     dict
-        ``cg_h1``: dofs of the velocity times iterations; ``cg_l2``: dofs of the energy times
-        solves; ``forces``: dofs of both times stages; ``update_quad_data``: quadrature points times
-        stages; ``total``: work of all but ``cg_l2`` over its seconds.
+        ``cg_h1``: velocity dofs times iterations. ``cg_l2``: energy dofs times solves. ``forces``:
+        dofs of both times stages. ``update_quad_data``: quadrature points times stages. ``total``:
+        all of this work except ``cg_l2``. Each is divided by its seconds.
     """
     clock, V, E = equations.clock, equations.V, equations.E
     points = V.mesh.num_elements * equations.quadrature.q1d**V.dim

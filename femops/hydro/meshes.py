@@ -1,8 +1,8 @@
 """Meshes of the problems: boxes with walls.
 
-The meshes are the same as the files of Laghos, which has no files ``cube_gresho`` and ``rt3D``.
-Boundary attributes 1, 2 and 3 are walls across x, y and z: the component of the velocity in that
-direction is zero there.
+The meshes equal the mesh files of Laghos, except ``cube_gresho`` and ``rt3D``, which Laghos does
+not have. Boundary attributes 1, 2 and 3 are walls across x, y and z. At a wall the velocity
+component across it is zero.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MESHES = tuple(_LINES)
 
 
 def built_in(name: str) -> Mesh:
-    """Make the mesh of one of the names in `MESHES`.
+    """Make the built-in mesh with a name in `MESHES`.
 
     Raises
     ------
@@ -46,7 +46,7 @@ def built_in(name: str) -> Mesh:
 
 @checked(HydroError)
 def grid(lines: Sequence[Sequence[float]]) -> Mesh:
-    """Make a box from its grid lines in each direction. Walls across x, y, z are 1, 2 and 3."""
+    """Make a box from grid lines per direction. Walls across x, y, z have attributes 1, 2, 3."""
     given = [numbers_of(line, "a line", HydroError) for line in lines]
     counts = [line.size - 1 for line in given]
     mesh = box(counts, 0.0, [float(n) for n in counts])

@@ -1,6 +1,6 @@
 """Problems of gas dynamics: initial states and materials.
 
-The problems are those of the compressible-flow code BLAST and its proxy Laghos.
+The problems come from the compressible-flow code BLAST and its proxy Laghos.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ PointFunction = Callable[[Any], Any]
 class Problem:
     """Initial state and physics of a flow.
 
-    Functions take positions, (dim, n), and return (n,) or (dim, n).
+    Functions take positions (dim, n) and return (n,) or (dim, n).
 
     Attributes
     ----------
     name : str
     mesh : dict
-        Name of the mesh by dimension, see `femops.hydro.built_in`. The problem is not defined in
-        other dimensions.
+        Name of the mesh for each dimension, see `femops.hydro.built_in`. The problem is defined
+        only in these dimensions.
     t_final : float
         Default end time of the run.
     velocity, energy : callables
-        Velocity and specific internal energy at the beginning.
+        Initial velocity and specific internal energy.
     density, gamma : callable or float
-        Density at the beginning; adiabatic index, one number in each element.
+        Initial density, and adiabatic index, which is constant in each element.
     blast : float
-        Energy of a point source at the origin, in all of space: the domain has 1 / 2^dim of it.
+        Energy of a point source at the origin, in the full space. The domain has 1 / 2^dim of it.
     viscosity : bool
         Whether there is artificial viscosity.
     vorticity : bool
         Whether the linear part of the viscosity is reduced where the flow rotates.
     heating : callable, optional
-        Energy source per volume, as a function of the position of the moving point.
+        Energy source per volume, as a function of the moving point's position.
     gravity : float
         Acceleration along -y.
     """
@@ -92,10 +92,10 @@ def _swirl_energy(x: Floats) -> Any:
 
 
 def _swirl_heating(x: Any) -> Any:
-    """Source that keeps the pressure of the vortex in two dimensions; none in three.
+    """Heat source that keeps the pressure of the vortex in 2-D. There is no source in 3-D.
 
-    The source is 3 pi / 8 (cos 3a cos b - cos a cos 3b). It is computed with
-    cos 3a = cos a (4 cos^2 a - 3), because cosines would be most of the work at a point.
+    The source is 3 pi / 8 (cos 3a cos b - cos a cos 3b). The function uses cos 3a = cos a (4 cos^2
+    a - 3), because cosines would be most of the work at a point.
     """
     if len(x) == 3:
         return 0.0
@@ -145,7 +145,7 @@ def _vortex_energy(x: Floats) -> Any:
 
 
 def _quadrants(x: Floats, upper_right: Any, upper_left: Any, lower_left: Any, lower: Any) -> Any:
-    """Choose one of four values by the quadrant of x around the centre of the unit square."""
+    """Choose one of four values by the quadrant of x (dim, n) in the unit square."""
     right, up = x[0] >= 0.5, x[1] >= 0.5
     return np.where(
         up, np.where(right, upper_right, upper_left), np.where(right, lower, lower_left)
@@ -153,7 +153,7 @@ def _quadrants(x: Floats, upper_right: Any, upper_left: Any, lower_left: Any, lo
 
 
 def _riemann(name: str, density: Any, pressure: Any, velocity: Any) -> Problem:
-    """A two-dimensional Riemann problem: four states that meet at a point, at rest at walls."""
+    """2-D Riemann problem: four constant states that meet at a point, with walls."""
 
     def speed(x: Floats) -> list[Any]:
         still = (16.0 * x[0] * (1.0 - x[0]) * x[1] * (1.0 - x[1])) ** 0.4
@@ -245,7 +245,7 @@ def problem(
     blast: Annotated[float, POSITIVE] | None = None,
     viscosity: bool | None = None,
 ) -> Problem:
-    """Return a problem by its name, with options changed.
+    """Return a problem by name, with changed options.
 
     Parameters
     ----------
@@ -253,12 +253,12 @@ def problem(
     blast : float, optional
         Energy of the blast of "sedov", instead of the default.
     viscosity : bool, optional
-        Whether there is artificial viscosity; the problem's default if omitted.
+        Whether there is artificial viscosity. The default is that of the problem.
 
     Raises
     ------
     HydroError
-        There is no such problem, or it has no blast.
+        The problem does not exist, or has no blast.
     """
     if name not in PROBLEMS:
         raise HydroError(f"there is no problem {name!r}: {', '.join(PROBLEMS)}")

@@ -1,7 +1,7 @@
-"""The gas at a point: equation of state, artificial viscosity, stress, work.
+"""Gas at a point: equation of state, artificial viscosity, stress, work.
 
 Dobrev, Kolev, Rieben, SIAM J. Sci. Comput. 34(5), 2012, in the coordinates of the initial mesh:
-F = dx/dX is the gradient of the position, its determinant J the change of volume, and the force
+F = dx/dX is the gradient of the position. Its determinant J is the change of volume. The force
 comes from J sigma F^-T.
 """
 
@@ -24,16 +24,16 @@ _SWITCH = 1e-12
 @final
 @dataclass(frozen=True)
 class Gas:
-    """The state of the gas at a point.
+    """State of the gas at a point.
 
     Attributes
     ----------
     force : (dim, dim) array
-        Stress times the adjugate of F, transposed.
+        Stress times the transposed adjugate of F.
     volume : symbol
         Determinant of F.
     step : symbol
-        Time in which a wave crosses the smallest length of the element; zero if det F < 0.
+        Time in which a wave crosses the smallest length of the element. Zero if det F < 0.
     """
 
     force: Any
@@ -44,7 +44,7 @@ class Gas:
 def _viscosity(
     problem: Problem, F: Any, L: Any, density: Any, sound: Any, h0: Any
 ) -> tuple[Any, Any]:
-    """Return the coefficient of the viscous stress, and the rate of strain that it multiplies."""
+    """Return the coefficient of the viscous stress, and the strain rate that it multiplies."""
     D = sym(L)
     values, vectors = eigh_sym(D)
     stretched = F @ vectors[:, 0]  # the direction that is compressed most
@@ -75,9 +75,9 @@ def gas(
         Degree of the position.
     fields : (position, velocity, energy)
     rho, gamma : symbols
-        Density at the beginning and adiabatic index.
+        Initial density and adiabatic index.
     h0 : symbol
-        Size of an element at the beginning, divided by the order.
+        Initial size of an element, divided by the order.
     """
     position, velocity, energy = fields
     F = np.atleast_2d(position.grad)
@@ -98,7 +98,7 @@ def gas(
 
 
 def corner_force(problem: Problem, order: int) -> Callable[..., Any]:
-    """Make the integrand of the forces, of the heating by their work, and of the time step."""
+    """Make the integrand of the forces, of their heating, and of the time step."""
 
     def corner_force(
         position: Any, velocity: Any, energy: Any, rho: Any, gamma: Any, h0: Any
@@ -115,7 +115,7 @@ def corner_force(problem: Problem, order: int) -> Callable[..., Any]:
 
 
 def stress_at_points(problem: Problem, order: int) -> Callable[..., Any]:
-    """Make the integrand of stress times adjugate, of the problem's heating, and the time step."""
+    """Make the integrand of stress times adjugate, of the heat source, and of the time step."""
 
     def stress_at_points(
         position: Any, velocity: Any, energy: Any, stress: Any, rho: Any, gamma: Any, h0: Any
@@ -133,7 +133,7 @@ def stress_at_points(problem: Problem, order: int) -> Callable[..., Any]:
 
 
 def work_of(problem: Problem, order: int) -> Callable[..., Any]:
-    """Make the integrand of the heating by the stress's work on another velocity."""
+    """Make the integrand of the heating by the work of the stress on another velocity."""
 
     def work(
         position: Any, velocity: Any, energy: Any, mean: Any, rho: Any, gamma: Any, h0: Any

@@ -1,10 +1,9 @@
-"""Operations of a time step, recorded once and then run by as few compiled calls as possible.
+"""Operations of a time step, recorded once and run in as few compiled calls as possible.
 
-On the host, compiled code does consecutive operations in one call. For small problems Python
-between the operations would take longer than the work. On a device, and where ranks exchange
-messages, Python does one operation after the other, with the same results. A sequence works on
-fixed vectors: arrays, or views with a stride such as ``state[2::3]``. Only their contents change
-between runs.
+On the host, compiled code does consecutive operations in one call. For small problems, Python code
+between the operations would take longer than the work. On a device, or if ranks exchange messages,
+Python does one operation after the other, with the same results. A sequence works on fixed vectors:
+arrays, or views with a stride such as ``state[2::3]``. Only their contents change between runs.
 """
 
 from __future__ import annotations
@@ -39,14 +38,14 @@ _MOST_SCALARS = 256
 @final
 @dataclass(frozen=True, eq=False)
 class Scalar:
-    """A number that operations read and write, times a factor.
+    """Number that operations read and write, times a factor.
 
     Attributes
     ----------
     values : float64 array
         All numbers of the sequence.
     number : int
-        Index of this number in ``values``.
+        Index of the scalar in ``values``.
     factor : float
     """
 
@@ -59,11 +58,11 @@ class Scalar:
 
     @property
     def value(self) -> float:
-        """The number, times the factor."""
+        """Value of the scalar, times the factor."""
         return self.factor * float(self.values[self.number])
 
     def set(self, value: float) -> None:
-        """Set the number itself, without the factor."""
+        """Set the scalar to ``value``, without the factor."""
         self.values[self.number] = value
 
 
@@ -73,18 +72,19 @@ Term = tuple[float | Scalar, Floats]
 @final
 @dataclass(frozen=True, eq=False)
 class _Operation:
-    """An operation of a sequence, for Python and, if possible, for compiled code.
+    """Operation of a sequence, for Python and, if possible, for compiled code.
 
     Attributes
     ----------
     label : str
-        Name under which its seconds are added up.
+        Name under which the operation's seconds are summed.
     run : callable
-        Runs the operation in Python; returns False to end the sequence.
+        Runs the operation in Python. Returns False to end the sequence.
     instructions : callable
         Returns the instructions for compiled code, or None if Python has to do the operation.
     resume : callable
-        Called if compiled code has stopped at this operation; True if the sequence goes on.
+        Called if compiled code has stopped at this operation. Returns True if the sequence
+        continues.
     users : list of Exclusive
         Locks of the solvers and residuals that compiled code uses.
     """
@@ -96,20 +96,20 @@ class _Operation:
     users: list[Exclusive] = field(default_factory=list)
 
     def compiled(self) -> list[Instruction] | None:
-        """Return the instructions. The users are locked meanwhile, as solvers may join a group."""
+        """Return the instructions. The users are locked, because solvers may join a group."""
         return together(self.users, self.instructions)
 
 
 @final
 @dataclass
 class _Piece:
-    """Operations that one compiled call does, one entry for each instruction."""
+    """Operations that one compiled call does, with one entry for each instruction."""
 
     compiled: HostSequence
     operations: list[_Operation]
 
     def run(self) -> bool | None:
-        """Run the operations. False if the sequence ends, None if they must be compiled again."""
+        """Run the operations. False if the sequence ends, None if they must be recompiled."""
         return together([user for one in self.operations for user in one.users], self._run)
 
     def _run(self) -> bool | None:
@@ -125,12 +125,12 @@ class _Piece:
 
 @final
 class OperationSequence:
-    """A recorded sequence of operations on vectors, which can be run many times.
+    """Recorded sequence of operations on vectors, which can be run many times.
 
     Parameters
     ----------
     space : Space or Product
-        Space of the vectors; it tells their memory.
+        Space of the vectors. It determines their memory.
     """
 
     def __init__(self, space: Space | Product) -> None:
@@ -144,13 +144,13 @@ class OperationSequence:
     # --- operations ------------------------------------------------------------------------------
 
     def scalar(self) -> Scalar:
-        """Return a new scalar of the sequence, 0 at first."""
+        """Return a new scalar of the sequence, initially 0."""
         assert self._scalars < _MOST_SCALARS
         self._scalars += 1
         return Scalar(self._values, self._scalars - 1)
 
     def add(self, out: Floats, *terms: Term, label: str = "") -> None:
-        """Add the operation out = sum of factor * vector; only the first vector may be ``out``."""
+        """Add the operation out (n,) = sum of factor * vector (n,). Only the first may be out."""
 
         def run() -> bool:
             for k, (c, vector) in enumerate(terms):
@@ -167,7 +167,7 @@ class OperationSequence:
     def evaluate(
         self, form: Residual, u: Floats, out: Floats, *, label: str = ""
     ) -> dict[str, Scalar]:
-        """Add the operation ``form.evaluate(u, out)``. Each run sets the scalars returned here."""
+        """Add the operation ``form.evaluate(u, out)``. Each run sets the returned scalars."""
         scalars = {name: self.scalar() for name in form.functionals.names}
 
         def run() -> bool:
@@ -200,7 +200,7 @@ class OperationSequence:
         maxiter: int,
         label: str = "",
     ) -> None:
-        """Add a solve with each solver, as `CGSolver.solve_all`; rights are contiguous."""
+        """Add solves as in `CGSolver.solve_all`. All ``rights`` must be contiguous."""
 
         def run() -> bool:
             solved = CGSolver.solve_all(solvers, rights, rtol=rtol, maxiter=maxiter)
@@ -223,7 +223,7 @@ class OperationSequence:
         self._put(label, run, instructions, resume, [solver._alone for solver in solvers])
 
     def require(self, scalar: Scalar, least: Scalar) -> None:
-        """Add a condition: a run ends here unless ``scalar >= least``. A NaN ends it too."""
+        """Add a condition: the run ends here unless ``scalar >= least``. NaN ends it too."""
         given = scalar.number, scalar.factor, least.number, least.factor
         self._put("", lambda: scalar.value >= least.value, lambda: [demand_instruction(*given)])
 
@@ -260,7 +260,7 @@ class OperationSequence:
         Raises
         ------
         SolverError
-            See `CGSolver.solve`; operations after the solve are not done.
+            See `CGSolver.solve`. Operations after the failed solve are not done.
         """
         plan = self._plan
         # the first run is in Python, where solvers begin
@@ -285,7 +285,7 @@ class OperationSequence:
         return True
 
     def _made(self, operations: list[_Operation]) -> list[_Piece | _Operation]:
-        """Plan a run: pieces for compiled code, and operations that Python has to do."""
+        """Plan a run: pieces for compiled code, and operations for Python."""
         plan: list[_Piece | _Operation] = []
         for compiled, group in groupby(((one, one.compiled()) for one in operations), _is_compiled):
             if not compiled:
@@ -298,7 +298,7 @@ class OperationSequence:
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Seconds that all runs have spent with operations, by their labels."""
+        """Seconds that all runs have spent in operations, by label."""
         found = dict(self._spent)
         for piece in self._plan or []:
             if isinstance(piece, _Piece):
@@ -307,7 +307,7 @@ class OperationSequence:
 
     @property
     def iterations(self) -> int:
-        """Iterations of all solves of all runs."""
+        """Number of iterations of all solves in all runs."""
         return int(self._iterations[0])
 
 

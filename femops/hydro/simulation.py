@@ -35,7 +35,7 @@ _MOST_STEPS = 1e10
 @final
 @dataclass
 class Simulation:
-    """A run of a problem: its state, its time, and the size of its next step.
+    """Run of a problem: its state, its time, and the size of its next step.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Simulation:
     t, dt : float
         Time, and size of the next step.
     steps : int
-        Number of steps done; a repeated step counts once.
+        Number of completed steps. A repeated step counts once.
     ode : str
         Name of the integrator, see `femops.hydro.METHODS`.
     """
@@ -62,18 +62,18 @@ class Simulation:
     _steps: tuple[str, TimeStep] | None = None
 
     def __getstate__(self) -> dict[str, object]:
-        """Return the attributes for copies, which make their own steps for their own arrays."""
+        """Return the attributes for copies. A copy makes new time steps for its own arrays."""
         return self.__dict__ | {"_steps": None}
 
     @staticmethod
     @checked(HydroError)
     def begin(equations: Lagrangian, ode: str = "rk4") -> Simulation:
-        """Begin a run from the initial state.
+        """Start a run from the initial state.
 
         Raises
         ------
         HydroError
-            There is no such integrator, or the state has no finite time step.
+            The integrator does not exist, or the state has no finite time step.
         """
         method(ode)
         state = equations.initial()
@@ -97,7 +97,7 @@ class Simulation:
         max_steps: Count | None = None,
         watch: Callable[[Simulation], Any] | None = None,
     ) -> None:
-        """Run until a time, or until a total number of steps.
+        """Run until a time, or until the total number of steps is ``max_steps``.
 
         Parameters
         ----------
@@ -109,10 +109,10 @@ class Simulation:
         Raises
         ------
         HydroError
-            The step goes to zero, as elements are inverted, numbers are no longer finite, or waves
-            cross elements too fast. Or a step is unstable and leaves energy far below zero. In both
-            cases the state is the last good one. Or ``dt`` is not above zero, or the run would take
-            more than 1e10 steps of that size.
+            The step size goes to zero, because elements are inverted, numbers are not finite, or
+            waves cross elements too fast. Or a step is unstable, so that the energy is far below
+            zero. In both cases ``state`` is the last good state. Or ``dt`` is not above zero, or
+            the run would take more than 1e10 steps of this size.
         """
         if not self.dt > 0.0:
             raise HydroError(f"dt is {self.dt}: give a step above 0")
@@ -124,7 +124,7 @@ class Simulation:
                 watch(self)
 
     def _check_count(self, t_final: float, max_steps: int | None) -> None:
-        """Raise if the run would take too many steps of the first step's size."""
+        """Raise if the run would take too many steps of the present size."""
         if max_steps is None and t_final - self.t > _MOST_STEPS * self.dt:
             raise HydroError(
                 f"steps of {self.dt:.3g} from t = {self.t:.6g} to {t_final:.6g} are more than "
@@ -132,7 +132,7 @@ class Simulation:
             )
 
     def compile(self) -> None:
-        """Compile the kernels of a step, by steps of length zero. The state does not change.
+        """Compile the kernels of a step by running steps of length zero. The state does not change.
 
         Raises
         ------
@@ -145,7 +145,7 @@ class Simulation:
             self._try(self._time_step(), 0.0, self._forces)
 
     def _try(self, one: TimeStep, dt: float, forces: Forces) -> Stepped:
-        """Do a step of size dt. If it fails, raise a HydroError with the reason."""
+        """Do a step of size dt. If the step fails, raise a HydroError with the reason."""
         try:
             with np.errstate(over="ignore"):  # an overflow of squares of forces is an error below
                 return one.run(self.state, dt, forces)
@@ -161,13 +161,13 @@ class Simulation:
             ) from error
 
     def _time_step(self) -> TimeStep:
-        """Return the integrator's time step, made at its first use."""
+        """Return the integrator's time step, made at first use."""
         if self._steps is None or self._steps[0] != self.ode:
             self._steps = self.ode, method(self.ode).step(self.equations)
         return self._steps[1]
 
     def _step(self, one: TimeStep, t_final: float) -> None:
-        """Do one step. Repeat it with a smaller size until its stages and its end allow it."""
+        """Do one step. Repeat it with smaller sizes until its stages and its end allow it."""
         equations = self.equations
         if self._forces is None:
             self._forces = equations.forces(self.state)
@@ -197,7 +197,7 @@ class Simulation:
         self.steps += 1
 
     def _crash(self, state: Floats) -> str:
-        """Return the message for a state that allows no further step. Collective."""
+        """Message for a state that allows no further step. Collective."""
         self.equations.forces(state)  # so that the slowest element is of this state
         return (
             f"the time step has gone to zero in step {self.steps + 1} at t = {self.t:.6g}: "

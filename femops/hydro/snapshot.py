@@ -24,7 +24,7 @@ class Snapshot:
     Attributes
     ----------
     mesh : Mesh or DistributedMesh
-        The moved mesh.
+        Moved mesh.
     velocity, density, energy : GridFunction
     """
 
@@ -36,9 +36,9 @@ class Snapshot:
     @staticmethod
     @checked(HydroError)
     def of(run: Simulation) -> Snapshot:
-        """Return the fields of a run at its present time. Collective.
+        """Return the fields of a run at the present time. Collective.
 
-        The density is the L2 projection of mass over volume at the quadrature points.
+        The density is the L2 projection of mass divided by volume at the quadrature points.
 
         Raises
         ------
@@ -64,7 +64,7 @@ class Snapshot:
         )
 
     def save(self, series: femops.io.TimeSeries, t: float) -> None:
-        """Add the fields to a series for ParaView. Collective, on the ranks of the series."""
+        """Add the fields to a series for ParaView. Collective over the ranks of the series."""
         fields = {"velocity": self.velocity, "density": self.density, "energy": self.energy}
         series.save(t, self.density.space, **fields)
 
@@ -72,7 +72,7 @@ class Snapshot:
 def _moved(
     equations: Lagrangian, position: NDArray[np.float64]
 ) -> tuple[femops.Mesh, femops.Mesh | femops.DistributedMesh]:
-    """Return the moved mesh: this rank's elements, and the whole (distributed) mesh."""
+    """Return the moved mesh twice: this rank's elements, and the full (distributed) mesh."""
     V, whole = equations.V, equations.mesh
     nodes = V.restriction.gather(V.l_vec(position)).reshape(-1, V.dim)
     with check(equations.comm):

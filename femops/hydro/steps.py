@@ -1,4 +1,4 @@
-"""Time steps of explicit methods, each recorded once as a sequence of operations."""
+"""Time steps of explicit methods, recorded once as sequences of operations."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Stepped:
     Attributes
     ----------
     state : (size,) array
-        State at the end of the step, or at the stage that does not allow so large a step.
+        State at the end of the step, or at the stage that does not allow the step size.
     least : float
-        Least time step that the stages after the first allow.
+        Least of the time steps that the stages after the first allow.
     forces : Forces, optional
-        Forces of the state at the end, if all stages allow the step.
+        Forces of the state at the end. None if a stage does not allow the step size.
     """
 
     state: Floats
@@ -36,7 +36,7 @@ class Stepped:
 
 
 class TimeStep(ABC):
-    """A recorded time step of some equations, which can be run from any state with any size.
+    """Recorded time step of some equations. It runs from any state and with any size.
 
     Parameters
     ----------
@@ -56,20 +56,20 @@ class TimeStep(ABC):
 
     @abstractmethod
     def _put_down(self) -> None:
-        """Record the operations that lead from a state and its forces to the state at the end."""
+        """Record the operations from a state and its forces to the state at the end."""
 
     def _vector(self) -> Floats:
-        """Return a new vector for a state, or for the rate of one."""
+        """Return a new vector (size,) for a state, or for the rate of a state."""
         space = self._equations.space
         return space.memory.put(np.zeros(space.size))
 
     def _forces_vector(self) -> Floats:
-        """Return a new vector for the forces of a state."""
+        """Return a new vector (n,) for the forces of a state."""
         equations = self._equations
         return equations.space.memory.put(np.zeros(equations.force.size))
 
     def _put_stage(self, state: Floats, result: Floats) -> None:
-        """Record the forces of a stage. The step ends there if its size is too large for them."""
+        """Record the forces of a stage. The step ends there if the forces do not allow its size."""
         allowed = self._equations.put_forces(self._sequence, state, result)
         self._sequence.require(allowed, self._dt)
         self._stages.append((state, allowed))
@@ -82,7 +82,7 @@ class TimeStep(ABC):
         state : (size,) array
         dt : float
         forces : Forces
-            Forces of the state.
+            Forces of ``state``.
         """
         self._state[:], self._result[:] = state, forces.result
         self._dt.set(dt)
@@ -102,13 +102,13 @@ class TimeStep(ABC):
 
 @final
 class RungeKuttaStep(TimeStep):
-    """A step of an explicit Runge-Kutta method.
+    """Step of an explicit Runge-Kutta method.
 
     Parameters
     ----------
     equations : Lagrangian
     rows, weights : tuples of float
-        Its Butcher table.
+        Butcher table of the method.
     """
 
     def __init__(
@@ -137,9 +137,9 @@ class RungeKuttaStep(TimeStep):
 
 @final
 class AveragedStep(TimeStep):
-    """Two midpoint stages, in which the gas moves by the mean of old and new velocity.
+    """Step of two midpoint stages. The gas moves by the mean of old and new velocity.
 
-    So the work of the forces equals the gain of kinetic energy, up to round-off.
+    So the work of the forces equals the gain of kinetic energy up to round-off.
     """
 
     def _put_down(self) -> None:

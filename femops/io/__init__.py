@@ -1,4 +1,4 @@
-"""Files: meshes of other programs, fields for ParaView, checkpoints, and pictures."""
+"""Files: meshes from other programs, fields for ParaView, checkpoints, and pictures."""
 
 from femops.io.checkpoint.state import State as State
 from femops.io.checkpoint.state import load_state as load_state

@@ -1,4 +1,4 @@
-"""Files that appear under their name only when they are complete."""
+"""Files that appear under their final name only when complete."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from femops_meshes.formats.temporary import temporary_file
 
 
 def checked_path(path: str | os.PathLike[str], *suffixes: str) -> Path:
-    """Return `path` after checking that it has one of the suffixes and that its folder exists.
+    """Return `path` after a check of its suffix and of its folder.
 
     Raises
     ------
     FileError
-        `path` has another suffix or a name that the system refuses, its folder does not exist, or
-        it is itself a folder.
+        `path` has a wrong suffix, is a folder, or has a name that the system refuses, or the folder
+        of `path` does not exist.
     """
     target = Path(path)
     if "\0" in str(target):
@@ -40,7 +40,7 @@ def checked_path(path: str | os.PathLike[str], *suffixes: str) -> Path:
 
 
 def check_writable(target: Path) -> None:
-    """Check that a file can be made in the folder of `target`, before long work with that result.
+    """Check, before long work, that a file can be made in the folder of `target`.
 
     Raises
     ------
@@ -56,7 +56,7 @@ def check_writable(target: Path) -> None:
 
 @contextmanager
 def refused(target: Path) -> Iterator[None]:
-    """Turn an OSError inside the block into a FileError that `target` cannot be written.
+    """Convert an OSError inside the block to a FileError: `target` cannot be written.
 
     Raises
     ------
@@ -92,7 +92,7 @@ def make_folder(folder: Path) -> None:
 
 
 def remove(files: Iterable[Path]) -> None:
-    """Remove the files that exist.
+    """Remove those of the files that exist.
 
     Raises
     ------
@@ -108,9 +108,9 @@ def remove(files: Iterable[Path]) -> None:
 
 @contextmanager
 def replacing(target: Path) -> Iterator[Path]:
-    """Yield a temporary file beside `target`, and rename it to `target` once it is complete.
+    """Yield a temporary file in the folder of `target`. When it is complete, rename it to `target`.
 
-    Whatever stops the writer, `target` is either the old file or the complete new file.
+    If the program stops, `target` is either the old file or the complete new file.
 
     Raises
     ------
@@ -123,9 +123,9 @@ def replacing(target: Path) -> Iterator[Path]:
 
 
 def to_disk(path: Path) -> None:
-    """Wait until the system has written a file, or a folder's list of names, to the disk.
+    """Wait until a file, or a folder's list of names, is on the disk.
 
-    For folders only POSIX systems can do this.
+    For folders this works on POSIX systems only.
     """
     if path.is_dir() and os.name != "posix":
         return

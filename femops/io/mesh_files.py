@@ -1,4 +1,4 @@
-"""Mesh files of every format: Gmsh's by `femops.io.gmsh`, others by `femops_meshes.formats`."""
+"""Mesh files of all formats: `femops.io.gmsh` reads Gmsh, `femops_meshes.formats` the others."""
 
 from __future__ import annotations
 
@@ -60,33 +60,33 @@ def read_mesh(
 ) -> Mesh | DistributedMesh:
     """Read a mesh file, refine it, and order its elements for speed.
 
-    With a communicator only rank 0 reads the file, and sends each rank its part.
-
-    The format is detected from the content of the file:
+    With a communicator only rank 0 reads the file. It sends each rank its part. The format is
+    detected from the content of the file:
 
     * MFEM mesh v1.0, and MFEM INLINE mesh v1.0 of segments, quadrilaterals or hexahedra;
     * Gmsh, versions 2.2 and 4.1, ASCII and binary, with complete elements of degree 1 to 9 (needs
-      ``pip install gmsh``). Tags of physical groups become attributes, their names
-      `Mesh.element_names` and `Mesh.boundary_names`. Elements and exterior faces in no group have
-      attribute 1, or the lowest number that is not a group's. Periodic sides are glued.
+      ``pip install gmsh``). Tags of physical groups become attributes. `Mesh.element_names` and
+      `Mesh.boundary_names` have their names. Elements and exterior faces in no group have attribute
+      1, or the lowest number that is no tag. Periodic sides are glued.
 
     Elements that a file lists in mirrored order are turned over.
 
     Parameters
     ----------
     path
-        The file.
+        Path of the file.
     refine
-        Number of times to split every element into 2**dim; curved geometry is kept.
+        Number of times to split every element into 2**dim elements. Curved geometry is kept.
     reorder
-        Order the elements along a Hilbert curve; `Mesh.file_elements` keeps the file's order.
+        Whether to order the elements along a Hilbert curve. `Mesh.file_elements` has the file's
+        order.
     split
-        Split each triangle of a Gmsh file into three quadrilaterals, each tetrahedron into four
-        hexahedra and each prism into six. To fit, quadrilaterals are split into four and hexahedra
-        into eight. Curved geometry, attributes, names and periodic sides are kept. A file without
-        triangles, tetrahedra and prisms is not changed.
+        Whether to split each triangle of a Gmsh file into three quadrilaterals, each tetrahedron
+        into four hexahedra and each prism into six. Then quadrilaterals are split into four and
+        hexahedra into eight, so that all fit together. Curved geometry, attributes, names and
+        periodic sides are kept. A file without triangles, tetrahedra and prisms is not changed.
     comm : mpi4py.MPI.Intracomm or Communicator, optional
-        The ranks that get a part each; all of them call this.
+        Ranks that each get a part. The call is collective.
     method, reproducible
         Partition of the mesh, as in `femops.distribute`.
 
@@ -95,13 +95,13 @@ def read_mesh(
     MeshFileError
         If the file cannot be read.
     MeshFormatError
-        If the file is damaged, or has unsupported elements: triangles and tetrahedra if not
+        If the file is damaged, or has unsupported elements: triangles and tetrahedra without
         `split`, pyramids, serendipity elements, or a surface in space.
     MeshTopologyError, MeshGeometryError
-        If the elements don't fit together, or are inverted in a part of them.
+        If the elements do not fit together, or are partly inverted.
     MeshArgumentError
-        If `path` is no path, `refine` no whole number >= 0, or `split` no bool; if `method` and
-        `reproducible` do not go together, or are asked for without `comm`.
+        If `path` is no path, `refine` is no whole number >= 0, or `split` is no bool. If `method`
+        and `reproducible` cannot be combined, or are used without `comm`.
     MissingExtraError
         For a Gmsh file, if the package ``gmsh`` is missing or does not find its libraries.
     RankError
@@ -117,12 +117,12 @@ def read_mesh(
 
 
 def save_mesh(path: str | os.PathLike[str], mesh: Any, fields: Mapping[str, Any]) -> Path:
-    """Write a mesh as `femops.save` does to a file ending in .mesh.
+    """Write a mesh to a file ending in .mesh, for `femops.save`.
 
     Raises
     ------
     FileError
-        The file cannot be written, or would have to hold fields or the parts of several ranks.
+        The file cannot be written, there are fields, or several ranks hold the mesh.
     MeshError
         The mesh has a name that MFEM's format cannot hold.
     """
@@ -140,7 +140,7 @@ def save_mesh(path: str | os.PathLike[str], mesh: Any, fields: Mapping[str, Any]
 
 
 def not_kept(mesh: Mesh, suffix: str) -> list[str]:
-    """List the parts of a mesh that a file with this suffix does not keep, in a few words each."""
+    """List, in a few words each, the parts of a mesh that a file with this suffix loses."""
     if suffix == ".mesh":
         return []
     if suffix == ".png":

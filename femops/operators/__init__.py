@@ -1,4 +1,4 @@
-"""Operators, as SciPy's solvers and femops' own take them."""
+"""Operators, which work with the solvers of SciPy and femops."""
 
 from femops.operators.functional import Functional
 from femops.operators.integrals.materials import by_attribute

@@ -30,8 +30,8 @@ def coarse_operator(A: Operator, space: Space, dtype: DTypeLike, level: str) -> 
     """Discretise the forms of an operator on a space of no higher order. Collective.
 
     The forms are not traced again. On a space of lower order p the rule is Gauss's with p + 1
-    points. Coefficients stored at points are interpolated linearly to the points of this rule, so
-    their bounds and definiteness stay.
+    points. Coefficients at points are interpolated linearly to the points of this rule. This
+    preserves their bounds and definiteness.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def coarse_operator(A: Operator, space: Space, dtype: DTypeLike, level: str) -> 
 
 
 def in_precision(A: Operator, dtype: DTypeLike, level: str) -> Operator:
-    """Copy an operator to another type and level. Stored data are rounded, not computed anew."""
+    """Copy an operator to another type and level. Stored data are rounded, not recomputed."""
     terms = [(factor, _rounded(term, np.dtype(dtype), level)) for factor, term in A.summands]
     return Operator(terms, A.constraints, level)
 
@@ -61,9 +61,9 @@ def in_precision(A: Operator, dtype: DTypeLike, level: str) -> Operator:
 def cycle_level(A: Operator, space: Space) -> str:
     """Choose the level at which a multigrid cycle applies A on ``space``. Collective.
 
-    ``space`` is that of A or a coarser one. On a device kernels wait for memory, so the level that
-    reads the fewest numbers is chosen. On the host it is ``matrix-free`` if A is, else
-    ``partial``, which takes less time.
+    ``space`` is the space of A or a coarser space. On a device kernels wait for memory, so the
+    level that reads the fewest numbers is chosen. On the host the level is ``matrix-free`` if A has
+    this level, else ``partial``, which is faster.
     """
     backend = backend_of(space)
     if backend.measures:
@@ -78,7 +78,7 @@ def cycle_level(A: Operator, space: Space) -> str:
 
 
 def _moved(form: Integral, level: str, q1d: int) -> int:
-    """Number of stored values that a product at a level reads, with q1d points per direction."""
+    """Number of stored values that a product at a level reads, for q1d points per direction."""
     numbers, mesh = form.qdata_split(level).qfunction.numbers, form.domain.mesh
     modes: int = mesh.dim * (mesh.order + 1) ** mesh.dim if numbers.mapped else 0
     each: int = numbers.element + numbers.point * q1d**mesh.dim + modes
@@ -86,9 +86,10 @@ def _moved(form: Integral, level: str, q1d: int) -> int:
 
 
 def coarse_constraints(constraints: Constraints, fine: Space, coarse: Space) -> Constraints:
-    """Constraints on a coarse space: an entity's nodes are constrained if all its fine nodes are.
+    """Constraints on a coarse space. A coarse node is constrained if its fine entity is.
 
-    Entities are the vertices, edges, faces and interiors of elements.
+    Entities are the vertices, edges, faces and interiors of elements. An entity is constrained if
+    all its fine nodes are.
     """
     if not fine.comm.max(len(constraints.rows)):
         return constraints
@@ -110,13 +111,13 @@ def coarse_constraints(constraints: Constraints, fine: Space, coarse: Space) -> 
 class _StateOn:
     """Interpolates states of residuals to a coarse space, once for all terms with the same state.
 
-    A field of another space than the operator's is interpolated to a space whose order is at most
-    that of the coarse space, because the coarse rule has no points for more.
+    A field on a space other than the operator's is interpolated too. Its order becomes at most the
+    order of the coarse space, because the coarse rule has no points for more.
 
     Parameters
     ----------
     fine, space : Space
-        The operator's space and the coarse one.
+        The operator's space, and the coarse space.
     """
 
     def __init__(self, fine: Space, space: Space) -> None:
@@ -144,7 +145,7 @@ class _StateOn:
 
 
 def _lower(space: Space, order: int) -> Space:
-    """The space itself, or if its order is higher, a space of ``order`` otherwise like it."""
+    """Return the space if its order is at most ``order``, else the like space of ``order``."""
     if space.order <= order:
         return space
     sizes = space.distributed or space.mesh, order, space.ncomp, space.basis.family
@@ -181,7 +182,7 @@ def _resampled(given: FormCoefficient, matrix: NDArray[np.float64], points: int)
 
 
 def _rounded(term: Term, dtype: np.dtype[Any], level: str) -> Term:
-    """Copy a term to another type and level. Its stored data are rounded if they can be reused."""
+    """Copy a term to another type and level. Stored data are rounded if they can be reused."""
     assert term.source is not None
     same = term.level == level and level in DATA_LEVELS
     made = Term.make(term.source, dtype, None, level)

@@ -23,10 +23,10 @@ from femops.pointwise.trace import FormFunction, name_of
 
 @final
 class Functional(Summable):
-    r"""An integral of a function of fields: ``J(u)`` is a number.
+    r"""Integral of a function of fields: ``J(u)`` is a number.
 
-    `femops.functional` makes it. Functionals on one space may be added, subtracted and multiplied
-    by numbers, whatever they are integrated over.
+    `femops.functional` makes it. Functionals on one space can be added, subtracted and multiplied
+    by numbers. They may be integrals over different domains.
 
     Attributes
     ----------
@@ -35,9 +35,9 @@ class Functional(Summable):
     dtype : numpy.dtype
         float64 or float32; vectors have this type.
     derivative : Residual
-        :math:`R(u; v)`, the derivative of the functional at u in the direction v. Its
-        ``residual(u)`` is a vector, its ``jacobian(u)`` the symmetric second derivative, so
-        ``femops.newton(J.derivative, u0)`` looks for a stationary point.
+        :math:`R(u; v)`, the derivative of the functional at u in the direction v.
+        ``derivative.residual(u)`` is a vector, ``derivative.jacobian(u)`` the symmetric second
+        derivative. ``femops.newton(J.derivative, u0)`` searches for a stationary point.
     """
 
     def __init__(self, values: Sequence[tuple[float, Residual]], derivative: Residual) -> None:
@@ -69,12 +69,12 @@ class Functional(Summable):
         return Functional(values, factor * self.derivative)
 
     def __call__(self, u: NDArray[Any]) -> float:
-        """Value of the functional. Collective where ranks share the space.
+        """Value of the functional. Collective if ranks share the space.
 
         Parameters
         ----------
         u : (size,) array
-            A vector of the space, or of the product.
+            Vector of the space or product.
 
         Raises
         ------
@@ -95,9 +95,9 @@ class Functional(Summable):
 
 @final
 class _Integrand:
-    """Wraps a function that returns a number into one that returns ``{key: number}``.
+    """Wraps a function that returns a number. The wrapper returns ``{key: number}``.
 
-    Tracing needs a dictionary.
+    Tracing needs the dictionary.
     """
 
     def __init__(self, function: FormFunction, key: str) -> None:

@@ -41,12 +41,12 @@ _COMPILED = ("compiled", "_transposed", "_panelled", "_views")
 
 
 class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no types
-    """A linear operator that is run by compiled kernels.
+    """Linear operator that compiled kernels apply.
 
     Attributes
     ----------
     space : Space or Product
-        Space of the vectors that the operator is applied to.
+        Space of the vectors to which the operator is applied.
     test_space : Space or Product
         Space of the results.
     """
@@ -58,7 +58,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
     if not TYPE_CHECKING:  # for type checkers there are no other attributes
 
         def __getattr__(self, name: str) -> Any:
-            """Raise an error that says what femops has instead of a method of SciPy's matrices."""
+            """Raise an error that names femops' replacement for a method of SciPy's matrices."""
             if name in _INSTEAD:
                 raise AttributeError(
                     f"{type(self).__name__} has no {name}, as it is not a matrix: {_INSTEAD[name]}"
@@ -66,7 +66,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
             return object.__getattribute__(self, name)  # the error, also of a property
 
     def __getstate__(self) -> dict[str, Any]:
-        """State for a copy or another process, which loads compiled code from the cache."""
+        """Return the state for a copy or another process, without compiled code."""
         kept = {k: v for k, v in self.__dict__.items() if k not in _COMPILED}
         return {k: v for k, v in kept.items() if not isinstance(v, ModuleType)}  # SciPy's
 
@@ -77,11 +77,11 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
     @property
     @abstractmethod
     def compiled(self) -> CompiledOperator:
-        """The compiled operator, made or read from the cache at the first use."""
+        """Compiled operator. It is made, or read from the cache, at first use."""
 
     @abstractmethod
     def _compiled_for(self, panels: Panels) -> CompiledOperator:
-        """Compile the operator for many vectors. Collective where ranks share dofs."""
+        """Compile the operator for many vectors. Collective if ranks share dofs."""
 
     @property
     @abstractmethod
@@ -91,7 +91,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
     @property
     @abstractmethod
     def symmetric(self) -> bool:
-        """True if the operator is known to equal its transpose."""
+        """True if the operator is known to equal its transpose. Else False."""
 
     @abstractmethod
     def diagonal(self) -> NDArray[Any]:
@@ -103,19 +103,19 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
 
     @abstractmethod
     def _scaled(self, factor: float) -> MatrixFree:
-        """The operator times a finite number other than zero."""
+        """Operator times a finite nonzero number."""
 
     # --- application -----------------------------------------------------------------------------
 
     def apply(self, x: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
-        """Compute A x, without allocating anything if ``out`` is given.
+        """Compute A x. If ``out`` is given, nothing is allocated.
 
         Parameters
         ----------
         x : (space.size,) array
             C-contiguous, of the operator's type.
         out : (test_space.size,) array, optional
-            Overwritten by the result; must not overlap x.
+            Array that receives the result. It must not overlap x.
 
         Returns
         -------
@@ -141,7 +141,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
 
     @property
     def _arrays(self) -> ModuleType:
-        """NumPy's functions for the operator's vectors."""
+        """NumPy, or the module with the same functions for vectors of a device."""
         xp: ModuleType = self.space.memory.xp
         return xp
 
@@ -161,7 +161,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         return self.apply(flat)
 
     def _matmat(self, x: NDArray[Any]) -> NDArray[Any]:
-        """Return the product with many vectors, (size, nvec)."""
+        """Return the product (test size, nvec) with many vectors x (size, nvec)."""
         if x.dtype.kind == "c":
             return self._complex(x)
         n, k = x.shape
@@ -187,7 +187,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         return result
 
     def _complex(self, x: NDArray[Any]) -> NDArray[Any]:
-        """Product with complex vectors: real and imaginary parts are multiplied as two vectors."""
+        """Product with complex vectors. Real and imaginary part are multiplied as two vectors."""
         kind = np.result_type(self.dtype, np.complex64)
         given = self._arrays.ascontiguousarray(x, dtype=kind)
         columns = 2 * (x.shape[1] if x.ndim == 2 else 1)
@@ -198,15 +198,15 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
 
     @checked(VectorError)
     def apply_many(self, x: MultiVector, out: MultiVector | None = None) -> MultiVector:
-        """Compute A X for many vectors at once, as ``A @ X``.
+        """Compute A X for many vectors at once; the same as ``A @ X``.
 
         Parameters
         ----------
         x : MultiVector
             Vectors of the operator's space and type, or complex ones of the same precision.
         out : MultiVector, optional
-            Vectors of the test space, with panels like those of x. Overwritten by the result; must
-            not overlap x.
+            Receives the result: vectors of the test space, with panels like those of x. It must not
+            overlap x.
 
         Returns
         -------
@@ -215,7 +215,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         Raises
         ------
         VectorError
-            Vectors of another space, type or number, or an ``out`` that overlaps x.
+            The vectors have another space, type or number, or ``out`` overlaps x.
         """
         result = x.empty_like(self.test_space) if out is None else out
         check_many(self.space, self.test_space, self.dtype, x, result)
@@ -255,13 +255,13 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         """True if one call can apply the operator to several panels."""
 
     def _apply_panels(self, x: NDArray[Any], y: NDArray[Any], panels: Panels) -> None:
-        """Overwrite y by the operator applied to many vectors.
+        """Overwrite y by the operator times many vectors x.
 
         Parameters
         ----------
         x, y : (count, size, nvec) arrays
-            Contiguous, of the operator's type, in the memory of its vectors. A single panel may
-            have no first axis.
+            Contiguous, of the operator's type, in the memory of its vectors. For a single panel the
+            first axis may be omitted.
         panels : Panels
         """
         kept = self.__dict__.get("_panelled")
@@ -302,7 +302,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
     # --- what SciPy's solvers call ----------------------------------------------------------------
 
     def matvec(self, x: Any) -> Any:
-        """Compute A x for a solver of SciPy. The vector x is (n,) or (n, 1).
+        """Compute A x for a solver of SciPy, for x (n,) or (n, 1).
 
         Raises
         ------
@@ -332,7 +332,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         return super().rmatmat(X) if self._scipy else self._rmatmat(given)
 
     def _given(self, x: Any, space: Space | Product, *, many: bool = False) -> NDArray[Any]:
-        """Check a vector or matrix from a solver. SciPy's solvers convert all to host arrays."""
+        """Check a vector or matrix from a solver. On a device, refuse arrays of the host."""
         self._refuse_ranks()
         if not self._scipy and isinstance(x, np.ndarray):
             raise VectorError(
@@ -360,7 +360,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
     def _refuse_composed(self, other: Any) -> None:
         """Refuse SciPy's sums, products and powers of operators on a device.
 
-        SciPy would convert vectors to host arrays.
+        SciPy would convert the vectors to host arrays.
         """
         if not self._scipy and isinstance(other, LinearOperator):
             raise OperatorError(
@@ -435,7 +435,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
 
 
 def check_sum(a: Any, b: Any) -> None:
-    """Raise if two operators differ in spaces, type, constraints or level and can't be added.
+    """Raise unless two operators have equal spaces, type, constraints and level, as a sum needs.
 
     Raises
     ------

@@ -35,7 +35,7 @@ from femops_meshes.arguments import checked, names_checked, number_of, shown
 
 @final
 class Operator(MatrixFree):
-    """A finite element operator that is applied, not built.
+    """Finite element operator that is applied without being assembled.
 
     It is a SciPy ``LinearOperator``.  Operators come from forms (`femops.mass`) and from
     arithmetic: ``A + B``, ``2 * A``, ``A.T``, ``A.constrained(dofs)``.  Terms on one quadrature
@@ -47,14 +47,14 @@ class Operator(MatrixFree):
     Attributes
     ----------
     space : Space or Product
-        Trial space: the space of the vectors that the operator is applied to.
+        Trial space: the space of the vectors to which the operator is applied.
     test_space : Space or Product
-        Space of the results. For a square operator the same as ``space``.
+        Space of the results. For a square operator it is ``space``.
     shape : (test_space.size, space.size)
     dtype : numpy.dtype
         float64 or float32; vectors have this type.
     asked : str
-        The level asked for; see `at_level`.
+        The requested level, which may be "auto"; see `at_level`.
     constraints : Constraints
         Essential conditions.
     """
@@ -84,7 +84,7 @@ class Operator(MatrixFree):
         level: str = "partial",
         data_dtype: DTypeLike | None = None,
     ) -> Operator:
-        """Operator of a single form."""
+        """Make the operator of a single form."""
         check_level(level)
         term = in_range(Term.make(form, dtype, lanes, base_level(level), data_dtype))
         space = term.spaces[0]
@@ -92,7 +92,7 @@ class Operator(MatrixFree):
         return Operator([(1.0, term.ready(level))], FREE, level)
 
     def compile_ahead(self) -> None:
-        """Begin to compile the kernels that an application needs, if a core is idle."""
+        """Start to compile the kernels of an application, if a core is idle."""
         backend_of(self.space).compile_ahead(self._level_data.kernel_parts, self.space.comm.size)
 
     @property
@@ -102,7 +102,7 @@ class Operator(MatrixFree):
 
     @property
     def level(self) -> str:
-        """Level of the operator. For "auto" the chosen level, measured at the first use."""
+        """Level of the operator. If "auto" was requested, the level that the first use chooses."""
         return self._level_data.level
 
     @checked(OperatorError)
@@ -113,22 +113,21 @@ class Operator(MatrixFree):
         ----------
         level : {"full", "element", "partial", "matrix-free", "auto"}
             ``full`` stores the matrix in compressed rows, ``element`` dense element matrices.
-            ``partial`` stores data at the quadrature points, or in elements if all are affine.
-            ``matrix-free`` stores only coefficients that vary, and computes the geometry in each
-            application.
-            ``auto`` takes the level that is fastest on some elements, measured at the first use.
-            The ``data_dtype`` of the forms stays: the type in which ``partial``
-            and ``matrix-free`` store numbers at the points. The level decides which
-            numbers these are: at ``matrix-free`` coefficients that vary, at ``full`` and
-            ``element`` none. Each is rounded to float32 by at most 6e-8 of itself, and A x by as
-            much of the product of absolute values. Products with one vector and with many, the
-            diagonal and the matrix use the same rounded numbers.
+            ``partial`` stores data at the quadrature points, or per element if all elements are
+            affine. ``matrix-free`` stores only coefficients that vary. Each application computes
+            the geometry. ``auto`` measures the levels on some elements at first use, and takes the
+            fastest. The ``data_dtype`` of the forms does not change. In this type ``partial`` and
+            ``matrix-free`` store their numbers at points. ``matrix-free`` stores only coefficients
+            that vary there, ``full`` and ``element`` store nothing. In float32 the relative error
+            of each number is at most 6e-8. The error of A x is at most 6e-8 of the product of
+            absolute values. Products with one vector and with many, the diagonal and the matrix use
+            the same rounded numbers.
 
         Raises
         ------
         OperatorError
-            If the level is unknown, or would not fit into memory. The message says how much memory
-            it needs.
+            If the level is unknown, or does not fit into memory. The message gives the memory
+            needed.
         """
         check_level(level)
         if level == self.asked:
@@ -140,10 +139,10 @@ class Operator(MatrixFree):
     # --- blocks ----------------------------------------------------------------------------------
 
     def __getitem__(self, pair: Pair) -> Operator | None:
-        """Block of the operator by names of a test function and a field; None if it is zero.
+        """Block of the operator for a test function and a field, by name. None if it is zero.
 
-        In a constrained operator, diagonal blocks are constrained, the other blocks eliminated. A
-        block that is None has no identity.
+        In a constrained operator, diagonal blocks are constrained, and other blocks are eliminated.
+        A diagonal block that is None does not have its part of the identity.
 
         Raises
         ------
@@ -169,7 +168,7 @@ class Operator(MatrixFree):
         return self._views[pair]
 
     def _of_block(self, pair: Pair) -> list[tuple[float, Term]]:
-        """Terms of the block of a test function and a field, for the level."""
+        """Terms of an operator block, given by test function and field, in the level's form."""
         terms = self._level_data.kept
         return [(factor, term.block(*pair)) for factor, term in terms if pair in term.pairs]
 
@@ -188,7 +187,7 @@ class Operator(MatrixFree):
 
     @cached_property
     def compiled(self) -> CompiledOperator:
-        """The compiled operator, made or read from the cache at the first use."""
+        """Compiled operator. It is made, or read from the cache, at first use."""
         return self._level_data.compiled()
 
     @property
@@ -215,7 +214,7 @@ class Operator(MatrixFree):
 
     @property
     def symmetric(self) -> bool:
-        """True if the operator is known to equal its transpose."""
+        """True if the operator is known to equal its transpose. Else False."""
         square = self.space is self.test_space and self.constraints.symmetric
         return square and all(term.symmetric for _, term in self._summands)
 
@@ -253,13 +252,14 @@ class Operator(MatrixFree):
     def constrained(self, dofs: ArrayLike) -> Operator:
         """Copy of the operator with rows and columns of some dofs replaced by the identity's.
 
-        Use it for solves. For SciPy's eigensolvers use `eliminated`, because here each of these
-        dofs is an eigenvector of eigenvalue 1. `femops.eigen` leaves the dofs out.
+        Use this copy for solves. For SciPy's eigensolvers use `eliminated` instead, because each
+        constrained dof adds an eigenvector with the eigenvalue 1. `femops.eigen` leaves such dofs
+        out.
 
         Parameters
         ----------
         dofs : (k,) integers
-            Flat positions, as `Space.boundary_dofs` gives them.  Dofs constrained already stay so.
+            Flat positions, as `Space.boundary_dofs` returns them. Earlier constraints remain.
 
         Returns
         -------
@@ -268,8 +268,8 @@ class Operator(MatrixFree):
         Raises
         ------
         OperatorError
-            Positions that are no whole numbers or outside the vector, an operator between two
-            spaces, or one with rows or columns eliminated.
+            A position is no whole number or is outside the vector, the operator maps between two
+            spaces, or some of its rows or columns are eliminated.
         """
         if self.space is not self.test_space:
             raise OperatorError(
@@ -295,8 +295,7 @@ class Operator(MatrixFree):
         Raises
         ------
         OperatorError
-            Positions that are no whole numbers or outside the vector, or an operator that is
-            constrained already.
+            A position is no whole number or is outside the vector, or the operator is constrained.
         """
         if self.constraints.identity:
             raise OperatorError("the operator is constrained: eliminate first, or not at all")
@@ -317,28 +316,27 @@ class Operator(MatrixFree):
 
     @property
     def constrained_dofs(self) -> NDArray[np.int64]:
-        """Flat positions of the constrained rows, ascending; read-only."""
+        """Flat positions (k,) of the constrained rows, ascending. The array is read-only."""
         return read_only(self.constraints.rows)
 
     @property
     def coefficients(self) -> frozenset[str]:
-        """Names of the coefficients that `update` takes."""
+        """Names of the coefficients that `update` accepts."""
         forms = [term.source for _, term in self._summands]
         return frozenset(name for form in forms if form is not None for name in form.coefficients)
 
     def update(self, **coefficients: Any) -> Operator:
         """Copy of the operator with new values of some coefficients.
 
-        Arrays and vectors are copied and functions evaluated now, as when an operator is made, so
-        that later changes of them change no operator.
-        Kernels are compiled only if a coefficient that was constant varies now or the reverse, or
-        if a tensor that was diagonal on boxes is so no longer.
-        The level stays. An operator of level "auto" keeps the chosen level.
+        The call copies arrays and vectors and evaluates functions, as for a new operator. Later
+        changes of them do not change the operator. Kernels are compiled only if a coefficient
+        changes between constant and variable, or if a tensor on boxes stops to be diagonal. The
+        level does not change. An operator of level "auto" keeps the chosen level.
 
         Parameters
         ----------
         **coefficients
-            New values by name, for every term that has a coefficient of this name.
+            New values by name. They replace coefficients of that name in all terms.
 
         Returns
         -------
@@ -347,7 +345,7 @@ class Operator(MatrixFree):
         Raises
         ------
         OperatorError
-            If no term has a coefficient of this name, or the new shape is another.
+            If no term has a coefficient of this name, or the new value has another shape.
         """
         level = self.level
         new = updated(self._level_data.kept, coefficients, level, {})
@@ -368,19 +366,19 @@ class Operator(MatrixFree):
         b : (size,) or (size, nvec) array
             Load vector of the unconstrained problem, or many as columns.
         values : (size,) array or number
-            Prescribed values. Entries at other than the constrained dofs are ignored.
+            Prescribed values. Only entries at constrained dofs are used.
 
         Returns
         -------
         array of the shape of b
             ``b - A g`` at the free dofs, where g has the prescribed values at the constrained dofs
-            and is zero elsewhere. At the constrained dofs ``g`` times the diagonal of the
-            constrained rows, which is 1 unless the operator was scaled.
+            and is zero elsewhere. At the constrained dofs, ``g`` times the diagonal of the
+            constrained rows. The diagonal is 1 unless the operator was scaled.
 
         Raises
         ------
         OperatorError
-            If values are prescribed, but no dof is constrained.
+            If values are prescribed but no dof is constrained.
         VectorError
             See `apply`. Also if numbers are not finite.
         """
@@ -413,9 +411,9 @@ class Operator(MatrixFree):
         return result
 
     def diagonal(self) -> NDArray[Any]:
-        """Diagonal (size,) by sum factorisation with squared 1-D matrices.
+        """Compute the diagonal (size,) by sum factorisation with squared 1-D matrices.
 
-        On a device it is computed by the device, in the operator's type.
+        For vectors of a device, the device computes the diagonal in the operator's type.
         """
         if self.space is not self.test_space:
             raise OperatorError("an operator between two spaces has no diagonal")
@@ -439,12 +437,12 @@ class Operator(MatrixFree):
     def assemble(self) -> csr_array:
         """Assemble the matrix in compressed rows, with the essential conditions.
 
-        Element matrices are formed by sum factorisation, (1a)-(2c) of the tensor report.
+        Sum factorisation forms the element matrices, (1a)-(2c) of the tensor report.
 
         Raises
         ------
         OperatorError
-            If the matrix would not fit into memory. The message says how much memory it needs.
+            If the matrix does not fit into memory. The message gives the memory needed.
         """
         if not isinstance(self.space, Product):
             return self._level_data.matrix()
@@ -453,7 +451,7 @@ class Operator(MatrixFree):
         return csr_array(block_array(parts, format="csr"))
 
     def _matrix(self, test: str, field: str) -> csr_array | None:
-        """Assemble the matrix of a block; None for an off-diagonal block that is zero."""
+        """Assemble the matrix of a block. None for an off-diagonal block that is zero."""
         block = self[test, field]
         if block is not None:
             return block.assemble()
@@ -466,7 +464,7 @@ class Operator(MatrixFree):
 
     @checked(OperatorError)
     def cost(self) -> Cost:
-        """Count operations and bytes of one application and of the assembly, and bytes stored."""
+        """Count operations and bytes of one application, and the cost of assembly and storage."""
         return cost_of(self._level_data)
 
     def __repr__(self) -> str:

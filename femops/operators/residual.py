@@ -39,13 +39,13 @@ _CACHED = ("compiled", "_launches")
 
 @final
 class Residual(Summable):
-    r"""A residual that need not be linear in its fields, and functionals of the fields.
+    r"""Residual that may be nonlinear in its fields, together with functionals of the fields.
 
     :math:`R(u_1, u_2, \ldots; v_1, v_2, \ldots) = \sum_i \int_\Omega f_i \cdot v_i
     + F_i : \nabla v_i\, dx`, where :math:`f_i` and :math:`F_i` are functions of all fields and
     their gradients.  `femops.residual` makes it, and so do forms of the library such as
-    `femops.neo_hookean`.  Residuals on one space may be added, subtracted and multiplied by
-    numbers, whatever they are integrated over; functionals stay as they are.
+    `femops.neo_hookean`. Residuals on one space can be added, subtracted and multiplied by numbers.
+    They may be integrals over different domains. Factors do not apply to functionals.
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ class Residual(Summable):
         self._alone = Exclusive()  # held while a sweep's results by element are used
 
     def __getstate__(self) -> dict[str, Any]:
-        """State for a copy or another process, which loads compiled code from the cache."""
+        """Return the state for a copy or another process, without compiled code."""
         return {k: v for k, v in self.__dict__.items() if k not in _CACHED}
 
     def __copy__(self) -> Residual:
@@ -85,17 +85,17 @@ class Residual(Summable):
 
     @property
     def name(self) -> str:
-        """Names of the functions."""
+        """Names of the integrated functions."""
         return " + ".join(part.name for part in self._parts)
 
     @property
     def parts(self) -> tuple[NonlinearIntegral, ...]:
-        """The integrals, over the elements or over faces."""
+        """Integrals of the residual, over elements or boundary faces."""
         return self._parts
 
     @property
     def constrained_dofs(self) -> Ints:
-        """Flat positions of the constrained dofs, ascending; read-only."""
+        """Flat positions (k,) of the constrained dofs, ascending. The array is read-only."""
         return read_only(self._constrained)
 
     # --- sums ------------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ class Residual(Summable):
 
     @cached_property
     def _launches(self) -> list[Launch]:
-        """The sweep of each part over the elements, or faces, of this rank."""
+        """Launches of all parts: sweeps over the elements or faces of this rank."""
         backend, terms = backend_of(self.space), [part.term for part in self._parts]
         return [
             backend.launch(term, self._conditions, 0.0)
@@ -139,7 +139,7 @@ class Residual(Summable):
 
     @cached_property
     def compiled(self) -> CompiledOperator:
-        """The compiled residual, made or read from the cache at the first use."""
+        """Compiled residual. It is made, or read from the cache, at first use."""
         sides, steps, begun = (Arguments.of(self.space),) * 2, list[Step](), set[str]()
         swept = [k for k, part in enumerate(self._parts) if not part.is_zero]
         for k in sorted(swept, key=lambda k: not self._parts[k].form.domain.covers):
@@ -155,9 +155,9 @@ class Residual(Summable):
         Parameters
         ----------
         u : (size,) array
-            C-contiguous, of the residual's type: a vector of the space, or of the product.
+            Vector of the space or product: C-contiguous, of the residual's type.
         out : (size,) array, optional
-            Overwritten by the result; must not overlap u.
+            Array that receives the result. It must not overlap u.
 
         Returns
         -------
@@ -167,7 +167,7 @@ class Residual(Summable):
         Raises
         ------
         VectorError
-            A vector of another shape, type or memory layout, or an ``out`` that overlaps u.
+            A vector has another shape, type or memory layout, or ``out`` overlaps u.
         """
         return together([self._alone], lambda: self._residual(u, out))
 
@@ -184,7 +184,7 @@ class Residual(Summable):
     ) -> tuple[NDArray[Any], dict[str, float]]:
         """Evaluate the residual and the functionals in one sweep.
 
-        Parameters and errors are those of `residual`.
+        See `residual` for parameters and errors.
 
         Returns
         -------
@@ -218,22 +218,23 @@ class Residual(Summable):
         return values
 
     def _place(self, name: str) -> tuple[int, int]:
-        """Number of the part that has a functional, and the functional's number in this part."""
+        """Number of the part with a functional, and number of the functional within the part."""
         names = [part.functionals.names for part in self._parts]
         return next((k, own.index(name)) for k, own in enumerate(names) if name in own)
 
     def instructions(
         self, u: NDArray[Any], out: NDArray[Any], scalars: Mapping[str, int]
     ) -> list[Instruction] | None:
-        """Instructions of a host sequence that do `evaluate`, or None if Python has to do it.
+        """Instructions of a host sequence that do `evaluate`. None if Python has to evaluate.
 
-        Python does it if ranks share dofs, and for integrals, which are summed exactly.
+        Python evaluates if ranks share dofs, or if a functional is an integral, which Python sums
+        exactly.
 
         Parameters
         ----------
         u, out : (size,) arrays
         scalars : dict of int
-            For each functional the number of the sequence's scalar that gets its value.
+            For each functional, the number of the sequence's scalar that receives its value.
         """
         backend = backend_of(self.space)
         found = [self.compiled.instruction(u, out), *[None] * len(self.functionals.integrals)]
@@ -250,13 +251,13 @@ class Residual(Summable):
         Parameters
         ----------
         name : str
-            One of the minima.
+            Name of a functional that is a minimum.
 
         Returns
         -------
         int
             Number of the element in the global mesh, the same on all ranks. If several elements
-            have the least value, the lowest number. NaN counts as least.
+            have the least value, their lowest number is returned. NaN counts as the least value.
 
         Raises
         ------
@@ -282,14 +283,14 @@ class Residual(Summable):
     def jacobian(self, u: NDArray[Any], level: str = "partial") -> Operator:
         """Derivative of the residual at u as an operator.
 
-        Numbers that depend on u are stored at the quadrature points, at level "matrix-free" too.
-        See `Operator.at_level` for all levels.  Constrained dofs have rows and columns of the
-        identity.
+        The operator stores numbers that depend on u at the quadrature points, at level
+        "matrix-free" too. Rows and columns of constrained dofs are those of the identity.
 
         Parameters
         ----------
         u : (size,) array
-            The state; a copy is kept, from which another level or a transpose is computed.
+            State at which to differentiate. The operator keeps a copy for other levels and the
+            transpose.
         level : str
             See `Operator.at_level`.
 
@@ -300,7 +301,7 @@ class Residual(Summable):
         Raises
         ------
         VectorError
-            A vector of another shape or type.
+            The vector has another shape or type.
         TraceError
             The residual does not depend on any field.
         """
@@ -332,10 +333,10 @@ class Residual(Summable):
     # --- copies with changes ---------------------------------------------------------------------
 
     def update(self, **coefficients: Any) -> Residual:
-        """Copy of the residual with new values of some coefficients, which are copied now.
+        """Copy of the residual with new values of some coefficients.
 
-        Constrained dofs stay. Kernels are compiled only if a coefficient that was constant varies
-        now or the reverse, or has another shape.
+        The call copies the values. Constrained dofs do not change. Kernels are compiled only if a
+        coefficient changes its shape, or changes between constant and variable.
 
         Parameters
         ----------
@@ -349,7 +350,7 @@ class Residual(Summable):
         Raises
         ------
         OperatorError
-            A coefficient that the residual does not have, or one of another shape.
+            The residual does not have the coefficient, or the new value has another shape.
         """
         known = dict.fromkeys(n for part in self._parts for n in part.form.coefficients)
         unknown = [name for name in coefficients if name not in known]
@@ -366,7 +367,7 @@ class Residual(Summable):
 
     @names_checked
     def constrained(self, dofs: ArrayLike) -> Residual:
-        """Copy of the residual that is zero at some dofs, with the identity in its Jacobian.
+        """Copy of the residual that is zero at ``dofs``. Its Jacobian has the identity there.
 
         Parameters
         ----------
@@ -380,7 +381,7 @@ class Residual(Summable):
         Raises
         ------
         OperatorError
-            Positions that are no whole numbers or outside the vector.
+            A position is no whole number or is outside the vector.
         """
         twin = copy(self)
         twin._constrained = np.union1d(self._constrained, positions(dofs, self.space.size))

@@ -12,7 +12,7 @@ from femops.errors import OperatorError
 
 
 class Summable(ABC):
-    """Base of residuals and functionals, which can be added, subtracted and scaled.
+    """Base class of residuals and functionals, which can be added, subtracted and scaled.
 
     All terms of a sum have the same class, space and type.
 
@@ -28,11 +28,11 @@ class Summable(ABC):
 
     @abstractmethod
     def _plus(self, other: Self) -> Self:
-        """Sum of this object and another one of the same space and type."""
+        """Sum of this object and another object of the same space and type."""
 
     @abstractmethod
     def _times(self, factor: float) -> Self:
-        """Product of this object and a finite number other than zero."""
+        """Product of this object and a finite nonzero number."""
 
     def __add__(self, other: Any) -> Any:
         if not isinstance(other, type(self)):

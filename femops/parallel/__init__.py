@@ -1,4 +1,4 @@
-"""The same program on many ranks: communicators, distributed meshes, and errors on ranks."""
+"""Programs on many ranks: communicators, distributed meshes, and errors on ranks."""
 
 from femops.parallel.collective_checks import check
 from femops.parallel.comm import Communicator, Mpi, Serial, communicator, world

@@ -13,15 +13,15 @@ from femops.parallel import launch
 from femops_kernels.channel import Channel
 
 Sizes = Mapping[int, int]
-"""{rank: numbers for it, or from it}."""
+"""{rank: count of numbers to send to, or to receive from, the rank}."""
 Kind = np.dtype[Any]
 Memory = tuple[Any, Any]
-"""Flat arrays to send from and to receive into; None for a new array of the host."""
+"""Flat arrays to send from and to receive into. None stands for a new array of the host."""
 NEW: Memory = (None, None)
 
 
 def pieces(sizes: Sizes, dtype: Kind, whole: Any = None) -> tuple[Any, dict[int, Any]]:
-    """Return a flat array for the messages of some ranks, and the view of each message, by rank.
+    """Return a flat array for messages, and a view of each rank's message, by rank.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ def pieces(sizes: Sizes, dtype: Kind, whole: Any = None) -> tuple[Any, dict[int,
         {rank: size of its message}.
     dtype : numpy.dtype
     whole : array, optional
-        The flat array, of the sum of the sizes; a new one if omitted.
+        Flat array to use, as long as all messages together. By default a new array.
     """
     if whole is None:
         whole = np.zeros(sum(sizes.values()), dtype)
@@ -42,7 +42,7 @@ def pieces(sizes: Sizes, dtype: Kind, whole: Any = None) -> tuple[Any, dict[int,
 
 @final
 class SilentChannel(Channel):
-    """A channel without messages."""
+    """Channel without messages."""
 
     def __init__(self, send: Sizes, receive: Sizes, dtype: Kind, memory: Memory = NEW) -> None:
         self.outgoing, _ = pieces(send, dtype, memory[0])
@@ -57,9 +57,9 @@ class SilentChannel(Channel):
 
 @final
 class MpiChannel(Channel):
-    """A channel of persistent MPI requests, one message for each rank.
+    """Channel of persistent MPI requests, with one message for each rank.
 
-    Ranks make their channels, and start them, in the same order.
+    All ranks must make and start their channels in the same order.
 
     Parameters
     ----------
@@ -68,14 +68,14 @@ class MpiChannel(Channel):
         {rank: numbers}.
     dtype : numpy.dtype
     memory : (array, array), optional
-        Arrays to send from and to receive into; on a GPU, if MPI is CUDA-aware.
+        Arrays to send from and to receive into. On a GPU this needs a CUDA-aware MPI.
 
     Attributes
     ----------
     waited : float
-        Seconds that `finish` has waited in total.
+        Total time that `finish` has waited, in seconds.
     messages, nbytes : int
-        Number of messages that `start` has sent in total, and of bytes in them.
+        Total number of messages, and of bytes, that `start` has sent.
     """
 
     def __init__(

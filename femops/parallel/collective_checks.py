@@ -14,15 +14,15 @@ from femops.parallel.comm import Array, Communicator
 
 @contextmanager
 def check(comm: Communicator) -> Iterator[None]:
-    """Raise on all ranks if one raises inside the block, so that no rank waits for it.
+    """Raise on all ranks if a rank raises inside the block. So no rank waits forever. Collective.
 
-    Collective: all ranks enter and leave it. There must be no collective calls inside.
+    All ranks must enter the block. The block must not have collective calls.
 
     Raises
     ------
     RankError
-        On the ranks that have not failed themselves; the message says which rank failed and why.
-        A rank that has failed raises its own error.
+        On ranks without an error of their own. The message tells which rank failed and why. A rank
+        that failed raises its own error.
 
     Examples
     --------
@@ -59,16 +59,16 @@ def check_same(
     about : str
         Subject of the facts, for the message.
     facts : mapping
-        Values by name, with the same names on all ranks; they are compared by their ``repr``.
+        Values by name, with the same names on all ranks. Values are compared by their ``repr``.
     root : int
-        The rank with which all others are compared.
+        Rank with which all other ranks are compared.
     error : class
         Error to raise.
 
     Raises
     ------
     error
-        A fact differs; the message names it and the ranks.
+        A fact differs. The message names the fact and the ranks.
     """
     if comm.size == 1:
         return

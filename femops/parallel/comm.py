@@ -27,10 +27,10 @@ Value = TypeVar("Value", int, float, NDArray[Any])
 
 
 class Communicator(ABC):
-    """A group of ranks, numbered from 0, that run the same program.
+    """Group of ranks, numbered from 0, that run the same program.
 
     All methods are *collective*: all ranks call them, in the same order. If a rank does not call,
-    the others wait forever. `check` raises an error of one rank on all ranks.
+    all other ranks wait forever. `check` raises an error of one rank on all ranks.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class Communicator(ABC):
     size : int
         Number of ranks.
     node : Node
-        The node that this rank runs on, and its share of the cores.
+        Node of this rank, and the rank's share of the node's cores.
     """
 
     def __init__(self, rank: int, size: int, node: Node) -> None:
@@ -49,80 +49,82 @@ class Communicator(ABC):
 
     @abstractmethod
     def exchange(self, messages: Mapping[int, Array]) -> dict[int, Array]:
-        """Send arrays to some ranks, and receive the arrays that other ranks send to this one.
+        """Send arrays to some ranks, and receive the arrays that ranks send to this rank.
 
-        Receivers need not know who will send to them, nor how much.
+        A receiver need not know the senders or the sizes of messages.
 
         Parameters
         ----------
         messages
-            The array for each rank; this rank may be among them. Any shapes, of numbers.
+            Array of numbers, of any shape, for each receiver. This rank may be a receiver.
 
         Returns
         -------
         dict
-            New arrays of the same shapes and types, by the rank that sent them, ascending.
+            New arrays of the same shapes and types. The keys are the senders, ascending.
 
         Raises
         ------
         CommunicatorError
-            There is no such rank, or a message is no array of numbers.
+            A receiver does not exist, or a message is no array of numbers.
         """
 
     @abstractmethod
     def channel(self, send: Sizes, receive: Sizes, dtype: Kind, memory: Memory = NEW) -> Channel:
-        """Make a channel for messages of fixed size, sent again and again.
+        """Make a channel for repeated messages of fixed size.
 
         Parameters
         ----------
         send, receive
-            {rank: numbers for it, or from it}; the two ends of a message agree on its size.
+            {rank: count of numbers to send to, or to receive from, the rank}. Sender and receiver
+            must agree.
         dtype
             Type of the numbers.
         memory
-            Flat arrays to send from and to receive into; new ones if omitted.
+            Flat arrays to send from and to receive into. By default new arrays.
         """
 
     @abstractmethod
     def gather_all(self, array: Array, *, alike: bool = False) -> Array:
-        """Give all ranks the arrays of all ranks.
+        """Collect the arrays of all ranks on every rank.
 
         Parameters
         ----------
         array
-            Shape and type are the same on all ranks.
+            Array of numbers, with the same shape and type on all ranks.
         alike
-            Whether shape and type are known to be the same. They are not checked then, which saves
-            a message.
+            Whether shape and type are known to be equal. Then the check is omitted, which saves a
+            message.
 
         Returns
         -------
         array, shape (size, ...)
-            The array of each rank.
+            Arrays of all ranks, by rank.
 
         Raises
         ------
         CommunicatorError
-            On all ranks if shapes or types differ; on one if the array is not of numbers.
+            On all ranks if shapes or types differ. On one rank if its array is not of numbers.
         """
 
     @abstractmethod
     def sum(self, value: Value) -> Value:
-        """The sum over all ranks of a Python number, or of arrays of one shape and type."""
+        """Sum over all ranks of a Python number, or of arrays of equal shape and type."""
 
     @abstractmethod
     def max(self, value: Value) -> Value:
-        """The maximum over all ranks of a Python number, or of arrays of one shape and type."""
+        """Maximum over all ranks of a Python number, or of arrays of equal shape and type."""
 
     @abstractmethod
     def broadcast(self, value: Any, root: int = 0) -> Any:
-        """Return the object of rank `root` on all ranks; the objects of others are ignored."""
+        """Return the object of rank `root` on all ranks. Objects of other ranks are ignored."""
 
     @abstractmethod
     def barrier(self, nap: float | None = None) -> None:
-        """Wait until all ranks have called this.
+        """Wait until all ranks have called this method.
 
-        With ``nap`` the rank sleeps so many seconds between checks, so that others get the core.
+        With ``nap`` the rank sleeps ``nap`` seconds between checks, so that other ranks get the
+        core.
         """
 
     def _checked(self, messages: Mapping[int, Array]) -> None:
@@ -142,7 +144,7 @@ def _check_array(array: Any) -> None:
 
 @final
 class Serial(Communicator):
-    """The communicator of a single rank. It needs no MPI."""
+    """Communicator of a single rank. It needs no MPI."""
 
     def __init__(self) -> None:
         super().__init__(0, 1, Node.alone())
@@ -186,21 +188,21 @@ def _copy(value: Value) -> Value:
 
 @final
 class Mpi(Communicator):
-    """The ranks of an mpi4py communicator.
+    """Communicator of the ranks of an mpi4py communicator.
 
-    The communicator is duplicated, so messages never mix with the user's own. Once an `Mpi` exists,
-    an uncaught exception on one rank ends all ranks. Ranks that share the cores of a node take no
-    more threads than their share, unless ``FEMOPS_THREADS`` or a call says how many.
+    The communicator is duplicated, so femops' messages never mix with the user's messages. Once an
+    `Mpi` exists, an uncaught exception on one rank ends all ranks. Ranks that share the cores of a
+    node use no more threads than their share, unless ``FEMOPS_THREADS`` or a call sets the number.
 
     Parameters
     ----------
     comm : mpi4py.MPI.Intracomm
-        All its ranks make an `Mpi` of it.
+        User's communicator. All its ranks must make the `Mpi`.
 
     Attributes
     ----------
     raw : mpi4py.MPI.Intracomm
-        The duplicate.
+        Duplicate of the user's communicator.
     """
 
     def __init__(self, comm: Any) -> None:
@@ -219,10 +221,10 @@ class Mpi(Communicator):
         Notes
         -----
         T. Hoefler, C. Siebert and A. Lumsdaine, "Scalable communication protocols for dynamic
-        sparse data exchange", PPoPP 2010. When all messages of a rank have arrived, it enters a
-        barrier, and goes on receiving until all ranks have entered. Two tags alternate, because a
-        rank may begin the next exchange, but not the one after, before others see that the barrier
-        is complete.
+        sparse data exchange", PPoPP 2010. When all messages of a rank have arrived, the rank enters
+        a barrier. It continues to receive until all ranks have entered the barrier. Two tags
+        alternate, because a rank may start the next exchange before other ranks see that the
+        barrier is complete.
         """
         self._checked(messages)
         mpi, status = launch.mpi(), launch.mpi().Status()
@@ -323,7 +325,7 @@ class Mpi(Communicator):
 
 
 def _packed(array: Array) -> bytes:
-    """Array as bytes in NumPy's file format, with shape and type, which receivers do not know."""
+    """Convert an array to bytes in NumPy's file format, with shape and type for the receiver."""
     buffer = io.BytesIO()
     np.lib.format.write_array(buffer, np.asarray(array, order="C"), allow_pickle=False)
     return buffer.getvalue()
@@ -340,13 +342,13 @@ def communicator(comm: Any = None) -> Communicator:
     Parameters
     ----------
     comm : mpi4py.MPI.Intracomm or Communicator, optional
-        Each mpi4py communicator is duplicated once, the first time. None is this process alone.
+        Each mpi4py communicator is duplicated at its first use. None means this process alone.
 
     Raises
     ------
     CommunicatorError
-        ``comm`` is no communicator, or one of no ranks or between two groups; or a launcher started
-        several processes that are each alone in ``COMM_WORLD``.
+        ``comm`` is no communicator, has no ranks, or is an intercommunicator. Or a launcher started
+        several processes, and each is alone in ``COMM_WORLD``.
     """
     if comm is None:
         return Serial()
@@ -370,19 +372,19 @@ def communicator(comm: Any = None) -> Communicator:
 
 @cache
 def _key() -> int:
-    """Key under which a communicator keeps its `Mpi`."""
+    """Key of the MPI attribute that caches the `Mpi` of a communicator."""
     return int(launch.mpi().Comm.Create_keyval())
 
 
 def world() -> Communicator:
-    """Return the communicator of all processes that a launcher started, or of this one alone.
+    """Return the communicator of all processes of the launcher, or of this process alone.
 
     Raises
     ------
     MissingExtraError
         A launcher started several processes, and mpi4py or a library of MPI is missing.
     CommunicatorError
-        A launcher of another MPI started the processes, so that each is alone.
+        A launcher of another MPI started the processes, so that each process is alone.
     """
     if launched()[0] == 1:
         return Serial()

@@ -20,15 +20,15 @@ def own() -> list[int]:
 def share(masks: Sequence[Collection[int]], rank: int) -> int:
     """Number of threads for a rank of a node: its share of the cores, at least 1.
 
-    A core that k ranks may use counts 1/k for each. So a rank that is bound to its own cores has
-    all of them.
+    A core that k ranks may use counts as 1/k for each rank. So a rank that is bound to its own
+    cores gets all these cores.
 
     Parameters
     ----------
     masks
-        The cores that each rank of the node may use.
+        Cores that each rank of the node may use.
     rank
-        Index of the rank among them.
+        Index of the rank in ``masks``.
     """
     users = Counter(core for mask in masks for core in mask)
     return max(1, int(sum(Fraction(1, users[core]) for core in masks[rank])))
@@ -37,12 +37,12 @@ def share(masks: Sequence[Collection[int]], rank: int) -> int:
 @final
 @dataclass(frozen=True)
 class Node:
-    """The node that a rank runs on.
+    """Node of a rank: its cores, and the rank's share of them.
 
     Parameters
     ----------
     first : int
-        The lowest rank on the node.
+        Lowest rank on the node.
     cores : int
         Number of cores that the ranks on the node may use.
     share : int
@@ -58,7 +58,7 @@ class Node:
 
     @classmethod
     def alone(cls) -> Node:
-        """Return the node of a process that shares it with no other rank."""
+        """Return the node of a process that is alone on its node."""
         return cls(0, len(own()), len(own()))
 
     @classmethod
@@ -68,7 +68,7 @@ class Node:
         Parameters
         ----------
         comm
-            An mpi4py communicator; all its ranks call this.
+            mpi4py communicator. The call is collective.
         kind
             ``MPI.COMM_TYPE_SHARED``.
         """

@@ -1,4 +1,4 @@
-"""Distribution of a mesh: each rank makes its own part, or one rank sends out all parts."""
+"""Distribution of a mesh: each rank makes its part, or one rank sends out all parts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _PLACES: dict[str, Callable[[Part], Array]] = {
     "low": lambda part: _coarsening(part).low,
     "high": lambda part: _coarsening(part).high,
 }
-"""Arrays with the positions of a part's elements in the coarser mesh, sent as well."""
+"""Further arrays to send: the positions of a part's elements in the coarser mesh."""
 
 
 def _coarsening(part: Part) -> Coarsening:
@@ -88,40 +88,40 @@ def box(
 ) -> Mesh | DistributedMesh:
     """Mesh of an interval, rectangle or box by a grid of elements.
 
-    With a communicator each rank makes its own part, and no rank has the whole mesh.
+    With a communicator each rank makes its own part. No rank has the global mesh.
 
     Parameters
     ----------
     counts
-        Elements in each direction; as many as there are dimensions (a number alone: 1-D).
+        Number of elements in each direction. The length is the dimension. A single number means
+        1-D.
     lower, upper
-        Corners of the box, a number for all directions or one each; any unit of length.
+        Corners of the box: one number for all directions, or one per direction. Any unit of length.
     periodic
-        Whether opposite sides are joined, for all directions or each. A periodic direction needs at
-        least 3 elements.
+        Whether opposite sides are joined: one value for all directions, or one per direction. A
+        periodic direction needs at least 3 elements.
     mapping
         Function that maps positions (dim, n) of nodes to new positions. A rank calls it with the
         nodes of its part.
     order
         Degree of the coordinates.
     comm : mpi4py.MPI.Intracomm or Communicator, optional
-        The ranks that get a part each; all of them call this, with the same arguments.
+        Ranks that each get a part. The call is collective, with the same arguments on all ranks.
     reproducible
-        Whether ranks take whole groups of elements, so that results can be the same for any number
-        of them.
+        Whether ranks take complete groups of elements, so that results can be the same for any
+        number of ranks.
 
     Returns
     -------
     Mesh or DistributedMesh
-        Boundary attributes are 1 and 2 at the low and high end of x, 3 and 4 of y, 5 and 6 of z;
-        periodic directions have none.
+        Boundary attributes are 1 and 2 at the low and high end of x, 3 and 4 of y, 5 and 6 of z.
+        Periodic directions have no boundary.
 
     Raises
     ------
     MeshArgumentError
-        If counts, corners or order make no sense, the mesh (a rank's part) does not fit into
-        memory, ranks call this with different arguments, or `reproducible` is asked for without
-        `comm`.
+        If counts, corners or order are invalid, the mesh or a rank's part does not fit into memory,
+        arguments differ between ranks, or `reproducible` is True without `comm`.
     MeshGeometryError
         If the mapping inverts elements.
     RankError
@@ -130,7 +130,7 @@ def box(
     Warns
     -----
     UserWarning
-        On rank 0: there are more ranks than elements.
+        On rank 0, if there are more ranks than elements.
     """
     if comm is None:
         refuse_without_ranks(reproducible=reproducible)
@@ -174,35 +174,35 @@ def distribute(
     Parameters
     ----------
     mesh
-        The whole mesh on the rank `root`, and None on the others. Or the same mesh on all ranks.
+        Global mesh on the rank `root`, and None on other ranks. Or the same mesh on all ranks.
     comm : mpi4py.MPI.Intracomm or Communicator
-        The ranks that get a part each; None is this process alone.
+        Ranks that each get a part. None means this process alone.
     root
-        The rank that partitions.
+        Rank that partitions the mesh.
     method
         "curve" or "metis", as in `femops.partition`.
     weights
-        Shape (ne,), positive, on the rank `root`: work of each element, in any unit; None if all
-        are equal.
+        Shape (ne,), positive, on the rank `root`: work of each element, in any unit. None means
+        equal work.
     reproducible
-        Whether ranks take whole groups of elements, so that results can be the same for any number
-        of them.
+        Whether ranks take complete groups of elements, so that results can be the same for any
+        number of ranks.
 
     Raises
     ------
     MeshArgumentError
-        On all ranks, if `root` or `method` is invalid, differs between ranks, or does not go with
-        `reproducible`; or if the mesh is given neither on `root` alone nor on all ranks, or differs
-        between ranks. On `root`, if the weights are invalid.
+        On all ranks, if `root` or `method` is invalid, differs between ranks, or cannot be combined
+        with `reproducible`. On all ranks, if the mesh is neither on `root` alone nor on all ranks,
+        or differs between ranks. On `root`, if the weights are invalid.
     MeshExtraError
-        On `root`, if METIS is asked for, and the package ``pymetis`` is missing.
+        On `root`, if the method is METIS and the package ``pymetis`` is missing.
     RankError
         If another rank failed.
 
     Warns
     -----
     UserWarning
-        On rank 0: there are ranks without elements, as there are more ranks than elements.
+        On rank 0, if there are more ranks than elements, so that some ranks have no elements.
 
     Examples
     --------
@@ -228,12 +228,12 @@ def distribute(
 
 
 def _check_reproducible(reproducible: bool, method: str, weights: ArrayLike | None = None) -> None:
-    """Raise if ``reproducible`` is combined with another method or weights.
+    """Raise if ``reproducible`` is combined with weights or a method other than "curve".
 
     Raises
     ------
     MeshArgumentError
-        They are combined.
+        The options are combined.
     """
     if reproducible and (method != "curve" or weights is not None):
         got = f"method={method!r}" if weights is None else "weights"
@@ -244,12 +244,12 @@ def _check_reproducible(reproducible: bool, method: str, weights: ArrayLike | No
 
 
 def refuse_without_ranks(method: str = "curve", *, reproducible: bool) -> None:
-    """Raise if options of distributed meshes are given without a communicator.
+    """Raise if options of distributed meshes are used without a communicator.
 
     Raises
     ------
     MeshArgumentError
-        They are given.
+        An option is used.
     """
     if reproducible or method != "curve":
         got = "reproducible=True" if reproducible else f"method={method!r}"
@@ -271,7 +271,7 @@ def _check_arguments(mesh: object, root: object, size: int, method: object) -> N
 
 
 def _check_given(mesh: Mesh | None, root: int, comm: Communicator) -> None:
-    """Check that the mesh is given on the root alone, or the same on all ranks."""
+    """Check that the mesh is on the root alone, or is the same on all ranks."""
     given = comm.gather_all(np.array([mesh is not None]))[:, 0]
     if mesh is not None and given.all() and comm.size > 1:
         numbers = [np.arange(count) for count in (mesh.num_elements, mesh.num_vertices)]

@@ -1,4 +1,4 @@
-"""The GPUs of ranks: choice of a GPU for each rank, and channels between GPUs."""
+"""GPUs of ranks: the choice of a GPU for each rank, and channels between GPUs."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ def rank_device(name: str, comm: Communicator) -> Device:
     Parameters
     ----------
     name : str
-        ``"cuda"`` gives each of several ranks on a node its own GPU, or a shared one if there are
-        fewer GPUs than ranks; a single rank gets CuPy's current device. ``"cuda:1"`` is the second
-        GPU on all ranks. The GPU becomes CuPy's current device.
+        ``"cuda"`` gives each rank on a node its own GPU, or a shared GPU if there are fewer GPUs
+        than ranks. A single rank gets CuPy's current device. ``"cuda:1"`` is the second GPU on all
+        ranks. The result becomes CuPy's current device.
     comm : Communicator
         All ranks that share the vectors.
 
     Raises
     ------
     DeviceError
-        There is no GPU; the message says what to install.
+        There is no GPU. The message tells what to install.
     RankError
         There is no GPU on another rank.
     """
@@ -61,7 +61,7 @@ def rank_device(name: str, comm: Communicator) -> Device:
 
 
 def _own_device(comm: Communicator) -> Device:
-    """Take one GPU per rank if there are enough, else warn once that ranks share GPUs."""
+    """Choose one GPU per rank if there are enough. Else warn once that ranks share GPUs."""
     from femops_kernels.cuda.device.cupy_device import take_device
 
     with check(comm):
@@ -86,24 +86,24 @@ def _users(device: Device, comm: Communicator) -> list[int]:
 def device_channel(
     device: Device, comm: Communicator, send: Sizes, receive: Sizes, dtype: Kind
 ) -> DeviceChannel:
-    """Make a channel from the GPU of each rank to those of others. Collective.
+    """Make a channel between the GPUs of ranks. Collective.
 
     Parameters
     ----------
     device : Device
-        The GPU of this rank.
+        GPU of this rank.
     comm : Communicator
     send, receive : mapping
-        {rank: numbers for it, or from it}.
+        {rank: count of numbers to send to, or to receive from, the rank}.
     dtype : numpy.dtype
 
     Raises
     ------
     CommunicatorError
-        An environment variable is neither 0 nor 1; ranks disagree about NCCL; or NCCL is asked for
+        An environment variable is neither 0 nor 1, ranks disagree about NCCL, or NCCL is requested
         and ranks share a GPU.
     DeviceError
-        NCCL is asked for and missing, or it failed.
+        NCCL is requested and missing, or it failed.
     RankError
         NCCL is missing or failed on another rank.
     """
@@ -121,7 +121,7 @@ def device_channel(
 
 
 def _asks_for_nccl(comm: Communicator) -> bool:
-    """True if all ranks ask for NCCL. Raise on all ranks if only some do. Collective."""
+    """True if all ranks request NCCL. Raise on all ranks if only some do. Collective."""
     asked = os.environ.get(NCCL) or "0"
     check_same(comm, "messages between GPUs", {NCCL: asked})
     if asked not in ("0", "1"):
@@ -146,7 +146,7 @@ def _join(device: Device, comm: Communicator) -> Network:
 
 
 def takes_device_memory(comm: Communicator) -> bool:
-    """True if MPI may send from a GPU's memory and receive there.
+    """True if MPI can send from a GPU's memory and receive into it.
 
     Raises
     ------
@@ -165,7 +165,7 @@ def takes_device_memory(comm: Communicator) -> bool:
 
 @cache
 def _is_cuda_aware() -> bool:
-    """True if MPI says that it is CUDA-aware, by MPI 4.1's kinds of memory or by MPIX."""
+    """True if MPI reports that it is CUDA-aware, by MPI 4.1's memory kinds or by MPIX."""
     mpi = launch.mpi()
     info = mpi.COMM_WORLD.Get_info()
     kinds = info.Get("mpi_memory_alloc_kinds") or ""

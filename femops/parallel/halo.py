@@ -1,4 +1,4 @@
-"""Exchange of shared dofs: P sends values of owned dofs to the ranks' ghosts, Pᵀ adds them back."""
+"""Exchange of shared dofs: P copies owned dofs to the ranks' ghosts, Pᵀ adds ghosts back."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Ints = NDArray[np.int64]
 class Halo:
     """Exchange pattern between owned dofs and their ghosts on other ranks.
 
-    Values are arrays whose first axis counts dofs, of any type and any further axes. The
+    Values are arrays of any type. Their first axis counts dofs, and they may have further axes. The
     constructor and both maps are collective.
 
     Parameters
@@ -31,11 +31,13 @@ class Halo:
     Attributes
     ----------
     owned, ghosts : int
-        Number of dofs that the rank owns, and of other dofs that it touches.
+        Number of dofs that the rank owns, and number of its ghosts.
     receive : dict
-        {owner: (first, end)}, by ascending owner, which owns the ghosts ``first:end``.
+        {owner: (first, end)}, by ascending owner. The owner has the ghosts ``first:end`` of this
+        rank.
     send : dict
-        {rank: (n,) int64}, by ascending rank: owned dofs that are ghosts of that rank, ascending.
+        {rank: (n,) int64}, by ascending rank. The owned dofs that are ghosts of the rank,
+        ascending.
     """
 
     def __init__(self, numbering: RankNumbering, comm: Communicator) -> None:
@@ -69,7 +71,7 @@ class Halo:
         Raises
         ------
         VectorError
-            The first axis has another length.
+            The first axis has the wrong length.
         """
         _check_length(values, self.owned, "owned dofs")
         arrived = self._comm.exchange({rank: values[dofs] for rank, dofs in self.send.items()})
@@ -79,21 +81,21 @@ class Halo:
         return ghosts
 
     def reverse_add(self, ghosts: NDArray[Any], values: NDArray[Any]) -> None:
-        """Add contributions to ghosts to the owners' values: the transpose of `forward`.
+        """Add ghost contributions to the owners' values. This is the transpose of `forward`.
 
-        Contributions to a dof are added by ascending rank.
+        Contributions to a dof are added in ascending order of ranks.
 
         Parameters
         ----------
         ghosts : (ghosts, ...)
             This rank's contributions to other ranks' dofs.
         values : (owned, ...)
-            Added to, in place; of the same type and further axes.
+            Values to add to, in place. Same type and further axes as ``ghosts``.
 
         Raises
         ------
         VectorError
-            An array has another length, or the two differ in type or further axes.
+            An array has the wrong length, or the arrays differ in type or further axes.
         """
         _check_length(ghosts, self.ghosts, "ghosts")
         _check_length(values, self.owned, "owned dofs")
@@ -111,17 +113,18 @@ class Halo:
     def reverse_add_each(
         self, ghosts: Ints, contributions: NDArray[Any], values: NDArray[Any]
     ) -> None:
-        """Add several contributions to a ghost to the owner's value, one after the other.
+        """Add several contributions per ghost to the owner's value, one after the other.
 
-        Contributions are added by ascending rank, and those of one rank in their order.
+        Contributions are added in ascending order of ranks, and for one rank in the order of the
+        array.
 
         Parameters
         ----------
         ghosts : (n,) int64
-            Ghost of each contribution; a ghost may have several.
+            Ghost of each contribution. A ghost may occur several times.
         contributions : (n, ...)
         values : (owned, ...)
-            Added to, in place; of the same type and further axes.
+            Values to add to, in place. Same type and further axes as ``contributions``.
         """
         places, parts = {}, {}
         for rank, (first, end) in self.receive.items():
@@ -132,12 +135,12 @@ class Halo:
             np.add.at(values, dofs[where[rank]], arrived[rank])
 
     def marked(self, dofs: Ints) -> Ints:
-        """Owned dofs that any rank marks: the union over ranks. Collective.
+        """Owned dofs that any rank marks. Collective.
 
         Parameters
         ----------
         dofs : (n,) int64
-            Numbers on this rank, owned ones and ghosts.
+            Marked dofs of this rank, owned dofs and ghosts, by their numbers on this rank.
 
         Returns
         -------

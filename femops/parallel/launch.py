@@ -1,4 +1,4 @@
-"""Import of mpi4py, MPI's launcher, and the end of all ranks when one fails."""
+"""mpi4py and MPI's launcher, and the end of all ranks when a rank fails."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from femops.errors import CommunicatorError, MissingExtraError, RankError
 from femops.launchers import launched
 
 _PRECEDENCE = 0.4, 2.0
-"""Seconds that a rank waits for each lower rank, and at most, to report the same error first."""
+"""Seconds that a rank waits, per lower rank and at most, so that a lower rank reports first."""
 
 _FOLLOWING = 3.0
-"""Seconds that a rank waits for the rank whose failure caused its own."""
+"""Seconds that a rank waits for the rank whose failure caused the error."""
 # Seconds for the launcher to read the output before the ranks are aborted.
 _DELIVERY = 0.05
 
@@ -68,12 +68,12 @@ def check_world() -> None:
 
 
 def _mpiexec_beside() -> str | None:
-    """The launcher that was installed with this Python."""
+    """Path of the launcher installed with this Python, if there is one."""
     return shutil.which("mpiexec", path=str(Path(sys.executable).parent))
 
 
 def mpiexec() -> str:
-    """Path of the launcher: the one beside this Python, else the machine's. Starts no MPI.
+    """Path of the launcher: the one installed with this Python, else the machine's. Starts no MPI.
 
     Raises
     ------
@@ -104,7 +104,7 @@ def library() -> str:
 def end_all_on_errors() -> None:
     """Let an uncaught exception on one rank end all ranks.
 
-    Otherwise the others would wait for its messages forever. For a single rank nothing changes.
+    Otherwise other ranks would wait for messages forever. For a single rank nothing changes.
     """
     if mpi().COMM_WORLD.size == 1:
         return
@@ -117,10 +117,10 @@ def end_all_on_errors() -> None:
 
 
 def end_all(error: BaseException, report: Callable[[], None]) -> None:
-    """Report an error of this rank, and end all ranks if there are others.
+    """Report an error of this rank, and end all ranks.
 
-    If several ranks fail alike, the lowest reports. A rank with a `RankError` waits for the rank
-    that failed to report its error.
+    If several ranks fail in the same way, the lowest rank reports. A rank with a `RankError` waits
+    until the failed rank has reported its error.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ def end_all(error: BaseException, report: Callable[[], None]) -> None:
 
 
 def _several() -> Any:
-    """Return ``COMM_WORLD`` if MPI runs and it has several ranks, else None."""
+    """Return ``COMM_WORLD`` if MPI runs and has several ranks, else None."""
     MPI = loaded()
     if MPI is None or not MPI.Is_initialized() or MPI.Is_finalized():
         return None

@@ -1,4 +1,4 @@
-"""A mesh of which every rank holds a part."""
+"""Mesh of which every rank holds a part."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ WIDEST = 16
 """Elements of the widest batch."""
 
 GROUPS = 840
-"""Largest number of element groups, chosen so that ranks have about equally many."""
+"""Largest number of element groups. With it ranks have about equally many groups."""
 
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class DistributedMesh:
-    """One rank's view of a mesh that all ranks hold parts of.
+    """One rank's view of a mesh of which every rank holds a part.
 
-    Made by `femops.box`, `femops.read_mesh` or `femops.distribute`, or by `DistributedMesh.of` from
-    parts that the ranks have made themselves.
+    `femops.box`, `femops.read_mesh` and `femops.distribute` make it. `DistributedMesh.of` makes it
+    from parts that the ranks have made.
 
     Attributes
     ----------
     comm
-        The ranks that hold the mesh.
+        Ranks that hold the mesh.
     part
-        This rank's own elements.
+        Part with this rank's elements.
     whole_element_attributes, whole_boundary_attributes
         Shape (k,) int64, ascending: attributes that occur on any rank.
     checksum
-        Checksum of the whole mesh; the same for any number of ranks and any partition.
+        Checksum of the global mesh. It does not depend on the number of ranks or the partition.
     element_groups
         Shape (m + 1,) int64: group k has this rank's elements element_groups[k] to
-        element_groups[k + 1] - 1. The groups are the same for any number of ranks, so results
-        can be too. None if the mesh is not `reproducible`.
+        element_groups[k + 1] - 1. The groups do not depend on the number of ranks, so results can
+        be independent of it too. None if the mesh is not `reproducible`.
     """
 
     comm: Communicator
@@ -60,28 +60,28 @@ class DistributedMesh:
 
     @classmethod
     def of(cls, comm: Any, part: Part, element_groups: ArrayLike | None = None) -> DistributedMesh:
-        """Make the mesh of the ranks' parts. Collective.
+        """Make the mesh from the ranks' parts. Collective.
 
         Parameters
         ----------
         comm : mpi4py.MPI.Intracomm or Communicator
         part : Part
-            This rank's part, which may have no elements. The parts of all ranks must be of one
-            partition of one mesh, which is checked when a space is made.
+            This rank's part, which may have no elements. All parts must come from one partition of
+            one mesh. This is checked when a space is made.
         element_groups : array_like of int, optional
-            Starts of groups in the part, from 0 to its number of elements; on all ranks or none.
+            Starts of groups in the part, from 0 to its number of elements. On all ranks or on none.
 
         Raises
         ------
         MeshArgumentError
-            If the part is not this rank's, or the groups do not fit its elements.
+            If the part belongs to another rank, or the groups do not fit its elements.
         RankError
             If another rank failed.
 
         Warns
         -----
         UserWarning
-            On rank 0: there are ranks without elements.
+            On rank 0, if there are ranks without elements.
         """
         ranks = communicator(comm)
         with check(ranks):
@@ -106,7 +106,7 @@ class DistributedMesh:
                 value.setflags(write=False)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore a pickled mesh, if this rank has written it."""
+        """Restore a pickled mesh. Raise if another rank has written it."""
         _check_part(state["comm"], state["part"], state["element_groups"])
         vars(self).update(state)
         self.__post_init__()
@@ -114,13 +114,13 @@ class DistributedMesh:
     if not TYPE_CHECKING:  # type checkers would think that any attribute exists
 
         def __getattr__(self, name: str) -> Any:
-            """Raise an error that says where to find an attribute of `Mesh`."""
+            """Raise an error that tells where to find an attribute of `Mesh`."""
             hint = f": of this rank's elements it is mesh.mesh.{name}" if _of_mesh(name) else ""
             raise AttributeError(f"a DistributedMesh has no attribute {name!r}{hint}")
 
     @property
     def mesh(self) -> Mesh:
-        """The rank's own elements as a mesh. Its boundary is part of the whole mesh's boundary."""
+        """Mesh of this rank's elements. Its boundary is part of the global mesh's boundary."""
         return self.part.mesh
 
     @property
@@ -130,17 +130,17 @@ class DistributedMesh:
 
     @property
     def num_elements(self) -> int:
-        """Number of elements of the whole mesh."""
+        """Number of elements of the global mesh."""
         return self.part.num_elements
 
     @property
     def element_names(self) -> Names:
-        """Attributes of elements by name, the same on all ranks."""
+        """Element attributes by name, the same on all ranks."""
         return self.mesh.element_names
 
     @property
     def boundary_names(self) -> Names:
-        """Attributes of the boundary by name, the same on all ranks."""
+        """Boundary attributes by name, the same on all ranks."""
         return self.mesh.boundary_names
 
     @property
@@ -158,19 +158,20 @@ class DistributedMesh:
 
 
 def _of_mesh(name: str) -> bool:
-    """True if each `Mesh` has this attribute."""
+    """True if every `Mesh` has this attribute."""
     return hasattr(Mesh, name) or name in Mesh.__dataclass_fields__
 
 
 def group_pieces(count: int, size: int) -> tuple[Ints, Ints]:
-    """Cut elements into groups, and groups into a piece for each rank.
+    """Cut elements into groups, and give each rank consecutive groups.
 
     Returns
     -------
     cuts, pieces
-        Start of each group, and the end; shape (size + 1,): the first group of each rank, and
-        the number of groups. Groups have one size, a multiple of 16, so that batches of elements
-        are the same on any number of ranks. There are at most 840 groups.
+        ``cuts`` has the start of each group, and the end. ``pieces`` (size + 1,) has the first
+        group of each rank, and the number of groups. All groups have the same size, a multiple of
+        16, so that batches of elements do not depend on the number of ranks. There are at most 840
+        groups.
     """
     each = max(1, -(-count // (GROUPS * WIDEST))) * WIDEST
     groups = -(-count // each)
@@ -178,21 +179,21 @@ def group_pieces(count: int, size: int) -> tuple[Ints, Ints]:
 
 
 def rank_groups(count: int, size: int, rank: int) -> tuple[tuple[int, int], Ints]:
-    """Return start and stop of a rank's elements, and the starts of its groups in them."""
+    """Return start and stop of a rank's elements, and the starts (k,) of its groups in them."""
     cuts, pieces = group_pieces(count, size)
     own = cuts[pieces[rank] : pieces[rank + 1] + 1]
     return (int(own[0]), int(own[-1])), own - own[0]
 
 
 def checksum(mesh: Mesh, elements: Ints, vertices: Ints) -> int:
-    """Sum, modulo 2**64, of a hash of each element and each entry of the boundary.
+    """Sum, modulo 2**64, of hashes of all elements and boundary entries.
 
     Parameters
     ----------
     mesh : Mesh
         A mesh, or a part of one.
-    elements, vertices : array
-        Number in the whole mesh of each of its elements and vertices.
+    elements, vertices : (ne,) and (nv,) int64
+        Number of each element and vertex in the global mesh.
     """
     width = mesh.coordinates.shape[1] * mesh.dim
     nodes = np.ascontiguousarray(mesh.coordinates).reshape(-1, width)
@@ -205,14 +206,14 @@ def checksum(mesh: Mesh, elements: Ints, vertices: Ints) -> int:
 
 
 def sum_of_hashes(*columns: NDArray[np.signedinteger[Any]]) -> int:
-    """Sum, modulo 2**64, of a hash of each row of whole numbers."""
+    """Sum, modulo 2**64, of hashes of the rows of whole numbers, one array per column."""
     rows = np.concatenate(columns, axis=1, dtype=np.int64).view(np.uint64)
     places = np.arange(1, rows.shape[1] + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     return int(_mixed(_mixed(rows + places).sum(axis=1)).sum())
 
 
 def _mixed(numbers: Hashes) -> Hashes:
-    """Hash 64-bit numbers, so that each bit of a result depends on all bits of its input.
+    """Hash 64-bit numbers. Each bit of a result depends on all bits of its input.
 
     Notes
     -----

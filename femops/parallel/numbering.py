@@ -1,11 +1,10 @@
 """Numbering of the dofs of a distributed mesh.
 
-A vertex, edge or face belongs to the lowest rank that touches it, and its dofs with it. A rank
-numbers the dofs it owns first, by the rules of `femops.numbering`. Then come its *ghosts*, the
-other dofs that it touches, sorted by owner, and for one owner in the order of the owner's own
-numbers. The number of a dof in the whole mesh is its number on its owner, plus the dofs of all
-lower ranks. So if parts are consecutive pieces of the whole mesh's elements, these numbers are
-those of the undivided mesh.
+The lowest rank that touches a vertex, edge or face owns the entity and its dofs. A rank numbers its
+owned dofs first, by the rules of `femops.numbering`. Then come its *ghosts*, the other dofs that it
+touches. They are sorted by owner, then by the owner's number. The global number of a dof is its
+number on its owner plus the number of dofs of all lower ranks. So if each part has consecutive
+elements of the global mesh, the global numbers are the numbers of the undivided mesh.
 """
 
 from __future__ import annotations
@@ -30,20 +29,19 @@ Ints = NDArray[np.int64]
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class RankNumbering:
-    """The dofs that one rank touches. Made by `h1_rank_numbering` or `l2_rank_numbering`.
+    """Dofs that a rank touches. `h1_rank_numbering` and `l2_rank_numbering` make it.
 
     Attributes
     ----------
     rank
         The rank.
     indices
-        Shape (ne, (p + 1)**dim) int64: the rank's number of the dof at each local node
-        (lexicographic, x fastest) of its elements. Owned dofs come first, then ghosts.
+        Shape (ne, (p + 1)**dim) int64: dof at each local node (lexicographic, x fastest) of the
+        elements, by its number on the rank. Owned dofs come first, then ghosts.
     offsets
-        Shape (size + 1,) int64: rank r owns the dofs offsets[r] to offsets[r + 1] - 1 of the whole
-        mesh.
+        Shape (size + 1,) int64: rank r owns the global dofs offsets[r] to offsets[r + 1] - 1.
     ghosts
-        Shape (nghosts,) int64: number in the whole mesh of each ghost, ascending.
+        Shape (nghosts,) int64: global number of each ghost, ascending.
     """
 
     rank: int
@@ -58,7 +56,7 @@ class RankNumbering:
 
     @property
     def owned(self) -> int:
-        """Number of dofs that the rank owns; they are numbered 0 to owned - 1."""
+        """Number of dofs that the rank owns. Their numbers are 0 to owned - 1."""
         return int(self.offsets[self.rank + 1] - self.offsets[self.rank])
 
     @property
@@ -68,7 +66,7 @@ class RankNumbering:
 
     @property
     def whole(self) -> Ints:
-        """Number (ndofs,) in the whole mesh of each dof that the rank touches."""
+        """Global number (ndofs,) of each dof that the rank touches."""
         return np.concatenate([self.offsets[self.rank] + np.arange(self.owned), self.ghosts])
 
     def __repr__(self) -> str:
@@ -84,16 +82,16 @@ def h1_rank_numbering(part: Part, p: int, comm: Communicator) -> RankNumbering:
     Parameters
     ----------
     part : Part
-        This rank's part of the mesh; it may have no elements.
+        This rank's part of the mesh. It may have no elements.
     p : int
         Degree, at least 1.
     comm : Communicator
-        The ranks that hold the parts.
+        Ranks that hold the parts.
 
     Raises
     ------
     SpaceError
-        On all ranks: the degree is below 1, or the parts are not those of one mesh, a rank each.
+        On all ranks, if the degree is below 1, or the parts do not form one mesh.
     """
     _check_parts(part, p, 1, comm)
     topology = part.mesh.topology
@@ -117,16 +115,16 @@ def l2_rank_numbering(part: Part, p: int, comm: Communicator) -> RankNumbering:
     Parameters
     ----------
     part : Part
-        This rank's part of the mesh; it may have no elements.
+        This rank's part of the mesh. It may have no elements.
     p : int
         Degree, at least 0.
     comm : Communicator
-        The ranks that hold the parts.
+        Ranks that hold the parts.
 
     Raises
     ------
     SpaceError
-        On all ranks: the degree is negative, or the parts are not those of one mesh, a rank each.
+        On all ranks, if the degree is negative, or the parts do not form one mesh.
     """
     _check_parts(part, p, 0, comm)
     shape = part.mesh.num_elements, (p + 1) ** part.mesh.dim
@@ -137,7 +135,7 @@ def l2_rank_numbering(part: Part, p: int, comm: Communicator) -> RankNumbering:
 
 
 def _check_parts(part: Part, p: int, least: int, comm: Communicator) -> None:
-    """Check the parts and the degree on all ranks, so that all raise or none. Collective."""
+    """Check the parts and the degree on all ranks. Either all ranks raise or none. Collective."""
     row = [part.rank, part.size, p, part.mesh.dim, part.num_elements, part.num_vertices]
     table = comm.gather_all(np.array([*row, len(part.elements)], dtype=np.int64))
     wrong = np.flatnonzero((table[:, 0] != np.arange(comm.size)) | (table[:, 1] != comm.size))
@@ -167,10 +165,10 @@ def _check_parts(part: Part, p: int, least: int, comm: Communicator) -> None:
 def _as_owners_have_them(
     shared: dict[int, Ints], owner: Ints, starts: Ints, seen: Codes, comm: Communicator
 ) -> Ints:
-    """Get the owners' numbers of the entities that other ranks own. Collective.
+    """Get the numbers of entities that other ranks own from their owners. Collective.
 
-    The columns (4, n) have an entity, its owner, and its ``starts`` and ``seen`` on the owner. They
-    are sorted by owner, then by start.
+    Each column of the result (4, n) has an entity, its owner, and its ``starts`` and ``seen`` on
+    the owner. Columns are sorted by owner, then by start.
     """
     offers = {}
     for rank, entities in shared.items():
@@ -199,7 +197,7 @@ def _add_ghosts(
     numbers: tuple[Ints, Codes],
     owned: int,
 ) -> Ints:
-    """Number the ghosts behind the owned dofs. Return their numbers in the whole mesh."""
+    """Number the ghosts after the owned dofs. Return their global numbers."""
     entities, owner, first, order = theirs
     kinds = np.searchsorted(entity_offsets(topology), entities, side="right") - 1
     sizes = (p - 1) ** kinds

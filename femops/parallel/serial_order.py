@@ -1,11 +1,11 @@
-"""The serial order of all ranks' dofs: their order in the undivided mesh.
+"""Serial order of all ranks' dofs: their order in the undivided mesh.
 
-The name of a dof is the position at which it is first touched: the lowest element of the whole mesh
-that has it, and its position among that element's nodes, in the order of their numbering. Names
-ascend in the same order as the dofs' numbers in the whole mesh (`femops.numbering`). If parts are
-consecutive pieces of the whole mesh, so do the ranks' own numbers. Otherwise the names are cut, by
-elements, into a piece for each rank, and each rank sorts its piece. So no rank holds much more than
-its share.
+The name of a dof tells where it is first touched. It combines the lowest global element that has
+the dof with the dof's position among the nodes of this element, in numbering order. Names have the
+same order as the dofs' numbers in the undivided mesh (`femops.numbering`). If each part has
+consecutive elements of the global mesh, the ranks' numbers have this order too. Otherwise the names
+are cut, by elements, into one piece per rank, and each rank sorts its piece. So no rank holds much
+more than its share.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ Ints = NDArray[np.int64]
 class SerialOrder:
     """Maps values of owned dofs to consecutive rows in serial order, and back.
 
-    Values are arrays whose first axis counts dofs, of any type and further axes. The constructor
-    and both maps are collective.
+    Values are arrays of any type. Their first axis counts dofs, and they may have further axes. The
+    constructor and both maps are collective.
 
     Parameters
     ----------
     numbering : RankNumbering
-        The dofs of this rank.
+        Dofs of this rank.
     nodes : (n,) int64
-        Local nodes of an element in the order in which it numbers their dofs.
+        Local nodes of an element, in the order in which their dofs are numbered.
     part : Part
         This rank's part of the mesh.
     halo : Halo or None
         Exchange pattern of the ghosts; None if no ranks share dofs.
     comm : Communicator
-        The ranks of the numbering.
+        Ranks of the numbering.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class SerialOrder:
             self._sort(names, firsts)
 
     def forward(self, values: Array) -> Array:
-        """Return this rank's rows in serial order, from the values of its owned dofs."""
+        """Return this rank's rows (rows, ...) in serial order, from the values of owned dofs."""
         if self._trivial:
             return values
         arrived = self._comm.exchange({rank: values[dofs] for rank, dofs in self._send.items()})
@@ -80,7 +80,7 @@ class SerialOrder:
         return rows
 
     def backward(self, rows: Array) -> Array:
-        """Return the values of this rank's owned dofs, from its rows in serial order."""
+        """Return the values (owned, ...) of this rank's dofs, from its rows in serial order."""
         if self._trivial:
             return rows
         arrived = self._comm.exchange({rank: rows[at] for rank, at in self._receive.items()})
@@ -90,7 +90,7 @@ class SerialOrder:
         return values
 
     def _sort(self, names: Ints, firsts: Ints) -> None:
-        """Send names from firsts[r] on to rank r, which sorts the names that it receives."""
+        """Send names from firsts[r] on to rank r. Each rank sorts the names that it receives."""
         # Most names ascend already, and the rest in runs, which a "stable" sort merges.
         order = np.argsort(names, kind="stable")
         bounds = np.searchsorted(names, firsts, sorter=order)
@@ -113,14 +113,14 @@ class SerialOrder:
 
 
 def moved(rows: Array, old: Ints, new: Ints, comm: Communicator) -> Array:
-    """Redistribute rows among ranks, from cuts ``old`` to cuts ``new``. Collective.
+    """Redistribute rows among ranks from the cuts ``old`` to the cuts ``new``. Collective.
 
     Parameters
     ----------
     rows : array
         Rows from old[rank] to old[rank + 1] - 1.
     old, new : (size + 1,) int64
-        Ascending, with the same ends.
+        Ascending, with the same first and last entry.
     comm : Communicator
 
     Returns
@@ -145,7 +145,7 @@ def moved(rows: Array, old: Ints, new: Ints, comm: Communicator) -> Array:
 
 
 def _consecutive(part: Part, comm: Communicator) -> bool:
-    """True if the parts are consecutive pieces of the whole mesh, in the order of ranks."""
+    """True if each part has consecutive elements of the global mesh, in the order of ranks."""
     own, count = part.elements, len(part.elements)
     ends = [own[0], own[-1]] if count else [0, -1]
     table = comm.gather_all(np.array([*ends, count], dtype=np.int64))
@@ -154,7 +154,7 @@ def _consecutive(part: Part, comm: Communicator) -> bool:
 
 
 def _first_touches(numbering: RankNumbering, nodes: Ints, elements: Ints) -> Ints:
-    """Name of each dof that this rank touches: the position at which its part first touches it."""
+    """Name of each dof that this rank touches: where this part first touches the dof."""
     count = len(nodes)
     place = np.empty(count, dtype=np.int64)
     place[nodes] = np.arange(count)
@@ -164,7 +164,7 @@ def _first_touches(numbering: RankNumbering, nodes: Ints, elements: Ints) -> Int
 
 
 def _lowest(names: Ints, owned: int, halo: Halo | None, comm: Communicator) -> Ints:
-    """Lowest of all ranks' names for each owned dof. Collective."""
+    """Lowest name of each owned dof on all ranks. Collective."""
     if halo is None:
         return names
     own, ghosts = names[:owned], names[owned:]

@@ -1,9 +1,9 @@
 """Vertices, edges and faces of a distributed mesh that several ranks touch.
 
-A vertex is identified by its number in the whole mesh, an edge or a face by the numbers of its
-vertices. The vertex numbers are cut into a range for each rank. All ranks that touch a vertex send
-its number to the rank of its range, which tells each of them the other ranks at the vertex. Ranks
-that share vertices then compare the entities between these.
+A vertex is identified by its global number, an edge or a face by the numbers of its vertices. The
+vertex numbers are cut into one range per rank. All ranks that touch a vertex send its number to the
+rank of its range. That rank tells each sender the other ranks at the vertex. Then ranks that share
+vertices compare the entities between these vertices.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ def shared_vertices(part: Part, comm: Communicator) -> dict[int, Ints]:
     Returns
     -------
     dict
-        {rank: numbers in the part of the vertices shared with it, ascending}, by ascending rank.
+        {rank: numbers of the vertices shared with the rank}, by ascending rank. Vertex numbers
+        refer to this part, ascending.
     """
     length = -(-part.num_vertices // comm.size)
     told = comm.exchange(_grouped(part.vertices // length, part.vertices))
@@ -46,14 +47,14 @@ def shared_entities(part: Part, kinds: Sequence[int], comm: Communicator) -> dic
     ----------
     part : Part
     kinds : sequence of int
-        Dimensions, below that of the elements, of the entities to look for.
+        Dimensions of the entities, below the dimension of the elements.
     comm : Communicator
 
     Returns
     -------
     dict
-        {rank: entities shared with it}, counted as by `entity_offsets`, in an order that the two
-        ranks have in common.
+        {rank: entities shared with the rank}, numbered as in `entity_offsets`. Both ranks have the
+        same order.
     """
     known = shared_vertices(part, comm)
     between = np.zeros(len(part.vertices) + 1, dtype=bool)
@@ -73,7 +74,7 @@ def shared_entities(part: Part, kinds: Sequence[int], comm: Communicator) -> dic
 
 
 def _who_else(told: dict[int, Ints]) -> dict[int, Array]:
-    """Other ranks at each vertex: {rank: (n, 2) vertices it touches, and another rank there}.
+    """Other ranks at each vertex: {rank: (n, 2) vertices of the rank, and another rank there}.
 
     ``told`` has the vertices that each rank touches. Rows ascend by vertex.
     """
@@ -98,8 +99,8 @@ def _entities_between(
 ) -> tuple[Ints, Ints]:
     """Return the entities with only ``touched`` vertices, and their vertices (n, width).
 
-    Entities are counted as by `entity_offsets`. The vertices of each are numbers in the part,
-    ascending, followed by -1.
+    Entities are numbered as in `entity_offsets`. A row of vertices has numbers in the part,
+    ascending, then -1.
     """
     mesh = part.mesh
     near = np.flatnonzero(touched[mesh.elements].any(axis=1))
@@ -119,14 +120,14 @@ def _entities_between(
 
 
 def _common(mine: Ints, theirs: Array) -> Ints:
-    """Indices of rows of ``mine`` (n, width) that are also in ``theirs``, by ascending row."""
+    """Indices of the rows of ``mine`` (n, width) that are also in ``theirs``, by ascending row."""
     both = np.concatenate([mine, theirs.reshape(-1, mine.shape[1])])
     _, first, count = np.unique(both, axis=0, return_index=True, return_counts=True)
     return np.asarray(first[count == 2])
 
 
 def _grouped(keys: Ints, rows: Ints) -> dict[int, Array]:
-    """Group rows by their keys: {key: its rows, in their order}, by ascending key."""
+    """Group rows by their keys: {key: rows}, by ascending key. Rows keep their order."""
     order = np.argsort(keys, kind="stable")
     found, first = np.unique(keys[order], return_index=True)
     cuts = itertools.pairwise([*first.tolist(), len(keys)])

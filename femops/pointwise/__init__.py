@@ -1,4 +1,4 @@
-"""Physics at one quadrature point: trace, derivative, split of data, and printed q-function."""
+"""Physics at one quadrature point: trace, derivative, data split, and printed q-function."""
 
 from femops.pointwise.linear import LinearQFunction
 from femops.pointwise.qdata_split import Known, QDataSplit, linear_split, nonlinear_split

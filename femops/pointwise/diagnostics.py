@@ -20,7 +20,7 @@ _SYMBOL = re.compile(r"'(Node|FieldSymbol)' object|object of type '(Node|FieldSy
 
 
 def line_of(error: BaseException) -> str:
-    """File, number and text of the innermost line of a user's code in an error's traceback."""
+    """File, number and text of the innermost line of user code in an error's traceback."""
     found, step = "", error.__traceback__
     while step is not None:
         file = step.tb_frame.f_code.co_filename
@@ -33,7 +33,7 @@ def line_of(error: BaseException) -> str:
 
 
 def definition(function: Callable[..., Any]) -> str:
-    """File, number and text of the line on which a function begins."""
+    """File, number and text of the first line of a function."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     return "" if code is None else _place(code.co_filename, code.co_firstlineno)
 
@@ -44,13 +44,13 @@ def _place(file: str, line: int) -> str:
 
 
 def vector_hint(shapes: Iterable[tuple[int, ...]]) -> str:
-    """Advice if an array of a form is so long that it may be meant as the vector of a field."""
+    """Advice if an array of a form is so long that it may be the vector of a field."""
     long = any(len(shape) == 1 and shape[0] > _LONGEST_CONSTANT for shape in shapes)
     return "; is it a vector of a space? Give femops.GridFunction(space, vector)" if long else ""
 
 
 def explain(error: BaseException) -> str:
-    """Explanation, for a message, of an error that Python or NumPy raised on symbols."""
+    """Explanation of an error that Python or NumPy raised on symbols, for a message."""
     text = str(error)
     if "has no callable" in text:
         name = text.split("no callable", 1)[1].split(maxsplit=1)[0]

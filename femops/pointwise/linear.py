@@ -1,7 +1,7 @@
-"""Forms that are linear in their fields: the derivative D of outputs by inputs at a point.
+"""Forms that are linear in their fields: derivative D of outputs by inputs at a point.
 
-If a form has several fields, D is a matrix of blocks, one for each test function and field.  Each
-block is a form of its own, in which the other fields are zero.
+If a form has several fields, D consists of blocks, one for each test function and field. Each block
+is also a form, in which the other fields are zero.
 """
 
 from __future__ import annotations
@@ -36,15 +36,16 @@ class LinearQFunction:
     Attributes
     ----------
     field, test : Argument
-        Components of all fields, one after the other, and of all test functions.
+        Components of all fields, concatenated, and of all test functions.
     outputs : list of Node
-        Factors of the test functions, in the order of `Argument.flat`, with constants computed.
+        Factors of the test functions, in the order of `Argument.flat`, with operations on constants
+        evaluated.
     entries : (outputs, inputs) array of Node
-        D, with constants computed.
+        D, with operations on constants evaluated.
     structure : (outputs, inputs) int64
-        0 for a zero entry, else plus or minus the number of the distinct entry, counted from one.
+        0 for a zero entry. Else the number of the distinct entry, counted from one, with its sign.
     distinct : list of Node
-        Entries of D that are not zero and differ in more than the sign.
+        Nonzero entries of D that differ by more than the sign.
 
     Raises
     ------
@@ -75,7 +76,7 @@ class LinearQFunction:
         self.distinct: list[Node] = [self.entries.flat[k] for k in answer["distinct"]]
 
     def _examine(self) -> dict[str, Any]:
-        """Compute D, its zeros and its equal entries, in a form that JSON can hold."""
+        """Compute D, its zeros and its equal entries, as values that JSON can hold."""
         entries = self._derivatives()
         for test in self.trace.tests:
             self._check_linear(test, entries[self.places(self.trace.tests, test)])
@@ -106,7 +107,7 @@ class LinearQFunction:
         return [k * whole + first + c for k in range(slots) for c in range(sizes[name])]
 
     def _check_linear(self, test: str, entries: Objects) -> None:
-        """Raise if entries of D, (outputs of a test function, inputs), depend on a field."""
+        """Raise if entries (outputs of a test function, inputs) of D depend on a field."""
         fields, several = self.trace.fields, len(self.trace.fields) > 1
         result = f": see the result for {test!r}" if several else ""
         for field in fields:
@@ -125,7 +126,7 @@ class LinearQFunction:
             raise TraceError(what if several else f"the form is not linear in {next(iter(fields))}")
 
     def _check_homogeneous(self, test: str) -> None:
-        """Raise if the result for a test function is not zero when all fields are zero."""
+        """Raise if the result for a test function is not zero although all fields are zero."""
         zero = self.trace.graph.constant(0.0)
         rest = substitute(self.trace.tests[test].flat(), dict.fromkeys(self.moving, zero))
         if not all(identity.zero for identity in identities(rest)):
@@ -148,7 +149,7 @@ class LinearQFunction:
         ]
 
     def zeros(self, *, transpose: bool) -> tuple[int, ...]:
-        """All components of each test function (field if ``transpose``) with zero factors only."""
+        """Components of each test function (field if ``transpose``) whose factors are all zero."""
         sides = self.trace.fields if transpose else self.trace.tests
         entries = self.structure.T if transpose else self.structure
         found: list[int] = []
@@ -158,7 +159,7 @@ class LinearQFunction:
         return tuple(found)
 
     def block(self, test: str, field: str) -> LinearQFunction:
-        """Part of the form that couples one test function with one field, kept for later calls."""
+        """Part of the form that couples one test function with one field. It is made once."""
         if (test, field) not in self._blocks:
             self._blocks[test, field] = self._block(test, field)
         return self._blocks[test, field]
@@ -182,13 +183,13 @@ class LinearQFunction:
         )
 
     def _distinct(self, flat: list[Node]) -> tuple[NDArray[np.int64], list[int]]:
-        """Find which entries are zero, equal or opposite.
+        """Find the entries that are zero, equal or opposite.
 
         Returns
         -------
         structure : (entries,) int64
-            0 for a zero entry, else plus or minus the number of the distinct entry, counted from
-            one.
+            0 for a zero entry. Else the number of the distinct entry, counted from one, with its
+            sign.
         distinct : list of int
             Positions of the distinct entries.
         """
@@ -225,9 +226,10 @@ class LinearQFunction:
 
     @cached_property
     def degree(self) -> int | None:
-        """Power of the inverse Jacobian in D; None if entries differ in it.
+        """Power of the inverse Jacobian in D. None if entries have different powers.
 
-        0 for products of values (mass), 1 of a value and a gradient, 2 of gradients (diffusion).
+        0 for products of two values (mass), 1 for a value and a gradient, 2 for two gradients
+        (diffusion).
         """
         nodes, factor = list(self.entries.flat), letter("@factor")
         inverse = list(self.trace.static[INVERSE].flat)
@@ -240,7 +242,7 @@ class LinearQFunction:
         return None
 
     def transposed(self) -> tuple[list[Node], list[Node]]:
-        """Inputs and outputs of the transposed form, with field and test function exchanged."""
+        """Inputs and outputs of the transposed form: field and test function are exchanged."""
         graph = self.trace.graph
         inputs = [graph.input(f"transposed[{k}]") for k in range(len(self.entries))]
         outputs = []
@@ -254,7 +256,7 @@ class LinearQFunction:
 
 
 def compares(outputs: Sequence[Node], moving: set[int]) -> bool:
-    """True if a condition depends on the fields. Derivatives do not show the jumps of a choice.
+    """True if a condition depends on the fields. Derivatives miss the jumps of such a choice.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Expression graphs as statements of lane Python, and their values on NumPy arrays."""
+"""Expression graphs as statements of lane Python, and their values for NumPy arrays."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def assignments(outputs: Sequence[Node], inputs: Names) -> tuple[list[str], list
     -------
     statements : list of str
     results : list of str
-        The expression of each output: a name or a constant.
+        Expression of each output: a name or a constant.
     """
     names: Names = dict(inputs)
     statements: list[str] = []
@@ -86,14 +86,14 @@ _NUMPY: dict[str, Any] = {
 
 
 def evaluate(outputs: Sequence[Node], inputs: dict[int, Any]) -> list[Any]:
-    """Values of nodes on NumPy arrays.
+    """Values of nodes for NumPy arrays.
 
     Parameters
     ----------
     outputs : sequence of Node
     inputs : dict
-        Values of input nodes by their ``number``, arrays that broadcast.  Other nodes may have
-        values, too, and are then not computed.
+        Values of input nodes by ``number``: arrays that broadcast. Other nodes with a value here
+        are not computed.
 
     Returns
     -------

@@ -1,11 +1,11 @@
-"""Splits of a traced form into numbers that are stored and work that every application does.
+"""Splits of a traced form into stored numbers and work of every application.
 
-Numbers that do not depend on the field can be stored: at each quadrature point, or once for an
-element if its map is affine.  For a linear form they can be the distinct entries of D.  They can
-also be the inputs of the q-function from geometry and coefficients (the frontier), which are often
-fewer if a form couples components or has a varying coefficient.  The split with the fewest bytes
-wins.  If maps are not affine, the level "matrix-free" stores nothing of the geometry.  The
-q-function then takes Jacobian and position, which the kernel computes from the element's geometry.
+Numbers that do not depend on the field can be stored: at each quadrature point, or once per element
+if its map is affine. For a linear form these numbers can be the distinct entries of D. They can
+also be the q-function's inputs from geometry and coefficients (the frontier). These inputs are
+often fewer if a form couples components or has a varying coefficient. The split with the fewest
+bytes wins. If maps are not affine, the level "matrix-free" stores no geometry. Then the kernel
+computes Jacobian and position from the element's geometry and passes them to the q-function.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class Known:
     Attributes
     ----------
     affine : bool
-        True if the map of every element is affine, so that Jacobians are constant in an element.
+        True if the map of every element is affine. Then Jacobians are constant in an element.
     constants, elementwise : frozenset of str
-        Coefficients that are the same everywhere, and those that are constant in each element.
+        Coefficients that are constant in space, and coefficients that are constant in each element.
     at_points : bool
-        True if all stored numbers are stored at points, also those that are the same everywhere.
+        True if all stored numbers are stored at points, even constant numbers.
     points : int
-        Quadrature points of an element, for the count of bytes.
+        Number of quadrature points of an element, to count bytes.
     mapped : bool
         True if kernels can compute positions from the elements' geometry.
     """
@@ -67,18 +67,21 @@ class Known:
 @final
 @dataclass(frozen=True)
 class QDataSplit:
-    """A kernel's q-function, and the nodes of the numbers that are stored for it.
+    """A kernel's q-function, and the nodes of the numbers stored for it.
 
     Attributes
     ----------
     qfunction : QFunction
     element, constant, point : list of Node
-        Numbers stored in each element, once, and at each point: functions of the static inputs, in
-        the order of ``q``.  Those of an element are evaluated at any of its points, with weight 1.
+        Numbers stored per element, once, and per point: functions of the static inputs, in the
+        order of ``q``. Numbers per element are evaluated at any point of the element, with weight
+        1.
     computed : list of Node
-        Nodes to check for finite values, because the program itself divides or calls functions.
+        Nodes whose values must be checked to be finite, because the program divides or calls
+        functions.
     finite : list of Node
-        Nodes to check for finite values: stored numbers, zero where no output uses them.
+        Stored numbers whose values must be checked to be finite. They are zero where no output uses
+        them.
     """
 
     qfunction: QFunction
@@ -103,7 +106,7 @@ class _Variability(IntEnum):
 @final
 @dataclass
 class _Given:
-    """Nodes of the entries of a program's ``q``, by kind in the order of `QFunctionInputs`."""
+    """Nodes of the entries of a program's ``q``, by kind, in the order of `QFunctionInputs`."""
 
     element: list[Node] = field(default_factory=list)
     jacobian: list[Node] = field(default_factory=list)
@@ -173,9 +176,9 @@ class _Step:
     ) -> QDataSplit:
         """Write the q-function and return the split.
 
-        ``carriers`` are numbers of the nodes in ``given`` that contain the quadrature weight.  A
-        factor of the form multiplies them.  If such a node is constant in an element, the program
-        multiplies it by the reference weight.
+        ``carriers`` has the numbers of the nodes in ``given`` that contain the quadrature weight. A
+        factor of the form multiplies these nodes. If such a node is constant in an element, the
+        program multiplies it by the reference weight.
         """
         graph, nodes = self.graph, given.all()
         if carriers & {n.number for n in given.element} and not given.weight:
@@ -205,7 +208,7 @@ class _Step:
         return QDataSplit(qfunction, given.element, constant, given.point, computed, finite)
 
     def _may_fail(self, given: _Given) -> bool:
-        """True if the program's own operations may make infinity or NaN of finite inputs."""
+        """True if the program's operations may turn finite inputs into infinity or NaN."""
         known = {node.number for node in given.all()}
         own = [node for node in ancestors(self.finite, known) if node.number not in known]
         return any(
@@ -217,7 +220,7 @@ class _Step:
 @final
 @dataclass(frozen=True)
 class NonlinearQFunction:
-    """The q-function of a form that need not be linear in its fields.
+    """Q-function of a form that may be nonlinear in its fields.
 
     Attributes
     ----------
@@ -251,8 +254,8 @@ def linear_split(
     ----------
     step : LinearQFunction
     level : str
-        "matrix-free": only varying coefficients are stored at points; "partial": the split with
-        the fewest bytes; any other: all stored numbers are stored at points.
+        "matrix-free" stores only varying coefficients at points. "partial" takes the split with the
+        fewest bytes. Other levels store all stored numbers at points.
     known : Known, optional
     transpose : bool
         True to exchange field and test function.
@@ -290,7 +293,7 @@ def nonlinear_split(
     *,
     computes: bool = False,
 ) -> QDataSplit:
-    """Split of a q-function that is not linear. Geometry and coefficients are stored.
+    """Split of a nonlinear q-function. Geometry and coefficients are stored.
 
     Parameters
     ----------
@@ -300,12 +303,12 @@ def nonlinear_split(
     outputs : list of Node
         Outputs by slot, then by component.
     ncomp : int
-        Components of the outputs.
+        Number of components of the outputs.
     known : Known, optional
     functionals : tuple of int
-        Components that are written even if they are zero; see `make_program`.
+        Components that are written even if they are zero, see `make_program`.
     computes : bool
-        Whether the geometry of elements that are not affine is computed in each application.
+        Whether each application computes the geometry of elements that are not affine.
     """
     known = Known() if known is None else known
     outputs = substitute(outputs, {})
@@ -325,7 +328,7 @@ def nonlinear_split(
 
 
 def _places(trace: Trace, nodes: Iterable[Node], known: Known) -> dict[int, _Variability]:
-    """Variability of nodes by number: constant, varying by element, or by point."""
+    """Variability of nodes by number: constant, or varying by element or by point."""
     found: dict[int, _Variability] = {}
     for name, static in trace.static.items():
         place = _Variability.CONSTANT if name in known.constants else _Variability.POINT
@@ -373,8 +376,7 @@ def _by_nodes(
 ) -> QDataSplit | None:
     """Split that stores the nodes ``stored``: geometry and coefficients that the outputs use.
 
-    None if a stored node other than the quadrature weight depends on it: the form could not be
-    scaled then.
+    None if another stored node depends on the quadrature weight. Then the form could not be scaled.
     """
     weight = work.weight
     weighted = dependent(stored, {weight.number})
@@ -398,7 +400,7 @@ def _by_nodes(
 
 
 def _opened(work: _Step, known: Known) -> list[Node]:
-    """Frontier of the outputs, opened down to inputs and nodes that are constant in an element."""
+    """Frontier of the outputs, expanded to inputs and nodes that are constant in an element."""
     places = _places(work.trace, work.outputs, known)
     moving = {node.number for node in work.inputs}
     weighted = dependent(work.outputs, {work.weight.number})
@@ -418,12 +420,13 @@ def _opened(work: _Step, known: Known) -> list[Node]:
 def stored_split(
     trace: Trace, point: Argument, outputs: list[Node], ncomp: int, known: Known
 ) -> QDataSplit:
-    """Split of a q-function that computes the qdata of another from Jacobian and position.
+    """Split of a q-function that computes the stored data of another one.
 
     Parameters
     ----------
     trace, point, outputs, ncomp
-        See `nonlinear_split`.  The outputs need not depend on a field.
+        See `nonlinear_split`. The outputs need not depend on a field. The new q-function takes
+        Jacobian and position.
     known : Known
     """
     outputs = substitute(outputs, {})
@@ -436,10 +439,11 @@ def stored_split(
 
 
 def _mapped(work: _Step, degree: int | None, known: Known) -> QDataSplit:
-    """Split that stores no geometry: the q-function takes Jacobian and position.
+    """Split that stores no geometry. The q-function takes Jacobian and position.
 
     If D has one degree in the inverse Jacobian, the adjugate replaces the inverse, and powers of
-    the determinant multiply the weight.  Degree one then needs no division, and degree two one.
+    the determinant multiply the weight. Then degree one needs no division, and degree two needs one
+    division.
     """
     graph, dim, static = work.graph, work.trace.dim, work.trace.static
     jacobian = symbols(graph, "@jacobian", (dim, dim))

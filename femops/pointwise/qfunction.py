@@ -1,7 +1,7 @@
 """Q-functions: programs that a kernel runs at each quadrature point.
 
-The text of a program has only operations that lane vectors, NumPy arrays and recording numbers
-share.  So the kernels, the diagonal, the assembled matrix and the operation count can't disagree.
+A program uses only operations that lane vectors, NumPy arrays and recording numbers support. So the
+kernels, the diagonal, the assembled matrix and the operation count all run the same text.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from femops_kernels.pointwise.recording import RESULTS, SLOTS, Recording
 @final
 @dataclass(frozen=True)
 class QFunction:
-    """A q-function: program, sizes and symmetry.
+    """Q-function: program, sizes and symmetry.
 
     Attributes
     ----------
@@ -30,11 +30,11 @@ class QFunction:
         Program, in the form of the kernel package.
     dim : int
     ncomp_in, ncomp_out : int
-        Components of field and test function.
+        Number of components of the field, and of the test function.
     symmetric : bool
-        True if exchanging field and test function gives the same form.
+        True if the form does not change when field and test function are exchanged.
     scaled : tuple of int
-        Positions in ``q`` of the numbers to multiply, to multiply the form by a factor.
+        Positions in ``q`` of the numbers that a factor of the form multiplies.
     """
 
     code: QFunctionCode
@@ -66,7 +66,7 @@ class QFunction:
         return names["pointwise"]
 
     def __getstate__(self) -> dict[str, Any]:
-        """State for a copy or another process, which runs the text again."""
+        """Return the state for a copy or another process, which runs the text again."""
         return {k: v for k, v in self.__dict__.items() if k != "_function"}
 
     @property
@@ -85,7 +85,8 @@ class QFunction:
         Parameters
         ----------
         inputs : dict
-            The field's values by slot, each a sequence by component.  A missing slot is zero.
+            Values of the field by slot: for each slot a sequence by component. A missing slot is
+            zero.
         q : sequence
             Other inputs of the program.
 
@@ -124,9 +125,9 @@ class QFunction:
 
     @cached_property
     def flops(self) -> int:
-        """Floating-point operations at one point, counted by running the text.
+        """Floating-point operations at one point, counted in a run of the text.
 
-        An operation that is written twice counts once, because the compiler does it once.
+        A repeated operation counts once, because the compiler does it once.
         """
         recording = Recording(self.text, self.slots_in, self.ncomp_in, self.numbers.total)
         return len(recording.operations)
@@ -137,10 +138,10 @@ def _tuple(entries: Sequence[str]) -> str:
 
 
 def fuse(programs: Sequence[QFunction]) -> QFunction:
-    """Fuse q-functions into one whose results are the sums of theirs.
+    """Fuse q-functions into one q-function whose results are the sums of their results.
 
-    Its ``q`` has the numbers of all, grouped by kind.  Numbers of the geometry are the same for all
-    programs and occur once.
+    The new ``q`` has the numbers of all programs, grouped by kind. All programs share the numbers
+    of the geometry, which occur once.
     """
     if len(programs) == 1:
         return programs[0]
@@ -175,7 +176,7 @@ def fuse(programs: Sequence[QFunction]) -> QFunction:
 
 
 def _together(parts: Sequence[QFunctionInputs]) -> tuple[QFunctionInputs, list[list[int]]]:
-    """Counts of the numbers in ``q`` of a sum, and for each part the positions of its numbers."""
+    """Counts of the numbers in ``q`` of a sum, and the positions of each part's numbers."""
     own = (True, False, False, False, True, True)  # the other kinds come from the geometry
     columns = zip(own, zip(*(part.counts() for part in parts), strict=True), strict=True)
     numbers = QFunctionInputs(*(sum(counts) if mine else max(counts) for mine, counts in columns))
@@ -192,7 +193,7 @@ def _together(parts: Sequence[QFunctionInputs]) -> tuple[QFunctionInputs, list[l
 
 
 def _pick(places: Sequence[int]) -> str:
-    """Python expression that picks some entries of ``q``, by slices."""
+    """Python expression that selects entries of ``q``, by slices."""
     runs: list[list[int]] = []
     for k in places:
         if runs and runs[-1][1] == k:

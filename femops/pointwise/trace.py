@@ -1,4 +1,4 @@
-"""Tracing: a form's function is called once with symbols, which gives an expression graph."""
+"""Tracing: call a form's function once with symbols, to get an expression graph."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ class CoefficientShape:
 @final
 @dataclass(frozen=True)
 class Argument:
-    """Nodes of a field, an input of a q-function, or of the factors of a test function, an output.
+    """Nodes of a field (input of a q-function), or of a test function's factors (output).
 
     Attributes
     ----------
     values : (ncomp,) array of Node
     derivatives : (ncomp, dim) array of Node
-        Derivatives along reference directions, or the factors of these.
+        Derivatives along reference directions, or the factors of these derivatives.
     """
 
     values: Objects
@@ -62,7 +62,7 @@ class Argument:
 
     @staticmethod
     def joined(parts: Sequence[Argument]) -> Argument:
-        """Argument with the components of several arguments, one after the other."""
+        """Argument with the components of several arguments, concatenated."""
         values = np.concatenate([part.values for part in parts])
         return Argument(values, np.concatenate([part.derivatives for part in parts]))
 
@@ -96,7 +96,7 @@ class FieldSymbol(Symbolic):
 
     @property
     def grad(self) -> Objects:
-        """Gradient in space, (dim,) or (ncomp, dim)."""
+        """Gradient (dim,) or (ncomp, dim) in space."""
         return self._grad[0] if len(self._grad) == 1 else self._grad
 
     @property
@@ -106,7 +106,7 @@ class FieldSymbol(Symbolic):
 
     @property
     def sym_grad(self) -> Objects:
-        """Symmetric part of the gradient (strain). It needs as many components as dimensions."""
+        """Symmetric part (dim, dim) of the gradient (strain). ncomp must be dim."""
         matrix = self._square()
         return np.asarray(0.5 * (matrix + matrix.T))
 
@@ -129,7 +129,7 @@ class FieldSymbol(Symbolic):
     if not TYPE_CHECKING:  # type checkers must see that there are no other attributes
 
         def __getattr__(self, name: str) -> Any:
-            """Raise an error that says what attributes a field has."""
+            """Raise an error that lists the attributes of a field."""
             if name.startswith("_"):  # NumPy's names, and attributes that a new copy lacks
                 raise AttributeError(name)
             hint = did_you_mean(name, _OF_FIELDS) or f": a field has {', '.join(_OF_FIELDS)}"
@@ -156,13 +156,13 @@ class FieldSymbol(Symbolic):
 @final
 @dataclass(frozen=True)
 class Trace:
-    """The q-function of a form as an expression graph.
+    """Q-function of a form as an expression graph.
 
     Attributes
     ----------
     graph : Graph
     fields : dict of Argument
-        Inputs that vary from application to application, by name.
+        Inputs that vary between applications, by name.
     tests : dict of Argument
         Outputs: factors of the test functions and of their reference derivatives, multiplied by
         the quadrature weight.
@@ -180,7 +180,7 @@ class Trace:
 
     @property
     def has_slopes(self) -> bool:
-        """True if a derivative of a field or of a test function is used."""
+        """True if the form uses a derivative of a field or of a test function."""
         values, slopes = (
             substitute([node for part in parts for node in part.flat], {})
             for parts in (
@@ -204,7 +204,7 @@ class Trace:
         return replace(self, dim=kept.stop, fields=fields, tests=tests)
 
     def has_results_of(self, other: Trace) -> bool:
-        """True if another trace has the same operations and results, in another graph."""
+        """True if another trace, in another graph, has the same operations and results."""
         return self._operations() == other._operations()
 
     def _operations(self) -> list[Any]:
@@ -216,7 +216,7 @@ class Trace:
 
 
 def symbols(graph: Graph, name: str, shape: tuple[int, ...], symmetric: bool = False) -> Objects:
-    """Array of input nodes ``name_i_j``. Opposite entries of a symmetric matrix are one node."""
+    """Array (*shape) of input nodes ``name_i_j``. Opposite entries may share one node."""
     out = np.empty(shape, dtype=object)
     for index in np.ndindex(shape):
         entry = tuple(sorted(index)) if symmetric else index
@@ -225,7 +225,7 @@ def symbols(graph: Graph, name: str, shape: tuple[int, ...], symmetric: bool = F
 
 
 def _fixed(array: Objects) -> Objects:
-    """Make an array read-only, so that a form can't overwrite it, and return it."""
+    """Make an array read-only and return it. So a form can't overwrite it."""
     array.flags.writeable = False
     return array
 
@@ -251,9 +251,9 @@ def trace(
     ----------
     function : callable
         ``function(*fields, x, **coefficients)``.  Fields come first, in order.  A parameter called
-        ``x`` gets the position.  All others are coefficients.  The function returns the factors of
-        the test function and of its gradient, ``{"value": ..., "grad": ...}`` (either may be left
-        out), and for several test functions a dictionary of these by name.
+        ``x`` gets the position. All other parameters are coefficients. The function returns the
+        factors of the test function and of its gradient, ``{"value": ..., "grad": ...}``. Either
+        may be left out. For several test functions it returns a dictionary of such factors by name.
     dim : int
     fields, tests : mapping
         Number of components by name.
@@ -271,8 +271,8 @@ def trace(
     Raises
     ------
     TraceError
-        If the function does not take these arguments, returns something else, or does an operation
-        that symbols do not have.  The message names the line.
+        If the function does not take these arguments, returns another type, or uses an operation
+        that symbols do not have. The message names the line.
     """
     graph = Graph()
     static: dict[str, Objects] = {
@@ -321,14 +321,14 @@ def _factors(
 def linearised(traced: Trace, states: Mapping[str, str]) -> Trace:
     """Derivative of a traced form at a state, as a trace that is linear in its fields.
 
-    The fields of the result are the directions.  The fields of ``traced`` become static inputs.
+    The fields of the result are directions. The fields of ``traced`` become static inputs.
 
     Parameters
     ----------
     traced : Trace
     states : mapping
-        For each field the name ``state`` of its values among the static inputs.  Its reference
-        derivatives get the name ``dstate``.
+        For each field, the name of its values among the static inputs. The reference derivatives
+        get this name with a d in front.
 
     Returns
     -------
@@ -445,7 +445,7 @@ def _result_of(
 def _shaped(
     graph: Graph, result: Any, shape: tuple[int, ...], what: str, function: FormFunction
 ) -> Objects:
-    """Nodes of a result in the shape of the test function; zeros if the result is missing."""
+    """Nodes of a result in the shape of the test function. Zeros if the result is missing."""
     out = np.empty(shape, dtype=object)
     if result is None:
         out[...] = graph.constant(0.0)

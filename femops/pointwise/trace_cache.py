@@ -1,8 +1,7 @@
-"""Results of tracing a form, kept on disk beside the compiled kernels.
+"""Results of tracing, kept on disk with the compiled kernels.
 
-The key is the graph itself, with the sources of this package.  So a result is found only for the
-same expressions and the same version of femops, and can't be stale, whatever a function closes
-over.
+The key consists of the graph and the sources of this package. So a result is used only for the same
+expressions and the same version of femops. It can't be stale, whatever variables a function reads.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ def encode(nodes: Iterable[Node]) -> Encoded:
     Returns
     -------
     dict
-        ``rows``: operation, rows of the arguments and data of each node, after its arguments;
-        ``nodes``: the rows of ``nodes``.
+        ``rows`` has the operation, the rows of the arguments and the data of each node. A node
+        comes after its arguments. ``nodes`` has the rows of ``nodes``.
     """
     wanted = list(nodes)
     order = ancestors(wanted)
@@ -50,7 +49,7 @@ def _data(node: Node) -> str | None:
 
 
 def decode(graph: Graph, encoded: Encoded) -> list[Node]:
-    """Add encoded nodes to a graph, which may have some of them already, and return them.
+    """Add encoded nodes to a graph, unless they are there already, and return them.
 
     Parameters
     ----------
@@ -70,12 +69,12 @@ def decode(graph: Graph, encoded: Encoded) -> list[Node]:
 
 
 def remembered(question: Any, compute: Callable[[], Any]) -> Any:
-    """Read an answer from disk, or compute it and keep it there.
+    """Read an answer from disk, or compute and store it.
 
     Parameters
     ----------
     question : anything that JSON can hold
-        All that the answer depends on.
+        Everything that determines the answer.
     compute : callable
         Returns the answer, which JSON can hold.
 
@@ -99,7 +98,7 @@ def remembered(question: Any, compute: Callable[[], Any]) -> Any:
 
 
 def _read(path: Path) -> Any:
-    """Answer in a file, read safely since code is made of it; None if missing or damaged."""
+    """Answer in a file, read safely because it becomes code. None if missing or damaged."""
     try:
         kept = json.loads(read_private(path))
         answer = kept["answer"]

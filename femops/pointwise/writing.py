@@ -34,7 +34,7 @@ def make_program(
     components : (int, int)
         Number of components of the field and of the test function.
     names : dict
-        Names in the program of the other inputs of the q-function, by node number.
+        Names of the other inputs of the q-function in the program, by node number.
     numbers, symmetric, scaled
         See `QFunction`.
     written : sequence of int

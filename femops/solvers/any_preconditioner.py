@@ -32,7 +32,7 @@ AnyPreconditioner = Annotated[Any, Kind(lambda M: M is None or _multiplies(M), _
 
 @final
 class Given(Preconditioner):
-    """Preconditioner that is not femops' own; made by `as_preconditioner`.
+    """Preconditioner from another library. `as_preconditioner` makes it.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class Given(Preconditioner):
             result[:] = self._checked(product)
 
     def _checked(self, product: Any) -> Vector:
-        """Check a product with M, and return it flat, (size,).
+        """Check a product with M, and return it as a flat array (size,).
 
         Raises
         ------
@@ -103,8 +103,9 @@ def as_preconditioner(
 ) -> Preconditioner | None:
     """Return M as a preconditioner for vectors of a space; None stays None.
 
-    Preconditioners of femops are returned as they are. On several ranks M must be made by femops,
-    or be a LinearOperator, whose product takes and gives what the rank owns.
+    A preconditioner of femops is returned unchanged. On several ranks M must be made by femops, or
+    be a LinearOperator whose product maps the rank's entries of a vector to the rank's entries of
+    the result.
 
     Parameters
     ----------

@@ -28,28 +28,28 @@ def solve(problems: Sequence[LinearProblem], watch: Watch) -> tuple[Array, Info,
     """Solve A X = B by block conjugate gradients (O'Leary, 1980). Collective.
 
     The residual is a basis Q, orthonormal in the inner product of M, times a small matrix C (BCGrQ;
-    Dubrulle, 2001). So right-hand sides may be dependent, or converge before others. Where the
-    recursion ends and the residual of X is larger, it begins again.
+    Dubrulle, 2001). So right-hand sides may be linearly dependent, or converge at different times.
+    If the recursion ends while the residual of X is still too large, the recursion restarts from X.
 
     Parameters
     ----------
     problems : sequence of LinearProblem
-        One for each column, with one operator and preconditioner.
+        One problem for each column. All have the same operator and preconditioner.
     watch : Watch
-        It is told the largest norm of a column's residual over that of the right-hand side.
+        Receives the largest relative residual of a column.
 
     Returns
     -------
     X : (size, nvec) array
     info : Info
-        With the residual and the tolerance of the column that is farthest from its tolerance.
+        Residual and tolerance of the column that is farthest from its tolerance.
     far : int
         Number of that column.
 
     Raises
     ------
     SolverError
-        A or M is found not to be positive.
+        The solve shows that A or M is not positive.
     """
     exponents = [math.frexp(problem.norm)[1] for problem in problems]
     block = _Block([p.scaled(e) for p, e in zip(problems, exponents, strict=True)])
@@ -73,7 +73,7 @@ def solve(problems: Sequence[LinearProblem], watch: Watch) -> tuple[Array, Info,
 
 
 def _iterate(block: _Block, count: int, watch: Watch) -> int:
-    """Improve the block's solution. Return the number of all iterations."""
+    """Improve the block's solution. Return the total number of iterations."""
     block.orthonormalize(count)
     first = block.norms().max()
     while True:
@@ -94,7 +94,7 @@ class _Block:
     Attributes
     ----------
     first : LinearProblem
-        One of the problems, for what they have in common.
+        The first problem, for the operator and options that all problems share.
     goals, reach : (nvec,) float64
         Tolerances, and norms at which the recursion ends: not far below round-off.
     X : (size, nvec) array
@@ -121,8 +121,8 @@ class _Block:
     def norms(self) -> Small:
         """Norms of the residuals of the recursion, estimated while they are not small. Collective.
 
-        The norms in the inner product of M are known. Euclidean norms are computed where they may
-        be below `reach`, and their ratios to the others are kept.
+        The recursion gives the norms in the inner product of M. Euclidean norms are computed only
+        where they may be below `reach`. The ratio of the two norms is kept for later estimates.
         """
         known = np.sqrt((self._C**2).sum(axis=0))
         estimate = self._ratio * known
@@ -152,7 +152,7 @@ class _Block:
         self.orthonormalize(count, P)
 
     def orthonormalize(self, count: int, P: Array | None = None) -> None:
-        """Make the basis orthonormal, and the next directions from it and the last. Collective."""
+        """Make the basis orthonormal, and update the directions by the new basis. Collective."""
         Q, M, inverse = self._Q, self.first.M, self._inverse
         MQ = Q if M is None or inverse is not None else M @ Q
 
@@ -175,18 +175,18 @@ class _Block:
             self._Q[rows] = own
 
     def _rows(self) -> Iterator[slice]:
-        """Blocks of rows; all at once on a device."""
+        """Yield blocks of rows. On a device one block has all rows."""
         n = len(self.X)
         each = _ROWS if self._memory.device is None else max(n, 1)
         return (slice(begin, min(begin + each, n)) for begin in range(0, n, each))
 
     def _put(self, small: Small) -> Array:
-        """Small matrix in the memory of the vectors, and of their type."""
+        """Copy a small matrix into the memory and type of the vectors."""
         found: Array = self._memory.put(np.ascontiguousarray(small, dtype=self._B.dtype))
         return found
 
     def _inner(self, left: Array, right: Any) -> Small:
-        """Inner products of the columns of an array and of another, given by rows. Collective."""
+        """Inner products of the columns of two arrays, read by blocks of rows. Collective."""
         k = left.shape[1]
         total = self._xp.zeros((k, k))  # in float64
         for rows in self._rows():
@@ -197,7 +197,7 @@ class _Block:
 
 
 def _scaled(gram: Small) -> tuple[Small, Small]:
-    """Inner products of columns that are divided by their norms, and the norms (1 for zero)."""
+    """Divide a Gram matrix by the norms of its columns. Return it, and the norms (1 for zero)."""
     norms = np.sqrt(np.maximum(np.diag(gram), 0.0))
     norms[norms == 0.0] = 1.0
     return 0.5 * (gram + gram.T) / np.outer(norms, norms), norms
@@ -206,7 +206,7 @@ def _scaled(gram: Small) -> tuple[Small, Small]:
 def _factors(gram: Small, count: int) -> tuple[Small, Small]:
     """Matrices T, Z with Q = (Q T) Z and Q T orthonormal, from inner products of columns of Q.
 
-    Directions that others contain are left out.
+    Linearly dependent directions are left out.
     """
     if not np.isfinite(gram).all():
         raise SolverError(M_NOT_POSITIVE.format(count))

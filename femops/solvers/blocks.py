@@ -1,4 +1,4 @@
-"""Preconditioners of operators on several fields, composed of one for each field."""
+"""Preconditioners of operators on several fields, built from one preconditioner for each field."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Vector = NDArray[Any]
 
 @final
 class BlockDiagonal(Preconditioner):
-    """Preconditioner that treats each field by itself; made by `block_diagonal`.
+    """Preconditioner that treats each field separately. `block_diagonal` makes it.
 
     Attributes
     ----------
     parts : dict of Preconditioner
-        By the names of the fields.
+        Preconditioner of each field, by name.
     """
 
     _given_as = "femops.block_diagonal(W, ...)"
@@ -46,14 +46,14 @@ class BlockDiagonal(Preconditioner):
 
 @final
 class BlockTriangular(Preconditioner):
-    """Preconditioner that solves for one field after the other; made by `block_triangular`.
+    """Preconditioner that solves for one field after the other. `block_triangular` makes it.
 
     Attributes
     ----------
     operator : Operator
-        The operator. Its blocks reduce the right-hand sides of later fields.
+        The operator. Its blocks update the right-hand sides of later fields.
     parts : dict of Preconditioner
-        By the names of the fields, in the order of the solves.
+        Preconditioner of each field, by name, in the order of the solves.
     """
 
     _given_as = "femops.block_triangular(A, ...)"
@@ -89,10 +89,10 @@ class BlockTriangular(Preconditioner):
 
 @checked(SolverError)
 def block_diagonal(W: Product, /, **parts: AnyPreconditioner) -> BlockDiagonal:
-    """Preconditioner of operators on a product that treats each field by itself.
+    """Preconditioner of operators on a product space that treats each field separately.
 
-    PETSc calls it an additive field split. If all parts are symmetric and positive definite, so is
-    the preconditioner, as `minres` and `cg` need it.
+    PETSc calls it an additive field split. If all parts are symmetric positive definite, the
+    preconditioner is too. `minres` and `cg` need that.
 
     Parameters
     ----------
@@ -100,17 +100,17 @@ def block_diagonal(W: Product, /, **parts: AnyPreconditioner) -> BlockDiagonal:
         The space of the operator.
     **parts : Preconditioner, LinearOperator or matrix
         Preconditioner of each field, by name: `femops.multigrid` or `femops.jacobi` of an operator
-        on its space, or another as `cg` takes it.
+        on the field's space, or any other M that `cg` takes.
 
     Returns
     -------
     BlockDiagonal
-        A SciPy ``LinearOperator``. It works on ranks and devices where the parts do.
+        A SciPy ``LinearOperator``. It works on ranks and devices if all parts do.
 
     Raises
     ------
     SolverError
-        A field without a preconditioner, a name that is no field, or a part of another shape.
+        A field has no preconditioner, a name is no field, or a part has the wrong shape.
 
     Examples
     --------
@@ -138,12 +138,13 @@ def block_diagonal(W: Product, /, **parts: AnyPreconditioner) -> BlockDiagonal:
 
 @checked(SolverError)
 def block_triangular(A: Operator, /, **parts: AnyPreconditioner) -> BlockTriangular:
-    """Preconditioner of an operator on a product that solves for one field after the other.
+    """Preconditioner of an operator on a product space that solves for one field after the other.
 
-    The fields are solved for in the order of the arguments. Each right-hand side is reduced by the
-    operator's blocks times the fields before it. With ``u=M_u, p=M_p``, u = M_u r_u and then
-    p = M_p (r_p - A_pu u), a lower triangle; with ``p=M_p, u=M_u`` an upper one. PETSc calls it a
-    multiplicative field split. It is not symmetric: use `gmres`.
+    The order of the arguments is the order of the solves. Before a field's solve, the operator's
+    blocks times the fields solved so far are subtracted from the right-hand side. With ``u=M_u,
+    p=M_p`` the result is u = M_u r_u and p = M_p (r_p - A_pu u), a lower triangle. With ``p=M_p,
+    u=M_u`` it is an upper triangle. PETSc calls it a multiplicative field split. It is not
+    symmetric: use `gmres`.
 
     Parameters
     ----------
@@ -151,18 +152,18 @@ def block_triangular(A: Operator, /, **parts: AnyPreconditioner) -> BlockTriangu
         On a product of spaces.
     **parts : Preconditioner, LinearOperator or matrix
         Preconditioner of each field, by name, as for `block_diagonal`. The second of two should
-        be near the inverse of the Schur complement A_pp - A_pu A_uu^-1 A_up, with its sign.
+        approximate the inverse of the Schur complement A_pp - A_pu A_uu^-1 A_up, with its sign.
 
     Returns
     -------
     BlockTriangular
-        A SciPy ``LinearOperator``. It works on ranks and devices where the parts do.
+        A SciPy ``LinearOperator``. It works on ranks and devices if all parts do.
 
     Raises
     ------
     SolverError
-        An operator on one field, a field without a preconditioner, a name that is no field, or a
-        part of another shape.
+        The operator has one field only, a field has no preconditioner, a name is no field, or a
+        part has the wrong shape.
 
     Examples
     --------
@@ -194,7 +195,7 @@ def block_triangular(A: Operator, /, **parts: AnyPreconditioner) -> BlockTriangu
 def _parts(
     W: Product, given: dict[str, Any], dtype: np.dtype[Any], function: str
 ) -> dict[str, Preconditioner]:
-    """Return the preconditioner of each field, in the order in which they were given.
+    """Return the preconditioner of each field, in the order of ``given``.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Conjugate gradients, in one compiled loop."""
+"""Conjugate gradients in one compiled loop."""
 
 from __future__ import annotations
 
@@ -69,40 +69,41 @@ def cg(
     A : Operator
     b : (size,) or (size, nvec) array
         Right-hand side, of the operator's type; see `Operator.rhs` for essential conditions. If the
-        operator is on a device, so are b, x0 and x; only a few numbers come to the host. The
-        columns of a matrix are right-hand sides that are solved for at once, 16 at a time, with
-        search directions in common (block conjugate gradients: O'Leary, 1980; Dubrulle, 2001). On a
-        reproducible mesh, and with ``M=femops.multigrid(A)``, they are solved for one by one.
+        operator is on a device, so are b, x0 and x. Only a few numbers are copied to the host. The
+        columns of a matrix are right-hand sides. They are solved together, 16 at a time, and share
+        search directions (block conjugate gradients: O'Leary, 1980; Dubrulle, 2001). On a
+        reproducible mesh, and with ``M=femops.multigrid(A)``, they are solved one by one.
     x0 : array of the shape of b, optional
         First guess, zero if omitted.
     rtol, atol : float
-        Done when |b - A x| <= max(rtol |b|, atol), Euclidean norms. Where round-off keeps b - A x
-        from decreasing, the recursion for the residual still decreases. So each solve ends, at the
-        latest where squares in the recursion would underflow (a norm of 1.5e-154, in float32
-        1.1e-19). ``info`` has the norm of b - A x at the end, and is not converged if that is more
-        than ten times the tolerance. Right-hand sides of float32 may be of any size: those whose
-        squares are out of its range are divided by a power of two.
+        Done when |b - A x| <= max(rtol |b|, atol), Euclidean norms. The residual in this test comes
+        from a recursion. It decreases even where round-off keeps b - A x from decreasing. So each
+        solve ends, at the latest before squares in the recursion underflow (at a norm of 1.5e-154,
+        in float32 1.1e-19). ``info`` has the norm of b - A x at the end. ``info.converged`` is
+        False if this norm is more than ten times the tolerance. A float32 right-hand side may have
+        any size. If its squares are out of range, the solver scales it by a power of two.
     maxiter : int, optional
-        Most iterations; ten times the number of unknowns if omitted.
+        Maximum number of iterations. The default is ten times the number of unknowns.
     M : Preconditioner, LinearOperator or matrix, optional
-        Symmetric positive definite preconditioner, about the inverse of A: anything with a shape
-        and a product with vectors, as SciPy's solvers take it. `femops.jacobi` runs in the compiled
-        loop, and `femops.multigrid` in its own kernels; with any other M each iteration goes
-        through Python. On ranks M is femops' own, or a LinearOperator whose product takes and gives
-        the entries that the rank owns.
+        Symmetric positive definite preconditioner, an approximate inverse of A. Any object with a
+        shape and a product with vectors will do, as for SciPy's solvers. `femops.jacobi` runs in
+        the compiled loop, and `femops.multigrid` in its own kernels; with any other M each
+        iteration goes through Python. On several ranks M must be made by femops, or be a
+        LinearOperator whose product maps the rank's entries of a vector to the rank's entries of
+        the result.
     callback : callable, optional
-        Called as ``callback(x)`` after each iteration with a view of the iterate; it must not be
-        written to, and can't where arrays are the host's. A device waits for it each time.
+        Called as ``callback(x)`` after each iteration. x is a view of the iterate: do not write to
+        it. On the host the view is read-only. A device waits for each call.
     merged : bool, optional
-        Whether vectors are updated inside the operator's sweep, so that they are read and written
-        less often; iterates agree to round-off. If omitted, they are where that is possible: for
-        operators of one sweep over all elements.
+        Whether the operator's sweep also updates the vectors, which saves memory traffic. Iterates
+        agree to round-off. By default updates are merged where possible: for an operator that makes
+        one sweep over all elements.
     history : bool
         Whether ``info.residuals`` has the norm of the residual after each iteration.
     progress : callable, optional
-        Called as ``progress(iterations, residual)`` with the iterations done and the norm of the
-        residual, at the beginning and about ten times a second, with ``history`` or ``callback``
-        after each iteration. On ranks all call it.
+        Called as ``progress(iterations, residual)`` with the number of iterations so far and the
+        norm of the residual: at the beginning, and about ten times a second. With ``history`` or
+        ``callback`` it is called after each iteration. Every rank calls it.
     warn : bool
         Whether to issue a `ConvergenceWarning` if the solve has not converged.
 
@@ -111,9 +112,10 @@ def cg(
     x : array of the shape of b
         The last iterate, converged or not.
     info : Info
-        Of many right-hand sides it has the iterations of all, and the residual and the tolerance of
-        the one that is farthest from its tolerance; ``residuals`` are the largest ones, with
-        right-hand sides divided by powers of two to norms from 1/2 to 1.
+        Report of the solve. For several right-hand sides, ``iterations`` is the total. ``residual``
+        and ``tolerance`` belong to the right-hand side that is farthest from its tolerance.
+        ``residuals`` has the largest residual in each iteration, after each right-hand side was
+        scaled by a power of two to a norm from 1/2 to 1.
 
     Raises
     ------
@@ -165,7 +167,7 @@ def cg(
 def _many(
     A: Operator, B: NDArray[Any], X0: NDArray[Any] | None, options: dict[str, Any], **reports: Any
 ) -> tuple[NDArray[Any], Info]:
-    """Solve for the columns of B. Collective."""
+    """Solve for the columns of B (size, nvec). Collective."""
     count = B.shape[1]
     if not count or (X0 is not None and X0.shape != B.shape):
         given = "no columns" if X0 is None or not count else f"{B.shape}, x0 {X0.shape}"
@@ -200,7 +202,7 @@ def _block(
 def _solved(
     problem: LinearProblem, M: Jacobi | None, merged: bool | None, watch: Watch, goal: float
 ) -> tuple[NDArray[Any], Info]:
-    """Solve by compiled conjugate gradients, with Jacobi's preconditioner or none."""
+    """Solve by compiled conjugate gradients. M is Jacobi's preconditioner or None."""
     A = problem.A
     right, sums = problem.right, problem.sums
     inverse = None
@@ -216,7 +218,7 @@ def _solved(
 
 
 def least_change(dtype: np.dtype[Any], norm: float) -> float:
-    """Bound of the round-off in products with A whose results have this norm."""
+    """Bound of the round-off in a product with A whose result has the norm ``norm``."""
     return float(_ROUND_OFF * np.finfo(dtype).eps * norm)
 
 
@@ -270,7 +272,7 @@ def _conclude(
 def _run(solve: Solve, tolerance: float, limit: int, watch: Watch, view: NDArray[Any]) -> None:
     """Iterate to the end, in bursts of compiled iterations.
 
-    Between bursts Python can act on an interrupt from the keyboard, which compiled code can't.
+    Between bursts Python can act on a keyboard interrupt. Compiled code cannot.
     """
     burst = 1 if watch.each else solve.every or _FIRST_BURST
     show = watch.callback is not None

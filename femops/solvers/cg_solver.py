@@ -48,8 +48,8 @@ _TRANSIENT = frozenset({"_solve", "_solved", "_sums"})
 class CGSolver:
     """Conjugate gradients for many right-hand sides, one after the other.
 
-    The setup is done once. That pays where a solve takes less time than `cg` needs to begin one,
-    as for small problems in each step in time. Threads of Python that use one solver wait for each
+    The setup is done once. This helps if a solve takes less time than the setup of `cg`, for
+    example a small problem in each time step. Python threads that share a solver wait for each
     other.
 
     Parameters
@@ -57,11 +57,11 @@ class CGSolver:
     A : Operator
         As for `cg`.
     M : Preconditioner, LinearOperator or matrix, optional
-        As for `cg`. Only with `femops.jacobi` or no preconditioner is the solve compiled once, and
-        are several systems solved at once.
+        As for `cg`. The solve is compiled once, and several systems can be solved at once, only
+        with `femops.jacobi` or without a preconditioner.
     natural : bool
-        Whether residuals are measured by sqrt(r . M r), the norm in which the method works, as
-        MFEM's solver does, and not by sqrt(r . r).
+        Whether to measure residuals by sqrt(r . M r), as MFEM's solver does, and not by sqrt(r .
+        r).
 
     Raises
     ------
@@ -115,7 +115,7 @@ class CGSolver:
         rtol : float
             Done when the recursion's residual is at most rtol |b|.
         maxiter : int, optional
-            Most iterations; after them the last iterate is returned.
+            Maximum number of iterations. If it is reached, the last iterate is returned.
         warn : bool
             Whether to issue a `ConvergenceWarning` if the solve has not converged.
 
@@ -123,9 +123,9 @@ class CGSolver:
         -------
         x : (size,) array
         info : Info
-            As of `cg`, but the compiled loop does not compute b - A x at the end:
-            ``info.residual`` is the recursion's. With ``natural`` it and ``info.tolerance`` are in
-            that norm.
+            As for `cg`, but ``info.residual`` is the residual of the recursion. The compiled loop
+            does not compute b - A x at the end. With ``natural``, ``info.residual`` and
+            ``info.tolerance`` are in the norm sqrt(r . M r).
 
         Raises
         ------
@@ -143,7 +143,7 @@ class CGSolver:
         return CGSolver.solve_all([self], [b], [x0], rtol=rtol, maxiter=maxiter, warn=warn)[0]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state for copies and pickles, which begin a solve of their own."""
+        """Return the state for copies and pickles. A copy does not share the running solve."""
         return {k: v for k, v in self.__dict__.items() if k not in _TRANSIENT}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -160,12 +160,13 @@ class CGSolver:
         maxiter: Count | None = None,
         warn: bool = True,
     ) -> list[tuple[NDArray[Any], Info]]:
-        """Solve one system with each of several solvers. Threads share small ones at once.
+        """Solve one system with each of several solvers. Threads solve small systems at once.
 
         Parameters
         ----------
         solvers : sequence of CGSolver
-            At least one, each once. The call waits for solvers that other threads use.
+            At least one solver, without duplicates. The call waits for solvers that other threads
+            use.
         rights : sequence of (size,) arrays
         guesses : sequence of (size,) arrays or None, optional
         rtol, maxiter, warn
@@ -178,7 +179,8 @@ class CGSolver:
         Raises
         ------
         SolverError, VectorError
-            See `solve`. Also no solver, or one of them twice, as each holds the state of one solve.
+            See `solve`. Also raised if there is no solver, or if a solver appears twice: a solver
+            holds the state of one solve only.
         """
         solvers = solvers_once(solvers)
         starts = [None] * len(solvers) if guesses is None else guesses
@@ -211,7 +213,7 @@ class CGSolver:
         return ldexp(right, -exponent), None if guess is None else ldexp(guess, -exponent), exponent
 
     def _found(self, system: _System, rtol: float, limit: int) -> tuple[NDArray[Any], Info]:
-        """Return the solution of a system and a report. A compiled loop has ended before."""
+        """Return the solution and the report of a system that the compiled loop has solved."""
         if self._M is None:
             return self._end(system[2], rtol)
         right, guess, exponent = system
@@ -229,7 +231,7 @@ class CGSolver:
         return x, info.scaled(exponent)
 
     def _ending(self, rtol: float) -> tuple[Info, NDArray[Any]]:
-        """Report and right-hand side of the last solve, both still divided by the power of two."""
+        """Report and right-hand side of the last solve, both still scaled by the power of two."""
         if self._solved is not None:
             return self._solved
         solve, tolerance = self._begun, max(rtol * self._norm, self._least)
@@ -237,7 +239,7 @@ class CGSolver:
         return Info(*found), solve.right
 
     def _enlarged(self, x: NDArray[Any], exponent: int, rtol: float, norm: float) -> NDArray[Any]:
-        """Return x times 2**exponent. Raise if that is out of the range of its type."""
+        """Return x times 2**exponent. Raise if the result is out of the range of its type."""
         allowed = max(rtol * norm, least_change(self._A.dtype, norm))
         return enlarged(self._A, x, exponent, allowed)
 
@@ -247,7 +249,7 @@ class CGSolver:
         return self._solve
 
     def _begin(self, right: NDArray[Any], guess: NDArray[Any] | None, rtol: float) -> float:
-        """Begin a solve, and return its tolerance."""
+        """Start a solve, and return its tolerance."""
         A = self._A
         norm = norm_of(A, right, self._sums)
         if self._natural and self._inverse is not None:
@@ -267,7 +269,7 @@ class CGSolver:
             norm_of(self._A, right, self._sums)
 
     def _end(self, exponent: int, rtol: float) -> tuple[NDArray[Any], Info]:
-        """Return the solution of a solve that has ended, times 2**exponent, and a report."""
+        """Return the solution of a finished solve, times 2**exponent, and a report."""
         self._check_end()
         solve = self._begun
         x = backend_of(self._A.space).placed(solve.x.copy())
@@ -276,7 +278,7 @@ class CGSolver:
         return x, self._ending(rtol)[0].scaled(exponent)
 
     def _check_end(self) -> None:
-        """Raise if the solve has found the operator not to be positive definite. Collective."""
+        """Raise if the solve has shown that the operator is not positive definite. Collective."""
         least = least_change(self._A.dtype, self._norm)
         if self._begun.status == BREAKDOWN and not self._begun.residual <= least:
             raise SolverError(indefinite(self._begun, self._A, least))
@@ -289,11 +291,11 @@ def solves_instruction(
     maxiter: int | None,
     done: NDArray[np.float64],
 ) -> tuple[Instruction | None, list[NDArray[Any]]]:
-    """Instruction that does `CGSolver.solve_all` on the host, and the arrays of its solutions.
+    """Return an instruction that does `CGSolver.solve_all` on the host, and the solutions' arrays.
 
-    The instruction is None if only Python can do the solves, as in float32, where right-hand sides
-    may have to be scaled. Solvers must have solved before. The instruction adds iterations to
-    ``done``.
+    The instruction is None if only Python can do the solves. That is so in float32, where
+    right-hand sides may have to be scaled. Each solver must have solved a system before. The
+    instruction adds the numbers of iterations to ``done``.
     """
     group = _group(solvers)
     if group is None or any(solver._A.dtype == np.float32 for solver in solvers):
@@ -305,7 +307,7 @@ def solves_instruction(
 
 
 def solvers_once(solvers: Sequence[CGSolver]) -> list[CGSolver]:
-    """Return a list of solvers, each of which must be a CGSolver and in the list only once."""
+    """Return the solvers as a list. Raise unless each is a CGSolver and appears only once."""
     found = list(solvers)
     if wrong := [one for one in found if not isinstance(one, CGSolver)]:
         raise SolverError(f"{shown(wrong[0])} is no solver: give femops.CGSolver(A)")
@@ -317,7 +319,7 @@ def solvers_once(solvers: Sequence[CGSolver]) -> list[CGSolver]:
 def ended_solves(
     solvers: Sequence[CGSolver], rights: Sequence[NDArray[Any]], rtol: float, *, warn: bool
 ) -> None:
-    """Raise the errors of solves that an instruction has done, and warn if asked to. Collective."""
+    """Raise errors of solves that an instruction has done, and warn if ``warn``. Collective."""
     for solver, b in zip(solvers, rights, strict=True):
         solver._check_norm(b)
         solver._check_end()
@@ -364,13 +366,13 @@ def _advance_all(
 
 
 def _limit(solvers: Sequence[CGSolver], maxiter: int | None) -> int:
-    """Most iterations: ``maxiter``, or ten times the unknowns of the largest system."""
+    """Maximum number of iterations: ``maxiter``, or ten times the size of the largest system."""
     size = max(solver._A.space.global_size for solver in solvers)
     return 10 * size if maxiter is None else int(maxiter)
 
 
 def _group(solvers: Sequence[CGSolver]) -> SolveGroup | None:
-    """Group of the solves of all solvers; None unless all have begun and can be done at once."""
+    """Group of the solves of all solvers. None unless all have begun and can run at once."""
     first, *others = [solver._solve for solver in solvers]
     if first is None or not all(others):
         return None

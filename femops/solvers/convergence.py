@@ -36,7 +36,7 @@ def warn_unconverged(text: str, comm: Communicator) -> None:
     Parameters
     ----------
     text : str
-        Name of the solver, residual, tolerance and advice. A note how to turn warnings off follows.
+        Name of the solver, residual, tolerance and advice. The warning adds how to turn it off.
     comm : Communicator
         Ranks of the solve.
 
@@ -97,7 +97,7 @@ def _advice(solver: Solver, problem: LinearProblem, M: Any, info: Info) -> str:
 
 
 def _user_level() -> int:
-    """Value of ``stacklevel`` with which the calling function's warning shows the user's line."""
+    """Value of ``stacklevel`` with which a warning points to the user's line."""
     frame, level = sys._getframe(1), 1
     while frame.f_back and str(frame.f_globals.get("__name__")).partition(".")[0] in _PACKAGES:
         frame, level = frame.f_back, level + 1

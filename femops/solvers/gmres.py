@@ -1,4 +1,4 @@
-"""GMRES, on ranks and devices too."""
+"""GMRES on the host, on ranks and on devices."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def gmres(
     progress: Progress | None = None,
     warn: bool = True,
 ) -> tuple[NDArray[Any], Info]:
-    """Solve A x = b for any operator, by restarted GMRES, preconditioned from the right.
+    """Solve A x = b for any operator by restarted GMRES with right preconditioning. Collective.
 
     Unlike `scipy.sparse.linalg.gmres` it works on ranks and devices. On a reproducible mesh the
-    result has the same bits for any number of ranks and threads. Collective.
+    result has the same bits for any number of ranks and threads.
 
     Parameters
     ----------
@@ -48,15 +48,15 @@ def gmres(
     b, x0, rtol, atol
         As for `cg`. Done when |b - A x| <= max(rtol |b|, atol), computed from x.
     restart : int
-        Number of directions to keep, each a vector. After so many iterations the method restarts.
+        Number of iterations between restarts. The method stores one vector for each of them.
     maxiter : int, optional
-        Most products with A, of all restarts together; ten times the number of unknowns if
-        omitted. A restart that makes no progress is the last.
+        Maximum number of products with A, all restarts together. The default is ten times the
+        number of unknowns. The solve also ends after a restart without progress.
     M : Preconditioner, LinearOperator or matrix, optional
-        Preconditioner, about the inverse of A; it need not be symmetric. Else as for `cg`.
+        Approximate inverse of A. It need not be symmetric. Otherwise as for `cg`.
     callback : callable, optional
-        As for `cg`. The iterate is formed for it each time, which takes as many operations as there
-        are directions.
+        As for `cg`. Each call forms the iterate, which costs one vector update per stored
+        direction.
     history, progress, warn
         As for `cg`.
 
@@ -81,8 +81,8 @@ def gmres(
     Notes
     -----
     Y. Saad and M. H. Schultz, "GMRES: a generalized minimal residual algorithm for solving
-    nonsymmetric linear systems", SIAM J. Sci. Stat. Comput. 7 (1986). Directions are made
-    orthogonal twice, each time with one reduction.
+    nonsymmetric linear systems", SIAM J. Sci. Stat. Comput. 7 (1986). Each direction is
+    orthogonalized twice, each time with one reduction.
     """
     options = {"restart": restart, "warn": warn}
     problem = LinearProblem.checked("gmres", A, b, x0, M, rtol, atol, maxiter, **options)
@@ -108,7 +108,7 @@ def _cycle(
     steps: int,
     seen: Seen | None,
 ) -> tuple[Vector, int]:
-    """Return the update of x by up to ``steps`` iterations, and the number of iterations done."""
+    """Do up to ``steps`` iterations. Return the update of x, and the number of iterations done."""
     sums, least = problem.sums, float(np.finfo(first.dtype).eps)
     basis = sums.arrays.empty((steps + 1, len(first)), first.dtype)
     basis[0] = first
@@ -139,9 +139,9 @@ def _cycle(
 
 
 def _orthogonalised(w: Vector, basis: Vector, steps: int, sums: Sums) -> tuple[Floats, float]:
-    """Make w orthogonal to the basis, in place. Return a column, and the norm that w had.
+    """Orthogonalize w against the basis, in place. Return a column, and the norm that w had.
 
-    The column has the coefficients of the basis, and then the norm of the new w.
+    The column holds the coefficients of the basis, followed by the norm of the new w.
     """
     column, count = np.zeros(steps + 1), len(basis)
     for _ in range(2):
@@ -153,7 +153,7 @@ def _orthogonalised(w: Vector, basis: Vector, steps: int, sums: Sums) -> tuple[F
 
 
 def _turn(column: Floats, right: Floats, turns: list[tuple[float, float]], k: int) -> None:
-    """Apply the earlier Givens rotations to a column, and add one that makes its last entry 0."""
+    """Apply the earlier Givens rotations to a column. Add a rotation that zeroes its last entry."""
     for i, (c, s) in enumerate(turns):
         column[i : i + 2] = c * column[i] + s * column[i + 1], c * column[i + 1] - s * column[i]
     length = math.hypot(column[k], column[k + 1])

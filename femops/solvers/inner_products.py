@@ -29,12 +29,12 @@ class Sums(Reduction):
     Attributes
     ----------
     edges : (m + 1,) int64
-        Ends of the segments of the flat vector; each segment is summed by itself. On a reproducible
-        mesh a segment has the dofs that one element group touches first.
+        Bounds of the segments of the flat vector. Each segment is summed separately. On a
+        reproducible mesh a segment has the dofs that one element group touches first.
     many : bool
-        Whether there are several ranks, or the mesh is reproducible: sums then go by segments.
+        Whether sums are formed by segments: there are several ranks, or the mesh is reproducible.
     arrays : module
-        NumPy's functions for the vectors.
+        NumPy, or the module with the same functions for vectors of a device.
     """
 
     def __init__(self, space: Space | Product) -> None:
@@ -45,24 +45,24 @@ class Sums(Reduction):
         self._most = self._comm.max(len(self.edges) - 1) if self._exact else 0
 
     def __call__(self, partial: Floats) -> Floats:
-        """Add up sums (k, segments) over segments and ranks, to (k,). Collective, one message."""
+        """Sum partial results (k, segments) over segments and ranks to (k,). Collective."""
         if not self._exact:
             return self._comm.sum(partial.sum(axis=1))
         return exact_totals(self._comm, partial, self._most)
 
     def all(self, mine: bool) -> bool:
-        """True if ``mine`` is true on all ranks; never on a reproducible mesh. Collective."""
+        """True if ``mine`` is true on all ranks. False on a reproducible mesh. Collective."""
         return not self._exact and not self._comm.max(int(not mine))
 
     def dot(self, a: NDArray[Any], b: NDArray[Any]) -> float:
-        """Inner product of two vectors. Collective."""
+        """Inner product of two vectors (size,). Collective."""
         left, right = a.astype(np.float64, copy=False), b.astype(np.float64, copy=False)
         if not self.many:
             return float(left @ right)  # a device sends one number to the host
         return float(self(self._memory.partial(left, right, self.edges))[0])
 
     def dots(self, rows: NDArray[Any], b: NDArray[Any]) -> Floats:
-        """Inner products of several vectors (k, size) with one. Collective, one reduction."""
+        """Inner products (k,) of several vectors (k, size) with one vector. Collective."""
         right = b.astype(np.float64, copy=False)
         if not self._exact:
             return self(self._memory.inner(rows, right)[:, np.newaxis])
@@ -79,5 +79,5 @@ class Sums(Reduction):
         return total
 
     def norm(self, a: NDArray[Any]) -> float:
-        """Euclidean norm of a vector. Collective."""
+        """Euclidean norm of a vector (size,). Collective."""
         return math.sqrt(self.dot(a, a))

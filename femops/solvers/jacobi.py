@@ -18,12 +18,12 @@ from femops_meshes.arguments import checked
 
 @final
 class Jacobi(Preconditioner):
-    """Multiplies by the inverse of a diagonal; made by `jacobi`.
+    """Preconditioner that multiplies by the inverse of a diagonal. `jacobi` makes it.
 
     Attributes
     ----------
     inverse : (size,) array
-        Zero at eliminated dofs. On the device, if the operator is on one.
+        Inverse of the diagonal; zero at eliminated dofs. In the memory of the operator's vectors.
     device : Device or None
         None for the host.
     """

@@ -1,4 +1,4 @@
-"""Common part of all linear solvers: checked arguments, and the report of a solve."""
+"""Arguments and reports that all linear solvers share: checked problems, and `Info`."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class Info:
     merged : bool
         Whether vectors were updated inside the operator's sweep.
     residuals : tuple of float
-        With ``history=True`` the norm of the recursion's residual before the first iteration and
-        after each; else empty.
+        Norms of the recursion's residual, before the first iteration and after each. Empty without
+        ``history=True``.
     """
 
     converged: bool
@@ -55,7 +55,7 @@ class Info:
     residuals: tuple[float, ...] = ()
 
     def scaled(self, exponent: int) -> Info:
-        """Copy with ``residual`` and ``tolerance`` times 2**exponent. ``residuals`` are kept."""
+        """Copy with ``residual`` and ``tolerance`` times 2**exponent. `residuals` do not change."""
         factor = math.ldexp(1.0, exponent)
         return replace(self, residual=factor * self.residual, tolerance=factor * self.tolerance)
 
@@ -63,15 +63,15 @@ class Info:
 @final
 @dataclass(frozen=True)
 class LinearProblem:
-    """A system A x = b, checked, with everything that a solver needs.
+    """Checked system A x = b, with the options of the solve.
 
     Attributes
     ----------
     A : Operator
     right, guess : (size,) arrays
-        Right-hand side and first guess; zeros if none is given.
+        Right-hand side, and first guess (zeros by default).
     from_zero : bool
-        Whether no guess is given.
+        Whether the user gave no first guess.
     sums : Sums
         Sums over the vectors of the operator's space.
     norm : float
@@ -79,7 +79,7 @@ class LinearProblem:
     tolerance : float
         Bound for the norm of the residual.
     limit : int
-        Most iterations.
+        Maximum number of iterations.
     M : Preconditioner or None
     """
 
@@ -106,14 +106,14 @@ class LinearProblem:
         maxiter: int | None,
         **others: object,
     ) -> LinearProblem:
-        """Check a user's problem, and that it is the same on all ranks. Collective.
+        """Check a user's problem, and that all ranks have the same problem. Collective.
 
         ``others`` are further options that must be the same on all ranks.
 
         Raises
         ------
         SolverError, VectorError
-            As `femops.cg`.
+            See `femops.cg`.
         """
         own = checked_preconditioner(solver, A, M)
         given = others | {"rtol": rtol, "atol": atol, "maxiter": maxiter}
@@ -132,7 +132,7 @@ class LinearProblem:
         return cls(A, right, guess, x0 is None, sums, norm, tolerance, limit, own)
 
     def scaled(self, exponent: int) -> LinearProblem:
-        """Return the problem for x / 2**exponent, exact except for underflow."""
+        """Copy of the problem for x / 2**exponent, exact except for underflow."""
         if not exponent:
             return self
         ldexp, part = self.A.space.memory.xp.ldexp, math.ldexp(1.0, -exponent)
@@ -150,7 +150,7 @@ class LinearProblem:
         Raises
         ------
         SolverError
-            M must be ``positive``, but is Jacobi's with entries below zero.
+            ``positive`` is True, and M is Jacobi's preconditioner with negative entries.
         """
         xp, kind, M = self.A.space.memory.xp, self.right.dtype, self.M
         if M is None:
@@ -170,7 +170,7 @@ class LinearProblem:
 def excess_of(A: Operator, *vectors: Vector) -> int:
     """Exponent e such that the squares of vectors / 2**e are in float32's range. Collective.
 
-    Zero if the vectors' own squares are, and for vectors of float64.
+    Zero for float64, and if the squares of the vectors are in range without scaling.
     """
     if A.dtype != np.float32:
         return 0
@@ -181,9 +181,9 @@ def excess_of(A: Operator, *vectors: Vector) -> int:
 
 
 def enlarged(A: Operator, x: Vector, exponent: int, allowed: float) -> Vector:
-    """Return x times 2**exponent. Raise if that is out of the range of float32. Collective.
+    """Return x (size,) times 2**exponent. Raise if it leaves float32's range. Collective.
 
-    Numbers of x may underflow if that changes A x by at most ``allowed``, in the Euclidean norm.
+    Entries of x may underflow if this changes A x by at most ``allowed`` in the Euclidean norm.
     """
     xp, comm = A.space.memory.xp, A.space.comm
     with np.errstate(over="ignore", under="ignore"):
@@ -199,12 +199,12 @@ def enlarged(A: Operator, x: Vector, exponent: int, allowed: float) -> Vector:
 
 
 def checked_preconditioner(solver: Solver, A: Operator, M: Any) -> Preconditioner | None:
-    """Check that a solver takes an operator and M. Return M as a preconditioner, or None.
+    """Check that a solver accepts an operator and M. Return M as a preconditioner, or None.
 
     Raises
     ------
     SolverError
-        An operator or preconditioner that the solver does not take.
+        The solver does not accept the operator or the preconditioner.
     """
     if A.space is not A.test_space:
         raise SolverError(f"{A!r} goes from one space to another: its system has no solution")
@@ -234,7 +234,7 @@ def _check_eliminated(A: Operator, right: Vector) -> None:
 
 
 def norm_of(A: Operator, right: Vector, sums: Sums) -> float:
-    """Euclidean norm of a right-hand side. Raise if it is not finite or underflows. Collective."""
+    """Norm of a right-hand side (size,). Raise if it is not finite or underflows. Collective."""
     norm = sums.norm(right)
     if not np.isfinite(norm):
         if A.space.comm.max(int(not A.space.memory.xp.isfinite(right).all())):
@@ -255,7 +255,7 @@ def norm_of(A: Operator, right: Vector, sums: Sums) -> float:
 
 
 def checked_guess(A: Operator, x0: Any, sums: Sums) -> Vector | None:
-    """Check that a guess is finite and has the operator's space and type. Return it contiguous."""
+    """Check that a guess is finite, and its size and type. Return it contiguous, (size,)."""
     if x0 is None:
         return None
     guess = checked_right(A, x0, "x0")
@@ -265,7 +265,7 @@ def checked_guess(A: Operator, x0: Any, sums: Sums) -> Vector | None:
 
 
 def checked_right(A: Operator, vector: Any, what: str) -> Vector:
-    """Check that a vector has the operator's space and type. Return it contiguous."""
+    """Check the size and type of a vector. Return it contiguous, (size,)."""
     vector = A.space.memory.vector_of(A.space, vector, what)
     if vector.dtype != A.dtype:
         raise VectorError(

@@ -1,4 +1,4 @@
-"""MINRES, on ranks and devices too."""
+"""MINRES on the host, on ranks and on devices."""
 
 from __future__ import annotations
 
@@ -43,23 +43,23 @@ def minres(
     progress: Progress | None = None,
     warn: bool = True,
 ) -> tuple[NDArray[Any], Info]:
-    """Solve A x = b for a symmetric operator, definite or not, by the minimal residual method.
+    """Solve A x = b for a symmetric operator, definite or not, by MINRES. Collective.
 
-    Unlike `scipy.sparse.linalg.minres` it works on ranks and devices. SciPy's stops where the
-    residual is small compared with |A| |x|, which may be much larger than |b|. The method reduces
-    the preconditioned residual, so it is restarted until b - A x is small too. On a reproducible
-    mesh the result has the same bits for any number of ranks and threads. Collective.
+    Unlike `scipy.sparse.linalg.minres` it works on ranks and devices. SciPy's solver stops when the
+    residual is small compared with |A| |x|, which may be much larger than |b|. MINRES reduces the
+    preconditioned residual. So it is restarted until b - A x is small too. On a reproducible mesh
+    the result has the same bits for any number of ranks and threads.
 
     Parameters
     ----------
     A : Operator
-        May be singular if there is a solution.
+        Symmetric. It may be singular if there is a solution.
     b, x0, rtol, atol, maxiter
         As for `cg`. Done when |b - A x| <= max(rtol |b|, atol), computed from x.
     M : Preconditioner, LinearOperator or matrix, optional
-        Symmetric positive definite preconditioner, about the inverse of |A|: for an indefinite A,
-        `femops.jacobi` or `femops.multigrid` of a definite operator that is like it, or
-        `femops.block_diagonal`; else as for `cg`.
+        Symmetric positive definite preconditioner, an approximate inverse of |A|. For an indefinite
+        A take `femops.jacobi` or `femops.multigrid` of a similar definite operator, or
+        `femops.block_diagonal`. Otherwise as for `cg`.
     callback, history, progress, warn
         As for `cg`.
 
@@ -121,10 +121,10 @@ def _reduced(
     steps: int,
     seen: Seen | None,
 ) -> tuple[Vector, int]:
-    """Return x with |b - A x| <= part |b| in the preconditioner's norm, and the iterations done.
+    """Reduce |b - A x| to ``part`` |b| in the norm of M. Return x, and the iterations done.
 
-    The reduction is less if there is no solution, or after ``steps`` iterations. Numbers below
-    ``least``, relative to A, count as zero; for the gradient of the squared residual, below
+    The residual stays larger if there is no solution, or after ``steps`` iterations. Numbers below
+    ``least``, relative to A, count as zero. For the gradient of the squared residual the bound is
     ``flat``.
     """
     sums = problem.sums
@@ -164,12 +164,12 @@ def _reduced(
 
 
 def _times(norm: float, seen: Seen) -> Seen:
-    """Return a callback that multiplies norms and updates by a number before ``seen`` gets them."""
+    """Return a callback that multiplies norms and updates by ``norm`` and calls ``seen``."""
     return lambda residual, update: seen(norm * residual, lambda: norm * update())
 
 
 def _norm(square: float, least: float) -> float:
-    """Return the square root of a squared norm. Down to -least**2 a negative one is round-off."""
+    """Return the square root of a squared norm. A value from -least**2 to 0 counts as round-off."""
     if not isfinite(square):
         raise SolverError("products with A or M are not finite: look at their coefficients")
     if square < -(least**2):

@@ -37,9 +37,9 @@ class NewtonInfo:
     ----------
     converged : bool
     reason : str
-        Why the iteration ended.
+        Reason for which the iteration ended.
     iterations : int
-        Newton steps taken.
+        Number of Newton steps.
     linear_iterations : int
         Iterations of the linear solver, all steps together.
     residuals : tuple of float
@@ -47,8 +47,7 @@ class NewtonInfo:
     tolerance : float
         Bound for the last of the residuals.
     linear_residuals : tuple of tuples of float
-        With ``history=True`` the residuals of the linear solver in each step (see `Info`); else
-        empty.
+        Residuals of the linear solver in each step (see `Info`). Empty without ``history=True``.
     """
 
     converged: bool
@@ -89,31 +88,31 @@ def newton(
     F : Residual
         The residual R, with its constrained dofs (`Residual.constrained`).
     u0 : (size,) array
-        First guess; its entries at constrained dofs are kept.
+        First guess. Entries at constrained dofs do not change.
     b : (size,) array, optional
         Load vector, zero if omitted.
     rtol, atol : float
         Done when |R(u) - b| <= max(rtol |R(u0) - b|, atol), over the free dofs.
     maxiter : int
-        Most steps.
+        Maximum number of steps.
     linear : {"auto", "cg", "minres", "gmres"} or callable
-        Solver of the steps' linear problems: cg for a positive definite Jacobian, minres for a
-        symmetric, gmres for any; auto is cg for a symmetric Jacobian, else gmres. minres takes the
-        absolute value of a diagonal preconditioner. A function is called as
-        ``linear(J, b, rtol)`` with the Jacobian, an operator, and returns x with
-        |b - J x| <= rtol |b|, or (x, info) as femops' solvers do.
+        Solver of the linear problem in each step: cg for a positive definite Jacobian, minres for a
+        symmetric one, gmres for any. auto takes cg for a symmetric Jacobian, else gmres. minres
+        takes the absolute value of a diagonal preconditioner. A function is called as ``linear(J,
+        b, rtol)`` with the Jacobian, an operator, and returns x with |b - J x| <= rtol |b|, or (x,
+        info) as femops' solvers do.
     level : {"full", "element", "partial", "matrix-free", "auto"}
         What Jacobians store; see `Operator.at_level`.
     preconditioner : {"jacobi", "multigrid"}, callable, or LinearOperator
-        Preconditioner of the steps' linear problems: the diagonal of each Jacobian, or
-        `femops.multigrid` of one, which must be positive definite. A function is called as
-        ``preconditioner(J)`` and returns what `cg` takes as M; for several fields see
-        `block_triangular`. Multigrid and what a function returns are kept until the iterations for
-        later Jacobians have doubled. A preconditioner itself serves all Jacobians.
+        Preconditioner of the linear problem in each step: the diagonal of the Jacobian, or
+        `femops.multigrid` of a Jacobian, which must be positive definite. A function is called as
+        ``preconditioner(J)`` and returns a preconditioner that `cg` accepts as M. For several
+        fields see `block_triangular`. Newton reuses multigrid, or the function's result, until the
+        number of linear iterations has doubled. A preconditioner object serves all Jacobians.
     callback : callable, optional
         Called as ``callback(u)`` after each step.
     history : bool
-        Whether ``info.linear_residuals`` is kept; ``info.residuals`` always is.
+        Whether to keep ``info.linear_residuals``. ``info.residuals`` is always kept.
     progress : callable, optional
         Called as ``progress(steps, residual)`` before the first step and after each, with the norm
         of the residual.
@@ -204,7 +203,7 @@ def newton(
 
 
 def _cause(F: Residual, u: NDArray[Any], residual: NDArray[Any], goal: float) -> str:
-    """Likely cause of a failed solve; empty if none is seen, or J cannot be made. Collective."""
+    """Likely cause of a failed solve. Empty if none is recognized, or J fails. Collective."""
     J: Operator | None = None
     with suppress(*Errors):  # the result is worth more than the cause
         J = F.jacobian(u)
@@ -214,7 +213,7 @@ def _cause(F: Residual, u: NDArray[Any], residual: NDArray[Any], goal: float) ->
 
 
 def _warn(info: NewtonInfo, cause: str, comm: Communicator) -> None:
-    """Warn of a solve that has not converged. Collective."""
+    """Warn that a Newton solve has not converged. Collective."""
     warn_unconverged(
         f"femops.newton has not converged: |R(u) - b| is {info.residual:.2g} after "
         f"{info.iterations} steps, not {info.tolerance:.2g} ({info.reason}). "
@@ -224,7 +223,7 @@ def _warn(info: NewtonInfo, cause: str, comm: Communicator) -> None:
 
 
 def _own(F: Residual, vector: Any, what: str) -> NDArray[Any]:
-    """Check a vector of the residual's space, and return a copy."""
+    """Check a vector of the residual's space, and return a copy (size,)."""
     copy: NDArray[Any] = F.space.memory.vector_of(F.space, vector, what).copy()
     return copy
 
@@ -237,12 +236,12 @@ def _search(
     residual: NDArray[Any],
     sums: Sums,
 ) -> tuple[NDArray[Any], NDArray[Any]] | None:
-    """Return u and residual after the first of the steps 1, 1/2, 1/4, ... that makes progress.
+    """Return u and its residual after the first of the steps 1, 1/2, 1/4, ... that makes progress.
 
-    None if no step does. Progress is a smaller residual, or a smaller component of it along the
-    step. Where a form is the derivative of an energy, that component is the energy's slope (Bonet
-    and Wood, section 9.6), and large rotations need steps that reduce it while the residual's norm
-    grows.
+    Return None if no step does. Progress means that the residual decreases, or its component along
+    the step. If the form is the derivative of an energy, this component is the slope of the energy
+    (Bonet and Wood, section 9.6). Large rotations need steps that reduce the slope while the norm
+    of the residual grows.
     """
     norm, slope = sums.norm(residual), abs(sums.dot(step, residual))
     length = 1.0

@@ -30,7 +30,7 @@ _STALE = 2.0  # times the iterations that a new preconditioner takes, of the sam
 
 @final
 class NewtonSteps:
-    """Linear solves of a run of Newton's method, with a preconditioner that is kept.
+    """Linear solves of one run of Newton's method. A preconditioner may be kept between steps.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class NewtonSteps:
     Attributes
     ----------
     infos : list of Info
-        Reports of the linear solves; those of a user's function that returns none are left out.
+        Reports of the linear solves, except for a user's function that returns no report.
 
     Raises
     ------
@@ -61,7 +61,7 @@ class NewtonSteps:
         self.infos: list[Info] = []
 
     def solve(self, J: Operator, right: Vector, rtol: float) -> tuple[Vector, str]:
-        """Solve J step = right. Return the step, and a message if that failed. Collective.
+        """Solve J step = right (size,). Return the step, and a message if it failed. Collective.
 
         Raises
         ------
@@ -109,7 +109,7 @@ class NewtonSteps:
         Raises
         ------
         SolverError
-            The function returned no vector, or a pair that is not x and a report of femops.
+            The function returned neither a vector nor a pair of x and a report of femops.
         """
         x, info = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
         if isinstance(given, tuple) and not isinstance(info, Info):
@@ -141,7 +141,7 @@ def _unsolved(info: Info) -> str:
 
 @final
 class _KeptPreconditioner:
-    """Preconditioner of the steps. Jacobi's is made for each Jacobian, others kept while they work.
+    """Preconditioner of the steps. Jacobi's is new in each step, others are kept while they work.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ class _KeptPreconditioner:
         self._new, self._rate = True, 0.0
 
     def of(self, J: Operator) -> Any:
-        """Return the preconditioner for a Jacobian: a new one, or the one that is kept."""
+        """Return the preconditioner for a Jacobian: a new one, or the kept one."""
         if not self._keeps:
             return self._make(J)
         self._new = self._kept is None
@@ -168,7 +168,7 @@ class _KeptPreconditioner:
         return self._kept
 
     def took(self, iterations: int, rtol: float) -> None:
-        """Note a step's iterations. Drop a kept preconditioner that has become too slow."""
+        """Record a step's iterations. Drop a kept preconditioner that has become too slow."""
         rate = iterations / -np.log(rtol)
         self._rate = rate if self._new else self._rate
         if rate > _STALE * self._rate:

@@ -30,8 +30,8 @@ def solve(
 ) -> tuple[Vector, Info]:
     """Solve A x = b by flexible conjugate gradients (Notay, 2000). Collective.
 
-    A multigrid cycle in float32 is symmetric only up to round-off, and so may other preconditioners
-    be. The factor of Polak and Ribiere keeps directions conjugate nevertheless.
+    A multigrid cycle in float32 is symmetric only up to round-off. The same holds for many other
+    preconditioners. The formula of Polak and Ribiere keeps the directions conjugate nevertheless.
 
     Parameters
     ----------
@@ -42,12 +42,13 @@ def solve(
         Norm of the residual at which the recursion ends: the tolerance, unless its square
         underflows.
     natural : bool
-        Whether the recursion ends by sqrt(r . M r) instead of the norm.
+        Whether to test sqrt(r . M r) instead of the Euclidean norm of r.
 
     Raises
     ------
     SolverError
-        A or M is found not to be positive, multigrid has more digits than A, or a callback uses M.
+        The solve shows that A or M is not positive, M is a float64 multigrid cycle but A is
+        float32, or a callback uses M.
     """
     A, M, sums = problem.A, problem.M, problem.sums
     x = backend_of(A.space).placed(problem.guess.copy())
@@ -73,7 +74,7 @@ def solve(
 def _iterate_any(
     problem: LinearProblem, watch: Watch, goal: float, x: Vector, natural: bool
 ) -> tuple[int, float, Vector]:
-    """Improve x, and return the same as `_iterate`, with any preconditioner."""
+    """Improve x with any preconditioner. Return the same values as `_iterate`."""
     A, sums, view = problem.A, problem.sums, x.view()
     A.space.memory.protect(view)
     r = problem.right.copy() if problem.from_zero else problem.right - A.apply(x)
@@ -113,7 +114,7 @@ def not_positive(problem: LinearProblem, count: int) -> SolverError:
 def _iterate(
     problem: LinearProblem, M: Multigrid, watch: Watch, goal: float, x: Vector
 ) -> tuple[int, float, Vector]:
-    """Improve x. Return the iterations, the norm of the recursion's residual, a spare vector."""
+    """Improve x. Return the iterations, the norm of the recursion's residual, and spare memory."""
     A, sums, view = problem.A, problem.sums, x.view()
     A.space.memory.protect(view)
     r = problem.right.copy() if problem.from_zero else problem.right - A.apply(x)
@@ -157,7 +158,7 @@ def _start(
     directions: Directions,
     before: float,
 ) -> float:
-    """Set x to the result of full multigrid if that reduces the residual. Return its norm.
+    """Set x to the result of full multigrid if this reduces the residual. Return its norm.
 
     Parameters
     ----------

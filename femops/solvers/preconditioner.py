@@ -19,9 +19,9 @@ from femops_kernels.cuda.device.device import Device
 
 
 class Preconditioner(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no types
-    """A preconditioner, as SciPy's and CuPy's solvers take it.
+    """Preconditioner that SciPy's and CuPy's solvers accept.
 
-    Products check their vectors in the same way as products with operators.
+    A product checks its vector as a product with an operator does.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ class Preconditioner(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no
     Attributes
     ----------
     symmetric : bool
-        False if the preconditioner is known not to equal its transpose.
+        False if the preconditioner is known to differ from its transpose. Else True.
     """
 
     _given_as: str
@@ -49,7 +49,7 @@ class Preconditioner(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no
 
     @property
     def given_as(self) -> str:
-        """Call that makes a preconditioner of this kind, for messages."""
+        """Call that makes this kind of preconditioner, for messages."""
         return self._given_as
 
     @abstractmethod
@@ -57,14 +57,14 @@ class Preconditioner(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no
         """Overwrite ``result`` by M x. Both vectors have the preconditioner's type."""
 
     def apply(self, x: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
-        """Compute M x, an approximate solution of A y = x. Collective, where ranks share dofs.
+        """Compute M x, an approximate solution of A y = x. Collective if ranks share dofs.
 
         Parameters
         ----------
         x : (size,) array
             C-contiguous, of the preconditioner's type.
         out : (size,) array, optional
-            Overwritten by the result; must not overlap x.
+            Array that receives the result. It must not overlap x.
 
         Returns
         -------
@@ -86,29 +86,29 @@ class Preconditioner(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no
         return result
 
     def matvec(self, x: Any) -> Any:
-        """The product with x, (n,) or (n, 1)."""
+        """Return M x for x (n,) or (n, 1), in the same shape."""
         given = self._given(x)
         if given.ndim == 2 and given.shape[1] != 1:
             check_shape(self._space, given, "x")
         return self._matvec(given.reshape(-1)).reshape(given.shape)
 
     def matmat(self, X: Any) -> Any:
-        """The product with each column of X, (n, nvec)."""
+        """Return the product with each column of X: (n, nvec)."""
         return self._matmat(self._given(X))
 
     def rmatvec(self, x: Any) -> Any:
-        """The transpose times x, (n,) or (n, 1)."""
+        """Return the transpose of M times x, for x (n,) or (n, 1)."""
         return self._adjoint().matvec(x)
 
     def rmatmat(self, X: Any) -> Any:
-        """The transpose times each column of X, (n, nvec)."""
+        """Return the transpose of M times each column of X: (n, nvec)."""
         return self._adjoint().matmat(X)
 
     def __matmul__(self, x: Any) -> Any:
         return self.dot(x)
 
     def dot(self, x: Any) -> Any:
-        """M @ x, or times a number or an operator."""
+        """Return M @ x. If x is a number or an operator, return the product as a LinearOperator."""
         if isinstance(x, LinearOperator | Number):
             return super().dot(x)
         given = self._given(x)
@@ -141,7 +141,7 @@ class Preconditioner(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no
         return self._adjoint()._matmat(x)
 
     def _adjoint(self) -> Preconditioner:
-        """The transpose; the preconditioner itself, if it is symmetric."""
+        """Return the transpose: the preconditioner itself if it is symmetric."""
         return self
 
     def _transpose(self) -> Preconditioner:

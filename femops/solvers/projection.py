@@ -68,32 +68,33 @@ def project(
         H1 or L2, on the mesh of the fields; of any order and number of components.
     f : callable, number(s), array or GridFunction
         With fields: ``f(*fields, x, **coefficients)`` as for `femops.form`, which returns the value
-        at a point: a number, (ncomp,), or a matrix with ncomp entries, which are taken row by row.
-        Without fields: what `femops.load` takes, such as a function of x.
+        at a point: a number, an array (ncomp,), or a matrix with ncomp entries, read row by row.
+        Without fields: any f that `femops.load` accepts, such as a function of x.
     space : Space or Product, optional
         Space of the field that is the first argument of f, or of the fields that f takes by name.
     u : (size,) array, optional
         A vector of that space.
     quadrature : int or Quadrature1D, optional
-        Points per direction (Gauss), or a rule; by default p + 2 Gauss points for the highest order
-        of Q and the fields.
+        Number of Gauss points in each direction, or a rule. The default is p + 2 points, where p is
+        the highest order of Q and the fields.
     rtol : float, optional
-        For an H1 space `femops.cg` solves with the mass matrix to this tolerance, 1e-12 in float64
-        and 1e-6 in float32 if omitted. The mass matrix of an L2 space is inverted exactly, element
-        by element.
+        Tolerance of `femops.cg` for the mass matrix of an H1 space. The default is 1e-12 in float64
+        and 1e-6 in float32. The mass matrix of an L2 space is inverted exactly, element by element.
     **given
-        By name: each `GridFunction` is one more field, with its gradient; all other values are
-        coefficients as for `femops.form`.
+        Further arguments of f, by name. A `GridFunction` is a field, with its gradient. All other
+        values are coefficients as for `femops.form`.
 
     Returns
     -------
     (Q.size,) array
-        float32 if all vectors of fields are, else float64. Collective, where ranks share the mesh.
+        Vector of Q: float32 if the vectors of all fields are float32, else float64. Collective if
+        ranks share the mesh.
 
     Raises
     ------
     OperatorError
-        A space without a vector, one name for two fields, coefficients that nothing takes.
+        A space without a vector, two fields of the same name, or a coefficient that f does not
+        take.
     SpaceError
         Fields on another mesh than Q.
     TraceError
@@ -155,7 +156,7 @@ def project(
 
 
 def _nodal(Q: Space) -> Space:
-    """Space of the same functions as Q, with nodal values at Gauss-Lobatto points."""
+    """Space of the same functions as Q, with values at Gauss-Lobatto points as dofs."""
     mesh, order, ncomp, device = Q.distributed or Q.mesh, Q.order, Q.ncomp, Q.device
     if isinstance(Q, H1):
         return H1(mesh, order, ncomp, device=device, reproducible=Q.reproducible)
@@ -163,7 +164,7 @@ def _nodal(Q: Space) -> Space:
 
 
 def _in_basis(Q: Space, values: NDArray[Any]) -> NDArray[Any]:
-    """Vector of Q for the function that has these values at the nodes."""
+    """Vector (size,) of Q for the function with the nodal values ``values``."""
     made = Q.from_nodal(Q.memory.get(values))
     return Q.memory.put(made.astype(values.dtype, copy=False))
 
@@ -208,7 +209,7 @@ def _parameters(f: Any) -> list[str]:
 
 
 def _shown(f: FormFunction) -> str:
-    """Text with the line that defines a function, its name and the names of its arguments."""
+    """Line that defines a function, its name and the names of its arguments."""
     return f"{definition(f)}{name_of(f)}({', '.join(_parameters(f))})"
 
 
@@ -261,7 +262,7 @@ def _right_side(
 
 
 def _values(f: FormFunction, fields: Sequence[str], Q: Space) -> FormFunction:
-    """Wrap f as an integrand with tests of Q, which takes the fields first, in this order."""
+    """Wrap f as an integrand with tests of Q. The fields are its first arguments, in this order."""
     parameters = signature(f).parameters
     first = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in fields]
     others = [
@@ -293,7 +294,7 @@ def _values(f: FormFunction, fields: Sequence[str], Q: Space) -> FormFunction:
 
 
 def _by_elements(Q: L2, right: NDArray[Any], rule: Quadrature1D) -> NDArray[Any]:
-    """Product (size,) of the inverse of the mass matrix with a vector, element by element."""
+    """Multiply the inverse mass matrix by a vector (size,), element by element."""
     interpolation = Q.basis.interpolation(rule.points)
     e_vec = Q.restriction.gather(Q.l_vec(right)).astype(np.float64)
     e_vec = e_vec.reshape(*e_vec.shape[:2], Q.ncomp)
@@ -318,7 +319,7 @@ def _by_elements(Q: L2, right: NDArray[Any], rule: Quadrature1D) -> NDArray[Any]
 
 
 def _mass_matrices(interpolation: Floats, weights: Floats, dim: int) -> Floats:
-    """Mass matrices (n, nodes, nodes) of elements with these weights (n, points).
+    """Mass matrices (n, nodes, nodes) of elements with the weights (n, points) at their points.
 
     The sum over points is done direction by direction.
     """

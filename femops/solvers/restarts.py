@@ -1,4 +1,4 @@
-"""Common part of GMRES and MINRES: rounds, each of which begins from the residual b - A x."""
+"""Solve loop of GMRES and MINRES: rounds, each of which starts from the residual b - A x."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from femops.solvers.watch import Watch
 Seen = Callable[[float, Callable[[], Vector]], Any]
 """Called after each iteration with the residual's norm, and a function for the update so far."""
 Round = Callable[[Vector, float, int, Seen | None], tuple[Vector, int]]
-"""Takes a residual, its norm, the most iterations, and a callback for each iteration. Returns the
-update of x, and the iterations done."""
+"""Takes a residual, its norm, the maximum number of iterations, and a callback for each iteration.
+Returns the update of x, and the number of iterations."""
 
 
 def solve_in_rounds(
@@ -33,7 +33,7 @@ def solve_in_rounds(
     one_round : Round
     watch : Watch
     progress : float
-        A round that leaves at least this part of the residual is the last.
+        The solve ends after a round that leaves at least this fraction of the residual.
     """
     A, sums, goal = problem.A, problem.sums, problem.tolerance
     x, residual, spent = problem.guess.copy(), problem.right, 0

@@ -1,4 +1,4 @@
-"""A likely cause of failed solves: the operator takes constants or rigid motions to zero."""
+"""Likely cause of failed solves: the operator maps constants or rigid motions to zero."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _TRIALS = 3
 
 
 def singular_cause(A: Operator, b: Vector, tolerance: float, form: str = "") -> str:
-    """Explain that A is singular, if it takes constants or rigid motions to zero. Collective.
+    """Explain that A is singular, if it maps constants or rigid motions to zero. Collective.
 
-    Only vectors that vanish at all constrained dofs are tried. A takes v to zero if A v is
-    round-off: small beside A r, where r is v times random numbers.
+    Only vectors that vanish at all constrained dofs are tried. A maps v to zero if A v is
+    round-off, that is small compared with A r, where r is v times random numbers.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def singular_cause(A: Operator, b: Vector, tolerance: float, form: str = "") -> 
     Returns
     -------
     str
-        Cause and advice, as sentences. Empty if A is regular, or singular for another reason.
+        Cause and advice, as sentences. Empty if this is not the cause.
     """
     rng, sums = np.random.default_rng(0), Sums(A.space)
     found = [(name, v) for name, v in _motions(A) if _vanishes(A, v, sums, rng)]
@@ -84,7 +84,7 @@ def _motions(A: Operator) -> Iterator[tuple[str, Vector]]:
 
 
 def _rigid(V: Space) -> Iterator[tuple[str, Vector]]:
-    """Yield constants of each component, and rotations if there is a component per dimension."""
+    """Yield constants of each component; also rotations if ncomp is the dimension."""
     for c in range(V.ncomp):
         name = f"constants of component {c}" if V.ncomp > 1 else "constants"
         yield name, V.interpolate(1.0 if V.ncomp == 1 else np.eye(V.ncomp)[c])
@@ -104,7 +104,7 @@ def _rigid(V: Space) -> Iterator[tuple[str, Vector]]:
 def _unheld(
     names: tuple[str, ...], gram: NDArray[np.float64]
 ) -> Iterator[tuple[str, NDArray[np.float64]]]:
-    """Yield combinations of vectors that vanish at the constrained dofs, with their names.
+    """Yield combinations of motions that vanish at the constrained dofs: a name and weights (k,).
 
     ``gram`` has the inner products of the vectors over the constrained dofs.
     """
@@ -121,7 +121,7 @@ def _unheld(
 
 
 def _vanishes(A: Operator, v: Vector, sums: Sums, rng: np.random.Generator) -> bool:
-    """True if A v is round-off. Collective."""
+    """True if A v is only round-off. Collective."""
     xp, put = A.space.memory.xp, A.space.memory.put
     eps = float(np.finfo(A.dtype).eps)
     scale = xp.zeros_like(v)

@@ -1,4 +1,4 @@
-"""Reports of an iteration while it runs."""
+"""Reports of a running iteration: norms, progress and callbacks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from femops_meshes.arguments import check_takes
 
 Vector = NDArray[Any]
 Progress = Callable[[int, float], Any]
-"""Called with the iterations done and the residual's norm."""
+"""Called with the number of iterations and the norm of the residual."""
 Callback = Callable[[Vector], Any]
 """Called with a view of the iterate."""
 
@@ -29,28 +29,28 @@ def _refused(call: str, reason: str) -> SolverError:
 
 @final
 class Watch:
-    """Keeps the norms of a solve, and calls ``progress`` and ``callback``, as the user asks.
+    """Keeps the residual norms of a solve, and calls the user's ``progress`` and ``callback``.
 
     Parameters
     ----------
     history : bool
-        Whether norms are kept.
+        Whether to keep the norms.
     progress : callable, optional
     callback : callable, optional
     exponent : int
         Norms and iterates are multiplied by this power of two before they are reported.
     arrays : module
-        NumPy's functions for the iterates.
+        NumPy, or the module with the same functions for iterates of a device.
 
     Attributes
     ----------
     norms : list of float
-        Norm of the residual before the first iteration and after each, if they are kept.
+        Norms of the residual before the first iteration and after each. Empty without ``history``.
 
     Raises
     ------
     SolverError
-        A callable that takes other arguments.
+        ``progress`` or ``callback`` cannot be called with the right arguments.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Watch:
 
     @property
     def idle(self) -> bool:
-        """True if there is nothing to report: no history, progress or callback."""
+        """True if the solve reports nothing: no history, progress or callback."""
         return not self.each and self._progress is None
 
     def tell(self, iterations: int, norm: float, iterate: Callable[[], Vector]) -> None:

@@ -45,7 +45,7 @@ class Space(DomainSpace, ABC):
     Attributes
     ----------
     mesh : Mesh
-        The mesh, or this rank's part of it.
+        The mesh, or this rank's part of a distributed mesh.
     device : Device or None
         Device that stores the vectors; None for the host.
     memory : Memory
@@ -53,7 +53,7 @@ class Space(DomainSpace, ABC):
     reproducible : bool
         Whether a device adds in the order of the elements, as the host always does.
     any_width : bool
-        Whether the host's results have the same bits for lanes of any width.
+        Whether the bits of results on the host do not depend on the number of lanes.
     distributed : DistributedMesh or None
         The mesh of all ranks; None if the mesh is not distributed.
     comm : Communicator
@@ -70,7 +70,7 @@ class Space(DomainSpace, ABC):
     ndofs : int
         Number of nodes that this rank owns, each with `ncomp` entries in a vector.
     global_ndofs, first_dof : int
-        Number of nodes of all ranks, and of the lower ranks.
+        Number of nodes on all ranks, and on the ranks below this one.
     size, global_size : int
         Length of this rank's vector, ndofs * ncomp, and of the vector of all ranks.
     shape : (size,)
@@ -80,7 +80,7 @@ class Space(DomainSpace, ABC):
         int64, C-contiguous, lexicographic in an element (x fastest). Numbers from `ndofs` on are
         ghosts, which other ranks own.
     halo : Halo or None
-        Lists which ranks have which ghosts; None if no ranks share dofs.
+        Ranks that have ghosts, and these ghosts. None if no ranks share dofs.
     numbering : RankNumbering or None
         Global numbers of this rank's dofs; None if the mesh is not distributed.
     """
@@ -117,34 +117,34 @@ class Space(DomainSpace, ABC):
 
     @property
     def device(self) -> Device | None:
-        """Device where its vectors are; None for the host."""
+        """Device that stores the vectors; None for the host."""
         return self.memory.device
 
     volume = property(lambda self: self)
     have_slopes = True
 
     def with_slopes(self, slopes: bool) -> Space:  # noqa: ARG002  (elements have derivatives)
-        """Return the space itself, whose functions always have derivatives."""
+        """Return the space itself. Its functions always have derivatives."""
         return self
 
     def on(self, volume: Space) -> Space:
-        """Return the other space itself, as both are on all elements of the mesh."""
+        """Return the space ``volume`` itself. Both spaces are on all elements of the mesh."""
         return volume
 
     @abstractmethod
     def _lowest_order(self, family: Family) -> int:
-        """Lowest order the space has with this family."""
+        """Lowest order that the space can have with a basis family."""
 
     @abstractmethod
     def _restriction(self) -> ElementRestriction:
-        """Number the dofs."""
+        """Number the dofs, and return the restriction."""
 
     @abstractmethod
     def _rank_numbering(self, mesh: DistributedMesh) -> RankNumbering:
         """Number the dofs of this rank's part."""
 
     def _share_out(self, mesh: DistributedMesh) -> None:
-        """Number the dofs of all ranks, and find the ranks that share them."""
+        """Number the dofs of all ranks, and determine which ranks share them."""
         LegendreGeometry.agree(mesh.mesh, mesh.comm)
         self.numbering = numbering = self._rank_numbering(mesh)
         self.restriction = ElementRestriction(numbering.indices, numbering.ndofs, numbering.owned)
@@ -155,12 +155,11 @@ class Space(DomainSpace, ABC):
 
     @abstractmethod
     def file_dofs(self) -> Ints:
-        """Number of each node in the numbering of the mesh's file, (ndofs,), a permutation.
+        """Number (ndofs,) of each node in the numbering of the mesh's file: a permutation.
 
-        The file is the one that `femops_meshes.write_mfem` writes of the mesh, refined or not
-        (details: `H1`). For a vector ``u`` of this space
-        ``in_file[V.file_dofs()] = V.components(u)`` sets an array (ndofs, ncomp) in the order in
-        which MFEM writes a grid function. ``u = in_file[V.file_dofs()].reshape(-1)`` goes back.
+        `femops_meshes.write_mfem` writes this file, also for a refined mesh (details: `H1`). For a
+        vector ``u``, ``in_file[V.file_dofs()] = V.components(u)`` sets an array (ndofs, ncomp) in
+        the order of MFEM's grid functions. ``u = in_file[V.file_dofs()].reshape(-1)`` goes back.
         """
 
     @abstractmethod
@@ -170,18 +169,18 @@ class Space(DomainSpace, ABC):
         components: int | Iterable[int] | None = None,
         where: Predicate | None = None,
     ) -> Ints:
-        """Positions in a vector of the dofs on the boundary, for essential conditions.
+        """Flat positions (k,) of the dofs on the boundary, for essential conditions.
 
         Parameters
         ----------
         attributes : int, name, or several, optional
-            Only faces of these boundary attributes, or of these of ``mesh.boundary_names``; all
-            if omitted. A callable is taken for `where`.
+            Boundary attributes, or names of ``mesh.boundary_names``. By default all. A callable is
+            taken as `where`.
         components : int or ints, optional
-            Only these components; all if omitted.
+            Components to select. By default all.
         where : callable, optional
-            Only dofs at positions that this predicate chooses: it takes x of shape (dim, n), the
-            positions of the nodes on these faces (see `dof_coordinates`), and returns n booleans.
+            Predicate that selects nodes by position. It takes the positions x (dim, n) of the nodes
+            on these faces (see `dof_coordinates`), and returns n booleans.
 
         Returns
         -------
@@ -198,45 +197,45 @@ class Space(DomainSpace, ABC):
     # --- vectors ---------------------------------------------------------------------------------
 
     def zeros(self, dtype: DTypeLike = np.float64) -> Vector:
-        """Return a new vector of zeros, (size,), float64 or float32.
+        """Return a new vector (size,) of zeros, float64 or float32.
 
         Raises
         ------
         VectorError
-            Another type.
+            The type is not float64 or float32.
         """
         return zeros(self, dtype)
 
     def check_vector(self, u: Any, what: str = "u") -> Vector:
-        """Return u if it is a vector of the space.
+        """Return u (size,) if it is a vector of the space.
 
         Raises
         ------
         VectorError
-            u is no NumPy array, of another type than float64 or float32, or of another shape.
+            u is no NumPy array, its type is not float64 or float32, or its shape is wrong.
         """
         return check_shape(self, check_float_array(u, what), what)
 
     def components(self, u: Any) -> Any:
-        """View of a vector by nodes and components, (ndofs, ncomp). Writing to it changes u.
+        """View (ndofs, ncomp) of a vector by nodes and components. Writing to the view changes u.
 
         Parameters
         ----------
         u : (size,) or (size, nvec) array
-            One vector, or one in each column. The view of columns is (ndofs, ncomp, nvec).
+            One vector, or one vector in each column. For columns the view is (ndofs, ncomp, nvec).
 
         Raises
         ------
         VectorError
-            Another shape, or no array.
+            u is no array, or has another shape.
         """
         return by_components(self, u)
 
     def l_vec(self, u: Any) -> Vector:
-        """Return the values of a vector at all nodes of this rank's elements, ghosts last.
+        """Return the values of u at all nodes of this rank's elements. Ghosts come last.
 
-        The shape is (nodes,) or (nodes, ncomp). Where ranks share dofs, the call is collective.
-        Else the result is a view of u.
+        The shape is (nodes,) or (nodes, ncomp). If ranks share dofs, the call is collective. Else
+        the result is a view of u.
 
         Raises
         ------
@@ -253,13 +252,13 @@ class Space(DomainSpace, ABC):
 
         Each dof gets the sum over all elements of all ranks that share it. This is the transpose of
         `l_vec` followed by ``restriction.gather``. Sums are formed in float64, on a reproducible
-        mesh in the order of the elements of the global mesh. Collective, where ranks share dofs.
+        mesh in the order of the elements of the global mesh. Collective if ranks share dofs.
 
         Parameters
         ----------
-        e_vec : array
+        e_vec : (ne, n[, ncomp]) array
         restriction : ElementRestriction, optional
-            Restriction to boundary faces, if values are on faces instead of elements.
+            Restriction to boundary faces, if the values are on faces instead of elements.
 
         Raises
         ------
@@ -282,7 +281,7 @@ class Space(DomainSpace, ABC):
         return np.asarray(table.astype(e_vec.dtype, copy=False).reshape(-1))
 
     def _check_order(self) -> None:
-        """Raise if `reproducible` is asked for and devices of many ranks add in any order."""
+        """Raise if `reproducible` is True and devices of many ranks add in any order."""
         ordered = self.any_width or (self.reproducible and self.halo is not None)
         if self.device is not None and ordered:
             raise SpaceError(
@@ -293,10 +292,10 @@ class Space(DomainSpace, ABC):
     # --- functions -------------------------------------------------------------------------------
 
     def dof_coordinates(self) -> Floats:
-        """Positions of the nodes, (ndofs, dim), in the mesh's unit of length.
+        """Positions (ndofs, dim) of the nodes, in the mesh's unit of length.
 
-        The position of a shared node is taken from the first of its elements. On a periodic mesh
-        the other elements have it elsewhere. Nodes of a Bernstein basis are Gauss-Lobatto points.
+        A shared node has the position that its first element gives. On a periodic mesh the other
+        elements may place the node elsewhere. Nodes of a Bernstein basis are Gauss-Lobatto points.
         """
         result = np.empty((self.ndofs, self.dim))
         n = self.p1d**self.dim
@@ -309,12 +308,12 @@ class Space(DomainSpace, ABC):
 
     @names_checked
     def interpolate(self, f: Function | GridFunction | tuple[Space, Any]) -> Floats:
-        """Interpolate f at the nodes: return the vector of the function that agrees with f there.
+        """Interpolate f at the nodes. Return the vector (size,) of the interpolant.
 
-        A field of another space is evaluated in its own basis. If its mesh is this mesh, or this
-        mesh is a refinement of it, the elements that contain the nodes are known. Else they are
-        searched. If the field jumps at a shared node, the value in one of the elements is taken.
-        Collective, where ranks share the mesh.
+        A field of another space is evaluated in its own basis. If its mesh is this mesh, or a
+        coarser mesh that this mesh refines, the elements that contain the nodes are known. Else the
+        nodes are located by search. If the field jumps at a shared node, one element gives the
+        value. Collective if ranks share the mesh.
 
         Parameters
         ----------
@@ -330,12 +329,12 @@ class Space(DomainSpace, ABC):
         Raises
         ------
         SpaceError
-            If f returns another shape, or values that are not finite; if a field has another number
-            of components or another dimension, or ranks share one of two different meshes.
+            If f returns another shape or values that are not finite, if a field has another number
+            of components or another dimension, or if ranks share one of two different meshes.
         ProbeError
             If nodes lie outside the mesh of the field.
         VectorError
-            If the second part of a pair is not a vector of the first.
+            If the vector of a pair is not a vector of its space.
         """
         if isinstance(f, tuple) and len(f) == 2 and isinstance(f[0], Space):
             f = GridFunction(*f)
@@ -347,7 +346,7 @@ class Space(DomainSpace, ABC):
         return self.memory.put(values if self.basis.is_nodal else self.from_nodal(values))
 
     def _of_field(self, source: Space, vector: Vector) -> Floats:
-        """Evaluate a function of another space at the nodes, (size,)."""
+        """Values (size,) of a function of another space at the nodes."""
         if (source.ncomp, source.dim) != (self.ncomp, self.dim):
             raise SpaceError(
                 f"a field of {source.ncomp} component(s) in {source.dim}-D cannot be interpolated "
@@ -367,7 +366,7 @@ class Space(DomainSpace, ABC):
         return values_at(source.basis, l_vec, indices, elements, reference).reshape(-1)
 
     def from_nodal(self, values: Floats) -> Floats:
-        """Return the host vector (size,) of the function with values (size,) at the nodes."""
+        """Return the vector (size,), on the host, of the function with nodal values (size,)."""
         result, table = np.empty((self.ndofs, *self._trailing)), self.l_vec(values)
         lines = [self.basis.from_nodal] * self.dim
         n = self.p1d**self.dim
@@ -381,7 +380,7 @@ class Space(DomainSpace, ABC):
 
     @checked(SpaceError)
     def quadrature(self, q1d: Points | Quadrature1D | None = None) -> Quadrature1D:
-        """Return the rule of q1d Gauss points, p + 2 if omitted. A ready rule is only checked.
+        """Return the rule of q1d Gauss points (default p + 2). An existing rule is only checked.
 
         Raises
         ------
@@ -397,11 +396,11 @@ class Space(DomainSpace, ABC):
         return rule
 
     def element_vector(self, l_vec: Vector, elements: slice | Ints) -> Floats:
-        """Values of an `l_vec` at the nodes of some elements, (n, p1d**dim[, ncomp]) float64."""
+        """Values (n, p1d**dim[, ncomp]) of an `l_vec` at the nodes of some elements, in float64."""
         return np.asarray(l_vec[self.restriction.indices[elements]], dtype=np.float64)
 
     def values(self, u: Any, quadrature: int | Quadrature1D | None = None) -> Floats:
-        """Evaluate u at the quadrature points: a q_vec, (ne, q1d**dim[, ncomp]).
+        """Evaluate u at the quadrature points. Return a q_vec (ne, q1d**dim[, ncomp]).
 
         Raises
         ------
@@ -412,7 +411,7 @@ class Space(DomainSpace, ABC):
         return self._at_points(u, rule.points)
 
     def gradient(self, u: Any, quadrature: int | Quadrature1D | None = None) -> Floats:
-        """Gradient of u in space at the quadrature points, (ne, q1d**dim[, ncomp], dim).
+        """Gradient (ne, q1d**dim[, ncomp], dim) of u in space at the quadrature points.
 
         Raises
         ------
@@ -440,7 +439,7 @@ class Space(DomainSpace, ABC):
         -------
         positions : (ne, n**dim, dim) float64
         values : (ne, n**dim[, ncomp]) float64
-            Lexicographic, x fastest; the element's corners are among the points.
+            Lexicographic, x fastest. The points include the element's corners.
 
         Raises
         ------
@@ -476,15 +475,15 @@ class Space(DomainSpace, ABC):
 @checked(SpaceError)
 @dataclass(frozen=True, eq=False)
 class GridFunction:
-    """A space and a vector: a function to use as coefficient, to interpolate, or to save.
+    """A space and a vector: a function to use as coefficient, to interpolate or to save.
 
     Attributes
     ----------
     space : Space
-        Space of any order. For a coefficient it must be on the mesh of the form.
+        Space of any order. The space of a coefficient must be on the mesh of the form.
     vector : (space.size,) array
-        Vector of the space. It is not copied here, but by an operator that is made or updated. So
-        the same GridFunction can be passed again after the vector has changed.
+        Vector of the space. The GridFunction does not copy it. A new or updated operator copies it.
+        So the same GridFunction can be passed again after the vector has changed.
 
     Raises
     ------

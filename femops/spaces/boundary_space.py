@@ -25,17 +25,16 @@ _faces = Derived[Mesh, BoundaryFaces](weak=True)
 
 @final
 class BoundarySpace(DomainSpace):
-    """The functions of a space on some boundary faces. Each face counts as an element.
+    """Functions of a space on boundary faces. Each face counts as an element.
 
-    For functions with derivatives, the face stands for the mesh element that has it, turned so that
-    its last direction leads inwards from the face. The quadrature points are on the face.
-
-    For values alone of functions of an H1 space, the nodes on the face are enough. The element then
-    has one dimension less, with the same 1-D basis. In 1-D it is a segment of one node and one
+    Functions with derivatives need all nodes of the mesh element behind the face. This element is
+    turned so that its last direction leads inwards from the face. The quadrature points are on the
+    face. Functions of an H1 space without derivatives need only the nodes on the face. The element
+    then has one dimension less, with the same 1-D basis. In 1-D it is a segment of one node and one
     point.
 
-    Make it by `boundary_space`, which returns one object for the same faces, so that operators can
-    compare spaces by identity.
+    Use `boundary_space` to make it. For the same faces that function returns the same object, so
+    that operators can compare spaces by identity.
 
     Parameters
     ----------
@@ -82,7 +81,7 @@ class BoundarySpace(DomainSpace):
         return len(np.unique(self.restriction.indices))
 
     def _indices(self, faces: BoundaryFaces) -> NDArray[np.int64]:
-        """Dofs of each face, (nf, nodes): lexicographic along the face, then layer by layer."""
+        """Dofs (nf, nodes) of each face: lexicographic along the face, then layer by layer."""
         volume = self.volume
         result = np.empty((faces.num_elements, self.p1d**self.dim), dtype=np.int64)
         for code, digits in face_digits(volume.dim):
@@ -96,7 +95,7 @@ class BoundarySpace(DomainSpace):
         return result
 
     def quadrature(self, q1d: int | Quadrature1D | None = None) -> Quadrature1D:
-        """Return a 1-D rule for the faces; see `Space.quadrature`. In 1-D one point of weight 1.
+        """Return a 1-D rule for the faces; see `Space.quadrature`. In 1-D: one point of weight 1.
 
         Raises
         ------
@@ -107,7 +106,7 @@ class BoundarySpace(DomainSpace):
         return rule if self.volume.dim > 1 else gauss(1)
 
     def zeros(self, dtype: DTypeLike = np.float64) -> NDArray[Any]:
-        """Return a new vector of zeros; see `Space.zeros`.
+        """Return a new vector (size,) of zeros; see `Space.zeros`.
 
         Raises
         ------
@@ -117,20 +116,20 @@ class BoundarySpace(DomainSpace):
         return self.volume.zeros(dtype)
 
     def sum_elements(self, e_vec: NDArray[Any]) -> NDArray[Any]:
-        """Sum values on the faces of all ranks into a vector; see `Space.sum_elements`."""
+        """Sum values (nf, nodes[, ncomp]) on faces to a vector; see `Space.sum_elements`."""
         return self.volume.sum_elements(e_vec, self.restriction)
 
     def on(self, volume: Space) -> BoundarySpace:
-        """Return the functions of another space of the same mesh on these faces."""
+        """Return the functions of another space of the mesh on the same faces."""
         return boundary_space(volume, self.domain.attributes, slopes=self.have_slopes)
 
     def with_slopes(self, slopes: bool) -> BoundarySpace:
-        """Return the functions on these faces with or without derivatives; see `boundary_space`."""
+        """Return the functions on the faces with or without derivatives; see `boundary_space`."""
         return boundary_space(self.volume, self.domain.attributes, slopes=slopes)
 
 
 def _inwards(digits: tuple[int, ...], p1d: int) -> NDArray[np.int64]:
-    """Node numbers of an element, layer by layer from a face inwards, lexicographic in a layer."""
+    """Node numbers of an element, layer by layer from a face inwards; lexicographic in a layer."""
     grid = np.arange(p1d ** len(digits)).reshape((p1d,) * len(digits))  # the last axis is x
     fixed = next(d for d, digit in enumerate(digits) if digit != 1)
     layers = np.moveaxis(grid, len(digits) - 1 - fixed, 0)
@@ -141,7 +140,7 @@ _spaces = Derived[Space, BoundarySpace](weak=True)
 
 
 def boundary_space(space: Any, attributes: Attributes, *, slopes: bool) -> BoundarySpace:
-    """Return the functions of a space on the faces of some boundary attributes.
+    """Return the functions of a space on the faces of boundary attributes.
 
     Parameters
     ----------
@@ -167,6 +166,6 @@ def boundary_space(space: Any, attributes: Attributes, *, slopes: bool) -> Bound
 
 
 def end_of(basis: Basis1D) -> NDArray[np.float64]:
-    """Value and derivative of the basis functions at the low end of a direction, (2, p1d)."""
+    """Value and derivative (2, p1d) of the basis functions at the low end of a direction."""
     low = np.zeros(1)
     return np.concatenate([basis.interpolation(low), basis.gradient(low)])

@@ -16,7 +16,7 @@ from femops_kernels.cuda.device.device import Device
 
 
 class DomainSpace(ABC):
-    """Functions of a space on the elements of a domain. Vectors are those of the space.
+    """Functions of a space on the elements of a domain. Their vectors are vectors of the space.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class DomainSpace(ABC):
     order, p1d : int
         Degree, and number of nodes, in each direction.
     ncomp, ndofs, size : int
-        Number of components, and of nodes and entries of a vector.
+        Number of components, number of nodes, and length of a vector.
     shape : (size,)
     memory : Memory
         Memory that stores the vectors.
@@ -51,7 +51,7 @@ class DomainSpace(ABC):
     @property
     @abstractmethod
     def device(self) -> Device | None:
-        """Device where its vectors are; None for the host."""
+        """Device that stores the vectors; None for the host."""
 
     @property
     @abstractmethod
@@ -60,7 +60,7 @@ class DomainSpace(ABC):
 
     @property
     def touched(self) -> int:
-        """Number of nodes that the domain's elements have, each counted once."""
+        """Number of nodes of the domain's elements, each counted once."""
         return self.ndofs
 
     @property
@@ -70,15 +70,15 @@ class DomainSpace(ABC):
 
     @abstractmethod
     def with_slopes(self, slopes: bool) -> DomainSpace:
-        """Return the functions on the same elements with or without derivatives, if both exist."""
+        """Return the functions on the same elements with or without derivatives, if they exist."""
 
     @abstractmethod
     def on(self, volume: Any) -> DomainSpace:
-        """Return the functions of another space of the same mesh on the same elements."""
+        """Return the functions of another space of the mesh on the same elements."""
 
     @property
     def has_end(self) -> bool:
-        """True if elements have points only at the low end of their last direction (faces)."""
+        """True if points are only at the low end of the last direction, as on faces."""
         return self.have_slopes and not self.domain.covers
 
     @abstractmethod
@@ -87,7 +87,7 @@ class DomainSpace(ABC):
 
     @abstractmethod
     def zeros(self, dtype: DTypeLike = np.float64) -> NDArray[Any]:
-        """Return a new vector of zeros."""
+        """Return a new vector (size,) of zeros."""
 
     @abstractmethod
     def sum_elements(self, e_vec: NDArray[Any]) -> NDArray[Any]:
@@ -98,5 +98,5 @@ class DomainSpace(ABC):
         return int(rule.q1d ** (self.dim - self.has_end))
 
     def points_along(self, rule: Quadrature1D) -> list[NDArray[np.float64]]:
-        """Coordinates of the quadrature points of an element in each direction."""
+        """Coordinates (q1d,) of an element's quadrature points, for each direction."""
         return [rule.points] * (self.dim - self.has_end) + [np.zeros(1)] * self.has_end

@@ -35,10 +35,9 @@ def evaluate(f: Function, x: Floats, shape: tuple[int, ...] = (), what: str = "f
     Parameters
     ----------
     f : callable, number or sequence of numbers
-        Called as ``f(x)``, unless there are no points. The result may be an array of shape
-        ``shape + (n,)``, of ``shape`` alone (the same at all points), a sequence that mixes the
-        two, or one number. The function is called again for two of the points alone, and must
-        return the same values there.
+        Called as ``f(x)``, unless there are no points. The result may be an array of shape ``shape
+        + (n,)``, an array of shape ``shape`` (constant), a sequence that mixes both, or one number.
+        A second call passes only two of the points. The values there must not change.
     x : (dim, n) float64
         The points.
     shape : tuple of int
@@ -53,8 +52,8 @@ def evaluate(f: Function, x: Floats, shape: tuple[int, ...] = (), what: str = "f
     Raises
     ------
     SpaceError
-        The result has another shape, is not real, or is not finite everywhere; its value at a
-        point depends on the other points that are asked for.
+        The result has another shape, is not real, or is not finite everywhere. Or the value at a
+        point depends on the other points in the call.
     """
     return evaluate_any(f, (x,), (shape,), what, SpaceError)
 
@@ -73,9 +72,9 @@ def evaluate_any(
     f, what
         As in `evaluate`.
     place : tuple of (dim, n) float64 arrays
-        The function's arguments: the points, and on a boundary the normals if it takes two.
+        The function's arguments: the points; on a boundary also the normals, if it takes two.
     shapes : sequence of tuples of int
-        Accepted shapes; the first that fits is taken.
+        Accepted shapes. The first shape that fits is taken.
     error : class
         Error to raise.
 
@@ -86,8 +85,8 @@ def evaluate_any(
     Raises
     ------
     error
-        The result has another shape, is not real, or is not finite everywhere; its value at a
-        point depends on the other points that are asked for.
+        The result has another shape, is not real, or is not finite everywhere. Or the value at a
+        point depends on the other points in the call.
     VectorError
         The result is on a GPU.
     """
@@ -114,12 +113,12 @@ def evaluate_any(
 
 
 def columns(points: Floats) -> Floats:
-    """Copy points (n, nq, dim) to the layout of users' functions, (dim, n * nq)."""
+    """Copy points (n, nq, dim) to the layout (dim, n * nq) of users' functions."""
     return np.ascontiguousarray(points.reshape(-1, points.shape[-1]).T)
 
 
 def place_of(function: Callable[..., Any], block: DomainBlock) -> tuple[Floats, ...]:
-    """Arguments of a user's function: the points, and on a boundary the normals if it takes two.
+    """Arguments of a user's function: points; on a boundary also normals, if it takes two.
 
     The function's signature decides whether normals are passed.
 
@@ -143,19 +142,20 @@ def place_of(function: Callable[..., Any], block: DomainBlock) -> tuple[Floats, 
 
 
 def selected(predicate: Callable[[Floats], Any], x: Floats) -> NDArray[np.bool_]:
-    """Evaluate a user's predicate at points: booleans (n,), True at the chosen points.
+    """Evaluate a user's predicate at points. Return booleans (n,), True at the chosen points.
 
     Parameters
     ----------
     predicate : callable
-        Called as ``predicate(x)``, unless there are no points, and again for two points alone.
+        Called as ``predicate(x)``, unless there are no points. A second call passes only two
+        points.
     x : (dim, n) float64
 
     Raises
     ------
     SpaceError
-        The predicate takes other arguments, or returns something else than an array of n booleans;
-        its answer for a point depends on the other points that are asked for.
+        The predicate takes other arguments, or does not return an array of n booleans. Or the
+        answer for a point depends on the other points in the call.
     """
     n = x.shape[1]
     result = called(predicate, (x,), "the predicate", SpaceError, np.zeros(0, np.bool_))
@@ -184,19 +184,19 @@ def called(
     error: type[FemopsError],
     empty: NDArray[Any] | None = None,
 ) -> Any:
-    """Call a user's function, and turn its typical mistakes into errors that explain them.
+    """Call a user's function. Turn typical mistakes into errors that explain them.
 
     Parameters
     ----------
     f, place, what, error
         As in `evaluate_any`.
     empty : array, optional
-        Result if there are no points. If omitted, f is called without points.
+        Result if there are no points. By default f is called without points.
 
     Raises
     ------
     error
-        f takes other arguments, or uses an array as one number, as ``if x[0] > 0`` does.
+        f takes other arguments, or uses an array as one number, for example in ``if x[0] > 0``.
     """
     check_takes(
         f,
@@ -240,7 +240,8 @@ def _check_pointwise(
     f, place, what, error
         As in `evaluate_any`.
     same : callable
-        True if a result agrees with the first one at the points of these numbers.
+        ``same(result, numbers)`` is True if a result agrees with the first result at points
+        ``numbers``.
     shape : tuple of int
         Shape of a value.
     """
@@ -273,7 +274,7 @@ def _point(x: Floats, number: int) -> str:
 
 
 def _rounding(result: Any) -> float:
-    """Largest unit round-off of the types of a result's parts, at least that of float64."""
+    """Largest unit round-off of the types in a result, at least that of float64."""
     if isinstance(result, list | tuple):
         return max(map(_rounding, result), default=0.0)
     dtype = getattr(result, "dtype", np.dtype(np.float64))
@@ -288,7 +289,7 @@ def _fitted(
     what: str,
     error: type[FemopsError],
 ) -> Floats:
-    """Return a result as an array ``shape + (n,)``, with the first of the shapes that fits."""
+    """Return a result as an array ``shape + (n,)``, with the first shape that fits."""
     refuse_device_array(result, what)
     # if several shapes are accepted, (1, n) may mean a vector of one component, not a scalar
     fits = (_fit(result, shape, n, row=len(shapes) == 1) for shape in shapes)
@@ -301,7 +302,7 @@ def _fitted(
 def _fit(result: Any, shape: tuple[int, ...], n: int, *, row: bool) -> Floats | None:
     """Convert a result to a float64 array of shape ``shape + (n,)``; None if it does not fit.
 
-    With ``row``, an array (1, n) is accepted for (n,).
+    With ``row``, an array (1, n) is accepted as (n,).
     """
     if isinstance(result, (list, tuple)) and shape and len(result) == shape[0]:
         parts = [_fit(part, shape[1:], n, row=row) for part in result]

@@ -1,7 +1,7 @@
 """The finite element spaces H1 and L2 on a mesh.
 
-Dofs are numbered by first touch in element order (`femops.numbering`). So if elements that are near
-each other in the mesh have near numbers, their dofs have too.
+Dofs are numbered by first touch in element order (`femops.numbering`). So if neighbouring elements
+have near numbers, their dofs have near numbers too.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Ints = NDArray[np.int64]
 @final
 @checked(SpaceError)
 class H1(Space):
-    """Continuous functions, polynomials of degree p in each direction on each element.
+    """Continuous functions that are polynomials of degree p per direction on each element.
 
     Parameters
     ----------
@@ -45,12 +45,12 @@ class H1(Space):
     family : {"gll", "bernstein"}
         Basis; see `Basis1D`.
     device : str, optional
-        Device of vectors and operators: ``"cuda"``, a GPU; ``"cuda:1"``, the second one. The
-        host if omitted.
+        Device of vectors and operators: ``"cuda"`` is a GPU, ``"cuda:1"`` the second GPU. By
+        default the host.
     reproducible : bool
-        Whether results on a device have the same bits in each run. Contributions of elements to a
-        dof are then summed in the order of the elements, in a second launch. The host always does
-        so.
+        Whether results on a device have the same bits in each run. Then a second launch sums the
+        contributions to a dof in the order of the elements. On the host sums always have this
+        order.
 
     Raises
     ------
@@ -91,14 +91,14 @@ class H1(Space):
         return h1_rank_numbering(mesh.part, self.order, mesh.comm)
 
     def file_dofs(self) -> Ints:
-        """Number of each node in MFEM's numbering: by vertices, edges, faces, cells.
+        """Number (ndofs,) of each node in MFEM's numbering: by vertices, edges, faces, cells.
 
-        The numbers belong to the file that `femops_meshes.write_mfem` writes of the mesh, also of
-        a refined mesh, or one from Gmsh or a generator. For a mesh as it was read from MFEM's
-        format, they also belong to the file that was read. MFEM numbers a mesh that it refines
-        itself in another way, so for a mesh refined here write the file and load it in MFEM.
-        Elements that were turned over in reading, because their corners were listed in mirrored
-        order, count as turned. MFEM itself turns only quadrilaterals, in the same way.
+        The numbers belong to the file that `femops_meshes.write_mfem` writes for the mesh. The mesh
+        may be refined, or come from Gmsh or a generator. If the mesh was read from an MFEM file,
+        they also belong to that file. MFEM uses another numbering when it refines a mesh. So for a
+        mesh that femops refined, write a file and load it in MFEM. If a file lists an element's
+        corners in mirrored order, femops turns the element over. The numbers refer to the turned
+        element. MFEM turns quadrilaterals in the same way, but no other elements.
 
         Raises
         ------
@@ -121,7 +121,7 @@ class H1(Space):
         components: int | Iterable[int] | None = None,
         where: Predicate | None = None,
     ) -> Ints:
-        """Positions in a vector of the dofs on the boundary; see `Space.boundary_dofs`."""
+        """Flat positions (k,) of the dofs on the boundary; see `Space.boundary_dofs`."""
         if callable(attributes):
             if where is not None:
                 raise SpaceError("boundary_dofs was given two predicates: join them by & in one")
@@ -140,7 +140,7 @@ class H1(Space):
 @final
 @checked(SpaceError)
 class L2(Space):
-    """Functions that may jump between elements, polynomials of degree p in each direction.
+    """Functions that may jump between elements: polynomials of degree p per direction.
 
     Parameters
     ----------
@@ -152,8 +152,8 @@ class L2(Space):
     family : {"gauss", "gll", "bernstein"}
         Basis; see `Basis1D`.
     device : str, optional
-        Device of vectors and operators: ``"cuda"``, a GPU; ``"cuda:1"``, the second one. The
-        host if omitted.
+        Device of vectors and operators: ``"cuda"`` is a GPU, ``"cuda:1"`` the second GPU. By
+        default the host.
 
     Raises
     ------
@@ -186,10 +186,9 @@ class L2(Space):
         return l2_rank_numbering(mesh.part, self.order, mesh.comm)
 
     def file_dofs(self) -> Ints:
-        """Number of each node in MFEM's numbering: element by element in the file's order.
+        """Number (ndofs,) of each node in MFEM's numbering: element by element in file order.
 
-        `H1.file_dofs` says which file this is. On many ranks each rank gets the numbers of its own
-        nodes.
+        For the file see `H1.file_dofs`. On many ranks each rank gets the numbers of its own nodes.
         """
         n = self.p1d**self.dim
         return np.asarray(np.add.outer(self.mesh.file_elements * n, np.arange(n)).ravel())
@@ -200,7 +199,7 @@ class L2(Space):
         components: int | Iterable[int] | None = None,
         where: Predicate | None = None,
     ) -> Ints:
-        """Raise `SpaceError`: no dof of this space lies on the boundary."""
+        """Raise `SpaceError`, because no dof of this space lies on the boundary."""
         del attributes, components, where
         raise SpaceError(
             "the dofs of an L2 space belong to its elements, none to the boundary: impose "

@@ -1,4 +1,4 @@
-"""Memory that stores the vectors of a space: the host's, or a device's."""
+"""Memory that stores the vectors of a space: memory of the host or of a device."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ class Memory(ABC):
         None for the host.
     name : str
     scipy : bool
-        Whether SciPy's functions take the arrays.
+        Whether SciPy's functions accept the arrays.
     fills : bool
-        Whether the device computes the data of operators at quadrature points, not the host.
+        Whether the device, instead of the host, computes operators' data at quadrature points.
     """
 
     device: Device | None
@@ -73,7 +73,7 @@ class Memory(ABC):
     @property
     @abstractmethod
     def xp(self) -> ModuleType:
-        """Module with NumPy's functions for arrays of this memory."""
+        """NumPy, or the module with the same functions for arrays of a device."""
 
     @abstractmethod
     def put(self, values: NDArray[Entry]) -> NDArray[Entry]:
@@ -85,7 +85,7 @@ class Memory(ABC):
 
     @abstractmethod
     def adopt(self, array: Any, what: str) -> Any:
-        """Return an array of this memory, or wrap another library's array without a copy.
+        """Return an array of this memory. Wrap another library's array without a copy.
 
         Raises
         ------
@@ -123,7 +123,7 @@ class Memory(ABC):
 
     @abstractmethod
     def protect(self, view: NDArray[Any]) -> None:
-        """Make a view read-only, if arrays of this memory can be."""
+        """Make a view read-only, if the memory supports this."""
 
     # --- sums ------------------------------------------------------------------------------------
 
@@ -133,7 +133,8 @@ class Memory(ABC):
     ) -> NDArray[np.float64]:
         """Inner product of two float64 vectors as partial sums (1, m), on the host.
 
-        The host returns a sum for each of the m segments between ``edges``, a device one sum.
+        The host returns a sum for each of the m segments between ``edges``. A device returns one
+        sum.
         """
 
     @abstractmethod
@@ -148,11 +149,11 @@ class Memory(ABC):
 
     @abstractmethod
     def free_bytes(self) -> int:
-        """Available bytes; a very large number if not known."""
+        """Available bytes; a very large number if unknown."""
 
     @abstractmethod
     def panels(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-        """Return a new array of zeros. On the host it begins on a cache line."""
+        """Return a new array of zeros (*shape,). On the host it starts on a cache line."""
 
     @abstractmethod
     def three_term(
@@ -166,13 +167,13 @@ class Memory(ABC):
     ) -> None:
         """Set old = scales (a product + factors extra) + b current + c old.
 
-        See `femops_kernels.cpu.three_term.step`.
+        Arrays are (rows, width), scales (rows,). See `femops_kernels.cpu.three_term.step`.
         """
 
 
 @final
 class HostMemory(Memory):
-    """Memory of the host. Arrays are NumPy's."""
+    """Memory of the host, with NumPy arrays."""
 
     device, name, scipy, fills, xp = None, "the host", True, False, np
 
@@ -363,14 +364,14 @@ HOST = HostMemory()
 
 
 def find_device(device: DeviceLike, comm: Communicator | None = None) -> Device | None:
-    """Return the device that a user names, None for the host. Collective, unless it is the host.
+    """Return the device that a user names; None for the host. Collective for a device.
 
     Parameters
     ----------
     device : str, Device or None
     comm : Communicator, optional
-        Ranks that share the vectors. With "cuda" each rank gets a GPU of its own. This process
-        alone if omitted.
+        Ranks that share the vectors; by default this process alone. With "cuda" each rank gets its
+        own GPU.
 
     Raises
     ------
@@ -420,12 +421,13 @@ def zeros(space: VectorSpace, dtype: DTypeLike) -> Vector:
 
 
 def check_shape(space: VectorSpace, array: NDArray[Entry], what: str) -> NDArray[Entry]:
-    """Return the array itself if its shape is that of a vector of the space, (size,).
+    """Return the array if it has the shape (size,) of a vector of the space.
 
     Raises
     ------
     VectorError
-        If the shape is another. If a view of the array is a vector, the message says which.
+        If the array has another shape. If a view of the array is a vector, the message shows how to
+        make it.
     """
     shape, size, ncomp = array.shape, space.size, getattr(space, "ncomp", 1)
     if shape == (size,):
@@ -471,10 +473,10 @@ def vector_type(dtype: DTypeLike) -> np.dtype[Any]:
 
 
 def segment_sums(products: NDArray[Any], edges: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Sums (k, m) of m segments of rows (k, size), each with the same bits as if summed alone.
+    """Sums (k, m) of m segments of rows (k, size). Each has the bits of a separate sum.
 
-    NumPy sums in pairs, so the bits depend on the length of a segment. It must be the same on any
-    number of ranks.
+    NumPy sums in pairs, so the bits depend on the length of the segment. So this length must not
+    depend on the number of ranks.
     """
     parts, some = np.zeros((len(products), len(edges) - 1)), np.flatnonzero(np.diff(edges))
     # for a segment without entries `reduceat` would return the first entry of the next one

@@ -23,12 +23,12 @@ from femops_meshes.arguments import checked
 class Product:
     """Product of several named spaces on one mesh, for forms on several fields.
 
-    A vector of the product consists of the vectors of the spaces, one after the other.
+    A vector of the product is the concatenation of the vectors of the spaces.
 
     Parameters
     ----------
     **spaces : Space
-        Two or more spaces by name, in the order of their parts.  Names may share a space.
+        Two or more spaces by name, in the order of their parts. Two names may have the same space.
 
     Attributes
     ----------
@@ -52,8 +52,8 @@ class Product:
     Raises
     ------
     SpaceError
-        If there are fewer than two spaces, an argument is not a space, spaces are on different
-        meshes, or a space is called x, which is the position in a form.
+        If there are fewer than two spaces, an argument is not a space, the spaces are on different
+        meshes, or a space is named x, the name of the position in a form.
 
     Examples
     --------
@@ -108,7 +108,7 @@ class Product:
         Raises
         ------
         SpaceError
-            A name that no space has.
+            No space has this name.
         """
         if name not in self.spaces:
             raise SpaceError(f"{self!r} has no space {name!r}: it has {', '.join(self.names)}")
@@ -138,27 +138,27 @@ class Product:
     # --- vectors ---------------------------------------------------------------------------------
 
     def zeros(self, dtype: DTypeLike = np.float64) -> Vector:
-        """Return a new vector of zeros, (size,), float64 or float32.
+        """Return a new vector (size,) of zeros, float64 or float32.
 
         Raises
         ------
         VectorError
-            Another type.
+            The type is not float64 or float32.
         """
         return zeros(self, dtype)
 
     def check_vector(self, x: Any, what: str = "vector") -> Vector:
-        """Return x if it is a vector of the product.
+        """Return x (size,) if it is a vector of the product.
 
         Raises
         ------
         VectorError
-            x is no NumPy array, of another type than float64 or float32, or of another shape.
+            x is no NumPy array, its type is not float64 or float32, or its shape is wrong.
         """
         return check_shape(self, check_float_array(x, what), what)
 
     def split(self, x: Vector) -> tuple[Vector, ...]:
-        """Split a vector into the vectors of the spaces, in their order. They are views.
+        """Split a vector (size,) into views: the vectors of the spaces, in order.
 
         Raises
         ------
@@ -169,24 +169,24 @@ class Product:
         return tuple(vector[self.slice(name)] for name in self.spaces)
 
     def join(self, /, **parts: Vector) -> Vector:
-        """Join vectors of the spaces to a new vector of the product.
+        """Join vectors of the spaces to a new vector (size,) of the product.
 
         Parameters
         ----------
         **parts : arrays
-            Vectors of the spaces by name. The parts of other spaces are zero.
+            Vectors of the spaces, by name. Parts of omitted spaces are zero.
 
         Returns
         -------
         (size,) array
-            float32 if all parts are, else float64.
+            float32 if all parts are float32, else float64.
 
         Raises
         ------
         SpaceError
-            A name that no space has, or no part at all.
+            No space has the name, or there are no parts.
         VectorError
-            A part that is no vector of its space.
+            A part is not a vector of its space.
         """
         given = {
             name: self.memory.vector_of(self.spaces[name], part, name)
@@ -198,12 +198,12 @@ class Product:
         return result
 
     def interpolate(self, /, **functions: Function) -> NDArray[np.float64]:
-        """Interpolate functions at the nodes of the spaces: return the vector of the product.
+        """Interpolate functions at the nodes of the spaces. Return a vector of the product.
 
         Parameters
         ----------
         **functions : callable or number(s)
-            Functions by name, see `Space.interpolate`. The parts of other spaces are zero.
+            Functions by name, see `Space.interpolate`. Parts of omitted spaces are zero.
 
         Returns
         -------
@@ -212,7 +212,7 @@ class Product:
         Raises
         ------
         SpaceError
-            A name that no space has, no function at all, or one of another shape.
+            No space has the name, there are no functions, or a function returns another shape.
         """
         named = self._known(functions)
         return self.join(**{name: self.spaces[name].interpolate(f) for name, f in named})
@@ -233,9 +233,9 @@ class Product:
         Raises
         ------
         SpaceError
-            A name that no space has, or no dofs at all.
+            No space has the name, or there are no dofs.
         OperatorError
-            Positions that are no whole numbers or outside the vector of their space.
+            A position is no whole number, or is outside the vector of its space.
         """
         found = [
             self.offsets[name] + positions(given, self.spaces[name].size)
@@ -244,7 +244,7 @@ class Product:
         return np.sort(np.concatenate(found))
 
     def _known(self, named: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-        """Iterate over the items of ``named``, after a check of their names."""
+        """Check the names in ``named``, and iterate over its items."""
         if not named:
             raise SpaceError(f"nothing is given: name one or more of {', '.join(self.names)}")
         for name in named:

@@ -1,4 +1,4 @@
-"""A step of a three-term recurrence, for arrays of NumPy, CuPy and similar libraries."""
+"""Step of a three-term recurrence, for arrays of NumPy, CuPy and similar libraries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def three_term(
     scales: NDArray[Any] | None,
     extra: tuple[NDArray[Any], NDArray[Any]] | None,
 ) -> None:
-    """Overwrite ``old`` by the next vectors of the recurrence; see `Memory.three_term`."""
+    """Overwrite ``old`` (rows, width) by the next vectors; see `Memory.three_term`."""
     a, b, c = coefficients
     total = a * product if extra is None else a * product + extra[1] * extra[0]
     total = total if scales is None else total * scales[:, np.newaxis]

@@ -1,4 +1,4 @@
-"""The map between the dofs of a space and the dofs of its elements."""
+"""Map between the dofs of a space and the dofs of its elements."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def host_array(values: object, what: str) -> NDArray[Any]:
 
 
 def _instead_of(value: object, what: str) -> str:
-    """Say what to give instead of a field, a sparse matrix or a tensor; "" for other values."""
+    """Advice what to pass instead of a field, sparse matrix or tensor; "" for other values."""
     library = type(value).__module__.partition(".")[0]
     if library in ("jax", "jaxlib"):
         return f"numpy.asarray({what}), or call functions of femops.jax, which JAX differentiates"
@@ -68,7 +68,7 @@ def refuse_device_array(array: object, what: str) -> None:
 
 
 def positions(dofs: ArrayLike, size: int) -> NDArray[np.int64]:
-    """Convert a user's flat positions to an ascending int64 array without duplicates.
+    """Convert a user's flat positions to an ascending int64 array (k,) without duplicates.
 
     Raises
     ------
@@ -92,12 +92,12 @@ def positions(dofs: ArrayLike, size: int) -> NDArray[np.int64]:
 
 
 def check_size(ne: int, order: int, dim: int, ncomp: int) -> None:
-    """Check that the dofs of elements and a vector fit into memory.
+    """Check that the element dofs and a vector fit into memory.
 
     Raises
     ------
     SpaceError
-        If they don't fit. The vector's size is estimated by the nodes that no elements share.
+        If they do not fit. The vector's size is estimated from the nodes inside elements.
     """
     needed = 8 * (ne * (order + 1) ** dim + ncomp * (1 + ne * max(order - 1, 0) ** dim))
     what = f"a space of order {order} with {shown(ncomp)} component(s) on {ne} elements"
@@ -107,16 +107,16 @@ def check_size(ne: int, order: int, dim: int, ncomp: int) -> None:
 @final
 @checked(SpaceError)
 class ElementRestriction:
-    """Gathers the dofs of each element from a vector, and adds them back (the transpose).
+    """Gathers the dofs of each element from a vector. The transpose adds them back.
 
     Parameters
     ----------
     indices : (ne, n) integers
-        The dof at each local node of each element; kept as int64, C-contiguous, not writeable.
+        Dof at each local node of each element. Stored as int64, C-contiguous, read-only.
     ndofs : int
-        Number of dofs; all indices lie in 0 <= i < ndofs.
+        Number of dofs. All indices satisfy 0 <= i < ndofs.
     owned : int, optional
-        Number of dofs that this rank owns. They come first, and ghosts follow. All if omitted.
+        Number of dofs that this rank owns; by default all. Owned dofs come first, then ghosts.
 
     Raises
     ------
@@ -144,7 +144,7 @@ class ElementRestriction:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Shape of the restriction's matrix for one component: (entries of an e_vec, ndofs)."""
+        """Shape (entries of an e_vec, ndofs) of the restriction's matrix for one component."""
         return self.indices.size, self.ndofs
 
     def gather(self, l_vec: Vector) -> Vector:
@@ -188,23 +188,23 @@ class ElementRestriction:
         return np.asarray(result.astype(e_vec.dtype, copy=False))
 
     def multiplicity(self) -> Ints:
-        """Number of element nodes at each dof, (ndofs,).
+        """Number (ndofs,) of element nodes at each dof.
 
-        This is the diagonal of the restriction's transpose times the restriction.
+        It is the diagonal of the transposed restriction times the restriction.
         """
         return np.bincount(self.indices.ravel(), minlength=self.ndofs)
 
     @cached_property
     def owner(self) -> Ints:
-        """First place of each dof in an e_vec, (ndofs,): element * n + local node."""
+        """First position (ndofs,) of each dof in an e_vec: element * n + local node."""
         return _frozen(first_positions(self.indices.ravel(), self.ndofs))
 
     @cached_property
     def first_touch(self) -> Ints:
-        """Ranges of dofs by the first element that touches them, (ne + 1,).
+        """Ranges (ne + 1,) of the dofs that each element touches first.
 
-        Element e is the first to touch the dofs first_touch[e] to first_touch[e + 1] - 1. The owned
-        dofs must be numbered by first touch, as in every space.
+        Element e touches first the dofs first_touch[e] to first_touch[e + 1] - 1. Owned dofs must
+        be numbered by first touch, as they are in every space.
         """
         own = np.where(self.indices < self.owned, self.indices, -1)
         highest = np.maximum.accumulate(own.max(axis=1)) + 1

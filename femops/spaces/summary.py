@@ -6,7 +6,7 @@ from femops_meshes import html
 
 
 def one_line(space: Any) -> str:
-    """A space's ``repr``."""
+    """One line of text that describes a space, its ``repr``."""
     return (
         f"{type(space).__name__}(order={space.order}, ncomp={space.ncomp}, "
         f"family={space.basis.family!r}: {space.mesh.num_elements} elements in {space.dim}-D, "
@@ -15,7 +15,7 @@ def one_line(space: Any) -> str:
 
 
 def as_table(space: Any) -> str:
-    """A space as an HTML table."""
+    """HTML table that describes a space."""
     shape = ("segments", "quadrilaterals", "hexahedra")[space.dim - 1]
     rows = [
         ("order", f"{space.order}, basis {space.basis.family}"),

@@ -1,4 +1,4 @@
-"""Location of the nodes of a space on one mesh in the elements of another mesh."""
+"""Location of a space's nodes in the elements of another mesh."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ Ints = NDArray[np.int64]
 def places_of_nodes(
     source: Mesh, target: Mesh, owners: tuple[Ints, Ints], nodes: Floats, x: Floats
 ) -> tuple[Ints, Floats]:
-    """Find the element of `source` (n,) and reference coordinates (n, dim) of nodes on `target`.
+    """Find the element (n,) of `source` and reference coordinates (n, dim) of `target`'s nodes.
 
-    If `target` remembers that it is a refinement of `source`, the result is exact. Else the nodes
-    are located by their positions.
+    If `target` is known to be a refinement of `source`, the result is exact. Else the nodes are
+    located by position.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def places_of_nodes(
 def values_at(
     basis: Basis1D, l_vec: NDArray[Any], indices: Ints, elements: Ints, reference: Floats
 ) -> Floats:
-    """Evaluate a function at points in elements, (n[, ncomp]).
+    """Evaluate a function at points in elements: (n[, ncomp]).
 
     Parameters
     ----------

@@ -1,6 +1,7 @@
 """Small tensors by the million: layouts, batches, contractions and linear algebra.
 
-This package does not depend on finite elements. It takes NumPy arrays, members first.
+This package does not depend on finite elements. The first axis of an array counts the members of a
+batch.
 
 >>> import numpy as np
 >>> import femops

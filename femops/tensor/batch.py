@@ -1,4 +1,4 @@
-"""Batches of tensors of one shape in one block of memory."""
+"""Batches: tensors of one shape in one block of memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Array = NDArray[Any]
 @final
 @checked(TensorError)
 class Batch:
-    """Tensors of one shape and type in one block of memory, zero at first.
+    """Tensors of one shape and type in one block of memory, initially zero.
 
     Parameters
     ----------
@@ -82,13 +82,13 @@ class Batch:
     @classmethod
     @checked(TensorError)
     def wrap(cls, array: Array, layout: Layout | None = None, members: int | None = None) -> Batch:
-        """Make a batch in the memory of an array, which is not copied.
+        """Make a batch in the memory of an array, without a copy.
 
         Parameters
         ----------
         array : (members, *shape) array
-            Array of NumPy or CuPy, or with ``__cuda_array_interface__``, with any strides.  With
-            a layout, a contiguous array ``(groups, *shape, width)``.
+            Array of NumPy or CuPy, or with ``__cuda_array_interface__``, with any strides. With a
+            layout, the array is contiguous, ``(groups, *shape, width)``.
         layout : Layout, optional
             An `Interleaved` layout.
         members : int, optional
@@ -128,22 +128,22 @@ class Batch:
 
     @property
     def device(self) -> Device | None:
-        """Device of the batch, None for the host."""
+        """Device of the batch; None for the host."""
         return self._view.device
 
     @checked(TensorError)
     def to(self, device: DeviceName, stream: Any = None) -> Batch:
         """Copy of the batch on a device or on the host, in the same layout.
 
-        If the batch is there already, return the batch itself.
+        If the batch is on this device already, return the batch itself.
 
         Parameters
         ----------
         device : str
             "cuda", "cuda:1" or "cpu".
         stream : cupy.cuda.Stream, optional
-            Stream in which the copy runs after the stream's earlier work.  The call does not wait:
-            use the copy in this stream, or after ``stream.synchronize()``.
+            Stream in which the copy runs after the stream's earlier work.  The call does not wait.
+            Use the copy in this stream, or after ``stream.synchronize()``.
 
         Raises
         ------
@@ -176,16 +176,16 @@ class Batch:
         return self._view.array.dtype
 
     def layout_for(self, shape: Shape) -> Layout:
-        """Layout for new tensors of a shape: this batch's if it fits that shape, else `Strided`.
+        """Layout for new tensors of a shape: the batch's layout if it fits, else `Strided`.
 
-        A `Mapped` layout, or a class of your own, fits the shape of this batch alone. A `Tiled`
-        layout fits all shapes with as many indices.
+        A `Mapped` layout, or a layout class of your own, fits only the shape of this batch. A
+        `Tiled` layout fits all shapes with as many indices.
         """
         return self.layout if self.layout.takes(shape, self.shape) else Strided()
 
     @property
     def lanes(self) -> int:
-        """Number of members that are interleaved, entry by entry."""
+        """Number of members whose entries are interleaved."""
         return self._view.lanes
 
     @property
@@ -200,13 +200,14 @@ class Batch:
         return f"Batch({self.shape}, {self.members}, {self.dtype.name!r}, {self.layout!r})"
 
     def __getitem__(self, key: Any) -> Any:
-        """View of some members and ranges of indices: ``A[10:20, 1:3, 0]``.
+        """View of some members, with ranges of indices: ``A[10:20, 1:3, 0]``.
 
-        The first part picks members.  The others pick entries as in NumPy.  A single member gives
-        a batch of one.  Copies of the view have its ``layout``, see `layout_for`.
+        The first part selects members. The other parts select entries as in NumPy. A single member
+        gives a batch of one member. Copies of the view have the view's ``layout``, see
+        `layout_for`.
 
-        If a part is an `Index`, all parts are indices of a tensor, and the expression is a
-        contraction of all members: ``C[i, j] += A[i, k] * B[k, j]``.
+        If a part is an `Index`, all parts are indices of a tensor. Then the expression is an
+        operand of a contraction of all members: ``C[i, j] += A[i, k] * B[k, j]``.
 
         Raises
         ------
@@ -222,7 +223,7 @@ class Batch:
         return made
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        """Set entries (see `assign`). If a part is an `Index`, set the result of a contraction."""
+        """Set entries (see `assign`). If a part is an `Index`, compute a contraction."""
         parts = key if isinstance(key, tuple) else (key,)
         if any(isinstance(part, Index) for part in parts):
             Indexed(self.view, parts).become(value)
@@ -232,25 +233,25 @@ class Batch:
     def numpy(self) -> Array:
         """Entries as a NumPy array (members, *shape).
 
-        It is a view if entries are strided and on the host, else a copy.
+        The result is a view if entries are strided and on the host, else a copy.
         """
         return self._view.to(None).read()
 
     def array(self) -> Array:
         """Entries as an array (members, *shape) of NumPy or CuPy, on the batch's device.
 
-        It is a view of the batch's memory if possible, else a copy.
+        The result is a view of the batch's memory if possible, else a copy.
         """
         return self._view.read()
 
     @checked(TensorError)
     def assign(self, values: Any) -> Batch:
-        """Set all entries.
+        """Set all entries to values. Return the batch.
 
         Parameters
         ----------
         values : number, Batch, or array that broadcasts to (members, *shape)
-            Values on this batch's device.  A Batch may have any layout, and may overlap this one.
+            Values on this batch's device. A Batch may have any layout, and may overlap this batch.
 
         Raises
         ------
@@ -265,7 +266,7 @@ class Batch:
 
     @checked(TensorError)
     def copy(self, layout: Layout | None = None) -> Batch:
-        """Copy of the batch in its own memory, in this or another layout."""
+        """Copy of the batch in new memory, in this or another layout."""
         chosen = self.layout if layout is None else layout
         made = Batch(self.shape, self.members, self.dtype, chosen, self.device)
         return made.assign(self.array())
@@ -289,7 +290,7 @@ def _zeros(count: int, dtype: np.dtype[Any], device: Device | None) -> Array:
 
 
 def _whole(shape: Any) -> Shape:
-    """Shape as a tuple of int. Raise if the sizes are no whole numbers."""
+    """Shape as a tuple of int. Raise if a size is no whole number."""
     try:
         return tuple(index(size) for size in shape)
     except TypeError as error:

@@ -1,7 +1,7 @@
-"""Cache of calls of two operands, so that a repeated call skips checks and preparation.
+"""Cache of calls with two operands. A repeated call skips checks and preparation.
 
-The key of a call has the types, shapes and strides of the arrays, which decide all but the
-addresses.  Compiled code reads the addresses.
+The key of a call has the types, shapes and strides of the arrays. Only the addresses of the arrays
+are not in the key. Compiled code reads them at each call.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Array = NDArray[Any]
 
 
 def found(key: Hashable) -> ArrayCall | None:
-    """Cached call with a key; None if there is none."""
+    """Cached call for a key. None if there is none."""
     try:
         call: ArrayCall | None = KNOWN.get(key)
     except TypeError:  # a part of the key has no hash; a later check refuses it
@@ -34,7 +34,7 @@ def remember(
     terms: tuple[Term, ...],
     factors: tuple[Number, Number],
 ) -> None:
-    """Cache a call of two operands and a result, or None if it can't be repeated on arrays."""
+    """Cache a call of two operands and a result. Cache None if it can't be repeated on arrays."""
     known = KNOWN.get(key)
     if key in KNOWN and (known is None or known.current()):
         return

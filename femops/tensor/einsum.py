@@ -1,4 +1,4 @@
-"""Contractions by Einstein's notation, for all members of a batch."""
+"""Contractions in Einstein's notation, for all members of a batch."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ def einsum(
 ) -> Operand:
     """Contraction ``out = alpha (sum of products) + beta out`` for all members of a batch.
 
-    Subscripts have no letter for the member.  An operand with one dimension more than letters is a
-    batch.  One with as many dimensions as letters is one tensor for all members.  Several operands
-    are contracted in pairs, in the order with the fewest operations (`numpy.einsum_path`).
+    Subscripts have no letter for the member. An operand with one dimension more than letters is a
+    batch. An operand with as many dimensions as letters is one tensor for all members. Several
+    operands are contracted in pairs, in the order with the fewest operations (`numpy.einsum_path`).
 
     Parameters
     ----------
     subscripts : str
-        As in `numpy.einsum`: ``"ki,kjl->ijl"``.  Without ``->`` the result has the indices that
+        As in `numpy.einsum`: ``"ki,kjl->ijl"``. Without ``->`` the result has those indices that
         occur once, in alphabetical order.
     *operands : arrays or Batches
-        Tensors with numbers of one type.
+        Tensors of the same number type.
     batch : int
-        Dimension of the arrays that counts the members.
+        Axis of the arrays that counts the members.
     out : array or Batch, optional
-        Output.  If omitted, it is new, as for `gemm`.
+        Output. By default a new output, as for `gemm`.
     alpha, beta : number
         Factors.  If beta is zero, ``out`` is not read.
 
@@ -90,7 +90,7 @@ def _of_several(
     alpha: Number,
     beta: Number,
 ) -> Operand:
-    """Contract more than two operands. If the key is known, call `einsum` with two at a time."""
+    """Contract more than two operands. If the key is known, call `einsum` for each pair."""
     key = _key_of_several(subscripts, operands, out)
     steps: tuple[tuple[int, int, str], ...] | None = KNOWN.get(key)
     if key is None or steps is None:
@@ -108,9 +108,9 @@ def _of_several(
 def _key_of_several(
     subscripts: str, operands: tuple[Operand, ...], out: Operand | None
 ) -> Hashable | None:
-    """Key with all that the order of a contraction depends on.
+    """Key with everything that determines the order of a contraction.
 
-    None if an operand is no NumPy array, or if ``out`` may overlap an operand, which needs a check.
+    None if an operand is no NumPy array, or if ``out`` may overlap an operand and must be checked.
     """
     key: list[Hashable] = [subscripts]
     for one in operands:
@@ -140,7 +140,7 @@ def _contract(
     alpha: Number,
     beta: Number,
 ) -> tuple[Any, tuple[Term, ...]]:
-    """Compute `einsum`. Return the output, and operands and output as terms with letters."""
+    """Compute `einsum`. Return the output, and all operands and the output as terms."""
     words, result = parsed(subscripts, len(operands))
     moved = tuple(
         _members_first(one, word, batch) for one, word in zip(operands, words, strict=True)

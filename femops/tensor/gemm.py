@@ -37,17 +37,17 @@ def gemm(
     ----------
     a : (members, m, k) array or Batch
         Left factors, or one matrix (m, k) for all members.  Numbers are float64, float32,
-        complex128 or complex64, with any strides.  Arrays and batches on a GPU are multiplied
-        there.
+        complex128 or complex64. Strides may be any. Arrays and batches on a GPU are multiplied on
+        the GPU.
     b : (members, k, n) array or Batch
         Right factors, or one matrix (k, n) for all members.
     out : (members, m, n) array or Batch, optional
-        Output.  If omitted, it is new: an array, or if an operand is a batch, a batch in the layout
-        of the first such operand (`Strided` if that layout does not fit, see `Batch.layout_for`).
+        Output. By default a new array. If an operand is a batch, a new batch in the layout of the
+        first batch operand, or `Strided` if that layout does not fit; see `Batch.layout_for`.
     alpha, beta : number
         Factors, complex only for complex matrices.  If beta is zero, ``out`` is not read.
     transpose_a, transpose_b : bool
-        Take the transpose of a, which is then (members, k, m), or of b.
+        Whether to transpose a, whose shape is then (members, k, m), or b, then (members, n, k).
 
     Returns
     -------
@@ -93,7 +93,7 @@ def _multiply(
     transpose_a: bool,
     transpose_b: bool,
 ) -> tuple[Operand, tuple[Term, Term, Term]]:
-    """Compute `gemm`. Return the output, and operands and output as terms with letters."""
+    """Compute `gemm`. Return the output, and operands and output as terms."""
     letters = "ki" if transpose_a else "ik", "jk" if transpose_b else "kj"
     first, second = Term(as_view(a, 2, "a"), letters[0]), Term(as_view(b, 2, "b"), letters[1])
     m, n = product_shape(first, second)
@@ -108,7 +108,7 @@ def _multiply(
 def key_of(
     words: Hashable, a: Any, b: Any, out: Any, alpha: Number, beta: Number
 ) -> Hashable | None:
-    """Key of a call with two operands; None unless all are NumPy arrays, or all are batches."""
+    """Key of a call with two operands. None unless all are NumPy arrays, or all are batches."""
     if type(a) is ndarray and type(b) is ndarray and (out is None or type(out) is ndarray):
         return (
             words, a.shape, a.strides, a.dtype, b.shape, b.strides, b.dtype,
@@ -122,7 +122,7 @@ def key_of(
 
 
 def arrays_of(a: Any, b: Any, out: Any) -> tuple[Array, Array, Array]:
-    """Arrays with the memory of operands and output, of a call that has a key."""
+    """Arrays with the memory of operands and output, for a call with a key."""
     if type(out) is ndarray:
         return a, b, out
     return a.view.array, b.view.array, out.view.array
@@ -134,7 +134,7 @@ def product_shape(a: Term, b: Term) -> tuple[int, int]:
     Raises
     ------
     TensorError
-        If a has not as many columns as b has rows.
+        If the number of columns of a is not the number of rows of b.
     """
     m, k = _sizes(a, "ik")
     terms, n = _sizes(b, "kj")
@@ -185,7 +185,7 @@ def as_view(operand: Operand, ndim: int, name: str) -> View:
 def new_output(
     shape: tuple[int, ...], operands: tuple[Operand, ...], terms: tuple[Term, ...]
 ) -> Operand:
-    """New output of a contraction: an array, or a batch if one of the operands is a batch."""
+    """New output of a contraction: a batch if an operand is a batch, else an array."""
     counts = [term.view.members for term in terms if not term.view.shared]
     kind, device = terms[0].view.dtype, terms[0].view.device
     for one in operands:
@@ -202,7 +202,7 @@ def new_output(
 
 
 def output_view(out: Operand, shape: tuple[int, ...], terms: tuple[Term, ...]) -> View:
-    """View of an output, checked: it can be written, and overlaps no operand.
+    """View of an output, after a check that it is writable and overlaps no operand.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Groups: matrices that were allocated one by one and are multiplied together."""
+"""Groups: matrices that were allocated separately and are multiplied together."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _APART = (1, 1, 1), (False, False, False)  # members are not interleaved, and no
 @final
 @checked(TensorError)
 class Group:
-    """Matrices of one type and any sizes that were allocated one by one.
+    """Matrices of one type and any sizes that were allocated separately.
 
     Parameters
     ----------
     arrays : iterable of (rows, columns) arrays
-        Arrays of NumPy or of one GPU, of float64, float32, complex128 or complex64, with any
-        strides.  They are not copied.
+        Arrays of NumPy or of one GPU, with any strides: float64, float32, complex128 or complex64.
+        The arrays are not copied.
 
     Raises
     ------
@@ -61,7 +61,7 @@ class Group:
             self.append(array)
 
     def append(self, array: Array) -> None:
-        """Add a matrix.
+        """Add a matrix (rows, columns) of any size.
 
         Raises
         ------
@@ -89,14 +89,14 @@ class Group:
 
     @property
     def device(self) -> Device | None:
-        """Device of all matrices, None for the host."""
+        """Device of all matrices; None for the host."""
         return self._views[0].device if self._views else None
 
     @checked(TensorError)
     def to(self, device: DeviceName, stream: Any = None) -> Group:
-        """Group with copies on a device or on the host, in one block of memory by rows.
+        """Group of copies on a device or on the host, by rows in one block of memory.
 
-        If the group is there already, return the group itself.
+        If the group is on this device already, return the group itself.
 
         Parameters
         ----------
@@ -138,14 +138,14 @@ def group_gemm(
 ) -> Group:
     """Products ``out = alpha a b + beta out`` of all matrices of groups, pair by pair.
 
-    Pairs of one shape are multiplied together.
+    Pairs of equal shapes are multiplied together.
 
     Parameters
     ----------
     a, b : Group
-        Factors, equally many matrices in each group.
+        Factors. Both groups have the same number of matrices.
     out : Group, optional
-        Output.  If omitted, it is new.
+        Output. By default a new group.
     alpha, beta : number
         As for `gemm`.
     transpose_a, transpose_b : bool
@@ -191,7 +191,7 @@ def _outputs(shapes: list[tuple[int, int]], like: Group) -> Group:
 
 
 def _cut(block: Array, shapes: Iterable[tuple[int, ...]]) -> Iterator[Array]:
-    """Yield views of a block as matrices that follow each other."""
+    """Yield consecutive views of a block, as matrices of these shapes."""
     first = 0
     for shape in shapes:
         last = first + prod(shape)
@@ -233,7 +233,7 @@ def _check_output(out: Group, shapes: list[tuple[int, int]], operands: tuple[Gro
 
 
 def _multiply(forms: Forms, views: list[list[View]], alpha: Number, beta: Number) -> None:
-    """Multiply pairs of matrices with equal places, all in one launch for each run."""
+    """Multiply pairs of matrices with equal places. Each run takes one launch."""
     like, size = views[2][0], views[2][0].array.itemsize
     factors = as_pair(alpha, like), as_pair(beta, like)
     reads, device, count = factors[1] != (0.0, 0.0), like.device, len(views[0])

@@ -1,6 +1,6 @@
 """Contractions written with indices, which may have ranges: ``C[i, j, m] -= A[i, k, m] * B[k, j]``.
 
-An expression is a sum of products.  It is computed when it is assigned.
+An expression is a sum of products. The assignment computes it.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _MOST = 64  # most cached parts of a tensor
 @checked(TensorError)
 @dataclass(frozen=True, eq=False)
 class Index:
-    """An index of tensors, for all values or for a range of values.
+    """Index of tensors, over all values or a range of values.
 
-    Contractions sum over an index that occurs in a product but not in the result.
+    A contraction sums over each index that occurs in a product but not in the result.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class Index:
     start : int, optional
         First value.
     stop : int, optional
-        End of the values, as in `range`.  If omitted, the size of the tensors.
+        End of the values, as in `range`. By default the size of the tensors.
 
     Examples
     --------
@@ -80,7 +80,7 @@ class Index:
 
 
 def _part(view: View, parts: tuple[Any, ...]) -> tuple[tuple[Index, ...], View]:
-    """Split ``A[parts]`` into its indices and the view of the entries that they count.
+    """Split ``A[parts]`` into its indices and the view of the indexed entries.
 
     Raises
     ------
@@ -124,7 +124,7 @@ class Indexed:
         self.view: View = known[1]
 
     def sum(self) -> Sum:
-        """Sum with this tensor as its only product."""
+        """Sum with only this tensor as product."""
         return Sum(((1.0, (self,)),))
 
     def __mul__(self, other: Any) -> Sum:
@@ -182,7 +182,7 @@ class Indexed:
             remember(key, arrays, self._contract(value, beta), (factor, beta))
 
     def _contract(self, value: Sum, beta: float) -> tuple[Term, ...]:
-        """Add all products to beta times the entries. Return the last operands and the result."""
+        """Set the entries to beta times the entries plus all products. Return the last terms."""
         names: dict[Index, str] = {}
 
         def term(one: Indexed) -> Term:
@@ -218,7 +218,7 @@ class Indexed:
 
 @final
 class Sum:
-    """A sum of products. Each product has a factor and tensors with indices."""
+    """Sum of products. Each product has a factor, and tensors with indices."""
 
     def __init__(self, products: tuple[tuple[complex | float, tuple[Indexed, ...]], ...]) -> None:
         self.products = products

@@ -1,4 +1,4 @@
-"""Cache of this package: calls, and results of functions, by their keys."""
+"""Cache of this package: calls and function results, by key."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ _MOST = 4096
 
 @final
 class Known(dict[Hashable, Any]):
-    """Dictionary of results by key. `keep` empties it when it has too many."""
+    """Dictionary of results by key. `keep` empties it when it is full."""
 
     def keep(self, key: Hashable, value: Any) -> None:
-        """Add a result, after removing all others if there are too many."""
+        """Add a result. If the dictionary is full, remove all others first."""
         if len(self) >= _MOST:
             self.clear()
         self[key] = value
 
 
 KNOWN = Known()
-"""Calls by key, None for a call that can't be repeated, and results of functions."""
+"""Cached calls and function results by key. None stands for a call that can't be repeated."""
 
 
 def remembered(function: Callable[Given, Result]) -> Callable[Given, Result]:
-    """Cache the results of a function, never None, in `KNOWN`. Arguments must be hashable."""
+    """Cache the results of a function in `KNOWN`. Results are not None; arguments are hashable."""
 
     @wraps(function)
     def known(*given: Given.args, **named: Given.kwargs) -> Result:

@@ -1,4 +1,4 @@
-"""Layouts: offsets of the entries of a tensor, counted in numbers."""
+"""Layouts: offsets of the entries of a tensor in memory, counted in numbers."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Table = NDArray[np.int64]
 
 
 class Layout(ABC):
-    """Order of a tensor's entries in memory. A new layout is a class with a method `offsets`.
+    """Order of a tensor's entries in memory. To define a layout, implement `offsets`.
 
-    All functions on tensors take all layouts.
+    All functions on tensors accept all layouts.
     """
 
     @abstractmethod
     def offsets(self, shape: Shape) -> Table:
-        """Offset of each entry of a tensor, in numbers from 0 on.
+        """Offset of each entry of a tensor, counted in numbers from 0.
 
         Parameters
         ----------
@@ -38,23 +38,23 @@ class Layout(ABC):
         """
 
     def lanes(self, dtype: DTypeLike) -> int:  # noqa: ARG002  (Interleaved needs it)
-        """Number of members that are interleaved, entry by entry; 1 if members are separate."""
+        """Number of members whose entries are interleaved. 1 if members are separate."""
         return 1
 
     def takes(self, shape: Shape, known: Shape) -> bool:
-        """True if the layout of tensors of shape ``known`` is also a layout for ``shape``.
+        """True if the layout for shape ``known`` is also a layout for ``shape``.
 
-        If False, results and copies of that shape are `Strided`.
+        If False, results and copies of shape ``shape`` are `Strided`.
         """
         return shape == known
 
     def table(self, shape: Shape) -> Table:
-        """Offsets of a tensor, checked; see `offsets`.
+        """Offsets of a tensor, checked. See `offsets`.
 
         Raises
         ------
         TensorError
-            If an entry has no valid offset, two entries have the same, or the function fails.
+            If an offset is invalid, two entries have the same offset, or the function fails.
         """
         try:
             found = np.asarray(self.offsets(shape))
@@ -80,7 +80,7 @@ def check_apart(table: Table, who: str) -> None:
     Raises
     ------
     TensorError
-        Names the indices of two such entries.
+        The message names the indices of two such entries.
     """
     flat = table.reshape(-1)
     order = np.argsort(flat, kind="stable")
@@ -120,7 +120,7 @@ class Strided(Layout):
 @checked(TensorError)
 @dataclass(frozen=True)
 class Tiled(Layout):
-    """Blocks of a tensor one after the other, each by rows. Blocks at the ends are padded.
+    """Consecutive blocks of a tensor, each by rows. Blocks at the ends are padded.
 
     Attributes
     ----------
@@ -154,12 +154,12 @@ class Tiled(Layout):
 @checked(TensorError)
 @dataclass(frozen=True)
 class Interleaved(Layout):
-    """Groups of members with the member as innermost index: equal entries stand side by side.
+    """Groups of members with the member as innermost index. Equal entries are adjacent.
 
     Attributes
     ----------
     width : int, optional
-        Members of a group, 2, 4, 8 or 16.  If omitted, as many as fill a SIMD vector.
+        Members of a group: 2, 4, 8 or 16. By default as many as fill a SIMD vector.
     """
 
     width: int | None = None
@@ -189,12 +189,12 @@ class Interleaved(Layout):
 @final
 @checked(TensorError)
 class Mapped(Layout):
-    """A user's layout, defined by a function from indices to offsets.
+    """Layout defined by a user's function from indices to offsets.
 
     Parameters
     ----------
     function : callable
-        Takes the indices of entries, arrays of one shape, and returns the entries' offsets.
+        Takes the indices of entries as arrays of equal shape. Returns the offsets of the entries.
     name : str, optional
         Name in messages.
 

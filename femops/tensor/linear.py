@@ -1,4 +1,4 @@
-"""Factors, solves and eigenvalues of the small matrices of a batch."""
+"""Factorisations, solves and eigenvalues of the small matrices of a batch."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def cholesky(a: NDArray[Any] | Batch) -> Operand:
     Raises
     ------
     SingularError
-        If some matrices are not positive definite, or not finite.  The error's ``members`` are the
-        numbers of these matrices.  Its ``result`` has the factors of the others.
+        If some matrices are not positive definite, or not finite. The error's ``members`` are the
+        numbers of these matrices. Its ``result`` has the factors of the other matrices.
     TensorError
         If the matrices are not square, or have another type.
 
@@ -72,7 +72,7 @@ def lu(a: NDArray[Any] | Batch) -> tuple[Operand, NDArray[np.int64]]:
     ------
     SingularError
         If some matrices are singular, or not finite.  The error's ``members`` are the numbers of
-        these matrices.  Its ``result`` has the factors of the others.
+        these matrices. Its ``result`` has the factors of the other matrices.
     TensorError
         If the matrices are not square, or have another type.
     """
@@ -111,7 +111,7 @@ def solve(
     SingularError
         If some matrices are singular, not positive definite, or not finite.  The error's
         ``members`` are the numbers of these matrices.  Its ``result`` has the solutions of the
-        others.
+        other matrices.
     TensorError
         If shapes or types do not fit.
 
@@ -152,7 +152,7 @@ def solve_triangular(
     transpose : bool
         True to solve T^T X = B instead.
     unit_diagonal : bool
-        True to take the diagonal as one.  It is then not read.
+        True to take all diagonal entries as one. Then the diagonal is not read.
     conjugate : bool
         True to take the complex conjugate of T.  With ``transpose`` this solves T^H X = B.
 
@@ -165,7 +165,7 @@ def solve_triangular(
     ------
     SingularError
         If some triangles have zeros on the diagonal, or are not finite.  The error's ``members``
-        are the numbers of these matrices.  Its ``result`` has the solutions of the others.
+        are the numbers of these matrices.  Its ``result`` has the solutions of the other matrices.
     TensorError
         If shapes or types do not fit.
     """
@@ -196,7 +196,7 @@ def eigh(a: NDArray[Any] | Batch) -> tuple[Array, Array]:
     ------
     SingularError
         If some matrices are not finite.  The error's ``members`` are the numbers of these matrices.
-        Its ``result`` has the values and vectors of the others.
+        Its ``result`` has the values and vectors of the other matrices.
     TensorError
         If the matrices are not square, or have another type.
 

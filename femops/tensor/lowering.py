@@ -1,8 +1,8 @@
-"""Contractions of two tensors as products of matrices: offsets of rows, columns and terms.
+"""Contractions of two tensors as matrix products: offsets of rows, columns and terms.
 
-An index of one tensor and the result counts rows or columns.  An index that is summed over counts
-terms.  An index of both tensors and the result counts products.  If a tensor lacks an index, its
-offsets are the same for all values of the index.
+An index of one tensor and the result counts rows or columns. A summation index counts terms. An
+index of both tensors and the result counts products. If a tensor lacks an index, its offsets do not
+depend on the index.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class Term:
 @final
 @dataclass(frozen=True)
 class Run:
-    """Products of a member, at equal distances, that one launch computes.
+    """Products of a member, at equal distances in memory, that one launch computes.
 
-    ``begin`` has the offsets of the first product in a, b and c, and ``distance`` the strides to
-    the next one, both counted in numbers.
+    ``begin`` has the offsets of the first product in a, b and c. ``distance`` has the strides to
+    the next product. Both are counted in numbers.
     """
 
     begin: tuple[int, int, int]
@@ -63,7 +63,7 @@ Forms = tuple[tuple[Places, str], ...]
 
 
 def sizes_of(named: Iterable[tuple[str, tuple[int, ...]]]) -> dict[str, int]:
-    """Size of each index by letter, from letters and shapes of operands.
+    """Size of each index by letter, from the letters and shapes of operands.
 
     Raises
     ------
@@ -136,7 +136,7 @@ def _forms(*terms: Term) -> Forms:
 def launches_on_device(
     terms: tuple[Term, Term, Term], members: int, reads: bool, device: Device
 ) -> tuple[DeviceContractionKernel, list[tuple[tuple[Place, Place, Place], Batches]]]:
-    """Kernel and launches on a device. Each operand may have groups of its own."""
+    """Kernel and launches on a device. Operands may have different groups."""
     views = [one.view for one in terms]
     lanes, shared = tuple(one.lanes for one in views), tuple(one.shared for one in views)
     kernel, runs = device_launches_of(_forms(*terms), views[2].number, lanes, shared, reads, device)
@@ -163,7 +163,7 @@ def as_pair(number: Number, view: View) -> tuple[float, float]:
 
 
 def _members(c: Term, a: Term, b: Term) -> int:
-    """Number of members. Raise unless the tensors agree in members, type and device."""
+    """Number of members. Raise if the tensors differ in members, type or device."""
     check_devices(c.view, a.view, b.view)
     counts = {c.view.members} | {one.view.members for one in (a, b) if not one.view.shared}
     if len(counts) > 1:
@@ -178,7 +178,7 @@ def _members(c: Term, a: Term, b: Term) -> int:
 
 
 def _regrouped(one: Term, like: Term) -> Term:
-    """Term with the same groups of members as ``like``, copied if its groups are others."""
+    """Term with the same groups of members as ``like``. It is copied if its groups differ."""
     view = one.view
     if view.shared or view.lanes == like.view.lanes:
         return one
@@ -224,7 +224,7 @@ def device_launches_of(
 
 
 def _lowered(forms: Forms) -> tuple[_Six, tuple[Run, ...]]:
-    """Offsets of rows and terms of a, terms and columns of b, rows and columns of c; launches."""
+    """Offsets of rows and terms of a, terms and columns of b, rows and columns of c; and runs."""
     tables, letters = zip(*(_diagonal(places.offsets, word) for places, word in forms), strict=True)
     sizes = sizes_of(zip(letters, (table.shape for table in tables), strict=True))
     in_a, in_b, in_c = letters
@@ -250,7 +250,7 @@ def _lowered(forms: Forms) -> tuple[_Six, tuple[Run, ...]]:
 
 
 def _diagonal(table: Table, letters: str) -> tuple[Table, str]:
-    """Offsets of the entries whose repeated indices are equal, and the letters, each once."""
+    """Offsets of the entries whose repeated indices are equal, and the distinct letters."""
     if len(letters) != table.ndim:
         raise TensorError(
             f"{letters!r} names {len(letters)} indices of a tensor of shape {table.shape}"
@@ -269,7 +269,7 @@ def _diagonal(table: Table, letters: str) -> tuple[Table, str]:
 def _separated(
     table: Table, letters: str, groups: Sequence[Sequence[str]], sizes: dict[str, int]
 ) -> list[Table]:
-    """Split a table of offsets into a sum of offsets for each group of indices.
+    """Split a table of offsets into a sum of one table for each group of indices.
 
     Raises
     ------
@@ -293,7 +293,7 @@ def _separated(
 
 
 def _runs(places: Table) -> list[Run]:
-    """Group products, given by their offsets (operand, product), into runs of equal distance."""
+    """Group products with offsets ``places`` (operand, product) into runs of equal distance."""
     runs, begin, count = [], 0, places.shape[1]
     while begin < count:
         end = begin + 1

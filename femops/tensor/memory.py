@@ -16,7 +16,7 @@ DeviceName = str | Device | None
 
 
 def find_device(name: DeviceName) -> Device | None:
-    """Device with a name, None for the host.
+    """Device with a name; None for the host.
 
     Raises
     ------
@@ -31,7 +31,7 @@ def find_device(name: DeviceName) -> Device | None:
 
 
 def functions_of(device: Device | None) -> ModuleType:
-    """Module with NumPy's functions for arrays of a device, or of the host."""
+    """NumPy, or the module with the same functions for arrays of a device."""
     return np if device is None else device.xp
 
 
@@ -41,7 +41,7 @@ def is_array(something: Any) -> bool:
 
 
 def located(array: Any) -> tuple[Any, Device | None]:
-    """Return an array and its device. Arrays of other libraries become CuPy's without a copy.
+    """Return an array and its device. Wrap arrays of other libraries for CuPy, without a copy.
 
     Raises
     ------
@@ -77,7 +77,7 @@ def check_stream(stream: Any) -> None:
     Raises
     ------
     TensorError
-        The message says what to pass.
+        The argument is neither. The message tells what to pass.
     """
     if stream is not None and not hasattr(stream, "synchronize"):
         raise TensorError(f"stream is {shown(stream)}: give a stream of CuPy")

@@ -37,7 +37,7 @@ class Output:
     ----------
     shape : (members, rows, columns)
     like : array or Batch, optional
-        Operand whose shape and layout the result gets.  If omitted, the result is an array.
+        Operand whose shape and layout the result gets. By default the result is an array.
     """
 
     shape: tuple[int, int, int]
@@ -67,15 +67,14 @@ class Output:
 def run(
     method: str, a: Operand, b: Operand | None = None, triangle: Triangle = GENERAL
 ) -> tuple[list[Any], NDArray[Any] | None]:
-    """Run a method on matrices (members, n, n), and on right-hand sides if it takes them.
+    """Run a method on matrices (members, n, n), and on right-hand sides if it has them.
 
     Returns
     -------
     outputs : list
-        The two results; None for a result that the method does not have.
+        Both results. None for a result that the method does not have.
     status : array, optional
-        0 for members that succeeded, else the step (from 1) at which they failed; None if all
-        succeeded.
+        0 for members that succeeded, else the step (from 1) that failed. None if all succeeded.
 
     Raises
     ------
@@ -106,7 +105,7 @@ def _array(output: Output | None) -> tuple[int, ...] | None:
 
 
 def _key_of(method: str, a: Any, b: Any, triangle: Triangle) -> Hashable | None:
-    """Key with all that a call depends on but the memory; None if an operand is no NumPy array."""
+    """Key with everything that determines a call except memory. None unless all are arrays."""
     if type(a) is not ndarray or not a.flags.aligned:
         return None
     if b is None:
@@ -119,7 +118,7 @@ def _key_of(method: str, a: Any, b: Any, triangle: Triangle) -> Hashable | None:
 def _outputs(
     method: str, a: Operand, b: Operand | None, matrices: View, right: View | None
 ) -> tuple[Output | None, Output | None]:
-    """Shapes of a method's two results, in the layouts of its operands."""
+    """Shapes of a method's results, in the layouts of its operands."""
     members, n, _ = _whole(matrices)
     if method == "eigenvalues":
         return None, Output((members, n + 1, n))
@@ -161,7 +160,7 @@ def _run_on_device(
 
 
 def _written(output: Output | None, made: Any) -> View | None:
-    """View of an output as matrices, or of a new buffer if the output's layout has no strides."""
+    """View of an output as matrices, or of a new buffer if the output has no strides."""
     if output is None:
         return None
     view: View = made.view if isinstance(made, Batch) else View.of_array(made)
@@ -172,7 +171,7 @@ def _written(output: Output | None, made: Any) -> View | None:
 
 
 def _square(a: Operand) -> View:
-    """View of an operand as matrices (members, n, n). Raise if it has another shape."""
+    """View of an operand as matrices (members, n, n). Raise if its shape differs."""
     view = _entries(a)
     shape = view.places.shape
     if len(shape) != 2 or shape[0] != shape[1]:
@@ -181,7 +180,7 @@ def _square(a: Operand) -> View:
 
 
 def _entries(one: Operand) -> View:
-    """View of an operand with strides, copied if needed. On the host members are not in groups."""
+    """View of an operand with strides, copied if needed. On the host, members are separate."""
     view = one.view if isinstance(one, Batch) else View.of_array(one)
     if view.places.strides is None or (view.device is None and view.lanes > 1):
         return View.of_array(view.read())
@@ -216,7 +215,7 @@ def _whole(view: View) -> tuple[int, int, int]:
 
 
 def _by_columns(view: View) -> View:
-    """View of vectors as matrices with one column. Matrices stay as they are."""
+    """View of vectors as matrices with one column. Matrices are not changed."""
     if view.places.strides is None or len(view.places.shape) == 2:
         return view
     places = Places((*view.places.shape, 1), (*view.places.strides, 0))

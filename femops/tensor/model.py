@@ -1,6 +1,6 @@
-"""Least time that a contraction can take on this machine, from bandwidth and multiply-add rate.
+"""Least time of a contraction on this machine, from bandwidth and multiply-add rate.
 
-Both are measured once, which takes a few seconds, and kept in the cache folder.
+Both rates are measured once and kept in the cache folder. The measurement takes a few seconds.
 """
 
 from __future__ import annotations
@@ -43,11 +43,12 @@ class Limit:
     Attributes
     ----------
     flops : float
-        Floating-point operations of all members.
+        Number of floating-point operations of all members.
     read, written : float
         Bytes read and written if each operand is moved once.
     bandwidth, peak : float
-        Bandwidth of the machine for so many bytes in GB/s, and its multiply-add rate in GFlop/s.
+        Bandwidth of the machine for this number of bytes, in GB/s, and multiply-add rate, in
+        GFlop/s.
     """
 
     flops: float
@@ -58,7 +59,7 @@ class Limit:
 
     @property
     def seconds(self) -> float:
-        """Least time in seconds: the longer of moving the bytes and doing the operations."""
+        """Least time in seconds: that of the bytes or of the operations, whichever is longer."""
         return max((self.read + self.written) / self.bandwidth, self.flops / self.peak) * 1e-9
 
     @property
@@ -77,16 +78,16 @@ class Limit:
 def limit(subscripts: str, *operands: Operand, beta: float = 0.0) -> Limit:
     """Least time of an `einsum` on this machine, with the threads that it would use.
 
-    The contraction is not computed.  The first call measures the machine, or the GPU of the
-    operands, for a few seconds.  The bandwidth of a GPU is that of large batches, which exceed its
-    caches.
+    The contraction is not computed. The first call measures the machine, or the GPU of the
+    operands, for a few seconds. The bandwidth of a GPU is measured for large batches, which exceed
+    its caches.
 
     Parameters
     ----------
     subscripts, *operands
         As for `einsum`, members first.
     beta : number
-        If it is not zero, the output is read as well.
+        Factor of the output. If it is not zero, the output is read too.
 
     Returns
     -------
@@ -133,7 +134,7 @@ def _numbers(term: Term) -> int:
 
 
 def _flops(terms: tuple[Term, ...], result: str, sizes: dict[str, int]) -> float:
-    """Operations of one member if operands are contracted pair by pair."""
+    """Operations of one member if operands are contracted in pairs."""
     words, total = [term.letters for term in terms], 0.0
     for a, b, letters in steps_of(tuple(term.named for term in terms), result):
         total += 2.0 * prod(sizes[x] for x in {*words[a], *words[b]})
@@ -142,14 +143,14 @@ def _flops(terms: tuple[Term, ...], result: str, sizes: dict[str, int]) -> float
 
 
 def _bandwidth(rates: dict[str, Any], read: float, written: float) -> float:
-    """Bandwidth in GB/s, interpolated in the logarithm of the bytes and the fraction written."""
+    """Bandwidth in GB/s, interpolated in the logarithm of the bytes and in the fraction written."""
     share = written / (read + written)
     at = [np.interp(share, _SHARES, row) for row in rates["bandwidth"]]
     return float(np.interp(np.log(read + written), np.log(_FOOTPRINTS), at))
 
 
 def _device_bandwidth(rates: dict[str, float], read: float, written: float) -> float:
-    """Bandwidth of a device in GB/s: equal amounts read and written count as a copy."""
+    """Bandwidth of a device in GB/s. Equal amounts read and written count as a copy."""
     both = min(read, written)
     copied = 2 * both + (written - both)
     seconds = copied / rates["copied_bytes"] + (read - both) / rates["read_bytes"]
@@ -158,7 +159,7 @@ def _device_bandwidth(rates: dict[str, float], read: float, written: float) -> f
 
 @lru_cache(maxsize=8)
 def measured_on(device: Device) -> dict[str, float]:
-    """Rates of a device, read from the cache folder or measured now.
+    """Rates of a device, from the cache folder or measured now.
 
     Returns
     -------
@@ -181,13 +182,13 @@ def _rates(device: Device) -> dict[str, float]:
 
 @lru_cache(maxsize=8)
 def measured(threads: int) -> dict[str, Any]:
-    """Rates of this machine with so many threads, read from the cache folder or measured now.
+    """Rates of this machine with ``threads`` threads, from the cache folder or measured now.
 
     Returns
     -------
     dict
-        ``peak`` in GFlop/s; ``bandwidth`` in GB/s, a list for each number of bytes with an entry
-        for each fraction written.
+        ``peak`` is in GFlop/s. ``bandwidth`` is in GB/s: for each number of bytes a list with an
+        entry for each fraction written.
     """
     key = f"{machine.processor()}, {threads} of {machine.cores()}"
     shape = len(_FOOTPRINTS), len(_SHARES)
@@ -201,7 +202,7 @@ def measured(threads: int) -> dict[str, Any]:
 def _kept(
     key: str, usable: Callable[[dict[str, Any]], bool], measure: Callable[[], dict[str, Any]]
 ) -> dict[str, Any]:
-    """Row of the table in the cache folder with a key, measured if it is missing."""
+    """Row for a key in the table of the cache folder. It is measured if missing."""
     once = cache(measure)
     return kernel_cache.keep(lambda folder: _row(folder / "limits.json", key, usable, once))
 

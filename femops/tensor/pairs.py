@@ -1,4 +1,4 @@
-"""Contractions of several operands, in pairs."""
+"""Contractions of several operands, pair by pair."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from femops.tensor.places import View
 def contract(
     result: Term, terms: tuple[Term, ...], alpha: Number = 1.0, beta: Number = 0.0
 ) -> None:
-    """Set result = alpha (sum of products of the terms) + beta result, in pairs."""
+    """Set result = alpha (sum of products of the terms) + beta result, pair by pair."""
     if len(terms) == 1:
         contract_pair(result, terms[0], _one(terms[0].view), alpha, beta)
         return
@@ -31,9 +31,9 @@ def steps_of(
 ) -> tuple[tuple[int, int, str], ...]:
     """Order in which to contract operands in pairs, with the fewest operations.
 
-    Operands are given as letters and shapes.  A step has the numbers of two operands and the
-    letters of their product, which is numbered as one more operand.  The last step has the letters
-    of the result.  A single operand has no steps.
+    An operand is given by its letters and shape. A step has the numbers of two operands and the
+    letters of their product. The product becomes one more operand. The last step has the letters of
+    the result. A single operand has no steps.
     """
     letters, left, steps = [word for word, _ in operands], list(range(len(operands))), []
     likenesses = [np.broadcast_to(np.float64(0.0), shape) for _, shape in operands]
@@ -53,7 +53,7 @@ def steps_of(
 
 
 def _one(like: View) -> Term:
-    """Tensor without indices whose value is 1, shared by all members."""
+    """Tensor without indices and with the value 1, shared by all members."""
     ones = functions_of(like.device).ones((), like.dtype)
     return Term(View.of_array(ones, shared=True), "")
 

@@ -32,14 +32,14 @@ _NAMES = {np.dtype(name): name for name in NUMBERS}  # the attribute `name` of a
 @final
 @dataclass(frozen=True)
 class Places:
-    """Offsets of the entries of a tensor, in numbers: as strides, or one by one.
+    """Offsets of the entries of a tensor, in numbers: as strides, or as a table.
 
     Attributes
     ----------
     shape : tuple of int
     strides : tuple of int, optional
     table : bytes, optional
-        If there are no strides: bytes of the int64 offsets, by rows.
+        Bytes of the int64 offsets, by rows, if there are no strides.
     """
 
     shape: Shape
@@ -48,7 +48,7 @@ class Places:
 
     @staticmethod
     def of_table(table: Table) -> Places:
-        """Places from a table of offsets, with strides if the first is 0 and strides fit all."""
+        """Make places from a table of offsets. They get strides if strides give all offsets."""
         strides = tuple(
             int(np.take(table, 1, axis=k).flat[0] - table.flat[0]) if size > 1 else 0
             for k, size in enumerate(table.shape)
@@ -60,7 +60,7 @@ class Places:
 
     @property
     def offsets(self) -> Table:
-        """Offset of each entry, an array of the tensor's shape."""
+        """Offset of each entry, as an array of the tensor's shape."""
         return _offsets(self)
 
 
@@ -78,7 +78,7 @@ def _offsets(places: Places) -> Table:
 
 @remembered
 def _reach(places: Places) -> int:
-    """Distance of the lowest and highest offset of an output. Raise if two offsets are equal."""
+    """Distance between the lowest and highest offset of an output. Raise if offsets repeat."""
     check_apart(places.offsets, "the output")
     return int(np.ptp(places.offsets)) if places.offsets.size else 0
 
@@ -93,18 +93,18 @@ class View:
     places : Places
         Offsets of the entries of a member.
     array : array
-        Array with the memory.  It is one-dimensional if ``flat``, else it has the dimensions of
-        `of_array`.
+        Array with the memory. It is one-dimensional if ``flat``. Else it has the shape that
+        `of_array` expects.
     start : int
         Offset of the first member in a flat array.
     stride : int
-        Numbers from a group of members to the next; 0 for one tensor that all members share.
+        Distance in numbers between groups of members. 0 for a tensor that all members share.
     lanes, members : int
-        Number of members in a group, and in all.
+        Number of members in a group, and total number of members.
     flat : bool
         True if ``array`` is one-dimensional memory.
     device : Device, optional
-        Device of the array; the host if omitted.
+        Device of the array. By default the host.
     """
 
     places: Places
@@ -123,7 +123,7 @@ class View:
         Raises
         ------
         TensorError
-            If the type is not in `NUMBERS`, strides are no multiples of the numbers' size, or
+            If the type is not in `NUMBERS`, strides are not multiples of the size of a number, or
             tensors have no entries.
         """
         array, device = located(array)
@@ -152,7 +152,7 @@ class View:
     def grouped(
         shape: Shape, dtype: np.dtype[Any], lanes: int, members: int, device: Device | None = None
     ) -> View:
-        """View of new zeros, with groups of ``lanes`` members that are interleaved."""
+        """View of new zeros, with interleaved groups of ``lanes`` members."""
         numbers = int(np.prod(shape, dtype=int))
         flat = functions_of(device).zeros(-(-members // lanes) * numbers * lanes, dtype)
         table = lanes * np.arange(numbers, dtype=np.int64).reshape(shape)
@@ -166,7 +166,7 @@ class View:
 
     @property
     def shared(self) -> bool:
-        """True if there is one tensor that all members share."""
+        """True if all members share one tensor."""
         return self.stride == 0 and self.members == 1
 
     @property
@@ -180,12 +180,12 @@ class View:
 
     @property
     def number(self) -> str:
-        """Name of the type of the numbers."""
+        """Name of the number type."""
         return _NAMES[self.array.dtype]
 
     @property
     def step(self) -> int:
-        """Bytes from a group of members to the next."""
+        """Distance between groups of members, in bytes."""
         return self.stride * self.array.itemsize
 
     @property
@@ -195,7 +195,7 @@ class View:
 
     @cached_property
     def layout(self) -> Hashable:
-        """Key with all that a launch depends on but the address of the memory."""
+        """Key with everything that determines a launch, except the address of the memory."""
         one, array = self.places, self.array
         where = self.start, self.stride, self.lanes, self.members, self.flat
         kind = type(array), array.dtype, array.shape, array.strides, self.device
@@ -207,17 +207,17 @@ class View:
         return {}
 
     def __getstate__(self) -> dict[str, Any]:
-        """State without cached attributes: the parts of a copy are in other memory."""
+        """Return the state without cached attributes. The parts of a copy are in other memory."""
         return {name: value for name, value in vars(self).items() if name not in _DERIVED}
 
     def ends(self) -> tuple[int, int]:
-        """Offsets in bytes, from the first entry, of the lowest entry and behind the highest."""
+        """Offsets in bytes of the lowest entry and of the end of the highest, from the first."""
         offsets, last = self.places.offsets, (self.groups - 1) * self.stride
         low, high = min(0, last) + int(offsets.min()), max(0, last) + int(offsets.max())
         return low * self.array.itemsize, (high + self.lanes) * self.array.itemsize
 
     def _strided(self) -> Array | None:
-        """Entries (members, *shape) as a strided array; None if they have no strides."""
+        """Entries (members, *shape) as a strided array. None if the entries have no strides."""
         if not self.flat:
             return self.array
         if self.places.strides is None or self.lanes > 1:
@@ -229,9 +229,9 @@ class View:
         return cast(Array, strided(self.array[self.start :], shape, tuple(strides)))
 
     def _in_groups(self) -> Array | None:
-        """Entries (groups, lanes, *shape) as a strided array; None if they have no strides.
+        """Entries (groups, lanes, *shape) as a strided array. None if they have no strides.
 
-        If the last group is not full, its last entries belong to no member.
+        If the last group is not full, it ends with entries of no member.
         """
         if self.places.strides is None or not self.members:
             return None
@@ -306,7 +306,7 @@ class View:
         Raises
         ------
         TensorError
-            The message says which of the two.
+            The memory is read-only, or two entries share an address. The message tells which.
         """
         if self.device is None and not self.array.flags.writeable:
             raise TensorError("the output can't be written: copy it")
@@ -317,7 +317,7 @@ class View:
             raise TensorError("members of the output overlap: copy it")
 
     def _interlocked(self) -> bool:
-        """True if members whose ranges of memory overlap have no address in common."""
+        """True if no two members have an address in common, even if their memory ranges overlap."""
         if self.stride == 0:
             return False
         # two members meet if their offsets differ by a multiple of the stride below their number
@@ -347,15 +347,15 @@ class View:
         return bool(taken[found - first].any())
 
     def on_host(self) -> View:
-        """View that claims the same addresses on the host, to compare them. Never read it."""
+        """View with the same addresses on the host, only to compare addresses. Never read it."""
         if self.device is None:
             return self
         return replace(self, array=np.asarray(_Shadow(self.array, self.device)), device=None)
 
     def to(self, device: Device | None, stream: Any = None) -> View:
-        """View of a copy on a device or on the host. Return the view itself if it is there.
+        """View of a copy on a device or on the host. If the view is there, return the view itself.
 
-        With a stream, the copy runs in it and the call does not wait.
+        With a stream, the copy runs in the stream, and the call does not wait.
         """
         if device is self.device:
             return self
@@ -375,19 +375,20 @@ class View:
         return replace(self, array=block, start=self.start - first, device=device)
 
     def spots(self) -> Table:
-        """Addresses of all entries, in numbers."""
+        """Addresses (n,) of all entries of all members, in numbers."""
         first = self.address // self.array.itemsize
         member = np.arange(self.members, dtype=np.int64)
         begin = first + member // self.lanes * self.stride + member % self.lanes
         return np.asarray(np.add.outer(begin, self.places.offsets)).reshape(-1)
 
     def part(self, key: tuple[Any, ...]) -> View:
-        """View of some members and ranges of indices.
+        """View of some members, with ranges of indices.
 
         Raises
         ------
         TensorError
-            If an index is out of bounds, there are too many, or members are a part of a group.
+            If an index is out of bounds, there are too many indices, or only a part of a group is
+            selected.
         """
         if not 1 <= len(key) <= 1 + len(self.places.shape):
             raise TensorError(f"{len(key)} indices for members of shape {self.places.shape}")
@@ -447,7 +448,7 @@ def check_devices(*views: View) -> None:
 
 @final
 class _Shadow:
-    """Object that gives NumPy the addresses of a device's array, so that it can compare them."""
+    """Object with the addresses of a device's array, so that NumPy can compare them."""
 
     def __init__(self, array: Any, device: Device) -> None:
         self.__array_interface__ = {
@@ -460,7 +461,7 @@ class _Shadow:
 
 
 def _aligned(array: Any, device: Device | None) -> bool:
-    """True if numbers begin at multiples of their size. Devices require this."""
+    """True if numbers are aligned to their size, which devices require."""
     if device is None:
         return bool(array.flags.aligned)
     return not array.size or device.address(array) % array.itemsize == 0

@@ -1,1 +1,1 @@
-"""``femops bench``: a command for each benchmark."""
+"""Commands ``femops bench``, one for each benchmark."""

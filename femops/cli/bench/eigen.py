@@ -1,4 +1,4 @@
-"""``femops bench eigen``."""
+"""Command ``femops bench eigen``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``femops bench gemm``."""
+"""Command ``femops bench gemm``."""
 
 from __future__ import annotations
 

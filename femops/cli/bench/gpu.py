@@ -1,4 +1,4 @@
-"""``femops bench gpu``."""
+"""Command ``femops bench gpu``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``femops bench``: the group of its commands."""
+"""Group of the commands ``femops bench``."""
 
 from __future__ import annotations
 

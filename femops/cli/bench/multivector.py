@@ -1,4 +1,4 @@
-"""``femops bench multivector``."""
+"""Command ``femops bench multivector``."""
 
 from __future__ import annotations
 

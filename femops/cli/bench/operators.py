@@ -1,4 +1,4 @@
-"""``femops bench bp1`` to ``bp6``, ``all`` and ``cg``: operators on this machine."""
+"""Commands ``femops bench bp1`` to ``bp6``, ``all`` and ``cg``: operators on this machine."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ _HELP = """Measure the speed of {what}.
 
 
 def operator(problem: str, what: str) -> Callable[..., None]:
-    """Return the command of a problem."""
+    """Return the command for a benchmark problem."""
 
     def command(
         order: OrdersOption = ORDERS,

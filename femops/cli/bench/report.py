@@ -1,4 +1,4 @@
-"""Common parts of benchmarks: options; from a measurement to tables, JSON and a picture."""
+"""Common parts of benchmarks: options, and the way from a measurement to tables and pictures."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ PlotOption = Annotated[
 
 @final
 class PlotCommand(TyperCommand):
-    """A command whose ``--plot`` needs no value; typer has no options of that kind."""
+    """Command whose ``--plot`` needs no value. typer has no such options."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Insert the default file after a ``--plot`` without a value."""
@@ -62,12 +62,12 @@ class PlotCommand(TyperCommand):
 
 
 def dofs_of(dofs: float | None, footprint: str | None) -> float:
-    """Return the approximate number of dofs from a number or the name of a footprint.
+    """Return the approximate number of dofs, from a number or a footprint's name.
 
     Raises
     ------
     typer.BadParameter
-        Both are given.
+        Both arguments are given.
     OperatorError
         The name is unknown.
     """
@@ -104,17 +104,17 @@ def report(
     name : str
         Name of the benchmark.
     measure : callable
-        Takes a function that shows progress; returns the result with ``machine`` and ``rows``.
+        Takes a function that shows progress. Returns the result with ``machine`` and ``rows``.
     tables : sequence of Table
         Tables to print, if they have rows.
     lines : callable
-        Takes the result, returns lines to print before the tables.
+        Takes the result. Returns lines to print before the tables.
     picture : str
         Name in `femops.bench.drawing.PICTURES` of the picture to draw.
     plot : str or None
-        File of the picture, if one is asked for.
+        File of the picture. None for no picture.
     json : bool
-        Whether to print the result as JSON instead.
+        Whether to print the result as JSON instead of tables.
     lasting : bool
         Whether the line of each step stays on the terminal.
 
@@ -144,7 +144,7 @@ def report(
 
 
 def _check_plot(plot: str | None) -> None:
-    """Check, before anything is measured, that the picture can be drawn and written."""
+    """Check, before measuring, that the picture can be drawn and written."""
     if plot is not None:
         from femops.io.atomic import check_writable, checked_path
         from femops.io.plots.with_matplotlib import check_matplotlib

@@ -1,4 +1,4 @@
-"""``femops bench scaling``."""
+"""Command ``femops bench scaling``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``femops bench solve``: whole solves, with multigrid and with Jacobi."""
+"""Command ``femops bench solve``: complete solves, with multigrid and with Jacobi."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""``femops hydro``: options, runs, their files, and the reference runs."""
+"""Command ``femops hydro``: options, runs, their files, and the reference runs."""

@@ -1,4 +1,4 @@
-"""``femops hydro``."""
+"""Command ``femops hydro``."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @final
 class Files:
-    """Writes the files of a run, each when it is due. All methods are collective.
+    """Writes the files of a run when they are due. All methods are collective.
 
     Parameters
     ----------
@@ -23,7 +23,7 @@ class Files:
         Options of the command: `save`, `movie`, `every`, `picture`, `checkpoint`,
         `checkpoint_every`, `restart`.
     comm : Communicator
-        The ranks that share the mesh.
+        Ranks that share the mesh.
 
     Raises
     ------
@@ -38,7 +38,7 @@ class Files:
         self._check()
 
     def _check(self) -> None:
-        """Check, before the work begins, that all files can be written."""
+        """Check, before the work starts, that all files can be written."""
         from femops.io.atomic import check_writable, checked_path
         from femops.io.plots.with_matplotlib import check_matplotlib
         from femops.parallel import check
@@ -70,7 +70,7 @@ class Files:
             save_run(self._given["checkpoint"], run)
 
     def _add(self, run: Simulation) -> None:
-        """Add the fields to series and movie, unless they have this time already."""
+        """Add the fields to series and movie, unless these have the present time already."""
         from femops.hydro import Snapshot
 
         series, title = self._series, f"t = {run.t:.4g}"
@@ -84,7 +84,7 @@ class Files:
                 self._frames.append((title, fields.density.space, fields.density.vector))
 
     def save_last(self, run: Simulation) -> Path:
-        """Write the last good state of a run that cannot go on."""
+        """Write the last good state of a run that cannot continue. Return the file."""
         from femops.hydro import save_run
 
         default = Path(f"{run.equations.problem.name}-last.state")
@@ -109,7 +109,7 @@ class Files:
 
 
 def _draw(output: Output, path: Path, fields: Snapshot, title: str) -> None:
-    """Draw the density into a file, and the velocity into another file beside it."""
+    """Draw the density to a file, and the velocity to a second file with a similar name."""
     import femops
 
     beside = path.with_name(f"{path.stem}-velocity{path.suffix}")

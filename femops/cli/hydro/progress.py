@@ -17,9 +17,9 @@ _PROGRESS_SECONDS = 0.1
 def teller(
     update: Callable[[str], None], what: str, comm: Communicator
 ) -> Callable[[Simulation], None] | None:
-    """Return a function that shows steps, some times a second; None if there is no terminal.
+    """Return a function that shows steps, some times a second. None without a terminal.
 
-    Collective, as is the function. Rank 0, which has the terminal, decides for all ranks.
+    The call and the returned function are collective. Rank 0 has the terminal and decides for all.
     """
     if not comm.broadcast(sys.stderr.isatty()):
         return None

@@ -1,4 +1,4 @@
-"""``femops hydro PROBLEM``: a run, its files and its report."""
+"""Command ``femops hydro PROBLEM``: a run, its files and its report."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def run_problem(output: Output, what: list[str], given: dict[str, Any]) -> None:
     Raises
     ------
     HydroError, GeometryError
-        The run cannot go on; the last good state is saved.
+        The run cannot continue. The last good state is saved.
     """
     from femops.errors import GeometryError, HydroError
     from femops.hydro import Simulation
@@ -86,12 +86,12 @@ _OPTIONS: dict[str, Any] = {
 
 
 def _given(given: dict[str, Any]) -> dict[str, Any]:
-    """Options of the command, without omitted options that have a default in `_OPTIONS`."""
+    """Options of the command. Omitted options are left out if `_OPTIONS` has their default."""
     return {key: value for key, value in given.items() if key not in _OPTIONS or value is not None}
 
 
 def _problem(what: list[str], saved: dict[str, Any]) -> str:
-    """Name of the problem: that of the command, or of the checkpoint if the command names none."""
+    """Name of the problem: from the command, else from the checkpoint."""
     if not what and saved:
         return str(saved["problem"])
     if len(what) != 1:
@@ -101,7 +101,7 @@ def _problem(what: list[str], saved: dict[str, Any]) -> str:
 
 
 def _saved(path: Path | None) -> dict[str, Any]:
-    """Read the options of a checkpoint; empty without one. Collective."""
+    """Read the options of a checkpoint. Empty without a checkpoint. Collective."""
     from femops.hydro import run_options
     from femops.parallel import check, world
 
@@ -113,7 +113,7 @@ def _saved(path: Path | None) -> dict[str, Any]:
 
 
 def _no_step(run: Simulation, t_final: float, max_steps: int | None) -> str:
-    """Return the message for a run that was at its end before the first step."""
+    """Message for a run that has reached its end before the first step."""
     end = f"the end is t = {t_final:.10g}: give a later --t-final"
     if run.t < t_final:
         end = f"the end is step {max_steps}: give a larger --max-steps"
@@ -123,7 +123,7 @@ def _no_step(run: Simulation, t_final: float, max_steps: int | None) -> str:
 def _restarted(
     output: Output, equations: Lagrangian, given: dict[str, Any], saved: dict[str, Any]
 ) -> tuple[Simulation, dict[str, Any]]:
-    """Continue a run from a checkpoint; print and return the options that have changed."""
+    """Continue a run from a checkpoint. Print and return the options that have changed."""
     from femops.hydro import NUMERICS, load_run
 
     run, changed = load_run(given["restart"], equations), {}
@@ -138,7 +138,7 @@ def _restarted(
 
 
 def _watch(files: Files, tell: Any) -> Any:
-    """Return the callback of a run: after each step it reports progress and writes files."""
+    """Return the callback that reports progress and writes files after each step."""
 
     def watch(run: Simulation) -> None:
         if tell is not None:

@@ -1,4 +1,4 @@
-"""``femops hydro --verify``: Laghos' reference runs."""
+"""Command ``femops hydro --verify``: Laghos' reference runs."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from femops.cli.output import Column, Output
 
 
 def verify_runs(output: Output, what: list[str], cg_tol: float) -> None:
-    """Repeat reference runs, all if none is named, and print both our results and Laghos'.
+    """Repeat reference runs (all by default). Print femops' and Laghos' results.
 
     Raises
     ------
     HydroError
-        A result differs from the published one.
+        A result differs from the published result.
     """
     from femops.errors import HydroError
     from femops.hydro import RUNS

@@ -1,1 +1,1 @@
-"""Problems with known solutions: one file each, and what they share in `base`."""
+"""Problems with known solutions, one file each. `base` has the common parts."""

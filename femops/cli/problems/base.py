@@ -1,4 +1,4 @@
-"""Base of all problems of the command line: from a mesh to a solution and its errors."""
+"""Base of the problems of ``femops solve``: from a mesh to a solution and its errors."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Vector = NDArray[np.float64]
 
 
 class Problem(ABC):
-    """A problem with a known solution, discretised on a mesh. Each solve makes a new one.
+    """Problem with a known solution, discretised on a mesh. Each solve makes a new object.
 
-    Constructors of subclasses make spaces and operators without compiling them. Where ranks share
-    the mesh all methods are collective.
+    Constructors of subclasses make spaces and operators but do not compile. All methods are
+    collective if ranks share the mesh.
 
     Parameters
     ----------
@@ -33,22 +33,22 @@ class Problem(ABC):
     order : int
         Polynomial degree of the solution.
     level : str
-        What operators store; see `femops.Operator.at_level`.
+        Level of the operators; see `femops.Operator.at_level`.
 
     Attributes
     ----------
     closed : bool
         Whether the mesh has no boundary.
     waves : Waves
-        Products of waves, of which exact solutions are sums.
+        Products of waves. Exact solutions are sums of these.
     space : H1
         Space of the solution.
     field : Field
-        The exact solution.
+        Exact solution.
     operator : Operator
         Operator on the space, or on all fields, with its essential conditions.
     M : Preconditioner
-        Preconditioner of the operator, once the problem is prepared.
+        Preconditioner of the operator, available after `prepare`.
     progress : callable or None
         Called with the iterations, see `femops.cg`.
     preconditioner : str
@@ -100,23 +100,24 @@ class Problem(ABC):
 
     @abstractmethod
     def right_hand_side(self) -> Vector:
-        """Right-hand side: load and boundary values."""
+        """Right-hand side (size,): load and boundary values."""
 
     def solve(self, b: Vector, rtol: float) -> tuple[Vector, int]:
-        """Solve for a right-hand side. Return a vector of `space`, and the iterations.
+        """Solve for a right-hand side (size,). Return a vector of `space`, and the iterations.
 
         Raises
         ------
         SolverError
-            The iteration does not come to the relative residual ``rtol``.
+            The iteration does not reach the relative residual ``rtol``.
         """
         return solution(femops.cg, self.operator, b, rtol, M=self.M, progress=self.progress)
 
     def preconditioned(self, A: femops.Operator, dtype: str | None = None) -> Any:
         """Make the preconditioner of a positive definite operator, and compile its kernels.
 
-        It is Jacobi's if multigrid lacks a package, unless the user asked for multigrid. ``dtype``
-        is the type of multigrid's cycles: MINRES, unlike `femops.cg`, does not make up for float32.
+        If multigrid lacks a package, Jacobi replaces it, unless the user requested multigrid.
+        ``dtype`` is the type of multigrid's cycles. MINRES, unlike `femops.cg`, does not correct
+        the round-off of float32.
         """
         if self.preconditioner == "multigrid":
             try:
@@ -136,35 +137,34 @@ class Problem(ABC):
         return self.space.global_size
 
     def parameters(self) -> dict[str, float]:
-        """Numbers that the problem depends on, by name."""
+        """Parameters of the problem, by name."""
         return {}
 
     def fields(self, u: Vector) -> dict[str, Any]:
-        """Fields to write into files, by name; u is the solution."""
+        """Fields to write to files, by name. u (space.size,) is the solution."""
         return {"u": u}
 
     def more(self) -> dict[str, Any]:
-        """Further facts after the solve: errors of other fields, counts of iterations."""
+        """Further facts after the solve: errors of other fields, numbers of iterations."""
         return {}
 
 
 @final
 @dataclass(frozen=True)
 class Result:
-    """A solved problem.
+    """Solved problem.
 
     Attributes
     ----------
     problem : Problem
-    u : vector of its space
+    u : vector of the problem's space
     iterations : int
     l2_error, h1_error : float
         Norms of u minus the exact solution.
     seconds : float
-        Wall time from the mesh to u: spaces, operators (compiled if need be), loads and iteration.
+        Wall time from the mesh to u: spaces, operators (with compilation), loads and iteration.
     compile_seconds, solve_seconds : float
-        Of these, the first touch of the kernels (compiled, or read from the cache), and the
-        iteration.
+        Parts of ``seconds``: the kernels (compiled, or read from the cache), and the iteration.
     """
 
     problem: Problem
@@ -177,7 +177,7 @@ class Result:
     solve_seconds: float
 
     def facts(self) -> dict[str, Any]:
-        """Facts that are reported, by name."""
+        """Facts to report, by name."""
         return {
             "dofs": self.problem.size,
             "level": self.problem.level,
@@ -192,7 +192,7 @@ class Result:
 
 
 def has_boundary(mesh: AnyMesh) -> bool:
-    """True if the whole mesh has a boundary."""
+    """True if the global mesh has a boundary."""
     whole = mesh.num_boundary if isinstance(mesh, Mesh) else len(mesh.whole_boundary_attributes)
     return whole > 0
 
@@ -206,31 +206,31 @@ def solve(
     progress: Progress | None = None,
     preconditioner: str | None = None,
 ) -> Result:
-    """Solve a problem, with the values of the exact solution on the whole boundary.
+    """Solve a problem with the exact solution's values on the full boundary.
 
-    Collective, where ranks share the mesh.
+    Collective if ranks share the mesh.
 
     Parameters
     ----------
     make : callable
-        Makes the problem from mesh, order and level.
+        Function that makes the problem from mesh, order and level.
     mesh : Mesh or DistributedMesh
     order : int
     rtol : float
         Relative residual at which the iteration stops.
     level : str
-        What operators store.
+        Level of the operators.
     progress : callable, optional
         Called with the iterations, see `femops.cg`.
     preconditioner : {"multigrid", "jacobi"}, optional
-        If omitted multigrid, or Jacobi's if multigrid lacks a package.
+        The default is multigrid, or Jacobi if multigrid lacks a package.
 
     Raises
     ------
     SolverError
         The iteration does not converge.
     MissingExtraError
-        Multigrid is asked for and lacks a package.
+        Multigrid is requested and lacks a package.
     SpaceError, GeometryError, MeshError, OperatorError, KernelError
         See the functions of `femops` for meshes, spaces and operators.
     """

@@ -13,7 +13,7 @@ from femops.cli.problems.manufactured import AnyMesh, Field, Floats
 
 @final
 class Elasticity(Problem):
-    """Linear elasticity, solved by conjugate gradients; the load is that of the exact stress.
+    """Linear elasticity, solved by conjugate gradients. The exact stress gives the load.
 
     Parameters
     ----------
@@ -35,14 +35,14 @@ class Elasticity(Problem):
         self.operator = femops.elasticity(V, lam, mu, level=level).constrained(V.boundary_dofs())
 
     def stress(self, x: Floats) -> Floats:
-        """Stress of the exact solution, (dim, dim, n)."""
+        """Stress (dim, dim, n) of the exact solution at x (dim, n)."""
         gradient = self.field.gradient(x)
         identity = np.eye(len(gradient))[..., np.newaxis]
         spherical = self.lam * np.trace(gradient) * identity
         return np.asarray(spherical + self.mu * (gradient + gradient.swapaxes(0, 1)))
 
     def right_hand_side(self) -> Vector:
-        """Load and boundary values."""
+        """Load and boundary values, (size,)."""
         V = self.space
         return self.operator.rhs(femops.load(V, flux=self.stress), V.interpolate(self.field.exact))
 

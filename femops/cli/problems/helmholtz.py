@@ -24,7 +24,7 @@ class Helmholtz(Problem):
     mesh, order, level
         See `Problem`.
     k : float, optional
-        Wave number, 1 / length; 8 over the longest side of the mesh if omitted.
+        Wave number, in 1 / length. The default is 8 divided by the longest side of the mesh.
     """
 
     title = "Helmholtz problem"
@@ -47,16 +47,16 @@ class Helmholtz(Problem):
         self.operator.apply(self.space.zeros())
 
     def source(self, x: Floats) -> Floats:
-        """-div grad u - k^2 u of the exact solution, (n,)."""
+        """Source -div grad u - k^2 u of the exact solution: (dim, n) -> (n,)."""
         return np.asarray(self.field.minus_laplacian(x) - self.k**2 * self.field.exact(x))
 
     def right_hand_side(self) -> Vector:
-        """Load and boundary values."""
+        """Load and boundary values, (size,)."""
         V = self.space
         return self.operator.rhs(femops.load(V, self.source), V.interpolate(self.field.exact))
 
     def solve(self, b: Vector, rtol: float) -> tuple[Vector, int]:
-        """Solution and iterations."""
+        """Solve. Return the solution (size,) and the number of iterations."""
         return solution(femops.minres, self.operator, b, rtol, M=self.M, progress=self.progress)
 
     def parameters(self) -> dict[str, float]:

@@ -24,7 +24,7 @@ def solution(
     rtol: float,
     **options: Any,
 ) -> tuple[Vector, int]:
-    """Run a solver of `femops` with its options. Return the solution and the iterations.
+    """Run a solver of `femops` for b (size,). Return the solution (size,) and the iterations.
 
     Raises
     ------
@@ -42,12 +42,12 @@ def solution(
 
 
 def _advice(reached: float) -> str:
-    """Advice for a solve that ends at the relative residual ``reached``."""
+    """Advice for a solve that ends with the relative residual ``reached``."""
     if not reached < 0.01:
         return "look at the mesh, or refine it"
     return f"ask for less (--rtol {10.0 ** ceil(log10(2.0 * reached)):g}) or look at the mesh"
 
 
 def total(space: Space, vector: Vector) -> float:
-    """Sum of all entries of a vector of a space. Collective, where ranks share the mesh."""
+    """Sum of all entries of a vector (size,). Collective if ranks share the mesh."""
     return Sums(space).dot(vector, np.ones_like(vector))

@@ -1,4 +1,4 @@
-"""Makers of problems; the problems themselves are imported when one is made."""
+"""Makers of problems. A problem's module is imported when the problem is made."""
 
 from __future__ import annotations
 
@@ -10,4 +10,4 @@ if TYPE_CHECKING:
     from femops.cli.problems.manufactured import AnyMesh
 
 Make = Callable[["AnyMesh", int, str], "Problem"]
-"""Makes a problem from mesh, order and level: a problem class with its own parameters bound."""
+"""Makes a problem from mesh, order and level. The other parameters of the class are bound."""

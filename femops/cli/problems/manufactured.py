@@ -1,4 +1,4 @@
-"""Smooth fields whose derivatives are known, as exact solutions on any mesh."""
+"""Smooth fields with known derivatives, as exact solutions on any mesh."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ AnyMesh = Mesh | DistributedMesh
 class Waves:
     r"""Products of waves, :math:`\psi_s(x) = \prod_d \sin(k_d (x_d - a_d) + d + 1/2 + s)`.
 
-    For any shift s, :math:`-\Delta \psi_s = |k|^2 \psi_s`, and so for all derivatives.
+    For any shift s, :math:`-\Delta \psi_s = |k|^2 \psi_s`. The same holds for all derivatives.
 
     Attributes
     ----------
     wave : (dim,) float64
-        Wave numbers k, 1 / length.
+        Wave numbers k, in 1 / length.
     corner : (dim,) float64
-        The lower corner a of the mesh.
+        Lower corner a of the mesh.
     """
 
     wave: Floats
@@ -38,9 +38,9 @@ class Waves:
 
     @classmethod
     def on(cls, mesh: AnyMesh) -> Waves:
-        """Make waves: one along the longest side of the mesh, or one per period if it is periodic.
+        """Make waves: one along the longest side of the mesh, or one per period.
 
-        Collective, where ranks share the mesh.
+        A periodic mesh gets one wave per period. Collective if ranks share the mesh.
         """
         lower, upper = bounding_box(mesh)
         longest = float((upper - lower).max())
@@ -49,11 +49,11 @@ class Waves:
 
     @property
     def square(self) -> float:
-        """|k|^2."""
+        """Square of the wave number, |k|^2."""
         return float(self.wave @ self.wave)
 
     def derivative(self, x: Floats, orders: tuple[int, ...], shift: float = 0.0) -> Floats:
-        """Derivative of psi of these orders along x, y, z; (dim, n) -> (n,)."""
+        """Derivative of psi of the given orders along x, y, z: (dim, n) -> (n,)."""
         times = np.array(orders)[:, None]
         phases = self.wave[:, None] * (x - self.corner[:, None]) + shift
         # each derivative of a sine is the sine a quarter of a turn further
@@ -64,7 +64,7 @@ class Waves:
 @final
 @dataclass(frozen=True)
 class Term:
-    """A multiple of a derivative of a product of waves.
+    """Multiple of a derivative of a product of waves.
 
     Attributes
     ----------
@@ -83,13 +83,13 @@ class Term:
 @final
 @dataclass(frozen=True)
 class Field:
-    """A field whose components are sums of terms; methods take positions x (dim, n).
+    """Field whose components are sums of terms. Methods take positions x (dim, n).
 
     Attributes
     ----------
     waves : Waves
     components : tuple of tuples of Term
-        One component makes a scalar field.
+        A single component means a scalar field.
     """
 
     waves: Waves
@@ -97,18 +97,18 @@ class Field:
 
     @classmethod
     def scalar(cls, waves: Waves, shift: float = 0.0) -> Field:
-        """Make a scalar field, one product of waves."""
+        """Make a scalar field: a single product of waves."""
         return cls(waves, ((Term(1.0, (0,) * len(waves.wave), shift),),))
 
     @classmethod
     def vector(cls, waves: Waves, size: float) -> Field:
-        """Make a field with a component per dimension, products of waves with different shifts."""
+        """Make a vector field. Its components are products of waves with different shifts."""
         dim = len(waves.wave)
         return cls(waves, tuple((Term(size, (0,) * dim, 1.0 * i),) for i in range(dim)))
 
     @classmethod
     def solenoidal(cls, waves: Waves) -> Field:
-        """Make a curl, without divergence: (psi_y, -psi_x) or (psi_y, chi_z - psi_x, -chi_y)."""
+        """Make a divergence-free curl: (psi_y, -psi_x) or (psi_y, chi_z - psi_x, -chi_y)."""
         size = 1.0 / float(waves.wave.max())
         if len(waves.wave) == 2:
             return cls(waves, ((Term(size, (0, 1)),), (Term(-size, (1, 0)),)))
@@ -135,11 +135,11 @@ class Field:
         return total
 
     def minus_laplacian(self, x: Floats) -> Floats:
-        """-div grad of the field, (n,) or (ncomp, n)."""
+        """Minus the Laplacian of the field, (n,) or (ncomp, n)."""
         return np.asarray(self.waves.square * self.exact(x))
 
     def check_periodic(self, space: Space) -> None:
-        """Raise if the waves have different values at the positions of one node. Collective.
+        """Raise if the waves differ between the positions of a node. Collective.
 
         Raises
         ------
@@ -160,7 +160,7 @@ class Field:
 
 
 def bounding_box(mesh: AnyMesh) -> tuple[Floats, Floats]:
-    """Smallest and largest coordinates (dim,) of the nodes of the whole mesh. Collective."""
+    """Smallest and largest coordinates (dim,) of all nodes of the global mesh. Collective."""
     if isinstance(mesh, Mesh):
         return mesh.bounding_box()
     lower, upper = mesh.mesh.bounding_box()
@@ -168,7 +168,7 @@ def bounding_box(mesh: AnyMesh) -> tuple[Floats, Floats]:
 
 
 def _periods(mesh: AnyMesh, least: float) -> Floats:
-    """Smallest distance (dim,) above `least` between the positions of one node; inf if none."""
+    """Smallest distance (dim,) above `least` between positions of a node; inf if there is none."""
     periods = np.full(mesh.dim, np.inf)
     if isinstance(mesh, Mesh) and mesh.continuous:
         return periods
@@ -182,6 +182,6 @@ def _periods(mesh: AnyMesh, least: float) -> Floats:
 
 
 def _at_elements(space: Space, values: Floats) -> Floats:
-    """Values (ne, n, ncomp) at the nodes of the elements, from values (ndofs,) of owned dofs."""
+    """Values (ne, n, ncomp) at the nodes of elements, from values (ndofs,) of owned dofs."""
     local = np.asarray(space.l_vec(np.repeat(values, space.ncomp))).reshape(-1, space.ncomp)
     return np.asarray(local[space.restriction.indices])

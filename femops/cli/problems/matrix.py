@@ -1,4 +1,4 @@
-"""Cost of a matrix: its nonzeros, counted from the mesh without assembling the matrix."""
+"""Cost of a matrix: its number of nonzeros, counted without assembly."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from femops_meshes.topology.topology import entity_dimension
 def matrix_nonzeros(space: Space) -> int:
     """Number of nonzeros of a matrix on the space: pairs of dofs that share an element.
 
-    Dofs are counted by the vertices, edges, faces and cells that they lie in: all dofs of two
-    entities of one element couple, so the entities' pairs are found and weighted. Exact for H1 and
-    L2; entries that vanish by chance of geometry are counted, as a matrix would store them.
-    Components couple only with themselves (as in mass and diffusion).
+    All dofs of two entities of an element couple. So the function counts pairs of entities
+    (vertices, edges, faces, cells), weighted by their dofs. The number is exact for H1 and L2.
+    Entries that vanish by chance are counted, because a matrix would store them. Components couple
+    only with themselves (as in mass and diffusion).
     """
     mesh, per_cell = space.mesh, space.p1d**space.dim
     if not isinstance(space, H1):

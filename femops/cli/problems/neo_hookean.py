@@ -23,7 +23,7 @@ _GUESS = 1e-6  # relative residual of the linear problem that the first guess so
 class NeoHookean(Problem):
     r"""Neo-Hookean solid, solved by Newton's method from the solution of the linearised problem.
 
-    The load is :math:`\int_\Omega P(F) : \nabla v\, dx` with the stress of the exact displacement.
+    The load is :math:`\int_\Omega P(F) : \nabla v\, dx` with the exact displacement's stress.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class NeoHookean(Problem):
         self.linear_iterations = 0
 
     def stress(self, x: Floats) -> Floats:
-        """First Piola-Kirchhoff stress of the exact displacement, (dim, dim, n)."""
+        """First Piola-Kirchhoff stress (dim, dim, n) of the exact displacement at x (dim, n)."""
         gradient = np.moveaxis(self.field.gradient(x), -1, 0)
         deformation = np.eye(gradient.shape[-1]) + gradient
         turned = np.linalg.inv(deformation).swapaxes(-1, -2)
@@ -61,13 +61,13 @@ class NeoHookean(Problem):
         super().prepare()
 
     def right_hand_side(self) -> Vector:
-        """The load, zero at constrained dofs."""
+        """Load vector (size,), zero at constrained dofs."""
         b = femops.load(self.space, flux=self.stress)
         b[self.form.constrained_dofs] = 0.0
         return b
 
     def solve(self, b: Vector, rtol: float) -> tuple[Vector, int]:
-        """Solution and Newton's iterations."""
+        """Solve. Return the solution (size,) and the number of Newton steps."""
         exact = self.space.interpolate(self.field.exact)
         A = self.operator
         guess, first = solution(femops.cg, A, A.rhs(b, exact), _GUESS, M=self.M)
@@ -90,5 +90,5 @@ class NeoHookean(Problem):
         return {"lam": self.lam, "mu": self.mu}
 
     def more(self) -> dict[str, Any]:
-        """Iterations of the linear problems."""
+        """Number of iterations of the linear problems."""
         return {"linear_iterations": self.linear_iterations}

@@ -14,7 +14,7 @@ from femops.cli.problems.manufactured import AnyMesh, Field
 
 @final
 class Poisson(Problem):
-    """Poisson problem, solved by conjugate gradients. Without boundary the solution has mean zero.
+    """Poisson problem, solved by conjugate gradients. Without a boundary the mean is zero.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class Poisson(Problem):
             self.operator = self.operator.constrained(V.boundary_dofs())
 
     def right_hand_side(self) -> Vector:
-        """Load and boundary values."""
+        """Load and boundary values, (size,)."""
         b = femops.load(self.space, self.field.minus_laplacian)
         if self.closed:
             # A takes constants to zero: a solution exists only if b is orthogonal to them
@@ -43,7 +43,7 @@ class Poisson(Problem):
         return self.operator.rhs(b, self.space.interpolate(self.field.exact))
 
     def solve(self, b: Vector, rtol: float) -> tuple[Vector, int]:
-        """Solution and iterations."""
+        """Solve. Return the solution (size,) and the number of iterations."""
         u, iterations = super().solve(b, rtol)
         if self.closed:
             u -= femops.integrate(self.space, u) / femops.integrate(self.space, 1.0)

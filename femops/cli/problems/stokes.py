@@ -19,13 +19,14 @@ from femops_meshes import Mesh
 class Stokes(Problem):
     """Stokes problem with Taylor-Hood elements, solved by MINRES on both fields at once.
 
-    Pressures have one degree less than velocities, and the mean of the exact pressure.  The
-    preconditioner is that of the velocity's diffusion, and the diagonal of the pressure's mass.
+    Pressures have one degree less than velocities, and the same mean as the exact pressure. The
+    preconditioner combines multigrid or Jacobi for the velocity's diffusion with the diagonal of
+    the pressure's mass.
 
     Parameters
     ----------
     mesh, order, level
-        See `Problem`; the order is that of the velocity.
+        See `Problem`. The order is that of the velocity.
     """
 
     title = "Stokes problem"
@@ -47,13 +48,13 @@ class Stokes(Problem):
         self.p = Q.zeros()
 
     def force(self, x: Floats) -> Floats:
-        """-div grad u + grad p of the exact fields, (dim, n)."""
+        """Force -div grad u + grad p of the exact fields: (dim, n) -> (dim, n)."""
         return np.asarray(self.field.minus_laplacian(x) + self.pressure.gradient(x))
 
     def right_hand_side(self) -> Vector:
-        """Right-hand side: load and boundary values, without the boundary values' net flux.
+        """Right-hand side (size,): load and boundary values, after removal of the net flux.
 
-        Interpolated boundary values have a small net flux, for which there would be no solution.
+        Interpolated boundary values have a small net flux. With a net flux there is no solution.
         """
         W, Q = self.both, self.pressures
         load = W.join(u=femops.load(self.space, self.force))
@@ -69,7 +70,7 @@ class Stokes(Problem):
         self.operator.apply(self.both.zeros())
 
     def solve(self, b: Vector, rtol: float) -> tuple[Vector, int]:
-        """Solve, and return the velocity and the iterations. The pressure is stored in ``p``."""
+        """Solve. Return the velocity (size,) and the iterations. Store the pressure in ``p``."""
         A, Q = self.operator, self.pressures
         M = femops.block_diagonal(self.both, u=self.velocities, p=femops.jacobi(femops.mass(Q)))
         z, iterations = solution(femops.minres, A, b, rtol, M=M, progress=self.progress)
@@ -80,20 +81,20 @@ class Stokes(Problem):
 
     @property
     def size(self) -> int:
-        """Unknowns of velocity and pressure, of all ranks."""
+        """Number of unknowns of velocity and pressure, on all ranks."""
         return self.space.global_size + self.pressures.global_size
 
     def fields(self, u: Vector) -> dict[str, Any]:
-        """Velocity and pressure."""
+        """Velocity and pressure as fields, by name."""
         return {"u": u, "p": femops.GridFunction(self.pressures, self.p)}
 
     def more(self) -> dict[str, Any]:
-        """Error of the pressure in L2."""
+        """L2 error of the pressure."""
         return {"pressure_error": femops.l2_error(self.pressures, self.p, self.pressure.exact)}
 
 
 def _stokes(u: Any, p: Any) -> dict[str, Any]:
-    """Integrand of the Stokes form; -div u is tested by q, so that the form is symmetric."""
+    """Integrand of the Stokes form. q tests -div u, so that the form is symmetric."""
     return {"u": {"grad": u.grad - p * np.eye(len(u.grad))}, "p": {"value": -u.div}}
 
 
@@ -101,8 +102,8 @@ def _check_stable(mesh: AnyMesh) -> None:
     """Raise if divergences do not span all pressures, so that the system is singular. Collective.
 
     If an element has boundary at both ends of a direction, its velocities are x (1 - x) times
-    polynomials of degree k - 2 in that direction. One pressure of degree k - 1 is orthogonal to all
-    of these. With two such directions the product of two such pressures is orthogonal to all
+    polynomials of degree k - 2 in this direction. One pressure of degree k - 1 is orthogonal to
+    them. With two such directions, the product of two such pressures is orthogonal to all
     divergences. Then the system is singular, or nearly so if elements are curved.
     """
     own, where = (mesh, None) if isinstance(mesh, Mesh) else (mesh.mesh, mesh.comm)
@@ -117,7 +118,7 @@ def _check_stable(mesh: AnyMesh) -> None:
 
 
 def _constrained_directions(mesh: Mesh) -> NDArray[np.int64]:
-    """Number of directions (ne,) in which an element has boundary at both ends."""
+    """Number (ne,) of directions in which an element has boundary at both ends."""
     topology, middle, steps = mesh.topology, 3**mesh.dim // 2, 3 ** np.arange(mesh.dim)
     element, code = topology.boundary_faces.T
     outside = np.isin(np.arange(len(topology.faces)), topology.entity[element, code])

@@ -1,1 +1,1 @@
-"""Exact solutions and published results with which runs are compared."""
+"""Exact solutions and published results, for comparison with runs."""

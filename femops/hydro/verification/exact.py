@@ -1,4 +1,4 @@
-"""Exact solutions: Riemann's problem of Sod's tube, and Sedov's blast.
+"""Exact solutions: the Riemann problem of Sod's tube, and Sedov's blast.
 
 Toro, Riemann Solvers and Numerical Methods for Fluid Dynamics, 3rd ed., chapter 4; Kamm and Timmes,
 On Efficient Generation of Numerically Robust Sedov Solutions, LA-UR-07-2849.
@@ -23,14 +23,14 @@ Floats = NDArray[np.float64]
 @final
 @dataclass(frozen=True)
 class ShockTube:
-    """Riemann's problem of a gas at rest: high pressure to the left of a point, low to the right.
+    """Riemann problem of a gas at rest: high pressure on the left of a point, low on the right.
 
     Parameters
     ----------
     left, right : (density, pressure)
     gamma : float
     at : float
-        Position of the jump at the beginning.
+        Initial position of the jump.
     """
 
     left: tuple[float, float] = (1.0, 1.0)
@@ -39,7 +39,7 @@ class ShockTube:
     at: float = 0.5
 
     def density(self, x: Floats, t: float) -> Floats:
-        """Density at positions and a time > 0: rarefaction, contact and shock."""
+        """Density (n,) at positions (n,) and a time > 0: rarefaction, contact and shock."""
         g, (rho_l, p_l), (rho_r, p_r) = self.gamma, self.left, self.right
         c_l = np.sqrt(g * p_l / rho_l)
         p = self._middle()
@@ -60,7 +60,7 @@ class ShockTube:
         return result
 
     def _middle(self) -> float:
-        """Pressure between rarefaction and shock."""
+        """Pressure between the rarefaction and the shock."""
         g, (rho_l, p_l), (rho_r, p_r) = self.gamma, self.left, self.right
         c_l = np.sqrt(g * p_l / rho_l)
 
@@ -75,13 +75,13 @@ class ShockTube:
 @final
 @checked(HydroError)
 class Blast:
-    """Sedov's blast of a point in a gas of constant density and no pressure.
+    """Sedov's point blast in a gas of constant density and no pressure.
 
     Parameters
     ----------
     dim : int
     energy : float
-        Energy of the blast in all of space.
+        Energy of the blast in the full space.
     gamma : float
     density : float
     """
@@ -106,16 +106,16 @@ class Blast:
         self._alpha = float(area * (2.0 / (dim + 2.0)) ** 2 * within)
 
     def _samples(self, count: int) -> Floats:
-        """V from the origin to the shock, closest together at the origin."""
+        """Values (count,) of V from the origin to the shock, densest at the origin."""
         return self._weakest + (self._strongest - self._weakest) * np.linspace(0, 1, count) ** 9
 
     def shock(self, t: float) -> float:
-        """Radius of the shock at a time."""
+        """Radius of the shock at time t."""
         scale = self.energy / (self._alpha * self._density) * t * t
         return float(scale ** (1.0 / (self.dim + 2.0)))
 
     def density(self, r: Floats, t: float) -> Floats:
-        """Density at radii and a time > 0."""
+        """Density (n,) at radii (n,) and a time > 0."""
         front = self.shock(t)
         ratio, value = self._profile(self._samples(4001))[:2]
         inside: Floats = np.interp(r / front, ratio, value)
@@ -123,7 +123,7 @@ class Blast:
         return np.where(r < front, jump * inside, self._density)
 
     def _profile(self, V: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-        """Radius, density, velocity and pressure, each divided by its value at the shock."""
+        """Radius, density, velocity and pressure at V, divided by their values at the shock."""
         j, g = float(self.dim), self.gamma
         a0 = 2.0 / (j + 2.0)
         a2 = -(g - 1.0) / (2.0 * (g - 1.0) + j)

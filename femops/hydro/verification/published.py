@@ -1,4 +1,4 @@
-"""The nine reference runs that Laghos publishes, with its results.
+"""Nine reference runs that Laghos publishes, with their results.
 
 https://github.com/CEED/Laghos, "Verification of Results".
 """
@@ -22,7 +22,7 @@ from femops.parallel import communicator
 @final
 @dataclass(frozen=True)
 class ReferenceRun:
-    """A run and its published result.
+    """Reference run and its published result.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class ReferenceRun:
     steps : int
     dt, e_norm : float
     orders : (int, int)
-        Kinematic and thermodynamic.
+        Kinematic and thermodynamic order.
     ode : str
     blast : float, optional
     """
@@ -51,14 +51,14 @@ class ReferenceRun:
     blast: float | None = None
 
     def begin(self, cg_tol: float = 1e-8, comm: Any = None) -> Simulation:
-        """Make the run, at its initial state.
+        """Make the run in its initial state.
 
         Parameters
         ----------
         cg_tol : float
             Relative tolerance of solves with the mass of the velocity.
         comm : mpi4py.MPI.Intracomm or Communicator, optional
-            Ranks that share the mesh; this process alone if omitted.
+            Ranks that share the mesh. By default this process alone.
         """
         case, ranks = problem(self.problem, blast=self.blast), communicator(comm)
         mesh: Any = built_in(case.mesh[self.dim]).refine(self.refine)
@@ -67,7 +67,7 @@ class ReferenceRun:
         return Simulation.begin(Lagrangian(case, mesh, *self.orders, cg_tol=cg_tol), self.ode)
 
     def compared(self, run: Simulation) -> dict[str, Any]:
-        """Return the results of a run together with the published ones."""
+        """Return the results of a run together with the published results."""
         return {
             "run": self.number,
             "problem": f"{self.problem} {self.dim}-D",
@@ -94,7 +94,7 @@ _LIST = (
 )
 
 RUNS: dict[int, ReferenceRun] = {run.number: run for run in _LIST}
-"""The runs by number."""
+"""Reference runs by number."""
 
 
 def verify(
@@ -103,29 +103,29 @@ def verify(
     watch: Callable[[Simulation], None] | None = None,
     comm: Any = None,
 ) -> dict[str, Any]:
-    """Repeat a reference run, and compare its results with the published ones.
+    """Repeat a reference run, and compare its results with the published results.
 
     Parameters
     ----------
     number : int
-        From 1 to 9.
+        Number of the reference run, 1 to 9.
     cg_tol : float
         Relative tolerance of solves with the mass of the velocity.
     watch : callable, optional
         Called after each step.
     comm : mpi4py.MPI.Intracomm or Communicator, optional
-        Ranks that share the mesh; this process alone if omitted.
+        Ranks that share the mesh. By default this process alone.
 
     Returns
     -------
     dict
-        ``steps``, ``dt`` and ``e_norm`` next to those of Laghos, the ``relative`` error of
+        ``steps``, ``dt`` and ``e_norm`` with the values of Laghos, the ``relative`` error of
         ``e_norm``, ``seconds`` of the steps, and ``compile_seconds`` of the setup.
 
     Raises
     ------
     HydroError
-        There is no such run.
+        No reference run has this number.
     """
     if number not in RUNS:
         raise HydroError(f"there is no reference run {number}: they are numbered 1 to {len(RUNS)}")

@@ -1,4 +1,4 @@
-"""Checkpoints, from which a stopped program continues on any number of ranks."""
+"""Checkpoints, from which a program can continue on any number of ranks."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ class State:
     Attributes
     ----------
     vectors : dict
-        New vectors of the spaces by name, of the type in which they were saved.
+        Vectors of the spaces, by name. They have the type in which they were saved.
     values : dict
-        The numbers, texts, lists and dicts that were saved with them.
+        Numbers, texts, lists and dicts that were saved with the vectors.
     """
 
     vectors: dict[str, Vector]
@@ -82,21 +82,19 @@ def save_state(
 ) -> Path:
     """Write vectors and values into one file that any number of ranks can load. Collective.
 
-    The file appears under its name only when it is complete and on the disk. So whatever stops the
-    program, either the old checkpoint or the new one exists. The same vectors make the same file,
-    bit by bit, on any number of ranks and with any partition. Each rank writes its own share, so
-    all ranks must see the folder.
+    The file appears under its name only when it is complete and on the disk. So if the program
+    stops, either the old or the new checkpoint exists. The bits of the file do not depend on the
+    number of ranks or the partition. Each rank writes its share, so all ranks must see the folder.
 
     Parameters
     ----------
     path : path ending in .state
-        The same on all ranks.
+        Path of the file, the same on all ranks.
     vectors : mapping
-        {name: (space, vector)}; at least one. Spaces are `H1` or `L2`; all are on meshes of the
-        same ranks.
+        {name: (space, vector)}, at least one. Spaces are `H1` or `L2`, on meshes of the same ranks.
     values : mapping, optional
-        {name: value}, the same on all ranks: numbers, texts, True, False, None, and lists and dicts
-        of these; numbers of NumPy become Python's, tuples become lists.
+        {name: value}, the same on all ranks. Values are numbers, texts, True, False, None, and
+        lists and dicts of these. NumPy numbers become Python numbers, and tuples become lists.
 
     Returns
     -------
@@ -106,16 +104,16 @@ def save_state(
     Raises
     ------
     CheckpointError
-        There are no vectors, names are no texts, a value has another type, or arguments differ
-        between ranks.
+        There are no vectors, a name is no text, a value has an unsupported type, or arguments
+        differ between ranks.
     FileError
         The file cannot be written, or does not end in .state.
     SpaceError
-        A space is none, or is on a mesh of other ranks.
+        An object is no H1 or L2 space, or a space is on a mesh of other ranks.
     VectorError
         A vector does not fit its space.
     RankError
-        Another rank failed. After any error the file is the old or the complete new one.
+        Another rank failed. After any error the file is the old or the complete new file.
 
     Examples
     --------
@@ -160,19 +158,19 @@ def save_state(
 
 @checked(CheckpointError)
 def load_state(path: str | os.PathLike[str], spaces: Mapping[str, Space] | None = None) -> State:
-    """Read vectors and values that `save_state` has written. Collective.
+    """Read vectors and values from a file of `save_state`. Collective.
 
-    The number of ranks and the partition may differ from those that wrote the file. All data read
-    are checked by the checksums in the file.
+    The number of ranks and the partition may differ from those of `save_state`. Checksums in the
+    file verify all data that are read.
 
     Parameters
     ----------
     path : path
-        The same on all ranks.
+        Path of the file, the same on all ranks.
     spaces : mapping, optional
-        {name: space} of the vectors to read, all or some of those in the file. Each space has the
-        kind, order, family, number of components and mesh with which the vector was saved. If
-        omitted only the values are read, by each rank itself.
+        {name: space} of the vectors to read, which may be some of the vectors in the file. Each
+        space must have the kind, order, family, number of components and mesh with which the vector
+        was saved. By default only the values are read, by each rank separately.
 
     Returns
     -------
@@ -181,12 +179,12 @@ def load_state(path: str | os.PathLike[str], spaces: Mapping[str, Space] | None 
     Raises
     ------
     CheckpointError
-        The file is no checkpoint, is damaged or incomplete, has no vector of a name, or a space
-        differs from the one with which its vector was saved; or arguments differ between ranks.
+        The file is no checkpoint, is damaged or incomplete, or does not have a vector. A space
+        differs from the space of the saved vector. Arguments differ between ranks.
     FileError
         The file cannot be read.
     SpaceError
-        A space is none, or is on a mesh of other ranks.
+        An object is no H1 or L2 space, or a space is on a mesh of other ranks.
     RankError
         Another rank failed.
     """
@@ -214,7 +212,7 @@ def load_state(path: str | os.PathLike[str], spaces: Mapping[str, Space] | None 
 
 
 def _field(space: Space, dtype: np.dtype[Any]) -> Field:
-    """The file's description of a vector."""
+    """Description of a vector for the file."""
     mesh = space.distributed or space.mesh
     return Field(
         type(space).__name__,
@@ -230,7 +228,7 @@ def _field(space: Space, dtype: np.dtype[Any]) -> Field:
 
 
 def _checksum(space: Space) -> int:
-    """Checksum of the whole mesh."""
+    """Checksum of the global mesh."""
     if space.distributed is not None:
         return space.distributed.checksum
     mesh = space.mesh
@@ -242,7 +240,7 @@ def _checksum(space: Space) -> int:
 
 
 def _order(space: Space) -> SerialOrder:
-    """Order of the dofs of a space that ranks share."""
+    """Serial order of the dofs of a space that ranks share."""
 
     def make() -> SerialOrder:
         assert space.numbering is not None
@@ -281,7 +279,7 @@ def _new_file(stack: ExitStack, target: Path, size: int, comm: Communicator) -> 
 def _write(
     file: BinaryIO, target: Path, contents: Contents, name: str, space: Space, vector: Vector
 ) -> Sums:
-    """Write this rank's share of a vector. Return the checksums of all blocks on rank 0."""
+    """Write this rank's share of a vector. Rank 0 returns the checksums of all blocks."""
     comm, rows, cuts = space.comm, space.components(vector), np.array([0, space.ndofs])
     if comm.size > 1:
         order = _order(space)
@@ -330,7 +328,7 @@ def _check_fits(contents: Contents, name: str, space: Space, path: Path) -> None
 
 
 def _read(reader: StateReader, name: str, space: Space) -> Vector:
-    """Read the entries of a vector that this rank owns."""
+    """Read the vector's entries (size,) that this rank owns."""
     comm, cuts = space.comm, np.array([0, space.ndofs])
     order = _order(space) if comm.size > 1 else None
     if order is not None:

@@ -18,7 +18,7 @@ from femops.spaces.restriction import Vector
 
 
 def ranks(given: object) -> Communicator:
-    """Return the communicator of the first space, or of the first pair (space, vector)."""
+    """Return the communicator of the first space or pair (space, vector)."""
     for entry in given.values() if isinstance(given, Mapping) else ():
         space = entry[0] if isinstance(entry, tuple | list) and entry else entry
         if isinstance(space, Space):
@@ -27,7 +27,7 @@ def ranks(given: object) -> Communicator:
 
 
 def checked_names(given: object, what: str) -> list[str]:
-    """Check names, and return them ascending, so that all ranks use the same order."""
+    """Check names, and return them in ascending order, which is the same on all ranks."""
     if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
         got = list(given) if isinstance(given, Mapping) else type(given).__name__
         raise CheckpointError(f"{what} are {got}: give a dict, and texts for names")
@@ -35,7 +35,7 @@ def checked_names(given: object, what: str) -> list[str]:
 
 
 def checked_vectors(vectors: Any, comm: Communicator) -> dict[str, tuple[Space, Vector]]:
-    """Check the vectors, and return the pairs (space, vector) by ascending names."""
+    """Check the vectors. Return the pairs (space, vector) by ascending names."""
     names = checked_names(vectors, "vectors")
     if not names:
         raise CheckpointError('there are no vectors to save: give {"u": (V, u)}, for instance')
@@ -53,7 +53,7 @@ def checked_vectors(vectors: Any, comm: Communicator) -> dict[str, tuple[Space, 
 
 
 def check_space(space: object, name: str, comm: Communicator) -> None:
-    """Raise unless ``space`` is an H1 or L2 space of the ranks ``comm``."""
+    """Raise unless ``space`` is an H1 or L2 space on the ranks ``comm``."""
     if not isinstance(space, H1 | L2):
         raise SpaceError(
             f"the space of {name!r} is a {type(space).__name__}: give an H1 or L2 space; of a "
@@ -67,7 +67,7 @@ def check_space(space: object, name: str, comm: Communicator) -> None:
 
 
 def checked_values(values: Any) -> dict[str, Any]:
-    """Check values, and return them by ascending names, as JSON will give them back."""
+    """Check values. Return them by ascending names, in the types that JSON returns."""
     names = checked_names(values, "values")
     try:
         plain = {name: _plain(values[name], name) for name in names}
@@ -95,6 +95,6 @@ def _plain(value: Any, name: str) -> Any:
 
 
 def check_same_facts(comm: Communicator, path: Path, facts: Mapping[str, object]) -> None:
-    """Raise if ranks have another path, other names or other values. Collective."""
+    """Raise if paths, names or values differ between ranks. Collective."""
     for some in ({"path": str(path), "names": list(facts)}, facts):
         check_same(comm, "the checkpoint", some, error=CheckpointError)

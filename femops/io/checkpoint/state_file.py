@@ -1,4 +1,4 @@
-"""The format of checkpoints, which `docs/checkpoints.md` describes."""
+"""Format of checkpoint files, which `docs/checkpoints.md` describes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _TEXTS = {"space": "H1|L2", "family": r"\w+", "dtype": "<f[48]", "mesh": "[0-9a-
 @final
 @dataclass(frozen=True)
 class Field:
-    """Description of a vector in the file, which decides whether a space fits it.
+    """Description of a vector in the file. It decides whether a space fits the vector.
 
     Attributes
     ----------
@@ -55,13 +55,13 @@ class Field:
     family : str
     dtype : {"<f4", "<f8"}
     dofs : int
-        Number of nodes of the whole space. The vector has a row of `ncomp` numbers for each.
+        Number of nodes of the space on all ranks. The vector has a row of `ncomp` numbers per node.
     elements : int
-        Number of elements of the whole mesh.
+        Number of elements of the global mesh.
     mesh : str
-        Checksum of the whole mesh, in hexadecimal digits.
+        Checksum of the global mesh, in hexadecimal digits.
     rows : int
-        Number of rows of a block, which may differ between files.
+        Number of rows in a block. It may differ between files.
     """
 
     space: str
@@ -81,7 +81,7 @@ class Field:
         Raises
         ------
         ValueError
-            The object is not one that femops writes.
+            femops does not write such an object.
         """
         _expect(isinstance(given, dict) and cls.__dataclass_fields__.keys() <= given.keys(), given)
         found = cls(**{key: given[key] for key in cls.__dataclass_fields__})
@@ -100,7 +100,7 @@ class Field:
 
     @property
     def blocks(self) -> int:
-        """Number of blocks; the last may be shorter."""
+        """Number of blocks. The last block may be shorter."""
         return -(-self.dofs // self.rows)
 
     @property
@@ -130,7 +130,7 @@ class Contents:
 
     @classmethod
     def of(cls, fields: Mapping[str, Field], values: Mapping[str, Any]) -> Contents:
-        """Make the contents of a new file from descriptions of vectors and values."""
+        """Make the contents of a new file from vector descriptions and values."""
         offsets = _offsets(fields)
         rows = {name: asdict(entry) | {"offset": offsets[name]} for name, entry in fields.items()}
         return cls(fields, values, json.dumps({"vectors": rows, "values": values}).encode())
@@ -142,7 +142,7 @@ class Contents:
         Raises
         ------
         ValueError
-            The text is not one that femops writes.
+            femops does not write such a text.
         """
         try:
             tree = json.loads(text.decode())
@@ -203,7 +203,7 @@ def block_rows(ncomp: int, dtype: np.dtype[Any]) -> int:
 
 
 def write_rows(file: BinaryIO, contents: Contents, name: str, first: int, rows: Array) -> Sums:
-    """Write rows of a vector, from the start of a block on, and return the blocks' checksums."""
+    """Write rows (n, ncomp) of a vector from the start of a block. Return the blocks' checksums."""
     entry = contents.fields[name]
     file.seek(contents.offsets[name] + first * entry.row)
     data = _as_bytes(np.ascontiguousarray(rows, dtype=entry.dtype))
@@ -217,7 +217,7 @@ def write_rows(file: BinaryIO, contents: Contents, name: str, first: int, rows: 
 
 @final
 class StateReader:
-    """A checkpoint that is open for reading.
+    """Open checkpoint, to read from.
 
     Parameters
     ----------
@@ -229,7 +229,7 @@ class StateReader:
     ----------
     contents : Contents
     checksum : int
-        Checksum of the complete file: it covers the checksums of the blocks.
+        Checksum of the complete file. It covers the checksums of the blocks.
 
     Raises
     ------
@@ -277,7 +277,7 @@ class StateReader:
         return dict(zip(self.contents.fields, parts, strict=True))
 
     def rows(self, name: str, first: int, count: int) -> Array:
-        """Read rows (count, ncomp) of a vector, from the start of a block on.
+        """Read rows (count, ncomp) of a vector. ``first`` is the start of a block.
 
         Raises
         ------

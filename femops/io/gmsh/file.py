@@ -1,8 +1,8 @@
-"""Reading of Gmsh's files, which are first checked here and then read by Gmsh in another process.
+"""Reading of Gmsh's files: femops checks a file, then Gmsh reads it in another process.
 
-Gmsh runs in another process because a damaged file may crash it, make it ask for endless memory, or
-print; and because it keeps global state and catches signals. The file is checked first because Gmsh
-would run any other file as a script in its own language.
+Gmsh runs in another process, because a damaged file may make it crash, print, or request endless
+memory. Gmsh also keeps global state and catches signals. The file is checked first, because Gmsh
+would run any other file as a script.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _FIX = "it is damaged, or made by a program that Gmsh does not understand: write
 @final
 @dataclass(frozen=True)
 class Kind:
-    """A type of element: its dimension, degree, number of nodes, and Gmsh's word for its shape."""
+    """Type of element: its dimension, degree, number of nodes, and Gmsh's word for its shape."""
 
     dim: int
     degree: int
@@ -52,7 +52,7 @@ class Kind:
 @final
 @dataclass(frozen=True, eq=False)
 class Side:
-    """Elements of one type on an entity of a periodic mesh; the entity's dimension is below 3.
+    """Elements of one type on an entity of a periodic mesh. The entity has dimension 0 to 2.
 
     Attributes
     ----------
@@ -82,17 +82,17 @@ class GmshArrays:
     blocks
         (nb, 3) int64: dimension, type and number of elements of each block.
     nodes
-        Node numbers of all elements of all blocks, in Gmsh's order, one after the other.
+        Node numbers of all elements, in Gmsh's order, concatenated block by block.
     groups
-        (ng, 2) int64: a block, and the tag of a physical group that it belongs to.
+        (ng, 2) int64: a block, and the tag of a physical group that has the block.
     names
-        Name of a physical group by dimension and tag; unnamed ones are left out.
+        Names of physical groups by dimension and tag. Groups without a name are left out.
     kinds
         Meaning of each type number.
     links
-        Pairs of nodes that are identified, as the mesh is periodic.
+        Pairs of nodes that a periodic mesh identifies.
     sides
-        Nodes of a periodic mesh by dimension and number of the entity that their elements lie on.
+        Nodes of a periodic mesh, by dimension and number of the entity with their elements.
     reference
         Positions (k, dim) of the nodes of each type in its reference element.
     """
@@ -114,7 +114,7 @@ class GmshArrays:
         return _rows(self.nodes, self.blocks[:, 2].tolist(), sizes)
 
     def side_nodes(self, dim: int, entity: int) -> NDArray[np.int64]:
-        """Return the numbers of all nodes of a geometric entity's elements, ascending."""
+        """Return the numbers (n,) of all nodes of a geometric entity's elements, ascending."""
         mine = [
             side.nodes.ravel() for side in self.sides if (side.dim, side.entity) == (dim, entity)
         ]
@@ -122,19 +122,19 @@ class GmshArrays:
 
 
 def _rows(nodes: NDArray[np.int64], counts: list[int], sizes: list[int]) -> list[NDArray[np.int64]]:
-    """Cut a list of nodes into arrays (count, size)."""
+    """Cut a flat array of nodes into arrays (count, size)."""
     shapes = [*zip(counts, sizes, strict=True)]
     return [part.reshape(*shape) for part, shape in zip(_cut(nodes, shapes), shapes, strict=True)]
 
 
 def _cut(values: NDArray[Any], shapes: list[tuple[int, int]]) -> list[NDArray[Any]]:
-    """Cut an array into parts with the numbers of entries of these shapes."""
+    """Cut an array into consecutive parts of the given shapes."""
     stops = np.cumsum([0, *(a * b for a, b in shapes)]).tolist()
     return [values[start:stop] for start, stop in pairwise(stops)]
 
 
 def node_places(tags: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Index in `tags` of each node number; the first one of several.
+    """Index (n,) in `tags` of each node number (n,). If a tag is repeated, the first index.
 
     Raises
     ------
@@ -153,7 +153,7 @@ def node_places(tags: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArray[
 
 
 def begins_like_gmsh(path: str | os.PathLike[str]) -> bool:
-    """True if the file begins as Gmsh's do; False for a file that cannot be opened."""
+    """True if the file starts as Gmsh files do. False if it cannot be opened."""
     try:
         if not Path(path).is_file():
             return False
@@ -171,7 +171,7 @@ def read_arrays(path: str | os.PathLike[str]) -> GmshArrays:
     MeshFileError
         The file cannot be read.
     MeshFormatError
-        The file is of another version, truncated, or refused by Gmsh.
+        The file has another version, is truncated, or is refused by Gmsh.
     MissingExtraError
         Gmsh is not installed, or lacks a library of the system.
     """

@@ -1,4 +1,4 @@
-"""Gluing the periodic sides of a mesh that a Gmsh file holds: their vertices become one."""
+"""Gluing of the periodic sides of a Gmsh mesh: vertices that a link joins become one."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ The default of Gmsh's option Geometry.MatchMeshTolerance.
 
 
 def vertex_links(content: GmshArrays, vertices: Ints, positions: Floats) -> list[Link]:
-    """Convert the links of a file to vertex numbers. Nodes that are no vertices are dropped.
+    """Convert the links of a file to vertex numbers. Nodes that are not vertices are dropped.
 
     Parameters
     ----------
     content
-        The file.
+        Contents of the file.
     vertices, positions
-        Shapes (nv,), ascending, and (nv, 3): node number and position of each vertex.
+        Node number (nv,), ascending, and position (nv, 3) of each vertex.
 
     Raises
     ------
     MeshTopologyError
-        If a side is not completely the image of the other, or the file has no map.
+        If a side is not the complete image of the other side, or the file has no map.
     """
     result = []
     for link in content.links:
@@ -66,7 +66,7 @@ def vertex_links(content: GmshArrays, vertices: Ints, positions: Floats) -> list
 
 
 def _matched(content: GmshArrays, link: Link, vertices: Ints, positions: Floats) -> Ints:
-    """Find the pairs of node numbers (n, 2) of a link without nodes, by their positions."""
+    """Find the pairs (n, 2) of node numbers of a link without nodes, by positions."""
     places = []
     for entity in link.entities:
         mine = np.isin(vertices, content.side_nodes(link.dim, entity))
@@ -92,7 +92,7 @@ def _matched(content: GmshArrays, link: Link, vertices: Ints, positions: Floats)
 @final
 @dataclass(frozen=True)
 class Glued:
-    """A glued mesh: vertex numbers of the elements, and the boundary entries that remain.
+    """Glued mesh: vertex numbers of the elements, and the boundary entries that remain.
 
     Attributes
     ----------
@@ -101,9 +101,9 @@ class Glued:
     num_vertices
         Number of vertices after gluing.
     boundary
-        Shape (n, 2**(dim-1)): the entries that are not glued.
+        Shape (n, 2**(dim-1)): boundary entries that are not glued.
     kept
-        Shape (nb,): True for each entry that is not glued.
+        Shape (nb,): True for each boundary entry that is not glued.
     """
 
     elements: Ints
@@ -113,20 +113,20 @@ class Glued:
 
 
 def glued(elements: Ints, num_vertices: int, boundary: Ints, links: list[Link]) -> Glued:
-    """Merge all vertices that links join, through any number of sides.
+    """Merge all vertices that links join, also through several sides.
 
     Parameters
     ----------
     elements, num_vertices, boundary
-        As in `Topology.build`.
+        Shapes (ne, 2**dim), int and (nb, 2**(dim-1)), see `Topology.build`.
     links
-        In vertex numbers.
+        Links with vertex numbers.
 
     Raises
     ------
     MeshTopologyError
-        If the sides do not match face by face, or there are so few elements across a period that
-        edges or faces that are not images of each other get the same vertices.
+        If the sides do not match face by face. Or if there are too few elements across a period, so
+        that edges or faces get the same vertices without being images of each other.
     """
     before = Topology.build(elements, num_vertices, boundary)
     pairs = np.concatenate([link.nodes for link in links])
@@ -154,7 +154,7 @@ def _two_sided(topology: Topology) -> NDArray[np.bool_]:
 
 
 def _classes(count: int, pairs: Ints) -> tuple[int, Ints]:
-    """Return the number of classes into which pairs join numbers, and the class of each number."""
+    """Return the number of classes that the pairs join, and the class of each number."""
     graph = coo_array((np.ones(len(pairs), dtype=np.int8), pairs.T), shape=(count, count))
     number, place = connected_components(graph, directed=False)
     return int(number), place.astype(np.int64)
@@ -163,7 +163,7 @@ def _classes(count: int, pairs: Ints) -> tuple[int, Ints]:
 def _check_kind(
     before: Topology, after: Topology, elements: Ints, links: list[Link], kind: int
 ) -> None:
-    """Raise if edges or faces were merged although no link maps one to the other."""
+    """Raise if edges or faces were merged that no link maps to each other."""
     codes = list(entity_codes(before.dim, kind))
     rows = np.empty((before.num_entities[kind], 2**kind), dtype=np.int64)
     corners = elements[:, [list(entity_corners(before.dim, code)) for code in codes]]
@@ -191,7 +191,7 @@ def _check_kind(
 
 
 def images(rows: Ints, pairs: Ints, num_vertices: int) -> tuple[Ints, Ints]:
-    """Find the rows all of whose vertices a link maps, and the row of each image or -1.
+    """Find the rows whose vertices a link maps, and the row of each image (-1 if none).
 
     Parameters
     ----------

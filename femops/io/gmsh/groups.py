@@ -1,4 +1,4 @@
-"""Conversion of physical groups, which may overlap, to attributes: one number for each element."""
+"""Conversion of physical groups, which may overlap, to one attribute per element."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Ints = NDArray[np.int64]
 @final
 @dataclass(frozen=True)
 class Numbering:
-    """Attributes (n,) of n elements, the attribute `without` a group, and attributes by name."""
+    """Attributes (n,) of n elements, the attribute of elements `without` group, and all names."""
 
     numbers: Ints
     without: int
@@ -24,14 +24,14 @@ class Numbering:
 
 
 def attributes_of(count: int, members: Ints, names: dict[int, str]) -> Numbering:
-    """Give each thing (an element or boundary face) one attribute.
+    """Give each element or boundary face (here: thing) one attribute.
 
     Parameters
     ----------
     count : int
         Number of things.
     members : (m, 2) int64
-        A thing, and the tag of a group that it belongs to; a thing may be in none or in several.
+        A thing, and the tag of a group that contains it. A thing may be in no group or in several.
     names : dict
         Names of some tags.
 
@@ -39,9 +39,9 @@ def attributes_of(count: int, members: Ints, names: dict[int, str]) -> Numbering
     -------
     Numbering
         A thing in one group gets the group's tag. A thing in no group gets 1, or the lowest number
-        that is no tag. Tags of overlapping groups are not used, as they would stand for a part of
-        their group only. Each combination of overlapping groups gets a number above all tags, and
-        each of these groups a name: its own, or its tag if it has none.
+        that is no tag. Tags of overlapping groups are not used, because they would stand for only a
+        part of the group. Each combination of overlapping groups gets a number above all tags. Each
+        of these groups gets a name: its name in the file, else its tag.
     """
     members = np.unique(members, axis=0)
     tags = np.unique(members[:, 1]).tolist()
@@ -66,7 +66,7 @@ def attributes_of(count: int, members: Ints, names: dict[int, str]) -> Numbering
 
 
 def _combinations(members: Ints, shared: set[int]) -> dict[tuple[int, ...], list[int]]:
-    """Return the things in each combination of overlapping groups."""
+    """Things in each combination of overlapping groups."""
     groups: dict[int, list[int]] = defaultdict(list)
     for thing, tag in members[np.isin(members[:, 1], list(shared))].tolist():
         groups[thing].append(tag)

@@ -1,8 +1,8 @@
 """Gmsh's order of the nodes of its complete Lagrange elements.
 
 Source: the Gmsh reference manual, "Node ordering": corners, then the inside of each edge, then of
-each face, then of the volume; the inside of a face or volume is again numbered like an element, of
-degree p - 2. Nodes are equispaced.
+each face, then of the volume. The inside of a face or volume is numbered like an element of degree
+p - 2. Nodes are equispaced.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _FACES = [(0, 3, 2, 1), (0, 1, 5, 4), (0, 4, 7, 3), (1, 2, 6, 5), (2, 3, 7, 6), 
 
 @lru_cache
 def gmsh_order(dim: int, degree: int) -> Ints:
-    """Index in Gmsh's order of each lexicographic node.
+    """Index in Gmsh's order of each lexicographic node, ((p + 1)**dim,).
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def gmsh_order(dim: int, degree: int) -> Ints:
 
 
 def _lattice(dim: int, degree: int) -> Ints:
-    """Position (n, dim), in 0 ... degree, of each node in Gmsh's order."""
+    """Position (n, dim) of each node in Gmsh's order, as whole numbers from 0 to the degree."""
     if degree == 0:
         return np.zeros((1, dim), dtype=np.int64)
     corners = np.array(_CORNERS[dim], dtype=np.int64)
@@ -81,7 +81,7 @@ def _lattice(dim: int, degree: int) -> Ints:
 
 
 def _face(corners: Ints, face: tuple[int, ...], degree: int) -> Ints:
-    """Nodes inside a face whose first direction goes to its second corner."""
+    """Nodes inside a face. Their first direction leads from the first corner to the second."""
     origin, first, _, second = corners[list(face)]
     inside = _lattice(2, degree - 2) + 1
     nodes: Ints = origin * degree + inside @ np.stack([first - origin, second - origin])

@@ -1,7 +1,7 @@
-"""The section $Periodic of a Gmsh file, which identifies nodes.
+"""Section $Periodic of a Gmsh file, which identifies nodes.
 
-The section is read here and not by Gmsh. Gmsh drops it if its sides are in no physical group, and
-in files of version 2, where Gmsh numbers entities in another way while it reads groups.
+femops reads the section, because Gmsh drops it in two cases: if the sides are in no physical group,
+and in files of version 2, where Gmsh renumbers entities while it reads groups.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MATRIX = 16  # numbers of an affine map in version 2
 @final
 @dataclass(frozen=True)
 class Link:
-    """A side of a periodic mesh that is the image of another side.
+    """Side of a periodic mesh that is the image of another side.
 
     Attributes
     ----------
@@ -37,10 +37,10 @@ class Link:
     entities
         Gmsh's numbers of the side and of the other side.
     affine
-        Shape (4, 4), the map from the other side to the side; None if the file does not have it.
+        Shape (4, 4): map from the other side to the side. None if the file has no map.
     nodes
-        Shape (n, 2) int64: numbers of a node and of the node that it is glued to. Empty for sides
-        that Gmsh meshed independently of the other side, such as transfinite ones.
+        Shape (n, 2) int64: numbers of two nodes to glue, the side's node first. Empty if Gmsh
+        meshed the two sides independently, as it does for transfinite sides.
     """
 
     dim: int
@@ -61,7 +61,7 @@ def read_links(
     version
         Version of the format, "2..." or "4.1".
     binary, bytes_of_size
-        As the file's header has them.
+        Values from the file's header.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""Program that converts a mesh file to plain arrays by Gmsh, in a process of its own.
+"""Program that converts a mesh file to plain arrays by Gmsh, in a separate process.
 
-The program is started by its path and imports nothing of femops. Whatever a damaged file does to
-Gmsh's C++ code, the parent process only sees the exit code and the output.
+The program is started by its path and imports nothing of femops. If a damaged file crashes Gmsh's
+C++ code, the parent process sees only the exit code and the output.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ def main(source: str, target: str, memory: int, by_element: bool, periodic: bool
     ----------
     source, target : str
     memory : int
-        Bytes of address space this process may use.
+        Bytes of address space that this process may use.
     by_element : bool
         Whether tags belong to elements, as in version 2. Gmsh keeps these tags only if it reads
-        them as the numbers of its entities.
+        them as entity numbers.
     periodic : bool
-        Whether to write the nodes of each entity, by the entity's own number.
+        Whether to write the nodes of each entity, by the number of the entity.
     """
     _limit(memory)
     import numpy as np
@@ -129,7 +129,7 @@ def _kinds(gmsh: Any, np: Any, numbers: set[int]) -> dict[str, Any]:
 
 
 def _check_count(gmsh: Any, got: int) -> None:
-    """Raise if Gmsh left out elements: it returns one type per entity, without a warning."""
+    """Raise if Gmsh left out elements. It reads one type per entity, without a warning."""
     found = (re.fullmatch(r"Info: (\d+) elements?", line) for line in gmsh.logger.get())
     counted = [int(match[1]) for match in found if match]
     if counted and counted[-1] != got:

@@ -1,4 +1,4 @@
-"""Conversion of a Gmsh file's contents to a mesh: nodes, physical groups, boundary."""
+"""Conversion of a Gmsh file to a mesh: nodes, physical groups, boundary."""
 
 from __future__ import annotations
 
@@ -43,25 +43,25 @@ _FLAT = 1e-10  # largest distance of nodes from a plane, relative to the size of
 def read_gmsh(path: str | os.PathLike[str], *, split: bool = False) -> Mesh:
     """Read a mesh of lines, quadrangles or hexahedra from a Gmsh file, version 2.2 or 4.1.
 
-    The elements of the highest dimension in the file are the mesh. Its boundary is all exterior
-    faces, and the elements of one dimension less that belong to a physical group. Coordinates have
-    the degree of the elements. Attributes are the tags of the physical groups, and
-    `Mesh.element_names` and `Mesh.boundary_names` their names. Elements and faces in no group have
-    attribute 1, or the lowest number that is no tag. Where groups overlap, each combination of
-    groups gets a number above all tags, and each group a name (its tag if it has none) that stands
-    for all its numbers. Elements listed clockwise are turned over.
+    The elements of the highest dimension in the file form the mesh. The boundary has all exterior
+    faces, and the elements of one dimension less that are in a physical group. Coordinates have the
+    degree of the elements. Attributes are the tags of the physical groups. `Mesh.element_names` and
+    `Mesh.boundary_names` have the names of the groups. Elements and faces in no group have
+    attribute 1, or the lowest number that is no tag. If groups overlap, each combination of groups
+    gets a number above all tags. The name of a group (by default its tag) then stands for all its
+    numbers. Elements listed clockwise are turned over.
 
-    Vertices that $Periodic joins become one vertex, also through several sides, while each element
-    keeps its coordinates. Glued sides are inside the mesh and no boundary, even if they are in a
-    group. A name of glued sides only is removed.
+    Vertices that $Periodic joins become one vertex, also through several sides. Each element keeps
+    its coordinates. Glued sides are no boundary, even if they are in a group. A name that only
+    glued sides have is removed.
 
     Parameters
     ----------
     path
-        The file, ASCII or binary. It is read by the package ``gmsh``, in a process of its own.
+        Path of the file, ASCII or binary. The package ``gmsh`` reads it in a separate process.
     split
-        Split triangles, tetrahedra and prisms, and with them all elements; see
-        `femops.io.gmsh.splitting`. A file without them is read as it is.
+        Whether to split triangles, tetrahedra and prisms; see `femops.io.gmsh.splitting`. Then all
+        other elements are split too. A file without simplices and prisms is not changed.
 
     Raises
     ------
@@ -69,10 +69,9 @@ def read_gmsh(path: str | os.PathLike[str], *, split: bool = False) -> Mesh:
         If the file cannot be read.
     MeshFormatError
         If the file is damaged or has unsupported elements: other shapes, incomplete (serendipity)
-        elements, several degrees, or a curved surface.
+        elements, several degrees, or a surface in space.
     MeshTopologyError, MeshGeometryError
-        If the elements don't fit together, also once periodic sides are glued, or are inverted
-        in a part of them.
+        If the elements do not fit together, before or after gluing, or are partly inverted.
     MissingExtraError
         If the package ``gmsh`` is not installed or does not find its libraries.
     """
@@ -86,7 +85,7 @@ def read_gmsh(path: str | os.PathLike[str], *, split: bool = False) -> Mesh:
 
 
 def mesh_of(content: GmshArrays) -> Mesh:
-    """Make a mesh from the contents of a file; errors are as in `read_gmsh`."""
+    """Make a mesh from the contents of a file; for errors see `read_gmsh`."""
     dim, degree = _checked_kinds(content)
     tags, first = np.unique(content.tags, return_index=True)
     cells = _entries(content, dim, tags, (degree + 1) ** dim)
@@ -112,7 +111,7 @@ def mesh_of(content: GmshArrays) -> Mesh:
 
 
 def _checked_kinds(content: GmshArrays) -> tuple[int, int]:
-    """Return the mesh's dimension and degree. Raise if there are other kinds of elements."""
+    """Return the mesh's dimension and degree. Raise if an element has another kind."""
     dim = max(content.blocks[content.blocks[:, 2] > 0, 0], default=0)
     if dim < 1:
         raise MeshFormatError(
@@ -159,7 +158,7 @@ def _refusal(kind: Kind, count: int, dim: int) -> str:
 @final
 @dataclass(frozen=True)
 class _Entries:
-    """Elements of one dimension: indices of their first nodes (n, k), and their blocks (n,)."""
+    """Elements of one dimension: indices (n, k) of their first nodes, and their blocks (n,)."""
 
     nodes: Ints
     blocks: Ints
@@ -180,7 +179,7 @@ def _tagged(content: GmshArrays, entries: _Entries) -> _Entries:
 
 
 def _geometry(points: Floats, nodes: Ints, dim: int, degree: int) -> tuple[Ints, Floats]:
-    """Corners (ne, 2**dim) and coordinates at GLL points. Mirrored elements are turned over."""
+    """Corners (ne, 2**dim), and coordinates at GLL points. Mirrored elements are turned over."""
     nodes = nodes[:, gmsh_order(dim, degree)]
     lattice = points[nodes]
     checks.magnitude(lattice)
@@ -203,7 +202,7 @@ def _geometry(points: Floats, nodes: Ints, dim: int, degree: int) -> tuple[Ints,
 def _attributes(
     content: GmshArrays, dim: int, entries: _Entries, corners: Ints
 ) -> tuple[Ints, Numbering]:
-    """Return the entries to keep, and their attributes. Duplicates from several groups go."""
+    """Entries to keep, and their attributes. Duplicates from several groups are removed."""
     if len(corners) == 0:
         return np.zeros(0, dtype=np.int64), attributes_of(0, np.zeros((0, 2), dtype=np.int64), {})
     _, first, place = np.unique(

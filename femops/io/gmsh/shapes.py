@@ -1,4 +1,4 @@
-"""Gmsh's reference elements: corners, edges, faces, and parts into which they are split."""
+"""Gmsh's reference elements: corners, edges, faces, and the parts of a split."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ Corners = tuple[int, ...]
 @final
 @dataclass(frozen=True, eq=False)
 class Shape:
-    """A reference element.
+    """Reference element of Gmsh.
 
     Attributes
     ----------
     corners
         Shape (n, dim) float64, in Gmsh's order.
     edges, faces
-        Corners of each edge and face; a triangle or quadrangle is its own only face.
+        Corners of each edge and face. A triangle or quadrangle has itself as its only face.
     simplex
-        Number of first directions in which exponents sum to at most the degree, as on a simplex.
+        Number of leading directions whose exponents sum to at most the degree, as on a simplex.
     """
 
     corners: Floats
@@ -44,21 +44,21 @@ class Shape:
 
     @property
     def entities(self) -> list[tuple[int, Corners]]:
-        """Dimension and corners of all vertices, edges, faces and, in 3-D, of the element."""
+        """Dimension and corners of all vertices, edges and faces, and in 3-D of the element."""
         rows: list[tuple[int, Corners]] = [(0, (k,)) for k in range(len(self.corners))]
         rows += [(1, edge) for edge in self.edges] + [(2, face) for face in self.faces]
         return rows + [(3, tuple(range(len(self.corners))))] * (self.dim // 3)
 
     @property
     def middles(self) -> Floats:
-        """Position of the middle of each entity, (n, dim)."""
+        """Position (n, dim) of the middle of each entity."""
         return np.array([self.corners[list(row)].mean(axis=0) for _, row in self.entities])
 
     @property
     def parts(self) -> Ints:
         """Entities (m, 2**dim) whose middles are the lexicographic corners of each part.
 
-        There is a part for each corner of the element, with the orientation of the element.
+        Each corner of the element has a part. A part has the orientation of the element.
         """
         if self.dim == 1:
             return np.array([[0, 2], [2, 1]])
@@ -77,7 +77,7 @@ class Shape:
         return result
 
     def basis(self, degree: int, points: Floats) -> Floats:
-        """Values (n, m) of a basis of the complete polynomials of a degree at points (n, dim)."""
+        """Values (n, m) of a basis of all polynomials of a degree at points (n, dim)."""
         low, high = self.corners.min(axis=0), self.corners.max(axis=0)
         lines = [legvander(x, degree) for x in (2 * (points - low) / (high - low) - 1).T]
         columns = [
@@ -87,13 +87,13 @@ class Shape:
         return np.stack(columns, axis=1)
 
     def powers(self, degree: int) -> list[tuple[int, ...]]:
-        """Exponents of the complete polynomials of a degree."""
+        """Exponents of all polynomials of a degree."""
         powers = product(range(degree + 1), repeat=self.dim)
         return [each for each in powers if sum(each[: self.simplex]) <= degree]
 
 
 def _tensor(dim: int) -> Floats:
-    """Corners of lines, quadrangles and hexahedra, which lie in [-1, 1]**dim."""
+    """Corners (2**dim, dim) of lines, quadrangles and hexahedra, which lie in [-1, 1]**dim."""
     lexicographic = np.array([*product((-1.0, 1.0), repeat=dim)])[:, ::-1]
     return lexicographic[np.argsort(gmsh_order(dim, 1))]
 

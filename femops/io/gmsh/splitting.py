@@ -4,9 +4,9 @@ Each element is cut at the middles of its edges, of its faces and of itself, int
 corner: three for a triangle, four for a tetrahedron, six for a prism. Quadrangles and hexahedra are
 cut in the same way into four and eight, so that all parts fit together.
 
-A part is the image of [0, 1]**dim under a map into the reference element that is linear in each
-direction. A polynomial of degree p is then of degree p in each direction of the part: parts of
-degree p have the geometry of the element exactly.
+A part is the image of [0, 1]**dim under a map into the reference element. The map is linear in each
+direction, so a polynomial of degree p has degree p in each direction of the part. So parts of
+degree p represent the geometry of the element exactly.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ _TYPES = {dim: {p: number for number, p in row.items()} for dim, row in ELEMENTS
 
 
 def split_simplices(content: GmshArrays) -> GmshArrays:
-    """Split all elements, if there are triangles, tetrahedra or prisms of the highest dimension.
+    """Split all elements if triangles, tetrahedra or prisms have the highest dimension.
 
     Physical groups, names and periodic sides are kept.
 
     Raises
     ------
     MeshFormatError
-        If there are elements that cannot be split: pyramids, incomplete ones, of too high a degree
-        or several degrees; or nodes that are not in the file.
+        If an element cannot be split: a pyramid, an incomplete element, a too high degree, or
+        several degrees. Or if a node is not in the file.
     MeshGeometryError
-        If nodes have no finite position.
+        If the position of a node is not finite.
     """
     blocks, rows = content.blocks.copy(), content.rows()
     dim = int(blocks[blocks[:, 2] > 0, 0].max(initial=0))
@@ -118,21 +118,21 @@ def _check(kind: Kind, degree: int) -> None:
 
 @final
 class _Middles:
-    """Node numbers for the middles of edges, faces and elements, one for each set of corners.
+    """Node numbers for the middles of edges, faces and elements, one per set of corners.
 
     Parameters
     ----------
     elements
-        Shape of each group, and nodes (n, k) of its elements, corners first.
+        For each group of elements, its `Shape`, and the nodes (n, k), corners first.
     first
-        The first new number.
+        First new number.
 
     Attributes
     ----------
     first, stop
-        The numbers are first, ..., stop - 1.
+        The new numbers are first, ..., stop - 1.
     numbers
-        For each group (n, m): node numbers of vertices and middles of `Shape.entities`.
+        For each group, the node numbers (n, m) of the vertices and middles of `Shape.entities`.
     """
 
     def __init__(self, elements: list[tuple[str, Ints]], first: int) -> None:
@@ -163,12 +163,12 @@ class _Middles:
             self.stop += len(table)
 
     def parts(self, at: int) -> Ints:
-        """Lexicographic corners (n * parts, 2**dim) of the parts of the elements of a group."""
+        """Lexicographic corners (n * parts, 2**dim) of the parts of all elements of a group."""
         parts = self._shapes[at].parts
         return self.numbers[at][:, parts].reshape(-1, parts.shape[1])
 
     def extended(self, link: Link) -> Link:
-        """Extend a link to the middles of all edges and faces whose corners it maps."""
+        """Extend a link to the middles of edges and faces whose corners it maps."""
         last = len(self._vertices) - 1
         places = np.minimum(np.searchsorted(self._vertices, link.nodes), last)
         known = places[(self._vertices[places] == link.nodes).all(axis=1)]
@@ -181,16 +181,16 @@ class _Middles:
 
 @final
 class _Points:
-    """Positions of the middles, and of the further nodes of parts with a higher degree.
+    """Positions of the middles, and of the further nodes of parts of higher degree.
 
     Attributes
     ----------
     middles
-        Shape (m, 3): positions of the middles, which have numbers from `_Middles.first` on.
+        Shape (m, 3): positions of the middles. Their numbers start at `_Middles.first`.
     inside
-        Arrays (n, 3) of the further nodes, whose numbers come next.
+        Arrays (n, 3) of the further nodes. Their numbers follow those of the middles.
     stop
-        One more than the last number.
+        Last number plus one.
     """
 
     def __init__(self, content: GmshArrays, middles: _Middles) -> None:
@@ -200,7 +200,7 @@ class _Points:
         self.stop = middles.stop
 
     def of_parts(self, at: int, kind: Kind, reference: Floats, rows: Ints) -> Ints:
-        """Nodes (n * parts, (p + 1)**dim), in Gmsh's order, of the parts of a group of elements."""
+        """Nodes (n * parts, (p + 1)**dim) of the parts of a group of elements, in Gmsh's order."""
         shape, p = SHAPES[kind.shape], kind.degree
         line = np.stack([np.arange(p, -1, -1), np.arange(p + 1)], axis=1) / p
         linear: Floats = np.ones((1, 1))

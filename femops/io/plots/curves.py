@@ -1,4 +1,4 @@
-"""Curves on logarithmic axes, as PNG files; needs Matplotlib, of the extra ``viz``."""
+"""Curves on logarithmic axes, as PNG files. Needs Matplotlib, of the extra ``viz``."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from femops.io.plots.with_matplotlib import new_figure
 @final
 @dataclass(frozen=True)
 class Panel:
-    """One pair of logarithmic axes.
+    """Pair of logarithmic axes with curves.
 
     Attributes
     ----------
     title : str
     curves : mapping
-        {label: values} of each curve; NaN where a value is missing.
+        {label: values} of each curve. NaN stands for a missing value.
     limits : mapping
-        {label: bounds} of some curves, drawn dashed in the curve's colour.
+        {label: bounds} of some curves, drawn as dashed lines in the curve's colour.
     """
 
     title: str
@@ -38,19 +38,19 @@ def curves(
     panels: Sequence[Panel],
     columns: int | None = None,
 ) -> Path:
-    """Draw panels of curves over the same variable into a PNG file.
+    """Draw panels of curves over the same variable, to a PNG file.
 
     Parameters
     ----------
     path : path ending in .png
     x : sequence of float
-        Positive.
+        Positive values of the variable.
     label : str
         Meaning of x.
     panels : sequence of Panel
-        All values are positive.
+        Panels. All values must be positive.
     columns : int, optional
-        Number of panels in a row; all if omitted.
+        Number of panels in a row. By default all panels.
 
     Returns
     -------
@@ -60,7 +60,7 @@ def curves(
     Raises
     ------
     FileError
-        Another suffix, or the file cannot be written.
+        The suffix is not .png, or the file cannot be written.
     MissingExtraError
         Matplotlib is not installed.
     """

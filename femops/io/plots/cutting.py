@@ -1,7 +1,7 @@
 """Polygons, lines and elements cut by planes.
 
-A plane is four numbers: its unit normal, and its distance from the origin along the normal. Corners
-are rows of numbers that begin with a position in 3-D. All numbers are interpolated at cuts.
+A plane has four numbers: its unit normal, and its distance from the origin along the normal. A
+corner is a row of numbers that starts with a position in 3-D. At cuts all numbers are interpolated.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ Ints = NDArray[np.int64]
 
 
 def heights(corners: Floats, plane: Floats) -> Floats:
-    """Signed distances (...) of corners (..., c) from a plane."""
+    """Signed distances (...) of corners (..., c) from a plane (4,)."""
     return np.asarray(corners[..., :3] @ plane[:3] - plane[3])
 
 
 def below(corners: Floats, plane: Floats) -> Floats:
-    """Cut convex polygons or lines, and return the parts that lie below a plane.
+    """Cut convex polygons or lines. Return the parts below a plane.
 
     Parameters
     ----------
     corners : (n, k, c) float64
-        Corners in cyclic order; the last may be repeated. Lines have k = 2.
+        Corners in cyclic order. The last corner may be repeated. Lines have k = 2.
     plane : (4,) float64
 
     Returns
     -------
     (m, k', c) float64
-        For polygons k' <= k + 1, for lines 2.
+        For polygons k' <= k + 1, for lines k' = 2.
     """
     n, k, c = corners.shape
     height = heights(corners, plane)
@@ -54,9 +54,10 @@ def below(corners: Floats, plane: Floats) -> Floats:
 
 
 def outside_corner(corners: Floats, planes: Floats) -> Floats:
-    """Cut convex polygons or lines, and return the parts below at least one of some planes.
+    """Cut convex polygons or lines (n, k, c). Return the parts below at least one of some planes.
 
-    The pieces are: below the first plane; above the first and below the second; and so on.
+    The parts are those below the first plane, then those above the first and below the second, and
+    so on.
     """
     pieces = []
     for k, plane in enumerate(planes):
@@ -69,7 +70,7 @@ def outside_corner(corners: Floats, planes: Floats) -> Floats:
 
 
 def widened(corners: Floats, width: int) -> Floats:
-    """Repeat the last corner of polygons, so that they have ``width`` corners."""
+    """Repeat the last corner of polygons (n, k, c), so that they have ``width`` corners."""
     return corners[:, np.minimum(np.arange(width), corners.shape[1] - 1)]
 
 
@@ -79,13 +80,13 @@ def section(grids: Floats, plane: Floats) -> Floats:
     Parameters
     ----------
     grids : (ne, n, n, n, c) float64
-        Points in each element; a cell between eight points is cut as six tetrahedra.
+        Points in each element. A cell between eight points is cut as six tetrahedra.
     plane : (4,) float64
 
     Returns
     -------
     (m, 4, c) float64
-        Corners in cyclic order; the last corner of a triangle is repeated.
+        Corners in cyclic order. The last corner of a triangle is repeated.
     """
     n, c = grids.shape[1], grids.shape[-1]
     flat = grids.reshape(-1, c)
@@ -139,9 +140,9 @@ def _first_corners(n: int) -> Ints:
 
 @lru_cache
 def _edges_met() -> Ints:
-    """Edges of a tetrahedron that a plane cuts, in cyclic order, by the corners above: (16, 4, 2).
+    """Edges (16, 4, 2) of a tetrahedron that a plane cuts, in cyclic order.
 
-    The first index has bit k set if corner k is above the plane.
+    The first index tells which corners are above the plane: bit k is set for corner k.
     """
     table = np.zeros((16, 4, 2), dtype=np.int64)
     for case in range(1, 15):

@@ -1,4 +1,4 @@
-"""Meshes and fields of many ranks, brought together in one process to be drawn."""
+"""Gathering of distributed meshes and fields in one process that draws them."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def shared(what: Any) -> DistributedMesh | None:
 
 
 def gathered(mesh: DistributedMesh, what: Any, u: Any) -> tuple[Any, Any] | None:
-    """Gather the whole mesh, or a space on it, and the field on rank 0. Collective.
+    """Gather the global mesh, or a space on it, and the field on rank 0. Collective.
 
-    Other ranks get None. The field is in an L2 space of the same basis.
+    Other ranks get None. On rank 0 the field is in an L2 space with the same basis.
 
     Raises
     ------
     SpaceError, VectorError
-        The field came without its space, or does not fit it.
+        The space of the field is missing, or the field does not fit it.
     """
     part, comm, space = mesh.part, mesh.comm, None
     if u is not None:
@@ -60,5 +60,5 @@ def gathered(mesh: DistributedMesh, what: Any, u: Any) -> tuple[Any, Any] | None
 
 
 def _rows(tables: NDArray[Any]) -> NDArray[Any]:
-    """Reshape tables of elements to one row for each element; there may be no elements."""
+    """Reshape tables (ne, ...) to one row per element, also for ne = 0."""
     return tables.reshape(len(tables), math.prod(tables.shape[1:]))

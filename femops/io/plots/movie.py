@@ -1,4 +1,4 @@
-"""Fields in time as animated pictures; needs Matplotlib and Pillow, of the extra ``viz``."""
+"""Animated pictures of fields in time. Needs Matplotlib and Pillow, of the extra ``viz``."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ def movie(
     seconds: float = 6.0,
     **options: Any,
 ) -> Path:
-    """Draw a field at several times into an animated GIF, by Matplotlib and Pillow.
+    """Draw a field at several times to an animated GIF, with Matplotlib and Pillow.
 
-    All pictures have the same colours for the same values.  Ranks that share the meshes call it
-    together, and rank 0 draws.
+    All pictures have the same colours for the same values. Collective if ranks share the meshes.
+    Then rank 0 draws.
 
     Parameters
     ----------
     path : path ending in .gif
     frames : sequence of (title, space, u)
-        The title and the field at each time; meshes may differ.
+        Title and field at each time. Meshes may differ.
     seconds : float
         Duration of the movie.
     **options
@@ -59,7 +59,8 @@ def movie(
     Raises
     ------
     FileError
-        No frames, a duration that is not positive, or another suffix; the file cannot be written.
+        There are no frames, the duration is not positive, the suffix is not .gif, or the file
+        cannot be written.
     MissingExtraError, SpaceError, VectorError
         See `plot`.
 
@@ -119,7 +120,7 @@ def _write(
 
 
 def _limits(frames: list[tuple[str, Space, Any]]) -> tuple[float, float] | None:
-    """Return the least and the greatest value in all frames; None if they are equal."""
+    """Return the lowest and the highest value in all frames. None if they are equal."""
     ends = []
     for _, space, u in frames:
         if not isinstance(space, Space):

@@ -1,4 +1,4 @@
-"""Base class of pictures, drawn by PyVista or Matplotlib."""
+"""Base class of pictures, which PyVista or Matplotlib draws."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from femops.io.atomic import checked_path, replacing
 
 
 class Picture(ABC):
-    """A picture, as `plot` returns it; a notebook shows it.
+    """Picture that `plot` returns. Notebooks show it.
 
     Attributes
     ----------
     figure : matplotlib.figure.Figure or pyvista.Plotter
-        The library's own object, for your own changes.
+        Object of the library, for your own changes.
     """
 
     figure: Any
@@ -33,7 +33,7 @@ class Picture(ABC):
         Raises
         ------
         MissingExtraError
-            Matplotlib has no windows here.
+            Matplotlib cannot open a window.
         """
 
     def save(self, path: str | os.PathLike[str]) -> Path:

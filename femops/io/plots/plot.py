@@ -1,4 +1,4 @@
-"""Pictures of meshes and fields: checks of the options, and choice of PyVista or Matplotlib."""
+"""Pictures of meshes and fields: check of the options, and choice of the library."""
 
 from __future__ import annotations
 
@@ -41,48 +41,51 @@ def plot(
     title: str | None = None,
     backend: Backend | None = None,
 ) -> Picture:
-    """Draw a mesh, and a field on it. A notebook shows the picture that is returned.
+    """Draw a mesh, and a field on it. Notebooks show the returned picture.
 
-    PyVista draws in 3-D if it is installed, otherwise Matplotlib, which needs neither a display nor
-    OpenGL. Elements are drawn curved, fields with the accuracy of their polynomials.
+    In 3-D PyVista draws, if it is installed. Otherwise Matplotlib draws, which needs neither a
+    display nor OpenGL. Elements are drawn curved, and fields with the accuracy of their
+    polynomials.
 
     Parameters
     ----------
     what : Space, Mesh or DistributedMesh
-        The space of `u`, or a mesh to draw alone.
+        Space of `u`, or a mesh to draw without a field.
     u : (size,) array, optional
-        The field. Colours show the Euclidean length of a vector field.
+        Vector of the field. For several components colours show the Euclidean length.
     name : str
         Name of the field, for the colour bar.
     cut : bool or str, optional
-        In 3-D, the part on the viewer's side that is removed to show the inside: "x" for a half of
-        the mesh, "xy" for a quarter, "xyz" or True for an octant, False for nothing. If omitted an
-        octant is removed where the boundary hides most of the field.
+        In 3-D, the part on the viewer's side to remove, so that the inside is visible: "x" for a
+        half of the mesh, "xy" for a quarter, "xyz" or True for an octant, False for nothing. By
+        default an octant is removed if the boundary hides most of the field.
     deform : float or GridFunction, optional
-        The mesh is drawn moved by this multiple of `u`, or by this displacement.
+        Factor of `u`, or a displacement. The mesh is drawn at the displaced positions.
     arrows : bool, optional
         Whether to draw arrows along a vector field with as many components as the mesh has
-        dimensions. If omitted they are drawn unless the mesh is deformed.
+        dimensions. By default they are drawn unless the mesh is deformed.
     edges : bool
-        Draw the edges of the elements.
+        Whether to draw the edges of the elements.
     limits : (float, float), optional
-        Values at the ends of the colours, or of the axis of a curve; those of the field if omitted.
+        Lowest and highest value of the colour scale, or of a curve's axis. By default those of the
+        field.
     title : str, optional
     backend : {"pyvista", "matplotlib"}, optional
-        The library that draws.
+        Library that draws.
 
     Returns
     -------
     Picture
-        It has ``save("u.png")``, ``show()`` and, for your own changes, ``figure``.
+        Picture with ``save("u.png")``, ``show()`` and ``figure``, the library's object for your own
+        changes.
 
     Raises
     ------
     MissingExtraError
-        The library that should draw is not installed.
+        The library is not installed.
     SpaceError
-        `what` is neither a space nor a mesh, or shared by many ranks; a field came without its
-        space; a cut, a displacement, arrows or a backend that cannot be.
+        `what` is neither a space nor a mesh, or is shared by many ranks. The space of the field is
+        missing. The cut, displacement, arrows or backend are not possible.
     VectorError
         The field does not fit the space.
 
@@ -113,9 +116,9 @@ def picture(
     u: Any = None,
     **options: Any,
 ) -> Path:
-    """Draw a mesh, and a field on it, into a PNG file, by Matplotlib.
+    """Draw a mesh, and a field on it, to a PNG file with Matplotlib.
 
-    Collective, where ranks share the mesh: rank 0 draws the whole mesh.
+    Collective if ranks share the mesh. Then rank 0 draws the global mesh.
 
     Parameters
     ----------
@@ -172,7 +175,7 @@ def _space_and_mesh(what: Any, u: Any) -> tuple[Space | None, Mesh]:
 def _displacement(
     mesh: Mesh, field: GridFunction | None, deform: Any
 ) -> tuple[GridFunction | None, float]:
-    """Return the displacement of the mesh, if there is one, and its factor."""
+    """Return the displacement of the mesh, or None, and its factor."""
     if deform is None:
         return None, 1.0
     moved, factor = (deform, 1.0) if isinstance(deform, GridFunction) else (field, deform)
@@ -189,7 +192,7 @@ def _displacement(
 
 
 def _axes(cut: Any, dim: int) -> str | None:
-    """The axes of a cut; None if the field decides."""
+    """Return the axes of a cut. None if the field decides."""
     if cut is None or isinstance(cut, bool):
         return {None: None, True: "xyz", False: ""}[cut]
     if not isinstance(cut, str) or not cut or not set(cut) <= set("xyz"):
@@ -200,7 +203,7 @@ def _axes(cut: Any, dim: int) -> str | None:
 
 
 def _along(field: GridFunction | None, arrows: bool | None, *, deformed: bool) -> bool:
-    """True if arrows are drawn. Raise if they are asked for and the field has no direction."""
+    """True if arrows are drawn. Raise if they are requested but the field has no direction."""
     fits = field is not None and 1 < field.space.ncomp == field.space.dim
     if arrows and not fits:
         raise SpaceError("arrows show a vector field with as many components as dimensions, 2 or 3")

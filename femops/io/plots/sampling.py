@@ -29,7 +29,7 @@ FACE_DIRECTIONS = {
 @final
 @dataclass(frozen=True, eq=False)
 class Sampler:
-    """Samples a mesh, moved by a displacement, and a field on it, as rows (x, y, z, components).
+    """Samples a mesh, displaced if wanted, and a field, as rows (x, y, z, components).
 
     Attributes
     ----------
@@ -53,11 +53,11 @@ class Sampler:
 
     @property
     def width(self) -> int:
-        """Length of a row: 3, and the components of the field."""
+        """Length of a row: 3 plus the number of components of the field."""
         return 3 if self.field is None else 3 + self.field.space.ncomp
 
     def __call__(self, elements: Ints, *points: Floats) -> Floats:
-        """Sample a tensor grid in each element: position in 3-D, then the field's components.
+        """Sample a tensor grid in each element: the position in 3-D, then the field's components.
 
         Parameters
         ----------
@@ -68,7 +68,7 @@ class Sampler:
         Returns
         -------
         (n, ..., kx, 3 + ncomp) float64
-            The axes of the points, the last direction first.
+            The axes of the points have the last direction first.
         """
         mesh = self.mesh
         nodes = gauss_lobatto(mesh.order + 1)[0]
@@ -83,11 +83,11 @@ class Sampler:
         return np.concatenate(columns, axis=2).reshape(len(elements), *grid, self.width)
 
     def patches(self, n: int) -> Floats:
-        """Sample all elements of a 2-D mesh at n x n points each: (ne, n, n, 3 + ncomp)."""
+        """Sample all elements of a 2-D mesh at n x n points: (ne, n, n, 3 + ncomp)."""
         return self(np.arange(self.mesh.num_elements), equispaced(n), equispaced(n))
 
     def faces(self, faces: Ints, n: int) -> Floats:
-        """Sample faces of a 3-D mesh at n x n points each.
+        """Sample faces of a 3-D mesh at n x n points.
 
         Parameters
         ----------
@@ -98,7 +98,7 @@ class Sampler:
         Returns
         -------
         (k, n, n, 3 + ncomp) float64
-            The first index, the second and the outer normal are right-handed.
+            The directions of the first and second index, and the outer normal, are right-handed.
         """
         result = np.empty((len(faces), n, n, self.width))
         for code, (direction, side) in FACE_DIRECTIONS.items():
@@ -122,7 +122,7 @@ def _at_grid(f: GridFunction, elements: Ints, points: tuple[Floats, ...]) -> Flo
 
 
 def boundary_faces(mesh: Mesh) -> Ints:
-    """Element and ternary code, (k, 2), of the faces with an element on one side only."""
+    """Element and ternary code (k, 2) of the faces with an element on one side only."""
     faces, codes = mesh.topology.faces, mesh.topology.face_codes
     there = faces >= 0
     alone = np.flatnonzero(there[:, 0] != there[:, 1])
@@ -131,20 +131,20 @@ def boundary_faces(mesh: Mesh) -> Ints:
 
 
 def all_faces(elements: Ints) -> Ints:
-    """Element and ternary code, (6 n, 2), of all faces of n elements."""
+    """Element and ternary code (6 n, 2) of all faces of n elements."""
     codes = np.array(list(FACE_DIRECTIONS))
     return np.stack([np.repeat(elements, 6), np.tile(codes, len(elements))], axis=1)
 
 
 def quadrilaterals(patches: Floats) -> Floats:
-    """Corners, in cyclic order, of the cells of grids of points: (k, n, n, c) -> (cells, 4, c)."""
+    """Corners, in cyclic order, of the cells of point grids: (k, n, n, c) -> (cells, 4, c)."""
     p = patches
     corners = np.stack([p[:, :-1, :-1], p[:, 1:, :-1], p[:, 1:, 1:], p[:, :-1, 1:]], axis=3)
     return corners.reshape(-1, 4, p.shape[-1])
 
 
 def outlines(patches: Floats) -> Floats:
-    """Line segments along the sides of grids of points: (k, n, n, c) -> (segments, 2, c)."""
+    """Line segments along the sides of point grids: (k, n, n, c) -> (segments, 2, c)."""
     p = patches
     sides = np.concatenate([p[:, 0], p[:, -1], p[:, :, 0], p[:, :, -1]])
     return np.stack([sides[:, :-1], sides[:, 1:]], axis=2).reshape(-1, 2, p.shape[-1])

@@ -1,4 +1,4 @@
-"""Scenes: polygons with values, edges of elements and arrows, and cuts through them."""
+"""Scenes: polygons with values, element edges and arrows, and cuts through them."""
 
 from __future__ import annotations
 
@@ -49,18 +49,18 @@ class Scene:
     dim : int
         Dimension of the mesh.
     patches : (m, k, 3 + ncomp) float64
-        Convex polygons, counterclockwise from outside; the last corner may be repeated.
+        Convex polygons, counterclockwise from outside. The last corner may be repeated.
     edges : (n, 2, 3 + ncomp) float64
         Line segments along the elements' edges.
     name : str
         Name of the field.
     arrows : bool
-        Whether a vector field is shown by arrows too.
+        Whether to show arrows of a vector field.
     outline : (n, 2, 2) float64
         In 2-D with arrows, line segments along the sides of all elements. Sides between two
         elements are included twice.
     limits : (float, float), optional
-        Values at the ends of the colours; the least and the greatest at the corners if None.
+        Lowest and highest value of the colour scale. None means those at the corners.
     """
 
     dim: int
@@ -78,21 +78,21 @@ class Scene:
 
     @property
     def label(self) -> str:
-        """Meaning of the colours."""
+        """Label of the colour scale."""
         return self.name if self.patches.shape[2] == 4 else f"length of {self.name}"
 
     @property
     def shades(self) -> Floats:
-        """Values (m, k) that colours show at the corners: the field, or a vector's length."""
+        """Values (m, k) at the corners that colours show: the field, or the length of a vector."""
         return magnitude(self.patches[..., 3:])
 
     @property
     def scale(self) -> tuple[float, float]:
-        """Values at the ends of the colours."""
+        """Lowest and highest value of the colour scale."""
         return self.limits or (float(self.shades.min()), float(self.shades.max()))
 
     def middles(self) -> tuple[Floats, Floats]:
-        """Centres (m, 3) of the patches, and means (m, ncomp) of the field over their corners."""
+        """Centres (m, 3) of the patches, and mean values (m, ncomp) of the field there."""
         p = self.patches
         once = np.ones(p.shape[:2])
         once[:, 1:] = (p[:, 1:] != p[:, :-1]).any(axis=2)
@@ -100,19 +100,19 @@ class Scene:
         return mean[:, :3], mean[:, 3:]
 
     def plane_arrows(self) -> tuple[Floats, Floats]:
-        """Starts and directions (k, 2) of arrows that lie inside a mesh in 2-D."""
+        """Starts and directions (k, 2) of arrows inside a mesh in 2-D."""
         points, vectors = self.middles()
         return kept_inside(*arrows_of(points[:, :2], vectors), self.outline)
 
 
 def is_flat(points: Floats) -> bool:
-    """True if points (..., 2) of a picture are at least four times as wide as tall."""
+    """True if points (..., 2) of a picture extend at least four times as wide as tall."""
     width, height = np.ptp(points.reshape(-1, 2), axis=0)
     return bool(width >= 4 * height)
 
 
 def magnitude(values: Floats) -> Floats:
-    """Value of one component, or Euclidean length of several components: (..., ncomp) -> (...)."""
+    """Value of a single component, or Euclidean length of several: (..., ncomp) -> (...)."""
     return values[..., 0] if values.shape[-1] == 1 else np.linalg.norm(values, axis=-1)
 
 
@@ -131,8 +131,8 @@ def make_scene(sampler: Sampler, name: str, cut: str | None, arrows: bool, edges
     name : str
         Name of the field.
     cut : str or None
-        Axes among x, y and z. In 3-D the part on the viewer's side of the middle along all these
-        axes is left out. Chosen by the field if None.
+        Axes among x, y and z. In 3-D the part on the viewer's side of the middle along these axes
+        is left out. None lets the field decide.
     arrows : bool
         Whether a vector field has arrows.
     edges : bool
@@ -158,7 +158,7 @@ def make_scene(sampler: Sampler, name: str, cut: str | None, arrows: bool, edges
 
 
 def _chosen_cut(sampler: Sampler, patches: Floats) -> str:
-    """Return the axes "xyz", for an octant, if the boundary hides most of the field, else ""."""
+    """Return the axes "xyz" (an octant) if the boundary hides most of the field, else ""."""
     if sampler.field is None:
         return ""
     space = sampler.field.space
@@ -168,7 +168,7 @@ def _chosen_cut(sampler: Sampler, patches: Floats) -> str:
 
 
 def _planes(patches: Floats, axes: str) -> Floats:
-    """Planes through the middle, normals toward the viewer: (k, 4)."""
+    """Planes (k, 4) through the middle, with normals toward the viewer."""
     points = patches[..., :3].reshape(-1, 3)
     lower, upper = points.min(axis=0), points.max(axis=0)
     # a little off the middle, where meshes often have faces
@@ -181,7 +181,7 @@ def _planes(patches: Floats, axes: str) -> Floats:
 
 
 def _sections(sampler: Sampler, planes: Floats) -> tuple[Floats, Floats]:
-    """Polygons and lines in which each plane cuts elements, only where it is above all others."""
+    """Polygons and lines in which each plane cuts elements, where no other plane is above it."""
     polygons, lines = [], []
     for k, plane in enumerate(planes):
         met = _met(sampler, plane)
@@ -212,17 +212,17 @@ def _met(sampler: Sampler, plane: Floats) -> Ints:
 def arrows_of(
     points: Floats, vectors: Floats, count: int = 18, depth: Floats | None = None
 ) -> tuple[Floats, Floats]:
-    """Starts and directions of arrows, evenly spread and about as long as their distances.
+    """Starts and directions of arrows, evenly spread, about as long as their distances.
 
     Parameters
     ----------
     points, vectors : (n, d) float64
     count : int
-        Number of arrows along the longest side of the box around the points. It is up to three
-        times as large if the box is slender.
+        Number of arrows along the longest side of the box around the points. The number is up to
+        three times as large if the box is slender.
     depth : (n,) float64, optional
-        Depth of the points toward the viewer, in the same unit. In each cell of the picture the
-        nearest point is preferred.
+        Coordinate of the points toward the viewer, in the same unit. In each cell of the picture
+        the point nearest to the viewer is preferred.
     """
     lower = points.min(axis=0)
     *_, second, longest_side = np.sort(np.ptp(points, axis=0))
@@ -241,7 +241,7 @@ def arrows_of(
 
 
 def kept_inside(starts: Floats, vectors: Floats, outline: Floats) -> tuple[Floats, Floats]:
-    """Move arrows along their direction to lie inside an outline; shorten those that do not fit.
+    """Move arrows along their direction into an outline. Shorten arrows that do not fit.
 
     Parameters
     ----------
@@ -266,14 +266,13 @@ def kept_inside(starts: Floats, vectors: Floats, outline: Floats) -> tuple[Float
 
 
 def inside(points: Floats, outline: Floats) -> NDArray[np.bool_]:
-    """True for each point inside an outline, which a ray from it crosses an odd number of times.
+    """True (k,) for points inside an outline: a ray crosses it an odd number of times.
 
     Parameters
     ----------
     points : (k, 2) float64
     outline : (n, 2, 2) float64
-        Line segments of closed curves around regions. A segment between two regions is listed
-        twice.
+        Line segments of closed curves around regions. A segment between two regions occurs twice.
     """
     (x0, y0), (x1, y1) = outline[:, 0].T, outline[:, 1].T
     rise = np.where(y1 == y0, 1.0, y1 - y0)
@@ -287,7 +286,7 @@ def inside(points: Floats, outline: Floats) -> NDArray[np.bool_]:
 
 
 def view_axes(view: Floats) -> Floats:
-    """Orthonormal rows (3, 3): right, up and toward the viewer; z points up in the picture."""
+    """Orthonormal rows (3, 3): right, up, toward the viewer. The z axis points up."""
     toward = view / np.linalg.norm(view)
     right = np.cross([0.0, 0.0, 1.0], toward)
     right /= np.linalg.norm(right)

@@ -1,7 +1,7 @@
 """Pictures drawn by Matplotlib, of the extra ``viz``.
 
 Pictures are drawn in memory, so neither a display nor OpenGL is needed. In 3-D far patches are
-drawn first, and nearer ones hide them.
+drawn first, so that near patches hide them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ PLAIN = (0.72, 0.79, 0.88)
 
 @final
 class MatplotlibPicture(Picture):
-    """A picture in a Matplotlib figure."""
+    """Picture in a Matplotlib figure."""
 
     figure: Figure
 
@@ -89,7 +89,7 @@ class MatplotlibPicture(Picture):
 
 
 def check_matplotlib() -> None:
-    """Raise if Matplotlib cannot draw. Call this before long work that ends in a picture.
+    """Raise if Matplotlib cannot draw. Call this function before long work for a picture.
 
     Raises
     ------
@@ -107,7 +107,7 @@ def check_matplotlib() -> None:
 
 
 def new_figure(size: tuple[float, float] = (7.5, 6.0)) -> Figure:
-    """Return an empty figure that is drawn by Agg, without pyplot and its global state.
+    """Return an empty figure that Agg draws, without pyplot and its global state.
 
     Raises
     ------
@@ -216,7 +216,7 @@ def _normals(patches: Floats) -> Floats:
 
 
 def _colors(scene: Scene, seen: NDArray[np.bool_], shades: Any) -> Floats:
-    """Colours (n, 4), RGBA, of the visible patches, from the field and the light."""
+    """RGBA colours (n, 4) of the visible patches, from the field and the light."""
     normals = _normals(scene.patches[seen])
     light = 0.72 + 0.28 * np.clip(normals @ (LIGHT / np.linalg.norm(LIGHT)), 0, 1)
     if shades is None:
@@ -242,7 +242,7 @@ def _draw_arrows(axes: Axes, points: Floats, vectors: Floats) -> None:
 
 
 def _color_bar(axes: Axes, shades: Any, label: str, *, flat: bool) -> None:
-    """Draw a colour bar: right of the picture and as tall, or below a flat picture and as wide."""
+    """Draw a colour bar: on the right of the picture, or below a flat picture."""
     place = axes.inset_axes((0.0, 0.0, 1.0, 1.0))
     place.set_axes_locator(partial(_beside, axes, flat))
     where = "horizontal" if flat else "vertical"
@@ -254,7 +254,7 @@ def _color_bar(axes: Axes, shades: Any, label: str, *, flat: bool) -> None:
 
 
 def _beside(axes: Axes, flat: bool, bar: Axes, renderer: Any) -> Bbox:
-    """Box of a colour bar, in fractions of the figure. Matplotlib calls this when it draws."""
+    """Box of a colour bar, in fractions of the figure. Matplotlib calls it to draw."""
     from matplotlib.transforms import Bbox
 
     figure: Any = bar.figure  # some versions of Matplotlib declare it as a figure or a part of one

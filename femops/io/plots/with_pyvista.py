@@ -49,8 +49,8 @@ def check_pyvista() -> None:
 def to_pyvista(space: Owner = None, u: Any = None, /, **fields: Any) -> pyvista.UnstructuredGrid:
     """Convert fields and their mesh to a PyVista grid with Lagrange cells of their degree.
 
-    Cells, points and values are the same as in a file of `save`. On many ranks the grid has this
-    rank's elements.
+    Cells, points and values are those in a file of `save`. On many ranks the grid has this rank's
+    elements.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def to_pyvista(space: Owner = None, u: Any = None, /, **fields: Any) -> pyvista.
 
 @final
 class PyVistaPicture(Picture):
-    """A picture drawn by a PyVista plotter."""
+    """Picture drawn by a PyVista plotter."""
 
     def __init__(self, scene: Scene, title: str | None) -> None:
         check_pyvista()
@@ -111,7 +111,7 @@ class PyVistaPicture(Picture):
 
     @cached_property
     def figure(self) -> Any:
-        """Plotter of the picture, off screen; made at first use."""
+        """Plotter of the picture, off screen. It is made at first use."""
         return self._plotter(off_screen=True)
 
     def write_png(self, file: Path | BinaryIO) -> None:
@@ -165,18 +165,18 @@ def _arrows(scene: Scene) -> tuple[Floats, Floats]:
 @final
 @dataclass(frozen=True, eq=False)
 class _Frame:
-    """Layout of the window: the picture, with the colour bar on its right or below.
+    """Layout of the window: the picture, with the colour bar on the right or below.
 
     Attributes
     ----------
     turn : (3, 3) float64
-        Rows: right, up, toward the viewer.
+        Rows of directions: right, up, toward the viewer.
     middle, size : (3,) float64
-        Centre and sides of the box around the picture, along the rows of ``turn``.
+        Centre and side lengths of the box around the picture, along the rows of ``turn``.
     aspect : float
-        Width of the window over its height.
+        Width of the window divided by its height.
     right, below : float
-        Fractions of the window's width and height for the colour bar.
+        Fraction of the window's width, and of its height, for the colour bar.
     """
 
     turn: Floats
@@ -232,7 +232,7 @@ class _Frame:
 
 
 def _digits(low: float, high: float) -> int:
-    """Number of digits with which the numbers beside a colour bar differ from each other."""
+    """Number of digits that the labels of a colour bar need to differ from each other."""
     span, largest = abs(high - low), max(abs(low), abs(high))
     more = np.ceil(np.log10(largest / span)) if span > 0 else 0
     return 3 + int(np.clip(more, 0, 12))

@@ -2,9 +2,9 @@
 
 VTK numbers the nodes of a cell of degree p by entity: corners, then the inside of each edge, then
 of each face, then of the cell. Source: vtkLagrangeCurve, vtkLagrangeQuadrilateral and
-vtkLagrangeHexahedron, ``PointIndexFromIJK``. In memory VTK 9 has the vertical edges of a hexahedron
-in the order of the bottom's corners. Files below version 2.2 have the last two of them the other
-way around, as VTK 8 had; VTK 9 swaps them when it reads such a file.
+vtkLagrangeHexahedron, ``PointIndexFromIJK``. In memory VTK 9 orders the vertical edges of a
+hexahedron like the bottom's corners. In files below version 2.2 the last two vertical edges are
+swapped, as in VTK 8. VTK 9 swaps them back when it reads such a file.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _ENTITIES: dict[int, list[tuple[int, ...]]] = {
 
 @lru_cache
 def vtk_order(dim: int, degree: int, *, in_memory: bool = False) -> NDArray[np.int64]:
-    """Lexicographic index of each node in VTK's order, in a file or in memory.
+    """Lexicographic index ((p + 1)**dim,) of each node in VTK's order, in a file or in memory.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def vtk_order(dim: int, degree: int, *, in_memory: bool = False) -> NDArray[np.i
     degree : int
         p >= 1.
     in_memory : bool
-        Whether the order is that of VTK's memory, instead of a file of version 1.0.
+        Whether to use the order of VTK's memory, instead of the order in a file of version 1.0.
 
     Returns
     -------
@@ -58,7 +58,7 @@ def vtk_order(dim: int, degree: int, *, in_memory: bool = False) -> NDArray[np.i
     Raises
     ------
     GeometryError
-        There are no such cells.
+        VTK has no such cells.
     """
     if dim not in _ENTITIES or degree < 1:
         raise GeometryError(

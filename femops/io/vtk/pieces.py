@@ -1,4 +1,4 @@
-"""Files that many ranks write together. A file appears under its name only when complete."""
+"""Files that many ranks write together. A file appears under its final name when complete."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from femops_meshes.formats.temporary import shared_name, temporary_file
 def save_joined(target: Path, piece: Piece, comm: Communicator) -> None:
     """Write one VTU file with a piece of each rank. Collective.
 
-    Each rank encodes its piece in a hidden file beside the target; rank 0 joins them.
+    Each rank encodes its piece in a hidden file in the target's folder. Rank 0 joins these files.
 
     Raises
     ------
     FileError
-        The system refuses; or ranks do not see each other's files.
+        The system refuses to write, or ranks do not see each other's files.
     """
     token = comm.broadcast(secrets.token_hex(4))
     parts = [shared_name(target, f"{token}.{rank}") for rank in range(comm.size)]
@@ -56,16 +56,16 @@ def _join(target: Path, start: bytes, parts: Sequence[Path]) -> None:
 
 
 def save_pieces(target: Path, piece: Piece, comm: Communicator) -> None:
-    """Write a VTU file for each rank, then the PVTU file that names them. Collective.
+    """Write one VTU file per rank, then the PVTU file that lists them. Collective.
 
-    The VTU files are in a folder of the target's name: ``u/u_1_0.vtu`` for rank 0 of ``u.pvtu``,
-    where 1 counts how often ``u.pvtu`` was written. So files that an index names are never changed.
-    Older files are removed once the new index is complete.
+    The VTU files are in a folder with the target's name: ``u/u_1_0.vtu`` for rank 0 of ``u.pvtu``.
+    The 1 counts how often ``u.pvtu`` was written. So files that an index lists never change. Older
+    files are removed when the new index is complete.
 
     Raises
     ------
     FileError
-        The system refuses; or ranks do not see each other's files.
+        The system refuses to write, or ranks do not see each other's files.
     """
     folder = target.with_suffix("")
     earlier: list[Path] = []
@@ -101,13 +101,13 @@ def _write_index(target: Path, text: str) -> None:
 
 
 def piece_files(target: Path) -> list[Path]:
-    """All files with pieces of a PVTU file, from any of the times it was written."""
+    """All files with pieces of a PVTU file, from every time that it was written."""
     folder = target.with_suffix("")
     return sorted(file for file in folder.glob("*.vtu") if _time(file)) if folder.is_dir() else []
 
 
 def _time(file: Path) -> int:
-    """Count in a piece's name, see `save_pieces`; 0 if the file is not a piece."""
+    """Counter in a piece's file name, see `save_pieces`. 0 if the file is not a piece."""
     match = re.fullmatch(re.escape(file.parent.name) + r"_([1-9]\d*)_\d+\.vtu", file.name)
     return int(match[1]) if match else 0
 

@@ -1,4 +1,4 @@
-"""Fields in time: one .vtu file per step, and a .pvd file with the time of each."""
+"""Fields in time: one .vtu file per step, and a .pvd file with the times of the steps."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ Existing = Literal["refuse", "continue", "replace"]
 @final
 @checked(FileError)
 class TimeSeries:
-    """A series of fields in time, for ParaView, VisIt and PyVista: open the .pvd file.
+    """Series of fields in time, for ParaView, VisIt and PyVista. Open the .pvd file there.
 
-    Each step is a .vtu file (see `save`) in a folder of the series' name beside the index:
-    ``run.pvd`` and ``run/run_000000.vtu``, ``run/run_000001.vtu``, .... The index is replaced
-    after each step, when the step's file is complete and on the disk. So whatever stops the
-    program, the series can be opened and continued.
+    Each step is a .vtu file (see `save`) in a folder with the name of the series: ``run.pvd`` and
+    ``run/run_000000.vtu``, ``run/run_000001.vtu``, .... The index is replaced after each step, when
+    the step's file is complete and on the disk. So if the program stops, the series can be opened
+    and continued.
 
-    The ranks of `comm` write a .pvtu file per step and a .vtu file for each rank. They may continue
-    a series that another number of ranks has begun. All methods are then collective.
+    Several ranks of `comm` write a .pvtu file per step, and a .vtu file per step and rank. They may
+    continue a series from another number of ranks. Then all methods are collective.
 
     >>> import femops, tempfile
     >>> V = femops.H1(femops.box((2, 2)), order=2)
@@ -48,18 +48,18 @@ class TimeSeries:
     Parameters
     ----------
     path : path ending in .pvd
-        The index; its folder must exist.
+        Path of the index. Its folder must exist.
     existing : {"refuse", "continue", "replace"}
-        Treatment of an existing series: raise an error; append to it; remove its index and
-        the files of its steps, and start anew.
+        Treatment of an existing series: raise an error, append to the series, or remove the index
+        and the files of all steps.
     comm : mpi4py.MPI.Intracomm or Communicator, optional
-        The ranks that hold the spaces; this process alone if omitted.
+        Ranks that hold the spaces. By default this process alone.
 
     Raises
     ------
     FileError
-        There is such a series and `existing` is "refuse"; it cannot be read, or was not written by
-        femops; a file cannot be written; `path` does not end in .pvd.
+        The series exists and `existing` is "refuse". The series cannot be read, or was not written
+        by femops. A file cannot be written. `path` does not end in .pvd.
     CommunicatorError
         `comm` is no communicator, or its ranks disagree about the series.
     """
@@ -87,7 +87,7 @@ class TimeSeries:
         self._steps = self._comm.broadcast(self._steps)
 
     def _begin(self, existing: Existing) -> None:
-        """Read an existing series, and write an index."""
+        """Read an existing series, and write the index."""
         if self.path.exists() and existing == "refuse":
             raise FileError(
                 f"'{self.path}' exists: choose another name, or existing='continue' or 'replace'"
@@ -121,11 +121,11 @@ class TimeSeries:
         Parameters
         ----------
         time : float
-            Later than that of the last step.
+            Time of the step, later than the last step.
         space : Space, Product, Mesh or DistributedMesh, optional
-            As for `femops.save`; the mesh may differ from step to step.
+            As for `femops.save`. The mesh may differ between steps.
         **fields : (size,) array or GridFunction
-            As for `femops.save`, with the same names at each step.
+            As for `femops.save`, with the same names in each step.
 
         Returns
         -------
@@ -135,9 +135,9 @@ class TimeSeries:
         Raises
         ------
         FileError
-            The time is not finite or not later than the last; fields have other names than before;
-            the series is closed; the space is not of the ranks of the series; a file cannot be
-            written. The series is then not changed.
+            The time is not finite or not later than the last step, names of fields differ from
+            earlier steps, the series is closed, the space is on other ranks, or a file cannot be
+            written. Then the series does not change.
         CommunicatorError
             Ranks disagree about the time or the fields.
         SpaceError, VectorError
@@ -177,7 +177,7 @@ class TimeSeries:
             )
 
     def close(self) -> None:
-        """Close the series to further steps. All steps are already written."""
+        """Close the series, so that `save` raises an error. All steps are already written."""
         self._closed = True
 
     def __enter__(self) -> Self:
@@ -198,7 +198,7 @@ class TimeSeries:
         return f"TimeSeries('{self.path}': {steps})"
 
     def _names(self, step: int) -> tuple[Path, Path]:
-        """Return the two names of a step's file: for one process, and for many ranks."""
+        """Return both possible names of a step's file: for one process, and for many ranks."""
         file = self._folder / f"{self._folder.name}_{step:06}.vtu"
         return file, file.with_suffix(".pvtu")
 

@@ -29,7 +29,7 @@ from femops_meshes.coordinates.mapping import positions
 from femops_meshes.mesh import Mesh
 
 Owner = Space | Product | Mesh | DistributedMesh | None
-"""Space, product or mesh of fields that are bare vectors; None if all are GridFunctions."""
+"""Space, product or mesh of fields that are vectors. None if all fields are GridFunctions."""
 
 MAX_DEGREE = 10
 """Highest degree of a cell that VTK's readers accept."""
@@ -39,32 +39,31 @@ MAX_DEGREE = 10
 def save(path: str | os.PathLike[str], space: Owner = None, /, **fields: Any) -> Path:
     """Write fields and their mesh as a VTU file with Lagrange cells of their degree.
 
-    Fields of several spaces on one mesh, H1 and L2, can go into one file. A mesh can be given
-    instead of the space. It is written to a VTU file without fields, or to an MFEM file, ending in
-    .mesh. `read_mesh` reads an MFEM file back with all parts of the mesh: attributes, their names
-    (as attribute sets, format v1.3), boundary, curved and periodic geometry.
+    Fields of several spaces on one mesh, H1 and L2, can go into one file. Instead of a space, pass
+    a mesh to write it without fields: to a VTU file, or to an MFEM file, which ends in .mesh.
+    `read_mesh` reads an MFEM file back with all parts of the mesh: attributes, their names (as
+    attribute sets, format v1.3), boundary, curved and periodic geometry.
 
-    Collective, where ranks share the mesh: all call it with the same path, and the file has a piece
-    of each. Many ranks should write a .pvtu file: each rank writes its own piece, in a folder
-    beside that file, and no data passes through rank 0.
+    Collective if ranks share the mesh. All ranks pass the same path, and the file has a piece of
+    each rank. Many ranks should write a .pvtu file. Then each rank writes its piece to a folder
+    with the name of that file, and no data pass through rank 0.
 
-    Cells have the highest degree of the spaces and the mesh, at least 1, so nothing is lost: not
-    the curved geometry, not the polynomials. Nodes are VTK's equispaced ones. If all spaces are H1
-    and the mesh is continuous in space, neighbours share nodes; otherwise each cell has its own,
-    and jumps are kept. The attributes of the elements are written as the cell data ``attribute``.
+    Cells have the highest degree of the spaces and the mesh, at least 1. So the file represents
+    curved geometry and polynomials exactly. Nodes are VTK's equispaced nodes. If all spaces are H1
+    and the mesh is continuous in space, neighbours share nodes. Otherwise each cell has its own
+    nodes, which keep the jumps. The attributes of the elements are the cell data ``attribute``.
 
     Parameters
     ----------
     path : path ending in .vtu or .pvtu; of a mesh also in .mesh
-        In a folder that all ranks see.
+        Path in a folder that all ranks see.
     space : Space, Product, Mesh or DistributedMesh, optional
-        The space of the fields, a product that has a space of each field's name, or a mesh without
-        fields. Not needed if all fields are GridFunctions.
+        Space of the fields, a product with a space for each field's name, or a mesh without fields.
+        Not needed if all fields are GridFunctions.
     **fields : (size,) array or GridFunction
-        Vectors of the space, or of the product's spaces, by the name they get in the file; or
-        fields of other spaces on the mesh, such as stresses beside displacements. With as many
-        components as the mesh has dimensions they are written as 3-D vectors, with zeros in the
-        missing directions.
+        Fields by their names in the file. Vectors of the space or of the product's spaces, or
+        GridFunctions of other spaces on the mesh, such as stresses. If the number of components is
+        the dimension of the mesh, the file has 3-D vectors, with zeros in the missing directions.
 
     Returns
     -------
@@ -74,22 +73,22 @@ def save(path: str | os.PathLike[str], space: Owner = None, /, **fields: Any) ->
     Raises
     ------
     FileError
-        The file cannot be written, has another suffix, a name cannot be held by XML, or ranks do
-        not see each other's files; or a .mesh file is to have fields, or a mesh of several ranks.
+        The file cannot be written or has a wrong suffix, XML cannot hold a name, or ranks do not
+        see each other's files. Or there are fields, or several ranks, for a .mesh file.
     MeshError
         The mesh has a name that MFEM's format cannot hold.
     CommunicatorError
         Ranks disagree about the path or the fields.
     SpaceError
-        `space` is no space, a field lies on another mesh, or the space of a vector is not known.
+        `space` is no space, a field is on another mesh, or the space of a vector is missing.
     VectorError
         A field does not fit the space.
 
     Warns
     -----
     UserWarning
-        Above degree 10, which is the highest that VTK reads: the fields are then interpolated at
-        the nodes of degree 10.
+        The degree is above 10, the highest degree that VTK reads. Then the fields are interpolated
+        at the nodes of degree 10.
 
     Examples
     --------
@@ -100,7 +99,7 @@ def save(path: str | os.PathLike[str], space: Owner = None, /, **fields: Any) ->
     >>> femops.save(folder + "/flow.vtu", u=u, p=p).name
     'flow.vtu'
 
-    The same by the vectors of a product:
+    The same with the vectors of a product:
 
     >>> W = femops.Product(u=V, p=Q)
     >>> u, p = W.split(W.zeros())
@@ -138,7 +137,7 @@ def save(path: str | os.PathLike[str], space: Owner = None, /, **fields: Any) ->
 
 
 def first_space(owner: Owner, fields: Mapping[str, Any], caller: str) -> Space:
-    """Choose the space whose cells are written: a discontinuous one, if there is any.
+    """Choose the space whose cells are written: a discontinuous space, if there is one.
 
     Parameters
     ----------
@@ -174,7 +173,7 @@ def first_space(owner: Owner, fields: Mapping[str, Any], caller: str) -> Space:
 def checked_fields(
     first: Space, owner: Owner, fields: Mapping[str, Any]
 ) -> dict[str, tuple[Space, Array]]:
-    """Check the fields, and return the space and vector of each, by name.
+    """Check the fields. Return the space and vector of each field, by name.
 
     Parameters
     ----------
@@ -211,7 +210,7 @@ def lagrange_piece(
     fields : dict
         Space and vector by name (`checked_fields`).
     in_memory : bool
-        Whether nodes are in the order of VTK's memory, instead of its files.
+        Whether to use the node order of VTK's memory, instead of the order of its files.
     warn : bool
         Whether to warn of degrees that VTK does not read.
     """
@@ -226,7 +225,7 @@ def lagrange_piece(
 
 @dataclass(frozen=True)
 class _Grid:
-    """Cells and points of a file: `nodes` (ne, n) of the cells, and `order` from `vtk_order`."""
+    """Cells and points of a file: the cells' `nodes` (ne, n), and `order` from `vtk_order`."""
 
     dim: int
     degree: int
@@ -260,7 +259,7 @@ def _degree(spaces: Sequence[Space], *, warn: bool) -> int:
 
 
 def _grid(mesh: Mesh, degree: int, order: NDArray[np.int64], *, shared: bool) -> _Grid:
-    """Make cells with nodes in VTK's ``order``. With ``shared`` neighbours share nodes."""
+    """Make cells with nodes in VTK's ``order``. If ``shared``, neighbours share nodes."""
     if shared:
         nodes = mesh.topology.lattice(degree)[:, order]
         count = mesh.topology.lattice_size(degree)
@@ -274,7 +273,7 @@ def _grid(mesh: Mesh, degree: int, order: NDArray[np.int64], *, shared: bool) ->
 
 
 def _point_data(space: Space, grid: _Grid, u: Array) -> Array:
-    """Values at the file's nodes, (nodes,) or (nodes, components), in the type of u."""
+    """Values (nodes,) or (nodes, components) at the file's nodes, in the type of u."""
     values = space.sample(u, grid.degree + 1)[1].astype(u.dtype, copy=False)[:, grid.order]
     width = 3 if 1 < space.ncomp == space.dim else space.ncomp
     result = np.zeros((len(grid.points), width), dtype=u.dtype)

@@ -1,4 +1,4 @@
-"""The layout of VTU files: cells and the fields at their nodes, in one piece or several."""
+"""Layout of VTU files: cells, and fields at their nodes, in one piece or several."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def check_name(name: str, what: str) -> None:
 @final
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """A piece of a VTU file: some cells with their nodes and fields.
+    """Piece of a VTU file: cells with their nodes and fields.
 
     Attributes
     ----------
     points, cells : int
         Number of points and of cells.
     sections : dict of dicts of arrays
-        Arrays (n,) or (n, components) by name, in each of PointData, CellData, Points and Cells.
+        Arrays (n,) or (n, components) by name, for each of PointData, CellData, Points and Cells.
     """
 
     points: int
@@ -68,25 +68,25 @@ class Piece:
 
     @property
     def sizes(self) -> Ints:
-        """Number of points, number of cells, and the bytes of each array."""
+        """Number of points, number of cells, and the bytes of each array, (k,)."""
         return np.array([self.points, self.cells, *(array.nbytes for array in self.arrays)])
 
     def write_data(self, file: BinaryIO) -> None:
-        """Write the arrays' data, which follow the head of a file."""
+        """Write the data of the arrays, which follow the head of a file."""
         for array in self.arrays:
             _append(file, array)
 
 
 def head(piece: Piece, sizes: Sequence[Ints]) -> bytes:
-    """Return the text of a file that precedes the data.
+    """Return the text before the data of a file.
 
     Parameters
     ----------
     piece : Piece
-        One of the file's pieces, which all have the same arrays.
+        A piece of the file. All pieces have arrays with the same names.
     sizes : sequence of (k,) int64
-        `Piece.sizes` of each piece.  A file of several pieces has version 2.2, and nodes in the
-        order of that version: VTK swaps nodes of older files once for each piece.
+        `Piece.sizes` of each piece. A file of several pieces has version 2.2 and that version's
+        node order, because VTK swaps nodes of older files once for each piece.
     """
     version = _VERSION if len(sizes) == 1 else "2.2"
     lines, offset = [*_first_lines("UnstructuredGrid", version=version)], 0
@@ -114,12 +114,12 @@ def write_vtu(path: Path, piece: Piece) -> None:
 
 
 def index(piece: Piece, files: Sequence[str]) -> str:
-    """Return a PVTU file's text, which names the VTU files of pieces.
+    """Return the text of a PVTU file, which lists the VTU files of all pieces.
 
     Parameters
     ----------
     piece : Piece
-        One of the pieces; all have the same arrays.
+        A piece. All pieces have arrays with the same names.
     files : sequence of str
         Names of the VTU files, relative to the PVTU file.
     """
@@ -151,7 +151,7 @@ def _encoded_size(nbytes: int) -> int:
 
 
 def _append(file: BinaryIO, array: Array) -> None:
-    """Write an array as base64 of its length in bytes (UInt64) and its bytes, as one stream."""
+    """Write an array in base64: its length in bytes (UInt64) and its bytes, as one stream."""
     content = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     header = np.array([content.nbytes], dtype=np.uint64).view(np.uint8)
     # Three bytes become four characters: pieces of a multiple of three join without padding.

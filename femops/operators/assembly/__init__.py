@@ -1,1 +1,1 @@
-"""Assembly of matrices: of elements, in compressed rows, and their diagonals."""
+"""Assembly: element matrices, matrices in compressed rows, and diagonals."""

@@ -34,7 +34,7 @@ def domains(terms: Summands) -> list[list[tuple[float, Term]]]:
 def require_memory(
     needed: int, what: str, cure: str = "level='partial', a smaller mesh or order"
 ) -> None:
-    """Check that ``needed`` bytes of memory are available, before ``what`` is allocated.
+    """Check that ``needed`` bytes of memory are available before ``what`` is allocated.
 
     Raises
     ------
@@ -117,7 +117,7 @@ def summed_matrices(
     values : (ne, m, n) float64
         Element matrices.
     rows, columns : (ne, m) and (ne, n) int64
-        Rows and columns of the sum to which those of each element matrix are added.
+        Row and column of the sum for each row and column of an element matrix.
     shape : (int, int)
         Shape of the sum.
     """
@@ -134,7 +134,7 @@ def summed_matrices(
 
 
 def element_entries(summands: Summands) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float64]]:
-    """Rows, columns and values of the entries of all element matrices, element by element.
+    """Rows, columns and values (n,) of the entries of all element matrices, element by element.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def _element_matrices(summands: Summands) -> NDArray[np.float64]:
 
 
 def add_element_matrices(out: NDArray[Any], summands: Summands) -> None:
-    """Add the sum of the terms' element matrices to ``out``, (ne, rows, columns)."""
+    """Add the sum of the terms' element matrices to ``out`` (ne, rows, columns)."""
     for factor, term in summands:
         assembly = ElementAssembly(term)
         for start, stop in assembly.blocks():
@@ -178,8 +178,8 @@ def split(
         The matrix with constrained rows and columns cleared, and ``constraints.identity`` on the
         diagonal of the constrained rows.
     removed : csr_array
-        The constrained columns in the unconstrained rows. Multiplied by prescribed values they
-        give the contribution of these values to a right-hand side.
+        The constrained columns in the unconstrained rows. The product with prescribed values is
+        their contribution to a right-hand side.
     """
     keep_rows, keep_columns = (np.ones(n) for n in matrix.shape)
     keep_rows[constraints.rows] = 0.0

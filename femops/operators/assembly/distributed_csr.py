@@ -1,7 +1,7 @@
 """Assembled matrices on many ranks: each rank has the rows of the dofs that it owns.
 
-A row sums element matrices of all ranks that touch its dof. So a row may have columns of dofs that
-are not even ghosts on the rank that owns the row.
+A row sums element matrices of all ranks that touch its dof. So a row may have columns that are
+neither owned dofs nor ghosts of its rank.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Columns:
     Attributes
     ----------
     whole : (m,) int64
-        Flat position of each column in the global vector: columns of lower ranks, then this
-        rank's own, then columns of higher ranks.
+        Flat position of each column in the global vector. Columns of lower ranks come first, then
+        this rank's columns, then columns of higher ranks.
     low : int
         Number of columns of lower ranks.
     """
@@ -57,7 +57,7 @@ class Columns:
         self.low = below * ncomp
 
     def join(self, own: NDArray[Any], ghosts: NDArray[Any], out: NDArray[Any]) -> NDArray[Any]:
-        """Write flat values of own dofs and of ghosts to ``out`` in the order of the columns."""
+        """Write flat values of owned dofs and ghosts to ``out`` (m,), in column order."""
         end = self.low + len(own)
         out[: self.low], out[self.low : end], out[end:] = (
             ghosts[: self.low],
@@ -67,16 +67,16 @@ class Columns:
         return out
 
     def forward(self, flat: NDArray[Any]) -> NDArray[Any]:
-        """Return the values (m,) of all columns from the flat values of own dofs. Collective."""
+        """Return the values (m,) of all columns from the flat values of owned dofs. Collective."""
         rows = flat.reshape(-1, self.space.ncomp)
         ghosts = self.halo.forward(rows).reshape(-1)
         return self.join(flat, ghosts, np.empty(len(self.whole), flat.dtype))
 
 
 def assembled_rows(summands: Summands) -> tuple[csr_array, Columns]:
-    """Assemble the rows that the rank owns, float64, without essential conditions. Collective.
+    """Assemble the rank's rows in float64, without essential conditions. Collective.
 
-    Returns the rows and the dofs of their columns.
+    Return the rows, and the dofs of their columns.
     """
     whole = functools.reduce(operator.add, [_domain_rows(g) for g in domains(summands)])
     space = summands[0][1].spaces[0]
@@ -90,7 +90,7 @@ def assembled_rows(summands: Summands) -> tuple[csr_array, Columns]:
 def split_rows(
     matrix: csr_array, columns: Columns, constraints: Constraints, dtype: np.dtype[Any]
 ) -> tuple[csr_array, csr_array]:
-    """Split a rank's rows into the kept and the removed matrix, see `split`. Collective."""
+    """Split a rank's rows into the kept and the removed matrix of `split`. Collective."""
     entries = matrix.tocoo()
     flags = np.zeros(columns.space.size)
     flags[constraints.columns] = 1.0
@@ -120,7 +120,7 @@ def rank_matrix(summands: Summands, constraints: Constraints) -> csr_array:
 
 
 def _domain_rows(summands: Summands) -> csr_array:
-    """Rows (size, global size) of the rank's dofs, of a sum of integrals over the same elements.
+    """Matrix rows (size, global size) of this rank, of integrals over the same elements.
 
     If each rank's elements are consecutive, entries are summed in the order of the global mesh.
     """
@@ -145,7 +145,7 @@ def _sent_to_owners(
     Returns
     -------
     list of (rows, columns, values)
-        The entries that arrive from each other rank, in rows of this rank's dofs.
+        The entries received from each other rank, in rows of this rank's dofs.
     """
     ncomp, mine = test.ncomp, {}
     for rank, (first, stop) in halo.receive.items():
@@ -160,7 +160,7 @@ def _sent_to_owners(
 
 
 def _whole_positions(space: Space) -> Ints:
-    """Flat position in the global vector of each entry of an l_vec."""
+    """Flat position in the global vector of each entry of an l_vec, (n,)."""
     assert space.numbering is not None
     dofs = space.numbering.whole
     return np.asarray(np.add.outer(dofs * space.ncomp, np.arange(space.ncomp)).reshape(-1))

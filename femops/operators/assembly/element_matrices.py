@@ -1,13 +1,13 @@
 """Element matrices A = B^T D B and their diagonals, by near-optimal sum factorisation.
 
 Near-optimal assembly contracts one direction after the other, (1a)-(2c) of the tensor report, each
-by the kernel of (9), ``A[k,i,l,j] = sum_s B[s,i] B[s,j] C[k,s,l]``. Here the two matrices B may
+with the kernel (9), ``A[k,i,l,j] = sum_s B[s,i] B[s,j] C[k,s,l]``. Here the two matrices B may
 differ (derivatives, two spaces).  Entries of D that use the same bases in the remaining directions
-are summed before they are contracted further. Diffusion has nine entries, of which four sums reach
-the last direction. Its diagonal, ``A[k,i,l] = sum_s B[s,i]^2 C[k,s,l]``, has six, of which three
-do.  Components that couple in the same way share one contraction.  If D is constant in each element
-but for the weights, an element matrix is a linear combination of one matrix per distinct entry of
-D. These matrices are formed once.
+are summed before the next contraction. So diffusion has nine entries of D, but only four arrays in
+the last direction. The diagonal of diffusion, ``A[k,i,l] = sum_s B[s,i]^2 C[k,s,l]``, has six
+entries, but only three arrays in the last direction.  Components that couple in the same way share
+one contraction. If D without the quadrature weights is constant in each element, an element matrix
+is a linear combination of one matrix per distinct entry of D. These matrices are formed once.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ class Contraction:
     direction : int
         The contracted direction: 0 for x, which comes first.
     taken : tuple of (bool, bool)
-        Key of the array that is contracted: for each direction not yet contracted, whether the
-        test and the trial basis are derivatives.
+        Key of the input array. For each direction that is not contracted yet, it tells whether test
+        and trial basis are derivatives.
     left : tuple of (bool, bool)
-        Key of the array that the product is added to: ``taken`` without this direction.
+        Key of the output array: ``taken`` without this direction.
     first : bool
-        Whether no other product was added to that array before.
+        Whether this is the first product for the output array.
     """
 
     direction: int
@@ -66,7 +66,7 @@ class Contraction:
 
 @final
 class ElementAssembly:
-    """Method and cost of forming the element matrices of a term.
+    """Forms the element matrices of a term: choice of the method, and its cost.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ class ElementAssembly:
         return ((start, min(start + step, ne)) for start in range(0, ne, step))
 
     def matrices(self, start: int, stop: int) -> Floats:
-        """Matrices (n, rows, columns) of elements start <= e < stop, component after component."""
+        """Matrices (n, rows, columns) of elements start <= e < stop, component by component."""
         if self._combined:
             factors = element_factors(self.term, start, stop)
             # one product per element: in a large one BLAS rounds a row by the number of rows
@@ -118,8 +118,8 @@ class ElementAssembly:
     def _combined(self) -> bool:
         """True if element matrices are computed as linear combinations of a few matrices.
 
-        This needs less work than contractions, and little memory. The number of elements does not
-        matter, so that all ranks with elements round their matrices alike.
+        This needs less work than contractions, and little memory. The answer does not depend on the
+        number of elements. So all ranks round their matrices in the same way.
         """
         rows, columns = self.shape
         small = self._numbers * rows * columns <= _COMBINED
@@ -128,7 +128,7 @@ class ElementAssembly:
 
     @cached_property
     def _of_unit_factors(self) -> Floats:
-        """Matrices (numbers, rows * columns), each with one distinct entry of D 1, the others 0."""
+        """Matrices (numbers, rows * columns): one distinct entry of D is 1, all others are 0."""
         weights = self.term.quadrature.tensor_weights(self.dim)
         values = np.eye(self._numbers)[:, np.newaxis] * weights[:, np.newaxis]
         matrices = self._formed(spread(values, self.entries))
@@ -141,7 +141,7 @@ class ElementAssembly:
         return len(self.term.source.qfunction.distinct)
 
     def _formed(self, d: Floats) -> Floats:
-        """Matrices (n, rows, columns) of n elements by contraction of their D.
+        """Compute the matrices (n, rows, columns) of n elements by contraction of their D.
 
         ``d`` has shape (slots_out, ncomp, slots_in, ncomp, n, points).
         """
@@ -191,7 +191,7 @@ class ElementAssembly:
     # --- near-optimal ----------------------------------------------------------------------------
 
     def _kinds(self, i: int, j: int) -> Kinds:
-        """Pairs of flags by direction: whether test and trial basis of entry i, j differentiate."""
+        """For each direction, True if test and trial basis of entry i, j are derivatives."""
         qfunction = self.term.qfunction
         out, into = qfunction.slots_out[i], qfunction.slots_in[j]
         return tuple((out == d + 1, into == d + 1) for d in range(self.dim))
@@ -208,7 +208,7 @@ class ElementAssembly:
         return todo
 
     def _near_optimal(self, d: Floats, structure: NDArray[np.bool_]) -> Floats:
-        """Element matrices (n, rows, columns) of one pair of components."""
+        """Compute element matrices (n, rows, columns) of one pair of components."""
         n, dim = d.shape[2], self.dim
         parts = {self._kinds(i, j): d[i, j] for i, j in np.argwhere(structure)}
         result = self._contracted(parts, self._pairs)
@@ -219,7 +219,7 @@ class ElementAssembly:
         return matrices
 
     def _diagonals(self, values: Floats, entries: NDArray[np.int64]) -> Floats:
-        """Diagonals (n, nodes) of one component from the entries `_on_diagonal` of D.
+        """Compute diagonals (n, nodes) of one component from the entries `_on_diagonal` of D.
 
         ``values`` has shape (n, points, entries).
         """
@@ -235,7 +235,7 @@ class ElementAssembly:
     def _contracted(
         self, parts: dict[Kinds, Floats], weights: Sequence[dict[tuple[bool, bool], Floats]]
     ) -> Floats:
-        """Contract numbers at points (n, points) in all directions and sum the results."""
+        """Contract arrays at points (n, points) in all directions, and sum the results."""
         n = len(next(iter(parts.values())))
         for c in self._contractions(parts):
             matrix, data = weights[c.direction][c.taken[0]], parts.pop(c.taken)
@@ -264,9 +264,9 @@ class ElementAssembly:
 
     @cached_property
     def _pairs(self) -> list[dict[tuple[bool, bool], Floats]]:
-        """Products ``test[s, i] * trial[s, j]`` as arrays ((i, j), s).
+        """Products ``test[s, i] * trial[s, j]`` for each direction, as arrays ((i, j), s).
 
-        By direction, and by whether test and trial basis are differentiated.
+        The key tells whether the test and the trial basis are derivatives.
         """
         return [self._pairs_at(points) for points in self._along]
 

@@ -1,4 +1,4 @@
-"""The matrices D of a term: the linear maps that its q-function applies at quadrature points."""
+"""Matrices D of a term: the linear maps of its q-function at quadrature points."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from femops_kernels.pointwise.qdata import element_values
 
 
 def entry_numbers(term: Term) -> NDArray[np.int64]:
-    """Structure of D: which distinct entry stands where, (slots_out, ncomp, slots_in, ncomp).
+    """Number of the distinct entry at each place of D: (slots_out, ncomp, slots_in, ncomp).
 
-    0 stands for a zero, k for the k-th distinct entry, counted from one, and -k for its negative.
+    0 stands for a zero. k stands for the k-th distinct entry, counted from one, and -k for its
+    negative.
     """
     assert term.source is not None
     qfunction, entries = term.qfunction, term.source.qfunction.structure
@@ -34,9 +35,9 @@ def entry_numbers(term: Term) -> NDArray[np.int64]:
 def distinct_values(
     term: Term, start: int, stop: int, numbers: Sequence[int] | None = None
 ) -> NDArray[np.float64]:
-    """Distinct entries of D of elements start <= e < stop, (n, points, entries).
+    """Distinct entries (n, points, entries) of D in elements start <= e < stop.
 
-    They are read from the term's data if it stores them, else computed.
+    Entries are read from the term's data if stored there, else computed.
 
     Parameters
     ----------
@@ -81,7 +82,7 @@ def _kept(lanes: NDArray[Any], start: int, stop: int) -> NDArray[np.float64]:
 
 
 def constant_in_elements(term: Term) -> bool:
-    """True if D is constant in each element but for the weights of the quadrature."""
+    """True if D is constant in each element, except for the quadrature weights."""
     form = term.source
     assert form is not None
     numbers = form.qdata_split("partial").qfunction.numbers
@@ -94,9 +95,9 @@ def constant_in_elements(term: Term) -> bool:
 
 
 def element_factors(term: Term, start: int, stop: int) -> NDArray[np.float64]:
-    """Distinct entries (n, entries) of a D that is constant in elements, for the weight 1.
+    """Distinct entries (n, entries) of a D that is constant in elements, without weights.
 
-    They are read from the term's data if it stores them, else computed.
+    Entries are read from the term's data if stored there, else computed.
     """
     assert term.source is not None
     form = term.source
@@ -106,7 +107,7 @@ def element_factors(term: Term, start: int, stop: int) -> NDArray[np.float64]:
 
 
 def _computed(term: Term, start: int, stop: int, nodes: list[Node]) -> NDArray[np.float64]:
-    """Evaluate nodes of the expression graph at the quadrature points, (n, points, nodes).
+    """Evaluate nodes of the expression graph at the quadrature points: (n, points, nodes).
 
     If D is constant in elements, nodes are evaluated at the centre and multiplied by the weights.
     """
@@ -124,12 +125,12 @@ def _computed(term: Term, start: int, stop: int, nodes: list[Node]) -> NDArray[n
 
 
 def point_matrices(term: Term, start: int, stop: int) -> NDArray[np.float64]:
-    """D of elements start <= e < stop, (slots_out, ncomp, slots_in, ncomp, n, points)."""
+    """Matrices D, (slots_out, ncomp, slots_in, ncomp, n, points), of elements start <= e < stop."""
     return spread(distinct_values(term, start, stop), entry_numbers(term))
 
 
 def spread(values: NDArray[np.float64], entries: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Fill D with its distinct entries (n, points, entries), placed by `entry_numbers`."""
+    """Build D from its distinct entries (n, points, entries), placed by `entry_numbers`."""
     out = np.zeros((*entries.shape, *values.shape[:2]))
     for at, number in np.ndenumerate(entries):
         if number:

@@ -34,7 +34,7 @@ from femops_kernels.vector_updates import VectorUpdates
 
 Ints = NDArray[np.int64]
 Sizes = Mapping[int, int]
-"""Count of the numbers that are sent to each rank, or received from it."""
+"""Number of entries to send to each rank, or to receive from it."""
 Work = tuple[OperatorKernel, Data]
 """A kernel of the host, and the data that it reads."""
 
@@ -42,7 +42,7 @@ Work = tuple[OperatorKernel, Data]
 @final
 @dataclass(frozen=True, eq=False)
 class Step:
-    """A launch as a summand of an operator, with its factor and its parts of the vectors.
+    """Summand of an operator: a launch with its factor and its parts of the vectors.
 
     Attributes
     ----------
@@ -52,9 +52,10 @@ class Step:
     fields, tests : Arguments
         Fields that the launch reads and test functions that it writes, in the operator's vectors.
     begins : bool
-        Whether the launch may overwrite its test functions' entries. Else it only adds to them.
+        Whether the launch may overwrite the entries of its test functions. Else it adds to the
+        entries.
     place : (int, int)
-        First entry of the launch's vectors in the operator's input and output vector.
+        Position of the launch's vectors in the operator's input and output vector.
     """
 
     alpha: float
@@ -66,7 +67,7 @@ class Step:
 
 
 class Backend(ABC):
-    """A machine that operators are compiled for: the host, or a device.
+    """Machine that operators are compiled for: the host, or a device.
 
     Attributes
     ----------
@@ -90,12 +91,12 @@ class Backend(ABC):
 
     @abstractmethod
     def compile_ahead(self, needed: Callable[[], Sequence[Parts]], ranks: int) -> None:
-        """Begin to compile kernels of the host in the background, if a core is idle.
+        """Start to compile kernels of the host in the background, if a core is idle.
 
         Parameters
         ----------
         needed : callable
-            Returns the parts of the kernels, those that are needed last first.
+            Returns the parts of the kernels, in reverse order of their use.
         ranks : int
             Number of ranks that share the cores.
         """
@@ -113,7 +114,7 @@ class Backend(ABC):
 
     @abstractmethod
     def check_lanes(self, lanes: int | None) -> None:
-        """Raise if a number of lanes is asked for and the machine's kernels have no lanes.
+        """Raise if ``lanes`` is not None and the machine's kernels have no lanes.
 
         Raises
         ------
@@ -130,7 +131,7 @@ class Backend(ABC):
         keep: float,
         work: Callable[[], Work] | None = None,
     ) -> Launch:
-        """Launch of a term's kernel, bound to dofs and data; `idle` on a rank without elements.
+        """Make the launch of a term's kernel, bound to dofs and data; `idle` without elements.
 
         Parameters
         ----------
@@ -145,19 +146,19 @@ class Backend(ABC):
 
     @abstractmethod
     def fewest_at_once(self, width: int, *, ordered: bool) -> tuple[int, int]:
-        """Fewest vectors that an operator is applied to at once, and fewest vectors of a panel.
+        """Smallest number of vectors for which an operator uses panels, and smallest panel width.
 
         Parameters
         ----------
         width : int
-            Slots of a lane. On a reproducible mesh slots of the widest lanes of any processor.
+            Number of lanes of the SIMD vectors. On a reproducible mesh, of the widest SIMD vectors.
         ordered : bool
             Whether ranks share dofs, or the user asked for an order of the sums over elements.
 
         Returns
         -------
         int, int
-            The first is 0 if vectors are always applied one after the other.
+            The first number is 0 if the operator is always applied to one vector at a time.
         """
 
     @abstractmethod
@@ -169,7 +170,7 @@ class Backend(ABC):
         work: Callable[[], Work],
         panels: Panels,
     ) -> Launch:
-        """Launch of a term's kernel for many vectors.
+        """Make the launch of a term's kernel for many vectors.
 
         Parameters
         ----------
@@ -184,7 +185,7 @@ class Backend(ABC):
     def element_products(
         self, source: Space, target: Space, matrix: NDArray[np.float64], dtype: np.dtype[Any]
     ) -> Launch:
-        """Launch that multiplies each element's dofs by a matrix in each direction and sums.
+        """Make a launch that multiplies element dofs by a matrix in each direction, and sums.
 
         Parameters
         ----------
@@ -197,27 +198,27 @@ class Backend(ABC):
 
     @abstractmethod
     def rows(self, matrix: csr_array, dtype: np.dtype[Any], *, any_width: bool = False) -> Launch:
-        """Launch that multiplies by the matrix of one process, converted to ``dtype``.
+        """Make a launch that multiplies by the matrix of one process, converted to ``dtype``.
 
-        With ``any_width`` results have the same bits for lanes of any width.
+        With ``any_width`` the bits of the result do not depend on the number of lanes.
         """
 
     @abstractmethod
     def idle(self) -> Launch:
-        """Launch of a term on a rank that has none of its elements."""
+        """Launch for a rank that has none of a term's elements."""
 
     @abstractmethod
     def start(
         self, size: int, rows: Ints, keep: float, dtype: np.dtype[Any], panels: Panels = ONE
     ) -> Launch:
-        """Launch that sets a result to ``keep`` times the field in some rows and to 0 elsewhere.
+        """Make a launch that sets a result to ``keep`` times the field in ``rows``, else to 0.
 
         Parameters
         ----------
         size : int
             Entries of a vector.
         rows : (n,) int64
-            Flat positions of these rows.
+            Flat positions of the rows.
         keep : float
         dtype : dtype
         panels : Panels
@@ -231,9 +232,9 @@ class Backend(ABC):
         functional: int,  # noqa: ARG002
         scalar: int,  # noqa: ARG002
     ) -> Instruction | None:
-        """Instruction of a host sequence that finds a functional's least value over the elements.
+        """Instruction of a host sequence that computes the least value of a functional.
 
-        None if Python has to find the least value.
+        None if Python has to compute the least value.
 
         Parameters
         ----------
@@ -242,7 +243,7 @@ class Backend(ABC):
         functional : int
             Number of the functional.
         scalar : int
-            Number of the sequence's scalar that gets the result.
+            Number of the sequence's scalar that receives the result.
         """
         return None
 
@@ -272,12 +273,12 @@ class Backend(ABC):
         ----------
         summands : sequence of (float, Term)
         compiled : callable
-            Returns the compiled operator of these terms, with any essential conditions.
+            Returns the compiled operator of the terms. It may have essential conditions.
         """
 
     @abstractmethod
     def state(self, vectors: Mapping[str, tuple[Space, Any]], setups: dict[Any, Any]) -> State:
-        """Copy vectors into a state at which a residual is differentiated. Collective.
+        """Copy vectors into the state at which a residual is differentiated. Collective.
 
         Parameters
         ----------
@@ -289,7 +290,7 @@ class Backend(ABC):
 
     @abstractmethod
     def placed(self, vector: Any) -> Any:
-        """Return the vector, or a copy in memory near the threads that will work on it."""
+        """Return the vector, or a copy in memory near the threads that use it."""
 
     # --- ranks -----------------------------------------------------------------------------------
 
@@ -300,19 +301,19 @@ class Backend(ABC):
         Parameters
         ----------
         space : Space
-            Space whose ranks exchange entries of its vectors.
+            Space of the vectors whose entries are exchanged.
         send, receive : dict of int
-            Count of the numbers sent to each rank, and received from it.
+            Number of entries sent to each rank, and received from it.
         dtype : numpy.dtype
         """
 
     @abstractmethod
     def forward(self, way: Any, positions: Ints) -> Any:
-        """Exchange that sends entries of a vector; for a negative position it sends zero."""
+        """Make the exchange that sends entries ``positions`` (n,) of a vector; zero if negative."""
 
     @abstractmethod
     def reverse(self, way: Any, positions: Ints, starts: Ints | None = None) -> Any:
-        """Exchange that adds received numbers to entries of a vector.
+        """Make the exchange that adds received numbers to entries ``positions`` (n,) of a vector.
 
         Numbers for negative positions are ignored.
 
@@ -328,4 +329,4 @@ class Backend(ABC):
     def distributed(
         self, local: Any, forwards: Exchanges, reverses: Exchanges, routes: Routes, at_once: bool
     ) -> CompiledOperator:
-        """Compiled operator that also runs exchanges between ranks; see `DistributedOperator`."""
+        """Compile an operator that also runs exchanges between ranks; see `DistributedOperator`."""

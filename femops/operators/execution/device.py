@@ -72,7 +72,7 @@ from femops_meshes.coordinates.interpolation import lagrange_derivative_matrix
 from femops_meshes.mesh import Mesh
 
 LEVELS = ("partial", "matrix-free")
-"""Levels that a device has kernels of."""
+"""Levels for which a device has kernels."""
 
 _UNCHANGED = QFunctionCode(
     "@inner\ndef pointwise(u, ux, uy, uz, q):\n    return u, ux, uy, uz\n",
@@ -153,7 +153,7 @@ class DeviceBackend(Backend):
     ) -> DeviceLaunch:
         """See `Backend.element_products`.
 
-        It is a term whose quadrature points are the nodes of the finer space.
+        The launch is a term whose quadrature points are the nodes of the finer space.
         """
         if not source.domain.num_elements:
             return DeviceNoOp()
@@ -296,7 +296,7 @@ def _element_products(
 def _data(term: KernelTerm) -> Data | FilledData:
     """Data that a kernel of the term reads: data of the host, or computed on the device.
 
-    Data that the device computes or checks are made once for the term.
+    The device computes or checks the data of a term only once.
     """
     if not term.looked_at:
         return term.data
@@ -305,9 +305,9 @@ def _data(term: KernelTerm) -> Data | FilledData:
 
 
 def _sum_streams(terms: Sequence[tuple[float, Term]], kernel: CudaKernel, order: Order) -> Any:
-    """Streams of the kernel of a sum: at each point the numbers of all terms, term by term.
+    """Streams of a sum's kernel: the numbers of all terms at each point, term by term.
 
-    None if no term stores numbers at points. The terms' data are checked too.
+    None if no term stores numbers at points. Also checks the terms' data.
     """
     device = terms[0][1].spaces[0].device
     assert device is not None
@@ -328,9 +328,10 @@ def _sum_streams(terms: Sequence[tuple[float, Term]], kernel: CudaKernel, order:
 
 
 def _check(term: Term, found: Any, kernel: CudaKernel, order: Order) -> None:
-    """Check a term's geometry and streams on the device. ``found`` is None without streams.
+    """Check a term's geometry and streams on the device.
 
-    If a check fails, the host computes the data again and raises an error that says where.
+    ``found`` has the streams, or is None if there are none. If a check fails, the host computes the
+    data again and raises an error that names the elements.
     """
     source, xp = term.source, term.spaces[0].memory.xp
     if not source.domain.has_maps:  # the host has checked the geometry of faces
@@ -357,8 +358,8 @@ def _check(term: Term, found: Any, kernel: CudaKernel, order: Order) -> None:
 def _look(geometry: Geometry, weights: Callable[[], Any]) -> None:
     """Check on the device that all Jacobian determinants are positive.
 
-    If not, check again on the host, which names the elements. The device sees determinants times
-    quadrature weights, so a rule with weights that are not positive is checked on the host.
+    If the check fails, the host checks again and names the elements. The device has determinants
+    times quadrature weights. So the host checks if the rule has weights that are not positive.
     """
     points = geometry.mesh.num_elements * geometry.num_points
     signed = (geometry.quadrature.weights <= 0.0).any()
@@ -369,7 +370,7 @@ def _look(geometry: Geometry, weights: Callable[[], Any]) -> None:
 def _streams(term: Term, stored: list[Node], kernel: CudaKernel, order: Order) -> Any:
     """Compute streams of the ``stored`` nodes at quadrature points on the device.
 
-    The device computes them from the geometry, or from the form's state.
+    The device reads the geometry, or the form's state.
     """
     source, device, points = term.source, term.spaces[0].device, term.quadrature.points
     assert source is not None
@@ -417,7 +418,7 @@ def _kernel(device: Device, term: KernelTerm) -> CudaKernel:
 
 
 def _side(space: DomainSpace, points: NDArray[np.float64]) -> Side:
-    """Side of a kernel: a space with its basis at the 1-D quadrature points."""
+    """Side of a kernel: a space, and its basis at the 1-D quadrature points."""
     ghosts = space.volume.halo is not None
     end = end_of(space.basis) if space.has_end else None
     return Side(space.ncomp, space.basis.interpolation(points), _broken(space), ghosts, end)
@@ -447,7 +448,7 @@ def _device_dofs(device: Device, space: DomainSpace) -> DeviceDofs:
 
 
 def _touched(space: DomainSpace) -> NDArray[np.int32]:
-    """Dofs that each element touches first, see `first_touch`. Faces count as touching none."""
+    """Ranges (ne + 1,) of dofs that each element touches first, see `first_touch`."""
     if not space.domain.covers:
         return np.zeros(space.domain.num_elements + 1, dtype=np.int32)
     return space.restriction.first_touch.astype(np.int32)

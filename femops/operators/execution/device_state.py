@@ -33,7 +33,7 @@ class DeviceField:
 
     @cached_property
     def on_host(self) -> Field:
-        """Copy of the field on the host, made when first used."""
+        """Copy of the field on the host, made at first use."""
         whole = np.concatenate(self._parts())
         ncomp = self.space.ncomp
         return Field(self.space, whole.reshape(-1, ncomp) if ncomp > 1 else whole)
@@ -43,7 +43,7 @@ class DeviceField:
         return [self.space.memory.get(part) for part in parts]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Recipe for another process."""
+        """Return a recipe for another process."""
         return _restored, (self.space, *self._parts())
 
 
@@ -92,5 +92,5 @@ class DeviceState(State):
         """See `State.points`: None, because kernels of the device compute these numbers."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Recipe for another process, without ``setups``, which that process makes again."""
+        """Return a recipe for another process, which makes new ``setups``."""
         return DeviceState, (self.fields,)

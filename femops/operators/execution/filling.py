@@ -1,4 +1,4 @@
-"""Data at quadrature points of a residual's derivative, computed from its state by a sweep."""
+"""Data at quadrature points of a residual's derivative. A sweep computes them from the state."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ def filled_points(
 ) -> NDArray[Any] | None:
     """Compute the numbers (nbatch, points, numbers, width) that a form stores at points.
 
-    They depend on the form's state, which is on the host. None if NumPy should compute them: for
-    few points, and in float32, in which a sweep would lose digits.
+    The numbers depend on the form's state, which is on the host. Return None if NumPy should
+    compute them: for few points, and in float32, because a float32 sweep would lose digits.
 
     Parameters
     ----------
     form : Integral
         A form with a state.
     qdata_split : QDataSplit
-        Its ``point`` are the numbers to compute.
+        ``qdata_split.point`` lists the numbers to compute.
     dtype : dtype
     width : int
-        Slots of a lane.
+        Number of lanes.
     """
     spaces = form.state.spaces
     finest = max(spaces.values(), key=lambda space: space.order)
@@ -76,7 +76,7 @@ def filled_points(
 def _many(form: Integral, space: Space) -> bool:
     """True if a space has many quadrature points on all ranks together.
 
-    Each rank finds the same answer without communication.
+    All ranks get the same answer without communication.
     """
     each = (form.quadrature.q1d / max(space.order, 1)) ** space.dim
     return space.global_size / space.ncomp * each >= _COMPILED_FROM
@@ -85,7 +85,7 @@ def _many(form: Integral, space: Space) -> bool:
 def _run(
     sweep: Sweep, state: NDArray[np.float64], spaces: Sequence[Space], starts: Sequence[int]
 ) -> None:
-    """Run a sweep on a state, the concatenated l_vecs of its fields, which begin at ``starts``."""
+    """Run a sweep on a state: the concatenated l_vecs of its fields, which start at ``starts``."""
     for space, start, entry in zip(spaces, starts, sweep.ghosts_at, strict=False):
         sweep.table[entry] = state.ctypes.data + (start + space.size) * state.itemsize
     HostOperator([(1.0, sweep)]).apply(state, np.empty(spaces[0].size))

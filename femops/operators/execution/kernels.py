@@ -38,7 +38,7 @@ Sides = tuple[tuple[Side, ...], tuple[Side, ...]]
 
 
 def plans_of(term: KernelTerm) -> list[tuple[Plan, Plan]]:
-    """Plans of a term's sweep: for each field the plans to read and to write; see `plans`."""
+    """Plans of a term's sweep: for each field a plan to read and a plan to write; see `plans`."""
     return plans(term.fields, term.tests, term.dtype, term.width)
 
 
@@ -52,7 +52,7 @@ def vector_term(
     constraints: Constraints,
     keep: float,
 ) -> VectorTerm:
-    """Bind a kernel to plans of a term's spaces and to data, for any number of vectors.
+    """Bind a kernel to the plans of a term's spaces and to data, for any number of vectors.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def plan_bytes(term: KernelTerm) -> int:
 
 
 def shared_parts(term: KernelTerm) -> list[Parts]:
-    """Parts of kernels that operators of all forms share, with their solves."""
+    """Parts of kernels that the operators of all forms, and their solvers, share."""
     width, dtype = term.width, term.dtype
     sides = (term.fields, term.tests)
     chunk = chunk_parts(width, dtype, *([*side.components.values()] for side in sides))
@@ -90,7 +90,7 @@ def shared_parts(term: KernelTerm) -> list[Parts]:
 
 
 def sides(term: KernelTerm) -> Sides:
-    """Sides of a term's kernel: those of its fields, and those of its test functions."""
+    """Sides of a term's kernel: first of its fields, then of its test functions."""
     made: dict[tuple[DomainSpace, int], Side] = {}
 
     def side(space: DomainSpace, plan: Plan) -> Side:
@@ -108,7 +108,7 @@ def sides(term: KernelTerm) -> Sides:
 
 
 def blocks_of_tests(term: KernelTerm) -> tuple[int, ...]:
-    """For each test function, the position of the field with the same name."""
+    """For each test function, the number of the field with the same name."""
     names = list(term.fields.spaces)
     return tuple(names.index(name) for name in term.tests.spaces)
 
@@ -125,7 +125,7 @@ def geometry_map(term: KernelTerm, code: QFunctionCode) -> Map1D | None:
 
 
 def factorised_kernel(term: KernelTerm) -> Kernel:
-    """The kernel that applies a term by sum factorisation."""
+    """Kernel that applies a term by sum factorisation."""
     points, weights = term.quadrature.points, term.quadrature.weights
     return Kernel(
         term.trial.dim,
@@ -184,7 +184,7 @@ def sweep(
 
 
 def _repeated(data: Data, ne: int) -> Data:
-    """Copy the last element's data to the padding slots, to avoid divisions by zero in these."""
+    """Copy the last element's data to the padding slots. This avoids divisions by zero there."""
     for array in (data.points, data.elements):
         if array.size:
             filled = ne - (len(array) - 1) * array.shape[-1]
@@ -193,10 +193,10 @@ def _repeated(data: Data, ne: int) -> Data:
 
 
 def _fitting(kernel: SweepKernel, pairs: Sequence[tuple[Plan, Plan]]) -> SweepKernel:
-    """The kernel, or a copy that reads local dof numbers of the integer type of its plans.
+    """Return the kernel, or a copy that reads local dof numbers of the plans' integer type.
 
-    An operator keeps its kernel, while a new entry of the tuning database may change the size of
-    chunks, and so the type of local numbers.
+    An operator keeps its kernel. A new entry of the tuning database may change the size of chunks,
+    and so the integer type of local dof numbers.
     """
     given = [*zip(kernel.sources, (source for source, _ in pairs), strict=True)]
     given += [*zip(kernel.targets, (pairs[k][1] for k in kernel.blocks), strict=True)]

@@ -29,13 +29,13 @@ _state_forwards = Derived[Space, Any]()
 @final
 @dataclass(frozen=True, eq=False)
 class Operand:
-    """The part of an operator's flat vector that belongs to one space.
+    """Part of an operator's flat vector that belongs to one space.
 
     Attributes
     ----------
     space : Space
     constrained : (k,) int64
-        Flat positions in this part that are not exchanged.
+        Flat positions of constrained dofs in this part. They are not exchanged.
     first : int
         First entry of this part in the operator's vector.
     """
@@ -55,22 +55,23 @@ def compiled_steps(
 ) -> CompiledOperator:
     """Compile a sum of steps, with the exchanges between ranks that it needs. Collective.
 
-    Operators on a space share channels: one application ends before the next one begins.
+    All operators on a space share channels, because one application ends before the next begins.
 
     Parameters
     ----------
     backend : Backend
     steps : sequence of Step
-        Steps that begin test functions come before steps that only add to them.
+        First the steps that may overwrite test functions (`Step.begins`), then steps that only add.
     sides : (Arguments, Arguments)
         The fields and the test functions of the operator.
     constraints : Constraints
-        Constrained columns are not read, and nothing is added to constrained rows. If no step
-        begins a test function, its constrained rows get ``constraints.identity`` times the field.
+        Constrained columns are not read, and nothing is added to constrained rows. If no step may
+        overwrite a test function, its constrained rows get ``constraints.identity`` times the
+        field.
     dtype : numpy.dtype
         Type of the vectors.
     panels : Panels
-        Number of vectors that the operator is applied to at once.
+        Number of vectors to which the operator is applied at once.
     """
     starts = _starts(backend, steps, sides[1], constraints, dtype, panels)
     added = {name for step in steps for name in step.tests.spaces}
@@ -105,9 +106,9 @@ def _starts(
     dtype: np.dtype[Any],
     panels: Panels,
 ) -> list[Step]:
-    """Steps that initialise the test functions that none of ``steps`` begins.
+    """Steps that initialise the test functions that no other step overwrites.
 
-    The result is set to zero, but in constrained rows to the identity's.
+    They set the result to zero, but constrained rows to ``constraints.identity`` times the field.
     """
     begun = {name for step in steps if step.begins for name in step.tests.spaces}
     found = []
@@ -121,13 +122,13 @@ def _starts(
 
 @final
 class _Exchanges:
-    """Builds the exchanges of an operator, each once.
+    """Builds the exchanges of an operator. Steps share an exchange where possible.
 
     Attributes
     ----------
     apart : bool
-        Whether each step has a reverse exchange of its own, in the order of the steps. Else the
-        steps share one for each test function.
+        Whether each step has its own reverse exchange, in the order of the steps. Else all steps
+        share one reverse exchange per test function.
     """
 
     def __init__(
@@ -209,7 +210,7 @@ def device_ghosts(backend: Backend, space: Space, vector: Any) -> Any:
 def _way(
     backend: Backend, end: Operand, kind: str, occurrence: int, dtype: np.dtype[Any], nvec: int
 ) -> tuple[Any, Ints]:
-    """Return a channel and the flat positions of the owned dofs whose values go through it.
+    """Return a channel, and the flat positions (n,) of the owned dofs whose values it carries.
 
     All operators on the space share the channel. Positions of constrained dofs are -1.
     """
@@ -227,7 +228,7 @@ def _way(
 def _way_apart(
     backend: Backend, end: Operand, ghosts: Ints, dtype: np.dtype[Any], nvec: int
 ) -> tuple[Any, Ints, Ints]:
-    """Channel and positions to send one number per contribution of a chunk, not per ghost.
+    """Return a channel and positions to send one number per contribution of a chunk, not per ghost.
 
     ``ghosts`` has the ghost of each contribution, ascending.
     """
@@ -267,6 +268,6 @@ def _flat(dofs: list[Ints], ncomp: int) -> Ints:
 
 
 def _without(positions: Ints, constrained: Ints, nvec: int) -> Ints:
-    """Copy of positions in ``nvec`` vectors, with -1 for constrained entries."""
+    """Copy of flat positions in ``nvec`` vectors, with -1 for constrained entries."""
     result: Ints = np.where(np.isin(positions // nvec, constrained), -1, positions)
     return result

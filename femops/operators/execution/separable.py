@@ -30,9 +30,9 @@ _NO_MAP = np.empty((0, 0), dtype=object)
 def separated(term: KernelTerm, parts: Sequence[Term]) -> tuple[SeparableKernel, Data] | None:
     """Kernel and data of a separable term, or None if the term is not separable.
 
-    A term is separable if D is diagonal in slots and components, and constant in each element but
-    for the weights. Examples are mass and diffusion with constant coefficients on boxes along the
-    reference axes. Collective on a reproducible mesh.
+    A term is separable if D is diagonal in slots and components, and is constant in each element
+    except for the quadrature weights. Examples are mass and diffusion with constant coefficients on
+    boxes along the reference axes. Collective on a reproducible mesh.
 
     Parameters
     ----------
@@ -67,9 +67,9 @@ def separated(term: KernelTerm, parts: Sequence[Term]) -> tuple[SeparableKernel,
 
 
 def _straight(term: Term) -> bool:
-    """True if D would be exactly diagonal if elements were exactly parallel to the axes.
+    """True if D would be diagonal on elements that are exactly parallel to the axes.
 
-    A coefficient that couples derivatives or components is not round-off, however small it is.
+    A coefficient that couples derivatives or components is never taken for round-off.
     """
     form = term.source
     apart = form.qfunction.structure * (1 - np.eye(len(form.qfunction.structure), dtype=np.int64))
@@ -89,10 +89,10 @@ def _straight(term: Term) -> bool:
 
 
 def _on_any_rank(term: KernelTerm, bent: bool) -> bool:
-    """True if the term is not separable on this rank (``bent``).
+    """True if the term is not separable: on this rank (``bent``), or on any rank.
 
-    On a reproducible mesh it is True on all ranks if any rank has True, so that all ranks use the
-    same kernel. Then the call is collective.
+    On a reproducible mesh any rank decides for all, so that all ranks use the same kernel. Then the
+    call is collective. On other meshes the result is ``bent``.
     """
     space = term.spaces[0]
     if space.distributed is None or not space.distributed.reproducible:
@@ -101,7 +101,7 @@ def _on_any_rank(term: KernelTerm, bent: bool) -> bool:
 
 
 def _numbers(term: KernelTerm, start: int, stop: int) -> NDArray[np.float64]:
-    """Inputs (n, numbers) of the q-function in elements start <= e < stop, for the weight 1."""
+    """Inputs (n, numbers) of the q-function in elements start <= e < stop, without weights."""
     data, first = term.data, start // term.width
     part = data.elements[first : -(-stop // term.width), np.newaxis]
     elements = element_values(part, stop - first * term.width)[start - first * term.width :, 0]
@@ -111,7 +111,7 @@ def _numbers(term: KernelTerm, start: int, stop: int) -> NDArray[np.float64]:
 
 
 def _diagonal(d: NDArray[Any]) -> NDArray[np.float64] | None:
-    """Diagonal of D, (ne, components * slots), component after component.
+    """Diagonal (ne, components * slots) of D, component by component.
 
     None if entries of D off the diagonal are more than round-off.
     """

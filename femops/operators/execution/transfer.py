@@ -1,4 +1,4 @@
-"""Compiled interpolation between spaces of different orders on one mesh."""
+"""Compiled interpolation between spaces of different order on one mesh."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from femops_kernels.cpu.multigrid.relaxation import cycle_parts
 
 
 def interpolation_matrix(coarse: Space, fine: Space) -> NDArray[np.float64]:
-    """1-D matrix (fine.p1d, coarse.p1d) from coarse to fine coefficients of a polynomial.
+    """1-D matrix (fine.p1d, coarse.p1d) that interpolates coarse coefficients to fine ones.
 
-    The degree of the fine space must not be lower.
+    The order of the fine space must be at least that of the coarse space.
     """
     at_nodes = coarse.basis.interpolation(fine.basis.nodes)
     return np.asarray(fine.basis.from_nodal @ at_nodes)
@@ -35,7 +35,7 @@ def interpolation_matrix(coarse: Space, fine: Space) -> NDArray[np.float64]:
 def summed_interpolation(
     coarse: Space, fine: Space, dtype: np.dtype[Any]
 ) -> tuple[CompiledOperator, CompiledOperator]:
-    """Operators that sum the interpolants of all elements, and the transpose. Collective.
+    """Compile the sum of the interpolants of all elements, and its transpose. Collective.
 
     The sum at a dof is the interpolated value times the number of elements that share the dof.
     Divide it by this number, see `ElementRestriction.multiplicity`.
@@ -59,14 +59,14 @@ def summed_interpolation(
 def compile_cycles_ahead(
     spaces: Sequence[Space], outer: np.dtype[Any], dtype: np.dtype[Any]
 ) -> None:
-    """Begin to compile kernels that multigrid cycles of all operators share, if a core is idle.
+    """Start to compile kernels that the multigrid cycles of all operators share, if a core is idle.
 
     Parameters
     ----------
     spaces : sequence of Space
         Spaces of all levels, the finest first.
     outer, dtype : dtype
-        Types of the operator that the cycles precondition, and of the cycles.
+        Type of the operator to precondition, and type of the cycles.
     """
     first, steps = spaces[0], list(pairwise(spaces))
 

@@ -48,13 +48,13 @@ def checked_vector(space: Space | Product, dtype: np.dtype[Any], vector: Any, wh
 
 
 def check_factor(space: Space | Product, x: NDArray[Any]) -> NDArray[Any]:
-    """Return ``x`` itself, after a check that an operator on the space can be applied to it.
+    """Return ``x`` after a check that an operator on the space can be applied to it.
 
     Parameters
     ----------
     space : Space or Product
     x : array
-        A vector (size,), or many as columns (size, nvec).
+        A vector (size,), or many vectors as columns (size, nvec).
 
     Raises
     ------
@@ -81,7 +81,7 @@ def check_output(
     Parameters
     ----------
     space : Space or Product
-    x, out : arrays
+    x, out : (size,) or (size, nvec) arrays
         Contiguous.
     given : object, optional
         The user's object whose memory ``out`` shares, if it is another library's array.

@@ -1,4 +1,4 @@
-"""Arguments of an integral: its fields, or its test functions."""
+"""Arguments of an integral: all its fields, or all its test functions."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from femops.spaces.domain_space import DomainSpace
 from femops.spaces.product import Product
 
 FIELD = "u"
-"""Name of the field, and of the test function, of a form that has one."""
+"""Name of the field, and of the test function, of a form with a single field."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Arguments:
-    """The fields of an integral, or its test functions.
+    """All fields of an integral, or all its test functions.
 
     Attributes
     ----------
     spaces : dict of Space or BoundarySpace
-        Space of each argument by name, on one mesh or on the same faces of its boundary.
+        Space of each argument, by name. All spaces have the same mesh or the same boundary faces.
     whole : Space or Product
         Space of the vectors that contain the arguments.
     """
@@ -41,18 +41,18 @@ class Arguments:
         return Arguments({FIELD: space}, space.volume)
 
     def only(self, names: Iterable[str]) -> Arguments:
-        """Restrict the arguments to some names. The vectors stay the same."""
+        """Restrict the arguments to ``names``. The vectors that contain them do not change."""
         return replace(self, spaces={name: self.spaces[name] for name in names})
 
     @property
     def have_slopes(self) -> bool:
-        """True if arguments have derivatives. On faces they may have values only."""
+        """True if arguments have derivatives. Arguments on faces may have values only."""
         return self.first.have_slopes
 
     def with_slopes(self, slopes: bool) -> Arguments:
         """Copy of the arguments with or without derivatives.
 
-        If one space cannot do without derivatives, all have them.
+        If one space needs derivatives, all arguments have derivatives.
         """
         made = {name: space.with_slopes(slopes) for name, space in self.spaces.items()}
         if any(space.have_slopes for space in made.values()):
@@ -61,7 +61,7 @@ class Arguments:
 
     @property
     def first(self) -> DomainSpace:
-        """Space of the first argument. All arguments have one mesh and one dimension."""
+        """Space of the first argument. All arguments have the same mesh and dimension."""
         return next(iter(self.spaces.values()))
 
     @property
@@ -79,7 +79,7 @@ class Arguments:
         return self.whole.offsets[name] if isinstance(self.whole, Product) else 0
 
     def within(self, name: str, entries: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Positions in an argument's part of a vector, from ascending positions in the vector.
+        """Convert ascending positions (n,) in the vector to positions (k,) in an argument's part.
 
         See `Product.within`.
         """

@@ -36,7 +36,7 @@ _plans = Derived[DomainSpace, Plan]()
 
 
 def _element_start(fields: Arguments, tests: Arguments, dtype: np.dtype[np.generic]) -> Ints:
-    """First element of each chunk of a sweep from fields to test functions, and the end."""
+    """First element of each chunk of a sweep, and the number of elements: (chunks + 1,)."""
     first = fields.first
     ne, mesh = first.domain.num_elements, first.volume.distributed
     if not ne:
@@ -47,7 +47,7 @@ def _element_start(fields: Arguments, tests: Arguments, dtype: np.dtype[np.gener
 
 
 def _chunk_starts(mesh: DistributedMesh | None, ne: int, chunk: int) -> Ints:
-    """First element of each chunk, and the end: the same chunks on any number of ranks."""
+    """First element of each chunk, and ``ne``. The chunks do not depend on the number of ranks."""
     if mesh is None or mesh.element_groups is None:
         return equal_chunks(ne, chunk)
     starts = [np.arange(a, b, chunk) for a, b in pairwise(mesh.element_groups.tolist())]
@@ -55,7 +55,7 @@ def _chunk_starts(mesh: DistributedMesh | None, ne: int, chunk: int) -> Ints:
 
 
 def _chunk(fields: Arguments, tests: Arguments, dtype: np.dtype[np.generic], ne: int) -> int:
-    """Number of elements of a chunk, so that its copies of vector entries stay in cache.
+    """Number of elements of a chunk, chosen so that its copies of vector entries stay in cache.
 
     With several fields the copies of all fields stay in cache together.
     """
@@ -75,13 +75,13 @@ def _chunk(fields: Arguments, tests: Arguments, dtype: np.dtype[np.generic], ne:
 
 
 def chunk_words(trial: DomainSpace, test: DomainSpace, dtype: np.dtype[np.generic]) -> str:
-    """Key of the tuning database for the best size of chunks: all that this size depends on."""
+    """Key of the tuning database for the best chunk size. Equal keys have equal best sizes."""
     sides = "; ".join(f"{space.ncomp} x {space.order + 1} nodes" for space in (trial, test))
     return f"chunks: {trial.dim}-D; {sides}; {dtype}"
 
 
 def _nodes(space: DomainSpace, ne: int) -> float:
-    """Number of nodes per element, if nodes that elements share count once."""
+    """Number of nodes per element, where shared nodes count once."""
     if not space.domain.covers or space.domain.num_elements == ne:
         return space.touched / ne
     return float(space.volume.global_ndofs / ne)
@@ -90,17 +90,17 @@ def _nodes(space: DomainSpace, ne: int) -> float:
 def chunk_batches(
     fields: Arguments, tests: Arguments, dtype: np.dtype[np.generic], width: int
 ) -> Ints:
-    """First batch of each chunk of a sweep from fields to test functions, and the end."""
+    """First batch of each chunk of a sweep, and the number of batches: (chunks + 1,)."""
     return -(-_element_start(fields, tests, dtype) // width)
 
 
 def plans(
     fields: Arguments, tests: Arguments, dtype: np.dtype[np.generic], width: int
 ) -> list[tuple[Plan, Plan]]:
-    """Plans of a sweep from fields to test functions: a pair for each field.
+    """Plans of a sweep: for each field, a plan to read and a plan to write.
 
-    A pair has the plans of the field and of the test function with the same name, or twice the
-    field's plan if there is no such test function.  All operators on the spaces share the plans.
+    The second plan belongs to the test function with the field's name. If there is no such test
+    function, the pair has the field's plan twice. All operators on the spaces share the plans.
     """
     starts, tested = _element_start(fields, tests, dtype), {**fields.spaces, **tests.spaces}
     return [
@@ -112,7 +112,7 @@ def plans(
 def vector_plans(
     trial: DomainSpace, test: DomainSpace, dtype: np.dtype[np.generic]
 ) -> tuple[Plan, Plan]:
-    """Plans of a sweep over many vectors, in which each node is a run and each element a batch."""
+    """Plans of a sweep over many vectors. Each node is a run, and each element a batch."""
     ne, mesh = trial.domain.num_elements, trial.volume.distributed
     if mesh is not None and mesh.element_groups is not None:
         # chunks are the same on any number of ranks

@@ -34,18 +34,18 @@ class FormCoefficient:
     value : number, array, callable or GridFunction; number, array, Field or Sampled
         The user's value, or the form's copy.
     shapes : tuple of shapes, optional
-        Shapes that the form takes; any if None.
+        Shapes that the form accepts. None means any shape.
     positive : bool
-        Whether it must be greater than zero (a matrix is not checked).
+        Whether a scalar coefficient must be greater than zero. Matrices are not checked.
     kept : bool
-        Whether the value is the form's copy, which later changes of the user's value do not reach.
+        Whether the value is the form's copy. Later changes of the user's value do not affect it.
     of_function : bool
-        Whether a copy has values of a function of x.
+        Whether the copy holds values of a function of x.
 
     Raises
     ------
     VectorError
-        An array on a GPU.
+        The value is an array on a GPU.
     """
 
     name: str
@@ -59,20 +59,20 @@ class FormCoefficient:
         refuse_device_array(self.value, self.name)
 
     def of(self, value: Any) -> FormCoefficient:
-        """Copy of the coefficient with another value of the user."""
+        """Copy of the coefficient with a new value from the user."""
         return replace(self, value=value, kept=False, of_function=False)
 
     def read(self) -> FormCoefficient:
-        """Copy of the coefficient with a `Field`, a copy of the vector, for a GridFunction.
+        """Copy of the coefficient with a `Field`, which copies the vector, for a GridFunction.
 
-        Other coefficients are returned unchanged. Collective where ranks share the field's dofs.
+        Other coefficients are returned unchanged. Collective if ranks share the field's dofs.
         """
         if not isinstance(self.value, GridFunction):
             return self
         return replace(self, value=Field.of(self.value.space, self.value.vector))
 
     def keep(self, geometry: DomainGeometry) -> FormCoefficient:
-        """Copy the coefficient's present value for the points of a form. Collective as `read`.
+        """Copy the coefficient's present value to the points of a form. Collective, as `read` is.
 
         A constant, an array or a vector is copied. A function of x is evaluated at all points.
 
@@ -114,11 +114,11 @@ class FormCoefficient:
 
     @property
     def is_elementwise(self) -> bool:
-        """True if the coefficient is a field that is constant in each element."""
+        """True if the coefficient is a field of order 0: constant in each element."""
         return isinstance(self.value, Field) and self.value.space.order == 0
 
     def is_constant(self, geometry: DomainGeometry) -> bool:
-        """True if the coefficient is one number or array, the same everywhere."""
+        """True if the coefficient is one number or array, equal at all points."""
         if isinstance(self.value, Field | Sampled) or callable(self.value):
             return False
         if self.kept:  # an array of values at points would be a Sampled by now
@@ -129,12 +129,12 @@ class FormCoefficient:
         return shape[:2] != (geometry.num_elements, geometry.num_points)
 
     def at(self, block: DomainBlock) -> NDArray[np.float64]:
-        """Values at the quadrature points of a block of elements, (n, nq, *shape).
+        """Values (n, nq, *shape) at the quadrature points of a block of elements.
 
         Raises
         ------
         OperatorError
-            If the shape is wrong, or values are not finite, or not positive where they must be.
+            If the shape is wrong, a value is not finite, or a value must be positive but is not.
         """
         if isinstance(self.value, Sampled):  # checked when it was made
             return self.value.at(block)
@@ -162,7 +162,7 @@ class FormCoefficient:
         return values
 
     def _shapes(self, block: DomainBlock) -> tuple[tuple[int, ...], ...]:
-        """Accepted shapes at a point; for a user's own form the coefficient's own shape."""
+        """Accepted shapes at a point. For a user's own form, the coefficient's own shape."""
         return (self._any_shape(block),) if self.shapes is None else self.shapes
 
     def _any_shape(self, block: DomainBlock) -> tuple[int, ...]:
@@ -183,19 +183,19 @@ class FormCoefficient:
         return _mixed_shape(called(self.value, place, self.name, OperatorError))
 
     def shape(self, first: DomainBlock) -> CoefficientShape:
-        """Shape of the coefficient, as tracing needs it.
+        """Shape and symmetry of the coefficient, for tracing.
 
         Parameters
         ----------
         first : DomainBlock
-            The first element. Only for a matrix values in all elements are evaluated.
+            Block with the first element. A matrix is evaluated in all elements.
         """
         shape = self.at(first).shape[2:]
         square = len(shape) == 2 and shape[0] == shape[1]
         return CoefficientShape(shape, square and self._symmetric(first))
 
     def _symmetric(self, first: DomainBlock) -> bool:
-        """True if opposite entries are equal to the last bit everywhere."""
+        """True if opposite entries are bitwise equal everywhere."""
         blocks = (self.at(block) for block in first.geometry)
         return all(np.array_equal(values, values.swapaxes(-1, -2)) for values in blocks)
 
@@ -211,14 +211,14 @@ def _at_points(
     Parameters
     ----------
     coefficient : number, array or callable
-        A constant of one of ``shapes``; a function of x, (dim, n) -> (*shape, n), on boundary
-        faces of x and the outer normal if it takes two arguments; or an array at all quadrature
-        points, (ne, nq, *shape).
+        A constant with one of ``shapes``, a function x (dim, n) -> (*shape, n), or an array (ne,
+        nq, *shape) of values at all quadrature points. On boundary faces a function with two
+        arguments gets x and the outer normal.
     block : DomainBlock
     name : str
         For messages.
     shapes : tuple of shapes
-        Shapes that the form takes, ``()`` for a scalar.
+        Shapes that the form accepts; ``()`` is a scalar.
 
     Returns
     -------
@@ -227,7 +227,7 @@ def _at_points(
     Raises
     ------
     OperatorError
-        Another shape, another type, or values that are not finite.
+        The shape or type is wrong, or a value is not finite.
     """
     if isinstance(coefficient, Mapping):
         raise OperatorError(f"{name} is a dict: give femops.by_attribute(mesh, values)")
@@ -269,7 +269,7 @@ def _evaluate(
 
 
 def _one_more(place: Place) -> Place:
-    """Return the arguments with the last point repeated."""
+    """Append a copy of the last point to each argument."""
     return tuple(np.pad(values, ((0, 0), (0, 1)), mode="edge") for values in place)
 
 

@@ -1,4 +1,4 @@
-"""Essential conditions of an operator: the rows and columns that are taken out of it."""
+"""Essential conditions of an operator: its constrained rows and columns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _none() -> NDArray[np.int64]:
 
 
 def read_only(dofs: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Read-only view of positions that an operator holds."""
+    """Read-only view (k,) of positions that an operator holds."""
     shown = dofs.view()
     shown.setflags(write=False)
     return shown
@@ -28,16 +28,16 @@ def read_only(dofs: NDArray[np.int64]) -> NDArray[np.int64]:
 @final
 @dataclass(frozen=True, eq=False)
 class Constraints:
-    """Rows and columns that are zero, but for the diagonal where the spaces are the same.
+    """Constrained rows and columns. They are zero except for ``identity`` on the diagonal.
 
     Attributes
     ----------
     rows, columns : (k,) int64
-        Flat positions in test and trial vector, ascending.
+        Flat positions in the test vector and in the trial vector, ascending.
     identity : float
         Diagonal of the constrained rows.
     symmetric : bool
-        Whether rows and columns are the same, on all ranks.
+        Whether rows and columns are the same on all ranks.
     """
 
     rows: NDArray[np.int64] = field(default_factory=_none)
@@ -50,12 +50,12 @@ class Constraints:
         return np.array_equal(self.rows, other.rows) and np.array_equal(self.columns, other.columns)
 
     def constrained(self, dofs: NDArray[np.int64]) -> Constraints:
-        """Copy of the constraints in which the identity replaces more rows and columns.
+        """Copy that also replaces the rows and columns ``dofs`` (k,) by those of the identity.
 
         Raises
         ------
         OperatorError
-            If rows or columns are constrained to zero already.
+            If rows or columns have been eliminated already.
         """
         if self and not self.identity:
             raise OperatorError(
@@ -66,7 +66,7 @@ class Constraints:
         return Constraints(union, union, self.identity or 1.0)
 
     def check_imposed(self, values: Any, comm: Communicator) -> None:
-        """Refuse values to impose if no rank has a dof to impose them at. Collective.
+        """Raise if values are prescribed but no rank has a constrained dof. Collective.
 
         The number zero passes: it is the default of `Operator.rhs`. All values pass if
         `constrained` was called, even without dofs.
@@ -87,7 +87,7 @@ class Constraints:
             )
 
     def of_block(self, product: Product, test: str, field: str) -> Constraints:
-        """Constraints of one operator block, as positions in vectors of its two spaces."""
+        """Constraints of one operator block. Positions refer to vectors of its two spaces."""
         rows, columns = product.within(test, self.rows), product.within(field, self.columns)
         if test == field:
             return Constraints(rows, columns, self.identity, self.symmetric)

@@ -21,8 +21,8 @@ _POINT = 5  # the last of the kinds of numbers, see `QFunctionInputs.slices`
 def fused(terms: Sequence[tuple[float, Term]], *, whole: bool = False) -> GivenTerm:
     """Fuse the sum of terms with factors into one term.
 
-    If a device checks or computes data of any term, the numbers at points are left out of the
-    fused data, unless ``whole``.
+    If a device checks or computes data of a term, the fused data have no numbers at points, unless
+    ``whole`` is True.
     """
     qfunction = fuse([term.qfunction for _, term in terms])
     first = terms[0][1]
@@ -54,7 +54,7 @@ def fused(terms: Sequence[tuple[float, Term]], *, whole: bool = False) -> GivenT
 
 
 def scaled_points(term: Term) -> list[int]:
-    """Positions, among the numbers at a point, of those that a factor of the term multiplies."""
+    """Positions of the numbers at a point that a factor of the term multiplies."""
     stored = term.qfunction.numbers.slices()[_POINT]
     return [k - stored.start for k in term.qfunction.scaled if stored.start <= k < stored.stop]
 

@@ -1,4 +1,4 @@
-"""Forms: a function of the user, its spaces and its coefficients, traced."""
+"""Forms: a user's function, traced, with its spaces and coefficients."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ _INVERSE_FLOPS = {1: 2, 2: 3 + 1 + 2 + 4, 3: 14 + 1 + 27 + 9}
 @final
 @dataclass(frozen=True, eq=False)
 class Integral:
-    """A linear form in fields and test functions, or the residual of a form that is not linear.
+    """Linear form in fields and test functions, or residual of a nonlinear form.
 
     Attributes
     ----------
     function : callable
         See `femops.form`.
     fields, tests : Arguments
-        On one mesh, or on the same faces of its boundary.
+        All on the same mesh, or on the same boundary faces.
     quadrature : Quadrature1D
     coefficients : dict of FormCoefficient
-        Copied when the form is made, see `FormCoefficient.keep`, so that all parts of an operator
-        use the same values. Collective, if a coefficient is a field that ranks share.
+        Copies of the user's values, see `FormCoefficient.keep`. So all parts of an operator use the
+        same values. To make a form is collective if a coefficient is a field that ranks share.
     traced : LinearQFunction or NonlinearQFunction, optional
         The q-function. By default the function is traced, and must be linear.
     state : State
@@ -85,27 +85,27 @@ class Integral:
 
     @property
     def domain(self) -> Domain:
-        """Elements, or faces of the boundary, over which the form is integrated."""
+        """Domain of integration: elements, or faces of the boundary."""
         return self.fields.first.domain
 
     @cached_property
     def geometry(self) -> DomainGeometry:
-        """Jacobians and positions at the quadrature points."""
+        """Geometry at the quadrature points: Jacobians and positions."""
         return self.domain.geometry(self.quadrature)
 
     @property
     def step(self) -> LinearQFunction | NonlinearQFunction:
-        """The q-function, linear or not."""
+        """The q-function. It may be linear or not."""
         return self.qfunction if self.traced is None else self.traced
 
     @cached_property
     def qfunction(self) -> LinearQFunction:
-        """The traced q-function.
+        """The linear q-function of the trace.
 
         Raises
         ------
         TraceError
-            The function can't be traced, or is not linear in the field.
+            The function can't be traced, or is not linear in its fields.
         """
         if isinstance(self.traced, LinearQFunction):
             return self.traced
@@ -131,7 +131,7 @@ class Integral:
 
     @property
     def is_current(self) -> bool:
-        """True if the function still is what was traced. It may read variables that change."""
+        """True if a new trace of the function would equal the old one. It may read variables."""
         fresh = replace(self, traced=None).qfunction
         return fresh.trace.has_results_of(self.qfunction.trace)
 
@@ -169,7 +169,7 @@ class Integral:
 
     @property
     def reduced(self) -> Integral:
-        """Copy of a form on a product without fields and test functions that nothing couples.
+        """Copy of a form on a product, without fields and test functions that it does not couple.
 
         A field and its test function stay if one of them is coupled, because the transpose
         exchanges them.
@@ -180,7 +180,7 @@ class Integral:
         return replace(part, traced=part._of_arguments(step))
 
     def coefficient_shapes(self) -> dict[str, CoefficientShape]:
-        """Shapes of the coefficients, as tracing needs them. Collective."""
+        """Shapes of the coefficients, for tracing. Collective."""
         first = self.geometry.block(0, 1)
         shapes = {name: given.shape(first) for name, given in self.coefficients.items()}
         skew = np.array([not shape.symmetric for shape in shapes.values()], dtype=np.int64)
@@ -192,14 +192,14 @@ class Integral:
         }
 
     def __getstate__(self) -> dict[str, Any]:
-        """State for a copy or another process. The trace is included, as globals may differ."""
+        """Return the state for a copy or another process, with the trace, as globals may differ."""
         state = {k: v for k, v in self.__dict__.items() if k not in _CACHED}
         return state | ({"traced": self.qfunction} if "qfunction" in self.__dict__ else {})
 
     def with_coefficients(self, values: Mapping[str, Any], made: Made) -> Integral:
-        """Copy of the form with new coefficients, traced again if their shapes changed.
+        """Copy of the form with new coefficients. Trace again if their shapes have changed.
 
-        Parameters and errors are those of `replaced`.
+        See `replaced` for parameters and errors.
         """
         new = self.replaced(values, made)
         # coefficients of other shapes need another trace; a derivative keeps its trace
@@ -213,7 +213,7 @@ class Integral:
         return new
 
     def _blocks_of(self, old: Integral, changed: Iterable[str]) -> None:
-        """Take over the blocks of an old form that have none of the changed coefficients."""
+        """Reuse those blocks of an old form that have none of the changed coefficients."""
         kept = {
             pair: part
             for pair, part in old._parts.items()
@@ -230,13 +230,13 @@ class Integral:
         values : dict
             New values by name.
         made : dict of FormCoefficient
-            New coefficient by old one, for all forms that share coefficients. New entries are
-            added, so that each value is read once.
+            Maps each old coefficient to the new one. All forms that share coefficients share this
+            dict. The method adds entries, so that each value is read once.
 
         Raises
         ------
         OperatorError
-            A coefficient that the form does not have.
+            ``values`` names a coefficient that the form does not have.
         """
         unknown = [name for name in values if name not in self.coefficients]
         if unknown:
@@ -260,9 +260,9 @@ class Integral:
         return {}
 
     def block(self, test: str, field: str) -> Integral:
-        """The part of the form with one test function and one field, on vectors of their spaces.
+        """Part of the form with one test function and one field, on vectors of their spaces.
 
-        It is made once.
+        The part is made once and kept.
         """
         if (test, field) not in self._parts:
             step = self.qfunction.block(test, field)
@@ -297,7 +297,7 @@ class Integral:
         return self.state.setups
 
     def qdata_split(self, level: str, *, transpose: bool = False) -> QDataSplit:
-        """Split of the form's numbers at a level, with the q-function; made once."""
+        """Split of the form's numbers at a level, with the q-function. It is made once and kept."""
         if level == "matrix-free" and not self.domain.has_maps:
             level = "partial"  # faces are few, so their data are stored
         key = (level, transpose)
@@ -307,19 +307,19 @@ class Integral:
 
     @cached_property
     def center(self) -> DomainGeometry:
-        """The geometry at one point of each element, with the weight 1."""
+        """Geometry at one point of each element, with the weight 1."""
         return self.domain.geometry(gauss(1))
 
     @property
     def looks(self) -> bool:
-        """True if the host checks the geometry. Else the device that runs the kernels does."""
+        """True if the host checks the geometry. Else the device that runs the kernels checks it."""
         return not self.domain.has_maps or not self.fields.whole.memory.fills
 
     def filled(self, qdata_split: QDataSplit) -> bool:
         """True if the device computes the numbers that a split stores at points.
 
-        It computes them from a state on the device, or from the geometry. Numbers that depend on
-        coefficients alone come from the host.
+        The device computes numbers that depend on a state on the device, or on the geometry. The
+        host computes numbers that depend on coefficients alone.
         """
         if self.state.spaces:
             return self.state.filled
@@ -331,7 +331,7 @@ class Integral:
 
     @property
     def weight(self) -> Node:
-        """Determinant times quadrature weight."""
+        """Jacobian determinant times quadrature weight."""
         node: Node = self.static[WEIGHT].item()
         return node
 
@@ -341,7 +341,7 @@ class Integral:
         return self.state.setups
 
     def check(self, stored: list[Node]) -> None:
-        """Evaluate the numbers that a split stores, only to raise errors.
+        """Evaluate the numbers that a split stores, and raise errors. The values are not kept.
 
         With a state only coefficients and weights are evaluated, because a bad state shows in its
         residual.
@@ -362,10 +362,10 @@ class Integral:
         check: bool = True,
         known: Mapping[int, Any] | None = None,
     ) -> NDArray[np.float64]:
-        """Values of static nodes at the points of a block of elements, (n, points, nodes).
+        """Values (n, points, nodes) of static nodes at the points of a block of elements.
 
-        ``known`` has values of nodes by number, which are not computed again. Without ``known``
-        the nodes in ``rounded`` are rounded to float32 first.
+        ``known`` has known values of nodes, by number of the node. Without ``known``, the nodes in
+        ``rounded`` are rounded to float32 first.
         """
         if known is None:
             used = {node.number for node in ancestors(stored)}
@@ -396,8 +396,8 @@ class Integral:
     def data_flops(self, qdata_split: QDataSplit) -> int:
         """Number of floating-point operations that compute the stored data.
 
-        Jacobians by sum factorisation, their determinants and inverses, and the operations of the
-        graph are counted. Evaluation of coefficients and of a state is not.
+        The count has Jacobians by sum factorisation, their determinants and inverses, and the
+        operations of the graph. It does not have the evaluation of coefficients and states.
         """
         each = sum(
             self._store_flops(nodes, q1d)
@@ -406,7 +406,7 @@ class Integral:
         return int(self.domain.num_elements * each)
 
     def _store_flops(self, stored: list[Node], q1d: int) -> int:
-        """Operations to compute the stored numbers of one element."""
+        """Number of floating-point operations that compute the stored numbers of one element."""
         if not stored:
             return 0
         dim, g1d = self.geometry.dim, self.domain.order + 1
@@ -446,13 +446,13 @@ class Integral:
         return inputs
 
     def _coefficient(self, given: FormCoefficient, block: DomainBlock) -> NDArray[np.float64]:
-        """Values (n, points, *shape) of a coefficient, (1, 1, *shape) if it is constant."""
+        """Values (n, points, *shape) of a coefficient; (1, 1, *shape) if it is constant."""
         if given.name in self.known.constants:
             return given.at(self.geometry.block(0, 1))[:, :1]
         return given.at(block)
 
     def _state_at(self, block: DomainBlock) -> dict[str, Callable[[], NDArray[Any]]]:
-        """Functions that evaluate the state's fields and derivatives, by static input."""
+        """Functions that evaluate the state's fields and their derivatives, by static input."""
         found: dict[str, Callable[[], NDArray[Any]]] = {}
         for name in self.state.spaces:
             found[name] = partial(self._state_values, name, block)
@@ -460,11 +460,11 @@ class Integral:
         return found
 
     def _state_values(self, name: str, block: DomainBlock) -> NDArray[np.float64]:
-        """Values of a field of the state, (n, points, ncomp)."""
+        """Values (n, points, ncomp) of a field of the state."""
         values = self.state.field(name).at(block)
         return values.reshape(*values.shape[:2], -1)
 
     def _state_slopes(self, name: str, block: DomainBlock) -> NDArray[np.float64]:
-        """Reference derivatives of a field of the state, (n, points, ncomp, dim)."""
+        """Reference derivatives (n, points, ncomp, dim) of a field of the state."""
         slopes = self.state.field(name).slopes_at(block)
         return slopes.reshape(*slopes.shape[:2], -1, slopes.shape[-1])

@@ -32,9 +32,9 @@ class KernelTerm(ABC):
     dtype : numpy.dtype
         Type of vectors and arithmetic.
     width : int
-        SIMD slots.
+        Number of lanes.
     data_dtype : numpy.dtype or None
-        Type of the numbers stored at points, if it is not ``dtype``.
+        Type of the numbers stored at points. None if it is ``dtype``.
     minima, sums : int
         Number of minima and of integrals among a residual's functionals. Their components of the
         q-function follow those of the test functions.
@@ -53,22 +53,22 @@ class KernelTerm(ABC):
 
     @property
     def trial(self) -> DomainSpace:
-        """The field's space, or that of the first one."""
+        """Space of the first field."""
         return self.fields.first
 
     @property
     def test(self) -> DomainSpace:
-        """The test function's space, or that of the first one."""
+        """Space of the first test function."""
         return self.tests.first
 
     @property
     def domain(self) -> Domain:
-        """Elements, or faces of the boundary, over which a sweep goes."""
+        """Domain of the sweep: elements, or faces of the boundary."""
         return self.fields.first.domain
 
     @property
     def spaces(self) -> tuple[Any, Any]:
-        """Trial and test space of the vectors."""
+        """Trial and test space: the spaces of the input and output vectors."""
         return self.fields.whole, self.tests.whole
 
     @property
@@ -78,17 +78,17 @@ class KernelTerm(ABC):
 
     @property
     def any_width(self) -> bool:
-        """True if results on the host have the same bits for lanes of any width."""
+        """True if the bits of results on the host do not depend on the number of lanes."""
         return any(space.any_width for space in self.spaces)
 
     @property
     def row_width(self) -> int:
-        """Number of slots in which a row of a matrix is summed."""
+        """Number of lanes in which a row of a matrix is summed."""
         return WIDEST if self.any_width else self.width
 
     @property
     def data_bytes(self) -> tuple[int, int]:
-        """Bytes of the data in lanes without the modes, and of the modes. No data are computed."""
+        """Bytes of the data in lanes without geometry modes, and bytes of the modes."""
         numbers, domain, dim = self.qfunction.numbers, self.domain, self.trial.dim
         slots = -(-domain.num_elements // self.width) * self.width
         at_points = slots * self.trial.num_points(self.quadrature) * numbers.point
@@ -99,7 +99,7 @@ class KernelTerm(ABC):
 
     @property
     def chunk_batches(self) -> NDArray[np.int64]:
-        """First batch of each chunk in which a sweep goes over the elements, and the end."""
+        """First batch of each chunk of a sweep, and the number of batches: (chunks + 1,)."""
         return chunk_batches(self.fields, self.tests, self.dtype, self.width)
 
     @property
@@ -110,7 +110,7 @@ class KernelTerm(ABC):
     @property
     @abstractmethod
     def data_without_points(self) -> Data:
-        """The data without the numbers at points."""
+        """Data of the kernel without the numbers at points."""
 
     @property
     @abstractmethod
@@ -120,18 +120,18 @@ class KernelTerm(ABC):
     @property
     @abstractmethod
     def parts(self) -> Any:
-        """All summands (factor, term), if the device computes or checks data of any summand."""
+        """All summands (factor, term) if a device computes or checks data; else empty."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class GivenTerm(KernelTerm):
-    """A term made with its data: a fused sum, or a program that computes numbers at points.
+    """Term that gets its data when it is made. Fused sums and data programs are such terms.
 
     Attributes
     ----------
     given : Data
-        Without numbers at points if there are parts.
+        The data. They have no numbers at points if ``parts`` is not empty.
     parts : sequence of (float, Term)
         See `KernelTerm.parts`.
     """

@@ -1,4 +1,4 @@
-"""Coefficients by element attribute: materials."""
+"""Coefficients that depend on the element attribute: materials."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def by_attribute(
     values: Mapping[int | str, ArrayLike],
     default: ArrayLike | None = None,
 ) -> GridFunction:
-    """Coefficient with one value for all elements of an attribute.
+    """Coefficient with one value for each element attribute.
 
     The coefficient is constant in each element. Forms store it by element, not by quadrature point.
 
@@ -31,7 +31,8 @@ def by_attribute(
     ----------
     mesh : Mesh or DistributedMesh
     values : dict
-        Numbers, or vectors of one length, by attribute or name of ``mesh.element_names``.
+        Values by attribute, or by name of ``mesh.element_names``. Numbers, or vectors of one
+        length.
     default : number or vector, optional
         Value in elements of all other attributes. If omitted, each attribute needs a value.
 
@@ -43,8 +44,8 @@ def by_attribute(
     Raises
     ------
     OperatorError
-        Values that are no dict; an attribute that the mesh does not have, or is named twice;
-        elements without a value; values of different shapes, or not real and finite.
+        ``values`` is no dict, an attribute is not in the mesh or is named twice, an element has no
+        value, or the values have different shapes or are not real and finite.
 
     Examples
     --------
@@ -85,7 +86,7 @@ def by_attribute(
 
 
 def _checked(value: Any, shape: tuple[int, ...], what: str) -> Any:
-    """Convert a value to a real, finite array of the shape that all values have."""
+    """Convert a value to a real, finite array of shape ``shape``."""
     array = array_of(value, what, OperatorError)
     if array.shape != shape or len(shape) > 1 or array.dtype.kind not in "biuf":
         raise OperatorError(

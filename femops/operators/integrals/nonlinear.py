@@ -1,4 +1,4 @@
-"""Summands of a residual: integrals of functions that need not be linear in their fields."""
+"""Summands of a residual: integrals of functions that may be nonlinear in their fields."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ from femops.pointwise.trace import (
 @final
 @dataclass(frozen=True)
 class Functionals:
-    """Names of a residual's functionals: integrals, and least values at quadrature points."""
+    """Names of a residual's functionals: integrals, and minima over quadrature points."""
 
     integrals: tuple[str, ...] = ()
     minima: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All names, in the order of a kernel's components."""
+        """All names, in the order of the kernel's components."""
         return (*self.minima, *self.integrals)
 
 
@@ -66,9 +66,9 @@ class NonlinearIntegral:
     quadrature : Quadrature1D
     coefficients : dict of FormCoefficient
     kind : (numpy.dtype, int)
-        Type of the arithmetic, and slots of its lanes.
+        Type of the arithmetic, and number of lanes.
     of_energy : bool
-        Whether the function returns an energy, whose derivative by the fields is the integral.
+        Whether the function returns an energy. Then the integral is the derivative of this energy.
     level : {"partial", "matrix-free"}
         Whether the geometry at points is stored, or computed in each application.
 
@@ -79,10 +79,10 @@ class NonlinearIntegral:
     kind : (numpy.dtype, int)
     dtype : numpy.dtype
     width : int
-        Slots of a lane.
+        Number of lanes.
     of_energy : bool
     factor : float
-        Factor of the integral, but not of functionals.
+        Factor of the integral. It does not apply to functionals.
 
     Raises
     ------
@@ -111,7 +111,7 @@ class NonlinearIntegral:
         self._setups: dict[Any, Any] = {}  # of Jacobians, see `State`
 
     def __getstate__(self) -> dict[str, Any]:
-        """Copies and pickles find the compiled code in the cache."""
+        """Return the state without compiled code. Copies read that code from the cache."""
         return {k: v for k, v in self.__dict__.items() if k != "term"}
 
     @property
@@ -120,7 +120,7 @@ class NonlinearIntegral:
         return self.form.name
 
     def _read(self) -> None:
-        """Trace the function. On the boundary fields have derivatives only if it uses any."""
+        """Trace the function. Fields on the boundary have derivatives only if it uses any."""
         self._trace = self._traced()
         if self.form.domain.has_normals:
             sides = self.form.fields.with_slopes(self._trace.has_slopes)
@@ -129,7 +129,7 @@ class NonlinearIntegral:
 
     @property
     def is_current(self) -> bool:
-        """True if the function still is what was traced. It may read variables that change."""
+        """True if a new trace of the function would equal the old one. It may read variables."""
         fresh = self._traced()
         if self.form.domain.has_normals and not self.form.fields.have_slopes:
             fresh = fresh.of_values
@@ -161,7 +161,7 @@ class NonlinearIntegral:
 
     @cached_property
     def _scaled(self) -> Trace:
-        """The trace with the factor."""
+        """Trace with the factor applied."""
         if self.factor == 1.0:
             return self._trace
         tests = {
@@ -173,9 +173,10 @@ class NonlinearIntegral:
         return replace(self._trace, tests=tests)
 
     def times(self, factor: float) -> NonlinearIntegral:
-        """Copy of the integral with a factor in its trace. Functionals are not multiplied.
+        """Copy of the integral times a factor. Functionals are not multiplied.
 
-        A kernel would scale the fields that it reads, which is right for linear functions only.
+        The factor goes into the trace. A kernel would scale the fields instead, which is right for
+        linear functions only.
 
         Raises
         ------
@@ -203,7 +204,7 @@ class NonlinearIntegral:
 
     @property
     def states(self) -> dict[str, str]:
-        """Name of each field's values among the static inputs of the derivative."""
+        """For each field, the name of its values among the static inputs of the derivative."""
         return {name: f"{STATE}({name})" for name in self.form.fields.spaces}
 
     @cached_property
@@ -219,18 +220,18 @@ class NonlinearIntegral:
 
     @cached_property
     def _qfunction(self) -> LinearQFunction:
-        """The q-function of the derivative."""
+        """Linear q-function of the derivative."""
         return LinearQFunction(self._linearised)
 
     @cached_property
     def _derivative(self) -> tuple[Integral, list[str]]:
-        """The form of the derivative, and the names of the state's fields that it uses."""
+        """Form of the derivative, and names of the state's fields that it uses."""
         form = replace(self.form, traced=self._qfunction).reduced
         used = form.qfunction.used()
         return form, [name for name in self.states.values() if {name, f"d{name}"} & {*used}]
 
     def derivative(self, state: Callable[[], State]) -> Integral:
-        """The form of the derivative at a state. ``state`` is called only if the form needs it.
+        """Form of the derivative at a state. ``state`` is called only if the form uses a field.
 
         Raises
         ------
@@ -261,7 +262,7 @@ class NonlinearIntegral:
 def _complete(
     function: FormFunction, fields: tuple[str, ...], functionals: Sequence[str]
 ) -> Callable[..., Any]:
-    """Wrap a function so that it returns a result for each field and functional, by name."""
+    """Wrap a function so that it returns an entry for each field and functional, by name."""
 
     @functools.wraps(function)
     def complete(*args: Any, **options: Any) -> Any:

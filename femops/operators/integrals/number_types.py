@@ -28,19 +28,18 @@ def float_type(dtype: DTypeLike) -> np.dtype[Any]:
 
 
 def data_type(data_dtype: DTypeLike | None, dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The type in which an operator of type ``dtype`` stores numbers at quadrature points.
+    """Type in which an operator of type ``dtype`` stores numbers at quadrature points.
 
     Parameters
     ----------
     data_dtype : dtype, optional
-        The operator's own type if omitted.
+        By default the operator's type.
     dtype : numpy.dtype
 
     Raises
     ------
     OperatorError
-        If the type is not float64 or float32, or is wider than the arithmetic, which would lose
-        its digits.
+        If the type is not float64 or float32, or is wider than the arithmetic.
     """
     if data_dtype is None:
         return dtype
@@ -68,14 +67,14 @@ def check_range(
     Parameters
     ----------
     what : str
-        The form and the numbers, for the message.
+        Names the form and the numbers in the message.
     largest : float
         Largest absolute value of the numbers.
     kind : numpy.dtype
     cure : str
-        Advice besides scaling, for the message.
+        Advice in the message, besides scaling.
     whole : bool
-        Whether ``largest`` is that of all numbers, so that it must not be too small either.
+        Whether ``largest`` is the largest of all numbers. Then it must not be too small either.
 
     Raises
     ------
@@ -90,16 +89,16 @@ def check_range(
 
 
 def smallest_of(kind: np.dtype[Any]) -> float:
-    """Smallest maximum of many numbers that a type can hold precisely.
+    """Smallest allowed maximum of the absolute values of many numbers in a type.
 
-    Numbers down to the type's epsilon times this maximum are normal.
+    With a smaller maximum, numbers of epsilon times the maximum would not be normal numbers.
     """
     limits = np.finfo(kind)
     return float(limits.tiny) / float(limits.eps)
 
 
 def check_values(what: str, values: NDArray[Any], kind: np.dtype[Any]) -> None:
-    """Raise if finite float64 numbers would be infinite in the type ``kind``.
+    """Raise if finite float64 numbers (of any shape) would be infinite in the type ``kind``.
 
     Raises
     ------
@@ -110,7 +109,7 @@ def check_values(what: str, values: NDArray[Any], kind: np.dtype[Any]) -> None:
 
 
 def largest_of(values: NDArray[np.float64]) -> float:
-    """Largest absolute value of the finite numbers, zero if none is finite."""
+    """Largest absolute value of the finite numbers in an array of any shape; zero if none."""
     return float(np.abs(values).max(initial=0.0, where=np.isfinite(values)))
 
 

@@ -33,12 +33,12 @@ _mode_lanes = Derived[Mesh, NDArray[Any]]()
 def mode_lanes(
     mesh: Mesh, dtype: np.dtype[Any], width: int, edges: NDArray[np.int64]
 ) -> NDArray[Any]:
-    """Return geometry modes of a mesh's elements in lanes, (nbatch, dim, modes, width).
+    """Return the geometry modes (nbatch, dim, modes, width) of a mesh's elements, in lanes.
 
-    They are computed once for a mesh, type and width.
+    The modes are computed once for a mesh, type and width.
 
-    Slots past the last element repeat it, so that they have a Jacobian.  The modes lie near the
-    threads of the first sweep that reads them, whose chunks begin at batches ``edges``.
+    Slots past the last element repeat its modes, so that they have a valid Jacobian. The memory is
+    near the threads of the first sweep, whose chunks begin at the batches ``edges``.
     """
 
     def make() -> NDArray[Any]:
@@ -73,14 +73,14 @@ def data_of(
     qdata_split : QDataSplit
         Lists the numbers.
     dtype, data_dtype : dtype
-        Type of the arithmetic, and of the numbers at points if these have another type.
+        Type of the arithmetic, and type of the numbers at points if it differs.
     width : int
-        Slots of a lane.
+        Number of lanes.
     at_points : bool
         Whether the numbers at points are computed.
     looks : bool
-        Whether the host checks determinants, and functions of the geometry that the kernel
-        computes, by computing them too.
+        Whether the host checks determinants and the functions of the geometry that the kernel
+        computes. For that it computes them itself.
     """
     ne, numbers = form.domain.num_elements, qdata_split.qfunction.numbers
     edges = chunk_batches(form.fields, form.tests, dtype, width)
@@ -118,7 +118,7 @@ def _stored(
     lanes: tuple[np.dtype[Any], int, NDArray[np.int64]],
     own_type: bool,
 ) -> tuple[NDArray[Any], bool]:
-    """Numbers at points, (nbatch, points, nodes, width), and whether all are finite.
+    """Numbers at points (nbatch, points, nodes, width), and True if all are finite.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def _stored(
     lanes : (dtype, int, array)
         Type and width of the lanes, and the first batch of each chunk.
     own_type : bool
-        Whether the type is that of the arithmetic.
+        Whether the lanes have the type of the arithmetic.
     """
     dtype, width, edges = lanes
     shape = -(-form.domain.num_elements // width), form.geometry.num_points, len(nodes), width
@@ -149,7 +149,7 @@ def _stored(
 def _swept(
     form: Integral, qdata_split: QDataSplit, dtype: np.dtype[Any], width: int
 ) -> NDArray[Any] | None:
-    """Numbers at points from a state, by a compiled sweep; None if NumPy should compute them."""
+    """Numbers at points, computed from a state by a sweep. None if NumPy should compute them."""
     if not qdata_split.point:
         return None
     return form.state.points(form, qdata_split, dtype, width)
@@ -158,10 +158,10 @@ def _swept(
 def setup_of(
     form: Integral, qdata_split: QDataSplit, dtype: np.dtype[Any], width: int
 ) -> tuple[QDataSplit, Data]:
-    """Program of the kernel that computes the numbers of a split at points, and its data.
+    """Program that computes the numbers of a split at points, and the data of the program.
 
-    Program and data do not depend on the state's values, and are made once. On a device the data
-    contain no geometry, except that of faces.
+    Program and data do not depend on the values of the state, and are made once. On a device the
+    data have no geometry, except for faces.
     """
     key = dtype, width, tuple(node.number for node in qdata_split.point)
     if key not in form.setups:

@@ -1,4 +1,4 @@
-"""Checks of float32 operators for numbers beyond the type's range, made at construction."""
+"""Checks that the numbers of float32 operators are in range, done when an operator is made."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WHAT = (
 
 
 def in_range(term: Term) -> Term:
-    """Return the term itself, after a check that its numbers fit in float32. Collective.
+    """Return the term after a check that its numbers fit in float32. Collective.
 
     Terms of float64 are not checked.  Stored numbers are checked where they are computed.  This
     function checks numbers that kernels compute: the entries of D, and at the matrix-free level
@@ -35,7 +35,7 @@ def in_range(term: Term) -> Term:
     Raises
     ------
     OperatorError
-        If a number would become infinite, or all numbers of a kind zero.
+        If a number would become infinite, or if all numbers of one kind would become zero.
     """
     form = term.source
     if term.dtype != np.float32 or form is None or form.state.spaces:
@@ -58,12 +58,12 @@ def in_range(term: Term) -> Term:
 
 
 def check_weights(form: Integral, dtype: np.dtype[Any]) -> None:
-    """Refuse a float32 integral if the volumes of all elements are beyond its range. Collective.
+    """Raise if the volumes of all elements are out of a float32 integral's range. Collective.
 
     Raises
     ------
     OperatorError
-        The largest volume or surface element at the elements' centers is too small or too large.
+        The largest Jacobian determinant or surface measure at element centers is out of range.
     """
     if dtype == np.float32:
         largest = max((largest_of(block.weighted_det) for block in form.center), default=0.0)
@@ -73,10 +73,10 @@ def check_weights(form: Integral, dtype: np.dtype[Any]) -> None:
 
 
 def _blocks(form: Integral) -> Iterator[DomainBlock]:
-    """Blocks of points at which `in_range` checks numbers.
+    """Yield blocks of points at which `in_range` checks numbers.
 
-    One point in each element is enough if only the map varies within elements. Else the points
-    are the quadrature points, the only points at which other coefficients are known.
+    One point in each element is enough if only the geometry varies within elements. Other
+    coefficients are known at the quadrature points only.
     """
     known, static = form.known, form.qfunction.trace.static
     used = {node.number for node in ancestors(form.qfunction.distinct)}

@@ -1,4 +1,4 @@
-"""Copies of coefficients that a form owns, so that nobody else can change them."""
+"""Copies of coefficients that a form owns. User code cannot change them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from femops_meshes.coordinates.interpolation import tensor_apply
 
 
 def frozen(array: NDArray[Any]) -> NDArray[Any]:
-    """Return a read-only copy of an array.
+    """Return a read-only copy of an array of any shape.
 
     A read-only array is copied too, because another view of it may be writeable.
     """
@@ -34,7 +34,7 @@ class Field:
     ----------
     space : Space
     l_vec : array
-        Dofs with ghosts, see `Space.l_vec`. A copy that nobody else changes.
+        Copy of the dofs with ghosts, see `Space.l_vec`.
     """
 
     space: Space
@@ -42,15 +42,15 @@ class Field:
 
     @staticmethod
     def of(space: Space, vector: NDArray[Any]) -> Field:
-        """Copy a vector of a space. Collective where ranks share dofs."""
+        """Copy a vector (size,) of a space. Collective if ranks share dofs."""
         return Field(space, frozen(space.l_vec(vector)))
 
     def at(self, block: DomainBlock) -> NDArray[np.float64]:
-        """Values at the quadrature points of a block of elements, (n, nq[, ncomp])."""
+        """Values (n, nq[, ncomp]) at the quadrature points of a block of elements."""
         return block.values(self.space.basis, self.space.restriction.indices, self.l_vec)
 
     def slopes_at(self, block: DomainBlock) -> NDArray[np.float64]:
-        """Reference derivatives at the quadrature points; see `DomainBlock.slopes`."""
+        """Reference derivatives (n, nq[, ncomp], dim) at the points; see `DomainBlock.slopes`."""
         return block.slopes(self.space.basis, self.space.restriction.indices, self.l_vec)
 
 
@@ -59,8 +59,8 @@ class Field:
 class Sampled:
     """Values of a coefficient at all quadrature points of a geometry.
 
-    A component with the same value everywhere is stored as one number. Opposite components of a
-    matrix share one array if they are equal.
+    A constant component is stored as one number. Equal opposite components of a matrix share one
+    array.
 
     Attributes
     ----------
@@ -87,9 +87,9 @@ class Sampled:
         geometry : Geometry or BoundaryGeometry
         shape : tuple of int
         blocks : iterable of (int, (n, nq, *shape) array)
-            The first element and the values of each, in the order of the elements.
+            First element and values of each block, in the order of the elements.
         dtype : dtype
-            Float that holds the values exactly.
+            Type that holds the values exactly.
         """
         whole = geometry.num_elements, geometry.num_points
         parts = [_Part(whole, dtype) for _ in range(math.prod(shape))]
@@ -107,7 +107,7 @@ class Sampled:
         return Sampled(shape, tuple(found[twins.get(k, k)] for k in range(len(parts))))
 
     def at(self, block: DomainBlock) -> NDArray[np.float64]:
-        """Values at the quadrature points of a block of elements, (n, nq, *shape)."""
+        """Values (n, nq, *shape) at the quadrature points of a block of elements."""
         here = block.stop - block.start, block.geometry.num_points
         columns = [
             np.asarray(part[block.start : block.stop] if part.ndim else part, dtype=np.float64)
@@ -121,14 +121,14 @@ class Sampled:
         return values.reshape(*here, *self.shape)
 
     def resampled(self, matrix: NDArray[np.float64], points: int) -> Sampled:
-        """Interpolate the values to other points by a matrix in each direction.
+        """Interpolate the values to other points, with the same matrix in each direction.
 
         Parameters
         ----------
         matrix : (new, old) float64
             See `between_points`.
         points : int
-            Old points of an element: a power of their number in each direction.
+            Number of old points of an element, all directions together.
         """
         old = matrix.shape[1]
         dim = round(math.log(points, old)) if old > 1 else 1
@@ -143,16 +143,16 @@ class Sampled:
 
 
 def between_points(old: NDArray[np.float64], new: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Matrix (new, old) of linear interpolation from old to new points, constant beyond the old.
+    """Matrix (new, old) of piecewise linear interpolation, constant outside the old points.
 
-    Old points ascend. Interpolated values lie between the old values.
+    Old points must ascend. Interpolated values lie between the old values.
     """
     rows = [np.interp(new, old, unit) for unit in np.eye(len(old))]
     return np.stack(rows, axis=1)
 
 
 def _opposite(shape: tuple[int, ...]) -> dict[int, int]:
-    """Map each component below the diagonal of a square matrix to the one opposite, above it."""
+    """Map each component below the diagonal of a square matrix to the opposite component."""
     if len(shape) != 2 or shape[0] != shape[1]:
         return {}
     n = shape[0]
@@ -160,13 +160,13 @@ def _opposite(shape: tuple[int, ...]) -> dict[int, int]:
 
 
 def _same(a: NDArray[np.float64], b: NDArray[np.float64]) -> bool:
-    """True if all bits are the same, also the signs of zeros."""
+    """True if all bits are equal, also the signs of zeros."""
     return bool(np.all(a.view(np.int64) == b.view(np.int64)))
 
 
 @final
 class _Part:
-    """Values of one component, collected block by block. One number as long as all are equal."""
+    """Values of one component, collected block by block; one number while all are equal."""
 
     def __init__(self, shape: tuple[int, int], dtype: DTypeLike) -> None:
         self.shape, self.dtype = shape, np.dtype(dtype)

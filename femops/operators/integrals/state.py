@@ -19,14 +19,14 @@ class State(ABC):
     Attributes
     ----------
     spaces : dict of Space
-        Space of each field, by the name of the field's values among the static inputs of a trace.
-        The reference derivatives have this name with a d before it.
+        Space of each field. The key is the name of the field's values among the static inputs of a
+        trace. Reference derivatives have the key with a d in front.
     filled : bool
-        Whether a device, which has the fields, computes the numbers at points of a derivative.
-        Else the host does.
+        Whether the device that has the fields computes the numbers at points. Else the host
+        computes them.
     setups : dict
-        Data that all derivatives of one form share: splits by level, and by stored nodes the
-        programs that compute these nodes, with their data.
+        Data that all derivatives of one form share: splits by level, and programs with their data
+        by the nodes that they compute.
     """
 
     spaces: Mapping[str, Space]
@@ -35,17 +35,17 @@ class State(ABC):
 
     @abstractmethod
     def field(self, name: str) -> Field:
-        """Return a field, on the host."""
+        """Return a field as a copy on the host."""
 
     @abstractmethod
     def of(self, names: Iterable[str], setups: dict[Any, Any]) -> State:
-        """State with some of the fields and with other setups, for another form."""
+        """Copy of the state for another form, with the fields ``names`` and other setups."""
 
     @abstractmethod
     def points(
         self, form: Any, qdata_split: Any, dtype: np.dtype[Any], width: int
     ) -> NDArray[Any] | None:
-        """Compute the numbers that a form stores at points, (nbatch, points, numbers, width).
+        """Compute the numbers (nbatch, points, numbers, width) that a form stores at points.
 
         None if NumPy should compute them instead.
         """
@@ -53,7 +53,7 @@ class State(ABC):
 
 @final
 class NoState(State):
-    """State of a linear form: no fields."""
+    """State of a linear form. It has no fields."""
 
     spaces: Mapping[str, Space] = {}
     filled = False

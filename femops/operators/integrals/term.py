@@ -1,4 +1,4 @@
-"""One term of an operator: an integral with its q-function and data for a level."""
+"""Terms of operators: integrals with their q-function and data for a level."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from femops_kernels.cpu.machine import lane_width
 from femops_kernels.pointwise.qdata import Data
 
 AT_POINTS = "at points"
-"""Level of terms whose kernel reads no geometry: all that depends on it is stored at points."""
+"""Level of terms whose kernel reads no geometry. Numbers that depend on it are at points."""
 
 DATA_LEVELS = (AT_POINTS, "partial", "matrix-free")
 """Levels whose kernels call the q-function."""
@@ -32,22 +32,22 @@ DATA_LEVELS = (AT_POINTS, "partial", "matrix-free")
 @final
 @dataclass(frozen=True, eq=False)
 class Term(KernelTerm):
-    """An integral with its q-function and data for a level.
+    """Integral with its q-function and data for a level.
 
     Attributes
     ----------
     name, fields, tests, quadrature, qfunction, dtype, width, data_dtype, minima, sums
         See `KernelTerm`.
     source : Integral
-        The integral that the data are computed from.
+        Integral from which the data are computed.
     level : str
         Level that decides which numbers are stored.
     given : Data or None
-        The data, if they are known when the term is made.
+        Data, if known when the term is made.
     original : Term or None
-        The term that this one is the transpose of. None if it is not a transpose.
+        Term of which this term is the transpose. None if this term is not a transpose.
     scale : float
-        Factor of a fused kernel for numbers at points, applied before they are rounded.
+        Factor of the numbers at points in a fused kernel, applied before rounding.
     """
 
     source: Integral
@@ -64,7 +64,7 @@ class Term(KernelTerm):
         level: str,
         data_dtype: DTypeLike | None = None,
     ) -> Term:
-        """Make the term of a form at a level; see `ready` for its data.
+        """Make the term of a form at a level, without its data; see `ready`.
 
         Raises
         ------
@@ -105,17 +105,17 @@ class Term(KernelTerm):
         sums: int = 0,
         level: str = "partial",
     ) -> Term:
-        """Term of a nonlinear form, with the numbers of its minima and integrals."""
+        """Make the term of a nonlinear form, with ``minima`` minima and ``sums`` integrals."""
         return replace(Term._of(form, level, dtype, width), minima=minima, sums=sums)
 
     @property
     def symmetric(self) -> bool:
-        """True if the term is known to equal its transpose."""
+        """True if the term is known to equal its transpose. Else False."""
         return self.qfunction.symmetric and self.fields.same(self.tests)
 
     @cached_property
     def qdata_split(self) -> QDataSplit:
-        """Decision which inputs of the q-function are stored at points, in elements or once."""
+        """Decision which inputs of the q-function are stored at points, in elements, or once."""
         return self.source.qdata_split(self.level, transpose=self.original is not None)
 
     @cached_property
@@ -128,21 +128,21 @@ class Term(KernelTerm):
 
     @property
     def rounds(self) -> bool:
-        """True if the level stores numbers at points, and rounds them to ``data_dtype``."""
+        """True if the level stores numbers at points and rounds them to ``data_dtype``."""
         stores = self.level in DATA_LEVELS and self.qfunction.numbers.point > 0
         return self.data_dtype is not None and stores
 
     def in_sum(self, factor: float) -> Term:
-        """The term as part of a fused kernel, which multiplies the term's data by a factor."""
+        """Copy of the term for a fused kernel, which multiplies the term's data by a factor."""
         if not self.rounds or factor == 1.0:
             return self
         known = None if self.filled else self.data
         return replace(self, given=known, scale=factor)
 
     def with_wide_data(self) -> Term:
-        """Copy of the term without ``data_dtype``, which may be moved to any level.
+        """Copy of the term without ``data_dtype``, for use at any level.
 
-        Numbers that this term rounds are still rounded, and no other numbers.
+        The copy rounds exactly the numbers that this term rounds.
         """
         if self.data_dtype is None:
             return self
@@ -177,13 +177,13 @@ class Term(KernelTerm):
         return ((1.0, replace(self, given=None if self.filled else self.data)),)
 
     def __getstate__(self) -> dict[str, Any]:
-        """State for a copy or another process, which splits the data again."""
+        """Return the state for a copy or another process, which splits the data again."""
         return {k: v for k, v in self.__dict__.items() if k != "qdata_split"}
 
     def blocks(self) -> list[Term]:
-        """Split a term on a product into terms with one test function and one field each.
+        """Split a term on a product into terms with one test function and one field.
 
-        Each of them works on vectors of its own spaces. A term on one space is returned as it is.
+        Each new term works on vectors of its own spaces. A term on one space is not changed.
         """
         if not self.fields.on_product:
             return [self]
@@ -197,9 +197,9 @@ class Term(KernelTerm):
         return self.source.qfunction.pairs
 
     def block(self, test: str, field: str) -> Term:
-        """The part of the term with one test function and one field, on vectors of their spaces.
+        """Part of the term with one test function and one field, on vectors of their spaces.
 
-        It is made once.
+        The part is made once and kept.
         """
         if self.original is not None:
             return self.original.block(field, test).transposed()
@@ -211,7 +211,7 @@ class Term(KernelTerm):
         return found
 
     def ready(self, level: str) -> Term:
-        """Return the term itself, after its data are computed, or checked if not stored."""
+        """Compute the term's data, or check them if they are not stored. Return the term."""
         if not self.domain.num_elements:
             return self
         if self.filled:
@@ -223,7 +223,7 @@ class Term(KernelTerm):
         return self
 
     def at_level(self, level: str) -> Term:
-        """Copy of the term at another level. Data are kept if both levels store the same."""
+        """Copy of the term at another level. Data are reused if both levels store the same data."""
         qdata_split = self.source.qdata_split(level, transpose=self.original is not None)
         alike = qdata_split.qfunction == self.qfunction and same(
             qdata_split.kept, self.qdata_split.kept
@@ -235,7 +235,7 @@ class Term(KernelTerm):
         )
 
     def transposed(self) -> Term:
-        """The term with trial and test space exchanged."""
+        """Transpose of the term: trial and test space are exchanged."""
         if self.symmetric:
             return self
         if self.original is not None:
@@ -254,13 +254,12 @@ class Term(KernelTerm):
         )
 
     def updated(self, form: Integral) -> Term:
-        """Copy of the term for ``form``, the same form with new coefficients.
+        """Copy of the term with ``form``, which has new coefficients but is otherwise the same.
 
         Raises
         ------
         OperatorError
-            If the new coefficients have another shape or symmetry, so that another kernel would be
-            needed.
+            If a new coefficient has another shape or symmetry, and so needs another kernel.
         """
         if form.coefficient_shapes() != self.source.coefficient_shapes():
             raise OperatorError(
@@ -298,14 +297,14 @@ def _check_orders(
 def updated(
     summands: Sequence[tuple[float, Term]], values: Mapping[str, Any], level: str, made: Made
 ) -> list[tuple[float, Term]]:
-    """Copies of the terms with new values of their coefficients, by name.
+    """Copy the terms, with new values of their coefficients by name.
 
     All terms share ``made``, see `Integral.with_coefficients`.
 
     Raises
     ------
     OperatorError
-        If no term has a coefficient of this name, or the shape is another.
+        If no term has a coefficient of this name, or the new value has another shape.
     """
     terms: list[tuple[float, Term]] = []
     used: set[str] = set()

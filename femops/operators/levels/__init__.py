@@ -1,1 +1,1 @@
-"""Levels of assembly: the data that an operator stores."""
+"""Levels of assembly: which data an operator stores."""

@@ -1,13 +1,13 @@
-"""The level "auto": chosen by measurement on a sample of the elements.
+"""The level "auto": measurements on a sample of the elements choose the level.
 
-Each level has a lower bound of its time: bytes over a bandwidth, and flops over a rate that no
+The time of each level has a lower bound: bytes over a bandwidth, and flops over a rate that no
 kernel exceeds. Levels are tried in the order of these bounds, until a bound is above the best
-measured time. So a level that could not win is never built.  If the bytes that a level moves for
-the whole operator do not fit in the caches, these are emptied before each measurement of the level,
-so that a small sample stands for the whole operator.
+measured time. So a level that cannot win is never built. The caches are emptied before a level is
+measured if the level's data for the complete operator do not fit in them. So a small sample stands
+for the complete operator.
 
-The measured time is the processor's, of all threads, and the least of several rounds counts. So the
-choice does not change while other programs use some cores.
+The measured time is the processor time of all threads, the least of several rounds. So other
+programs on some cores do not change the choice.
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ _OPTIMISM = 2.0
 
 
 def choose_level(summands: Summands, panels: Panels = ONE) -> str:
-    """Choose the fastest level for a sum of terms, measured with the threads now in use.
+    """Choose the fastest level for a sum of terms by measurement, with the threads now in use.
 
-    Levels that would not fit into memory are left out.  A process keeps its choices, so equal
+    Levels that do not fit into memory are left out. A process remembers its choices, so equal
     operators have the same level.
 
     Parameters
@@ -85,7 +85,7 @@ def choose_level(summands: Summands, panels: Panels = ONE) -> str:
         Terms of forms on one mesh. Terms over boundary faces cost little, so they are measured
         only if there are no terms over elements.
     panels : Panels
-        Number of vectors that the sum is applied to at once.
+        Number of vectors to which the sum is applied at once.
     """
     levels = [level for level in LEVELS if _fits(level, summands)]
     part = domains(summands)[0]
@@ -105,7 +105,7 @@ def choose_level(summands: Summands, panels: Panels = ONE) -> str:
 
 
 def level_words(summands: Summands, levels: Sequence[str], panels: Panels = ONE) -> str:
-    """Key of the tuning database for the choice: all that it depends on, equal for equal forms."""
+    """Key of the tuning database for the chosen level. Equal forms have equal keys."""
     ne, threads = summands[0][1].domain.num_elements, get_threads()
     types = ", ".join(
         f"{t.dtype} x {t.width}, stored {t.data_dtype or t.dtype}" for _, t in summands
@@ -118,7 +118,7 @@ def level_words(summands: Summands, levels: Sequence[str], panels: Panels = ONE)
 
 
 def _least_bytes(summands: Summands, _: Panels) -> str:
-    """Choose the level that moves the fewest bytes, because a device's kernels wait for memory."""
+    """Choose the level that moves the fewest bytes. On a device kernels wait for memory."""
     levels = backend_of(summands[0][1].spaces[0]).levels
     bytes_moved = {
         level: level_data_of(level, _at(level, summands), FREE).moved_bytes() for level in levels
@@ -129,9 +129,9 @@ def _least_bytes(summands: Summands, _: Panels) -> str:
 def _agreed_level(
     summands: Summands, panels: Panels, choose: Callable[[Summands, Panels], str]
 ) -> str:
-    """Level that the rank with most elements chooses for its part. Collective.
+    """Level that the rank with the most elements chooses for its part. Collective.
 
-    All ranks measure at the same time, because later they will share caches and memory too.
+    All ranks measure at the same time, because they share caches and memory in applications too.
     """
     first = domains(summands)[0][0][1]
     if not first.domain.covers:
@@ -160,7 +160,7 @@ def measure_levels(
 ) -> dict[str, float]:
     """Measure one application of a sample, in seconds, for each level that could be the fastest.
 
-    Seconds are the processor's, of all threads, divided by the number of threads.
+    The seconds are processor time of all threads, divided by the number of threads.
 
     Parameters
     ----------
@@ -169,7 +169,7 @@ def measure_levels(
     levels : sequence of str
         Levels to choose from. "matrix-free" needs the least memory.
     panels : Panels
-        Number of vectors that the sum is applied to at once.
+        Number of vectors to which the sum is applied at once.
     """
     nvec = panels.nvec * panels.count
     whole, count = summands[0][1], _sample_size(summands[0][1], nvec)
@@ -221,7 +221,7 @@ def _sample_size(term: Term, nvec: int) -> int:
 
 
 def flush_memory() -> NDArray[np.float64]:
-    """Array that is read to empty the caches. All callers share it while one of them holds it."""
+    """Array that is read to empty the caches. All concurrent callers share it."""
     memory = _flushed.get("memory")
     if memory is None:
         memory = _flushed["memory"] = np.ones(_FLUSH // 8)
@@ -229,7 +229,7 @@ def flush_memory() -> NDArray[np.float64]:
 
 
 def _flusher() -> Callable[[], float]:
-    """Return a function that empties the caches and returns the seconds that this takes."""
+    """Return a function that empties the caches and returns the seconds for that."""
     memory = flush_memory()
 
     def flush() -> float:
@@ -245,7 +245,7 @@ def _bandwidth(flush: Callable[[], float]) -> float:
 
 
 def _work(level: str, sample: Summands, nvec: int = 1) -> tuple[float, float]:
-    """Least bytes moved and flops of one application, without compiling or assembling."""
+    """Least bytes moved and flops of one application. Nothing is compiled or assembled."""
     term = sample[0][1]
     if level == "full":
         entries = sum(_least_entries(block) for block in term.blocks())
@@ -259,7 +259,7 @@ def _work(level: str, sample: Summands, nvec: int = 1) -> tuple[float, float]:
 
 
 def _least_entries(term: Term) -> float:
-    """Estimate the entries of the matrix: those of a large Cartesian mesh with as many dofs."""
+    """Estimate the entries of the matrix by those of a large Cartesian mesh with as many dofs."""
     columns = (term.trial.order + 1.0) ** term.trial.dim
     coupled = np.count_nonzero(entry_numbers(term).any(axis=(0, 2)))  # components, one by one
     return term.test.touched * columns * coupled
@@ -272,7 +272,7 @@ def _at(level: str, sample: Summands) -> list[tuple[float, Term]]:
 def _runner(
     level: str, sample: Summands, panels: Panels, flush: Callable[[], float] | None
 ) -> Callable[[], float]:
-    """Return a function that applies the sample once, with caches empty or holding its data."""
+    """Return a function that applies the sample once, with empty or with warm caches."""
     level_data: LevelData = level_data_of(level, _at(level, sample), FREE)
     work = level_data.compiled(panels)
     term, nvec = sample[0][1], panels.nvec * panels.count
@@ -300,7 +300,7 @@ def _runner(
 
 
 def _measure(runs: dict[str, Callable[[], float]]) -> dict[str, float]:
-    """Least time of each level in interleaved rounds, seconds."""
+    """Least time of each level in interleaved rounds, in seconds."""
     times: dict[str, list[float]] = {level: [] for level in runs}
     for _ in range(_ROUNDS):
         for level, run in runs.items():
@@ -311,7 +311,7 @@ def _measure(runs: dict[str, Callable[[], float]]) -> dict[str, float]:
 @final
 @dataclass(frozen=True, eq=False)
 class Auto(LevelData):
-    """Data of the fastest level, chosen at the first use.
+    """Data of the fastest level. The level is chosen at first use.
 
     Attributes
     ----------
@@ -335,7 +335,7 @@ class Auto(LevelData):
 
     @cached_property
     def _chosen_for(self) -> dict[Panels, LevelData]:
-        """Data by number of vectors. The same data for the same level."""
+        """Data by number of vectors. Equal levels share their data."""
         return {}
 
     def _choice(self, panels: Panels) -> LevelData:
@@ -367,9 +367,9 @@ class Auto(LevelData):
 
     @property
     def _rounds(self) -> bool:
-        """True if it may depend on the level which numbers are rounded.
+        """True if the level may decide which numbers are rounded.
 
-        Then products with one vector and with many, and the matrix, use the same level.
+        Then the matrix, and products with one vector or many, use the same level.
         """
         return any(term.data_dtype is not None for _, term in self.summands)
 
@@ -387,7 +387,7 @@ class Auto(LevelData):
         return self._chosen_for[panels].steps(panels)
 
     def flops(self) -> int:
-        """Operations of the level chosen."""
+        """Number of operations of the chosen level."""
         return self.chosen.flops()
 
     def data_flops(self) -> int:
@@ -395,32 +395,32 @@ class Auto(LevelData):
         return self.chosen.data_flops()
 
     def assembly_flops(self) -> int:
-        """Operations that assemble the matrix at the level chosen."""
+        """Operations that assemble the matrix at the chosen level."""
         return self.chosen.assembly_flops()
 
     def moved_bytes(self) -> int:
-        """Bytes that the level chosen moves."""
+        """Bytes that the chosen level moves."""
         return self.chosen.moved_bytes()
 
     def stored_bytes(self) -> int:
-        """Bytes that the level chosen stores."""
+        """Bytes that the chosen level stores."""
         return self.chosen.stored_bytes()
 
     def shared_bytes(self) -> int:
-        """Bytes that the level chosen shares with other operators."""
+        """Bytes that the chosen level shares with other operators."""
         return self.chosen.shared_bytes()
 
     def with_constraints(self, constraints: Constraints) -> Auto:
-        """Copy of the data with other constraints. A choice that has been made is kept."""
+        """Copy of the data with other constraints. It keeps a level that has been chosen."""
         new = replace(self, constraints=constraints)
         if "chosen" in self.__dict__:
             new.__dict__["chosen"] = self.chosen.with_constraints(constraints)
         return new
 
     def lift(self, g: NDArray[Any]) -> NDArray[Any]:
-        """Apply `lift` of the level chosen."""
+        """Apply `lift` of the chosen level."""
         return self.chosen.lift(g)
 
     def matrix(self) -> csr_array:
-        """Return the matrix by the level chosen."""
+        """Assemble the matrix with the chosen level."""
         return self.chosen.matrix()

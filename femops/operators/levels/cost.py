@@ -19,13 +19,13 @@ class Cost:
         Floating-point operations of the emitted contractions and of the q-functions. A fused
         multiply-add counts as two.
     bytes_moved : int
-        Least traffic with memory, bytes: stored data and indices read once, x read, y written.
+        Least memory traffic, in bytes: stored data, indices and x are read once, y is written.
     stored_bytes : int
-        Bytes that the operator stores for its applications. Its copies of coefficients, which
-        applications do not read, are not counted.
+        Bytes that the operator stores for its applications. Its copies of coefficients are not
+        counted, because applications do not read them.
     shared_bytes : int
         Bytes that all operators on its spaces share: the indices of the element restriction, and
-        the mesh's geometry as kernels read it.
+        the geometry that kernels read.
     assembly_flops : int
         Floating-point operations that compute the stored data. Functions of x are not counted.
     data_flops : int

@@ -2,7 +2,7 @@
 
 Elements and boundary faces have separate sweeps.  The sweep over the elements comes first, because
 sweeps over faces only add to the result.  On a product, a sweep reads and writes all fields at
-once, but levels with matrices have one for each block.
+once. Levels with matrices have one sweep for each block.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from femops_kernels.compiled import ONE, Panels
 from femops_kernels.cpu.kernels.separable import SeparableKernel
 
 JOINT = ("partial", "matrix-free")
-"""Levels at which all fields of a product are read and written by one sweep."""
+"""Levels at which one sweep reads and writes all fields of a product."""
 
 
 def level_data_of(
@@ -39,7 +39,7 @@ def level_data_of(
     Raises
     ------
     OperatorError
-        If the level would not fit into memory.
+        If the level does not fit into memory.
     """
     first = summands[0][1]
     backend = backend_of(first.spaces[0])
@@ -89,7 +89,7 @@ def _storage_of(level: str, summands: Summands, constraints: Constraints) -> Lev
 
 
 def _share_of(constraints: Constraints, *, first: bool) -> Constraints:
-    """Constraints of one part of a sum. Only the first part writes the identity's rows."""
+    """Constraints of one part of a sum. Only the first part writes constrained rows."""
     return constraints if first else replace(constraints, identity=0.0)
 
 
@@ -103,7 +103,7 @@ class Domains(LevelData):
     summands, constraints, level
         See `LevelData`.
     parts : tuple of LevelData
-        Data of each domain, that of the elements first, if there is one.
+        Data of each domain. The domain of elements, if any, comes first.
     """
 
     summands: Summands
@@ -117,7 +117,7 @@ class Domains(LevelData):
         return [summand for part in self.parts for summand in part.as_stored]
 
     def steps(self, panels: Panels = ONE) -> list[Step]:
-        """Steps of all parts, over the elements first, because steps over faces only add."""
+        """Steps of all parts. Steps over elements come first, because steps over faces only add."""
         return [step for part in self.parts for step in part.steps(panels)]
 
     def kernel_parts(self) -> list[Parts]:
@@ -145,7 +145,7 @@ class Domains(LevelData):
         return sum(part.shared_bytes() for part in self.parts)
 
     def with_constraints(self, constraints: Constraints) -> Domains:
-        """Return the same data with other constraints."""
+        """Copy of the data with other constraints."""
         parts = (
             part.with_constraints(_share_of(constraints, first=k == 0))
             for k, part in enumerate(self.parts)
@@ -247,7 +247,7 @@ class Blocks(LevelData):
         return sum(part.shared_bytes() for part in self.parts.values())
 
     def with_constraints(self, constraints: Constraints) -> Blocks:
-        """Return the same data with other constraints."""
+        """Copy of the data with other constraints."""
         product = self.summands[0][1].spaces[0]
         parts = {
             pair: part.with_constraints(constraints.of_block(product, *pair))

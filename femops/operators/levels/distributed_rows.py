@@ -32,7 +32,7 @@ class RankRows(CompressedRows):
 
     @cached_property
     def _rows(self) -> tuple[csr_array, csr_array, Columns]:
-        """The matrix, the constrained columns removed from it, and the dofs of their columns."""
+        """The matrix, the constrained columns removed from it, and the dofs of its columns."""
         matrix, columns = assembled_rows(self.summands)
         kept, removed = split_rows(matrix, columns, self.constraints, self.summands[0][1].dtype)
         return placed_csr(kept), removed, columns
@@ -42,7 +42,7 @@ class RankRows(CompressedRows):
         return self._rows[:2]
 
     def steps(self, panels: Panels = ONE) -> list[Step]:
-        """One product with the rows."""
+        """A single step: the product with the rows."""
         kept, _, columns = self._rows
         term = self.summands[0][1]
         nvec = panels.nvec

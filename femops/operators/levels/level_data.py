@@ -1,4 +1,4 @@
-"""Data that an operator stores at each level of assembly, and the launches that apply them.
+"""Data that an operator stores at each level of assembly, and launches that apply the data.
 
 =============  =====================================================  =======================
 level          stored data                                            one application
@@ -6,7 +6,7 @@ level          stored data                                            one applic
 full           the matrix, compressed rows                            product by rows
 element        dense element matrices                                 products by element
 partial        D at the quadrature points, or in each element if      sum factorisation
-               all are affine; a diagonal one by 1-D matrices
+               all are affine; if D is diagonal, 1-D matrices
 matrix-free    the modes of the elements' geometry                    sum factorisation
 =============  =====================================================  =======================
 """
@@ -68,7 +68,7 @@ class LevelData(ABC):
     level: str
 
     def __getstate__(self) -> dict[str, Any]:
-        """State for a copy or another process, which computes cached data again."""
+        """Return the state for a copy or another process, without cached data."""
         return {k: v for k, v in self.__dict__.items() if k not in _CACHED}
 
     @property
@@ -78,12 +78,12 @@ class LevelData(ABC):
 
     @property
     def stored(self) -> LevelData:
-        """Data of the level in use. For "auto" data of the chosen level, else the object itself."""
+        """Data of the level in use: the chosen level's for "auto", else the object itself."""
         return self
 
     @property
     def as_stored(self) -> Summands:
-        """The summands with the numbers at points rounded as kernels read them."""
+        """Summands whose numbers at points are rounded as kernels read them."""
         return self.summands
 
     @abstractmethod
@@ -100,7 +100,7 @@ class LevelData(ABC):
         return backend_of(self.summands[0][1].spaces[0])
 
     def compiled(self, panels: Panels = ONE) -> CompiledOperator:
-        """Compile the operator. Collective where ranks share dofs."""
+        """Compile the operator. Collective if ranks share dofs."""
         dtype, steps = self.summands[0][1].dtype, self.steps(panels)
         return compiled_steps(self.backend, steps, self.sides, self.constraints, dtype, panels)
 
@@ -148,7 +148,7 @@ class LevelData(ABC):
         """Copy of the data with other essential conditions. Arrays are shared if they can be."""
 
     def lift(self, g: NDArray[Any]) -> NDArray[Any]:
-        """Apply the unconstrained operator to ``g``, whose entries are 0 in unconstrained columns.
+        """Apply the unconstrained operator to ``g`` (size,), zero in unconstrained columns.
 
         Constrained rows of the result are undefined.
         """
@@ -159,7 +159,7 @@ class LevelData(ABC):
         return result
 
     def matrix(self) -> csr_array:
-        """Assemble the matrix with the essential conditions. On many ranks this rank's rows."""
+        """Assemble the matrix with the essential conditions. On many ranks, this rank's rows."""
         if self.summands[0][1].spaces[0].distributed is not None:
             return rank_matrix(self.as_stored, self.constraints)
         whole = assemble_csr(self.as_stored)
@@ -230,11 +230,11 @@ def check_level(level: str) -> None:
 
 
 def base_level(level: str) -> str:
-    """Level of the terms of an operator: "partial" until "auto" has chosen."""
+    """Level of an operator's terms: ``level``, but "partial" for "auto", which chooses later."""
     return "partial" if level == "auto" else level
 
 
 def share(old: LevelData, new: LevelData, name: str) -> None:
-    """Copy a cached attribute from old to new data, if it has been computed."""
+    """Copy a cached attribute from old data to new data, if it has been computed."""
     if name in old.__dict__:
         new.__dict__[name] = old.__dict__[name]

@@ -111,7 +111,7 @@ class Elements(LevelData):
         return plan_bytes(self.summands[0][1])
 
     def with_constraints(self, constraints: Constraints) -> Elements:
-        """Return the same matrices with other constraints."""
+        """Copy of the data with other constraints. The matrices are shared."""
         new = replace(self, constraints=constraints)
         share(self, new, "matrices")
         share(self, new, "_by_element")
@@ -138,7 +138,7 @@ class CompressedRows(LevelData, ABC):
         """The matrix, and the constrained columns removed from it."""
 
     def flops(self) -> int:
-        """Operations of the product; the matrix stores no zeros."""
+        """Operations of the product. The matrix stores no zeros."""
         kept = self._parts[0]
         return int(2 * kept.nnz - np.count_nonzero(np.diff(kept.indptr)))
 
@@ -155,7 +155,7 @@ class CompressedRows(LevelData, ABC):
         return csr_nbytes(self._parts[0]) + bool(self.constraints) * csr_nbytes(self._parts[1])
 
     def shared_bytes(self) -> int:
-        """Zero: a matrix is not shared."""
+        """Zero, because operators do not share matrices."""
         return 0
 
     def with_constraints(self, constraints: Constraints) -> Self:
@@ -204,7 +204,7 @@ class Rows(CompressedRows):
 
 
 def placed_csr(matrix: csr_array) -> csr_array:
-    """Replace the arrays of a matrix by those that the compiled product reads.
+    """Copy of a matrix with arrays that the compiled product reads.
 
     Row starts are int64 and columns int32, and arrays lie near the threads that read them. SciPy
     needs one type for both kinds of indices, see `Rows.matrix`.

@@ -67,7 +67,7 @@ class Points(LevelData):
 
     @cached_property
     def work(self) -> list[tuple[OperatorKernel, Data]]:
-        """Kernel of the host and its data, for each of the fused summands."""
+        """Kernel of the host and data, for each fused summand."""
         return [
             _separated(t, group) or (factorised_kernel(t), _whole(t, group))
             for (_, t), group in zip(self.fused, self._groups, strict=True)
@@ -86,8 +86,8 @@ class Points(LevelData):
     def _stored(self) -> Points:
         """Copy of the data in which kernels read no geometry, used for many vectors.
 
-        All numbers that depend on the geometry are stored at points. They take less memory than a
-        few vectors, and are read once for all vectors.
+        All numbers that depend on the geometry are stored at points. These numbers take less memory
+        than a few vectors, and are read once for all vectors.
         """
         if not any(_mapped(term) for _, term in self.summands):
             return self
@@ -99,7 +99,7 @@ class Points(LevelData):
         return [kernel.parts for kernel, _ in self.work]
 
     def steps(self, panels: Panels = ONE) -> list[Step]:
-        """One sweep for each fused summand; for many vectors on a product, block by block."""
+        """One sweep for each fused summand. For many vectors on a product, block by block."""
         if panels != ONE and self.summands[0][1].fields.on_product:
             return block_steps(self._blocks, self.sides, self.constraints, panels)
         if panels != ONE:
@@ -123,7 +123,7 @@ class Points(LevelData):
         return Step(alpha, launch, term.fields, term.tests, self._begins(k))
 
     def _begins(self, k: int) -> bool:
-        """True if sweep k overwrites its test functions, as no sweep before it writes any of them.
+        """True if sweep k overwrites its test functions, because no earlier sweep writes them.
 
         Sweeps over faces never overwrite.
         """
@@ -136,7 +136,7 @@ class Points(LevelData):
         return self.work[k]
 
     def _keep(self, k: int) -> float:
-        """Diagonal that sweep k writes in constrained rows before its factor: 0 if it only adds."""
+        """Diagonal that sweep k writes in constrained rows. It is 0 if the sweep only adds."""
         return self.constraints.identity / self.fused[k][0] if self._begins(k) else 0.0
 
     def flops(self) -> int:
@@ -175,7 +175,7 @@ class Points(LevelData):
         return sum(modes.values()) + plans
 
     def with_constraints(self, constraints: Constraints) -> Points:
-        """Return the same data with other constraints."""
+        """Copy of the data with other constraints."""
         new = replace(self, constraints=constraints)
         share(self, new, "fused")
         share(self, new, "work")
@@ -196,13 +196,13 @@ def _mapped(term: Term) -> bool:
 def _kept_at_points(term: Term) -> Term:
     """Copy of the term at a level whose q-function reads no geometry.
 
-    With ``data_dtype`` it still rounds the numbers that the term rounds, but stores its own numbers
-    in the type of the arithmetic.
+    With ``data_dtype`` the copy rounds the same numbers as the term, but stores its own numbers in
+    the type of the arithmetic.
     """
     partial = term.with_wide_data().at_level("partial")
     return (term.at_level(AT_POINTS) if _mapped(partial) else partial).ready("partial")
 
 
 def _whole(term: KernelTerm, group: Summands) -> Data:
-    """Data of a term on the host, also of a sum whose data a device computes."""
+    """Data of a term on the host, also for a sum whose data a device computes."""
     return fused(group, whole=True).data if term.looked_at and len(group) > 1 else term.data

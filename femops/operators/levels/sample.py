@@ -32,7 +32,7 @@ def first_terms(summands: Summands, count: int) -> list[tuple[float, Term]]:
     summands : sequence of (float, Term)
         Terms of forms, on one mesh.
     count : int
-        Number of elements. On a distributed mesh a number of this rank's elements.
+        Number of elements. On a distributed mesh this counts elements of this rank.
     """
     whole = summands[0][1].spaces[0]
     mesh, part = whole.mesh, first_elements(whole.mesh, count)
@@ -81,7 +81,7 @@ def _arguments(whole: Arguments, part: Mesh, known: dict[Any, Any]) -> Arguments
 
 
 def _space(space: Space, part: Mesh, known: dict[Any, Any]) -> Space:
-    """Restrict a space to a part of the mesh; made once."""
+    """Restrict a space to a part of the mesh. Each space is restricted once."""
     if space not in known:
         known[space] = type(space)(part, space.order, space.ncomp, space.basis.family)
     found: Space = known[space]
@@ -89,7 +89,7 @@ def _space(space: Space, part: Mesh, known: dict[Any, Any]) -> Space:
 
 
 def _first(whole: Space, part: Space, l_vec: NDArray[Any]) -> NDArray[Any]:
-    """Restrict an l_vec to the space on a part of the mesh, which has the first elements."""
+    """Restrict an l_vec to the space ``part``, which is on the first elements of the mesh."""
     found = np.empty((part.ndofs, *l_vec.shape[1:]), l_vec.dtype)
     indices = part.restriction.indices
     found[indices] = l_vec[whole.restriction.indices[: len(indices)]]

@@ -9,7 +9,7 @@ from femops.pointwise.expressions.graph import Node, ancestors
 
 
 def derivatives(outputs: Sequence[Node], direction: dict[int, Node]) -> list[Node]:
-    """Directional derivatives of nodes.
+    """Directional derivatives of the output nodes.
 
     Parameters
     ----------
@@ -20,8 +20,8 @@ def derivatives(outputs: Sequence[Node], direction: dict[int, Node]) -> list[Nod
     Returns
     -------
     list of Node
-        The derivative of each output.  At a kink (abs, minimum, maximum, where) it is that of the
-        branch that is taken.
+        Derivative of each output. At a kink (abs, minimum, maximum, where) it is the derivative of
+        the branch taken.
     """
     if not outputs:
         return []
@@ -40,22 +40,22 @@ def derivatives(outputs: Sequence[Node], direction: dict[int, Node]) -> list[Nod
 
 
 def gradients(output: Node, inputs: Sequence[Node]) -> list[Node]:
-    """Derivatives of one node by several inputs, in one pass from the output to the inputs.
+    """Derivatives of one node by several inputs, in one reverse pass.
 
-    The pass takes at most about four times the operations of the output, however many inputs there
-    are (Griewank and Walther, Evaluating Derivatives, section 4.6).
+    For any number of inputs, the pass takes at most about four times the operations of the output
+    (Griewank and Walther, Evaluating Derivatives, section 4.6).
 
     Parameters
     ----------
     output : Node
     inputs : sequence of Node
-        Nodes of any kind. What an input is computed from is a constant.
+        Nodes of any kind. The arguments of an input count as constants.
 
     Returns
     -------
     list of Node
-        The derivative by each input, at kinks that of `derivatives`. Where a choice does not take
-        a branch, the branch adds zero, even if its own derivative is NaN or infinite there.
+        Derivative by each input. At kinks it is the one of `derivatives`. A branch that a choice
+        does not take adds zero, even if the branch has a derivative that is NaN or infinite.
     """
     graph = output.graph
     zero = graph.constant(0.0)
@@ -76,11 +76,11 @@ def gradients(output: Node, inputs: Sequence[Node]) -> list[Node]:
 
 
 _Total = tuple[Node | None, Node]
-"""A condition, and a derivative where it holds: elsewhere zero. None for everywhere."""
+"""Condition, and the derivative where it holds. Elsewhere zero. None means everywhere."""
 
 
 def _shares(node: Node, total: _Total) -> list[_Total]:
-    """Pass the derivative by a node on to its arguments."""
+    """Pass the derivative by a node to the node's arguments."""
     guard, factor = total
     zero, args = node.graph.constant(0.0), node.args
     if node.op not in ("where", "minimum", "maximum"):
@@ -107,7 +107,7 @@ def _sum(one: _Total, other: _Total) -> _Total:
 
 
 def _masked(total: _Total) -> Node:
-    """The derivative, and zero where its condition does not hold."""
+    """Derivative, or zero if its condition does not hold."""
     guard, factor = total
     return factor if guard is None else _where(guard, factor, factor.graph.constant(0.0))
 

@@ -1,4 +1,4 @@
-"""Frontier in an expression graph between nodes that depend on the field and nodes that do not."""
+"""Frontier in an expression graph: the nodes between fixed parts and parts that vary."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from femops.pointwise.expressions.operations import LIBRARY
 
 
 def frontier(outputs: Sequence[Node], moving: set[int], *, deep: bool = False) -> list[Node]:
-    """Nodes that can be computed once, and that nodes of every application use.
+    """Nodes that can be computed once and that each application needs.
 
     Parameters
     ----------
     outputs : sequence of Node
     moving : set of int
-        Numbers of the inputs that vary from application to application.
+        Numbers of the inputs that vary between applications.
     deep : bool
         True to replace nodes of arithmetic by their arguments, down to inputs and to functions of
         the C library.
@@ -23,9 +23,9 @@ def frontier(outputs: Sequence[Node], moving: set[int], *, deep: bool = False) -
     Returns
     -------
     list of Node
-        Nodes that do not depend on the moving inputs, and are outputs or arguments of a node that
-        does.  Conditions, and with ``deep`` nodes of arithmetic, are replaced by their arguments.
-        Constants are left out.
+        Nodes that do not depend on moving inputs, but are outputs or arguments of a node that does.
+        Conditions are replaced by their arguments. With ``deep`` nodes of arithmetic are replaced
+        too. Constants are left out.
     """
     order = ancestors(outputs)
     moves = dependent(outputs, moving)
@@ -36,13 +36,13 @@ def frontier(outputs: Sequence[Node], moving: set[int], *, deep: bool = False) -
 
 
 def opened(nodes: Iterable[Node], through: Callable[[Node], bool]) -> list[Node]:
-    """Replace nodes by their arguments, again and again, as long as ``through`` says so.
+    """Replace nodes by their arguments, recursively, while ``through`` is true.
 
     Parameters
     ----------
     nodes : iterable of Node
     through : callable
-        Returns True for a node that is replaced by its arguments.
+        Returns True for a node to replace by its arguments.
 
     Returns
     -------
@@ -65,13 +65,13 @@ def opened(nodes: Iterable[Node], through: Callable[[Node], bool]) -> list[Node]
 
 
 def dependent(nodes: Iterable[Node], on: set[int]) -> set[int]:
-    """Numbers of all nodes among ``nodes`` and their ancestors that depend on nodes ``on``.
+    """Numbers of ``nodes`` and ancestors of ``nodes`` that depend on the nodes ``on``.
 
     Parameters
     ----------
     nodes : iterable of Node
     on : set of int
-        Numbers of nodes.  The result has these, too.
+        Numbers of nodes. The result contains them.
     """
     moves = set(on)
     for node in ancestors(nodes):

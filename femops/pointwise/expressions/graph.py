@@ -1,8 +1,8 @@
-"""The expression graph of a form's q-function.
+"""Expression graph of a form's q-function.
 
-Equal expressions are one node, and constants keep all their digits.  Nothing is rearranged: a
-kernel computes the user's expressions in the user's order.  The only simplifications are exact in
-floating point (x + 0, 1 x, 0 x, -(-x), the order of two summands or factors).
+Equal expressions are one node. Constants keep all their digits. Nothing is rearranged, so a kernel
+computes the user's expressions in the user's order. The only simplifications are exact in floating
+point (x + 0, 1 x, 0 x, -(-x), the order of two summands or factors).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MOST_FACTORS = 16
 
 @final
 class Graph:
-    """Nodes of one trace. Equal expressions are one node."""
+    """Nodes of one trace. Equal expressions share one node."""
 
     def __init__(self) -> None:
         self._nodes: dict[tuple[Any, ...], Node] = {}
@@ -55,7 +55,7 @@ class Graph:
         return self.make("input", (), name)
 
     def make(self, op: str, args: tuple[Node, ...], data: Any) -> Node:
-        """Node of an operation, a constant or an input, without simplification."""
+        """Node of an operation, constant or input, without simplification."""
         key = (op, tuple(a.number for a in args), data)
         node = self._nodes.get(key)
         if node is None:
@@ -64,7 +64,7 @@ class Graph:
         return node
 
     def __getstate__(self) -> list[tuple[str, list[int], Any]]:
-        """List of all nodes by number, so that deep graphs can be pickled without recursion."""
+        """List of all nodes by number. So deep graphs can be pickled without recursion."""
         return [(node.op, [a.number for a in node.args], node.data) for node in self._order]
 
     def __setstate__(self, rows: list[tuple[str, list[int], Any]]) -> None:
@@ -82,7 +82,7 @@ class Graph:
         Raises
         ------
         TraceError
-            If the value is something else.
+            If the value is neither a symbol nor a real number.
         """
         if isinstance(value, Node):
             if value.graph is not self:
@@ -100,7 +100,7 @@ class Graph:
         return self.constant(float(value))
 
     def unary(self, op: str, a: Node) -> Node:
-        """Node of an operation on one node, simplified where that is exact."""
+        """Node of an operation on one node, simplified if that is exact."""
         if op in ("neg", "pos") and a.is_condition:
             raise TraceError(f"a condition has no sign: write {'~' if op == 'neg' else ''}(a > b)")
         if op == "not":
@@ -122,9 +122,9 @@ class Graph:
         return self.make(op, (a,), None)
 
     def binary(self, op: str, a: Node, b: Node) -> Node:
-        """Node of an operation on two nodes, simplified where that is exact.
+        """Node of an operation on two nodes, simplified if that is exact.
 
-        Conditions behave in arithmetic like booleans of NumPy.
+        In arithmetic, conditions behave like NumPy's booleans.
         """
         if a.is_condition and b.is_condition and op in ("add", "sub"):
             if op == "sub":
@@ -159,7 +159,7 @@ class Graph:
         return a if a is b else self.make("where", (condition, a, b), None)
 
     def computed(self, op: str, args: Sequence[Node]) -> Node | None:
-        """Result of an operation on constants as a constant; None if it is not finite."""
+        """Constant that is the result of an operation on constants. None if it is not finite."""
         if op not in ON_NUMBERS or any(a.op != "const" for a in args):
             return None
         try:
@@ -169,7 +169,7 @@ class Graph:
         return self.constant(value) if math.isfinite(value) else None
 
     def number(self, node: Node) -> Node:
-        """Convert a node to a number: a condition becomes 1 where it holds, else 0."""
+        """Convert a node to a number. A condition becomes 1 where it holds, else 0."""
         if not node.is_condition:
             return node
         if node.is_known:
@@ -177,15 +177,15 @@ class Graph:
         return self.make("where", (node, self.constant(1.0), self.constant(0.0)), None)
 
     def truth(self, value: bool) -> Node:
-        """Condition that holds everywhere, 0 == 0, or nowhere, 0 != 0.
+        """Condition that holds everywhere (0 == 0) or nowhere (0 != 0).
 
-        It is a comparison, not a number, so that it can be joined with other conditions.
+        The condition is a comparison, so that it can be joined with other conditions.
         """
         zero = self.constant(0.0)
         return self.make("eq" if value else "ne", (zero, zero), None)
 
     def condition(self, node: Node) -> Node:
-        """Convert a node to a condition: a number becomes "it is not zero"."""
+        """Convert a node to a condition. A number becomes the condition "not zero"."""
         if node.is_condition:
             return node
         if node.op == "const":
@@ -246,7 +246,7 @@ def _method(ufunc: Any) -> Any:
 
 
 class Symbolic(np.lib.mixins.NDArrayOperatorsMixin, ABC):
-    """Immutable operand of NumPy's functions. Its ``a += b`` computes a + b."""
+    """Immutable operand of NumPy's functions. ``a += b`` computes a new object a + b."""
 
     __slots__ = ()
 
@@ -262,7 +262,7 @@ class Symbolic(np.lib.mixins.NDArrayOperatorsMixin, ABC):
 
 @final
 class Node(Symbolic):
-    """A symbol: stands for a number whose value is known when a kernel runs.
+    """Symbol: stands for a number whose value is known when a kernel runs.
 
     It supports arithmetic with numbers, symbols and arrays of them, and NumPy's functions.
     """
@@ -337,7 +337,7 @@ class Node(Symbolic):
     if not TYPE_CHECKING:  # type checkers must see that there are no other attributes
 
         def __getattr__(self, name: str) -> Any:
-            """Raise an error that says that the symbol is a number."""
+            """Raise an error that tells that the symbol is a number."""
             if name.startswith("_"):  # NumPy looks for some of these
                 raise AttributeError(name)
             raise NoAttributeError(
@@ -347,7 +347,7 @@ class Node(Symbolic):
 
     @property
     def _coefficient(self) -> str:
-        """Name of the coefficient if the node is a scalar coefficient, else empty."""
+        """Name of the coefficient if the node is a scalar coefficient. Else empty."""
         name = str(self.data) if self.op == "input" else ""
         return name[2:-1] if name.startswith("c(") and name.endswith(")") else ""
 
@@ -364,7 +364,7 @@ class Node(Symbolic):
         return Graph.at, (self.graph, self.number)
 
     def conjugate(self) -> Node:
-        """The node itself: symbols are real."""
+        """The node itself, because symbols are real."""
         return self
 
     def __bool__(self) -> bool:
@@ -395,7 +395,7 @@ _OPERANDS = (Node, bool, int, float, np.number, np.bool_, np.ndarray)
 
 
 def same(a: Sequence[Node], b: Sequence[Node]) -> bool:
-    """True if two sequences hold the same nodes of one graph."""
+    """True if two sequences have the same nodes of one graph."""
     return [node.number for node in a] == [node.number for node in b]
 
 
@@ -404,7 +404,7 @@ def _is_bool(value: Any) -> bool:
 
 
 def ancestors(outputs: Iterable[Node], known: Container[int] = ()) -> list[Node]:
-    """All nodes that the outputs depend on, and the outputs, each after its arguments.
+    """Outputs and all nodes on which they depend. Each node comes after its arguments.
 
     Parameters
     ----------
@@ -425,10 +425,10 @@ def ancestors(outputs: Iterable[Node], known: Container[int] = ()) -> list[Node]
 
 
 def substitute(outputs: Iterable[Node], mapping: dict[int, Node]) -> list[Node]:
-    """Replace the nodes whose ``number`` is in ``mapping``, and compute operations on constants.
+    """Replace the nodes whose ``number`` is in ``mapping``. Evaluate operations on constants.
 
-    The graph does not compute an operation on constants when the operation is added. The result
-    would be rounded, and `identities` could no longer tell exactly which nodes are the same.
+    The graph does not evaluate an operation on constants when it is added. The result would be
+    rounded, and then `identities` could not tell exactly which nodes are equal.
     """
     wanted = list(outputs)
     new = dict(mapping)

@@ -1,4 +1,4 @@
-"""Conditions under which the outputs use a node: a NaN that no choice takes is harmless."""
+"""Conditions under which outputs use a node. A NaN that no choice takes is harmless."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def guarded(outputs: Sequence[Node], nodes: Iterable[Node], moving: set[int]) ->
     nodes : iterable of Node
         Ancestors of the outputs.  Any other node counts as used everywhere.
     moving : set of int
-        Numbers of the inputs that vary from application to application.  A choice that depends on
-        them is not known in advance, so neither of its sides counts as used.
+        Numbers of the inputs that vary between applications. A choice that depends on them is not
+        known in advance, so neither of its branches counts as used.
     """
     order, wanted = ancestors(outputs), list(nodes)
     if not any(node.op == "where" for node in order):

@@ -1,14 +1,14 @@
-"""Exact tests if expressions are the same function, without floating-point values.
+"""Exact tests whether expressions are the same function, without floating point.
 
 A node is evaluated in the integers modulo a prime, where nothing is rounded.  Constants are exact
 rational numbers.  Inputs, and functions that are not rational, are *letters*: unknowns with a
 residue of their own.  Two different rational functions have the same residue with a probability of
-their degree over the prime, which never happens (Schwartz 1980, Zippel 1979).
+at most their degree over the prime, which is negligible (Schwartz 1980, Zippel 1979).
 
 Equal functions may still differ in floating point: ``(a + b) - a`` loses b if a is large.  So each
-node has a second residue, of its *magnitude*, the sum of the absolute values of all terms.  The
-magnitude bounds rounding errors.  If both residues of two nodes agree, a program may compute one
-node instead of the other.
+node has a second residue: that of its *magnitude*, the sum of the absolute values of all terms.
+The magnitude bounds rounding errors.  If both residues of two nodes agree, a program may compute
+one node instead of the other.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Identity:
     Attributes
     ----------
     value : int
-        Residue of the function; 0 if the function is zero for all inputs.
+        Residue of the function. 0 if the function is zero for all inputs.
     magnitude : int
         Residue of the sum of the absolute values of all terms.
     """
@@ -64,7 +64,7 @@ def identities(
     Parameters
     ----------
     nodes : iterable of Node
-        Nodes of any graphs.  Inputs with the same name are the same.
+        Nodes of any graphs. Inputs with equal names are equal.
     given : mapping, optional
         Identities of some nodes, by ``number``.  The arguments of these nodes are ignored.
     """

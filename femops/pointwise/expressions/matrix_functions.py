@@ -1,7 +1,7 @@
 """Eigenvalues and singular values of small matrices, on symbols and on numbers.
 
-They take a fixed number of Jacobi rotations without branches, so that all lanes, or threads of a
-GPU, do the same.  Each rotation is accurate to round-off, also near double eigenvalues.
+The functions use a fixed number of Jacobi rotations without branches. So all lanes, or threads of a
+GPU, do the same work. Each rotation is accurate to round-off, even near double eigenvalues.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def _square(matrix: Any, what: str) -> Any:
 def _rotation(difference: Any, twice: Any) -> tuple[Any, Any, Any]:
     """Tangent, cosine and sine of the angle that diagonalises [[a, b], [b, a + difference]].
 
-    ``twice`` is 2 b.  The angle is at most 45 degrees.  Roots and divisions take most of the time
-    of a rotation, and three of them suffice: with root = |(difference, twice)| and
-    far = |difference| + root the tangent is twice / far, and far^2 + twice^2 = 2 far root.
+    ``twice`` is 2 b.  The angle is at most 45 degrees. Roots and divisions take most of the time of
+    a rotation. Three of them suffice. With root = |(difference, twice)| and far = |difference| +
+    root, the tangent is twice / far, and far^2 + twice^2 = 2 far root.
     """
     root = np.sqrt(difference * difference + twice * twice)
     far = abs(difference) + root
@@ -56,7 +56,7 @@ def _rotate(columns: list[list[Any]], p: int, q: int, cosine: Any, sine: Any) ->
 
 
 def eigh_sym(matrix: Any) -> tuple[Any, Any]:
-    """Eigenvalues and eigenvectors of a symmetric matrix of up to 3 x 3.
+    """Eigenvalues (n, ...) and eigenvectors (n, n, ...) of a symmetric matrix of up to 3 x 3.
 
     Parameters
     ----------
@@ -78,10 +78,10 @@ def eigh_sym(matrix: Any) -> tuple[Any, Any]:
 
     Notes
     -----
-    Entries are squared: those from 1e-150 to 1e150 are in range, in float32 from 1e-18 to 1e18.
-    At equal eigenvalues, eigenvectors have no derivative.  A Jacobian there is right for symmetric
-    functions of the eigenvalues, but lacks the change of eigenvectors.  So do not start Newton's
-    method at such a state, but beside it.
+    Entries are squared. So they must lie between 1e-150 and 1e150, in float32 between 1e-18 and
+    1e18. At equal eigenvalues, eigenvectors have no derivative. There a Jacobian is right for
+    symmetric functions of the eigenvalues, but lacks the change of the eigenvectors. So start
+    Newton's method near such a state, not at the state.
 
     Examples
     --------
@@ -113,7 +113,7 @@ def eigh_sym(matrix: Any) -> tuple[Any, Any]:
 
 
 def _order(values: list[Any], vectors: list[list[Any]], k: int) -> None:
-    """Exchange eigenvalues k and k + 1, and their vectors, where the second is less."""
+    """Exchange eigenvalues k and k + 1, and their vectors, if the second is smaller."""
     turned, (x, y) = values[k + 1] < values[k], values[k : k + 2]
     values[k], values[k + 1] = where(turned, y, x), where(turned, x, y)
     first, second = vectors[k : k + 2]
@@ -138,12 +138,12 @@ def svd_min(matrix: Any) -> Any:
     Raises
     ------
     TraceError
-        An array of another shape.
+        If the array has another shape.
 
     Notes
     -----
-    Entries are raised to the fourth power: numbers from 1e-70 to 1e70 are in range, in float32 from
-    1e-9 to 1e9.
+    Entries are raised to the fourth power. So they must lie between 1e-70 and 1e70, in float32
+    between 1e-9 and 1e9.
 
     Examples
     --------

@@ -13,7 +13,7 @@ from femops_meshes.arguments import array_of, refusal
 
 
 def _entries(value: Any) -> Any:
-    """Convert a value to an array of objects. Numbers and arrays of numbers stay as they are."""
+    """Convert a value to an array of objects. Numbers and numeric arrays are not changed."""
     if isinstance(value, bool | int | float | np.generic):
         return value
     if isinstance(value, np.ndarray) and value.dtype != object:
@@ -48,12 +48,12 @@ def _each(values: tuple[Any, ...], function: Callable[..., Node]) -> Any:
 
 
 def where(condition: Any, a: Any, b: Any) -> Any:
-    """``a`` where the condition holds, else ``b``; both are evaluated.
+    """``a`` where the condition holds, else ``b``. Both are evaluated.
 
     Parameters
     ----------
     condition : comparison of symbols, boolean, or array of these
-        A number counts as true where it is not zero, as in NumPy.
+        A number counts as true if it is not zero, as in NumPy.
     a, b : symbols, numbers or arrays that broadcast
     """
     values = tuple(map(_entries, (condition, a, b)))
@@ -117,7 +117,7 @@ def adjugate(matrix: Any) -> Any:
     Raises
     ------
     TraceError
-        An array of another shape.
+        If the array has another shape.
     """
     a = _square(matrix, "the adjugate")
     n = len(a)
@@ -147,7 +147,7 @@ def det(matrix: Any) -> Any:
     Raises
     ------
     TraceError
-        An array of another shape.
+        If the array has another shape.
     """
     a = _square(matrix, "the determinant")
     first = adjugate(a)[:, 0]
@@ -168,7 +168,7 @@ def inv(matrix: Any) -> Any:
     Raises
     ------
     TraceError
-        An array of another shape.
+        If the array has another shape.
     """
     return adjugate(matrix) * (1.0 / det(matrix))
 
@@ -184,24 +184,24 @@ def sym(matrix: Any) -> Any:
     Raises
     ------
     TraceError
-        An array of another shape.
+        If the array has another shape.
     """
     a = _square(matrix, "the symmetric part")
     return 0.5 * (a + a.T)
 
 
 def inner(a: Any, b: Any) -> Any:
-    """Sum of the products of the entries of two arrays of one shape, A : B.
+    """Sum of the products of the entries of two arrays of equal shape, A : B.
 
     Parameters
     ----------
-    a, b : arrays of one shape, or two scalars
+    a, b : arrays of equal shape, or two scalars
         Arrays of symbols or numbers.
 
     Raises
     ------
     TraceError
-        Arrays of different shapes.
+        If the shapes differ.
     """
     left, right = array_of(a, "a", TraceError), array_of(b, "b", TraceError)
     if left.shape != right.shape:

@@ -1,4 +1,4 @@
-"""A change of basis: a cycle works with nodal values where vectors have Bernstein coefficients."""
+"""Change of basis from the Bernstein coefficients of vectors to the nodal values of a cycle."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ Array = NDArray[Any]
 
 @final
 class BasisChange:
-    """Takes right-hand sides to the nodal basis, and solutions back to coefficients.
+    """Converts right-hand sides to the nodal basis, and solutions back to coefficients.
 
-    A relaxation divides by the diagonal. With Gauss-Lobatto nodes that reduces the upper part of
-    the spectrum. With Bernstein coefficients it does not: element matrices are far from diagonal.
+    A relaxation divides by the diagonal. With Gauss-Lobatto nodes this reduces the upper part of
+    the spectrum. With Bernstein coefficients it does not, because element matrices are far from
+    diagonal.
 
     Parameters
     ----------
@@ -33,8 +34,8 @@ class BasisChange:
 
     Attributes
     ----------
-    right : array
-        Right-hand side by coefficients; entries at constrained dofs are not read.
+    right : (size + padding,) array
+        Right-hand side in the Bernstein basis. Entries at constrained dofs are not read.
     condition : float
         Condition number of the change in each element.
     """
@@ -52,13 +53,13 @@ class BasisChange:
         self._up, self._down = up.apply, down.apply
 
     def enter(self, right: Array) -> None:
-        """Overwrite the cycle's right-hand side by the attribute ``right`` in the nodal basis."""
+        """Overwrite ``right`` by the attribute of the same name, converted to the nodal basis."""
         factors = 0.0, 1.0, 0.0, 0.0
         self._updates.step(self._product, None, self.right, self._weights, None, factors)
         self._down(self._product, right)
 
     def leave(self, x: Array) -> Array:
-        """Convert nodal values of a solution to coefficients, which the next call overwrites."""
+        """Convert nodal values (size + padding,) to coefficients. The next call overwrites them."""
         self._up(x, self._product)
         factors = 1.0, 0.0, 0.0, 0.0
         self._updates.step(self._solution, self._product, None, self._weights, None, factors)

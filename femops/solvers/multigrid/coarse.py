@@ -26,18 +26,18 @@ _SINGULAR = 1e-13
 
 
 class CoarseSolver(ABC):
-    """A solver of a symmetric system with the matrix of the coarsest level."""
+    """Solver of a symmetric system with the matrix of the coarsest level."""
 
     name: str
 
     @abstractmethod
     def solve(self, right: Floats) -> Floats:
-        """Return the solution (n,). For a singular matrix it is orthogonal to the null space."""
+        """Return the solution (n,). It is orthogonal to the null space of a singular matrix."""
 
 
 @final
 class Direct(CoarseSolver):
-    """Direct solver: SciPy's LU factors of the matrix, bordered by its null space.
+    """Direct solver: SciPy's LU factorization of the matrix, bordered by its null space.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class Direct(CoarseSolver):
     Raises
     ------
     SolverError
-        The matrix is found not to be positive.
+        The factorization shows that the matrix is not positive.
     """
 
     name = "direct"
@@ -76,14 +76,14 @@ class Direct(CoarseSolver):
 
 @final
 class Algebraic(CoarseSolver):
-    """Two V-cycles of PyAMG's smoothed aggregation. With one cycle iterations grow by a third.
+    """Two V-cycles of PyAMG's smoothed aggregation. One V-cycle would need a third more iterations.
 
     Parameters
     ----------
     matrix, null
         See `Direct`.
     modes : (n, k) array
-        Constants, and rigid motions of fields that are vectors.
+        Constants, and rigid motions of vector fields.
 
     Raises
     ------
@@ -122,7 +122,7 @@ def _pyamg() -> Any:
 
 
 def coarse_solver(matrix: csr_array, modes: Floats, dim: int) -> CoarseSolver:
-    """Choose a matrix's solver: direct if it is small, else PyAMG, or direct if that is missing.
+    """Choose the solver of a matrix: direct if it is small or PyAMG is missing, else PyAMG.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ def coarse_solver(matrix: csr_array, modes: Floats, dim: int) -> CoarseSolver:
     MissingExtraError
         The matrix is too large for a direct solver, and PyAMG is not installed.
     SolverError
-        The matrix is found not to be positive.
+        The factorization shows that the matrix is not positive.
     """
     null, size = null_space(matrix, modes), matrix.shape[0]
     if size <= QUICK[dim]:
@@ -151,22 +151,22 @@ def coarse_solver(matrix: csr_array, modes: Floats, dim: int) -> CoarseSolver:
 
 
 def null_space(matrix: csr_array, modes: Floats) -> csr_array:
-    """Orthonormal basis (n, k) of the null space, found for each body of the mesh separately.
+    """Orthonormal basis (n, k) of the null space, computed for each body of the mesh separately.
 
-    A body is a part of the mesh that the matrix does not couple to other parts. Its matrix entries
-    may have other magnitudes than those of other bodies.
+    A body is a part of the mesh that the matrix does not couple to other parts. Matrix entries of
+    different bodies may have different magnitudes.
 
     Parameters
     ----------
     matrix : (n, n) csr_array
     modes : (n, m) array
-        Candidates: in each body the null space is spanned by combinations of these vectors. They
-        are zero at dofs that are not free.
+        Candidates. In each body, combinations of these columns span the null space. Zero at dofs
+        that are not free.
 
     Raises
     ------
     SolverError
-        A combination of modes has an energy below zero.
+        A combination of modes has negative energy.
     """
     bodies = _bodies(matrix, modes)
     basis, kept = np.zeros_like(modes), list[Flags]()
@@ -194,7 +194,7 @@ def null_space(matrix: csr_array, modes: Floats) -> csr_array:
 
 
 def _bodies(matrix: csr_array, modes: Floats) -> list[NDArray[np.int64]]:
-    """Dofs of the bodies with modes: an array (bodies, dofs) for each number of dofs."""
+    """Dofs of the bodies that have modes, as one array (bodies, dofs) per number of dofs."""
     _, body = connected_components(matrix, directed=False)
     dofs = np.flatnonzero(modes.any(axis=1))
     dofs = dofs[np.argsort(body[dofs], kind="stable")]
@@ -206,7 +206,7 @@ def _bodies(matrix: csr_array, modes: Floats) -> list[NDArray[np.int64]]:
 
 
 def rigid_modes(x: Floats, ncomp: int, free: NDArray[np.bool_]) -> Floats:
-    """Constants of each component, and rotations if there is a component per dimension, as columns.
+    """Constants of each component as columns (n, k); with rotations if ncomp is the dimension.
 
     Parameters
     ----------
@@ -214,7 +214,7 @@ def rigid_modes(x: Floats, ncomp: int, free: NDArray[np.bool_]) -> Floats:
         Positions.
     ncomp : int
     free : (nodes * ncomp,) bool
-        Entries that are not zero.
+        Free dofs. The result is zero at all other dofs.
     """
     nodes, dim = x.shape
     x = (x - x.mean(axis=0)) / (np.abs(x - x.mean(axis=0)).max() or 1.0)  # of the size of constants
@@ -228,7 +228,7 @@ def rigid_modes(x: Floats, ncomp: int, free: NDArray[np.bool_]) -> Floats:
 
 
 def gathered(comm: Communicator, array: NDArray[Any]) -> NDArray[Any]:
-    """Concatenate the arrays of all ranks. Collective."""
+    """Concatenate the arrays (n, ...) of all ranks along the first axis. Collective."""
     if comm.size == 1:
         return array
     counts = comm.gather_all(np.array([len(array)]), alike=True)[:, 0]
@@ -239,7 +239,7 @@ def gathered(comm: Communicator, array: NDArray[Any]) -> NDArray[Any]:
 
 
 def gathered_rows(comm: Communicator, rows: csr_array) -> csr_array:
-    """Return the matrix whose rows the ranks have, each a part. Collective."""
+    """Return the matrix of which each rank has consecutive rows. Collective."""
     if comm.size == 1:
         return rows
     lengths = gathered(comm, np.diff(rows.indptr))

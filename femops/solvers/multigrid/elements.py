@@ -1,8 +1,8 @@
 """Element matrices of order 1, and from these the element matrices on coarser meshes.
 
 The matrix on a coarser mesh is P^T A P, where P interpolates between the meshes. The matrix of a
-coarse element is the sum of the same product over the finer elements in it. For these P is one of a
-few Kronecker products of 1-D matrices with the numbers 1 and 1/2. So neither the matrix A nor a
+coarse element is the sum of the same product over the finer elements in it. On an element, P is one
+of a few Kronecker products of 1-D matrices with entries 1 and 1/2. So neither the matrix A nor a
 product of sparse matrices is needed.
 """
 
@@ -29,17 +29,17 @@ _TOGETHER = 2**17  # numbers of matrices that are worked on at once
 
 
 def element_matrices(A: Operator, free: NDArray[np.bool_]) -> Floats:
-    """Element matrices (ne, rows, rows) of an operator, component after component.
+    """Element matrices (ne, rows, rows) of an operator, numbered component by component.
 
-    Boundary terms are added to the elements that have the faces. Rows and columns of dofs that are
-    not free are zero.
+    Matrices of boundary faces are added to the elements of the faces. Rows and columns of
+    constrained dofs are zero.
 
     Parameters
     ----------
     A : Operator
         Of order 1, on an H1 space.
     free : (ndofs * ncomp,) bool
-        The free ones of all dofs that the rank's elements touch.
+        True at free dofs, for all dofs that the rank's elements touch.
     """
     dofs = flat_dofs(A.space)
     out = np.zeros((*dofs.shape, dofs.shape[1]))
@@ -54,7 +54,7 @@ def element_matrices(A: Operator, free: NDArray[np.bool_]) -> Floats:
 
 
 def clear(matrices: Floats, free: NDArray[np.bool_]) -> None:
-    """Zero rows and columns that are not free (ne, rows) in matrices (ne, rows, rows), in place."""
+    """Zero the rows and columns of matrices (ne, rows, rows) where ``free`` (ne, rows) is False."""
     touched = np.flatnonzero(~free.all(axis=1))
     some, held = matrices[touched], ~free[touched]
     some[held] = 0.0
@@ -63,14 +63,14 @@ def clear(matrices: Floats, free: NDArray[np.bool_]) -> None:
 
 
 def _add_faces(out: Floats, summands: Summands, owners: Ints, nodes: Ints) -> None:
-    """Add matrices of boundary faces to those of their elements.
+    """Add the matrices of boundary faces to the matrices of their elements, in place.
 
     Parameters
     ----------
     out : (ne, rows, rows) float64
     summands : sequence of (float, Term)
     owners : (nf,) int64
-        The element that has each face.
+        Element of each face.
     nodes : (ne, corners) int64
         Dofs of the elements.
     """
@@ -87,10 +87,10 @@ def _add_faces(out: Floats, summands: Summands, owners: Ints, nodes: Ints) -> No
 
 
 def coarsened(matrices: Floats, coarsening: Coarsening, comm: Communicator) -> Floats:
-    """Return the matrices of all coarse elements, summed from those of the elements. Collective.
+    """Sum fine element matrices (ne, rows, rows) to all coarse ones (nc, rows, rows). Collective.
 
-    Contributions to a coarse element are added in the order of their positions in it, so the bits
-    do not depend on ranks.
+    The contributions to a coarse element are added in the order of the fine elements' positions in
+    it. So the bits do not depend on the number of ranks.
     """
     rows = matrices.shape[1]
     dim = coarsening.low.shape[1]
@@ -115,12 +115,12 @@ def coarsened(matrices: Floats, coarsening: Coarsening, comm: Communicator) -> F
 def _restricted(
     matrices: Floats, own: Ints, digits: tuple[int, ...]
 ) -> Iterator[tuple[slice, Floats]]:
-    """Yield P^T A P for elements that have the same position in their coarse elements.
+    """Yield P^T A P for fine elements with the same position in their coarse elements.
 
     Yields
     ------
     where : slice
-        The elements of the block, in ``own``.
+        Elements of the block, as a slice of ``own``.
     block : (n, rows, rows) float64
     """
     rows, dim = matrices.shape[1], len(digits)
@@ -137,7 +137,7 @@ def _restricted(
 
 
 def _share(low: Any, high: Any, digit: int) -> None:
-    """Move entries from an element's two ends to the ends of its coarse element, in place."""
+    """Add the entries of a fine element's ends to the ends of its coarse element, in place."""
     if digit == 0:  # its high end is in the middle
         high *= 0.5
         low += high

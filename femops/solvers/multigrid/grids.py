@@ -1,4 +1,4 @@
-"""Coarser meshes of a multigrid method: matrices of order 1, and transfers between them."""
+"""Coarser meshes of a multigrid method: matrices of order 1, and transfers between meshes."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ Ends = tuple[Transfer, Transfer]
 @final
 @dataclass(frozen=True, eq=False)
 class CoarseGrid:
-    """Space of order 1 on a coarser mesh, complete on each rank. Its nodes are the vertices.
+    """Space of order 1 on a coarser mesh. Its nodes are the vertices. Each rank has the full mesh.
 
     Attributes
     ----------
     elements : (nc, corners) int64
-        Vertices of its elements, lexicographic.
+        Vertices of the elements, lexicographic.
     matrices : (nc, rows, rows) float64
-        Element matrices, component after component; zero at dofs that are not free.
+        Element matrices, numbered component by component; zero at constrained dofs.
     free : (vertices * ncomp,) bool
         Dofs that are not constrained.
     x : (vertices, dim) float64
-        Positions.
+        Positions of the vertices.
     coarsening : Coarsening or None
-        The next coarser mesh, from which this one was refined.
+        Map to the next coarser mesh, from which this mesh was refined.
     any_width : bool
         See `Backend.rows`.
     """
@@ -59,7 +59,7 @@ class CoarseGrid:
 
     @cached_property
     def matrix(self) -> csr_array:
-        """The matrix, with ones at constrained dofs."""
+        """Assembled matrix, with ones on the diagonal at constrained dofs."""
         ncomp, n = len(self.free) // len(self.x), len(self.free)
         flat = self.elements[:, np.newaxis] * ncomp + np.arange(ncomp)[:, np.newaxis]
         dofs = flat.reshape(len(self.elements), -1)
@@ -71,7 +71,7 @@ class CoarseGrid:
         return Size(1, len(self.elements), len(self.free), len(self.free), finer.affine)
 
     def coarser(self, dtype: np.dtype[Any], backend: Backend) -> tuple[CoarseGrid, Ends]:
-        """The next coarser grid, and the transfers from and to it."""
+        """Make the next coarser grid, and the transfers from and to it."""
         assert self.coarsening is not None
         ncomp = len(self.free) // len(self.x)
         up = _interpolation(self.coarsening, *_places(self.elements, len(self.x)))
@@ -157,7 +157,7 @@ def _coarse(
     comm: Communicator,
     any_width: bool,
 ) -> CoarseGrid:
-    """Make a coarse grid from the finer one's matrices, interpolation, free dofs and positions."""
+    """Make a coarse grid from the matrices, interpolation, free dofs and positions of the finer."""
     at, ncomp = _finer_places(up), len(free) // len(x)
     free = (free.reshape(-1, ncomp)[at] & (at >= 0)[:, np.newaxis]).reshape(-1)
     made, elements = coarsened(matrices, coarsening, comm), coarsening.elements
@@ -168,7 +168,7 @@ def _coarse(
 
 
 def _places(elements: Ints, count: int) -> tuple[Ints, Ints]:
-    """Return an element and its corner at each of the first ``count`` vertices."""
+    """Return one element (count,) at each of the first vertices, and its corner there (count,)."""
     place = np.zeros(max(count, int(elements.max(initial=-1)) + 1), dtype=np.int64)
     place[elements.reshape(-1)] = np.arange(elements.size)
     element, corner = np.divmod(place[:count], elements.shape[1])
@@ -184,7 +184,7 @@ def _positions(space: Space, element: Ints, corner: Ints) -> Floats:
 
 
 def _interpolation(coarsening: Coarsening, element: Ints, corner: Ints) -> csr_array:
-    """Matrix that interpolates from coarse vertices to corners of elements, one corner a row."""
+    """Matrix that interpolates from coarse vertices to corners of elements, one row per corner."""
     weights = coarsening.weights(element, corner)
     columns = coarsening.elements[coarsening.parent[element]]
     kept = weights > 0.0
@@ -194,7 +194,7 @@ def _interpolation(coarsening: Coarsening, element: Ints, corner: Ints) -> csr_a
 
 
 def _finer_places(up: csr_array) -> Ints:
-    """Finer vertex at each coarse vertex; -1 if the mesh is a part that does not have it."""
+    """Fine vertex at each coarse vertex, (coarse vertices,). -1 if this rank does not have it."""
     alone = np.flatnonzero(np.diff(up.indptr) == 1)
     at = np.full(up.shape[1], -1, dtype=np.int64)
     at[up.indices[up.indptr[alone]]] = alone
@@ -202,7 +202,7 @@ def _finer_places(up: csr_array) -> Ints:
 
 
 def _masked(up: csr_array, ncomp: int, free: Flags, there: Flags) -> csr_array:
-    """Interpolation of each component, zero where the finer or the coarse dof is not free."""
+    """Interpolation of all components, with zeros where the fine or the coarse dof is not free."""
     whole = up if ncomp == 1 else csr_array(kron(up, np.eye(ncomp), "csr"))
     rows = np.repeat(free, np.diff(whole.indptr))
     return csr_array(

@@ -1,4 +1,4 @@
-"""Levels of a multigrid method: the order is halved down to 1, then mesh refinements are undone."""
+"""Levels of a multigrid method: the order is halved down to 1, then the mesh is coarsened."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ class Hierarchy:
     Attributes
     ----------
     levels : list of Level
-        The finest first; the coarsest is not among them.
+        From the finest to the second coarsest.
     coarsest : Size
     solver : CoarseSolver
-        Solver of the coarsest level. It takes the vector gathered from all ranks.
+        Solver of the coarsest level. Its vectors are gathered from all ranks.
     constrained : (k,) int64
         Constrained dofs of this rank on the coarsest level.
     comm : Communicator
@@ -62,7 +62,7 @@ class Hierarchy:
     dtype : dtype
         Type of the cycle's numbers.
     reason : str
-        Why the cycle has that type.
+        Reason for the choice of ``dtype``.
     change : BasisChange or None
         Change between the basis of the operator and the nodal basis, if they differ.
     """
@@ -87,13 +87,13 @@ def build(A: Operator, degree: int, dtype: np.dtype[Any] | None = None) -> Hiera
     degree : int
         Degree of the relaxations.
     dtype : dtype, optional
-        Type of the cycle; if omitted float32, where the numbers of A allow it.
+        Type of the cycle. The default is float32 if the numbers of A fit into it.
 
     Raises
     ------
     SolverError
-        A is found not to be positive, or the cycle must be in float32 and that does not hold the
-        numbers of A.
+        The setup shows that A is not positive, or the cycle must be in float32 and the numbers of A
+        do not fit into it.
     MissingExtraError
         The coarsest level needs PyAMG, which is not installed.
     """
@@ -118,7 +118,7 @@ def build(A: Operator, degree: int, dtype: np.dtype[Any] | None = None) -> Hiera
 
 
 def _spaces(finest: H1) -> list[H1]:
-    """Spaces of the cycle: the operator's order, then lower orders down to 1."""
+    """Spaces of the cycle: the operator's order first, then lower orders down to 1."""
     spaces = [finest if finest.order == 1 else _nodal(finest)]
     while spaces[-1].order > 1:
         spaces.append(_half(spaces[-1]))
@@ -130,7 +130,7 @@ def _in_type(
 ) -> tuple[Operator, np.dtype[Any], str]:
     """Return the operator in the cycle's type, that type, and the reason for it. Collective.
 
-    The type is that of A if rounding to float32 changes products.
+    The type of A is kept if rounding to float32 changes products.
     """
     level = cycle_level(A, A.space)
     with np.errstate(over="ignore", invalid="ignore"):  # the product shows what is lost
@@ -146,9 +146,9 @@ def _in_type(
 def _operators(
     A: Operator, finest: Operator, spaces: list[H1], dtype: np.dtype[Any]
 ) -> list[Operator]:
-    """Return the operator on each space, in the cycle's type.
+    """Return the operator on each of the spaces, in the cycle's type.
 
-    Where no mesh is coarser, the last operator is in float64, to be assembled.
+    If there is no coarser mesh, the last operator is in float64, because it is assembled.
 
     Parameters
     ----------
@@ -173,12 +173,12 @@ def _operators(
 
 
 def _coarser(space: Space) -> Coarsening | None:
-    """Coarsening of a space's mesh; None if there is none, or the space is too small for it."""
+    """Coarsening of a space's mesh. None if the mesh has none, or the space is too small."""
     return space.mesh.coarser if space.global_size > _FEW else None
 
 
 def _half(space: H1) -> H1:
-    """The space of half the order, rounded up; made once."""
+    """Space of half the order, rounded up. It is made once."""
     return _like(space, -(-space.order // 2))
 
 
@@ -188,7 +188,7 @@ def _nodal(space: H1) -> H1:
 
 
 def _like(space: H1, order: int) -> H1:
-    """The space of another order on the same mesh, with Gauss-Lobatto nodes; made once."""
+    """Space of another order with Gauss-Lobatto nodes on the same mesh. It is made once."""
     mesh, options = space.distributed or space.mesh, {"reproducible": space.reproducible}
 
     def made() -> H1:
@@ -206,7 +206,7 @@ def _free(size: int, constrained: Ints) -> NDArray[np.bool_]:
 def _of_operator(
     A: Operator, space: H1, dtype: np.dtype[Any], degree: int, *, sums: bool = True
 ) -> Level:
-    """Make the level of an operator. With ``sums`` its transfers sum over elements."""
+    """Make the level of an operator. If ``sums``, its transfers sum over elements."""
     each: Array | None = None
     if sums:
         shared = space.sum_elements(np.ones(space.restriction.indices.shape))
@@ -224,7 +224,7 @@ def _size_of(space: H1, elements: int) -> Size:
 
 
 def _positive(A: Operator, space: H1) -> Array:
-    """The diagonal of an operator, ones at constrained dofs."""
+    """Diagonal (size,) of an operator, with ones at constrained dofs."""
     diagonal = A.diagonal()
     diagonal[space.memory.put(A.constrained_dofs)] = 1.0
     if space.comm.max(int(not (diagonal > 0.0).all())):
@@ -238,12 +238,12 @@ def _positive(A: Operator, space: H1) -> Array:
 def _with_matrices(
     levels: list[Level], A: Operator, space: H1, dtype: np.dtype[Any], degree: int
 ) -> tuple[Size, CoarseSolver, Ints, Communicator]:
-    """Add the levels of order 1 on the meshes that this mesh was refined from. Collective.
+    """Add levels of order 1 on the meshes from which the mesh was refined. Collective.
 
     Returns
     -------
     tuple
-        Attributes of `Hierarchy` for the coarsest level: ``coarsest``, ``solver``,
+        Attributes of `Hierarchy` that describe the coarsest level: ``coarsest``, ``solver``,
         ``constrained``, ``comm``.
     """
     comm, constrained = space.comm, A.constrained_dofs

@@ -1,4 +1,4 @@
-"""One level of a multigrid method: its operator and its relaxation."""
+"""Level of a multigrid method: its operator and its relaxation."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LANCZOS_STEPS = 7
 @final
 @dataclass(frozen=True)
 class Size:
-    """Order, elements and dofs of a level.
+    """Order, number of elements and number of dofs of a level.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class Size:
     elements : int
         Number of elements of all ranks.
     own, dofs : int
-        Entries of a vector, of this rank and of all.
+        Entries of a vector on this rank, and on all ranks.
     affine : bool
         Whether the maps of all elements are affine.
     first : int
@@ -51,7 +51,7 @@ class Size:
 
 @final
 class Level:
-    """A level of a multigrid method, with Chebyshev's relaxation.
+    """Level of a multigrid method, with Chebyshev relaxation.
 
     Parameters
     ----------
@@ -69,20 +69,20 @@ class Level:
     updates : VectorUpdates
         Vector updates of the machine where the level runs.
     sums : Reduction, optional
-        Sums over vectors that are distributed over ranks; over this process if omitted.
+        Sums over vectors that are distributed over ranks. By default sums are local to the process.
 
     Attributes
     ----------
-    right : array
-        The right-hand side, which a cycle reads.
+    right : (own + padding,) array
+        Right-hand side, the input of a cycle.
     largest : float
         Upper bound of the eigenvalues of the operator divided by its diagonal.
     dot : callable
-        Inner product of two vectors, of all ranks.
+        Inner product of two vectors over all ranks.
     transfer : (Transfer, Transfer)
-        Transfers from the next coarser level, and to it.
-    x : array
-        The approximate solution, between the relaxations before and after the coarser levels.
+        Transfers from the next coarser level and to that level.
+    x : (own + padding,) array
+        Approximate solution while the coarser levels compute a correction.
 
     Raises
     ------
@@ -128,7 +128,7 @@ class Level:
     _inverse: Array
 
     def relax(self, x: Array | None = None) -> Array:
-        """Relax x, one of the level's own vectors, or zero if omitted. Return the new x."""
+        """Relax x (own + padding,), a vector of the level (zero if omitted). Return the new x."""
         spare = self._second if x is self._first else self._first
         zero, x, step = x is None, self._second if x is None else x, self._updates.step
         for k, (h, g) in enumerate(self._steps):
@@ -143,22 +143,22 @@ class Level:
         return x
 
     def restricted(self) -> Array:
-        """Return the right-hand side times the weights, in the level's ``product``."""
+        """Store the right-hand side times the weights in ``product``, and return it."""
         self._updates.step(self.product, None, self.right, self.weights, None, (0.0, 1.0, 0.0, 0.0))
         return self.product
 
     def interpolated(self) -> Array:
-        """Return ``product`` times the weights, in one of the level's own vectors."""
+        """Return ``product`` times the weights, in a vector of the level."""
         factors = 1.0, 0.0, 0.0, 0.0
         self._updates.step(self._first, self.product, None, self.weights, None, factors)
         return self._first
 
     def dual(self, x: Array) -> None:
-        """Set the right-hand side to x times the diagonal; allocates memory."""
+        """Set the right-hand side to x times the diagonal. Allocates memory."""
         self.right[:] = x / (self._inverse + (self._inverse == 0.0))
 
     def residual(self, x: Array) -> Array:
-        """Return the residual of x times the weights, in the level's ``product``."""
+        """Store the residual of x times the weights in ``product``, and return it."""
         self.compiled.apply(x, self.product)
         factors = -1.0, 1.0, 0.0, 0.0
         self._updates.step(self.product, self.product, self.right, self.weights, None, factors)
@@ -174,7 +174,7 @@ class Level:
         Raises
         ------
         SolverError
-            The smallest Ritz value is below zero, or one is not finite.
+            The smallest Ritz value is negative, or a Ritz value is not finite.
         """
         updates, n = self._updates, self.size.own
         scale, before = updates.xp.sqrt(self._inverse), updates.vector(n, self._inverse.dtype)
@@ -224,18 +224,18 @@ NOT_POSITIVE = (
 
 
 def reduced(order: int, *, affine: bool) -> float:
-    """Ratio of the largest eigenvalue to the smallest one that a relaxation reduces.
+    """Ratio of the largest eigenvalue to the smallest eigenvalue that a relaxation reduces.
 
-    Measured. On curved elements and for high orders, the next level of half the order represents
-    less of the spectrum.
+    The numbers are measured. On curved elements and for high orders, the next level, of half the
+    order, represents less of the spectrum.
     """
     return max(10.0, 2.5 * order) if affine else max(20.0, 3.5 * order)
 
 
 def chebyshev_steps(low: float, high: float, degree: int) -> tuple[tuple[float, float], ...]:
-    """Factors (h, g) of a relaxation by Chebyshev's polynomials on an interval of eigenvalues.
+    """Factors (h, g) of each step of a Chebyshev relaxation on the eigenvalues from low to high.
 
-    Each step is x + g (x - the vector before x) + h (scaled residual of x).
+    A step computes x + g (x - previous x) + h (scaled residual of x).
     """
     centre, radius = (high + low) / 2.0, (high - low) / 2.0
     rho = radius / centre
@@ -247,9 +247,9 @@ def chebyshev_steps(low: float, high: float, degree: int) -> tuple[tuple[float, 
 
 
 def scattered(first: int, count: int) -> NDArray[np.float32]:
-    """Pseudo-random numbers (count,) in [-1, 1) that depend only on the index in the whole vector.
+    """Pseudo-random float32 numbers (count,) in [-1, 1) for the indices from ``first`` on.
 
-    ``first`` is the index of the first of them.
+    A number depends only on its index in the global vector, so ranks agree.
     """
     mixed = np.arange(first % 2**32, first % 2**32 + count).astype(np.uint32)
     for multiplier, shift in ((0x9E3779B1, 15), (0x85EBCA77, 13), (0xC2B2AE3D, 16)):  # as xxHash

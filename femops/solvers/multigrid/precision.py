@@ -1,4 +1,4 @@
-"""The type of a cycle's numbers: float32 where it holds the numbers of the operator."""
+"""Type of a cycle's numbers: float32 if the numbers of the operator fit into it."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ BEYOND = "numbers of A are beyond the range of float32"
 def cycle_type(
     A: Operator, asked: np.dtype[Any] | None, *, direct: bool
 ) -> tuple[np.dtype[Any], str]:
-    """Type of the cycle's numbers, and why. Collective.
+    """Type of the cycle's numbers, and the reason for it. Collective.
 
-    If no type is asked for, the cycle is in float32 where that holds the numbers of A with a
-    margin, else in the type of A. On a reproducible mesh it is in the type of A, as cycles in
-    float32 do not have the same bits on any number of ranks.
+    If ``asked`` is None, the cycle is in float32 if the numbers of A fit into it with a margin,
+    else in the type of A. On a reproducible mesh it is in the type of A, because the bits of cycles
+    in float32 depend on the number of ranks.
 
     Parameters
     ----------
@@ -41,8 +41,8 @@ def cycle_type(
     Raises
     ------
     SolverError
-        The cycle must be in float32, because that is asked for or is the type of A, and float32
-        does not hold the numbers of A.
+        The cycle must be in float32, because of ``asked`` or the type of A, and the numbers of A do
+        not fit into float32.
     """
     kind = asked or A.dtype
     if kind == _SINGLE:
@@ -62,7 +62,7 @@ def cycle_type(
 
 
 def refusal(A: Operator, numbers: str) -> str:
-    """Message that a cycle in float32 does not hold the numbers of an operator."""
+    """Message that the numbers of an operator do not fit into a cycle in float32."""
     least, most = _POSSIBLE
     cure = "leave dtype out" if A.dtype == np.float64 else "make A with dtype='float64'"
     return (
@@ -72,10 +72,9 @@ def refusal(A: Operator, numbers: str) -> str:
 
 
 def rounds_well(A: Operator, rounded: Operator) -> bool:
-    """True if a product with A hardly changes where A is rounded to float32. Collective.
+    """True if a product with A hardly changes when A is rounded to float32. Collective.
 
-    It changes if numbers that the product is computed from are out of range, such as the volumes
-    of elements.
+    It changes if numbers behind the product are out of range, such as the volumes of elements.
     """
     exact, found = _product(A), _product(rounded)
     comm = A.space.comm
@@ -94,12 +93,12 @@ class _Sizes:
     entry: float
 
     def within(self, limits: tuple[float, float]) -> bool:
-        """True if a cycle whose numbers have these limits can work with the operator."""
+        """True if a cycle can work with the operator in a type with these limits."""
         return limits[0] < self.least and self.most < limits[1] and self.entry > _LEAST
 
 
 def _sizes(A: Operator) -> _Sizes:
-    """Sizes of a product with A, of its factors, and of its forms without these. Collective."""
+    """Sizes of A: of its factors, of a product with A, and of that product over each factor."""
     comm = A.space.comm
     product = np.nan_to_num(abs(_product(A)), nan=np.inf)
     largest = comm.max(float(product.max(initial=0.0)))
@@ -113,7 +112,7 @@ def _sizes(A: Operator) -> _Sizes:
 
 
 def _product(A: Operator) -> NDArray[np.float64]:
-    """Multiply A by a vector of numbers about 1, and set constrained dofs to 0. Collective."""
+    """Multiply A by a vector of numbers near 1, and set constrained dofs to 0. Collective."""
     memory, first = A.space.memory, A.space.first_dof * A.space.ncomp
     x = scattered(first, A.space.size).astype(A.dtype)
     product: NDArray[np.float64] = memory.get(A.apply(memory.put(x))).astype(np.float64)

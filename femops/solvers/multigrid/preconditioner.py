@@ -52,10 +52,10 @@ class LevelReport:
     order, elements, dofs : int
         Polynomial order; elements and dofs of all ranks.
     seconds : float
-        Time of one visit in a cycle, transfers to the next level included.
+        Time that a cycle spends on the level, with the transfers to the next level.
     factor : float
-        Factor by which each cycle that begins on this level reduces the energy norm of an error;
-        zero on the coarsest level, where the solution is direct.
+        Factor by which a cycle that begins on this level reduces the energy norm of an error. Zero
+        on the coarsest level, which is solved directly.
     """
 
     order: int
@@ -67,7 +67,7 @@ class LevelReport:
 
 @final
 class Multigrid(Preconditioner):
-    """One V-cycle of multigrid, symmetric and positive definite; made by `multigrid`.
+    """Symmetric positive definite V-cycle of multigrid. `multigrid` makes it.
 
     Parameters
     ----------
@@ -79,16 +79,16 @@ class Multigrid(Preconditioner):
     Attributes
     ----------
     operator : Operator
-        The operator that it preconditions.
+        The operator to precondition.
     degree : int
     levels : list of Level
-        The finest first; the coarsest is not among them.
+        From the finest to the second coarsest.
     sizes : list of Size
         Sizes of all levels.
     precision : dtype
         Type of the cycle's numbers; see `multigrid`.
     reason : str
-        Why the cycle has that type.
+        Reason for the choice of ``precision``.
     setup_seconds : float
         Time of the setup.
     """
@@ -133,9 +133,9 @@ class Multigrid(Preconditioner):
     def _condition(self) -> float:
         """Estimate the condition number of the operator divided by its diagonal. Collective.
 
-        The estimate is the upper bound of the spectrum times the largest eigenvalue of the
-        coarsest level's inverse, which the power method finds. A change of basis multiplies it by
-        its own condition number.
+        The estimate is the upper bound of the spectrum times the largest eigenvalue of the coarsest
+        level's inverse. The power method computes that eigenvalue. A change of basis multiplies it
+        by its own condition number.
         """
         if not self.levels:
             return 1.0
@@ -166,12 +166,12 @@ class Multigrid(Preconditioner):
         return self._solution(0)
 
     def _restrict(self) -> None:
-        """Set the right-hand sides of all coarser levels from that of the finest."""
+        """Restrict the finest right-hand side to all coarser levels."""
         for level, right in zip(self.levels, self._rights[1:], strict=True):
             level.transfer[1](level.restricted(), right)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copies and pickles are set up again from the operator."""
+        """Set copies and pickles up again from the operator."""
         given = self.operator, self.degree, self.precision
         return Multigrid, given, {"reason": self.reason}
 
@@ -197,7 +197,7 @@ class Multigrid(Preconditioner):
                 self._user = 0
 
     def _apply(self, x: Vector, result: Vector) -> None:
-        """Scale the vector by a power of two to about norm 1, cycle, and scale back."""
+        """Scale x by a power of two to a norm near 1, run a cycle, and scale the result back."""
         multiply, held = self._updates.xp.multiply, self._constrained
         result[:] = x
         result[held] = 0.0
@@ -215,7 +215,7 @@ class Multigrid(Preconditioner):
         result[held] = self._at_constrained * x[held]
 
     def _size_of(self, r: Vector) -> float:
-        """Estimate the norm of a vector, also where squares are out of range. Collective.
+        """Estimate the norm of a vector, even if squares are out of range. Collective.
 
         The estimate is zero for a vector of zeros, and infinite if an entry is not finite.
         """
@@ -227,7 +227,7 @@ class Multigrid(Preconditioner):
 
     @property
     def right(self) -> Vector:
-        """Right-hand side of a cycle: a vector with padding, of the cycle's type."""
+        """Right-hand side (size + padding,) of a cycle, in the cycle's type."""
         right: Vector = self._rights[0] if self._change is None else self._change.right
         return right
 
@@ -260,10 +260,10 @@ class Multigrid(Preconditioner):
         """Run full multigrid for `right`. The next cycle overwrites the result.
 
         Each level except the finest runs a cycle that begins with the solution of the next coarser
-        level. The finest only interpolates that solution. The result is None where it would save no
+        level. The finest only interpolates that solution. The result is None if it would save no
         iteration of `femops.cg`: for orders 1 and 2, and for loads that coarser levels hardly
-        represent. The load vector of a smooth function grows when it is restricted, with the
-        support of the basis functions. The load vector of noise shrinks.
+        represent. Restriction enlarges the load vector of a smooth function, because the supports
+        of the basis functions grow. It shrinks the load vector of noise.
         """
         if self.sizes[0].order <= 2:
             return None
@@ -284,12 +284,12 @@ class Multigrid(Preconditioner):
         return self._found()
 
     def _enter(self) -> None:
-        """Take the right-hand side to the nodal basis, if the operator has another one."""
+        """Convert the right-hand side to the nodal basis, if the operator has another basis."""
         if self._change is not None:
             self._change.enter(self._rights[0])
 
     def _found(self) -> Vector:
-        """Return the solution for `right` in the operator's basis, with constrained entries."""
+        """Return the solution for `right` in the operator's basis, with the constrained entries."""
         found = self._solution(0)
         if self._change is not None:
             found = self._change.leave(found)
@@ -298,14 +298,14 @@ class Multigrid(Preconditioner):
         return found
 
     def _descend(self, first: int = 0, guess: Vector | None = None) -> None:
-        """Relax on each level from ``first`` on, there from ``guess``, and restrict residuals."""
+        """Relax on the levels from ``first`` down, and restrict residuals. Start at ``guess``."""
         for level, right in zip(self.levels[first:], self._rights[first + 1 :], strict=True):
             level.x, guess = level.relax(guess), None
             _, down = level.transfer
             down(level.residual(level.x), right)
 
     def _ascend(self, first: int = 0) -> None:
-        """Correct each level by the solution on the next, and relax."""
+        """Correct each level up to ``first`` by the next coarser solution, and relax."""
         for k in reversed(range(first, len(self.levels))):
             level, (up, _) = self.levels[k], self.levels[k].transfer
             up(self._solution(k + 1), level.product)
@@ -316,14 +316,14 @@ class Multigrid(Preconditioner):
         return self.levels[k].x if k < len(self.levels) else self._last.found
 
     def _cycle(self, k: int) -> Vector:
-        """Run a cycle for a level's right-hand side. Return one of the level's vectors."""
+        """Run a cycle for the right-hand side of level k. Return a vector of the level."""
         self._descend(k)
         self._solve_coarsest()
         self._ascend(k)
         return self._solution(k)
 
     def _solve_coarsest(self) -> None:
-        """Solve on the coarsest level; every rank computes it, and takes its own part."""
+        """Solve on the coarsest level. Each rank computes the full solution."""
         hierarchy, size = self._hierarchy, self._hierarchy.coarsest
         right = self._last.fetch()
         right[hierarchy.constrained] = 0.0
@@ -336,19 +336,19 @@ class Multigrid(Preconditioner):
 
     @property
     def higher(self) -> str:
-        """Call that makes a preconditioner of a higher degree; empty if there is no higher one."""
+        """Call that makes a preconditioner of a higher degree. Empty at the highest degree."""
         degree = min(2 * self.degree, _MOST_DEGREE)
         return f"femops.multigrid(A, degree={degree})" if degree > self.degree else ""
 
     @property
     def complexity(self) -> float:
-        """Dofs of all levels over those of the finest."""
+        """Number of dofs on all levels divided by the number on the finest level."""
         return sum(size.dofs for size in self.sizes) / self.sizes[0].dofs
 
     def report(self) -> tuple[LevelReport, ...]:
-        """Measure for each level the time of a visit, and the reduction by a cycle from there.
+        """Measure each level: the time per cycle, and the error reduction of a cycle from there.
 
-        Collective, where ranks share dofs. It takes some 50 cycles.
+        Takes some 50 cycles. Collective if ranks share dofs.
         """
         with self.alone():
             seconds = [self._seconds(k) for k in range(len(self.sizes))]
@@ -360,7 +360,7 @@ class Multigrid(Preconditioner):
         )
 
     def _seconds(self, k: int) -> float:
-        """Median time of a cycle that begins on a level."""
+        """Median time of a cycle that begins on level k."""
         size, times = self.sizes[k], list[float]()
         updates = self._updates
         self._rights[k][: size.own] = updates.put(scattered(size.first, size.own))
@@ -373,7 +373,7 @@ class Multigrid(Preconditioner):
         return float(np.median(times))
 
     def _factor(self, k: int) -> float:
-        """Factor by which a cycle from a level reduces the energy norm, after some cycles."""
+        """Measured factor by which a cycle from level k reduces the energy norm of an error."""
         level, size, right = self.levels[k], self.sizes[k], self._rights[k]
         n = size.own
         error = self._updates.vector(n, right.dtype)
@@ -408,29 +408,29 @@ def multigrid(
 ) -> Multigrid:
     """Multigrid preconditioner of a symmetric positive definite operator. Collective.
 
-    A V-cycle through the orders p, p/2, ... (rounded up), 1 on the mesh of the operator, then
-    through the meshes that it was refined from (`Mesh.coarser`) at order 1, to a direct solver. Its
-    arithmetic is float32, or float64 where float32 does not resolve a nearly singular operator.
-    Chebyshev's polynomials of the operator divided by its diagonal relax the errors of each level.
-    The coarser operators are the same forms on spaces of lower order; those of order 1 on coarser
-    meshes are matrices. With multigrid the iterations of `femops.cg` hardly depend on order and
-    mesh.
+    The V-cycle visits the orders p, p/2, ... (rounded up), 1 on the mesh of the operator. Then it
+    visits, at order 1, the meshes from which that mesh was refined (`Mesh.coarser`). A direct
+    solver treats the coarsest level. The arithmetic is float32, or float64 if float32 does not
+    resolve a nearly singular operator. Chebyshev's polynomials of the operator divided by its
+    diagonal relax the errors of each level. Levels of lower order apply the same forms on spaces of
+    lower order. Levels on coarser meshes have matrices. With multigrid the iterations of
+    `femops.cg` hardly depend on order and mesh.
 
     Parameters
     ----------
     A : Operator
         On an H1 space, of the host or of GPUs: diffusion, elasticity, their sums with mass and
-        boundary mass, your own symmetric positive forms, Jacobians; with constraints that leave it
-        positive, or singular with constants or rigid motions in its null space. M has zeros where
-        rows and columns are eliminated.
+        boundary mass, your own symmetric positive forms, Jacobians. The constrained operator must
+        be positive definite, or singular with constants or rigid motions in its null space. M has
+        zeros in eliminated rows and columns.
     degree : int, optional
-        Products with A before and after each correction from the coarser level, 1 to 64. If
-        omitted 4, or 5 for orders above 6.
+        Number of products with A before and after each coarse-level correction, 1 to 64. The
+        default is 4, or 5 for orders above 6.
     dtype : {float32, float64}, optional
-        Arithmetic of the cycle. If omitted, float32, or float64 where A's numbers are out of the
-        range of float32 or its condition number is above 8e6; ``M.reason`` says why. With float32
-        the numbers of A must lie between 1e-25 and 1e30. `femops.cg`
-        makes up for the round-off of float32; for other solvers and tight tolerances take float64.
+        Arithmetic of the cycle. The default is float32, or float64 if A's numbers are out of the
+        range of float32 or A's condition number is above 8e6. ``M.reason`` tells which case it is.
+        With float32 the numbers of A must lie between 1e-25 and 1e30. `femops.cg` corrects the
+        round-off of float32. For other solvers and tight tolerances take float64.
 
     Returns
     -------
@@ -440,11 +440,12 @@ def multigrid(
     Raises
     ------
     SolverError
-        An operator that is not symmetric, not square, of forms on other spaces than H1 ones, or
-        found not to be positive, or whose numbers a cycle in float32 does not hold, where ``dtype``
-        or A is float32: the message says what to use instead.
+        The operator is not symmetric, not square or not positive, or has forms on spaces that are
+        not H1. Or ``dtype`` or A is float32, and A's numbers do not fit into float32. The message
+        names an alternative.
     MissingExtraError
-        A large mesh that knows no coarser one, without PyAMG (extra ``amg``).
+        The mesh is large and was not refined from a coarser one, and PyAMG (extra ``amg``) is
+        missing.
 
     Examples
     --------
