@@ -148,8 +148,9 @@ def solve(
 ) -> Callable[..., Any]:
     """Solution of an equation F(u) = b, as a function of JAX arrays.
 
-    Derivatives are implicit: each solves one linear equation. ``jax.vmap`` solves the equations of
-    a batch one after the other, with one preconditioner.
+    Derivatives are implicit: each solves one linear equation. ``jax.vmap`` over loads solves all
+    equations at once if `femops.cg` solves them. Other batches are solved one after the other, with
+    one preconditioner.
 
     Parameters
     ----------

@@ -10,6 +10,7 @@ from typing import Any, Literal, final
 import numpy as np
 
 from femops.adjoint.maps import Map, OperatorMap, Vector
+from femops.adjoint.solve_map import SolveMap
 from femops.errors import OperatorError
 
 Mask = tuple[bool, ...]
@@ -128,6 +129,8 @@ class Call:
             return [xp.zeros((*batch, *shape), dtype=function.dtype) for shape in self.shapes]
         if isinstance(function, OperatorMap):
             return [self._columns(function, operands[0])]
+        if isinstance(function, SolveMap) and self._of_loads:
+            return [self._solutions(function, operands)]
         mask, rest = self.mapped[0], replace(self, mapped=self.mapped[1:])
         rows = [
             rest._evaluated([x[k] if has else x for x, has in zip(operands, mask, strict=True)])
@@ -144,6 +147,19 @@ class Call:
         )
         rows: Vector = product.space.memory.xp.ascontiguousarray(result.T)
         return rows.reshape(*array.shape[:-1], -1)
+
+    @property
+    def _of_loads(self) -> bool:
+        """True if the call is the value of a map for a batch of its first input alone."""
+        return self.kind == "value" and all(m[0] and not any(m[1:]) for m in self.mapped)
+
+    def _solutions(self, solve: SolveMap, operands: Sequence[Any]) -> Vector:
+        """Solutions for all loads of a batch at once."""
+        loads = solve.space.memory.factor(operands[0], "load")
+        values = dict(zip(list(solve.inputs)[1:], operands[1:], strict=True))
+        result = solve.of_loads(values, loads.reshape(-1, loads.shape[-1]).T)
+        rows: Vector = solve.space.memory.xp.ascontiguousarray(result.T)
+        return rows.reshape(loads.shape)
 
     def _once(self, operands: Sequence[Any]) -> list[Vector]:
         function, count = self.map, self.num_residuals

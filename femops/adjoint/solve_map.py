@@ -98,6 +98,23 @@ class SolveMap(ControlledMap[Residual | Operator]):
         F, b = self._at(given), given[LOAD]
         if not isinstance(F, Operator):
             return newton(F, self._start, b, **self._newton)[0]
+        return self._solved(F, b)
+
+    def of_loads(self, values: Values, loads: Vector) -> Vector:
+        """Solutions (size, nvec) for loads (size, nvec), with the same controls.
+
+        A linear equation that conjugate gradients solve is solved for all columns at once.
+        """
+        given = self._given({**values, LOAD: loads[:, 0].copy()})
+        F = self._at(given)
+        if isinstance(F, Operator):
+            return self._solved(F, loads)
+        found = tuple(self({**given, LOAD: column.copy()}) for column in loads.T)
+        stacked: Vector = self.space.memory.xp.stack(found, axis=1)
+        return stacked
+
+    def _solved(self, F: Operator, b: Vector) -> Vector:
+        """Solution of a linear equation for a load, or for loads as columns."""
         A = self._ahead.jacobian(F, self._start)
         right = A.rhs(b, self._start) if len(A.constrained_dofs) else b.copy()
         return self._ahead.solve_with_values(A, right, "linear")

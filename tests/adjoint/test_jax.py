@@ -87,6 +87,28 @@ def test_many_vectors_are_one_product(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shapes == [(V.size, 6)] * 2 + [(V.size, 3)] * 2
 
 
+@pytest.mark.parametrize("linear", ["auto", direct])
+def test_loads_are_solved_for_at_once(linear: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from femops.adjoint.equations import LinearEquations
+
+    B = femops.form(lambda u, k: {"grad": k * u.grad, "value": u}, V, k=1.0)
+    B = B.constrained(V.boundary_dofs([1]))
+    solve = femops.jax.solve(B, "k", linear=linear, u0=V.interpolate(lambda x: x[1]))
+    loads = jnp.stack([inputs(seed)[0] for seed in range(6)]).reshape(2, 3, V.size)
+    expected = [[solve(b, k=2.0) for b in row] for row in loads]
+    shapes, solved = [], LinearEquations.solve_with_values
+
+    def counted(self: Any, J: Any, right: Any, *given: Any, **options: Any) -> Any:
+        shapes.append(right.shape)
+        return solved(self, J, right, *given, **options)
+
+    monkeypatch.setattr(LinearEquations, "solve_with_values", counted)
+    found = jax.vmap(jax.vmap(lambda b: solve(b, k=2.0)))(loads)
+    assert np.asarray(found) == pytest.approx(np.asarray(expected), rel=1e-8, abs=1e-10)
+    assert shapes[0] == (V.size, 6)
+    assert len(shapes) == (1 if linear == "auto" else 7)
+
+
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_vmap(name: str) -> None:
     """Batches of some inputs, with derivatives on either side of vmap."""
