@@ -305,7 +305,7 @@ def test_bad_names_and_guesses() -> None:
     one = Steps(F, 2, final=femops.functional(lambda u: u, V))
     with pytest.raises(femops.errors.OperatorError, match="initial is a coefficient, and"):
         one.gradient(START, "initial")
-    with pytest.raises(femops.errors.VectorError, match=r"begin\(1, u\) is a NoneType: give"):
+    with pytest.raises(femops.errors.VectorError, match=r"begin\(1, u\) is None: give"):
         slopes_of("dt", begin=lambda n, u: None)
     with pytest.raises(femops.errors.VectorError, match="u0 has entries that are not finite"):
         one.run(np.nan * START)

@@ -197,7 +197,7 @@ BAD_VECTORS: list[tuple[str, Any]] = [
     ("complex128", lambda n: np.zeros(n, complex)),
     ("object", lambda n: np.zeros(n, object)),
     ("list", lambda n: [0.0] * n),
-    ("NoneType", lambda n: None),
+    ("x is None", lambda n: None),
     ("contiguous", lambda n: np.zeros(2 * n)[::2]),
 ]
 

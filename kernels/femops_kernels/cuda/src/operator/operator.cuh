@@ -69,7 +69,7 @@ struct Place {
 
     __device__ __forceinline__ Place(T* shared) {
         vector = threadIdx.x % VECTORS;
-        const int line = threadIdx.x / VECTORS;
+        const unsigned line = threadIdx.x / VECTORS;  // unsigned divisions take fewer registers
         slot = line / LINES;
         const int t = line - slot * LINES;
         first = DIM > 1 ? t % Q : 0;
