@@ -55,7 +55,7 @@ class LinearEquations:
         self.info: Info | None = None
 
     def jacobian(self, F: Residual | Operator, state: Vector) -> Operator:
-        """Jacobian of the residual at a state. It stores what the level of the equations says."""
+        """Jacobian of the residual at a state, at the level of the equations."""
         J = F if isinstance(F, Operator) else F.jacobian(state)
         return J.at_level(self._level)
 
@@ -99,7 +99,8 @@ class LinearEquations:
         if right.ndim == 2 and not self._steps.by_cg(J):
             columns = [right[:, j].copy() for j in range(right.shape[1])]
             found = tuple(self.solve_with_values(J, b, what, warn=warn) for b in columns)
-            return self._space.memory.xp.stack(found, axis=1)  # type: ignore[no-any-return]
+            stacked: Vector = self._space.memory.xp.stack(found, axis=1)
+            return stacked
         x, failure = self._steps.solve(J, right, self._rtol)
         infos = self._steps.infos
         self.info = infos[-1] if infos else None

@@ -223,7 +223,7 @@ class Steps:
                 control_of(name, pieces, None)
 
     def _coefficients(self, n: int, controls: Sequence[str] = ()) -> dict[str, Any]:
-        """Coefficients at a step that ``at`` gives, none of which is a control."""
+        """Coefficients that ``at`` returns for step n. A control among them is refused."""
         given = {} if self._at is None else self._at(n)
         if not isinstance(given, Mapping):
             raise OperatorError(
@@ -448,7 +448,7 @@ class _Sweep:
             self.found[INITIAL] = found
 
     def _kept_values(self, n: int, before: Vector, after: Vector) -> Any:
-        """Constrained dofs whose values a step leaves as they are.
+        """Constrained dofs whose values step n does not change.
 
         Raises
         ------
