@@ -25,7 +25,7 @@ from femops.spaces.boundary_space import boundary_space
 from femops.spaces.domain_space import DomainSpace
 from femops.spaces.memory import memory_of
 from femops.spaces.product import Product
-from femops_meshes.arguments import checked
+from femops_meshes.arguments import checked, shown
 
 Shapes = tuple[tuple[int, ...], ...]
 
@@ -37,6 +37,7 @@ def form(
     test: Space | None = None,
     *,
     boundary: bool | int | str | Iterable[int | str] | None = None,
+    faces: str | None = None,
     quadrature: int | Quadrature1D | None = None,
     dtype: DTypeLike = np.float64,
     data_dtype: DTypeLike | None = None,
@@ -53,6 +54,7 @@ def form(
     test: None = None,
     *,
     boundary: bool | int | str | Iterable[int | str] | None = None,
+    faces: str | None = None,
     quadrature: int | Quadrature1D | None = None,
     dtype: DTypeLike = np.float64,
     data_dtype: DTypeLike | None = None,
@@ -70,6 +72,7 @@ def form(
     test: Space | None = None,
     *,
     boundary: bool | int | str | Iterable[int | str] | None = None,
+    faces: str | None = None,
     quadrature: int | Quadrature1D | None = None,
     dtype: DTypeLike = np.float64,
     data_dtype: DTypeLike | None = None,
@@ -148,7 +151,10 @@ def form(
     if isinstance(trial, Product):
         if test is not None:
             raise OperatorError("a product has test functions of its own: leave out the test space")
-        return build_blocks(function, arguments_of(trial, boundary), given, options)
+        return build_blocks(function, arguments_of(trial, boundary, faces), given, options)
+    if faces is not None:
+        sides = [arguments_of(space, boundary, faces) for space in (trial, test or trial)]
+        return _build(function, *sides, given, options)
     if boundary is None:
         return build(function, trial, test, given, options)
     attributes = _attributes(trial, boundary)
@@ -208,20 +214,30 @@ def _attributes(space: Space | Product, boundary: Any) -> Any:
     return asked_attributes(boundary, names)
 
 
-def arguments_of(space: Space | Product, boundary: Any) -> Arguments:
-    """Make the fields or test functions on the elements or on boundary faces.
+def arguments_of(space: Space | Product, boundary: Any, faces: str | None = None) -> Arguments:
+    """Make the fields or test functions on the elements or on faces.
 
     Parameters
     ----------
     space : Space or Product
     boundary
-        Faces, see `form`; None for the elements.
+        Boundary faces, see `form`; None for the elements.
+    faces : {"interior"}, optional
+        Faces between elements, see `form`.
 
     Raises
     ------
+    OperatorError
+        If both are given, or ``faces`` has another value.
     SpaceError
         If the mesh has no such faces.
     """
+    if faces is not None:
+        if faces != "interior":
+            raise OperatorError(f'faces {shown(faces)}: give "interior", or boundary="all"')
+        if boundary is not None:
+            raise OperatorError("boundary= and faces= exclude each other: add two forms instead")
+        return Arguments.on_sides(space)
     if boundary is None:
         return Arguments.of(space)
     attributes = _attributes(space, boundary)
@@ -276,13 +292,25 @@ def build(
     options: FormOptions,
 ) -> Operator:
     """Build an operator from a function and checked coefficients; see `form`."""
-    test, o = trial if test is None else test, Options(**options)
+    test = trial if test is None else test
     for space in (trial, test):
         if not isinstance(space, DomainSpace):
             raise OperatorError(
                 f"a form was given a {type(space).__name__} for a space: make one with "
                 "femops.H1(mesh, order)"
             )
+    return _build(function, Arguments.of(trial), Arguments.of(test), coefficients, options)
+
+
+def _build(
+    function: FormFunction,
+    fields: Arguments,
+    tests: Arguments,
+    coefficients: Mapping[str, FormCoefficient],
+    options: FormOptions,
+) -> Operator:
+    """Build an operator between two spaces; see `form`."""
+    trial, test, o = fields.first, tests.first, Options(**options)
     memory_of([trial.volume, test.volume])
     backend_of(trial.volume).check_lanes(o.lanes)
     if not callable(function):
@@ -291,5 +319,5 @@ def build(
         raise OperatorError("trial and test space are on different meshes: make both on one mesh")
     larger = trial if trial.order >= test.order else test
     rule = larger.quadrature(o.quadrature)
-    integral = Integral(function, Arguments.of(trial), Arguments.of(test), rule, coefficients)
+    integral = Integral(function, fields, tests, rule, coefficients)
     return Operator.of_form(integral.of_values, o.dtype, o.lanes, o.level, o.data_dtype)

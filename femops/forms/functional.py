@@ -30,6 +30,7 @@ def functional(
     space: Space | Product,
     *,
     boundary: bool | int | str | Iterable[int | str] | None = None,
+    faces: str | None = None,
     quadrature: int | Quadrature1D | None = None,
     dtype: DTypeLike = np.float64,
     lanes: int | None = None,
@@ -83,7 +84,7 @@ def functional(
     if isinstance(space, Product):
         check_fields(function, space, given)
     backend_of(space).check_lanes(lanes)
-    sides = arguments_of(space, boundary)
+    sides = arguments_of(space, boundary, faces)
     largest = max(sides.spaces.values(), key=lambda one: one.order)
     rule, kind = largest.quadrature(quadrature), float_type(dtype)
     return Functional.of(function, sides, rule, given, (kind, lane_width(kind, lanes)))

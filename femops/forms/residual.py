@@ -31,6 +31,7 @@ def residual(
     space: Space | Product,
     *,
     boundary: bool | int | str | Iterable[int | str] | None = None,
+    faces: str | None = None,
     integrals: Sequence[str] = (),
     minima: Sequence[str] = (),
     quadrature: int | Quadrature1D | None = None,
@@ -112,7 +113,7 @@ def residual(
     _check_functionals(functionals, fields)
     given = {name: FormCoefficient(name, value) for name, value in coefficients.items()}
     options: NonlinearOptions = {"quadrature": quadrature, "dtype": dtype, "lanes": lanes}
-    return build_residual(function, space, given, options, functionals, boundary)
+    return build_residual(function, space, given, options, functionals, boundary, faces)
 
 
 def _names(given: Any, what: str) -> tuple[str, ...]:
@@ -139,6 +140,7 @@ def build_residual(
     options: NonlinearOptions,
     functionals: Functionals = NONE,
     boundary: Any = None,
+    faces: str | None = None,
 ) -> Residual:
     """Build a residual from a function and checked coefficients; see `residual`."""
     o = Options(**options)
@@ -150,7 +152,7 @@ def build_residual(
     backend_of(space).check_lanes(o.lanes)
     if isinstance(space, Product):
         check_fields(function, space, coefficients)
-    sides, kind = arguments_of(space, boundary), float_type(o.dtype)
+    sides, kind = arguments_of(space, boundary, faces), float_type(o.dtype)
     rule = max(sides.spaces.values(), key=lambda one: one.order).quadrature(o.quadrature)
     given = functionals, rule, coefficients, (kind, lane_width(kind, o.lanes))
     integral = NonlinearIntegral(function, sides, *given)

@@ -94,6 +94,14 @@ def face_digits(dim: int) -> list[tuple[int, tuple[int, ...]]]:
     return [(code, digits) for code, digits in ternary_codes(dim) if digits.count(1) == dim - 1]
 
 
+def nodes_inwards(digits: tuple[int, ...], p1d: int) -> Ints:
+    """Node numbers of an element, layer by layer from a face inwards; lexicographic in a layer."""
+    grid = np.arange(p1d ** len(digits)).reshape((p1d,) * len(digits))  # the last axis is x
+    fixed = next(d for d, digit in enumerate(digits) if digit != 1)
+    layers = np.moveaxis(grid, len(digits) - 1 - fixed, 0)
+    return (layers if digits[fixed] == 0 else layers[::-1]).reshape(-1)
+
+
 def turned(codes: Ints, slopes: Floats) -> Floats:
     """Convert derivatives along an element's directions to derivatives along the face's directions.
 

@@ -1,6 +1,6 @@
-"""Domains of integration: elements or boundary faces, and the geometry at their points.
+"""Domains of integration: elements or faces, and the geometry at their points.
 
-Sweeps treat boundary faces as elements. If faces need other treatment than elements, code tests a
+Sweeps treat faces as elements. If faces need other treatment than elements, code tests a
 property of the domain, not its class.
 """
 
@@ -22,7 +22,7 @@ Ints = NDArray[np.int64]
 
 
 class Domain(ABC):
-    """Domain of an integral: the elements of a mesh, or faces of its boundary.
+    """Domain of an integral: the elements of a mesh, its boundary's faces, or faces inside.
 
     Attributes
     ----------
@@ -39,6 +39,8 @@ class Domain(ABC):
         True if kernels can compute Jacobians and positions from modes of the elements' maps.
     has_normals : bool
         True if there is an outer normal at each point. Forms may then have the parameters n and h.
+    two_sided : bool
+        True if there is an element on both sides of each point. Fields have two values there.
     """
 
     mesh: Mesh
@@ -47,6 +49,7 @@ class Domain(ABC):
     covers: ClassVar[bool]
     has_maps: ClassVar[bool]
     has_normals: ClassVar[bool]
+    two_sided: ClassVar[bool] = False
 
     @abstractmethod
     def geometry(self, rule: Quadrature1D) -> DomainGeometry:
@@ -121,6 +124,11 @@ class DomainBlock(ABC):
     geometry: DomainGeometry
     start: int
     stop: int
+
+    @property
+    def other(self) -> DomainBlock:
+        """The same faces, seen from their other sides, if the domain has two sides."""
+        raise NotImplementedError
 
     @property
     @abstractmethod

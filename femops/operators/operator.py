@@ -26,6 +26,7 @@ from femops.operators.levels.dispatch import Blocks, level_data_of
 from femops.operators.levels.level_data import LevelData, base_level, check_level, same_terms
 from femops.operators.matrix_free import MatrixFree, check_sum
 from femops.pointwise.linear import Pair
+from femops.pointwise.sides import base_name
 from femops.spaces.product import Product
 from femops.spaces.restriction import positions
 from femops_kernels.compiled import ONE, CompiledOperator, Panels
@@ -170,7 +171,8 @@ class Operator(MatrixFree):
     def _of_block(self, pair: Pair) -> list[tuple[float, Term]]:
         """Terms of an operator block, given by test function and field, in the level's form."""
         terms = self._level_data.kept
-        return [(factor, term.block(*pair)) for factor, term in terms if pair in term.pairs]
+        blocks = ((factor, term, at) for factor, term in terms for at in term.pairs)
+        return [(a, t.block(*at)) for a, t, at in blocks if tuple(map(base_name, at)) == pair]
 
     @cached_property
     def _views(self) -> dict[Pair, Operator]:
@@ -180,7 +182,8 @@ class Operator(MatrixFree):
     def pairs(self) -> list[Pair]:
         """Test function and field of each block of an operator on a product, row by row."""
         names = self.space.names if isinstance(self.space, Product) else ()
-        found = {pair for _, term in self._summands for pair in term.pairs}
+        pairs = (pair for _, term in self._summands for pair in term.pairs)
+        found = {(base_name(test), base_name(field)) for test, field in pairs}
         return [pair for pair in product(names, names) if pair in found]
 
     # --- application -----------------------------------------------------------------------------

@@ -6,7 +6,7 @@ is also a form, in which the other fields are zero.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, final
@@ -18,7 +18,7 @@ from femops.errors import TraceError
 from femops.pointwise.expressions.derivative import derivatives
 from femops.pointwise.expressions.graph import Node, ancestors, substitute
 from femops.pointwise.expressions.identities import Identity, identities, letter
-from femops.pointwise.trace import INVERSE, Argument, Objects, Trace
+from femops.pointwise.trace import INVERSE, OTHER, Argument, Objects, Trace
 from femops.pointwise.trace_cache import decode, encode, remembered
 
 Pair = tuple[str, str]
@@ -169,18 +169,24 @@ class LinearQFunction:
         return {}
 
     def _block(self, test: str, field: str) -> LinearQFunction:
+        return self.part([field], [test])
+
+    def part(self, fields: Container[str], tests: Container[str]) -> LinearQFunction:
+        """Part of the form with some fields and test functions. All other fields are zero."""
         trace, zero = self.trace, self.trace.graph.constant(0.0)
         others: dict[int, Node] = {
             node.number: zero
             for name, argument in trace.fields.items()
-            if name != field
+            if name not in fields
             for node in argument.flat()
         }
-        result = trace.tests[test]
-        alone = Argument.of_flat(substitute(result.flat(), others), len(result.values))
-        return LinearQFunction(
-            replace(trace, fields={field: trace.fields[field]}, tests={test: alone})
-        )
+        results = {
+            name: Argument.of_flat(substitute(test.flat(), others), len(test.values))
+            for name, test in trace.tests.items()
+            if name in tests
+        }
+        kept = {name: field for name, field in trace.fields.items() if name in fields}
+        return LinearQFunction(replace(trace, fields=kept, tests=results))
 
     def _distinct(self, flat: list[Node]) -> tuple[NDArray[np.int64], list[int]]:
         """Find the entries that are zero, equal or opposite.
@@ -232,7 +238,8 @@ class LinearQFunction:
         (diffusion).
         """
         nodes, factor = list(self.entries.flat), letter("@factor")
-        inverse = list(self.trace.static[INVERSE].flat)
+        static = self.trace.static
+        inverse = [node for name in (INVERSE, OTHER) if name in static for node in static[name].flat]
         given = zip(inverse, identities(inverse), strict=True)
         plain = identities(nodes)
         times = identities(nodes, {node.number: one.scaled(factor) for node, one in given})

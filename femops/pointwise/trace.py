@@ -13,6 +13,7 @@ from femops.errors import FemopsError, NoAttributeError, TraceError
 from femops.pointwise.diagnostics import definition, explain, line_of, vector_hint
 from femops.pointwise.expressions.derivative import derivatives
 from femops.pointwise.expressions.graph import Graph, Node, Symbolic, ancestors, substitute
+from femops.pointwise.sides import SIDES, TwoSided, base_name, combined, factors_by_side, sided
 from femops_meshes.hints import did_you_mean
 
 FormFunction = Callable[..., Any]
@@ -20,6 +21,7 @@ Objects = np.ndarray[Any, np.dtype[Any]]
 _OF_FIELDS = ("value", "grad", "div", "sym_grad", "reference_grad")
 # Names of the static inputs of the geometry. No coefficient can have these names.
 INVERSE, WEIGHT, POSITION, NORMAL = "@inverse", "@weight", "@x", "@n"
+OTHER = "@other"  # INVERSE of the plus side, on faces between elements
 # Options of forms: a misspelt option looks like a coefficient that the function does not take.
 _OPTIONS = ("boundary", "quadrature", "dtype", "data_dtype", "lanes", "level")
 
@@ -35,10 +37,14 @@ class CoefficientShape:
         Shape of the value at a point, ``()`` for a scalar.
     symmetric : bool
         True for a symmetric matrix, whose opposite entries are one symbol.
+    two_sided : bool
+        True on faces between elements, if the value may differ between the sides. The first axis of
+        ``shape`` has both sides.
     """
 
     shape: tuple[int, ...]
     symmetric: bool = False
+    two_sided: bool = False
 
 
 @final
@@ -169,7 +175,9 @@ class Trace:
     static : dict of arrays of Node
         Inputs that are the same in all applications: INVERSE (dim, dim), d xi_a / d x_i; WEIGHT (),
         the quadrature weight times det J; POSITION (dim,); and the coefficients by name.  On a
-        boundary also NORMAL (dim,), and WEIGHT has the surface element instead of det J.
+        boundary also NORMAL (dim,), and WEIGHT has the surface element instead of det J. On faces
+        between elements INVERSE is that of the minus side, OTHER that of the plus side. Fields and
+        tests there are the sides of fields, see `femops.pointwise.sides`.
     """
 
     graph: Graph
@@ -243,6 +251,7 @@ def trace(
     coefficients: Mapping[str, CoefficientShape],
     *,
     boundary: bool = False,
+    two_sided: bool = False,
     unweighted: Container[str] = (),
 ) -> Trace:
     """Call a form's function with symbols, and return its trace.
@@ -259,8 +268,12 @@ def trace(
         Number of components by name.
     coefficients : mapping
     boundary : bool
-        True for an integral over boundary faces.  Then a parameter called ``n`` gets the outer
-        normal, and one called ``h`` the extent of the element across the face.
+        True for an integral over faces.  Then a parameter called ``n`` gets the outer normal, and
+        one called ``h`` the extent of the element across the face.
+    two_sided : bool
+        True for faces between elements. Then ``fields`` and ``tests`` have both sides of each field,
+        by the names of `femops.pointwise.sides.sided`. The function takes the fields, and returns
+        what multiplies the parts of the test functions.
     unweighted : container of str
         Names in ``tests`` of results that are not multiplied by the quadrature weight.
 
@@ -279,35 +292,81 @@ def trace(
         WEIGHT: symbols(graph, WEIGHT, ()),
         POSITION: symbols(graph, POSITION, (dim,)),
     }
-    inverse = static[INVERSE] = symbols(graph, INVERSE, (dim, dim))
+    inverses = [symbols(graph, name, (dim, dim)) for name in (INVERSE, OTHER)[: 1 + two_sided]]
+    static |= zip((INVERSE, OTHER), inverses, strict=False)
     place: dict[str, Any] = {"x": static[POSITION]}
     if boundary:
         place["n"] = static[NORMAL] = symbols(graph, NORMAL, (dim,))
-        place["h"] = 1.0 / np.sqrt(np.sum(inverse[-1] ** 2))
-    arguments: dict[str, Argument] = {}
-    given: list[FieldSymbol] = []
+        lengths = [1.0 / np.sqrt(np.sum(inverse[-1] ** 2)) for inverse in inverses]
+        place["h"] = TwoSided.of_values("h", *lengths) if two_sided else lengths[0]
+    arguments = {
+        name: Argument(symbols(graph, name, (n,)), symbols(graph, f"d({name})", (n, dim)))
+        for name, n in fields.items()
+    }
+    given = _two_sided(arguments, inverses) if two_sided else _one_sided(arguments, inverses[0])
     known: dict[str, Any] = {}
-    for name, ncomp in fields.items():
-        argument = Argument(
-            symbols(graph, name, (ncomp,)), symbols(graph, f"d({name})", (ncomp, dim))
-        )
-        arguments[name] = argument
-        given.append(FieldSymbol(name, argument, _fixed(argument.derivatives @ inverse)))
     for name, shape in coefficients.items():
         static[name] = symbols(graph, f"c({name})", shape.shape, shape.symmetric)
-        known[name] = static[name] if shape.shape else static[name][()]
+        value = static[name] if shape.shape else static[name][()]
+        ends = (value[0], value[1]) if shape.two_sided else (value, value)
+        known[name] = TwoSided.of_values(name, *ends) if two_sided else value
     results = _call(function, given, known, place)
-    weight = static[WEIGHT][()]
+    parts = _parts_of(results, tests, function, two_sided=two_sided)
     outputs = {}
     for name, ncomp in tests.items():
-        part = _result_of(results, name, tests, function)
-        outputs[name] = _factors(graph, part, (ncomp, dim), function)
+        inverse = inverses[two_sided and name.endswith(SIDES[1])]
+        outputs[name] = _factors(graph, parts[name], (ncomp, dim), function)
         if name not in unweighted:
+            weight = static[WEIGHT][()]
             value, flux = weight * outputs[name].values, outputs[name].derivatives
-            if "grad" in part:  # without it, the factors stay zero
+            if "grad" in parts[name]:  # without it, the factors stay zero
                 flux = (weight * flux) @ inverse.T
             outputs[name] = Argument(value, flux)
     return Trace(graph, dim, arguments, outputs, static)
+
+
+def _one_sided(arguments: Mapping[str, Argument], inverse: Objects) -> list[Any]:
+    """Symbols of the fields."""
+    return [FieldSymbol(name, a, _fixed(a.derivatives @ inverse)) for name, a in arguments.items()]
+
+
+def _two_sided(arguments: Mapping[str, Argument], inverses: Sequence[Objects]) -> list[Any]:
+    """Symbols of the fields on faces between elements, from the arguments of their sides."""
+    found: list[Any] = []
+    for name in dict.fromkeys(map(base_name, arguments)):
+        both = [arguments[side] for side in sided(name)]
+        grads = [_fixed(a.derivatives @ j) for a, j in zip(both, inverses, strict=True)]
+        parts = [
+            FieldSymbol(f"{name}.{part}", a, grad)
+            for part, a, grad in zip(("minus", "plus"), both, grads, strict=True)
+        ]
+        for part in ("jump", "mean"):
+            values, slopes = (
+                _fixed(combined(part, *pair))
+                for pair in ([a.values for a in both], [a.derivatives for a in both])
+            )
+            grad = _fixed(combined(part, *grads))
+            parts.append(FieldSymbol(f"{name}.{part}", Argument(values, slopes), grad))
+        found.append(TwoSided(name, *parts))
+    return found
+
+
+def _parts_of(
+    results: Any, tests: Mapping[str, int], function: FormFunction, *, two_sided: bool
+) -> dict[str, dict[str, Any]]:
+    """Factors of each test function, "value" and "grad", from the result of a form's function."""
+    if not two_sided:
+        return {name: _result_of(results, name, tests, function) for name in tests}
+    names = dict.fromkeys(map(base_name, tests))
+    found: dict[str, dict[str, Any]] = {}
+    for name in names:
+        part = _result_by_name(results, name, names, function)
+        if name in tests:  # a functional
+            found[name] = _checked_result(part, names, function)
+        else:
+            explain = f"{definition(function)}{name_of(function)}"
+            found |= zip(sided(name), factors_by_side(part, name, explain), strict=True)
+    return found
 
 
 def _factors(
@@ -372,7 +431,7 @@ def differentiated(traced: Trace, functional: str) -> Trace:
 
 def _call(
     function: FormFunction,
-    fields: list[FieldSymbol],
+    fields: Sequence[Any],
     known: dict[str, Any],
     place: dict[str, Any],
 ) -> Any:
@@ -415,19 +474,33 @@ def _call(
 def _result_of(
     results: Any, name: str, tests: Mapping[str, int], function: FormFunction
 ) -> dict[str, Any]:
-    part = results
-    if len(tests) > 1:
-        if not isinstance(results, dict) or set(results) - set(tests):
-            raise TraceError(
-                f"{definition(function)}{name_of(function)} must return a dictionary "
-                f"with the keys {', '.join(tests)}"
-            )
-        if name not in results:
-            raise TraceError(
-                f"{definition(function)}{name_of(function)} returned no result for {name!r}: "
-                f'write "{name}": {{}} if that is zero'
-            )
-        part = results[name]
+    """Factors of a test function, "value" and "grad"."""
+    return _checked_result(_result_by_name(results, name, tests, function), tests, function)
+
+
+def _result_by_name(
+    results: Any, name: str, tests: Mapping[str, Any], function: FormFunction
+) -> Any:
+    """What a function returned for a test function."""
+    if len(tests) == 1:
+        return results
+    if not isinstance(results, dict) or set(results) - set(tests):
+        raise TraceError(
+            f"{definition(function)}{name_of(function)} must return a dictionary "
+            f"with the keys {', '.join(tests)}"
+        )
+    if name not in results:
+        raise TraceError(
+            f"{definition(function)}{name_of(function)} returned no result for {name!r}: "
+            f'write "{name}": {{}} if that is zero'
+        )
+    return results[name]
+
+
+def _checked_result(
+    part: Any, tests: Mapping[str, Any], function: FormFunction
+) -> dict[str, Any]:
+    """Check that the result for a test function has no other keys than "value" and "grad"."""
     if (
         not isinstance(part, dict)
         or not part.keys() <= {"value", "grad"}

@@ -10,7 +10,13 @@ from numpy.typing import DTypeLike, NDArray
 
 from femops.basis import Basis1D, Quadrature1D, gauss
 from femops.errors import SpaceError
-from femops.geometry.boundary import Attributes, BoundaryFaces, boundary_attributes, face_digits
+from femops.geometry.boundary import (
+    Attributes,
+    BoundaryFaces,
+    boundary_attributes,
+    face_digits,
+    nodes_inwards,
+)
 from femops.numbering import local_nodes
 from femops.spaces.base import Space
 from femops.spaces.domain_space import DomainSpace
@@ -87,7 +93,7 @@ class BoundarySpace(DomainSpace):
         for code, digits in face_digits(volume.dim):
             mine = faces.codes == code
             nodes = (
-                _inwards(digits, volume.p1d)
+                nodes_inwards(digits, volume.p1d)
                 if self.have_slopes
                 else local_nodes(digits, volume.order, closed=True)
             )
@@ -126,14 +132,6 @@ class BoundarySpace(DomainSpace):
     def with_slopes(self, slopes: bool) -> BoundarySpace:
         """Return the functions on the faces with or without derivatives; see `boundary_space`."""
         return boundary_space(self.volume, self.domain.attributes, slopes=slopes)
-
-
-def _inwards(digits: tuple[int, ...], p1d: int) -> NDArray[np.int64]:
-    """Node numbers of an element, layer by layer from a face inwards; lexicographic in a layer."""
-    grid = np.arange(p1d ** len(digits)).reshape((p1d,) * len(digits))  # the last axis is x
-    fixed = next(d for d, digit in enumerate(digits) if digit != 1)
-    layers = np.moveaxis(grid, len(digits) - 1 - fixed, 0)
-    return (layers if digits[fixed] == 0 else layers[::-1]).reshape(-1)
 
 
 _spaces = Derived[Space, BoundarySpace](weak=True)

@@ -23,11 +23,21 @@ Ints = NDArray[np.int64]
 Summands = Sequence[tuple[float, Term]]
 
 
+def flat(summands: Summands) -> list[tuple[float, Term]]:
+    """Replace each term over faces between elements by its blocks, which have one side each."""
+    return [
+        (factor, part)
+        for factor, term in summands
+        for part in (term.blocks() if term.fields.two_sided else [term])
+    ]
+
+
 def domains(terms: Summands) -> list[list[tuple[float, Term]]]:
-    """Group terms by domain of integration, integrals over elements before boundary integrals."""
-    groups: dict[tuple[int, bool], list[tuple[float, Term]]] = {}
+    """Group terms by domain and spaces, integrals over elements before integrals over faces."""
+    groups: dict[tuple[int, ...], list[tuple[float, Term]]] = {}
     for factor, term in sorted(terms, key=lambda item: not item[1].domain.covers):
-        groups.setdefault((id(term.domain), term.trial.has_end), []).append((factor, term))
+        key = id(term.domain), id(term.trial), id(term.test)
+        groups.setdefault(key, []).append((factor, term))
     return list(groups.values())
 
 
@@ -64,7 +74,7 @@ def element_bytes(term: Term) -> int:
 def level_bytes(level: str, summands: Summands) -> int:
     """Bytes needed to set up a level that may exceed the available memory; 0 for other levels."""
     if level == "full":
-        return csr_bytes(summands)
+        return csr_bytes(flat(summands))
     return element_bytes(summands[0][1]) if level == "element" else 0
 
 
@@ -93,6 +103,7 @@ def assemble_csr(summands: Summands) -> csr_array:
     OperatorError
         If the element matrices would not fit into memory.
     """
+    summands = flat(summands)
     require_memory(csr_bytes(summands), "the matrix")
     parts = [_assemble_domain(group) for group in domains(summands)]
     return functools.reduce(operator.add, parts)

@@ -5,17 +5,36 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.operators.assembly.csr import Summands
+from femops.operators.assembly.csr import Summands, flat, flat_dofs
 from femops.operators.assembly.element_matrices import ElementAssembly
+from femops.spaces.h1_l2 import L2
 
 
 def assemble_diagonal(summands: Summands) -> NDArray[np.float64]:
     """Compute the diagonal (size,) of a sum of square terms on the host."""
     total = np.zeros(summands[0][1].spaces[0].size)
-    for factor, term in summands:
+    for factor, term in flat(summands):
         assembly, space = ElementAssembly(term), term.trial
+        if term.test is not space:
+            total += factor * _between_sides(assembly)
+            continue
         e_vec = np.zeros((space.domain.num_elements, space.p1d**space.dim, space.ncomp))
         for start, stop in assembly.diagonal_blocks():
             e_vec[start:stop] = assembly.diagonals(start, stop)
         total += factor * space.sum_elements(e_vec)
+    return total
+
+
+def _between_sides(assembly: ElementAssembly) -> NDArray[np.float64]:
+    """Diagonal (size,) of the block of two sides of faces, from the dofs that both sides share."""
+    term = assembly.term
+    rows, columns = flat_dofs(term.test), flat_dofs(term.trial)
+    total = np.zeros(term.test.size)
+    if isinstance(term.test.volume, L2):  # the sides share no dofs
+        return total
+    for start, stop in assembly.blocks():
+        same = rows[start:stop, :, np.newaxis] == columns[start:stop, np.newaxis, :]
+        face, i, j = np.nonzero(same)
+        entries = assembly.matrices(start, stop)[face, i, j]
+        total += np.bincount(rows[start + face, i], entries, minlength=len(total))
     return total

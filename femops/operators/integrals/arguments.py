@@ -9,9 +9,11 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from femops.pointwise.sides import SIDES, base_name, sided
 from femops.spaces.base import Space
 from femops.spaces.domain_space import DomainSpace
 from femops.spaces.product import Product
+from femops.spaces.side_space import side_space
 
 FIELD = "u"
 """Name of the field, and of the test function, of a form with a single field."""
@@ -24,8 +26,9 @@ class Arguments:
 
     Attributes
     ----------
-    spaces : dict of Space or BoundarySpace
-        Space of each argument, by name. All spaces have the same mesh or the same boundary faces.
+    spaces : dict of DomainSpace
+        Space of each argument, by name. All spaces have the same domain. On faces between elements
+        both sides of a field are arguments, see `femops.pointwise.sides`.
     whole : Space or Product
         Space of the vectors that contain the arguments.
     """
@@ -39,6 +42,44 @@ class Arguments:
         if isinstance(space, Product):
             return Arguments(space.spaces, space)
         return Arguments({FIELD: space}, space.volume)
+
+    @staticmethod
+    def on_sides(whole: Space | Product) -> Arguments:
+        """Make both sides of all fields of a space or product on the faces between elements."""
+        spaces = Arguments.of(whole).spaces
+        sides = {
+            side: side_space(space, k)
+            for name, space in spaces.items()
+            for k, side in enumerate(sided(name))
+        }
+        return Arguments(sides, whole)
+
+    @property
+    def complete(self) -> Arguments:
+        """All arguments on the same domain, of which this object may have a part."""
+        if self.two_sided:
+            return Arguments.on_sides(self.whole)
+        return Arguments.of(self.whole) if self.on_product else self
+
+    @property
+    def two_sided(self) -> bool:
+        """True on faces between elements, where arguments are sides of fields."""
+        return self.first.domain.two_sided
+
+    @property
+    def by_side(self) -> list[Arguments]:
+        """The arguments of each side; the object itself if the domain has one side."""
+        if not self.two_sided:
+            return [self]
+        names = [[name for name in self.spaces if name.endswith(end)] for end in SIDES]
+        return [self.only(part) for part in names if part]
+
+    @property
+    def parts(self) -> Arguments:
+        """The arguments by the names of the fields, as parts of the vectors that contain them."""
+        if not self.two_sided:
+            return self
+        return replace(self, spaces={base_name(n): space for n, space in self.spaces.items()})
 
     def only(self, names: Iterable[str]) -> Arguments:
         """Restrict the arguments to ``names``. The vectors that contain them do not change."""
@@ -76,14 +117,16 @@ class Arguments:
 
     def origin(self, name: str) -> int:
         """First entry of an argument in the vectors."""
-        return self.whole.offsets[name] if isinstance(self.whole, Product) else 0
+        return self.whole.offsets[base_name(name)] if isinstance(self.whole, Product) else 0
 
     def within(self, name: str, entries: NDArray[np.int64]) -> NDArray[np.int64]:
         """Convert ascending positions (n,) in the vector to positions (k,) in an argument's part.
 
         See `Product.within`.
         """
-        return self.whole.within(name, entries) if isinstance(self.whole, Product) else entries
+        if not isinstance(self.whole, Product):
+            return entries
+        return self.whole.within(base_name(name), entries)
 
     def same(self, other: Arguments) -> bool:
         """True if names and spaces are the same."""

@@ -157,6 +157,8 @@ class FormCoefficient:
             wanted = " or ".join(map(str, self.shapes))
             raise OperatorError(f"{self.name} is a field of shape {shape}: the form takes {wanted}")
         values: NDArray[np.float64] = field.at(block)
+        if block.geometry.domain.two_sided:
+            values = np.stack([values, field.at(block.other)], axis=2)
         if not np.isfinite(values).all():
             raise OperatorError(f"{self.name} is a field with values that are not finite")
         return values
@@ -191,8 +193,9 @@ class FormCoefficient:
             Block with the first element. A matrix is evaluated in all elements.
         """
         shape = self.at(first).shape[2:]
-        square = len(shape) == 2 and shape[0] == shape[1]
-        return CoefficientShape(shape, square and self._symmetric(first))
+        two_sided = isinstance(self.value, Field) and first.geometry.domain.two_sided
+        square = len(shape) == 2 and shape[0] == shape[1] and not two_sided
+        return CoefficientShape(shape, square and self._symmetric(first), two_sided)
 
     def _symmetric(self, first: DomainBlock) -> bool:
         """True if opposite entries are bitwise equal everywhere."""

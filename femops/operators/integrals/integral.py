@@ -22,9 +22,11 @@ from femops.pointwise.expressions.graph import Node, ancestors
 from femops.pointwise.linear import LinearQFunction, Pair
 from femops.pointwise.printer import evaluate
 from femops.pointwise.qdata_split import Known, NonlinearQFunction, QDataSplit, split
+from femops.pointwise.sides import SIDES
 from femops.pointwise.trace import (
     INVERSE,
     NORMAL,
+    OTHER,
     POSITION,
     WEIGHT,
     CoefficientShape,
@@ -109,17 +111,13 @@ class Integral:
         """
         if isinstance(self.traced, LinearQFunction):
             return self.traced
-        # a function on a product takes all fields
-        fields, tests = (
-            (Arguments.of(side.whole) if side.on_product else side).components
-            for side in (self.fields, self.tests)
+        # a function takes all fields
+        fields, tests = (side.complete.components for side in (self.fields, self.tests))
+        given = self.geometry.dim, fields, tests, self.coefficient_shapes()
+        domain = self.domain
+        traced = trace(
+            self.function, *given, boundary=domain.has_normals, two_sided=domain.two_sided
         )
-        dim, shapes, boundary = (
-            self.geometry.dim,
-            self.coefficient_shapes(),
-            self.domain.has_normals,
-        )
-        traced = trace(self.function, dim, fields, tests, shapes, boundary=boundary)
         if not self.fields.have_slopes:
             if traced.has_slopes:
                 raise OperatorError(
@@ -158,8 +156,8 @@ class Integral:
     @property
     def of_values(self) -> Integral:
         """Copy of a boundary form without derivatives on spaces of values only; else the form."""
-        step = self.qfunction
-        if not self.domain.has_normals or step.trace.has_slopes:
+        step, domain = self.qfunction, self.domain
+        if not domain.has_normals or domain.two_sided or step.trace.has_slopes:
             return self
         fields, tests = self.fields.with_slopes(False), self.tests.with_slopes(False)
         if fields.have_slopes or tests.have_slopes:  # an L2 space has no values alone
@@ -251,11 +249,12 @@ class Integral:
         return replace(self, coefficients={**self.coefficients, **changed})
 
     @cached_property
-    def _parts(self) -> dict[Pair, Integral]:
+    def _parts(self) -> dict[tuple[str, ...], Integral]:
+        """Parts by test function and field; also those of `by_side`."""
         return {}
 
     @cached_property
-    def _terms(self) -> dict[tuple[Pair, Any], Any]:
+    def _terms(self) -> dict[tuple[Any, Any], Any]:
         """Terms of blocks, see `Term.block`."""
         return {}
 
@@ -281,6 +280,32 @@ class Integral:
                 state=state,
             )
         return self._parts[test, field]
+
+    def by_side(self, *, transpose: bool = False) -> list[Integral]:
+        """The form for each side of its test functions (fields if ``transpose``), if not zero.
+
+        So a sweep writes to the elements on one side of the faces only. A form on a domain with one
+        side is not changed.
+        """
+        whole = self.fields if transpose else self.tests
+        if not whole.two_sided:
+            return [self]
+        place, found = (1 if transpose else 0), []
+        for side in whole.by_side:
+            if not {pair[place] for pair in self.qfunction.pairs}.isdisjoint(side.spaces):
+                found.append(self._with_side(side, transpose=transpose))
+        return found
+
+    def _with_side(self, side: Arguments, *, transpose: bool) -> Integral:
+        key = (*side.spaces, "@fields" if transpose else "@tests")
+        if key not in self._parts:
+            fields, tests = (side, self.tests) if transpose else (self.fields, side)
+            state = self.state
+            if state.spaces:
+                state = state.of(state.spaces, state.setups.setdefault(key, {}))
+            step = self.qfunction.part(fields.spaces, tests.spaces)
+            self._parts[key] = replace(self, fields=fields, tests=tests, traced=step, state=state)
+        return self._parts[key]
 
     @cached_property
     def known(self) -> Known:
@@ -434,6 +459,7 @@ class Integral:
             WEIGHT: lambda: block.weighted_det,
             POSITION: lambda: block.points,
             INVERSE: lambda: block.inverse,
+            OTHER: lambda: block.other.inverse,
             NORMAL: lambda: block.normals,
             **self._state_at(block),
         }
@@ -461,10 +487,15 @@ class Integral:
 
     def _state_values(self, name: str, block: DomainBlock) -> NDArray[np.float64]:
         """Values (n, points, ncomp) of a field of the state."""
-        values = self.state.field(name).at(block)
+        values = self.state.field(name).at(self._side(name, block))
         return values.reshape(*values.shape[:2], -1)
 
     def _state_slopes(self, name: str, block: DomainBlock) -> NDArray[np.float64]:
         """Reference derivatives (n, points, ncomp, dim) of a field of the state."""
-        slopes = self.state.field(name).slopes_at(block)
+        slopes = self.state.field(name).slopes_at(self._side(name, block))
         return slopes.reshape(*slopes.shape[:2], -1, slopes.shape[-1])
+
+    def _side(self, name: str, block: DomainBlock) -> DomainBlock:
+        """Faces seen from the side of a field of the state; elements are not changed."""
+        plus = self.domain.two_sided and name.rstrip(")").endswith(SIDES[1])
+        return block.other if plus else block

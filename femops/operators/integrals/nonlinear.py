@@ -112,7 +112,7 @@ class NonlinearIntegral:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without compiled code. Copies read that code from the cache."""
-        return {k: v for k, v in self.__dict__.items() if k != "term"}
+        return {k: v for k, v in self.__dict__.items() if k != "terms"}
 
     @property
     def name(self) -> str:
@@ -122,7 +122,7 @@ class NonlinearIntegral:
     def _read(self) -> None:
         """Trace the function. Fields on the boundary have derivatives only if it uses any."""
         self._trace = self._traced()
-        if self.form.domain.has_normals:
+        if self.form.domain.has_normals and not self.form.domain.two_sided:
             sides = self.form.fields.with_slopes(self._trace.has_slopes)
             self.form = replace(self.form, fields=sides, tests=sides)
             self._trace = self._trace if sides.have_slopes else self._trace.of_values
@@ -138,15 +138,18 @@ class NonlinearIntegral:
     def _traced(self) -> Trace:
         functionals, form = self.functionals, self.form
         fields, shapes = form.fields.components, form.coefficient_shapes()
-        dim, boundary = form.geometry.dim, form.domain.has_normals
+        dim, domain = form.geometry.dim, form.domain
+        sides = {"boundary": domain.has_normals, "two_sided": domain.two_sided}
         if self.of_energy:
-            given = dim, fields, {ENERGY: 1}, shapes
-            return differentiated(trace(form.function, *given, boundary=boundary), ENERGY)
+            return differentiated(
+                trace(form.function, dim, fields, {ENERGY: 1}, shapes, **sides), ENERGY
+            )
         outputs, function = fields | dict.fromkeys(functionals.names, 1), form.function
-        if len(outputs) > 1:
-            function = _complete(function, tuple(fields), functionals.names)
+        names = tuple(form.fields.parts.spaces)
+        if len(names) + len(functionals.names) > 1:
+            function = _complete(function, names, functionals.names)
         given = dim, fields, outputs, shapes
-        return trace(function, *given, boundary=boundary, unweighted=functionals.minima)
+        return trace(function, *given, **sides, unweighted=functionals.minima)
 
     @cached_property
     def _tests(self) -> list[str]:
@@ -190,15 +193,22 @@ class NonlinearIntegral:
         return twin
 
     @cached_property
-    def term(self) -> Term:
-        """Term that computes the integral and the functionals in one sweep."""
-        names = [*self._tests, *self.functionals.names]
-        traced = replace(self._scaled, tests={name: self._scaled.tests[name] for name in names})
-        form = replace(
-            self.form, tests=self.form.tests.only(self._tests), traced=NonlinearQFunction(traced)
-        )
-        counts = len(self.functionals.minima), len(self.functionals.integrals)
-        return Term.of_residual(form, self.dtype, self.width, *counts, level=self._level)
+    def terms(self) -> list[Term]:
+        """Terms that compute the integral, one sweep each. The first computes the functionals.
+
+        On faces between elements each sweep writes to one side. Elsewhere there is one term.
+        """
+        tests, functionals = self.form.tests.only(self._tests), self.functionals
+        made = []
+        for k, side in enumerate(tests.by_side if self._tests else [tests]):
+            names = [*side.spaces, *(functionals.names if k == 0 else ())]
+            traced = replace(self._scaled, tests={name: self._scaled.tests[name] for name in names})
+            form = replace(self.form, tests=side, traced=NonlinearQFunction(traced))
+            counts = (len(functionals.minima), len(functionals.integrals)) if k == 0 else (0, 0)
+            made.append(
+                Term.of_residual(form, self.dtype, self.width, *counts, level=self._level)
+            )
+        return made
 
     # --- derivative ------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import final
 
-from femops.operators.assembly.csr import Summands, domains, level_bytes, require_memory
+from femops.operators.assembly.csr import Summands, domains, flat, level_bytes, require_memory
 from femops.operators.execution.backend import Step
 from femops.operators.execution.choice import backend_of
 from femops.operators.integrals.arguments import Arguments
@@ -46,7 +46,7 @@ def level_data_of(
     backend.check_level(level)
     if first.fields.on_product and (level not in JOINT or separable(level, summands)):
         return Blocks.of(level, summands, constraints, before)
-    groups = domains(summands)
+    groups = domains(summands if level in JOINT else flat(summands))
     if level == "full" or (len(groups) == 1 and first.domain.covers):
         return _storage_of(level, summands, constraints)
     parts = tuple(

@@ -32,6 +32,7 @@ from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.constraints import FREE, Constraints
 from femops.operators.integrals.term import Term
 from femops.pointwise.linear import Pair
+from femops.pointwise.sides import base_name
 from femops_kernels.codegen.specialize import Parts
 from femops_kernels.compiled import ONE, CompiledOperator, Panels
 from femops_meshes.arguments import shown
@@ -173,8 +174,9 @@ def blocks_of(summands: Summands) -> dict[Pair, list[tuple[float, Term]]]:
         (test, field): [] for test in names for field in names
     }
     for factor, term in summands:
-        for pair in term.pairs:
-            found[pair].append((factor, term.block(*pair)))
+        for test, field in term.pairs:
+            pair = base_name(test), base_name(field)
+            found[pair].append((factor, term.block(test, field)))
     return {pair: terms for pair, terms in found.items() if terms}
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import final
 
-from femops.operators.assembly.csr import Summands
+from femops.operators.assembly.csr import Summands, flat
 from femops.operators.execution.backend import Step, Work
 from femops.operators.execution.kernels import factorised_kernel, index_bytes, plan_bytes
 from femops.operators.execution.separable import separated
@@ -48,7 +48,7 @@ class Points(LevelData):
     def _groups(self) -> list[list[tuple[float, Term]]]:
         """Groups of summands that can be fused."""
         groups: list[list[tuple[float, Term]]] = []
-        for factor, term in self.summands:
+        for factor, term in [(a, side) for a, term in self.summands for side in term.by_side()]:
             group = next((g for g in groups if g[0][1].fusible(term)), None)
             if group is None:
                 groups.append([(factor, term)])
@@ -100,8 +100,11 @@ class Points(LevelData):
 
     def steps(self, panels: Panels = ONE) -> list[Step]:
         """One sweep for each fused summand. For many vectors on a product, block by block."""
-        if panels != ONE and self.summands[0][1].fields.on_product:
+        first = self.summands[0][1].fields
+        if panels != ONE and first.on_product:
             return block_steps(self._blocks, self.sides, self.constraints, panels)
+        if panels != ONE and first.two_sided:
+            return replace(self, summands=flat(self.summands)).steps(panels)
         if panels != ONE:
             return self._stored.with_constraints(self.constraints).steps_of(panels)
         launch = self.backend.launch
@@ -120,7 +123,7 @@ class Points(LevelData):
 
     def _step(self, k: int, launch: Launch) -> Step:
         alpha, term = self.fused[k]
-        return Step(alpha, launch, term.fields, term.tests, self._begins(k))
+        return Step(alpha, launch, term.fields.parts, term.tests.parts, self._begins(k))
 
     def _begins(self, k: int) -> bool:
         """True if sweep k overwrites its test functions, because no earlier sweep writes them.

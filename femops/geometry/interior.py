@@ -1,0 +1,338 @@
+"""Faces between elements, and the geometry at their quadrature points.
+
+A face has two sides. Its *minus* side is the element with the smaller number; its *plus* side is
+the other element. The elements of both sides are turned to the face: their first directions are the
+directions of the face as the minus element has them, and their last direction leads inwards from
+the face. So both sides have the same points on the face, whichever way the plus element lies.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.basis import Basis1D, Quadrature1D
+from femops.errors import GeometryError, SpaceError
+from femops.geometry.boundary import face_digits, nodes_inwards
+from femops.geometry.domain import Domain, DomainBlock, DomainGeometry
+from femops.parallel.mesh import DistributedMesh
+from femops_kernels.derived import Derived
+from femops_meshes.coordinates.interpolation import tensor_apply
+from femops_meshes.coordinates.mapping import adjugates, determinants
+from femops_meshes.mesh import Mesh
+from femops_meshes.topology.entities import entity_permutation
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+MINUS, PLUS = 0, 1
+"""Numbers of the sides of a face."""
+
+_MATCHING = 1e-8  # largest relative difference of the area vectors of both sides
+
+_interiors = Derived[Mesh, "InteriorFaces"](weak=True)
+
+
+@final
+class InteriorFaces(Domain):
+    """Faces between two elements of a mesh, ordered by the element of their minus side.
+
+    Faces that a periodic mesh glues together are among them. `interior_faces` makes the domain, and
+    returns the same object for the same mesh.
+
+    Attributes
+    ----------
+    elements : (2, nf) int64
+        Elements of the minus sides, ascending, and of the plus sides.
+    codes : (2, nf) int64
+        Ternary code of each face in both elements.
+    turns : (2, nf) uint8
+        Orientation of each face in both elements; see `femops_meshes.topology`.
+    num_elements : int
+        Number of faces, nf. A sweep treats faces as elements.
+    """
+
+    covers = has_maps = False
+    has_normals = two_sided = True
+
+    def __init__(self, mesh: Mesh) -> None:
+        topology = mesh.topology
+        two = np.flatnonzero(topology.faces[:, PLUS] >= 0)
+        two = two[np.argsort(topology.faces[two, MINUS], kind="stable")]
+        if not len(two):
+            raise SpaceError("the mesh has no faces between elements: there is one element")
+        self.mesh, self.order = mesh, mesh.order
+        self.elements = np.ascontiguousarray(topology.faces[two].T)
+        self.codes = np.ascontiguousarray(topology.face_codes[two].T.astype(np.int64))
+        self.turns = topology.orientation[self.elements, self.codes]
+        self.num_elements = len(two)
+
+    def nodes(self, side: int, p1d: int, start: int = 0, stop: int | None = None) -> Ints:
+        """Numbers (n, p1d**dim) of the nodes of a side's elements, turned to their faces.
+
+        Nodes are ordered layer by layer inwards, and in a layer lexicographic in the directions of
+        the face as the minus element has them.
+        """
+        part, dim = slice(start, stop), self.mesh.dim
+        codes, turns = self.codes[side, part], self.turns[:, part]
+        result = np.empty((len(codes), p1d**dim), dtype=np.int64)
+        for code, digits in face_digits(dim):
+            layers = nodes_inwards(digits, p1d).reshape(p1d, -1)
+            for kind in np.unique(turns[:, codes == code], axis=1).T:
+                mine = (codes == code) & (turns == kind[:, np.newaxis]).all(axis=0)
+                result[mine] = layers[:, _order_in_minus(kind, side, p1d, dim - 1)].reshape(-1)
+        return result
+
+    def geometry(self, rule: Quadrature1D) -> InteriorGeometry:
+        """See `Domain.geometry`."""
+        return InteriorGeometry(self, rule)
+
+    def grid(self, q1d: int) -> list[int]:
+        """See `Domain.grid`. The last direction leads inwards and has one point."""
+        return [*[q1d] * (self.mesh.dim - 1), 1]
+
+
+def _order_in_minus(turns: Ints, side: int, p1d: int, dim: int) -> Ints:
+    """Positions (p1d**dim,) in a side's order of a face's nodes, in the order of the minus side."""
+    if side == MINUS or dim == 0:
+        return np.arange(p1d**dim)
+    minus, plus = (entity_permutation(int(turn), p1d, dim) for turn in turns)
+    return np.asarray(np.argsort(plus)[minus])
+
+
+def interior_faces(mesh: Mesh | DistributedMesh) -> InteriorFaces:
+    """Return the faces between elements of a mesh.
+
+    Raises
+    ------
+    SpaceError
+        If the mesh has no such faces, or ranks share it.
+    """
+    if isinstance(mesh, DistributedMesh):
+        raise SpaceError(
+            "integrals over faces between elements work on one rank only: make the space on a mesh "
+            "that ranks do not share"
+        )
+    return _interiors.get(mesh, lambda: InteriorFaces(mesh))
+
+
+@final
+class InteriorGeometry(DomainGeometry):
+    """Positions, normals and surface elements at the points of a rule on faces between elements.
+
+    Points are lexicographic in the directions of the face as the minus element has them. In 1-D a
+    face is a point, and its surface element is 1.
+
+    Parameters
+    ----------
+    faces : InteriorFaces
+    quadrature : Quadrature1D
+
+    Attributes
+    ----------
+    num_elements : int
+        Number of faces, nf.
+    num_points : int
+        Number of points of a face, q1d**(dim - 1).
+    """
+
+    def __init__(self, faces: InteriorFaces, quadrature: Quadrature1D) -> None:
+        self.domain = self.faces = faces
+        self.mesh, self.dim, self.quadrature = faces.mesh, faces.mesh.dim, quadrature
+        self.num_elements = faces.num_elements
+        self.num_points = quadrature.q1d ** (self.dim - 1)
+        self.weights = quadrature.tensor_weights(self.dim - 1)
+
+    def block(self, start: int, stop: int) -> InteriorBlock:
+        """Geometry of the faces start <= f < stop, seen from their minus sides."""
+        return InteriorBlock(self, start, min(stop, self.num_elements))
+
+    def points(self, start: int, stop: int) -> Floats:
+        """Positions (n, nq, dim) of the quadrature points, as the minus elements have them."""
+        return self.coordinates(MINUS, start, stop)
+
+    def jacobian(self, start: int, stop: int) -> Floats:
+        """Jacobians (n, nq, dim, dim) of the minus elements, turned to their faces."""
+        return self.jacobians(MINUS, start, stop)
+
+    def jacobians(self, side: int, start: int, stop: int) -> Floats:
+        """Jacobians (n, nq, dim, dim) of one side's elements, turned to their faces."""
+        along = [self.coordinates(side, start, stop, d) for d in range(self.dim)]
+        return np.stack(along, axis=-1)
+
+    def coordinates(self, side: int, start: int, stop: int, slope: int | None = None) -> Floats:
+        """Positions (n, nq, dim) in one side's elements, or their derivatives; see `on_face`."""
+        faces, mesh = self.faces, self.mesh
+        elements, nodes = (
+            faces.elements[side, start:stop],
+            faces.nodes(side, mesh.order + 1, start, stop),
+        )
+        e_vec = mesh.coordinates[elements[:, np.newaxis], nodes]
+        return self.on_face(Basis1D("gll", mesh.order), e_vec, slope)
+
+    def on_face(self, basis: Basis1D, e_vec: Any, slope: int | None = None) -> Floats:
+        """Evaluate functions of turned elements at the points of their faces.
+
+        Parameters
+        ----------
+        basis : Basis1D
+        e_vec : (n, p1d**dim[, ncomp]) array
+            Values at the nodes, in the order of `InteriorFaces.nodes`.
+        slope : int, optional
+            Direction of the derivative to evaluate. By default values are evaluated.
+
+        Returns
+        -------
+        (n, nq[, ncomp]) float64
+        """
+        grids = [self.quadrature.points] * (self.dim - 1) + [np.zeros(1)]
+        matrices = [
+            basis.gradient(x) if d == slope else basis.interpolation(x) for d, x in enumerate(grids)
+        ]
+        return tensor_apply(matrices, np.asarray(e_vec, dtype=np.float64))
+
+    def __repr__(self) -> str:
+        return f"InteriorGeometry({self.num_elements} faces, {self.quadrature!r})"
+
+
+@final
+class InteriorBlock(DomainBlock):
+    """Geometry of a range of faces between elements, seen from one side.
+
+    Each array is computed once, at first use. `other` is the same range seen from the other side.
+
+    Parameters
+    ----------
+    geometry : InteriorGeometry
+    start, stop : int
+    minus : InteriorBlock, optional
+        The same faces seen from their minus sides. By default this is the minus side.
+
+    Attributes
+    ----------
+    points : (n, nq, dim) float64
+        Positions in the side's elements. They differ between the sides of a glued face only.
+    normals : (n, nq, dim) float64
+        Unit normals that point out of the side's elements.
+    det, weighted_det : (n, nq) float64
+        Surface element, and surface element times quadrature weight.
+    inverse : (n, nq, dim, dim) float64
+        [..., a, i] = derivative of coordinate a of the side's turned elements along x_i.
+
+    Raises
+    ------
+    GeometryError
+        Raised by all but `points` if an element is inverted, a face has no area, or both sides of a
+        face differ.
+    """
+
+    geometry: InteriorGeometry
+
+    def __init__(
+        self, geometry: InteriorGeometry, start: int, stop: int, minus: InteriorBlock | None = None
+    ) -> None:
+        self.geometry, self.start, self.stop = geometry, start, stop
+        self._minus, self._side = minus, MINUS if minus is None else PLUS
+
+    @cached_property
+    def other(self) -> InteriorBlock:
+        """The same faces, seen from their other sides."""
+        if self._minus is not None:
+            return self._minus
+        return InteriorBlock(self.geometry, self.start, self.stop, self)
+
+    @cached_property
+    def points(self) -> Floats:
+        """Positions (n, nq, dim) of the quadrature points."""
+        return self.geometry.coordinates(self._side, self.start, self.stop)
+
+    @cached_property
+    def _jacobian(self) -> Floats:
+        return self.geometry.jacobians(self._side, self.start, self.stop)
+
+    @cached_property
+    def _outward(self) -> Floats:
+        """Outer normals times surface elements (n, nq, dim), of valid elements."""
+        mirrored = self._mirrored[:, np.newaxis]
+        volumes = np.where(mirrored, -1.0, 1.0) * determinants(self._jacobian)
+        inwards = adjugates(self._jacobian)[..., -1, :]
+        vectors = np.where(mirrored[..., np.newaxis], 1.0, -1.0) * inwards
+        bad = ~np.all((volumes > 0.0) & np.any(vectors, axis=-1), axis=1)
+        if bad.any():
+            raise GeometryError(
+                f"{np.count_nonzero(bad)} faces between elements have a point where an element is "
+                f"inverted or the face has no area, of element(s) {self._listed(bad)}: turn or "
+                "repair them"
+            )
+        return np.asarray(vectors)
+
+    @cached_property
+    def _mirrored(self) -> NDArray[np.bool_]:
+        """True (n,) for elements that are left-handed when they are turned to their faces."""
+        geometry, dim = self.geometry, self.geometry.dim
+        corners = np.stack(np.unravel_index(np.arange(2**dim), (2,) * dim)[::-1], axis=-1)
+        at = corners[geometry.faces.nodes(self._side, 2, self.start, self.stop)].astype(np.float64)
+        edges = at[:, [2**d for d in range(dim)]] - at[:, :1]  # (n, direction, coordinate)
+        return np.asarray(np.linalg.det(edges) < 0.0)
+
+    def _listed(self, bad: NDArray[np.bool_]) -> str:
+        elements = self.geometry.faces.elements[self._side, self.start : self.stop][bad]
+        return ", ".join(str(e) for e in np.unique(elements)[:5])
+
+    @cached_property
+    def _vectors(self) -> Floats:
+        """Outer normals times surface elements (n, nq, dim), the same on both sides."""
+        mine, theirs = self._outward, self.other._outward
+        size = np.linalg.norm(mine, axis=-1).max(axis=1, initial=0.0)
+        bad = np.abs(mine + theirs).max(axis=(1, 2), initial=0.0) > _MATCHING * size
+        if bad.any():
+            raise GeometryError(
+                f"{np.count_nonzero(bad)} faces between elements are not the same seen from both "
+                f"sides, of element(s) {self._listed(bad)}: correct the nodes of the mesh"
+            )
+        return mine
+
+    @cached_property
+    def det(self) -> Floats:
+        """Surface elements (n, nq)."""
+        lengths: Floats = np.linalg.norm(self._vectors, axis=-1)
+        return lengths
+
+    @cached_property
+    def normals(self) -> Floats:
+        """Outer unit normals (n, nq, dim)."""
+        return np.asarray(self._vectors / self.det[..., np.newaxis])
+
+    @cached_property
+    def weighted_det(self) -> Floats:
+        """Surface elements times quadrature weights: (n, nq)."""
+        return np.asarray(self.det * self.geometry.weights)
+
+    @cached_property
+    def inverse(self) -> Floats:
+        """Derivatives (n, nq, dim, dim) of the turned elements' coordinates in space."""
+        self._vectors  # noqa: B018  (refuses inverted elements)
+        jacobian = self._jacobian
+        return np.asarray(
+            adjugates(jacobian) / determinants(jacobian)[..., np.newaxis, np.newaxis]
+        )
+
+    def values(self, basis: Basis1D, indices: Ints, l_vec: Any) -> Floats:
+        """See `DomainBlock.values`. Values are those inside the side's elements."""
+        return self.geometry.on_face(basis, self._nodal(basis, indices, l_vec))
+
+    def slopes(self, basis: Basis1D, indices: Ints, l_vec: Any) -> Floats:
+        """See `DomainBlock.slopes`."""
+        nodal = self._nodal(basis, indices, l_vec)
+        along = [self.geometry.on_face(basis, nodal, d) for d in range(self.geometry.dim)]
+        return np.stack(along, axis=-1)
+
+    def _nodal(self, basis: Basis1D, indices: Ints, l_vec: Any) -> Any:
+        """Values (n, p1d**dim[, ncomp]) at the nodes of the side's turned elements."""
+        faces, part = self.geometry.faces, (self.start, self.stop)
+        elements = faces.elements[self._side, slice(*part)]
+        nodes = faces.nodes(self._side, basis.p1d, *part)
+        return l_vec[indices[elements[:, np.newaxis], nodes]]

@@ -1,0 +1,139 @@
+"""Symbols on faces between elements, where fields and coefficients have two sides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, final
+
+import numpy as np
+
+from femops.errors import NoAttributeError, TraceError
+from femops.pointwise.expressions.graph import Node, Symbolic
+from femops_meshes.hints import did_you_mean
+
+SIDES = ("-", "+")
+"""Ends of the names of a field's sides in a trace: the minus side, the plus side."""
+
+_PARTS = ("minus", "plus", "jump", "mean")
+_WEIGHTS = {"minus": (1.0, 0.0), "plus": (0.0, 1.0), "jump": (1.0, -1.0), "mean": (0.5, 0.5)}
+"""Factors of both sides in each part."""
+
+
+def sided(name: str) -> tuple[str, str]:
+    """Names of both sides of a field or test function."""
+    return name + SIDES[0], name + SIDES[1]
+
+
+def base_name(name: str) -> str:
+    """Name of the field that a name of a side belongs to. Other names are returned unchanged."""
+    return name[:-1] if name.endswith(SIDES) else name
+
+
+@final
+class TwoSided(Symbolic):
+    """A field, coefficient or length on a face between elements.
+
+    In arithmetic it stands for its value if that is the same on both sides.
+
+    Attributes
+    ----------
+    minus, plus : symbol, array or FieldSymbol
+        Value on each side. The normal points from the minus side to the plus side.
+    jump, mean : the same
+        ``minus - plus``, and half of ``minus + plus``. Of a field they have gradients, too.
+    """
+
+    __slots__ = ("_name", "jump", "mean", "minus", "plus")
+
+    def __init__(self, name: str, minus: Any, plus: Any, jump: Any, mean: Any) -> None:
+        self._name = name
+        self.minus, self.plus, self.jump, self.mean = minus, plus, jump, mean
+
+    @staticmethod
+    def of_values(name: str, minus: Any, plus: Any) -> TwoSided:
+        """Make a coefficient or length from its values on both sides."""
+        return TwoSided(name, minus, plus, minus - plus, 0.5 * (minus + plus))
+
+    @property
+    def _single(self) -> Any:
+        """The value, if it is the same on both sides."""
+        a, b = (np.asarray(side, dtype=object) for side in (self.minus, self.plus))
+        if not all(x is y for x, y in zip(a.flat, b.flat, strict=True)):
+            raise TraceError(
+                f"{self._name} has two sides here: write {self._name}.minus, .plus, .jump or .mean"
+            )
+        return self.minus
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        plain = [i._single if isinstance(i, TwoSided) else i for i in inputs]
+        return getattr(ufunc, method)(*plain, **options)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.asarray(self._single, dtype=object)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._single[index]
+
+    def __len__(self) -> int:
+        return len(self._single)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # NumPy's names
+            raise AttributeError(name)
+        if name in ("value", "grad", "div", "sym_grad", "reference_grad"):
+            hint = f": it has two sides here, write {self._name}.minus.{name}, .plus, .jump, .mean"
+        else:
+            hint = did_you_mean(name, _PARTS) or f": on a face it has {', '.join(_PARTS)}"
+        raise NoAttributeError(f"{self._name} has no {name}{hint}")
+
+
+def combined(part: str, minus: Any, plus: Any) -> Any:
+    """The jump or mean of two values or arrays of symbols."""
+    a, b = _WEIGHTS[part]
+    return a * minus + b * plus
+
+
+def factors_by_side(
+    results: Mapping[str, Any], name: str, explain: str
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Factors of a test function on both sides, from those of its parts.
+
+    Parameters
+    ----------
+    results : mapping
+        For each part of the test function (minus, plus, jump, mean) what multiplies it: a dict of
+        "value" and "grad", or what multiplies its value.
+    name, explain : str
+        For messages: name of the test function, and where the form is defined.
+
+    Raises
+    ------
+    TraceError
+        ``results`` has other keys.
+    """
+    if not isinstance(results, Mapping) or not results.keys() <= {*_PARTS}:
+        got = sorted(map(str, results)) if isinstance(results, Mapping) else type(results).__name__
+        raise TraceError(
+            f'{explain} returned {got} for {name}: return {{"jump": ...}}, "mean", "minus", "plus" '
+            "or several of them, what multiplies these parts of the test function. Each is a "
+            'value or a dict of "value" and "grad"'
+        )
+    sides: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
+    for part, given in results.items():
+        factors = given if isinstance(given, Mapping) else {"value": given}
+        if not factors.keys() <= {"value", "grad"}:
+            raise TraceError(
+                f'{explain} returned {sorted(map(str, factors))} for "{part}" of {name}: give a '
+                'value, or a dict of "value" and "grad"'
+            )
+        for side, weight in zip(sides, _WEIGHTS[part], strict=True):
+            for kind, factor in factors.items():
+                if weight:
+                    more = weight * _plain(factor)
+                    side[kind] = side[kind] + more if kind in side else more
+    return sides
+
+
+def _plain(factor: Any) -> Any:
+    """A factor for arithmetic: lists become arrays of symbols."""
+    return factor if isinstance(factor, Symbolic | Node) else np.asarray(factor, dtype=object)
