@@ -19,7 +19,8 @@ from femops.pointwise.diagnostics import definition
 from femops.pointwise.expressions.derivative import derivatives, gradients
 from femops.pointwise.expressions.graph import Graph, Node, ancestors, substitute
 from femops.pointwise.expressions.tensors import det, inv
-from femops.pointwise.trace import Argument, FieldSymbol, Objects, name_of
+from femops.pointwise.field_symbol import Argument, FieldSymbol, Objects
+from femops.pointwise.trace import name_of
 
 MESH = "mesh"
 """Name of the displacement of the mesh's nodes among the variables."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Iterable, Mapping
 from inspect import Parameter, signature
 from typing import Any, overload
@@ -32,7 +34,7 @@ Shapes = tuple[tuple[int, ...], ...]
 
 @overload
 def form(
-    function: FormFunction,
+    function: FormFunction | Mapping[str, FormFunction],
     trial: Space,
     test: Space | None = None,
     *,
@@ -49,7 +51,7 @@ def form(
 
 @overload
 def form(
-    function: FormFunction,
+    function: FormFunction | Mapping[str, FormFunction],
     trial: Product,
     test: None = None,
     *,
@@ -67,7 +69,7 @@ def form(
 @with_options(FormOptions)
 @checked(OperatorError)
 def form(
-    function: FormFunction,
+    function: FormFunction | Mapping[str, FormFunction],
     trial: Space | Product,
     test: Space | None = None,
     *,
@@ -96,6 +98,8 @@ def form(
         On a product the function takes the fields, with their names and in their order. For each
         test function it returns a dictionary with "value" and "grad", by name: ``{"u": {"grad": F},
         "p": {"value": g}}``.
+        Several functions, by the domain of their integrals ("cells", "interior", "boundary"), are
+        one operator: their sum. Each coefficient goes to the functions that take it.
     trial : Space or Product
         Space of u, or of all fields.
     test : Space, optional
@@ -105,6 +109,12 @@ def form(
         Fields and derivatives are taken in the elements at the boundary. A parameter ``n`` of the
         function gets the outer unit normal. A parameter ``h`` gets the extent of the element across
         the face. Arrays have the shape (nf, nq, *shape), for the points of `BoundaryGeometry`.
+    faces : {"interior"}, optional
+        Integrate over the faces between elements. Fields have two values there: ``u.minus``,
+        ``u.plus``, ``u.jump`` (minus - plus) and ``u.mean``, each with its gradient. ``n`` points
+        from the minus to the plus side; ``h`` has two values, too, and so has a `GridFunction`. The
+        function returns what multiplies these parts of the test function, as ``{"jump": f,
+        "mean": {"grad": F}}`` for :math:`\int f [v] + F \cdot \{\nabla v\}\, ds`.
     **options
         See `femops.forms.options.Options`.
     **coefficients
@@ -143,24 +153,88 @@ def form(
     >>> S = femops.form(stokes, W, mu=0.1)
     >>> S.symmetric, S["p", "p"] is None
     (True, True)
+
+    Upwind convection of discontinuous functions, with nothing flowing in:
+
+    >>> def upwind(u, n):
+    ...     speed = 2.0 * n[0] + n[1]
+    ...     return {"jump": speed * femops.where(speed > 0.0, u.minus, u.plus)}
+    >>> def outflow(u, n):
+    ...     return {"value": np.maximum(2.0 * n[0] + n[1], 0.0) * u}
+    >>> cells = lambda u: {"grad": -np.array([2.0, 1.0]) * u}
+    >>> D = femops.L2(V.mesh, order=2)
+    >>> C = femops.form({"cells": cells, "interior": upwind, "boundary": outflow}, D)
     """
-    check_names(function, len(trial.names) if isinstance(trial, Product) else 1, form)
-    given = {name: FormCoefficient(name, value) for name, value in coefficients.items()}
     options: FormOptions = {"quadrature": quadrature, "dtype": dtype, "data_dtype": data_dtype}
     options |= {"lanes": lanes, "level": level}
+    if isinstance(function, Mapping):
+        if faces is not None:
+            raise OperatorError("functions by domain name their faces: leave out faces=")
+        return _over_domains(function, trial, test, boundary, coefficients, options)
+    check_names(function, len(trial.names) if isinstance(trial, Product) else 1, form)
+    given = {name: FormCoefficient(name, value) for name, value in coefficients.items()}
     if isinstance(trial, Product):
         if test is not None:
             raise OperatorError("a product has test functions of its own: leave out the test space")
         return build_blocks(function, arguments_of(trial, boundary, faces), given, options)
     if faces is not None:
-        sides = [arguments_of(space, boundary, faces) for space in (trial, test or trial)]
-        return _build(function, *sides, given, options)
+        sides = arguments_of(trial, boundary, faces)
+        other = sides if test is None else arguments_of(test, boundary, faces)
+        return build_sides(function, sides, other, given, options)
     if boundary is None:
         return build(function, trial, test, given, options)
     attributes = _attributes(trial, boundary)
     traces = boundary_space(trial, attributes, slopes=True)
     tests = traces if test is None else boundary_space(test, attributes, slopes=True)
     return build(function, traces, tests, given, options)
+
+
+def _over_domains(
+    functions: Mapping[str, FormFunction],
+    trial: Space | Product,
+    test: Space | None,
+    boundary: Any,
+    coefficients: Mapping[str, Any],
+    options: FormOptions,
+) -> Operator:
+    """Sum of forms over several domains; see `form`."""
+    places: dict[str, dict[str, Any]] = {
+        "cells": {},
+        "interior": {"faces": "interior"},
+        "boundary": {"boundary": "all" if boundary is None else boundary},
+    }
+    unknown = [name for name in functions if name not in places]
+    if unknown or not functions:
+        raise OperatorError(
+            f"functions over {shown(unknown[0]) if unknown else 'no domain'}: "
+            f"the domains are {', '.join(places)}"
+        )
+    if boundary is not None and "boundary" not in functions:
+        raise OperatorError('boundary= chooses faces for a function of "boundary": there is none')
+    taken = {name: {*_parameters(function)} for name, function in functions.items()}
+    unused = [name for name in coefficients if not any(name in own for own in taken.values())]
+    if unused:
+        raise TraceError(f"no function takes the coefficient {unused[0]!r}: make it an argument")
+    terms = [
+        form(
+            function,
+            trial,  # type: ignore[arg-type]  # a space with its test space, or a product
+            test,
+            **places[name],
+            **options,
+            **{key: value for key, value in coefficients.items() if key in taken[name]},
+        )
+        for name, function in functions.items()
+    ]
+    return functools.reduce(operator.add, terms)
+
+
+def _parameters(function: Any) -> list[str]:
+    """Names of a function's parameters; none if its signature can't be read."""
+    try:
+        return list(signature(function).parameters)
+    except (TypeError, ValueError):
+        return []
 
 
 def scalars(*, positive: bool = False, **given: Coefficient) -> dict[str, FormCoefficient]:
@@ -194,10 +268,7 @@ def check_names(function: Any, fields: int, maker: Callable[..., Any]) -> None:
     ------
     TraceError
     """
-    try:
-        names = list(signature(function).parameters)
-    except (TypeError, ValueError):
-        return
+    names = _parameters(function)
     own = signature(maker).parameters.values()
     taken = {p.name for p in own if p.kind is not Parameter.VAR_KEYWORD}
     for name in names[fields:]:
@@ -243,8 +314,8 @@ def arguments_of(space: Space | Product, boundary: Any, faces: str | None = None
     attributes = _attributes(space, boundary)
     if isinstance(space, Space):
         return Arguments.of(boundary_space(space, attributes, slopes=True))
-    faces = {n: boundary_space(s, attributes, slopes=True) for n, s in space.spaces.items()}
-    return Arguments(faces, space)
+    named = {n: boundary_space(s, attributes, slopes=True) for n, s in space.spaces.items()}
+    return Arguments(named, space)
 
 
 def build_blocks(
@@ -299,17 +370,17 @@ def build(
                 f"a form was given a {type(space).__name__} for a space: make one with "
                 "femops.H1(mesh, order)"
             )
-    return _build(function, Arguments.of(trial), Arguments.of(test), coefficients, options)
+    return build_sides(function, Arguments.of(trial), Arguments.of(test), coefficients, options)
 
 
-def _build(
+def build_sides(
     function: FormFunction,
     fields: Arguments,
     tests: Arguments,
     coefficients: Mapping[str, FormCoefficient],
     options: FormOptions,
 ) -> Operator:
-    """Build an operator between two spaces; see `form`."""
+    """Build an operator between the arguments of two spaces; see `form`."""
     trial, test, o = fields.first, tests.first, Options(**options)
     memory_of([trial.volume, test.volume])
     backend_of(trial.volume).check_lanes(o.lanes)

@@ -316,9 +316,7 @@ class InteriorBlock(DomainBlock):
         """Derivatives (n, nq, dim, dim) of the turned elements' coordinates in space."""
         self._vectors  # noqa: B018  (refuses inverted elements)
         jacobian = self._jacobian
-        return np.asarray(
-            adjugates(jacobian) / determinants(jacobian)[..., np.newaxis, np.newaxis]
-        )
+        return np.asarray(adjugates(jacobian) / determinants(jacobian)[..., np.newaxis, np.newaxis])
 
     def values(self, basis: Basis1D, indices: Ints, l_vec: Any) -> Floats:
         """See `DomainBlock.values`. Values are those inside the side's elements."""

@@ -18,7 +18,8 @@ from femops.errors import TraceError
 from femops.pointwise.expressions.derivative import derivatives
 from femops.pointwise.expressions.graph import Node, ancestors, substitute
 from femops.pointwise.expressions.identities import Identity, identities, letter
-from femops.pointwise.trace import INVERSE, OTHER, Argument, Objects, Trace
+from femops.pointwise.field_symbol import Argument, Objects
+from femops.pointwise.trace import INVERSE, OTHER, Trace
 from femops.pointwise.trace_cache import decode, encode, remembered
 
 Pair = tuple[str, str]
@@ -239,7 +240,8 @@ class LinearQFunction:
         """
         nodes, factor = list(self.entries.flat), letter("@factor")
         static = self.trace.static
-        inverse = [node for name in (INVERSE, OTHER) if name in static for node in static[name].flat]
+        maps = [static[name] for name in (INVERSE, OTHER) if name in static]
+        inverse = [node for entries in maps for node in entries.flat]
         given = zip(inverse, identities(inverse), strict=True)
         plain = identities(nodes)
         times = identities(nodes, {node.number: one.scaled(factor) for node, one in given})

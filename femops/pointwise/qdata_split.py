@@ -22,18 +22,10 @@ from femops.pointwise.expressions.graph import Graph, Node, ancestors, same, sub
 from femops.pointwise.expressions.guards import guarded
 from femops.pointwise.expressions.operations import BY_DETERMINANT, FAILING
 from femops.pointwise.expressions.tensors import adjugate
+from femops.pointwise.field_symbol import Argument, Objects
 from femops.pointwise.linear import LinearQFunction
 from femops.pointwise.qfunction import QFunction
-from femops.pointwise.trace import (
-    INVERSE,
-    OTHER,
-    POSITION,
-    WEIGHT,
-    Argument,
-    Objects,
-    Trace,
-    symbols,
-)
+from femops.pointwise.trace import INVERSE, OTHER, POSITION, WEIGHT, Trace, symbols
 from femops.pointwise.writing import make_program
 from femops_kernels.pointwise.qfunction import QFunctionInputs
 

@@ -29,6 +29,11 @@ def base_name(name: str) -> str:
     return name[:-1] if name.endswith(SIDES) else name
 
 
+def is_plus(name: str) -> bool:
+    """True if a name of a field, or of a state's field, is that of the plus side."""
+    return name.rstrip(")").endswith(SIDES[1])
+
+
 @final
 class TwoSided(Symbolic):
     """A field, coefficient or length on a face between elements.

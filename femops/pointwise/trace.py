@@ -5,20 +5,19 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 import numpy as np
 
-from femops.errors import FemopsError, NoAttributeError, TraceError
+from femops.errors import FemopsError, TraceError
 from femops.pointwise.diagnostics import definition, explain, line_of, vector_hint
 from femops.pointwise.expressions.derivative import derivatives
-from femops.pointwise.expressions.graph import Graph, Node, Symbolic, ancestors, substitute
+from femops.pointwise.expressions.graph import Graph, Node, ancestors, substitute
+from femops.pointwise.field_symbol import Argument, FieldSymbol, Objects
 from femops.pointwise.sides import SIDES, TwoSided, base_name, combined, factors_by_side, sided
 from femops_meshes.hints import did_you_mean
 
 FormFunction = Callable[..., Any]
-Objects = np.ndarray[Any, np.dtype[Any]]
-_OF_FIELDS = ("value", "grad", "div", "sym_grad", "reference_grad")
 # Names of the static inputs of the geometry. No coefficient can have these names.
 INVERSE, WEIGHT, POSITION, NORMAL = "@inverse", "@weight", "@x", "@n"
 OTHER = "@other"  # INVERSE of the plus side, on faces between elements
@@ -45,118 +44,6 @@ class CoefficientShape:
     shape: tuple[int, ...]
     symmetric: bool = False
     two_sided: bool = False
-
-
-@final
-@dataclass(frozen=True)
-class Argument:
-    """Nodes of a field (input of a q-function), or of a test function's factors (output).
-
-    Attributes
-    ----------
-    values : (ncomp,) array of Node
-    derivatives : (ncomp, dim) array of Node
-        Derivatives along reference directions, or the factors of these derivatives.
-    """
-
-    values: Objects
-    derivatives: Objects
-
-    def flat(self) -> list[Node]:
-        """All nodes: by slot (value, then x-, y-, z-derivative), then by component."""
-        return [*self.values.flat, *self.derivatives.T.flat]
-
-    @staticmethod
-    def joined(parts: Sequence[Argument]) -> Argument:
-        """Argument with the components of several arguments, concatenated."""
-        values = np.concatenate([part.values for part in parts])
-        return Argument(values, np.concatenate([part.derivatives for part in parts]))
-
-    @staticmethod
-    def of_flat(nodes: list[Node], ncomp: int) -> Argument:
-        """Argument from the nodes that `flat` returns."""
-        values, slopes = (np.array(part, dtype=object) for part in (nodes[:ncomp], nodes[ncomp:]))
-        return Argument(values, slopes.reshape(-1, ncomp).T)
-
-
-@final
-class FieldSymbol(Symbolic):
-    """A field at a point, with its derivatives. In arithmetic it stands for its value.
-
-    Attributes
-    ----------
-    value : symbol or (ncomp,) array
-    grad : (dim,) or (ncomp, dim) array
-        ``grad[i, j]`` is the derivative of component i along j.
-    reference_grad : (dim,) or (ncomp, dim) array
-        Derivatives along the directions of the reference element.  On a boundary the directions
-        in the face come first, and the inward direction is last.
-    """
-
-    def __init__(self, name: str, argument: Argument, grad: Objects) -> None:
-        self._name = name
-        self._grad = grad
-        value, slopes = argument.values, argument.derivatives
-        self.value: Any = value[0] if len(value) == 1 else value
-        self.reference_grad: Any = slopes[0] if len(slopes) == 1 else slopes
-
-    @property
-    def grad(self) -> Objects:
-        """Gradient (dim,) or (ncomp, dim) in space."""
-        return self._grad[0] if len(self._grad) == 1 else self._grad
-
-    @property
-    def div(self) -> Any:
-        """Divergence. The field must have as many components as dimensions."""
-        return np.trace(self._square())
-
-    @property
-    def sym_grad(self) -> Objects:
-        """Symmetric part (dim, dim) of the gradient (strain). ncomp must be dim."""
-        matrix = self._square()
-        return np.asarray(0.5 * (matrix + matrix.T))
-
-    def _square(self) -> Objects:
-        matrix = np.atleast_2d(self.grad)  # in 1-D the gradient of a scalar is a matrix too
-        if matrix.shape[0] != matrix.shape[1]:
-            raise TraceError(
-                f"{self._name} does not have as many components as dimensions (its gradient has "
-                f"shape {self.grad.shape}): make the space with ncomp = dim"
-            )
-        return matrix
-
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        plain = [i.value if isinstance(i, FieldSymbol) else i for i in inputs]
-        return getattr(ufunc, method)(*plain, **options)
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Objects:
-        return np.asarray(self.value, dtype=object)
-
-    if not TYPE_CHECKING:  # type checkers must see that there are no other attributes
-
-        def __getattr__(self, name: str) -> Any:
-            """Raise an error that lists the attributes of a field."""
-            if name.startswith("_"):  # NumPy's names, and attributes that a new copy lacks
-                raise AttributeError(name)
-            hint = did_you_mean(name, _OF_FIELDS) or f": a field has {', '.join(_OF_FIELDS)}"
-            raise NoAttributeError(f"{self._name} has no {name}{hint}")
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._components()[index]
-
-    def __len__(self) -> int:
-        return len(self._components())
-
-    def _components(self) -> Objects:
-        if isinstance(self.value, Node):
-            raise TraceError(f"{self._name} has one component: write {self._name} without an index")
-        return np.asarray(self.value)
-
-    def __bool__(self) -> bool:
-        return bool(self.value)
-
-    def __float__(self) -> float:
-        return float(self.value)
 
 
 @final
@@ -271,9 +158,9 @@ def trace(
         True for an integral over faces.  Then a parameter called ``n`` gets the outer normal, and
         one called ``h`` the extent of the element across the face.
     two_sided : bool
-        True for faces between elements. Then ``fields`` and ``tests`` have both sides of each field,
-        by the names of `femops.pointwise.sides.sided`. The function takes the fields, and returns
-        what multiplies the parts of the test functions.
+        True for faces between elements. Then ``fields`` and ``tests`` have both sides of each
+        field, by the names of `femops.pointwise.sides.sided`. The function takes the fields, and
+        returns what multiplies the parts of the test functions.
     unweighted : container of str
         Names in ``tests`` of results that are not multiplied by the quadrature weight.
 
@@ -497,9 +384,7 @@ def _result_by_name(
     return results[name]
 
 
-def _checked_result(
-    part: Any, tests: Mapping[str, Any], function: FormFunction
-) -> dict[str, Any]:
+def _checked_result(part: Any, tests: Mapping[str, Any], function: FormFunction) -> dict[str, Any]:
     """Check that the result for a test function has no other keys than "value" and "grad"."""
     if (
         not isinstance(part, dict)

@@ -36,9 +36,10 @@ from femops.pointwise import (
 )
 from femops.pointwise.expressions.graph import Graph, Node, ancestors
 from femops.pointwise.expressions.operations import BINARY, COMPARE, UNARY
+from femops.pointwise.field_symbol import Argument
 from femops.pointwise.printer import NUMPY_FUNCTIONS
 from femops.pointwise.qdata_split import stored_split
-from femops.pointwise.trace import Argument, linearised
+from femops.pointwise.trace import linearised
 from femops.pointwise.writing import make_program
 from femops_kernels.pointwise.qfunction import QFunctionCode, QFunctionInputs
 from femops_kernels.pointwise.recording import FUNCTIONS

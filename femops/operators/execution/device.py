@@ -15,6 +15,7 @@ from scipy.sparse import csr_array
 from femops.errors import OperatorError
 from femops.geometry.jacobians import Geometry
 from femops.operators.assembly.csr import Summands
+from femops.operators.assembly.diagonal import assemble_diagonal
 from femops.operators.execution.backend import Backend, Ints, Sizes, Work
 from femops.operators.execution.device_state import DeviceField, DeviceState
 from femops.operators.execution.kernels import blocks_of_tests, geometry_map
@@ -27,10 +28,12 @@ from femops.operators.integrals.point_data import data_of, setup_of
 from femops.operators.integrals.term import Term
 from femops.parallel.gpus import device_channel
 from femops.pointwise.expressions.graph import Node
+from femops.pointwise.sides import is_plus
 from femops.spaces.base import Space
 from femops.spaces.boundary_space import end_of
 from femops.spaces.domain_space import DomainSpace
 from femops.spaces.h1_l2 import L2
+from femops.spaces.side_space import side_space
 from femops_kernels.codegen.specialize import Parts
 from femops_kernels.compiled import (
     ONE,
@@ -195,7 +198,14 @@ class DeviceBackend(Backend):
     def diagonal(
         self, summands: Summands, compiled: Callable[[], CompiledOperator]
     ) -> NDArray[Any]:
-        """See `Backend.diagonal`. It is computed from the operator's data on the device."""
+        """See `Backend.diagonal`. It is computed from the operator's data on the device.
+
+        The host computes it if the operator has integrals over faces between elements.
+        """
+        if any(term.fields.two_sided for _, term in summands):
+            on_host = assemble_diagonal(summands).astype(summands[0][1].dtype)
+            values: NDArray[Any] = summands[0][1].spaces[0].memory.put(on_host)
+            return values
         whole, term = compiled(), summands[0][1]
         assert isinstance(whole, DeviceOperator | DistributedDeviceOperator)
         xp, size = self._device.xp, term.spaces[0].size
@@ -381,7 +391,7 @@ def _streams(term: Term, stored: list[Node], kernel: CudaKernel, order: Order) -
     sides, fields = [kernel.source], [FieldVector(_device_dofs(device, term.trial))]
     if isinstance(source.state, DeviceState):
         states = source.state.fields.values()
-        spaces = [term.trial.on(field.space) for field in states]
+        spaces = [_placed(term.trial, *field) for field in source.state.fields.items()]
         sides = [_side(space, points) for space in spaces]
         fields = [
             FieldVector(_device_dofs(device, space), field.vector, field.ghosts)
@@ -422,6 +432,13 @@ def _side(space: DomainSpace, points: NDArray[np.float64]) -> Side:
     ghosts = space.volume.halo is not None
     end = end_of(space.basis) if space.has_end else None
     return Side(space.ncomp, space.basis.interpolation(points), _broken(space), ghosts, end)
+
+
+def _placed(trial: DomainSpace, name: str, field: DeviceField) -> DomainSpace:
+    """Space of a field of a state on the elements of a trial space, or on its side of faces."""
+    if trial.domain.two_sided:
+        return side_space(field.space, int(is_plus(name)))
+    return trial.on(field.space)
 
 
 def _broken(space: DomainSpace) -> bool:

@@ -63,8 +63,8 @@ class Arguments:
 
     @property
     def two_sided(self) -> bool:
-        """True on faces between elements, where arguments are sides of fields."""
-        return self.first.domain.two_sided
+        """True if the arguments are sides of fields on faces between elements."""
+        return any(base_name(name) != name for name in self.spaces)
 
     @property
     def by_side(self) -> list[Arguments]:

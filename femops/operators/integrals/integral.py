@@ -19,10 +19,11 @@ from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.coefficients import FormCoefficient
 from femops.operators.integrals.state import NO_STATE, State
 from femops.pointwise.expressions.graph import Node, ancestors
-from femops.pointwise.linear import LinearQFunction, Pair
+from femops.pointwise.field_symbol import Objects
+from femops.pointwise.linear import LinearQFunction
 from femops.pointwise.printer import evaluate
 from femops.pointwise.qdata_split import Known, NonlinearQFunction, QDataSplit, split
-from femops.pointwise.sides import SIDES
+from femops.pointwise.sides import is_plus
 from femops.pointwise.trace import (
     INVERSE,
     NORMAL,
@@ -31,7 +32,6 @@ from femops.pointwise.trace import (
     WEIGHT,
     CoefficientShape,
     FormFunction,
-    Objects,
     Trace,
     name_of,
     trace,
@@ -290,11 +290,12 @@ class Integral:
         whole = self.fields if transpose else self.tests
         if not whole.two_sided:
             return [self]
-        place, found = (1 if transpose else 0), []
-        for side in whole.by_side:
-            if not {pair[place] for pair in self.qfunction.pairs}.isdisjoint(side.spaces):
-                found.append(self._with_side(side, transpose=transpose))
-        return found
+        used = {pair[1 if transpose else 0] for pair in self.qfunction.pairs}
+        return [
+            self._with_side(side, transpose=transpose)
+            for side in whole.by_side
+            if not used.isdisjoint(side.spaces)
+        ]
 
     def _with_side(self, side: Arguments, *, transpose: bool) -> Integral:
         key = (*side.spaces, "@fields" if transpose else "@tests")
@@ -497,5 +498,4 @@ class Integral:
 
     def _side(self, name: str, block: DomainBlock) -> DomainBlock:
         """Faces seen from the side of a field of the state; elements are not changed."""
-        plus = self.domain.two_sided and name.rstrip(")").endswith(SIDES[1])
-        return block.other if plus else block
+        return block.other if self.domain.two_sided and is_plus(name) else block

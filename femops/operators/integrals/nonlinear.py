@@ -21,17 +21,10 @@ from femops.operators.integrals.ranges import check_weights
 from femops.operators.integrals.state import State
 from femops.operators.integrals.term import Term
 from femops.pointwise.expressions.identities import identities
+from femops.pointwise.field_symbol import Argument
 from femops.pointwise.linear import LinearQFunction
 from femops.pointwise.qdata_split import NonlinearQFunction
-from femops.pointwise.trace import (
-    Argument,
-    FormFunction,
-    Trace,
-    differentiated,
-    linearised,
-    name_of,
-    trace,
-)
+from femops.pointwise.trace import FormFunction, Trace, differentiated, linearised, name_of, trace
 
 
 @final
@@ -139,17 +132,14 @@ class NonlinearIntegral:
         functionals, form = self.functionals, self.form
         fields, shapes = form.fields.components, form.coefficient_shapes()
         dim, domain = form.geometry.dim, form.domain
-        sides = {"boundary": domain.has_normals, "two_sided": domain.two_sided}
+        call = functools.partial(trace, boundary=domain.has_normals, two_sided=domain.two_sided)
         if self.of_energy:
-            return differentiated(
-                trace(form.function, dim, fields, {ENERGY: 1}, shapes, **sides), ENERGY
-            )
+            return differentiated(call(form.function, dim, fields, {ENERGY: 1}, shapes), ENERGY)
         outputs, function = fields | dict.fromkeys(functionals.names, 1), form.function
         names = tuple(form.fields.parts.spaces)
         if len(names) + len(functionals.names) > 1:
             function = _complete(function, names, functionals.names)
-        given = dim, fields, outputs, shapes
-        return trace(function, *given, **sides, unweighted=functionals.minima)
+        return call(function, dim, fields, outputs, shapes, unweighted=functionals.minima)
 
     @cached_property
     def _tests(self) -> list[str]:
@@ -205,9 +195,7 @@ class NonlinearIntegral:
             traced = replace(self._scaled, tests={name: self._scaled.tests[name] for name in names})
             form = replace(self.form, tests=side, traced=NonlinearQFunction(traced))
             counts = (len(functionals.minima), len(functionals.integrals)) if k == 0 else (0, 0)
-            made.append(
-                Term.of_residual(form, self.dtype, self.width, *counts, level=self._level)
-            )
+            made.append(Term.of_residual(form, self.dtype, self.width, *counts, level=self._level))
         return made
 
     # --- derivative ------------------------------------------------------------------------------

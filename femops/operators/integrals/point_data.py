@@ -15,13 +15,13 @@ from femops.operators.integrals.integral import Integral
 from femops.operators.integrals.number_types import check_range, check_values, largest_of
 from femops.operators.integrals.state import NO_STATE
 from femops.pointwise.expressions.graph import Node
+from femops.pointwise.field_symbol import Argument
 from femops.pointwise.qdata_split import (
     NonlinearQFunction,
     QDataSplit,
     nonlinear_split,
     stored_split,
 )
-from femops.pointwise.trace import Argument
 from femops_kernels.cpu.first_touch import placed_array
 from femops_kernels.derived import Derived
 from femops_kernels.pointwise.qdata import Data, store_interleaved

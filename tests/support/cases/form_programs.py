@@ -16,10 +16,11 @@ import numpy as np
 import femops
 from femops.errors import TraceError
 from femops.pointwise import qdata_split
+from femops.pointwise.field_symbol import Argument
 from femops.pointwise.linear import LinearQFunction
 from femops.pointwise.qdata_split import Known, linear_split, nonlinear_split
 from femops.pointwise.qfunction import QFunction
-from femops.pointwise.trace import Argument, CoefficientShape, linearised, trace
+from femops.pointwise.trace import CoefficientShape, linearised, trace
 from femops_kernels.pointwise.recording import COMPARISONS, FUNCTIONS, Recording
 from support.cases.random_forms.examples import Example
 
