@@ -29,15 +29,16 @@ Ints = NDArray[np.int64]
 def coarse_operator(A: Operator, space: Space, dtype: DTypeLike, level: str) -> Operator:
     """Discretise the forms of an operator on a space of no higher order. Collective.
 
-    The forms are not traced again. On a space of lower order p the rule is Gauss's with p + 1
+    Integrals over faces between elements are left out on a continuous space, as jumps are zero
+    there. The forms are not traced again. On a space of lower order p the rule is Gauss's with p + 1
     points. Coefficients at points are interpolated linearly to the points of this rule. This
     preserves their bounds and definiteness.
 
     Parameters
     ----------
     A : Operator
-        Square, on an H1 space.
-    space : Space
+        Square.
+    space : H1
         On the same mesh.
     dtype : dtype
         Type of the new operator.
@@ -48,6 +49,7 @@ def coarse_operator(A: Operator, space: Space, dtype: DTypeLike, level: str) -> 
     terms = [
         (factor, Term.make(_coarse_form(term, space, state), dtype, None, level).ready(level))
         for factor, term in A.summands
+        if not term.fields.two_sided
     ]
     return Operator(terms, coarse_constraints(A.constraints, A.space, space), level)
 
@@ -188,6 +190,7 @@ def _rounded(term: Term, dtype: np.dtype[Any], level: str) -> Term:
     made = Term.make(term.source, dtype, None, level)
     ratio, rest = divmod(made.width, term.width)
     none = not term.domain.num_elements or term.filled  # device kernels compute data of any type
+    none |= term.fields.two_sided  # which has data by side
     if not same or rest or none or term.original is not None:
         return made.ready(level)
     data, edges = term.data, made.chunk_batches

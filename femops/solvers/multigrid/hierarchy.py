@@ -38,7 +38,7 @@ from femops_meshes.coarsening import Coarsening
 Array = NDArray[Any]
 Ints = NDArray[np.int64]
 
-_nodal_spaces = Derived[H1, H1]()
+_nodal_spaces = Derived[Space, H1]()
 
 _FEW = 600  # a level with at most so many dofs gets no coarser mesh
 
@@ -99,7 +99,7 @@ def build(A: Operator, degree: int, dtype: np.dtype[Any] | None = None) -> Hiera
     """
     spaces = _spaces(A.space)
     compile_cycles_ahead(spaces, A.dtype, dtype or np.dtype(np.float32))
-    direct = spaces[0].order == 1 and _coarser(spaces[0]) is None
+    direct = len(spaces) == 1 and _coarser(spaces[0]) is None
     kind, reason = cycle_type(A, dtype, direct=direct)
     if direct:
         exact = A.dtype == np.float64  # the direct solver looks for a null space in float64
@@ -117,12 +117,16 @@ def build(A: Operator, degree: int, dtype: np.dtype[Any] | None = None) -> Hiera
     return Hierarchy(levels, *made, dtype, reason, change)
 
 
-def _spaces(finest: H1) -> list[H1]:
-    """Spaces of the cycle: the operator's order first, then lower orders down to 1."""
-    spaces = [finest if finest.order == 1 else _nodal(finest)]
+def _spaces(finest: Space) -> list[Space]:
+    """Spaces of the cycle: the operator's order first, then lower orders down to 1.
+
+    Discontinuous functions are followed by continuous functions of the same order.
+    """
+    broken = [] if isinstance(finest, H1) else [finest]
+    spaces = [finest if finest.order == 1 and not broken else _nodal(finest)]
     while spaces[-1].order > 1:
         spaces.append(_half(spaces[-1]))
-    return spaces
+    return broken + spaces
 
 
 def _in_type(
@@ -144,7 +148,7 @@ def _in_type(
 
 
 def _operators(
-    A: Operator, finest: Operator, spaces: list[H1], dtype: np.dtype[Any]
+    A: Operator, finest: Operator, spaces: list[Space], dtype: np.dtype[Any]
 ) -> list[Operator]:
     """Return the operator on each of the spaces, in the cycle's type.
 
@@ -155,7 +159,7 @@ def _operators(
     A : Operator
     finest : Operator
         A in the cycle's type.
-    spaces : list of H1
+    spaces : list of Space
     dtype : dtype
     """
     last, swept = spaces[-1], _coarser(spaces[-1]) is not None
@@ -177,18 +181,19 @@ def _coarser(space: Space) -> Coarsening | None:
     return space.mesh.coarser if space.global_size > _FEW else None
 
 
-def _half(space: H1) -> H1:
+def _half(space: Space) -> H1:
     """Space of half the order, rounded up. It is made once."""
     return _like(space, -(-space.order // 2))
 
 
-def _nodal(space: H1) -> H1:
-    """Return the space if it has Gauss-Lobatto nodes, else a space of the same order with them."""
-    return space if space.basis.family == "gll" else _like(space, space.order)
+def _nodal(space: Space) -> H1:
+    """Return the space if it is H1 with Gauss-Lobatto nodes, else such a space of its order."""
+    nodal = isinstance(space, H1) and space.basis.family == "gll"
+    return space if nodal else _like(space, space.order)  # type: ignore[return-value]
 
 
-def _like(space: H1, order: int) -> H1:
-    """Space of another order with Gauss-Lobatto nodes on the same mesh. It is made once."""
+def _like(space: Space, order: int) -> H1:
+    """H1 space of any order with Gauss-Lobatto nodes on the same mesh. It is made once."""
     mesh, options = space.distributed or space.mesh, {"reproducible": space.reproducible}
 
     def made() -> H1:
@@ -204,7 +209,7 @@ def _free(size: int, constrained: Ints) -> NDArray[np.bool_]:
 
 
 def _of_operator(
-    A: Operator, space: H1, dtype: np.dtype[Any], degree: int, *, sums: bool = True
+    A: Operator, space: Space, dtype: np.dtype[Any], degree: int, *, sums: bool = True
 ) -> Level:
     """Make the level of an operator. If ``sums``, its transfers sum over elements."""
     each: Array | None = None
@@ -218,12 +223,12 @@ def _of_operator(
     return Level(size, A.compiled, diagonal, constrained, each, dtype, degree, updates, Sums(space))
 
 
-def _size_of(space: H1, elements: int) -> Size:
+def _size_of(space: Space, elements: int) -> Size:
     first, affine = space.first_dof * space.ncomp, LegendreGeometry(space.mesh).affine
     return Size(space.order, elements, space.size, space.global_size, affine, first)
 
 
-def _positive(A: Operator, space: H1) -> Array:
+def _positive(A: Operator, space: Space) -> Array:
     """Diagonal (size,) of an operator, with ones at constrained dofs."""
     diagonal = A.diagonal()
     diagonal[space.memory.put(A.constrained_dofs)] = 1.0
@@ -236,7 +241,7 @@ def _positive(A: Operator, space: H1) -> Array:
 
 
 def _with_matrices(
-    levels: list[Level], A: Operator, space: H1, dtype: np.dtype[Any], degree: int
+    levels: list[Level], A: Operator, space: Space, dtype: np.dtype[Any], degree: int
 ) -> tuple[Size, CoarseSolver, Ints, Communicator]:
     """Add levels of order 1 on the meshes from which the mesh was refined. Collective.
 

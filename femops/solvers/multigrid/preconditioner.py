@@ -419,7 +419,8 @@ def multigrid(
     Parameters
     ----------
     A : Operator
-        On an H1 space, of the host or of GPUs: diffusion, elasticity, their sums with mass and
+        On an H1 space, or `femops.interior_penalty`, of the host or of GPUs: diffusion, elasticity,
+        their sums with mass and
         boundary mass, your own symmetric positive forms, Jacobians. The constrained operator must
         be positive definite, or singular with constants or rigid motions in its null space. M has
         zeros in eliminated rows and columns.
@@ -468,9 +469,11 @@ def multigrid(
         raise SolverError(
             f"{A!r} is not symmetric, and multigrid needs that: use femops.gmres with femops.jacobi"
         )
-    if not isinstance(space, H1):
+    joined = any(term.fields.two_sided for _, term in A.summands)
+    if not isinstance(space, H1) and not (joined and space.order):
         raise SolverError(
-            f"multigrid takes operators on H1 spaces, got one on {space!r}: use femops.jacobi"
+            "multigrid takes operators on H1 spaces, and those of femops.interior_penalty; got one "
+            f"on {space!r}: use femops.jacobi"
         )
     kind = None if dtype is None else float_type(dtype)
     check_same(space.comm, "multigrid", {"degree": degree, "dtype": kind}, error=SolverError)
