@@ -57,6 +57,7 @@ from femops.pointwise.expressions.tensors import sym as sym
 from femops.pointwise.expressions.tensors import where as where
 from femops.solvers import CGSolver as CGSolver
 from femops.solvers import block_diagonal as block_diagonal
+from femops.solvers import block_jacobi as block_jacobi
 from femops.solvers import block_triangular as block_triangular
 from femops.solvers import cg as cg
 from femops.solvers import gmres as gmres
@@ -65,6 +66,7 @@ from femops.solvers import minres as minres
 from femops.solvers import multigrid as multigrid
 from femops.solvers import newton as newton
 from femops.solvers import project as project
+from femops.solvers import runge_kutta as runge_kutta
 from femops.spaces.base import GridFunction as GridFunction
 from femops.spaces.h1_l2 import H1 as H1
 from femops.spaces.h1_l2 import L2 as L2

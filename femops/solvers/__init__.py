@@ -1,5 +1,6 @@
 """Solvers of linear and nonlinear systems."""
 
+from femops.solvers.block_jacobi import BlockJacobi, block_jacobi
 from femops.solvers.blocks import (
     BlockDiagonal,
     BlockTriangular,
@@ -15,9 +16,11 @@ from femops.solvers.minres import minres
 from femops.solvers.multigrid import Multigrid, multigrid
 from femops.solvers.newton import NewtonInfo, newton
 from femops.solvers.projection import project
+from femops.solvers.runge_kutta import runge_kutta
 
 __all__ = [
     "BlockDiagonal",
+    "BlockJacobi",
     "BlockTriangular",
     "CGSolver",
     "Info",
@@ -25,6 +28,7 @@ __all__ = [
     "Multigrid",
     "NewtonInfo",
     "block_diagonal",
+    "block_jacobi",
     "block_triangular",
     "cg",
     "gmres",
@@ -33,4 +37,5 @@ __all__ = [
     "multigrid",
     "newton",
     "project",
+    "runge_kutta",
 ]

@@ -1,0 +1,108 @@
+"""Block Jacobi's preconditioner: the inverse of each element's block of a matrix."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.errors import SolverError
+from femops.operators import Operator
+from femops.operators.assembly.csr import flat, flat_dofs, require_memory
+from femops.operators.assembly.element_matrices import ElementAssembly
+from femops.solvers.preconditioner import Preconditioner
+from femops.spaces.h1_l2 import L2
+from femops_meshes.arguments import checked
+
+
+@final
+class BlockJacobi(Preconditioner):
+    """Preconditioner that multiplies by inverse blocks of elements. `block_jacobi` makes it.
+
+    Attributes
+    ----------
+    inverse : (ne, n, n) array
+        Inverse of each element's block, in the memory of the operator's vectors. An element's n
+        dofs are in the order of the vector.
+    """
+
+    _given_as = "femops.block_jacobi(A)"
+
+    def __init__(self, inverse: NDArray[Any], space: L2, *, symmetric: bool) -> None:
+        self.inverse, self.symmetric = inverse, symmetric
+        super().__init__(inverse.dtype, space)
+
+    def _apply(self, x: NDArray[Any], result: NDArray[Any]) -> None:
+        shape = (*self.inverse.shape[:2], 1)
+        self._space.memory.xp.matmul(self.inverse, x.reshape(shape), out=result.reshape(shape))
+
+
+@checked(SolverError)
+def block_jacobi(A: Operator) -> BlockJacobi:
+    """Block Jacobi preconditioner of an operator on discontinuous functions.
+
+    Of an operator without integrals over faces, as `femops.mass`, it is the inverse.
+
+    Parameters
+    ----------
+    A : Operator
+        On an `L2` space, from the space to itself.
+
+    Returns
+    -------
+    BlockJacobi
+        A SciPy ``LinearOperator``. It stores a dense matrix for each element.
+
+    Raises
+    ------
+    SolverError
+        A is not on an L2 space, has constrained dofs, or an element's block is singular.
+    OperatorError
+        The blocks do not fit into memory.
+
+    Examples
+    --------
+    >>> import femops
+    >>> V = femops.L2(femops.read_mesh(femops.sample("disc.mesh")), order=2)
+    >>> B, f = femops.mass(V), V.interpolate(lambda x: x[0])
+    >>> bool(abs(femops.block_jacobi(B) @ (B @ f) - f).max() < 1e-12)
+    True
+    """
+    space = A.space
+    if not isinstance(space, L2) or A.test_space is not space:
+        raise SolverError(
+            f"block_jacobi takes an operator of an L2 space to itself, got {A!r}: "
+            "use femops.jacobi or femops.multigrid"
+        )
+    if len(A.constraints.rows):
+        raise SolverError("block_jacobi takes no constrained dofs: prescribe values by a load")
+    blocks = _blocks(A, space)
+    try:
+        inverse = np.linalg.inv(blocks)
+    except np.linalg.LinAlgError:
+        inverse = np.full_like(blocks, np.nan)
+    bad = ~np.isfinite(inverse).all(axis=(1, 2))
+    if space.comm.sum(int(bad.sum())):
+        raise SolverError(
+            f"{np.count_nonzero(bad)} elements have singular blocks, first number "
+            f"{int(bad.argmax())}: add a mass term, or take interior penalty"
+        )
+    memory = space.memory
+    return BlockJacobi(memory.put(inverse.astype(A.dtype)), space, symmetric=A.symmetric)
+
+
+def _blocks(A: Operator, space: L2) -> NDArray[np.float64]:
+    """Blocks (ne, n, n) of the elements, in the order of the vector."""
+    ne, n = space.mesh.num_elements, space.p1d**space.dim * space.ncomp
+    require_memory(3 * 8 * ne * n * n, "block_jacobi", "a smaller mesh or order, or femops.jacobi")
+    blocks = np.zeros((ne, n, n))
+    for factor, term in flat(A.summands):
+        if term.test is not term.trial:  # two sides of a face, or two elements
+            continue
+        assembly, dofs = ElementAssembly(term), flat_dofs(term.test)
+        for start, stop in assembly.blocks():
+            element, place = np.divmod(dofs[start:stop], n)
+            at = element[:, :1, np.newaxis], place[:, :, np.newaxis], place[:, np.newaxis, :]
+            np.add.at(blocks, at, factor * assembly.matrices(start, stop))
+    return blocks

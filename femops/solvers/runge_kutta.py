@@ -1,0 +1,252 @@
+"""Explicit Runge-Kutta methods for du/dt = f(t, u), with few vectors.
+
+Shu and Osher's forms make each stage a mean of Euler steps, so that a limiter may be applied to all
+stages. The method of five stages needs two vectors.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.errors import SolverError
+from femops_meshes.arguments import checked, shown
+
+Vector = NDArray[Any]
+Rate = Callable[[float, Vector], Vector]
+Change = Callable[[Vector], Vector]
+
+_CHECKED = 16  # steps between checks that the solution is finite
+_POWERS = 30  # steps of the power method for the limit of the step
+
+
+@dataclass(frozen=True)
+class _Method(ABC):
+    """An explicit method.
+
+    Attributes
+    ----------
+    radius : float
+        Largest stable product of the step and a real rate of decay.
+    """
+
+    radius: float
+
+    @abstractmethod
+    def step(self, f: Rate, t: float, u: Vector, dt: float, limiter: Change) -> Vector:
+        """Solution at t + dt."""
+
+
+@final
+@dataclass(frozen=True)
+class _Means(_Method):
+    """Method whose stages are means of u and an Euler step from the stage before.
+
+    Attributes
+    ----------
+    kept : sequence of float
+        Share of u in each stage.
+    times : sequence of float
+        Time of each Euler step, in steps.
+    """
+
+    kept: Sequence[float]
+    times: Sequence[float]
+
+    def step(self, f: Rate, t: float, u: Vector, dt: float, limiter: Change) -> Vector:
+        """See `_Method.step`."""
+        stage = u
+        for share, c in zip(self.kept, self.times, strict=True):
+            moved = stage + dt * f(t + c * dt, stage)
+            stage = limiter(share * u + (1.0 - share) * moved if share else moved)
+        return stage
+
+
+@final
+@dataclass(frozen=True)
+class _Classical(_Method):
+    """The classical method of fourth order."""
+
+    def step(self, f: Rate, t: float, u: Vector, dt: float, limiter: Change) -> Vector:
+        """See `_Method.step`."""
+        k = f(t, u)
+        total = u + (dt / 6.0) * k
+        for c, weight in ((0.5, 3.0), (0.5, 3.0), (1.0, 6.0)):
+            k = f(t + c * dt, limiter(u + c * dt * k))
+            total = total + (dt / weight) * k
+        return limiter(total)
+
+
+@final
+@dataclass(frozen=True)
+class _TwoVectors(_Method):
+    """Method that keeps the solution and one change.
+
+    Attributes
+    ----------
+    kept, added, times : sequence of float
+        For each stage: factor of the last change, factor of the new change, time in steps.
+    """
+
+    kept: Sequence[float]
+    added: Sequence[float]
+    times: Sequence[float]
+
+    def step(self, f: Rate, t: float, u: Vector, dt: float, limiter: Change) -> Vector:
+        """See `_Method.step`."""
+        change, stage = 0.0 * u, u
+        for a, b, c in zip(self.kept, self.added, self.times, strict=True):
+            change = a * change + dt * f(t + c * dt, stage)
+            stage = limiter(stage + b * change)
+        return stage
+
+
+METHODS: dict[str, _Method] = {
+    "ssp2": _Means(2.0, (0.0, 0.5), (0.0, 1.0)),
+    "ssp3": _Means(2.5, (0.0, 0.75, 1.0 / 3.0), (0.0, 1.0, 0.5)),
+    "rk4": _Classical(2.78),
+    "lsrk4": _TwoVectors(
+        4.65,
+        (
+            0.0,
+            -567301805773.0 / 1357537059087.0,
+            -2404267990393.0 / 2016746695238.0,
+            -3550918686646.0 / 2091501179385.0,
+            -1275806237668.0 / 842570457699.0,
+        ),
+        (
+            1432997174477.0 / 9575080441755.0,
+            5161836677717.0 / 13612068292357.0,
+            1720146321549.0 / 2090206949498.0,
+            3134564353537.0 / 4481467310338.0,
+            2277821191437.0 / 14882151754819.0,
+        ),
+        (
+            0.0,
+            1432997174477.0 / 9575080441755.0,
+            2526269341429.0 / 6820363962896.0,
+            2006345519317.0 / 3224310063776.0,
+            2802321613138.0 / 2924317926251.0,
+        ),
+    ),
+}
+"""Methods by name. The numbers of "lsrk4" are those of Carpenter and Kennedy, NASA TM 109112, 1994,
+solution 3."""
+
+
+@checked(SolverError)
+def runge_kutta(
+    f: Rate,
+    u: Any,
+    end: float,
+    dt: float,
+    *,
+    start: float = 0.0,
+    method: str = "lsrk4",
+    limiter: Change | None = None,
+    callback: Callable[[float, Vector], Any] | None = None,
+) -> Any:
+    r"""Solve :math:`\dot u = f(t, u)` by explicit steps of equal length.
+
+    Parameters
+    ----------
+    f : callable
+        ``f(t, u)`` returns the rate of change (size,).
+    u : (size,) array
+        Solution at ``start``, on the host or a device. It is not changed.
+    end : float
+        Time of the result.
+    dt : float
+        Longest step, in units of time. The steps are shortened so that the last ends at ``end``.
+    start : float
+        Time of ``u``.
+    method : {"ssp2", "ssp3", "rk4", "lsrk4"}
+        Two and three stages of orders 2 and 3, whose stages are means of Euler steps (strong
+        stability preserving); the classical method of order 4; five stages of order 4 with two
+        vectors.
+    limiter : callable, optional
+        ``limiter(u)`` returns the changed solution. It is called after each stage.
+    callback : callable, optional
+        ``callback(t, u)`` is called after each step, with the solution at t.
+
+    Returns
+    -------
+    (size,) array
+        Solution at ``end``.
+
+    Raises
+    ------
+    SolverError
+        Times or ``dt`` make no sense, or the method is unknown. The solution is not finite: the
+        message has the longest stable step, estimated from f.
+
+    Examples
+    --------
+    >>> import femops
+    >>> import numpy as np
+    >>> V = femops.L2(femops.box((8,)), order=3)
+    >>> A = femops.upwind_convection(V, velocity=np.array([1.0]))
+    >>> M = femops.block_jacobi(femops.mass(V))
+    >>> u = V.interpolate(lambda x: np.exp(-100 * (x[0] - 0.3) ** 2))
+    >>> u = femops.runge_kutta(lambda t, u: -(M @ (A @ u)), u, end=0.4, dt=0.01)
+    >>> bool(femops.l2_error(V, u, lambda x: np.exp(-100 * (x[0] - 0.7) ** 2)) < 1e-3)
+    True
+    """
+    if method not in METHODS:
+        raise SolverError(f"method {shown(method)}: choose one of {', '.join(METHODS)}")
+    if not 0.0 < dt < np.inf or not start <= end < np.inf:
+        raise SolverError(f"times from {start:g} to {end:g} by steps of {dt:g}: none can be taken")
+    scheme, change = METHODS[method], _unchanged if limiter is None else limiter
+    count = int(np.ceil((end - start) / dt * (1.0 - 1e-12)))
+    step, solution, good = (end - start) / max(count, 1), u, (start, u)
+    for k in range(count):
+        solution = scheme.step(f, start + k * step, solution, step, change)
+        if (k + 1) % _CHECKED == 0 or k + 1 == count:
+            with np.errstate(over="ignore", invalid="ignore"):  # a device has no such warnings
+                finite = np.isfinite(float((solution * solution).sum()))
+            if not finite:
+                raise SolverError(_unstable(f, scheme, step, *good))
+            good = start + (k + 1) * step, solution
+        if callback is not None:
+            callback(start + (k + 1) * step, solution)
+    return solution
+
+
+def _unchanged(u: Vector) -> Vector:
+    return u
+
+
+def _unstable(f: Rate, scheme: _Method, step: float, t: float, u: Vector) -> str:
+    """Message about a solution that is not finite after time t."""
+    rate = _largest_rate(f, t, u)
+    text = f"the solution is not finite soon after t = {t:g}, with steps of {step:.3g}"
+    if not 0.0 < rate < np.inf:
+        return f"{text}: look whether f is finite"
+    limit = scheme.radius / rate
+    if step < 0.5 * limit:
+        return f"{text}: they are below the limit of stability, {limit:.3g}, so look at f"
+    return f"{text}: the limit of stability is about {limit:.3g} there, take a smaller dt"
+
+
+def _largest_rate(f: Rate, t: float, u: Vector) -> float:
+    """Estimate the largest eigenvalue of f's derivative by u, in magnitude, by the power method."""
+    before, size = f(t, u), _norm(u)
+    epsilon = 1e-7 * (size or 1.0)
+    v = before / (_norm(before) or 1.0)
+    rate = 0.0
+    for _ in range(_POWERS):
+        w = (f(t, u + epsilon * v) - before) / epsilon
+        rate = _norm(w)
+        if not 0.0 < rate < np.inf:
+            break
+        v = w / rate
+    return rate
+
+
+def _norm(u: Vector) -> float:
+    return float(np.sqrt(float((u * u).sum())))
