@@ -47,6 +47,8 @@ def functional(
         Space of the fields.
     boundary : "all", True, int, name, or several, optional
         Integrate over the boundary, as for `femops.form`.
+    faces : {"interior"}, optional
+        Integrate over the faces between elements, as for `femops.form`.
     **options
         See `femops.forms.options.Options`.
     **coefficients

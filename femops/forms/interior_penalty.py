@@ -13,17 +13,23 @@ from femops.forms.diffusion import diffusion
 from femops.forms.elasticity import elasticity
 from femops.forms.form import arguments_of, build_sides, check_displacements, scalars
 from femops.forms.options import FormOptions, built_in
-from femops.forms.residual import residual
+from femops.forms.residual import build_residual
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.coefficients import Coefficient, FormCoefficient
 from femops.operators.operator import Operator
 from femops.spaces.base import Space
+from femops_meshes.arguments import checked
 
 Coefficients = dict[str, FormCoefficient]
 
 
 def _penalty(V: Space, penalty: float | None) -> float:
-    """The factor of the jumps; by default (p + 1)**2."""
+    """Check a space and the factor of the jumps. Return the factor, by default (p + 1)**2."""
+    if not isinstance(V, Space):
+        raise OperatorError(
+            f"interior penalty was given a {type(V).__name__} for a space: make one with "
+            "femops.L2(mesh, order)"
+        )
     value = float((V.order + 1) ** 2) if penalty is None else penalty
     if not 0.0 < value < np.inf:
         raise OperatorError(f"penalty {penalty}: it must be a positive number")
@@ -196,6 +202,7 @@ def _prescribed(n: Any, h: Any, kappa: Any, penalty: Any, g: Any) -> dict[str, A
     }
 
 
+@checked(OperatorError)
 def dirichlet_load(
     V: Space,
     g: Coefficient,
@@ -241,5 +248,9 @@ def dirichlet_load(
     def function(u: Any, n: Any, h: Any, kappa: Any, g: Any) -> dict[str, Any]:  # noqa: ARG001
         return _prescribed(n, h, kappa, factor, g)
 
-    at_rest = residual(function, V, boundary=boundary, kappa=kappa, g=g)
+    given = {
+        "kappa": FormCoefficient("kappa", kappa, ((), (V.dim,), (V.dim, V.dim))),
+        "g": FormCoefficient("g", g, ((V.ncomp,) if V.ncomp > 1 else (),)),
+    }
+    at_rest = build_residual(function, V, given, {}, boundary=boundary)
     return np.asarray(-at_rest.residual(V.zeros()))

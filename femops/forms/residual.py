@@ -54,6 +54,8 @@ def residual(
     boundary : "all", True, int, name, or several, optional
         Integrate over the boundary, as for `femops.form`. The result can be added to a residual
         over the elements.
+    faces : {"interior"}, optional
+        Integrate over the faces between elements, as for `femops.form`.
     integrals : names, optional
         Functionals that are integrals over the mesh, or over the boundary.
     minima : names, optional

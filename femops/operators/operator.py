@@ -171,8 +171,8 @@ class Operator(MatrixFree):
     def _of_block(self, pair: Pair) -> list[tuple[float, Term]]:
         """Terms of an operator block, given by test function and field, in the level's form."""
         terms = self._level_data.kept
-        blocks = ((factor, term, at) for factor, term in terms for at in term.pairs)
-        return [(a, t.block(*at)) for a, t, at in blocks if tuple(map(base_name, at)) == pair]
+        blocks = ((a, term.block(*at), at) for a, term in terms for at in term.pairs)
+        return [(a, block) for a, block, at in blocks if tuple(map(base_name, at)) == pair]
 
     @cached_property
     def _views(self) -> dict[Pair, Operator]:
@@ -182,8 +182,7 @@ class Operator(MatrixFree):
     def pairs(self) -> list[Pair]:
         """Test function and field of each block of an operator on a product, row by row."""
         names = self.space.names if isinstance(self.space, Product) else ()
-        pairs = (pair for _, term in self._summands for pair in term.pairs)
-        found = {(base_name(test), base_name(field)) for test, field in pairs}
+        found = {tuple(map(base_name, pair)) for _, term in self._summands for pair in term.pairs}
         return [pair for pair in product(names, names) if pair in found]
 
     # --- application -----------------------------------------------------------------------------

@@ -368,7 +368,7 @@ def _result_of(
 def _result_by_name(
     results: Any, name: str, tests: Mapping[str, Any], function: FormFunction
 ) -> Any:
-    """What a function returned for a test function."""
+    """Return what a function returned for a test function."""
     if len(tests) == 1:
         return results
     if not isinstance(results, dict) or set(results) - set(tests):

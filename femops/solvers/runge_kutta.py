@@ -189,16 +189,20 @@ def runge_kutta(
     --------
     >>> import femops
     >>> import numpy as np
-    >>> V = femops.L2(femops.box((8,)), order=3)
+    >>> V = femops.L2(femops.box((16,)), order=3)
     >>> A = femops.upwind_convection(V, velocity=np.array([1.0]))
     >>> M = femops.block_jacobi(femops.mass(V))
     >>> u = V.interpolate(lambda x: np.exp(-100 * (x[0] - 0.3) ** 2))
-    >>> u = femops.runge_kutta(lambda t, u: -(M @ (A @ u)), u, end=0.4, dt=0.01)
+    >>> u = femops.runge_kutta(lambda t, u: -(M @ (A @ u)), u, end=0.4, dt=0.005)
     >>> bool(femops.l2_error(V, u, lambda x: np.exp(-100 * (x[0] - 0.7) ** 2)) < 1e-3)
     True
     """
     if method not in METHODS:
         raise SolverError(f"method {shown(method)}: choose one of {', '.join(METHODS)}")
+    if len(getattr(u, "shape", ())) != 1 or np.dtype(u.dtype).kind != "f" or not callable(f):
+        raise SolverError(
+            f"runge_kutta takes a function f(t, u) and a vector u, got {shown(f)} and {shown(u)}"
+        )
     if not 0.0 < dt < np.inf or not start <= end < np.inf:
         raise SolverError(f"times from {start:g} to {end:g} by steps of {dt:g}: none can be taken")
     scheme, change = METHODS[method], _unchanged if limiter is None else limiter

@@ -113,11 +113,9 @@ class Integral:
             return self.traced
         # a function takes all fields
         fields, tests = (side.complete.components for side in (self.fields, self.tests))
-        given = self.geometry.dim, fields, tests, self.coefficient_shapes()
-        domain = self.domain
-        traced = trace(
-            self.function, *given, boundary=domain.has_normals, two_sided=domain.two_sided
-        )
+        dim, shapes, domain = self.geometry.dim, self.coefficient_shapes(), self.domain
+        call = partial(trace, boundary=domain.has_normals, two_sided=domain.two_sided)
+        traced = call(self.function, dim, fields, tests, shapes)
         if not self.fields.have_slopes:
             if traced.has_slopes:
                 raise OperatorError(

@@ -201,6 +201,10 @@ def _heat(u: Any, k: Any) -> Any:
     return {"value": u, "grad": k * u.grad}
 
 
+def _rate(t: float, u: Any) -> Any:
+    return t * u
+
+
 def _square(m: Any) -> Any:
     return m**2
 
@@ -252,6 +256,7 @@ def calls(folder: Path) -> dict[str, Call]:
     """A good call of each function and class of femops, and of methods that users call."""
     mesh = femops.box((2, 2))
     V, Q, W = femops.H1(mesh, 2), femops.L2(mesh, 1), femops.H1(mesh, 2, ncomp=2)
+    D, D2 = femops.L2(mesh, order=1), femops.L2(mesh, order=1, ncomp=2)
     u, x = V.zeros(), np.eye(2)
     A = femops.mass(V)
     F = femops.residual(_energy, V)
@@ -284,6 +289,10 @@ def calls(folder: Path) -> dict[str, Call]:
         "diffusion": of(femops.diffusion, V),
         "divergence": of(femops.divergence, W, Q),
         "elasticity": of(femops.elasticity, W),
+        "interior_penalty": of(femops.interior_penalty, D),
+        "elastic_interior_penalty": of(femops.elastic_interior_penalty, D2),
+        "dirichlet_load": of(femops.dirichlet_load, D, 1.0),
+        "upwind_convection": of(femops.upwind_convection, D, [1.0, 0.0]),
         "form": of(femops.form, _function, V),
         "helmholtz": of(femops.helmholtz, V),
         "load": of(femops.load, V, 1.0),
@@ -337,6 +346,8 @@ def calls(folder: Path) -> dict[str, Call]:
         "block_diagonal": of(femops.block_diagonal, P, u=np.eye(V.size), p=np.eye(Q.size)),
         "block_triangular": of(femops.block_triangular, B, u=np.eye(V.size), p=np.eye(Q.size)),
         "jacobi": of(femops.jacobi, A),
+        "block_jacobi": of(femops.block_jacobi, femops.mass(D)),
+        "runge_kutta": of(femops.runge_kutta, _rate, u, 0.1, 0.05),
         "multigrid": of(femops.multigrid, A),
         "newton": of(femops.newton, F, u),
         "GridFunction": of(femops.GridFunction, V, u),
