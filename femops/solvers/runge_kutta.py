@@ -203,6 +203,9 @@ def runge_kutta(
         raise SolverError(
             f"runge_kutta takes a function f(t, u) and a vector u, got {shown(f)} and {shown(u)}"
         )
+    for name, given in (("limiter", limiter), ("callback", callback)):
+        if isinstance(given, type) or not (given is None or callable(given)):
+            raise SolverError(f"{name} {shown(given)}: give a function")
     if not 0.0 < dt < np.inf or not start <= end < np.inf:
         raise SolverError(f"times from {start:g} to {end:g} by steps of {dt:g}: none can be taken")
     scheme, change = METHODS[method], _unchanged if limiter is None else limiter
