@@ -212,7 +212,8 @@ def runge_kutta(
     count = int(np.ceil((end - start) / dt * (1.0 - 1e-12)))
     step, solution, good = (end - start) / max(count, 1), u, (start, u)
     for k in range(count):
-        solution = scheme.step(f, start + k * step, solution, step, change)
+        with np.errstate(over="ignore", invalid="ignore"):  # it is looked at below
+            solution = scheme.step(f, start + k * step, solution, step, change)
         if (k + 1) % _CHECKED == 0 or k + 1 == count:
             with np.errstate(over="ignore", invalid="ignore"):  # a device has no such warnings
                 finite = np.isfinite(float((solution * solution).sum()))

@@ -1,0 +1,46 @@
+"""Multigrid for interior penalty beside multigrid for continuous functions, and a direct solve."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.sparse.linalg import spsolve
+
+import femops
+from femops.errors import SolverError
+
+DISC = femops.read_mesh(femops.sample("disc.mesh"))
+MESHES = {"box": femops.box((3, 3, 3)), "disc": DISC}
+
+
+@pytest.mark.parametrize(("mesh", "order"), [("box", 2), ("disc", 1), ("disc", 4)])
+def test_iterations_and_solution(mesh: str, order: int) -> None:
+    V = femops.L2(MESHES[mesh], order)
+    H = femops.H1(V.mesh, order)
+    A, B = femops.interior_penalty(V), femops.diffusion(H).constrained(H.boundary_dofs())
+    b = femops.load(V, lambda x: 1.0 + x[0])
+    u, info = femops.cg(A, b, M=femops.multigrid(A), rtol=1e-10)
+    _, smooth = femops.cg(
+        B, femops.load(H, lambda x: 1.0 + x[0]), M=femops.multigrid(B), rtol=1e-10
+    )
+    assert info.iterations <= 12
+    assert order == 1 or info.iterations <= smooth.iterations + 2
+    exact = spsolve(A.assemble().tocsc(), b)
+    assert np.linalg.norm(u - exact) < 1e-8 * np.linalg.norm(exact)
+
+
+def test_conductivities_that_jump_and_elasticity() -> None:
+    K = femops.L2(DISC, order=0)
+    kappa = femops.GridFunction(K, 10.0 ** np.random.default_rng(0).integers(-2, 3, K.size))
+    V, W = femops.L2(DISC, order=4), femops.L2(DISC, order=2, ncomp=2)
+    for A, b in (
+        (femops.interior_penalty(V, kappa), femops.load(V, 1.0)),
+        (femops.interior_penalty(V, np.diag([1.0, 3.0]), penalty=40.0), femops.load(V, 1.0)),
+        (femops.elastic_interior_penalty(W, 1.0, 2.0), femops.load(W, (1.0, -1.0))),
+    ):
+        assert femops.cg(A, b, M=femops.multigrid(A), rtol=1e-8)[1].iterations <= 30
+
+
+def test_operators_without_faces_are_refused() -> None:
+    with pytest.raises(SolverError, match=r"and those of femops\.interior_penalty"):
+        femops.multigrid(femops.mass(femops.L2(DISC, order=2)))

@@ -1,0 +1,98 @@
+"""Explicit Runge-Kutta methods: orders, stability, limiters, errors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import femops
+from femops.errors import SolverError
+from femops.solvers.runge_kutta import METHODS
+
+ORDERS = {"ssp2": 2, "ssp3": 3, "rk4": 4, "lsrk4": 4}
+
+
+def _rate(t: float, u: np.ndarray) -> np.ndarray:
+    """Two equations that turn, and are driven; not linear."""
+    return np.array([u[1] - 0.1 * u[0] ** 3, -u[0] + np.cos(3.0 * t)])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_errors_fall_with_the_order(method: str) -> None:
+    start, given = np.array([1.0, 0.5]), {"end": 2.0, "method": method}
+    kept = start.copy()
+    exact = femops.runge_kutta(_rate, start, dt=0.002, end=2.0, method="rk4")
+    errors = [
+        np.linalg.norm(femops.runge_kutta(_rate, start, dt=dt, **given) - exact)
+        for dt in (0.1, 0.05)
+    ]
+    assert abs(np.log2(errors[0] / errors[1]) - ORDERS[method]) < 0.35
+    np.testing.assert_array_equal(start, kept)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_limit_of_stability(method: str) -> None:
+    """The radius is the limit for decay: just below it the solution decays, above it grows."""
+    limit = METHODS[method].radius
+    for factor, decays in ((0.98, True), (1.02, False)):
+        step = limit * factor
+        end = femops.runge_kutta(lambda _, u: -u, np.ones(1), 300 * step, step, method=method)
+        assert (abs(end[0]) < 1.0) == decays
+
+
+def test_times_steps_and_callbacks() -> None:
+    """Steps are shortened to end at the end; the rate is evaluated at the times of the stages."""
+    told: list[float] = []
+    u = femops.runge_kutta(
+        lambda t, u: 0.0 * u + 4.0 * t**3,
+        np.zeros(1),
+        3.0,
+        0.3,
+        start=1.0,
+        callback=lambda t, _: told.append(t),
+    )
+    assert u[0] == pytest.approx(80.0, rel=1e-12)  # a method of order 4 is exact
+    np.testing.assert_allclose(told, 1.0 + np.arange(1, 8) * 2.0 / 7.0)
+    same = np.ones(2)
+    np.testing.assert_array_equal(femops.runge_kutta(_rate, same, 1.0, 0.1, start=1.0), same)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_limiters_see_each_stage(method: str) -> None:
+    seen: list[float] = []
+
+    def limiter(u: np.ndarray) -> np.ndarray:
+        seen.append(float(u.max()))
+        return np.minimum(u, 1.2)
+
+    u = femops.runge_kutta(lambda _, u: u, np.ones(3), 1.0, 0.5, method=method, limiter=limiter)
+    assert u.max() <= 1.2
+    assert len(seen) == 2 * {"ssp2": 2, "ssp3": 3, "rk4": 4, "lsrk4": 5}[method]
+
+
+def test_steps_that_are_too_long_are_refused_with_the_limit() -> None:
+    stiff = np.array([-50.0, -1.0])
+    with pytest.raises(SolverError, match=r"limit of stability is about 0\.093"):
+        femops.runge_kutta(lambda _, u: stiff * u, np.ones(2), 1e3, 0.5)
+    with pytest.raises(SolverError, match="below the limit of stability"):
+        femops.runge_kutta(lambda _, u: 2.0 * u, np.ones(2), 1e3, 0.01)
+    with pytest.raises(SolverError, match="look whether f is finite"):
+        femops.runge_kutta(lambda _, u: u * np.nan, np.ones(2), 1.0, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"dt": 0.0}, "steps of 0"),
+        ({"dt": np.nan}, "dt is nan"),
+        ({"end": -1.0}, "times from 0 to -1"),
+        ({"method": "euler"}, "choose one of ssp2, ssp3, rk4, lsrk4"),
+        ({"u": 1.0}, "takes a function"),
+        ({"u": np.ones(2, int)}, "takes a function"),
+        ({"limiter": 3}, "limiter is 3"),
+    ],
+)
+def test_bad_input_is_refused(change: dict[str, object], words: str) -> None:
+    given: dict[str, object] = {"u": np.ones(2), "end": 1.0, "dt": 0.1}
+    with pytest.raises(SolverError, match=words):
+        femops.runge_kutta(_rate, **(given | change))  # type: ignore[arg-type]
