@@ -215,9 +215,7 @@ def runge_kutta(
         with np.errstate(over="ignore", invalid="ignore"):  # it is looked at below
             solution = scheme.step(f, start + k * step, solution, step, change)
         if (k + 1) % _CHECKED == 0 or k + 1 == count:
-            with np.errstate(over="ignore", invalid="ignore"):  # a device has no such warnings
-                finite = np.isfinite(float((solution * solution).sum()))
-            if not finite:
+            if not np.isfinite(_largest(solution)):
                 raise SolverError(_unstable(f, scheme, step, *good))
             good = start + (k + 1) * step, solution
         if callback is not None:
@@ -231,7 +229,8 @@ def _unchanged(u: Vector) -> Vector:
 
 def _unstable(f: Rate, scheme: _Method, step: float, t: float, u: Vector) -> str:
     """Message about a solution that is not finite after time t."""
-    rate = _largest_rate(f, t, u)
+    with np.errstate(over="ignore", invalid="ignore"):
+        rate = _largest_rate(f, t, u)
     text = f"the solution is not finite soon after t = {t:g}, with steps of {step:.3g}"
     if not 0.0 < rate < np.inf:
         return f"{text}: look whether f is finite"
@@ -256,5 +255,12 @@ def _largest_rate(f: Rate, t: float, u: Vector) -> float:
     return rate
 
 
+def _largest(u: Vector) -> float:
+    return float(abs(u).max()) if len(u) else 0.0
+
+
 def _norm(u: Vector) -> float:
-    return float(np.sqrt(float((u * u).sum())))
+    size = _largest(u)
+    if not 0.0 < size < np.inf:
+        return size
+    return size * float(np.sqrt(float(((u / size) ** 2).sum())))
