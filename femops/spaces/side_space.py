@@ -8,7 +8,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from femops.basis import Quadrature1D, gauss
+from femops.basis import Basis1D, Quadrature1D, gauss
 from femops.errors import SpaceError
 from femops.geometry.interior import InteriorFaces, interior_faces
 from femops.spaces.base import Space
@@ -20,10 +20,12 @@ from femops_kernels.derived import Derived
 
 @final
 class SideSpace(DomainSpace):
-    """Functions of a space on one side of the faces between elements, with derivatives.
+    """Functions of a space on one side of the faces between elements.
 
-    Each face counts as an element, with all nodes of the side's mesh element. That element is
-    turned to the face; see `femops.geometry.interior`. The quadrature points are on the face.
+    Each face counts as an element. Functions with derivatives need all nodes of the side's mesh
+    element, which is turned to the face; see `femops.geometry.interior`. The quadrature points are
+    on the face. Functions without derivatives need only the nodes on the face, if the basis has
+    nodes there. The element then has one dimension less; in 1-D it is a segment of one node.
 
     Use `side_space` to make it. For the same space and side that function returns the same object,
     so that operators can compare spaces by identity.
@@ -34,22 +36,31 @@ class SideSpace(DomainSpace):
     faces : InteriorFaces
     side : int
         0 for the minus side, 1 for the plus side.
+    slopes : bool
+        Whether the functions have derivatives.
     """
 
     domain: InteriorFaces
-    have_slopes = True
 
-    def __init__(self, volume: Space, faces: InteriorFaces, side: int) -> None:
+    def __init__(self, volume: Space, faces: InteriorFaces, side: int, *, slopes: bool) -> None:
         self._volume, self.domain, self.side, self.ncomp = volume, faces, side, volume.ncomp
-        self.memory, self.basis, self.p1d = volume.memory, volume.basis, volume.p1d
+        self._slopes, self.memory, self.order = slopes, volume.memory, volume.order
         self.ndofs, self.size, self.shape = volume.ndofs, volume.size, volume.shape
-        self.order, self.dim = volume.order, volume.dim
+        self.dim = volume.dim if slopes else max(volume.dim - 1, 1)
+        self.basis = volume.basis if volume.dim > 1 or slopes else Basis1D("gauss", 0)
+        self.p1d = self.basis.p1d
         whole, elements = volume.restriction, faces.elements[side]
-        indices = whole.indices[elements[:, np.newaxis], faces.nodes(side, self.p1d)]
+        nodes = faces.nodes(side, volume.p1d)[:, : self.p1d**self.dim]  # the first layer, or all
+        indices = whole.indices[elements[:, np.newaxis], nodes]
         self.restriction = ElementRestriction(indices, whole.ndofs, whole.owned)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return side_space, (self._volume, self.side)
+        return partial(side_space, slopes=self._slopes), (self._volume, self.side)
+
+    @property
+    def have_slopes(self) -> bool:
+        """See `DomainSpace.have_slopes`."""
+        return self._slopes
 
     @property
     def device(self) -> Device | None:
@@ -88,17 +99,17 @@ class SideSpace(DomainSpace):
 
     def on(self, volume: Space) -> SideSpace:
         """Return the functions of another space of the mesh on the same side of the faces."""
-        return side_space(volume, self.side)
+        return side_space(volume, self.side, slopes=self._slopes)
 
-    def with_slopes(self, slopes: bool) -> SideSpace:  # noqa: ARG002
-        """Return the space itself: its functions always have derivatives."""
-        return self
+    def with_slopes(self, slopes: bool) -> SideSpace:
+        """Return the functions with or without derivatives; see `side_space`."""
+        return side_space(self._volume, self.side, slopes=slopes)
 
 
 _spaces = Derived[Space, SideSpace](weak=True)
 
 
-def side_space(space: Any, side: int) -> SideSpace:
+def side_space(space: Any, side: int, *, slopes: bool = True) -> SideSpace:
     """Return the functions of a space on one side of the faces between elements.
 
     Parameters
@@ -106,6 +117,9 @@ def side_space(space: Any, side: int) -> SideSpace:
     space : Space
     side : int
         0 for the minus side, 1 for the plus side.
+    slopes : bool
+        Whether the functions have derivatives. If the basis has no nodes on faces, as Gauss points
+        have none, they always have, because their values there depend on all nodes.
 
     Raises
     ------
@@ -115,4 +129,5 @@ def side_space(space: Any, side: int) -> SideSpace:
     if not isinstance(space, Space):
         raise SpaceError(f"an integral over faces was asked for on {space!r}: take a space")
     faces = interior_faces(space.distributed or space.mesh)
-    return _spaces.get(space, partial(SideSpace, space, faces, side), side)
+    slopes = slopes or space.basis.family == "gauss"
+    return _spaces.get(space, partial(SideSpace, space, faces, side, slopes=slopes), side, slopes)

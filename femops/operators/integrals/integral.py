@@ -153,12 +153,12 @@ class Integral:
 
     @property
     def of_values(self) -> Integral:
-        """Copy of a boundary form without derivatives on spaces of values only; else the form."""
+        """Copy of a form on faces without derivatives on spaces of values only; else the form."""
         step, domain = self.qfunction, self.domain
-        if not domain.has_normals or domain.two_sided or step.trace.has_slopes:
+        if not domain.has_normals or step.trace.has_slopes:
             return self
         fields, tests = self.fields.with_slopes(False), self.tests.with_slopes(False)
-        if fields.have_slopes or tests.have_slopes:  # an L2 space has no values alone
+        if fields.have_slopes or tests.have_slopes:  # a basis without nodes on the face
             return self
         kept = LinearQFunction(step.trace.of_values)
         return replace(self, fields=fields, tests=tests, traced=kept)

@@ -115,7 +115,7 @@ class NonlinearIntegral:
     def _read(self) -> None:
         """Trace the function. Fields on the boundary have derivatives only if it uses any."""
         self._trace = self._traced()
-        if self.form.domain.has_normals and not self.form.domain.two_sided:
+        if self.form.domain.has_normals:
             sides = self.form.fields.with_slopes(self._trace.has_slopes)
             self.form = replace(self.form, fields=sides, tests=sides)
             self._trace = self._trace if sides.have_slopes else self._trace.of_values
