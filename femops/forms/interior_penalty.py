@@ -14,10 +14,13 @@ from femops.forms.elasticity import elasticity
 from femops.forms.form import arguments_of, build_sides, check_displacements, scalars
 from femops.forms.options import FormOptions, built_in
 from femops.forms.residual import residual
+from femops.geometry.boundary import asked_attributes
+from femops.geometry.interior import is_closed
 from femops.operators.integrals.arguments import Arguments
-from femops.operators.integrals.coefficients import Coefficient, FormCoefficient
+from femops.operators.integrals.coefficients import Coefficient, FormCoefficient, on_several_domains
 from femops.operators.operator import Operator
 from femops.spaces.base import Space
+from femops_meshes.arguments import checked
 
 Coefficients = dict[str, FormCoefficient]
 
@@ -32,6 +35,11 @@ def _penalty(V: Space, penalty: float | None) -> float:
     return value
 
 
+def _conductivity(V: Space, kappa: Coefficient) -> Coefficients:
+    shapes = ((), (V.dim,), (V.dim, V.dim))
+    return {"kappa": on_several_domains("kappa", kappa, shapes)}
+
+
 def _summed(
     V: Space,
     cells: Operator,
@@ -42,7 +50,8 @@ def _summed(
 ) -> Operator:
     """Add the integrals over faces to the operator of an integral over cells."""
     total, domains = cells, [Arguments.on_sides(V)]
-    if boundary is not None:
+    everywhere = asked_attributes(boundary, V.mesh.boundary_names) is None
+    if boundary is not None and not (everywhere and is_closed(V.mesh)):
         domains.append(arguments_of(V, boundary))
     for function, domain in zip(functions, domains, strict=False):
         total = total + build_sides(function, domain, domain, coefficients, options)
@@ -126,13 +135,13 @@ def interior_penalty(
     Arnold, An interior penalty finite element method with discontinuous elements, 1982.
     """
     factor = _penalty(V, penalty)
-    shapes = ((), (V.dim,), (V.dim, V.dim))
-    given = {"kappa": FormCoefficient("kappa", kappa, shapes)} | scalars(penalty=factor)
+    given = _conductivity(V, kappa) | scalars(penalty=factor)
     functions = _across, _at_boundary
     return _summed(V, diffusion(V, kappa, **options), functions, given, boundary, options)
 
 
-def _stress(grad: Any, lam: Any, mu: Any) -> Any:
+def _stress(slopes: Any, lam: Any, mu: Any) -> Any:
+    grad = np.atleast_2d(slopes)  # in 1-D the gradient is a vector
     return lam * np.trace(grad) * np.eye(len(grad)) + mu * (grad + grad.T)
 
 
@@ -182,7 +191,8 @@ def elastic_interior_penalty(
         See `femops.forms.options.Options`.
     """
     check_displacements(V, elastic_interior_penalty)
-    given = scalars(lam=lam, mu=mu, penalty=_penalty(V, penalty))
+    given = {name: on_several_domains(name, c, ((),)) for name, c in (("lam", lam), ("mu", mu))}
+    given |= scalars(penalty=_penalty(V, penalty))
     functions = _elastic_across, _elastic_at_boundary
     return _summed(V, elasticity(V, lam, mu, **options), functions, given, boundary, options)
 
@@ -196,6 +206,7 @@ def _prescribed(n: Any, h: Any, kappa: Any, penalty: Any, g: Any) -> dict[str, A
     }
 
 
+@checked(OperatorError)
 def dirichlet_load(
     V: Space,
     g: Coefficient,
@@ -237,9 +248,12 @@ def dirichlet_load(
     True
     """
     factor = _penalty(V, penalty)
+    if boundary is None:
+        raise OperatorError('no boundary has prescribed values: give boundary=, as "all"')
+    _conductivity(V, kappa)
 
-    def function(u: Any, n: Any, h: Any, kappa: Any, g: Any) -> dict[str, Any]:  # noqa: ARG001
+    def prescribed(u: Any, n: Any, h: Any, kappa: Any, g: Any) -> dict[str, Any]:  # noqa: ARG001
         return _prescribed(n, h, kappa, factor, g)
 
-    at_rest = residual(function, V, boundary=boundary, kappa=kappa, g=g)
+    at_rest = residual(prescribed, V, boundary=boundary, kappa=kappa, g=g)
     return np.asarray(-at_rest.residual(V.zeros()))

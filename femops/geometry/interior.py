@@ -63,7 +63,10 @@ class InteriorFaces(Domain):
         two = np.flatnonzero(topology.faces[:, PLUS] >= 0)
         two = two[np.argsort(topology.faces[two, MINUS], kind="stable")]
         if not len(two):
-            raise SpaceError("the mesh has no faces between elements: there is one element")
+            raise SpaceError(
+                "the mesh has no faces between elements: refine it, or leave out the integral "
+                "over them"
+            )
         self.mesh, self.order = mesh, mesh.order
         self.elements = np.ascontiguousarray(topology.faces[two].T)
         self.codes = np.ascontiguousarray(topology.face_codes[two].T.astype(np.int64))
@@ -117,6 +120,11 @@ def interior_faces(mesh: Mesh | DistributedMesh) -> InteriorFaces:
             "that ranks do not share"
         )
     return _interiors.get(mesh, lambda: InteriorFaces(mesh))
+
+
+def is_closed(mesh: Mesh) -> bool:
+    """True if all faces of a mesh are between two elements, as a periodic mesh glues them."""
+    return bool((mesh.topology.faces[:, PLUS] >= 0).all())
 
 
 @final
