@@ -214,7 +214,7 @@ def dirichlet_load(
     *,
     penalty: float | None = None,
     boundary: Any = "all",
-) -> NDArray[np.float64]:
+) -> NDArray[Any]:
     r"""Load vector of the values that `femops.interior_penalty` prescribes on the boundary.
 
     :math:`\int_\Gamma \eta \kappa_n g v / h - g\, \kappa \nabla v \cdot n\, ds`
@@ -256,4 +256,5 @@ def dirichlet_load(
         return _prescribed(n, h, kappa, factor, g)
 
     at_rest = residual(prescribed, V, boundary=boundary, kappa=kappa, g=g)
-    return np.asarray(-at_rest.residual(V.zeros()))
+    values: NDArray[Any] = at_rest.residual(V.zeros())
+    return -values

@@ -15,49 +15,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from support.oracles.dense_forms import PointField
 from support.oracles.naive import degree, digits, gauss_rule, line
 
 Array = NDArray[Any]
 WEIGHTS = {"minus": (1.0, 0.0), "plus": (0.0, 1.0), "jump": (1.0, -1.0), "mean": (0.5, 0.5)}
 
 
-class Value(np.lib.mixins.NDArrayOperatorsMixin):
-    """A field at a point: in arithmetic its value."""
-
-    def __init__(self, slots: Array) -> None:
-        """``slots`` (ncomp, 1 + dim): value and gradient of each component."""
-        one = len(slots) == 1
-        self.slots = slots
-        self.value = slots[0, 0] if one else slots[:, 0]
-        self.grad = slots[0, 1:] if one else slots[:, 1:]
-        if slots.shape[0] == slots.shape[1] - 1:
-            square = slots[:, 1:]
-            self.div, self.sym_grad = np.trace(square), 0.5 * (square + square.T)
-
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        plain = [i.value if isinstance(i, Value) else i for i in inputs]
-        return getattr(ufunc, method)(*plain, **options)
-
-    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
-        return np.asarray(self.value)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self.value[index]
-
-    def __len__(self) -> int:
-        return len(self.value)
-
-
 class Two:
     """Values on both sides of a face."""
 
-    def __init__(self, minus: Any, plus: Any) -> None:
-        self.minus, self.plus = minus, plus
-        if isinstance(minus, Value):
-            self.jump = Value(minus.slots - plus.slots)
-            self.mean = Value(0.5 * (minus.slots + plus.slots))
-        else:
-            self.jump, self.mean = minus - plus, 0.5 * (minus + plus)
+    def __init__(self, minus: Any, plus: Any, wrap: Any = lambda value: value) -> None:
+        self.minus, self.plus = wrap(minus), wrap(plus)
+        self.jump, self.mean = wrap(minus - plus), wrap(0.5 * (minus + plus))
 
 
 @dataclass(frozen=True)
@@ -80,9 +50,8 @@ class Side:
 
 @dataclass(frozen=True)
 class Point:
-    """A quadrature point of a face: its face and number there, weight, normal and both sides."""
+    """A quadrature point of a face: its number there, its weight, the normal and both sides."""
 
-    face: int
     number: int
     weight: float
     n: Array
@@ -115,7 +84,7 @@ def tabulated(family: str, p: int, xi: Array) -> tuple[Array, Array]:
 
 
 def faces(elements: Array) -> Iterator[list[tuple[int, int, int, list[int]]]]:
-    """Faces of two elements, by minus element: (element, axis, end, local corners) of both sides."""
+    """Both sides of faces between elements: (element, axis, end, local corners)."""
     dim, found = int(elements.shape[1]).bit_length() - 1, {}
     at = digits(2, dim)
     for e, axis, end in itertools.product(range(len(elements)), range(dim), (0, 1)):
@@ -129,7 +98,7 @@ def points(mesh: Any, q1d: int) -> Iterator[Point]:
     dim = mesh.dim
     line_x, line_w = (np.asarray(a, float) for a in gauss_rule(q1d))
     grid = digits(q1d, dim - 1) if dim > 1 else np.zeros((0, 1), int)
-    for face, sides in enumerate(faces(mesh.elements)):
+    for sides in faces(mesh.elements):
         for q in range(q1d ** (dim - 1)):
             t, w = line_x[grid[:, q]], float(np.prod(line_w[grid[:, q]]))
             share = tabulated("gll", 1, t)[0] if dim > 1 else np.ones(1)
@@ -137,7 +106,7 @@ def points(mesh: Any, q1d: int) -> Iterator[Point]:
             first = both[0]
             vector = (2 * first.end - 1) * first.det * first.inverse[first.axis]
             area = np.linalg.norm(vector)
-            yield Point(face, q, w * area, vector / area, both)  # type: ignore[arg-type]
+            yield Point(q, w * area, vector / area, both)  # type: ignore[arg-type]
 
 
 def _side(mesh: Any, side: Any, minus: Any, share: Array) -> Side:
@@ -153,73 +122,72 @@ def _side(mesh: Any, side: Any, minus: Any, share: Array) -> Side:
     return Side(e, xi, values @ nodes, np.linalg.inv(jacobian), det, axis, end)
 
 
-Coefficients = Mapping[str, Callable[[Point], Any]]
-
-
-def _factors(result: Any, ncomp: int, dim: int) -> Array:
-    """Factors (2, ncomp, 1 + dim) of both sides of a test function from a function's result."""
-    out = np.zeros((2, ncomp, 1 + dim), dtype=complex)
-    for part, given in result.items():
-        two = given if isinstance(given, dict) else {"value": given}
-        for side, weight in enumerate(WEIGHTS[part]):
-            if "value" in two:
-                out[side, :, 0] += weight * np.reshape(np.asarray(two["value"]), ncomp)
-            if "grad" in two:
-                out[side, :, 1:] += weight * np.reshape(np.asarray(two["grad"]), (ncomp, dim))
-    return out
-
-
-def _call(function: Any, point: Point, fields: list[Two], coefficients: Coefficients) -> Any:
-    names = function.__code__.co_varnames[len(fields) : function.__code__.co_argcount]
-    known = {"x": point.sides[0].x, "n": point.n, "h": point.h}
-    return function(*fields, **{k: known[k] if k in known else coefficients[k](point) for k in names})
-
-
 @dataclass
 class Oracle:
-    """A form over faces between elements, on spaces by name of the field."""
+    """A form over faces between elements, on spaces by name of the field.
+
+    The function returns results by name of the test function if there are several.
+    """
 
     function: Any
     trial: Mapping[str, Any]
     test: Mapping[str, Any]
     q1d: int
-    coefficients: Coefficients
-    named: bool = False  # whether the function returns results by name
+    coefficients: Mapping[str, Callable[[Point], Any]]
 
     @cached_property
     def _points(self) -> list[Point]:
         return [*points(next(iter(self.trial.values())).mesh, self.q1d)]
 
-    def _gather(self, point: Point, spaces: Mapping[str, Any]) -> dict[str, list[tuple[Array, Array]]]:
+    def _gather(self, point: Point, spaces: Mapping[str, Any]) -> dict[str, list[tuple[Any, Any]]]:
         """Basis (1 + dim, nodes) and positions (nodes, ncomp) of each field's sides."""
         found, start = {}, 0
         for name, space in spaces.items():
-            dofs = space.restriction.indices[[s.element for s in point.sides]]
+            dofs = space.restriction.indices[[side.element for side in point.sides]]
             place = start + dofs[..., None] * space.ncomp + np.arange(space.ncomp)
             pairs = zip(point.sides, place, strict=True)
             found[name] = [(side.basis(space), at) for side, at in pairs]
             start += space.size
         return found
 
-    def results(self, point: Point, slots: Mapping[str, Array]) -> dict[str, Any]:
-        """What the function returns, by test function; slots (2, ncomp, 1 + dim) of each field."""
-        fields = [Two(Value(slots[name][0]), Value(slots[name][1])) for name in self.trial]
-        result = _call(self.function, point, fields, self.coefficients)
-        return result if self.named else {next(iter(self.test)): result}
-
     def _slots(self, point: Point, vector: Array) -> dict[str, Array]:
         """Values and gradients (2, ncomp, 1 + dim) of each field on both sides."""
         sides = self._gather(point, self.trial).items()
         return {name: np.array([(b @ vector[at]).T for b, at in both]) for name, both in sides}
 
+    def results(self, point: Point, slots: Mapping[str, Array]) -> dict[str, Any]:
+        """What the function returns at a point."""
+        fields = [Two(*slots[name], lambda a: PointField(a[:, 0], a[:, 1:])) for name in self.trial]
+        code = self.function.__code__
+        known = {"x": point.sides[0].x, "n": point.n, "h": point.h}
+        known |= {name: value(point) for name, value in self.coefficients.items()}
+        taken = code.co_varnames[len(fields) : code.co_argcount]
+        found: dict[str, Any] = self.function(*fields, **{name: known[name] for name in taken})
+        return found
+
+    def _tested(self, point: Point, slots: Mapping[str, Array]) -> Iterator[tuple[Any, Any, Any]]:
+        """Positions, factors (ncomp, 1 + dim) and basis of each test function's sides."""
+        results = self.results(point, slots)
+        for name, both in self._gather(point, self.test).items():
+            ncomp, dim = self.test[name].ncomp, len(point.n)
+            factors = np.zeros((2, ncomp, 1 + dim), dtype=complex)
+            for part, given in results.get(name, results).items():
+                two = given if isinstance(given, dict) else {"value": given}
+                for side, weight in enumerate(WEIGHTS.get(part, (0.0, 0.0))):
+                    for key, at, shape in (
+                        ("value", 0, ncomp),
+                        ("grad", slice(1, None), (ncomp, dim)),
+                    ):
+                        if key in two:
+                            value = np.array(np.asarray(two[key]), dtype=complex)
+                            factors[side, :, at] += weight * value.reshape(shape)
+            yield from ((at, part, basis) for (basis, at), part in zip(both, factors, strict=True))
+
     def functional(self, vector: Array, name: str) -> tuple[float, float]:
         """Integral and least value of a functional."""
-        found = [
-            (point.weight, self.results(point, self._slots(point, vector))[name])
-            for point in self._points
-        ]
-        values = np.array([np.asarray(value).item() for _, value in found])
-        return float(np.dot([weight for weight, _ in found], values)), float(values.min())
+        found = [self.results(point, self._slots(point, vector))[name] for point in self._points]
+        values = np.array([np.asarray(value, dtype=float).item() for value in found])
+        return float(np.dot([point.weight for point in self._points], values)), float(values.min())
 
     def residual(self, vector: Array) -> Array:
         """Residual (size,) of a state."""
@@ -229,28 +197,19 @@ class Oracle:
                 np.add.at(out, at, point.weight * (basis.T @ factor.T.real))
         return out
 
-    def _tested(self, point: Point, slots: Mapping[str, Array]) -> Iterator[tuple[Any, Any, Any]]:
-        """Positions, factors and basis of each test function's sides."""
-        results = self.results(point, slots)
-        for name, both in self._gather(point, self.test).items():
-            parts = _factors(results[name], self.test[name].ncomp, len(point.n))
-            yield from ((at, part, basis) for (basis, at), part in zip(both, parts, strict=True))
-
     def matrix(self, state: Array | None = None) -> Array:
-        """Matrix of a linear form, or the derivative at a state by complex steps."""
-        columns = sum(space.size for space in self.trial.values())
-        rows = sum(space.size for space in self.test.values())
+        """Matrix of a linear form, or the derivative at a state, by complex steps."""
+        rows, columns = (sum(s.size for s in side.values()) for side in (self.test, self.trial))
         out, step = np.zeros((rows, columns)), 1e-30
-        given = np.zeros(columns) if state is None else state
         for point in self._points:
-            slots = self._slots(point, given)
+            slots = self._slots(point, np.zeros(columns) if state is None else state)
             for name, both in self._gather(point, self.trial).items():
                 for side, c, k in np.ndindex(slots[name].shape):
                     moved = slots[name].astype(complex)
                     moved[side, c, k] += 1j * step
                     basis, at = both[side]
                     for rows_at, factor, tests in self._tested(point, {**slots, name: moved}):
-                        part = point.weight * tests.T @ (factor.T.imag / step)  # (nodes, ncomp)
+                        part = point.weight * tests.T @ (factor.T.imag / step)
                         block = part[..., None] * basis[k]
                         np.add.at(out, (rows_at[..., None], at[:, c]), block)
         return out
