@@ -173,8 +173,8 @@ class Lagrangian:
 def _check_one_sided(piece: Piece) -> None:
     """Raise if an integral that is to be differentiated is over faces between elements."""
     if piece.domain.two_sided:
+        name = name_of(piece.function).strip("_")
         raise OperatorError(
-            f"{name_of(piece.function).strip('_')} is integrated over faces between elements, and there is no "
-            "gradient of such integrals: choose controls that only integrals over elements or the "
-            "boundary have"
+            f"{name} is integrated over faces between elements, and there is no gradient of such "
+            "integrals: choose controls that only integrals over elements or the boundary have"
         )

@@ -15,7 +15,7 @@ from femops.forms.form import arguments_of, build_sides, check_displacements, sc
 from femops.forms.options import FormOptions, built_in
 from femops.forms.residual import residual
 from femops.geometry.boundary import asked_attributes
-from femops.geometry.interior import is_closed
+from femops.geometry.interior import outer_boundary
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.coefficients import Coefficient, FormCoefficient, on_several_domains
 from femops.operators.operator import Operator
@@ -40,6 +40,12 @@ def _conductivity(V: Space, kappa: Coefficient) -> Coefficients:
     return {"kappa": on_several_domains("kappa", kappa, shapes)}
 
 
+def _prescribed_on(V: Space, boundary: Any) -> Any:
+    """Value of ``boundary=`` with prescribed values; "all" leaves out faces between elements."""
+    everywhere = asked_attributes(boundary, V.mesh.boundary_names) is None
+    return outer_boundary(V.mesh) or None if everywhere and boundary is not None else boundary
+
+
 def _summed(
     V: Space,
     cells: Operator,
@@ -50,9 +56,8 @@ def _summed(
 ) -> Operator:
     """Add the integrals over faces to the operator of an integral over cells."""
     total, domains = cells, [Arguments.on_sides(V)]
-    everywhere = asked_attributes(boundary, V.mesh.boundary_names) is None
-    if boundary is not None and not (everywhere and is_closed(V.mesh)):
-        domains.append(arguments_of(V, boundary))
+    if (given := _prescribed_on(V, boundary)) is not None:
+        domains.append(arguments_of(V, given))
     for function, domain in zip(functions, domains, strict=False):
         total = total + build_sides(function, domain, domain, coefficients, options)
     return total
@@ -248,13 +253,17 @@ def dirichlet_load(
     True
     """
     factor = _penalty(V, penalty)
-    if boundary is None:
-        raise OperatorError('no boundary has prescribed values: give boundary=, as "all"')
+    if V.distributed is not None:
+        Arguments.on_sides(V)  # refuses meshes that ranks share
+    if (given := _prescribed_on(V, boundary)) is None:
+        raise OperatorError(
+            "no faces have prescribed values: give boundary=, an attribute of the mesh"
+        )
     _conductivity(V, kappa)
 
     def prescribed(u: Any, n: Any, h: Any, kappa: Any, g: Any) -> dict[str, Any]:  # noqa: ARG001
         return _prescribed(n, h, kappa, factor, g)
 
-    at_rest = residual(prescribed, V, boundary=boundary, kappa=kappa, g=g)
+    at_rest = residual(prescribed, V, boundary=given, kappa=kappa, g=g)
     values: NDArray[Any] = at_rest.residual(V.zeros())
     return -values

@@ -122,9 +122,33 @@ def interior_faces(mesh: Mesh | DistributedMesh) -> InteriorFaces:
     return _interiors.get(mesh, lambda: InteriorFaces(mesh))
 
 
-def is_closed(mesh: Mesh) -> bool:
-    """True if all faces of a mesh are between two elements, as a periodic mesh glues them."""
-    return bool((mesh.topology.faces[:, PLUS] >= 0).all())
+def outer_boundary(mesh: Mesh) -> bool | list[int]:
+    """Boundary faces that belong to one element only, as a value of ``boundary=``.
+
+    Returns
+    -------
+    bool or list of int
+        False if every face is between two elements, as in a periodic mesh; True if the mesh lists
+        no face between elements; else the attributes of the faces of one element.
+
+    Raises
+    ------
+    SpaceError
+        If an attribute has faces of both kinds.
+    """
+    topology = mesh.topology
+    if (topology.faces[:, PLUS] >= 0).all():
+        return False
+    outer = topology.faces[topology.entity[tuple(topology.boundary_faces.T)], PLUS] < 0
+    if outer.all():
+        return True
+    kinds = [{*mesh.boundary_attributes[kind].tolist()} for kind in (outer, ~outer)]
+    if both := sorted(kinds[0] & kinds[1]):
+        raise SpaceError(
+            f"boundary attribute {both[0]} has faces between elements and faces of one element: "
+            "give them different attributes"
+        )
+    return sorted(kinds[0])
 
 
 @final

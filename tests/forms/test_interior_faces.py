@@ -199,5 +199,5 @@ def test_refused_arguments() -> None:
         femops.interior_penalty(V, penalty=0.0)
     with pytest.raises(refused, match="take a space of order 1 or more"):
         femops.interior_penalty(femops.L2(SQUARE, order=0))
-    with pytest.raises(refused, match='give boundary=, as "all"'):
+    with pytest.raises(refused, match="give boundary=, an attribute"):
         femops.dirichlet_load(V, 1.0, boundary=None)

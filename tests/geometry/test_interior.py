@@ -7,7 +7,7 @@ import pytest
 
 import femops
 from femops.basis import gauss
-from femops.geometry.interior import PLUS, InteriorGeometry, interior_faces, is_closed
+from femops.geometry.interior import PLUS, InteriorGeometry, interior_faces, outer_boundary
 from support.cases.meshes import MESHES, bend, scrambled_box
 
 
@@ -33,10 +33,26 @@ def test_all_orientations_of_quadrilaterals() -> None:
     assert (np.diff(faces.elements[0]) >= 0).all()
 
 
-def test_closed_meshes() -> None:
-    """Only a mesh that is periodic in all directions has no ends."""
-    assert is_closed(femops.box((3, 3), periodic=True))
-    assert not is_closed(femops.box((3, 3), periodic=(True, False)))
+def test_outer_boundary() -> None:
+    """Boundary entries between elements do not count, but need attributes of their own."""
+    assert outer_boundary(femops.box((3, 3), periodic=True)) is False
+    box = femops.box((2, 1))
+    assert outer_boundary(box) is True
+    ends = np.vstack([box.boundary, [[1, 4]]])  # the face in the middle
+    for last, expected in ((7, [1, 2, 3, 4]), (1, None)):
+        attributes = [*box.boundary_attributes, last]
+        mesh = femops.Mesh.from_arrays(
+            None,
+            box.elements,
+            boundary=ends,
+            boundary_attributes=attributes,
+            coordinates=box.coordinates,
+        )
+        if expected:
+            assert outer_boundary(mesh) == expected
+            continue
+        with pytest.raises(femops.errors.SpaceError, match="give them different attributes"):
+            outer_boundary(mesh)
 
 
 def test_sides_that_differ_are_refused() -> None:
