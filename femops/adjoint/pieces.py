@@ -109,16 +109,7 @@ def pieces_of(given: Residual | Functional | Operator) -> list[Piece]:
 
 
 def _check_current(traced: NonlinearIntegral | Integral) -> None:
-    """Raise if a variable that the function reads has changed: derivatives call it again.
-
-    Raise also for integrals over faces between elements, which have no such derivatives yet.
-    """
-    form = traced if isinstance(traced, Integral) else traced.form
-    if form.domain.two_sided:
-        raise OperatorError(
-            f"{traced.name} is an integral over faces between elements: derivatives by coefficients "
-            "and nodes of the mesh are of integrals over elements and boundary faces only"
-        )
+    """Raise if a variable that the function reads has changed: derivatives call it again."""
     if not traced.is_current:
         raise OperatorError(
             f"{traced.name} reads a variable that has changed since the form was made: give it as "

@@ -14,8 +14,10 @@ from femops.forms.elasticity import elasticity
 from femops.forms.form import arguments_of, build_sides, check_displacements, scalars
 from femops.forms.options import FormOptions, built_in
 from femops.forms.residual import build_residual
+from femops.geometry.boundary import asked_attributes
+from femops.geometry.interior import outer_boundary
 from femops.operators.integrals.arguments import Arguments
-from femops.operators.integrals.coefficients import Coefficient, FormCoefficient
+from femops.operators.integrals.coefficients import Coefficient, FormCoefficient, on_several_domains
 from femops.operators.operator import Operator
 from femops.spaces.base import Space
 from femops_meshes.arguments import checked
@@ -38,6 +40,17 @@ def _penalty(V: Space, penalty: float | None) -> float:
     return value
 
 
+def _conductivity(V: Space, kappa: Coefficient) -> Coefficients:
+    shapes = ((), (V.dim,), (V.dim, V.dim))
+    return {"kappa": on_several_domains("kappa", kappa, shapes)}
+
+
+def _prescribed_on(V: Space, boundary: Any) -> Any:
+    """Value of ``boundary=`` with prescribed values; "all" leaves out faces between elements."""
+    everywhere = asked_attributes(boundary, V.mesh.boundary_names) is None
+    return outer_boundary(V.mesh) or None if everywhere and boundary is not None else boundary
+
+
 def _summed(
     V: Space,
     cells: Operator,
@@ -48,8 +61,8 @@ def _summed(
 ) -> Operator:
     """Add the integrals over faces to the operator of an integral over cells."""
     total, domains = cells, [Arguments.on_sides(V)]
-    if boundary is not None:
-        domains.append(arguments_of(V, boundary))
+    if (given := _prescribed_on(V, boundary)) is not None:
+        domains.append(arguments_of(V, given))
     for function, domain in zip(functions, domains, strict=False):
         total = total + build_sides(function, domain, domain, coefficients, options)
     return total
@@ -132,13 +145,13 @@ def interior_penalty(
     Arnold, An interior penalty finite element method with discontinuous elements, 1982.
     """
     factor = _penalty(V, penalty)
-    shapes = ((), (V.dim,), (V.dim, V.dim))
-    given = {"kappa": FormCoefficient("kappa", kappa, shapes)} | scalars(penalty=factor)
+    given = _conductivity(V, kappa) | scalars(penalty=factor)
     functions = _across, _at_boundary
     return _summed(V, diffusion(V, kappa, **options), functions, given, boundary, options)
 
 
-def _stress(grad: Any, lam: Any, mu: Any) -> Any:
+def _stress(slopes: Any, lam: Any, mu: Any) -> Any:
+    grad = np.atleast_2d(slopes)  # in 1-D the gradient is a vector
     return lam * np.trace(grad) * np.eye(len(grad)) + mu * (grad + grad.T)
 
 
@@ -188,7 +201,8 @@ def elastic_interior_penalty(
         See `femops.forms.options.Options`.
     """
     check_displacements(V, elastic_interior_penalty)
-    given = scalars(lam=lam, mu=mu, penalty=_penalty(V, penalty))
+    given = {name: on_several_domains(name, c, ((),)) for name, c in (("lam", lam), ("mu", mu))}
+    given |= scalars(penalty=_penalty(V, penalty))
     functions = _elastic_across, _elastic_at_boundary
     return _summed(V, elasticity(V, lam, mu, **options), functions, given, boundary, options)
 
@@ -210,7 +224,7 @@ def dirichlet_load(
     *,
     penalty: float | None = None,
     boundary: Any = "all",
-) -> NDArray[np.float64]:
+) -> NDArray[Any]:
     r"""Load vector of the values that `femops.interior_penalty` prescribes on the boundary.
 
     :math:`\int_\Gamma \eta \kappa_n g v / h - g\, \kappa \nabla v \cdot n\, ds`
@@ -244,13 +258,21 @@ def dirichlet_load(
     True
     """
     factor = _penalty(V, penalty)
+    if V.distributed is not None:
+        Arguments.on_sides(V)  # refuses meshes that ranks share
+    if (given := _prescribed_on(V, boundary)) is None:
+        raise OperatorError(
+            "no faces have prescribed values: give boundary=, an attribute of the mesh"
+        )
+    _conductivity(V, kappa)
 
-    def function(u: Any, n: Any, h: Any, kappa: Any, g: Any) -> dict[str, Any]:  # noqa: ARG001
+    def prescribed(u: Any, n: Any, h: Any, kappa: Any, g: Any) -> dict[str, Any]:  # noqa: ARG001
         return _prescribed(n, h, kappa, factor, g)
 
-    given = {
+    coefficients = {
         "kappa": FormCoefficient("kappa", kappa, ((), (V.dim,), (V.dim, V.dim))),
         "g": FormCoefficient("g", g, ((V.ncomp,) if V.ncomp > 1 else (),)),
     }
-    at_rest = build_residual(function, V, given, {}, boundary=boundary)
-    return np.asarray(-at_rest.residual(V.zeros()))
+    at_rest = build_residual(prescribed, V, coefficients, {}, boundary=given)
+    values: NDArray[Any] = -at_rest.residual(V.zeros())
+    return values

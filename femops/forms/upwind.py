@@ -10,8 +10,9 @@ import numpy as np
 
 from femops.forms.form import arguments_of, build_sides
 from femops.forms.options import FormOptions, built_in
+from femops.geometry.interior import outer_boundary
 from femops.operators.integrals.arguments import Arguments
-from femops.operators.integrals.coefficients import Coefficient, FormCoefficient
+from femops.operators.integrals.coefficients import Coefficient, on_several_domains
 from femops.operators.operator import Operator
 from femops.pointwise.trace import FormFunction
 from femops.spaces.base import Space
@@ -53,11 +54,11 @@ def upwind_convection(V: Space, velocity: Coefficient, **options: Unpack[FormOpt
     **options
         See `femops.forms.options.Options`.
     """
-    given = {"velocity": FormCoefficient("velocity", velocity, ((V.dim,),))}
-    domains: list[tuple[FormFunction, Arguments]] = [
-        (_inside, Arguments.of(V)),
-        (_between, Arguments.on_sides(V)),
-        (_out, arguments_of(V, "all")),
-    ]
+    given = {"velocity": on_several_domains("velocity", velocity, ((V.dim,),))}
+    domains: list[tuple[FormFunction, Arguments]] = [(_between, Arguments.on_sides(V))]
+    if V.order > 0:  # finite volumes have no gradient inside
+        domains.insert(0, (_inside, Arguments.of(V)))
+    if outer := outer_boundary(V.mesh):
+        domains.append((_out, arguments_of(V, outer)))
     terms = [build_sides(function, at, at, given, options) for function, at in domains]
     return functools.reduce(operator.add, terms)

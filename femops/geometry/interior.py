@@ -63,7 +63,10 @@ class InteriorFaces(Domain):
         two = np.flatnonzero(topology.faces[:, PLUS] >= 0)
         two = two[np.argsort(topology.faces[two, MINUS], kind="stable")]
         if not len(two):
-            raise SpaceError("the mesh has no faces between elements: there is one element")
+            raise SpaceError(
+                "the mesh has no faces between elements: refine it, or leave out the integral "
+                "over them"
+            )
         self.mesh, self.order = mesh, mesh.order
         self.elements = np.ascontiguousarray(topology.faces[two].T)
         self.codes = np.ascontiguousarray(topology.face_codes[two].T.astype(np.int64))
@@ -117,6 +120,35 @@ def interior_faces(mesh: Mesh | DistributedMesh) -> InteriorFaces:
             "that ranks do not share"
         )
     return _interiors.get(mesh, lambda: InteriorFaces(mesh))
+
+
+def outer_boundary(mesh: Mesh) -> bool | list[int]:
+    """Boundary faces that belong to one element only, as a value of ``boundary=``.
+
+    Returns
+    -------
+    bool or list of int
+        False if every face is between two elements, as in a periodic mesh; True if the mesh lists
+        no face between elements; else the attributes of the faces of one element.
+
+    Raises
+    ------
+    SpaceError
+        If an attribute has faces of both kinds.
+    """
+    topology = mesh.topology
+    if (topology.faces[:, PLUS] >= 0).all():
+        return False
+    outer = topology.faces[topology.entity[tuple(topology.boundary_faces.T)], PLUS] < 0
+    if outer.all():
+        return True
+    kinds = [{*mesh.boundary_attributes[kind].tolist()} for kind in (outer, ~outer)]
+    if both := sorted(kinds[0] & kinds[1]):
+        raise SpaceError(
+            f"boundary attribute {both[0]} has faces between elements and faces of one element: "
+            "give them different attributes"
+        )
+    return sorted(kinds[0])
 
 
 @final

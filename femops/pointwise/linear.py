@@ -19,6 +19,7 @@ from femops.pointwise.expressions.derivative import derivatives
 from femops.pointwise.expressions.graph import Node, ancestors, substitute
 from femops.pointwise.expressions.identities import Identity, identities, letter
 from femops.pointwise.field_symbol import Argument, Objects
+from femops.pointwise.sides import shown_name
 from femops.pointwise.trace import INVERSE, OTHER, Trace
 from femops.pointwise.trace_cache import decode, encode, remembered
 
@@ -110,20 +111,22 @@ class LinearQFunction:
     def _check_linear(self, test: str, entries: Objects) -> None:
         """Raise if entries (outputs of a test function, inputs) of D depend on a field."""
         fields, several = self.trace.fields, len(self.trace.fields) > 1
-        result = f": see the result for {test!r}" if several else ""
+        place = repr(shown_name(test))
+        result = f": see the result for {place}" if several else ""
         for field in fields:
             by_field = entries[:, self.places(fields, field)]
             needed = {node.number for node in ancestors(by_field.flat)}
             guilty = [n for n, a in fields.items() if needed & {node.number for node in a.flat()}]
             if field in guilty:
-                raise TraceError(f"the form is not linear in {field}{result}")
+                raise TraceError(f"the form is not linear in {shown_name(field)}{result}")
             if guilty:
                 raise TraceError(
-                    f"the result for {test!r} has a product, quotient or function of {field} and "
-                    f"{guilty[0]}: a form must be linear in all its fields together"
+                    f"the result for {place} has a product, quotient or function of "
+                    f"{shown_name(field)} and {shown_name(guilty[0])}: a form must be linear in "
+                    "all its fields together"
                 )
         if compares(self.trace.tests[test].flat(), self.moving):
-            what = f"the result for {test!r} compares a field with something: that is not linear"
+            what = f"the result for {place} compares a field with something: that is not linear"
             raise TraceError(what if several else f"the form is not linear in {next(iter(fields))}")
 
     def _check_homogeneous(self, test: str) -> None:
@@ -132,10 +135,11 @@ class LinearQFunction:
         rest = substitute(self.trace.tests[test].flat(), dict.fromkeys(self.moving, zero))
         if not all(identity.zero for identity in identities(rest)):
             several = len(self.trace.fields) > 1
-            what = f"the result for {test!r}" if several else "the form"
+            what = f"the result for {shown_name(test)!r}" if several else "the form"
+            cure = "femops.load" if shown_name(test) == test else "femops.residual"
             raise TraceError(
                 f"{what} has a part that does not depend on the field{'s' * several}: "
-                "give that to femops.load"
+                f"give that to {cure}"
             )
 
     @property

@@ -15,6 +15,7 @@ SIDES = ("-", "+")
 """Ends of the names of a field's sides in a trace: the minus side, the plus side."""
 
 _PARTS = ("minus", "plus", "jump", "mean")
+_OF_ARRAYS = ("T", "ndim", "shape", "size")
 _WEIGHTS = {"minus": (1.0, 0.0), "plus": (0.0, 1.0), "jump": (1.0, -1.0), "mean": (0.5, 0.5)}
 """Factors of both sides in each part."""
 
@@ -27,6 +28,12 @@ def sided(name: str) -> tuple[str, str]:
 def base_name(name: str) -> str:
     """Name of the field that a name of a side belongs to. Other names are returned unchanged."""
     return name[:-1] if name.endswith(SIDES) else name
+
+
+def shown_name(name: str) -> str:
+    """Name of a field as a form's function writes it: ``u.minus`` for ``u-``."""
+    base = base_name(name)
+    return name if base == name else f"{base}.{_PARTS[is_plus(name)]}"
 
 
 def is_plus(name: str) -> bool:
@@ -85,6 +92,8 @@ class TwoSided(Symbolic):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # NumPy's names
             raise AttributeError(name)
+        if name in _OF_ARRAYS and isinstance(self.minus, np.ndarray):
+            return getattr(self._single, name)
         if name in ("value", "grad", "div", "sym_grad", "reference_grad"):
             hint = f": it has two sides here, write {self._name}.minus.{name}, .plus, .jump, .mean"
         else:

@@ -22,7 +22,7 @@ FormFunction = Callable[..., Any]
 INVERSE, WEIGHT, POSITION, NORMAL = "@inverse", "@weight", "@x", "@n"
 OTHER = "@other"  # INVERSE of the plus side, on faces between elements
 # Options of forms: a misspelt option looks like a coefficient that the function does not take.
-_OPTIONS = ("boundary", "quadrature", "dtype", "data_dtype", "lanes", "level")
+_OPTIONS = ("boundary", "faces", "quadrature", "dtype", "data_dtype", "lanes", "level")
 
 
 @final
@@ -354,7 +354,7 @@ def _call(
     except FemopsError as error:
         raise TraceError(f"{line_of(error)}{error}") from error.__cause__
     except Exception as error:  # whatever a user's function may raise
-        hint = vector_hint(np.shape(value) for value in known.values())
+        hint = vector_hint(np.shape(getattr(value, "minus", value)) for value in known.values())
         raise TraceError(f"{line_of(error)}{explain(error)}{hint}") from error
 
 

@@ -203,6 +203,28 @@ class FormCoefficient:
         return all(np.array_equal(values, values.swapaxes(-1, -2)) for values in blocks)
 
 
+def on_several_domains(
+    name: str, value: Coefficient, shapes: tuple[tuple[int, ...], ...]
+) -> FormCoefficient:
+    """Make a coefficient of integrals over several domains.
+
+    Raises
+    ------
+    OperatorError
+        The value is an array with another shape, as values at the points of one domain have.
+    """
+    if not (isinstance(value, GridFunction | Mapping) or callable(value)):
+        shape = _shape(value, name)
+        if shape not in shapes:
+            arrays = " or ".join(str(wanted) for wanted in shapes if wanted)
+            wanted = ["a number"] * (() in shapes) + [f"an array of shape {arrays}"] * bool(arrays)
+            raise OperatorError(
+                f"{name} has shape {shape}: give {', '.join(wanted)}, a function of x or a "
+                "GridFunction"
+            )
+    return FormCoefficient(name, value, shapes)
+
+
 def _at_points(
     coefficient: PlainCoefficient,
     block: DomainBlock,

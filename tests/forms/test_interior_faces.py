@@ -1,0 +1,203 @@
+"""Integrals over faces between elements, against the point-by-point oracle and exact solutions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import femops
+from support.cases.meshes import bend, scrambled_box
+from support.oracles.interior import Oracle, Point, Two
+
+SQUARE = scrambled_box((2, 2), 7, bend, 2)
+
+
+def random(n: int, seed: int = 0) -> Any:
+    """Random vector (n,)."""
+    return np.random.default_rng(seed).standard_normal(n)
+
+
+def field(space: Any, seed: int) -> tuple[Any, Any]:
+    """A coefficient with two values on each face: for femops, and for the oracle."""
+    vector = 2.0 + 0.3 * random(space.size, seed)
+
+    def sides(point: Point) -> Two:
+        dofs = [space.restriction.indices[side.element] for side in point.sides]
+        values = (
+            side.basis(space)[0] @ vector[d] for side, d in zip(point.sides, dofs, strict=True)
+        )
+        return Two(*values)
+
+    return femops.GridFunction(space, vector), sides
+
+
+def close(found: Any, expected: Any) -> None:
+    """Equal up to round-off."""
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12 * abs(expected).max())
+
+
+def check(A: Any, dense: Any) -> None:
+    """An operator, its transpose, matrix and diagonal are those of a dense matrix."""
+    x, y = random(A.shape[1], 1), random(A.shape[0], 2)
+    close(A @ x, dense @ x)
+    close(A.T @ y, dense.T @ y)
+    close(A.assemble().toarray(), dense)
+    if dense.shape[0] == dense.shape[1]:
+        close(A.diagonal(), np.diag(dense))
+
+
+def coupled(u: Any, w: Any, n: Any, h: Any, x: Any, k: Any) -> dict[str, Any]:
+    """A form with all parts of fields and test functions."""
+    vector = {"value": n * u.plus, "grad": np.multiply.outer(n, u.mean.grad)}
+    return {
+        "u": {
+            "jump": k.minus * u.jump + w.mean @ n,
+            "minus": {"grad": w.jump.grad @ n * h.plus},
+        },
+        "w": {"mean": vector, "plus": x[0] * w.minus + w.plus.sym_grad @ n * k.jump},
+    }
+
+
+def test_coupled_fields() -> None:
+    """Fields of different orders, families and components, with a coefficient that jumps."""
+    V, W = femops.L2(SQUARE, order=1), femops.H1(SQUARE, order=2, ncomp=2)
+    k, of_oracle = field(femops.L2(SQUARE, order=0), 3)
+    spaces = {"u": V, "w": W}
+    dense = Oracle(coupled, spaces, spaces, 4, {"k": of_oracle}).matrix()
+    check(femops.form(coupled, femops.Product(u=V, w=W), faces="interior", k=k), dense)
+
+
+@pytest.mark.parametrize("dim", [1, 3])
+def test_between_two_spaces(dim: int) -> None:
+    """From discontinuous to continuous functions, on elements that are turned at random."""
+    mesh = scrambled_box((2, 2, 1)[:dim], 5, bend, 2)
+    V, W = femops.L2(mesh, order=1), femops.H1(mesh, order=2)
+
+    def function(u: Any, n: Any, h: Any, x: Any) -> Any:
+        return {"jump": u.jump / h.plus, "mean": {"grad": n * u.minus}, "plus": x[0] * u.plus}
+
+    A = femops.form(function, V, W, faces="interior")
+    check(A, Oracle(function, {"u": V}, {"v": W}, 4 if dim > 1 else 1, {}).matrix())
+
+
+def test_levels_sums_and_new_coefficients() -> None:
+    """All levels, a sum with an integral over cells, updates and rows of constrained dofs."""
+    V = femops.L2(SQUARE, order=1)
+
+    def function(u: Any, n: Any, h: Any, k: Any) -> Any:
+        value = k.minus / h.minus * u.jump + u.mean.grad @ n
+        return {"jump": {"value": value, "grad": n * u.minus}, "mean": u.plus}
+
+    k, of_oracle = field(femops.L2(SQUARE, order=1), 4)
+    dense = Oracle(function, {"u": V}, {"u": V}, 3, {"k": of_oracle}).matrix()
+    other, _ = field(femops.L2(SQUARE, order=0), 5)
+    A = femops.form(function, V, faces="interior", k=other).update(k=k)
+    mass = femops.mass(V)
+    for level in ("partial", "full", "element"):
+        check((2.0 * A + mass).at_level(level), 2.0 * dense + mass.assemble().toarray())
+    fixed, expected = np.array([0, 5]), dense.copy()
+    expected[fixed], expected[:, fixed] = 0.0, 0.0
+    expected[fixed, fixed] = 1.0
+    check(A.constrained(fixed), expected)
+
+
+def test_residual_derivative_and_functionals() -> None:
+    """A nonlinear function, its Jacobian by complex steps, an integral and a least value."""
+    V = femops.L2(SQUARE, order=1)
+
+    def function(u: Any, n: Any, h: Any, c: Any) -> Any:
+        mean = {"grad": n * u.plus * u.minus}
+        return {
+            "jump": u.jump * np.exp(0.3 * u.plus.value) * h.minus + c * u.minus**2,
+            "mean": mean,
+            "energy": u.jump**2 + u.mean.grad @ n,
+            "least": u.minus * u.plus,
+        }
+
+    oracle = Oracle(function, {"u": V}, {"u": V}, 3, {"c": lambda _: 1.5})
+    F = femops.residual(
+        function, V, faces="interior", integrals=["energy"], minima=["least"], c=1.5
+    )
+    state = random(V.size, 6)
+    values, found = F.evaluate(state)
+    close(values, oracle.residual(state))
+    assert found["energy"] == pytest.approx(oracle.functional(state, "energy")[0], rel=1e-12)
+    assert found["least"] == pytest.approx(oracle.functional(state, "least")[1], rel=1e-12)
+    check(F.jacobian(state), oracle.matrix(state))
+
+
+def test_interior_penalty_of_a_polynomial() -> None:
+    """A linear function solves diffusion without sources: the operator and the load agree."""
+    V = femops.L2(scrambled_box((2, 2), 7), order=2)
+    kappa = np.array([[2.0, 0.5], [0.2, 1.0]])  # not symmetric
+    A = femops.interior_penalty(V, kappa)
+    g = lambda x: 1.0 + x[0] - 3.0 * x[1]  # noqa: E731
+    close(A @ V.interpolate(g), femops.dirichlet_load(V, g, kappa))
+
+
+def test_elasticity_of_a_bar_is_diffusion() -> None:
+    """In 1-D displacements diffuse with lam + 2 mu."""
+    V, lam, mu = femops.L2(femops.box((4,)), order=2), 1.5, 0.25
+    u = random(V.size)
+    diffusion = femops.interior_penalty(V, lam + 2.0 * mu)
+    close(femops.elastic_interior_penalty(V, lam, mu) @ u, diffusion @ u)
+
+
+@pytest.mark.parametrize("order", [0, 2])
+def test_upwind_convection_of_a_closed_mesh(order: int) -> None:
+    """Nothing is lost on a periodic mesh, constants stay, and upwind fluxes dissipate."""
+    V = femops.L2(femops.box((3, 3), periodic=True), order=order)
+    A, u = femops.upwind_convection(V, np.array([2.0, -1.0])), random(V.size)
+    assert abs((A @ u).sum()) < 1e-13
+    assert abs(A @ V.interpolate(lambda _: 1.0)).max() < 1e-13
+    assert u @ (A @ u) > 1e-3
+    assert femops.interior_penalty(femops.L2(V.mesh, order=1)).symmetric  # no boundary either
+
+
+REFUSED = [
+    (lambda u: {"jump": u.grad}, "write u.minus.grad"),
+    (lambda u: {"jump": 2 * u}, "u has two sides here: write u.minus"),
+    (lambda u, h: {"jump": u.jump / h}, "h has two sides here"),
+    (lambda u, k: {"jump": k * u.jump}, "k has two sides here"),
+    (lambda u, k: {"jump": k.minus * u.jump @ 1.0}, "test_interior_faces.py"),
+    (lambda u: {"jmp": u.jump}, 'return {"jump": ...}'),
+    (lambda u: {"jump": u.minus * u.plus}, "'u.minus' has a product"),
+    (lambda u: {"plus": u.plus + 1.0}, "give that to femops.residual"),
+]
+
+
+@pytest.mark.parametrize(("function", "message"), REFUSED)
+def test_refused_functions(function: Any, message: str) -> None:
+    """The message names the cure."""
+    k = (
+        {"k": field(femops.L2(SQUARE, order=0), 1)[0]}
+        if "k" in function.__code__.co_varnames
+        else {}
+    )
+    with pytest.raises(femops.errors.TraceError) as caught:
+        femops.form(function, femops.L2(SQUARE, order=1), faces="interior", **k)
+    assert message in str(caught.value)
+
+
+def test_refused_arguments() -> None:
+    """Faces, meshes and coefficients that do not fit."""
+    V = femops.L2(SQUARE, order=1)
+    jump, refused = (lambda u: {"jump": u.jump}), femops.errors.OperatorError
+    with pytest.raises(refused, match='give "interior", or boundary="all"'):
+        femops.form(jump, V, faces="boundary")
+    with pytest.raises(refused, match="exclude each other"):
+        femops.form(jump, V, faces="interior", boundary="all")
+    with pytest.raises(femops.errors.SpaceError, match="leave out the integral"):
+        femops.form(jump, femops.L2(femops.box((1, 1)), order=1), faces="interior")
+    with pytest.raises(femops.errors.TraceError, match="no function takes the coefficient 'k'"):
+        femops.form({"interior": jump}, V, k=1.0)
+    with pytest.raises(refused, match=r"give a number, an array of shape \(2,\) or \(2, 2\), a f"):
+        femops.interior_penalty(V, np.ones((4, 9)))
+    with pytest.raises(refused, match="must be a positive number"):
+        femops.interior_penalty(V, penalty=0.0)
+    with pytest.raises(refused, match="take a space of order 1 or more"):
+        femops.interior_penalty(femops.L2(SQUARE, order=0))
+    with pytest.raises(refused, match="give boundary=, an attribute"):
+        femops.dirichlet_load(V, 1.0, boundary=None)
