@@ -127,17 +127,14 @@ class Residual(Summable):
         return Constraints(rows=self._constrained, symmetric=False)
 
     @cached_property
-    def _launches(self) -> list[list[Launch]]:
-        """Launches of the terms of all parts: sweeps over elements or faces of this rank."""
-        backend = backend_of(self.space)
+    def _launches(self) -> list[Launch]:
+        """Launches of all parts: sweeps over the elements or faces of this rank."""
+        backend, terms = backend_of(self.space), [part.term for part in self._parts]
         return [
-            [
-                backend.launch(term, self._conditions, 0.0)
-                if term.domain.num_elements
-                else backend.idle()
-                for term in part.terms
-            ]
-            for part in self._parts
+            backend.launch(term, self._conditions, 0.0)
+            if term.domain.num_elements
+            else backend.idle()
+            for term in terms
         ]
 
     @cached_property
@@ -146,11 +143,11 @@ class Residual(Summable):
         sides, steps, begun = (Arguments.of(self.space),) * 2, list[Step](), set[str]()
         swept = [k for k, part in enumerate(self._parts) if not part.is_zero]
         for k in sorted(swept, key=lambda k: not self._parts[k].form.domain.covers):
-            for term, launch in zip(self._parts[k].terms, self._launches[k], strict=True):
-                fields, tests = term.fields.parts, term.tests.parts
-                begins = term.domain.covers and begun.isdisjoint(tests.spaces)
-                steps.append(Step(1.0, launch, fields, tests, begins))
-                begun |= tests.spaces.keys()
+            term = self._parts[k].term
+            fields, tests = term.fields.parts, term.tests.parts
+            begins = term.domain.covers and begun.isdisjoint(tests.spaces)
+            steps.append(Step(1.0, self._launches[k], fields, tests, begins))
+            begun |= tests.spaces.keys()
         return compiled_steps(backend_of(self.space), steps, sides, self._conditions, self.dtype)
 
     def residual(self, u: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
@@ -218,7 +215,7 @@ class Residual(Summable):
         k, number = self._place(name)
         if not self._parts[k].form.domain.num_elements:
             return np.zeros(0)
-        values: NDArray[Any] = self._launches[k][0].functionals[number]
+        values: NDArray[Any] = self._launches[k].functionals[number]
         return values
 
     def _place(self, name: str) -> tuple[int, int]:
@@ -244,7 +241,7 @@ class Residual(Summable):
         found = [self.compiled.instruction(u, out), *[None] * len(self.functionals.integrals)]
         for name in self.functionals.minima:
             k, number = self._place(name)
-            found.append(backend.least_instruction(self._launches[k][0], number, scalars[name]))
+            found.append(backend.least_instruction(self._launches[k], number, scalars[name]))
         known = [instruction for instruction in found if instruction is not None]
         return known if len(known) == len(found) else None
 

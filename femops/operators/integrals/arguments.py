@@ -9,7 +9,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.pointwise.sides import SIDES, base_name, sided
+from femops.pointwise.sides import base_name, sided
 from femops.spaces.base import Space
 from femops.spaces.domain_space import DomainSpace
 from femops.spaces.product import Product
@@ -65,14 +65,6 @@ class Arguments:
     def two_sided(self) -> bool:
         """True if the arguments are sides of fields on faces between elements."""
         return any(base_name(name) != name for name in self.spaces)
-
-    @property
-    def by_side(self) -> list[Arguments]:
-        """The arguments of each side; the object itself if the domain has one side."""
-        if not self.two_sided:
-            return [self]
-        names = [[name for name in self.spaces if name.endswith(end)] for end in SIDES]
-        return [self.only(part) for part in names if part]
 
     @property
     def parts(self) -> Arguments:

@@ -146,5 +146,6 @@ def _make_plan(space: DomainSpace, width: int, starts: Ints, single: bool = Fals
     if space.domain.covers:
         return placed_plan(make_plan(*given))
     mesh = space.volume.distributed
-    plan = make_nonowned_plan(*given, apart=mesh is not None and mesh.reproducible)
+    apart = mesh is not None and mesh.reproducible
+    plan = make_nonowned_plan(*given, apart=apart, even=space.domain.two_sided)
     return placed_plan(plan)

@@ -20,7 +20,7 @@ from femops.operators.integrals.coefficients import FormCoefficient
 from femops.operators.integrals.state import NO_STATE, State
 from femops.pointwise.expressions.graph import Node, ancestors
 from femops.pointwise.field_symbol import Objects
-from femops.pointwise.linear import LinearQFunction
+from femops.pointwise.linear import LinearQFunction, Pair
 from femops.pointwise.printer import evaluate
 from femops.pointwise.qdata_split import Known, NonlinearQFunction, QDataSplit, split
 from femops.pointwise.sides import is_plus
@@ -247,12 +247,11 @@ class Integral:
         return replace(self, coefficients={**self.coefficients, **changed})
 
     @cached_property
-    def _parts(self) -> dict[tuple[str, ...], Integral]:
-        """Parts by test function and field; also those of `by_side`."""
+    def _parts(self) -> dict[Pair, Integral]:
         return {}
 
     @cached_property
-    def _terms(self) -> dict[tuple[Any, Any], Any]:
+    def _terms(self) -> dict[tuple[Pair, Any], Any]:
         """Terms of blocks, see `Term.block`."""
         return {}
 
@@ -278,33 +277,6 @@ class Integral:
                 state=state,
             )
         return self._parts[test, field]
-
-    def by_side(self, *, transpose: bool = False) -> list[Integral]:
-        """The form for each side of its test functions (fields if ``transpose``), if not zero.
-
-        So a sweep writes to the elements on one side of the faces only. A form on a domain with one
-        side is not changed.
-        """
-        whole = self.fields if transpose else self.tests
-        if not whole.two_sided:
-            return [self]
-        used = {pair[1 if transpose else 0] for pair in self.qfunction.pairs}
-        return [
-            self._with_side(side, transpose=transpose)
-            for side in whole.by_side
-            if not used.isdisjoint(side.spaces)
-        ]
-
-    def _with_side(self, side: Arguments, *, transpose: bool) -> Integral:
-        key = (*side.spaces, "@fields" if transpose else "@tests")
-        if key not in self._parts:
-            fields, tests = (side, self.tests) if transpose else (self.fields, side)
-            state = self.state
-            if state.spaces:
-                state = state.of(state.spaces, state.setups.setdefault(key, {}))
-            step = self.qfunction.part(fields.spaces, tests.spaces)
-            self._parts[key] = replace(self, fields=fields, tests=tests, traced=step, state=state)
-        return self._parts[key]
 
     @cached_property
     def known(self) -> Known:

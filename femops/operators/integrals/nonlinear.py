@@ -105,7 +105,7 @@ class NonlinearIntegral:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without compiled code. Copies read that code from the cache."""
-        return {k: v for k, v in self.__dict__.items() if k != "terms"}
+        return {k: v for k, v in self.__dict__.items() if k != "term"}
 
     @property
     def name(self) -> str:
@@ -183,20 +183,15 @@ class NonlinearIntegral:
         return twin
 
     @cached_property
-    def terms(self) -> list[Term]:
-        """Terms that compute the integral, one sweep each. The first computes the functionals.
-
-        On faces between elements each sweep writes to one side. Elsewhere there is one term.
-        """
-        tests, functionals = self.form.tests.only(self._tests), self.functionals
-        made = []
-        for k, side in enumerate(tests.by_side if self._tests else [tests]):
-            names = [*side.spaces, *(functionals.names if k == 0 else ())]
-            traced = replace(self._scaled, tests={name: self._scaled.tests[name] for name in names})
-            form = replace(self.form, tests=side, traced=NonlinearQFunction(traced))
-            counts = (len(functionals.minima), len(functionals.integrals)) if k == 0 else (0, 0)
-            made.append(Term.of_residual(form, self.dtype, self.width, *counts, level=self._level))
-        return made
+    def term(self) -> Term:
+        """Term that computes the integral and the functionals in one sweep."""
+        names = [*self._tests, *self.functionals.names]
+        traced = replace(self._scaled, tests={name: self._scaled.tests[name] for name in names})
+        form = replace(
+            self.form, tests=self.form.tests.only(self._tests), traced=NonlinearQFunction(traced)
+        )
+        counts = len(self.functionals.minima), len(self.functionals.integrals)
+        return Term.of_residual(form, self.dtype, self.width, *counts, level=self._level)
 
     # --- derivative ------------------------------------------------------------------------------
 

@@ -211,29 +211,9 @@ class Term(KernelTerm):
         found: Term = known[key]
         return found
 
-    def by_side(self) -> list[Term]:
-        """Terms that each write to one side of faces between elements; else the term itself."""
-        if not self.tests.two_sided:
-            return [self]
-        turned, source = self.original is not None, self.source
-        kinds, found = (self.dtype, self.width, self.level), []
-        for form in source.by_side(transpose=turned):
-            sides = (*form.fields.spaces, *form.tests.spaces)
-            known, key = source._terms, (sides, (*kinds, self.data_dtype))
-            if key not in known:
-                known[key] = Term.make(form, *kinds, self.data_dtype).ready(self.level)
-            found.append(known[key].transposed() if turned else known[key])
-        return found
-
     def ready(self, level: str) -> Term:
         """Compute the term's data, or check them if they are not stored. Return the term."""
         if not self.domain.num_elements:
-            return self
-        if self.tests.two_sided and len(self.tests.by_side) > 1:
-            if level in DATA_LEVELS:  # data are stored by side
-                self.by_side()
-            else:
-                self.source.check([*self.qdata_split.finite, *self.qdata_split.computed])
             return self
         if self.filled:
             setup_of(self.source, self.qdata_split, np.dtype(np.float64), self.width)

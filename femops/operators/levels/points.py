@@ -48,8 +48,7 @@ class Points(LevelData):
     def _groups(self) -> list[list[tuple[float, Term]]]:
         """Groups of summands that can be fused."""
         groups: list[list[tuple[float, Term]]] = []
-        swept = [(factor, side) for factor, whole in self.summands for side in whole.by_side()]
-        for factor, term in swept:
+        for factor, term in self.summands:
             group = next((g for g in groups if g[0][1].fusible(term)), None)
             if group is None:
                 groups.append([(factor, term)])

@@ -217,11 +217,12 @@ def make_nonowned_plan(
     ghosts: int = 0,
     *,
     apart: bool = False,
+    even: bool = False,
 ) -> Plan:
     """Plan of a restriction whose dofs have any numbers. Chunks own no dofs.
 
-    Chunks write all contributions to the buffer.  Then each chunk adds the contributions to an
-    equal share of the touched dofs to y.  Another term must have set y before.
+    Chunks write all contributions to the buffer.  Then each chunk adds the contributions to its
+    share of the touched dofs to y.  Another term must have set y before.
 
     Parameters
     ----------
@@ -232,6 +233,10 @@ def make_nonowned_plan(
     apart : bool
         True if each element has its own place in the buffer.  Then the order in which contributions
         are added does not depend on the chunks.
+    even : bool
+        True if a chunk's share is a range of dof numbers that depends on the number of chunks only.
+        So several restrictions may add to one vector in one sweep. By default all shares have as
+        many touched dofs.
 
     Raises
     ------
@@ -241,7 +246,7 @@ def make_nonowned_plan(
     """
     _check(indices, element_start, width, ndofs + ghosts)
     none, met = np.zeros_like(element_start), np.zeros(len(indices))
-    return _plan(indices, element_start, none, met, (ndofs, ghosts), width, runs, apart)
+    return _plan(indices, element_start, none, met, (ndofs, ghosts), width, runs, apart, even)
 
 
 def _check(indices: Int, element_start: Int, width: int, numbers: int) -> None:
@@ -262,6 +267,7 @@ def _plan(
     width: int,
     runs: DofRuns,
     apart: bool = False,
+    even: bool = False,
 ) -> Plan:
     """Plan of a restriction whose chunk c owns the dofs owned_start[c]:owned_start[c + 1].
 
@@ -298,7 +304,7 @@ def _plan(
         nonowned_start=nonowned_start,
         nonowned_end=nonowned_start[:-1] + np.array(inside, dtype=np.int64),
         nonowned_dofs=nonowned_dofs.astype(np.int64),
-        combine_start=_shares(by_slot[:own], owned_start, ndofs),
+        combine_start=_shares(by_slot[:own], owned_start, ndofs, even),
         combine_dof=by_slot[:own].astype(np.int64),
         combine_slot=slots[:own],
         ghost_start=np.searchsorted(by_slot[own:], ndofs + np.arange(ghosts + 1)),
@@ -310,12 +316,14 @@ def _plan(
     )
 
 
-def _shares(dofs: Int, owned_start: Int, ndofs: int) -> Int:
+def _shares(dofs: Int, owned_start: Int, ndofs: int, even: bool) -> Int:
     """First position of each chunk's share of ``dofs``, the ascending dofs with contributions."""
     cuts = owned_start
-    if owned_start[-1] == 0:  # no chunk owns dofs: equal shares, and each dof in one share alone
-        even = np.linspace(0, len(dofs), len(owned_start)).astype(np.int64)
-        cuts = np.append(dofs, ndofs)[even]
+    if even:
+        cuts = np.linspace(0, ndofs, len(owned_start)).astype(np.int64)
+    elif owned_start[-1] == 0:  # no chunk owns dofs: equal shares, and each dof in one share alone
+        places = np.linspace(0, len(dofs), len(owned_start)).astype(np.int64)
+        cuts = np.append(dofs, ndofs)[places]
     return np.searchsorted(dofs, cuts).astype(np.int64)
 
 
