@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -12,9 +11,8 @@ import pytest
 
 import femops
 from femops.operators.assembly import csr as assembly
-from femops_kernels.cpu.machine import max_threads, set_threads
 from support.cases.boundary import flux, mesh
-from support.cases.kernels import random_vector, turned
+from support.cases.kernels import random_vector
 from support.mesh_files import shared
 from support.oracles import boundary as boundary_oracle
 from support.oracles.naive import Array
@@ -328,35 +326,6 @@ def test_update_and_copies() -> None:
     alone = femops.boundary_mass(V, smooth).constrained(held)
     lifted = alone.unconstrained.assemble()[:, held] @ values[held]
     np.testing.assert_allclose(alone.rhs(V.zeros(), values)[free], -lifted[free], atol=1e-13)
-
-
-def test_the_same_bits_for_any_number_of_threads() -> None:
-    V = femops.H1(turned(femops.ball(4)), 2)
-    operators = [femops.boundary_mass(V, smooth), femops.mass(V) + femops.boundary_mass(V)]
-    u = random_vector(V, "float64")
-    try:
-        for A in operators:
-            assert A.compiled.sweeps[-1].dofs[0].source.nchunks > 4
-            results = []
-            for threads in range(1, max_threads() + 1):
-                set_threads(threads)
-                results.append(A @ u)
-            assert len(results) > 1
-            assert all(np.array_equal(results[0], other) for other in results)
-    finally:
-        set_threads(max_threads())
-
-
-def test_an_application_allocates_nothing() -> None:
-    V = femops.H1(mesh("ball"), 2)
-    A = femops.diffusion(V) + femops.boundary_mass(V)
-    u, out = random_vector(V, "float64"), V.zeros()
-    A.apply(u, out=out)
-    tracemalloc.start()
-    A.apply(u, out=out)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 4096
 
 
 def test_storage_of_a_boundary_operator() -> None:

@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.sparse.linalg import LinearOperator, gmres, minres
+from scipy.sparse.linalg import gmres, minres
 
 import femops
-from femops_kernels.cpu.machine import max_threads, set_threads
-from support.cases.kernels import bend, random_vector, smooth, turned, wave
+from support.cases.kernels import random_vector, smooth
 from support.cases.levels import wind
 from support.cases.traced import (
     BUILT_IN,
@@ -27,10 +26,8 @@ from support.cases.traced import (
     mass,
     skewed,
     swing,
-    vector_diffusion,
 )
 from support.oracles.forms import Dense, FormOracle
-from support.oracles.naive import Array
 
 TOLERANCE = {"float64": 1e-13, "float32": 1e-5}
 
@@ -206,24 +203,6 @@ def test_lanes_of_a_mixed_operator(lanes: int) -> None:
     assert dense.error(operator.apply(u), u) < 1e-13
 
 
-def test_threads_give_the_same_bits() -> None:
-    box = femops.box((23, 21), order=2, periodic=(True, True), mapping=wave)
-    mesh = turned(box)
-    trial, test = femops.H1(mesh, 3, ncomp=2), femops.L2(mesh, 2)
-    operator = femops.form(divergence, trial, test)
-    assert operator.compiled.sweeps[0].dofs[0].source.nchunks > 2
-    u, v = random_vector(trial, "float64"), random_vector(test, "float64")
-    results, backward = [], []
-    for threads in (1, 2, 3):
-        set_threads(threads)
-        results.append(operator.apply(u).tobytes())
-        backward.append(operator.T.apply(v).tobytes())
-    set_threads(max_threads())
-    assert len(set(results)) == len(set(backward)) == 1
-    flux = np.vdot(operator.apply(u), v) - np.vdot(u, operator.T.apply(v))
-    assert abs(flux) < 1e-12 * np.linalg.norm(operator.apply(u)) * np.linalg.norm(v)
-
-
 @pytest.mark.parametrize(
     ("name", "new"),
     [
@@ -309,45 +288,3 @@ def test_gmres_finds_the_direct_solution() -> None:
     b = femops.load(space, 1.0)
     b[dofs] = space.interpolate(smooth)[dofs]
     np.testing.assert_allclose(x, np.linalg.solve(matrix, b), rtol=0, atol=1e-9)
-
-
-def test_minres_solves_stokes() -> None:
-    """Taylor-Hood elements, the lid of a bent cavity driven: velocity and pressure in one block."""
-    mesh = turned(femops.box((3, 3), order=2, mapping=bend))
-    V, Q = femops.H1(mesh, 2, ncomp=2), femops.H1(mesh, 1)
-    dofs, lid = V.boundary_dofs(), V.interpolate(lambda x: np.stack([x[1] ** 2, 0.1 + 0 * x[0]]))
-    A = femops.diffusion(V, 2.0).constrained(dofs)
-    B = femops.form(lambda u: {"value": -u.div}, V, Q)
-    f = femops.load(V, lambda x: np.stack([np.sin(3 * x[1]), x[0]]))
-    held = B.eliminated(columns=dofs)
-    n = V.size
-
-    def stokes(x: Array) -> Array:
-        u, p = x[:n], x[n:]
-        return np.concatenate([A @ u + held.T @ p, held @ u])
-
-    block = LinearOperator((n + Q.size,) * 2, matvec=stokes, dtype=float)
-    g = held.rhs(Q.zeros(), lid)
-    g -= g.mean()  # the values on the boundary let as much out as in, but for this
-    b = np.concatenate([A.rhs(f, lid).ravel(), g])
-    x, info = minres(block, b, rtol=1e-13, maxiter=2000)
-    assert info == 0
-
-    full = FormOracle.of(V).matrix(vector_diffusion, kappa=2.0 * np.eye(2)).matrix
-    rows = FormOracle.of(V, Q).matrix(lambda u: {"value": -u.div}).matrix
-    values = np.zeros(n)
-    values[dofs] = lid.ravel()[dofs]
-    free = np.setdiff1d(np.arange(n), dofs)
-    saddle = np.block(
-        [
-            [full[np.ix_(free, free)], rows[:, free].T],
-            [rows[:, free], np.zeros((Q.size, Q.size))],
-        ]
-    )
-    out = -rows @ values
-    right = np.concatenate([(f.ravel() - full @ values)[free], out - out.mean()])
-    expected = np.linalg.lstsq(saddle, right, rcond=1e-11)[0]
-    np.testing.assert_allclose(x[dofs], values[dofs], rtol=0, atol=1e-8)
-    np.testing.assert_allclose(x[free], expected[: len(free)], rtol=0, atol=1e-7)
-    pressures = x[n:], expected[len(free) :]
-    np.testing.assert_allclose(*(p - p.mean() for p in pressures), rtol=0, atol=1e-6)

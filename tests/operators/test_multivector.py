@@ -116,15 +116,6 @@ def test_levels_sums_and_boundaries(level: str) -> None:
         assert np.abs(operator @ u - matrix @ u).max() < 1e-13 * most
 
 
-def test_boundaries_alone() -> None:
-    V = curved(2)
-    A = femops.boundary_mass(V, smooth)
-    for operator in (A, A.constrained(V.boundary_dofs()[:5])):
-        u = columns(operator, ODD)
-        expected = operator.assemble() @ u
-        assert np.abs(operator @ u - expected).max() < 1e-13 * np.abs(expected).max()
-
-
 @pytest.mark.parametrize("level", ["partial", "full"])
 def test_products_of_spaces(level: str) -> None:
     mesh = femops.box((3, 3), mapping=bend, order=2)
