@@ -1,4 +1,4 @@
-"""What residuals and Jacobians keep at points is computed on the device, with the host's errors."""
+"""What residuals and Jacobians keep at points is computed on the device."""
 
 from __future__ import annotations
 
@@ -151,68 +151,3 @@ def test_what_does_not_fit_is_refused() -> None:
     assert block is not None
     with pytest.raises(KernelValueError, match=r"an element needs \d+ bytes of shared memory"):
         _ = block @ W.spaces["e"].zeros()
-
-
-# --- errors: those of the host, at first use ------------------------------------------------------
-
-
-def folded(x: Any) -> Any:
-    """Turned over near zero, where the few points have none at which the mesh itself looks."""
-    return x**2 - 0.1 * x
-
-
-def cubic(V: Any) -> Any:
-    return femops.residual(lambda u: {"value": u.value**3}, V)
-
-
-def pair(V: Any) -> Any:
-    def form(v: Any, e: Any) -> Any:
-        return {"v": {"value": v * e}, "e": {"value": e * e}, "least": e.value}
-
-    return femops.residual(form, femops.Product(v=V, e=V), minima=["least"])
-
-
-def rooted(V: Any) -> Any:
-    """Computed in each application."""
-    return femops.residual(lambda u, x: {"value": np.sqrt(x[0] - 0.5) * u.value**2}, V)
-
-
-def kept(V: Any) -> Any:
-    """Computed once, and kept."""
-
-    def form(u: Any, x: Any, k: Any) -> Any:
-        return {"grad": np.log(k + x[0]) * u.value * u.grad}
-
-    return femops.residual(form, V, k=-1.0)
-
-
-def too_large(V: Any) -> Any:
-    def form(u: Any, k: Any) -> Any:
-        return {"value": (k * k) * u.value**2}
-
-    field = femops.GridFunction(femops.L2(V.mesh, 1), np.full(V.mesh.num_elements * 4, 1e30))
-    return femops.residual(form, V, k=field, dtype="float32")
-
-
-def message(make: Make, V: Any) -> tuple[type, str]:
-    F = make(V)
-    with pytest.raises(femops.errors.FemopsError) as error:
-        F.residual(F.space.memory.put(np.ones(F.space.size, F.dtype)))
-    return type(error.value), str(error.value)
-
-
-@pytest.mark.parametrize("make", [cubic, pair])
-def test_elements_that_are_turned_over(make: Make, device: GuardedDevice) -> None:
-    mesh = femops.box((1,), order=2, mapping=folded)
-    expected = message(make, femops.H1(mesh, 6))
-    assert expected[0] is femops.errors.GeometryError
-    for _ in range(2):
-        assert message(make, femops.H1(mesh, 6, device=device)) == expected
-
-
-@pytest.mark.parametrize("make", [rooted, kept, too_large])
-def test_numbers_that_are_not_finite(make: Make, device: GuardedDevice) -> None:
-    expected = message(make, space(None, 2))
-    assert expected[0] is femops.errors.OperatorError
-    for _ in range(2):
-        assert message(make, space(device, 2)) == expected
