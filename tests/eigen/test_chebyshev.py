@@ -7,7 +7,6 @@ from scipy.sparse.linalg import aslinearoperator
 
 import femops
 from femops.eigen import SubspaceState, chebyshev_subspace
-from femops_kernels.cpu.machine import max_threads, set_threads
 from support import fixtures
 
 one_thread = fixtures.one_thread
@@ -334,15 +333,6 @@ def test_reports(pair):
     assert [count for count, _ in told] == list(range(1, found.iterations + 1))
     assert tuple(norm for _, norm in told) == found.history
     assert found.history[-1] == found.residuals.max() <= found.tolerance < found.history[-2]
-
-
-def test_threads_agree(pair):
-    found = []
-    for threads in (1, max_threads()):
-        set_threads(threads)
-        found.append(chebyshev_subspace(*pair, 5).values)
-    set_threads(max_threads())
-    assert found[0] == pytest.approx(found[1], rel=1e-12)
 
 
 def test_bad_input(pair):

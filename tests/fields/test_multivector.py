@@ -192,41 +192,6 @@ def test_nearly_dependent_vectors(V):
     assert np.allclose(X.gram(), np.eye(6), atol=1e-13)
 
 
-@pytest.mark.parametrize("level", ["partial", "element", "full"])
-def test_an_operator_is_applied_to_all(V, level):
-    A = (femops.diffusion(V) + femops.mass(V)).constrained(V.boundary_dofs()).at_level(level)
-    for nvec, width, kind in [
-        (13, None, float),
-        (61, None, float),
-        (5, 4, float),
-        (9, None, complex),
-    ]:
-        x = columns(V, nvec, kind)
-        X = MultiVector.from_columns(V, x, width)
-        expected = np.stack([A @ np.ascontiguousarray(one) for one in x.T], axis=1)
-        assert close((A @ X).columns(), expected, float)
-        Y = X.empty_like()
-        assert A.apply_many(X, Y) is Y
-        assert close(Y.columns(), expected, float)
-
-
-def test_between_spaces_and_on_products():
-    mesh = femops.box((3, 2))
-    V, Q = femops.H1(mesh, order=2, ncomp=2), femops.H1(mesh, order=1)
-    B = femops.divergence(V, Q)
-    X = MultiVector.random(V, 9)
-    assert np.allclose((B @ X)[3], B @ np.ascontiguousarray(X[3]))
-    assert (B @ X).space is Q
-    W = femops.Product(u=V, p=Q)
-
-    def stokes(u, p):
-        return {"u": {"grad": u.grad - p * np.eye(2)}, "p": {"value": -u.div}}
-
-    S = femops.form(stokes, W)
-    X = MultiVector.random(W, 61)
-    assert np.allclose((S @ X)[60], S @ np.ascontiguousarray(X[60]))
-
-
 def test_bad_input(V):
     X, A = MultiVector.random(V, 9), femops.mass(V)
     other = femops.H1(V.mesh, order=2)
