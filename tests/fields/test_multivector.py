@@ -80,30 +80,6 @@ def test_parts_are_views_where_panels_begin_and_end(V):
     assert np.array_equal(X[-1], x[:, -1])
 
 
-def test_parts_can_be_set(V):
-    x = columns(V, 11, np.float64)
-    X = MultiVector.from_columns(V, x, 4)
-    X[2], X[[5, 0]] = 1.0, X[[9, 10]]
-    X[6:9] = columns(V, 3, np.float64, 1)
-    x[:, 2], x[:, [5, 0]], x[:, 6:9] = 1.0, x[:, [9, 10]], columns(V, 3, np.float64, 1)
-    assert np.array_equal(X.columns(), x)
-    X[:] = 0.0
-    assert not X.panels.any()
-
-
-def test_arithmetic(V):
-    x, y = columns(V, 11, np.float64), columns(V, 11, np.float64, 1)
-    X, Y = (MultiVector.from_columns(V, z, 4) for z in (x, y))
-    assert np.array_equal((X + 2 * Y - X / 4).columns(), x + 2 * y - x / 4)
-    assert np.array_equal((-X * np.float64(3)).columns(), -x * 3)
-    Z = X.copy()
-    Z += Y
-    Z -= X
-    Z *= 2
-    assert np.allclose(Z.columns(), 2 * y, atol=1e-14)
-    assert np.array_equal(X.columns(), x)
-
-
 @pytest.mark.parametrize(
     "spoil",
     [
