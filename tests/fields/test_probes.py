@@ -80,7 +80,7 @@ def size(mesh):
     return np.abs(mesh.coordinates).max()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.sampled_from([*ALL]), st.randoms(use_true_random=False), st.data())
 def test_points_are_found_where_they_are(name, random, data):
     mesh = mesh_of(name)

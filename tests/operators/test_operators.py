@@ -330,6 +330,7 @@ def test_a_mesh_of_many_chunks(counts: tuple[int, ...], p: int) -> None:
 # --- copies, sums, quotients ---------------------------------------------------------------------
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("level", ["partial", "element"])
 @pytest.mark.parametrize("grow", [True, False])
 def test_operators_outlive_a_change_of_the_tuning_database(

@@ -50,7 +50,7 @@ def test_every_form(case: Case) -> None:
     )
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_blocks(case: Case) -> None:
     product, operator, matrix = case.build()

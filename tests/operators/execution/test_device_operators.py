@@ -62,7 +62,7 @@ def backwards(device: GuardedDevice, operator: Any, x: Any) -> Any:
         device.host.backwards = False
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("case", cover(), ids=str)
 def test_every_form_on_a_device_is_the_oracles(case: DeviceCase, device: GuardedDevice) -> None:
     check(case, device)
@@ -126,7 +126,7 @@ def check_sizes(device: GuardedDevice, dim: int, p: int, family: Any) -> None:
     check_any()
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(("dim", "p"), ORDERS)
 def test_any_number_of_elements(dim: int, p: int, device: GuardedDevice) -> None:
     check_sizes(device, dim, p, "gll" if p % 3 else "bernstein")

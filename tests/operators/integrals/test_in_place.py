@@ -325,7 +325,7 @@ def test_what_is_kept_is_bounded(coefficient: Any, numbers: int) -> None:
     assert sum(sizes.values()) == numbers * 8 * math.prod(POINTS)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=30, deadline=None, derandomize=True)
 @given(data=st.data())
 def test_values_are_put_together_block_by_block(data: st.DataObject) -> None:
     """Components that begin to vary, or to differ from the opposite one, in any block."""
