@@ -8,6 +8,7 @@ from scipy.sparse.linalg import aslinearoperator
 import femops
 from femops.eigen import SubspaceState, chebyshev_subspace
 from support import fixtures
+from support.cuda.guarded import guarded_device
 
 one_thread = fixtures.one_thread
 
@@ -333,6 +334,17 @@ def test_reports(pair):
     assert [count for count, _ in told] == list(range(1, found.iterations + 1))
     assert tuple(norm for _, norm in told) == found.history
     assert found.history[-1] == found.residuals.max() <= found.tolerance < found.history[-2]
+
+
+def test_on_a_device():
+    found = []
+    for device in (None, guarded_device(options=["-O0"])):
+        V = femops.H1(femops.box((4, 3)), 2, device=device)
+        A = femops.diffusion(V).constrained(V.boundary_dofs())
+        found.append(chebyshev_subspace(A, femops.mass(V), 3))
+        assert found[-1].converged
+        assert device is None or device.owns(found[-1].vectors.panels)
+    assert found[1].values == pytest.approx(found[0].values, rel=1e-9)
 
 
 def test_bad_input(pair):
