@@ -50,7 +50,7 @@ def with_faces(level: str, counts: tuple[int, ...] = MANY) -> Any:
 
 
 def between_spaces(level: str, counts: tuple[int, ...] = MANY) -> Any:
-    V, Q = femops.H1(mesh(*counts), 2, ncomp=2), femops.L2(mesh(*counts), 1)
+    V, Q = femops.H1(mesh(*counts), 3, ncomp=2), femops.L2(mesh(*counts), 2)
     return femops.divergence(V, Q, level=level)
 
 
