@@ -160,27 +160,6 @@ def test_a_matrix_and_products_of_a_sensitivity() -> None:
     assert (S @ d[: P.size])[[0, 5]] == pytest.approx(0.0, abs=0.0)
 
 
-def test_a_linear_equation_of_two_fields() -> None:
-    V, Q = femops.H1(MESH, 3, ncomp=2), femops.H1(MESH, 2)
-    W = femops.Product(u=V, p=Q)
-
-    def stokes(u: Any, p: Any, nu: Any) -> Any:
-        identity = np.eye(2)
-        return {"u": {"grad": nu * u.grad - p * identity}, "p": {"value": u.div}}
-
-    def at(nu: float) -> tuple[Any, Any]:
-        A = femops.form(stokes, W, nu=nu)
-        A = A.constrained(W.positions(u=V.boundary_dofs(), p=[0]))
-        b = W.join(u=femops.load(V, lambda x: (x[1] ** 2, -x[0])), p=Q.zeros())
-        return A, direct(A, A.rhs(b), 0.0)
-
-    goal = femops.functional(lambda u, p: u[0] ** 2 + 0.1 * p**2, W)
-    A, w = at(1.3)
-    found = femops.gradient(goal, A, w, "nu", linear=direct)["nu"]
-    rates = taylor(lambda nu: goal(at(nu)[1]), 1.3, 1.0, float(found))
-    assert rates[-2:] == pytest.approx(2.0, abs=0.03)
-
-
 def test_representers_do_not_depend_on_the_mesh() -> None:
     found = []
     for n in (4, 8):

@@ -13,8 +13,8 @@ from femops.adjoint import Sensitivity
 from support.cases.random_forms.examples import Example, example
 from support.cases.random_goals import Case
 
-GOALS = [pytest.param(seed, marks=pytest.mark.sample(16)) for seed in range(0, 200, 2)]
-RESIDUALS = [pytest.param(seed, marks=pytest.mark.sample(16)) for seed in range(1, 200, 2)]
+GOALS = [pytest.param(seed, marks=pytest.mark.sample(25)) for seed in range(0, 200, 2)]
+RESIDUALS = [pytest.param(seed, marks=pytest.mark.sample(25)) for seed in range(1, 200, 2)]
 
 
 def difference(
@@ -88,7 +88,7 @@ def sensitivity(F: Any, u: Any, name: str) -> Sensitivity | None:
         raise
 
 
-FORMS = [pytest.param(seed, marks=pytest.mark.sample(16)) for seed in range(140)]
+FORMS = [pytest.param(seed, marks=pytest.mark.sample(25)) for seed in range(140)]
 
 
 @pytest.mark.parametrize("seed", FORMS)

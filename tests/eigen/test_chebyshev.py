@@ -7,8 +7,8 @@ from scipy.sparse.linalg import aslinearoperator
 
 import femops
 from femops.eigen import SubspaceState, chebyshev_subspace
-from femops_kernels.cpu.machine import max_threads, set_threads
 from support import fixtures
+from support.cuda.guarded import guarded_device
 
 one_thread = fixtures.one_thread
 
@@ -336,13 +336,15 @@ def test_reports(pair):
     assert found.history[-1] == found.residuals.max() <= found.tolerance < found.history[-2]
 
 
-def test_threads_agree(pair):
+def test_on_a_device():
     found = []
-    for threads in (1, max_threads()):
-        set_threads(threads)
-        found.append(chebyshev_subspace(*pair, 5).values)
-    set_threads(max_threads())
-    assert found[0] == pytest.approx(found[1], rel=1e-12)
+    for device in (None, guarded_device(options=["-O0"])):
+        V = femops.H1(femops.box((4, 3)), 2, device=device)
+        A = femops.diffusion(V).constrained(V.boundary_dofs())
+        found.append(chebyshev_subspace(A, femops.mass(V), 3))
+        assert found[-1].converged
+        assert device is None or device.owns(found[-1].vectors.panels)
+    assert found[1].values == pytest.approx(found[0].values, rel=1e-9)
 
 
 def test_bad_input(pair):

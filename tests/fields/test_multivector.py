@@ -80,30 +80,6 @@ def test_parts_are_views_where_panels_begin_and_end(V):
     assert np.array_equal(X[-1], x[:, -1])
 
 
-def test_parts_can_be_set(V):
-    x = columns(V, 11, np.float64)
-    X = MultiVector.from_columns(V, x, 4)
-    X[2], X[[5, 0]] = 1.0, X[[9, 10]]
-    X[6:9] = columns(V, 3, np.float64, 1)
-    x[:, 2], x[:, [5, 0]], x[:, 6:9] = 1.0, x[:, [9, 10]], columns(V, 3, np.float64, 1)
-    assert np.array_equal(X.columns(), x)
-    X[:] = 0.0
-    assert not X.panels.any()
-
-
-def test_arithmetic(V):
-    x, y = columns(V, 11, np.float64), columns(V, 11, np.float64, 1)
-    X, Y = (MultiVector.from_columns(V, z, 4) for z in (x, y))
-    assert np.array_equal((X + 2 * Y - X / 4).columns(), x + 2 * y - x / 4)
-    assert np.array_equal((-X * np.float64(3)).columns(), -x * 3)
-    Z = X.copy()
-    Z += Y
-    Z -= X
-    Z *= 2
-    assert np.allclose(Z.columns(), 2 * y, atol=1e-14)
-    assert np.array_equal(X.columns(), x)
-
-
 @pytest.mark.parametrize(
     "spoil",
     [
@@ -190,41 +166,6 @@ def test_nearly_dependent_vectors(V):
     X = MultiVector.from_columns(V, x)
     X.orthonormalise()
     assert np.allclose(X.gram(), np.eye(6), atol=1e-13)
-
-
-@pytest.mark.parametrize("level", ["partial", "element", "full"])
-def test_an_operator_is_applied_to_all(V, level):
-    A = (femops.diffusion(V) + femops.mass(V)).constrained(V.boundary_dofs()).at_level(level)
-    for nvec, width, kind in [
-        (13, None, float),
-        (61, None, float),
-        (5, 4, float),
-        (9, None, complex),
-    ]:
-        x = columns(V, nvec, kind)
-        X = MultiVector.from_columns(V, x, width)
-        expected = np.stack([A @ np.ascontiguousarray(one) for one in x.T], axis=1)
-        assert close((A @ X).columns(), expected, float)
-        Y = X.empty_like()
-        assert A.apply_many(X, Y) is Y
-        assert close(Y.columns(), expected, float)
-
-
-def test_between_spaces_and_on_products():
-    mesh = femops.box((3, 2))
-    V, Q = femops.H1(mesh, order=2, ncomp=2), femops.H1(mesh, order=1)
-    B = femops.divergence(V, Q)
-    X = MultiVector.random(V, 9)
-    assert np.allclose((B @ X)[3], B @ np.ascontiguousarray(X[3]))
-    assert (B @ X).space is Q
-    W = femops.Product(u=V, p=Q)
-
-    def stokes(u, p):
-        return {"u": {"grad": u.grad - p * np.eye(2)}, "p": {"value": -u.div}}
-
-    S = femops.form(stokes, W)
-    X = MultiVector.random(W, 61)
-    assert np.allclose((S @ X)[60], S @ np.ascontiguousarray(X[60]))
 
 
 def test_bad_input(V):

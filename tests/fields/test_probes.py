@@ -80,7 +80,7 @@ def size(mesh):
     return np.abs(mesh.coordinates).max()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.sampled_from([*ALL]), st.randoms(use_true_random=False), st.data())
 def test_points_are_found_where_they_are(name, random, data):
     mesh = mesh_of(name)
@@ -97,17 +97,6 @@ def test_points_are_found_where_they_are(name, random, data):
     np.testing.assert_allclose(there, x, rtol=0, atol=(1e-10 if near else 1e-12) * size(mesh))
     if not near:
         assert probe.elements[0] == element
-
-
-@pytest.mark.sample(3)
-@pytest.mark.parametrize("name", [*ALL, *FILES])
-def test_many_points_inside(name):
-    mesh = mesh_of(name)
-    elements, _, x = somewhere(mesh, 200)
-    probe = Probe(mesh, x)
-    np.testing.assert_array_equal(probe.elements, elements)
-    there = positions(mesh, probe.elements, probe.reference)
-    np.testing.assert_allclose(there, x, rtol=0, atol=1e-13 * size(mesh))
 
 
 @pytest.mark.sample(3)
@@ -159,35 +148,6 @@ def test_values_and_gradients_against_the_oracle(kind, family, p, ncomp, name):
         slopes = slopes @ np.linalg.inv(jacobian)
         scale *= np.abs(slopes).sum(axis=0).max()
         np.testing.assert_allclose(gradients[k], dofs.T @ slopes, rtol=0, atol=scale)
-
-
-@pytest.mark.sample(2)
-@pytest.mark.parametrize("name", ["segment", "disc", "ball", "curved scrambled cube", *FILES])
-def test_polynomials_are_reproduced(name):
-    # A quadratic in space is of degree 2g in the reference element; L2 as a mesh may be periodic.
-    mesh = mesh_of(name)
-    space = L2(mesh, 2 * mesh.order)
-
-    def f(x):
-        return 1 + x[0] * x[-1] - x[0]
-
-    u = space.interpolate(f)
-    *_, x = somewhere(mesh, 100)
-    probe = Probe(mesh, x)
-    np.testing.assert_allclose(probe(space, u), f(x.T), rtol=0, atol=1e-12 * size(mesh) ** 2)
-    slope = np.zeros_like(x)
-    slope[:, 0] += x[:, -1] - 1
-    slope[:, -1] += x[:, 0]
-    bound = 1e-11 * max(1.0, size(mesh))
-    np.testing.assert_allclose(probe.gradient(space, u), slope, rtol=0, atol=bound)
-
-
-def test_high_order():
-    space = H1(femops.disc(1, order=2), 20)
-    u = space.interpolate(lambda x: np.sin(3 * x[0]) * np.exp(x[1]))
-    *_, x = somewhere(space.mesh, 50)
-    expected = np.sin(3 * x[:, 0]) * np.exp(x[:, 1])
-    np.testing.assert_allclose(Probe(space.mesh, x)(space, u), expected, rtol=0, atol=1e-12)
 
 
 def test_functions_that_jump_have_the_value_of_the_lowest_element():

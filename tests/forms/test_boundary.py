@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -12,9 +11,8 @@ import pytest
 
 import femops
 from femops.operators.assembly import csr as assembly
-from femops_kernels.cpu.machine import max_threads, set_threads
-from support.cases.boundary import flux, mesh
-from support.cases.kernels import random_vector, turned
+from support.cases.boundary import mesh
+from support.cases.kernels import random_vector
 from support.mesh_files import shared
 from support.oracles import boundary as boundary_oracle
 from support.oracles.naive import Array
@@ -135,25 +133,6 @@ def columns(array: Array) -> Array:
 # --- forms of the user's own ----------------------------------------------------------------------
 
 
-def winkler(u: Any, n: Any, x: Any, spring: Any) -> dict[str, Any]:
-    """A bed of springs that act along the normal."""
-    return {"value": spring * (u.value @ n) * n + x[0] * u}
-
-
-@pytest.mark.parametrize("kind", ["disc", "ball"])
-def test_own_form_with_the_normal(kind: str) -> None:
-    dim = mesh(kind).dim
-    V = femops.H1(mesh(kind), 2, ncomp=dim)
-
-    def weak(x: Array, n: Array) -> Array:
-        return smooth(x) * np.outer(n, n) + x[0] * np.eye(dim)
-
-    A = femops.form(winkler, V, boundary=True, spring=smooth)
-    u = random_vector(V, "float64")
-    assert error(boundary_oracle.matrix(V, V, None, weak), A @ u, u) < 1e-12
-    assert A.symmetric
-
-
 @pytest.mark.parametrize("kind", ["segment", "disc", "ball"])
 def test_fields_as_coefficients(kind: str) -> None:
     """On curved faces, and where they jump between elements."""
@@ -167,36 +146,6 @@ def test_fields_as_coefficients(kind: str) -> None:
         B = femops.boundary_mass(V, np.array(values))
         u = random_vector(V, "float64")
         np.testing.assert_allclose(A @ u, B @ u, atol=1e-13)
-
-
-@pytest.mark.parametrize("kind", ["segment", "cube"])
-def test_between_two_spaces(kind: str) -> None:
-    dim = mesh(kind).dim
-    V, Q = femops.H1(mesh(kind), 2, ncomp=dim), femops.H1(mesh(kind), 1)
-    boundary, attributes = ([1, 2], [1, 2]) if kind == "cube" else ("all", None)
-    A = femops.form(flux, V, Q, boundary=boundary)
-    dense = boundary_oracle.matrix(V, Q, attributes, lambda x, n: n[np.newaxis])
-    assert A.shape == (Q.size, V.size)
-    u, q = random_vector(V, "float64"), random_vector(Q, "float64")
-    for level in {"segment": ("full", "element"), "cube": ("full", "partial")}[kind]:
-        assert error(dense, A.at_level(level) @ u, u) < 1e-12
-        assert error(dense.T, A.T.at_level(level) @ q, q) < 1e-12
-    held = V.boundary_dofs()[:1]
-    dense[:, held] = 0.0
-    assert error(dense, A.eliminated(columns=held) @ u, u) < 1e-12
-
-
-def test_integration_by_parts() -> None:
-    """Of a sum of integrals over the elements and the boundary, between two spaces."""
-    V, Q, points = femops.H1(mesh("disc"), 1, ncomp=2), femops.H1(mesh("disc"), 1), 5
-    divergence = femops.form(lambda u: {"value": u.div}, V, Q, quadrature=points)
-    gradient = femops.form(lambda u: {"grad": u.value[np.newaxis]}, V, Q, quadrature=points)
-    through = femops.form(flux, V, Q, boundary="all", quadrature=points)
-    nothing = divergence + gradient - through
-    u = random_vector(V, "float64")
-    scale = abs(divergence @ u).max()
-    for level in ("full", "partial"):
-        assert abs(nothing.at_level(level) @ u).max() < 1e-13 * scale
 
 
 # --- known integrals ------------------------------------------------------------------------------
@@ -328,35 +277,6 @@ def test_update_and_copies() -> None:
     alone = femops.boundary_mass(V, smooth).constrained(held)
     lifted = alone.unconstrained.assemble()[:, held] @ values[held]
     np.testing.assert_allclose(alone.rhs(V.zeros(), values)[free], -lifted[free], atol=1e-13)
-
-
-def test_the_same_bits_for_any_number_of_threads() -> None:
-    V = femops.H1(turned(femops.ball(4)), 2)
-    operators = [femops.boundary_mass(V, smooth), femops.mass(V) + femops.boundary_mass(V)]
-    u = random_vector(V, "float64")
-    try:
-        for A in operators:
-            assert A.compiled.sweeps[-1].dofs[0].source.nchunks > 4
-            results = []
-            for threads in range(1, max_threads() + 1):
-                set_threads(threads)
-                results.append(A @ u)
-            assert len(results) > 1
-            assert all(np.array_equal(results[0], other) for other in results)
-    finally:
-        set_threads(max_threads())
-
-
-def test_an_application_allocates_nothing() -> None:
-    V = femops.H1(mesh("ball"), 2)
-    A = femops.diffusion(V) + femops.boundary_mass(V)
-    u, out = random_vector(V, "float64"), V.zeros()
-    A.apply(u, out=out)
-    tracemalloc.start()
-    A.apply(u, out=out)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 4096
 
 
 def test_storage_of_a_boundary_operator() -> None:

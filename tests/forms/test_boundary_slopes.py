@@ -28,7 +28,7 @@ def spaces(kind: str, family: str) -> tuple[Any, Any]:
     return femops.L2(m, 1, family="bernstein"), femops.L2(m, 2)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("kind", "family"), CASES)
 def test_any_coupling(kind: str, family: str) -> None:
     """From one space to another, one vector and many, and the transpose."""
@@ -84,7 +84,7 @@ STRAIGHT = {
 }
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", STRAIGHT)
 @pytest.mark.parametrize("dim", [1, 2, 3])
 def test_constant_coefficients_on_straight_elements(dim: int, kind: str) -> None:
@@ -118,10 +118,10 @@ def test_constant_coefficients_on_straight_elements(dim: int, kind: str) -> None
 def test_same_bits_on_any_width() -> None:
     """Faces of one element, as at edges and corners, add to the same dofs."""
     cube = femops.box((3, 2, 4), comm=femops.parallel.Serial(), reproducible=True)
-    for V in (femops.H1(cube, 2), femops.H1(cube, 3, ncomp=2), femops.L2(cube, 3)):
+    for V in (femops.H1(cube, 2, ncomp=2), femops.L2(cube, 2)):
         form, _ = random_form(V, V, seed=3)
         u, results = np.random.default_rng(4).standard_normal(V.size), []
-        for lanes in (2, 4, 8, 16):
+        for lanes in (2, 16):
             A = femops.form(form, V, boundary="all", lanes=lanes)
             results.append(A @ u)
         assert all(np.array_equal(results[0], other) for other in results[1:])

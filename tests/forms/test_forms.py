@@ -74,11 +74,6 @@ def test_loads_of_the_gradient(dim: int, ncomp: int) -> None:
     np.testing.assert_allclose(femops.load(space, flux=numbers), expected, atol=1e-13)
 
 
-def test_one_number_loads_every_component() -> None:
-    space = femops.H1(femops.box((3, 2)), 2, ncomp=2)
-    np.testing.assert_allclose(femops.load(space, 3.0), femops.load(space, np.full(2, 3.0)))
-
-
 def test_a_load_of_the_wrong_shape_is_refused(problem: Problem) -> None:
     with pytest.raises(femops.errors.OperatorError, match="shape"):
         femops.load(problem.space, lambda x: x)

@@ -37,7 +37,7 @@ def test_random_form_on_a_device(seed: int, device: Any) -> None:
     tried(seed, (("partial", "matrix-free")[seed % 2],), device=device)
 
 
-@pytest.mark.sample(50)
+@pytest.mark.sample(100)
 @pytest.mark.parametrize("first", range(0, 500, 5))
 def test_a_compiler_would_take_all_programs(first: int) -> None:
     """Of transposes and Jacobians at all levels: thousands, so nothing is compiled."""

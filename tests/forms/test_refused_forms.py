@@ -75,11 +75,6 @@ def test_wrong_components_are_refused(scalar: Any, pair: Any) -> None:
         (lambda x: x[0], "shape"),
         (lambda x: np.stack([x[0]] * 3), "shape"),
         ([1.0, np.nan], "finite"),
-        (lambda x: np.stack([1 / (0 * x[0] + np.inf), np.inf + x[0]]), "finite"),
-        (np.full((6, 25, 2), np.nan), "finite"),
-        ("north", "beta"),
-        (None, "beta"),
-        (lambda x: 1j * x, "beta"),
         ([[1.0], [2.0, 3.0]], "beta"),
     ],
 )
@@ -95,12 +90,6 @@ def test_fields_that_make_no_sense(scalar: Any) -> None:
         femops.mass(scalar, femops.GridFunction(scalar, np.nan * scalar.zeros()))
     with pytest.raises(femops.errors.VectorError, match="entries"):
         femops.GridFunction(scalar, np.zeros(3))
-
-
-@pytest.mark.parametrize("value", [np.nan, np.inf, "a", None, 1j, lambda x: np.nan * x[0]])
-def test_values_that_make_no_sense_for_a_form(scalar: Any, value: Any) -> None:
-    with pytest.raises(femops.errors.OperatorError, match="rho"):
-        femops.form(mass, scalar, rho=value)
 
 
 def test_a_coefficient_of_a_wrong_shape_for_a_form(scalar: Any) -> None:
@@ -174,30 +163,6 @@ def test_wave_numbers_that_make_no_sense(scalar: Any, given: dict[str, Any], wha
         femops.helmholtz(scalar, **given)
 
 
-def test_names_of_coefficients(scalar: Any) -> None:
-    with pytest.raises(femops.errors.TraceError, match=r"no coefficient 'rho'.*pass rho="):
-        femops.form(mass, scalar)
-    with pytest.raises(femops.errors.TraceError, match="takes no coefficient 'kappa'"):
-        femops.form(mass, scalar, rho=1.0, kappa=2.0)
-
-
-@pytest.mark.parametrize(
-    "function",
-    [
-        lambda u: {"value": u * u},
-        lambda u: {"value": abs(u)},
-        lambda u: {"value": femops.maximum(u, 0.0)},
-        lambda u: {"grad": u * u.grad},
-        lambda u: {"value": u / (1.0 + u.grad[0])},
-        lambda u: {"value": np.exp(u)},
-        lambda u: {"value": femops.where(u > 0.0, u, 2 * u)},
-    ],
-)
-def test_forms_that_are_not_linear_are_refused(scalar: Any, function: Any) -> None:
-    with pytest.raises(femops.errors.TraceError, match="not linear"):
-        femops.form(function, scalar)
-
-
 @pytest.mark.parametrize(
     "function",
     [
@@ -209,22 +174,6 @@ def test_forms_that_are_not_linear_are_refused(scalar: Any, function: Any) -> No
 def test_affine_forms_are_refused(scalar: Any, function: Any) -> None:
     with pytest.raises(femops.errors.TraceError, match=r"femops\.load"):
         femops.form(function, scalar)
-
-
-def test_an_if_names_its_line(scalar: Any) -> None:
-    def stepped(u: Any, x: Any) -> Any:
-        if x[0] > 0.5:
-            return {"value": u}
-        return {"value": 2 * u}
-
-    with pytest.raises(femops.errors.TraceError, match=r"if x\[0\] > 0\.5:.*femops\.where"):
-        femops.form(stepped, scalar)
-
-
-@pytest.mark.parametrize("result", [None, 1.0, {}, {"flux": 1.0}, {"value": 1, "gradient": 2}])
-def test_results_that_are_no_form(scalar: Any, result: Any) -> None:
-    with pytest.raises(femops.errors.TraceError, match='"value"'):
-        femops.form(lambda u: result, scalar)
 
 
 # --- traps ----------------------------------------------------------------------------------------
@@ -254,20 +203,15 @@ def test_branches_that_samples_miss(pair: Any, function: Any, plain: Any) -> Non
     assert FormOracle.of(pair).matrix(plain, k=7.0).error(operator.apply(u), u) < 1e-13
 
 
-def test_small_numbers_are_not_dropped(scalar: Any) -> None:
-    def stiff(u: Any, k: Any) -> Any:
-        return {"value": 1e-3 * k * u, "grad": 1e10 * u.grad}
-
-    operator = femops.form(stiff, scalar, k=1e9)
-    ones = np.ones(scalar.size)
-    total = FormOracle.of(scalar).matrix(mass, rho=1e6).matrix.sum()
-    assert operator.apply(ones).sum() == pytest.approx(total, rel=1e-6)
-
-
 @pytest.mark.parametrize("function", [lambda u: {"value": 0.0}, lambda u: {"grad": 0.0 * u.grad}])
 def test_a_form_that_is_zero_is_refused(scalar: Any, function: Any) -> None:
-    with pytest.raises(femops.errors.TraceError, match="zero"):
+    with pytest.raises(femops.errors.TraceError, match="zero whatever the field"):
         femops.form(function, scalar)
+
+
+def test_a_constant_that_is_infinite_is_refused(scalar: Any) -> None:
+    with pytest.raises(femops.errors.TraceError, match="a constant is inf"):
+        femops.form(lambda u: {"value": np.inf * u}, scalar)
 
 
 def test_an_affine_part_that_samples_miss(scalar: Any) -> None:

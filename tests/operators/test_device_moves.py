@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -182,17 +180,6 @@ def test_spaces_and_vectors(device: GuardedDevice) -> None:
         A.diagonal()
     with moves(device):
         femops.diffusion(V).assemble()
-
-
-def test_copies_of_operators(device: GuardedDevice) -> None:
-    """Stay on the device; what is there is not copied with them."""
-    V = femops.H1(femops.box((3, 2)), 2, device=device)
-    A = femops.diffusion(V)
-    x = V.interpolate(smooth)
-    expected = (A @ x).get()
-    for B in (copy.copy(A), copy.deepcopy(A), pickle.loads(pickle.dumps(A))):
-        assert B.space.device is device
-        np.testing.assert_array_equal((B @ x).get(), expected)
 
 
 def test_the_guard_holds(device: GuardedDevice) -> None:

@@ -95,21 +95,6 @@ def test_newton_minimises() -> None:
     assert all(J(u + h * step) > J(u) for h in (-1e-2, -1e-3, 1e-3, 1e-2))
 
 
-def test_what_is_refused() -> None:
-    mesh = femops.disc(1)
-    V = femops.H1(mesh, 2)
-    for call, kind, words in (
-        (
-            lambda: femops.functional(lambda u: {"value": u}, V),
-            femops.errors.TraceError,
-            "returns a number",
-        ),
-        (lambda: femops.functional(lambda u: u.grad, V), femops.errors.TraceError, "shape"),
-    ):
-        with pytest.raises(kind, match=words):
-            call()
-
-
 @pytest.mark.parametrize(
     ("function", "message"),
     [

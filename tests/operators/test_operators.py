@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
 import threading
-import tracemalloc
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse
-from numba.core.runtime import rtsys
-from numba.core.runtime._nrt_python import memsys_enable_stats
 
 import femops
 from femops.operators.integrals.chunks import chunk_words
 from femops_kernels.cpu import plan
-from femops_kernels.cpu.machine import max_threads, set_threads, tuning_key
+from femops_kernels.cpu.machine import set_threads, tuning_key
 from femops_kernels.tuning.database import trying
 from support import fixtures
 from support.cases.kernels import Problem, bend, random_vector, smooth, tensor, turned, wave
@@ -53,21 +48,6 @@ def test_sums_and_factors(problem: Problem) -> None:
         )
         expected = matrices.assembled()
         assert abs(operator.assemble() - expected).max() < 1e-13 * abs(expected).max()
-
-
-def test_a_sum_over_two_rules_is_not_fused_but_right(problem: Problem) -> None:
-    lumped = femops.mass(problem.space, smooth, quadrature=femops.basis.lobatto(4))
-    indices = problem.space.restriction.indices
-    dense = Oracle(problem.mesh.coordinates, indices, rule_name="lobatto", q1d=4).mass(smooth)
-    both = dense + 0.5 * problem.dense_diffusion
-    operator = lumped + 0.5 * problem.diffusion
-    assert both.error(operator.apply(problem.u), problem.u) < 1e-13
-    held = operator.constrained(problem.space.boundary_dofs())
-    u = problem.u.copy()
-    u[problem.space.boundary_dofs()] = 0.0
-    expected = both.apply(u)
-    expected[problem.space.boundary_dofs()] = 0.0
-    assert np.linalg.norm(held.apply(u) - expected) < 1e-13 * both.scale(u)
 
 
 @pytest.mark.parametrize("level", ["partial", "matrix-free"])
@@ -155,41 +135,8 @@ def test_every_way_to_apply_gives_the_same_bits(pair: Problem) -> None:
     np.testing.assert_allclose(block, one_by_one, rtol=0, atol=1e-14 * np.abs(expected).max())
 
 
-def test_out_is_filled_and_returned_and_nothing_of_it_survives(problem: Problem) -> None:
-    expected = problem.mass.apply(problem.u)
-    out = np.full_like(problem.u, np.nan)
-    before = problem.u.copy()
-    assert problem.mass.apply(problem.u, out=out) is out
-    assert out.tobytes() == expected.tobytes()
-    assert np.array_equal(problem.u, before)
-
-
-@pytest.mark.parametrize("threads", [1, 2])
-def test_apply_allocates_nothing(threads: int) -> None:
-    space = femops.H1(femops.box((24, 24), mapping=bend), 3)
-    operator = (femops.mass(space) + femops.diffusion(space)).constrained(space.boundary_dofs())
-    u, out = random_vector(space, "float64"), space.zeros()
-    set_threads(threads)
-    operator.apply(u, out=out)
-    memsys_enable_stats()
-    compiled = rtsys.get_allocation_stats().alloc
-    tracemalloc.start()
-    before = tracemalloc.get_traced_memory()[0]
-    tracemalloc.reset_peak()
-    for _ in range(5):
-        operator.apply(u, out=out)
-    after, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    set_threads(max_threads())
-    assert rtsys.get_allocation_stats().alloc == compiled
-    assert out.nbytes > 40_000
-    # Python's own small objects (integers, a method) come and go; no vector does
-    assert peak - before < 2048
-    assert after - before < 1024
-
-
 BAD_VECTORS: list[tuple[str, Any]] = [
-    ("entries", lambda n: np.zeros(n - 1)),
+    (r"has 5 entries, the space has \d+: make one with V.zeros\(\)", lambda n: np.zeros(5)),
     ("entries", lambda n: np.zeros(0)),
     ("shape", lambda n: np.zeros((n, 2))),
     ("float32", lambda n: np.zeros(n, np.float32)),
@@ -199,6 +146,7 @@ BAD_VECTORS: list[tuple[str, Any]] = [
     ("list", lambda n: [0.0] * n),
     ("x is None", lambda n: None),
     ("contiguous", lambda n: np.zeros(2 * n)[::2]),
+    ("contiguous", lambda n: np.zeros(8 * n + 1, np.uint8)[1:].view(np.float64)),
 ]
 
 
@@ -207,17 +155,12 @@ def test_a_vector_that_does_not_fit_is_refused(problem: Problem, what: str, make
     bad = make(problem.space.size)
     with pytest.raises(femops.errors.VectorError, match=what):
         problem.mass.apply(bad)
+    if "entries" in what or what == "object":
+        with pytest.raises(femops.errors.VectorError, match=what):
+            problem.mass @ bad
     if bad is not None:
         with pytest.raises(femops.errors.VectorError, match=what):
             problem.mass.apply(problem.u, out=bad)
-
-
-def test_the_message_about_a_wrong_length_says_how_to_make_a_right_one(problem: Problem) -> None:
-    size = problem.space.size
-    with pytest.raises(
-        femops.errors.VectorError, match=rf"has 5 entries, the space has {size}.*V.zeros\(\)"
-    ):
-        problem.mass.apply(np.zeros(5))
 
 
 def test_out_that_overlaps_or_is_read_only_is_refused(problem: Problem) -> None:
@@ -233,29 +176,12 @@ def test_out_that_overlaps_or_is_read_only_is_refused(problem: Problem) -> None:
         problem.mass.apply(u, out=frozen)
 
 
-def test_products_of_the_wrong_length_or_type_are_refused(problem: Problem) -> None:
-    with pytest.raises(femops.errors.VectorError, match="make one with"):
-        problem.mass @ np.zeros(problem.space.size + 1)
-    with pytest.raises(femops.errors.VectorError, match="type object"):
-        problem.mass @ np.zeros(problem.space.size, object)
-
-
 def test_a_product_converts_whole_numbers_and_strides(problem: Problem) -> None:
     whole = np.arange(problem.space.size)
     expected = problem.mass.apply(whole.astype(float))
     np.testing.assert_array_equal(problem.mass @ whole, expected)
     spaced = np.repeat(whole.astype(float), 2)[::2]
     np.testing.assert_array_equal(problem.mass @ spaced, expected)
-
-
-def test_a_nan_reaches_its_neighbours_and_nobody_else(problem: Problem) -> None:
-    u = problem.u.copy()
-    indices = problem.space.restriction.indices
-    at = indices[-1, 5]
-    u[at] = np.nan
-    touched = np.unique(indices[np.any(indices == at, axis=1)])
-    result = problem.mass.apply(u)
-    assert np.array_equal(np.flatnonzero(np.isnan(result)), touched)
 
 
 def test_two_python_threads_at_once(problem: Problem) -> None:
@@ -326,15 +252,6 @@ def test_the_diagonal_is_zero_in_columns_that_alone_are_eliminated(problem: Prob
         assert not some.diagonal()[[1, 4, 7]].any()
 
 
-def test_constraints_give_the_same_bits_for_any_number_of_threads(pair: Problem) -> None:
-    operator = pair.diffusion.constrained(pair.space.boundary_dofs())
-    results = []
-    for threads in (1, 2, 3):
-        set_threads(threads)
-        results.append(operator.apply(pair.u).tobytes())
-    assert results[0] == results[1] == results[2]
-
-
 def test_right_hand_side_imposes_values(pair: Problem) -> None:
     space, dofs = pair.space, pair.space.boundary_dofs()
     operator = (pair.diffusion + pair.mass).constrained(dofs)
@@ -382,16 +299,6 @@ def test_what_stands_at_constrained_dofs_does_not_reach_the_others(pair: Problem
     np.testing.assert_array_equal(result[dofs], 1e300)
 
 
-def test_a_constrained_operator_scaled(pair: Problem) -> None:
-    dofs = pair.space.boundary_dofs()
-    operator = 3.0 * pair.diffusion.constrained(dofs)
-    expected = 3.0 * masked(pair.dense_diffusion.assembled(), dofs)
-    got = operator @ pair.u.ravel()
-    scale = 3 * pair.dense_diffusion.scale(pair.u)
-    assert np.linalg.norm(got - expected @ pair.u.ravel()) < 1e-13 * scale
-    assert abs(operator.assemble() - expected).max() < 1e-13 * abs(expected).max()
-
-
 @pytest.mark.parametrize("bad", [[-1], [10**9], [0.5], [[1, 2]], ["a"], 3, None])
 def test_dofs_that_make_no_sense_are_refused(problem: Problem, bad: Any) -> None:
     with pytest.raises(femops.errors.OperatorError, match="dofs"):
@@ -423,6 +330,7 @@ def test_a_mesh_of_many_chunks(counts: tuple[int, ...], p: int) -> None:
 # --- copies, sums, quotients ---------------------------------------------------------------------
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("level", ["partial", "element"])
 @pytest.mark.parametrize("grow", [True, False])
 def test_operators_outlive_a_change_of_the_tuning_database(
@@ -463,13 +371,6 @@ def test_what_an_operator_has_instead_of_a_matrix(problem: Problem) -> None:
     assert not hasattr(problem.mass, "nnz")
 
 
-def test_copies_and_pickles_work_after_use(problem: Problem) -> None:
-    constrained = problem.mass.constrained(problem.space.boundary_dofs())
-    expected = constrained.apply(problem.u)
-    for twin in (copy.deepcopy(constrained), pickle.loads(pickle.dumps(constrained))):
-        np.testing.assert_array_equal(twin.apply(problem.u), expected)
-
-
 def test_rhs_takes_vectors_and_numbers_only(problem: Problem) -> None:
     constrained = problem.mass.constrained(problem.space.boundary_dofs())
     given = list(range(len(constrained.constrained_dofs)))
@@ -477,13 +378,6 @@ def test_rhs_takes_vectors_and_numbers_only(problem: Problem) -> None:
         constrained.rhs(problem.u, given)
     with pytest.raises(femops.errors.VectorError, match="values is 'zero': give a NumPy array"):
         constrained.rhs(problem.u, "zero")
-
-
-def test_unaligned_vectors_are_refused(problem: Problem) -> None:
-    n = problem.space.size
-    unaligned = np.zeros(8 * n + 1, np.uint8)[1:].view(np.float64)
-    with pytest.raises(femops.errors.VectorError, match="contiguous"):
-        problem.mass.apply(unaligned)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])

@@ -9,9 +9,12 @@ from scipy.sparse.linalg import LinearOperator
 import femops
 from femops.parallel import Serial
 from femops.solvers.inner_products import Sums
+from support.cases import rank_devices
 from support.cases.kernels import bend, smooth
 from support.cases.products import stokes
-from support.cases.rank_operators import close, piece, waves
+from support.cases.rank_operators import close, here, piece, waves
+
+device, place = rank_devices.device, rank_devices.place
 
 
 def ball():
@@ -62,17 +65,6 @@ def test_all_ranks_take_the_level_that_one_has_found(comm):
         femops.boundary_mass(V, level="auto") @ u
 
 
-@pytest.mark.parallel(3)
-def test_boundary_alone(comm):
-    def build(mesh):
-        V = femops.H1(mesh, 2)
-        return femops.boundary_mass(V).constrained(V.boundary_dofs())
-
-    A, B = on_both(comm, ball, build)
-    u, w = random(A.space, B.space)
-    close(A @ u, B @ w, A.space)
-
-
 def taylor_hood(mesh, level="partial"):
     W = femops.Product(u=femops.H1(mesh, 2, ncomp=mesh.dim), p=femops.H1(mesh, 1))
     return femops.form(stokes, W, mu=smooth, level=level)
@@ -116,52 +108,120 @@ def test_products_and_sums_are_reproducible(comm, make):
 # --- solvers --------------------------------------------------------------------------------------
 
 
-def problem(mesh, dtype="float64"):
-    V = femops.H1(mesh, 3)
+def problem(mesh, dtype="float64", device=None):
+    V = femops.H1(mesh, 3, device=device)
     A = femops.diffusion(V, smooth, dtype=dtype) + femops.mass(V, dtype=dtype)
     A = A.constrained(V.boundary_dofs())
-    return A, A.rhs(
-        femops.load(V, smooth, dtype=dtype), V.interpolate(lambda x: x[0]).astype(dtype)
-    )
+    b = femops.load(V, smooth, dtype=dtype)
+    return A, A.rhs(b, V.interpolate(lambda x: x[0]).astype(dtype))
+
+
+def there_and_alone(comm, place, solve):
+    """A solve on the mesh of all ranks, wherever these work, and on the host of this rank alone."""
+    mesh = ball()
+    return solve(femops.distribute(mesh, comm), place), solve(mesh, None)
 
 
 @pytest.mark.parallel(2, 4)
-@pytest.mark.parametrize("merged", [True, False])
 @pytest.mark.parametrize("jacobi", [True, False])
-@pytest.mark.parametrize("factor", [1.0, -3.0])
-def test_cg(comm, merged, jacobi, factor):
-    def solve(mesh):
-        A, b = problem(mesh)
-        if factor < 0.0:
-            A, b = -factor * A, -factor * b
-        M = femops.jacobi(A) if jacobi else None
-        return A.space, femops.cg(A, b, M=M, rtol=1e-11, merged=merged)
+@pytest.mark.parametrize("merged", [True, False])
+def test_cg(comm, place, merged, jacobi):
+    merged = merged and place is None
 
-    (V, (x, info)), (_, (y, expected)) = on_both(comm, ball, solve)
+    def solve(mesh, place):
+        A, b = problem(mesh, device=place)
+        M = femops.jacobi(A) if jacobi else None
+        return A.space, *femops.cg(A, b, M=M, rtol=1e-11, merged=merged)
+
+    (V, x, info), (_, y, expected) = there_and_alone(comm, place, solve)
     assert info.converged
     assert info.merged == expected.merged == merged
     assert abs(info.iterations - expected.iterations) <= 1
     assert abs(info.tolerance - expected.tolerance) < 1e-12 * expected.tolerance
-    close(x, y, V, 1e-10)
+    close(here(x), y, V, 1e-10)
 
 
 @pytest.mark.parallel(2, 4)
 @pytest.mark.parametrize("natural", [True, False])
-def test_cg_for_many_right_hand_sides(comm, natural):
-    def solve(mesh):
-        A, b = problem(mesh)
+def test_cg_for_many_right_hand_sides(comm, place, natural):
+    def solve(mesh, place):
+        A, b = problem(mesh, device=place)
         solver = femops.CGSolver(A, M=femops.jacobi(A), natural=natural)
         first, _ = solver.solve(b, rtol=1e-12)
         again, none = solver.solve(b, first, rtol=1e-9)
-        return A.space, first, again, none, solver.solve(-3.0 * b, rtol=1e-9)
+        return A.space, first, again, none, *solver.solve(-3.0 * b, rtol=1e-9)
 
-    (V, x, again, none, (z, count)), (_, y, _, _, (_, expected)) = on_both(comm, ball, solve)
+    (V, x, again, none, z, count), (_, y, _, _, _, expected) = there_and_alone(comm, place, solve)
     assert none.iterations == 0 < count.iterations
     assert abs(count.iterations - expected.iterations) <= 1
     assert count.tolerance == pytest.approx(expected.tolerance, rel=1e-12)
-    assert np.array_equal(again, x)
-    close(x, y, V, 1e-10)
-    close(z, -3.0 * y, V, 1e-6)
+    assert np.array_equal(here(again), here(x))
+    close(here(x), y, V, 1e-10)
+    close(here(z), -3.0 * y, V, 1e-6)
+
+
+@pytest.mark.parallel(2, 3)
+def test_cg_shows_each_iterate_and_takes_float32(comm, place):
+    def solve(mesh, place):
+        A, b = problem(mesh, device=place)
+        seen = []
+        femops.cg(A, b, maxiter=4, warn=False, callback=lambda x: seen.append(here(x).copy()))
+        A, b = problem(mesh, "float32", place)
+        return A.space, seen, *femops.cg(A, b, rtol=1e-5)
+
+    (V, mine, x, info), (_, alone, y, _) = there_and_alone(comm, place, solve)
+    assert len(mine) == len(alone) == 4
+    for one, other in zip(mine, alone, strict=True):
+        close(one, other, V)
+    assert info.converged
+    assert x.dtype == np.float32
+    close(here(x), y, V, 1e-4)
+
+
+@pytest.mark.parallel(2, 3)
+@pytest.mark.filterwarnings("ignore:.*ranks have no elements")
+@pytest.mark.parametrize("make", [femops.H1, femops.L2])
+def test_cg_where_ranks_have_nothing(comm, place, make):
+    """Functions that are not continuous are nobody's ghosts, but of all ranks too."""
+    V = make(femops.box(1, comm=comm), 4, device=place)
+    x, info = femops.cg(femops.mass(V), femops.load(V, 1.0), rtol=1e-13)
+    assert info.converged
+    np.testing.assert_allclose(here(x), here(V.interpolate(1.0)), rtol=1e-12)
+
+
+@pytest.mark.parallel(2)
+def test_cg_says_what_is_wrong_on_devices(comm, device):
+    A, b = problem(femops.box((4, 4), comm=comm), device=device)
+    with pytest.raises(femops.errors.SolverError, match="ranks have a GPU each: leave merged out"):
+        femops.cg(A, b, merged=True)
+    with pytest.raises(femops.errors.SolverError, match="not to be positive definite"):
+        femops.cg(-A, -b)
+
+
+def burgers(u):
+    return {"grad": 0.1 * u.grad, "value": u * u.grad[0]}
+
+
+@pytest.mark.parallel(2, 3)
+@pytest.mark.parametrize("linear", ["cg", "gmres", "burgers"])
+def test_newton(comm, place, linear):
+    """Also where the Jacobian is not symmetric."""
+
+    def solve(mesh, place):
+        V = femops.H1(mesh, 2, device=place)
+        F = femops.p_laplacian(V, p=3.0, epsilon=0.1)
+        if linear == "burgers":
+            F = femops.residual(burgers, V)
+        F, b = F.constrained(V.boundary_dofs()), femops.load(V, lambda x: np.sin(3 * x[0]) + 0.3)
+        method = "auto" if linear == "burgers" else linear
+        u, info = femops.newton(F, V.zeros(), b, linear=method, rtol=1e-10)
+        return V, u, info, F.residual(u)
+
+    (V, u, info, left), (_, w, expected, _) = there_and_alone(comm, place, solve)
+    assert info.converged
+    assert abs(info.iterations - expected.iterations) <= 1
+    close(here(u), w, V, 1e-8)
+    assert np.isfinite(here(left)).all()
 
 
 @pytest.mark.parallel(2, 3)
@@ -178,47 +238,6 @@ def test_cg_for_a_block_of_right_hand_sides(comm):
         close(mine, other, V, 1e-10)
 
 
-@pytest.mark.parallel(3)
-def test_cg_shows_each_iterate(comm):
-    def solve(mesh):
-        A, b = problem(mesh)
-        seen = []
-        femops.cg(A, b, maxiter=7, warn=False, callback=lambda x: seen.append(x.copy()))
-        return A.space, seen
-
-    (V, mine), (_, alone) = on_both(comm, ball, solve)
-    assert len(mine) == len(alone) == 7
-    for x, y in zip(mine, alone, strict=True):
-        close(x, y, V)
-
-
-@pytest.mark.parallel(3)
-def test_cg_in_float32(comm):
-    def solve(mesh):
-        A, b = problem(mesh, "float32")
-        return A.space, femops.cg(A, b, rtol=1e-5)
-
-    (V, (x, info)), (_, (y, _)) = on_both(comm, ball, solve)
-    assert info.converged
-    assert x.dtype == np.float32
-    close(x, y, V, 1e-4)
-
-
-@pytest.mark.parallel(2)
-def test_cg_where_ranks_have_nothing(comm):
-    with (
-        pytest.warns(UserWarning, match="no elements")
-        if comm.rank == 0
-        else warnings.catch_warnings()
-    ):
-        mesh = femops.box(1, comm=comm)
-    V = femops.H1(mesh, 4)
-    A = femops.mass(V)
-    x, info = femops.cg(A, femops.load(V, 1.0), rtol=1e-13)
-    assert info.converged
-    np.testing.assert_allclose(x, 1.0, rtol=1e-12)
-
-
 @pytest.mark.parallel(2, 3)
 @pytest.mark.parametrize("jacobi", [True, False])
 def test_cg_is_reproducible(comm, jacobi):
@@ -230,40 +249,6 @@ def test_cg_is_reproducible(comm, jacobi):
     _, y, expected = solve(Serial())
     assert info == expected
     assert np.array_equal(x, y[piece(V)])
-
-
-@pytest.mark.parallel(2, 3)
-def test_newton(comm):
-    def solve(mesh):
-        V = femops.H1(mesh, 2)
-        F = femops.p_laplacian(V, p=3.0, epsilon=0.1).constrained(V.boundary_dofs())
-        return V, F, *femops.newton(F, V.zeros(), femops.load(V, 1.0))
-
-    (V, F, u, info), (_, G, w, expected) = on_both(comm, ball, solve)
-    assert info.converged
-    assert info.iterations == expected.iterations
-    close(u, w, V, 1e-8)
-    state, whole = random(V, G.space)
-    close(F.residual(state), G.residual(whole), V)
-
-
-def burgers(u):
-    return {"grad": 0.1 * u.grad, "value": u * u.grad[0]}
-
-
-@pytest.mark.parallel(1, 3)
-@pytest.mark.parametrize("linear", ["auto", "gmres"])
-def test_newton_where_the_jacobian_is_not_symmetric(comm, linear):
-    def solve(mesh):
-        V = femops.H1(mesh, 2)
-        F = femops.residual(burgers, V).constrained(V.boundary_dofs())
-        load = femops.load(V, lambda x: np.sin(3 * x[0]) + 0.3)
-        return V, *femops.newton(F, V.zeros(), load, linear=linear, rtol=1e-10)
-
-    (V, u, info), (_, w, expected) = on_both(comm, ball, solve)
-    assert info.converged
-    assert abs(info.iterations - expected.iterations) <= 1
-    close(u, w, V, 1e-8)
 
 
 @pytest.mark.sample(3)

@@ -84,46 +84,6 @@ def test_eigsh_and_lobpcg(space: femops.H1, poisson: femops.Operator, dense: tup
     assert np.linalg.norm(poisson @ vectors - vectors * values) < 1e-3
 
 
-def test_the_generalised_problem_by_lobpcg(space: femops.H1, dense: tuple[Array, Array]) -> None:
-    """Eigenvalues of the Laplacian: A x = lambda M x, both never formed."""
-    held = space.boundary_dofs()
-    matrix = femops.diffusion(space, smooth).constrained(held)
-    mass = femops.mass(space).constrained(held)
-    start = np.random.default_rng(4).standard_normal((space.size, 5))
-    start[held] = 0.0  # and so the constrained rows, eigenvalues 1, are never seen
-    values, _ = spla.lobpcg(
-        matrix, start, B=mass, M=femops.jacobi(matrix), largest=False, tol=1e-6, maxiter=400
-    )
-    root = np.linalg.cholesky(dense[1])
-    half = np.linalg.solve(root, dense[0])
-    expected = np.linalg.eigvalsh(np.linalg.solve(root, half.T))
-    np.testing.assert_allclose(values[:3], expected[:3], rtol=1e-6)
-
-
-def test_vector_spaces_as_they_are() -> None:
-    """Loads, solutions and columns of elasticity have the shapes that SciPy's solvers take."""
-    V = femops.H1(turned(femops.box((3, 2))), 2, ncomp=2)
-    held = V.boundary_dofs(1)
-    A = femops.elasticity(V, 1.0, 1.0).constrained(held)
-    M, matrix = femops.jacobi(A), A.assemble().toarray()
-    b = A.rhs(femops.load(V, [0.0, -1.0]), V.interpolate([0.1, 0.2]))
-    assert b.shape == (V.size,)
-    exact, spectrum = np.linalg.solve(matrix, b), np.linalg.eigvalsh(matrix)
-    for solver in (spla.cg, spla.minres, spla.gmres):
-        for operator in (A, spla.LinearOperator(A.shape, A.apply, dtype=float)):
-            x, info = solver(operator, b, rtol=1e-12, M=M, maxiter=2000)
-            assert info == 0
-            assert np.linalg.norm(x - exact) < 1e-9 * np.linalg.norm(exact)
-    np.testing.assert_allclose(V.components(x).reshape(-1)[held][:2], [0.1, 0.2], rtol=1e-9)
-    largest = spla.eigsh(A, k=2, return_eigenvectors=False)
-    np.testing.assert_allclose(np.sort(largest), spectrum[-2:], rtol=1e-9)
-    start = np.random.default_rng(5).standard_normal((V.size, 4))
-    values, vectors = spla.lobpcg(A, start, largest=True, tol=1e-8, maxiter=500)
-    np.testing.assert_allclose(np.sort(values)[-2:], spectrum[-2:], rtol=1e-8)
-    assert V.components(vectors).shape == (V.ndofs, 2, 4)
-    np.testing.assert_allclose(A @ start, matrix @ start, atol=1e-11)
-
-
 @pytest.mark.parametrize("use", ["__matmul__", "dot", "apply", "matvec", "rmatvec", "matmat"])
 def test_a_field_by_components_is_refused(use: str) -> None:
     V = femops.H1(femops.box((4, 4, 4)), 1, ncomp=3)
@@ -156,37 +116,12 @@ def test_linear_operator_algebra(space: femops.H1, dtype: str) -> None:
     assert mass.shape == (space.size, space.size)
 
 
-def test_cg_tells_of_forgotten_boundary_conditions() -> None:
-    """The recursion of a singular problem converges to nothing."""
-    V = femops.H1(femops.read_mesh(femops.sample("ball.mesh")), 3)
-    with pytest.raises(femops.errors.SolverError, match=r"Was constrained\(\) forgotten\?"):
-        femops.cg(femops.diffusion(V), femops.load(V, 1.0))
-
-
-def test_cg_reports_the_true_residual() -> None:
-    V = femops.H1(femops.box((4, 4)), 3)
-    A = femops.diffusion(V).constrained(V.boundary_dofs())
-    b = A.rhs(femops.load(V, 1.0))
-    x, info = femops.cg(A, b, rtol=1e-8)
-    assert info.converged
-    assert info.residual == pytest.approx(np.linalg.norm(b - A @ x), rel=1e-12)
-    x, info = femops.cg(A, b, rtol=0.0, warn=False)  # below round-off: an end, but no success
-    assert not info.converged
-    assert info.residual < 1e-12 * np.linalg.norm(b)
-
-
 def test_cg_refuses_what_is_not_symmetric() -> None:
     V = femops.H1(femops.box((4, 4)), 2)
     A = femops.diffusion(V) + femops.convection(V, [1.0, 0.0])
     assert not A.symmetric
     with pytest.raises(femops.errors.SolverError, match="gmres"):
         femops.cg(A, V.zeros())
-
-
-def test_a_form_that_is_not_finite_is_refused() -> None:
-    V = femops.H1(femops.box((2, 2), lower=(-1.0, 0.0)), 2)
-    with pytest.raises(femops.errors.OperatorError, match="not finite at"):
-        femops.form(lambda u, x: {"value": np.sqrt(x[0]) * u}, V)
 
 
 @pytest.mark.parametrize("kind", ["dense", "sparse", "number", "zero"])

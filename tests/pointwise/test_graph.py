@@ -75,7 +75,7 @@ def traced(f: Any) -> tuple[Graph, list[Node], Node]:
 
 
 @given(expressions(), st.lists(st.floats(0.25, 2.0), min_size=3, max_size=3))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_evaluates_as_python_does(f: Any, point: list[float]) -> None:
     """To the last bit: nothing is rearranged."""
     _, inputs, node = traced(f)
@@ -86,7 +86,7 @@ def test_evaluates_as_python_does(f: Any, point: list[float]) -> None:
 
 
 @given(expressions(), st.lists(st.floats(0.25, 2.0), min_size=3, max_size=3), st.integers(0, 2))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_derivative_is_the_complex_step(f: Any, point: list[float], k: int) -> None:
     graph, inputs, node = traced(f)
     direction = {i.number: graph.constant(float(i is inputs[k])) for i in inputs}

@@ -66,9 +66,13 @@ def test_powers_of_zero() -> None:
     assert found == [0.0, 0.0]
 
 
-@pytest.mark.parametrize("seed", range(300))
-def test_both_directions(seed: int) -> None:
-    made = Expression(seed)
+@pytest.mark.parametrize("first", range(0, 300, 50))
+def test_both_directions(first: int) -> None:
+    for seed in range(first, first + 50):
+        check(Expression(seed))
+
+
+def check(made: Expression) -> None:
     zero, one = made.graph.constant(0.0), made.graph.constant(1.0)
     still = {node.number: zero for node in made.inputs}
     ahead = [derivatives([made.output], still | {node.number: one})[0] for node in made.inputs]

@@ -208,6 +208,11 @@ def test_several_fields_and_tests() -> None:
     ("function", "message"),
     [
         (lambda u: {"value": u * u}, "not linear in u"),
+        (lambda u: {"value": abs(u)}, "not linear in u"),
+        (lambda u: {"value": femops.maximum(u, 0.0)}, "not linear in u"),
+        (lambda u: {"grad": u * u.grad}, "not linear in u"),
+        (lambda u: {"value": u / (1.0 + u.grad[0])}, "not linear in u"),
+        (lambda u: {"value": femops.where(u > 0.0, u, 2 * u)}, "not linear in u"),
         (lambda u: {"value": np.sin(u)}, "not linear in u"),
         (lambda u: {"value": u + femops.where(u > 0, 1.0, 0.0)}, "not linear in u"),
         (lambda u: {"value": u + 1.0}, "does not depend on the field"),

@@ -136,16 +136,6 @@ def test_iterations_for_stokes_flow_do_not_grow_with_refinement() -> None:
         assert counts[name][2] <= min(most, 1.1 * counts[name][1]), counts
 
 
-def test_iterations_for_stokes_flow_grow_with_the_diagonal_of_the_velocity() -> None:
-    counts = []
-    for n in (8, 16):
-        A, b = flow(n)
-        parts = fields(A) | {"u": femops.jacobi(A["u", "u"])}
-        M = femops.block_diagonal(A.space, **parts)
-        counts.append(femops.minres(A, b, M=M, rtol=1e-8)[1].iterations)
-    assert counts[1] > 1.8 * counts[0]
-
-
 def test_stokes_flow_beside_a_direct_solve() -> None:
     A, b = flow(5)
     W = A.space

@@ -296,7 +296,7 @@ def test_eliminated_operators(make: Make, order: int, mesh: Any) -> None:
 
 
 @pytest.mark.sample(2)
-@pytest.mark.parametrize("order", [1, 2, 4, 6])
+@pytest.mark.parametrize("order", [1, 2, 4])
 @pytest.mark.parametrize("mesh", [DISC, femops.box((2, 2, 2))], ids=["disc", "cube"])
 def test_coefficients_take_the_iterations_of_nodal_values(order: int, mesh: Any) -> None:
     counts = []
@@ -320,7 +320,7 @@ def test_a_change_of_basis_keeps_symmetry(make: Make) -> None:
 
 
 def test_high_orders_of_coefficients_are_in_double() -> None:
-    A = poisson(14, "bernstein", femops.box((2, 2)))
+    A = poisson(9, "bernstein", femops.box((2, 2)))
     M = femops.multigrid(A)
     assert M.precision == DOUBLE
     b = A.rhs(femops.load(A.space, lambda x: 1.0 + x[0]))

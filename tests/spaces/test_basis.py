@@ -5,15 +5,12 @@ from math import comb
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from femops.basis import Basis1D, Quadrature1D, gauss, lobatto
 from femops.errors import BasisError
 from femops_meshes.coordinates.interpolation import tensor_apply
 
 FAMILIES = ["gll", "gauss", "bernstein"]
-points_in_01 = st.lists(st.floats(0, 1), min_size=1, max_size=12).map(np.array)
 
 
 def exact_lagrange(nodes, x):
@@ -58,34 +55,6 @@ def test_matrices_against_exact_rational_arithmetic(family, p):
         )
         np.testing.assert_allclose(b[i], values, rtol=0, atol=1e-13)
         np.testing.assert_allclose(g[i], slopes, rtol=0, atol=1e-13 * p**2 * 4)
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-@given(p=st.integers(1, 20), x=points_in_01)
-def test_partition_of_unity(family, p, x):
-    basis = Basis1D(family, p)
-    np.testing.assert_allclose(basis.interpolation(x).sum(axis=1), 1, rtol=0, atol=1e-13)
-    np.testing.assert_allclose(basis.gradient(x).sum(axis=1), 0, atol=4e-13 * p**2)
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-@given(p=st.integers(1, 20), x=points_in_01, data=st.data())
-def test_monomials_and_their_derivatives(family, p, x, data):
-    k = data.draw(st.integers(0, p))
-    basis = Basis1D(family, p)
-    coefficients = basis.from_nodal @ basis.nodes**k
-    np.testing.assert_allclose(basis.interpolation(x) @ coefficients, x**k, atol=1e-12)
-    slope = k * x ** max(k - 1, 0)
-    np.testing.assert_allclose(basis.gradient(x) @ coefficients, slope, atol=2e-12 * p**2)
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("p", range(1, 21))
-def test_centro_symmetry(family, p):
-    x = gauss(p + 2).points
-    b, g = (getattr(Basis1D(family, p), name)(x) for name in ("interpolation", "gradient"))
-    np.testing.assert_allclose(b, b[::-1, ::-1], atol=1e-13)
-    np.testing.assert_allclose(g, -g[::-1, ::-1], atol=4e-13 * p**2)
 
 
 def test_bernstein_is_positive_and_ends_are_nodal():

@@ -126,14 +126,6 @@ def test_entities_share_out_the_nodes_of_an_element(p, dim):
         assert code == sum(t * 3**d for d, t in enumerate(digits))
 
 
-def test_ranges_of_elements_touch_ranges_of_dofs():
-    space = H1(femops.box((3, 3, 3)), 3)
-    touched, indices = space.restriction.first_touch, space.restriction.indices
-    for a, b in [(0, 27), (0, 5), (4, 11), (20, 27)]:
-        new = np.setdiff1d(indices[a:b], indices[:a])
-        np.testing.assert_array_equal(new, np.arange(touched[a], touched[b]))
-
-
 def test_millions_of_dofs_are_no_loop_in_python():
     assert H1(femops.box((30, 30, 30)), 4).ndofs == 121**3
     meshes = [femops.box((n,) * 3) for n in (4, 12)]

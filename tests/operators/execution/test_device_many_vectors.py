@@ -184,7 +184,7 @@ def test_sums_in_an_order_go_one_by_one() -> None:
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("sanitizer", [ADDRESS, THREAD])
-@pytest.mark.parametrize("make", [make_sum, make_elasticity])
+@pytest.mark.parametrize("make", [make_sum])
 def test_nothing_is_found(make: Callable[[Any], Any], sanitizer: str) -> None:
     require(sanitizer)
     device = host_device(shared_bytes=12 * 1024)

@@ -66,7 +66,7 @@ MAKERS = [
 ]
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("sanitizer", [ADDRESS, THREAD])
 @pytest.mark.parametrize("make", MAKERS)
 def test_nothing_is_found(make: Callable[[HostDevice | None], Any], sanitizer: str) -> None:

@@ -7,16 +7,17 @@ import pytest
 
 import femops
 from femops.hydro import Lagrangian, Simulation, built_in, problem
-from femops.parallel import gpus
 from femops_kernels.cuda.operators import DistributedDeviceOperator
+from support.cases import rank_devices
 from support.cases.kernels import bend, smooth
 from support.cases.levels import FORMS, cover
 from support.cases.products import stokes
+from support.cases.rank_devices import WAYS
 from support.cases.rank_operators import compare, here, piece, waves, whole_mesh
-from support.cuda import guarded, host_values
+from support.cuda import host_values
 from support.cuda.host_device import HostDevice
 
-WAYS = ["staged", "direct", "nccl"]
+device, way = rank_devices.device, rank_devices.way
 evaluated = host_values.evaluated
 
 
@@ -24,21 +25,6 @@ def first_of_each_form():
     """At the levels that a device has kernels of."""
     cases = [case for case in cover() if case.level in ("partial", "matrix-free")]
     return [next(case for case in cases if case.form == form) for form in FORMS]
-
-
-@pytest.fixture(scope="module")
-def device():
-    """Of as little shared memory as conjugate gradients take: meshes take several blocks."""
-    return guarded.guarded_device(shared_bytes=14 * 1024, options=["-O0"])
-
-
-@pytest.fixture
-def way(request, monkeypatch, comm, device):
-    """How messages get from a device to others."""
-    monkeypatch.setattr(device, "bus", f"of rank {comm.rank}")
-    monkeypatch.setenv(gpus.CUDA_AWARE, str(int(request.param == "direct")))
-    monkeypatch.setenv(gpus.NCCL, str(int(request.param == "nccl")))
-    return request.param
 
 
 @pytest.mark.sample(2)
@@ -190,106 +176,6 @@ def test_all_ranks_take_one_level(comm, device):
     A, B = on_both(comm, build, device)
     assert {comm.broadcast(A.level, rank) for rank in range(comm.size)} == {A.level}
     check(A, B.at_level("partial"))
-
-
-# --- solvers --------------------------------------------------------------------------------------
-
-
-def poisson(mesh, device, dtype="float64"):
-    V = femops.H1(mesh, 3, device=device)
-    A = femops.diffusion(V, smooth, dtype=dtype) + femops.mass(V, dtype=dtype)
-    A = A.constrained(V.boundary_dofs())
-    return A, A.rhs(femops.load(V, smooth, dtype=dtype), 0.5)
-
-
-@pytest.mark.parallel(2, 3, 4)
-@pytest.mark.parametrize(("jacobi", "way"), [(True, "nccl"), (False, "staged")], indirect=["way"])
-def test_cg(comm, device, jacobi, way):
-    def solve(mesh, device):
-        A, b = poisson(mesh, device)
-        M = femops.jacobi(A) if jacobi else None
-        return A.space, *femops.cg(A, b, M=M, rtol=1e-11, merged=False)
-
-    (V, x, info), (_, y, expected) = on_both(comm, solve, device)
-    assert info.converged
-    assert not info.merged
-    assert abs(info.iterations - expected.iterations) <= 1
-    assert abs(info.tolerance - expected.tolerance) < 1e-12 * expected.tolerance
-    close(x, y, V, 1e-10)
-
-
-@pytest.mark.parallel(2)
-def test_cg_for_many_right_hand_sides(comm, device):
-    def solve(mesh, device):
-        A, b = poisson(mesh, device)
-        solver = femops.CGSolver(A, M=femops.jacobi(A), natural=True)
-        first, _ = solver.solve(b, rtol=1e-12)
-        _, none = solver.solve(b, first, rtol=1e-9)
-        return A.space, none, *solver.solve(-3.0 * b, rtol=1e-11)
-
-    (V, none, x, count), (_, _, y, expected) = on_both(comm, solve, device)
-    assert none.iterations == 0 < count.iterations
-    assert abs(count.iterations - expected.iterations) <= 1
-    close(x, y, V, 1e-8)
-
-
-@pytest.mark.parallel(3)
-def test_cg_shows_each_iterate(comm, device):
-    def solve(mesh, device):
-        A, b = poisson(mesh, device)
-        seen = []
-        femops.cg(A, b, maxiter=4, warn=False, callback=lambda x: seen.append(here(x).copy()))
-        return A.space, seen
-
-    (V, mine), (_, alone) = on_both(comm, solve, device)
-    assert len(mine) == len(alone) == 4
-    for x, y in zip(mine, alone, strict=True):
-        close(x, y, V)
-
-
-@pytest.mark.parallel(3)
-@pytest.mark.parametrize("way", ["nccl"], indirect=True)
-def test_cg_in_float32(comm, device, way):
-    (A, b), (B, c) = on_both(comm, lambda mesh, device: poisson(mesh, device, "float32"), device)
-    (x, info), (y, _) = femops.cg(A, b, rtol=1e-5), femops.cg(B, c, rtol=1e-5)
-    assert info.converged
-    assert x.dtype == np.float32
-    close(x, y, A.space, 1e-4)
-
-
-@pytest.mark.parallel(3)
-@pytest.mark.filterwarnings("ignore:.*ranks have no elements")
-@pytest.mark.parametrize("make", [femops.H1, femops.L2])
-@pytest.mark.parametrize("way", ["nccl"], indirect=True)
-def test_cg_where_ranks_have_nothing(comm, device, way, make):
-    """Functions that are not continuous are nobody's ghosts, but of all ranks too."""
-    V = make(femops.box((2, 1), comm=comm), 3, device=device)
-    x, info = femops.cg(femops.mass(V), femops.load(V, 1.0), rtol=1e-13)
-    assert info.converged
-    np.testing.assert_allclose(here(x), here(V.interpolate(1.0)), rtol=1e-12)
-
-
-@pytest.mark.parallel(2)
-def test_cg_says_what_is_wrong(comm, device):
-    A, b = poisson(femops.box((4, 4), comm=comm), device)
-    with pytest.raises(femops.errors.SolverError, match="ranks have a GPU each: leave merged out"):
-        femops.cg(A, b, merged=True)
-    with pytest.raises(femops.errors.SolverError, match="not to be positive definite"):
-        femops.cg(-A, -b)
-
-
-@pytest.mark.parallel(3)
-@pytest.mark.parametrize("linear", ["cg", "gmres"])
-def test_newton(comm, device, linear):
-    def solve(mesh, device):
-        V = femops.H1(mesh, 2, device=device)
-        F = femops.p_laplacian(V, p=3.0, epsilon=0.1).constrained(V.boundary_dofs())
-        return V, *femops.newton(F, V.zeros(), femops.load(V, 1.0), linear=linear)
-
-    (V, u, info), (_, w, expected) = on_both(comm, solve, device)
-    assert info.converged
-    assert info.iterations == expected.iterations
-    close(u, w, V, 1e-8)
 
 
 # --- how it is done -------------------------------------------------------------------------------

@@ -93,28 +93,6 @@ def test_operators_and_sums(comm, name, level, reproducible):
             close(held @ u[piece(A.space)], B.constrained(every) @ u, A.space)
 
 
-@pytest.mark.sample(5)
-@pytest.mark.parallel(4)
-@pytest.mark.parametrize("reproducible", [False, True])
-@pytest.mark.parametrize(("name", "level"), CASES[::2])
-def test_many_vectors(comm, name, level, reproducible):
-    def build(mesh):
-        return dict(operators(mesh, level))
-
-    mine, alone = on_both(comm, MESHES[name], build, reproducible)
-    for key in ("rules", "boundary", "slopes", "two spaces", "components"):
-        if key not in mine:
-            continue
-        A, B = mine[key], alone[key]
-        u = np.random.default_rng(3).standard_normal((B.space.size, 9))
-        close((A @ u[piece(A.space)])[:, 4], (B @ u)[:, 4], A.test_space)
-        if A.space is A.test_space:
-            held, every = A.constrained(every_fifth(A.space)), every_fifth(B.space)
-            whole = B.constrained(every) @ u
-            for k, result in enumerate((held @ u[piece(A.space)]).T):
-                close(result, whole[:, k], A.space)
-
-
 @pytest.mark.parallel(4)
 @pytest.mark.parametrize("kind", [np.float64, np.complex128])
 def test_multivectors(comm, kind):

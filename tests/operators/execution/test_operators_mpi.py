@@ -6,7 +6,7 @@ import pytest
 import femops
 from femops.parallel import Serial
 from support.cases.kernels import bend, make_mesh, smooth
-from support.cases.levels import FACTORS, cover
+from support.cases.levels import cover
 from support.cases.rank_operators import build, compare, every_fifth, own_piece, results, whole_mesh
 
 
@@ -19,85 +19,20 @@ def check(case, comm, alone, ranks, tolerance):
     assert abs(rows - matrix[out]).max() <= tolerance * most if rows.shape[0] else True
 
 
-def check_equal(comm, case):
+@pytest.mark.sample(6)
+@pytest.mark.parallel(2, 3, 4, 8)
+@pytest.mark.parametrize("case", cover(), ids=str)
+@pytest.mark.filterwarnings("ignore:.*ranks have no elements")
+def test_equal_to_serial(comm, case):
     mesh = whole_mesh(case)
     check(case, comm, lambda: mesh, femops.distribute(mesh, comm), 10 * case.tolerance)
 
 
-HALVES = cover()[::2], cover()[1::2]
-"""Each case is tried on two ranks and on three: on one of them to be equal, on the other to have
-the same bits."""
-
-
-def test_each_half_has_every_value():
-    for half in HALVES:
-        for name in FACTORS:
-            assert {getattr(case, name) for case in half} == set(FACTORS[name]), name
-
-
-@pytest.mark.sample(3)
-@pytest.mark.parallel(2)
-@pytest.mark.parametrize("case", HALVES[0], ids=str)
-@pytest.mark.filterwarnings("ignore:.*ranks have no elements")
-def test_equal_to_serial_on_two(comm, case):
-    check_equal(comm, case)
-
-
-@pytest.mark.sample(3)
-@pytest.mark.parallel(3)
-@pytest.mark.parametrize("case", HALVES[1], ids=str)
-@pytest.mark.filterwarnings("ignore:.*ranks have no elements")
-def test_equal_to_serial_on_three(comm, case):
-    check_equal(comm, case)
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parallel(2, 3)
-@pytest.mark.parametrize("case", cover(), ids=str)
-@pytest.mark.filterwarnings("ignore:.*ranks have no elements")
-def test_equal_to_serial(comm, case):
-    check_equal(comm, case)
-
-
-@pytest.mark.sample(3)
-@pytest.mark.parallel(1, 4, 8)
-@pytest.mark.parametrize("case", cover()[::8], ids=str)
-@pytest.mark.filterwarnings("ignore:.*ranks have no elements")
-def test_equal_to_serial_on_more(comm, case):
-    check_equal(comm, case)
-
-
-def check_many(comm, case, reproducible):
-    """A panel of vectors: what one has, with the same bits if the mesh is reproducible."""
-    mesh = whole_mesh(case)
-    mine = build(case, femops.distribute(mesh, comm, reproducible=reproducible))
-    alone = femops.distribute(mesh, Serial(), reproducible=reproducible)
-    whole = build(case, alone if reproducible else mesh)
-    u = np.random.default_rng(5).standard_normal((whole.space.size, 19)).astype(case.dtype)
-    gap = np.abs(mine @ u[own_piece(mine.space)] - (whole @ u)[own_piece(mine.test_space)])
-    tolerance = 0.0 if reproducible else 10 * case.tolerance
-    assert gap.max(initial=0.0) <= tolerance * np.abs(whole @ u).max()
-
-
-@pytest.mark.sample(3)
-@pytest.mark.parallel(2)
-@pytest.mark.parametrize("reproducible", [False, True])
-@pytest.mark.parametrize("case", cover()[::9], ids=str)
-@pytest.mark.filterwarnings("ignore:.*ranks have no elements")
-def test_many_vectors_on_two(comm, case, reproducible):
-    check_many(comm, case, reproducible)
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parallel(3)
-@pytest.mark.parametrize("reproducible", [False, True])
-@pytest.mark.parametrize("case", cover(), ids=str)
-@pytest.mark.filterwarnings("ignore:.*ranks have no elements")
-def test_many_vectors(comm, case, reproducible):
-    check_many(comm, case, reproducible)
-
-
-def check_reproducible(comm, case):
+@pytest.mark.sample(6)
+@pytest.mark.parallel(2, 3, 4, 8)
+@pytest.mark.parametrize("case", cover()[::-1], ids=str)
+def test_the_same_bits(comm, case):
+    """On any number of ranks."""
     mesh = make_mesh(case.mesh, case.dim, "blocks")
     ranks = femops.distribute(mesh, comm, reproducible=True)
     assert comm.max(int(ranks.num_elements == 0)) == 0
@@ -108,26 +43,21 @@ def check_reproducible(comm, case):
     check(case, comm, alone, ranks, 0.0)
 
 
-@pytest.mark.sample(3)
-@pytest.mark.parallel(2)
-@pytest.mark.parametrize("case", HALVES[1], ids=str)
-def test_reproducible_on_two(comm, case):
-    """The same bits on any number of ranks."""
-    check_reproducible(comm, case)
-
-
-@pytest.mark.sample(3)
-@pytest.mark.parallel(3)
-@pytest.mark.parametrize("case", HALVES[0], ids=str)
-def test_reproducible_on_three(comm, case):
-    check_reproducible(comm, case)
-
-
-@pytest.mark.exhaustive
+@pytest.mark.sample(20)
 @pytest.mark.parallel(2, 3)
+@pytest.mark.parametrize("reproducible", [False, True])
 @pytest.mark.parametrize("case", cover(), ids=str)
-def test_reproducible(comm, case):
-    check_reproducible(comm, case)
+@pytest.mark.filterwarnings("ignore:.*ranks have no elements")
+def test_many_vectors(comm, case, reproducible):
+    """A panel of vectors: what one has, with the same bits if the mesh is reproducible."""
+    mesh = whole_mesh(case)
+    mine = build(case, femops.distribute(mesh, comm, reproducible=reproducible))
+    alone = femops.distribute(mesh, Serial(), reproducible=reproducible)
+    whole = build(case, alone if reproducible else mesh)
+    u = np.random.default_rng(5).standard_normal((whole.space.size, 19)).astype(case.dtype)
+    gap = np.abs(mine @ u[own_piece(mine.space)] - (whole @ u)[own_piece(mine.test_space)])
+    tolerance = 0.0 if reproducible else 10 * case.tolerance
+    assert gap.max(initial=0.0) <= tolerance * np.abs(whole @ u).max()
 
 
 @pytest.mark.parallel(2, 3)
@@ -152,10 +82,3 @@ def test_reproducible_where_a_rank_has_little(comm, dim, level):
     assert norms == expected
     assert all(np.array_equal(found[name], values[out]) for name, values in serial.items())
     assert abs(rows - matrix[out]).max() == 0.0 if rows.shape[0] else True
-
-
-@pytest.mark.sample(3)
-@pytest.mark.parallel(4, 8)
-@pytest.mark.parametrize("case", cover()[1::8], ids=str)
-def test_reproducible_on_more(comm, case):
-    check_reproducible(comm, case)

@@ -1,5 +1,7 @@
 """Every form at every level against the naive oracle, over a pairwise cover of all that varies.
 
+The same bits for any number of threads, and the transpose.
+
 ``make exhaustive`` runs the product of forms, levels, dimensions, degrees, meshes and sizes.
 """
 
@@ -11,6 +13,7 @@ import pytest
 
 from femops.geometry.jacobians import ElementClass, classify
 from femops.geometry.legendre import LegendreGeometry
+from femops_kernels.cpu.machine import set_threads
 from support.cases.kernels import make_mesh, random_vector
 from support.cases.levels import FACTORS, LEVELS, PAIRWISE, Case, build, cover, product
 
@@ -42,9 +45,14 @@ def check(case: Case) -> None:
     operator, dense = build(case)
     assert operator.level == case.level
     u = random_vector(operator.space, case.dtype)
+    v = random_vector(operator.test_space, case.dtype, 12)
     result = operator.apply(u)
     assert result.dtype == case.dtype
     assert dense.error(result, u) < case.tolerance
+    assert dense.T.error(operator.T.apply(v), v) < case.tolerance
+    for threads in (1, 2, 3):
+        set_threads(threads)
+        assert operator.apply(u).tobytes() == result.tobytes()
     most = abs(dense.matrix).max()
     assert abs(operator.assemble() - dense.matrix).max() < case.tolerance * most
     if operator.space is operator.test_space:

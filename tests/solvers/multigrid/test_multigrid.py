@@ -24,7 +24,6 @@ from support.cases.multigrid import (
     noise,
     poisson,
     solve,
-    varied,
 )
 
 
@@ -64,7 +63,7 @@ def linear(size):
     return poisson(SQUARE, 1, kappa=size)
 
 
-@pytest.mark.parametrize("size", [1e-100, 1e-46, 1e-40, 1e-38, 1e-36, 1e36, 1e38, 1e40])
+@pytest.mark.parametrize("size", [1e-100, 1e-38, 1e36, 1e40])
 @pytest.mark.parametrize("make", [heat, multiple, cancelled, elastic, linear])
 def test_single_precision_that_does_not_hold_the_numbers_is_refused(make, size):
     """With numbers near the ends of the range M was not finite, or not positive definite."""
@@ -252,15 +251,6 @@ def test_any_order_mesh_and_constraints(counts, order, sides, tilt):
     np.testing.assert_allclose(A @ x, b, atol=1e-7)
 
 
-def test_constrained_values_are_met_at_once():
-    A = 3.0 * poisson(SQUARE, 3)
-    g = A.space.interpolate(lambda x: np.exp(x[0]) * np.sin(x[1]))
-    b = A.rhs(A.space.zeros(), g)
-    x, _ = solve(A, b)
-    held = A.constrained_dofs
-    np.testing.assert_allclose(x[held], g[held], rtol=1e-6)
-
-
 @pytest.mark.parametrize("constrained", [True, False])
 def test_order_one_of_single_precision(constrained):
     """Where the only level is that of the matrix, which is solved in double."""
@@ -320,31 +310,6 @@ def test_many_bodies_that_do_not_touch(count):
             assert solve(B, B @ noise(B))[1] <= 8
 
 
-def test_elasticity():
-    V = femops.H1(CUBE, 2, ncomp=3)
-    A = femops.elasticity(V, lam=0.3 / 0.52, mu=0.5 / 1.3).constrained(V.boundary_dofs(1))
-    assert solve(A)[1] <= 25
-
-
-def test_sums_with_robin_conditions():
-    assert solve(varied(femops.H1(SQUARE, 4)))[1] <= 10
-
-
-def test_coefficients_that_jump():
-    mesh = femops.box((8, 8))
-    V = femops.H1(mesh, 4)
-    jump = np.where(np.random.default_rng(0).random(64) < 0.5, 1.0, 1e6)
-    field = femops.GridFunction(femops.L2(mesh, 0), jump)
-    A = femops.diffusion(V, kappa=field).constrained(V.boundary_dofs())
-    assert solve(A)[1] <= 25
-
-
-def test_numbers_out_of_single_range():
-    V = femops.H1(SQUARE, 2)
-    A = (1e60 * femops.diffusion(V)).constrained(V.boundary_dofs())
-    assert solve(A, 1e60 * noise(A))[1] <= 8
-
-
 def test_other_solvers_take_it():
     A = poisson(SQUARE, 3)
     M, b = femops.multigrid(A), noise(A)
@@ -359,17 +324,6 @@ def test_other_solvers_take_it():
     single = poisson(SQUARE, 3, dtype=np.float32)
     _, info = femops.cg(single, noise(single), M=femops.multigrid(single), rtol=1e-5)
     assert info.converged
-
-
-def test_callbacks_and_history():
-    A, seen = poisson(SQUARE, 3), []
-    M = femops.multigrid(A)
-    _, info = femops.cg(A, noise(A), M=M, callback=lambda x: seen.append(x.copy()), history=True)
-    assert len(seen) == info.iterations == len(info.residuals) - 1
-    x, info = femops.cg(A, A.space.zeros(), M=M)
-    assert info.converged
-    assert info.iterations == 0
-    assert not x.any()
 
 
 def test_newton_keeps_it_while_it_does(monkeypatch):

@@ -1,104 +1,15 @@
-"""What kernels are tried on: meshes, coefficients, and a pairwise cover of all that varies."""
+"""What kernels are tried on: meshes, coefficients, and a space with its oracle."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
-from dataclasses import astuple, dataclass
 from functools import cache
 from typing import Any, final
 
 import numpy as np
 
 import femops
-from support.cases.pairwise import Pairwise
-from support.oracles.naive import Array, Matrices, Oracle
-
-FACTORS: dict[str, list[Any]] = {
-    "p": [1, 2, 3, 4, 5, 6, 7, 8, 12],
-    "mesh": ["box", "sheared", "multilinear", "curved", "unstructured", "periodic"],
-    "rule": ["gauss+2", "gauss+1", "lobatto+1", "gauss+4"],
-    "coefficient": ["one", "function", "array", "vector", "tensor"],
-    "lanes": [2, 4, 8, 16],
-    "form": ["mass", "mass2", "mass3", "diffusion"],
-    "dim": [1, 2, 3],
-    "size": ["one", "few", "many"],
-    "space": ["h1", "h1-bernstein", "l2"],
-    "dtype": ["float64", "float32"],
-}
-KERNEL = ("p", "rule", "lanes", "form", "dim", "space", "dtype")
-FAVOURED = {("dim", 3): 4.0, ("dim", 2): 2.0, ("dtype", "float64"): 2.0, ("form", "diffusion"): 2.0}
-LEAST = {"p": 1, "mesh": "box", "rule": "gauss+2", "coefficient": "one", "lanes": 8}
-LEAST |= {"form": "diffusion", "dim": 1, "size": "few", "space": "h1", "dtype": "float64"}
-
-
-@final
-@dataclass(frozen=True)
-class Case:
-    """One point of the product of all factors; ``gauss+2`` is the Gauss rule of p + 2 points."""
-
-    p: int
-    mesh: str
-    rule: str
-    coefficient: str
-    lanes: int
-    form: str
-    dim: int
-    size: str
-    space: str
-    dtype: str
-
-    def __str__(self) -> str:
-        return "-".join(str(value) for value in astuple(self))
-
-    @property
-    def ncomp(self) -> int:
-        """Components of the space, by the form's last letter."""
-        return int(self.form[-1]) if self.form[-1].isdigit() else 1
-
-    @property
-    def tolerance(self) -> float:
-        """What the error over the norm of |A| |u| must stay below."""
-        return 1e-13 if self.dtype == "float64" else 1e-5
-
-    @property
-    def rule_name_and_points(self) -> tuple[str, int]:
-        """The 1-D rule: its family and its number of points."""
-        name, more = self.rule.split("+")
-        return name, self.p + int(more)
-
-
-def sensible(case: dict[str, Any]) -> bool:
-    """Whether a case exists and is small enough for a naive oracle."""
-    if case["mesh"] in ("unstructured", "periodic") and case["size"] == "one":
-        return False
-    if case["form"] != "diffusion" and case["coefficient"] in ("vector", "tensor"):
-        return False
-    p, high = case["p"], case["dim"] == 3
-    return not high or (p <= 8 and (p <= 4 or case["size"] != "many"))
-
-
-PAIRWISE = Pairwise(
-    FACTORS, sensible, LEAST, lambda values: {name: values[name] for name in KERNEL}, FAVOURED
-)
-
-
-@cache
-def cover() -> tuple[Case, ...]:
-    """Cases such that every two values of two factors meet in one of them (where they can)."""
-    return tuple(Case(**values) for values in PAIRWISE.cover)
-
-
-def product(p: int, dim: int, lanes: int, dtype: str, form: str) -> Iterator[Case]:
-    """All meshes for one kernel of the full product, at p + 2 Gauss points."""
-    kinds = ["one", "function", "array", "vector", "tensor"][: 5 if form == "diffusion" else 3]
-    for k, (mesh, size) in enumerate(itertools.product(FACTORS["mesh"], FACTORS["size"])):
-        kind = kinds[(k + p) % len(kinds)]
-        case = Case(p, mesh, "gauss+2", kind, lanes, form, dim, size, "h1", dtype)
-        if dim == 3 and p > 4 and (size != "few" or (p > 8 and mesh == "unstructured")):
-            continue  # the oracle's matrices would be too large
-        if not (size == "one" and mesh in ("unstructured", "periodic")):
-            yield case
+from support.oracles.naive import Array, Oracle
 
 
 def bend(x: Array) -> Array:
@@ -186,15 +97,6 @@ def make_unstructured(dim: int, size: str) -> femops.Mesh:
     return turned(femops.ball({"few": 1, "many": 2, "blocks": 3}[size], order=2))
 
 
-def make_space(case: Case) -> Any:
-    """The space of a case."""
-    mesh = make_mesh(case.mesh, case.dim, case.size)
-    if case.space == "l2":
-        return femops.L2(mesh, case.p, ncomp=case.ncomp)
-    family = "bernstein" if case.space.endswith("bernstein") else "gll"
-    return femops.H1(mesh, case.p, ncomp=case.ncomp, family=family)
-
-
 def smooth(x: Array) -> Array:
     """A positive scalar coefficient."""
     return 1.5 + 0.5 * np.sin(2 * x[0] + 1) + 0.3 * x[-1] ** 2
@@ -212,40 +114,6 @@ def tensor(x: Array) -> Array:
     for i, j in itertools.product(range(dim), repeat=2):
         result[i, j] = smooth(x) + i if i == j else 0.2 * np.cos(x[0] + i * j) + 0.1 * (i + j)
     return result
-
-
-COEFFICIENTS = {
-    "one": 1.0,
-    "function": smooth,
-    "array": smooth,
-    "vector": diagonal,
-    "tensor": tensor,
-}
-
-
-def make_oracle(case: Case, space: Any) -> Oracle:
-    """The oracle for the mesh, space and rule of a case."""
-    family = {"h1": "gll", "h1-bernstein": "bernstein", "l2": "gauss"}[case.space]
-    indices, coordinates = space.restriction.indices, space.mesh.coordinates
-    return Oracle(coordinates, indices, family, *case.rule_name_and_points, ncomp=case.ncomp)
-
-
-def make_matrices(case: Case, space: Any) -> Matrices:
-    """The oracle's matrices of a case."""
-    oracle = make_oracle(case, space)
-    field = COEFFICIENTS[case.coefficient]
-    return oracle.diffusion(field) if case.form == "diffusion" else oracle.mass(field)
-
-
-def make_operator(case: Case, space: Any) -> Any:
-    """The operator of a case; an ``array`` is the coefficient at the quadrature points."""
-    field: Any = COEFFICIENTS[case.coefficient]
-    if case.coefficient == "array":
-        field = field(np.moveaxis(make_oracle(case, space).positions, -1, 0))
-    name, points = case.rule_name_and_points
-    rule = femops.basis.gauss(points) if name == "gauss" else femops.basis.lobatto(points)
-    form = femops.diffusion if case.form == "diffusion" else femops.mass
-    return form(space, field, quadrature=rule, dtype=case.dtype, lanes=case.lanes)
 
 
 def random_vector(space: Any, dtype: str, seed: int = 11) -> Array:

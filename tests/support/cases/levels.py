@@ -147,8 +147,10 @@ FACTORS: dict[str, list[Any]] = {
     "level": list(LEVELS),
     "mesh": ["box", "sheared", "multilinear", "curved", "periodic", "unstructured"],
     "dim": [1, 2, 3],
-    "p": [1, 2, 3],
+    "p": [1, 2, 3, 5, 8],
+    "rule": ["gauss", "lobatto"],
     "more": [1, 2, 3],
+    "lanes": [None, 2, 4, 16],
     "dtype": ["float64", "float32"],
     "coefficient": ["number", "function", "array", "field", "elements"],
     "space": ["h1", "h1-bernstein", "l2"],
@@ -157,24 +159,34 @@ FACTORS: dict[str, list[Any]] = {
     "transposed": [False, True],
 }
 FAVOURED = {("level", "full"): 2.0, ("level", "element"): 2.0, ("dtype", "float64"): 2.0}
-FAVOURED |= {("dim", 2): 3.0, ("p", 1): 6.0, ("more", 2): 3.0, ("space", "h1"): 2.0}
+FAVOURED |= {
+    ("dim", 2): 3.0,
+    ("p", 1): 6.0,
+    ("p", 2): 2.0,
+    ("rule", "gauss"): 4.0,
+    ("lanes", None): 6.0,
+    ("more", 2): 3.0,
+    ("space", "h1"): 2.0,
+}
 FAVOURED |= {("form", "neo-hookean"): 0.2, ("form", "elasticity"): 0.5}
 LEAST = {"form": "mass", "level": "full", "mesh": "box", "dim": 2, "p": 1, "more": 2}
 LEAST |= {"dtype": "float64", "coefficient": "number", "space": "h1", "size": "few"}
-LEAST |= {"held": False, "transposed": False}
+LEAST |= {"held": False, "transposed": False, "rule": "gauss", "lanes": None}
 
 
 @final
 @dataclass(frozen=True)
 class Case:
-    """One point of the product of all factors; the rule has p + ``more`` Gauss points."""
+    """One point of the product of all factors; the rule has p + ``more`` points."""
 
     form: str
     level: str
     mesh: str
     dim: int
     p: int
+    rule: str
     more: int
+    lanes: int | None
     dtype: str
     coefficient: str
     space: str
@@ -190,6 +202,12 @@ class Case:
         """What the error over the norm of |A| |u| must stay below."""
         return TOLERANCE[self.dtype]
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """What all forms take."""
+        points = getattr(femops.basis, self.rule)(self.p + self.more)
+        return {"quadrature": points, "dtype": self.dtype, "lanes": self.lanes}
+
 
 def sensible(case: Values) -> bool:
     """Whether a case exists and is small enough for a naive oracle."""
@@ -202,23 +220,26 @@ def sensible(case: Values) -> bool:
         case["mesh"] == "periodic"
         or case["space"] == "l2"
         or case["coefficient"] not in ("number", "function")
-        or case["more"] != 2
+        or (case["more"], case["rule"]) != (2, "gauss")
     ):
         return False
     if form == "diffusion-tensor" and case["coefficient"] in ("field", "elements"):
         return False
     if form == "divergence" and case["coefficient"] != "number":
         return False
-    if dim < 3:
-        return True
     few = case["size"] != "many" and case["mesh"] != "unstructured"
-    return bool(case["p"] <= 2 and (few or (case["p"] == 1 and case["space"] != "l2")))
+    if dim < 3:
+        return case["p"] < 5 or few
+    one = case["size"] == "one" and FORMS[form].ncomp == "1"
+    most = 5 if one else 2 if few else 1
+    return bool(case["p"] <= most and (few or case["space"] != "l2"))
 
 
 def kernel(case: Values) -> Values:
     """What decides which kernel a case takes; affine meshes take others, too."""
     names = {"full": ("level", "dtype"), "element": ("level", "dtype", "form", "dim", "p")}
-    most = ("level", "dtype", "form", "dim", "p", "more", "space", "coefficient", "transposed")
+    most = ("level", "dtype", "form", "dim", "p", "rule", "more", "lanes", "space")
+    most += ("coefficient", "transposed")
     return {name: case[name] for name in names.get(case["level"], most)}
 
 
@@ -239,7 +260,8 @@ def product(form: str, level: str, dim: int, p: int) -> Iterator[Case]:
     turn = list(FORMS).index(form) + LEVELS.index(level) + dim + p
     values = {"form": form, "level": level, "dim": dim, "p": p, "transposed": bool(turn // 2 % 2)}
     values |= {"dtype": "float32" if turn % 3 == 0 else "float64"}
-    values |= {"more": 2 if form == "boundary-mass" else FACTORS["more"][turn % 3]}
+    values |= {"more": 2 if form == "boundary-mass" else FACTORS["more"][turn % 3], "lanes": None}
+    values |= {"rule": "gauss" if form == "boundary-mass" else FACTORS["rule"][turn % 2]}
     spaces = FACTORS["space"][: 2 if form == "boundary-mass" else 3]
     values |= {"space": spaces[turn % len(spaces)]}
     kinds = FACTORS["coefficient"]
@@ -300,11 +322,11 @@ def given(case: Case, oracle: FormOracle, mesh: Any) -> tuple[Any, Any]:
 def build(case: Case, data_dtype: str | None = None, **where: Any) -> tuple[Any, Dense]:
     """The operator of a case and the oracle's matrix; for ``where`` see `make_spaces`."""
     form, (trial, test) = FORMS[case.form], make_spaces(case, **where)
-    oracle = FormOracle.of(trial, test, "gauss", case.p + case.more)
+    oracle = FormOracle.of(trial, test, case.rule, case.p + case.more)
     mine, plain = dict(form.rest), dict(form.rest)
     if form.shape is not None:
         mine[form.name], plain["c"] = given(case, oracle, trial.mesh)
-    options: dict[str, Any] = {"quadrature": case.p + case.more, "dtype": case.dtype}
+    options = case.options
     if form.nonlinear:
         state = trial.interpolate(bulge(trial.ncomp)).astype(case.dtype)
         operator = form.make(trial, **mine, **options).jacobian(state).at_level(case.level)

@@ -27,7 +27,7 @@ def coefficient(case, mesh):
 def build(case, mesh, **where):
     """The operator of a case, with every fifth dof of the whole held; ``where`` is the device."""
     form, (trial, test) = FORMS[case.form], make_spaces(case, mesh, **where)
-    options = {"quadrature": case.p + case.more, "dtype": case.dtype, **dict(form.rest)}
+    options = case.options | dict(form.rest)
     if form.shape is not None:
         options[form.name] = coefficient(case, mesh)
     if form.nonlinear:

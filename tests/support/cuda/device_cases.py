@@ -18,6 +18,7 @@ FACTORS: dict[str, list[Any]] = {
     **level_cases.FACTORS,
     "level": list(LEVELS),
     "p": [1, 2, 3, 4],
+    "lanes": [None],
     "data": ["same", "float32"],
     "reproducible": [False, True],
 }
