@@ -264,8 +264,7 @@ def test_solve_in_words_with_files(run, tmp_path, problem):
 
 @NEEDED
 @pytest.mark.parametrize(
-    ("name", "l2_error"),
-    [("star-q3", 1e-2), ("fichera-q3", 5e-2), ("periodic-square", 5e-3)],
+    ("name", "l2_error"), [("star-q3", 1e-2), ("fichera-q3", 5e-2), ("periodic-square", 5e-3)]
 )
 def test_solves_on_real_files(run, name, l2_error):
     """Curved files with Dirichlet conditions, and a periodic one of mean zero."""

@@ -74,10 +74,7 @@ def test_make_knows(target):
 
 @pytest.mark.parametrize(
     ("script", "message"),
-    [
-        ("exit 1", "femops needs Python 3.11 or newer"),
-        (None, "there is no"),
-    ],
+    [("exit 1", "femops needs Python 3.11 or newer"), (None, "there is no")],
     ids=["too old", "absent"],
 )
 def test_make_says_which_python_it_needs(tmp_path, script, message):
