@@ -52,20 +52,19 @@ def test_without_cupy(monkeypatch):
     assert issubclass(femops.errors.DeviceError, RuntimeError)
 
 
-def test_with_a_cupy_that_is_broken(tmp_path, monkeypatch):
-    monkeypatch.delitem(sys.modules, "cupy", raising=False)
-    (tmp_path / "cupy.py").write_text("import fastrlock_that_is_absent")
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(DeviceError, match=r"can't be imported .*fastrlock_that_is_absent.*pip"):
-        open_device("cuda")
+SAID = "\n=====\nFailed to import CuPy.\n\nOriginal error:\n  ImportError: libnone.so\n=====\n"
+LACKS = r"imported \(Failed to import CuPy. Original error: ImportError: libnone.so\): pip"
+BROKEN = {
+    "import fastrlock_that_is_absent": r"can't be imported .*fastrlock_that_is_absent.*pip",
+    f"raise ImportError({SAID!r})": LACKS,
+}
 
 
-def test_with_a_cupy_that_lacks_libraries(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("code", "message"), BROKEN.items(), ids=["broken", "lacks"])
+def test_with_a_cupy_that_cannot_be_imported(tmp_path, monkeypatch, code, message):
     monkeypatch.delitem(sys.modules, "cupy", raising=False)
-    said = "\n=====\nFailed to import CuPy.\n\nOriginal error:\n  ImportError: libnone.so\n=====\n"
-    (tmp_path / "cupy.py").write_text(f"raise ImportError({said!r})")
+    (tmp_path / "cupy.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
-    message = r"imported \(Failed to import CuPy. Original error: ImportError: libnone.so\): pip"
     with pytest.raises(DeviceError, match=message):
         open_device("cuda")
 
@@ -138,6 +137,13 @@ def test_one_object_a_device(cupy):
     assert repr(first) == "CudaDevice(NVIDIA H200, cuda:0, sm_90)"
     with pytest.raises(DeviceError, match='no GPU \'cuda:2\' here: choose "cuda:0", "cuda:1"'):
         open_device("cuda:2")
+
+
+def test_a_process_takes_its_gpu(cupy):
+    devices = [cupy_device.take_device(place) for place in range(3)]
+    assert devices[0] is devices[2]
+    assert [device.bus for device in devices] == [f"0000:0{k}:00.0" for k in (0, 1, 0)]
+    assert FakeDevice.current() == 0
 
 
 def test_each_thread_that_asks_for_functions_uses_the_device(cupy):
