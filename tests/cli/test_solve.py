@@ -16,7 +16,7 @@ from femops.cli.problems.manufactured import Field, Waves
 from femops.operators.execution.host import LEVELS
 from femops.solvers import Info
 from femops_meshes import write_mfem
-from support.mesh_files import FILES, NEEDED, shared
+from support.mesh_files import shared
 
 FIRST = ["mesh", "elements", "order", "dofs", "level", "preconditioner"]
 ERRORS = ["iterations", "l2_error", "h1_error"]
@@ -90,7 +90,7 @@ def test_a_mesh_without_boundary(run, problem):
     assert fine < coarse / 10
 
 
-@pytest.mark.parametrize("problem", KEYS)
+@pytest.mark.parametrize("problem", ["poisson", "neohookean", "stokes"])
 def test_a_terminal_shows_iterations_and_residuals(run, monkeypatch, problem):
     shown = []
     monkeypatch.setattr(Output, "working", lambda self, what: nullcontext(shown.append))
@@ -173,9 +173,8 @@ def test_stokes_is_refused_where_velocities_do_not_see_all_pressures(run, tmp_pa
         assert code == 0, err
 
 
-@pytest.mark.parametrize("order", [2, 3, 4])
-def test_stokes_on_a_beam_of_single_elements(run, order):
-    code, _, err = run("solve", "stokes", shared("beam-hex.mesh"), "--order", order)
+def test_stokes_on_a_beam_of_single_elements(run):
+    code, _, err = run("solve", "stokes", shared("beam-hex.mesh"), "--order", 2)
     assert code == 1
     assert "8 elements have boundary on both sides of two directions" in err
     assert err.endswith("refine it (--refine 1)\n")
@@ -260,20 +259,3 @@ def test_solve_in_words_with_files(run, tmp_path, problem):
     text = (tmp_path / "u.vtu").read_bytes()
     assert b'Name="u"' in text
     assert (b'Name="p"' in text) == (problem == "stokes")
-
-
-@NEEDED
-@pytest.mark.parametrize(
-    ("name", "l2_error"), [("star-q3", 1e-2), ("fichera-q3", 5e-2), ("periodic-square", 5e-3)]
-)
-def test_solves_on_real_files(run, name, l2_error):
-    """Curved files with Dirichlet conditions, and a periodic one of mean zero."""
-    path = next(path for path in FILES if path.stem == name)
-    code, out, _ = run("solve", "poisson", path, "--order", "4", "--json")
-    result = json.loads(out)
-    assert code == 0
-    assert result["order"] == 4
-    assert 0.0 < result["l2_error"] < l2_error
-    finer = json.loads(run("solve", "poisson", path, "--order", "4", "--refine", "1", "--json")[1])
-    # order 4 gains 2^5; not all of it is there on the coarsest meshes
-    assert finer["l2_error"] < result["l2_error"] / 8

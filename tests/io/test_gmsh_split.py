@@ -312,31 +312,6 @@ def test_all_shapes_at_once(tmp_path):
     assert check_fit(mesh) == 1
 
 
-def test_poisson_on_split_tetrahedra(tmp_path):
-    """Polynomials of the degree are exact on straight parts; others converge as they should."""
-    path, _ = made(tmp_path, BOXES, 1, 0.6, KINDS[0])
-
-    mesh = femops.read_mesh(path, split=True)
-
-    size = np.array([[1.5], [1.0], [1.0]])
-
-    def solved(mesh, u, f):
-        V = femops.H1(mesh, 2)
-        # the wall between the boxes is a group, too
-        outside = V.boundary_dofs(lambda x: ((x < 1e-9) | (x > size - 1e-9)).any(axis=0))
-        A = femops.diffusion(V).constrained(outside)
-        x, _ = femops.cg(A, A.rhs(femops.load(V, f), V.interpolate(u)), rtol=1e-13)
-        return femops.l2_error(V, x, u)
-
-    assert solved(mesh, lambda x: x[0] ** 2 - 3 * x[1] * x[2], -2.0) < 1e-11
-
-    def wave(x):
-        return np.sin(2 * x[0]) * np.cos(x[1]) * np.exp(x[2])
-
-    errors = [solved(mesh.refine(k), wave, lambda x: 4 * wave(x)) for k in (0, 1)]
-    assert np.log2(errors[0] / errors[1]) > 2.8
-
-
 _PERIODIC = """
 gmsh.option.setNumber("Mesh.SaveAll", {save_all})
 dim, size = {dim}, (1.0, 1.3, 0.9)

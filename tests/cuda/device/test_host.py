@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import gc
 from typing import Any
 
 import numpy as np
 import pytest
 
-from femops_kernels.errors import CompileError, DeviceError, KernelValueError
+from femops_kernels.errors import DeviceError
 from support.cuda import host_device as host_device_fixture
-from support.cuda.building import build
-from support.cuda.host_device import HostDevice, host_device
+from support.cuda.host_device import HostDevice
 from support.cuda.toys import THREADS, expected, neighbours
 
 device = host_device_fixture.device
@@ -120,83 +118,6 @@ def test_functions(device: HostDevice, kind: str, dtype: Any) -> None:
     assert not y[len(values) :].any()
     with pytest.raises(DeviceError, match=r"load_pack of 0x.*, which is no multiple of 16"):
         function.launch(1, 1, 0, arguments_of(device, x=x[1:], y=y))
-
-
-def test_what_a_launch_refuses(device: HostDevice) -> None:
-    kept, source = np.zeros(1), "struct Arguments { double* x; };\nENTRY(32, 1, Arguments) {}\n"
-    run, good = device.function(source).launch, arguments_of(device, x=kept)
-    run(0, 32, 0, good)
-    for shape, message in (
-        ((1, 64, 0), "64 threads a block, the kernel is made for at most 32"),
-        ((1, 0, 0), "0 threads a block"),
-        ((1, 32, 48 * 1024 + 1), "49153 bytes shared, a block has 49152"),
-    ):
-        with pytest.raises(DeviceError, match=message):
-            run(*shape, good)
-    with pytest.raises(DeviceError, match="arguments of 16 bytes, the kernel takes 8"):
-        run(1, 32, 0, arguments_of(device, x=kept, y=kept))
-    with pytest.raises(DeviceError, match="no structure"):
-        run(1, 32, 0, np.zeros(1))
-    gone = arguments_of(device, x=np.zeros(1000))
-    gc.collect()
-    with pytest.raises(DeviceError, match="argument x is no address of an array that still lives"):
-        run(1, 32, 0, gone)
-    assert host_device(shared_bytes=100).shared_bytes == 100
-
-
-def test_what_the_compiler_says(device: HostDevice) -> None:
-    with pytest.raises(CompileError, match=r"kernel\.cu:2:.*nonsense"):
-        device.function("struct Arguments { int n; };\nENTRY(32, 1, Arguments) { nonsense; }\n")
-
-
-def test_kernels_are_built_once(device: HostDevice, monkeypatch: pytest.MonkeyPatch) -> None:
-    neighbours(device, entries(1))
-    monkeypatch.setattr("support.cuda.building._compile", lambda *_: pytest.fail("compiled again"))
-    neighbours(host_device(), entries(1))
-
-
-def test_a_missing_compiler_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("support.cuda.building.compiler", lambda: None)
-    with pytest.raises(CompileError, match=r"no C\+\+ compiler"):
-        build("")
-
-
-class Foreign:
-    """An array of another library."""
-
-    def __init__(self, array: np.ndarray) -> None:
-        self.__cuda_array_interface__ = array.__array_interface__
-
-
-def test_arrays(device: HostDevice) -> None:
-    x = entries(5)
-    copy = device.upload(x)
-    assert (copy is not x, device.owns(copy), device.owns([1.0])) == (True, True, False)
-    np.testing.assert_array_equal(device.download(copy), x)
-    device.synchronize()
-    assert (device.uploads, device.downloads, device.synchronizations) == (1, 1, 1)
-    assert device.adopt(x) is x
-    for other in (Foreign(x), memoryview(x)):
-        if isinstance(other, Foreign):
-            assert device.address(device.adopt(other)) == x.ctypes.data
-        else:
-            with pytest.raises(KernelValueError, match="a memoryview has neither"):
-                device.adopt(other)
-    assert (device.uploads, device.downloads, device.launches) == (1, 1, 0)
-
-
-def test_launches_are_recorded(device: HostDevice) -> None:
-    x = entries(40)
-    with device.recording() as launches:
-        y, total = neighbours(device, x)
-    neighbours(device, x)
-    assert device.launches == 2
-    (launch,) = launches
-    assert launch.shape == (2, THREADS, 8 * THREADS)
-    np.testing.assert_array_equal(launch.arrays[0], x)
-    assert np.isnan(launch.arrays[1]).all()  # as it was before
-    assert launch.arrays[2].tolist() == [0.0] != [total]
-    assert not np.isnan(y).any()
 
 
 def test_launches_are_repeated_and_nothing_else(device: HostDevice) -> None:

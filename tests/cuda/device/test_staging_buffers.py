@@ -8,7 +8,6 @@ import pytest
 
 from femops_kernels.cuda.device import cupy_device
 from femops_kernels.cuda.device.cupy_device import CudaStagingBuffer
-from support.cuda.host_device import HostStagingBuffer
 from support.cuda.logged_cupy import LoggedCuda
 
 
@@ -94,18 +93,3 @@ def test_numbers_come_back_from_a_gpu():
     way.here[:] += 1.0
     way.enter()
     assert np.array_equal(device.download(way.there), np.arange(1.0, 1001.0))
-
-
-def test_the_stand_in_copies_as_late_as_can_be():
-    way = HostStagingBuffer(3, np.dtype(np.float64), direct=False)
-    way.there[:] = 1.0
-    way.depart()
-    assert way.here.tolist() == [0.0] * 3
-    way.wait()
-    assert way.here.tolist() == [1.0] * 3
-    way.here[:] = 2.0
-    way.enter()
-    assert way.there.tolist() == [2.0] * 3
-    assert (way.departures, way.entries) == (1, 1)
-    both = HostStagingBuffer(3, np.dtype(np.float64), direct=True)
-    assert both.here is both.there
