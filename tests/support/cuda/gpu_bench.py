@@ -19,6 +19,14 @@ QUICK["gas"] = (gpu.GasCase(2, 0),)
 QUICK["vectors"] = (gpu.VectorsCase("bp3", 2, 5, 100),)
 
 
+def small(
+    device: HostDevice, orders: tuple[int, ...], *problems: str, **more: Any
+) -> gpu.GpuSettings:
+    """Settings for few dofs of these orders and problems, on multilinear meshes unless told."""
+    given = {"meshes": ("multilinear",), "dofs": 60, "device": device} | QUICK | more
+    return gpu.GpuSettings(orders, problems or ("bp1",), **given)
+
+
 @pytest.fixture(autouse=True)
 def table(tmp_path, monkeypatch):
     """A user's table of launch shapes in a folder of its own."""
