@@ -8,24 +8,16 @@ from scipy.linalg import eigh
 
 import femops
 from femops_meshes import MeshFormatError
-from support.gmsh_files import KINDS, document, need_gmsh, run
+from support.gmsh_files import KINDS, PERIODIC_BOX, document, need_gmsh, run
 
 _BOX = """
 import gmsh
 gmsh.initialize(readConfigFiles=False)
 gmsh.option.setNumber("General.Terminal", 0)
 dim, size, counts, pairs = {dim}, {size}, {counts}, {pairs}
-occ = gmsh.model.occ
-occ.addBox(0, 0, 0, *size) if dim == 3 else occ.addRectangle(0, 0, 0, *size[:2])
-occ.synchronize()
-def side(d, high):
-    low, up = [-1e-6] * 3, [s + 1e-6 for s in size]
-    (low if high else up)[d] = size[d] - 1e-6 if high else 1e-6
-    return [tag for _, tag in gmsh.model.getEntitiesInBoundingBox(*low, *up, dim - 1)]
-for d in pairs:
-    affine = [1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1]
-    affine[4 * d + 3] = size[d]
-    gmsh.model.mesh.setPeriodic(dim - 1, side(d, True), side(d, False), affine)
+"""
+_BOX += PERIODIC_BOX
+_BOX += """
 if {groups}:
     for d in range(dim):
         for high in (0, 1):

@@ -16,7 +16,7 @@ from femops.io.gmsh.shapes import SHAPES
 from femops.io.gmsh.splitting import split_simplices
 from femops_meshes import MeshFormatError
 from femops_meshes.coordinates.mapping import determinants, jacobians, positions
-from support.gmsh_files import KINDS, document, need_gmsh, run
+from support.gmsh_files import KINDS, PERIODIC_BOX, document, need_gmsh, run
 
 PARTS = {"Triangle": 3, "Quadrilateral": 4, "Tetrahedron": 4, "Prism": 6, "Hexahedron": 8}
 
@@ -314,18 +314,9 @@ def test_all_shapes_at_once(tmp_path):
 
 _PERIODIC = """
 gmsh.option.setNumber("Mesh.SaveAll", {save_all})
-dim, size = {dim}, (1.0, 1.3, 0.9)
-occ.addBox(0, 0, 0, *size) if dim == 3 else occ.addRectangle(0, 0, 0, *size[:2])
-occ.synchronize()
-def side(d, high):
-    low, up = [-1e-6] * 3, [s + 1e-6 for s in size]
-    (low if high else up)[d] = size[d] - 1e-6 if high else 1e-6
-    return [tag for _, tag in gmsh.model.getEntitiesInBoundingBox(*low, *up, dim - 1)]
-for d in {pairs}:
-    affine = [1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1]
-    affine[4 * d + 3] = size[d]
-    mesh.setPeriodic(dim - 1, side(d, True), side(d, False), affine)
+dim, size, pairs = {dim}, (1.0, 1.3, 0.9), {pairs}
 """
+_PERIODIC += PERIODIC_BOX
 
 
 @pytest.mark.sample(2)
