@@ -91,11 +91,10 @@ def test_a_step_is_small_beside_the_time_alone():
 
 
 @pytest.mark.parametrize("ode", ["euler", "rk4", "rk2avg"])
-@pytest.mark.parametrize("order", [2, 3])
-def test_a_run_that_cannot_go_on_ends(ode, order):
+def test_a_run_that_cannot_go_on_ends(ode):
     """A step far below the round-off of the time changes nothing, so it would never end."""
     mesh = built_in("square01_quad").refine(1)
-    equations = Lagrangian(problem("sedov", viscosity=False), mesh, order, order - 1)
+    equations = Lagrangian(problem("sedov", viscosity=False), mesh)
     run = Simulation.begin(equations, ode)
     with pytest.raises(femops.errors.HydroError, match="the time step has gone to zero"):
         run.run(t_final=0.8, max_steps=1000)

@@ -22,7 +22,7 @@ def test_steps_of_a_gas(shared: HostDevice, tmp_path) -> None:
     (row,) = result["gas"]
     assert json.loads(json.dumps(result, allow_nan=False)) == result
     assert result["failures"] == result["notes"] == []
-    assert (row["order"], row["elements"], row["dofs"]) == (2, 8, 3 * 5**3 + 8 * 2**3)
+    assert (row["order"], row["elements"], row["dofs"]) == (1, 8, 3 * 3**3 + 8)
     assert result["agrees"]
     assert row["off_cpu"] < 1e-9
     assert min(row["seconds_step"], row["seconds_forces"], row["forces_points_per_second"]) > 0

@@ -1,7 +1,6 @@
 """The door to GPUs, as far as it goes without one."""
 
 import copy
-import gc
 import json
 import pickle
 import sys
@@ -24,6 +23,7 @@ from femops_kernels.errors import DeviceError, KernelError, KernelValueError
 from support.cuda import fake_cupy
 from support.cuda.facts import FACTS
 from support.cuda.fake_cupy import PLACES, CUDARuntimeError, FakeDevice, FakeStream, on, pinned
+from support.garbage import collect
 
 cupy = fake_cupy.cupy
 
@@ -232,11 +232,11 @@ def test_memory_is_kept_until_its_copy_is_done(cupy, monkeypatch):
     device = open_device("cuda")
     there = device.upload(np.arange(3.0))
     device.download_later(there)  # and nobody waits
-    gc.collect()
+    collect()
     assert given[0]() is not None
     device._flying[0][0].synchronize()
     device.download_later(there)()
-    gc.collect()
+    collect()
     assert given[0]() is None
 
 

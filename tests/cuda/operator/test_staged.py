@@ -71,7 +71,7 @@ def test_every_form_is_the_oracles(
 
 
 def test_most_are(persistent: bool, device: GuardedDevice) -> None:
-    kinds = kernels_of(CASES[KINDS[persistent]], device)
+    kinds = kernels_of(CASES[KINDS[persistent]][::5], device)
     kinds = [kernel.persistent if persistent else kernel.staged for kernel in kinds]
     assert sum(kinds) > 0.6 * len(kinds)
 

@@ -15,7 +15,7 @@ from support.cuda.host_device import HostDevice, host_device
 TINY = Amounts(copied=1024, added=64, rounds=16, seconds=0.0)
 QUICK: dict[str, Any] = {"seconds": 0.0, "amounts": TINY}
 QUICK["products"] = gpu.Products((2,), (20,), layouts=("contiguous",))
-QUICK["gas"] = (gpu.GasCase(2, 0),)
+QUICK["gas"] = (gpu.GasCase(1, 0),)
 QUICK["vectors"] = (gpu.VectorsCase("bp3", 2, 5, 100),)
 
 
