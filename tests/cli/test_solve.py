@@ -36,7 +36,6 @@ def solve(run, problem, *arguments):
     return json.loads(out)
 
 
-@pytest.mark.sample(2)
 @pytest.mark.parametrize("problem", KEYS)
 def test_contract_and_rates(run, problem):
     """On a curved mesh: the keys, and errors that fall as they should under refinement."""
@@ -259,3 +258,19 @@ def test_solve_in_words_with_files(run, tmp_path, problem):
     text = (tmp_path / "u.vtu").read_bytes()
     assert b'Name="u"' in text
     assert (b'Name="p"' in text) == (problem == "stokes")
+
+
+# --- exact solutions: test_contract_and_rates and others show that they are solutions -------------
+
+
+def test_it_is_periodic_where_the_mesh_is():
+    torus = femops.box((3, 4), upper=(2.0, 1.0), periodic=True)
+    field = Field.scalar(Waves.on(torus))
+    field.check_periodic(femops.H1(torus, 3))
+    assert femops.integrate(femops.H1(torus, 6), field.exact) == pytest.approx(0, abs=1e-6)
+
+
+def test_other_periods_are_refused():
+    slanted = femops.box((3, 3), periodic=True, mapping=lambda x: [x[0] + 0.3 * x[1], x[1]])
+    with pytest.raises(femops.errors.SpaceError, match="do not lie along the axes"):
+        Field.scalar(Waves.on(slanted)).check_periodic(femops.H1(slanted, 2))

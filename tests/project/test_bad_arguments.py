@@ -11,6 +11,7 @@ import pytest
 
 import femops
 from femops.basis import MOST_DEGREE
+from femops.errors import SpaceError
 from femops_meshes import memory
 
 V = femops.H1(femops.box((2, 2)), 2)
@@ -122,9 +123,7 @@ def test_sizes_are_compared_with_the_memory(monkeypatch: pytest.MonkeyPatch) -> 
     mesh = femops.box((10, 10, 10))
     monkeypatch.setattr(memory, "_SMALL", 0)
     monkeypatch.setattr(memory, "available_memory", lambda: 1000 * 17**3 * 8)
-    with pytest.raises(
-        femops.errors.SpaceError, match=r"order 16 with 1 component.* on 1000 elements"
-    ):
+    with pytest.raises(SpaceError, match=r"order 16 with 1 component.* on 1000 elements"):
         femops.H1(mesh, 16)
     with pytest.raises(femops.errors.GeometryError, match="900 points in each direction needs"):
         femops.load(femops.H1(mesh, 1), 1.0, quadrature=900)

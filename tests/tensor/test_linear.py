@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 import femops
 from femops.bench.machine import using
+from femops.errors import SingularError
 from femops.tensor import Batch, Interleaved, Tiled, cholesky, eigh, lu, solve, solve_triangular
 from support.cuda import places
 from support.cuda.guarded import guarded_device
@@ -191,9 +192,7 @@ def test_bad_matrices_are_named_and_the_others_done(place, method, dtype):
         broken[4] = np.outer([i, 2, 3], [1, i, 4])  # of rank 1
     if method in ("cholesky", "positive"):
         broken[4] = positive[4] - 100 * np.eye(3)
-    with pytest.raises(
-        femops.errors.SingularError, match=r"2 of 133 .*\(members 4, 132\)"
-    ) as raised:
+    with pytest.raises(SingularError, match=r"2 of 133 .*\(members 4, 132\)") as raised:
         work(place, method, broken, right)
     assert raised.value.members.tolist() == [4, 132]
     found = raised.value.result
@@ -212,7 +211,7 @@ def test_any_entry_that_is_not_finite_names_its_matrix(place, method, n, dtype):
     broken.reshape(len(broken), -1)[np.arange(len(values)), entries] = values
     row, column = np.divmod(entries, n)
     read = {"solve": row >= 0, "lu": row >= 0, "triangle": row < column}.get(method, row >= column)
-    with pytest.raises(femops.errors.SingularError, match="not finite") as caught:
+    with pytest.raises(SingularError, match="not finite") as caught:
         work(place, method, broken, right, lower=False, unit_diagonal=True)
     assert caught.value.members.tolist() == np.flatnonzero(read).tolist()
 
@@ -294,7 +293,7 @@ def test_calls_like_an_earlier_one():
         assert close(solve(general, right), np.linalg.solve(general, right), conditions(general))
         broken = positive.copy()
         broken[seed] = 0.0
-        with pytest.raises(femops.errors.SingularError) as caught:
+        with pytest.raises(SingularError) as caught:
             cholesky(broken)
         assert caught.value.members.tolist() == [seed]
         shifted = np.frombuffer(b"\0" + positive.tobytes(), np.uint8)[1:].view("float64")

@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 import femops
+from femops.errors import SolverError
 from femops.solvers.inner_products import Sums
 from femops_kernels.cg import BREAKDOWN, Reduction, Solve
 from support.cases.kernels import bend, smooth, turned
@@ -138,13 +139,9 @@ def test_beginnings_that_are_ends() -> None:
         A, options = problem("jacobi", place, device)
         x, info = femops.cg(A, 0.0 * noise(A.space), **options)
         negative = femops.jacobi(A * -1.0)
-        with pytest.raises(
-            femops.errors.SolverError, match=r"after 0 iterations .* preconditioner"
-        ):
+        with pytest.raises(SolverError, match=r"after 0 iterations .* preconditioner"):
             femops.cg(A, noise(A.space), M=negative)
-        with pytest.raises(
-            femops.errors.SolverError, match="ranks have a GPU each: leave merged out"
-        ):
+        with pytest.raises(SolverError, match="ranks have a GPU each: leave merged out"):
             femops.cg(A, noise(A.space), merged=True)
         return A.space, x, (info.converged, info.iterations)
 
