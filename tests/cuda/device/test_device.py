@@ -277,6 +277,16 @@ def test_arrays_of_other_libraries_are_adopted(cupy):
     assert device.adopt(by_dlpack) is by_dlpack.memory
 
 
+def test_arrays_are_adopted_with_their_device(cupy):
+    other = by_interface(0x200)
+    open_device("cuda:1")
+    array, device = cupy_device.adopt(other)
+    assert array is other.memory
+    assert device is open_device("cuda:1")
+    with pytest.raises(KernelValueError, match="a list can't be used"):
+        cupy_device.adopt([1.0])
+
+
 def test_of_two_ways_the_one_is_taken_that_waits(cupy):
     """DLPack orders streams; PyTorch's other interface says nothing of what is under way."""
     other = by_interface(0x100)
