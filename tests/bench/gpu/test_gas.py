@@ -16,7 +16,7 @@ shared = gpu_bench.shared
 
 
 def test_steps_of_a_gas(shared: HostDevice, tmp_path) -> None:
-    settings = GpuSettings(gas=QUICK["gas"], seconds=0.0, device=shared)
+    settings = GpuSettings(device=shared, **QUICK)
     file = tmp_path / "gas.json"
     result = gpu.run_gpu(settings, None, Record(file), ("gas",))
     (row,) = result["gas"]
