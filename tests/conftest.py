@@ -3,6 +3,7 @@
 import gc
 import os
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -68,6 +69,15 @@ OF_PROCESSES = {"bench", "cli", "codegen", "cuda", "docs", "parallel"}
 """Folders whose tests start processes, or compile for a device."""
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not even read modules of ranks, devices and processes for ``make quick``."""
+    tests, name = config.rootpath / "tests", collection_path.name
+    inside = collection_path.is_relative_to(tests)
+    folders = set(collection_path.relative_to(tests).parts if inside else ())
+    elsewhere = name.endswith("_mpi.py") or name.startswith("test_device_")
+    return True if config.getoption("quick") and (elsewhere or OF_PROCESSES & folders) else None
+
+
 @pytest.hookimpl(trylast=True)  # of those that -m and -k have left
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep the share of tests that was asked for, and what is quick if that was."""
@@ -82,12 +92,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def quick(items: list[pytest.Item], slow: set[str]) -> list[pytest.Item]:
-    """The first case of each test function, without slow ones, ranks, devices and processes."""
+    """The first case of each test function that is not known to be slow."""
     first: dict[str, pytest.Item] = {}
     for item in items:
-        folder, name = item.path.parent.relative_to(item.config.rootpath / "tests"), item.path.name
-        elsewhere = name.endswith("_mpi.py") or name.startswith("test_device_")
-        if not (elsewhere or OF_PROCESSES & set(folder.parts) or item.nodeid in slow):
+        if item.nodeid not in slow:
             first.setdefault(item.nodeid.partition("[")[0], item)
     return list(first.values())
 

@@ -3,14 +3,7 @@
 import numpy as np
 import pytest
 
-from femops.bench.problems import (
-    FOOTPRINTS,
-    MESHES,
-    PROBLEMS,
-    default_dofs,
-    make_mesh,
-    make_space,
-)
+from femops.bench.problems import FOOTPRINTS, MESHES, PROBLEMS, default_dofs, make_mesh, make_space
 from femops.errors import OperatorError
 from femops.geometry.legendre import (
     EXACT,

@@ -256,7 +256,7 @@ def test_bench_scaling_prints_and_draws(run, tmp_path, monkeypatch):
 
 
 def test_cost_prints_its_contract(run, tmp_path):
-    arguments = ["cost", "mass", "--dim", 1, "--order", "2-3", "--q1d", "p1d+1"]
+    arguments = ["cost", "mass", "--dim", 1, "--order", "1-2", "--q1d", "p1d+1"]
     code, out, _ = run(*arguments, "--json", "--plot", "cost.png")
     result = json.loads(out)
     assert code == 0
@@ -266,7 +266,7 @@ def test_cost_prints_its_contract(run, tmp_path):
     measures = ["flops_assembly", "flops_apply", "stored_bytes"]
     assert all(list(result["exponents"][level]) == measures for level in levels)
     assert [(row["level"], row["order"]) for row in result["rows"]] == [
-        (level, order) for order in (2, 3) for level in levels
+        (level, order) for order in (1, 2) for level in levels
     ]
     for row in result["rows"]:
         assert list(row) == ["level", "order", *measures, "seconds"]
@@ -306,26 +306,17 @@ BAD = [
     (["solve", "neohookean", "disc.mesh", "--lam", "-1"], 2, "got '-1': give a number >= 0"),
     (["solve", "stokes", "disc.mesh", "--order", "1"], 1, "give --order 2"),
     (["solve", "elasticity", "line.mesh"], 1, "needs 2 dimensions or more, this mesh has 1"),
-    (["solve", "neohookean", "line.mesh"], 1, "needs 2 dimensions or more, this mesh has 1"),
-    (["solve", "stokes", "line.mesh"], 1, "needs 2 dimensions or more, this mesh has 1"),
     (["solve", "elasticity", "periodic.mesh"], 1, "needs values on a boundary"),
     (["bench", "bp9"], 2, "bp9"),
     (["bench", "bp1", "--order", "8-1"], 2, "8-1"),
     (["bench", "bp1", "--level", "best"], 1, "choose one of full"),
-    (["bench", "bp1", "--mesh", "ball"], 1, "choose one of cartesian"),
-    (["bench", "bp1", "--footprint", "disk"], 1, "choose one of ram, cache"),
     (["bench", "bp1", "--footprint", "ram", "--dofs", "99"], 2, "not both"),
     (["bench", "bp1", "--rounds", "0"], 2, "got '0'"),
     (["bench", "bp1", "--plot", "bp1.pdf"], 1, "name it 'bp1.png'"),
     (["bench", "bp1", "--order", "0"], 2, "no list of orders"),
     (["bench", "bp1", "--order", "99"], 1, "orders are [99]: give at least one, all from 1 to 32"),
-    (["bench", "cg", "--order", "1,33"], 1, "all from 1 to 32"),
-    (["cost", "mass", "--order", "33"], 1, "all from 1 to 32"),
-    (["bench", "bp1", "--dofs", "1e30"], 1, "from 1 to 1e"),
     (["bench", "bp1", "--threads", "9999"], 1, "9999 threads: choose 1 to"),
-    (["bench", "all", "--threads", "9999"], 1, "9999 threads: choose 1 to"),
     (["bench", "all", "--plot", "no/all.png"], 1, "there is no folder"),
-    (["bench", "all", "--plot", "/proc/all.png"], 1, "cannot write '/proc/all.png'"),
     (["bench", "all", "--dofs", "99"], 2, "No such option: --dofs"),
     (["bench", "cg", "--peers"], 2, "No such option: --peers"),
     (["bench", "cg", "--footprint", "huge"], 1, "footprint"),
@@ -337,16 +328,11 @@ BAD = [
     (["solve", "poisson", ""], 1, "the name of the mesh is empty"),
     (["bench", "scaling", "--order", "2,4"], 2, "got '2,4'"),
     (["bench", "scaling", "--dofs", "100", "--footprint", "ram"], 2, "not both"),
-    (["bench", "scaling", "--footprint", "huge"], 1, "footprint"),
-    (["bench", "scaling", "--problem", "bp9"], 1, "choose one of bp1"),
-    (["bench", "scaling", "--plot", "no/x.png"], 1, "there is no folder"),
-    (["bench", "cg", "--level", "high"], 1, "level 'high'"),
     (["bench", "cg", "--dofs", "100", "--footprint", "ram"], 2, "not both"),
     (["cost", "stokes"], 2, "stokes"),
     (["cost", "mass", "--dim", "4"], 2, "--dim"),
     (["cost", "mass", "--q1d", "7"], 2, "p1d+1"),
     (["cost", "mass", "--plot", "cost.pdf"], 1, "name it 'cost.png'"),
-    (["cost", "mass", "--plot", "/proc/cost.png"], 1, "cannot write '/proc/cost.png'"),
     (["solve", "poisson", "disc.mesh", "--save", "/proc/u.vtu"], 1, "cannot write '/proc/u.vtu'"),
     (["solve", "poisson", "disc.mesh", "--picture", "/proc/u.png"], 1, "cannot write '/proc/u.p"),
     (["mesh", "convert", "disc.mesh", "/proc/disc.vtu"], 1, "cannot write '/proc/disc.vtu'"),
@@ -362,6 +348,13 @@ BAD = [
     (["warmup", "stokes"], 2, "form 'stokes': choose from mass"),
     (["warmup", "--mesh", "round"], 2, "--mesh 'round': choose from cartesian"),
     (["warmup", "--level", "partial,most"], 2, "--level 'most': choose from full"),
+    (["bench", "scaling", "--footprint", "huge"], 1, "footprint"),
+    (["bench", "all", "--plot", "/proc/all.png"], 1, "cannot write '/proc/all.png'"),
+    (["cost", "mass", "--plot", "/proc/cost.png"], 1, "cannot write '/proc/cost.png'"),
+    (["solve", "stokes", "line.mesh"], 1, "needs 2 dimensions or more, this mesh has 1"),
+    (["solve", "neohookean", "line.mesh"], 1, "needs 2 dimensions or more, this mesh has 1"),
+    (["bench", "scaling", "--plot", "no/x.png"], 1, "there is no folder"),
+    (["cost", "mass", "--order", "33"], 1, "all from 1 to 32"),
     (["nonsense"], 2, "nonsense"),
 ]
 

@@ -52,16 +52,6 @@ def test_a_restarted_run_has_the_same_bits(capsys, tmp_path):
     assert half.read_bytes() == whole.read_bytes()
 
 
-def test_a_restarted_run_takes_another_integrator_if_one_is_given(capsys, tmp_path):
-    short = "sedov", "--refine", "1"
-    half, last = tmp_path / "half.state", tmp_path / "last.state"
-    facts(capsys, *short, "--max-steps", "2", "--ode", "rk2avg", "--checkpoint", str(half))
-    for given, expected in (((), "rk2avg"), (("--ode", "euler"), "euler")):
-        again = "--restart", str(half), "--checkpoint", str(last), *given
-        facts(capsys, *short, "--max-steps", "3", *again)
-        assert femops.io.load_state(last).values["ode"] == expected
-
-
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory):
     """A checkpoint of a run whose options are not the usual ones."""

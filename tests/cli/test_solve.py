@@ -16,7 +16,7 @@ from femops.cli.problems.manufactured import Field, Waves
 from femops.operators.execution.host import LEVELS
 from femops.solvers import Info
 from femops_meshes import write_mfem
-from support.mesh_files import FILES, NEEDED, shared
+from support.mesh_files import shared
 
 FIRST = ["mesh", "elements", "order", "dofs", "level", "preconditioner"]
 ERRORS = ["iterations", "l2_error", "h1_error"]
@@ -36,7 +36,6 @@ def solve(run, problem, *arguments):
     return json.loads(out)
 
 
-@pytest.mark.sample(2)
 @pytest.mark.parametrize("problem", KEYS)
 def test_contract_and_rates(run, problem):
     """On a curved mesh: the keys, and errors that fall as they should under refinement."""
@@ -90,7 +89,7 @@ def test_a_mesh_without_boundary(run, problem):
     assert fine < coarse / 10
 
 
-@pytest.mark.parametrize("problem", KEYS)
+@pytest.mark.parametrize("problem", ["poisson", "neohookean", "stokes"])
 def test_a_terminal_shows_iterations_and_residuals(run, monkeypatch, problem):
     shown = []
     monkeypatch.setattr(Output, "working", lambda self, what: nullcontext(shown.append))
@@ -173,9 +172,8 @@ def test_stokes_is_refused_where_velocities_do_not_see_all_pressures(run, tmp_pa
         assert code == 0, err
 
 
-@pytest.mark.parametrize("order", [2, 3, 4])
-def test_stokes_on_a_beam_of_single_elements(run, order):
-    code, _, err = run("solve", "stokes", shared("beam-hex.mesh"), "--order", order)
+def test_stokes_on_a_beam_of_single_elements(run):
+    code, _, err = run("solve", "stokes", shared("beam-hex.mesh"), "--order", 2)
     assert code == 1
     assert "8 elements have boundary on both sides of two directions" in err
     assert err.endswith("refine it (--refine 1)\n")
@@ -262,19 +260,17 @@ def test_solve_in_words_with_files(run, tmp_path, problem):
     assert (b'Name="p"' in text) == (problem == "stokes")
 
 
-@NEEDED
-@pytest.mark.parametrize(
-    ("name", "l2_error"),
-    [("star-q3", 1e-2), ("fichera-q3", 5e-2), ("periodic-square", 5e-3)],
-)
-def test_solves_on_real_files(run, name, l2_error):
-    """Curved files with Dirichlet conditions, and a periodic one of mean zero."""
-    path = next(path for path in FILES if path.stem == name)
-    code, out, _ = run("solve", "poisson", path, "--order", "4", "--json")
-    result = json.loads(out)
-    assert code == 0
-    assert result["order"] == 4
-    assert 0.0 < result["l2_error"] < l2_error
-    finer = json.loads(run("solve", "poisson", path, "--order", "4", "--refine", "1", "--json")[1])
-    # order 4 gains 2^5; not all of it is there on the coarsest meshes
-    assert finer["l2_error"] < result["l2_error"] / 8
+# --- exact solutions: test_contract_and_rates and others show that they are solutions -------------
+
+
+def test_it_is_periodic_where_the_mesh_is():
+    torus = femops.box((3, 4), upper=(2.0, 1.0), periodic=True)
+    field = Field.scalar(Waves.on(torus))
+    field.check_periodic(femops.H1(torus, 3))
+    assert femops.integrate(femops.H1(torus, 6), field.exact) == pytest.approx(0, abs=1e-6)
+
+
+def test_other_periods_are_refused():
+    slanted = femops.box((3, 3), periodic=True, mapping=lambda x: [x[0] + 0.3 * x[1], x[1]])
+    with pytest.raises(femops.errors.SpaceError, match="do not lie along the axes"):
+        Field.scalar(Waves.on(slanted)).check_periodic(femops.H1(slanted, 2))

@@ -48,11 +48,3 @@ def test_a_level_that_cannot_be_the_fastest_is_measured_if_it_is_the_default(
     assert (code, err) == (0, "")
     (row,) = json.loads(out)["rows"]
     assert (row["found"], row["gain"], row["tried"]) == ("full", 3.0, 2)
-
-
-def test_products(run, table):
-    code, out, err = run("tune", "--setting", "products", "--size", "2", "--rounds", "1", "--json")
-    assert (code, err) == (0, "")
-    (row,) = json.loads(out)["rows"]
-    assert (row["case"], row["setting"]) == ("C += A B, n = 2", "products")
-    assert len(json.loads(table.read_text())) == 1

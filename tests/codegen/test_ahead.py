@@ -185,11 +185,5 @@ def test_multigrid_asks_for_what_it_needs(asked: list[Kernels], loaded: set[str]
     assert info.converged
     kinds = Counter(name.rsplit("_", 1)[0] for name in names_asked(asked))
     # transfers between two pairs of orders, and the operator of order 2
-    assert kinds == {
-        "batches": 5,
-        "chunk": 1,
-        "directions": 1,
-        "inner_product": 2,
-        "relaxation": 1,
-    }
+    assert kinds == {"batches": 5, "chunk": 1, "directions": 1, "inner_product": 2, "relaxation": 1}
     assert names_asked(asked) <= loaded

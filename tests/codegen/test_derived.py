@@ -1,7 +1,6 @@
 """Data kept with the object they follow from: how long, for whom, and with several threads."""
 
 import copy
-import gc
 import pickle
 import weakref
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +11,7 @@ from threading import Barrier, Event
 import pytest
 
 from femops_kernels.derived import Derived
+from support.garbage import collect
 
 
 class Owner:
@@ -48,10 +48,10 @@ def test_nothing_is_a_value_too(value):
 def test_values_go_with_their_owner():
     derived, owner = Derived(), Owner()
     value = weakref.ref(derived.get(owner, Value))
-    gc.collect()
+    collect()
     assert value() is not None
     del owner
-    gc.collect()
+    collect()
     assert value() is None
 
 
@@ -61,12 +61,12 @@ def test_weak_values_go_when_nobody_uses_them_and_may_refer_to_their_owner():
     assert derived.get(owner, lambda: pytest.fail("made again")) is used
     first = weakref.ref(used)
     del used
-    gc.collect()
+    collect()
     assert first() is None
     again = derived.get(owner, partial(Value, owner))
     gone = weakref.ref(owner)
     del owner, again
-    gc.collect()
+    collect()
     assert gone() is None
 
 

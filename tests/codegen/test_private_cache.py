@@ -345,6 +345,7 @@ def test_a_temporary_folder_is_removed_at_exit(tmp_path: Path) -> None:
     assert Path(folder).parent == tmp_path / "tmp"
     assert not list((tmp_path / "tmp").iterdir())
     assert len(re.findall("CacheWarning: the cache folder can't be written", result.stderr)) == 1
+    assert result.stderr.count("kernels and settings are kept") == 1
 
 
 @pytest.mark.parametrize("leave", ["sys.exit(0)", "os._exit(0)"])

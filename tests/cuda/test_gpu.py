@@ -153,19 +153,6 @@ def test_solvers(device: Device) -> None:
         np.testing.assert_allclose(other, found[0], rtol=0, atol=1e-9 * abs(found[0]).max())
 
 
-def test_newton_and_diagonals(device: Device) -> None:
-    """What Jacobians keep, and diagonals, by kernels of their own."""
-    found = []
-    for where in (None, device):
-        V = femops.H1(femops.box((4, 4)), 3, device=where)
-        F = femops.p_laplacian(V, 3.5, 0.2).constrained(V.boundary_dofs())
-        u, info = femops.newton(F, V.zeros(), femops.load(V, 1.0), rtol=1e-12)
-        assert info.converged
-        found.append([u, F.jacobian(u).diagonal()])
-    for here, there in zip(*found, strict=True):
-        np.testing.assert_allclose(there.get(), here, rtol=0, atol=1e-9 * abs(here).max())
-
-
 def test_coupled_forms(device: Device) -> None:
     """With functionals, of which what is not a number is least."""
 

@@ -11,7 +11,6 @@ from femops import Mesh
 from femops.basis import gauss
 from femops.errors import GeometryError
 from femops.geometry import ElementClass, Geometry, classify
-from femops_meshes.coordinates.interpolation import tensor_apply
 from femops_meshes.coordinates.mapping import adjugates
 from support.cases.meshes import MESHES, bend, scrambled_box
 from support.counted_lines import lines
@@ -40,20 +39,6 @@ def test_inverse_and_determinant(name):
             array = getattr(geometry, quantity)(block.start, block.start + 1)
             np.testing.assert_array_equal(array, getattr(one, quantity))
             np.testing.assert_allclose(array, getattr(block, quantity)[:1], rtol=0, atol=1e-13)
-
-
-def test_jacobian_against_differences_of_positions():
-    mesh = femops.box((2, 2, 1), mapping=bend, order=4)
-    rule, step = gauss(4), 1e-6
-    jacobian = Geometry(mesh, rule).jacobian(0, 4)
-    for j in range(3):
-        sides = []
-        for sign in (-1, 1):
-            lines = [rule.points + (sign * step if d == j else 0.0) for d in range(3)]
-            basis = femops.basis.Basis1D("gll", 4)
-            sides.append(tensor_apply([basis.interpolation(x) for x in lines], mesh.coordinates))
-        difference = (sides[1] - sides[0]) / (2 * step)
-        np.testing.assert_allclose(jacobian[..., j], difference, atol=1e-8)
 
 
 def test_blocks_cover_the_mesh_once():

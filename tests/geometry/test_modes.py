@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import gc
 import weakref
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.polynomial import Polynomial
 
 import femops
 from femops.geometry.jacobians import ElementClass, classify
 from femops.geometry.legendre import LegendreGeometry, element_modes, mode_degrees, mode_values
+from support.garbage import collect
 from support.oracles.naive import Array, mapping
 
 
@@ -53,6 +53,7 @@ def test_the_linear_mode_has_the_slope_one() -> None:
     np.testing.assert_array_equal(slopes, [[0.0, 1.0]] * 3)
 
 
+@settings(max_examples=40)
 @given(dim=st.integers(1, 3), order=st.integers(1, 4), seed=st.integers(0, 2**32 - 1))
 def test_modes_rebuild_positions_and_jacobians(dim: int, order: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -166,5 +167,5 @@ def test_a_mesh_is_let_go() -> None:
     A.apply(np.ones(A.shape[1]))
     gone = weakref.ref(mesh)
     del A, mesh
-    gc.collect()
+    collect()
     assert gone() is None

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import femops
+from femops.errors import CheckpointError
 from femops.hydro import (
     Blast,
     Lagrangian,
@@ -91,11 +92,10 @@ def test_a_step_is_small_beside_the_time_alone():
 
 
 @pytest.mark.parametrize("ode", ["euler", "rk4", "rk2avg"])
-@pytest.mark.parametrize("order", [2, 3])
-def test_a_run_that_cannot_go_on_ends(ode, order):
+def test_a_run_that_cannot_go_on_ends(ode):
     """A step far below the round-off of the time changes nothing, so it would never end."""
     mesh = built_in("square01_quad").refine(1)
-    equations = Lagrangian(problem("sedov", viscosity=False), mesh, order, order - 1)
+    equations = Lagrangian(problem("sedov", viscosity=False), mesh)
     run = Simulation.begin(equations, ode)
     with pytest.raises(femops.errors.HydroError, match="the time step has gone to zero"):
         run.run(t_final=0.8, max_steps=1000)
@@ -114,7 +114,7 @@ CRAFTED += [("repeated", None), ("ode", "rk9")]
 @pytest.mark.parametrize(("name", "value"), CRAFTED)
 def test_values_that_no_run_has_written(run, tmp_path, name, value):
     """A step of zero or that is not a number would be repeated for ever."""
-    with pytest.raises(femops.errors.CheckpointError, match=f"no checkpoint of a run: {name} is"):
+    with pytest.raises(CheckpointError, match=f"no checkpoint of a run: {name} is"):
         load_run(written(run, tmp_path, GOOD | {name: value}), run.equations)
 
 
@@ -132,9 +132,7 @@ def test_checkpoints_name_all_options(run, tmp_path, options):
     if isinstance(options, dict) and "assembly" in options:
         assert load_run(path, run.equations).steps == 0
         return
-    with pytest.raises(
-        femops.errors.CheckpointError, match=r"name all options .* an older femops has"
-    ):
+    with pytest.raises(CheckpointError, match=r"name all options .* an older femops has"):
         load_run(path, run.equations)
 
 

@@ -31,7 +31,7 @@ def begun(name: str, dim: int, ode: str, device: Any, mesh: str = "") -> Simulat
     return Simulation.begin(equations, ode)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("name", "dim", "ode", "mesh"),
     [

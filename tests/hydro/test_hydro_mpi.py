@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import femops
+from femops.errors import HydroError
 from femops.hydro import Lagrangian, Simulation, Snapshot, built_in, load_run, problem, save_run
 from femops.parallel import Serial
 
@@ -77,13 +78,11 @@ def test_fields_and_crashes_are_those_of_one_process(comm):
         position, _, energy = run.equations.space.split(run.state)
         far = V.dof_coordinates().sum(axis=1) > 1.9
         run._forces, V.components(position)[far] = None, 0.9  # the last element, of the last rank
-        with pytest.raises(
-            femops.errors.HydroError, match=r"step 3 .*inverted.* at \(0\.9"
-        ) as error:
+        with pytest.raises(HydroError, match=r"step 3 .*inverted.* at \(0\.9") as error:
             run.run(1.0)
         messages.append(str(error.value))
         energy[E.dof_coordinates().sum(axis=1) > 1.8] = np.nan
-        with pytest.raises(femops.errors.HydroError, match="energy is not finite") as error:
+        with pytest.raises(HydroError, match="energy is not finite") as error:
             run.run(1.0)
         messages.append(str(error.value))
     assert messages[:2] == messages[2:]

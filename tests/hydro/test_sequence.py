@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import femops
@@ -44,6 +44,7 @@ def scalar(sequence: OperationSequence, value: float) -> Any:
 # --- sums -----------------------------------------------------------------------------------------
 
 
+@settings(max_examples=40)
 @given(
     n=st.sampled_from([1, 2, 7, 2047, 2048, 2049, 5000]),
     steps=st.lists(st.integers(1, 4), min_size=2, max_size=6),

@@ -52,7 +52,7 @@ def test_node_order_of_quadratic_elements_by_hand():
     assert gmsh_order(1, 4).tolist() == [0, 2, 3, 4, 1]
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("dim", "degree", "kind"),
     [
@@ -395,7 +395,7 @@ def test_files_to_be_mutated_are_good(real_files, tmp_path):
 
 
 @settings(
-    max_examples=40,  # others each time; one takes a process
+    max_examples=20,  # others each time; one takes a process
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -7,25 +7,17 @@ import pytest
 from scipy.linalg import eigh
 
 import femops
-from femops_meshes import MeshFormatError, MeshTopologyError
-from support.gmsh_files import KINDS, convert, document, need_gmsh, run
+from femops_meshes import MeshFormatError
+from support.gmsh_files import KINDS, PERIODIC_BOX, document, need_gmsh, run
 
 _BOX = """
 import gmsh
 gmsh.initialize(readConfigFiles=False)
 gmsh.option.setNumber("General.Terminal", 0)
 dim, size, counts, pairs = {dim}, {size}, {counts}, {pairs}
-occ = gmsh.model.occ
-occ.addBox(0, 0, 0, *size) if dim == 3 else occ.addRectangle(0, 0, 0, *size[:2])
-occ.synchronize()
-def side(d, high):
-    low, up = [-1e-6] * 3, [s + 1e-6 for s in size]
-    (low if high else up)[d] = size[d] - 1e-6 if high else 1e-6
-    return [tag for _, tag in gmsh.model.getEntitiesInBoundingBox(*low, *up, dim - 1)]
-for d in pairs:
-    affine = [1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1]
-    affine[4 * d + 3] = size[d]
-    gmsh.model.mesh.setPeriodic(dim - 1, side(d, True), side(d, False), affine)
+"""
+_BOX += PERIODIC_BOX
+_BOX += """
 if {groups}:
     for d in range(dim):
         for high in (0, 1):
@@ -102,17 +94,6 @@ def test_a_periodic_box_is_ours(tmp_path, counts, pairs, order, kind):
         K, M = (make(V).assemble().toarray() for make in (femops.diffusion, femops.mass))
         spectra.append(eigh(K, M, eigvals_only=True))
     np.testing.assert_allclose(*spectra, atol=1e-9 * spectra[0].max())
-
-
-def test_each_kind_of_file_says_the_same(tmp_path):
-    source = gmsh_box(tmp_path / "a.msh", (3, 3, 4), (0, 2), 2)
-    expected = femops.read_mesh(source)
-    assert expected.topology.num_entities[0] == 3 * 4 * 4
-    for version, binary in KINDS:
-        path = convert(source, tmp_path / "b.msh", version, binary)
-        mesh = femops.read_mesh(path)
-        assert mesh.topology.num_entities == expected.topology.num_entities
-        assert mesh.boundary_names == expected.boundary_names
 
 
 @pytest.mark.sample(2)
@@ -271,13 +252,6 @@ def test_refused(tmp_path, case):
     with pytest.raises(femops.errors.MeshError, match=message) as caught:
         femops.read_mesh(path)
     assert str(path) in str(caught.value)
-
-
-def test_gmsh_s_own_boxes_of_too_few_elements(tmp_path):
-    for counts, pairs in (((2, 3), (0,)), ((3, 1, 3), (0, 1))):
-        path = gmsh_box(tmp_path / "a.msh", counts, pairs)
-        with pytest.raises(MeshTopologyError, match="at least 3 elements"):
-            femops.read_mesh(path)
 
 
 @pytest.mark.parametrize(

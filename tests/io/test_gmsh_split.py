@@ -16,7 +16,7 @@ from femops.io.gmsh.shapes import SHAPES
 from femops.io.gmsh.splitting import split_simplices
 from femops_meshes import MeshFormatError
 from femops_meshes.coordinates.mapping import determinants, jacobians, positions
-from support.gmsh_files import KINDS, document, need_gmsh, run
+from support.gmsh_files import KINDS, PERIODIC_BOX, document, need_gmsh, run
 
 PARTS = {"Triangle": 3, "Quadrilateral": 4, "Tetrahedron": 4, "Prism": 6, "Hexahedron": 8}
 
@@ -312,45 +312,11 @@ def test_all_shapes_at_once(tmp_path):
     assert check_fit(mesh) == 1
 
 
-def test_poisson_on_split_tetrahedra(tmp_path):
-    """Polynomials of the degree are exact on straight parts; others converge as they should."""
-    path, _ = made(tmp_path, BOXES, 1, 0.6, KINDS[0])
-
-    mesh = femops.read_mesh(path, split=True)
-
-    size = np.array([[1.5], [1.0], [1.0]])
-
-    def solved(mesh, u, f):
-        V = femops.H1(mesh, 2)
-        # the wall between the boxes is a group, too
-        outside = V.boundary_dofs(lambda x: ((x < 1e-9) | (x > size - 1e-9)).any(axis=0))
-        A = femops.diffusion(V).constrained(outside)
-        x, _ = femops.cg(A, A.rhs(femops.load(V, f), V.interpolate(u)), rtol=1e-13)
-        return femops.l2_error(V, x, u)
-
-    assert solved(mesh, lambda x: x[0] ** 2 - 3 * x[1] * x[2], -2.0) < 1e-11
-
-    def wave(x):
-        return np.sin(2 * x[0]) * np.cos(x[1]) * np.exp(x[2])
-
-    errors = [solved(mesh.refine(k), wave, lambda x: 4 * wave(x)) for k in (0, 1)]
-    assert np.log2(errors[0] / errors[1]) > 2.8
-
-
 _PERIODIC = """
 gmsh.option.setNumber("Mesh.SaveAll", {save_all})
-dim, size = {dim}, (1.0, 1.3, 0.9)
-occ.addBox(0, 0, 0, *size) if dim == 3 else occ.addRectangle(0, 0, 0, *size[:2])
-occ.synchronize()
-def side(d, high):
-    low, up = [-1e-6] * 3, [s + 1e-6 for s in size]
-    (low if high else up)[d] = size[d] - 1e-6 if high else 1e-6
-    return [tag for _, tag in gmsh.model.getEntitiesInBoundingBox(*low, *up, dim - 1)]
-for d in {pairs}:
-    affine = [1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1]
-    affine[4 * d + 3] = size[d]
-    mesh.setPeriodic(dim - 1, side(d, True), side(d, False), affine)
+dim, size, pairs = {dim}, (1.0, 1.3, 0.9), {pairs}
 """
+_PERIODIC += PERIODIC_BOX
 
 
 @pytest.mark.sample(2)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import femops
+from femops.errors import FileError
 from femops.io.vtk import series as module
 from support.cases.series import field, saved
 
@@ -78,7 +79,7 @@ def test_bad_times(tmp_path, space, time, message):
     series = saved(tmp_path / "run.pvd", space, [0.0])
     series = femops.io.TimeSeries(tmp_path / "run.pvd", existing="continue")
     series.save(np.float64(1.0), space, u=field(space, 1))
-    with pytest.raises(femops.errors.FileError, match=message):
+    with pytest.raises(FileError, match=message):
         series.save(time, space, u=field(space, 1))
     assert series.times == (0.0, 1.0)
 
@@ -87,9 +88,7 @@ def test_fields_stay_the_same(tmp_path, space):
     series = femops.io.TimeSeries(tmp_path / "run.pvd")
     u = field(space, 0)
     series.save(0, space, u=u, time=u, space=u, path=u)
-    with pytest.raises(
-        femops.errors.FileError, match=r"\['v'\] differ from \['path', 'space', 'time'"
-    ):
+    with pytest.raises(FileError, match=r"\['v'\] differ from \['path', 'space', 'time'"):
         series.save(1, space, v=u)
     with pytest.raises(femops.errors.VectorError):
         series.save(1, space, u=u[1:], time=u, space=u, path=u)
@@ -100,9 +99,9 @@ def test_existing_series(tmp_path, space):
     path = tmp_path / "run.pvd"
     saved(path, space, [0.0, 1.0])
     before = path.read_bytes()
-    with pytest.raises(femops.errors.FileError, match="exists"):
+    with pytest.raises(FileError, match="exists"):
         femops.io.TimeSeries(path)
-    with pytest.raises(femops.errors.FileError, match="existing is 'append': give 'refuse'"):
+    with pytest.raises(FileError, match="existing is 'append': give 'refuse'"):
         femops.io.TimeSeries(path, existing="append")
     assert path.read_bytes() == before
     assert saved(path, space, [2.0], existing="continue").times == (0.0, 1.0, 2.0)
@@ -115,7 +114,7 @@ def test_a_step_without_index_is_not_overwritten_unasked(tmp_path, space):
     path = tmp_path / "run.pvd"
     saved(path, space, [0.0])
     path.unlink()
-    with pytest.raises(femops.errors.FileError, match="without index"):
+    with pytest.raises(FileError, match="without index"):
         femops.io.TimeSeries(path)
     assert saved(path, space, [3.0], existing="replace").times == (3.0,)
 
@@ -126,25 +125,25 @@ def test_damaged_and_nonowned_series_are_refused(tmp_path, space):
     text = path.read_text()
     for bad in ("", text[:-30], text.replace('timestep="1.0"', ""), text.replace('"1.0"', '"x"')):
         path.write_text(bad)
-        with pytest.raises(femops.errors.FileError, match="not a series that can be read"):
+        with pytest.raises(FileError, match="not a series that can be read"):
             femops.io.TimeSeries(path, existing="continue")
         assert path.read_text() == bad
     path.write_text(text.replace("run/run_000001", "../precious"))
-    with pytest.raises(femops.errors.FileError, match="not written by femops"):
+    with pytest.raises(FileError, match="not written by femops"):
         femops.io.TimeSeries(path, existing="replace")
     path.write_text(text)
     (tmp_path / "run" / "run_000001.vtu").unlink()
-    with pytest.raises(femops.errors.FileError, match="missing"):
+    with pytest.raises(FileError, match="missing"):
         femops.io.TimeSeries(path, existing="continue")
 
 
 def test_paths(tmp_path, space):
-    with pytest.raises(femops.errors.FileError, match=r"does not end in \.pvd"):
+    with pytest.raises(FileError, match=r"does not end in \.pvd"):
         femops.io.TimeSeries(tmp_path / "run.vtu")
-    with pytest.raises(femops.errors.FileError, match="no folder"):
+    with pytest.raises(FileError, match="no folder"):
         femops.io.TimeSeries(tmp_path / "none" / "run.pvd")
     (tmp_path / "taken").write_text("")
-    with pytest.raises(femops.errors.FileError, match="cannot make the folder"):
+    with pytest.raises(FileError, match="cannot make the folder"):
         femops.io.TimeSeries(tmp_path / "taken.pvd")
     assert not (tmp_path / "taken.pvd").exists()
     saved(tmp_path / "a & <b>.pvd", space, [0.0])
@@ -154,5 +153,5 @@ def test_paths(tmp_path, space):
 
 def test_closed(tmp_path, space):
     series = saved(tmp_path / "run.pvd", space, [0.0])
-    with pytest.raises(femops.errors.FileError, match="is closed"):
+    with pytest.raises(FileError, match="is closed"):
         series.save(1.0, space, u=field(space, 1))

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-import time
 from pathlib import Path
 
 import numpy as np
@@ -391,23 +390,6 @@ def test_a_kill_leaves_the_old_or_the_new_state(tmp_path, when):
     femops.io.save_state(tmp_path / "run.state", {"u": (V, V.zeros() + 3)}, {"n": 3})
     assert number(tmp_path / "run.state") == 3
     assert list(tmp_path.iterdir()) == [tmp_path / "run.state"]
-
-
-def test_kills_at_any_time(tmp_path):
-    loop = """
-        for n in range(1, 10**9):
-            save(n)
-            if n == 1:
-                print(flush=True)
-        """
-    delays = np.random.default_rng(0).uniform(0.0, 0.05, 3)
-    for delay in delays:
-        process = writer(tmp_path, loop)
-        process.stdout.readline()
-        time.sleep(delay)
-        process.kill()
-        process.communicate(timeout=60)
-        assert number(tmp_path / "run.state") >= 1
 
 
 def test_a_message_of_the_page_is_what_is_raised(tmp_path, space):

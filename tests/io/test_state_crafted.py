@@ -153,8 +153,3 @@ def test_a_size_that_the_file_does_not_have(tmp_path, whole, number):
     path.write_bytes(sealed(1, json.dumps(tree).encode(), b"", bytes(8192)))
     with pytest.raises(CheckpointError, match=r"is not whole: it has .* are due"):
         femops.io.load_state(path, {"u": SPACE})
-
-
-def test_a_name_with_a_zero(tmp_path):
-    with pytest.raises(femops.errors.FileError, match="cannot read"):
-        femops.io.load_state("run\0.state")

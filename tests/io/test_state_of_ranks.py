@@ -262,6 +262,13 @@ def test_another_mesh_is_told_to_all_ranks(tmp_path):
     path = femops.io.save_state(tmp_path / "run.state", {"u": (V, V.zeros())})
     found = on_three(lambda comm, V: femops.io.load_state(path, {"u": V}))
     assert all(k is CheckpointError and "'u' in" in m and "another mesh" in m for k, m in found)
+    found = on_three(lambda comm, V: femops.io.load_state(path, {"v": V}))
+    assert all(k is CheckpointError and "has no vector 'v'" in m for k, m in found)
+    found = on_three(lambda comm, V: femops.io.load_state(tmp_path / "none.state", {"u": V}))
+    assert all(k is FileError and "No such file" in m for k, m in found)
+    none = tmp_path / "none" / "run.state"
+    found = on_three(lambda comm, V: femops.io.save_state(none, {"u": (V, V.zeros())}))
+    assert all(k is FileError and "no folder" in m for k, m in found)
 
 
 def test_spaces_of_different_ranks(tmp_path):

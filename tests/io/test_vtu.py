@@ -6,7 +6,6 @@ import pytest
 import femops
 from femops.errors import FemopsError, FileError, GeometryError, SpaceError, VectorError
 from femops.io.vtk.nodes import vtk_order
-from femops_meshes.coordinates.mapping import positions
 
 pyvista = pytest.importorskip("pyvista", reason="needs the extra viz")
 
@@ -61,38 +60,6 @@ def at(mesh, e, xi):
     return tensor_apply(lines, mesh.coordinates[e : e + 1])[0, 0]
 
 
-@pytest.mark.sample(3)
-@pytest.mark.parametrize("dim", [1, 2, 3])
-@pytest.mark.parametrize(("order", "geometry"), [(1, 1), (3, 2), (2, 4), (5, 3)])
-def test_vtk_measures_the_volume(tmp_path, dim, order, geometry):
-    mesh = mesh_of(dim, order=geometry)
-    femops.save(tmp_path / "u.vtu", femops.H1(mesh, order))
-    grid = pyvista.read(tmp_path / "u.vtu")
-    measured = sum(integral_of_one(cell, dim) for cell in cells(grid))
-    assert measured == pytest.approx(mesh.volume(), rel=1e-11)
-
-
-def integral_of_one(cell, dim):
-    """Volume of a cell by 7 Gauss points a direction, of positions that VTK itself interpolates."""
-    n = 7
-    points, weights = np.polynomial.legendre.leggauss(n)
-    vandermonde = np.polynomial.legendre.legvander(points, n - 1)
-    slopes = np.polynomial.legendre.legder(np.eye(n), axis=0)
-    slopes = np.polynomial.legendre.legval(points, slopes).T
-    derivative = 2 * slopes @ np.linalg.inv(vandermonde)  # on [0, 1]
-    nodes = np.array([cell.GetPoints().GetPoint(i) for i in range(cell.GetNumberOfPoints())])
-    x = np.empty((*[n] * dim, dim))
-    values = np.zeros(len(nodes))
-    for index in np.ndindex(*[n] * dim):
-        cell.InterpolateFunctions([*(points[list(index)] + 1) / 2, 0.0, 0.0][:3], values)
-        x[index] = values @ nodes[:, :dim]
-    columns = [np.moveaxis(np.tensordot(derivative, x, (1, d)), 0, d) for d in range(dim)]
-    determinants = np.linalg.det(np.stack(columns, axis=-1))
-    for _ in range(dim):
-        determinants = determinants @ weights / 2
-    return determinants
-
-
 @pytest.mark.parametrize("dim", [2, 3])
 @pytest.mark.parametrize("kind", [femops.H1, femops.L2])
 def test_values_between_the_nodes(tmp_path, dim, kind):
@@ -113,19 +80,6 @@ def test_values_between_the_nodes(tmp_path, dim, kind):
 
         expected = tensor_apply(lines, u[V.restriction.indices[e : e + 1]])[0, 0]
         assert got == pytest.approx(expected, abs=1e-11)
-
-
-def test_probed_by_position(tmp_path):
-    """What a user does in ParaView: probe the field at a point in space."""
-    mesh = mesh_of(3)
-    V = femops.H1(mesh, 3)
-    femops.save(tmp_path / "u.vtu", V, u=V.interpolate(lambda x: x[0] * x[1] - x[2]))
-    grid = pyvista.read(tmp_path / "u.vtu")
-    targets = positions(mesh.coordinates, np.array([0.3, 0.7])).reshape(-1, 3)
-    probed = pyvista.PolyData(targets).sample(grid)
-    assert probed["vtkValidPointMask"].all()
-    expected = targets[:, 0] * targets[:, 1] - targets[:, 2]
-    np.testing.assert_allclose(probed["u"], expected, atol=2e-3)
 
 
 def test_components_types_and_attributes(tmp_path):

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -93,6 +95,14 @@ def test_boundary_faces_outwards():
 def test_bad_arrays_are_refused(change, error, message):
     with pytest.raises(error, match=message):
         Mesh.from_arrays(**({"vertices": SQUARE, "elements": [[0, 1, 2, 3]]} | change))
+
+
+def test_a_mesh_whose_elements_do_not_fit_is_not_valid():
+    mesh = box((2, 2))
+    elements = mesh.elements.copy()
+    elements[1] = elements[0]
+    with pytest.raises(MeshTopologyError, match="elements 0 and 1"):
+        replace(mesh, elements=elements).validate()
 
 
 def test_inverted_elements_are_counted_and_named():

@@ -7,14 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from femops_meshes import (
-    MeshArgumentError,
-    MeshFormatError,
-    box,
-    read_mfem,
-    scrambled,
-    write_mfem,
-)
+from femops_meshes import MeshArgumentError, MeshFormatError, box, read_mfem, scrambled, write_mfem
 from femops_meshes.names import with_numbers
 
 

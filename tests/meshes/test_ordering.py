@@ -3,7 +3,6 @@
 import tracemalloc
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,13 +25,6 @@ def test_a_piece_is_a_piece_of_the_whole(counts, data):
     np.testing.assert_array_equal(hilbert_cells(counts), expected)
     np.testing.assert_array_equal(hilbert_cells(counts, start, stop), expected[start:stop])
     np.testing.assert_array_equal(hilbert_cells(counts, start), expected[start:])
-
-
-@pytest.mark.parametrize("dim", [1, 2, 3])
-def test_the_curve_steps_to_a_neighbour(dim):
-    cells = hilbert_cells((8,) * dim)
-    assert len(np.unique(cells, axis=0)) == 8**dim
-    assert (np.abs(np.diff(cells, axis=0)).sum(axis=1) == 1).all()
 
 
 def test_long_thin_grids():

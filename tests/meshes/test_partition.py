@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 import femops
 from femops_meshes import MeshArgumentError, MeshExtraError, Partition, box, partition
-from support.mesh_files import FILES, NEEDED
 from support.oracles.partitions import MESHES, entities, figures
 
 NAMES = ("touched", "owned", "shared", "total", "total_shared", "neighbours", "copies")
@@ -31,13 +30,6 @@ def test_figures(kind, size):
     check_figures(mesh, partition(mesh, size))
     owner = np.random.default_rng(size).integers(size, size=mesh.num_elements)
     check_figures(mesh, Partition.of(mesh, owner, size))
-
-
-@NEEDED
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_figures_of_real_files(path):
-    mesh = femops.read_mesh(path)
-    check_figures(mesh, partition(mesh, 5))
 
 
 @pytest.mark.parametrize("order", [1, 2, 4])

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-import femops
+from femops.errors import CommunicatorError
 from femops.parallel import Serial, gpus, launch
 from femops.parallel.cores import Node
 from femops_kernels.cuda.device import cupy_device
@@ -151,7 +151,5 @@ def test_the_environment_overrides_it(mpi, monkeypatch, value, takes):
 
 def test_other_values_are_refused(mpi, monkeypatch):
     monkeypatch.setenv(gpus.CUDA_AWARE, "yes")
-    with pytest.raises(
-        femops.errors.CommunicatorError, match="FEMOPS_CUDA_AWARE_MPI is 'yes': give 1 if"
-    ):
+    with pytest.raises(CommunicatorError, match="FEMOPS_CUDA_AWARE_MPI is 'yes': give 1 if"):
         gpus.takes_device_memory(MANY)

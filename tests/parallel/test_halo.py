@@ -74,22 +74,6 @@ def test_owners_get_the_sum(case, p, shape, dtype):
 
 
 @settings(max_examples=30, deadline=None)
-@given(shared_meshes(), st.integers(1, 3))
-def test_one_map_is_the_transpose_of_the_other(case, p):
-    mesh, cut = case
-
-    def program(halo, numbering, comm):
-        x = random((halo.owned, 2), np.complex128, comm.rank)
-        y = random((halo.ghosts, 2), np.complex128, 100 + comm.rank)
-        back = np.zeros_like(x)
-        halo.reverse_add(y, back)
-        return np.sum(halo.forward(x) * y), np.sum(x * back)
-
-    forward, reverse = np.sum(on_halos(mesh, cut, p, program), axis=0)
-    assert forward == reverse
-
-
-@settings(max_examples=30, deadline=None)
 @given(shared_meshes(), st.integers(1, 4))
 def test_no_message_and_no_number_too_many(case, p):
     mesh, cut = case

@@ -253,3 +253,5 @@ def test_more_ranks_than_elements(make):
     assert [mesh.mesh.num_elements for mesh in meshes] == [1, 1, 1, 1, 0, 0, 0]
     assert all(mesh.whole_boundary_attributes.tolist() == [1, 2, 3, 4] for mesh in meshes)
     assert repr(meshes[6]) == "DistributedMesh(rank 6 of 7: 0 of 4 elements, dim 2)"
+    with pytest.warns(UserWarning, match="6 of 7 ranks .* has 4, shared out in groups of 16 or"):
+        on_ranks(7, lambda comm: femops.box((2, 2), comm=comm, reproducible=True))

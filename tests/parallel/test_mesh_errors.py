@@ -167,6 +167,15 @@ def test_a_file_that_is_missing():
     raised(3, lambda c: femops.read_mesh("no.mesh", comm=c), MeshFileError, "no.mesh", told)
 
 
+def test_attributes_that_the_mesh_of_a_rank_has():
+    mesh = femops.distribute(SAMPLES["square"](), None)
+    for name in ("refine", "coordinates"):
+        with pytest.raises(AttributeError, match=f"of this rank's elements it is mesh.mesh.{name}"):
+            getattr(mesh, name)
+    with pytest.raises(AttributeError, match=r"'colour'$"):
+        _ = mesh.colour
+
+
 def test_what_ranks_alone_could_obey():
     with pytest.raises(MeshArgumentError, match="reproducible=True says how ranks share a mesh"):
         femops.box((2, 2), reproducible=True)

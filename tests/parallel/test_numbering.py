@@ -87,14 +87,6 @@ def test_an_element_a_rank(p):
         check(mesh, cut, p, numbered(mesh, cut, p))
 
 
-@pytest.mark.parametrize("name", ["disc", "ball", "torus"])
-def test_partitions_by_metis(name):
-    pytest.importorskip("pymetis")
-    mesh = ALL[name]()
-    cut = partition(mesh, 4, method="metis")
-    check(mesh, cut, 3, numbered(mesh, cut, 3))
-
-
 @pytest.mark.parametrize("order", [0, 2])
 def test_l2_shares_nothing(order):
     mesh = ALL["cube"]()

@@ -11,6 +11,7 @@ import pytest
 
 import femops
 from femops.basis import MOST_DEGREE
+from femops.errors import SpaceError
 from femops_meshes import memory
 
 V = femops.H1(femops.box((2, 2)), 2)
@@ -47,10 +48,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "points": (lambda: femops.mass(V, quadrature=10**9), "q1d is 10*: give a whole number from 1"),
     "high degree": (lambda: femops.ball(order=2**63 - 1), "give a whole number from 1 to 64"),
     "relative tolerance": (lambda: femops.cg(A, B, rtol=5), "rtol is 5: give a number from 0 to 1"),
-    "counts": (
-        lambda: femops.box(4, 4),
-        r"give .* together, as box\(\(4, 4\)\)",
-    ),
+    "counts": (lambda: femops.box(4, 4), r"give .* together, as box\(\(4, 4\)\)"),
     "many components": (lambda: femops.H1(V.mesh, 2, 10**30), "ncomp is a number of more than 64"),
     "many bytes": (lambda: femops.H1(V.mesh, 2, 10**15), "a space .* needs at least .* GiB of mem"),
     "many elements": (lambda: femops.ball(10**5), "making 7.* elements needs at least .* GiB"),
@@ -62,14 +60,8 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
         "refine is -1: give a whole number",
     ),
     "tolerance": (lambda: femops.cg(A, B, rtol="a"), "rtol is 'a': give a number"),  # type: ignore[arg-type]
-    "no tolerance": (
-        lambda: femops.cg(A, B, atol=np.nan),
-        "atol is nan: give a finite number",
-    ),
-    "of newton": (
-        lambda: femops.newton(F, V.zeros(), rtol="a"),
-        "rtol is 'a': give a number",
-    ),  # type: ignore[arg-type]
+    "no tolerance": (lambda: femops.cg(A, B, atol=np.nan), "atol is nan: give a finite number"),
+    "of newton": (lambda: femops.newton(F, V.zeros(), rtol="a"), "rtol is 'a': give a number"),  # type: ignore[arg-type]
     "materials": (lambda: femops.by_attribute(V.mesh, [1, 2]), "values is a list: give a dict"),  # type: ignore[arg-type]
     "components": (lambda: femops.neo_hookean(V), "neo_hookean takes a space with ncomp=2"),
     "degree": (lambda: femops.H1(V.mesh, degree=2), r"^H1\(\) got .* 'degree': did you mean order"),  # type: ignore[call-arg]
@@ -131,9 +123,7 @@ def test_sizes_are_compared_with_the_memory(monkeypatch: pytest.MonkeyPatch) -> 
     mesh = femops.box((10, 10, 10))
     monkeypatch.setattr(memory, "_SMALL", 0)
     monkeypatch.setattr(memory, "available_memory", lambda: 1000 * 17**3 * 8)
-    with pytest.raises(
-        femops.errors.SpaceError, match=r"order 16 with 1 component.* on 1000 elements"
-    ):
+    with pytest.raises(SpaceError, match=r"order 16 with 1 component.* on 1000 elements"):
         femops.H1(mesh, 16)
     with pytest.raises(femops.errors.GeometryError, match="900 points in each direction needs"):
         femops.load(femops.H1(mesh, 1), 1.0, quadrature=900)

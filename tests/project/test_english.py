@@ -2,11 +2,9 @@
 
 import ast
 import re
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-PACKAGES = [ROOT / "femops", ROOT / "kernels" / "femops_kernels", ROOT / "meshes" / "femops_meshes"]
-FILES = sorted(file for package in PACKAGES for file in package.rglob("*.py"))
+from support.sources import FILES, ROOT, name_of, tree
+
 PAGES = sorted(
     page for folder in (".", "docs", "docs/api") for page in (ROOT / folder).glob("*.md")
 )
@@ -16,13 +14,9 @@ UNCLEAR = re.compile(r"(Of|What|How|Whether|Which|Who|Whose)\b")
 """First words that hide the subject."""
 
 
-def name_of(file):
-    return file.relative_to(ROOT).as_posix()
-
-
-def docstrings(tree):
+def docstrings(parsed):
     """(line, text) of the docstrings of modules, classes, functions, attributes and constants."""
-    for node in ast.walk(tree):
+    for node in ast.walk(parsed):
         body = getattr(node, "body", None)
         if not isinstance(body, list):
             continue
@@ -35,12 +29,12 @@ def docstrings(tree):
                     yield child.lineno, text
 
 
-def unclear(source):
-    return [line for line, text in docstrings(ast.parse(source)) if UNCLEAR.match(text)]
+def unclear(parsed):
+    return [line for line, text in docstrings(parsed) if UNCLEAR.match(text)]
 
 
 def test_docstrings_begin_with_what_the_thing_is_or_does():
-    found = {name_of(file): unclear(file.read_text()) for file in FILES}
+    found = {name_of(file): unclear(tree(file)) for file in FILES}
     wrong = {name: lines for name, lines in found.items() if lines}
     assert wrong == {}, "say 'Number of ...', 'Return ...', 'True if ...'"
 
@@ -62,7 +56,7 @@ class Thing:
         """Whether it works."""
         "Of no docstring."
 '''
-    assert sorted(unclear(source)) == [1, 4, 8, 11, 14]
+    assert sorted(unclear(ast.parse(source))) == [1, 4, 8, 11, 14]
 
 
 def long_lines(text):

@@ -1,11 +1,9 @@
 """The rules of CONTRIBUTING.md that can be counted: lengths, docstrings, final or abstract."""
 
 import ast
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-PACKAGES = [ROOT / "femops", ROOT / "kernels" / "femops_kernels", ROOT / "meshes" / "femops_meshes"]
-FILES = sorted(file for package in PACKAGES for file in package.rglob("*.py"))
+from support.sources import FILES, ROOT, name_of, tree
+
 TESTS = sorted(file for end in ("py", "hpp") for file in (ROOT / "tests").rglob(f"*.{end}"))
 MAX_FUNCTION, MAX_FILE = 40, 500
 
@@ -14,10 +12,6 @@ LONG_FILES: dict[str, str] = {}
 
 LONG_FUNCTIONS: dict[str, str] = {}
 """Functions ("file:name") that may be longer, with the reason."""
-
-
-def tree(file):
-    return ast.parse(file.read_text())
 
 
 def definitions(node, kind):
@@ -30,10 +24,6 @@ def code_lines(function):
     has_docstring = ast.get_docstring(function, clean=False) is not None
     first = body[1:] if has_docstring else body
     return function.end_lineno - first[0].lineno + 1 if first else 0
-
-
-def name_of(file):
-    return file.relative_to(ROOT).as_posix()
 
 
 def test_lengths_of_files():

@@ -3,12 +3,10 @@
 import ast
 from collections.abc import Iterable
 from graphlib import CycleError, TopologicalSorter
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-PACKAGES = [ROOT / "femops", ROOT / "kernels" / "femops_kernels", ROOT / "meshes" / "femops_meshes"]
+from support.sources import PACKAGES
 
 
 def modules() -> dict[str, str]:

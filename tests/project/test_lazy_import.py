@@ -9,8 +9,8 @@ import pytest
 
 import femops
 
-HEAVY = ["numba", "llvmlite", "scipy", "matplotlib", "pyvista", "vtk", "mpi4py", "cupy", "numpy"]
-HEAVY += ["jax", "torch"]
+HEAVY = ["numpy", "numba", "llvmlite", "scipy", "matplotlib", "pyvista", "vtk", "mpi4py"]
+HEAVY += ["cupy", "cuda", "nvidia", "jax", "torch"]
 
 PROBE = """
 import sys
@@ -29,45 +29,43 @@ def run(more=""):
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def test_import_is_light():
-    """It is quick, as it loads itself and little of Python's own library."""
-    loaded, heavy = run()[0]
+@pytest.mark.parametrize("environment", [{}, {"PMI_SIZE": "4", "PMI_RANK": "1"}], ids=["", "ranks"])
+def test_imports_are_light(environment, monkeypatch):
+    """It is quick, as it loads itself and little of Python's own library.
+
+    Spaces load no compiler, and a serial communicator no MPI. Under a launcher too: many processes
+    may be started to work each for itself.
+    """
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    use = f"""
+femops.H1(femops.box((2, 2)), 2)
+from femops.parallel import communicator
+assert communicator().sum(1) == 1
+print(json.dumps([name for name in {HEAVY[1:]!r} if name in sys.modules]))
+"""
+    (loaded, heavy), later = run(use)
     assert heavy == []
     assert {name.split(".")[0] for name in loaded} - sys.stdlib_module_names == {"femops"}
     assert {name for name in loaded if name.startswith("femops")} == {"femops", "femops._lazy"}
     assert len(loaded) < 60
+    assert later == []
 
 
-def test_spaces_load_no_compiler():
-    use = "femops.H1(femops.box((2, 2)), 2)\n"
-    heavy = [name for name in HEAVY if name not in ("numpy",)]
-    use += f"print(json.dumps([name for name in {heavy!r} if name in sys.modules]))"
-    assert run(use)[1] == []
-
-
-@pytest.mark.parametrize("environment", [{}, {"PMI_SIZE": "4", "PMI_RANK": "1"}], ids=["", "ranks"])
-def test_serial_communicators_load_no_mpi(environment, monkeypatch):
-    """Under a launcher too: many processes may be started to work each for itself."""
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    use = "from femops.parallel import communicator\nassert communicator().sum(1) == 1\n"
-    heavy = [name for name in HEAVY if name not in ("numpy",)]
-    use += f"print(json.dumps([name for name in {heavy!r} if name in sys.modules]))"
-    assert run(use)[1] == []
-
-
-@pytest.mark.parametrize("name", ["jax", "torch"])
-def test_optional_modules_say_what_to_install(name):
+def test_optional_modules_say_what_to_install():
     """The module of femops imports the library, which is not there, and not itself."""
-    use = f"""
-sys.modules["{name}"] = None
-for use in ("femops.{name}", "import femops.{name}"):
-    try:
-        exec(use)
-    except ImportError as error:
-        print(json.dumps([type(error).__name__, str(error)]))
+    use = """
+for name in ("jax", "torch"):
+    sys.modules[name] = None
+    for use in (f"femops.{name}", f"import femops.{name}"):
+        try:
+            exec(use)
+        except ImportError as error:
+            print(json.dumps([type(error).__name__, name, str(error)]))
 """
-    for kind, text in run(use)[1:]:
+    said = run(use)[1:]
+    assert [name for _, name, _ in said] == ["jax", "jax", "torch", "torch"]
+    for kind, name, text in said:
         assert kind == "MissingExtraError"
         assert text.startswith(f"femops.{name} needs ")
         assert text.endswith(f"pip install {name}")

@@ -7,17 +7,15 @@ import io
 import re
 import tokenize
 from functools import cache
-from pathlib import Path
 
 import pytest
 import typer
 
 import femops
 from femops.cli.app import build
+from support.sources import FILES as SOURCES
+from support.sources import PACKAGES, ROOT, name_of, tree
 
-ROOT = Path(__file__).parents[2]
-PACKAGES = [ROOT / "femops", ROOT / "kernels" / "femops_kernels", ROOT / "meshes" / "femops_meshes"]
-SOURCES = sorted(file for package in PACKAGES for file in package.rglob("*.py"))
 CUDA = sorted(file for package in PACKAGES for file in package.rglob("*.cuh"))
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 
@@ -41,10 +39,6 @@ EXCEPTIONS = {
 }
 
 
-def name_of(file):
-    return file.relative_to(ROOT).as_posix()
-
-
 @cache
 def known_files():
     """Paths of all files from any of their folders on."""
@@ -54,15 +48,10 @@ def known_files():
 
 
 @cache
-def trees():
-    return {file: ast.parse(file.read_text()) for file in SOURCES}
-
-
-@cache
 def identifiers():
     """Names that occur in the code, also as attributes, arguments or parts of an import."""
     found = {*dir(builtins)}
-    for node in (node for tree in trees().values() for node in ast.walk(tree)):
+    for node in (node for file in SOURCES for node in ast.walk(tree(file))):
         names = (getattr(node, field, None) for field in ("id", "attr", "arg", "name", "asname"))
         found.update(part for name in names if isinstance(name, str) for part in name.split("."))
     return found
@@ -72,7 +61,7 @@ def identifiers():
 def classes():
     """Names of the members of each class, and of its bases; classes of one name are one."""
     found = {}
-    for node in (node for tree in trees().values() for node in ast.walk(tree)):
+    for node in (node for file in SOURCES for node in ast.walk(tree(file))):
         if isinstance(node, ast.ClassDef):
             members, bases = found.setdefault(node.name, (set(), set()))
             bases |= {ast.unparse(base).split("[")[0].split(".")[-1] for base in node.bases}
@@ -132,7 +121,7 @@ def options():
 @cache
 def variables():
     """Names of environment variables that the code looks up."""
-    nodes = (node for tree in trees().values() for node in ast.walk(tree))
+    nodes = (node for file in SOURCES for node in ast.walk(tree(file)))
     return {
         node.value
         for node in nodes
@@ -159,7 +148,7 @@ def missing(text, *, references=False):
 
 def texts(file):
     """(line, text, whether it is a docstring) of all strings and comments of a module."""
-    for node in ast.walk(trees()[file]):
+    for node in ast.walk(tree(file)):
         alone = isinstance(node, ast.Expr)
         value = node.value if alone else node
         if isinstance(value, ast.Constant) and isinstance(value.value, str):

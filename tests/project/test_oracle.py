@@ -11,12 +11,9 @@ from support.oracles import connectivity
 from support.oracles.naive import (
     Array,
     Oracle,
-    bernstein,
     digits,
-    lagrange,
     mapping,
     nodes_1d,
-    rule,
 )
 
 SEGMENT = np.array([[0.0], [1.0]])
@@ -35,56 +32,6 @@ def box(dim: int, counts: tuple[int, ...], g: int = 1) -> tuple[Array, Array]:
         strides = np.cumprod([1, *(g * c + 1 for c in counts[:-1])])
         indices.append(strides @ grid)
     return np.array(coordinates), np.array(indices)
-
-
-@pytest.mark.parametrize("n", [1, 2, 3, 5, 8, 13, 22])
-def test_gauss_is_exact_to_its_degree(n: int) -> None:
-    x, w = rule("gauss", n)
-    for k in range(2 * n):
-        assert abs(w @ x**k - 1 / np.longdouble(k + 1)) < EPS
-    assert abs(w @ x ** (2 * n) - 1 / np.longdouble(2 * n + 1)) > 0
-
-
-@pytest.mark.parametrize("n", [2, 3, 4, 5, 8, 13, 22])
-def test_lobatto_is_exact_to_its_degree_and_has_the_ends(n: int) -> None:
-    x, w = rule("lobatto", n)
-    assert x[0] == 0
-    assert x[-1] == 1
-    assert np.all(np.diff(x) > 0)
-    for k in range(2 * n - 2):
-        assert abs(w @ x**k - 1 / np.longdouble(k + 1)) < EPS
-
-
-def test_rules_known_by_hand() -> None:
-    x, w = rule("gauss", 2)
-    np.testing.assert_allclose(x.astype(float), 0.5 + np.array([-0.5, 0.5]) / 3**0.5, rtol=1e-15)
-    x, w = rule("lobatto", 4)
-    np.testing.assert_allclose(
-        x[1:3].astype(float), 0.5 + np.array([-0.5, 0.5]) / 5**0.5, rtol=1e-15
-    )
-    np.testing.assert_allclose(w.astype(float), np.array([1, 5, 5, 1]) / 12, rtol=1e-15)
-
-
-@pytest.mark.parametrize("family", ["gll", "gauss"])
-@pytest.mark.parametrize("p", [1, 2, 5, 12])
-def test_lagrange_reproduces_monomials_and_their_slopes(family: str, p: int) -> None:
-    nodes, x = nodes_1d(family, p), np.linspace(0, 1, 9).astype(np.longdouble)
-    values, slopes = lagrange(nodes, x)
-    for k in range(p + 1):
-        np.testing.assert_allclose(
-            (values @ nodes**k).astype(float), (x**k).astype(float), atol=1e-15
-        )
-        slope = k * x ** max(k - 1, 0)
-        assert np.abs(slopes @ nodes**k - slope).max() < 1e-14
-
-
-def test_bernstein_sums_to_one_and_slopes_agree_with_differences() -> None:
-    x = np.linspace(0.1, 0.9, 7).astype(np.longdouble)
-    values, slopes = bernstein(6, x)
-    assert np.abs(values.sum(axis=1) - 1).max() < EPS
-    step = np.longdouble(1e-6)
-    difference = (bernstein(6, x + step)[0] - bernstein(6, x - step)[0]) / (2 * step)
-    assert np.abs(slopes - difference).max() < 1e-9
 
 
 def test_segment_matrices_known_by_hand() -> None:

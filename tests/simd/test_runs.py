@@ -113,12 +113,7 @@ def test_pieces_have_every_number_once(runs: DofRuns, ncomp: int, width: int) ->
 @pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("width", "dtype", "ncomp"),
-    [
-        (8, "float64", 1),
-        (16, "float32", 2),
-        (4, "float64", 3),
-        (2, "float32", 1),
-    ],
+    [(8, "float64", 1), (16, "float32", 2), (4, "float64", 3), (2, "float32", 1)],
 )
 @pytest.mark.parametrize("runs", [DofRuns(3, 5), DofRuns(2, 4, broken=True)], ids=str)
 def test_pieces_read_and_added_to(runs: DofRuns, width: int, dtype: str, ncomp: int) -> None:

@@ -37,6 +37,22 @@ gmsh.write({target!r})
 """
 
 
+PERIODIC_BOX = """
+occ = gmsh.model.occ
+occ.addBox(0, 0, 0, *size) if dim == 3 else occ.addRectangle(0, 0, 0, *size[:2])
+occ.synchronize()
+def side(d, high):
+    low, up = [-1e-6] * 3, [s + 1e-6 for s in size]
+    (low if high else up)[d] = size[d] - 1e-6 if high else 1e-6
+    return [tag for _, tag in gmsh.model.getEntitiesInBoundingBox(*low, *up, dim - 1)]
+for d in pairs:
+    affine = [1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1]
+    affine[4 * d + 3] = size[d]
+    gmsh.model.mesh.setPeriodic(dim - 1, side(d, True), side(d, False), affine)
+"""
+"""A box of `dim`, `size` whose sides are glued in the directions `pairs`, in Gmsh's own words."""
+
+
 @functools.cache
 def _import_error():
     code = [sys.executable, "-c", "import gmsh"]

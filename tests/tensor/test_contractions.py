@@ -1,4 +1,7 @@
-"""Contractions of batches, held to numpy.einsum over shapes, layouts, ranges and strides."""
+"""Contractions of batches, held to numpy.einsum over shapes, layouts, ranges and strides.
+
+On the host and on a device.
+"""
 
 import hypothesis.strategies as st
 import numpy as np
@@ -7,23 +10,37 @@ from hypothesis import HealthCheck, given, settings
 
 import femops
 from femops.tensor import Batch, Index, Interleaved, Layout, Mapped, Strided, Tiled
+from support.cuda import places
+
+place = places.place
 
 TYPES = ("float64", "float32", "complex128", "complex64")
-FEW = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+FEW = settings(
+    max_examples=12,
+    deadline=None,
+    derandomize=True,  # what they compile is found again
+    suppress_health_check=list(HealthCheck),
+)
 
 
-def numbers(rng, shape, dtype):
+def numbers(rng, shape, dtype="float64"):
     values = rng.standard_normal(shape)
     if np.dtype(dtype).kind == "c":
         values = values + 1j * rng.standard_normal(shape)
     return values.astype(dtype)
 
 
-def check(found, expected, terms=1):
-    scale = 16 * terms * np.finfo(expected.dtype).eps
+def scaled(values):
+    """Members over 24 orders of magnitude."""
+    powers = np.linspace(-12, 12, len(values)).astype(np.float32)
+    return values * (10.0**powers).reshape(-1, *[1] * (values.ndim - 1)).astype(values.real.dtype)
+
+
+def check(found, expected, bound):
+    """Entry by entry, against sums of absolute values."""
     assert found.shape == expected.shape
     assert found.dtype == expected.dtype
-    assert np.abs(found - expected).max(initial=0) <= scale * np.abs(expected).max(initial=1)
+    assert np.all(np.abs(found - expected) <= 64 * np.finfo(expected.dtype).eps * bound)
 
 
 class _Morton(Layout):
@@ -39,92 +56,78 @@ def wider(i, j):
 
 
 LAYOUTS = (
-    Strided(),
-    Strided("F"),
-    Tiled((2, 3)),
-    Interleaved(),
-    Interleaved(2),
-    _Morton(),
-    Mapped(wider),
+    *(Strided(), Strided("F"), Tiled((2, 3)), Interleaved(), Interleaved(4)),
+    *(_Morton(), Mapped(wider)),
 )
+VIEWS = {
+    "array": (lambda x: x, lambda x: x),
+    "transposed": (lambda x: x.transpose(2, 0, 1), lambda x: x.transpose(1, 2, 0)),
+    "every other": (
+        lambda x: np.repeat(np.repeat(x, 2, axis=2), 3, axis=0),
+        lambda x: x[::3, :, ::2],
+    ),
+    "backwards": (lambda x: x[::-1, ::-1, ::-1], lambda x: x[::-1, ::-1, ::-1]),
+}
+"""What is stored of an array, and how that is seen."""
 
 
-STRIDED = ("array", "transposed", "every other", "backwards", "shared")
-
-
-@st.composite
-def operand(draw, rng, members, shape, dtype):
-    """A batch in some layout, a strided view of an array, or one matrix for all members."""
-    values = numbers(rng, (members, *shape), dtype)
-    kind = draw(
-        st.sampled_from(("array", "transposed", "every other", "backwards", "shared", *LAYOUTS))
-    )
+def operand(draw, place, values, shape):
+    """A batch in some layout, an array strided in some way, or one tensor for all members."""
+    kind = draw(st.sampled_from(("shared", *VIEWS, *LAYOUTS)))
     if isinstance(kind, Layout):
-        return Batch(shape, members, dtype, kind).assign(values), values
-    if kind == "shared":
-        one = numbers(rng, shape, dtype)
-        return one, np.broadcast_to(one, values.shape)
-    if kind == "transposed":
-        return np.ascontiguousarray(values.transpose(2, 0, 1)).transpose(1, 2, 0), values
-    if kind == "every other":
-        longer = np.repeat(np.repeat(values, 2, axis=2), 3, axis=0)
-        return longer[::3, :, ::2], values
-    if kind == "backwards":
-        return values[::-1, ::-1, ::-1].copy()[::-1, ::-1, ::-1], values
-    return values, values
+        return place.move(Batch(shape, len(values), values.dtype, kind).assign(values)), values
+    if kind == "shared" and len(values):
+        return place.put(values[0]), np.broadcast_to(values[0], values.shape)
+    store, view = VIEWS["array" if kind == "shared" else kind]
+    return view(place.put(np.ascontiguousarray(store(values)))), values
 
 
 @FEW
 @given(st.data())
-def test_gemm_is_matmul_in_any_layout(data):
+def test_gemm_is_matmul_in_any_layout(place, data):
     rng, draw = np.random.default_rng(data.draw(st.integers(0, 99))), data.draw
     m, n, k = (draw(st.sampled_from((1, 2, 3, 5, 8, 17, 33))) for _ in range(3))
-    dtype, members = draw(st.sampled_from(TYPES)), draw(st.sampled_from((0, 1, 5, 19)))
-    turn_a, turn_b, beta = (draw(st.booleans()) for _ in range(3))
-    a, A = draw(operand(rng, members, (k, m) if turn_a else (m, k), dtype))
-    b, B = draw(operand(rng, members, (n, k) if turn_b else (k, n), dtype))
+    dtype, members = draw(st.sampled_from(TYPES)), draw(st.sampled_from((0, 1, 5, 131)))
+    turn_a, turn_b = draw(st.booleans()), draw(st.booleans())
+    beta = draw(st.sampled_from((0.0, 2.0)))
+    values = scaled(numbers(rng, (members, k, m) if turn_a else (members, m, k), dtype))
+    a, A = operand(draw, place, values, values.shape[1:])
+    values = numbers(rng, (members, n, k) if turn_b else (members, k, n), dtype)
+    b, B = operand(draw, place, values, values.shape[1:])
     before = numbers(rng, (members, m, n), dtype)
-    layout = draw(st.sampled_from((None, *LAYOUTS)))
-    out = Batch.wrap(before.copy())
-    out = out if layout is None else out.copy(layout)
-    factors = {"alpha": -0.5, "beta": 2.0 if beta else 0.0}
-    femops.tensor.gemm(a, b, out, transpose_a=turn_a, transpose_b=turn_b, **factors)
+    out = place.move(Batch((m, n), members, dtype, draw(st.sampled_from(LAYOUTS))).assign(before))
+    femops.tensor.gemm(a, b, out, alpha=-0.5, beta=beta, transpose_a=turn_a, transpose_b=turn_b)
     A, B = (X.swapaxes(1, 2) if turn else X for X, turn in ((A, turn_a), (B, turn_b)))
-    check(out.numpy(), (-0.5 * (A @ B) + factors["beta"] * before).astype(dtype), k)
+    expected = (-0.5 * (A @ B) + beta * before).astype(dtype)
+    check(out.numpy(), expected, np.abs(A) @ np.abs(B) + beta * np.abs(before))
 
 
-def test_products_by_complex_factors():
+def test_products_by_complex_factors(place):
     rng = np.random.default_rng(1)
     A, B, C = (numbers(rng, (7, 3, 3), "complex128") for _ in range(3))
-    expected = (1 + 2j) * (A @ B) - 1j * C
-    check(femops.tensor.gemm(A, B, C, alpha=1 + 2j, beta=-1j), expected, 3)
+    expected, bound = (1 + 2j) * (A @ B) - 1j * C, 3 * np.abs(A) @ np.abs(B) + np.abs(C)
+    check(place.call(femops.tensor.gemm, A, B, C, alpha=1 + 2j, beta=-1j), expected, bound)
 
 
 def test_products_of_many_members_are_the_same_with_threads():
     rng = np.random.default_rng(2)
     A, B = (rng.standard_normal((20_000, 3, 3)) for _ in "AB")
-    check(femops.tensor.gemm(A, B), A @ B, 3)
+    check(femops.tensor.gemm(A, B), A @ B, np.abs(A) @ np.abs(B))
 
 
-def test_nothing_but_the_output_is_written():
+def test_nothing_but_the_output_is_written(place):
     """Columns that fill no lane vector end where the next member, or nothing, begins."""
-    storage = np.full((5, 4, 9), 7.0)
-    out = storage[1:4, 1:3, 2:7]
-    A, B = np.ones((3, 2, 3)), np.ones((3, 3, 5))
-    femops.tensor.gemm(A, B, out)
+    storage = place.put(np.full((40, 4, 9), 7.0))
+    out = storage[1:38, 1:3, 2:7]
+    femops.tensor.gemm(place.put(np.ones((37, 2, 3))), place.put(np.ones((37, 3, 5))), out)
+    out, storage = place.get(out), place.get(storage)
     assert np.all(out == 3.0)
     assert np.sum(storage == 7.0) == storage.size - out.size
 
 
 SEEDS = (
-    "kj,ij->ki",
-    "ki,ij->kj",
-    "kij,kl->ijl",
-    "isj,ksl->ijkl",
-    "si,sj,ksl->kilj",
-    "ii->i",
-    "ij->",
-    "ij,ij->ij",
+    *("kij,kl->ijl", "isj,ksl->ijkl", "si,sj,ksl->kilj"),
+    *("ii->i", "ij->", "ij,ij->ij", "ki,lj,kl->ij"),
 )
 
 
@@ -136,32 +139,57 @@ def by_table(shape):
 
 @pytest.mark.parametrize("members", [11, 0])
 @pytest.mark.parametrize("subscripts", SEEDS)
-def test_einsum_is_that_of_numpy(subscripts, members):
+def test_einsum_is_that_of_numpy(place, subscripts, members):
     rng, (left, _, right) = np.random.default_rng(3), subscripts.partition("->")
     sizes = dict(zip("sijkl", (4, 3, 3, 5, 2), strict=True))
     shapes = [(members, *(sizes[x] for x in word)) for word in left.split(",")]
     arrays = [rng.standard_normal(shape) for shape in shapes]
     words = ",".join("z" + word for word in left.split(","))
     expected = np.einsum(f"{words}->z{right}", *arrays)
-    check(femops.tensor.einsum(subscripts, *arrays), expected, 12)
+    bound = np.einsum(f"{words}->z{right}", *map(np.abs, arrays))
+    check(place.call(femops.tensor.einsum, subscripts, *arrays), expected, bound)
     last = [np.ascontiguousarray(np.moveaxis(array, 0, -1)) for array in arrays]
-    check(femops.tensor.einsum(subscripts, *last, batch=-1), np.moveaxis(expected, 0, -1), 12)
+    found = place.call(femops.tensor.einsum, subscripts, *last, batch=-1)
+    check(found, np.moveaxis(expected, 0, -1), np.moveaxis(bound, 0, -1))
+    if place.device is not None:
+        return
     for layout in (lambda _: Interleaved(), by_table, lambda shape: Tiled((2,) * len(shape))):
         batches = [Batch.wrap(array).copy(layout(array.shape[1:])) for array in arrays]
-        check(femops.tensor.einsum(subscripts, *batches).numpy(), expected, 12)
+        check(femops.tensor.einsum(subscripts, *batches).numpy(), expected, bound)
+
+
+@FEW
+@given(st.data())
+def test_einsum_of_any_two(place, data):
+    rng, draw = np.random.default_rng(7), data.draw
+    left, right = (
+        "".join(draw(st.lists(st.sampled_from("ijkl"), min_size=1, max_size=3, unique=True)))
+        for _ in range(2)
+    )
+    result = "".join(x for x in draw(st.permutations("ijkl")) if x in left + right)
+    result = result[: draw(st.integers(0, 3))]
+    sizes = dict(zip("ijkl", (2, 3, 4, 5), strict=True))
+    A, B = (rng.standard_normal((6, *(sizes[x] for x in word))) for word in (left, right))
+    expected = np.einsum(f"z{left},z{right}->z{result}", A, B)
+    bound = np.einsum(f"z{left},z{right}->z{result}", np.abs(A), np.abs(B))
+    layout = draw(st.sampled_from((Strided(), Interleaved(2))))
+    batches = [place.move(Batch.wrap(X).copy(layout)) for X in (A, B)]
+    check(femops.tensor.einsum(f"{left},{right}->{result}", *batches).numpy(), expected, bound)
 
 
 def test_einsum_of_tensors_that_all_members_share():
     rng = np.random.default_rng(4)
     B, D = rng.standard_normal((4, 3)), rng.standard_normal((9, 4, 4))
     expected = np.einsum("ki,lj,zkl->zij", B, B, D)
-    check(femops.tensor.einsum("ki,lj,kl->ij", B, B, D), expected, 16)
-    check(femops.tensor.einsum("ki,kj", B, B), np.einsum("ki,kj", B, B), 4)
+    bound = np.einsum("ki,lj,zkl->zij", *map(np.abs, (B, B, D)))
+    check(femops.tensor.einsum("ki,lj,kl->ij", B, B, D), expected, bound)
+    bound = np.einsum("ki,kj", np.abs(B), np.abs(B))
+    check(femops.tensor.einsum("ki,kj", B, B), np.einsum("ki,kj", B, B), bound)
 
 
 @FEW
 @given(st.data())
-def test_ranges_of_indices(data):
+def test_ranges_of_indices(place, data):
     rng, draw = np.random.default_rng(5), data.draw
     first = draw(st.integers(0, 3))
     last = draw(st.integers(first + 1, 5))
@@ -169,14 +197,15 @@ def test_ranges_of_indices(data):
     A, B, C = (
         rng.standard_normal((9, *shape)) for shape in ((3, 2, 5, 4), (2, 3, 4, 5), (3, 3, 5, 5))
     )
-    a, b, c = (Batch.wrap(X.copy()).copy(layout) for X in (A, B, C))
+    a, b, c = (place.move(Batch.wrap(X.copy()).copy(layout)) for X in (A, B, C))
     i, j, k, n = (Index(name) for name in "ijkn")
     m = Index("m", first, last)
     c[i, j, m, n] -= 2 * a[i, k, m, fixed] * b[k, j, 0, n]
-    C[:, :, :, first:last] -= 2 * np.einsum(
-        "zikm,zkjn->zijmn", A[..., first:last, fixed], B[:, :, :, 0]
-    )
-    check(c.numpy(), C, 4)
+    bound = np.abs(C)
+    pair = A[..., first:last, fixed], B[:, :, :, 0]
+    C[:, :, :, first:last] -= 2 * np.einsum("zikm,zkjn->zijmn", *pair)
+    bound[:, :, :, first:last] += 2 * np.einsum("zikm,zkjn->zijmn", *map(np.abs, pair))
+    check(c.numpy(), C, bound)
 
 
 def test_sums_of_products_with_indices():
@@ -185,7 +214,8 @@ def test_sums_of_products_with_indices():
     a, b, c = Batch.wrap(A), Batch.wrap(B), Batch((3, 3), 5)
     i, j, k = (Index(name) for name in "ijk")
     c[i, j] = a[i, k] * b[k, j] - (a[j, i] + 3 * b[i, k] * b[k, j])
-    check(c.numpy(), A @ B - A.swapaxes(1, 2) - 3 * B @ B, 3)
+    P, Q = np.abs(A), np.abs(B)
+    check(c.numpy(), A @ B - A.swapaxes(1, 2) - 3 * B @ B, P @ Q + P.swapaxes(1, 2) + 3 * Q @ Q)
 
 
 def test_views_of_members_and_ranges_share_memory():

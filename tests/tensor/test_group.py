@@ -1,10 +1,13 @@
-"""Groups of matrices that were allocated one by one."""
+"""Groups of matrices that were allocated one by one, on the host and on a device."""
 
 import numpy as np
 import pytest
 
 from femops.errors import TensorError
 from femops.tensor import Group, group_gemm
+from support.cuda import places
+
+place = places.place
 
 SIZES = [(2, 3, 4), (5, 3, 1), (2, 3, 4), (2, 3, 4), (5, 3, 1)]
 
@@ -19,19 +22,22 @@ def groups(dtype="float64"):
 
 
 @pytest.mark.parametrize("dtype", ["float64", "complex64"])
-def test_all_pairs_are_multiplied(dtype):
+def test_all_pairs_are_multiplied(place, dtype):
     left, right, out = groups(dtype)
     right[2] = np.asfortranarray(right[2])  # a bucket of its own
     expected = [2 * c - a @ b for a, b, c in zip(left, right, out, strict=True)]
-    found = group_gemm(Group(left), Group(right), Group(out), alpha=-1.0, beta=2.0)
-    for one, other in zip(found, expected, strict=True):
+    a, b, c = (place.move(Group(one)) for one in (left, right, out))
+    found = group_gemm(a, b, c, alpha=-1.0, beta=2.0)
+    for one, other in zip(found.to("cpu"), expected, strict=True):
         assert np.allclose(one, other, rtol=1e-5)
-    assert all(one is other for one, other in zip(found, out, strict=True))
+    if place.device is None:
+        assert all(one is other for one, other in zip(found, out, strict=True))
 
 
-def test_transposes_and_empty_groups():
+def test_transposes_and_empty_groups(place):
     left, right, _ = groups()
-    found = group_gemm(Group(a.T for a in left), Group(right), transpose_a=True)
+    turned = Group(place.put(a).T for a in left)
+    found = group_gemm(turned, place.move(Group(right)), transpose_a=True).to("cpu")
     assert all(np.allclose(c, a @ b) for a, b, c in zip(left, right, found, strict=True))
     assert len(group_gemm(Group(), Group())) == 0
 

@@ -11,7 +11,10 @@ from femops_kernels.cpu.tensor.contraction import Contraction
 from femops_kernels.simd.tensor.offsets import offsets
 from femops_kernels.simd.tensor.together import members_together
 
-FEW = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+# the same examples each time: what they compile is found again
+FEW = settings(
+    max_examples=12, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])

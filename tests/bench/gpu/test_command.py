@@ -54,11 +54,7 @@ def test_command(bench, tmp_path) -> None:
 def test_command_prints_tables(bench) -> None:
     code, out, _ = bench("--problem", "bp1")
     assert code == 0
-    for words in (
-        "the host, as a GPU (host), 4 multiprocessors",
-        "matrix-free *",
-        "atomics",
-    ):
+    for words in ("the host, as a GPU (host), 4 multiprocessors", "matrix-free *", "atomics"):
         assert words in out
 
 

@@ -16,7 +16,7 @@ from femops.errors import OperatorError
 from femops_kernels.cuda.rates import Rates
 from femops_kernels.errors import CacheWarning
 from support.cuda import gpu_bench
-from support.cuda.gpu_bench import QUICK
+from support.cuda.gpu_bench import small
 from support.cuda.host_device import HostDevice, HostFunction, host_device
 
 table = gpu_bench.table
@@ -39,10 +39,7 @@ KEYS = (
 @pytest.fixture(scope="module")
 def result(shared: HostDevice) -> dict[str, Any]:
     """Two problems of two orders."""
-    settings = GpuSettings(
-        (1, 2), ("bp1", "bp5"), ("multilinear",), dofs=60, device=shared, **QUICK
-    )
-    return run_gpu(settings)
+    return run_gpu(small(shared, (1, 2), "bp1", "bp5"))
 
 
 def test_a_row_for_each_level(result: dict[str, Any]) -> None:
@@ -95,8 +92,7 @@ def test_a_wrong_kernel_that_is_measured_is_found(monkeypatch) -> None:
         return sound(self, source.replace("a.alpha * line[n]", "a.alpha * line[n] * T(1.000001)"))
 
     monkeypatch.setattr(HostDevice, "function", function)
-    given = QUICK | {"device": device}
-    result = run_gpu(GpuSettings((2,), ("bp4",), ("multilinear",), dofs=60, **given))
+    result = run_gpu(small(device, (2,)))
     assert [row["off_cpu"] for row in result["rows"]] == [pytest.approx(1e-6, rel=1e-3)] * 2
     assert all(row["off_other_level"] < 1e-13 for row in result["rows"])
     assert not result["agrees"]
@@ -104,10 +100,7 @@ def test_a_wrong_kernel_that_is_measured_is_found(monkeypatch) -> None:
 
 def test_conjugate_gradients_by_the_iteration(shared: HostDevice) -> None:
     pytest.importorskip("femops_kernels.cuda.cg.cg")
-    settings = GpuSettings(
-        (3,), ("bp1", "bp2", "bp3"), ("multilinear",), ("partial",), 60, device=shared, **QUICK
-    )
-    result = run_gpu(settings)
+    result = run_gpu(small(shared, (3,), "bp1", "bp2", "bp3", levels=("partial",)))
     assert [row["problem"] for row in result["cg"]] == ["bp1", "bp3"]
     alone = {row["problem"]: row for row in result["rows"]}
     for row in result["cg"]:
@@ -119,8 +112,7 @@ def test_conjugate_gradients_by_the_iteration(shared: HostDevice) -> None:
 
 
 def test_solves_with_multigrid_beside_jacobi(shared: HostDevice, tmp_path) -> None:
-    given = ("bp3",), ("multilinear",), ("matrix-free",), 300
-    settings = GpuSettings((2,), *given, device=shared, **QUICK)
+    settings = small(shared, (2,), "bp3", levels=("matrix-free",), dofs=300)
     few, many = run_gpu(settings, None, Record(tmp_path / "solves.json"), ("solves",))["solves"]
     assert (few["preconditioner"], many["preconditioner"]) == ("multigrid", "jacobi")
     assert few["name"] == "solves, multilinear, order 2, matrix-free, multigrid"
@@ -151,10 +143,7 @@ def test_phases_have_what_was_asked_for() -> None:
 
 
 def test_what_has_no_time_is_noted(shared: HostDevice) -> None:
-    settings = GpuSettings(
-        (2, 1), ("bp1",), ("cartesian",), dofs=60, budget=0.0, device=shared, **QUICK
-    )
-    result = run_gpu(settings)
+    result = run_gpu(small(shared, (2, 1), meshes=("cartesian",), budget=0.0))
     assert {row["order"] for row in result["rows"]} == {2}
     assert result["notes"] == [
         "order 1, bp1, cartesian, matrix-free, partial: not measured, 0 s are too few",
@@ -177,8 +166,7 @@ def test_what_fails_is_told_and_the_rest_goes_on(shared: HostDevice, monkeypatch
 
     monkeypatch.setattr(GpuCase, "make", staticmethod(full))
     monkeypatch.setattr(GpuCase, "apply", broken)
-    problems = ("bp1", "bp5")
-    result = run_gpu(GpuSettings((1,), problems, ("multilinear",), dofs=60, device=shared, **QUICK))
+    result = run_gpu(small(shared, (1,), "bp1", "bp5"))
     rows = [(row["problem"], row["level"], row["best"]) for row in result["rows"]]
     assert rows == [("bp1", "matrix-free", True), ("bp5", "partial", True)]
     assert [row["off_other_level"] for row in result["rows"]] == [None, None]
@@ -194,8 +182,7 @@ def test_nothing_is_tried_on_a_gpu_that_answers_no_more(shared: HostDevice, monk
         raise RuntimeError("cudaErrorIllegalAddress")
 
     monkeypatch.setattr(HostDevice, "synchronize", dead)
-    given = ("bp1",), ("multilinear",), ("matrix-free",), 60
-    result = run_gpu(GpuSettings((2, 1), *given, device=shared, **QUICK))
+    result = run_gpu(small(shared, (2, 1), levels=("matrix-free",)))
     assert {row["order"] for row in result["rows"]} == {2}
     (failure,) = result["failures"]
     assert failure["what"] == "all that follows"
@@ -211,8 +198,7 @@ def test_results_that_are_no_numbers_are_told(shared: HostDevice, monkeypatch) -
         case.y[0] = np.nan
 
     monkeypatch.setattr(GpuCase, "apply", wrong)
-    given = ("bp1",), ("multilinear",)
-    result = run_gpu(GpuSettings((1,), *given, dofs=60, device=shared, **QUICK))
+    result = run_gpu(small(shared, (1,)))
     json.dumps(result, allow_nan=False)
     assert [row["off_other_level"] for row in result["rows"]] == [None, None]
     assert {f["message"] for f in result["failures"]} == {"OperatorError: results are not finite"}
@@ -223,7 +209,7 @@ def test_without_limits_nothing_is_measured(shared: HostDevice, monkeypatch) -> 
         raise MemoryError("8 GB")
 
     monkeypatch.setattr(Rates, "of", staticmethod(of))
-    result = run_gpu(GpuSettings((1,), ("bp1",), dofs=60, device=shared, **QUICK))
+    result = run_gpu(small(shared, (1,)))
     assert (result["rates"], result["rates_after"], result["rows"]) == (None, None, [])
     (failure,) = result["failures"]
     assert (failure["what"], failure["message"]) == (
@@ -249,8 +235,7 @@ def test_the_first_that_kills_a_device_is_blamed(shared: HostDevice, monkeypatch
 
     monkeypatch.setattr(GpuCase, "apply", poisoned)
     monkeypatch.setattr(HostDevice, "synchronize", synchronize)
-    problems = ("bp1", "bp5")
-    result = run_gpu(GpuSettings((1,), problems, ("multilinear",), dofs=60, device=shared, **QUICK))
+    result = run_gpu(small(shared, (1,), "bp1", "bp5"))
     assert [row["name"] for row in result["rows"]] == ["bp1, multilinear, order 1, matrix-free"]
     assert [failure["what"] for failure in result["failures"]] == [
         "bp1, multilinear, order 1, partial",
@@ -261,13 +246,12 @@ def test_the_first_that_kills_a_device_is_blamed(shared: HostDevice, monkeypatch
 
 def test_what_was_found_is_kept_and_not_measured_again(shared: HostDevice, tmp_path) -> None:
     file, lines = tmp_path / "rows.json", []
-    given = ("bp1",), ("multilinear",), ("matrix-free",), 60
-    first = run_gpu(GpuSettings((2,), *given, device=shared, **QUICK), None, Record(file))
+    level = {"levels": ("matrix-free",)}
+    first = run_gpu(small(shared, (2,), **level), None, Record(file))
     kept = json.loads(file.read_text())
     assert kept["tables"]["rows"][0].items() <= first["rows"][0].items()
     assert (kept["complete"], kept["begun"]) == (True, "")
-    settings = GpuSettings((2, 1), *given, device=shared, **QUICK)
-    both = run_gpu(settings, lines.append, Record.of(file))
+    both = run_gpu(small(shared, (2, 1), **level), lines.append, Record.of(file))
     assert [row["order"] for row in both["rows"]] == [1, 2]
     assert both["rows"][1] == first["rows"][0]
     assert not any("order 2, matrix-free" in line for line in lines)
@@ -287,8 +271,7 @@ def test_a_case_in_which_a_process_ended_has_failed(tmp_path) -> None:
 
 
 def test_levels_that_are_one_kernel_are_timed_once(shared: HostDevice) -> None:
-    settings = GpuSettings((2,), ("bp3",), ("cartesian",), dofs=60, device=shared, **QUICK)
-    result = run_gpu(settings)
+    result = run_gpu(small(shared, (2,), "bp3", meshes=("cartesian",)))
     (row,) = result["rows"]
     assert (row["level"], row["best"], row["off_other_level"]) == ("partial", True, None)
     assert row["off_cpu"] < 1e-13
@@ -314,16 +297,13 @@ def test_wrong_settings(given: dict[str, Any], message: str) -> None:
 def test_a_damaged_table_is_told_once(shared: HostDevice, table) -> None:
     table.write_text("[")
     with pytest.warns(CacheWarning, match=r"tuning.json can't be read") as told:
-        assert run_gpu(GpuSettings((1,), ("bp1",), dofs=60, device=shared, **QUICK))["rows"]
+        assert run_gpu(small(shared, (1,)))["rows"]
     assert len(told) == 1
 
 
 @pytest.mark.usefixtures("few_shapes")
 def test_the_sweep_writes_a_table_that_is_used(shared: HostDevice, table) -> None:
-    settings = GpuSettings(
-        (2,), ("bp1",), ("multilinear",), ("matrix-free",), 60, 0.0, device=shared
-    )
-    (row,) = run_gpu(settings, works=("shapes",))["shapes"]
+    (row,) = run_gpu(small(shared, (2,), levels=("matrix-free",)), works=("shapes",))["shapes"]
     (entry,) = json.loads(table.read_text())
     assert entry["machine"] == shared.name
     assert entry["kernel"].startswith("3-D, 4 points; 1 x 3 nodes, value; 1 x 3 nodes, value;")
@@ -332,9 +312,7 @@ def test_the_sweep_writes_a_table_that_is_used(shared: HostDevice, table) -> Non
     assert row["seconds"] <= row["seconds_before"]
     another = 3 if row["elements"] != 3 else 2
     table.write_text(json.dumps([entry | {"settings": {"elements": another, "blocks": 1}}]))
-    (again,) = run_gpu(
-        GpuSettings((2,), ("bp1",), ("multilinear",), ("matrix-free",), 60, device=shared, **QUICK)
-    )["rows"]
+    (again,) = run_gpu(small(shared, (2,), levels=("matrix-free",)))["rows"]
     assert (again["elements"], again["blocks"]) == (another, 1)
 
 
@@ -343,8 +321,5 @@ def test_shapes_that_spill_are_not_tried(shared: HostDevice, monkeypatch) -> Non
     monkeypatch.setattr(
         HostFunction, "local_bytes", property(lambda self: 72 * ("BLOCKS = 1;" not in self.source))
     )
-    settings = GpuSettings(
-        (2,), ("bp1",), ("multilinear",), ("matrix-free",), 60, 0.0, device=shared
-    )
-    (row,) = run_gpu(settings, works=("shapes",))["shapes"]
+    (row,) = run_gpu(small(shared, (2,), levels=("matrix-free",)), works=("shapes",))["shapes"]
     assert row["blocks"] == row["blocks_before"] == 1

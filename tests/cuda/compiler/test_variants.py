@@ -98,7 +98,7 @@ def marks(name: str, arch: str) -> Any:
 EACH = [pytest.param(*both, marks=marks(*both)) for both in itertools.product(VARIANTS, ARCHS)]
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(9)
 @pytest.mark.parametrize(("name", "arch"), EACH)
 def test_a_variant_compiles(
     name: str, arch: str, record_property: Callable[[str, object], None]
@@ -117,6 +117,7 @@ def test_a_variant_compiles(
     record_property("compiled", (arch, name, most.registers, spilled))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.usefixtures("cuda_12")
 @pytest.mark.parametrize("name", KINDS)
 def test_a_variant_compiles_with_cuda_12(name: str) -> None:

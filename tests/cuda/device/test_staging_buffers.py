@@ -8,40 +8,11 @@ import pytest
 
 from femops_kernels.cuda.device import cupy_device
 from femops_kernels.cuda.device.cupy_device import CudaStagingBuffer
-from support.cuda.facts import FACTS
-from support.cuda.host_device import HostStagingBuffer
+from support.cuda.logged_cupy import LoggedCuda
 
 
-class FakeCuda:
+class FakeCuda(LoggedCuda):
     """What CuPy's streams, events and copies are asked for, in order."""
-
-    def __init__(self):
-        self.log = []
-        self.current = self.stream("kernels")
-
-    def stream(self, name):
-        return SimpleNamespace(
-            name=name, wait_event=lambda event: self.log.append((name, "waits for", event.name))
-        )
-
-    def Stream(self, *, non_blocking):
-        assert non_blocking
-        return self.stream("copies")
-
-    def Event(self, *, disable_timing):
-        assert disable_timing
-        event = SimpleNamespace(name=None)
-
-        def record(stream):
-            event.name = f"{stream.name} {len(self.log)}"
-            self.log.append((stream.name, "records", event.name))
-
-        event.record = record
-        event.synchronize = lambda: self.log.append(("the host", "waits for", event.name))
-        return event
-
-    def get_current_stream(self):
-        return self.current
 
     def alloc_pinned_memory(self, size):
         self.log.append(("the host", "pins", size))
@@ -122,43 +93,3 @@ def test_numbers_come_back_from_a_gpu():
     way.here[:] += 1.0
     way.enter()
     assert np.array_equal(device.download(way.there), np.arange(1.0, 1001.0))
-
-
-def test_the_stand_in_copies_as_late_as_can_be():
-    way = HostStagingBuffer(3, np.dtype(np.float64), direct=False)
-    way.there[:] = 1.0
-    way.depart()
-    assert way.here.tolist() == [0.0] * 3
-    way.wait()
-    assert way.here.tolist() == [1.0] * 3
-    way.here[:] = 2.0
-    way.enter()
-    assert way.there.tolist() == [2.0] * 3
-    assert (way.departures, way.entries) == (1, 1)
-    both = HostStagingBuffer(3, np.dtype(np.float64), direct=True)
-    assert both.here is both.there
-
-
-def test_a_process_takes_its_gpu(monkeypatch):
-    used = []
-    runtime = SimpleNamespace(
-        getDeviceCount=lambda: 2,
-        deviceGetPCIBusId=lambda ordinal: f"0000:0{ordinal}:00.0",
-        getDeviceProperties=lambda _: FACTS,
-    )
-
-    class FakeDevice:
-        def __init__(self, ordinal):
-            self.id = ordinal
-
-        def use(self):
-            used.append(self.id)
-
-    fake = SimpleNamespace(cuda=SimpleNamespace(Device=FakeDevice, runtime=runtime))
-    monkeypatch.setattr(cupy_device, "_cupy", lambda: fake)
-    monkeypatch.setattr(cupy_device, "_devices", {})
-    devices = [cupy_device.take_device(place) for place in range(3)]
-    assert used == [0, 1, 0]
-    assert devices[0] == devices[2]
-    assert [device.bus for device in devices] == ["0000:00:00.0", "0000:01:00.0", "0000:00:00.0"]
-    assert [device.current.id for device in devices] == [0, 1, 0]

@@ -51,11 +51,7 @@ def naive(lines: Lines, strides: Strides) -> int:
             total += max(there.values(), default=0)
         return total
 
-    along = {
-        "x": (strides.y, strides.z),
-        "y": (strides.x, strides.z),
-        "z": (strides.x, strides.y),
-    }
+    along = {"x": (strides.y, strides.z), "y": (strides.x, strides.z), "z": (strides.x, strides.y)}
     total = 2 * p * busy(*along["x"], q, q)
     if lines.dim == 3:
         total += 2 * q * busy(*along["z"], p, p)

@@ -15,9 +15,8 @@ from femops.bench.problems import PROBLEMS, make_mesh
 from femops_kernels.cuda.operator.counts import Work, shared_numbers
 from femops_kernels.cuda.operator.sweep import DeviceSweep
 from femops_kernels.cuda.rates import Amounts, Rates
-from support.cuda import host_device as host_device_fixture
 from support.cuda.building import build
-from support.cuda.host_device import HostDevice
+from support.cuda.host_device import HostDevice, host_device
 
 ACCESSES = (
     "line[i] = from[i * STRIDE]",
@@ -36,7 +35,9 @@ FACE_ACCESS = r"at\.buffer\([A-Z_]+, [^)]*\)\[at\.pencil\(\)\]"
 ATOMIC = "atomicAdd(add_at<S>(a, at), value)"
 
 
-device = host_device_fixture.device
+@pytest.fixture
+def device() -> HostDevice:
+    return host_device(options=["-O0"])
 
 
 def sweep_of(A: Any) -> DeviceSweep:
@@ -112,7 +113,7 @@ def test_the_kernel_does_what_is_counted(device: HostDevice, make: Any, case: An
     sweep.kernel.__dict__["text"] = text = counted(sweep.kernel.text)
     x = np.ones(A.shape[1])
     A.apply(x)
-    library = ctypes.CDLL(str(build(text, "-shared", "-fPIC")))
+    library = ctypes.CDLL(str(build(text, "-shared", "-fPIC", *device.options)))
     touches = ctypes.c_longlong.in_dll(library, "touches").value
     additions = ctypes.c_longlong.in_dll(library, "additions").value
     kernel, each = sweep.kernel, shared_numbers(sweep.kernel)
@@ -135,7 +136,7 @@ def test_geometry_is_not_multiplied_by_ones(device: HostDevice) -> None:
     text = f'extern "C" {{ long long products = 0; }}\n{text}'
     sweep.kernel.__dict__["text"] = text
     A.apply(np.ones(A.shape[1]))
-    library = ctypes.CDLL(str(build(text, "-shared", "-fPIC")))
+    library = ctypes.CDLL(str(build(text, "-shared", "-fPIC", *device.options)))
     products = ctypes.c_longlong.in_dll(library, "products").value
     # of 3 components: for 2 modes in x those in z of 2 in y, twice those in y; at 4 points of a
     # line the derivatives by y and z

@@ -11,82 +11,117 @@ import numpy as np
 import pytest
 
 import femops
-from femops_kernels.cuda.operator import kernel as kernels
 from femops_kernels.cuda.operator.kernel import staged_shapes
+from femops_kernels.cuda.operator.many import for_many
 from femops_kernels.cuda.operator.shapes import Shape, measured_shape, record
 from femops_kernels.errors import DeviceError, KernelValueError
 from femops_kernels.tuning import database
 from support.cases.kernels import bend, random_vector
 from support.cuda.device_cases import DeviceCase, cover
-from support.cuda.guarded import GuardedDevice, guarded_device
-from support.cuda.host_device import host_device
+from support.cuda.guarded import GuardedDevice
+from support.cuda.host_device import HostDevice, host_device
 from support.cuda.launches import ADDRESS, THREAD, replay, require
-from support.cuda.staging import check_bits, check_ranks, check_solves, kernels_of, sweep_of
+from support.cuda.staging import (
+    check_bits,
+    check_ranks,
+    check_solves,
+    kernels_of,
+    small_staging_device,
+    stage,
+    sweep_of,
+)
 
-CASES = [case for case in cover() if case.case.level == "partial"][::3]
+KINDS = ["staged", "persistent"]
+COVER = [case for case in cover() if case.case.level == "partial"]
+CASES = {"staged": COVER[::3], "persistent": COVER[1::3]}
 
 
 @pytest.fixture
 def device() -> GuardedDevice:
-    return guarded_device(shared_bytes=24 * 1024, options=["-O0"])
+    return small_staging_device()
+
+
+@pytest.fixture(params=KINDS)
+def persistent(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """All kernels that a shape is chosen for are staged: persistent, or not."""
+    stage(monkeypatch, persistent=request.param == "persistent")
+    return request.param == "persistent"
 
 
 @pytest.fixture
 def staged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All kernels that a shape is chosen for are staged, where there is room for an element."""
-    choose = kernels.shape_for
-
-    def staged_shape(*given: Any) -> Shape:
-        shape = choose(*given)
-        return next(iter(staged_shapes(*given, [shape, Shape(1)])), shape)
-
-    monkeypatch.setattr(kernels, "shape_for", staged_shape)
+    stage(monkeypatch, persistent=False)
 
 
 @pytest.mark.sample(3)
-@pytest.mark.usefixtures("staged")
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_every_form_is_the_oracles(case: DeviceCase, device: GuardedDevice) -> None:
+@pytest.mark.parametrize(
+    ("kind", "case"), [(kind, case) for kind in KINDS for case in CASES[kind]], ids=str
+)
+def test_every_form_is_the_oracles(
+    kind: str, case: DeviceCase, device: GuardedDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Copies are made late, and early where blocks and threads run the other way around."""
+    stage(monkeypatch, persistent=kind == "persistent")
     operator, dense = case.build(device)
     u = random_vector(operator.space, case.case.dtype)
-    result = operator.apply(device.upload(u))
-    assert dense.error(result.get(), u) < case.tolerance
+    x = device.upload(u)
+    for way in (False, True):
+        device.host.backwards = way
+        assert dense.error(operator.apply(x).get(), u) < case.tolerance
 
 
-@pytest.mark.usefixtures("staged")
-def test_most_are_staged(device: GuardedDevice) -> None:
-    kinds = [kernel.staged for kernel in kernels_of(CASES, device)]
+def test_most_are(persistent: bool, device: GuardedDevice) -> None:
+    kinds = kernels_of(CASES[KINDS[persistent]][::5], device)
+    kinds = [kernel.persistent if persistent else kernel.staged for kernel in kinds]
     assert sum(kinds) > 0.6 * len(kinds)
 
 
 @pytest.mark.parametrize("data", ["float64", "float32"])
-def test_the_bits_are_those_of_loads(device: GuardedDevice, data: str) -> None:
-    check_bits(device, data, persistent=False)
+@pytest.mark.parametrize("persistent", [False, True])
+def test_the_bits_are_those_of_loads(device: GuardedDevice, data: str, persistent: bool) -> None:
+    check_bits(device, data, persistent=persistent)
 
 
-@pytest.mark.usefixtures("staged")
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_conjugate_gradients_and_many_vectors(device: GuardedDevice, dtype: str) -> None:
-    A, _ = check_solves(device, (2, 2, 2), dtype)
-    assert sweep_of(A).kernel.staged
+@pytest.mark.parametrize(("dtype", "resident"), [("float64", 1), ("float32", 30), ("float64", 30)])
+def test_conjugate_gradients_and_many_vectors(
+    persistent: bool, device: GuardedDevice, dtype: str, resident: int
+) -> None:
+    """Persistent blocks whose last portion is not full have summed what the others gave."""
+    device.host.resident = resident
+    A, solve = check_solves(device, (3, 3, 1), dtype)
+    kernel = sweep_of(A).kernel
+    assert (kernel.staged, kernel.persistent) == (True, persistent)
+    assert solve.merged
+    assert not for_many(kernel, device, 8).persistent
 
 
-@pytest.mark.usefixtures("staged")
-def test_ranks_with_a_device_each() -> None:
-    check_ranks(host_device, persistent=False)
+def test_ranks_with_a_device_each(persistent: bool) -> None:
+    def make() -> HostDevice:
+        device = host_device()
+        device.processors = 1
+        return device
+
+    check_ranks(make, persistent=persistent)
 
 
-def test_a_table_may_ask_for_it(device: GuardedDevice, tmp_path: Any, monkeypatch: Any) -> None:
+@pytest.mark.parametrize("persistent", [False, True])
+def test_a_table_may_ask_for_it(
+    persistent: bool, device: GuardedDevice, tmp_path: Any, monkeypatch: Any
+) -> None:
     monkeypatch.setattr(database, "users_table", lambda: tmp_path / "tuning.json")
     V = femops.H1(femops.box((3, 3), mapping=bend), 2, device=device)
     kernel = sweep_of(femops.mass(V)).kernel
-    key = kernel.shape_key(device.name)
-    for shape in (Shape(2, 3, staged=True), Shape(2, 3)):
+    key, asked = kernel.shape_key(device.name), Shape(2, 3, staged=True, persistent=persistent)
+    for shape in (asked, Shape(2, 3)):
         record({key: shape})
         assert measured_shape(key) == sweep_of(femops.mass(V)).kernel.shape == shape
-    record({key: Shape(2, 3, staged=True)})
+    record({key: Shape(2, 3, persistent=True)})
+    with pytest.raises(KernelValueError, match=r"2 elements per block, persistent for a kernel"):
+        sweep_of(femops.mass(V))
+    record({key: asked})
     monkeypatch.setattr(device, "copies_blocks", False)
-    with pytest.raises(KernelValueError, match=r"2 elements per block, staged for a kernel that"):
+    words = "staged, persistent" if persistent else "staged"
+    with pytest.raises(KernelValueError, match=rf"2 elements per block, {words} for a kernel that"):
         sweep_of(femops.mass(V))
 
 
@@ -100,12 +135,15 @@ def test_shapes_that_have_room(device: GuardedDevice) -> None:
             shared_bytes=blocks * (single + 1024) - 1024, copies_blocks=True, name="small"
         )
         found = staged_shapes(kernel, small, shapes)  # type: ignore[arg-type]
+        plain = [shape for shape in found if not shape.persistent]
+        assert found == plain + [replace(shape, persistent=True) for shape in plain]
         assert Shape(1, blocks, staged=True) in found or blocks == 0
         assert all(shape.elements * single < 1.1 * small.shared_bytes + 1024 for shape in found)
     old = SimpleNamespace(shared_bytes=10**6, copies_blocks=False, name="old")
     assert not staged_shapes(kernel, old, shapes)  # type: ignore[arg-type]
-    free = sweep_of(femops.diffusion(V, level="matrix-free")).kernel
-    assert not staged_shapes(free, device, shapes)
+    free = sweep_of(femops.diffusion(V, level="matrix-free"))
+    assert not staged_shapes(free.kernel, device, shapes)
+    assert not free.reshaped(Shape(1, 8, staged=True, persistent=True)).kernel.staged
 
 
 # --- faults that are found ------------------------------------------------------------------------

@@ -12,43 +12,17 @@ from femops_kernels.cuda.device import nccl as door
 from femops_kernels.cuda.device.cupy_device import CudaDevice
 from femops_kernels.cuda.device.nccl import NcclNetwork
 from femops_kernels.errors import DeviceError
+from support.cuda.logged_cupy import LoggedCuda
 
 
 class FakeNcclError(RuntimeError):
     """As of ``cupy.cuda.nccl``."""
 
 
-class FakeCuPy:
+class FakeCuPy(LoggedCuda):
     """What ``cupy.cuda`` and ``cupy.cuda.nccl`` are asked for, in order."""
 
     NCCL_UINT8, NcclError = 1, FakeNcclError
-
-    def __init__(self):
-        self.log, self.kernels = [], self.stream("kernels", 0)
-
-    def stream(self, name, ptr):
-        return SimpleNamespace(
-            name=name, ptr=ptr, wait_event=lambda event: self.log.append((name, "waits", event.at))
-        )
-
-    def Stream(self, *, non_blocking, priority):
-        assert non_blocking
-        assert priority < 0
-        return self.stream("messages", 99)
-
-    def Event(self, *, disable_timing):
-        assert disable_timing
-        event = SimpleNamespace(at=None)
-
-        def record(stream):
-            event.at = f"{stream.name} {len(self.log)}"
-            self.log.append((stream.name, "records", event.at))
-
-        event.record = record
-        return event
-
-    def get_current_stream(self):
-        return self.kernels
 
     def get_unique_id(self):
         return b"k" * 128
@@ -91,7 +65,7 @@ def test_messages_are_in_the_order_of_streams_and_the_host_waits_for_nothing(fak
     out, into = channel.outgoing.ctypes.data, channel.incoming.ctypes.data
     assert fake.log == [
         ("kernels", "records", "kernels 0"),
-        ("messages", "waits", "kernels 0"),
+        ("messages", "waits for", "kernels 0"),
         "group",
         ("receives", into, 4, 1, 0, 99),
         ("receives", into + 4, 16, 1, 3, 99),
@@ -99,7 +73,7 @@ def test_messages_are_in_the_order_of_streams_and_the_host_waits_for_nothing(fak
         ("sends", out + 20, 8, 1, 3, 99),
         "end",
         ("messages", "records", "messages 8"),
-        ("kernels", "waits", "messages 8"),
+        ("kernels", "waits for", "messages 8"),
     ]
 
 

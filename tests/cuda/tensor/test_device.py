@@ -9,7 +9,8 @@ import femops
 from femops.errors import TensorError
 from femops.tensor import Batch, Group, Index, Interleaved, Mapped, Strided, Tiled, gemm, group_gemm
 from support.cuda.guarded import guarded_device
-from support.cuda.host_device import HostStream
+from support.cuda.host_device import HostStream, host_device
+from support.cuda.launches import ADDRESS, THREAD, replay, require
 
 VALUES = np.random.default_rng(0).standard_normal((19, 3, 4))
 LAYOUTS = (Strided(), Strided("F"), Tiled((2, 3)), Interleaved(4), Mapped(lambda i, j: 9 * j + i))
@@ -88,6 +89,49 @@ def test_a_group_goes_there_and_back(device):
     for one, other in zip(there.to("cpu"), arrays, strict=True):
         assert np.array_equal(one, other)
     assert Group().to(device).device is None
+
+
+def test_new_outputs_are_where_the_operands_are(device):
+    rng = np.random.default_rng(2)
+    A, B = (rng.standard_normal((9, 3, 3)) for _ in "AB")
+    assert device.owns(gemm(device.upload(A), device.upload(B)))
+    a = Batch.wrap(A).copy(Interleaved(4)).to(device)
+    made = gemm(a, device.upload(B))
+    assert (made.device, made.lanes) == (device, 4)
+    assert np.allclose(made.numpy(), A @ B)
+
+
+def test_members_that_shared_memory_does_not_hold_are_read_where_they_are():
+    """Only some operands are staged, or none."""
+    rng = np.random.default_rng(8)
+    A, B = (rng.standard_normal((3, 12, 12)) for _ in "AB")
+    found = []
+    for nbytes in (48 * 1024, 2500, 500):
+        small = guarded_device(shared_bytes=nbytes, options=["-O0"])
+        found.append(gemm(small.upload(A), small.upload(B)).get())
+    assert np.allclose(found, A @ B, rtol=1e-13)
+
+
+def test_large_results_are_shared_by_thread_blocks(device):
+    rng = np.random.default_rng(9)
+    A, B = rng.standard_normal((3, 61, 4)), rng.standard_normal((3, 4, 57))
+    a, b = (Batch.wrap(X).copy(Interleaved(2)).to(device) for X in (A, B))
+    assert np.allclose(gemm(a, b).numpy(), A @ B, rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("sanitizer", [ADDRESS, THREAD])
+@pytest.mark.parametrize("layout", [Strided(), Interleaved(4)], ids=repr)
+def test_nothing_is_found_by_sanitizers(layout, sanitizer):
+    require(sanitizer)
+    host, rng = host_device(), np.random.default_rng(3)
+    A, B = rng.standard_normal((37, 5, 3)), rng.standard_normal((37, 3, 4))
+    a, b = (Batch.wrap(X).copy(layout).to(host) for X in (A, B))
+    with host.recording() as launches:
+        c = gemm(a, b)
+    (launch,) = launches
+    assert np.allclose(c.array(), A @ B)
+    assert np.array_equal(replay(launch, sanitizer)[-1], c.view.array)
 
 
 X = np.ones((5, 3, 3))

@@ -65,7 +65,7 @@ def test_entries_may_be_far_apart() -> None:
     assert function.report.spill_bytes == 0
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", VARIANTS)
 @pytest.mark.parametrize("arch", ARCHS)
 def test_a_variant_compiles(

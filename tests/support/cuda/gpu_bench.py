@@ -15,8 +15,16 @@ from support.cuda.host_device import HostDevice, host_device
 TINY = Amounts(copied=1024, added=64, rounds=16, seconds=0.0)
 QUICK: dict[str, Any] = {"seconds": 0.0, "amounts": TINY}
 QUICK["products"] = gpu.Products((2,), (20,), layouts=("contiguous",))
-QUICK["gas"] = (gpu.GasCase(2, 0),)
+QUICK["gas"] = (gpu.GasCase(1, 0),)
 QUICK["vectors"] = (gpu.VectorsCase("bp3", 2, 5, 100),)
+
+
+def small(
+    device: HostDevice, orders: tuple[int, ...], *problems: str, **more: Any
+) -> gpu.GpuSettings:
+    """Settings for few dofs of these orders and problems, on multilinear meshes unless told."""
+    given = {"meshes": ("multilinear",), "dofs": 60, "device": device} | QUICK | more
+    return gpu.GpuSettings(orders, problems or ("bp1",), **given)
 
 
 @pytest.fixture(autouse=True)

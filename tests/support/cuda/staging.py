@@ -6,16 +6,38 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 
 import femops
 from femops.solvers.linear_problem import Info
+from femops_kernels.cuda.operator import kernel as kernels
+from femops_kernels.cuda.operator.kernel import staged_shapes
 from femops_kernels.cuda.operator.shapes import Shape
 from femops_kernels.cuda.operator.sweep import DeviceSweep
 from support.cases.kernels import bend, random_vector, smooth, turned
 from support.cuda.device_cases import DeviceCase
-from support.cuda.guarded import GuardedDevice
+from support.cuda.guarded import GuardedDevice, guarded_device
 from support.cuda.host_device import HostDevice
 from support.simulated_ranks import on_ranks
+
+
+def small_staging_device() -> GuardedDevice:
+    """With room for two persistent blocks at a time."""
+    made = guarded_device(shared_bytes=24 * 1024, options=["-O0"])
+    made.processors = 2
+    return made
+
+
+def stage(monkeypatch: pytest.MonkeyPatch, *, persistent: bool) -> None:
+    """Have all kernels that a shape is chosen for staged, where there is room for an element."""
+    choose = kernels.shape_for
+
+    def shape_for(*given: Any) -> Shape:
+        shape = choose(*given)
+        found = staged_shapes(*given, [Shape(2) if persistent else shape, Shape(1)])
+        return next((one for one in found if one.persistent == persistent), shape)
+
+    monkeypatch.setattr(kernels, "shape_for", shape_for)
 
 
 def sweep_of(A: Any) -> Any:
