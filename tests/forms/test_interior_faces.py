@@ -82,6 +82,17 @@ def test_between_two_spaces(dim: int) -> None:
     check(A, Oracle(function, {"u": V}, {"v": W}, 4 if dim > 1 else 1, {}).matrix())
 
 
+def test_gradients_of_order_zero() -> None:
+    """A side of a test function that has a gradient alone, which is zero in a space of order 0."""
+    V = femops.L2(SQUARE, order=0)
+
+    def function(u: Any, n: Any) -> Any:
+        return {"jump": {"value": u.minus, "grad": n * u.plus}}
+
+    A = femops.form(function, V, faces="interior")
+    check(A, Oracle(lambda u: {"jump": u.minus}, {"u": V}, {"v": V}, 2, {}).matrix())
+
+
 def test_levels_sums_and_new_coefficients() -> None:
     """All levels, a sum with an integral over cells, updates and rows of constrained dofs."""
     V = femops.L2(SQUARE, order=1)
