@@ -9,6 +9,7 @@ import pytest
 
 import femops
 from support.cases.meshes import bend, scrambled_box
+from support.cuda.host_device import host_device
 from support.oracles.interior import Oracle, Point, Two
 from support.simulated_ranks import on_ranks
 
@@ -138,6 +139,21 @@ def test_residual_derivative_and_functionals() -> None:
     assert found["energy"] == pytest.approx(oracle.functional(state, "energy")[0], rel=1e-12)
     assert found["least"] == pytest.approx(oracle.functional(state, "least")[1], rel=1e-12)
     check(F.jacobian(state), oracle.matrix(state))
+
+
+@pytest.mark.parametrize("family", ["gll", "gauss"])
+def test_derivative_on_a_device(family: Any) -> None:
+    """Nodes on the face alone, or all nodes of its elements, for the state too."""
+    V, D = (femops.L2(SQUARE, order=1, family=family, device=d) for d in (None, host_device()))
+    here, there = (
+        femops.residual(lambda u: {"jump": u.minus**2 * u.plus}, W, faces="interior")
+        for W in (V, D)
+    )
+    state = random(V.size, 6)
+    on_device = D.memory.put(state)
+    close(D.memory.get(there.residual(on_device)), here.residual(state))
+    J = there.jacobian(on_device)
+    close(D.memory.get(J @ on_device), here.jacobian(state) @ state)
 
 
 def test_interior_penalty_of_a_polynomial() -> None:
