@@ -15,7 +15,7 @@ from femops.forms.form import arguments_of, build_sides, check_displacements, sc
 from femops.forms.options import FormOptions, built_in
 from femops.forms.residual import build_residual
 from femops.geometry.boundary import asked_attributes
-from femops.geometry.interior import outer_boundary
+from femops.geometry.interior import are_joined, outer_boundary
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.coefficients import Coefficient, FormCoefficient, on_several_domains
 from femops.operators.operator import Operator
@@ -60,12 +60,15 @@ def _summed(
     options: FormOptions,
 ) -> Operator:
     """Add the integrals over faces to the operator of an integral over cells."""
-    total, domains = cells, [Arguments.on_sides(V)]
+    across, at_boundary = functions
+    parts: list[tuple[Callable[..., Any], Arguments]] = []
+    if V.distributed is not None or are_joined(V.mesh):
+        parts.append((across, Arguments.on_sides(V)))
     if (given := _prescribed_on(V, boundary)) is not None:
-        domains.append(arguments_of(V, given))
-    for function, domain in zip(functions, domains, strict=False):
-        total = total + build_sides(function, domain, domain, coefficients, options)
-    return total
+        parts.append((at_boundary, arguments_of(V, given)))
+    for function, domain in parts:
+        cells = cells + build_sides(function, domain, domain, coefficients, options)
+    return cells
 
 
 def _flux(kappa: Any, grad: Any) -> Any:

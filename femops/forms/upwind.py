@@ -10,7 +10,7 @@ import numpy as np
 
 from femops.forms.form import arguments_of, build_sides
 from femops.forms.options import FormOptions, built_in
-from femops.geometry.interior import outer_boundary
+from femops.geometry.interior import are_joined, outer_boundary
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.coefficients import Coefficient, on_several_domains
 from femops.operators.operator import Operator
@@ -55,9 +55,11 @@ def upwind_convection(V: Space, velocity: Coefficient, **options: Unpack[FormOpt
         See `femops.forms.options.Options`.
     """
     given = {"velocity": on_several_domains("velocity", velocity, ((V.dim,),))}
-    domains: list[tuple[FormFunction, Arguments]] = [(_between, Arguments.on_sides(V))]
+    domains: list[tuple[FormFunction, Arguments]] = []
     if V.order > 0:  # finite volumes have no gradient inside
-        domains.insert(0, (_inside, Arguments.of(V)))
+        domains.append((_inside, Arguments.of(V)))
+    if V.distributed is not None or are_joined(V.mesh):
+        domains.append((_between, Arguments.on_sides(V)))
     if outer := outer_boundary(V.mesh):
         domains.append((_out, arguments_of(V, outer)))
     terms = [build_sides(function, at, at, given, options) for function, at in domains]

@@ -31,7 +31,7 @@ Ints = NDArray[np.int64]
 MINUS, PLUS = 0, 1
 """Numbers of the sides of a face."""
 
-_MATCHING = 1e-8  # largest relative difference of the area vectors of both sides
+_MATCHING = 1e-4  # largest relative difference of the area vectors of both sides; files round
 
 _interiors = Derived[Mesh, "InteriorFaces"](weak=True)
 
@@ -120,6 +120,12 @@ def interior_faces(mesh: Mesh | DistributedMesh) -> InteriorFaces:
             "that ranks do not share"
         )
     return _interiors.get(mesh, lambda: InteriorFaces(mesh))
+
+
+def are_joined(mesh: Mesh | DistributedMesh) -> bool:
+    """True if the mesh has faces between elements."""
+    whole = mesh if isinstance(mesh, Mesh) else mesh.mesh
+    return bool((whole.topology.faces[:, PLUS] >= 0).any())
 
 
 def outer_boundary(mesh: Mesh) -> bool | list[int]:

@@ -6,7 +6,7 @@ is also a form, in which the other fields are zero.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, final
@@ -174,24 +174,18 @@ class LinearQFunction:
         return {}
 
     def _block(self, test: str, field: str) -> LinearQFunction:
-        return self.part([field], [test])
-
-    def part(self, fields: Container[str], tests: Container[str]) -> LinearQFunction:
-        """Part of the form with some fields and test functions. All other fields are zero."""
         trace, zero = self.trace, self.trace.graph.constant(0.0)
         others: dict[int, Node] = {
             node.number: zero
             for name, argument in trace.fields.items()
-            if name not in fields
+            if name != field
             for node in argument.flat()
         }
-        results = {
-            name: Argument.of_flat(substitute(test.flat(), others), len(test.values))
-            for name, test in trace.tests.items()
-            if name in tests
-        }
-        kept = {name: field for name, field in trace.fields.items() if name in fields}
-        return LinearQFunction(replace(trace, fields=kept, tests=results))
+        result = trace.tests[test]
+        alone = Argument.of_flat(substitute(result.flat(), others), len(result.values))
+        return LinearQFunction(
+            replace(trace, fields={field: trace.fields[field]}, tests={test: alone})
+        )
 
     def _distinct(self, flat: list[Node]) -> tuple[NDArray[np.int64], list[int]]:
         """Find the entries that are zero, equal or opposite.

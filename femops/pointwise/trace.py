@@ -22,7 +22,7 @@ FormFunction = Callable[..., Any]
 INVERSE, WEIGHT, POSITION, NORMAL = "@inverse", "@weight", "@x", "@n"
 OTHER = "@other"  # INVERSE of the plus side, on faces between elements
 # Options of forms: a misspelt option looks like a coefficient that the function does not take.
-_OPTIONS = ("boundary", "faces", "quadrature", "dtype", "data_dtype", "lanes", "level")
+OPTIONS = ("boundary", "faces", "quadrature", "dtype", "data_dtype", "lanes", "level")
 
 
 @final
@@ -346,7 +346,7 @@ def _call(
     if extra:
         raise TraceError(
             f"{where} takes no coefficient {extra[0]!r}"
-            + (did_you_mean(extra[0], [*wanted, *_OPTIONS]) or ": make it one of its arguments")
+            + (did_you_mean(extra[0], [*wanted, *OPTIONS]) or ": make it one of its arguments")
         )
     keywords = {name: value for name, value in keywords.items() if value is not None}
     try:

@@ -9,7 +9,9 @@ import pytest
 
 import femops
 from support.cases.meshes import bend, scrambled_box
+from support.cuda.host_device import host_device
 from support.oracles.interior import Oracle, Point, Two
+from support.simulated_ranks import on_ranks
 
 SQUARE = scrambled_box((2, 2), 7, bend, 2)
 
@@ -82,6 +84,17 @@ def test_between_two_spaces(dim: int) -> None:
     check(A, Oracle(function, {"u": V}, {"v": W}, 4 if dim > 1 else 1, {}).matrix())
 
 
+def test_gradients_of_order_zero() -> None:
+    """A side of a test function that has a gradient alone, which is zero in a space of order 0."""
+    V = femops.L2(SQUARE, order=0)
+
+    def function(u: Any, n: Any) -> Any:
+        return {"jump": {"value": u.minus, "grad": n * u.plus}}
+
+    A = femops.form(function, V, faces="interior")
+    check(A, Oracle(lambda u: {"jump": u.minus}, {"u": V}, {"v": V}, 2, {}).matrix())
+
+
 def test_levels_sums_and_new_coefficients() -> None:
     """All levels, a sum with an integral over cells, updates and rows of constrained dofs."""
     V = femops.L2(SQUARE, order=1)
@@ -126,6 +139,21 @@ def test_residual_derivative_and_functionals() -> None:
     assert found["energy"] == pytest.approx(oracle.functional(state, "energy")[0], rel=1e-12)
     assert found["least"] == pytest.approx(oracle.functional(state, "least")[1], rel=1e-12)
     check(F.jacobian(state), oracle.matrix(state))
+
+
+@pytest.mark.parametrize("family", ["gll", "gauss"])
+def test_derivative_on_a_device(family: Any) -> None:
+    """Nodes on the face alone, or all nodes of its elements, for the state too."""
+    V, D = (femops.L2(SQUARE, order=1, family=family, device=d) for d in (None, host_device()))
+    here, there = (
+        femops.residual(lambda u: {"jump": u.minus**2 * u.plus}, W, faces="interior")
+        for W in (V, D)
+    )
+    state = random(V.size, 6)
+    on_device = D.memory.put(state)
+    close(D.memory.get(there.residual(on_device)), here.residual(state))
+    J = there.jacobian(on_device)
+    close(D.memory.get(J @ on_device), here.jacobian(state) @ state)
 
 
 def test_interior_penalty_of_a_polynomial() -> None:
@@ -201,3 +229,22 @@ def test_refused_arguments() -> None:
         femops.interior_penalty(femops.L2(SQUARE, order=0))
     with pytest.raises(refused, match="give boundary=, an attribute"):
         femops.dirichlet_load(V, 1.0, boundary=None)
+    goal = femops.functional(lambda u: u.jump**2, V, faces="interior")
+    with pytest.raises(refused, match="there is no gradient of such integrals"):
+        femops.gradient(goal, u=V.zeros(), wrt="mesh")
+
+
+def test_ranks_are_refused() -> None:
+    """All ranks alike, before they wait for each other."""
+
+    def messages(comm: Any) -> list[str]:
+        V = femops.L2(femops.distribute(femops.box((4, 3)), comm), order=1)
+        found = []
+        for make in (femops.interior_penalty, lambda V: femops.upwind_convection(V, [1.0, 0.0])):
+            with pytest.raises(femops.errors.SpaceError) as caught:
+                make(V)
+            found.append(str(caught.value))
+        return found
+
+    results, _ = on_ranks(2, messages)
+    assert all("work on one rank only" in text for found in results for text in found)

@@ -437,7 +437,7 @@ def _side(space: DomainSpace, points: NDArray[np.float64]) -> Side:
 def _placed(trial: DomainSpace, name: str, field: DeviceField) -> DomainSpace:
     """Space of a field of a state on the elements of a trial space, or on its side of faces."""
     if trial.domain.two_sided:
-        return side_space(field.space, int(is_plus(name)))
+        return side_space(field.space, int(is_plus(name)), slopes=trial.have_slopes)
     return trial.on(field.space)
 
 

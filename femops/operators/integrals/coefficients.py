@@ -12,10 +12,11 @@ from numpy.typing import DTypeLike, NDArray
 from femops.errors import OperatorError
 from femops.geometry.domain import DomainBlock, DomainGeometry
 from femops.operators.integrals.snapshots import Field, Sampled, frozen
-from femops.pointwise.trace import CoefficientShape
+from femops.pointwise.trace import OPTIONS, CoefficientShape
 from femops.spaces.base import GridFunction
 from femops.spaces.functions import called, columns, evaluate_any, place_of
 from femops.spaces.restriction import refuse_device_array
+from femops_meshes.hints import did_you_mean
 
 Function = Callable[..., Any]
 Place = tuple[NDArray[np.float64], ...]
@@ -46,6 +47,8 @@ class FormCoefficient:
     ------
     VectorError
         The value is an array on a GPU.
+    OperatorError
+        The value is a text, as that of a misspelt option.
     """
 
     name: str
@@ -57,6 +60,9 @@ class FormCoefficient:
 
     def __post_init__(self) -> None:
         refuse_device_array(self.value, self.name)
+        if isinstance(self.value, str):
+            hint = did_you_mean(self.name, OPTIONS) or ": give a number or a function of x"
+            raise OperatorError(f"the coefficient {self.name!r} is a text{hint}")
 
     def of(self, value: Any) -> FormCoefficient:
         """Copy of the coefficient with a new value from the user."""

@@ -72,12 +72,19 @@ class Term(KernelTerm):
             If a type is not float64 or float32, or data are wider than the arithmetic.
         """
         kind = float_type(dtype)
-        stored = data_type(data_dtype, kind)
-        term = Term._of(form, level, kind, lane_width(kind, lanes))
+        term = Term._part(form, kind, lane_width(kind, lanes), level, data_type(data_dtype, kind))
         code = term.qfunction.code
         _check_orders(form.name, form.fields, code.slopes_in, code.values_in)
         _check_orders(form.name, form.tests, code.slopes_out, code.values_out)
-        return term if stored == kind else replace(term, data_dtype=stored)
+        return term
+
+    @staticmethod
+    def _part(
+        form: Integral, dtype: np.dtype[Any], width: int, level: str, data: np.dtype[Any] | None
+    ) -> Term:
+        """Make the term of a part of a form, which may have only the gradient of an argument."""
+        term = Term._of(form, level, dtype, width)
+        return term if data is None or data == dtype else replace(term, data_dtype=data)
 
     @staticmethod
     def _of(form: Integral, level: str, dtype: np.dtype[Any], width: int) -> Term:
@@ -207,7 +214,7 @@ class Term(KernelTerm):
         form, kinds = self.source.block(test, field), (self.dtype, self.width, self.level)
         known, key = self.source._terms, ((test, field), (*kinds, self.data_dtype))
         if key not in known:
-            known[key] = Term.make(form, *kinds, self.data_dtype).ready(self.level)
+            known[key] = Term._part(form, *kinds, self.data_dtype).ready(self.level)
         found: Term = known[key]
         return found
 

@@ -85,7 +85,8 @@ def tabulated(family: str, p: int, xi: Array) -> tuple[Array, Array]:
 
 def faces(elements: Array) -> Iterator[list[tuple[int, int, int, list[int]]]]:
     """Both sides of faces between elements: (element, axis, end, local corners)."""
-    dim, found = int(elements.shape[1]).bit_length() - 1, {}
+    dim = int(elements.shape[1]).bit_length() - 1
+    found: dict[Any, list[Any]] = {}
     at = digits(2, dim)
     for e, axis, end in itertools.product(range(len(elements)), range(dim), (0, 1)):
         local = np.flatnonzero(at[axis] == end).tolist()
@@ -157,7 +158,8 @@ class Oracle:
 
     def results(self, point: Point, slots: Mapping[str, Array]) -> dict[str, Any]:
         """What the function returns at a point."""
-        fields = [Two(*slots[name], lambda a: PointField(a[:, 0], a[:, 1:])) for name in self.trial]
+        both = (slots[name] for name in self.trial)
+        fields = [Two(a, b, lambda side: PointField(side[:, 0], side[:, 1:])) for a, b in both]
         code = self.function.__code__
         known = {"x": point.sides[0].x, "n": point.n, "h": point.h}
         known |= {name: value(point) for name, value in self.coefficients.items()}
