@@ -89,6 +89,22 @@ class InteriorFaces(Domain):
                 result[mine] = layers[:, _order_in_minus(kind, side, p1d, dim - 1)].reshape(-1)
         return result
 
+    @cached_property
+    def map_nodes(self) -> list[Ints]:
+        """Numbers (nf, (order + 1)**dim) of the mesh's nodes of each side; see `nodes`."""
+        return [self.nodes(side, self.order + 1) for side in (MINUS, PLUS)]
+
+    @cached_property
+    def mirrored(self) -> list[NDArray[np.bool_]]:
+        """True (nf,), for each side, for elements that are left-handed when they are turned."""
+        dim, found = self.mesh.dim, []
+        corners = np.stack(np.unravel_index(np.arange(2**dim), (2,) * dim)[::-1], axis=-1)
+        for side in (MINUS, PLUS):
+            at = corners[self.nodes(side, 2)].astype(np.float64)
+            edges = at[:, [2**d for d in range(dim)]] - at[:, :1]  # (nf, direction, coordinate)
+            found.append(np.asarray(np.linalg.det(edges) < 0.0))
+        return found
+
     def geometry(self, rule: Quadrature1D) -> InteriorGeometry:
         """See `Domain.geometry`."""
         return InteriorGeometry(self, rule)
@@ -198,18 +214,19 @@ class InteriorGeometry(DomainGeometry):
 
     def jacobians(self, side: int, start: int, stop: int) -> Floats:
         """Jacobians (n, nq, dim, dim) of one side's elements, turned to their faces."""
-        along = [self.coordinates(side, start, stop, d) for d in range(self.dim)]
+        basis, e_vec = Basis1D("gll", self.mesh.order), self._coordinates(side, start, stop)
+        along = [self.on_face(basis, e_vec, d) for d in range(self.dim)]
         return np.stack(along, axis=-1)
 
-    def coordinates(self, side: int, start: int, stop: int, slope: int | None = None) -> Floats:
-        """Positions (n, nq, dim) in one side's elements, or their derivatives; see `on_face`."""
-        faces, mesh = self.faces, self.mesh
-        elements, nodes = (
-            faces.elements[side, start:stop],
-            faces.nodes(side, mesh.order + 1, start, stop),
-        )
-        e_vec = mesh.coordinates[elements[:, np.newaxis], nodes]
-        return self.on_face(Basis1D("gll", mesh.order), e_vec, slope)
+    def coordinates(self, side: int, start: int, stop: int) -> Floats:
+        """Positions (n, nq, dim) of the points in one side's elements."""
+        e_vec = self._coordinates(side, start, stop)
+        return self.on_face(Basis1D("gll", self.mesh.order), e_vec)
+
+    def _coordinates(self, side: int, start: int, stop: int) -> Floats:
+        """Nodes (n, (order + 1)**dim, dim) of one side's turned elements."""
+        elements, nodes = self.faces.elements[side, start:stop], self.faces.map_nodes[side]
+        return self.mesh.coordinates[elements[:, np.newaxis], nodes[start:stop]]
 
     def on_face(self, basis: Basis1D, e_vec: Any, slope: int | None = None) -> Floats:
         """Evaluate functions of turned elements at the points of their faces.
@@ -294,7 +311,7 @@ class InteriorBlock(DomainBlock):
     @cached_property
     def _outward(self) -> Floats:
         """Outer normals times surface elements (n, nq, dim), of valid elements."""
-        mirrored = self._mirrored[:, np.newaxis]
+        mirrored = self.geometry.faces.mirrored[self._side][self.start : self.stop, np.newaxis]
         volumes = np.where(mirrored, -1.0, 1.0) * determinants(self._jacobian)
         inwards = adjugates(self._jacobian)[..., -1, :]
         vectors = np.where(mirrored[..., np.newaxis], 1.0, -1.0) * inwards
@@ -306,15 +323,6 @@ class InteriorBlock(DomainBlock):
                 "repair them"
             )
         return np.asarray(vectors)
-
-    @cached_property
-    def _mirrored(self) -> NDArray[np.bool_]:
-        """True (n,) for elements that are left-handed when they are turned to their faces."""
-        geometry, dim = self.geometry, self.geometry.dim
-        corners = np.stack(np.unravel_index(np.arange(2**dim), (2,) * dim)[::-1], axis=-1)
-        at = corners[geometry.faces.nodes(self._side, 2, self.start, self.stop)].astype(np.float64)
-        edges = at[:, [2**d for d in range(dim)]] - at[:, :1]  # (n, direction, coordinate)
-        return np.asarray(np.linalg.det(edges) < 0.0)
 
     def _listed(self, bad: NDArray[np.bool_]) -> str:
         elements = self.geometry.faces.elements[self._side, self.start : self.stop][bad]

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from femops.errors import SolverError
 from femops.operators import Operator
-from femops.operators.assembly.csr import flat, flat_dofs, require_memory
+from femops.operators.assembly.csr import flat_dofs, require_memory
+from femops.operators.assembly.diagonal import terms_on_diagonal
 from femops.operators.assembly.element_matrices import ElementAssembly
 from femops.solvers.preconditioner import Preconditioner
 from femops.spaces.h1_l2 import L2
@@ -97,9 +98,7 @@ def _blocks(A: Operator, space: L2) -> NDArray[np.float64]:
     ne, n = space.mesh.num_elements, space.p1d**space.dim * space.ncomp
     require_memory(3 * 8 * ne * n * n, "block_jacobi", "a smaller mesh or order, or femops.jacobi")
     blocks = np.zeros((ne, n, n))
-    for factor, term in flat(A.summands):
-        if term.test is not term.trial:  # two sides of a face, or two elements
-            continue
+    for factor, term in terms_on_diagonal(A.summands):
         assembly, dofs = ElementAssembly(term), flat_dofs(term.test)
         for start, stop in assembly.blocks():
             element, place = np.divmod(dofs[start:stop], n)

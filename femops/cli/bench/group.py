@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from femops.cli.bench.eigen import eigen
+from femops.cli.bench.faces import faces
 from femops.cli.bench.gemm import gemm
 from femops.cli.bench.gpu import gpu
 from femops.cli.bench.multivector import multivector
@@ -37,3 +38,4 @@ for _name, _what in PROBLEMS.items():
 app.command("all", cls=PlotCommand)(paragraphs(all_problems))
 for _command in (cg, solve, scaling, multivector, gemm, eigen, gpu):
     app.command(cls=PlotCommand)(paragraphs(_command))
+app.command()(paragraphs(faces))

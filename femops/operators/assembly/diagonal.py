@@ -5,15 +5,16 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.operators.assembly.csr import Summands, flat, flat_dofs
+from femops.operators.assembly.csr import Summands, flat_dofs
 from femops.operators.assembly.element_matrices import ElementAssembly
+from femops.operators.integrals.term import Term
 from femops.spaces.h1_l2 import L2
 
 
 def assemble_diagonal(summands: Summands) -> NDArray[np.float64]:
     """Compute the diagonal (size,) of a sum of square terms on the host."""
     total = np.zeros(summands[0][1].spaces[0].size)
-    for factor, term in flat(summands):
+    for factor, term in terms_on_diagonal(summands):
         assembly, space = ElementAssembly(term), term.trial
         if term.test is not space:
             total += factor * _between_sides(assembly)
@@ -25,13 +26,24 @@ def assemble_diagonal(summands: Summands) -> NDArray[np.float64]:
     return total
 
 
+def terms_on_diagonal(summands: Summands) -> list[tuple[float, Term]]:
+    """Terms with a part of the diagonal: blocks of one side, or of two that share dofs."""
+    found = list[tuple[float, Term]]()
+    for factor, term in summands:
+        broken = isinstance(term.trial.volume, L2)
+        if not term.fields.two_sided:
+            found.append((factor, term))
+        else:
+            pairs = (pair for pair in term.pairs if pair[0] == pair[1] or not broken)
+            found += [(factor, term.block(*pair)) for pair in pairs]
+    return found
+
+
 def _between_sides(assembly: ElementAssembly) -> NDArray[np.float64]:
     """Diagonal (size,) of the block of two sides of faces, from the dofs that both sides share."""
     term = assembly.term
     rows, columns = flat_dofs(term.test), flat_dofs(term.trial)
     total = np.zeros(term.test.size)
-    if isinstance(term.test.volume, L2):  # the sides share no dofs
-        return total
     for start, stop in assembly.blocks():
         same = rows[start:stop, :, np.newaxis] == columns[start:stop, np.newaxis, :]
         face, i, j = np.nonzero(same)

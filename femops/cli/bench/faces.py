@@ -1,0 +1,61 @@
+"""Command ``femops bench faces``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from femops.cli.bench.report import (
+    MeshesOption,
+    OrdersOption,
+    Progress,
+    Result,
+    RoundsOption,
+    report,
+)
+from femops.cli.options import JsonOption, ThreadsOption, name_list
+from femops.cli.output import columns
+
+COLUMNS = columns(
+    "problem; mesh; p: order; dofs; ms: seconds_median .4g 1e3; "
+    "Mdofs/s: dofs_per_second .4g 1e-6; / bp3: over_bp3 .3g"
+)
+SOLVES = columns(
+    "problem; mesh; p: order; dofs; iterations; setup s: seconds_setup .3g; "
+    "solve s: seconds_solve .3g; / bp3: over_bp3 .3g"
+)
+
+
+def faces(
+    order: OrdersOption = "2,4,6,8",
+    problem: Annotated[
+        Any, name_list("Of sip, advection, advection-gll.")
+    ] = "sip,advection,advection-gll",
+    mesh: MeshesOption = "multilinear",
+    footprint: Annotated[
+        str, typer.Option("--footprint", metavar="NAME", help="ram or cache.")
+    ] = "ram",
+    threads: ThreadsOption = 1,
+    rounds: RoundsOption = 5,
+    json: JsonOption = False,
+) -> None:
+    """Measure discontinuous functions: interior penalty and upwind convection.
+
+    Times of a dof stand beside those of bp3, diffusion of continuous functions on the same mesh.
+
+    \b
+    Examples:
+      femops bench faces --order 2,4
+      femops bench faces --problem sip --footprint cache --json
+    """  # noqa: D301  (\b is click's mark for lines to keep)
+
+    def measure(progress: Progress) -> Result:
+        from femops.bench.faces import run_faces
+
+        names = [name.replace("-", " ") for name in problem]
+        often: dict[str, Any] = {"threads": threads or 1, "rounds": rounds}
+        return run_faces(names, mesh, order, footprint=footprint, **often, progress=progress)
+
+    tables = (("Products", "rows", COLUMNS), ("Solves of Poisson's equation", "solves", SOLVES))
+    report("faces between elements", measure, tables, json=json)
