@@ -469,8 +469,13 @@ def multigrid(
         raise SolverError(
             f"{A!r} is not symmetric, and multigrid needs that: use femops.gmres with femops.jacobi"
         )
-    joined = any(term.fields.two_sided for _, term in A.summands)
-    if not isinstance(space, H1) and not (joined and space.order):
+    joined = [term.fields.two_sided for _, term in A.summands]
+    if all(joined):
+        raise SolverError(
+            f"{A!r} has only integrals over faces between elements, and multigrid needs one over "
+            "the elements: use femops.block_jacobi"
+        )
+    if not isinstance(space, H1) and not (any(joined) and space.order):
         raise SolverError(
             "multigrid takes operators on H1 spaces, and those of femops.interior_penalty; got one "
             f"on {space!r}: use femops.jacobi"

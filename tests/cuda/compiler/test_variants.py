@@ -37,6 +37,7 @@ KINDS = (
     "diffusion-reproducible-3d-p2",
     "divergence-3d-p2",
     "hydro-2d-p2",
+    "jumps-3d-p4",
     "mass-1d-p5",
     "mass-apart-ranks-3d-p2",
     "mass-single-data-3d-p4",

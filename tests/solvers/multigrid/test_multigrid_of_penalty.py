@@ -44,3 +44,6 @@ def test_conductivities_that_jump_and_elasticity() -> None:
 def test_operators_without_faces_are_refused() -> None:
     with pytest.raises(SolverError, match=r"and those of femops\.interior_penalty"):
         femops.multigrid(femops.mass(femops.L2(DISC, order=2)))
+    jumps = femops.form(lambda u: {"jump": u.jump}, femops.L2(DISC, order=2), faces="interior")
+    with pytest.raises(SolverError, match="has only integrals over faces between elements"):
+        femops.multigrid(jumps)

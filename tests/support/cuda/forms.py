@@ -151,6 +151,28 @@ def _drag(s: Site) -> list[Any]:
     return _nonlinear(s, forms.functional(function, space, boundary="all").derivative, space)
 
 
+def _penalty(s: Site) -> list[Any]:
+    """Over faces between elements: both sides, derivatives, and prescribed values."""
+    V = L2(s.mesh, 2, device=s.device)
+    A = forms.interior_penalty(V, _rough)
+    return [*s.results(A), A.diagonal(), forms.dirichlet_load(V, _rough)]
+
+
+def _elastic(s: Site) -> list[Any]:
+    V = L2(s.mesh, 1, s.mesh.dim, device=s.device)
+    return s.results(forms.elastic_interior_penalty(V, 1.0, 2.0))
+
+
+def _burgers(s: Site) -> list[Any]:
+    """Values on faces alone, not linear, of a basis with nodes there."""
+
+    def flux(u: Any, n: Any) -> dict[str, Any]:
+        return {"jump": (u.minus**2 + u.minus * u.plus + u.plus**2) * n[0] + abs(u.mean) * u.jump}
+
+    V = L2(s.mesh, 2, family="gll", device=s.device)
+    return _nonlinear(s, forms.residual(flux, V, faces="interior"), V)
+
+
 def _reproducible(s: Site) -> list[Any]:
     V = H1(s.mesh, 2, device=s.device, reproducible=s.device is not None)
     return s.results(forms.diffusion(V))
@@ -174,6 +196,12 @@ FORMS: dict[str, Callable[[Site], list[Any]]] = {
     "boundary_mass": lambda s: s.results(forms.boundary_mass(s.V, _rough)),
     "boundary form of derivatives": _nitsche,
     "boundary functional of an L2 space": _drag,
+    "interior_penalty, dirichlet_load": _penalty,
+    "elastic_interior_penalty": _elastic,
+    "residual over faces between elements": _burgers,
+    "upwind_convection": lambda s: s.results(
+        forms.upwind_convection(L2(s.mesh, 2, device=s.device), s.wind)
+    ),
     "form": _own,
     "form of two fields": _stokes,
     "residual of two fields": _coupled,

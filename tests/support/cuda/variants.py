@@ -212,6 +212,17 @@ def wall_jacobian(V: Any) -> Any:
     return femops.residual(form, V, boundary="all").jacobian(V.zeros())
 
 
+def jumps(V: Any) -> Any:
+    """Over the faces between elements, with both sides of a field."""
+
+    def form(u: Any, n: Any, h: Any) -> Any:
+        fluxes = {"grad": -u.jump * n}
+        return {"jump": 9 / h.mean * u.jump - u.mean.grad @ n, "mean": fluxes}
+
+    return femops.form(form, V, faces="interior")
+
+
+add("jumps", jumps, *in_3d(4))
 add("nitsche", nitsche, *in_3d(4, 8), *in_2d(4), (1, 2))
 add("wall-jacobian", wall_jacobian, *in_3d(4))
 VARIANTS["nitsche-diagonal-3d-p4"] = diagonal(nitsche, 3, 4)
