@@ -190,7 +190,6 @@ def _rounded(term: Term, dtype: np.dtype[Any], level: str) -> Term:
     made = Term.make(term.source, dtype, None, level)
     ratio, rest = divmod(made.width, term.width)
     none = not term.domain.num_elements or term.filled  # device kernels compute data of any type
-    none |= term.fields.two_sided  # which has data by side
     if not same or rest or none or term.original is not None:
         return made.ready(level)
     data, edges = term.data, made.chunk_batches
