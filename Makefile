@@ -62,6 +62,7 @@ docs: $(VENV)/.installed-dev
 dist: $(VENV)/.installed-dev
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m twine check --strict dist/*
 
 clean:
 	rm -rf $(VENV) build dist out docs/_build docs/gallery .pytest_cache .mypy_cache .ruff_cache \

@@ -50,13 +50,6 @@ def test_no_command_installs_femops_from_an_index_that_lacks_it():
     assert set(told) == {"README.md", "index.md", "installation.md", "tutorial.md"}
 
 
-def test_the_version_is_one():
-    import femops
-
-    assert femops.__version__ == PROJECT["project"]["version"]
-    assert f"version: {femops.__version__}" in (ROOT / "CITATION.cff").read_text()
-
-
 @pytest.mark.parametrize("target", ["demo", "test", "lint", "docs", "exhaustive", "clean"])
 def test_make_knows(target):
     done = subprocess.run(
