@@ -26,13 +26,13 @@ Coefficients = dict[str, FormCoefficient]
 
 
 def _penalty(V: Space, penalty: float | None) -> float:
-    """Check a space and the factor of the jumps. Return the factor, by default (p + 1)**2."""
+    """Check a space and the factor of the jumps. Return the factor, by default 2 (p + 1)**2."""
     if not isinstance(V, Space):
         raise OperatorError(
             f"interior penalty was given a {type(V).__name__} for a space: make one with "
             "femops.L2(mesh, order)"
         )
-    value = float((V.order + 1) ** 2) if penalty is None else penalty
+    value = 2.0 * (V.order + 1) ** 2 if penalty is None else penalty
     if not 0.0 < value < np.inf:
         raise OperatorError(f"penalty {penalty}: it must be a positive number")
     if V.order == 0:
@@ -134,8 +134,8 @@ def interior_penalty(
         Positive conductivity: a scalar, a diagonal (dim,) or a tensor (dim, dim), as for
         `femops.diffusion`, but no array at points. A `GridFunction` may jump between elements.
     penalty : float, optional
-        The factor :math:`\eta`. The default :math:`(p + 1)^2` makes the operator positive definite
-        on elements that are not much distorted. h is the extent of an element across the face, and
+        The factor :math:`\eta`. The default :math:`2 (p + 1)^2` makes the operator positive
+        definite where elements are moderately distorted; half of it does on boxes. h is the extent of an element across the face, and
         :math:`\kappa_n = n \cdot \kappa n`.
     boundary : "all", int, name, or several, optional
         Boundary attributes where the solution is prescribed; None for none. Elsewhere the flux is

@@ -27,7 +27,9 @@ from support.cuda.guarded import guarded_device
 pytest.importorskip("matplotlib", reason="pictures are drawn: needs the extra viz")
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+PAGES = sorted(
+    [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "docs/coming_from").glob("*.md")]
+)
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 NEEDS = {
     "petsc_krylov.py": ("petsc4py", "petsc4py is missing: Debian has it as python3-petsc4py"),

@@ -5,9 +5,8 @@ import re
 
 from support.sources import FILES, ROOT, name_of, tree
 
-PAGES = sorted(
-    page for folder in (".", "docs", "docs/api") for page in (ROOT / folder).glob("*.md")
-)
+FOLDERS = ".", "docs", "docs/api", "docs/coming_from"
+PAGES = sorted(page for folder in FOLDERS for page in (ROOT / folder).glob("*.md"))
 MAX_LINE = 100
 
 UNCLEAR = re.compile(r"(Of|What|How|Whether|Which|Who|Whose)\b")

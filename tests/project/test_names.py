@@ -17,7 +17,9 @@ from support.sources import FILES as SOURCES
 from support.sources import PACKAGES, ROOT, name_of, tree
 
 CUDA = sorted(file for package in PACKAGES for file in package.rglob("*.cuh"))
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+PAGES = sorted(
+    page for folder in (".", "docs", "docs/coming_from") for page in (ROOT / folder).glob("*.md")
+)
 
 FILE = re.compile(r"(?<![\w./*<{-])((?:[\w-]+/)*[\w-]+\.(?:py|pyi|md|cuh|cu|toml))\b")
 DOTTED = re.compile(r"(?<![\w./])(femops(?:_kernels|_meshes)?(?:\.[A-Za-z_]\w*)+)(?![\w/]*\.py)")
