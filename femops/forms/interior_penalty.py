@@ -135,8 +135,8 @@ def interior_penalty(
         `femops.diffusion`, but no array at points. A `GridFunction` may jump between elements.
     penalty : float, optional
         The factor :math:`\eta`. The default :math:`2 (p + 1)^2` makes the operator positive
-        definite where elements are moderately distorted; half of it does on boxes. h is the extent of an element across the face, and
-        :math:`\kappa_n = n \cdot \kappa n`.
+        definite where elements are moderately distorted; half of it does on boxes. h is the extent
+        of an element across the face, and :math:`\kappa_n = n \cdot \kappa n`.
     boundary : "all", int, name, or several, optional
         Boundary attributes where the solution is prescribed; None for none. Elsewhere the flux is
         zero. `femops.dirichlet_load` has the prescribed values.
