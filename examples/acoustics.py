@@ -4,6 +4,8 @@ Waves leave each element on characteristics: the flux between elements is upwind
 should return after a period.
 """
 
+from pathlib import Path
+
 import numpy as np
 
 import femops
@@ -48,6 +50,11 @@ def main():
     rate = np.log2(errors[0] / errors[1])
     print(f"errors after a period: {errors[0]:.1e} and {errors[1]:.1e}, rate {rate:.1f}")
     assert rate > order + 0.5
+    try:
+        Path("out").mkdir(exist_ok=True)
+        print(femops.io.picture("out/acoustics.png", W.spaces["p"], wave, name="pressure"))
+    except femops.errors.MissingExtraError as error:
+        print(error)
 
 
 if __name__ == "__main__":

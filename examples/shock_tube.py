@@ -5,6 +5,8 @@ between elements is that of Harten, Lax and van Leer. The limiter keeps slopes b
 neighbours.
 """
 
+from pathlib import Path
+
 import numpy as np
 from scipy.optimize import brentq
 
@@ -102,6 +104,12 @@ def main():
         assert rho.max() < 1.001  # no new extremes
     print(f"error of the density: {errors[0]:.4f} on 100 elements, {errors[1]:.4f} on 200")
     assert errors[1] < 0.7 * errors[0] < 0.007
+    try:
+        Path("out").mkdir(exist_ok=True)
+        density = femops.L2(V.mesh, order=1)
+        print(femops.io.picture("out/shock_tube.png", density, rho.copy(), name="density"))
+    except femops.errors.MissingExtraError as error:
+        print(error)
 
 
 if __name__ == "__main__":
