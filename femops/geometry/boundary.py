@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from femops.basis import Basis1D, Quadrature1D
 from femops.errors import GeometryError, SpaceError
-from femops.geometry.domain import Domain, DomainBlock, DomainGeometry
+from femops.geometry.domain import Domain, DomainGeometry, FaceBlock
 from femops.numbering import ternary_codes
 from femops.parallel.mesh import DistributedMesh
 from femops_meshes import MeshTopologyError
@@ -298,7 +298,7 @@ class BoundaryGeometry(DomainGeometry):
 
 
 @final
-class BoundaryBlock(DomainBlock):
+class BoundaryBlock(FaceBlock):
     """Geometry of a range of boundary faces. Each array is computed once, at first use.
 
     Attributes
@@ -361,22 +361,6 @@ class BoundaryBlock(DomainBlock):
                 f"inverted or the face has no area, of element(s) {names}: turn or repair them"
             )
         return result
-
-    @cached_property
-    def det(self) -> Floats:
-        """Surface elements (n, nq)."""
-        lengths: Floats = np.linalg.norm(self._vectors, axis=-1)
-        return lengths
-
-    @cached_property
-    def normals(self) -> Floats:
-        """Outer unit normals (n, nq, dim)."""
-        return np.asarray(self._vectors / self.det[..., np.newaxis])
-
-    @cached_property
-    def weighted_det(self) -> Floats:
-        """Surface elements times quadrature weights: (n, nq)."""
-        return np.asarray(self.det * self.geometry.weights)
 
     @cached_property
     def inverse(self) -> Floats:

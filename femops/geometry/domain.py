@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -174,3 +175,28 @@ class DomainBlock(ABC):
 
         The reference coordinates are those of `inverse`. For the parameters see `values`.
         """
+
+
+class FaceBlock(DomainBlock, ABC):
+    """Geometry of a range of faces, from the outer normals times surface elements."""
+
+    @property
+    @abstractmethod
+    def _vectors(self) -> Floats:
+        """Outer normals times surface elements (n, nq, dim), of valid elements."""
+
+    @cached_property
+    def det(self) -> Floats:
+        """Surface elements (n, nq)."""
+        lengths: Floats = np.linalg.norm(self._vectors, axis=-1)
+        return lengths
+
+    @cached_property
+    def normals(self) -> Floats:
+        """Outer unit normals (n, nq, dim)."""
+        return np.asarray(self._vectors / self.det[..., np.newaxis])
+
+    @cached_property
+    def weighted_det(self) -> Floats:
+        """Surface elements times quadrature weights: (n, nq)."""
+        return np.asarray(self.det * self.geometry.weights)

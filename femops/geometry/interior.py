@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from femops.basis import Basis1D, Quadrature1D
 from femops.errors import GeometryError, SpaceError
 from femops.geometry.boundary import face_digits, nodes_inwards
-from femops.geometry.domain import Domain, DomainBlock, DomainGeometry
+from femops.geometry.domain import Domain, DomainGeometry, FaceBlock
 from femops.parallel.mesh import DistributedMesh
 from femops_kernels.derived import Derived
 from femops_meshes.coordinates.interpolation import tensor_apply
@@ -254,7 +254,7 @@ class InteriorGeometry(DomainGeometry):
 
 
 @final
-class InteriorBlock(DomainBlock):
+class InteriorBlock(FaceBlock):
     """Geometry of a range of faces between elements, seen from one side.
 
     Each array is computed once, at first use. `other` is the same range seen from the other side.
@@ -340,22 +340,6 @@ class InteriorBlock(DomainBlock):
                 f"sides, of element(s) {self._listed(bad)}: correct the nodes of the mesh"
             )
         return mine
-
-    @cached_property
-    def det(self) -> Floats:
-        """Surface elements (n, nq)."""
-        lengths: Floats = np.linalg.norm(self._vectors, axis=-1)
-        return lengths
-
-    @cached_property
-    def normals(self) -> Floats:
-        """Outer unit normals (n, nq, dim)."""
-        return np.asarray(self._vectors / self.det[..., np.newaxis])
-
-    @cached_property
-    def weighted_det(self) -> Floats:
-        """Surface elements times quadrature weights: (n, nq)."""
-        return np.asarray(self.det * self.geometry.weights)
 
     @cached_property
     def inverse(self) -> Floats:

@@ -6,9 +6,9 @@ from functools import cached_property, partial
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
-from femops.basis import Basis1D, Quadrature1D, gauss
+from femops.basis import Basis1D
 from femops.errors import SpaceError
 from femops.geometry.boundary import (
     Attributes,
@@ -19,10 +19,9 @@ from femops.geometry.boundary import (
 )
 from femops.numbering import local_nodes
 from femops.spaces.base import Space
-from femops.spaces.domain_space import DomainSpace
+from femops.spaces.face_space import FaceSpace
 from femops.spaces.h1_l2 import H1
 from femops.spaces.restriction import ElementRestriction
-from femops_kernels.cuda.device.device import Device
 from femops_kernels.derived import Derived
 from femops_meshes.mesh import Mesh
 
@@ -30,7 +29,7 @@ _faces = Derived[Mesh, BoundaryFaces](weak=True)
 
 
 @final
-class BoundarySpace(DomainSpace):
+class BoundarySpace(FaceSpace):
     """Functions of a space on boundary faces. Each face counts as an element.
 
     Functions with derivatives need all nodes of the mesh element behind the face. This element is
@@ -53,33 +52,14 @@ class BoundarySpace(DomainSpace):
     domain: BoundaryFaces
 
     def __init__(self, volume: Space, faces: BoundaryFaces, *, slopes: bool) -> None:
-        self._volume, self.domain, self.ncomp = volume, faces, volume.ncomp
-        self._slopes, self.memory = slopes, volume.memory
-        self.ndofs, self.size, self.shape = volume.ndofs, volume.size, volume.shape
-        self.order, self.dim = volume.order, volume.dim if slopes else max(volume.dim - 1, 1)
-        self.basis = volume.basis if volume.dim > 1 or slopes else Basis1D("gauss", 0)
-        self.p1d = self.basis.p1d
+        super().__init__(volume, slopes=slopes)
+        self.domain = faces
         whole = volume.restriction
         self.restriction = ElementRestriction(self._indices(faces), whole.ndofs, whole.owned)
 
     def __reduce__(self) -> tuple[Any, ...]:
         made = partial(boundary_space, slopes=self._slopes)
         return made, (self._volume, self.domain.attributes)
-
-    @property
-    def device(self) -> Device | None:
-        """See `DomainSpace.device`."""
-        return self.memory.device
-
-    @property
-    def volume(self) -> Space:
-        """See `DomainSpace.volume`."""
-        return self._volume
-
-    @property
-    def have_slopes(self) -> bool:
-        """See `DomainSpace.have_slopes`."""
-        return self._slopes
 
     @cached_property
     def touched(self) -> int:
@@ -99,31 +79,6 @@ class BoundarySpace(DomainSpace):
             )
             result[mine] = volume.restriction.indices[faces.elements[mine][:, np.newaxis], nodes]
         return result
-
-    def quadrature(self, q1d: int | Quadrature1D | None = None) -> Quadrature1D:
-        """Return a 1-D rule for the faces; see `Space.quadrature`. In 1-D: one point of weight 1.
-
-        Raises
-        ------
-        SpaceError
-            If there are fewer than p + 1 points.
-        """
-        rule = self.volume.quadrature(q1d)
-        return rule if self.volume.dim > 1 else gauss(1)
-
-    def zeros(self, dtype: DTypeLike = np.float64) -> NDArray[Any]:
-        """Return a new vector (size,) of zeros; see `Space.zeros`.
-
-        Raises
-        ------
-        VectorError
-            If the type is not float64 or float32.
-        """
-        return self.volume.zeros(dtype)
-
-    def sum_elements(self, e_vec: NDArray[Any]) -> NDArray[Any]:
-        """Sum values (nf, nodes[, ncomp]) on faces to a vector; see `Space.sum_elements`."""
-        return self.volume.sum_elements(e_vec, self.restriction)
 
     def on(self, volume: Space) -> BoundarySpace:
         """Return the functions of another space of the mesh on the same faces."""

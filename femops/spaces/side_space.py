@@ -6,20 +6,17 @@ from functools import partial
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
 
-from femops.basis import Basis1D, Quadrature1D, gauss
 from femops.errors import SpaceError
 from femops.geometry.interior import InteriorFaces, interior_faces
 from femops.spaces.base import Space
-from femops.spaces.domain_space import DomainSpace
+from femops.spaces.face_space import FaceSpace
 from femops.spaces.restriction import ElementRestriction
-from femops_kernels.cuda.device.device import Device
 from femops_kernels.derived import Derived
 
 
 @final
-class SideSpace(DomainSpace):
+class SideSpace(FaceSpace):
     """Functions of a space on one side of the faces between elements.
 
     Each face counts as an element. Functions with derivatives need all nodes of the side's mesh
@@ -43,12 +40,8 @@ class SideSpace(DomainSpace):
     domain: InteriorFaces
 
     def __init__(self, volume: Space, faces: InteriorFaces, side: int, *, slopes: bool) -> None:
-        self._volume, self.domain, self.side, self.ncomp = volume, faces, side, volume.ncomp
-        self._slopes, self.memory, self.order = slopes, volume.memory, volume.order
-        self.ndofs, self.size, self.shape = volume.ndofs, volume.size, volume.shape
-        self.dim = volume.dim if slopes else max(volume.dim - 1, 1)
-        self.basis = volume.basis if volume.dim > 1 or slopes else Basis1D("gauss", 0)
-        self.p1d = self.basis.p1d
+        super().__init__(volume, slopes=slopes)
+        self.domain, self.side = faces, side
         whole, elements = volume.restriction, faces.elements[side]
         nodes = faces.nodes(side, volume.p1d)[:, : self.p1d**self.dim]  # the first layer, or all
         indices = whole.indices[elements[:, np.newaxis], nodes]
@@ -56,46 +49,6 @@ class SideSpace(DomainSpace):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(side_space, slopes=self._slopes), (self._volume, self.side)
-
-    @property
-    def have_slopes(self) -> bool:
-        """See `DomainSpace.have_slopes`."""
-        return self._slopes
-
-    @property
-    def device(self) -> Device | None:
-        """See `DomainSpace.device`."""
-        return self.memory.device
-
-    @property
-    def volume(self) -> Space:
-        """See `DomainSpace.volume`."""
-        return self._volume
-
-    def quadrature(self, q1d: int | Quadrature1D | None = None) -> Quadrature1D:
-        """Return a 1-D rule for the faces; see `Space.quadrature`. In 1-D: one point of weight 1.
-
-        Raises
-        ------
-        SpaceError
-            If there are fewer than p + 1 points.
-        """
-        rule = self.volume.quadrature(q1d)
-        return rule if self.volume.dim > 1 else gauss(1)
-
-    def zeros(self, dtype: DTypeLike = np.float64) -> NDArray[Any]:
-        """Return a new vector (size,) of zeros; see `Space.zeros`.
-
-        Raises
-        ------
-        VectorError
-            If the type is not float64 or float32.
-        """
-        return self.volume.zeros(dtype)
-
-    def sum_elements(self, e_vec: NDArray[Any]) -> NDArray[Any]:
-        """Sum values (nf, nodes[, ncomp]) on faces to a vector; see `Space.sum_elements`."""
-        return self.volume.sum_elements(e_vec, self.restriction)
 
     def on(self, volume: Space) -> SideSpace:
         """Return the functions of another space of the mesh on the same side of the faces."""

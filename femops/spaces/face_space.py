@@ -1,0 +1,77 @@
+"""Functions of a space on faces: what boundary faces and faces between elements share."""
+
+from __future__ import annotations
+
+from abc import ABC
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from femops.basis import Basis1D, Quadrature1D, gauss
+from femops.spaces.base import Space
+from femops.spaces.domain_space import DomainSpace
+from femops_kernels.cuda.device.device import Device
+
+
+class FaceSpace(DomainSpace, ABC):
+    """Functions of a space on faces, which count as elements.
+
+    Functions with derivatives need all nodes of an element behind the face. Functions without need
+    only the nodes on the face; the element then has one dimension less, with the same 1-D basis. In
+    1-D it is a segment of one node and one point.
+
+    Parameters
+    ----------
+    volume : Space
+    slopes : bool
+        Whether the functions have derivatives.
+    """
+
+    def __init__(self, volume: Space, *, slopes: bool) -> None:
+        self._volume, self._slopes, self.ncomp = volume, slopes, volume.ncomp
+        self.memory, self.order = volume.memory, volume.order
+        self.ndofs, self.size, self.shape = volume.ndofs, volume.size, volume.shape
+        self.dim = volume.dim if slopes else max(volume.dim - 1, 1)
+        self.basis = volume.basis if volume.dim > 1 or slopes else Basis1D("gauss", 0)
+        self.p1d = self.basis.p1d
+
+    @property
+    def device(self) -> Device | None:
+        """See `DomainSpace.device`."""
+        return self.memory.device
+
+    @property
+    def volume(self) -> Space:
+        """See `DomainSpace.volume`."""
+        return self._volume
+
+    @property
+    def have_slopes(self) -> bool:
+        """See `DomainSpace.have_slopes`."""
+        return self._slopes
+
+    def quadrature(self, q1d: int | Quadrature1D | None = None) -> Quadrature1D:
+        """Return a 1-D rule for the faces; see `Space.quadrature`. In 1-D: one point of weight 1.
+
+        Raises
+        ------
+        SpaceError
+            If there are fewer than p + 1 points.
+        """
+        rule = self.volume.quadrature(q1d)
+        return rule if self.volume.dim > 1 else gauss(1)
+
+    def zeros(self, dtype: DTypeLike = np.float64) -> NDArray[Any]:
+        """Return a new vector (size,) of zeros; see `Space.zeros`.
+
+        Raises
+        ------
+        VectorError
+            If the type is not float64 or float32.
+        """
+        return self.volume.zeros(dtype)
+
+    def sum_elements(self, e_vec: NDArray[Any]) -> NDArray[Any]:
+        """Sum values (nf, nodes[, ncomp]) on faces to a vector; see `Space.sum_elements`."""
+        return self.volume.sum_elements(e_vec, self.restriction)
