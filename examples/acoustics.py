@@ -19,7 +19,7 @@ def inside(p, v):
 
 
 def between(p, v, n):
-    """Upwind flux: means, and jumps that damp what elements disagree on."""
+    """Upwind flux: the mean of both sides, and a term with the jump that damps it."""
     across = v.jump.value @ n
     return {
         "p": {"jump": v.mean.value @ n + 0.5 * p.jump.value},

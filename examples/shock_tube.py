@@ -23,7 +23,7 @@ def conserved(state):
 
 
 def flux(u):
-    """Flux of these, the velocity and the speed of sound."""
+    """Flux of density, momentum and energy; then the velocity and the speed of sound."""
     v = u[1] / u[0]
     p = (GAMMA - 1) * (u[2] - 0.5 * u[1] * v)
     return np.array([u[1], u[1] * v + p, (u[2] + p) * v]), v, np.sqrt(GAMMA * p / u[0])

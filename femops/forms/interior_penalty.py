@@ -48,7 +48,9 @@ def _conductivity(V: Space, kappa: Coefficient) -> Coefficients:
 def _prescribed_on(V: Space, boundary: Any) -> Any:
     """Value of ``boundary=`` with prescribed values; "all" leaves out faces between elements."""
     everywhere = asked_attributes(boundary, V.mesh.boundary_names) is None
-    return outer_boundary(V.mesh) or None if everywhere and boundary is not None else boundary
+    if boundary is None or not everywhere:
+        return boundary
+    return outer_boundary(V.mesh) or None
 
 
 def _summed(
@@ -267,15 +269,12 @@ def dirichlet_load(
         raise OperatorError(
             "no faces have prescribed values: give boundary=, an attribute of the mesh"
         )
-    _conductivity(V, kappa)
 
     def prescribed(u: Any, n: Any, h: Any, kappa: Any, g: Any) -> dict[str, Any]:  # noqa: ARG001
         return _prescribed(n, h, kappa, factor, g)
 
-    coefficients = {
-        "kappa": FormCoefficient("kappa", kappa, ((), (V.dim,), (V.dim, V.dim))),
-        "g": FormCoefficient("g", g, ((V.ncomp,) if V.ncomp > 1 else (),)),
-    }
+    shape = (V.ncomp,) if V.ncomp > 1 else ()
+    coefficients = _conductivity(V, kappa) | {"g": FormCoefficient("g", g, (shape,))}
     at_rest = build_residual(prescribed, V, coefficients, {}, boundary=given)
     values: NDArray[Any] = -at_rest.residual(V.zeros())
     return values

@@ -29,7 +29,8 @@ Ints = NDArray[np.int64]
 def coarse_operator(A: Operator, space: Space, dtype: DTypeLike, level: str) -> Operator:
     """Discretise the forms of an operator on a space of no higher order. Collective.
 
-    Integrals over faces between elements are left out, because continuous functions have no jumps.
+    Integrals over faces between elements are left out: a continuous function has no jump there. A
+    penalty of the jumps of its gradient acts on the finest level alone.
     The forms are not traced again. On a space of lower order p the rule is Gauss's with p + 1
     points. Coefficients at points are interpolated linearly to the points of this rule. This
     preserves their bounds and definiteness.

@@ -198,18 +198,22 @@ def trace(
         ends = (value[0], value[1]) if shape.two_sided else (value, value)
         known[name] = TwoSided.of_values(name, *ends) if two_sided else value
     results = _call(function, given, known, place)
-    parts = _parts_of(results, tests, function, two_sided=two_sided)
     outputs = {}
-    for name, ncomp in tests.items():
-        inverse = inverses[two_sided and name.endswith(SIDES[1])]
-        outputs[name] = _factors(graph, parts[name], (ncomp, dim), function)
+    for name, part in _parts_of(results, tests, function, two_sided=two_sided).items():
+        factors = _factors(graph, part, (tests[name], dim), function)
         if name not in unweighted:
-            weight = static[WEIGHT][()]
-            value, flux = weight * outputs[name].values, outputs[name].derivatives
-            if "grad" in parts[name]:  # without it, the factors stay zero
-                flux = (weight * flux) @ inverse.T
-            outputs[name] = Argument(value, flux)
+            inverse = inverses[two_sided and name.endswith(SIDES[1])]
+            factors = _weighted(factors, part, static[WEIGHT][()], inverse)
+        outputs[name] = factors
     return Trace(graph, dim, arguments, outputs, static)
+
+
+def _weighted(factors: Argument, part: dict[str, Any], weight: Any, inverse: Objects) -> Argument:
+    """Multiply factors by the weight, and convert those of a gradient to reference directions."""
+    value, flux = weight * factors.values, factors.derivatives
+    if "grad" in part:  # without it, the factors stay zero
+        flux = (weight * flux) @ inverse.T
+    return Argument(value, flux)
 
 
 def _one_sided(arguments: Mapping[str, Argument], inverse: Objects) -> list[Any]:
@@ -368,7 +372,7 @@ def _result_of(
 def _result_by_name(
     results: Any, name: str, tests: Mapping[str, Any], function: FormFunction
 ) -> Any:
-    """Return what a function returned for a test function."""
+    """Result of a form's function that belongs to a test function."""
     if len(tests) == 1:
         return results
     if not isinstance(results, dict) or set(results) - set(tests):

@@ -56,7 +56,7 @@ class Arguments:
 
     @property
     def complete(self) -> Arguments:
-        """All arguments on the same domain, of which this object may have a part."""
+        """All arguments of the vectors on the domain. `only` may have left out some of them."""
         if self.two_sided:
             return Arguments.on_sides(self.whole)
         return Arguments.of(self.whole) if self.on_product else self
