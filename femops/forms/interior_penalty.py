@@ -50,7 +50,7 @@ def _prescribed_on(V: Space, boundary: Any) -> Any:
     everywhere = asked_attributes(boundary, V.mesh.boundary_names) is None
     if boundary is None or not everywhere:
         return boundary
-    return outer_boundary(V.mesh) or None
+    return outer_boundary(V.distributed or V.mesh) or None
 
 
 def _summed(
@@ -64,7 +64,7 @@ def _summed(
     """Add the integrals over faces to the operator of an integral over cells."""
     across, at_boundary = functions
     parts: list[tuple[Callable[..., Any], Arguments]] = []
-    if V.distributed is not None or are_joined(V.mesh):
+    if are_joined(V.distributed or V.mesh):
         parts.append((across, Arguments.on_sides(V)))
     if (given := _prescribed_on(V, boundary)) is not None:
         parts.append((at_boundary, arguments_of(V, given)))

@@ -58,9 +58,9 @@ def upwind_convection(V: Space, velocity: Coefficient, **options: Unpack[FormOpt
     domains: list[tuple[FormFunction, Arguments]] = []
     if V.order > 0:  # finite volumes have no gradient inside
         domains.append((_inside, Arguments.of(V)))
-    if V.distributed is not None or are_joined(V.mesh):
+    if are_joined(V.distributed or V.mesh):
         domains.append((_between, Arguments.on_sides(V)))
-    if outer := outer_boundary(V.mesh):
+    if outer := outer_boundary(V.distributed or V.mesh):
         domains.append((_out, arguments_of(V, outer)))
     terms = [build_sides(function, at, at, given, options) for function, at in domains]
     return functools.reduce(operator.add, terms)

@@ -1,9 +1,13 @@
 """Faces between elements, and the geometry at their quadrature points.
 
-A face has two sides. Its *minus* side is the element with the smaller number; its *plus* side is
+A face has two sides. Its *minus* side is the element with the larger number; its *plus* side is
 the other element. The elements of both sides are turned to the face: their first directions are the
 directions of the face as the minus element has them, and their last direction leads inwards from
 the face. So both sides have the same points on the face, whichever way the plus element lies.
+
+On many ranks a face belongs to the rank of its minus side. So all contributions to an element from
+its plus sides come after those from its minus sides, in the order of the elements. Results of
+discontinuous spaces then have the same bits on any number of ranks.
 """
 
 from __future__ import annotations
@@ -16,9 +20,10 @@ from numpy.typing import NDArray
 
 from femops.basis import Basis1D, Quadrature1D
 from femops.errors import GeometryError, SpaceError
-from femops.geometry.boundary import face_digits, nodes_inwards
+from femops.geometry.boundary import boundary_attributes, face_digits, nodes_inwards
 from femops.geometry.domain import Domain, DomainGeometry, FaceBlock
 from femops.parallel.mesh import DistributedMesh
+from femops.parallel.neighbours import Neighbours, neighbours
 from femops_kernels.derived import Derived
 from femops_meshes.coordinates.interpolation import tensor_apply
 from femops_meshes.coordinates.mapping import adjugates, determinants
@@ -45,8 +50,12 @@ class InteriorFaces(Domain):
 
     Attributes
     ----------
+    around : Mesh
+        The mesh. On many ranks this rank's elements, then its ghost elements.
+    numbers : (n,) int64
+        Number of each of these elements in the global mesh.
     elements : (2, nf) int64
-        Elements of the minus sides, ascending, and of the plus sides.
+        Elements, in `around`, of the minus sides, ascending, and of the plus sides.
     codes : (2, nf) int64
         Ternary code of each face in both elements.
     turns : (2, nf) uint8
@@ -58,20 +67,22 @@ class InteriorFaces(Domain):
     covers = has_maps = False
     has_normals = two_sided = True
 
-    def __init__(self, mesh: Mesh) -> None:
-        topology = mesh.topology
-        two = np.flatnonzero(topology.faces[:, PLUS] >= 0)
-        two = two[np.argsort(topology.faces[two, MINUS], kind="stable")]
-        if not len(two):
-            raise SpaceError(
-                "the mesh has no faces between elements: refine it, or leave out the integral "
-                "over them"
-            )
+    def __init__(self, mesh: Mesh, near: Neighbours | None = None) -> None:
         self.mesh, self.order = mesh, mesh.order
-        self.elements = np.ascontiguousarray(topology.faces[two].T)
-        self.codes = np.ascontiguousarray(topology.face_codes[two].T.astype(np.int64))
+        self.around = mesh if near is None else near.mesh
+        self.numbers = np.arange(mesh.num_elements) if near is None else near.numbers
+        topology = self.around.topology
+        two = np.flatnonzero(topology.faces[:, 1] >= 0)
+        elements, codes = topology.faces[two].T, topology.face_codes[two].T.astype(np.int64)
+        larger = np.argmax(self.numbers[elements], axis=0)
+        sides = np.stack([larger, 1 - larger])
+        elements, codes = (np.take_along_axis(a, sides, axis=0) for a in (elements, codes))
+        order = np.lexsort((codes[MINUS], elements[MINUS]))
+        mine = order[elements[MINUS, order] < mesh.num_elements]
+        self.elements = np.ascontiguousarray(elements[:, mine])
+        self.codes = np.ascontiguousarray(codes[:, mine])
         self.turns = topology.orientation[self.elements, self.codes]
-        self.num_elements = len(two)
+        self.num_elements = len(mine)
 
     def nodes(self, side: int, p1d: int, start: int = 0, stop: int | None = None) -> Ints:
         """Numbers (n, p1d**dim) of the nodes of a side's elements, turned to their faces.
@@ -123,29 +134,52 @@ def _order_in_minus(turns: Ints, side: int, p1d: int, dim: int) -> Ints:
 
 
 def interior_faces(mesh: Mesh | DistributedMesh) -> InteriorFaces:
-    """Return the faces between elements of a mesh.
+    """Return the faces between elements of a mesh, on many ranks those of this rank.
+
+    Collective at the first call for a mesh of many ranks.
 
     Raises
     ------
     SpaceError
-        If the mesh has no such faces, or ranks share it.
+        If the mesh has no such faces.
     """
-    if isinstance(mesh, DistributedMesh):
+    if not are_joined(mesh):
         raise SpaceError(
-            "integrals over faces between elements work on one rank only: make the space on a mesh "
-            "that ranks do not share"
+            "the mesh has no faces between elements: refine it, or leave out the integral over them"
         )
-    return _interiors.get(mesh, lambda: InteriorFaces(mesh))
+    if isinstance(mesh, Mesh):
+        return _interiors.get(mesh, lambda: InteriorFaces(mesh))
+    near = neighbours(mesh)
+    return _interiors.get(mesh.mesh, lambda: InteriorFaces(mesh.mesh, near), "shared")
+
+
+def _inner(mesh: Mesh | DistributedMesh) -> NDArray[np.bool_]:
+    """True for each face (nf,) of the mesh, or of this rank's part, that is between elements."""
+    own = mesh if isinstance(mesh, Mesh) else mesh.mesh
+    inner = own.topology.faces[:, 1] >= 0
+    if isinstance(mesh, DistributedMesh):
+        inner[own.topology.entity[tuple(mesh.part.interface.T)]] = True
+    return inner
 
 
 def are_joined(mesh: Mesh | DistributedMesh) -> bool:
-    """True if the mesh has faces between elements."""
-    whole = mesh if isinstance(mesh, Mesh) else mesh.mesh
-    return bool((whole.topology.faces[:, PLUS] >= 0).any())
+    """True if the mesh has faces between elements. Collective at the first call on many ranks."""
+    return (
+        neighbours(mesh).joined if isinstance(mesh, DistributedMesh) else bool(_inner(mesh).any())
+    )
 
 
-def outer_boundary(mesh: Mesh) -> bool | list[int]:
+def _on_any_rank(mesh: Mesh | DistributedMesh, flags: Any) -> Any:
+    """Combine flags, one or an array, of all ranks that share a mesh: True if any has True."""
+    if isinstance(mesh, Mesh):
+        return flags
+    return mesh.comm.max(np.array(flags, dtype=np.int64)) > 0
+
+
+def outer_boundary(mesh: Mesh | DistributedMesh) -> bool | list[int]:
     """Boundary faces that belong to one element only, as a value of ``boundary=``.
+
+    Collective on many ranks.
 
     Returns
     -------
@@ -158,19 +192,23 @@ def outer_boundary(mesh: Mesh) -> bool | list[int]:
     SpaceError
         If an attribute has faces of both kinds.
     """
-    topology = mesh.topology
-    if (topology.faces[:, PLUS] >= 0).all():
+    own = mesh if isinstance(mesh, Mesh) else mesh.mesh
+    inner, topology = _inner(mesh), own.topology
+    used = topology.faces[:, 0] >= 0
+    if not _on_any_rank(mesh, (used & ~inner).any()):
         return False
-    outer = topology.faces[topology.entity[tuple(topology.boundary_faces.T)], PLUS] < 0
-    if outer.all():
+    listed = inner[topology.entity[tuple(topology.boundary_faces.T)]]
+    known = boundary_attributes(mesh, None)
+    kinds = [np.isin(known, own.boundary_attributes[kind]) for kind in (~listed, listed)]
+    outside, inside = (_on_any_rank(mesh, kind) for kind in kinds)
+    if not inside.any():
         return True
-    kinds = [{*mesh.boundary_attributes[kind].tolist()} for kind in (outer, ~outer)]
-    if both := sorted(kinds[0] & kinds[1]):
+    if both := known[outside & inside].tolist():
         raise SpaceError(
             f"boundary attribute {both[0]} has faces between elements and faces of one element: "
             "give them different attributes"
         )
-    return sorted(kinds[0])
+    return [int(number) for number in known[outside]]
 
 
 @final
@@ -226,7 +264,7 @@ class InteriorGeometry(DomainGeometry):
     def _coordinates(self, side: int, start: int, stop: int) -> Floats:
         """Nodes (n, (order + 1)**dim, dim) of one side's turned elements."""
         elements, nodes = self.faces.elements[side, start:stop], self.faces.map_nodes[side]
-        return self.mesh.coordinates[elements[:, np.newaxis], nodes[start:stop]]
+        return self.faces.around.coordinates[elements[:, np.newaxis], nodes[start:stop]]
 
     def on_face(self, basis: Basis1D, e_vec: Any, slope: int | None = None) -> Floats:
         """Evaluate functions of turned elements at the points of their faces.
@@ -326,7 +364,7 @@ class InteriorBlock(FaceBlock):
 
     def _listed(self, bad: NDArray[np.bool_]) -> str:
         elements = self.geometry.faces.elements[self._side, self.start : self.stop][bad]
-        return ", ".join(str(e) for e in np.unique(elements)[:5])
+        return ", ".join(str(e) for e in np.unique(self.geometry.faces.numbers[elements])[:5])
 
     @cached_property
     def _vectors(self) -> Floats:

@@ -144,10 +144,9 @@ class Residual(Summable):
         swept = [k for k, part in enumerate(self._parts) if not part.is_zero]
         for k in sorted(swept, key=lambda k: not self._parts[k].form.domain.covers):
             term = self._parts[k].term
-            fields, tests = term.fields.parts, term.tests.parts
-            begins = term.domain.covers and begun.isdisjoint(tests.spaces)
-            steps.append(Step(1.0, self._launches[k], fields, tests, begins))
-            begun |= tests.spaces.keys()
+            begins = term.domain.covers and begun.isdisjoint(term.tests.spaces)
+            steps.append(Step(1.0, self._launches[k], term.fields, term.tests, begins))
+            begun |= steps[-1].written
         return compiled_steps(backend_of(self.space), steps, sides, self._conditions, self.dtype)
 
     def residual(self, u: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:

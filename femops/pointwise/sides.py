@@ -41,6 +41,11 @@ def is_plus(name: str) -> bool:
     return name.rstrip(")").endswith(SIDES[1])
 
 
+def is_side(name: str) -> bool:
+    """True if a name of a field, or of a state's field, is that of one side."""
+    return name.rstrip(")").endswith(SIDES)
+
+
 @final
 class TwoSided(Symbolic):
     """A field, coefficient or length on a face between elements.

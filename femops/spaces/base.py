@@ -242,43 +242,14 @@ class Space(DomainSpace, ABC):
         VectorError
             See `check_vector`.
         """
-        table = self.check_vector(u).reshape(self.ndofs, *self._trailing)
+        table = self.owned_values(u)
         if self.halo is None:
             return table
         return np.concatenate([table, self.halo.forward(table)])
 
-    def sum_elements(self, e_vec: Vector, restriction: ElementRestriction | None = None) -> Vector:
-        """Sum element values into a vector: (ne, n[, ncomp]) -> (size,).
-
-        Each dof gets the sum over all elements of all ranks that share it. This is the transpose of
-        `l_vec` followed by ``restriction.gather``. Sums are formed in float64, on a reproducible
-        mesh in the order of the elements of the global mesh. Collective if ranks share dofs.
-
-        Parameters
-        ----------
-        e_vec : (ne, n[, ncomp]) array
-        restriction : ElementRestriction, optional
-            Restriction to boundary faces, if the values are on faces instead of elements.
-
-        Raises
-        ------
-        VectorError
-            See `ElementRestriction.scatter_add`.
-        """
-        restriction = self.restriction if restriction is None else restriction
-        if self.halo is None:
-            return restriction.scatter_add(e_vec).reshape(-1)
-        wide = e_vec.astype(np.float64, copy=False)
-        l_vec = restriction.scatter_add(wide)
-        table = l_vec[: self.ndofs].copy()
-        if self.any_width:
-            nodes = restriction.indices.ravel()
-            theirs = np.flatnonzero(nodes >= self.ndofs)
-            entries = wide.reshape(restriction.indices.size, *wide.shape[2:])[theirs]
-            self.halo.reverse_add_each(nodes[theirs] - self.ndofs, entries, table)
-        else:
-            self.halo.reverse_add(l_vec[self.ndofs :], table)
-        return np.asarray(table.astype(e_vec.dtype, copy=False).reshape(-1))
+    def owned_values(self, u: Any) -> Vector:
+        """View (ndofs,) or (ndofs, ncomp) of a vector (size,) by nodes; see `check_vector`."""
+        return self.check_vector(u).reshape(self.ndofs, *self._trailing)
 
     def _check_order(self) -> None:
         """Raise if `reproducible` is True and devices of many ranks add in any order."""

@@ -10,6 +10,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from femops.basis import Basis1D, Quadrature1D
 from femops.geometry.domain import Domain
+from femops.parallel.halo import Halo
+from femops.parallel.numbering import RankNumbering
 from femops.spaces.memory import Memory
 from femops.spaces.restriction import ElementRestriction
 from femops_kernels.cuda.device.device import Device
@@ -34,6 +36,10 @@ class DomainSpace(ABC):
     shape : (size,)
     memory : Memory
         Memory that stores the vectors.
+    numbering : RankNumbering or None
+        Global numbers of the dofs of this rank's elements; None if the mesh is not distributed.
+    halo : Halo or None
+        Exchange of these dofs between ranks; None if no rank has dofs of another rank.
     """
 
     domain: Domain
@@ -47,6 +53,8 @@ class DomainSpace(ABC):
     size: int
     shape: tuple[int, ...]
     memory: Memory
+    numbering: RankNumbering | None
+    halo: Halo | None
 
     @property
     @abstractmethod
@@ -89,9 +97,37 @@ class DomainSpace(ABC):
     def zeros(self, dtype: DTypeLike = np.float64) -> NDArray[Any]:
         """Return a new vector (size,) of zeros."""
 
-    @abstractmethod
     def sum_elements(self, e_vec: NDArray[Any]) -> NDArray[Any]:
-        """Sum element values (ne, nodes[, ncomp]) of all ranks into a vector (size,)."""
+        """Sum element values into a vector: (ne, nodes[, ncomp]) -> (size,).
+
+        Each dof gets the sum over all elements of all ranks that share it. This is the transpose of
+        `restriction.gather`, and of the exchange between ranks. Sums are formed in float64, on a
+        reproducible mesh in the order of the elements of the global mesh. Collective if ranks share
+        dofs.
+
+        Parameters
+        ----------
+        e_vec : (ne, nodes[, ncomp]) array
+
+        Raises
+        ------
+        VectorError
+            See `ElementRestriction.scatter_add`.
+        """
+        restriction, owned = self.restriction, self.ndofs
+        if self.halo is None:
+            return restriction.scatter_add(e_vec).reshape(-1)
+        wide = e_vec.astype(np.float64, copy=False)
+        l_vec = restriction.scatter_add(wide)
+        table = l_vec[:owned].copy()
+        if self.volume.any_width:
+            nodes = restriction.indices.ravel()
+            theirs = np.flatnonzero(nodes >= owned)
+            entries = wide.reshape(restriction.indices.size, *wide.shape[2:])[theirs]
+            self.halo.reverse_add_each(nodes[theirs] - owned, entries, table)
+        else:
+            self.halo.reverse_add(l_vec[owned:], table)
+        return np.asarray(table.astype(e_vec.dtype, copy=False).reshape(-1))
 
     def num_points(self, rule: Quadrature1D) -> int:
         """Number of quadrature points of an element, with a 1-D rule in each direction."""

@@ -32,6 +32,7 @@ class FaceSpace(DomainSpace, ABC):
         self._volume, self._slopes, self.ncomp = volume, slopes, volume.ncomp
         self.memory, self.order = volume.memory, volume.order
         self.ndofs, self.size, self.shape = volume.ndofs, volume.size, volume.shape
+        self.numbering, self.halo = volume.numbering, volume.halo
         self.dim = volume.dim if slopes else max(volume.dim - 1, 1)
         self.basis = volume.basis if volume.dim > 1 or slopes else Basis1D("gauss", 0)
         self.p1d = self.basis.p1d
@@ -71,7 +72,3 @@ class FaceSpace(DomainSpace, ABC):
             If the type is not float64 or float32.
         """
         return self.volume.zeros(dtype)
-
-    def sum_elements(self, e_vec: NDArray[Any]) -> NDArray[Any]:
-        """Sum values (nf, nodes[, ncomp]) on faces to a vector; see `Space.sum_elements`."""
-        return self.volume.sum_elements(e_vec, self.restriction)

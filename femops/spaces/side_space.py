@@ -11,7 +11,7 @@ from femops.errors import SpaceError
 from femops.geometry.interior import InteriorFaces, interior_faces
 from femops.spaces.base import Space
 from femops.spaces.face_space import FaceSpace
-from femops.spaces.restriction import ElementRestriction
+from femops.spaces.neighbours import TouchedDofs, with_neighbours
 from femops_kernels.derived import Derived
 
 
@@ -42,10 +42,10 @@ class SideSpace(FaceSpace):
     def __init__(self, volume: Space, faces: InteriorFaces, side: int, *, slopes: bool) -> None:
         super().__init__(volume, slopes=slopes)
         self.domain, self.side = faces, side
-        whole, elements = volume.restriction, faces.elements[side]
-        nodes = faces.nodes(side, volume.p1d)[:, : self.p1d**self.dim]  # the first layer, or all
-        indices = whole.indices[elements[:, np.newaxis], nodes]
-        self.restriction = ElementRestriction(indices, whole.ndofs, whole.owned)
+        layers = self.p1d**self.dim  # the nodes on the face, or all
+        touched = _touched.get(volume, lambda: _dofs(volume, faces, side, layers), side, slopes)
+        self.restriction, self.numbering = touched.restriction, touched.numbering
+        self.halo = touched.halo
 
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(side_space, slopes=self._slopes), (self._volume, self.side)
@@ -60,10 +60,27 @@ class SideSpace(FaceSpace):
 
 
 _spaces = Derived[Space, SideSpace](weak=True)
+_touched = Derived[Space, TouchedDofs]()  # kept: to make them takes messages
+
+
+def _dofs(volume: Space, faces: InteriorFaces, side: int, count: int) -> TouchedDofs:
+    """Dofs of the first ``count`` nodes of a side's turned elements. Collective on many ranks."""
+    if volume.any_width and volume.halo is not None:
+        raise SpaceError(
+            "reproducible=True is not for integrals over faces between elements in an H1 space, "
+            "whose dofs ranks share: leave it out, or take an L2 space"
+        )
+    near, elements = with_neighbours(volume), faces.elements[side]
+    nodes = faces.nodes(side, volume.p1d)[:, :count]
+    known = near.numbering
+    ghosts = np.empty(0, dtype=np.int64) if known is None else known.ghosts
+    return TouchedDofs.of(volume, near.restriction.indices[elements[:, np.newaxis], nodes], ghosts)
 
 
 def side_space(space: Any, side: int, *, slopes: bool = True) -> SideSpace:
     """Return the functions of a space on one side of the faces between elements.
+
+    Collective at the first call for a space that ranks share.
 
     Parameters
     ----------
@@ -77,7 +94,8 @@ def side_space(space: Any, side: int, *, slopes: bool = True) -> SideSpace:
     Raises
     ------
     SpaceError
-        If ``space`` is not a space, the mesh has no faces between elements, or ranks share it.
+        If ``space`` is not a space, the mesh has no faces between elements, or the space is H1 on
+        a reproducible mesh that ranks share.
     """
     if not isinstance(space, Space):
         raise SpaceError(f"an integral over faces was asked for on {space!r}: take a space")

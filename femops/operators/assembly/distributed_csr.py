@@ -14,12 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 
-from femops.operators.assembly.csr import Summands, domains, element_entries
+from femops.operators.assembly.csr import Summands, domains, element_entries, flat
 from femops.operators.integrals.constraints import Constraints
 from femops.operators.integrals.number_types import check_values
 from femops.parallel.halo import Halo
 from femops.parallel.numbering import RankNumbering
 from femops.spaces.base import Space
+from femops.spaces.domain_space import DomainSpace
 
 Ints = NDArray[np.int64]
 
@@ -78,7 +79,7 @@ def assembled_rows(summands: Summands) -> tuple[csr_array, Columns]:
 
     Return the rows, and the dofs of their columns.
     """
-    whole = functools.reduce(operator.add, [_domain_rows(g) for g in domains(summands)])
+    whole = functools.reduce(operator.add, [_domain_rows(g) for g in domains(flat(summands))])
     space = summands[0][1].spaces[0]
     dofs, first = np.unique(whole.indices.astype(np.int64) // space.ncomp), space.first_dof
     columns = Columns(space, dofs[(dofs < first) | (dofs >= first + space.ndofs)])
@@ -124,7 +125,7 @@ def _domain_rows(summands: Summands) -> csr_array:
 
     If each rank's elements are consecutive, entries are summed in the order of the global mesh.
     """
-    trial, test = summands[0][1].spaces
+    trial, test = summands[0][1].trial, summands[0][1].test
     rows, columns, values = element_entries(summands)
     whole = _whole_positions(trial)[columns]
     own = rows < test.size
@@ -133,12 +134,12 @@ def _domain_rows(summands: Summands) -> csr_array:
         theirs = rows[~own] - test.size, whole[~own], values[~own]
         parts += _sent_to_owners(test, test.halo, *theirs)
     row, col, data = (np.concatenate(column) for column in zip(*parts, strict=True))
-    shape = (test.size, trial.global_ndofs * trial.ncomp)
+    shape = (test.size, trial.volume.global_ndofs * trial.ncomp)
     return csr_array(coo_array((data, (row, col)), shape=shape).tocsr())
 
 
 def _sent_to_owners(
-    test: Space, halo: Halo, rows: Ints, columns: Ints, values: NDArray[Any]
+    test: DomainSpace, halo: Halo, rows: Ints, columns: Ints, values: NDArray[Any]
 ) -> list[tuple[Ints, Ints, NDArray[Any]]]:
     """Send matrix entries in rows of ghosts to their owners.
 
@@ -147,19 +148,19 @@ def _sent_to_owners(
     list of (rows, columns, values)
         The entries received from each other rank, in rows of this rank's dofs.
     """
-    ncomp, mine = test.ncomp, {}
+    ncomp, comm, mine = test.ncomp, test.volume.comm, {}
     for rank, (first, stop) in halo.receive.items():
         mine[rank] = np.flatnonzero((rows >= first * ncomp) & (rows < stop * ncomp)), first * ncomp
-    at = test.comm.exchange({r: rows[here] - first for r, (here, first) in mine.items()})
-    to = test.comm.exchange({r: columns[here] for r, (here, _) in mine.items()})
-    numbers = test.comm.exchange({r: values[here] for r, (here, _) in mine.items()})
+    at = comm.exchange({r: rows[here] - first for r, (here, first) in mine.items()})
+    to = comm.exchange({r: columns[here] for r, (here, _) in mine.items()})
+    numbers = comm.exchange({r: values[here] for r, (here, _) in mine.items()})
     return [
         (halo.send[rank][at[rank] // ncomp] * ncomp + at[rank] % ncomp, to[rank], numbers[rank])
         for rank in at
     ]
 
 
-def _whole_positions(space: Space) -> Ints:
+def _whole_positions(space: DomainSpace) -> Ints:
     """Flat position in the global vector of each entry of an l_vec, (n,)."""
     assert space.numbering is not None
     dofs = space.numbering.whole

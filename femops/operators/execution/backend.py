@@ -51,6 +51,7 @@ class Step:
     launch : Launch
     fields, tests : Arguments
         Fields that the launch reads and test functions that it writes, in the operator's vectors.
+        On faces between elements their sides.
     begins : bool
         Whether the launch may overwrite the entries of its test functions. Else it adds to the
         entries.
@@ -64,6 +65,18 @@ class Step:
     tests: Arguments
     begins: bool
     place: tuple[int, int] = (0, 0)
+
+    @property
+    def written(self) -> set[str]:
+        """Names of the test functions that the launch writes, without those of sides."""
+        return set(self.tests.parts.spaces)
+
+    @property
+    def exchanges(self) -> bool:
+        """True if ranks must exchange values of dofs for the launch."""
+        spaces = [*self.fields.spaces.values(), *self.tests.spaces.values()]
+        shared = any(space.halo is not None for space in spaces)
+        return self.launch.forward is not None or (self.launch.on_elements and shared)
 
 
 class Backend(ABC):

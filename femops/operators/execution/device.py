@@ -28,7 +28,7 @@ from femops.operators.integrals.point_data import data_of, setup_of
 from femops.operators.integrals.term import Term
 from femops.parallel.gpus import device_channel
 from femops.pointwise.expressions.graph import Node
-from femops.pointwise.sides import is_plus
+from femops.pointwise.sides import is_plus, is_side
 from femops.spaces.base import Space
 from femops.spaces.boundary_space import end_of
 from femops.spaces.domain_space import DomainSpace
@@ -220,7 +220,12 @@ class DeviceBackend(Backend):
         """See `Backend.state`. Vectors and their present ghosts are copied in float64."""
         fields = {}
         for name, (space, u) in vectors.items():
-            ghosts = device_ghosts(self, space, u)
+            if is_side(name) and space.comm.size > 1:
+                raise OperatorError(
+                    "the derivative of a residual over faces between elements is not for ranks "
+                    "with a GPU each: take one GPU, or the host"
+                )
+            ghosts = device_ghosts(self, space, space.halo, u)
             parts = [None if part is None else part.astype(np.float64) for part in (u, ghosts)]
             fields[name] = DeviceField(space, *parts)
         return DeviceState(fields, setups)
@@ -429,7 +434,7 @@ def _kernel(device: Device, term: KernelTerm) -> CudaKernel:
 
 def _side(space: DomainSpace, points: NDArray[np.float64]) -> Side:
     """Side of a kernel: a space, and its basis at the 1-D quadrature points."""
-    ghosts = space.volume.halo is not None
+    ghosts = space.halo is not None
     end = end_of(space.basis) if space.has_end else None
     return Side(space.ncomp, space.basis.interpolation(points), _broken(space), ghosts, end)
 
@@ -457,7 +462,7 @@ def _device_dofs(device: Device, space: DomainSpace) -> DeviceDofs:
         touched = _touched(space)
         starts, turned = device.upload(table.starts), device.upload(table.turned)
         on_device, num_touched = device.upload(touched), int(touched[-1])
-        owned = None if space.volume.halo is None else space.volume.ndofs
+        owned = None if space.halo is None else space.volume.ndofs
         size = space.volume.ndofs
         tables = starts, turned, on_device, indices
         _dofs[space] = DeviceDofs(*tables, num_touched, shared, owned, size)

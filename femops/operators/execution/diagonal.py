@@ -58,8 +58,8 @@ def _swept(backend: Backend, term: Term) -> NDArray[np.float64]:
     launch: HostLaunch = NoOp()  # where the rank has no elements
     if term.domain.num_elements:
         launch = sweep(term, _kernel(term), FREE, 0.0, scaled_data(term, term.scale))
-    sides = term.fields, term.tests
-    step = Step(1.0, launch, *sides, term.domain.covers)
+    sides = term.fields.parts, term.tests.parts
+    step = Step(1.0, launch, term.fields, term.tests, term.domain.covers)
     compiled = compiled_steps(backend, [step], sides, FREE, term.dtype)
     unread, result = space.zeros(term.dtype), space.zeros(term.dtype)
     compiled.apply(unread, result)

@@ -23,6 +23,7 @@ from femops.operators.integrals.constraints import Constraints
 from femops.operators.integrals.kernel_term import KernelTerm
 from femops.operators.integrals.snapshots import Field
 from femops.operators.integrals.state import HostState
+from femops.pointwise.sides import is_side
 from femops.spaces.base import Space
 from femops_kernels.channel import Channel
 from femops_kernels.codegen.ahead import compile_kernels_ahead
@@ -149,7 +150,10 @@ class HostBackend(Backend):
 
     def state(self, vectors: Mapping[str, tuple[Space, Any]], setups: dict[Any, Any]) -> HostState:
         """See `Backend.state`."""
-        fields = {name: Field.of(space, vector) for name, (space, vector) in vectors.items()}
+        fields = {
+            name: Field.of(space, vector, on_sides=is_side(name))
+            for name, (space, vector) in vectors.items()
+        }
         return HostState(fields, setups, filled_points)
 
     def least_instruction(self, launch: Launch, functional: int, scalar: int) -> Instruction | None:

@@ -14,7 +14,9 @@ from femops.operators.execution.backend import Backend, Step
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.constraints import Constraints
 from femops.parallel.halo import Halo
+from femops.pointwise.sides import base_name
 from femops.spaces.base import Space
+from femops.spaces.domain_space import DomainSpace
 from femops_kernels.channel import Route
 from femops_kernels.compiled import ONE, CompiledOperator, Launch, Panels
 from femops_kernels.cpu.exchange import Forward
@@ -74,15 +76,15 @@ def compiled_steps(
         Number of vectors to which the operator is applied at once.
     """
     starts = _starts(backend, steps, sides[1], constraints, dtype, panels)
-    added = {name for step in steps for name in step.tests.spaces}
-    before = [start for start in starts if not added.isdisjoint(start.tests.spaces)]
+    added = {name for step in steps for name in step.written}
+    before = [start for start in starts if not added.isdisjoint(start.written)]
     every = [*before, *steps, *(start for start in starts if start not in before)]
     row, begun = dtype.itemsize * panels.nvec, set[str]()
     places = []
     for step in every:
-        adds = not begun.isdisjoint(step.tests.spaces)
+        adds = not begun.isdisjoint(step.written)
         places.append((step.place[0] * row, step.place[1] * row, adds))
-        begun |= step.tests.spaces.keys()
+        begun |= step.written
     local = backend.operator([(step.alpha, step.launch) for step in every], places)
     ends = [
         {
@@ -91,7 +93,7 @@ def compiled_steps(
         }
         for side, held in zip(sides, (constraints.columns, constraints.rows), strict=True)
     ]
-    if all(end.space.halo is None for named in ends for end in named.values()):
+    if not any(step.exchanges for step in every):
         return local
     made = _Exchanges(backend, ends[0], ends[1], dtype, panels.nvec)
     routes = [made.route(step) for step in every]
@@ -110,7 +112,7 @@ def _starts(
 
     They set the result to zero, but constrained rows to ``constraints.identity`` times the field.
     """
-    begun = {name for step in steps if step.begins for name in step.tests.spaces}
+    begun = {name for step in steps if step.begins for name in step.written}
     found = []
     for name in [name for name in tests.spaces if name not in begun]:
         alone, size = tests.only([name]), tests.spaces[name].volume.size
@@ -145,8 +147,8 @@ class _Exchanges:
         self.apart = any(end.space.any_width for end in ends)
         self.forwards: list[tuple[Any, int]] = []
         self.reverses: list[tuple[Any, int]] = []
-        self._read: dict[str, int] = {}
-        self._written: dict[str, int] = {}
+        self._read: dict[tuple[str, Halo], int] = {}
+        self._written: dict[tuple[str, Halo], int] = {}
 
     def route(self, step: Step) -> Route:
         """Numbers of the exchanges before and after a step."""
@@ -157,50 +159,53 @@ class _Exchanges:
         if not launch.on_elements:
             return Route()
         return Route(
-            tuple(self._forward(name) for name in step.fields.spaces),
-            tuple(self._reverse(launch, k, name) for k, name in enumerate(step.tests.spaces)),
+            tuple(self._forward(*item) for item in step.fields.spaces.items()),
+            tuple(
+                self._reverse(launch, k, *item) for k, item in enumerate(step.tests.spaces.items())
+            ),
         )
 
-    def _forward(self, name: str) -> int | None:
-        end = self._sources[name]
-        if end.space.halo is None:
+    def _forward(self, side: str, space: DomainSpace) -> int | None:
+        name, halo = base_name(side), space.halo
+        if halo is None:
             return None
-        if name not in self._read:
-            number = list(self._sources).index(name)
-            way = _way(self._backend, end, "forward", number, self._dtype, self._nvec)
-            self._read[name] = len(self.forwards)
+        if (name, halo) not in self._read:
+            end, number = self._sources[name], list(self._sources).index(name)
+            way = _way(self._backend, end, halo, ("forward", number), self._dtype, self._nvec)
+            self._read[name, halo] = len(self.forwards)
             self.forwards.append((self._backend.forward(*way), end.first * self._row))
-        return self._read[name]
+        return self._read[name, halo]
 
-    def _reverse(self, launch: Launch, k: int, name: str) -> int | None:
-        end = self._targets[name]
-        if end.space.halo is None:
+    def _reverse(self, launch: Launch, k: int, side: str, space: DomainSpace) -> int | None:
+        name, halo = base_name(side), space.halo
+        if halo is None:
             return None
-        if self.apart or name not in self._written:
-            kinds, number = (self._dtype, self._nvec), list(self._targets).index(name)
+        if self.apart or (name, halo) not in self._written:
+            end, kinds = self._targets[name], (self._dtype, self._nvec)
+            number = list(self._targets).index(name)
             way = (
-                _way_apart(self._backend, end, launch.contributed(k), *kinds)
+                _way_apart(self._backend, end, halo, launch.contributed(k), *kinds)
                 if self.apart
-                else _way(self._backend, end, "reverse", number, *kinds)
+                else _way(self._backend, end, halo, ("reverse", number), *kinds)
             )
-            self._written[name] = len(self.reverses)
+            self._written[name, halo] = len(self.reverses)
             self.reverses.append((self._backend.reverse(*way), end.first * self._row))
-        return self._written[name]
+        return self._written[name, halo]
 
 
-def device_ghosts(backend: Backend, space: Space, vector: Any) -> Any:
+def device_ghosts(backend: Backend, space: Space, halo: Halo | None, vector: Any) -> Any:
     """Ghost values of a vector on a device, in a buffer that the next exchange overwrites.
 
-    None if ranks share no dofs. Collective.
+    None if there is no halo, as ranks share no dofs. Collective.
     """
-    if space.halo is None:
+    if halo is None:
         return None
 
     def make() -> Any:
         whole = Operand(space, np.zeros(0, dtype=np.int64))
-        return backend.forward(*_way(backend, whole, "forward", 0, vector.dtype, 1))
+        return backend.forward(*_way(backend, whole, halo, ("forward", 0), vector.dtype, 1))
 
-    forward = _state_forwards.get(space, make, vector.dtype)
+    forward = _state_forwards.get(space, make, halo, vector.dtype)
     forward.pack(space.memory.address(vector))
     forward.post.start()
     forward.post.finish()
@@ -208,32 +213,36 @@ def device_ghosts(backend: Backend, space: Space, vector: Any) -> Any:
 
 
 def _way(
-    backend: Backend, end: Operand, kind: str, occurrence: int, dtype: np.dtype[Any], nvec: int
+    backend: Backend,
+    end: Operand,
+    halo: Halo,
+    use: tuple[str, int],
+    dtype: np.dtype[Any],
+    nvec: int,
 ) -> tuple[Any, Ints]:
     """Return a channel, and the flat positions (n,) of the owned dofs whose values it carries.
 
-    All operators on the space share the channel. Positions of constrained dofs are -1.
+    All operators on the space share the channels of a halo, one for each direction and number of
+    the argument, ``use``. Positions of constrained dofs are -1.
     """
-    halo, ncomp = end.space.halo, end.space.ncomp * nvec
-    assert halo is not None
-    kept, key = _channels.setdefault(end.space, {}), (kind, occurrence, dtype, nvec)
+    ncomp = end.space.ncomp * nvec
+    kept, key = _channels.setdefault(end.space, {}), (halo, use, dtype, nvec)
     if key not in kept:
         sizes = _sent(halo, ncomp), _received(halo, ncomp)
-        way = backend.way(end.space, *(sizes if kind == "forward" else sizes[::-1]), dtype)
+        way = backend.way(end.space, *(sizes if use[0] == "forward" else sizes[::-1]), dtype)
         kept[key] = way, _flat([*halo.send.values()], ncomp)
     way, positions = kept[key]
     return way, _without(positions, end.constrained, nvec)
 
 
 def _way_apart(
-    backend: Backend, end: Operand, ghosts: Ints, dtype: np.dtype[Any], nvec: int
+    backend: Backend, end: Operand, halo: Halo, ghosts: Ints, dtype: np.dtype[Any], nvec: int
 ) -> tuple[Any, Ints, Ints]:
     """Return a channel and positions to send one number per contribution of a chunk, not per ghost.
 
     ``ghosts`` has the ghost of each contribution, ascending.
     """
-    halo, ncomp, comm = end.space.halo, end.space.ncomp * nvec, end.space.comm
-    assert halo is not None
+    ncomp, comm = end.space.ncomp * nvec, end.space.comm
     places = {
         rank: ghosts[(ghosts >= first) & (ghosts < stop)] - first
         for rank, (first, stop) in halo.receive.items()

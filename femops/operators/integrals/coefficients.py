@@ -68,14 +68,16 @@ class FormCoefficient:
         """Copy of the coefficient with a new value from the user."""
         return replace(self, value=value, kept=False, of_function=False)
 
-    def read(self) -> FormCoefficient:
+    def read(self, *, on_sides: bool = False) -> FormCoefficient:
         """Copy of the coefficient with a `Field`, which copies the vector, for a GridFunction.
 
-        Other coefficients are returned unchanged. Collective if ranks share the field's dofs.
+        Other coefficients are returned unchanged. Collective if ranks share the field's dofs, or
+        with ``on_sides``; see `Field.of`.
         """
         if not isinstance(self.value, GridFunction):
             return self
-        return replace(self, value=Field.of(self.value.space, self.value.vector))
+        field = Field.of(self.value.space, self.value.vector, on_sides=on_sides)
+        return replace(self, value=field)
 
     def keep(self, geometry: DomainGeometry) -> FormCoefficient:
         """Copy the coefficient's present value to the points of a form. Collective, as `read` is.
@@ -89,7 +91,7 @@ class FormCoefficient:
         """
         if self.kept:
             return self
-        given = self.read()
+        given = self.read(on_sides=geometry.domain.two_sided)
         value = given.value
         if callable(value):
             value = given._sampled(geometry, np.float64)

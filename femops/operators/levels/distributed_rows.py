@@ -46,10 +46,11 @@ class RankRows(CompressedRows):
         kept, _, columns = self._rows
         term = self.summands[0][1]
         nvec = panels.nvec
-        joined = placed_array((len(columns.whole) * nvec,), term.dtype)
-        forward = forward_of(columns.space, columns.halo, term.dtype, nvec)
-        given = kept.indptr, kept.indices, kept.data, term.row_width
-        gathered = GatheredVector(forward, columns.low * nvec, joined)
+        given, gathered = (kept.indptr, kept.indices, kept.data, term.row_width), None
+        if columns.space.comm.max(columns.halo.ghosts):
+            joined = placed_array((len(columns.whole) * nvec,), term.dtype)
+            forward = forward_of(columns.space, columns.halo, term.dtype, nvec)
+            gathered = GatheredVector(forward, columns.low * nvec, joined)
         return [Step(1.0, RowProduct(*given, gathered, nvec), *self.sides, True)]
 
     def moved_bytes(self) -> int:

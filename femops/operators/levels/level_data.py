@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from numpy.typing import NDArray
@@ -213,13 +214,14 @@ def block_steps(
     # only a block on the diagonal, over elements, has the identity on constrained rows
     whole = {t for (t, f), steps in made.items() if t == f and any(s.begins for s in steps)}
     for (test, field), steps in made.items():
-        place, ends = (
-            (fields.origin(field), tests.origin(test)),
-            (fields.only([field]), tests.only([test])),
-        )
+        place = fields.origin(field), tests.origin(test)
         for step in steps:
             first = test not in begun and (test in whole or not constraints.identity)
             begins = step.begins and first
+            ends = (
+                replace(fields, spaces={field: step.fields.first}),
+                replace(tests, spaces={test: step.tests.first}),
+            )
             found.append(Step(step.alpha, step.launch, *ends, begins, place))
             begun.add(test)
     return found

@@ -123,7 +123,7 @@ class Points(LevelData):
 
     def _step(self, k: int, launch: Launch) -> Step:
         alpha, term = self.fused[k]
-        return Step(alpha, launch, term.fields.parts, term.tests.parts, self._begins(k))
+        return Step(alpha, launch, term.fields, term.tests, self._begins(k))
 
     def _begins(self, k: int) -> bool:
         """True if sweep k overwrites its test functions, because no earlier sweep writes them.

@@ -99,7 +99,7 @@ def _first(whole: Space, part: Space, l_vec: NDArray[Any]) -> NDArray[Any]:
 def _field(field: Field, part: Mesh, known: dict[Any, Any]) -> Field:
     """Restrict a field to a part of the mesh."""
     space = _space(field.space, part, known)
-    return Field(space, _first(field.space, space, field.l_vec))
+    return Field(space, _first(field.space, space, field.l_vec), space.restriction.indices)
 
 
 def _given(given: FormCoefficient, part: Mesh, known: dict[Any, Any]) -> FormCoefficient:

@@ -1,0 +1,83 @@
+"""Dofs of a rank's elements and of its ghost elements; see `femops.parallel.neighbours`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.parallel.halo import Halo
+from femops.parallel.neighbours import neighbours
+from femops.parallel.numbering import RankNumbering
+from femops.spaces.base import Space
+from femops.spaces.restriction import ElementRestriction
+from femops_kernels.derived import Derived
+
+Ints = NDArray[np.int64]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class TouchedDofs:
+    """Dofs of elements or faces of a rank, some of which other ranks own.
+
+    Attributes
+    ----------
+    restriction : ElementRestriction
+    numbering : RankNumbering or None
+        Global numbers of the dofs; None if the mesh is not distributed.
+    halo : Halo or None
+        Exchange with the ranks that own the ghosts; None if no rank has ghosts.
+    """
+
+    restriction: ElementRestriction
+    numbering: RankNumbering | None
+    halo: Halo | None
+
+    @staticmethod
+    def of(space: Space, indices: Ints, ghosts: Ints) -> TouchedDofs:
+        """Number the dofs of elements or faces. Collective if ranks share the space.
+
+        Parameters
+        ----------
+        space : Space
+        indices : (ne, n) int64
+            Dofs by their numbers on this rank, ghosts after the owned dofs.
+        ghosts : (k,) int64
+            Global numbers of the ghosts, ascending. Ghosts that no element has are left out.
+        """
+        known, owned = space.numbering, space.restriction.owned
+        if known is None:
+            return TouchedDofs(ElementRestriction(indices, owned), None, None)
+        used, places = np.unique(indices[indices >= owned], return_inverse=True)
+        indices = indices.copy()
+        indices[indices >= owned] = owned + places
+        numbering = RankNumbering(known.rank, indices, known.offsets, ghosts[used - owned])
+        halo = Halo(numbering, space.comm)
+        restriction = ElementRestriction(indices, numbering.ndofs, owned)
+        return TouchedDofs(restriction, numbering, halo if space.comm.max(halo.ghosts) else None)
+
+
+_known = Derived[Space, TouchedDofs]()
+
+
+def with_neighbours(space: Space) -> TouchedDofs:
+    """Return the dofs of a rank's elements and of its ghost elements; else those of all elements.
+
+    Collective at the first call for a space.
+    """
+    return _known.get(space, lambda: _made(space))
+
+
+def _made(space: Space) -> TouchedDofs:
+    if space.distributed is None or space.numbering is None:
+        return TouchedDofs(space.restriction, None, None)
+    numbering, owned = space.numbering, space.restriction.owned
+    numbers = neighbours(space.distributed).with_ghosts(numbering.whole[numbering.indices])
+    local = numbers - space.first_dof
+    theirs = (local < 0) | (local >= owned)
+    ghosts, places = np.unique(numbers[theirs], return_inverse=True)
+    local[theirs] = owned + places
+    return TouchedDofs.of(space, local, ghosts)
