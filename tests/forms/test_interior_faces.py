@@ -11,7 +11,6 @@ import femops
 from support.cases.meshes import bend, scrambled_box
 from support.cuda.host_device import host_device
 from support.oracles.interior import Oracle, Point, Two
-from support.simulated_ranks import on_ranks
 
 SQUARE = scrambled_box((2, 2), 7, bend, 2)
 
@@ -232,19 +231,3 @@ def test_refused_arguments() -> None:
     goal = femops.functional(lambda u: u.jump**2, V, faces="interior")
     with pytest.raises(refused, match="there is no gradient of such integrals"):
         femops.gradient(goal, u=V.zeros(), wrt="mesh")
-
-
-def test_ranks_are_refused() -> None:
-    """All ranks alike, before they wait for each other."""
-
-    def messages(comm: Any) -> list[str]:
-        V = femops.L2(femops.distribute(femops.box((4, 3)), comm), order=1)
-        found = []
-        for make in (femops.interior_penalty, lambda V: femops.upwind_convection(V, [1.0, 0.0])):
-            with pytest.raises(femops.errors.SpaceError) as caught:
-                make(V)
-            found.append(str(caught.value))
-        return found
-
-    results, _ = on_ranks(2, messages)
-    assert all("work on one rank only" in text for found in results for text in found)

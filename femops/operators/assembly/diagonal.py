@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.operators.assembly.csr import Summands, flat_dofs
+from femops.operators.assembly.csr import Summands
 from femops.operators.assembly.element_matrices import ElementAssembly
 from femops.operators.integrals.term import Term
+from femops.spaces.domain_space import DomainSpace
 from femops.spaces.h1_l2 import L2
 
 
@@ -42,11 +43,19 @@ def terms_on_diagonal(summands: Summands) -> list[tuple[float, Term]]:
 def _between_sides(assembly: ElementAssembly) -> NDArray[np.float64]:
     """Diagonal (size,) of the block of two sides of faces, from the dofs that both sides share."""
     term = assembly.term
-    rows, columns = flat_dofs(term.test), flat_dofs(term.trial)
-    total = np.zeros(term.test.size)
+    rows, columns = (_global_positions(space) for space in (term.test, term.trial))
+    e_vec = np.zeros(rows.shape)
     for start, stop in assembly.blocks():
         same = rows[start:stop, :, np.newaxis] == columns[start:stop, np.newaxis, :]
         face, i, j = np.nonzero(same)
-        entries = assembly.matrices(start, stop)[face, i, j]
-        total += np.bincount(rows[start + face, i], entries, minlength=len(total))
-    return total
+        np.add.at(e_vec, (start + face, i), assembly.matrices(start, stop)[face, i, j])
+    return term.test.sum_elements(e_vec.reshape(len(rows), -1, term.test.ncomp))
+
+
+def _global_positions(space: DomainSpace) -> NDArray[np.int64]:
+    """Position (ne, nodes * ncomp) in the global vector of each entry of an e_vec."""
+    dofs = space.restriction.indices
+    if space.numbering is not None:
+        dofs = space.numbering.whole[dofs]
+    each = np.add.outer(dofs * space.ncomp, np.arange(space.ncomp))
+    return np.asarray(each.reshape(len(dofs), -1))

@@ -1,0 +1,152 @@
+"""Integrals over faces between elements on many ranks, beside those of one process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+import pytest
+
+import femops
+from femops.parallel import Serial
+from support.cases.kernels import smooth
+from support.cases.meshes import bend, scrambled_box
+from support.cases.rank_operators import close, piece
+
+MESHES: dict[str, Callable[[], femops.Mesh]] = {
+    "large": lambda: scrambled_box((5, 4, 3), 5, bend, 2),
+    "turned": lambda: scrambled_box((3, 3, 2), 11, bend, 2),
+    "flat": lambda: scrambled_box((5, 4), 3, bend, 2),
+    "line": lambda: femops.box(7),
+    "glued": lambda: femops.box((5, 3), periodic=True),
+    "ball": lambda: femops.read_mesh(femops.sample("ball.mesh")),
+}
+
+Build = Callable[[Any], Any]
+
+
+def on_both(comm: Any, mesh: str, build: Build, **options: Any) -> tuple[Any, Any]:
+    """A thing on the mesh of all ranks, and on that of this rank alone."""
+    alone = MESHES[mesh]()
+    shared = femops.distribute(alone, comm, **options)
+    return build(shared), build(femops.distribute(alone, Serial(), **options))
+
+
+def random(mine: Any, alone: Any) -> tuple[Any, Any]:
+    u = np.random.default_rng(3).standard_normal(alone.size)
+    return u[piece(mine)].copy(), u
+
+
+def moved(u: Any, n: Any, h: Any, x: Any, k: Any) -> dict[str, Any]:
+    """All parts of a field, with a coefficient that has two sides."""
+    return {
+        "jump": {"value": k.minus / h.plus * u.jump + u.mean.grad @ n, "grad": n * u.minus},
+        "plus": x[0] * k.jump * u.minus,
+    }
+
+
+def jumps(mesh: Any, family: str = "gauss", level: str = "partial") -> Any:
+    V = femops.L2(mesh, 2, family=family)
+    K = femops.L2(mesh, 1)
+    k = femops.GridFunction(K, K.interpolate(lambda x: 2.0 + np.sin(5.0 * x[0])))
+    return femops.form(moved, V, faces="interior", k=k, level=level) + femops.mass(V, level=level)
+
+
+def jumps_of_gradients(mesh: Any, level: str = "partial") -> Any:
+    V = femops.H1(mesh, 2)
+    penalty = femops.form(
+        lambda u, n: {"jump": {"grad": n * (u.jump.grad @ n)}}, V, faces="interior", level=level
+    )
+    return femops.diffusion(V, level=level) + penalty
+
+
+def coupled(mesh: Any, level: str = "partial") -> Any:
+    W, b = femops.Product(u=femops.L2(mesh, 1), w=femops.H1(mesh, 2, ncomp=2)), np.array([1.0, 2.0])
+
+    def function(u: Any, w: Any, n: Any) -> dict[str, Any]:
+        return {
+            "u": {"jump": u.jump + n[0] * (w.mean.value @ b)},
+            "w": {"mean": {"value": b * u.plus.value}},
+        }
+
+    return femops.form(function, W, faces="interior", level=level) + femops.form(
+        lambda u, w: {"u": {"value": u}, "w": {"value": w}}, W, level=level
+    )
+
+
+@pytest.mark.parallel(2, 3)
+@pytest.mark.parametrize("mesh", [*MESHES][1:])
+@pytest.mark.parametrize("build", [jumps, jumps_of_gradients, coupled])
+def test_the_operator_of_one_process(comm: Any, mesh: str, build: Build) -> None:
+    """Product, transpose, many vectors and diagonal, with faces between ranks on all meshes."""
+    A, B = on_both(comm, mesh, build)
+    u, w = random(A.space, B.space)
+    close(A @ u, B @ w, A.space)
+    close(A.T @ u, B.T @ w, A.space)
+    close(A.diagonal(), B.diagonal(), A.space)
+    factors = np.arange(1.0, 12.0)
+    many = A @ np.multiply.outer(u, factors)
+    for k in (0, 10):
+        close(many[:, k].copy(), factors[k] * (B @ w), A.space)
+
+
+@pytest.mark.parallel(3)
+@pytest.mark.parametrize("build", [jumps, jumps_of_gradients, coupled])
+@pytest.mark.parametrize("level", ["full", "element"])
+def test_levels(comm: Any, build: Any, level: str) -> None:
+    A, B = on_both(comm, "turned", lambda mesh: build(mesh, level=level))
+    u, w = random(A.space, B.space)
+    close(A @ u, B @ w, A.space)
+
+
+@pytest.mark.parallel(2, 3, 4)
+@pytest.mark.parametrize("mesh", ["large", "turned"])
+@pytest.mark.parametrize("family", ["gauss", "gll"])
+@pytest.mark.filterwarnings("ignore:.*have no elements")
+def test_the_same_bits(comm: Any, mesh: str, family: str) -> None:
+    """Of an L2 space on a reproducible mesh, also where some ranks have no elements."""
+
+    def everything(mesh: Any) -> list[Any]:
+        A = jumps(mesh, family)
+        V = A.space
+        u = np.random.default_rng(5).standard_normal(V.global_size)[piece(V)]
+        upwind = femops.upwind_convection(V, np.array([1.0, -0.5, 2.0][: V.dim]))
+        penalty = femops.interior_penalty(V)
+        R = femops.residual(
+            lambda u, n: {"jump": u.jump * (1.0 + u.mean.value**2)}, V, faces="interior"
+        )
+        vectors = [A @ u, A.diagonal(), upwind @ u, penalty @ u, penalty.diagonal()]
+        vectors += [R.residual(u), R.jacobian(u) @ u]
+        return [V, femops.functional(lambda u: u.jump**2, V, faces="interior")(u), *vectors]
+
+    mine, alone = on_both(comm, mesh, everything, reproducible=True)
+    assert mine[1] == alone[1] != 0.0
+    for found, expected in zip(mine[2:], alone[2:], strict=True):
+        assert np.array_equal(found, expected[piece(mine[0])])
+
+
+@pytest.mark.parallel(3)
+def test_a_solve_with_multigrid(comm: Any) -> None:
+    def solve(mesh: Any) -> tuple[Any, Any, Any]:
+        V = femops.L2(mesh, 2)
+        A = femops.interior_penalty(V, smooth)
+        b = femops.load(V, smooth)
+        return V, *femops.cg(A, b, M=femops.multigrid(A), rtol=1e-11)
+
+    (V, x, info), (_, y, expected) = on_both(comm, "flat", solve)
+    assert info.converged
+    assert abs(info.iterations - expected.iterations) <= 1
+    close(x, y, V, tolerance=1e-9)
+
+
+@pytest.mark.parallel(2)
+def test_what_is_refused(comm: Any) -> None:
+    """On all ranks alike, before they wait for each other."""
+    with pytest.warns(UserWarning, match="no elements") if comm.rank == 0 else nullcontext():
+        single = femops.distribute(femops.box((1, 1)), comm)
+    with pytest.raises(femops.errors.SpaceError, match="no faces between elements"):
+        femops.form(lambda u: {"jump": u.jump}, femops.L2(single, 1), faces="interior")
+    with pytest.raises(femops.errors.SpaceError, match="reproducible=True"):
+        jumps_of_gradients(femops.distribute(femops.box((9, 4)), comm, reproducible=True))
