@@ -29,7 +29,7 @@ def test_all_orientations_of_quadrilaterals() -> None:
     assert set(faces.turns[PLUS]) == set(range(8))
     block = InteriorGeometry(faces, gauss(4)).block(0, faces.num_elements)
     np.testing.assert_allclose(block.other.points, block.points, atol=1e-14)
-    assert (faces.elements[0] < faces.elements[1]).all()
+    assert (faces.elements[0] > faces.elements[1]).all()
     assert (np.diff(faces.elements[0]) >= 0).all()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.operators.assembly.csr import Summands
+from femops.operators.assembly.csr import Summands, flat_dofs
 from femops.operators.assembly.element_matrices import ElementAssembly
 from femops.operators.integrals.term import Term
 from femops.spaces.domain_space import DomainSpace
@@ -49,13 +49,13 @@ def _between_sides(assembly: ElementAssembly) -> NDArray[np.float64]:
         same = rows[start:stop, :, np.newaxis] == columns[start:stop, np.newaxis, :]
         face, i, j = np.nonzero(same)
         np.add.at(e_vec, (start + face, i), assembly.matrices(start, stop)[face, i, j])
-    return term.test.sum_elements(e_vec.reshape(len(rows), -1, term.test.ncomp))
+    by_component = e_vec.reshape(len(rows), term.test.ncomp, term.test.restriction.indices.shape[1])
+    return term.test.sum_elements(by_component.swapaxes(1, 2))
 
 
 def _global_positions(space: DomainSpace) -> NDArray[np.int64]:
-    """Position (ne, nodes * ncomp) in the global vector of each entry of an e_vec."""
-    dofs = space.restriction.indices
+    """Global position (ne, ncomp * nodes) of each element's dofs, in the order of `flat_dofs`."""
+    dofs, component = np.divmod(flat_dofs(space), space.ncomp)
     if space.numbering is not None:
         dofs = space.numbering.whole[dofs]
-    each = np.add.outer(dofs * space.ncomp, np.arange(space.ncomp))
-    return np.asarray(each.reshape(len(dofs), -1))
+    return np.asarray(dofs * space.ncomp + component)

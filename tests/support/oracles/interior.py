@@ -84,14 +84,17 @@ def tabulated(family: str, p: int, xi: Array) -> tuple[Array, Array]:
 
 
 def faces(elements: Array) -> Iterator[list[tuple[int, int, int, list[int]]]]:
-    """Both sides of faces between elements: (element, axis, end, local corners)."""
+    """Both sides of faces between elements, the larger element first.
+
+    A side is (element, axis, end, local corners).
+    """
     dim = int(elements.shape[1]).bit_length() - 1
     found: dict[Any, list[Any]] = {}
     at = digits(2, dim)
     for e, axis, end in itertools.product(range(len(elements)), range(dim), (0, 1)):
         local = np.flatnonzero(at[axis] == end).tolist()
         found.setdefault(frozenset(elements[e, local]), []).append((e, axis, end, local))
-    return (sides for sides in found.values() if len(sides) == 2)
+    return (sides[::-1] for sides in found.values() if len(sides) == 2)
 
 
 def points(mesh: Any, q1d: int) -> Iterator[Point]:
