@@ -13,6 +13,7 @@ from femops.operators.execution.ranks import compiled_steps
 from femops.operators.integrals.constraints import FREE
 from femops.operators.integrals.fusion import scaled_data
 from femops.operators.integrals.term import DATA_LEVELS, Term
+from femops.spaces.h1_l2 import L2
 from femops_kernels.cpu.kernels.diagonal import DiagonalKernel
 from femops_kernels.cpu.sweep import HostLaunch, NoOp
 
@@ -34,8 +35,7 @@ def diagonal(backend: Backend, summands: Summands) -> NDArray[np.float64]:
     total = np.zeros(space.size)
     for factor, term in summands:
         points = term.domain.num_elements * term.trial.num_points(term.quadrature)
-        swept = term.level in DATA_LEVELS and not term.trial.has_end
-        many = swept and space.comm.sum(points) >= _COMPILED_FROM
+        many = _sweepable(term) and space.comm.sum(points) >= _COMPILED_FROM
         total += factor * (_swept(backend, term) if many else assemble_diagonal([(1.0, term)]))
     return total
 
@@ -43,8 +43,18 @@ def diagonal(backend: Backend, summands: Summands) -> NDArray[np.float64]:
 def compile_kernels(summands: Summands) -> None:
     """Compile the kernels for diagonals of large operators in advance."""
     for _, term in summands:
-        if term.level in DATA_LEVELS and term.domain.num_elements and not term.trial.has_end:
+        if _sweepable(term) and term.domain.num_elements:
             _kernel(term).module  # noqa: B018  (made when asked for)
+
+
+def _sweepable(term: Term) -> bool:
+    """True if a sweep gives the diagonal of a term.
+
+    It does not give entries between the two sides of faces, which share dofs in an H1 space.
+    """
+    broken = isinstance(term.trial.volume, L2)
+    apart = broken if term.fields.two_sided else term.test is term.trial
+    return term.level in DATA_LEVELS and apart
 
 
 def _kernel(term: Term) -> DiagonalKernel:

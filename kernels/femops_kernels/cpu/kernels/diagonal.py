@@ -21,7 +21,9 @@ class DiagonalKernel(SweepKernel):
     Attributes
     ----------
     kernel : Kernel
-        Kernel of the operator whose diagonal is summed.  The operator is square.
+        Kernel of the operator whose diagonal is summed.  The operator is square.  It has one field,
+        or both sides of one on faces between elements: then only the blocks are summed that couple
+        a side with itself.
     slopes : (q1d, p1d) float64
         Derivatives of the basis functions at the quadrature points.
     """
@@ -30,17 +32,26 @@ class DiagonalKernel(SweepKernel):
     slopes: NDArray[np.float64]
 
     def __post_init__(self) -> None:
-        for name in ("dim", "sources", "targets", "dtype", "width"):
+        for name in ("dim", "sources", "targets", "blocks", "dtype", "width"):
             object.__setattr__(self, name, getattr(self.kernel, name))
 
     @property
     def parts(self) -> Parts:
         """See `SweepKernel.parts`."""
-        values, slopes = self.target.b1d, self.slopes
-        constants = self.kernel.constants() | {
-            "VALUES": Matrix1D((values * values).T),
-            "MIXED": Matrix1D((values * slopes).T),
-            "SLOPES": Matrix1D((slopes * slopes).T),
-        }
-        around = ("table", "copies", "ahead", "weights", "geometry")
+        along = _squares(self.target.b1d, self.slopes)
+        names, end = ("VALUES", "MIXED", "SLOPES"), self.target.end
+        constants = self.kernel.constants() | dict(zip(names, along, strict=True))
+        constants |= {"LAST": along, "ON_FACES": end is not None}
+        if end is not None:
+            constants["LAST"] = _squares(end[:1], end[1:])
+        around = ("table", "copies", "ahead", "weights", "geometry", "pieces")
         return self.skeletons(*around, "batch_diagonal"), constants, self.kernel.qfunction.text
+
+
+def _squares(values: NDArray[np.float64], slopes: NDArray[np.float64]) -> tuple[Matrix1D, ...]:
+    """Products of two basis functions at points: of values, of a value and a derivative, of both.
+
+    ``values`` and ``slopes`` are (points, nodes).
+    """
+    pairs = (values, values), (values, slopes), (slopes, slopes)
+    return tuple(Matrix1D((a * b).T) for a, b in pairs)

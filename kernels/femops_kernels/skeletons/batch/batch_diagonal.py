@@ -5,6 +5,9 @@ twice, D by the q-function of unit vectors. The 1-D matrices are products of bas
 their values (0), one of them a derivative (1), or both (2). Entries of D that are contracted in one
 way are summed before; so are, after each direction, those that are contracted alike in the rest.
 
+Faces have one point in their last direction, where the matrices have one column. Several test
+functions are the sides of one field on faces between elements: they have the same matrices.
+
 Work arrays of each component, in lane vectors: ``points`` (KINDS, Q1D), ``slab`` (kinds of y and z,
 Q2, P_OUT), ``planes`` (kinds of z, Q3, O2, P_OUT).
 """
@@ -15,11 +18,12 @@ from femops_kernels.simd.addresses import scatter_nodes
 from femops_kernels.simd.compiling import inner
 from femops_kernels.simd.lanes import fill
 from femops_kernels.simd.line_math import add_lines
-from femops_kernels.simd.lines import contract, load_line, store_line
+from femops_kernels.simd.lines import contract, fill_entry, load_line, store_line
 from femops_kernels.simd.matrix import Matrix1D
 from femops_kernels.simd.tracing import traced
 from femops_kernels.skeletons.batch.ahead import ask_ahead
 from femops_kernels.skeletons.batch.geometry import *
+from femops_kernels.skeletons.batch.pieces import target_of
 from femops_kernels.skeletons.chunk.defaults import *
 from femops_kernels.skeletons.chunk.table import *
 
@@ -27,12 +31,18 @@ from femops_kernels.skeletons.chunk.table import *
 VALUES = Matrix1D(((1.0, 0.0), (0.0, 1.0)))
 MIXED = Matrix1D(((-1.0, 0.0), (0.0, 1.0)))
 SLOPES = Matrix1D(((1.0, 1.0), (1.0, 1.0)))
+# the same at the points in the last direction
+LAST = (VALUES, MIXED, SLOPES)
+ON_FACES = False
 
 # </defaults>
 
-Q2, Q3 = Q1D if DIM > 1 else 1, Q1D if DIM > 2 else 1
+Q1 = Q1D if DIM > 1 or not ON_FACES else 1
+Q2 = Q1D if DIM > 2 or (DIM == 2 and not ON_FACES) else 1
+Q3 = Q1D if DIM > 2 and not ON_FACES else 1
 O2, O3 = P_OUT if DIM > 1 else 1, P_OUT if DIM > 2 else 1
-SQUARES = (VALUES, MIXED, SLOPES)
+ALONG = (VALUES, MIXED, SLOPES)
+SQUARES = (*(ALONG,) * (DIM - 1), LAST)
 COMPONENTS = tuple(range(NCOMP_OUT))
 # What the q-function is given and gives: the value (0), or a derivative along a direction (1 to 3).
 INTO = ((0,) if VALUE_IN else ()) + (tuple(range(1, DIM + 1)) if GRAD_IN else ())
@@ -48,7 +58,7 @@ KINDS_YZ = tuple(dict.fromkeys(kinds[1:] for kinds in KINDS))
 KINDS_Z = tuple(dict.fromkeys(kinds[1] for kinds in KINDS_YZ))
 SLAB, PLANES = Q2 * P_OUT, Q3 * O2 * P_OUT
 # of a component
-ALL_POINTS, ALL_SLABS, ALL_PLANES = len(KINDS) * Q1D, len(KINDS_YZ) * SLAB, len(KINDS_Z) * PLANES
+ALL_POINTS, ALL_SLABS, ALL_PLANES = len(KINDS) * Q1, len(KINDS_YZ) * SLAB, len(KINDS_Z) * PLANES
 OWN_LANES = NCOMP_OUT * (ALL_POINTS + ALL_SLABS + ALL_PLANES)
 WORK_LANES = OWN_LANES + PLANE_MODE_LANES + LINE_MODE_LANES
 
@@ -75,24 +85,32 @@ def entries_of_point(points, q, k1):
             columns[slot] = pointwise(*given, q)
         for k, kinds in enumerate(KINDS):
             entries = [(columns[slot][out][c],) for slot, out in PAIRS[kinds]]
-            store_line(LANE, points, c * ALL_POINTS + k * Q1D + k1, 1, summed(entries))
+            store_line(LANE, points, c * ALL_POINTS + k * Q1 + k1, 1, summed(entries))
+
+
+@inner
+def weight_across(k3, k2):
+    """Product of the quadrature weights of the directions across a line of points."""
+    if ON_FACES:
+        return fill_entry(LANE, WEIGHTS, k2) if DIM > 2 else fill(LANE, 1.0)
+    return weight_of_line(k3, k2)
 
 
 @traced
 def line_of_points(source, points, slab, modes, plane, k3, k2):
     """A line of points, contracted along x."""
     line = modes_of_line(modes, plane, k2) if MAPPED else nothing()
-    across = weight_of_line(k3, k2) if NWEIGHT else fill(LANE, 1.0)
-    for k1 in range(Q1D):
-        q = numbers(source, line, across, (k3 * Q2 + k2) * Q1D + k1, k1)
+    across = weight_across(k3, k2) if NWEIGHT else fill(LANE, 1.0)
+    for k1 in range(Q1):
+        q = numbers(source, line, across, (k3 * Q2 + k2) * Q1 + k1, k1)
         entries_of_point(points, q, k1)
     for c in range(NCOMP_OUT):
         for j, left in enumerate(KINDS_YZ):
             parts = []
             for k, kinds in enumerate(KINDS):
                 if kinds[1:] == left:
-                    entries = load_line(LANE, points, c * ALL_POINTS + k * Q1D, 1, Q1D)
-                    parts.append(contract(SQUARES[kinds[0]], entries))
+                    entries = load_line(LANE, points, c * ALL_POINTS + k * Q1, 1, Q1)
+                    parts.append(contract(SQUARES[0][kinds[0]], entries))
             store_line(LANE, slab, c * ALL_SLABS + j * SLAB + k2 * P_OUT, 1, summed(parts))
 
 
@@ -104,27 +122,27 @@ def contract_y(slab, planes, k3, j1):
         for k, kinds in enumerate(KINDS_YZ):
             if kinds[1] == left:
                 entries = load_line(LANE, slab, k * SLAB + j1, P_OUT, Q2)
-                parts.append(contract(SQUARES[kinds[0]], entries) if DIM > 1 else entries)
+                parts.append(contract(SQUARES[1][kinds[0]], entries) if DIM > 1 else entries)
         store_line(LANE, planes, j * PLANES + k3 * O2 * P_OUT + j1, P_OUT, summed(parts))
 
 
 @traced
-def scatter_diagonal(planes, y, c):
-    """Contract along z, and add to the vector."""
+def scatter_diagonal(planes, y, side, c):
+    """Contract along z, and add to the vector of a test function."""
     if DIM == 1:
         line = load_line(LANE, planes, 0, 1, P_OUT)
-        scatter_nodes(LANE, RUNS_OUT, NCOMP_OUT, y, 0, 0, c, line)
+        scatter_nodes(LANE, side.runs, side.ncomp, y, 0, 0, c, line)
     elif DIM == 2:
         for j1 in range(P_OUT):
             line = load_line(LANE, planes, j1, P_OUT, O2)
-            scatter_nodes(LANE, RUNS_OUT, NCOMP_OUT, y, 1, j1, c, line)
+            scatter_nodes(LANE, side.runs, side.ncomp, y, 1, j1, c, line)
     else:
         for j in range(O2 * P_OUT):
             parts = []
             for k, kind in enumerate(KINDS_Z):
                 entries = load_line(LANE, planes, k * PLANES + j, O2 * P_OUT, Q3)
-                parts.append(contract(SQUARES[kind], entries))
-            scatter_nodes(LANE, RUNS_OUT, NCOMP_OUT, y, 2, j, c, summed(parts))
+                parts.append(contract(SQUARES[2][kind], entries))
+            scatter_nodes(LANE, side.runs, side.ncomp, y, 2, j, c, summed(parts))
 
 
 @traced
@@ -145,5 +163,8 @@ def batch(table, b, x, y, work, ahead):
             for j1 in range(P_OUT):
                 there = c * ALL_PLANES * LANE_BYTES
                 contract_y(slab + c * ALL_SLABS * LANE_BYTES, planes + there, k3, j1)
-    for c in range(NCOMP_OUT):
-        scatter_diagonal(planes + c * ALL_PLANES * LANE_BYTES, y, c)
+    for side in TARGETS:
+        places = target_of(y, side)
+        for c in range(side.ncomp):
+            own = planes + (side.first + c) * ALL_PLANES * LANE_BYTES
+            scatter_diagonal(own, places, side, c)
