@@ -26,7 +26,7 @@ from femops.parallel.mesh import DistributedMesh
 from femops.parallel.neighbours import Neighbours, neighbours
 from femops_kernels.derived import Derived
 from femops_meshes.coordinates.interpolation import tensor_apply
-from femops_meshes.coordinates.mapping import adjugates, determinants
+from femops_meshes.coordinates.mapping import adjugates, determinants, of_columns
 from femops_meshes.mesh import Mesh
 from femops_meshes.topology.entities import entity_permutation
 
@@ -253,8 +253,7 @@ class InteriorGeometry(DomainGeometry):
     def jacobians(self, side: int, start: int, stop: int) -> Floats:
         """Jacobians (n, nq, dim, dim) of one side's elements, turned to their faces."""
         basis, e_vec = Basis1D("gll", self.mesh.order), self._coordinates(side, start, stop)
-        along = [self.on_face(basis, e_vec, d) for d in range(self.dim)]
-        return np.stack(along, axis=-1)
+        return of_columns([self.on_face(basis, e_vec, d) for d in range(self.dim)])
 
     def coordinates(self, side: int, start: int, stop: int) -> Floats:
         """Positions (n, nq, dim) of the points in one side's elements."""
@@ -347,11 +346,19 @@ class InteriorBlock(FaceBlock):
         return self.geometry.jacobians(self._side, self.start, self.stop)
 
     @cached_property
+    def _adjugates(self) -> Floats:
+        return adjugates(self._jacobian)
+
+    @cached_property
+    def _determinants(self) -> Floats:
+        return determinants(self._jacobian)
+
+    @cached_property
     def _outward(self) -> Floats:
         """Outer normals times surface elements (n, nq, dim), of valid elements."""
         mirrored = self.geometry.faces.mirrored[self._side][self.start : self.stop, np.newaxis]
-        volumes = np.where(mirrored, -1.0, 1.0) * determinants(self._jacobian)
-        inwards = adjugates(self._jacobian)[..., -1, :]
+        volumes = np.where(mirrored, -1.0, 1.0) * self._determinants
+        inwards = self._adjugates[..., -1, :]
         vectors = np.where(mirrored[..., np.newaxis], 1.0, -1.0) * inwards
         bad = ~np.all((volumes > 0.0) & np.any(vectors, axis=-1), axis=1)
         if bad.any():
@@ -383,8 +390,7 @@ class InteriorBlock(FaceBlock):
     def inverse(self) -> Floats:
         """Derivatives (n, nq, dim, dim) of the turned elements' coordinates in space."""
         self._vectors  # noqa: B018  (refuses inverted elements)
-        jacobian = self._jacobian
-        return np.asarray(adjugates(jacobian) / determinants(jacobian)[..., np.newaxis, np.newaxis])
+        return np.asarray(self._adjugates / self._determinants[..., np.newaxis, np.newaxis])
 
     def values(self, basis: Basis1D, indices: Ints, l_vec: Any) -> Floats:
         """See `DomainBlock.values`. Values are those inside the side's elements."""

@@ -346,10 +346,12 @@ def _localise(part: Int, first: int, end: int, runs: DofRuns, apart: int | None)
         local[:, columns] = dofs[..., 0] - first
         rows, place = dofs[~direct], np.argwhere(~direct)
         # the first two dofs identify a run and its order
-        names = rows[:, 0] * (rows.max(initial=0) + 1) + rows[:, min(1, size - 1)]
+        names = rows[:, 0]
         if apart is not None:
             names = np.arange(len(rows))
-        _, at, inverse = np.unique(names, return_index=True, return_inverse=True)
+        elif size > 1:
+            names = names * (rows.max(initial=0) + 1) + rows[:, 1]
+        at, inverse = _distinct(names)
         if not np.array_equal(rows[at][inverse], rows):
             raise KernelValueError(
                 "runs of dofs begin alike and go on otherwise: take shorter runs"
@@ -370,3 +372,27 @@ def _localise(part: Int, first: int, end: int, runs: DofRuns, apart: int | None)
         local[element, run] = end - first + mine[inverse]
         done += len(rows)
     return local, nonowned
+
+
+def _distinct(names: Int) -> tuple[Int, Int]:
+    """Distinct numbers among non-negative ``names`` (n,), ascending, as `numpy.unique` finds them.
+
+    Returns
+    -------
+    at : (k,) int64
+        First position of each distinct number.
+    inverse : (n,) int64
+        For each name the position of its number in ``at``.
+    """
+    low, high = (int(names.min()), int(names.max())) if len(names) else (0, 0)
+    span = high - low + 1
+    if span > 8 * len(names):
+        _, at, inverse = np.unique(names, return_index=True, return_inverse=True)
+        return at, inverse
+    # a table of the whole range is several times as fast
+    first = np.full(span, -1)
+    first[names[::-1] - low] = np.arange(len(names))[::-1]
+    used = np.flatnonzero(first >= 0)
+    number = np.empty(span, dtype=np.int64)
+    number[used] = np.arange(len(used))
+    return first[used], number[names - low]

@@ -3,6 +3,8 @@
 Coordinates are values at the Gauss-Lobatto points of degree g. The number of points gives g.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -78,40 +80,54 @@ def jacobians(coordinates: ArrayLike, points_1d: ArrayLike) -> Floats:
         tensor_apply([slopes if d == j else values for d in range(dim)], coordinates)
         for j in range(dim)
     ]
-    return np.stack(columns, axis=-1)
+    return of_columns(columns)
+
+
+def of_columns(columns: Sequence[Floats]) -> Floats:
+    """Make matrices (..., n, m) of their m columns (..., n).
+
+    In memory each entry's numbers follow each other, as `determinants` and `adjugates` need them.
+    """
+    entries = np.empty((columns[0].shape[-1], len(columns), *columns[0].shape[:-1]))
+    for j, column in enumerate(columns):
+        entries[:, j] = np.moveaxis(column, -1, 0)
+    return np.moveaxis(entries, (0, 1), (-2, -1))
 
 
 def determinants(J: ArrayLike) -> Floats:
     """Return the determinants (...) of matrices (..., dim, dim) with dim 1 to 3."""
-    J = np.asarray(J, dtype=np.float64)
-    if J.shape[-1] == 1:
-        return J[..., 0, 0].copy()
-    if J.shape[-1] == 2:
-        plane: Floats = J[..., 0, 0] * J[..., 1, 1] - J[..., 0, 1] * J[..., 1, 0]
+    a = _by_entries(np.asarray(J, dtype=np.float64))
+    if len(a) == 1:
+        return np.array(a[0, 0])
+    if len(a) == 2:
+        plane: Floats = a[0, 0] * a[1, 1] - a[0, 1] * a[1, 0]
         return plane
-    a, b, c = J[..., 0, :], J[..., 1, :], J[..., 2, :]
     space: Floats = (
-        a[..., 0] * (b[..., 1] * c[..., 2] - b[..., 2] * c[..., 1])
-        - a[..., 1] * (b[..., 0] * c[..., 2] - b[..., 2] * c[..., 0])
-        + a[..., 2] * (b[..., 0] * c[..., 1] - b[..., 1] * c[..., 0])
+        a[0, 0] * (a[1, 1] * a[2, 2] - a[1, 2] * a[2, 1])
+        - a[0, 1] * (a[1, 0] * a[2, 2] - a[1, 2] * a[2, 0])
+        + a[0, 2] * (a[1, 0] * a[2, 1] - a[1, 1] * a[2, 0])
     )
     return space
 
 
+def _by_entries(matrices: Floats) -> Floats:
+    """Entries of matrices (..., n, m) as arrays (n, m, ...), contiguous, for fast arithmetic."""
+    return np.ascontiguousarray(np.moveaxis(matrices, (-2, -1), (0, 1)))
+
+
 def adjugates(jacobian: Floats) -> Floats:
     """Adjugates (det J times the inverse of J) of matrices (..., dim, dim), by cofactors."""
-    dim = jacobian.shape[-1]
-    a = np.moveaxis(jacobian, (-2, -1), (0, 1))
-    result = np.empty_like(jacobian)
+    a, dim = _by_entries(jacobian), jacobian.shape[-1]
+    result = np.empty_like(a)
     if dim == 1:
         result[...] = 1.0
     elif dim == 2:
-        result[..., 0, 0], result[..., 0, 1] = a[1, 1], -a[0, 1]
-        result[..., 1, 0], result[..., 1, 1] = -a[1, 0], a[0, 0]
+        result[0, 0], result[0, 1] = a[1, 1], -a[0, 1]
+        result[1, 0], result[1, 1] = -a[1, 0], a[0, 0]
     else:
         for i in range(3):
             i1, i2 = (i + 1) % 3, (i + 2) % 3
             for j in range(3):
                 j1, j2 = (j + 1) % 3, (j + 2) % 3
-                result[..., j, i] = a[i1, j1] * a[i2, j2] - a[i1, j2] * a[i2, j1]
-    return result
+                result[j, i] = a[i1, j1] * a[i2, j2] - a[i1, j2] * a[i2, j1]
+    return np.moveaxis(result, (0, 1), (-2, -1))
