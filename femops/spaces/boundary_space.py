@@ -19,7 +19,7 @@ from femops.geometry.boundary import (
 )
 from femops.numbering import local_nodes
 from femops.spaces.base import Space
-from femops.spaces.face_space import FaceSpace
+from femops.spaces.face_space import FaceSpace, Ints
 from femops.spaces.h1_l2 import H1
 from femops.spaces.restriction import ElementRestriction
 from femops_kernels.derived import Derived
@@ -55,7 +55,8 @@ class BoundarySpace(FaceSpace):
         super().__init__(volume, slopes=slopes)
         self.domain = faces
         whole = volume.restriction
-        self.restriction = ElementRestriction(self._indices(faces), whole.ndofs, whole.owned)
+        indices = whole.indices[faces.elements[:, np.newaxis], self.turned_nodes()]
+        self.restriction = ElementRestriction(indices, whole.ndofs, whole.owned)
 
     def __reduce__(self) -> tuple[Any, ...]:
         made = partial(boundary_space, slopes=self._slopes)
@@ -66,18 +67,19 @@ class BoundarySpace(FaceSpace):
         """See `DomainSpace.touched`."""
         return len(np.unique(self.restriction.indices))
 
-    def _indices(self, faces: BoundaryFaces) -> NDArray[np.int64]:
-        """Dofs (nf, nodes) of each face: lexicographic along the face, then layer by layer."""
-        volume = self.volume
+    def turned_nodes(self) -> Ints:
+        """See `FaceSpace.turned_nodes`. Functions without derivatives have the nodes on the face.
+
+        They are lexicographic along the face, then layer by layer.
+        """
+        volume, faces = self.volume, self.domain
         result = np.empty((faces.num_elements, self.p1d**self.dim), dtype=np.int64)
         for code, digits in face_digits(volume.dim):
-            mine = faces.codes == code
-            nodes = (
+            result[faces.codes == code] = (
                 nodes_inwards(digits, volume.p1d)
                 if self.have_slopes
                 else local_nodes(digits, volume.order, closed=True)
             )
-            result[mine] = volume.restriction.indices[faces.elements[mine][:, np.newaxis], nodes]
         return result
 
     def on(self, volume: Space) -> BoundarySpace:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,8 @@ from femops.basis import Basis1D, Quadrature1D, gauss
 from femops.spaces.base import Space
 from femops.spaces.domain_space import DomainSpace
 from femops_kernels.cuda.device.device import Device
+
+Ints = NDArray[np.int64]
 
 
 class FaceSpace(DomainSpace, ABC):
@@ -51,6 +53,32 @@ class FaceSpace(DomainSpace, ABC):
     def have_slopes(self) -> bool:
         """See `DomainSpace.have_slopes`."""
         return self._slopes
+
+    @abstractmethod
+    def turned_nodes(self) -> Ints:
+        """Numbers (nf, p1d**dim) of the nodes of the elements behind the faces, turned to these.
+
+        Only for functions with derivatives. The restriction has the nodes in this order.
+        """
+
+    def turns(self) -> Ints:
+        """How the elements behind the faces lie, (nf, 4): strides in the order of their nodes.
+
+        The first number is the first node on the face. From it the other three lead to its
+        neighbours along the face's directions, and inwards; zero where there are none.
+        """
+        nodes, p, dim = self.turned_nodes(), self.p1d, self.dim
+        first = nodes[:, 0]
+        places = [p ** (dim - 1), 1, p] if dim > 1 else [1]  # inwards, along the face
+        steps = [nodes[:, k] - first if p > 1 else 0 * first for k in places[:dim]]
+        none = [0 * first] * (3 - dim)
+        return np.stack([first, *steps[1:], *none, steps[0]], axis=1)
+
+    def element_indices(self) -> Ints:
+        """Dofs (nf, p1d**dim) of the elements behind the faces, in the order of their nodes."""
+        indices = np.empty_like(self.restriction.indices)
+        np.put_along_axis(indices, self.turned_nodes(), self.restriction.indices, 1)
+        return indices
 
     def quadrature(self, q1d: int | Quadrature1D | None = None) -> Quadrature1D:
         """Return a 1-D rule for the faces; see `Space.quadrature`. In 1-D: one point of weight 1.

@@ -10,7 +10,7 @@ import numpy as np
 from femops.errors import SpaceError
 from femops.geometry.interior import InteriorFaces, interior_faces
 from femops.spaces.base import Space
-from femops.spaces.face_space import FaceSpace
+from femops.spaces.face_space import FaceSpace, Ints
 from femops.spaces.neighbours import TouchedDofs, with_neighbours
 from femops_kernels.derived import Derived
 
@@ -46,6 +46,10 @@ class SideSpace(FaceSpace):
         touched = _touched.get(volume, lambda: _dofs(volume, faces, side, layers), side, slopes)
         self.restriction, self.numbering = touched.restriction, touched.numbering
         self.halo = touched.halo
+
+    def turned_nodes(self) -> Ints:
+        """See `FaceSpace.turned_nodes`."""
+        return self.domain.nodes(self.side, self.p1d)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(side_space, slopes=self._slopes), (self._volume, self.side)

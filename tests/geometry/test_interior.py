@@ -30,7 +30,7 @@ def test_all_orientations_of_quadrilaterals() -> None:
     block = InteriorGeometry(faces, gauss(4)).block(0, faces.num_elements)
     np.testing.assert_allclose(block.other.points, block.points, atol=1e-14)
     assert (faces.elements[0] > faces.elements[1]).all()
-    assert (np.diff(faces.elements[0]) >= 0).all()
+    assert len(set(zip(*faces.elements, strict=True))) == faces.num_elements
 
 
 def test_outer_boundary() -> None:

@@ -18,6 +18,7 @@ from femops.operators.integrals.kernel_term import KernelTerm
 from femops.spaces.base import Space
 from femops.spaces.boundary_space import end_of
 from femops.spaces.domain_space import DomainSpace
+from femops.spaces.face_space import FaceSpace
 from femops_kernels.codegen.specialize import Parts
 from femops_kernels.cpu.cg.cg import solve_parts
 from femops_kernels.cpu.first_touch import placed_array
@@ -171,6 +172,8 @@ def sweep(
             keep,
             term.fields.origin(name),
             term.tests.origin(name),
+            _turns(term.fields.spaces[name]),
+            _turns(term.tests.spaces[name]) if name in term.tests.spaces else None,
         )
         for name, (source, target) in zip(term.fields.spaces, pairs, strict=True)
     ]
@@ -181,6 +184,11 @@ def sweep(
         effort = points * term.qfunction.flops // _FLOPS_PER_NUMBER
         data = _repeated(data, term.domain.num_elements)
     return Sweep(fitting, dofs, data, None, effort, term.domain.num_elements)
+
+
+def _turns(space: DomainSpace) -> NDArray[np.int64] | None:
+    """See `SweepDofs`: how the elements behind faces lie; None for other elements."""
+    return space.turns() if isinstance(space, FaceSpace) and space.has_end else None
 
 
 def _repeated(data: Data, ne: int) -> Data:

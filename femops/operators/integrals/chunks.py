@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from femops.operators.integrals.arguments import Arguments
 from femops.parallel.mesh import DistributedMesh
 from femops.spaces.domain_space import DomainSpace
+from femops.spaces.face_space import FaceSpace
 from femops.spaces.h1_l2 import L2
 from femops_kernels.cpu.first_touch import placed_plan
 from femops_kernels.cpu.machine import tuning_key
@@ -139,10 +140,13 @@ def _plan(space: DomainSpace, width: int, starts: Ints) -> Plan:
 
 
 def _make_plan(space: DomainSpace, width: int, starts: Ints, single: bool = False) -> Plan:
-    single = single or space.has_end  # the dofs of turned elements are not in order
-    runs = DofRuns(space.dim, space.p1d, space.p1d == 1 or isinstance(space, L2), single)
+    behind = space if isinstance(space, FaceSpace) and space.has_end else None
+    broken = space.p1d == 1 or isinstance(space.volume if behind else space, L2)
+    runs = DofRuns(space.dim, space.p1d, broken, single)
     whole, own = space.restriction, space.restriction.owned
-    given = whole.indices, own, width, starts, runs, whole.ndofs - own
+    # kernels turn the elements behind faces, but for many vectors their dofs are turned before
+    indices = behind.element_indices() if behind and not single else whole.indices
+    given = indices, own, width, starts, runs, whole.ndofs - own
     if space.domain.covers:
         return placed_plan(make_plan(*given))
     mesh = space.volume.distributed

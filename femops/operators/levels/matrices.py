@@ -25,6 +25,7 @@ from femops.operators.integrals.constraints import Constraints
 from femops.operators.integrals.number_types import check_values
 from femops.operators.integrals.term import Term
 from femops.operators.levels.level_data import LevelData, share
+from femops.spaces.face_space import FaceSpace
 from femops_kernels.compiled import ONE, Launch, Panels
 from femops_kernels.cpu.first_touch import placed_array
 from femops_kernels.cpu.kernels.dense import ElementKernel
@@ -88,7 +89,24 @@ class Elements(LevelData):
         if panels != ONE:
             work = self._kernel(), Data(self._by_element)
             return self.backend.launch_panels(term, constraints, keep, lambda: work, panels)
-        return sweep(term, self._kernel(), constraints, keep, Data(self.matrices))
+        return sweep(term, self._kernel(), constraints, keep, Data(self._in_element_order()))
+
+    def _in_element_order(self) -> NDArray[Any]:
+        """The matrices as sweeps read them: elements behind faces are not turned to the faces."""
+        term, given = self.summands[0][1], self.matrices
+        for axis, space in ((1, term.test), (2, term.trial)):
+            if not isinstance(space, FaceSpace) or not space.has_end:
+                continue
+            nodes = space.turned_nodes()
+            blocks = [nodes + c * nodes.shape[1] for c in range(space.ncomp)]
+            each, width = np.concatenate(blocks, axis=1), given.shape[-1]
+            each = np.concatenate([each, np.repeat(each[-1:], -len(each) % width, axis=0)])
+            by_slot = np.moveaxis(each.reshape(len(given), width, -1), 1, 2)  # as the matrices
+            turned = np.empty_like(given)
+            at = by_slot[:, :, np.newaxis] if axis == 1 else by_slot[:, np.newaxis]
+            np.put_along_axis(turned, np.broadcast_to(at, given.shape), given, axis)
+            given = turned
+        return given
 
     def flops(self) -> int:
         """Operations of the products."""

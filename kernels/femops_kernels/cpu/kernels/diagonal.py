@@ -44,7 +44,7 @@ class DiagonalKernel(SweepKernel):
         constants |= {"LAST": along, "ON_FACES": end is not None}
         if end is not None:
             constants["LAST"] = _squares(end[:1], end[1:])
-        around = ("table", "copies", "ahead", "weights", "geometry", "pieces")
+        around = ("table", "copies", "ahead", "weights", "geometry", "pieces", "face_nodes")
         return self.skeletons(*around, "batch_diagonal"), constants, self.kernel.qfunction.text
 
 

@@ -359,7 +359,9 @@ class Kernel(OperatorKernel):
     @cached_property
     def multivector(self) -> ModuleType:
         """See `OperatorKernel.multivector`. The q-function must not need the geometry."""
-        return self.vector_module(self._batch, self.constants(), self.qfunction.text)
+        renamed = {"face_nodes": "face_nodes_gathered"}
+        batch = [renamed.get(name, name) for name in self._batch]
+        return self.vector_module(batch, self.constants(), self.qfunction.text)
 
     @property
     def words(self) -> str:
@@ -372,7 +374,7 @@ class Kernel(OperatorKernel):
     def _batch(self) -> tuple[str, ...]:
         """Names of the skeletons of the work on a batch."""
         if self.on_faces:
-            return "batch", "batch_face"
+            return "face_nodes", "batch", "batch_face"
         qfunction = self.qfunction
         # Jacobians are long chains of operations: consecutive lines of points overlap better
         whole = qfunction.gradient_in or qfunction.gradient_out or qfunction.numbers.mapped

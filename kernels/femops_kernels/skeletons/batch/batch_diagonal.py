@@ -22,6 +22,7 @@ from femops_kernels.simd.lines import contract, fill_entry, load_line, store_lin
 from femops_kernels.simd.matrix import Matrix1D
 from femops_kernels.simd.tracing import traced
 from femops_kernels.skeletons.batch.ahead import ask_ahead
+from femops_kernels.skeletons.batch.face_nodes import *
 from femops_kernels.skeletons.batch.geometry import *
 from femops_kernels.skeletons.batch.pieces import target_of
 from femops_kernels.skeletons.chunk.defaults import *
@@ -60,7 +61,8 @@ SLAB, PLANES = Q2 * P_OUT, Q3 * O2 * P_OUT
 # of a component
 ALL_POINTS, ALL_SLABS, ALL_PLANES = len(KINDS) * Q1, len(KINDS_YZ) * SLAB, len(KINDS_Z) * PLANES
 OWN_LANES = NCOMP_OUT * (ALL_POINTS + ALL_SLABS + ALL_PLANES)
-WORK_LANES = OWN_LANES + PLANE_MODE_LANES + LINE_MODE_LANES
+BEHIND = NODE_LANES if ON_FACES else PLANE_MODE_LANES + LINE_MODE_LANES
+WORK_LANES = OWN_LANES + BEHIND
 
 
 @inner
@@ -126,23 +128,32 @@ def contract_y(slab, planes, k3, j1):
         store_line(LANE, planes, j * PLANES + k3 * O2 * P_OUT + j1, P_OUT, summed(parts))
 
 
+@inner
+def add_line(y, side, nodes, turns, c, along, j, line):
+    """Add a line of nodes in the last direction, or keep it for elements behind faces."""
+    if ON_FACES:
+        keep_inwards(y, side, nodes, turns, c, j % P_OUT, j // P_OUT, line)
+    else:
+        scatter_nodes(LANE, side.runs, side.ncomp, y, along, j, c, line)
+
+
 @traced
-def scatter_diagonal(planes, y, side, c):
+def scatter_diagonal(planes, y, side, nodes, turns, c):
     """Contract along z, and add to the vector of a test function."""
     if DIM == 1:
         line = load_line(LANE, planes, 0, 1, P_OUT)
-        scatter_nodes(LANE, side.runs, side.ncomp, y, 0, 0, c, line)
+        add_line(y, side, nodes, turns, c, 0, 0, line)
     elif DIM == 2:
         for j1 in range(P_OUT):
             line = load_line(LANE, planes, j1, P_OUT, O2)
-            scatter_nodes(LANE, side.runs, side.ncomp, y, 1, j1, c, line)
+            add_line(y, side, nodes, turns, c, 1, j1, line)
     else:
         for j in range(O2 * P_OUT):
             parts = []
             for k, kind in enumerate(KINDS_Z):
                 entries = load_line(LANE, planes, k * PLANES + j, O2 * P_OUT, Q3)
                 parts.append(contract(SQUARES[2][kind], entries))
-            scatter_nodes(LANE, side.runs, side.ncomp, y, 2, j, c, summed(parts))
+            add_line(y, side, nodes, turns, c, 2, j, summed(parts))
 
 
 @traced
@@ -164,7 +175,11 @@ def batch(table, b, x, y, work, ahead):
                 there = c * ALL_PLANES * LANE_BYTES
                 contract_y(slab + c * ALL_SLABS * LANE_BYTES, planes + there, k3, j1)
     for side in TARGETS:
-        places = target_of(y, side)
+        places, behind = target_of(y, side), work + OWN_LANES * LANE_BYTES
+        nodes = results_of(y, side, behind) if ON_FACES else behind
+        turns = turns_out(table, side, b) if ON_FACES else 0
         for c in range(side.ncomp):
             own = planes + (side.first + c) * ALL_PLANES * LANE_BYTES
-            scatter_diagonal(own, places, side, c)
+            scatter_diagonal(own, places, side, nodes, turns, c)
+        if ON_FACES:
+            add_nodes(y, side, nodes, turns)

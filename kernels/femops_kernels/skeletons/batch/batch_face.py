@@ -1,24 +1,23 @@
 """One batch of faces whose functions have derivatives: as ``batch.py``, with points on the face.
 
-Elements are turned so that their last direction leads inwards from the face.  Its lines of nodes
-are gathered and contracted to two numbers, the value and the derivative at the face.  Both are
-interpolated along the face, where derivatives are taken of the values.
+Elements are turned so that their last direction leads inwards from the face (``face_nodes.py``).
+Its lines of nodes are contracted to two numbers, the value and the derivative at the face.  Both
+are interpolated along the face, where derivatives are taken of the values.
 
 Work arrays, in lane vectors: ``value`` (NCOMP, 2, Q2, Q1), values and then inward derivatives;
-``slab`` as in ``batch.py``; ``along_x`` and ``along_y`` (NCOMP, Q2, Q1).
+``slab`` as in ``batch.py``; ``along_x`` and ``along_y`` (NCOMP, Q2, Q1); the nodes of a side.
 """
 
 # <defaults>
 
-from femops_kernels.simd.addresses import gather_nodes, scatter_nodes
 from femops_kernels.simd.compiling import inner
 from femops_kernels.simd.lanes import fill
 from femops_kernels.simd.line_math import add_lines
 from femops_kernels.simd.lines import contract, fill_entry, load_line, store_line
 from femops_kernels.simd.tracing import traced
 from femops_kernels.skeletons.batch.batch import NCOMP, functionals_at_points, has_slopes
+from femops_kernels.skeletons.batch.face_nodes import *
 from femops_kernels.skeletons.batch.geometry import *
-from femops_kernels.skeletons.batch.pieces import *
 from femops_kernels.skeletons.chunk.defaults import *
 from femops_kernels.skeletons.chunk.table import *
 
@@ -28,7 +27,7 @@ Q1, Q2 = Q1D if DIM > 1 else 1, Q1D if DIM > 2 else 1
 ALONG = POINTS * LANE_BYTES
 VALUE_BYTES = 2 * ALONG
 OWN_LANES = NCOMP * 4 * POINTS + POINTS
-WORK_LANES = OWN_LANES
+WORK_LANES = OWN_LANES + NODE_LANES
 
 
 def tangential(side):
@@ -42,12 +41,13 @@ def planes_of(side, ranges):
 
 
 @traced
-def interpolate_face(x, side, matrix, end, c, own, slab):
+def interpolate_face(x, side, matrix, end, c, own, slab, nodes, turns):
     """Values, and inward derivatives, of one component of a field at the points of the face."""
     p1, p2 = tangential(side)
-    for j in range(p2 * p1):
-        line = gather_nodes(LANE, side.runs, side.ncomp, x, DIM - 1, j, c)
-        store_line(LANE, own, j, POINTS, contract(end, line))
+    for j2 in range(p2):
+        for j1 in range(p1):
+            line = line_inwards(x, side, nodes, turns, c, j1, j2)
+            store_line(LANE, own, j2 * p1 + j1, POINTS, contract(end, line))
     for k in planes_of(side, SLOPES_IN) if DIM > 1 else ():
         plane = own + k * ALONG
         for j1 in range(p1):
@@ -59,7 +59,7 @@ def interpolate_face(x, side, matrix, end, c, own, slab):
 
 
 @traced
-def integrate_face(y, side, matrix, end, c, own, slab):
+def integrate_face(y, side, matrix, end, c, own, slab, nodes, turns):
     """The transpose, of one component of a test function."""
     p1, p2 = tangential(side)
     for k in (0, 1) if DIM > 1 else ():
@@ -70,9 +70,10 @@ def integrate_face(y, side, matrix, end, c, own, slab):
         for j2 in range(p2):
             line = contract(matrix, load_line(LANE, slab, j2 * Q1, 1, Q1))
             store_line(LANE, plane, j2 * p1, 1, line)
-    for j in range(p2 * p1):
-        line = contract(end, load_line(LANE, own, j, POINTS, 2))
-        scatter_nodes(LANE, side.runs, side.ncomp, y, DIM - 1, j, c, line)
+    for j2 in range(p2):
+        for j1 in range(p1):
+            line = contract(end, load_line(LANE, own, j2 * p1 + j1, POINTS, 2))
+            keep_inwards(y, side, nodes, turns, c, j1, j2, line)
 
 
 @traced
@@ -149,17 +150,21 @@ def batch(table, b, x, y, work, ahead):
     slab = value + NCOMP * VALUE_BYTES
     along_x = slab + ALONG
     along_y = along_x + NCOMP * ALONG
+    nodes = work + OWN_LANES * LANE_BYTES
     for side, matrix, end in zip(SOURCES, BASES, ENDS_IN, strict=True):
-        places = places_of(x, side)
+        places, turns = places_of(x, side), turns_in(table, side, b)
+        read_nodes(places, side, nodes, turns)
         for c in range(side.ncomp):
             own = value + (side.first + c) * VALUE_BYTES
-            interpolate_face(places, side, matrix, end, c, own, slab)
+            interpolate_face(places, side, matrix, end, c, own, slab, nodes, turns)
     points_of_face(sources(table, b), value, along_x, along_y)
     if MINIMA or SUMS:
         out = word(table, FUNCTIONALS) + b * (len(MINIMA) + len(SUMS)) * LANE_BYTES
         functionals_at_points(out, value)
     for side, matrix, end in zip(TARGETS, TRANSPOSED, ENDS_OUT, strict=True):
-        places = target_of(y, side)
+        places, turns = target_of(y, side), turns_out(table, side, b)
+        kept = results_of(y, side, nodes)
         for c in range(side.ncomp):
             own = value + (side.first + c) * VALUE_BYTES
-            integrate_face(places, side, matrix, end, c, own, slab)
+            integrate_face(places, side, matrix, end, c, own, slab, kept, turns)
+        add_nodes(y, side, kept, turns)

@@ -51,7 +51,9 @@ IN_COMPONENTS = 37  # of the field
 OUT_COMPONENTS = 38  # of the test function
 BLOCKS = 39  # how many blocks the table has
 FUNCTIONALS = 40  # address: functionals of elements, (batch, functional, slot)
-WORDS = 41
+IN_TURNS = 41  # address: how elements lie behind their faces, see ``batch/face_nodes.py``
+OUT_TURNS = 42
+WORDS = 43
 BLOCK_BYTES = 8 * WORDS
 
 CACHE_LINE = 64  # bytes

@@ -1,0 +1,113 @@
+"""Nodes of the elements behind a batch of faces: read at once, and found in each element's order.
+
+Elements keep the order of their nodes, which is read in long pieces (``pieces.py``). Lines of nodes
+that lead inwards from the face stand in it with strides. The face's table entry has them: first
+whether elements lie differently in the slots of the batch, then for all slots the first node, its
+neighbours along the face's two directions and inwards, as differences; then the same four numbers
+for each slot. Where elements lie differently, the nodes are turned slot by slot, number by number.
+
+Work arrays, in lane vectors: ``nodes`` and ``spare`` (components, nodes).
+"""
+
+# <defaults>
+from femops_kernels.simd.compiling import inner
+from femops_kernels.simd.lanes import get, load, put, store, word
+from femops_kernels.simd.lines import load_line, store_line
+from femops_kernels.simd.tracing import traced, when
+from femops_kernels.skeletons.batch.pieces import gather_runs, scatter_runs, target_of
+from femops_kernels.skeletons.chunk.defaults import *
+from femops_kernels.skeletons.chunk.table import *
+
+# </defaults>
+
+MOST_NODES_OF_SIDE = max([side.ncomp * side.p1d**DIM for side in (*SOURCES, *TARGETS)])
+NODE_LANES = 2 * MOST_NODES_OF_SIDE
+STRIDES = 4
+TURN_BYTES = 8 * (1 + STRIDES + STRIDES * LANE_WIDTH)
+
+
+@inner
+def move_slots(nodes, side, turns, back):
+    """Turn the nodes of each slot to its face, or ``back`` to the element's order."""
+    spare, count = nodes + MOST_NODES_OF_SIDE * LANE_BYTES, side.p1d**DIM
+    p1, p2 = side.p1d if DIM > 1 else 1, side.p1d if DIM > 2 else 1
+    for slot in range(LANE_WIDTH):
+        at = 1 + STRIDES + STRIDES * slot
+        for c in range(side.ncomp):
+            for j3 in range(side.p1d):
+                for j2 in range(p2):
+                    for j1 in range(p1):
+                        along = j1 * word(turns, at + 1) + j2 * word(turns, at + 2)
+                        there = word(turns, at) + along + j3 * word(turns, at + 3)
+                        turned = (j3 * p2 + j2) * p1 + j1
+                        source, target = (turned, there) if back else (there, turned)
+                        number = get(LANE, nodes, (c * count + source) * LANE_WIDTH + slot)
+                        put(LANE, spare, (c * count + target) * LANE_WIDTH + slot, number)
+    for k in range(side.ncomp * count):
+        store(LANE, nodes, k, load(LANE, spare, k))
+
+
+@traced
+def turn_to_faces(nodes, side, turns):
+    """Turn the nodes of each slot from the element's order to its face."""
+    move_slots(nodes, side, turns, False)
+
+
+@traced
+def turn_back(nodes, side, turns):
+    """Turn the nodes of each slot from its face to the element's order."""
+    move_slots(nodes, side, turns, True)
+
+
+@inner
+def turns_in(table, side, b):
+    """Address of a batch's entry of the turns of a field."""
+    return word(table + side.block * BLOCK_BYTES, IN_TURNS) + b * TURN_BYTES
+
+
+@inner
+def turns_out(table, side, b):
+    """Address of a batch's entry of the turns of a test function."""
+    return word(table + side.block * BLOCK_BYTES, OUT_TURNS) + b * TURN_BYTES
+
+
+@inner
+def read_nodes(x, side, nodes, turns):
+    """Read all nodes of a field."""
+    gather_runs(x, side, nodes, side.p1d**2, side.p1d**DIM)
+    for _ in when(word(turns, 0) != 0):
+        turn_to_faces(nodes, side, turns)
+
+
+@inner
+def first_of_line(side, turns, c, j1, j2):
+    """Position of the first node of a line inwards, from node (j1, j2) of the face."""
+    return c * side.p1d**DIM + word(turns, 1) + j1 * word(turns, 2) + j2 * word(turns, 3)
+
+
+@inner
+def line_inwards(x, side, nodes, turns, c, j1, j2):
+    """Nodes of a field from a node of the face inwards."""
+    first = first_of_line(side, turns, c, j1, j2)
+    return load_line(LANE, nodes, first, word(turns, 4), side.p1d)
+
+
+@inner
+def results_of(y, side, nodes):
+    """Where the results of a test function are kept until all are there."""
+    return target_of(y, side) if BY_ELEMENT else nodes
+
+
+@inner
+def keep_inwards(y, side, nodes, turns, c, j1, j2, line):
+    """Keep the results of a line inwards."""
+    store_line(LANE, nodes, first_of_line(side, turns, c, j1, j2), word(turns, 4), line)
+
+
+@inner
+def add_nodes(y, side, nodes, turns):
+    """Add all results of a test function, unless ``by_element.py`` does it."""
+    for _ in when(word(turns, 0) != 0):
+        turn_back(nodes, side, turns)
+    if not BY_ELEMENT:
+        scatter_runs(target_of(y, side), side, nodes, side.p1d**2, side.p1d**DIM)
