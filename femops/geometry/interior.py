@@ -36,10 +36,10 @@ Ints = NDArray[np.int64]
 MINUS, PLUS = 0, 1
 """Numbers of the sides of a face."""
 
+_BATCH = 16
+"""Faces of the widest batch."""
 _GROUP = 128
-"""Elements whose faces are sorted by how they lie."""
-_SAME = 16
-"""The same on reproducible meshes: ranks have multiples of it, in the same order."""
+"""Most elements of a group whose faces are sorted by how they lie."""
 
 _MATCHING = 1e-4  # largest relative difference of the area vectors of both sides; files round
 
@@ -66,7 +66,12 @@ class InteriorFaces(Domain):
     turns : (2, nf) uint8
         Orientation of each face in both elements; see `femops_meshes.topology`.
     num_elements : int
-        Number of faces, nf. A sweep treats faces as elements.
+        Number of faces, nf, with those that are repeated. A sweep treats faces as elements.
+    counted : (nf,) bool
+        False for repeated faces, which complete batches of faces. Their weights are zero.
+    group_elements, group_start : (k + 1,) int64
+        First minus element, and first face, of each group; then the numbers of elements and faces.
+        Groups begin with batches.
     """
 
     covers = has_maps = False
@@ -85,26 +90,44 @@ class InteriorFaces(Domain):
         sides = np.stack([larger, 1 - larger])
         elements, codes = (np.take_along_axis(a, sides, axis=0) for a in (elements, codes))
         own = elements[MINUS] < mesh.num_elements
-        self._take(elements[:, own], codes[:, own])
-        self._take(*(a[:, self._order(reproducible)] for a in (self.elements, self.codes)))
+        self._take(elements[:, own], codes[:, own], np.ones(np.count_nonzero(own), dtype=bool))
+        self._sort(_group_size(mesh.num_elements, reproducible))
 
-    def _take(self, elements: Ints, codes: Ints) -> None:
+    def _take(self, elements: Ints, codes: Ints, counted: NDArray[np.bool_]) -> None:
         """Set the faces to those with these elements and codes (2, nf)."""
         self.elements, self.codes = np.ascontiguousarray(elements), np.ascontiguousarray(codes)
         self.turns = self.around.topology.orientation[self.elements, self.codes]
-        self.num_elements = self.elements.shape[1]
+        self.num_elements, self.counted = self.elements.shape[1], counted
 
-    def _order(self, reproducible: bool) -> Ints:
-        """Order (nf,) of the faces: by groups of minus elements, then by how their elements lie.
+    def _sort(self, size: int) -> None:
+        """Sort the faces by groups of ``size`` minus elements, then by how both elements lie.
 
-        Batches of faces are faster if both elements lie in the same way in all of them.
+        In batches of faces whose elements lie alike kernels are faster. So faces are repeated where
+        this completes a batch, and at the end of a group.
         """
-        alike, corners = self.codes[0] * 27 + self.codes[1], self.nodes(PLUS, 2)
+        lie, corners = self.codes[MINUS] * 27 + self.codes[PLUS], self.nodes(PLUS, 2)
         for k in range(min(corners.shape[1], 3)):  # these tell how the plus element is turned
-            alike = alike * 8 + corners[:, k]
-        minus = self.elements[MINUS]
-        group = self.numbers[minus] // (_SAME if reproducible else _GROUP)
-        return np.lexsort((self.codes[MINUS], minus, alike, group))
+            lie = lie * 8 + corners[:, k]
+        minus, kinds = self.elements[MINUS], np.unique(lie, return_inverse=True)[1]
+        group = minus // size
+        names = group * (kinds.max(initial=0) + 1) + kinds
+        _, run, count = np.unique(names, return_inverse=True, return_counts=True)
+        rare = count < _BATCH // 2
+        order = np.lexsort((self.codes[MINUS], minus, kinds, rare[run], group))
+        run, group = run[order], group[order]
+        last = np.append(run[1:] != run[:-1], True)[: len(order)]
+        repeats = np.where(last & ~rare[run], 1 + -count[run] % _BATCH, 1)
+        self.group_elements = np.append(np.arange(0, self.mesh.num_elements, size), 0)
+        self.group_elements[-1] = self.mesh.num_elements
+        ends = np.searchsorted(group, np.arange(len(self.group_elements) - 1), side="right")
+        total = np.cumsum(np.append(0, repeats))[ends]
+        sizes = np.diff(np.append(0, total))
+        filled = np.flatnonzero(sizes)
+        repeats[ends[filled] - 1] += -sizes[filled] % _BATCH
+        self.group_start = np.append(0, np.cumsum(sizes + -sizes % _BATCH))
+        taken = np.repeat(order, repeats)
+        counted = np.append(True, taken[1:] != taken[:-1])[: len(taken)]
+        self._take(self.elements[:, taken], self.codes[:, taken], counted)
 
     def nodes(self, side: int, p1d: int, start: int = 0, stop: int | None = None) -> Ints:
         """Numbers (n, p1d**dim) of the nodes of a side's elements, turned to their faces.
@@ -153,6 +176,16 @@ def _order_in_minus(turns: Ints, side: int, p1d: int, dim: int) -> Ints:
         return np.arange(p1d**dim)
     minus, plus = (entity_permutation(int(turn), p1d, dim) for turn in turns)
     return np.asarray(np.argsort(plus)[minus])
+
+
+def _group_size(num_elements: int, reproducible: bool) -> int:
+    """Number of minus elements of a group: a multiple of 16, and the same on all ranks if need be.
+
+    Small meshes have several groups, so that all threads have work.
+    """
+    if reproducible:
+        return _BATCH
+    return int(np.clip(-(-num_elements // (16 * _BATCH)) * _BATCH, _BATCH, _GROUP))
 
 
 def interior_faces(mesh: Mesh | DistributedMesh) -> InteriorFaces:
@@ -414,6 +447,12 @@ class InteriorBlock(FaceBlock):
         """Derivatives (n, nq, dim, dim) of the turned elements' coordinates in space."""
         self._vectors  # noqa: B018  (refuses inverted elements)
         return np.asarray(self._adjugates / self._determinants[..., np.newaxis, np.newaxis])
+
+    @cached_property
+    def weighted_det(self) -> Floats:
+        """Surface elements times quadrature weights, (n, nq); zero on repeated faces."""
+        counted = self.geometry.faces.counted[self.start : self.stop, np.newaxis]
+        return np.asarray(self.det * self.geometry.weights * counted)
 
     def values(self, basis: Basis1D, indices: Ints, l_vec: Any) -> Floats:
         """See `DomainBlock.values`. Values are those inside the side's elements."""

@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from femops.geometry.interior import InteriorFaces
 from femops.operators.integrals.arguments import Arguments
 from femops.parallel.mesh import DistributedMesh
 from femops.spaces.domain_space import DomainSpace
@@ -22,6 +23,7 @@ from femops_kernels.cpu.plan import (
     elements_per_chunk,
     equal_chunks,
     make_nonowned_plan,
+    make_owned_plan,
     make_plan,
 )
 from femops_kernels.derived import Derived
@@ -42,6 +44,10 @@ def _element_start(fields: Arguments, tests: Arguments, dtype: np.dtype[np.gener
     ne, mesh = first.domain.num_elements, first.volume.distributed
     if not ne:
         return np.zeros(1, dtype=np.int64)
+    if isinstance(first.domain, InteriorFaces):
+        groups = first.domain.group_start
+        each = max(1, _chunk(fields, tests, dtype, ne) * (len(groups) - 1) // ne)
+        return np.unique(np.append(groups[:-1:each], ne))
     if mesh is None or mesh.element_groups is None or not first.domain.covers:
         return equal_chunks(ne, _chunk(fields, tests, dtype, ne))
     return _chunk_starts(mesh, ne, _chunk(fields, tests, dtype, mesh.num_elements))
@@ -151,5 +157,25 @@ def _make_plan(space: DomainSpace, width: int, starts: Ints, single: bool = Fals
         return placed_plan(make_plan(*given))
     mesh = space.volume.distributed
     apart = mesh is not None and mesh.reproducible
+    owned = None if apart else _owned_start(space, starts)
+    if owned is not None:
+        runs = DofRuns(space.dim, space.p1d, broken, single or behind is None)
+        sizes = own, width, starts, owned
+        return placed_plan(make_owned_plan(indices, *sizes, runs, whole.ndofs - own))
     plan = make_nonowned_plan(*given, apart=apart, even=space.domain.two_sided)
     return placed_plan(plan)
+
+
+def _owned_start(space: DomainSpace, starts: Ints) -> Ints | None:
+    """First dof of the minus elements of each chunk of faces, and the number of dofs.
+
+    None if elements share dofs, or a chunk begins within a group of faces.
+    """
+    faces, whole = space.domain, space.volume
+    if not isinstance(faces, InteriorFaces) or not isinstance(whole, L2):
+        return None
+    if not np.isin(starts, faces.group_start).all():
+        return None
+    first = faces.group_elements[np.searchsorted(faces.group_start, starts, side="right") - 1]
+    first[0], first[-1] = 0, faces.group_elements[-1]
+    return np.asarray(first * whole.p1d**whole.dim)

@@ -249,6 +249,41 @@ def make_nonowned_plan(
     return _plan(indices, element_start, none, met, (ndofs, ghosts), width, runs, apart, even)
 
 
+def make_owned_plan(
+    indices: Int,
+    ndofs: int,
+    width: int,
+    element_start: Int,
+    owned_start: Int,
+    runs: DofRuns,
+    ghosts: int = 0,
+) -> Plan:
+    """Plan of a restriction whose chunks own given ranges of dofs.
+
+    Chunks add to their own dofs where they are, and write other contributions to the buffer.
+    Another term must have set y before. Several restrictions with the same ranges may add to one
+    vector in one sweep.
+
+    Parameters
+    ----------
+    indices : (ne, nodes) int64
+        Dofs of each element's nodes.
+    ndofs, width, element_start, runs, ghosts
+        See `make_plan`.
+    owned_start : (nchunks + 1,) int64
+        First dof that each chunk owns, and ``ndofs``.
+
+    Raises
+    ------
+    KernelValueError
+        If a chunk does not begin at a multiple of the width, or different runs have the same first
+        two dofs.
+    """
+    _check(indices, element_start, width, ndofs + ghosts)
+    met = np.zeros(len(indices))
+    return _plan(indices, element_start, owned_start, met, (ndofs, ghosts), width, runs)
+
+
 def _check(indices: Int, element_start: Int, width: int, numbers: int) -> None:
     if indices.max(initial=-1) >= numbers:
         raise KernelValueError(f"elements touch dof {indices.max()}, there are {numbers}")

@@ -33,12 +33,13 @@ def move_slots(nodes, side, turns, back):
     p1, p2 = side.p1d if DIM > 1 else 1, side.p1d if DIM > 2 else 1
     for slot in range(LANE_WIDTH):
         at = 1 + STRIDES + STRIDES * slot
+        begin, along_1, along_2 = word(turns, at), word(turns, at + 1), word(turns, at + 2)
+        inwards = word(turns, at + 3)
         for c in range(side.ncomp):
             for j3 in range(side.p1d):
                 for j2 in range(p2):
                     for j1 in range(p1):
-                        along = j1 * word(turns, at + 1) + j2 * word(turns, at + 2)
-                        there = word(turns, at) + along + j3 * word(turns, at + 3)
+                        there = begin + j1 * along_1 + j2 * along_2 + j3 * inwards
                         turned = (j3 * p2 + j2) * p1 + j1
                         source, target = (turned, there) if back else (there, turned)
                         number = get(LANE, nodes, (c * count + source) * LANE_WIDTH + slot)
