@@ -88,6 +88,10 @@ class Motion(Flow):
         Table of the corners of subcells.
     corner_speed : (ne, n, dim) float64, optional
         Displacement of the corners of subcells. By default that of the mesh.
+
+    Attributes
+    ----------
+    displacement : (ne, ng, dim) float64
     """
 
     moves = True
@@ -99,18 +103,18 @@ class Motion(Flow):
         lattice: Floats,
         corner_speed: Floats | None = None,
     ) -> None:
-        self._nodes, self._displacement = nodes, displacement
+        self._nodes, self.displacement = nodes, displacement
         self._corners = np.matmul(lattice, nodes)
         default = np.matmul(lattice, displacement)
         self._corner_speed = default if corner_speed is None else corner_speed
 
     def nodes(self, t: float) -> Floats:
         """See `Flow.nodes`."""
-        return np.asarray(self._nodes + t * self._displacement)
+        return np.asarray(self._nodes + t * self.displacement)
 
     def velocity(self, t: float, at: Floats) -> Floats:  # noqa: ARG002  (constant in time)
         """See `Flow.velocity`."""
-        return np.asarray(-np.matmul(at, self._displacement))
+        return np.asarray(-np.matmul(at, self.displacement))
 
     def corners(self, t: float) -> Floats:
         """See `Flow.corners`."""

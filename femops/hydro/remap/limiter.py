@@ -12,7 +12,7 @@ from femops.hydro.remap.neighbours import Lattice
 
 Floats = NDArray[np.float64]
 
-_ROUND_OFF = 1e-10  # by which Euler steps of low order may leave their bounds
+_ROUND_OFF = 1e-10  # part of the largest coefficient by which low order may leave its bounds
 
 
 @final
@@ -49,7 +49,8 @@ class ClipScale:
         least, largest = self._lattice.bounds(u)
         moved, per_step = u + dt * low, lumped / dt
         below, above = least - moved, largest - moved
-        if below.max() > _ROUND_OFF or above.min() < -_ROUND_OFF:
+        tolerance = _ROUND_OFF * np.abs(u).max()
+        if below.max() > tolerance or above.min() < -tolerance:
             raise HydroError(_too_long(u, low, least, largest, dt))
         change = lumped * (high - low)
         np.clip(change, per_step * below, per_step * above, out=change)
@@ -66,7 +67,8 @@ def _too_long(u: Floats, low: Floats, least: Floats, largest: Floats, dt: float)
     """Message about a step of low order that leaves the bounds."""
     with np.errstate(divide="ignore", invalid="ignore"):
         room = np.where(low > 0.0, largest - u, least - u) / low
-    limit = float(np.min(room, where=np.abs(low) > _ROUND_OFF, initial=np.inf))
+    moving = dt * np.abs(low) > _ROUND_OFF * np.abs(u).max()
+    limit = float(np.min(room, where=moving, initial=np.inf))
     return (
         f"a step of {dt:g} makes new extremes: here the limit is {limit:.3g}, take a smaller dt or "
         "a coarser mesh"

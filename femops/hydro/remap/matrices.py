@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import HydroError
-from femops.hydro.remap.flow import Flow
+from femops.hydro.remap.flow import Flow, Motion
 from femops.hydro.remap.tables import Tables
 from femops_meshes.coordinates.mapping import adjugates, determinants
 
@@ -33,6 +33,34 @@ class Matrices:
     def __init__(self, tables: Tables, flow: Flow, t: float) -> None:
         self._tables, self._flow, self._t = tables, flow, t
         self._nodes = flow.nodes(t)
+
+    @staticmethod
+    def after_step(tables: Tables, flow: Motion, t: float, mass: Floats, dt: float) -> Matrices:
+        """Matrices at a time whose mass is that after an Euler step from there.
+
+        With this mass a step keeps constants, and what it adds to the sum of ``lumped * u`` is what
+        the sum loses by the change of the lumped mass (the geometric conservation law).
+
+        Parameters
+        ----------
+        tables : Tables
+        flow : Motion
+        t : float
+        mass : (ne, n, n) float64
+            Mass before the step.
+        dt : float
+        """
+        result = Matrices(tables, flow, t)
+        result.__dict__["mass"] = mass + dt * result._mass_rate(flow)
+        return result
+
+    def _mass_rate(self, flow: Motion) -> Floats:
+        """Derivative (ne, n, n) of the mass matrices by time."""
+        table = self._tables
+        slopes = table.inside.jacobians(flow.displacement)
+        change = (adjugates(self._jacobians) * slopes.swapaxes(-1, -2)).sum(axis=(-1, -2))
+        scaled = (table.weights * change)[..., np.newaxis] * table.shapes
+        return np.asarray(np.matmul(table.shapes.T, scaled))
 
     @cached_property
     def mass(self) -> Floats:

@@ -1,0 +1,5 @@
+"""Arbitrary Lagrangian-Eulerian runs: relaxation of the mesh, and remap of the fields."""
+
+from femops.hydro.ale.run import ArbitraryLagrangianEulerian
+
+__all__ = ["ArbitraryLagrangianEulerian"]
