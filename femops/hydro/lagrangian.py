@@ -255,7 +255,7 @@ class Lagrangian:
         """Energy (E.size,) with the integrals (E.size,) of density times it against the basis."""
         inverse = self.space.memory.get(self._energy_inverse)
         n = inverse.shape[-1]
-        return np.matmul(inverse, integrals.reshape(-1, n, 1)).reshape(-1)
+        return np.asarray(np.matmul(inverse, integrals.reshape(-1, n, 1)).reshape(-1))
 
     # --- states ----------------------------------------------------------------------------------
 

@@ -143,6 +143,22 @@ def hydro(
         bool, typer.Option("--verify", help="Repeat Laghos' reference runs.")
     ] = False,
     fom: Annotated[bool, typer.Option("--fom", help="Print Laghos' figures of merit too.")] = False,
+    ale: Annotated[
+        int | None,
+        _option(
+            whole_number(1),
+            "N",
+            "Relax the mesh and remap the fields every N steps, and when the mesh is bad. Give it "
+            "with --restart again.",
+        ),
+    ] = None,
+    ale_length: Annotated[
+        float, _option(positive, "L", "Length in elements over which a relaxation smooths.")
+    ] = 1.0,
+    ale_quality: Annotated[
+        float,
+        _option(number(0.0, 1.0), "Q", "Quality below which the mesh is bad; 1 is that of cubes."),
+    ] = 0.1,
     device: Annotated[
         str | None, typer.Option(metavar="NAME", help="cuda: compute on a GPU.")
     ] = None,
@@ -159,12 +175,16 @@ def hydro(
     \b
     Examples:
       femops hydro sedov --dim 3 --save sedov.pvd
+      femops hydro triple-point --t-final 5 --ale 20
       femops hydro triple-point --refine 3 --picture triple.png --movie triple.gif
       femops hydro sedov --checkpoint run.state --checkpoint-every 50
       femops hydro --verify 1 3 5
     """  # noqa: D301  (\b is click's mark for lines to keep)
     output = Output(json)
     given = {
+        "ale": ale,
+        "ale_length": ale_length,
+        "ale_quality": ale_quality,
         "assembly": assembly and assembly.value,
         "blast": blast,
         "cfl": cfl,
@@ -194,6 +214,8 @@ def hydro(
         refuse(named - {"what", "verify", "cg_tol", "threads", "json"}, "--verify does not take it")
     if save is None and movie is None:
         refuse(named & {"every"}, "it has no effect without --save or --movie")
+    if ale is None:
+        refuse(named & {"ale_length", "ale_quality"}, "it has no effect without --ale")
     if checkpoint is None:
         refuse(named & {"checkpoint_every"}, "it has no effect without --checkpoint")
     with one_line_warnings():

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import femops
-from femops.errors import HydroError
+from femops.errors import HydroError, SolverError
 from femops.geometry.evaluation import reference_gradient
 from femops.hydro.lagrangian import Lagrangian
 from femops.pointwise.expressions.tensors import adjugate, det
@@ -68,9 +68,12 @@ class Relaxation:
             The relaxation does not converge, or tangles the mesh.
         """
         form = self._form.update(old=femops.GridFunction(self._V, position))
-        found, info = femops.newton(
-            form, position, rtol=_TOLERANCE, maxiter=_MOST_STEPS, warn=False
-        )
+        try:
+            found, info = femops.newton(
+                form, position, rtol=_TOLERANCE, maxiter=_MOST_STEPS, warn=False
+            )
+        except SolverError as error:
+            raise HydroError(f"the relaxation of the mesh fails: {error}") from error
         if not info.converged:
             raise HydroError(f"the relaxation of the mesh has not converged: {info.reason}")
         worst = quality(self._V, found)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Annotated, Any, final
-
 
 from femops.errors import HydroError
 from femops.hydro.ale.relaxation import Relaxation, quality

@@ -2,8 +2,9 @@
 
 Density, internal and kinetic energy by volume, and 1 / (gamma - 1) become discontinuous functions
 of the order of the energy. Momentum becomes one of the order of the velocity. Their integrals
-against the basis are those of the values at the quadrature points. Then they are remapped within
-their bounds, and evaluated at the points of the displaced mesh.
+against the basis are those of the values at the quadrature points. All but the momentum are limited
+by the values around. Then all are remapped within their bounds, and evaluated at the points of the
+displaced mesh.
 
 Velocity and energy follow from the remapped functions by projections that weigh with the density.
 So the integrals of momentum and energy stay. The kinetic energy that the projection of the velocity
@@ -26,7 +27,6 @@ from femops.hydro.lagrangian import Fluid, Lagrangian
 from femops.hydro.remap.conservative import ConservativeRemap
 from femops.hydro.remap.neighbours import Lattice
 from femops.hydro.remap.tables import tensor
-from femops.spaces.functions import evaluate
 
 Floats = NDArray[np.float64]
 
@@ -115,8 +115,8 @@ def transferred(
     low = _Carrier(equations, nodes, displacement, max(equations.order_thermo, 1))
     high = _Carrier(equations, nodes, displacement, equations.order)
     steps = max(low.num_steps, high.num_steps)
-    density, energy, kinetic, inverse = low.carried(scalars, old.volume, steps)
-    momentum = np.moveaxis(high.carried(vectors, old.volume, steps), 0, -1)
+    density, energy, kinetic, inverse = low.carried(scalars, old.volume, steps, limit=True)
+    momentum = np.moveaxis(high.carried(vectors, old.volume, steps, limit=False), 0, -1)
     volume = volumes(equations, nodes + displacement)
     new = PointFields(volume, density, energy, kinetic, inverse, momentum)
     after = equations.with_fluid(_fluid(equations, new))
@@ -137,26 +137,35 @@ class _Carrier:
         self._shapes = tensor([at] * mesh.dim)
         self.num_steps = self._remap.num_steps
 
-    def carried(self, values: Floats, volume: Floats, steps: int) -> Floats:
-        """Values (nf, ne, nq) at the points after the remap of values before it."""
+    def carried(self, values: Floats, volume: Floats, steps: int, *, limit: bool) -> Floats:
+        """Values (nf, ne, nq) at the points after the remap of values before it.
+
+        With ``limit`` the functions before the remap are limited, see `_limited`.
+        """
         start = self._remap.start
         moments = np.matmul(volume * values, self._shapes)
-        coefficients = np.matmul(start.inverse_mass, moments[..., np.newaxis])[..., 0]
-        bounded = [
-            within(u, start.lumped, *self._lattice.bounds(of))
-            for u, of in zip(coefficients, values, strict=True)
-        ]
-        return np.matmul(self._remap.run(np.stack(bounded), steps), self._shapes.T)
+        fields = np.matmul(start.inverse_mass, moments[..., np.newaxis])[..., 0]
+        if limit:
+            pairs = zip(fields, values, strict=True)
+            fields = np.stack([self._limited(u, start.lumped, of) for u, of in pairs])
+        return np.asarray(np.matmul(self._remap.run(fields, steps), self._shapes.T))
+
+    def _limited(self, u: Floats, lumped: Floats, values: Floats) -> Floats:
+        """Shrink coefficients (ne, n) towards their mean in each element.
+
+        They keep the bounds of the values (ne, nq) in the elements that meet at their nodes.
+        """
+        mean = (lumped * u).sum(axis=1, keepdims=True) / lumped.sum(axis=1, keepdims=True)
+        share = share_within(u - mean, *self._lattice.bounds(values), mean)
+        return np.asarray(mean + share * (u - mean))
 
 
-def within(u: Floats, weights: Floats, least: Floats, largest: Floats) -> Floats:
-    """Shrink coefficients (ne, n) towards their mean until they keep bounds (ne, n)."""
-    mean = (weights * u).sum(axis=-1, keepdims=True) / weights.sum(axis=-1, keepdims=True)
-    away = u - mean
+def share_within(away: Floats, least: Floats, largest: Floats, mean: Floats) -> Floats:
+    """Largest share (ne, 1) of deviations (ne, n) from means (ne, 1) that keeps bounds (ne, n)."""
     room = np.where(away > 0.0, largest - mean, least - mean)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        share = np.where(away == 0.0, 1.0, room / away)
-    return np.asarray(mean + np.clip(share.min(axis=-1, keepdims=True), 0.0, 1.0) * away)
+    share = np.ones_like(away)
+    np.divide(room, away, out=share, where=away != 0.0)
+    return np.asarray(np.clip(share.min(axis=1, keepdims=True), 0.0, 1.0))
 
 
 def nodal(space: femops.Space, vector: Floats) -> Floats:
@@ -197,7 +206,8 @@ def _gamma(equations: Lagrangian) -> Floats:
 def _values(equations: Lagrangian, function: femops.GridFunction) -> Floats:
     space = function.space
     values = nodal(space, function.vector)
-    return reference_values(space.basis, equations.quadrature.points, space.dim, values)[..., 0]
+    found = reference_values(space.basis, equations.quadrature.points, space.dim, values)
+    return np.asarray(found[..., 0])
 
 
 def _fluid(equations: Lagrangian, fields: PointFields) -> Fluid:

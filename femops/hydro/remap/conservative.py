@@ -78,9 +78,7 @@ class ConservativeRemap:
             fields, mass = self._step(fields, mass, k * dt, dt)
         return fields
 
-    def _step(
-        self, fields: Floats, mass: Floats, t: float, dt: float
-    ) -> tuple[Floats, Floats]:
+    def _step(self, fields: Floats, mass: Floats, t: float, dt: float) -> tuple[Floats, Floats]:
         """One step of fields and mass."""
         first, of_first = fields, mass
         for share, c in _STAGES:
