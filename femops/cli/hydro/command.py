@@ -50,6 +50,14 @@ def _option(reader: Any, metavar: str, text: str) -> Any:
     return typer.Option(parser=reader, metavar=metavar, help=text)
 
 
+_NEED = {
+    ("save", "movie"): {"every"},
+    ("checkpoint",): {"checkpoint_every"},
+    ("ale",): {"ale_length", "ale_quality"},
+}
+"""Options without effect unless one of others is given."""
+
+
 @paragraphs
 def hydro(
     context: typer.Context,
@@ -212,12 +220,10 @@ def hydro(
     named = given_options(context)
     if verify:
         refuse(named - {"what", "verify", "cg_tol", "threads", "json"}, "--verify does not take it")
-    if save is None and movie is None:
-        refuse(named & {"every"}, "it has no effect without --save or --movie")
-    if ale is None:
-        refuse(named & {"ale_length", "ale_quality"}, "it has no effect without --ale")
-    if checkpoint is None:
-        refuse(named & {"checkpoint_every"}, "it has no effect without --checkpoint")
+    for needed, idle in _NEED.items():
+        if all(given[name] is None for name in needed):
+            options = " or ".join(f"--{name}" for name in needed)
+            refuse(named & idle, f"it has no effect without {options}")
     with one_line_warnings():
         set_threads(threads)
         if verify:

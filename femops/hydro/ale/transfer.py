@@ -2,9 +2,8 @@
 
 Density, internal and kinetic energy by volume, and 1 / (gamma - 1) become discontinuous functions
 of the order of the energy. Momentum becomes one of the order of the velocity. Their integrals
-against the basis are those of the values at the quadrature points. All but the momentum are limited
-by the values around. Then all are remapped within their bounds, and evaluated at the points of the
-displaced mesh.
+against the basis are those of the values at the quadrature points. They are limited by the values
+around, remapped within their bounds, and evaluated at the points of the displaced mesh.
 
 Velocity and energy follow from the remapped functions by projections that weigh with the density.
 So the integrals of momentum and energy stay. The kinetic energy that the projection of the velocity
@@ -115,8 +114,8 @@ def transferred(
     low = _Carrier(equations, nodes, displacement, max(equations.order_thermo, 1))
     high = _Carrier(equations, nodes, displacement, equations.order)
     steps = max(low.num_steps, high.num_steps)
-    density, energy, kinetic, inverse = low.carried(scalars, old.volume, steps, limit=True)
-    momentum = np.moveaxis(high.carried(vectors, old.volume, steps, limit=False), 0, -1)
+    density, energy, kinetic, inverse = low.carried(scalars, old.volume, steps, tight=True)
+    momentum = np.moveaxis(high.carried(vectors, old.volume, steps, tight=False), 0, -1)
     volume = volumes(equations, nodes + displacement)
     new = PointFields(volume, density, energy, kinetic, inverse, momentum)
     after = equations.with_fluid(_fluid(equations, new))
@@ -137,31 +136,34 @@ class _Carrier:
         self._shapes = tensor([at] * mesh.dim)
         self.num_steps = self._remap.num_steps
 
-    def carried(self, values: Floats, volume: Floats, steps: int, *, limit: bool) -> Floats:
+    def carried(self, values: Floats, volume: Floats, steps: int, *, tight: bool) -> Floats:
         """Values (nf, ne, nq) at the points after the remap of values before it.
 
-        With ``limit`` the functions before the remap are limited, see `_limited`.
+        Before the remap the functions are limited. With ``tight`` their coefficients keep the
+        bounds of the values in the elements that meet at a node. So the result keeps them too.
+        Else only their values at the points do, which leaves extremes of smooth functions alone.
         """
         start = self._remap.start
         moments = np.matmul(volume * values, self._shapes)
         fields = np.matmul(start.inverse_mass, moments[..., np.newaxis])[..., 0]
-        if limit:
-            pairs = zip(fields, values, strict=True)
-            fields = np.stack([self._limited(u, start.lumped, of) for u, of in pairs])
-        return np.asarray(np.matmul(self._remap.run(fields, steps), self._shapes.T))
+        pairs = zip(fields, values, strict=True)
+        limited = [self._limited(u, start.lumped, of, tight) for u, of in pairs]
+        return np.asarray(np.matmul(self._remap.run(np.stack(limited), steps), self._shapes.T))
 
-    def _limited(self, u: Floats, lumped: Floats, values: Floats) -> Floats:
-        """Shrink coefficients (ne, n) towards their mean in each element.
-
-        They keep the bounds of the values (ne, nq) in the elements that meet at their nodes.
-        """
+    def _limited(self, u: Floats, lumped: Floats, values: Floats, tight: bool) -> Floats:
+        """Shrink coefficients (ne, n) towards their mean in each element until bounds are kept."""
         mean = (lumped * u).sum(axis=1, keepdims=True) / lumped.sum(axis=1, keepdims=True)
-        share = share_within(u - mean, *self._lattice.bounds(values), mean)
-        return np.asarray(mean + share * (u - mean))
+        away, (least, largest) = u - mean, self._lattice.bounds(values)
+        if tight:
+            share = share_within(away, least, largest, mean)
+        else:
+            around = least.min(axis=1, keepdims=True), largest.max(axis=1, keepdims=True)
+            share = share_within(np.matmul(away, self._shapes.T), *around, mean)
+        return np.asarray(mean + share * away)
 
 
 def share_within(away: Floats, least: Floats, largest: Floats, mean: Floats) -> Floats:
-    """Largest share (ne, 1) of deviations (ne, n) from means (ne, 1) that keeps bounds (ne, n)."""
+    """Largest share (ne, 1) of deviations (ne, n) from means (ne, 1) that keeps bounds."""
     room = np.where(away > 0.0, largest - mean, least - mean)
     share = np.ones_like(away)
     np.divide(room, away, out=share, where=away != 0.0)

@@ -84,37 +84,40 @@ class SubcellDistribution(LowOrder):
 
     def __init__(self, neighbours: Neighbours, corners: Ints) -> None:
         super().__init__(neighbours)
-        self._corners = corners
+        self._corners = np.ascontiguousarray(corners.T)
         n = int(corners.max()) + 1
-        # cells and corners that have each dof, with the entry after all of them as filling
-        places = [np.flatnonzero(corners.T.reshape(-1) == dof) for dof in range(n)]
+        # entries of corners that each dof has, with the entry after all of them as filling
+        places = [np.flatnonzero(self._corners.reshape(-1) == dof) for dof in range(n)]
         self._places = np.full((max(map(len, places)), n), corners.size)
         for dof, mine in enumerate(places):
             self._places[: len(mine), dof] = mine
 
     def _inside(self, matrices: Matrices, u: Floats) -> Floats:
         total, result = multiplied(matrices.advection, u), np.zeros_like(u)
-        cells = np.take(u, self._corners, axis=1)
-        fluctuations = (matrices.subcells * cells).sum(axis=-1)
+        cells = np.stack([np.take(u, dofs, axis=1) for dofs in self._corners])
+        fluctuations = np.add.reduce(matrices.subcells * cells)
         for sign in (1.0, -1.0):
             gain = np.maximum(sign * total, 0.0).sum(axis=-1, keepdims=True)
             gains = np.maximum(sign * fluctuations, 0.0)
             of_cells, scale = gains.sum(axis=-1, keepdims=True), 1.0 / (gain + _TINY)
             shares = _shares(sign * u) * (1.0 - np.minimum(scale * of_cells, 1.0))
-            nodal = self._at_dofs(gains[..., np.newaxis] * _shares(sign * cells))
+            nodal = self._at_dofs(gains * _shares(sign * cells, axis=0))
             shares += np.minimum(scale, 1.0 / (of_cells + _TINY)) * nodal
             result += sign * gain * shares
         return result
 
     def _at_dofs(self, of_corners: Floats) -> Floats:
-        """Sum (ne, n) what belongs to corners of subcells (ne, ncells, 2**dim)."""
-        ne, ncells, ncorners = of_corners.shape
-        flat = np.zeros((ne, ncells * ncorners + 1))
-        flat[:, :-1].reshape(ne, ncorners, ncells)[...] = of_corners.swapaxes(1, 2)
-        return np.asarray(np.take(flat, self._places, axis=1).sum(axis=1))
+        """Sum (ne, n) what belongs to corners of subcells (2**dim, ne, ncells)."""
+        ncorners, ne, ncells = of_corners.shape
+        flat = np.zeros((ne, ncorners * ncells + 1))
+        flat[:, :-1].reshape(ne, ncorners, ncells)[...] = of_corners.swapaxes(0, 1)
+        result = np.take(flat, self._places[0], axis=1)
+        for places in self._places[1:]:
+            result += np.take(flat, places, axis=1)
+        return result
 
 
-def _shares(u: Floats) -> Floats:
-    """Distance (..., n) of values to their maximum, over the sum of distances."""
-    room = u.max(axis=-1, keepdims=True) - u
-    return np.asarray(room / (room.sum(axis=-1, keepdims=True) + _TINY))
+def _shares(u: Floats, axis: int = -1) -> Floats:
+    """Distance of values to their maximum along an axis, over the sum of these distances."""
+    room = u.max(axis=axis, keepdims=True) - u
+    return np.asarray(room / (room.sum(axis=axis, keepdims=True) + _TINY))

@@ -100,8 +100,10 @@ class Matrices:
         velocity = self._flow.velocity(self._t, table.inside.values)
         along = np.matmul(adjugates(self._jacobians), velocity[..., np.newaxis])[..., 0]
         along *= -table.weights[:, np.newaxis]
-        terms = [along[..., k, np.newaxis] * table.slopes[k] for k in range(table.dim)]
-        return np.asarray(np.matmul(table.shapes.T, np.add.reduce(terms)))
+        slopes = along[..., 0, np.newaxis] * table.slopes[0]
+        for k in range(1, table.dim):
+            slopes += along[..., k, np.newaxis] * table.slopes[k]
+        return np.asarray(np.matmul(table.shapes.T, slopes))
 
     @cached_property
     def preconditioned(self) -> Floats:
@@ -137,7 +139,7 @@ class Matrices:
 
     @cached_property
     def subcells(self) -> Floats:
-        """Integral (ne, p**dim, 2**dim) of -a.grad over each subcell, of each corner's function.
+        """Integral (2**dim, ne, p**dim) of -a.grad over each subcell, of each corner's function.
 
         Subcells are multilinear, and have one quadrature point.
         """
@@ -146,7 +148,7 @@ class Matrices:
         velocity = self._flow.subcell_velocity(self._t, table.centres)
         adjugate = adjugates(np.stack(columns, axis=-1))
         along = np.matmul(adjugate, velocity[..., np.newaxis])[..., 0]
-        return np.asarray(-along @ table.corner_slopes)
+        return np.ascontiguousarray(np.moveaxis(-along @ table.corner_slopes, -1, 0))
 
     @cached_property
     def _jacobians(self) -> Floats:

@@ -34,9 +34,9 @@ def change(remap):
 
 
 def test_a_blast_is_where_the_exact_one_is():
-    run = begun("sedov", 2)
+    run = begun("sedov", 2, every=20)
     run.advance(0.5)
-    assert len(run.remaps) > 5
+    assert len(run.remaps) >= 4
     assert max(map(change, run.remaps)) < 1e-13
     fields, equations = PointFields.of(run.run.equations, run.run.state), run.run.equations
     position = equations.parts(run.run.state)["position"]
@@ -53,9 +53,9 @@ def test_a_blast_is_where_the_exact_one_is():
 def test_the_steps_are_longer_than_those_of_the_lagrangian_run():
     """The triple point rolls up: the mesh of the Lagrangian run allows ever shorter steps."""
     run = begun("triple-point", 1, every=20)
-    run.advance(4.0)
+    run.advance(2.5)
     other = begun("triple-point", 1).run
-    other.run(4.0)
+    other.run(2.5)
     assert run.run.steps < 0.5 * other.steps
     assert max(map(change, run.remaps)) < 1e-13
 
