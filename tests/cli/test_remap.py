@@ -37,7 +37,7 @@ def test_json_has_these_keys(capsys):
         "seconds",
     }
     assert set(found) == wanted
-    assert (found["elements"], found["dofs"], found["steps"]) == (36, 576, 10)
+    assert (found["elements"], found["dofs"], found["steps"]) == (36, 576, 25)
     assert abs(found["mass_change"]) < 1e-14
 
 

@@ -58,6 +58,14 @@ _NEED = {
 """Options without effect unless one of others is given."""
 
 
+def _refuse_idle(given: dict[str, Any], named: set[str]) -> None:
+    """Refuse options on the command line that have no effect beside the other options."""
+    for needed, idle in _NEED.items():
+        if all(given[name] is None for name in needed):
+            options = " or ".join(f"--{name}" for name in needed)
+            refuse(named & idle, f"it has no effect without {options}")
+
+
 @paragraphs
 def hydro(
     context: typer.Context,
@@ -220,10 +228,7 @@ def hydro(
     named = given_options(context)
     if verify:
         refuse(named - {"what", "verify", "cg_tol", "threads", "json"}, "--verify does not take it")
-    for needed, idle in _NEED.items():
-        if all(given[name] is None for name in needed):
-            options = " or ".join(f"--{name}" for name in needed)
-            refuse(named & idle, f"it has no effect without {options}")
+    _refuse_idle(given, named)
     with one_line_warnings():
         set_threads(threads)
         if verify:

@@ -51,7 +51,7 @@ def remap(
     order: Annotated[int, _option(whole_number(1), "N", "Degree of the function.")] = 3,
     mesh_order: Annotated[int, _option(whole_number(1), "N", "Degree of the mesh.")] = 2,
     t_final: Annotated[float, _option(positive, "T", "End of the motion.")] = 1.0,
-    dt: Annotated[float, _option(positive, "DT", "Length of a step.")] = 0.005,
+    dt: Annotated[float, _option(positive, "DT", "Length of a step.")] = 0.002,
     ho: Annotated[
         int,
         _option(
@@ -93,7 +93,7 @@ def remap(
 
     \b
     Examples:
-      femops remap 5 --mesh periodic-square --refine 3 --t-final 0.8 --dt 0.004
+      femops remap 5 --mesh periodic-square --refine 3 --t-final 0.8
       femops remap 14 --mesh inline-quad -ho 3 -lo 2 --picture disc.png
       femops remap --verify 5 9
     """  # noqa: D301  (\b is click's mark for lines to keep)

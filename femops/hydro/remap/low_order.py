@@ -68,7 +68,7 @@ class ResidualDistribution(LowOrder):
         for sign in (1.0, -1.0):
             gain = np.maximum(sign * total, 0.0).sum(axis=-1, keepdims=True)
             result += sign * gain * _shares(sign * u)
-        return result
+        return np.asarray(result)
 
 
 @final
@@ -104,7 +104,7 @@ class SubcellDistribution(LowOrder):
             nodal = self._at_dofs(gains * _shares(sign * cells, axis=0))
             shares += np.minimum(scale, 1.0 / (of_cells + _TINY)) * nodal
             result += sign * gain * shares
-        return result
+        return np.asarray(result)
 
     def _at_dofs(self, of_corners: Floats) -> Floats:
         """Sum (ne, n) what belongs to corners of subcells (2**dim, ne, ncells)."""
@@ -114,7 +114,7 @@ class SubcellDistribution(LowOrder):
         result = np.take(flat, self._places[0], axis=1)
         for places in self._places[1:]:
             result += np.take(flat, places, axis=1)
-        return result
+        return np.asarray(result)
 
 
 def _shares(u: Floats, axis: int = -1) -> Floats:
