@@ -169,12 +169,17 @@ def hydro(
         ),
     ] = None,
     ale_length: Annotated[
-        float, _option(positive, "L", "Length in elements over which a relaxation smooths.")
-    ] = 1.0,
+        float | None,
+        _option(positive, "L", "Length in elements over which a relaxation smooths; 1 if omitted."),
+    ] = None,
     ale_quality: Annotated[
-        float,
-        _option(number(0.0, 1.0), "Q", "Quality below which the mesh is bad; 1 is that of cubes."),
-    ] = 0.1,
+        float | None,
+        _option(
+            number(1e-6, 1.0),
+            "Q",
+            "Quality below which the mesh is bad; 0.1 if omitted. That of cubes is 1.",
+        ),
+    ] = None,
     device: Annotated[
         str | None, typer.Option(metavar="NAME", help="cuda: compute on a GPU.")
     ] = None,

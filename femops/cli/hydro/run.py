@@ -146,7 +146,8 @@ def _advance(run: Simulation, given: dict[str, Any], remaps: list[dict[str, Any]
     from femops.hydro.ale import ArbitraryLagrangianEulerian
 
     options = {"length": given["ale_length"], "least": given["ale_quality"]}
-    ale = ArbitraryLagrangianEulerian(run, given["ale"], **options)
+    named = {name: value for name, value in options.items() if value is not None}
+    ale = ArbitraryLagrangianEulerian(run, given["ale"], **named)
     ale.remaps = remaps
     return ale.advance
 
