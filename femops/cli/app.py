@@ -16,6 +16,7 @@ from femops.cli.bench import group as bench
 from femops.cli.exit_codes import INTERRUPTED
 from femops.cli.hydro.command import hydro
 from femops.cli.ranks import one_voice, refuse_ranks
+from femops.cli.remap.command import remap
 
 ERROR = 1
 """Exit code of an error that femops explains. Wrong usage has exit code 2."""
@@ -51,6 +52,7 @@ def build() -> typer.Typer:
     app.add_typer(meshes.app, name="mesh")
     app.add_typer(bench.app, name="bench")
     app.command("hydro")(hydro)
+    app.command("remap")(remap)
     app.command("cost")(cost.cost)
     app.command("info")(info.info)
     app.command("tune")(tune.tune)

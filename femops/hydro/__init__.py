@@ -7,7 +7,7 @@ general parts of femops.
 from femops.hydro.checkpoint import NUMERICS, PHYSICS, load_run, run_options, save_run
 from femops.hydro.clock import Clock
 from femops.hydro.integrators import METHODS, Method, method
-from femops.hydro.lagrangian import Forces, Lagrangian
+from femops.hydro.lagrangian import Fluid, Forces, Lagrangian
 from femops.hydro.merit import rates
 from femops.hydro.meshes import MESHES, built_in, grid
 from femops.hydro.problems import PROBLEMS, Problem, problem
@@ -25,6 +25,7 @@ __all__ = [
     "RUNS",
     "Blast",
     "Clock",
+    "Fluid",
     "Forces",
     "Lagrangian",
     "Method",

@@ -6,9 +6,10 @@ import os
 from pathlib import Path
 from typing import Any
 
+import femops
 from femops.errors import CheckpointError, HydroError
 from femops.hydro.integrators import METHODS
-from femops.hydro.lagrangian import Lagrangian
+from femops.hydro.lagrangian import Fluid, Lagrangian
 from femops.hydro.problems import POSITIVE
 from femops.hydro.simulation import Simulation
 from femops.io import load_state, save_state
@@ -73,7 +74,13 @@ def save_run(path: str | os.PathLike[str], run: Simulation) -> Path:
         The file cannot be written.
     """
     parts = run.equations.parts(run.state)
-    vectors = {name: (space, parts[name]) for name, space in run.equations.on_host.spaces.items()}
+    vectors: dict[str, tuple[femops.Space, Any]] = {
+        name: (space, parts[name]) for name, space in run.equations.on_host.spaces.items()
+    }
+    fluid = run.equations.fluid
+    if fluid is not None:
+        for name, function in (("density", fluid.density), ("gamma", fluid.gamma)):
+            vectors[name] = function.space, function.vector
     values = {
         "problem": run.equations.problem.name,
         "t": run.t,
@@ -81,6 +88,7 @@ def save_run(path: str | os.PathLike[str], run: Simulation) -> Path:
         "steps": run.steps,
         "repeated": run.repeated,
         "ode": run.ode,
+        "remapped": fluid is not None,
         "options": _options(run.equations),
     }
     return save_state(path, vectors, values)
@@ -126,7 +134,8 @@ def load_run(path: str | os.PathLike[str], equations: Lagrangian) -> Simulation:
     path : path
     equations : Lagrangian
         Equations of the same problem on the same mesh, with the same options of `PHYSICS`. The
-        options of `NUMERICS` may differ. The run continues with the options of ``equations``.
+        options of `NUMERICS` may differ. The run continues with the options of ``equations``. If
+        the fields were remapped, the run has equations with the remapped density.
 
     Raises
     ------
@@ -152,9 +161,18 @@ def load_run(path: str | os.PathLike[str], equations: Lagrangian) -> Simulation:
                     f"{path} is of a run whose {key} is {options[key]}: it cannot go on with "
                     f"{now[key]}; give the same, or begin a new run"
                 )
-    saved = load_state(path, equations.on_host.spaces)
-    values = saved.values
-    state = equations.space.memory.put(equations.on_host.join(**saved.vectors))
+    spaces: dict[str, femops.Space] = dict(equations.on_host.spaces)
+    remapped = bool(load_state(path).values.get("remapped"))
+    if remapped:
+        spaces |= dict.fromkeys(("density", "gamma"), equations.at_points)
+    saved = load_state(path, spaces)
+    values, vectors = saved.values, dict(saved.vectors)
+    if remapped:
+        functions = [
+            femops.GridFunction(spaces[name], vectors.pop(name)) for name in ("density", "gamma")
+        ]
+        equations = equations.with_fluid(Fluid(*functions))
+    state = equations.space.memory.put(equations.on_host.join(**vectors))
     run = Simulation(equations, state, values["t"], values["dt"], values["steps"], values["ode"])
     run.repeated = values["repeated"]
     return run

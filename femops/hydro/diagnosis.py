@@ -132,7 +132,7 @@ def check_density(equations: Equations) -> None:
     """
     density = equations.density
     if isinstance(density, femops.GridFunction):
-        values = _at_points(equations.E, equations, density.vector)
+        values = _at_points(density.space, equations, density.vector)
     else:
         values = np.full((equations.part.num_elements, 1), float(density))
     _check(equations, "density", values, np.finfo(np.float64).tiny)

@@ -29,6 +29,8 @@ from femops_meshes.arguments import Count, Degree, Fraction, checked, whole_numb
 Floats = NDArray[np.float64]
 Assembly = Literal["partial", "full"]
 
+_EXACT, _MOST_ITERATIONS = 1e-14, 1000  # of solves whose momentum is to be kept
+
 
 @final
 @dataclass(frozen=True)
@@ -45,6 +47,23 @@ class Forces:
 
     result: Floats
     step: float
+
+
+@final
+@dataclass(frozen=True)
+class Fluid:
+    """Density and adiabatic index of a gas in the coordinates of the initial mesh.
+
+    A remap makes a new fluid: that which would have become the remapped gas by moving with it.
+
+    Attributes
+    ----------
+    density, gamma : GridFunction
+        Functions with values at the quadrature points, see `Lagrangian.at_points`.
+    """
+
+    density: femops.GridFunction
+    gamma: femops.GridFunction
 
 
 @final
@@ -71,6 +90,8 @@ class Lagrangian:
         Whether the force is applied from the stress at points, or stored as element matrices.
     device : str, optional
         Device of the states and of the computations, as for `femops.H1`. By default the host.
+    fluid : Fluid, optional
+        Density and adiabatic index in place of those of the problem.
 
     Attributes
     ----------
@@ -111,6 +132,7 @@ class Lagrangian:
         cg_max: Annotated[int, whole_numbers(1)] = 300,
         assembly: Assembly = "partial",
         device: DeviceLike = None,
+        fluid: Fluid | None = None,
     ) -> None:
         _check(problem, mesh.dim, assembly, device)
         most = 3 * order_kinematic - 1  # beyond, the energy has more dofs than quadrature points
@@ -119,7 +141,7 @@ class Lagrangian:
                 f"order_thermo is {order_thermo} beside order_kinematic {order_kinematic}: give at "
                 f"most {most}, 3 x order_kinematic - 1: the quadrature points allow no more"
             )
-        self.problem, self.mesh, self.cfl = problem, mesh, cfl
+        self.problem, self.mesh, self.cfl, self.fluid = problem, mesh, cfl, fluid
         self.order, self.order_thermo = order_kinematic, order_thermo
         self.cg_tol, self.cg_max, self.assembly = cg_tol, cg_max, assembly
         self.sequences: list[OperationSequence] = []
@@ -139,9 +161,10 @@ class Lagrangian:
         self.h0 = float(volume / mesh.num_elements) ** (1.0 / mesh.dim) / order_kinematic
         self.density = self._density()
         check_density(self)
+        self.gamma = fluid.gamma if fluid else _by_element(mesh, self.part, problem.gamma)
         self._materials = {
             "rho": self.density,
-            "gamma": _by_element(mesh, self.part, problem.gamma),
+            "gamma": self.gamma,
             "h0": self.h0,
         }
         force = MatrixForce if assembly == "full" else SweptForce
@@ -159,6 +182,8 @@ class Lagrangian:
 
     def _density(self) -> Any:
         """Initial density: a number, or a field of the energy's space."""
+        if self.fluid is not None:
+            return self.fluid.density
         density = self.problem.density
         if not callable(density):
             return density
@@ -172,7 +197,7 @@ class Lagrangian:
         return values
 
     def _make_masses(self) -> None:
-        rho, rule = self.problem.density, self.quadrature
+        rho, rule = self.fluid.density if self.fluid else self.problem.density, self.quadrature
         memory, device = self.space.memory, self.space.device
         space = femops.H1(self.mesh, self.order, device=device)
         self._mass = femops.mass(space, rho=rho, quadrature=rule)
@@ -190,6 +215,47 @@ class Lagrangian:
             self._solvers.append(femops.CGSolver(free, M=femops.jacobi(free), natural=True))
         blocks, inverse = mass_and_inverse(self.part, self.order_thermo, rho, rule)
         self._energy_mass, self._energy_inverse = blocks, memory.put(inverse)
+
+    @property
+    def at_points(self) -> femops.L2:
+        """Space on the host of functions given by their values at the quadrature points."""
+        return femops.L2(self.mesh, self.quadrature.q1d - 1)
+
+    def with_fluid(self, fluid: Fluid) -> Lagrangian:
+        """Return equations of another fluid in the coordinates of the same initial mesh."""
+        options = {name: getattr(self, name) for name in ("cfl", "cg_tol", "cg_max", "assembly")}
+        orders = self.order, self.order_thermo
+        device = self.space.device
+        given: dict[str, Any] = {**options, "device": device, "fluid": fluid}
+        return Lagrangian(self.problem, self.mesh, *orders, **given)
+
+    def momentum_of(self, velocity: Floats) -> Floats:
+        """Integrals (V.size,) of the momentum of a velocity (V.size,) against the basis."""
+        result, memory = self.V.zeros(), self.space.memory
+        for k in range(self.V.ncomp):
+            component = memory.put(np.ascontiguousarray(velocity[k :: self.V.ncomp]))
+            result[k :: self.V.ncomp] = memory.get(self._mass @ component)
+        return result
+
+    def velocity_of(self, momentum: Floats) -> Floats:
+        """Velocity (V.size,) with the integrals (V.size,) of its momentum against the basis.
+
+        At walls the velocity across them is zero, whatever the momentum.
+        """
+        result, memory = self.V.zeros(), self.space.memory
+        right = momentum.copy()
+        right[self.walls] = 0.0
+        for k, solver in enumerate(self._solvers):
+            b = memory.put(np.ascontiguousarray(right[k :: self.V.ncomp]))
+            found, _ = solver.solve(b, rtol=_EXACT, maxiter=_MOST_ITERATIONS)
+            result[k :: self.V.ncomp] = memory.get(found)
+        return result
+
+    def energy_of(self, integrals: Floats) -> Floats:
+        """Energy (E.size,) with the integrals (E.size,) of density times it against the basis."""
+        inverse = self.space.memory.get(self._energy_inverse)
+        n = inverse.shape[-1]
+        return np.asarray(np.matmul(inverse, integrals.reshape(-1, n, 1)).reshape(-1))
 
     # --- states ----------------------------------------------------------------------------------
 

@@ -131,6 +131,11 @@ class Simulation:
                 f"{_MOST_STEPS:.0e}: give a larger cfl, an earlier t_final, or max_steps"
             )
 
+    def continue_with(self, equations: Lagrangian, state: Floats) -> None:
+        """Go on with other equations from another state (size,), at the same time."""
+        self.equations, self.state = equations, state
+        self._forces, self._steps = None, None
+
     def compile(self) -> None:
         """Compile the kernels of a step by running steps of length zero. The state does not change.
 

@@ -63,7 +63,8 @@ class _Means(_Method):
         stage = u
         for share, c in zip(self.kept, self.times, strict=True):
             moved = stage + dt * f(t + c * dt, stage)
-            stage = limiter(share * u + (1.0 - share) * moved if share else moved)
+            # in this form rounded shares still have the sum 1, and sums of u do not drift
+            stage = limiter(moved + share * (u - moved) if share else moved)
         return stage
 
 

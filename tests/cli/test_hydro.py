@@ -253,3 +253,52 @@ def test_a_run_killed_amid_a_checkpoint_goes_on_from_the_last_whole_one(
     files = [Path(name).read_bytes() for name in ("run.state", "straight.state")]
     assert files[0] == files[1]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run.state", "straight.state"]
+
+
+def test_remaps_are_told_in_json(capsys):
+    found = facts(capsys, "sedov", "--refine", "1", "--max-steps", "9", "--ale", "4")
+    assert [remap["step"] for remap in found["remaps"]] == [4, 8]
+    for remap in found["remaps"]:
+        before, after = remap["before"], remap["after"]
+        assert abs(after["mass"] / before["mass"] - 1.0) < 1e-13
+        totals = [state["internal"] + state["kinetic"] for state in (before, after)]
+        assert abs(totals[1] / totals[0] - 1.0) < 1e-13
+        assert len(before["momentum"]) == len(after["momentum"]) == 2
+        assert remap["quality"][0] < remap["quality"][1]
+
+
+def test_a_restarted_run_with_remaps_has_the_same_bits(capsys, tmp_path):
+    short = "sedov", "--refine", "1", "--ale", "4"
+    whole, half = tmp_path / "whole.state", tmp_path / "half.state"
+    straight = facts(capsys, *short, "--max-steps", "14", "--checkpoint", str(whole))
+    facts(capsys, *short, "--max-steps", "9", "--checkpoint", str(half))
+    again = "--restart", str(half), "--checkpoint", str(half)
+    found = facts(capsys, *short, "--max-steps", "14", *again)
+    assert found["e_norm"] == straight["e_norm"]
+    assert half.read_bytes() == whole.read_bytes()
+    assert abs(found["energy_change"]) < 1e-3
+
+
+def test_a_mesh_that_cannot_be_relaxed_leaves_the_last_good_state(capsys, tmp_path, monkeypatch):
+    from femops.errors import HydroError
+    from femops.hydro.ale.relaxation import Relaxation
+
+    def tangled(self, position):
+        raise HydroError("the relaxation has tangled the mesh")
+
+    monkeypatch.setattr(Relaxation, "relaxed", tangled)
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(capsys, "sedov", "--refine", "1", "--ale", "3")
+    assert code == 1
+    assert "saved the last good state: sedov-last.state" in out
+    assert "the relaxation has tangled the mesh" in err
+    assert facts(
+        capsys, "sedov", "--refine", "1", "--max-steps", "4", "--restart", "sedov-last.state"
+    )
+
+
+@pytest.mark.parametrize("option", ["--ale-length", "--ale-quality"])
+def test_options_of_remaps_need_remaps(capsys, option):
+    code, _, err = run(capsys, "sedov", option, "0.5")
+    assert code == 2
+    assert "it has no effect without --ale" in " ".join(err.split())

@@ -50,6 +50,22 @@ def _option(reader: Any, metavar: str, text: str) -> Any:
     return typer.Option(parser=reader, metavar=metavar, help=text)
 
 
+_NEED = {
+    ("save", "movie"): {"every"},
+    ("checkpoint",): {"checkpoint_every"},
+    ("ale",): {"ale_length", "ale_quality"},
+}
+"""Options without effect unless one of others is given."""
+
+
+def _refuse_idle(given: dict[str, Any], named: set[str]) -> None:
+    """Refuse options on the command line that have no effect beside the other options."""
+    for needed, idle in _NEED.items():
+        if all(given[name] is None for name in needed):
+            options = " or ".join(f"--{name}" for name in needed)
+            refuse(named & idle, f"it has no effect without {options}")
+
+
 @paragraphs
 def hydro(
     context: typer.Context,
@@ -143,6 +159,27 @@ def hydro(
         bool, typer.Option("--verify", help="Repeat Laghos' reference runs.")
     ] = False,
     fom: Annotated[bool, typer.Option("--fom", help="Print Laghos' figures of merit too.")] = False,
+    ale: Annotated[
+        int | None,
+        _option(
+            whole_number(1),
+            "N",
+            "Relax the mesh and remap the fields every N steps, and when the mesh is bad. Give it "
+            "with --restart again.",
+        ),
+    ] = None,
+    ale_length: Annotated[
+        float | None,
+        _option(positive, "L", "Length in elements over which a relaxation smooths; 1 if omitted."),
+    ] = None,
+    ale_quality: Annotated[
+        float | None,
+        _option(
+            number(1e-6, 1.0),
+            "Q",
+            "Quality below which the mesh is bad; 0.1 if omitted. That of cubes is 1.",
+        ),
+    ] = None,
     device: Annotated[
         str | None, typer.Option(metavar="NAME", help="cuda: compute on a GPU.")
     ] = None,
@@ -159,12 +196,16 @@ def hydro(
     \b
     Examples:
       femops hydro sedov --dim 3 --save sedov.pvd
+      femops hydro triple-point --t-final 5 --ale 20
       femops hydro triple-point --refine 3 --picture triple.png --movie triple.gif
       femops hydro sedov --checkpoint run.state --checkpoint-every 50
       femops hydro --verify 1 3 5
     """  # noqa: D301  (\b is click's mark for lines to keep)
     output = Output(json)
     given = {
+        "ale": ale,
+        "ale_length": ale_length,
+        "ale_quality": ale_quality,
         "assembly": assembly and assembly.value,
         "blast": blast,
         "cfl": cfl,
@@ -192,10 +233,7 @@ def hydro(
     named = given_options(context)
     if verify:
         refuse(named - {"what", "verify", "cg_tol", "threads", "json"}, "--verify does not take it")
-    if save is None and movie is None:
-        refuse(named & {"every"}, "it has no effect without --save or --movie")
-    if checkpoint is None:
-        refuse(named & {"checkpoint_every"}, "it has no effect without --checkpoint")
+    _refuse_idle(given, named)
     with one_line_warnings():
         set_threads(threads)
         if verify:

@@ -52,16 +52,18 @@ def run_problem(output: Output, what: list[str], given: dict[str, Any]) -> None:
         run, changed = _restarted(output, equations, given, saved)
     run.compile()
     compile_seconds = perf_counter() - begin
-    energy = equations.total_energy(run.state)
-    equations.reset_clock()
+    energy = run.equations.total_energy(run.state)
+    run.equations.reset_clock()
     t_final = given["t_final"] or equations.problem.t_final
     begin = perf_counter()
+    remaps: list[dict[str, Any]] = []
+    advance = _advance(run, given, remaps)
     try:
         files.begin(run)
         before = run.steps
         with output.working(name) as update:
             tell = teller(update, name, equations.comm)
-            run.run(t_final, given["max_steps"], _watch(files, tell))
+            advance(t_final, given["max_steps"], _watch(files, tell))
         seconds = perf_counter() - begin
         if run.steps == before:
             output.say(_no_step(run, t_final, given["max_steps"]))
@@ -69,7 +71,7 @@ def run_problem(output: Output, what: list[str], given: dict[str, Any]) -> None:
     except (HydroError, GeometryError):
         output.say(f"saved the last good state: {files.save_last(run)}")
         raise
-    _report(output, run, given, changed, energy, (seconds, compile_seconds), hashes)
+    _report(output, run, given, changed, energy, (seconds, compile_seconds), hashes, remaps)
 
 
 # Defaults of the options that checkpoints store.
@@ -137,6 +139,19 @@ def _restarted(
     return run, changed
 
 
+def _advance(run: Simulation, given: dict[str, Any], remaps: list[dict[str, Any]]) -> Any:
+    """Return the function that advances a run. With --ale it adds its remaps to a list."""
+    if given["ale"] is None:
+        return run.run
+    from femops.hydro.ale import ArbitraryLagrangianEulerian
+
+    options = {"length": given["ale_length"], "least": given["ale_quality"]}
+    named = {name: value for name, value in options.items() if value is not None}
+    ale = ArbitraryLagrangianEulerian(run, given["ale"], **named)
+    ale.remaps = remaps
+    return ale.advance
+
+
 def _watch(files: Files, tell: Any) -> Any:
     """Return the callback that reports progress and writes files after each step."""
 
@@ -184,6 +199,7 @@ def _report(
     energy: float,
     seconds: tuple[float, float],
     hashes: dict[str, str],
+    remaps: list[dict[str, Any]],
 ) -> None:
     from femops.fields.vector_hash import vector_hash
     from femops.hydro import rates
@@ -197,6 +213,7 @@ def _report(
         "dt": run.dt,
         "e_norm": run.e_norm,
         "energy_change": equations.total_energy(run.state) - energy,
+        "remaps": len(remaps),
         "seconds": seconds[0],
         "compile_seconds": seconds[1],
     }
@@ -204,7 +221,8 @@ def _report(
         result = vector_hash(equations.on_host, equations.space.memory.get(run.state))
         words = ["hydro", equations.problem.name]
         record = record_of(words, given, equations.mesh, equations.comm, result, hashes)
-        output.json(facts | {"changed": changed, "rates": rates(equations), "run": record})
+        more = {"changed": changed, "rates": rates(equations), "remaps": remaps, "run": record}
+        output.json(facts | more)
     shown = [(name.replace("_", " "), _text(value)) for name, value in facts.items()]
     output.facts(f"Gas dynamics: {equations.problem.name} {equations.mesh.dim}-D", shown)
     if given["fom"]:

@@ -1,0 +1,1 @@
+"""Command ``femops remap``: options, runs, and the published runs of Remhos."""

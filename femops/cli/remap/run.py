@@ -1,0 +1,93 @@
+"""Command ``femops remap PROBLEM``: a run and its report."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from femops.cli.options import load_mesh, whole_number
+from femops.cli.output import Output
+
+if TYPE_CHECKING:
+    from femops_meshes import Mesh
+
+
+def run_problem(output: Output, what: list[str], given: dict[str, Any]) -> None:
+    """Run a problem to its end, and report.
+
+    Parameters
+    ----------
+    output : Output
+    what : list of str
+        Number of the problem.
+    given : dict
+        Options of the command.
+
+    Raises
+    ------
+    HydroError, SolverError
+        A step is too long, or the mesh tangles.
+    """
+    from femops.hydro.remap import Advection, advection_problem
+    from femops.io.atomic import check_writable, checked_path
+    from femops.io.plots.with_matplotlib import check_matplotlib
+
+    if len(what) != 1:
+        wrong = f"got {len(what)} problems: give one, or --verify"
+        raise typer.BadParameter(wrong, param_hint="PROBLEM")
+    if given["picture"] is not None:
+        check_writable(checked_path(given["picture"], ".png"))
+        check_matplotlib()
+    problem = advection_problem(read_number(what[0], "PROBLEM"))
+    mesh = _mesh(given["mesh"], given["refine"], problem.mesh)
+    numbers = given["order"], given["t_final"], given["dt"]
+    run = Advection(problem, mesh, *numbers, mesh_order=given["mesh_order"], **given["methods"])
+    begin = perf_counter()
+    with output.working(f"problem {problem.number}") as update:
+        found = run.run(lambda t, u: update(f"t = {t:.4f}, max = {u.max():.6f}"))
+    facts = {
+        "problem": problem.number,
+        "elements": mesh.num_elements,
+        "dofs": run.space.size,
+        "steps": found.steps,
+        "mass": found.mass,
+        "mass_change": found.mass - found.mass_before,
+        "min": found.minimum,
+        "max": found.maximum,
+        "seconds": perf_counter() - begin,
+    }
+    output.json(facts)
+    shown = [(name.replace("_", " "), _text(value)) for name, value in facts.items()]
+    output.facts(f"Advection: problem {problem.number}", shown)
+    if given["picture"] is not None:
+        _draw(output, given["picture"], run.function(found))
+
+
+def read_number(text: str, hint: str) -> int:
+    """Read the number of a problem or of a run."""
+    try:
+        return whole_number(0)(text)
+    except typer.BadParameter as error:
+        raise typer.BadParameter(str(error), param_hint=hint) from error
+
+
+def _mesh(name: str | None, refine: int, default: str) -> Mesh:
+    from femops.hydro.remap import ADVECTION_MESHES, advection_mesh
+
+    named = default if name is None else name
+    if named in ADVECTION_MESHES:
+        return advection_mesh(named).refine(refine)
+    return load_mesh(named, refine)
+
+
+def _draw(output: Output, path: Any, function: Any) -> None:
+    from femops.io import picture
+
+    drawn = picture(path, function.space, function.vector, name="u")
+    output.say(f"wrote {drawn}")
+
+
+def _text(value: Any) -> str:
+    return f"{value:.10g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,268 @@
+"""Transfer of the fields of a gas to displaced nodes, with mass, momentum and energy kept.
+
+Density, internal and kinetic energy by volume, and 1 / (gamma - 1) become discontinuous functions
+of the order of the energy. Momentum becomes one of the order of the velocity. Their integrals
+against the basis are those of the values at the quadrature points. They are limited by the values
+around, remapped within their bounds, and evaluated at the points of the displaced mesh.
+
+Velocity and energy follow from the remapped functions by projections that weigh with the density.
+So the integrals of momentum and energy stay. The kinetic energy that the projection of the velocity
+loses heats the elements that lose it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+import femops
+from femops.basis import Basis1D
+from femops.geometry.evaluation import reference_gradient, reference_values
+from femops.hydro.ale.walls import WallMomentum
+from femops.hydro.lagrangian import Fluid, Lagrangian
+from femops.hydro.remap.conservative import ConservativeRemap
+from femops.hydro.remap.neighbours import Lattice
+from femops.hydro.remap.tables import tensor
+
+Floats = NDArray[np.float64]
+
+
+@final
+@dataclass(frozen=True)
+class PointFields:
+    """Fields of a gas at the quadrature points of the moved mesh, (ne, nq) or (ne, nq, dim).
+
+    Attributes
+    ----------
+    volume : (ne, nq) float64
+        Volume that belongs to a point: weight times Jacobian determinant.
+    density, energy, kinetic, inverse : (ne, nq) float64
+        Density; internal and kinetic energy by volume; 1 / (gamma - 1).
+    momentum : (ne, nq, dim) float64
+        Momentum by volume.
+    """
+
+    volume: Floats
+    density: Floats
+    energy: Floats
+    kinetic: Floats
+    inverse: Floats
+    momentum: Floats
+
+    @staticmethod
+    def of(equations: Lagrangian, state: Floats) -> PointFields:
+        """Evaluate the fields of a state."""
+        parts, points = equations.parts(state), equations.quadrature.points
+        V, E = equations.V, equations.E
+        velocity = reference_values(V.basis, points, V.dim, nodal(V, parts["velocity"]))
+        energy = reference_values(E.basis, points, E.dim, nodal(E, parts["energy"]))[..., 0]
+        volume = volumes(equations, nodal(V, parts["position"]))
+        density = _initial_density(equations) * _initial_volumes(equations) / volume
+        return PointFields(
+            volume,
+            density,
+            density * energy,
+            0.5 * density * (velocity * velocity).sum(axis=-1),
+            np.broadcast_to(1.0 / (_gamma(equations) - 1.0), volume.shape),
+            density[..., np.newaxis] * velocity,
+        )
+
+    def totals(self) -> dict[str, object]:
+        """Mass, momentum (dim,), internal and kinetic energy."""
+        momentum = np.einsum("eq,eqi->i", self.volume, self.momentum)
+        return {
+            "mass": float((self.volume * self.density).sum()),
+            "momentum": momentum.tolist(),
+            "internal": float((self.volume * self.energy).sum()),
+            "kinetic": float((self.volume * self.kinetic).sum()),
+        }
+
+
+def transferred(
+    equations: Lagrangian, state: Floats, position: Floats
+) -> tuple[Lagrangian, Floats, int]:
+    """Carry the fields of a state to other positions of the nodes.
+
+    Parameters
+    ----------
+    equations : Lagrangian
+    state : (size,) array
+    position : (V.size,) float64
+        Positions to which the nodes are displaced.
+
+    Returns
+    -------
+    equations : Lagrangian
+        Equations with the remapped density and adiabatic index.
+    state : (size,) array
+    steps : int
+        Number of steps of the remap.
+
+    Raises
+    ------
+    HydroError
+        The mesh tangles on its way.
+    """
+    V, old = equations.V, PointFields.of(equations, state)
+    nodes = nodal(V, equations.parts(state)["position"])
+    displacement = nodal(V, position) - nodes
+    scalars = np.stack([old.density, old.energy, old.kinetic, old.inverse])
+    vectors = np.moveaxis(old.momentum, -1, 0)
+    low = _Carrier(equations, nodes, displacement, max(equations.order_thermo, 1))
+    high = _Carrier(equations, nodes, displacement, equations.order)
+    steps = max(low.num_steps, high.num_steps)
+    density, energy, kinetic, inverse = low.carried(scalars, old.volume, steps, tight=True)
+    momentum = np.moveaxis(high.carried(vectors, old.volume, steps, tight=False), 0, -1)
+    volume = volumes(equations, nodes + displacement)
+    new = PointFields(volume, density, energy, kinetic, inverse, momentum)
+    after = equations.with_fluid(_fluid(equations, new))
+    return after, _state(after, new, position), steps
+
+
+@final
+class _Carrier:
+    """Makes functions of one order from values at points, and remaps them."""
+
+    def __init__(
+        self, equations: Lagrangian, nodes: Floats, displacement: Floats, order: int
+    ) -> None:
+        mesh = equations.part
+        self._remap = ConservativeRemap(mesh, nodes, displacement, order)
+        self._lattice = Lattice(mesh, order)
+        at = Basis1D("bernstein", order).interpolation(equations.quadrature.points)
+        self._shapes = tensor([at] * mesh.dim)
+        self.num_steps = self._remap.num_steps
+
+    def carried(self, values: Floats, volume: Floats, steps: int, *, tight: bool) -> Floats:
+        """Values (nf, ne, nq) at the points after the remap of values before it.
+
+        Before the remap the functions are limited. With ``tight`` their coefficients keep the
+        bounds of the values in the elements that meet at a node. So the result keeps them too.
+        Else only their values at the points do, which leaves extremes of smooth functions alone.
+        """
+        start = self._remap.start
+        moments = np.matmul(volume * values, self._shapes)
+        fields = np.matmul(start.inverse_mass, moments[..., np.newaxis])[..., 0]
+        pairs = zip(fields, values, strict=True)
+        limited = [self._limited(u, start.lumped, of, tight) for u, of in pairs]
+        return np.asarray(np.matmul(self._remap.run(np.stack(limited), steps), self._shapes.T))
+
+    def _limited(self, u: Floats, lumped: Floats, values: Floats, tight: bool) -> Floats:
+        """Shrink coefficients (ne, n) towards their mean in each element until bounds are kept."""
+        mean = (lumped * u).sum(axis=1, keepdims=True) / lumped.sum(axis=1, keepdims=True)
+        away, (least, largest) = u - mean, self._lattice.bounds(values)
+        if tight:
+            share = share_within(away, least, largest, mean)
+        else:
+            around = least.min(axis=1, keepdims=True), largest.max(axis=1, keepdims=True)
+            share = share_within(np.matmul(away, self._shapes.T), *around, mean)
+        return np.asarray(mean + share * away)
+
+
+def share_within(away: Floats, least: Floats, largest: Floats, mean: Floats) -> Floats:
+    """Largest share (ne, 1) of deviations (ne, n) from means (ne, 1) that keeps bounds."""
+    room = np.where(away > 0.0, largest - mean, least - mean)
+    share = np.ones_like(away)
+    np.divide(room, away, out=share, where=away != 0.0)
+    return np.asarray(np.clip(share.min(axis=1, keepdims=True), 0.0, 1.0))
+
+
+def nodal(space: femops.Space, vector: Floats) -> Floats:
+    """Values (ne, n, ncomp) of a vector at the nodes of the elements."""
+    gathered = space.restriction.gather(space.l_vec(vector))
+    return np.asarray(gathered.reshape(*gathered.shape[:2], space.ncomp))
+
+
+def volumes(equations: Lagrangian, nodes: Floats) -> Floats:
+    """Volumes (ne, nq) of the points of a mesh with nodes (ne, n, dim)."""
+    rule, V = equations.quadrature, equations.V
+    J = np.stack(reference_gradient(V.basis, rule.points, V.dim, nodes), axis=-1)
+    return np.asarray(rule.tensor_weights(V.dim) * np.linalg.det(J))
+
+
+def _initial_volumes(equations: Lagrangian) -> Floats:
+    return volumes(equations, nodal(equations.V, equations.V.interpolate(lambda x: x)))
+
+
+def _initial_density(equations: Lagrangian) -> Floats:
+    """Density (ne, nq) that the mass matrices have, in the coordinates of the initial mesh."""
+    if equations.fluid is not None:
+        return _values(equations, equations.fluid.density)
+    density, at = equations.problem.density, equations.at_points
+    if not callable(density):
+        return np.full((equations.part.num_elements, 1), float(density))
+    return at.interpolate(density).reshape(equations.part.num_elements, -1)
+
+
+def _gamma(equations: Lagrangian) -> Floats:
+    """Adiabatic index (ne, nq)."""
+    gamma = equations.gamma
+    if isinstance(gamma, femops.GridFunction):
+        return _values(equations, gamma)
+    return np.full((equations.part.num_elements, 1), float(gamma))
+
+
+def _values(equations: Lagrangian, function: femops.GridFunction) -> Floats:
+    space = function.space
+    values = nodal(space, function.vector)
+    found = reference_values(space.basis, equations.quadrature.points, space.dim, values)
+    return np.asarray(found[..., 0])
+
+
+def _fluid(equations: Lagrangian, fields: PointFields) -> Fluid:
+    """Fluid of fields in the coordinates of the initial mesh."""
+    at = equations.at_points
+    density = fields.density * fields.volume / _initial_volumes(equations)
+    gamma = 1.0 + 1.0 / fields.inverse
+    return Fluid(
+        femops.GridFunction(at, density.reshape(-1)),
+        femops.GridFunction(at, gamma.reshape(-1)),
+    )
+
+
+def _state(equations: Lagrangian, fields: PointFields, position: Floats) -> Floats:
+    """State with the momentum and the energy of fields."""
+    V, E, rule = equations.V, equations.E, equations.quadrature
+    at = tensor([V.basis.interpolation(rule.points)] * V.dim)
+    momentum = np.einsum("eq,eqi,qn->eni", fields.volume, fields.momentum, at, optimize=True)
+    velocity = WallMomentum(equations).velocity(V.sum_elements(momentum))
+    at = tensor([E.basis.interpolation(rule.points)] * E.dim)
+    integrals = np.matmul(fields.volume * fields.energy, at)
+    specific = equations.energy_of(integrals.reshape(-1)).reshape(integrals.shape)
+    mass = fields.volume * fields.density
+    specific = _positive(specific, at, mass)
+    v = reference_values(V.basis, rule.points, V.dim, nodal(V, velocity))
+    kept = (0.5 * mass * (v * v).sum(axis=-1)).sum(axis=1)
+    lost = (fields.volume * fields.kinetic).sum(axis=1) - kept
+    specific += _heat(lost, mass.sum(axis=1), specific.min(axis=1))[:, np.newaxis]
+    state = equations.on_host.join(
+        position=position, velocity=velocity, energy=specific.reshape(-1)
+    )
+    return np.asarray(equations.space.memory.put(state))
+
+
+def _positive(energy: Floats, at: Floats, mass: Floats) -> Floats:
+    """Shrink energies (ne, n) towards their mean by mass until none at nodes is negative."""
+    values = np.matmul(energy, at.T)
+    mean = (mass * values).sum(axis=1, keepdims=True) / mass.sum(axis=1, keepdims=True)
+    least = np.minimum(energy.min(axis=1, keepdims=True), values.min(axis=1, keepdims=True))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = np.where(least < 0.0, mean / (mean - least), 1.0)
+    return np.asarray(mean + np.clip(share, 0.0, 1.0) * (energy - mean))
+
+
+def _heat(lost: Floats, mass: Floats, least: Floats) -> Floats:
+    """Specific energy (ne,) that elements gain from the kinetic energy (ne,) they have lost.
+
+    Elements that have won kinetic energy are cooled only as far as their least energy allows. What
+    is missing is taken from the gains of the others.
+    """
+    change = np.maximum(lost, -np.maximum(least, 0.0) * mass)
+    excess = change.sum() - lost.sum()
+    gains = np.maximum(change, 0.0)
+    if excess > 0.0 and gains.sum() > 0.0:
+        change -= gains * (excess / gains.sum())
+    return change / mass

@@ -1,0 +1,75 @@
+"""Limiters: as much of the high-order rate as bounds allow, with the mass of each element kept."""
+
+from __future__ import annotations
+
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.errors import HydroError
+from femops.hydro.remap.neighbours import Lattice
+
+Floats = NDArray[np.float64]
+
+_ROUND_OFF = 1e-10  # part of the largest coefficient by which low order may leave its bounds
+
+
+@final
+class ClipScale:
+    """`fct` 2: clip each dof to its bounds, then scale gains or losses until the mass is kept.
+
+    The bounds of a dof are the least and the largest coefficient in the elements that meet at its
+    node.
+
+    Parameters
+    ----------
+    lattice : Lattice
+    """
+
+    def __init__(self, lattice: Lattice) -> None:
+        self._lattice = lattice
+
+    def rate(self, lumped: Floats, u: Floats, high: Floats, low: Floats, dt: float) -> Floats:
+        """Rate of change (ne, n) whose Euler step of length dt keeps the bounds.
+
+        Parameters
+        ----------
+        lumped : (ne, n) float64
+            Lumped mass.
+        u, high, low : (ne, n) float64
+            Coefficients, and their rates of high and of low order.
+        dt : float
+
+        Raises
+        ------
+        HydroError
+            The step of low order leaves the bounds. The message has the longest step that does not.
+        """
+        least, largest = self._lattice.bounds(u)
+        moved, per_step = u + dt * low, lumped / dt
+        below, above = least - moved, largest - moved
+        tolerance = _ROUND_OFF * np.abs(u).max()
+        if below.max() > tolerance or above.min() < -tolerance:
+            raise HydroError(_too_long(u, low, least, largest, dt))
+        change = lumped * (high - low)
+        np.clip(change, per_step * below, per_step * above, out=change)
+        gains, losses = np.maximum(change, 0.0), np.minimum(change, 0.0)
+        gain, loss = gains.sum(axis=1, keepdims=True), losses.sum(axis=1, keepdims=True)
+        surplus = gain + loss
+        # one of the two is scaled, where they do not balance
+        gains *= np.where(surplus > 0.0, -loss / np.where(gain > 0.0, gain, 1.0), 1.0)
+        losses *= np.where(surplus < 0.0, -gain / np.where(loss < 0.0, loss, -1.0), 1.0)
+        return np.asarray(low + (gains + losses) / lumped)
+
+
+def _too_long(u: Floats, low: Floats, least: Floats, largest: Floats, dt: float) -> str:
+    """Message about a step of low order that leaves the bounds."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        room = np.where(low > 0.0, largest - u, least - u) / low
+    moving = dt * np.abs(low) > _ROUND_OFF * np.abs(u).max()
+    limit = float(np.min(room, where=moving, initial=np.inf))
+    return (
+        f"a step of {dt:g} makes new extremes: here the limit is {limit:.3g}, take a smaller dt or "
+        "a coarser mesh"
+    )

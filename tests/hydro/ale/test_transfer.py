@@ -1,0 +1,117 @@
+"""Transfer of the fields of a gas: what is kept, and what does not change."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from femops.hydro import Lagrangian, Simulation, built_in, problem
+from femops.hydro.ale.transfer import PointFields, _Carrier, share_within, transferred
+from femops.hydro.ale.walls import WallMomentum
+from tests.hydro.ale.test_relaxation import bent
+
+CASES = {  # problem, dimension, orders
+    "sedov": ("sedov", 2, (2, 1)),
+    "line": ("sod", 1, (3, 2)),
+    "cube": ("sedov", 3, (2, 1)),
+    "constant energy": ("sod", 2, (1, 0)),
+    "gases": ("triple-point", 2, (2, 1)),
+    "vortex": ("gresho", 2, (3, 2)),
+}
+
+
+def advanced(name, dim, orders, steps=5):
+    """A run after a few steps."""
+    case = problem(name)
+    run = Simulation.begin(Lagrangian(case, built_in(case.mesh[dim]).refine(1), *orders), "rk4")
+    run.run(1.0, max_steps=steps)
+    return run
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_mass_momentum_and_energy_are_kept(name):
+    run = advanced(*CASES[name])
+    equations, position = run.equations, run.equations.V.interpolate(lambda x: x)
+    after, state, steps = transferred(equations, run.state, position)
+    before, found = (
+        PointFields.of(*of).totals() for of in ((equations, run.state), (after, state))
+    )
+    total = before["internal"] + before["kinetic"]
+    assert steps >= 1
+    assert abs(found["mass"] / before["mass"] - 1.0) < 1e-13
+    assert abs(found["internal"] + found["kinetic"] - total) < 1e-13 * total
+    fields = PointFields.of(equations, run.state)
+    size = np.einsum("eq,eqi->i", fields.volume, np.abs(fields.momentum)).max() + 1e-300
+    assert np.abs(np.subtract(found["momentum"], before["momentum"])).max() < 1e-13 * size
+    assert abs(after.total_energy(state) - equations.total_energy(run.state)) < 1e-12 * total
+    np.testing.assert_array_equal(after.parts(state)["position"], position)
+    assert (state[after.space.slice("velocity")][after.walls] == 0.0).all()
+
+
+@pytest.mark.parametrize("name", ["sedov", "gases", "vortex"])
+def test_bounds_of_density_and_of_gamma(name):
+    run = advanced(*CASES[name], steps=15)
+    equations = run.equations
+    position = equations.V.interpolate(lambda x: x)
+    after, state, _ = transferred(equations, run.state, position)
+    old, new = PointFields.of(equations, run.state), PointFields.of(after, state)
+    for field in ("density", "inverse"):
+        least, largest = getattr(old, field).min(), getattr(old, field).max()
+        assert getattr(new, field).min() >= least * (1.0 - 1e-12)
+        assert getattr(new, field).max() <= largest * (1.0 + 1e-12)
+    assert new.energy.min() >= min(0.0, old.energy.min())
+
+
+def test_a_second_transfer_to_the_same_place_changes_only_what_is_limited(monkeypatch):
+    monkeypatch.setattr(_Carrier, "_limited", lambda _, u, *__: u)
+    run = advanced(*CASES["vortex"])
+    position = run.equations.V.interpolate(lambda x: x)
+    after, state, _ = transferred(run.equations, run.state, position)
+    again, same, steps = transferred(after, state, position)
+    assert steps == 1
+    for name, size in (("position", 1e-14), ("velocity", 1e-10), ("energy", 1e-10)):
+        found, wanted = again.parts(same)[name], after.parts(state)[name]
+        np.testing.assert_allclose(found, wanted, atol=size * np.abs(wanted).max())
+
+
+def test_a_gas_at_rest_stays_at_rest():
+    """Of constant density and energy, whatever the displacement."""
+    case = problem("taylor-green")
+    equations = Lagrangian(case, built_in(case.mesh[2]).refine(1), 2, 1)
+    rest = equations.on_host.join(
+        position=equations.V.interpolate(lambda x: x),
+        velocity=equations.V.zeros(),
+        energy=equations.E.interpolate(lambda x: 2.0 + 0.0 * x[0]),
+    )
+    after, state, _ = transferred(equations, rest, equations.V.interpolate(bent))
+    parts = after.parts(state)
+    assert np.abs(parts["velocity"]).max() < 1e-13
+    np.testing.assert_allclose(parts["energy"], 2.0, rtol=1e-12)
+    np.testing.assert_allclose(PointFields.of(after, state).density, 1.0, rtol=1e-12)
+
+
+def test_a_contact_of_gases_keeps_their_pressure_in_the_remap():
+    """Energies by volume are p / (gamma - 1): both are remapped alike, if p is constant."""
+    case = problem("triple-point")
+    equations = Lagrangian(case, built_in(case.mesh[2]).refine(1), 2, 1)
+    fields = PointFields.of(equations, equations.initial())
+    assert np.ptp(fields.inverse) > 0.1
+    assert np.ptp((fields.energy / fields.inverse)[:, 0]) > 0.1  # here the pressure jumps too
+
+
+def test_the_share_of_a_deviation_that_bounds_allow():
+    mean, away = np.array([[0.5], [1.0]]), np.array([[-0.5, 3.5, -1.5], [0.0, 0.0, 0.0]])
+    least, largest = np.full((2, 3), -0.5), np.full((2, 3), 2.0)
+    share = share_within(away, least, largest, mean)
+    np.testing.assert_allclose(share[:, 0], [1.5 / 3.5, 1.0])
+    assert share_within(away, least + 0.75, largest + 7.0, mean)[0, 0] == 0.25 / 1.5
+
+
+def test_momentum_at_walls_goes_inwards():
+    run = advanced(*CASES["sedov"])
+    equations = run.equations
+    momentum = np.random.default_rng(0).random(equations.V.size)
+    velocity = WallMomentum(equations).velocity(momentum)
+    assert (velocity[equations.walls] == 0.0).all()
+    found = equations.V.components(equations.momentum_of(velocity)).sum(axis=0)
+    np.testing.assert_allclose(found, equations.V.components(momentum).sum(axis=0), rtol=1e-13)
