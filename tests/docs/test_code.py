@@ -37,6 +37,7 @@ NEEDS = {
     "uncertainty_jax.py": ("jax", "JAX is missing"),
 }
 """Libraries that examples need, by the name of the file."""
+OWN_BLOCKS = ("jax", "torch", "petsc4py", "slepc4py")
 BLOCK = re.compile(
     r"^```(python|console)\n(.*?)^```$(?:\n+```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL
 )
@@ -105,7 +106,7 @@ def test_shown_output_is_compared(tmp_path):
 
 def lacks_library(code):
     """True if a block uses a library that is not there, which a page uses in blocks of its own."""
-    return any(name in code and find_spec(name) is None for name in ("jax", "torch"))
+    return any(name in code and find_spec(name) is None for name in OWN_BLOCKS)
 
 
 def no_opengl():
