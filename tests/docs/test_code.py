@@ -37,7 +37,8 @@ NEEDS = {
     "uncertainty_jax.py": ("jax", "JAX is missing"),
 }
 """Libraries that examples need, by the name of the file."""
-OWN_BLOCKS = ("jax", "torch", "petsc4py", "slepc4py")
+PAGES_NEED = {"petsc.md": ("petsc4py", "slepc4py")}
+"""Libraries without which a page is left out."""
 BLOCK = re.compile(
     r"^```(python|console)\n(.*?)^```$(?:\n+```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL
 )
@@ -51,6 +52,10 @@ def blocks(page):
 
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=lambda p: p.name)
 def test_page(page, tmp_path, monkeypatch):
+    for library in PAGES_NEED.get(page.name, ()):
+        pytest.importorskip(
+            library, reason=f"{library} is missing: docs/petsc.md", exc_type=ImportError
+        )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(plot, "check_pyvista", no_opengl)
     if page.name == "gpu.md" and cupy_device.describe()["missing"]:
@@ -106,7 +111,7 @@ def test_shown_output_is_compared(tmp_path):
 
 def lacks_library(code):
     """True if a block uses a library that is not there, which a page uses in blocks of its own."""
-    return any(name in code and find_spec(name) is None for name in OWN_BLOCKS)
+    return any(name in code and find_spec(name) is None for name in ("jax", "torch"))
 
 
 def no_opengl():
