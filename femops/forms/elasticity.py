@@ -64,8 +64,8 @@ def elasticity(
     """
     check_displacements(V, elasticity)
     if E is None and nu is None:
-        given = {"lam": 1.0 if lam is None else lam, "mu": 1.0 if mu is None else mu}
-        return build(_elasticity, V, None, scalars(**given), options)
+        lame = scalars(lam=1.0 if lam is None else lam, mu=1.0 if mu is None else mu)
+        return build(_elasticity, V, None, lame, options)
     if E is None or nu is None or lam is not None or mu is not None:
         raise OperatorError("elasticity takes lam and mu, or both E and nu: give one of the pairs")
     ratio = number_of(nu)
