@@ -5,6 +5,9 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
+from importlib.util import find_spec
+
+from notebooks import for_ranks, write_notebook
 
 FOLDER = "gallery"
 PROPER = {
@@ -23,7 +26,7 @@ SETTINGS = "font.size: 14\nsavefig.bbox: tight\nsavefig.pad_inches: 0.2\n"
 class Example:
     """An example, and what it gave.
 
-    `output` is None for an example for many ranks, which was not run. `picture` is what the example
+    `notebook` is None without jupytext, and for an example for many ranks. `output` is None for an example for many ranks, which was not run. `picture` is what the example
     drew, else its card in `docs/images`, else None.
     """
 
@@ -32,6 +35,7 @@ class Example:
     text: str
     output: str | None
     picture: str | None
+    notebook: str | None
 
 
 def write_gallery(examples, docs):
@@ -49,7 +53,7 @@ def write_gallery(examples, docs):
 def _run(file, target):
     title, _, text = ast.get_docstring(ast.parse(file.read_text())).partition("\n")
     output = None
-    if not _for_ranks(file):
+    if not for_ranks(file.read_text()):
         command = [sys.executable, str(file)]
         settings = {**os.environ, "MATPLOTLIBRC": str(target / "out" / "matplotlibrc")}
         done = subprocess.run(
@@ -60,16 +64,16 @@ def _run(file, target):
         output = done.stdout
     pictures = (f"out/{file.stem}.png", f"../images/gallery_{file.stem}.svg")
     shown = next((picture for picture in pictures if (target / picture).is_file()), None)
-    return Example(file.stem, title.strip().rstrip("."), text.strip(), output, shown)
-
-
-def _for_ranks(file):
-    """True if the example is for many ranks."""
-    return "mpi4py" in file.read_text()
+    notebook = None
+    if find_spec("jupytext") and output is not None:
+        notebook = write_notebook(file, target).name
+    return Example(file.stem, title.strip().rstrip("."), text.strip(), output, shown, notebook)
 
 
 def _page(example):
     parts = [f"# {_heading(example)}", f"{example.title}.", example.text]
+    if example.notebook:
+        parts.append(f"{{download}}`As a notebook <{example.notebook}>`")
     if example.picture:
         parts.append(f"![{example.title}]({example.picture})")
     if example.output:

@@ -32,7 +32,7 @@ PAGES = sorted(
 )
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 NEEDS = {
-    "petsc_krylov.py": ("petsc4py", "petsc4py is missing: Debian has it as python3-petsc4py"),
+    "petsc_krylov.py": ("petsc4py", "petsc4py is missing: docs/petsc.md says how to get it"),
     "closure_pytorch.py": ("torch", "PyTorch is missing"),
     "uncertainty_jax.py": ("jax", "JAX is missing"),
 }

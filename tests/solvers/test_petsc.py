@@ -40,6 +40,18 @@ def conduction(ranks):
     return A, A.rhs(femops.load(V, smooth))
 
 
+@pytest.fixture(autouse=True)
+def smoother():
+    """For GAMG Gauss-Seidel: the guess of eigenvalues for Chebyshev's polynomials is too low."""
+    settings = {"mg_levels_ksp_type": "richardson", "mg_levels_pc_type": "sor"}
+    options = PETSc.Options()
+    for name, value in settings.items():
+        options[name] = value
+    yield
+    for name in settings:
+        options.delValue(name)
+
+
 def wave(V):
     return V.interpolate(lambda x: np.sin(3 * x[0]) + x[1])
 
