@@ -34,8 +34,7 @@ def percent_script(source, name):
     title, _, text = ast.get_docstring(module).partition("\n")
     markdown = f"# {title.strip().rstrip('.')}\n\n{text.strip()}".strip()
     cells = ["# %% [markdown]\n" + textwrap.indent(markdown, "# ", lambda _: True)]
-    for block in _blocks(source, module.body[1:]):
-        cells.append(f"# %%\n{block}")
+    cells += [f"# %%\n{block}" for block in _blocks(source, module.body[1:])]
     picture = f"out/{name}.png"
     if picture in source:
         cells.append("# %%\n" + SHOW.format(picture))

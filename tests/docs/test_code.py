@@ -201,7 +201,10 @@ def test_the_gallery_shows_programs_with_output_and_picture(tmp_path, monkeypatc
         (docs / "gallery" / f"{name}.md").read_text()
         for name in ("two_sums", "poisson_mpi", "index")
     )
-    assert page.startswith("# Two sums\n\nSums: a test.\n\nWith text.\n\n![")
+    notebook = docs / "gallery" / "two_sums.ipynb"
+    link = "{download}`As a notebook <two_sums.ipynb>`\n\n" if find_spec("jupytext") else ""
+    assert page.startswith(f"# Two sums\n\nSums: a test.\n\nWith text.\n\n{link}![")
+    assert notebook.is_file() == bool(link)
     assert "```text\n4\n```" in page
     assert "```{literalinclude} ../../examples/two_sums.py" in page
     assert "It prints" not in ranks
