@@ -25,7 +25,9 @@ myst_enable_extensions = ["dollarmath", "deflist"]
 myst_heading_anchors = 3
 
 autodoc_default_options = {"members": True, "member-order": "bysource"}
-autodoc_mock_imports = [name for name in ("jax", "torch") if importlib.util.find_spec(name) is None]
+autodoc_mock_imports = [
+    name for name in ("jax", "petsc4py", "torch") if importlib.util.find_spec(name) is None
+]
 autodoc_typehints = "none"  # docstrings state types with shapes, which is more
 numpydoc_show_class_members = False  # autodoc lists them
 numpydoc_xref_param_type = True  # a class named as a type is a link to its entry

@@ -5,6 +5,9 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
+from importlib.util import find_spec
+
+from notebooks import for_ranks, write_notebook
 
 FOLDER = "gallery"
 PROPER = {
@@ -18,20 +21,39 @@ PROPER = {
 SETTINGS = "font.size: 14\nsavefig.bbox: tight\nsavefig.pad_inches: 0.2\n"
 """Matplotlib's settings: letters that can be read where a picture is as wide as a card."""
 
+TURNED = ("poisson_scipy",)
+"""Examples in 3-D whose pages have a picture to turn, with the extra `interactive`."""
+
+TURN = """
+import runpy, sys
+from pathlib import Path
+import femops
+
+def page(path, what, u=None, **options):
+    return femops.plot(what, u, interactive=True, **options).save(Path(path).with_suffix(".html"))
+
+femops.io.picture = page
+runpy.run_path(sys.argv[1], run_name="__main__")
+"""
+"""Program that runs an example, with pictures that can be turned in place of those in PNG files."""
+
 
 @dataclass(frozen=True)
 class Example:
     """An example, and what it gave.
 
     `output` is None for an example for many ranks, which was not run. `picture` is what the example
-    drew, else its card in `docs/images`, else None.
+    drew, else its card in `docs/images`, else None. `notebook` is None without jupytext, and for an
+    example for many ranks.
     """
 
     name: str
     title: str
     text: str
     output: str | None
+    turned: str | None
     picture: str | None
+    notebook: str | None
 
 
 def write_gallery(examples, docs):
@@ -49,7 +71,7 @@ def write_gallery(examples, docs):
 def _run(file, target):
     title, _, text = ast.get_docstring(ast.parse(file.read_text())).partition("\n")
     output = None
-    if not _for_ranks(file):
+    if not for_ranks(file.read_text()):
         command = [sys.executable, str(file)]
         settings = {**os.environ, "MATPLOTLIBRC": str(target / "out" / "matplotlibrc")}
         done = subprocess.run(
@@ -60,18 +82,33 @@ def _run(file, target):
         output = done.stdout
     pictures = (f"out/{file.stem}.png", f"../images/gallery_{file.stem}.svg")
     shown = next((picture for picture in pictures if (target / picture).is_file()), None)
-    return Example(file.stem, title.strip().rstrip("."), text.strip(), output, shown)
+    turned = _turned(file, target) if file.stem in TURNED else None
+    notebook = None
+    if find_spec("jupytext") and output is not None:
+        notebook = write_notebook(file, target).name
+    return Example(
+        file.stem, title.strip().rstrip("."), text.strip(), output, turned, shown, notebook
+    )
 
 
-def _for_ranks(file):
-    """True if the example is for many ranks."""
-    return "mpi4py" in file.read_text()
+def _turned(file, target):
+    """Draw the picture of an example as a page that turns it, in a process that VTK may end."""
+    if not (find_spec("pyvista") and find_spec("trame_pyvista")):
+        return None
+    command = [sys.executable, "-W", "ignore", "-c", TURN, str(file)]
+    subprocess.run(command, cwd=target, capture_output=True, check=False, timeout=300)
+    page = f"out/{file.stem}.html"
+    return page if (target / page).is_file() else None
 
 
 def _page(example):
     parts = [f"# {_heading(example)}", f"{example.title}.", example.text]
+    if example.notebook:
+        parts.append(f"{{download}}`As a notebook <{example.notebook}>`")
     if example.picture:
         parts.append(f"![{example.title}]({example.picture})")
+    if example.turned:
+        parts.append(f"{{download}}`To turn in a browser <{example.turned}>`")
     if example.output:
         parts.append(f"It prints\n\n```text\n{example.output.strip()}\n```")
     source = f"../../examples/{example.name}.py"

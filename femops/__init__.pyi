@@ -62,6 +62,7 @@ from femops.solvers import block_triangular as block_triangular
 from femops.solvers import cg as cg
 from femops.solvers import gmres as gmres
 from femops.solvers import jacobi as jacobi
+from femops.solvers import low_order as low_order
 from femops.solvers import minres as minres
 from femops.solvers import multigrid as multigrid
 from femops.solvers import newton as newton

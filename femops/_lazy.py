@@ -17,8 +17,8 @@ def _names() -> dict[str, str]:
 
 
 HOME = _names()
-OPTIONAL = "jax", "torch"
-"""Modules that need a package of the same name. `names` leaves them out."""
+OPTIONAL = "jax", "petsc", "torch"
+"""Modules that need a package which users install themselves. `names` leaves them out."""
 _OWNERS = {
     "u.{}, of a field u in a form": ("femops.pointwise.trace", "FieldSymbol"),
     "numpy.{}": ("numpy",),

@@ -6,11 +6,13 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from femops.errors import OperatorError
 from femops.forms.form import build, check_displacements, scalars
 from femops.forms.options import FormOptions, built_in
 from femops.operators.integrals.coefficients import Coefficient
 from femops.operators.operator import Operator
 from femops.spaces.base import Space
+from femops_meshes.arguments import number_of
 
 
 def _elasticity(u: Any, lam: Any, mu: Any) -> dict[str, Any]:
@@ -18,21 +20,38 @@ def _elasticity(u: Any, lam: Any, mu: Any) -> dict[str, Any]:
     return {"grad": lam * u.div * np.eye(len(strain)) + 2.0 * mu * strain}
 
 
+def _by_young(u: Any, E: Any, nu: Any) -> dict[str, Any]:
+    mu = E / (2.0 * (1.0 + nu))
+    return _elasticity(u, 2.0 * nu / (1.0 - 2.0 * nu) * mu, mu)
+
+
 @built_in(FormOptions)
 def elasticity(
-    V: Space, lam: Coefficient = 1.0, mu: Coefficient = 1.0, **options: Unpack[FormOptions]
+    V: Space,
+    lam: Coefficient | None = None,
+    mu: Coefficient | None = None,
+    *,
+    E: Coefficient | None = None,
+    nu: Coefficient | None = None,
+    **options: Unpack[FormOptions],
 ) -> Operator:
     r"""Linear elasticity of an isotropic material.
 
     :math:`\int_\Omega \lambda\, (\nabla \cdot u)(\nabla \cdot v) + 2 \mu\, \varepsilon(u) :
-    \varepsilon(v)\, dx` with :math:`\varepsilon(u) = (\nabla u + \nabla u^T) / 2`.
+    \varepsilon(v)\, dx` with :math:`\varepsilon(u) = (\nabla u + \nabla u^T) / 2`. The material is
+    given by Lame's parameters, or by Young's modulus and Poisson's ratio:
+    :math:`\mu = E / (2 (1 + \nu))` and :math:`\lambda = 2 \mu \nu / (1 - 2 \nu)`. In 2-D this is
+    plane strain.
 
     Parameters
     ----------
     V : Space
         Trial and test space, with as many components as dimensions.
     lam, mu : number, callable, array or GridFunction
-        Lame's parameters, in units of stress, of any sign.
+        Lame's parameters, in units of stress, of any sign. 1 by default.
+    E, nu : number, callable, array or GridFunction
+        Young's modulus, in units of stress, and Poisson's ratio, between -1 and 0.5. Give both, and
+        neither lam nor mu. `Operator.update` knows the coefficients by the names given here.
     **options
         See `femops.forms.options.Options`.
 
@@ -44,4 +63,15 @@ def elasticity(
     constant.
     """
     check_displacements(V, elasticity)
-    return build(_elasticity, V, None, scalars(lam=lam, mu=mu), options)
+    if E is None and nu is None:
+        lame = scalars(lam=1.0 if lam is None else lam, mu=1.0 if mu is None else mu)
+        return build(_elasticity, V, None, lame, options)
+    if E is None or nu is None or lam is not None or mu is not None:
+        raise OperatorError("elasticity takes lam and mu, or both E and nu: give one of the pairs")
+    ratio = number_of(nu)
+    if ratio is not None and not -1.0 < ratio < 0.5:
+        raise OperatorError(
+            f"nu is {ratio:g}: give a Poisson's ratio between -1 and 0.5; for an incompressible "
+            "material solve for a pressure too (examples/stokes.py)"
+        )
+    return build(_by_young, V, None, scalars(E=E, nu=nu), options)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, overload
+from typing import Annotated, Any, overload
 
 import numpy as np
 
@@ -13,17 +13,24 @@ import femops_meshes
 from femops.errors import FileError
 from femops.io.atomic import checked_path
 from femops.io.gmsh.file import begins_like_gmsh
+from femops.io.gmsh.objects import gmsh_file, is_mesh_object
 from femops.parallel.collective_checks import check
 from femops.parallel.comm import communicator
 from femops.parallel.distribution import distribute, refuse_without_ranks
 from femops.parallel.mesh import DistributedMesh
 from femops_meshes import Mesh, MeshArgumentError, MeshFormatError
-from femops_meshes.arguments import checked
+from femops_meshes.arguments import Kind, checked
+
+_CURE = "the path of a mesh file, a meshio.Mesh, or gmsh.model"
+MeshSource = Annotated[
+    Any, Kind(lambda x: isinstance(x, str | os.PathLike) or is_mesh_object(x), _CURE)
+]
+"""Path of a mesh file, or a mesh of meshio or of Gmsh's Python interface."""
 
 
 @overload
 def read_mesh(
-    path: str | os.PathLike[str],
+    path: MeshSource,
     refine: int = 0,
     reorder: bool = True,
     *,
@@ -36,7 +43,7 @@ def read_mesh(
 
 @overload
 def read_mesh(
-    path: str | os.PathLike[str],
+    path: MeshSource,
     refine: int = 0,
     reorder: bool = True,
     *,
@@ -49,7 +56,7 @@ def read_mesh(
 
 @checked(MeshArgumentError)
 def read_mesh(
-    path: str | os.PathLike[str],
+    path: MeshSource,
     refine: int = 0,
     reorder: bool = True,
     *,
@@ -58,7 +65,7 @@ def read_mesh(
     method: str = "curve",
     reproducible: bool = False,
 ) -> Mesh | DistributedMesh:
-    """Read a mesh file, refine it, and order its elements for speed.
+    """Read a mesh file or take another library's mesh, refine it, and order it for speed.
 
     With a communicator only rank 0 reads the file. It sends each rank its part. The format is
     detected from the content of the file:
@@ -69,12 +76,16 @@ def read_mesh(
       `Mesh.boundary_names` have their names. Elements and exterior faces in no group have attribute
       1, or the lowest number that is no tag. Periodic sides are glued.
 
+    A ``meshio.Mesh``, and ``gmsh.model`` of a program that has made a mesh by Gmsh, are read as the
+    Gmsh files that these libraries write of them. Attributes of a ``meshio.Mesh`` are its cell data
+    ``gmsh:physical``, ``medit:ref`` or ``cell_tags``, else its cell sets, with their names.
+
     Elements that a file lists in mirrored order are turned over.
 
     Parameters
     ----------
-    path
-        Path of the file.
+    path : path, meshio.Mesh or gmsh.model
+        Path of the file, or the mesh.
     refine
         Number of times to split every element into 2**dim elements. Curved geometry is kept.
     reorder
@@ -103,7 +114,8 @@ def read_mesh(
         If `path` is no path, `refine` is no whole number >= 0, or `split` is no bool. If `method`
         and `reproducible` cannot be combined, or are used without `comm`.
     MissingExtraError
-        For a Gmsh file, if the package ``gmsh`` is missing or does not find its libraries.
+        For a Gmsh file or another library's mesh, if the package ``gmsh`` is missing or does not
+        find its libraries.
     RankError
         On the ranks that do not read, if rank 0 failed.
     """
@@ -158,9 +170,10 @@ def not_kept(mesh: Mesh, suffix: str) -> list[str]:
     return lost
 
 
-def _read(path: str | os.PathLike[str], refine: int, reorder: bool, *, split: bool) -> Mesh:
-    if not isinstance(path, str | os.PathLike):
-        raise MeshArgumentError(f"path is {path!r}: give the path of a mesh file")
+def _read(path: MeshSource, refine: int, reorder: bool, *, split: bool) -> Mesh:
+    if is_mesh_object(path):
+        with gmsh_file(path) as file:
+            return _read(file, refine, reorder, split=split)
     if not isinstance(refine, int | np.integer) or refine < 0:
         raise MeshArgumentError(f"refine is {refine!r}: give a whole number >= 0")
     if split not in (True, False):

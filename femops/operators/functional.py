@@ -90,7 +90,8 @@ class Functional(Summable):
         return Functional(values, derivative)
 
     def __repr__(self) -> str:
-        return f"Functional({self.derivative.name}: {self.space!r}, {self.dtype})"
+        labels = " + ".join(part.label for part in self.derivative.parts)
+        return f"Functional({labels}: {self.space!r}, {self.dtype})"
 
 
 @final

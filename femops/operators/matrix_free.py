@@ -352,7 +352,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
             raise OperatorError(
                 f"{ranks} ranks hold this operator, and SciPy's solvers, which call matvec, know "
                 "nothing of other ranks: solve by femops.cg, minres or gmres, or by PETSc "
-                "(examples/petsc_krylov.py); for products write A @ x or A.apply(x)"
+                "(femops.petsc); for products write A @ x or A.apply(x)"
             )
 
     # --- arithmetic ------------------------------------------------------------------------------

@@ -489,12 +489,14 @@ class Operator(MatrixFree):
         ]
         if self.test_space is not self.space:
             facts.append(("to", repr(self.test_space)))
+        if isinstance(self.space, Product):
+            facts.append(("blocks", " ".join(f"[{test}, {field}]" for test, field in self.pairs)))
         return html.table("Operator", facts)
 
     @property
     def _names(self) -> str:
         """Names of the forms with factors, as a sum."""
         return " + ".join(
-            term.name if factor == 1.0 else f"{factor:g} {term.name}"
+            term.label if factor == 1.0 else f"{factor:g} {term.label}"
             for factor, term in self._summands
         )

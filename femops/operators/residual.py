@@ -393,7 +393,6 @@ class Residual(Summable):
 
     def __repr__(self) -> str:
         fields = ", ".join(self.space.names) + ", " if isinstance(self.space, Product) else ""
+        labels = " + ".join(part.label for part in self._parts)
         constrained = f", {len(self._constrained)} constrained" if len(self._constrained) else ""
-        return (
-            f"Residual({self.name}: {fields}{self.space.size} unknowns, {self.dtype}{constrained})"
-        )
+        return f"Residual({labels}: {fields}{self.space.size} unknowns, {self.dtype}{constrained})"

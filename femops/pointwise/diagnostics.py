@@ -16,6 +16,7 @@ from femops_meshes.hints import did_you_mean
 _FEMOPS = Path(__file__).parent.parent
 _NUMPY = Path(np.__file__).parent
 _LONGEST_CONSTANT = 9  # entries of a tensor; longer vectors may be those of a space
+_LONGEST_LABEL = 80  # characters of a lambda's line
 _SYMBOL = re.compile(r"'(Node|FieldSymbol)' object|object of type '(Node|FieldSymbol)'")
 
 
@@ -36,6 +37,18 @@ def definition(function: Callable[..., Any]) -> str:
     """File, number and text of the first line of a function."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     return "" if code is None else _place(code.co_filename, code.co_firstlineno)
+
+
+def label_of(function: Callable[..., Any]) -> str:
+    """Name of a function, without underscores around it. A lambda has its source line instead."""
+    name = str(getattr(function, "__name__", type(function).__name__)).strip("_")
+    if name != "<lambda>":
+        return name
+    code = inspect.unwrap(function).__code__
+    text = linecache.getline(code.co_filename, code.co_firstlineno).strip()
+    if len(text) > _LONGEST_LABEL:
+        text = f"{text[: _LONGEST_LABEL - 4]} ..."
+    return f"`{text}`" if text else name
 
 
 def _place(file: str, line: int) -> str:

@@ -12,6 +12,7 @@ from femops.solvers.cg_solver import CGSolver
 from femops.solvers.gmres import gmres
 from femops.solvers.jacobi import Jacobi, jacobi
 from femops.solvers.linear_problem import Info
+from femops.solvers.low_order import low_order
 from femops.solvers.minres import minres
 from femops.solvers.multigrid import Multigrid, multigrid
 from femops.solvers.newton import NewtonInfo, newton
@@ -33,6 +34,7 @@ __all__ = [
     "cg",
     "gmres",
     "jacobi",
+    "low_order",
     "minres",
     "multigrid",
     "newton",

@@ -18,6 +18,7 @@ from femops.solvers.inner_products import Sums
 from femops.solvers.jacobi import Jacobi
 from femops.solvers.preconditioner import Preconditioner
 from femops_kernels.cg import LEAST_NORM
+from femops_meshes import html
 
 Vector = NDArray[Any]
 # Powers of two up to which sums of squares, and of products with A, are well in float32's range.
@@ -53,6 +54,15 @@ class Info:
     tolerance: float
     merged: bool = False
     residuals: tuple[float, ...] = ()
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("converged", "yes" if self.converged else "no"),
+            ("iterations", f"{self.iterations}"),
+            ("residual", f"{self.residual:.3g}"),
+            ("tolerance", f"{self.tolerance:.3g}"),
+        ]
+        return html.table("Info", rows)
 
     def scaled(self, exponent: int) -> Info:
         """Copy with ``residual`` and ``tolerance`` times 2**exponent. `residuals` do not change."""

@@ -19,6 +19,7 @@ from femops.solvers.inner_products import Sums
 from femops.solvers.newton_steps import Linear, NewtonSteps, Preconditioning
 from femops.solvers.singular import singular_cause
 from femops.solvers.watch import Callback, Progress, Watch
+from femops_meshes import html
 from femops_meshes.arguments import Count, Fraction, NotNegative, checked
 
 # Eisenstat & Walker (1996), choice 2: how far a step's linear system is solved.
@@ -62,6 +63,16 @@ class NewtonInfo:
     def residual(self) -> float:
         """Norm of the residual at the end."""
         return self.residuals[-1]
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("converged", "yes" if self.converged else f"no: {self.reason}"),
+            ("steps", f"{self.iterations}"),
+            ("linear iterations", f"{self.linear_iterations}"),
+            ("residuals", ", ".join(f"{norm:.3g}" for norm in self.residuals)),
+            ("tolerance", f"{self.tolerance:.3g}"),
+        ]
+        return html.table("NewtonInfo", rows)
 
 
 @checked(SolverError)

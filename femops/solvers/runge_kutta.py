@@ -183,8 +183,9 @@ def runge_kutta(
     Raises
     ------
     SolverError
-        Times or ``dt`` make no sense, or the method is unknown. The solution is not finite: the
-        message has the longest stable step, estimated from f.
+        Times or ``dt`` make no sense, or the method is unknown. A result of f has another shape
+        than u. The solution is not finite: the message has the longest stable step, estimated from
+        f.
 
     Examples
     --------
@@ -210,11 +211,12 @@ def runge_kutta(
     if not 0.0 < dt < np.inf or not start <= end < np.inf:
         raise SolverError(f"times from {start:g} to {end:g} by steps of {dt:g}: none can be taken")
     scheme, change = METHODS[method], _unchanged if limiter is None else limiter
+    rate = _checked_rate(f, u.shape)
     count = int(np.ceil((end - start) / dt * (1.0 - 1e-12)))
     step, solution, good = (end - start) / max(count, 1), u, (start, u)
     for k in range(count):
         with np.errstate(over="ignore", invalid="ignore"):  # it is looked at below
-            solution = scheme.step(f, start + k * step, solution, step, change)
+            solution = scheme.step(rate, start + k * step, solution, step, change)
         if (k + 1) % _CHECKED == 0 or k + 1 == count:
             if not np.isfinite(_largest(solution)):
                 raise SolverError(_unstable(f, scheme, step, *good))
@@ -226,6 +228,18 @@ def runge_kutta(
 
 def _unchanged(u: Vector) -> Vector:
     return u
+
+
+def _checked_rate(f: Rate, shape: tuple[int, ...]) -> Rate:
+    """Return f, with a check of the shape of its results."""
+
+    def rate(t: float, u: Vector) -> Vector:
+        found = f(t, u)
+        if getattr(found, "shape", None) != shape:
+            raise SolverError(f"f(t, u) returned {shown(found)}: return an array of shape {shape}")
+        return found
+
+    return rate
 
 
 def _unstable(f: Rate, scheme: _Method, step: float, t: float, u: Vector) -> str:

@@ -25,7 +25,7 @@ from femops.spaces.domain_space import DomainSpace
 from femops.spaces.functions import Function, Predicate, evaluate
 from femops.spaces.memory import DeviceLike, Memory, by_components, check_shape, find_memory, zeros
 from femops.spaces.restriction import ElementRestriction, Vector, check_float_array, check_size
-from femops.spaces.summary import as_table, one_line
+from femops.spaces.summary import as_table, field_table, one_line
 from femops.spaces.transfer import places_of_nodes, values_at
 from femops_kernels.cuda.device.device import Device
 from femops_meshes.arguments import checked, names_checked, whole_numbers
@@ -467,3 +467,6 @@ class GridFunction:
 
     def __post_init__(self) -> None:
         self.space.check_vector(self.vector, "vector")
+
+    def _repr_html_(self) -> str:
+        return field_table(self)

@@ -15,6 +15,7 @@ from femops.spaces.base import Space
 from femops.spaces.functions import Function
 from femops.spaces.memory import check_shape, memory_of, zeros
 from femops.spaces.restriction import Vector, check_float_array, positions
+from femops_meshes import html
 from femops_meshes.arguments import checked
 
 
@@ -254,6 +255,10 @@ class Product:
     def __repr__(self) -> str:
         parts = ", ".join(f"{name}={space.size}" for name, space in self.spaces.items())
         return f"Product({parts}: {self.size} unknowns)"
+
+    def _repr_html_(self) -> str:
+        rows = [(name, repr(space)) for name, space in self.spaces.items()]
+        return html.table("Product", [*rows, ("unknowns", f"{self.size:,}")])
 
 
 def _check_spaces(spaces: dict[str, Space]) -> None:

@@ -14,6 +14,23 @@ def one_line(space: Any) -> str:
     )
 
 
+def field_table(field: Any) -> str:
+    """HTML table that describes a GridFunction."""
+    space, vector = field.space, field.vector
+    rows = [("space", repr(space)), ("type", str(vector.dtype))]
+    if space.size:
+        values = space.components(vector)
+        columns = zip(values.min(axis=0).tolist(), values.max(axis=0).tolist(), strict=True)
+        ranges = [f"{low:.6g} to {high:.6g}" for low, high in columns]
+        rows.append(
+            (
+                "coefficients" if space.basis.family == "bernstein" else "nodal values",
+                ", ".join(ranges),
+            )
+        )
+    return html.table("GridFunction", rows)
+
+
 def as_table(space: Any) -> str:
     """HTML table that describes a space."""
     shape = ("segments", "quadrilaterals", "hexahedra")[space.dim - 1]

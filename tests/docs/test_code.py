@@ -32,11 +32,13 @@ PAGES = sorted(
 )
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 NEEDS = {
-    "petsc_krylov.py": ("petsc4py", "petsc4py is missing: Debian has it as python3-petsc4py"),
+    "petsc_krylov.py": ("petsc4py", "petsc4py is missing: docs/petsc.md says how to get it"),
     "closure_pytorch.py": ("torch", "PyTorch is missing"),
     "uncertainty_jax.py": ("jax", "JAX is missing"),
 }
 """Libraries that examples need, by the name of the file."""
+PAGES_NEED = {"petsc.md": ("petsc4py", "slepc4py")}
+"""Libraries without which a page is left out."""
 BLOCK = re.compile(
     r"^```(python|console)\n(.*?)^```$(?:\n+```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL
 )
@@ -50,6 +52,10 @@ def blocks(page):
 
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=lambda p: p.name)
 def test_page(page, tmp_path, monkeypatch):
+    for library in PAGES_NEED.get(page.name, ()):
+        pytest.importorskip(
+            library, reason=f"{library} is missing: docs/petsc.md", exc_type=ImportError
+        )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(plot, "check_pyvista", no_opengl)
     if page.name == "gpu.md" and cupy_device.describe()["missing"]:
@@ -195,7 +201,10 @@ def test_the_gallery_shows_programs_with_output_and_picture(tmp_path, monkeypatc
         (docs / "gallery" / f"{name}.md").read_text()
         for name in ("two_sums", "poisson_mpi", "index")
     )
-    assert page.startswith("# Two sums\n\nSums: a test.\n\nWith text.\n\n![")
+    notebook = docs / "gallery" / "two_sums.ipynb"
+    link = "{download}`As a notebook <two_sums.ipynb>`\n\n" if find_spec("jupytext") else ""
+    assert page.startswith(f"# Two sums\n\nSums: a test.\n\nWith text.\n\n{link}![")
+    assert notebook.is_file() == bool(link)
     assert "```text\n4\n```" in page
     assert "```{literalinclude} ../../examples/two_sums.py" in page
     assert "It prints" not in ranks

@@ -1,8 +1,10 @@
 """Pictures: that they show what is there, without a display."""
 
+import re
 import subprocess
 import sys
 from dataclasses import replace
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -425,3 +427,38 @@ def test_movies_have_one_scale(tmp_path):
     for wrong, text in (([], "give a list"), ([("t", V)], r"give \(title, space, u\)")):
         with pytest.raises(FileError, match=text):
             femops.io.movie(path, wrong)
+
+
+def test_an_interactive_picture_is_a_page_of_its_own(tmp_path):
+    """The page has a viewer and the picture, and loads nothing. A notebook shows it in a frame."""
+    for package in ("pyvista", "trame_pyvista"):
+        if find_spec(package) is None:
+            pytest.skip("needs the extra interactive")
+    program = """
+import sys
+import femops
+V = femops.H1(femops.ball(1), 2)
+picture = femops.plot(V, V.interpolate(lambda x: x[0]), name="height", interactive=True)
+page = picture.save(sys.argv[1]).read_text()
+frame = picture._repr_html_()
+assert frame.startswith("<iframe srcdoc=") and len(frame) > len(page)
+assert picture._repr_png_().startswith(bytes([137]) + b"PNG")
+"""
+    path = tmp_path / "u.html"
+    run = [sys.executable, "-W", "ignore", "-c", program, path]
+    done = subprocess.run(run, capture_output=True, text=True, check=False, timeout=100)
+    if done.returncode < 0:
+        pytest.skip("VTK cannot draw here: it needs OpenGL, by EGL or OSMesa")
+    assert done.returncode == 0, done.stderr
+    page = path.read_text()
+    assert "vtk" in page
+    assert len(page) > 1e6
+    assert not re.findall(r'(?:src|href)="https?:', page)
+
+
+def test_what_cannot_turn_is_refused(tmp_path):
+    V = femops.H1(femops.box((2, 2)), 1)
+    with pytest.raises(FileError, match=r"by Matplotlib.*interactive=True"):
+        femops.plot(V, V.zeros()).save(tmp_path / "u.html")
+    with pytest.raises(SpaceError, match="an interactive picture is PyVista's"):
+        femops.plot(V, V.zeros(), interactive=True, backend="matplotlib")

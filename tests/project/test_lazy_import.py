@@ -10,7 +10,7 @@ import pytest
 import femops
 
 HEAVY = ["numpy", "numba", "llvmlite", "scipy", "matplotlib", "pyvista", "vtk", "mpi4py"]
-HEAVY += ["cupy", "cuda", "nvidia", "jax", "torch"]
+HEAVY += ["cupy", "cuda", "nvidia", "jax", "torch", "petsc4py"]
 
 PROBE = """
 import sys
@@ -55,8 +55,8 @@ print(json.dumps([name for name in {HEAVY[1:]!r} if name in sys.modules]))
 def test_optional_modules_say_what_to_install():
     """The module of femops imports the library, which is not there, and not itself."""
     use = """
-for name in ("jax", "torch"):
-    sys.modules[name] = None
+for name, package in (("jax", "jax"), ("petsc", "petsc4py"), ("torch", "torch")):
+    sys.modules[package] = None
     for use in (f"femops.{name}", f"import femops.{name}"):
         try:
             exec(use)
@@ -64,11 +64,11 @@ for name in ("jax", "torch"):
             print(json.dumps([type(error).__name__, name, str(error)]))
 """
     said = run(use)[1:]
-    assert [name for _, name, _ in said] == ["jax", "jax", "torch", "torch"]
+    assert [name for _, name, _ in said] == ["jax"] * 2 + ["petsc"] * 2 + ["torch"] * 2
     for kind, name, text in said:
         assert kind == "MissingExtraError"
         assert text.startswith(f"femops.{name} needs ")
-        assert text.endswith(f"pip install {name}")
+        assert text.endswith("docs/petsc.md" if name == "petsc" else f"pip install {name}")
 
 
 def test_every_name_is_there_and_listed():

@@ -17,7 +17,10 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 def test_extras_are_the_promised_ones():
     extras = PROJECT["project"]["optional-dependencies"]
-    promised = "viz mesh metis mpi mpi-site cuda12 cuda13 amg jax torch peers bench docs dev"
+    promised = (
+        "viz interactive mesh metis mpi mpi-site cuda12 cuda13 amg hdf jax torch petsc "
+        "peers bench docs dev"
+    )
     assert set(extras) == set(promised.split())
 
 

@@ -96,3 +96,9 @@ def test_bad_input_is_refused(change: dict[str, object], words: str) -> None:
     given: dict[str, object] = {"u": np.ones(2), "end": 1.0, "dt": 0.1}
     with pytest.raises(SolverError, match=words):
         femops.runge_kutta(_rate, **(given | change))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("rate", [lambda t, u: "abc", lambda t, u: np.zeros(3), lambda t, u: 1.0])
+def test_a_rate_of_another_shape_is_refused(rate):
+    with pytest.raises(SolverError, match=r"f\(t, u\) returned .* return an array of shape"):
+        femops.runge_kutta(rate, np.ones(2), 1.0, 0.5)

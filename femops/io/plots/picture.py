@@ -27,6 +27,18 @@ class Picture(ABC):
         """Write the picture as PNG."""
 
     @abstractmethod
+    def write_html(self, file: Path) -> None:
+        """Write the picture as a page whose viewer turns it.
+
+        Raises
+        ------
+        FileError
+            The library has no such pages.
+        MissingExtraError
+            A package that makes the page is missing.
+        """
+
+    @abstractmethod
     def show(self) -> None:
         """Show the picture in a window, and wait until the window is closed.
 
@@ -37,11 +49,13 @@ class Picture(ABC):
         """
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the picture to a PNG file.
+        """Write the picture to a PNG file, or to a page that turns it in a browser.
 
         Parameters
         ----------
-        path : path ending in .png
+        path : path ending in .png or .html
+            A page has all that it needs, 6 MB, and loads nothing. Only PyVista makes pages, with
+            the extra ``interactive``.
 
         Returns
         -------
@@ -51,11 +65,15 @@ class Picture(ABC):
         Raises
         ------
         FileError
-            The file cannot be written, or does not end in .png.
+            The file cannot be written, has another suffix, or is a page of a picture that
+            Matplotlib draws.
+        MissingExtraError
+            A package that makes pages is missing.
         """
-        target = checked_path(path, ".png")
+        target = checked_path(path, ".png", ".html")
+        write = self.write_html if target.suffix.lower() == ".html" else self.write_png
         with replacing(target) as temporary:
-            self.write_png(temporary)
+            write(temporary)
         return target
 
     def _repr_png_(self) -> bytes:

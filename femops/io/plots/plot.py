@@ -16,7 +16,11 @@ from femops.io.plots.picture import Picture
 from femops.io.plots.sampling import Sampler
 from femops.io.plots.scene import make_scene
 from femops.io.plots.with_matplotlib import MatplotlibPicture
-from femops.io.plots.with_pyvista import PyVistaPicture, check_pyvista
+from femops.io.plots.with_pyvista import (
+    InteractivePicture,
+    PyVistaPicture,
+    check_pyvista,
+)
 from femops.parallel.collective_checks import check
 from femops.parallel.mesh import DistributedMesh
 from femops.spaces.base import GridFunction
@@ -39,6 +43,7 @@ def plot(
     edges: bool = True,
     limits: tuple[float, float] | None = None,
     title: str | None = None,
+    interactive: bool = False,
     backend: Backend | None = None,
 ) -> Picture:
     """Draw a mesh, and a field on it. Notebooks show the returned picture.
@@ -70,14 +75,17 @@ def plot(
         Lowest and highest value of the colour scale, or of a curve's axis. By default those of the
         field.
     title : str, optional
+    interactive : bool
+        Whether a notebook shows the picture in a viewer, in which it can be turned. PyVista draws
+        it, with the extra ``interactive``.
     backend : {"pyvista", "matplotlib"}, optional
         Library that draws.
 
     Returns
     -------
     Picture
-        Picture with ``save("u.png")``, ``show()`` and ``figure``, the library's object for your own
-        changes.
+        Picture with ``save("u.png")``, ``save("u.html")`` if PyVista draws, ``show()`` and
+        ``figure``, the library's object for your own changes.
 
     Raises
     ------
@@ -85,7 +93,8 @@ def plot(
         The library is not installed.
     SpaceError
         `what` is neither a space nor a mesh, or is shared by many ranks. The space of the field is
-        missing. The cut, displacement, arrows or backend are not possible.
+        missing. The cut, displacement, arrows or backend are not possible, or a picture by
+        Matplotlib was to be interactive.
     VectorError
         The field does not fit the space.
 
@@ -100,12 +109,13 @@ def plot(
     sampler = Sampler(mesh, field, *_displacement(mesh, field, deform))
     limits = _limits(limits, field)
     axes, along = _axes(cut, mesh.dim), _along(field, arrows, deformed=deform is not None)
-    by_pyvista = _by_pyvista(backend, mesh.dim)
+    by_pyvista = _by_pyvista(_backend(backend, interactive=interactive), mesh.dim)
     if mesh.dim == 1:
         return MatplotlibPicture(sampler, name, title, limits)
     scene = replace(make_scene(sampler, name, axes, along, edges), limits=limits)
     if by_pyvista:
-        return PyVistaPicture(scene, title)
+        drawn = PyVistaPicture(scene, title)
+        return InteractivePicture(drawn) if interactive else drawn
     return MatplotlibPicture(scene, name, title)
 
 
@@ -222,11 +232,18 @@ def _limits(given: Any, field: GridFunction | None) -> tuple[float, float] | Non
     return ends[0], ends[1]
 
 
+def _backend(given: Any, *, interactive: bool) -> Any:
+    """Backend that was asked for: PyVista, if the picture is interactive."""
+    if interactive and given not in (None, "pyvista"):
+        raise SpaceError(f"an interactive picture is PyVista's, the backend is {given!r}: omit it")
+    return "pyvista" if interactive else given
+
+
 def _by_pyvista(backend: Any, dim: int) -> bool:
     if backend not in (None, "pyvista", "matplotlib"):
         raise SpaceError(f"backend is {backend!r}: take 'pyvista' or 'matplotlib'")
     if backend == "pyvista" and dim == 1:
-        raise SpaceError("a curve is drawn by Matplotlib: leave out the backend")
+        raise SpaceError("a curve is drawn by Matplotlib: leave out backend and interactive")
     if backend is not None or dim < 3:
         return bool(backend == "pyvista")
     try:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.errors import MissingExtraError
+from femops.errors import FileError, MissingExtraError
 from femops.io.plots.picture import Picture
 from femops.io.plots.sampling import Sampler
 from femops.io.plots.scene import (
@@ -72,6 +72,13 @@ class MatplotlibPicture(Picture):
     def write_png(self, file: Path | BinaryIO) -> None:
         """See `Picture.write_png`."""
         self.figure.savefig(file, format="png", dpi=130)
+
+    def write_html(self, file: Path) -> None:
+        """Refuse: Matplotlib draws pictures that do not turn."""
+        raise FileError(
+            f"'{file.name}' would be of a picture by Matplotlib, which cannot be turned: draw it "
+            "by femops.plot(..., interactive=True)"
+        )
 
     def show(self) -> None:
         """See `Picture.show`."""

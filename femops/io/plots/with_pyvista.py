@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import dataclass
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, final
 
@@ -102,6 +104,44 @@ def to_pyvista(space: Owner = None, u: Any = None, /, **fields: Any) -> pyvista.
 
 
 @final
+class InteractivePicture(Picture):
+    """Picture that a notebook shows in a viewer, which turns it. PyVista draws it.
+
+    Parameters
+    ----------
+    drawn : PyVistaPicture
+    """
+
+    def __init__(self, drawn: PyVistaPicture) -> None:
+        self._drawn = drawn
+
+    @property
+    def figure(self) -> Any:
+        """See `PyVistaPicture.figure`."""
+        return self._drawn.figure
+
+    def write_png(self, file: Path | BinaryIO) -> None:
+        """See `Picture.write_png`."""
+        self._drawn.write_png(file)
+
+    def write_html(self, file: Path) -> None:
+        """See `Picture.write_html`."""
+        self._drawn.write_html(file)
+
+    def show(self) -> None:
+        """See `Picture.show`."""
+        self._drawn.show()
+
+    def _repr_html_(self) -> str:
+        """Return a frame with the page, for notebooks."""
+        with tempfile.TemporaryDirectory() as folder:
+            page = Path(folder, "picture.html")
+            self.write_html(page)
+            content = escape(page.read_text(encoding="utf-8"), quote=True)
+        return f'<iframe srcdoc="{content}" style="width:100%;height:480px;border:0"></iframe>'
+
+
+@final
 class PyVistaPicture(Picture):
     """Picture drawn by a PyVista plotter."""
 
@@ -120,6 +160,17 @@ class PyVistaPicture(Picture):
 
         image: Any = self.figure.screenshot(return_img=True)
         imsave(file, image, format="png")
+
+    def write_html(self, file: Path) -> None:
+        """See `Picture.write_html`."""
+        try:
+            content = self._plotter(off_screen=True).export_html(None).getvalue()
+        except ImportError as error:
+            raise MissingExtraError(
+                f"pages with interactive pictures need PyVista's extra jupyter ({error}): "
+                "pip install 'pyvista[jupyter]'"
+            ) from error
+        file.write_text(content, encoding="utf-8")
 
     def show(self) -> None:
         """See `Picture.show`."""

@@ -1,38 +1,40 @@
-"""Fields in time: one .vtu file per step, and a .pvd file with the times of the steps."""
+"""Fields in time, in a .pvd file with one .vtu file per step, or in one .vtkhdf file."""
 
 from __future__ import annotations
 
 import math
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, final
-from xml.etree import ElementTree as ET
-from xml.sax.saxutils import quoteattr
+from typing import Any, Self, final
 
 from femops.errors import FileError
-from femops.io.atomic import checked_path, make_folder, refused, remove, replacing, to_disk
-from femops.io.vtk.pieces import piece_files
-from femops.io.vtk.vtu import Owner, first_space, save
+from femops.io.atomic import checked_path, refused
+from femops.io.vtk.hdf import HdfFile
+from femops.io.vtk.pvd import PvdFiles
+from femops.io.vtk.store import Existing, Store
+from femops.io.vtk.vtu import Owner, first_space
 from femops.io.vtk.vtu_file import check_name
 from femops.parallel.collective_checks import check, check_same
 from femops.parallel.comm import communicator
 from femops_meshes.arguments import checked, names_checked, number_of, shown
 
-Existing = Literal["refuse", "continue", "replace"]
+_STORES: dict[str, type[PvdFiles | HdfFile]] = {".pvd": PvdFiles, ".vtkhdf": HdfFile}
 
 
 @final
 @checked(FileError)
 class TimeSeries:
-    """Series of fields in time, for ParaView, VisIt and PyVista. Open the .pvd file there.
+    """Series of fields in time, for ParaView, VisIt and PyVista. Open the file at `path` there.
 
-    Each step is a .vtu file (see `save`) in a folder with the name of the series: ``run.pvd`` and
-    ``run/run_000000.vtu``, ``run/run_000001.vtu``, .... The index is replaced after each step, when
-    the step's file is complete and on the disk. So if the program stops, the series can be opened
-    and continued.
+    The suffix of `path` chooses the format. In a .pvd series each step is a .vtu file (see `save`)
+    in a folder with the name of the series: ``run.pvd`` and ``run/run_000000.vtu``,
+    ``run/run_000001.vtu``, .... The index is replaced after each step, when the step's file is
+    complete and on the disk. So if the program stops, the series can be opened and continued.
+
+    A .vtkhdf series is one file in the format VTKHDF. It needs h5py (extra ``hdf``) and one
+    process. The mesh is stored again only where it changes. It was read by VTK 9.7.
 
     Several ranks of `comm` write a .pvtu file per step, and a .vtu file per step and rank. They may
     continue a series from another number of ranks. Then all methods are collective.
@@ -47,8 +49,8 @@ class TimeSeries:
 
     Parameters
     ----------
-    path : path ending in .pvd
-        Path of the index. Its folder must exist.
+    path : path ending in .pvd or .vtkhdf
+        Path of the index, or of the file. Its folder must exist.
     existing : {"refuse", "continue", "replace"}
         Treatment of an existing series: raise an error, append to the series, or remove the index
         and the files of all steps.
@@ -59,7 +61,10 @@ class TimeSeries:
     ------
     FileError
         The series exists and `existing` is "refuse". The series cannot be read, or was not written
-        by femops. A file cannot be written. `path` does not end in .pvd.
+        by femops. A file cannot be written. `path` has another suffix. Several ranks write a
+        .vtkhdf file.
+    MissingExtraError
+        `path` ends in .vtkhdf, and h5py is missing.
     CommunicatorError
         `comm` is no communicator, or its ranks disagree about the series.
     """
@@ -73,46 +78,26 @@ class TimeSeries:
                 raise FileError(
                     f"existing = {existing!r} is unknown: take 'refuse', 'continue' or 'replace'"
                 )
-            self.path = checked_path(path, ".pvd")
+            self.path = checked_path(path, *_STORES)
             check_name(self.path.stem, "the series")
         facts = {"the path": str(self.path.absolute()), "existing": existing}
         check_same(self._comm, "a series", facts)
-        self._folder = self.path.with_suffix("")
-        self._steps: list[tuple[float, Path]] = []
         self._fields: set[str] | None = None
         self._closed = False
+        self._store: Store = _STORES[self.path.suffix.lower()](self.path, self._comm)
         with check(self._comm), refused(self.path):
-            if self._comm.rank == 0:
-                self._begin(existing)
-        self._steps = self._comm.broadcast(self._steps)
-
-    def _begin(self, existing: Existing) -> None:
-        """Read an existing series, and write the index."""
-        if self.path.exists() and existing == "refuse":
-            raise FileError(
-                f"'{self.path}' exists: choose another name, or existing='continue' or 'replace'"
-            )
-        old = self._read_index() if self.path.exists() else []
-        if existing == "continue":
-            self._steps = old
-            self._check_files()
-        elif existing == "refuse":
-            for file in self._names(0):
-                if file.exists():
-                    raise FileError(
-                        f"'{file}' exists, of a series without index: choose another name, or "
-                        "existing='replace'"
-                    )
-        make_folder(self._folder)
-        self._write_index()
-        if existing == "replace":
-            for _, file in old:
-                _remove_step(file)
+            if self._comm.rank == 0 and self.path.exists() and existing == "refuse":
+                raise FileError(
+                    f"'{self.path}' exists: choose another name, or existing='continue' or "
+                    "'replace'"
+                )
+        with refused(self.path):
+            self._store.begin(existing)
 
     @property
     def times(self) -> tuple[float, ...]:
         """Times of the steps, ascending."""
-        return tuple(time for time, _ in self._steps)
+        return self._store.times
 
     @names_checked
     def save(self, time: float, space: Owner = None, /, **fields: Any) -> Path:
@@ -130,7 +115,7 @@ class TimeSeries:
         Returns
         -------
         pathlib.Path
-            The step's .vtu or .pvtu file.
+            The step's .vtu or .pvtu file, or the .vtkhdf file.
 
         Raises
         ------
@@ -147,17 +132,7 @@ class TimeSeries:
             moment = self._checked_time(time)
             self._check_step(space, fields)
         check_same(self._comm, "a step of a series", {"time": moment})
-        file = self._names(len(self._steps))[self._comm.size > 1]
-        save(file, space, **fields)
-        self._steps.append((moment, file))
-        try:
-            with check(self._comm):
-                if self._comm.rank == 0:
-                    to_disk(file)
-                    self._write_index()
-        except BaseException:
-            self._steps.pop()
-            raise
+        file = self._store.add(moment, space, fields)
         self._fields = set(fields)
         return file
 
@@ -192,15 +167,10 @@ class TimeSeries:
         self.close()
 
     def __repr__(self) -> str:
-        steps = f"{len(self._steps)} steps"
-        if self._steps:
+        steps = f"{len(self.times)} steps"
+        if self.times:
             steps += f", time {self.times[0]:g} to {self.times[-1]:g}"
         return f"TimeSeries('{self.path}': {steps})"
-
-    def _names(self, step: int) -> tuple[Path, Path]:
-        """Return both possible names of a step's file: for one process, and for many ranks."""
-        file = self._folder / f"{self._folder.name}_{step:06}.vtu"
-        return file, file.with_suffix(".pvtu")
 
     def _checked_time(self, time: Any) -> float:
         moment = number_of(time)
@@ -208,54 +178,9 @@ class TimeSeries:
             raise FileError(f"time {shown(time)} is not a number: give one, in any unit")
         if not math.isfinite(moment):
             raise FileError(f"time {moment} is not finite: did the computation diverge?")
-        if self._steps and moment <= self.times[-1]:
+        if self.times and moment <= self.times[-1]:
             raise FileError(
                 f"time {moment!r} is not later than {self.times[-1]!r}, the last in "
                 f"'{self.path}': save steps in their order"
             )
         return moment
-
-    def _write_index(self) -> None:
-        lines = ['<?xml version="1.0"?>', '<VTKFile type="Collection" version="0.1">']
-        lines.append("<Collection>")
-        for time, file in self._steps:
-            name = quoteattr(f"{self._folder.name}/{file.name}")
-            lines.append(f'<DataSet timestep="{time!r}" part="0" file={name}/>')
-        lines += ["</Collection>", "</VTKFile>", ""]
-        with replacing(self.path) as temporary:
-            temporary.write_text("\n".join(lines), encoding="utf-8")
-            to_disk(temporary)
-
-    def _check_files(self) -> None:
-        for _, file in self._steps:
-            if not file.is_file():
-                raise FileError(
-                    f"'{self.path}' names '{file}', which is missing: bring it back, "
-                    "or use existing='replace'"
-                )
-
-    def _read_index(self) -> list[tuple[float, Path]]:
-        """Times and files of an existing series."""
-        try:
-            steps = ET.parse(self.path).getroot().findall("./Collection/DataSet")
-            times = [float(step.attrib["timestep"]) for step in steps]
-            files = [self.path.parent / step.attrib["file"] for step in steps]
-        except (OSError, ET.ParseError, KeyError, ValueError) as error:
-            raise FileError(
-                f"'{self.path}' is not a series that can be read ({error}): choose another name"
-            ) from error
-        for step, file in enumerate(files):
-            if file not in self._names(step):
-                raise FileError(
-                    f"'{self.path}' was not written by femops (it names '{file.name}' where "
-                    f"'{self._names(step)[0].name}' is due): choose another name"
-                )
-        return list(zip(times, files, strict=True))
-
-
-def _remove_step(file: Path) -> None:
-    remove([file])
-    if file.suffix == ".pvtu":
-        remove(piece_files(file))
-        with suppress(OSError):  # the folder may hold other files
-            file.with_suffix("").rmdir()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,8 @@ from femops_meshes.memory import available_memory
 
 Ints = NDArray[np.int64]
 Summands = Sequence[tuple[float, Term]]
+Cells = Callable[[Summands], tuple[NDArray[np.float64], Ints, Ints]]
+"""Function from integrals over the same elements to their matrices, see `element_cells`."""
 
 
 def flat(summands: Summands) -> list[tuple[float, Term]]:
@@ -95,8 +97,28 @@ def _index_type(term: Term) -> Any:
     return np.int32 if max(term.test.size, term.trial.size) < 2**31 else np.int64
 
 
-def assemble_csr(summands: Summands) -> csr_array:
+def element_cells(summands: Summands) -> tuple[NDArray[np.float64], Ints, Ints]:
+    """Element matrices of integrals over the same elements, and their places.
+
+    Returns
+    -------
+    values : (ne, m, n) float64
+        Element matrices.
+    rows, columns : (ne, m) and (ne, n) int64
+        Positions of their rows and columns in the l_vec of test space and trial space.
+    """
+    first = summands[0][1]
+    return _element_matrices(summands), flat_dofs(first.test), flat_dofs(first.trial)
+
+
+def assemble_csr(summands: Summands, cells: Cells = element_cells) -> csr_array:
     """Assemble the sum of the terms as a float64 matrix, without essential conditions.
+
+    Parameters
+    ----------
+    summands : sequence of (float, Term)
+    cells : callable
+        Makes the matrices to sum, for the terms of each domain.
 
     Raises
     ------
@@ -104,16 +126,13 @@ def assemble_csr(summands: Summands) -> csr_array:
         If the element matrices would not fit into memory.
     """
     summands = flat(summands)
-    require_memory(csr_bytes(summands), "the matrix")
-    parts = [_assemble_domain(group) for group in domains(summands)]
+    if cells is element_cells:
+        require_memory(csr_bytes(summands), "the matrix")
+    parts = [
+        summed_matrices(*cells(group), (group[0][1].test.size, group[0][1].trial.size))
+        for group in domains(summands)
+    ]
     return functools.reduce(operator.add, parts)
-
-
-def _assemble_domain(summands: Summands) -> csr_array:
-    """Matrix of a sum of integrals over the same elements."""
-    first = summands[0][1]
-    entries = _element_matrices(summands), flat_dofs(first.test), flat_dofs(first.trial)
-    return summed_matrices(*entries, (first.test.size, first.trial.size))
 
 
 def summed_matrices(
@@ -144,20 +163,23 @@ def summed_matrices(
     return matrix
 
 
-def element_entries(summands: Summands) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float64]]:
+def element_entries(
+    summands: Summands, cells: Cells = element_cells
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float64]]:
     """Rows, columns and values (n,) of the entries of all element matrices, element by element.
 
     Parameters
     ----------
     summands : sequence of (float, Term)
         Integrals over the same elements.
+    cells : callable
+        See `assemble_csr`.
     """
-    first = summands[0][1]
-    local, ne, kind = _local_shape(first), first.domain.num_elements, _index_type(first)
-    rows, columns = (np.empty((ne, *local), kind) for _ in range(2))
-    rows[...] = flat_dofs(first.test)[:, :, np.newaxis]
-    columns[...] = flat_dofs(first.trial)[:, np.newaxis, :]
-    values = _element_matrices(summands)
+    kind = _index_type(summands[0][1])
+    values, row, column = cells(summands)
+    rows, columns = (np.empty(values.shape, kind) for _ in range(2))
+    rows[...] = row[:, :, np.newaxis]
+    columns[...] = column[:, np.newaxis, :]
     return rows.reshape(-1), columns.reshape(-1), values.reshape(-1)
 
 

@@ -14,7 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 
-from femops.operators.assembly.csr import Summands, domains, element_entries, flat
+from femops.operators.assembly.csr import (
+    Cells,
+    Summands,
+    domains,
+    element_cells,
+    element_entries,
+    flat,
+)
 from femops.operators.integrals.constraints import Constraints
 from femops.operators.integrals.number_types import check_values
 from femops.parallel.halo import Halo
@@ -74,12 +81,13 @@ class Columns:
         return self.join(flat, ghosts, np.empty(len(self.whole), flat.dtype))
 
 
-def assembled_rows(summands: Summands) -> tuple[csr_array, Columns]:
+def assembled_rows(summands: Summands, cells: Cells = element_cells) -> tuple[csr_array, Columns]:
     """Assemble the rank's rows in float64, without essential conditions. Collective.
 
-    Return the rows, and the dofs of their columns.
+    Return the rows, and the dofs of their columns. ``cells`` is described in `assemble_csr`.
     """
-    whole = functools.reduce(operator.add, [_domain_rows(g) for g in domains(flat(summands))])
+    groups = domains(flat(summands))
+    whole = functools.reduce(operator.add, [_domain_rows(group, cells) for group in groups])
     space = summands[0][1].spaces[0]
     dofs, first = np.unique(whole.indices.astype(np.int64) // space.ncomp), space.first_dof
     columns = Columns(space, dofs[(dofs < first) | (dofs >= first + space.ndofs)])
@@ -111,22 +119,24 @@ def split_rows(
     return first, second
 
 
-def rank_matrix(summands: Summands, constraints: Constraints) -> csr_array:
+def rank_matrix(
+    summands: Summands, constraints: Constraints, cells: Cells = element_cells
+) -> csr_array:
     """Assemble the rank's rows (size, global size) with essential conditions. Collective."""
-    matrix, columns = assembled_rows(summands)
+    matrix, columns = assembled_rows(summands, cells)
     kept = split_rows(matrix, columns, constraints, summands[0][1].dtype)[0]
     space = columns.space
     shape = (kept.shape[0], space.global_ndofs * space.ncomp)
     return csr_array((kept.data, columns.whole[kept.indices], kept.indptr), shape=shape)
 
 
-def _domain_rows(summands: Summands) -> csr_array:
+def _domain_rows(summands: Summands, cells: Cells) -> csr_array:
     """Matrix rows (size, global size) of this rank, of integrals over the same elements.
 
     If each rank's elements are consecutive, entries are summed in the order of the global mesh.
     """
     trial, test = summands[0][1].trial, summands[0][1].test
-    rows, columns, values = element_entries(summands)
+    rows, columns, values = element_entries(summands, cells)
     whole = _whole_positions(trial)[columns]
     own = rows < test.size
     parts = [(rows[own], whole[own], values[own])]

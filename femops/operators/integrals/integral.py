@@ -18,6 +18,7 @@ from femops.geometry.legendre import LegendreGeometry
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.coefficients import FormCoefficient
 from femops.operators.integrals.state import NO_STATE, State
+from femops.pointwise.diagnostics import label_of
 from femops.pointwise.expressions.graph import Node, ancestors
 from femops.pointwise.field_symbol import Objects
 from femops.pointwise.linear import LinearQFunction, Pair
@@ -84,6 +85,11 @@ class Integral:
     def name(self) -> str:
         """Name of the function."""
         return name_of(self.function).strip("_")
+
+    @property
+    def label(self) -> str:
+        """Name of the function, or the source line of a lambda."""
+        return label_of(self.function)
 
     @property
     def domain(self) -> Domain:

@@ -112,6 +112,11 @@ class NonlinearIntegral:
         """Name of the function."""
         return self.form.name
 
+    @property
+    def label(self) -> str:
+        """See `Integral.label`."""
+        return self.form.label
+
     def _read(self) -> None:
         """Trace the function. Fields on the boundary have derivatives only if it uses any."""
         self._trace = self._traced()

@@ -116,6 +116,11 @@ class Term(KernelTerm):
         return replace(Term._of(form, level, dtype, width), minima=minima, sums=sums)
 
     @property
+    def label(self) -> str:
+        """Name of the term, with the source line in place of a lambda's name."""
+        return self.name.replace(self.source.name, self.source.label)
+
+    @property
     def symmetric(self) -> bool:
         """True if the term is known to equal its transpose. Else False."""
         return self.qfunction.symmetric and self.fields.same(self.tests)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import final
 
 from femops.operators.levels.level_data import LevelData
+from femops_meshes import html
 
 
 @final
@@ -38,6 +39,17 @@ class Cost:
     shared_bytes: int
     assembly_flops: int
     data_flops: int
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("operations of a product", f"{self.flops:,}"),
+            ("bytes that a product moves", f"{self.bytes_moved:,}"),
+            ("bytes stored", f"{self.stored_bytes:,}"),
+            ("bytes shared with other operators", f"{self.shared_bytes:,}"),
+            ("operations of the setup", f"{self.assembly_flops:,}"),
+            ("of these for D at points", f"{self.data_flops:,}"),
+        ]
+        return html.table("Cost", rows)
 
 
 def cost_of(level_data: LevelData) -> Cost:

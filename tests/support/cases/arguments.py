@@ -346,6 +346,7 @@ def calls(folder: Path) -> dict[str, Call]:
         "block_diagonal": of(femops.block_diagonal, P, u=np.eye(V.size), p=np.eye(Q.size)),
         "block_triangular": of(femops.block_triangular, B, u=np.eye(V.size), p=np.eye(Q.size)),
         "jacobi": of(femops.jacobi, A),
+        "low_order": of(femops.low_order, A),
         "block_jacobi": of(femops.block_jacobi, femops.mass(D)),
         "runge_kutta": of(femops.runge_kutta, _rate, u, 0.1, 0.05),
         "multigrid": of(femops.multigrid, A),

@@ -1,0 +1,110 @@
+"""Meshes of meshio and of Gmsh's Python interface, beside files and known geometry."""
+
+import subprocess
+import sys
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+
+import femops
+from femops_meshes import MeshArgumentError, MeshFormatError
+
+meshio = pytest.importorskip("meshio", reason="meshio is missing")
+if find_spec("gmsh") is None:
+    pytest.skip("needs the extra mesh", allow_module_level=True)
+
+SQUARES = np.array([[0, 0], [1, 0], [2, 0], [0, 1], [1, 1], [2, 1]], dtype=float)
+QUADS = [("quad", np.array([[0, 1, 4, 3], [1, 2, 5, 4]])), ("line", np.array([[0, 3], [2, 5]]))]
+
+
+def test_cell_sets_of_meshio():
+    sets = {"left": [[0], [0]], "right": [[1], None], "outlet": [None, [1]]}
+    sets["left"][1] = []
+    mesh = femops.read_mesh(meshio.Mesh(SQUARES, QUADS, cell_sets=sets), reorder=False)
+    assert mesh.dim == 2
+    assert mesh.volume() == pytest.approx(2.0)
+    assert mesh.element_names.keys() == {"left", "right"}
+    V = femops.H1(mesh, 2)
+    outlet = V.dof_coordinates()[V.boundary_dofs("outlet")]
+    assert len(outlet) == 3
+    assert np.all(outlet[:, 0] == 2.0)
+
+
+@pytest.mark.parametrize("name", ["gmsh:physical", "medit:ref", "cell_tags"])
+def test_tags_of_meshio(name):
+    data = {name: [np.array([7, 9]), np.array([3, 4])]}
+    mesh = femops.read_mesh(meshio.Mesh(SQUARES, QUADS, cell_data=data), reorder=False)
+    assert list(mesh.element_attributes) == [7, 9]
+    assert {3, 4} <= set(mesh.boundary_attributes)
+
+
+def test_cells_of_degree_two_and_triangles():
+    """A quarter of an annulus by quad9 and its area; triangles are split."""
+    r, t = np.meshgrid([1.0, 1.5, 2.0], np.linspace(0, np.pi / 2, 3), indexing="ij")
+    points = np.stack([r * np.cos(t), r * np.sin(t)], axis=-1).reshape(-1, 2)
+    grid = np.arange(9).reshape(3, 3)
+    around = [(0, 0), (2, 0), (2, 2), (0, 2), (1, 0), (2, 1), (1, 2), (0, 1), (1, 1)]
+    mesh = femops.read_mesh(meshio.Mesh(points, [("quad9", [[grid[ij] for ij in around]])]))
+    assert mesh.order == 2
+    assert mesh.volume() == pytest.approx(3 * np.pi / 4, rel=2e-2)  # straight: less by a tenth
+    triangles = meshio.Mesh(SQUARES, [("triangle", [[0, 1, 4], [0, 4, 3]])])
+    assert femops.read_mesh(triangles, split=True).volume() == pytest.approx(1.0)
+
+
+def test_a_file_of_meshio_s_is_the_same(tmp_path):
+    source = femops.box((3, 2, 2))
+    femops.save(tmp_path / "u.vtu", source)
+    read = meshio.read(tmp_path / "u.vtu")
+    cells = [("hexahedron", block.data) for block in read.cells]  # Lagrange cells of degree 1
+    mesh = femops.read_mesh(meshio.Mesh(read.points, cells))
+    assert mesh.num_elements == 12
+    assert mesh.volume() == pytest.approx(source.volume())
+
+
+def test_what_meshio_cannot_write_is_refused():
+    overlapping = {"a": [[0, 1], []], "b": [[1], []]}
+    with pytest.raises(MeshFormatError, match=r"'b' .* in another set"):
+        femops.read_mesh(meshio.Mesh(SQUARES, QUADS, cell_sets=overlapping))
+    high = meshio.Mesh(np.zeros((16, 2)), [("VTK_LAGRANGE_QUADRILATERAL", [np.arange(16)])])
+    with pytest.raises(MeshFormatError, match=r"meshio.Mesh can't be written"):
+        femops.read_mesh(high)
+    with pytest.raises(MeshArgumentError, match="path is 7: give the path"):
+        femops.read_mesh(7)
+
+
+MODEL = """
+import sys
+import gmsh
+import femops
+
+gmsh.initialize(readConfigFiles=False, interruptible=False)
+gmsh.option.setNumber("General.Terminal", 0)
+disc = gmsh.model.occ.addDisk(0, 0, 0, 1, 1)
+gmsh.model.occ.synchronize()
+gmsh.model.addPhysicalGroup(2, [disc], 5, name="disc")
+gmsh.model.addPhysicalGroup(1, [1], 6, name="rim")
+gmsh.option.setNumber("Mesh.RecombineAll", 1)
+gmsh.option.setNumber("Mesh.SubdivisionAlgorithm", 1)
+gmsh.option.setNumber("Mesh.Binary", 0)
+gmsh.model.mesh.generate(2)
+gmsh.model.mesh.setOrder(3)
+mesh = femops.read_mesh(gmsh.model)
+assert gmsh.option.getNumber("Mesh.Binary") == 0
+gmsh.write(sys.argv[1])
+same = femops.read_mesh(sys.argv[1])
+print(mesh.order, mesh.num_elements == same.num_elements, *mesh.element_names, *mesh.boundary_names)
+print(mesh.volume())
+gmsh.clear()
+gmsh.finalize()
+"""
+
+
+def test_a_model_of_gmsh(tmp_path):
+    """In a process of its own: Gmsh has one model for all."""
+    command = [sys.executable, "-c", MODEL, str(tmp_path / "disc.msh")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr
+    facts, area = done.stdout.splitlines()
+    assert facts == "3 True disc rim"
+    assert float(area) == pytest.approx(np.pi, rel=1e-5)
