@@ -496,7 +496,4 @@ class Operator(MatrixFree):
     @property
     def _names(self) -> str:
         """Names of the forms with factors, as a sum."""
-        return " + ".join(
-            term.label if factor == 1.0 else f"{factor:g} {term.label}"
-            for factor, term in self._summands
-        )
+        return " + ".join(term.written(factor) for factor, term in self._summands)

@@ -468,5 +468,4 @@ class GridFunction:
     def __post_init__(self) -> None:
         self.space.check_vector(self.vector, "vector")
 
-    def _repr_html_(self) -> str:
-        return field_table(self)
+    _repr_html_ = field_table

@@ -21,7 +21,7 @@ F = femops.residual(lambda u: {"value": u.value}, V)
 
 WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "order": (lambda: femops.H1(V.mesh, 500), "is 500: it must be at most 64"),
-    "path": (lambda: femops.read_mesh(3), "path is 3: give a text or a path"),  # type: ignore[call-overload]
+    "path": (lambda: femops.read_mesh(3), "path is 3: give the path of a mesh file"),  # type: ignore[call-overload]
     "refine": (
         lambda: femops.read_mesh(femops.sample("disc.mesh"), refine="a"),  # type: ignore[call-overload]
         "refine is 'a': give a whole number",
@@ -69,7 +69,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "case": (lambda: femops.minres(A, B, m=None), "'m': did you mean M"),  # type: ignore[call-arg]
     "option": (lambda: femops.mass(V, quadratur=3), "'quadratur': did you mean quadrature"),  # type: ignore[call-arg]
     "Young": (
-        lambda: femops.elasticity(V, E=1.0, nu=0.3),  # type: ignore[call-arg]
+        lambda: femops.neo_hookean(V, E=1.0, nu=0.3),  # type: ignore[call-arg]
         r"lam = E nu / \(\(1 \+ nu\) \(1 - 2 nu\)\) and mu = E / \(2 \(1 \+ nu\)\)",
     ),
     "method": (lambda: femops.io.TimeSeries.save(B, 0.0, V, B), "give .* by name, as u=u"),  # type: ignore[misc]

@@ -115,10 +115,10 @@ class Term(KernelTerm):
         """Make the term of a nonlinear form, with ``minima`` minima and ``sums`` integrals."""
         return replace(Term._of(form, level, dtype, width), minima=minima, sums=sums)
 
-    @property
-    def label(self) -> str:
-        """Name of the term, with the source line in place of a lambda's name."""
-        return self.name.replace(self.source.name, self.source.label)
+    def written(self, factor: float) -> str:
+        """Name of the term times a factor, with the source line in place of a lambda's name."""
+        label = self.name.replace(self.source.name, self.source.label)
+        return label if factor == 1.0 else f"{factor:g} {label}"
 
     @property
     def symmetric(self) -> bool:

@@ -23,10 +23,10 @@ from femops.solvers.inner_products import Sums
 from femops.solvers.multigrid.coarse import gathered
 from femops.solvers.multigrid.hierarchy import Hierarchy, build
 from femops.solvers.multigrid.level import scattered
+from femops.solvers.multigrid.summary import as_table
 from femops.solvers.preconditioner import Preconditioner
 from femops.spaces.h1_l2 import H1
 from femops.spaces.product import Product
-from femops_meshes import html
 from femops_meshes.arguments import Degree, checked
 
 Vector = NDArray[Any]
@@ -403,18 +403,7 @@ class Multigrid(Preconditioner):
         return "\n".join([head, *levels]) + f", {self._hierarchy.solver.name})"
 
     def _repr_html_(self) -> str:
-        levels = [
-            (f"order {size.order}", f"{size.elements:,} elements, {size.dofs:,} dofs")
-            for size in self.sizes
-        ]
-        rows = [
-            ("shape", " x ".join(f"{n:,}" for n in self.shape)),
-            *levels,
-            ("coarsest level", self._hierarchy.solver.name),
-            ("dofs of all levels over the finest's", f"{self.complexity:.2f}"),
-            ("computes in", f"{self.precision}: {self.reason}"),
-        ]
-        return html.table("Multigrid", rows)
+        return as_table(self, self._hierarchy.solver.name)
 
 
 @checked(SolverError)
