@@ -89,45 +89,32 @@ class InteriorFaces(Domain):
         larger = np.argmax(self.numbers[elements], axis=0)
         sides = np.stack([larger, 1 - larger])
         elements, codes = (np.take_along_axis(a, sides, axis=0) for a in (elements, codes))
-        own = elements[MINUS] < mesh.num_elements
-        self._take(elements[:, own], codes[:, own], np.ones(np.count_nonzero(own), dtype=bool))
+        order = np.lexsort((codes[MINUS], elements[MINUS]))
+        order = order[elements[MINUS, order] < mesh.num_elements]
+        self._take(elements[:, order], codes[:, order])
         self._sort(_group_size(mesh.num_elements, reproducible))
 
-    def _take(self, elements: Ints, codes: Ints, counted: NDArray[np.bool_]) -> None:
+    def _take(self, elements: Ints, codes: Ints) -> None:
         """Set the faces to those with these elements and codes (2, nf)."""
         self.elements, self.codes = np.ascontiguousarray(elements), np.ascontiguousarray(codes)
         self.turns = self.around.topology.orientation[self.elements, self.codes]
-        self.num_elements, self.counted = self.elements.shape[1], counted
+        self.num_elements = self.elements.shape[1]
 
     def _sort(self, size: int) -> None:
         """Sort the faces by groups of ``size`` minus elements, then by how both elements lie.
 
-        In batches of faces whose elements lie alike kernels are faster. So faces are repeated where
+        Kernels are faster in batches of faces whose elements lie alike. So faces are repeated where
         this completes a batch, and at the end of a group.
         """
         lie, corners = self.codes[MINUS] * 27 + self.codes[PLUS], self.nodes(PLUS, 2)
         for k in range(min(corners.shape[1], 3)):  # these tell how the plus element is turned
             lie = lie * 8 + corners[:, k]
-        minus, kinds = self.elements[MINUS], np.unique(lie, return_inverse=True)[1]
-        group = minus // size
-        names = group * (kinds.max(initial=0) + 1) + kinds
-        _, run, count = np.unique(names, return_inverse=True, return_counts=True)
-        rare = count < _BATCH // 2
-        order = np.lexsort((self.codes[MINUS], minus, kinds, rare[run], group))
-        run, group = run[order], group[order]
-        last = np.append(run[1:] != run[:-1], True)[: len(order)]
-        repeats = np.where(last & ~rare[run], 1 + -count[run] % _BATCH, 1)
-        self.group_elements = np.append(np.arange(0, self.mesh.num_elements, size), 0)
-        self.group_elements[-1] = self.mesh.num_elements
-        ends = np.searchsorted(group, np.arange(len(self.group_elements) - 1), side="right")
-        total = np.cumsum(np.append(0, repeats))[ends]
-        sizes = np.diff(np.append(0, total))
-        filled = np.flatnonzero(sizes)
-        repeats[ends[filled] - 1] += -sizes[filled] % _BATCH
-        self.group_start = np.append(0, np.cumsum(sizes + -sizes % _BATCH))
-        taken = np.repeat(order, repeats)
-        counted = np.append(True, taken[1:] != taken[:-1])[: len(taken)]
-        self._take(self.elements[:, taken], self.codes[:, taken], counted)
+        count = self.mesh.num_elements
+        groups = -(-count // size)
+        taken, self.group_start = _in_batches(self.elements[MINUS] // size, lie, groups)
+        self.group_elements = np.minimum(np.arange(groups + 1) * size, count)
+        self.counted = np.append(True, taken[1:] != taken[:-1])[: len(taken)]
+        self._take(self.elements[:, taken], self.codes[:, taken])
 
     def nodes(self, side: int, p1d: int, start: int = 0, stop: int | None = None) -> Ints:
         """Numbers (n, p1d**dim) of the nodes of a side's elements, turned to their faces.
@@ -176,6 +163,41 @@ def _order_in_minus(turns: Ints, side: int, p1d: int, dim: int) -> Ints:
         return np.arange(p1d**dim)
     minus, plus = (entity_permutation(int(turn), p1d, dim) for turn in turns)
     return np.asarray(np.argsort(plus)[minus])
+
+
+def _in_batches(group: Ints, lie: Ints, groups: int) -> tuple[Ints, Ints]:
+    """Order faces by their groups, and in a group by how they lie, in complete batches.
+
+    Parameters
+    ----------
+    group, lie : (nf,) int64
+        Group of each face, and a number that is the same for all faces that lie alike.
+    groups : int
+        Number of groups.
+
+    Returns
+    -------
+    taken : (n,) int64
+        Numbers of the faces in their order. Repeated ones follow each other.
+    start : (groups + 1,) int64
+        Position in ``taken`` of each group's first face, and n.
+    """
+    kind = np.unique(lie, return_inverse=True)[1]
+    runs = group * (kind.max(initial=0) + 1) + kind
+    _, run, count = np.unique(runs, return_inverse=True, return_counts=True)
+    rare = (count < _BATCH // 2)[run]  # half empty batches of their own would cost more
+    order = np.lexsort((kind, rare, group))
+    group, run, rare = group[order], run[order], rare[order]
+    repeats = np.where(_last(run) & ~rare, 1 + -count[run] % _BATCH, 1)
+    sizes = np.bincount(group, repeats, groups).astype(np.int64)
+    ends = np.flatnonzero(_last(group))
+    repeats[ends] += -sizes[group[ends]] % _BATCH
+    return np.repeat(order, repeats), np.append(0, np.cumsum(sizes + -sizes % _BATCH))
+
+
+def _last(names: Ints) -> NDArray[np.bool_]:
+    """True for the last (n,) of equal numbers that follow each other."""
+    return np.append(names[1:] != names[:-1], True)[: len(names)]
 
 
 def _group_size(num_elements: int, reproducible: bool) -> int:

@@ -7,7 +7,13 @@ import pytest
 
 import femops
 from femops.basis import gauss
-from femops.geometry.interior import PLUS, InteriorGeometry, interior_faces, outer_boundary
+from femops.geometry.interior import (
+    MINUS,
+    PLUS,
+    InteriorGeometry,
+    interior_faces,
+    outer_boundary,
+)
 from support.cases.meshes import MESHES, bend, scrambled_box
 
 
@@ -30,7 +36,28 @@ def test_all_orientations_of_quadrilaterals() -> None:
     block = InteriorGeometry(faces, gauss(4)).block(0, faces.num_elements)
     np.testing.assert_allclose(block.other.points, block.points, atol=1e-14)
     assert (faces.elements[0] > faces.elements[1]).all()
-    assert len(set(zip(*faces.elements, strict=True))) == faces.num_elements
+    pairs = [*zip(*faces.elements[:, faces.counted].tolist(), strict=True)]
+    assert len(set(pairs)) == len(pairs) == 3 * 18 - 6 - 9 - 6  # as many as in the box
+
+
+def test_batches() -> None:
+    """Groups begin with batches, batches of common faces lie alike, and each face counts once."""
+    faces = interior_faces(femops.box((7, 6, 5)))
+    starts, size = faces.group_start, 16
+    assert (starts % size == 0).all()
+    assert starts[-1] == faces.num_elements
+    assert faces.counted.sum() == 6 * 30 + 5 * 35 + 4 * 42
+    minus = faces.elements[MINUS]
+    for k, (begin, end) in enumerate(zip(starts[:-1], starts[1:], strict=True)):
+        inside = minus[begin:end]
+        assert (inside >= faces.group_elements[k]).all()
+        assert (inside < faces.group_elements[k + 1]).all()
+    kinds = faces.codes[MINUS].reshape(-1, size)
+    alike = (kinds == kinds[:, :1]).all(axis=1)
+    assert alike.mean() > 0.9
+    weights = InteriorGeometry(faces, gauss(2)).block(0, faces.num_elements).weighted_det
+    assert not weights[~faces.counted].any()
+    assert weights.sum() == pytest.approx(6 + 5 + 4)  # planes of area 1
 
 
 def test_outer_boundary() -> None:
