@@ -4,6 +4,7 @@ import json
 import mmap
 import os
 import sys
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,23 @@ SMALL: dict[str, Any] = {"order": 2, "dofs": 700.0, "rounds": 1, "seconds": 0.0}
 
 
 # --- on ranks -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _worlds():
+    """Tests share their ranks, which take seconds to start."""
+    worlds = {}
+    with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
+
+        @contextmanager
+        def shared(ranks):
+            if ranks not in worlds:
+                worlds[ranks] = stack.enter_context(started(ranks))
+            yield worlds[ranks]
+            worlds[ranks].ask("forget")
+
+        patch.setattr(study, "started", shared)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +130,8 @@ def test_two_ranks_take_turns_with_one():
 
 @mpi
 @linux
-def test_memory_of_each_rank():
+def test_memory_of_each_rank(monkeypatch):
+    monkeypatch.setattr(study, "started", started)  # in ranks that have freed nothing
     settings = Settings(problems=("bp1",), meshes=("cartesian",), order=4, dofs=60_000)
     one, two = study.rank_memory(settings, (1, 2), lambda _: None)
     assert one["dofs"] == two["dofs"]
@@ -126,7 +145,7 @@ def test_memory_of_each_rank():
 @mpi
 def test_ranks_choose_one_level():
     what = {"problem": "bp1", "mesh": "cartesian", "order": 1, "counts": [3, 3, 3]}
-    with started(3) as world:
+    with study.started(3) as world:
         level = world.ask("prepare", name="a", level="auto", **what)["level"]
     assert level in {"full", "element", "partial", "matrix-free"}
 
