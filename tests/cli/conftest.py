@@ -2,10 +2,19 @@
 
 import pytest
 
-from femops.cli import main
+from femops.cli import app, main
 from support import fixtures
 
 small_limits = fixtures.small_limits
+
+
+@pytest.fixture(autouse=True, scope="package")
+def _built_once():
+    """Typer reads the signatures of all commands, which takes longer than most commands here."""
+    command = app.typer.main.get_command(app.build())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(app.typer.main, "get_command", lambda _: command)
+        yield
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 import femops
 import femops.bench
 from femops.bench.gpu import GpuSettings
-from femops.bench.scaling import Settings
+from femops.bench.scaling import Settings, run_scaling
 from femops.cli.app import explained
 from femops.cli.bench import gpu, operators, scaling
 from femops.cli.options import names, numbers
@@ -237,14 +237,23 @@ def test_bench_scaling_prints_and_draws(run, tmp_path, monkeypatch):
     *kept, _, vectors = Settings.__init__.__defaults__
     quick = (*kept, 0.0, vectors)  # seconds of a round
     monkeypatch.setattr(Settings.__init__, "__defaults__", quick)
-    monkeypatch.setattr("femops.bench.scaling.MEMORY_RANKS", (1, 2))
+    monkeypatch.setattr("femops.bench.scaling.MEMORY_RANKS", (1,))
+    measured, memory = [], []
+
+    def once(settings, **options):
+        memory.append(options["memory_ranks"])
+        measured.extend([] if measured else [run_scaling(settings, **options)])
+        return measured[0]
+
+    monkeypatch.setattr("femops.bench.scaling.run_scaling", once)
     arguments = ["bench", "scaling", "--problem", "bp1", "--mesh", "cartesian", "--order", 2]
     arguments += ["--dofs", 500, "--rounds", 1, "--level", "partial"]
     code, out, _ = run(*arguments, "--ranks", 1, "--memory")
     assert code == 0
-    assert out.count("bp1") == 1 + 2  # measured; memory
+    assert out.count("bp1") == 1 + 1  # measured; memory
     code, out, _ = run(*arguments, "--ranks", 1, "--json", "--plot", "speed.png")
     result = json.loads(out)
+    assert memory == [(1,), ()]
     assert list(result) == ["machine", "rows", "memory"]
     keys = (
         "problem mesh method nvec order scaling ranks dofs elements level timed calm_rounds "
