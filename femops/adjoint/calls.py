@@ -102,7 +102,7 @@ class Call:
         return replace(self, mapped=(mask, *self.mapped))
 
     def refuse_second(self) -> None:
-        """Raise an error, because a derivative can't be differentiated by its residuals.
+        """Raise an error: a call that is a derivative is not differentiated again.
 
         Raises
         ------

@@ -66,7 +66,10 @@ class Lagrangian:
         along: Mapping[str, Vector] | None = None,
         values: Mapping[str, Vector] | None = None,
     ) -> dict[str, Vector]:
-        """Derivative of L by some variables, or of L's derivative along directions. Collective.
+        """Derivative of L by the variables in ``by``. Collective.
+
+        With ``along``, the function that is differentiated is the derivative of L along these
+        directions.
 
         Parameters
         ----------

@@ -389,7 +389,7 @@ class _Solve:
         return kept, cut
 
     def _middle(self, values: Floats) -> float:
-        """Upper bound of the lower end of the damped interval."""
+        """Largest number at which the damped interval may begin: halfway to its upper end."""
         return float(values[0]) + 0.5 * (self.upper - float(values[0]))
 
     def _ritz(self) -> tuple[Floats, MultiVector | None, Floats]:

@@ -119,12 +119,13 @@ class MultiVector:
         dtype: DTypeLike = np.float64,
         width: int | None = None,
     ) -> MultiVector:
-        """Return new vectors of zeros.
+        """Make a multivector of ``nvec`` zero vectors of a space.
 
         Parameters
         ----------
         space : Space or Product
         nvec : int
+            Number of vectors, at least 1.
         dtype : dtype
             float64, float32, or complex of either.
         width : int, optional
@@ -133,7 +134,7 @@ class MultiVector:
         Raises
         ------
         VectorError
-            If there is no vector, the type is not supported, or memory is too small.
+            If ``nvec`` is 0, the type is not supported, or memory is too small.
         """
         kind = check_type(dtype)
         nvec = count(nvec, "nvec")

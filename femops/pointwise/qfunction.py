@@ -76,7 +76,7 @@ class QFunction:
 
     @property
     def slots_out(self) -> list[int]:
-        """Numbers of the slots written."""
+        """Numbers of the slots that the q-function writes, as in `slots_in`."""
         return used_slots(self.dim, self.code.value_out, self.code.gradient_out)
 
     def evaluate(self, inputs: dict[int, Sequence[Any]], q: Sequence[Any]) -> list[Any]:

@@ -306,7 +306,7 @@ def array_of(
 
 
 def numbers_of(values: Any, name: str, error: type[Exception]) -> NDArray[np.float64]:
-    """Convert values to a float64 array of the same shape, without a copy if they are one.
+    """Convert values to a float64 array of the same shape. A float64 array is not copied.
 
     Raises
     ------
@@ -322,7 +322,7 @@ def numbers_of(values: Any, name: str, error: type[Exception]) -> NDArray[np.flo
 
 
 def number_of(value: Any) -> float | None:
-    """Convert a real number to float, infinite if too large; None for other values."""
+    """Convert a real number to float, infinity if it is too large. None for all other values."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         return None
     try:

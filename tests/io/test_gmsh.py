@@ -15,7 +15,10 @@ from femops.io.gmsh import process as gmsh_process
 from femops.io.gmsh.groups import attributes_of
 from femops.io.gmsh.nodes import ELEMENTS, gmsh_order
 from femops_meshes import scrambled
+from support import gmsh_files
 from support.gmsh_files import KINDS, TYPES, convert, document, need_gmsh, of_mesh, reference_nodes
+
+gmsh_in_forks = gmsh_files.gmsh_in_forks
 
 SQUARE = [(0, 0, 0), (1, 0, 0), (2, 0, 0), (0, 1, 0), (1, 1, 0), (2, 1, 0)]
 LEFT, RIGHT = (1, 2, 5, 4), (2, 3, 6, 5)

@@ -8,7 +8,10 @@ from scipy.linalg import eigh
 
 import femops
 from femops_meshes import MeshFormatError
+from support import gmsh_files
 from support.gmsh_files import KINDS, PERIODIC_BOX, document, need_gmsh, run
+
+gmsh_in_forks = gmsh_files.gmsh_in_forks
 
 _BOX = """
 import gmsh

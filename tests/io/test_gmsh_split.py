@@ -16,7 +16,10 @@ from femops.io.gmsh.shapes import SHAPES
 from femops.io.gmsh.splitting import split_simplices
 from femops_meshes import MeshFormatError
 from femops_meshes.coordinates.mapping import determinants, jacobians, positions
+from support import gmsh_files
 from support.gmsh_files import KINDS, PERIODIC_BOX, document, need_gmsh, run
+
+gmsh_in_forks = gmsh_files.gmsh_in_forks
 
 PARTS = {"Triangle": 3, "Quadrilateral": 4, "Tetrahedron": 4, "Prism": 6, "Hexahedron": 8}
 

@@ -1,13 +1,19 @@
 """Gmsh files made for tests: written by hand, and turned into each kind of file by Gmsh itself."""
 
+import atexit
 import functools
 import json
+import os
+import select
 import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from femops.io.gmsh import file as gmsh_file
 from femops_meshes.coordinates.interpolation import gauss_lobatto, lagrange_matrix
 
 TYPES = {
@@ -66,10 +72,77 @@ def need_gmsh():
         pytest.skip(f"gmsh cannot be imported: {_import_error()}")
 
 
+_FORKS = """
+import json, os, sys, traceback
+import gmsh, numpy
+for line in sys.stdin:
+    code, words = json.loads(line)
+    output, child = os.pipe(), os.fork()
+    if child == 0:
+        for stream, target in enumerate((os.open(os.devnull, os.O_RDONLY), output[1], output[1])):
+            os.dup2(target, stream)
+        sys.argv, status = ["", *words], 0
+        try:
+            exec(code, {"__name__": "__main__"})
+        except SystemExit as stop:
+            status = stop.code
+        except BaseException:
+            traceback.print_exc()
+            status = 1
+        sys.stdout.flush()
+        os._exit(status)
+    os.close(output[1])
+    with open(output[0], errors="replace") as printed:
+        text = printed.read()
+    print(json.dumps([os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), text]), flush=True)
+"""
+
+
+@functools.cache
+def _forks():
+    """A process that has loaded Gmsh, which takes most of the time, and forks for each program."""
+    command = [sys.executable, "-c", _FORKS]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    process = subprocess.Popen(command, text=True, start_new_session=True, **pipes)
+    atexit.register(process.communicate)
+    return process
+
+
+def _forked(code, words=(), timeout=60.0):
+    """Run a program with Gmsh; its exit code, and what it printed."""
+    process = _forks()
+    process.stdin.write(json.dumps([code, words]) + "\n")
+    process.stdin.flush()
+    if not select.select([process.stdout], [], [], timeout)[0]:
+        _forks.cache_clear()
+        os.killpg(process.pid, 9)
+        process.communicate()
+        raise subprocess.TimeoutExpired("gmsh", timeout)
+    return json.loads(process.stdout.readline())
+
+
+@pytest.fixture(autouse=True, scope="module")
+def gmsh_in_forks():
+    """Let femops read by forks, unless it reads by another package that is called gmsh."""
+
+    def read(command, *, env, timeout, check, **options):
+        if _import_error() or env.get("PYTHONPATH") != path:
+            return subprocess.run(command, env=env, timeout=timeout, check=check, **options)
+        program, *words = command[2:]
+        code, text = _forked(Path(program).read_text(), words, timeout)
+        return subprocess.CompletedProcess(command, code, text, "")
+
+    path = os.environ.get("PYTHONPATH")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gmsh_file, "subprocess", SimpleNamespace(**vars(subprocess) | {"run": read}))
+        yield
+
+
 def run(code):
     need_gmsh()
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return done.stdout
+    status, text = _forked(code)
+    assert status == 0, text
+    return text
 
 
 @functools.cache

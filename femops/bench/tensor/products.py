@@ -195,7 +195,7 @@ def _add_products(a: Array, b: Array, c: Array) -> None:
 
 
 def _by_numpy(threads: int) -> Callable[[Array, Array, Array], None]:
-    """Return NumPy's ``c += a @ b``; each thread takes its part of the batch."""
+    """Return a function that computes ``c += a @ b`` by NumPy, a part of the batch per thread."""
     if threads == 1:
         return _add_products
     pool = ThreadPoolExecutor(threads)

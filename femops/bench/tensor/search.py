@@ -144,7 +144,7 @@ def square(n: int, dtype: str) -> Contraction:
 
 
 def search_on_host(n: int, members: int, dtype: str = "float64") -> ProductSearch[Variant]:
-    """Make the search among variants of C += A B on one core."""
+    """Prepare the search for the fastest variant of C += A B on one core."""
     case, kernel = ProductCase(n, members, dtype, ("contiguous",)), _kernel(n, dtype)
     a, b = case.operands()
     c, step = np.zeros_like(a), a.strides[0]

@@ -194,7 +194,10 @@ class Integral:
         }
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state for a copy or another process, with the trace, as globals may differ."""
+        """Return the state of a copy, which another process may load.
+
+        It has the trace: the function's globals may have other values in that process.
+        """
         state = {k: v for k, v in self.__dict__.items() if k not in _CACHED}
         return state | ({"traced": self.qfunction} if "qfunction" in self.__dict__ else {})
 

@@ -132,9 +132,18 @@ def _spaces(finest: Space) -> list[Space]:
 def _in_type(
     A: Operator, dtype: np.dtype[Any], reason: str, asked: np.dtype[Any] | None
 ) -> tuple[Operator, np.dtype[Any], str]:
-    """Return the operator in the cycle's type, that type, and the reason for it. Collective.
+    """Round an operator to ``dtype``, the type wanted for the cycle. Collective.
 
-    The type of A is kept if rounding to float32 changes products.
+    If rounding changes products, the operator keeps its own type.
+
+    Returns
+    -------
+    (operator, its type, reason for the type)
+
+    Raises
+    ------
+    SolverError
+        Rounding changes products, and the user has asked for the type.
     """
     level = cycle_level(A, A.space)
     with np.errstate(over="ignore", invalid="ignore"):  # the product shows what is lost

@@ -176,7 +176,10 @@ def _compiled(dtype: np.dtype[Any]) -> ModuleType:
 
 @cache
 def _clock() -> tuple[int, int]:
-    """Address of the system's ``clock_gettime``, and the clock to pass to it; zeros without it."""
+    """Address of the system's ``clock_gettime``, and the clock to pass to it.
+
+    Both are 0 on a system that lacks the function.
+    """
     if not hasattr(time, "CLOCK_MONOTONIC"):
         return 0, 0
     function = ctypes.CDLL(None).clock_gettime

@@ -125,7 +125,10 @@ def halved_layers(base: Coarsening | None, layers: int) -> Coarsening | None:
 
 
 def solid_ball(dim: int, n: int, radius: float, core: float, order: int) -> Mesh:
-    """Mesh of a ball or disc: a core block of half-width core * radius, and one on each side."""
+    """Mesh of a ball or disc.
+
+    A block of half-width core * radius is in the middle, and one block on each side of it.
+    """
     _check_fits((2 * dim + 1) * n**dim, dim, order)
     corners = np.array(list(product((-1.0, 1.0), repeat=dim)))[:, ::-1]
     blocks = [cube_corner(corners)]

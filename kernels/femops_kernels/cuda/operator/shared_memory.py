@@ -90,7 +90,11 @@ class Lines:
         return busy
 
     def _busy(self, begins: NDArray[Any], works: NDArray[np.bool_]) -> int:
-        """Accesses that one number of each line needs; one thread per bank is served at a time."""
+        """Number of accesses to shared memory in which all lines read one number each.
+
+        ``begins`` holds where the line of each thread begins, ``works`` the threads that read. An
+        access serves one thread of each bank.
+        """
         banks = self.banks
         at = np.arange(len(begins)) // banks * banks + begins % banks
         counts = np.bincount(at[works], minlength=-(-len(begins) // banks) * banks)
