@@ -212,7 +212,7 @@ def runge_kutta(
         raise SolverError(f"times from {start:g} to {end:g} by steps of {dt:g}: none can be taken")
     scheme, change = METHODS[method], _unchanged if limiter is None else limiter
     rate = _checked_rate(f, u.shape)
-    steps = (end - start) / dt * (1.0 - 1e-12)
+    steps = float(end - start) / float(dt) * (1.0 - 1e-12)
     if steps > _MOST_STEPS:
         raise SolverError(
             f"steps of {dt:g} from {start:g} to {end:g} would never end: give another dt"
