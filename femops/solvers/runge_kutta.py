@@ -23,6 +23,7 @@ Change = Callable[[Vector], Vector]
 
 _CHECKED = 16  # steps between checks that the solution is finite
 _POWERS = 30  # steps of the power method for the limit of the step
+_MOST_STEPS = 1e9  # weeks, for the fastest f
 
 
 @dataclass(frozen=True)
@@ -183,9 +184,9 @@ def runge_kutta(
     Raises
     ------
     SolverError
-        Times or ``dt`` make no sense, or the method is unknown. A result of f has another shape
-        than u. The solution is not finite: the message has the longest stable step, estimated from
-        f.
+        Times or ``dt`` make no sense, or ask for more than a billion steps. The method is unknown.
+        A result of f has another shape than u. The solution is not finite: the message has the
+        longest stable step, estimated from f.
 
     Examples
     --------
@@ -212,7 +213,12 @@ def runge_kutta(
         raise SolverError(f"times from {start:g} to {end:g} by steps of {dt:g}: none can be taken")
     scheme, change = METHODS[method], _unchanged if limiter is None else limiter
     rate = _checked_rate(f, u.shape)
-    count = int(np.ceil((end - start) / dt * (1.0 - 1e-12)))
+    steps = float(end - start) / float(dt) * (1.0 - 1e-12)
+    if steps > _MOST_STEPS:
+        raise SolverError(
+            f"steps of {dt:g} from {start:g} to {end:g} would never end: give another dt"
+        )
+    count = int(np.ceil(steps))
     step, solution, good = (end - start) / max(count, 1), u, (start, u)
     for k in range(count):
         with np.errstate(over="ignore", invalid="ignore"):  # it is looked at below

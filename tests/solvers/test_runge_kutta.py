@@ -102,3 +102,8 @@ def test_bad_input_is_refused(change: dict[str, object], words: str) -> None:
 def test_a_rate_of_another_shape_is_refused(rate):
     with pytest.raises(SolverError, match=r"f\(t, u\) returned .* return an array of shape"):
         femops.runge_kutta(rate, np.ones(2), 1.0, 0.5)
+
+
+def test_steps_without_end_are_refused():
+    with pytest.raises(SolverError, match="would never end"):
+        femops.runge_kutta(lambda t, u: u, np.ones(2), 1e300, 1e-3)

@@ -288,7 +288,6 @@ def calls(folder: Path) -> dict[str, Call]:
         "convection": of(femops.convection, V, [1.0, 0.0]),
         "diffusion": of(femops.diffusion, V),
         "divergence": of(femops.divergence, W, Q),
-        "elasticity": of(femops.elasticity, W),
         "interior_penalty": of(femops.interior_penalty, D),
         "elastic_interior_penalty": of(femops.elastic_interior_penalty, D2),
         "dirichlet_load": of(femops.dirichlet_load, D, 1.0),
@@ -346,7 +345,6 @@ def calls(folder: Path) -> dict[str, Call]:
         "block_diagonal": of(femops.block_diagonal, P, u=np.eye(V.size), p=np.eye(Q.size)),
         "block_triangular": of(femops.block_triangular, B, u=np.eye(V.size), p=np.eye(Q.size)),
         "jacobi": of(femops.jacobi, A),
-        "low_order": of(femops.low_order, A),
         "block_jacobi": of(femops.block_jacobi, femops.mass(D)),
         "runge_kutta": of(femops.runge_kutta, _rate, u, 0.1, 0.05),
         "multigrid": of(femops.multigrid, A),
@@ -412,6 +410,8 @@ def calls(folder: Path) -> dict[str, Call]:
         "scatter_add": of(V.restriction.scatter_add, V.restriction.gather(u)),
         "series.save": of(series.save, 0.0, V, u=u),
         "geometry.points": of(femops.geometry.Geometry(mesh, rule).points, 0, 1),
+        "elasticity": of(femops.elasticity, W),
+        "low_order": of(femops.low_order, A),
     }
 
 
