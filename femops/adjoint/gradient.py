@@ -302,7 +302,7 @@ def _cases(goal: Functional | Sequence[Functional], u: Any) -> list[tuple[Functi
     goals = list(goal) if isinstance(goal, Sequence) else [goal]
     if not goals or not all(isinstance(each, Functional) for each in goals):
         raise OperatorError(f"goal is {shown(goal)}: give a functional, or a list of them")
-    if getattr(u, "ndim", 1) != 2:
+    if getattr(u, "ndim", 1) != 2 or hasattr(u, "toarray"):  # sparse: refused as a vector
         return [(each, u) for each in goals]
     states = [u[:, j].copy() for j in range(u.shape[1])]
     goals = goals * len(states) if len(goals) == 1 else goals
@@ -471,9 +471,10 @@ def _names(wrt: Any) -> dict[str, Space | None]:
     """Names of the controls, and spaces that were given for them."""
     if isinstance(wrt, str):
         return {wrt: None}
-    found = dict(wrt) if isinstance(wrt, Mapping) else dict.fromkeys(wrt)
-    if not found or not all(isinstance(name, str) for name in found):
+    names = list(wrt)
+    if not names or not all(isinstance(name, str) for name in names):
         raise OperatorError(f"wrt is {shown(wrt)}: give names of coefficients, or 'mesh'")
+    found = dict(wrt) if isinstance(wrt, Mapping) else dict.fromkeys(names)
     for name, space in found.items():
         if space is not None and (name != "mesh" or not isinstance(space, Space)):
             raise OperatorError(f"wrt has a space for {shown(name)}: only 'mesh' takes one")

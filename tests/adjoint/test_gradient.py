@@ -197,6 +197,7 @@ def mean(**coefficients: Any) -> femops.Functional:
         (mean(k=lambda x: x[0]), "k", "k is a function of x, by which nothing can be"),
         (mean(k=lambda x: x[0]), "mesh", "k is a function of x, or an array at points, which"),
         (mean(k=2.0), (), "wrt is .*: give names"),
+        (mean(k=2.0), np.ones((2, 2)), "wrt is an array of shape .*: give names"),
         (mean(k=2.0), {"k": V2}, "a space for 'k': only 'mesh' takes one"),
         (mean(k=2.0), {"mesh": V2}, "nodes move in a space on their mesh with ncomp=2"),
         (mean(k=2.0) + mean(k=3.0), "k", "k has different values in the goal and in"),
