@@ -62,7 +62,7 @@ class FaceSpace(DomainSpace, ABC):
         """
 
     def turns(self) -> Ints:
-        """How the elements behind the faces lie, (nf, 4): strides in the order of their nodes.
+        """Return how the elements behind the faces lie, (nf, 4): strides in their order of nodes.
 
         The first number is the first node on the face. From it the other three lead to its
         neighbours along the face's directions, and inwards; zero where there are none.

@@ -94,7 +94,7 @@ def exists(dotted):
         try:
             found = importlib.import_module(".".join(parts[:k]))
         except femops.errors.MissingExtraError:
-            return parts[-1] in identifiers()
+            return k == len(parts) or parts[-1] in identifiers()
         except ImportError:
             continue
         for part in parts[k:]:
