@@ -86,7 +86,7 @@ def write_notebook(file, target):
 
 
 def run(path):
-    """Run a notebook in its folder, and write what it shows into it."""
+    """Execute a notebook in its folder, and store the results in its file."""
     import nbformat
     from nbclient import NotebookClient
 

@@ -5,9 +5,10 @@ the other element. The elements of both sides are turned to the face: their firs
 directions of the face as the minus element has them, and their last direction leads inwards from
 the face. So both sides have the same points on the face, whichever way the plus element lies.
 
-On many ranks a face belongs to the rank of its minus side. So all contributions to an element from
-its plus sides come after those from its minus sides, in the order of the elements. Results of
-discontinuous spaces then have the same bits on any number of ranks.
+On many ranks a face belongs to the rank of its minus side. An element first gets the contributions
+of the faces of which it is the minus side, all from its own rank. Those of its other faces follow
+in the order of the elements. So results of discontinuous spaces have the same bits on any number of
+ranks.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class WallMomentum:
 
 
 def _pairs(equations: Lagrangian) -> tuple[Ints, Ints]:
-    """Positions (n,) of velocities across walls, and of those at the next nodes inwards."""
+    """Positions (n,) of velocity components across walls, and of the next nodes' inwards."""
     V, mesh = equations.V, equations.part
     digits = dict(face_digits(V.dim))
     inwards = np.full(V.size, -1)

@@ -107,7 +107,7 @@ class SubcellDistribution(LowOrder):
         return np.asarray(result)
 
     def _at_dofs(self, of_corners: Floats) -> Floats:
-        """Sum (ne, n) what belongs to corners of subcells (2**dim, ne, ncells)."""
+        """Add numbers at corners of subcells up at dofs: (2**dim, ne, ncells) -> (ne, n)."""
         ncorners, ne, ncells = of_corners.shape
         flat = np.zeros((ne, ncorners * ncells + 1))
         flat[:, :-1].reshape(ne, ncorners, ncells)[...] = of_corners.swapaxes(0, 1)
@@ -118,6 +118,6 @@ class SubcellDistribution(LowOrder):
 
 
 def _shares(u: Floats, axis: int = -1) -> Floats:
-    """Distance of values to their maximum along an axis, over the sum of these distances."""
+    """Distances to the maximum along an axis, scaled to the sum 1."""
     room = u.max(axis=axis, keepdims=True) - u
     return np.asarray(room / (room.sum(axis=axis, keepdims=True) + _TINY))

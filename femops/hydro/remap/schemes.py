@@ -89,7 +89,7 @@ class Limited(Scheme):
 
 
 def scheme(mesh: Mesh, tables: Tables, ho: int, lo: int, fct: int) -> Scheme:
-    """Make the scheme of Remhos' options of these names. 0 stands for no method.
+    """Make the scheme that the options ``ho``, ``lo`` and ``fct`` choose. 0 stands for no method.
 
     Raises
     ------
