@@ -13,6 +13,7 @@ from numpy.typing import DTypeLike
 
 from femops.basis import Quadrature1D
 from femops.errors import OperatorError, TraceError
+from femops.forms.complex_form import complex_form, is_complex
 from femops.forms.options import FormOptions, Options, with_options
 from femops.geometry.boundary import asked_attributes
 from femops.operators.execution.choice import backend_of
@@ -167,6 +168,9 @@ def form(
     """
     options: FormOptions = {"quadrature": quadrature, "dtype": dtype, "data_dtype": data_dtype}
     options |= {"lanes": lanes, "level": level}
+    if is_complex(dtype) and not isinstance(function, Mapping):
+        places = {"boundary": boundary, "faces": faces}
+        return complex_form(form, function, trial, test, coefficients, places | options)
     if isinstance(function, Mapping):
         if faces is not None:
             raise OperatorError("functions by domain name their faces: leave out faces=")

@@ -117,7 +117,7 @@ class FieldSymbol(Symbolic):
         return len(self._components())
 
     def _components(self) -> Objects:
-        if isinstance(self.value, Node):
+        if not isinstance(self.value, np.ndarray):
             raise TraceError(f"{self._name} has one component: write {self._name} without an index")
         return np.asarray(self.value)
 

@@ -123,6 +123,19 @@ def as_preconditioner(
     """
     if M is None:
         return None
+    check_preconditioner(M, space, dtype, name)
+    if isinstance(M, Preconditioner):
+        return M
+    return Given(M, dtype, space, name)
+
+
+def check_preconditioner(
+    M: Any, space: Space | Product, dtype: np.dtype[Any], name: str = "M"
+) -> None:
+    """Raise unless a user's M can be a preconditioner; see `as_preconditioner`.
+
+    A complex M passes if ``dtype`` is complex.
+    """
     if not _multiplies(M):
         raise SolverError(refusal(name, M, _CURE))
     if M.shape != (space.size, space.size):
@@ -135,13 +148,12 @@ def as_preconditioner(
             raise SolverError(
                 f"A and {name} are not on the same device: make {name} with {M.given_as}"
             )
-        return M
-    kind = getattr(M, "dtype", None)
-    if kind is not None and np.dtype(kind).kind not in "biuf":
+        return
+    kind, allowed = getattr(M, "dtype", None), "biufc" if dtype.kind == "c" else "biuf"
+    if kind is not None and np.dtype(kind).kind not in allowed:
         raise SolverError(f"{name} has type {kind}, A {dtype}: give a real preconditioner")
     if space.comm.size > 1 and not isinstance(M, LinearOperator):
         raise SolverError(
             f"{refusal(name, M, 'femops.jacobi(A) or femops.multigrid(A)')}, or a LinearOperator "
             f"whose product takes and gives what the rank owns ({space.comm.size} ranks)"
         )
-    return Given(M, dtype, space, name)

@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 
 from femops.errors import SolverError, VectorError
 from femops.operators import Operator
+from femops.operators.complex_operator import ComplexOperator
 from femops.operators.execution.choice import backend_of
 from femops.solvers import block_cg, preconditioned_cg
 from femops.solvers.any_preconditioner import AnyPreconditioner
+from femops.solvers.complex_systems import RealSystem
 from femops.solvers.convergence import warn_of
 from femops.solvers.inner_products import Sums
 from femops.solvers.jacobi import Jacobi
@@ -44,7 +46,7 @@ _BURST_SECONDS = 0.1
 
 @checked(SolverError)
 def cg(
-    A: Operator,
+    A: Operator | ComplexOperator,
     b: NDArray[Any],
     x0: NDArray[Any] | None = None,
     *,
@@ -58,7 +60,7 @@ def cg(
     progress: Progress | None = None,
     warn: bool = True,
 ) -> tuple[NDArray[Any], Info]:
-    """Solve A x = b for a symmetric positive definite operator.
+    """Solve A x = b for a symmetric, or Hermitian, positive definite operator.
 
     The method of Hestenes and Stiefel (1952) with SciPy's names for tolerances; operator,
     preconditioner and vector updates run in one compiled loop.  For one right-hand side the
@@ -66,7 +68,7 @@ def cg(
 
     Parameters
     ----------
-    A : Operator
+    A : Operator or ComplexOperator
     b : (size,) or (size, nvec) array
         Right-hand side, of the operator's type; see `Operator.rhs` for essential conditions. If the
         operator is on a device, so are b, x0 and x. Only a few numbers are copied to the host. The
@@ -134,14 +136,21 @@ def cg(
     ConvergenceWarning
         See ``warn``. The warning names the likely cause, such as a singular operator.
     """
+    if isinstance(A, ComplexOperator):
+        system = RealSystem.of("cg", A, b, x0, M, callback)
+        options: dict[str, Any] = {"merged": merged, "history": history, "progress": progress}
+        options |= {"rtol": rtol, "atol": atol, "maxiter": maxiter, "warn": warn}
+        x, info = cg(system.A, system.b, system.x0, M=system.M, callback=system.callback, **options)
+        return system.solution(x), info
     if getattr(b, "ndim", 1) == 2:
         if merged or callback is not None:
             raise SolverError("b has many columns: leave out callback and merged")
         reports = {"history": history, "progress": progress, "warn": warn}
         limits = {"rtol": rtol, "atol": atol, "maxiter": maxiter}
         return _many(A, b, x0, {"M": M, **limits}, **reports)
-    options = {"merged": merged, "warn": warn}
-    given = LinearProblem.checked("cg", A, b, x0, M, rtol, atol, maxiter, **options)
+    given = LinearProblem.checked(
+        "cg", A, b, x0, M, rtol, atol, maxiter, merged=merged, warn=warn
+    )
     exponent = excess_of(A, given.right, given.guess)
     problem = given.scaled(exponent)
     # squares of less would underflow in the recursion

@@ -10,20 +10,19 @@ from numpy.typing import NDArray
 
 from femops.errors import SolverError
 from femops.operators import Operator
+from femops.operators.complex_operator import ComplexOperator
 from femops.solvers.any_preconditioner import AnyPreconditioner
+from femops.solvers.complex_systems import Algebra, RealSystem
 from femops.solvers.convergence import warn_of
-from femops.solvers.inner_products import Sums
-from femops.solvers.linear_problem import Info, LinearProblem, Map, Vector
+from femops.solvers.linear_problem import Info, LinearProblem, Vector
 from femops.solvers.restarts import Seen, solve_in_rounds
 from femops.solvers.watch import Callback, Progress, Watch
 from femops_meshes.arguments import Count, Fraction, NotNegative, checked, whole_numbers
 
-Floats = NDArray[np.float64]
-
 
 @checked(SolverError)
 def gmres(
-    A: Operator,
+    A: Operator | ComplexOperator,
     b: NDArray[Any],
     x0: NDArray[Any] | None = None,
     *,
@@ -44,7 +43,7 @@ def gmres(
 
     Parameters
     ----------
-    A : Operator
+    A : Operator or ComplexOperator
     b, x0, rtol, atol
         As for `cg`. Done when |b - A x| <= max(rtol |b|, atol), computed from x.
     restart : int
@@ -85,79 +84,88 @@ def gmres(
     orthogonalized twice, each time with one reduction.
     """
     options = {"restart": restart, "warn": warn}
-    problem = LinearProblem.checked("gmres", A, b, x0, M, rtol, atol, maxiter, **options)
-    precondition = problem.preconditioner()
+    system = RealSystem.of("gmres", A, b, x0, M, callback)
+    given = system.A, system.b, system.x0, system.M
+    problem = LinearProblem.checked("gmres", *given, rtol, atol, maxiter, **options)
+    algebra = system.algebra(problem, problem.preconditioner())
 
     def one_round(
         residual: Vector, norm: float, steps: int, seen: Seen | None
     ) -> tuple[Vector, int]:
         directions = min(int(restart), steps)
-        return _cycle(problem, precondition, residual / norm, norm, directions, seen)
+        return _cycle(algebra, problem.tolerance, residual / norm, norm, directions, seen)
 
-    x, info = solve_in_rounds(problem, one_round, Watch(history, progress, callback))
+    x, info = solve_in_rounds(problem, one_round, Watch(history, progress, system.callback))
     if warn and not info.converged:
         warn_of("gmres", problem, M, info)
-    return x, info
+    return system.solution(x), info
 
 
 def _cycle(
-    problem: LinearProblem,
-    precondition: Map,
-    first: Vector,
+    algebra: Algebra,
+    tolerance: float,
+    start: Vector,
     norm: float,
     steps: int,
     seen: Seen | None,
 ) -> tuple[Vector, int]:
-    """Do up to ``steps`` iterations. Return the update of x, and the number of iterations done."""
-    sums, least = problem.sums, float(np.finfo(first.dtype).eps)
-    basis = sums.arrays.empty((steps + 1, len(first)), first.dtype)
+    """Do up to ``steps`` iterations. Return the update of x, and the number of iterations done.
+
+    The first direction ``start`` and the update are vectors of real numbers.
+    """
+    first, kind = algebra.vector(start), algebra.kind
+    least = float(np.finfo(first.dtype).eps)
+    basis = algebra.sums.arrays.empty((steps + 1, len(first)), first.dtype)
     basis[0] = first
-    upper, right = np.zeros((steps + 1, steps)), np.zeros(steps + 1)
+    upper, right = np.zeros((steps + 1, steps), kind), np.zeros(steps + 1, kind)
     right[0] = norm
-    turns: list[tuple[float, float]] = []
+    turns: list[tuple[Any, Any]] = []
 
     def update() -> Vector:
         k = len(turns)
         if abs(upper[k - 1, k - 1]) <= least * size:
             k -= 1  # A is singular: its product with the last direction adds nothing
         if not k:
-            return 0.0 * first
+            return 0.0 * start
         weights = np.linalg.solve(upper[:k, :k], right[:k])
-        return precondition(sums.combined(weights, basis[:k]))
+        return algebra.reals(algebra.precondition(algebra.combined(weights, basis[:k])))
 
     for k in range(steps):
-        w = problem.A.apply(precondition(basis[k]))
-        upper[:, k], size = _orthogonalised(w, basis[: k + 1], steps, sums)
-        length = upper[k + 1, k]
+        w = algebra.product(algebra.precondition(basis[k]))
+        upper[:, k], size = _orthogonalised(w, basis[: k + 1], steps, algebra)
+        length = upper[k + 1, k].real
         _turn(upper[:, k], right, turns, k)
         if seen is not None:
             seen(abs(right[k + 1]), update)
-        if abs(right[k + 1]) <= problem.tolerance or length <= least * size:
+        if abs(right[k + 1]) <= tolerance or length <= least * size:
             break
         basis[k + 1] = w / length
     return update(), len(turns)
 
 
-def _orthogonalised(w: Vector, basis: Vector, steps: int, sums: Sums) -> tuple[Floats, float]:
+def _orthogonalised(
+    w: Vector, basis: Vector, steps: int, algebra: Algebra
+) -> tuple[Vector, float]:
     """Orthogonalize w against the basis, in place. Return a column, and the norm that w had.
 
     The column holds the coefficients of the basis, followed by the norm of the new w.
     """
-    column, count = np.zeros(steps + 1), len(basis)
+    column, count = np.zeros(steps + 1, algebra.kind), len(basis)
     for _ in range(2):
-        h = sums.dots(basis, w)
-        w -= sums.combined(h, basis)
+        h = algebra.dots(basis, w)
+        w -= algebra.combined(h, basis)
         column[:count] += h
-    column[count] = sums.norm(w)
+    column[count] = algebra.norm(w)
     return column, float(np.linalg.norm(column))
 
 
-def _turn(column: Floats, right: Floats, turns: list[tuple[float, float]], k: int) -> None:
+def _turn(column: Vector, right: Vector, turns: list[tuple[Any, Any]], k: int) -> None:
     """Apply the earlier Givens rotations to a column. Add a rotation that zeroes its last entry."""
     for i, (c, s) in enumerate(turns):
-        column[i : i + 2] = c * column[i] + s * column[i + 1], c * column[i + 1] - s * column[i]
-    length = math.hypot(column[k], column[k + 1])
+        a, b = column[i], column[i + 1]
+        column[i : i + 2] = c.conjugate() * a + s.conjugate() * b, c * b - s * a
+    length = math.hypot(abs(column[k]), abs(column[k + 1]))
     c, s = (column[k] / length, column[k + 1] / length) if length else (1.0, 0.0)
     turns.append((c, s))
     column[k : k + 2] = length, 0.0
-    right[k : k + 2] = c * right[k], -s * right[k]
+    right[k : k + 2] = c.conjugate() * right[k], -s * right[k]

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from femops.errors import SolverError
 from femops.operators import Operator
+from femops.operators.complex_operator import ComplexOperator
 from femops.operators.execution.choice import backend_of
 from femops.solvers.preconditioner import Preconditioner
 from femops.spaces.base import Space
@@ -43,12 +44,12 @@ class Jacobi(Preconditioner):
 
 
 @checked(SolverError)
-def jacobi(A: Operator) -> Jacobi:
+def jacobi(A: Operator | ComplexOperator) -> Jacobi:
     """Jacobi preconditioner of an operator.
 
     Parameters
     ----------
-    A : Operator
+    A : Operator or ComplexOperator
         At eliminated dofs the preconditioner has zeros.
 
     Returns
@@ -62,8 +63,10 @@ def jacobi(A: Operator) -> Jacobi:
         A dof that is not eliminated has a diagonal entry that is zero or not finite, or whose
         inverse is not finite.
     """
-    diagonal, memory = A.diagonal(), A.space.memory
-    eliminated = memory.put(_eliminated(A))
+    diagonal, memory, eliminated = A.diagonal(), A.space.memory, _eliminated(A)
+    if isinstance(A, ComplexOperator) and A.hermitian:
+        diagonal = diagonal.real.copy()
+    eliminated = memory.put(eliminated)
     diagonal[eliminated] = 1.0
     with np.errstate(divide="ignore", over="ignore"):
         inverse = 1.0 / diagonal
@@ -80,8 +83,10 @@ def jacobi(A: Operator) -> Jacobi:
     return Jacobi(backend_of(A.space).placed(inverse), A.space)
 
 
-def _eliminated(A: Operator) -> NDArray[np.int64]:
+def _eliminated(A: Operator | ComplexOperator) -> NDArray[np.int64]:
     """Positions of the eliminated dofs, whose rows or columns are zero."""
+    if isinstance(A, ComplexOperator):
+        return np.asarray(_eliminated(A.real)[::2] // 2)
     constraints = A.constraints
     if constraints.identity:
         return constraints.columns[:0]

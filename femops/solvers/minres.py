@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 from femops.errors import SolverError
 from femops.operators import Operator
+from femops.operators.complex_operator import ComplexOperator
 from femops.solvers.any_preconditioner import AnyPreconditioner
+from femops.solvers.complex_systems import RealSystem
 from femops.solvers.convergence import warn_of
 from femops.solvers.linear_problem import Info, LinearProblem, Map, Vector
 from femops.solvers.restarts import Seen, solve_in_rounds
@@ -30,7 +32,7 @@ _NOT_POSITIVE = (
 
 @checked(SolverError)
 def minres(
-    A: Operator,
+    A: Operator | ComplexOperator,
     b: NDArray[Any],
     x0: NDArray[Any] | None = None,
     *,
@@ -52,8 +54,8 @@ def minres(
 
     Parameters
     ----------
-    A : Operator
-        Symmetric. It may be singular if there is a solution.
+    A : Operator or ComplexOperator
+        Symmetric, or Hermitian. It may be singular if there is a solution.
     b, x0, rtol, atol, maxiter
         As for `cg`. Done when |b - A x| <= max(rtol |b|, atol), computed from x.
     M : Preconditioner, LinearOperator or matrix, optional
@@ -88,7 +90,9 @@ def minres(
     6.1. C. Paige and M. Saunders, "Solution of sparse indefinite systems of linear equations",
     1975. If A takes the residual to zero, x is a least-squares solution.
     """
-    problem = LinearProblem.checked("minres", A, b, x0, M, rtol, atol, maxiter, warn=warn)
+    system = RealSystem.of("minres", A, b, x0, M, callback)
+    given = system.A, system.b, system.x0, system.M
+    problem = LinearProblem.checked("minres", *given, rtol, atol, maxiter, warn=warn)
     precondition = problem.preconditioner(positive=True)
     eps = float(np.finfo(problem.right.dtype).eps)
     least = _ROUND_OFF * eps
@@ -104,11 +108,11 @@ def minres(
         update, count = _reduced(problem, precondition, unit, part, least, flat, steps, told)
         return norm * update, count
 
-    watch = Watch(history, progress, callback)
+    watch = Watch(history, progress, system.callback)
     x, info = solve_in_rounds(problem, one_round, watch, progress=_PROGRESS)
     if warn and not info.converged:
         warn_of("minres", problem, M, info)
-    return x, info
+    return system.solution(x), info
 
 
 def _reduced(

@@ -119,7 +119,7 @@ class Preconditioner(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no
         return check_factor(self._space, memory.factor(x, "x"))
 
     def _matvec(self, x: NDArray[Any]) -> NDArray[Any]:
-        if x.dtype.kind == "c":
+        if x.dtype.kind == "c" and self.dtype.kind != "c":
             return self._matvec(x.real) + 1j * self._matvec(x.imag)
         if not np.can_cast(x.dtype, self.dtype, "same_kind"):
             raise VectorError(f"x has type {x.dtype}, M {self.dtype}: give a real vector")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, Any, final
+from functools import cached_property
+from typing import Annotated, Any, Self, final
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -250,6 +252,20 @@ class Space(DomainSpace, ABC):
     def owned_values(self, u: Any) -> Vector:
         """View (ndofs,) or (ndofs, ncomp) of a vector (size,) by nodes; see `check_vector`."""
         return self.check_vector(u).reshape(self.ndofs, *self._trailing)
+
+    @cached_property
+    def doubled(self) -> Self:
+        """Space with twice as many components, for complex vectors as vectors of real numbers.
+
+        It has the nodes of this space. Components are the real part of the first one, its imaginary
+        part, those of the second one, and so on.
+        """
+        twin = copy.copy(self)
+        twin.ncomp = 2 * self.ncomp
+        check_size(self.mesh.num_elements, self.order, self.dim, twin.ncomp)
+        twin.size, twin.global_size = 2 * self.size, 2 * self.global_size
+        twin.shape, twin._trailing = (twin.size,), (twin.ncomp,)
+        return twin
 
     def _check_order(self) -> None:
         """Raise if `reproducible` is True and devices of many ranks add in any order."""

@@ -127,18 +127,23 @@ def place_of(function: Callable[..., Any], block: DomainBlock) -> tuple[Floats, 
     tuple of (dim, n) arrays
     """
     x = columns(block.points)
-    if not block.geometry.domain.has_normals:
-        return (x,)
+    if block.geometry.domain.has_normals and takes_normals(function):
+        return x, columns(block.normals)
+    return (x,)
+
+
+def takes_normals(function: Callable[..., Any]) -> bool:
+    """True if a function must be called with two arguments: points and normals."""
     try:
         parameters = inspect.signature(function)
         parameters.bind(0, 0)
     except (TypeError, ValueError):  # no two arguments, or a builtin that does not tell
-        return (x,)
+        return False
     try:
         parameters.bind(0)
     except TypeError:
-        return x, columns(block.normals)
-    return (x,)
+        return True
+    return False
 
 
 def selected(predicate: Callable[[Floats], Any], x: Floats) -> NDArray[np.bool_]:

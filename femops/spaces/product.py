@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from itertools import accumulate
 from typing import Any, final
 
@@ -96,6 +97,11 @@ class Product:
     def reproducible(self) -> bool:
         """True if any space has a fixed order of sums over elements; see `Space.reproducible`."""
         return any(space.reproducible for space in self.spaces.values())
+
+    @cached_property
+    def doubled(self) -> Product:
+        """Product of the doubled spaces; see `Space.doubled`."""
+        return Product(**{name: space.doubled for name, space in self.spaces.items()})
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -37,7 +37,10 @@ def checked_vector(space: Space | Product, dtype: np.dtype[Any], vector: Any, wh
     VectorError
         If the vector has another length, type or memory layout.
     """
-    vector = space.memory.vector_of(space, vector, what)
+    if dtype.kind == "c":
+        vector = check_shape(space, space.memory.factor(vector, what), what)
+    else:
+        vector = space.memory.vector_of(space, vector, what)
     if vector.dtype != dtype:
         raise VectorError(
             f"{what} has type {vector.dtype}, {dtype} is needed: convert it by .astype({dtype})"

@@ -1,0 +1,75 @@
+"""Operators of complex forms, from real forms on spaces of twice as many components."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from femops.errors import OperatorError
+from femops.operators.complex_operator import ComplexOperator
+from femops.operators.integrals.complex_coefficients import paired
+from femops.operators.operator import Operator
+from femops.pointwise.complex_forms import check_complex_linear, is_symmetric, real_function
+from femops.pointwise.trace import FormFunction, name_of
+from femops.spaces.base import Space
+from femops.spaces.product import Product
+from femops_meshes.arguments import dtype_of
+
+def is_complex(dtype: Any) -> bool:
+    """True if a user's ``dtype`` is complex128 or complex64."""
+    return dtype_of(dtype) in (np.complex128, np.complex64)
+
+
+Maker = Callable[..., Operator]
+
+
+def complex_form(
+    make: Maker,
+    function: FormFunction,
+    trial: Space | Product,
+    test: Space | None,
+    coefficients: Mapping[str, Any],
+    options: Mapping[str, Any],
+) -> ComplexOperator:
+    """Build the operator of a complex form by the maker of real forms.
+
+    Parameters
+    ----------
+    make : callable
+        `femops.form`.
+    function, trial, test
+        See `femops.form`. The function is called with complex symbols.
+    coefficients : dict
+        Values by name. They may be complex.
+    options : dict
+        The other arguments of `femops.form`, with a complex ``dtype``.
+
+    Raises
+    ------
+    TraceError
+        If the function is not linear over complex numbers. See also `femops.form`.
+    OperatorError
+        See `femops.form`.
+    """
+    if not isinstance(trial, Space | Product) or not isinstance(test, Space | None):
+        raise OperatorError("a complex form takes spaces: make one with femops.H1(mesh, order)")
+    mesh, comm, target = trial.mesh, trial.comm, trial if test is None else test
+    real = np.empty(0, options["dtype"]).real.dtype
+    pairs = {name: paired(name, value, mesh, comm) for name, value in coefficients.items()}
+    names = frozenset(name for name, (_, is_complex) in pairs.items() if is_complex)
+    parts = target.spaces if isinstance(target, Product) else {"": target}
+    tests = {name: space.ncomp for name, space in parts.items()}
+    operator = make(
+        real_function(function, tests, trial.dim, names) if callable(function) else function,
+        trial.doubled,
+        None if test is None else test.doubled,
+        **{**options, "dtype": real},
+        **{name: value for name, (value, _) in pairs.items()},
+    )
+    steps = [term.source.qfunction for _, term in operator.summands]
+    for step in steps:
+        check_complex_linear(step, name_of(function))
+    symmetric = trial is target and all(map(is_symmetric, steps))
+    return ComplexOperator(operator, (trial, target), names, symmetric=symmetric)

@@ -1,0 +1,327 @@
+"""Operators of complex forms, applied as real operators to pairs of real numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
+
+from femops.errors import OperatorError, VectorError
+from femops.fields.multivector import MultiVector
+from femops.operators.execution.vectors import check_output
+from femops.operators.integrals.complex_coefficients import paired
+from femops.operators.integrals.constraints import Constraints, read_only
+from femops.operators.integrals.integral import Integral
+from femops.operators.levels.cost import Cost
+from femops.operators.matrix_free import MatrixFree
+from femops.operators.operator import Operator
+from femops.pointwise.field_symbol import Argument, Objects
+from femops.pointwise.linear import LinearQFunction
+from femops.spaces.restriction import positions
+from femops_kernels.compiled import CompiledOperator, Panels
+from femops_meshes.arguments import checked, names_checked, number_of
+
+
+@final
+class ComplexOperator(MatrixFree):
+    """Operator of a form with complex numbers, applied without being assembled.
+
+    `femops.form` makes it with ``dtype="complex128"``. It is a SciPy ``LinearOperator`` for complex
+    vectors, such as ``A @ x``, and `femops.gmres` takes it; `femops.cg` and `femops.minres` take it
+    if it is Hermitian. A complex vector in memory is a vector of pairs of real numbers, and one
+    sweep of ``real`` multiplies it.
+
+    Attributes
+    ----------
+    space, test_space : Space or Product
+        Spaces whose functions have complex values here. Vectors have their sizes.
+    shape : (test_space.size, space.size)
+    dtype : numpy.dtype
+        complex128 or complex64; vectors have this type.
+    real : Operator
+        The same operator on spaces with twice as many components: real and imaginary part of each.
+    symmetric : bool
+        True if the operator is known to equal its transpose (not conjugated). Else False.
+    """
+
+    symmetric = False
+
+    def __init__(
+        self,
+        real: Operator,
+        spaces: tuple[Any, Any],
+        paired_names: frozenset[str] = frozenset(),
+        *,
+        symmetric: bool = False,
+    ) -> None:
+        self.real, self._paired = real, paired_names
+        self.space, self.test_space = spaces
+        self.symmetric = symmetric and real.constraints.symmetric
+        dtype = np.result_type(real.dtype, np.complex64)
+        super().__init__(dtype, (self.test_space.size, self.space.size))
+
+    def _of(self, real: Operator) -> ComplexOperator:
+        """Operator between the same spaces with another real operator."""
+        spaces = (self.space, self.test_space)
+        return ComplexOperator(real, spaces, self._paired, symmetric=self.symmetric)
+
+    @property
+    def hermitian(self) -> bool:
+        """True if the operator is known to equal its conjugate transpose. Else False."""
+        return self.real.symmetric
+
+    @property
+    def level(self) -> str:
+        """Level of the operator; see `Operator.at_level`."""
+        return self.real.level
+
+    def at_level(self, level: str) -> ComplexOperator:
+        """Copy of the operator that stores the data of another level; see `Operator.at_level`."""
+        return self._of(self.real.at_level(level))
+
+    @property
+    def compiled(self) -> CompiledOperator:
+        """Compiled operator of pairs of real numbers."""
+        return self.real.compiled
+
+    def _compiled_for(self, panels: Panels) -> CompiledOperator:
+        return self.real._compiled_for(panels)
+
+    _lanes = property(lambda self: self.real._lanes)
+    _ordered = property(lambda self: self.real._ordered)
+    _at_once = False
+
+    # --- application -----------------------------------------------------------------------------
+
+    def apply(self, x: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
+        """Compute A x for a complex vector; see `Operator.apply`."""
+        x, real = self._check(x, "x", self.space), self.real.dtype
+        if out is None:
+            result: NDArray[Any] = self._arrays.empty(self.test_space.size, self.dtype)
+        else:
+            result = self._check(out, "out", self.test_space)
+            check_output(self.space, x, result, out)
+        self.real.apply(x.view(real), result.view(real))
+        return result
+
+    def _matvec(self, x: NDArray[Any]) -> NDArray[Any]:
+        xp = self._arrays
+        return self.apply(xp.ascontiguousarray(x, dtype=self.dtype).reshape(-1))
+
+    def _matmat(self, x: NDArray[Any]) -> NDArray[Any]:
+        """Return the product (test size, nvec) with many vectors x (size, nvec)."""
+        given = as_pairs(self._arrays.ascontiguousarray(x, dtype=self.dtype))
+        return from_pairs(self.real._matmat(given))
+
+    def apply_many(self, x: MultiVector, out: MultiVector | None = None) -> MultiVector:
+        """Compute A X for many complex vectors at once; the same as ``A @ X``.
+
+        Raises
+        ------
+        VectorError
+            The vectors have another space or type.
+        """
+        if not isinstance(x, MultiVector) or x.space is not self.space or x.dtype != self.dtype:
+            raise VectorError(f"x is {x!r}: give a MultiVector of {self.dtype} on {self.space!r}")
+        result = x.empty_like(self.test_space) if out is None else out
+        result[:] = self._matmat(x.columns())
+        return result
+
+    # --- algebra ---------------------------------------------------------------------------------
+
+    @cached_property
+    def _transposed(self) -> ComplexOperator:
+        """The conjugate transpose."""
+        spaces = (self.test_space, self.space)
+        twin = self.real._adjoint()
+        return ComplexOperator(twin, spaces, self._paired, symmetric=self.symmetric)
+
+    def _adjoint(self) -> ComplexOperator:
+        return self if self.hermitian else self._transposed
+
+    def __add__(self, other: Any) -> Any:
+        if not isinstance(other, ComplexOperator):
+            return super().__add__(other)
+        if self.space is not other.space or self.test_space is not other.test_space:
+            raise OperatorError(f"operators on different spaces can't be added: {self!r}, {other!r}")
+        spaces, names = (self.space, self.test_space), self._paired | other._paired
+        both = self.symmetric and other.symmetric
+        return ComplexOperator(self.real + other.real, spaces, names, symmetric=both)
+
+    def _scaled(self, factor: float) -> ComplexOperator:
+        return self._of(self.real._scaled(factor))
+
+    def __getitem__(self, pair: tuple[str, str]) -> ComplexOperator | None:
+        """Block of the operator for a test function and a field; see `Operator.__getitem__`."""
+        block = self.real[pair]
+        if block is None:
+            return None
+        test, field = (self.space.spaces[name] for name in pair)
+        return ComplexOperator(block, (field, test), self._paired)
+
+    # --- essential conditions --------------------------------------------------------------------
+
+    @names_checked
+    def constrained(self, dofs: ArrayLike) -> ComplexOperator:
+        """Copy of the operator with rows and columns of some dofs replaced by the identity's.
+
+        See `Operator.constrained`.
+        """
+        return self._of(self.real.constrained(pair_positions(positions(dofs, self.space.size))))
+
+    @names_checked
+    def eliminated(self, rows: ArrayLike = (), columns: ArrayLike = ()) -> ComplexOperator:
+        """Copy of the operator with some rows and columns zero; see `Operator.eliminated`."""
+        out = pair_positions(positions(rows, self.test_space.size))
+        into = pair_positions(positions(columns, self.space.size))
+        return self._of(self.real.eliminated(out, into))
+
+    @property
+    def unconstrained(self) -> ComplexOperator:
+        """Copy of the operator without its essential conditions."""
+        return self._of(self.real.unconstrained)
+
+    @property
+    def constrained_dofs(self) -> NDArray[np.int64]:
+        """Flat positions (k,) of the constrained rows, ascending. The array is read-only."""
+        return read_only(self.real.constrained_dofs[::2] // 2)
+
+    @names_checked
+    def rhs(self, b: NDArray[Any], values: NDArray[Any] | complex = 0.0) -> NDArray[Any]:
+        """Right-hand side of the problem with prescribed values; see `Operator.rhs`.
+
+        Parameters
+        ----------
+        b : (size,) complex array
+        values : (size,) complex array or number
+
+        Raises
+        ------
+        OperatorError, VectorError
+            See `Operator.rhs`.
+        """
+        b = self._check(b, "b", self.test_space)
+        if number_of(values) is not None or isinstance(values, complex | np.complexfloating):
+            values = self._arrays.full(self.space.size, values, self.dtype)
+        given = self._check(values, "values", self.space).view(self.real.dtype)
+        if not given.any():
+            given = 0.0
+        return self.real.rhs(b.view(self.real.dtype), given).view(self.dtype)
+
+    # --- other -----------------------------------------------------------------------------------
+
+    @property
+    def coefficients(self) -> frozenset[str]:
+        """Names of the coefficients that `update` accepts."""
+        return self.real.coefficients
+
+    def update(self, **coefficients: Any) -> ComplexOperator:
+        """Copy of the operator with new values of some coefficients; see `Operator.update`.
+
+        Raises
+        ------
+        OperatorError
+            See `Operator.update`. Also if a value is complex where the first one was real.
+        """
+        new = {name: self._updated(name, value) for name, value in coefficients.items()}
+        return self._of(self.real.update(**new))
+
+    def _updated(self, name: str, value: Any) -> Any:
+        real, is_complex = paired(name, value, self.space.mesh, self.space.comm)
+        if name in self._paired:
+            return real if is_complex else paired(name, value, self.space.mesh, None)[0]
+        if is_complex:
+            raise OperatorError(
+                f"{name} is complex, and was real when the operator was made: make a new operator"
+            )
+        return value
+
+    def diagonal(self) -> NDArray[Any]:
+        """Compute the complex diagonal (size,); see `Operator.diagonal`."""
+        result = self.real.diagonal()[::2].astype(self.dtype)
+        if not self.hermitian:
+            result += 1j * self._imaginary.diagonal()[::2]
+        return result
+
+    @property
+    def _imaginary(self) -> Operator:
+        """Real operator of -i A, whose diagonal has the imaginary part of that of A."""
+        terms = []
+        for factor, term in self.real.summands:
+            turned = Operator.of_form(times_minus_i(term.source), self.real.dtype)
+            sign = 1.0 if term.original is None else -1.0  # of a conjugate transpose
+            terms += [(sign * factor * a, part) for a, part in turned.summands]
+        held = self.real.constraints
+        return Operator(terms, Constraints(held.rows, held.columns, symmetric=held.symmetric))
+
+    @checked(OperatorError)
+    def assemble(self) -> csr_array:
+        """Assemble the complex matrix in compressed rows, with the essential conditions.
+
+        Raises
+        ------
+        OperatorError
+            If the matrix does not fit into memory. The message gives the memory needed.
+        """
+        pairs = self.real.assemble()[::2].tocsr()  # rows of the real parts: (a, -b) for a + i b
+        row = np.repeat(np.arange(pairs.shape[0]), np.diff(pairs.indptr))
+        values = np.where(pairs.indices % 2, -1j, 1.0).astype(self.dtype) * pairs.data
+        matrix = csr_array((values, (row, pairs.indices // 2)), shape=self.shape)
+        matrix.sum_duplicates()
+        return matrix
+
+    def cost(self) -> Cost:
+        """Count operations and bytes of one application; see `Operator.cost`."""
+        return self.real.cost()
+
+    def __repr__(self) -> str:
+        size = " x ".join(map(str, self.shape))
+        held = self.real.constraints
+        constraints = f", {len(held.rows) // 2} constrained" if held else ""
+        return f"ComplexOperator({self.real._names}: {size}, {self.dtype}{constraints})"
+
+
+def as_pairs(x: NDArray[Any]) -> NDArray[Any]:
+    """Real numbers of complex vectors: (size,) -> (2 size,), a view, or (size, k) -> (2 size, k)."""
+    real = np.finfo(x.dtype).dtype
+    if x.ndim == 1:
+        return x.view(real)
+    pairs = x.view(real).reshape(*x.shape, 2).swapaxes(1, 2)
+    return pairs.reshape(2 * len(x), x.shape[1])
+
+
+def from_pairs(x: NDArray[Any]) -> NDArray[Any]:
+    """Complex vectors of real ones. The inverse of `as_pairs`."""
+    kind = np.result_type(x.dtype, np.complex64)
+    if x.ndim == 1:
+        return x.view(kind)
+    n, k = len(x) // 2, x.shape[1]
+    pairs = x.reshape(n, 2, k).swapaxes(1, 2).copy()
+    result: NDArray[Any] = pairs.view(kind).reshape(n, k)
+    return result
+
+
+def pair_positions(dofs: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Positions (2k,) in a vector of pairs of complex dofs (k,)."""
+    return np.add.outer(2 * dofs, np.arange(2)).ravel()
+
+
+def times_minus_i(form: Integral) -> Integral:
+    """Real form of -i times the complex form of a real form."""
+    traced = form.qfunction.trace
+    tests = {
+        name: Argument(_turned(test.values), _turned(test.derivatives))
+        for name, test in traced.tests.items()
+    }
+    return replace(form, traced=LinearQFunction(replace(traced, tests=tests)))
+
+
+def _turned(parts: Objects) -> Objects:
+    """Real and imaginary parts (2 ncomp, ...), one after the other, of numbers times -i."""
+    out = np.empty_like(parts)
+    out[::2], out[1::2] = parts[1::2], -parts[::2]
+    return out

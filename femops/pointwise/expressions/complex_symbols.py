@@ -1,0 +1,203 @@
+"""Symbols of complex numbers, for the functions of complex forms: pairs of real symbols."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, final
+
+import numpy as np
+
+from femops.errors import TraceError
+from femops.pointwise.expressions.graph import Graph, Node, Symbolic
+from femops.pointwise.expressions.operations import COMPARE, UFUNCS
+
+_BY_PARTS = ("add", "sub", "pos", "neg")
+_ALLOWED = (
+    "complex numbers have + - * /, whole powers, conj, abs, exp, square; real ones have more, "
+    "as in real forms"
+)
+
+
+class ComplexArray(np.ndarray[Any, np.dtype[Any]]):
+    """Array of complex symbols.
+
+    Attributes
+    ----------
+    real, imag : array of ComplexSymbol
+        Real and imaginary parts. For other arrays of objects NumPy returns the array itself.
+    """
+
+    @property
+    def real(self) -> Any:
+        """Real parts, in an array of the same shape."""
+        return each(lambda entry: entry.real, self)
+
+    @property
+    def imag(self) -> Any:
+        """Imaginary parts, in an array of the same shape."""
+        return each(lambda entry: entry.imag, self)
+
+
+@final
+class ComplexSymbol(Symbolic):
+    """Complex number whose value is known when a kernel runs.
+
+    Attributes
+    ----------
+    re, im : Node
+        Real and imaginary part. The imaginary part of a real number is the constant zero.
+    """
+
+    __slots__ = ("im", "re")
+
+    def __init__(self, re: Node, im: Node) -> None:
+        self.re, self.im = re, im
+
+    @staticmethod
+    def of(graph: Graph, value: Any) -> ComplexSymbol:
+        """Convert a number or a symbol.
+
+        Raises
+        ------
+        TraceError
+            The value is a number that is not finite, or neither a number nor a symbol.
+        """
+        if isinstance(value, ComplexSymbol):
+            return value
+        if isinstance(value, complex | np.complexfloating):
+            return ComplexSymbol(graph.node(float(value.real)), graph.node(float(value.imag)))
+        return ComplexSymbol(graph.node(value), graph.constant(0.0))
+
+    @property
+    def graph(self) -> Graph:
+        """Graph of both parts."""
+        return self.re.graph
+
+    @property
+    def is_real(self) -> bool:
+        """True if the imaginary part is the constant zero."""
+        return self.im.is_constant(0.0)
+
+    @property
+    def real(self) -> ComplexSymbol:
+        """Real part."""
+        return ComplexSymbol.of(self.graph, self.re)
+
+    @property
+    def imag(self) -> ComplexSymbol:
+        """Imaginary part."""
+        return ComplexSymbol.of(self.graph, self.im)
+
+    def conjugate(self) -> ComplexSymbol:
+        """Complex conjugate. NumPy calls it for the entries of arrays."""
+        return ComplexSymbol(self.re, -self.im)
+
+    def exp(self) -> ComplexSymbol:
+        """Exponential function. NumPy calls it for the entries of arrays."""
+        size = np.exp(self.re)
+        if self.is_real:
+            return ComplexSymbol.of(self.graph, size)
+        return ComplexSymbol(size * np.cos(self.im), size * np.sin(self.im))
+
+    def _function(self, ufunc: Any) -> Any:
+        """Apply a function of NumPy that is for real numbers only."""
+        if not self.is_real:
+            raise TraceError(f"numpy.{ufunc.__name__} of a complex number: {_ALLOWED}")
+        return ComplexSymbol.of(self.graph, ufunc(self.re))
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        if not all(isinstance(value, _OPERANDS) for value in inputs):
+            return NotImplemented  # a field, whose own method then continues with its value
+        name = "conj" if ufunc is np.conjugate else UFUNCS.get(ufunc)
+        if name is None or method != "__call__" or options:
+            raise TraceError(f"numpy.{ufunc.__name__} has no meaning for symbols here: {_ALLOWED}")
+        graph = self.graph
+
+        def one(*values: Any) -> Any:
+            return _applied(ufunc, name, [ComplexSymbol.of(graph, value) for value in values])
+
+        return each(one, *inputs)
+
+    def __getitem__(self, index: Any) -> Any:
+        raise TraceError("a scalar is indexed: leave out the index")
+
+    def __bool__(self) -> bool:
+        return bool(self.re)
+
+    def __float__(self) -> float:
+        return float(self.re)
+
+    __int__ = __index__ = __complex__ = __float__
+    __hash__ = object.__hash__
+
+    def __repr__(self) -> str:
+        return f"({self.re!r} + {self.im!r}j)"
+
+
+_OPERANDS = (ComplexSymbol, Node, bool, int, float, complex, np.number, np.bool_, np.ndarray)
+
+
+def each(function: Callable[..., Any], *inputs: Any) -> Any:
+    """Apply a function entry by entry to values and arrays that broadcast."""
+    arrays = np.broadcast_arrays(*[np.asarray(value, dtype=object) for value in inputs])
+    if not arrays[0].ndim:
+        return function(*(array[()] for array in arrays))
+    out = np.empty(arrays[0].shape, dtype=object).view(ComplexArray)
+    for index in np.ndindex(out.shape):
+        out[index] = function(*(array[index] for array in arrays))
+    return out
+
+
+def _method(ufunc: Any) -> Callable[[ComplexSymbol], Any]:
+    return lambda self: self._function(ufunc)
+
+
+# NumPy's functions call these on the entries of an array of symbols.
+for _ufunc in (np.sqrt, np.log, np.sin, np.cos, np.tan, np.sinh, np.cosh, np.tanh, np.arctan):
+    setattr(ComplexSymbol, _ufunc.__name__, _method(_ufunc))
+
+
+def _applied(ufunc: Any, name: str, values: list[ComplexSymbol]) -> Any:
+    """Apply one of NumPy's functions to complex symbols. Comparisons return a Node."""
+    a, b = values[0], values[-1]
+    if name in ("conj", "exp"):
+        return a.conjugate() if name == "conj" else a.exp()
+    if name in _BY_PARTS:
+        return ComplexSymbol(*(ufunc(*part) for part in zip(*((v.re, v.im) for v in values))))
+    if all(value.is_real for value in values):
+        found = ufunc(*(value.re for value in values))
+        return found if name in COMPARE else ComplexSymbol.of(a.graph, found)
+    if name in ("mul", "square"):
+        return _product(a, b)
+    if name == "div":
+        return _quotient(a, b)
+    if name == "fabs":
+        return ComplexSymbol.of(a.graph, np.sqrt(a.re * a.re + a.im * a.im))
+    if name == "pow" and b.is_real and b.re.op == "const":
+        return _power(a, b.re.value)
+    raise TraceError(f"numpy.{ufunc.__name__} of a complex number: {_ALLOWED}")
+
+
+def _product(a: ComplexSymbol, b: ComplexSymbol) -> ComplexSymbol:
+    return ComplexSymbol(a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re)
+
+
+def _quotient(a: ComplexSymbol, b: ComplexSymbol) -> ComplexSymbol:
+    if b.is_real:
+        return ComplexSymbol(a.re / b.re, a.im / b.re)
+    above, below = _product(a, b.conjugate()), b.re * b.re + b.im * b.im
+    return ComplexSymbol(above.re / below, above.im / below)
+
+
+def _power(a: ComplexSymbol, exponent: float) -> ComplexSymbol:
+    """Power with a whole exponent, by repeated squares."""
+    if exponent != int(exponent):
+        raise TraceError(f"a complex number to the power {exponent}: {_ALLOWED}")
+    one = ComplexSymbol.of(a.graph, 1.0)
+    if exponent < 0:
+        return _quotient(one, _power(a, -exponent))
+    result, square, left = one, a, int(exponent)
+    while left:
+        result = _product(result, square) if left % 2 else result
+        square, left = _product(square, square), left // 2
+    return result

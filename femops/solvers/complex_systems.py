@@ -1,0 +1,232 @@
+"""Complex systems A x = b as real systems of twice as many unknowns, for the solvers.
+
+Conjugate gradients and MINRES do the same on both, because A is Hermitian and all their factors are
+real. GMRES does not: it has complex factors, in `ComplexAlgebra`.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.errors import SolverError
+from femops.operators import Operator
+from femops.operators.complex_operator import ComplexOperator, as_pairs, from_pairs
+from femops.operators.execution.vectors import checked_vector
+from femops.parallel.collective_checks import check
+from femops.solvers.any_preconditioner import check_preconditioner
+from femops.solvers.inner_products import Sums
+from femops.solvers.jacobi import Jacobi
+from femops.solvers.linear_problem import LinearProblem, Map, Solver
+from femops.solvers.preconditioner import Preconditioner
+from femops.solvers.watch import Callback
+from femops.spaces.memory import check_shape
+
+Vector = NDArray[Any]
+
+
+@final
+class PairedPreconditioner(Preconditioner):
+    """Preconditioner of complex vectors, for the same vectors as pairs of real numbers.
+
+    Parameters
+    ----------
+    M : Preconditioner, LinearOperator or matrix
+        Its product with a complex vector (size,) is a real or complex vector (size,).
+    A : ComplexOperator
+    """
+
+    _given_as = "femops.jacobi(A), or femops.multigrid of a real operator on the same space"
+
+    def __init__(self, M: Any, A: ComplexOperator) -> None:
+        self._M, self._kind = M, A.dtype
+        self.symmetric = bool(getattr(M, "symmetric", True))
+        super().__init__(A.real.dtype, A.real.space)
+
+    def _apply(self, x: Vector, result: Vector) -> None:
+        with check(self._space.comm):  # a rank that raises alone would leave the others waiting
+            product = self._space.memory.factor(self._M @ x.view(self._kind), "the product with M")
+            if product.size != len(x) // 2 or product.dtype.kind not in "biufc":
+                raise SolverError(
+                    f"M times a vector ({len(x) // 2},) is an array {product.shape} of "
+                    f"{product.dtype}: return a vector of that length"
+                )
+            if not self._space.memory.xp.isfinite(product).all():
+                raise SolverError("products with M are not finite: is what it inverts singular?")
+            result.view(self._kind)[:] = product.reshape(-1)
+
+
+@final
+@dataclass(frozen=True)
+class RealSystem:
+    """System of real numbers that a solver solves, from a user's real or complex system.
+
+    Attributes
+    ----------
+    A : Operator
+    b, x0 : (size,) or (size, nvec) arrays; x0 may be None
+    M : preconditioner or None
+    callback : callable or None
+    whole : ComplexOperator or None
+        The user's complex operator.
+    """
+
+    A: Operator
+    b: Any
+    x0: Any
+    M: Any
+    callback: Callback | None = None
+    whole: ComplexOperator | None = None
+
+    @staticmethod
+    def of(
+        solver: Solver,
+        A: Operator | ComplexOperator,
+        b: Any,
+        x0: Any,
+        M: Any,
+        callback: Callback | None = None,
+    ) -> RealSystem:
+        """Convert a user's system. A real one is not changed.
+
+        Raises
+        ------
+        SolverError
+            The solver does not accept the operator or the preconditioner.
+        VectorError
+            Complex vectors of another shape or type.
+        """
+        if not isinstance(A, ComplexOperator):
+            return RealSystem(A, b, x0, M, callback)
+        if solver != "gmres" and A.space is A.test_space and not A.hermitian:
+            raise SolverError(
+                f"{A!r} is not Hermitian: {solver} needs that, femops.gmres takes any operator"
+            )
+        right = _pairs(A, b, "b")
+        guess = None if x0 is None else _pairs(A, x0, "x0")
+        shown = None if callback is None else _of_complex(callback)
+        return RealSystem(A.real, right, guess, _preconditioner(M, A), shown, A)
+
+    def solution(self, x: Vector) -> Vector:
+        """Convert the solver's result for the user."""
+        return x if self.whole is None else from_pairs(x)
+
+    def algebra(self, problem: LinearProblem, precondition: Map) -> Algebra:
+        """Return the operations of a Krylov method, on complex vectors if the system is complex."""
+        if self.whole is None:
+            return Algebra(problem, precondition)
+        return ComplexAlgebra(problem, precondition)
+
+
+def _pairs(A: ComplexOperator, vector: Any, what: str) -> Vector:
+    """Check a user's complex vectors (size,) or (size, nvec), and convert them."""
+    if getattr(vector, "ndim", 1) == 2:
+        columns = [_pairs(A, vector[:, j].copy(), what) for j in range(vector.shape[1])]
+        return A.space.memory.xp.stack(columns, axis=1) if columns else np.empty((A.shape[0], 0))
+    if hasattr(vector, "shape") and hasattr(vector, "dtype") and vector.ndim == 1:
+        vector = check_shape(A.space, vector, what)
+        if vector.dtype == A.dtype:  # SciPy's solvers take any layout, too
+            vector = A.space.memory.xp.ascontiguousarray(vector)
+    return as_pairs(checked_vector(A.space, A.dtype, vector, what))
+
+
+def _of_complex(callback: Callback) -> Callback:
+    """Callback for iterates of real numbers that passes complex ones."""
+
+    @functools.wraps(callback)
+    def shown(x: Vector) -> Any:
+        return callback(from_pairs(x))
+
+    return shown
+
+
+def _preconditioner(M: Any, A: ComplexOperator) -> Any:
+    """Preconditioner of the real system. One that was made for it is not changed."""
+    if M is None or (isinstance(M, Preconditioner) and M.shape == A.real.shape):
+        return M
+    check_preconditioner(M, A.space, A.dtype, "M")
+    if isinstance(M, Jacobi) and M.dtype.kind != "c":
+        return Jacobi(A.space.memory.xp.repeat(M.inverse, 2), A.real.space)
+    return PairedPreconditioner(M, A)
+
+
+class Algebra:
+    """Operations of GMRES on vectors of real numbers.
+
+    Parameters
+    ----------
+    problem : LinearProblem
+        Real system.
+    precondition : callable
+        Function r -> M r of real vectors.
+
+    Attributes
+    ----------
+    kind : numpy.dtype
+        Type of the coefficients: float64 or complex128.
+    """
+
+    kind: np.dtype[Any] = np.dtype(np.float64)
+
+    def __init__(self, problem: LinearProblem, precondition: Map) -> None:
+        self.sums: Sums = problem.sums
+        self._A, self._precondition = problem.A, precondition
+
+    def vector(self, x: Vector) -> Vector:
+        """Vector of this algebra from one of real numbers; a view."""
+        return x
+
+    def reals(self, x: Vector) -> Vector:
+        """Real numbers of a vector; a view."""
+        return x
+
+    def product(self, x: Vector) -> Vector:
+        """The product A x."""
+        return self.vector(self._A.apply(self.reals(x)))
+
+    def precondition(self, x: Vector) -> Vector:
+        """The product M x."""
+        return self.vector(self._precondition(self.reals(x)))
+
+    def dots(self, rows: Vector, b: Vector) -> Vector:
+        """Inner products (k,) of the rows (k, size), conjugated, with b. Collective."""
+        return self.sums.dots(rows, b)
+
+    def combined(self, weights: Vector, rows: Vector) -> Vector:
+        """Linear combination (size,) of the rows (k, size) with the weights (k,)."""
+        return self.sums.combined(weights, rows)
+
+    def norm(self, a: Vector) -> float:
+        """Euclidean norm. Collective."""
+        return self.sums.norm(self.reals(a))
+
+
+@final
+class ComplexAlgebra(Algebra):
+    """Operations of GMRES on complex vectors."""
+
+    kind = np.dtype(np.complex128)
+
+    def vector(self, x: Vector) -> Vector:
+        """See `Algebra.vector`."""
+        return x.view(np.result_type(x.dtype, np.complex64))
+
+    def reals(self, x: Vector) -> Vector:
+        """See `Algebra.reals`."""
+        return x.view(np.finfo(x.dtype).dtype)
+
+    def dots(self, rows: Vector, b: Vector) -> Vector:
+        """See `Algebra.dots`. Real sums, which are the same on any number of ranks, make these."""
+        given = self.reals(rows)
+        real, imaginary = (self.sums.dots(given, self.reals(part)) for part in (b, -1j * b))
+        return np.asarray(real + 1j * imaginary)
+
+    def combined(self, weights: Vector, rows: Vector) -> Vector:
+        """See `Algebra.combined`."""
+        given = self.reals(rows)
+        parts = [self.vector(self.sums.combined(w, given)) for w in (weights.real, weights.imag)]
+        return np.asarray(parts[0] + 1j * parts[1])
