@@ -38,6 +38,7 @@ from femops.forms import upwind_convection as upwind_convection
 from femops.io import plot as plot
 from femops.io import read_mesh as read_mesh
 from femops.io import save as save
+from femops.operators import ComplexOperator as ComplexOperator
 from femops.operators import Functional as Functional
 from femops.operators import Operator as Operator
 from femops.operators import Residual as Residual

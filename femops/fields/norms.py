@@ -5,8 +5,10 @@ Functions are evaluated in blocks of elements, so memory use does not grow with 
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -21,7 +23,7 @@ from femops.geometry.evaluation import physical_gradient
 from femops.geometry.jacobians import Geometry, GeometryBlock
 from femops.parallel.comm import Communicator
 from femops.spaces.base import Space
-from femops.spaces.functions import Function, columns, evaluate_any, place_of
+from femops.spaces.functions import Function, columns, evaluate_any, parts_of, place_of
 from femops_meshes.arguments import checked
 
 Floats = NDArray[np.float64]
@@ -102,14 +104,37 @@ def integrate(
     return float(totals) if shape == () else totals
 
 
+def _of_complex(norm: Callable[..., float]) -> Callable[..., float]:
+    """Let the norm of a real function, or of its error, take a complex one: the norms of its parts.
+
+    The exact functions may be complex, too.
+    """
+
+    @functools.wraps(norm)
+    def of_any(*given: Any, **named: Any) -> float:
+        arguments = signature(norm).bind(*given, **named).arguments
+        u = arguments["u"]
+        if getattr(getattr(u, "dtype", None), "kind", "") != "c":
+            return norm(**arguments)
+        norms = []
+        for part in (0, 1):
+            exact = {n: parts_of(f)[part] for n, f in arguments.items() if n.startswith("exact")}
+            values = (u.real, u.imag)[part].copy()
+            norms.append(norm(**{**arguments, **exact, "u": values}))
+        return math.hypot(*norms)
+
+    return of_any
+
+
 @checked(SpaceError)
+@_of_complex
 def l2_norm(space: Space, u: Any, quadrature: Rule = None) -> float:
     """L2 norm of a function u: the root of the integral of |u|^2 over the mesh.
 
     Parameters
     ----------
     space : Space
-    u : (size,) array
+    u : (size,) array, real or complex
     quadrature : int or Quadrature1D, optional
         Points per direction, or a rule. The default is exact.
 
@@ -127,13 +152,14 @@ def l2_norm(space: Space, u: Any, quadrature: Rule = None) -> float:
 
 
 @checked(SpaceError)
+@_of_complex
 def l2_error(space: Space, u: Any, exact: Function, quadrature: Rule = None) -> float:
     """L2 norm of u - exact.
 
     Parameters
     ----------
     space : Space
-    u : (size,) array
+    u : (size,) array, real or complex
     exact : callable or number(s)
         Function, as for `Space.interpolate`. It is evaluated at the quadrature points.
     quadrature : int or Quadrature1D, optional
@@ -149,6 +175,7 @@ def l2_error(space: Space, u: Any, exact: Function, quadrature: Rule = None) -> 
 
 
 @checked(SpaceError)
+@_of_complex
 def h1_seminorm_error(
     space: Space, u: Any, exact_gradient: Function, quadrature: Rule = None
 ) -> float:
@@ -157,7 +184,7 @@ def h1_seminorm_error(
     Parameters
     ----------
     space : Space
-    u : (size,) array
+    u : (size,) array, real or complex
     exact_gradient : callable or number(s)
         ``g(x)`` with x of shape (dim, n) returns (dim, n), or (ncomp, dim, n) with more than
         one component.
@@ -186,7 +213,7 @@ def h1_error(
     Parameters
     ----------
     space : Space
-    u : (size,) array
+    u : (size,) array, real or complex
     exact, exact_gradient : callable or number(s)
         See `l2_error` and `h1_seminorm_error`.
     quadrature : int or Quadrature1D, optional

@@ -10,6 +10,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from femops.basis import Quadrature1D
 from femops.errors import OperatorError
+from femops.forms.complex_form import complex_load
 from femops.forms.form import build
 from femops.forms.load import load_vector
 from femops.forms.options import FormOptions, with_options
@@ -88,6 +89,7 @@ def boundary_mass(
 
 
 @checked(OperatorError)
+@complex_load("g")
 def boundary_load(
     V: Space,
     g: Coefficient,
@@ -111,7 +113,8 @@ def boundary_load(
     quadrature : int or Quadrature1D, optional
         Gauss points per direction, or a rule. The default is p + 2 Gauss points.
     dtype : dtype
-        Type of the result, float64 or float32. Sums are formed in float64.
+        Type of the result, float64 or float32. Sums are formed in float64. With complex128 or
+        complex64 g may be complex.
 
     Returns
     -------

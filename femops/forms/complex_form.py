@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
-from typing import Any
+from inspect import signature
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -11,18 +13,23 @@ from femops.errors import OperatorError
 from femops.operators.complex_operator import ComplexOperator
 from femops.operators.integrals.complex_coefficients import paired
 from femops.operators.operator import Operator
-from femops.pointwise.complex_forms import check_complex_linear, is_symmetric, real_function
-from femops.pointwise.trace import FormFunction, name_of
+from femops.pointwise.complex_forms import RealFunction, check_complex_linear, is_symmetric
+from femops.pointwise.trace import FormFunction
 from femops.spaces.base import Space
+from femops.spaces.functions import parts_of
 from femops.spaces.product import Product
 from femops_meshes.arguments import dtype_of
+
 
 def is_complex(dtype: Any) -> bool:
     """True if a user's ``dtype`` is complex128 or complex64."""
     return dtype_of(dtype) in (np.complex128, np.complex64)
 
 
+ComplexType = Literal["complex128", "complex64"] | type[complex] | type[np.complexfloating[Any]]
+"""Types of complex numbers, for type checkers."""
 Maker = Callable[..., Operator]
+Load = TypeVar("Load", bound=Callable[..., Any])
 
 
 def complex_form(
@@ -62,7 +69,7 @@ def complex_form(
     parts = target.spaces if isinstance(target, Product) else {"": target}
     tests = {name: space.ncomp for name, space in parts.items()}
     operator = make(
-        real_function(function, tests, trial.dim, names) if callable(function) else function,
+        RealFunction(function, tests, trial.dim, names) if callable(function) else function,
         trial.doubled,
         None if test is None else test.doubled,
         **{**options, "dtype": real},
@@ -70,6 +77,41 @@ def complex_form(
     )
     steps = [term.source.qfunction for _, term in operator.summands]
     for step in steps:
-        check_complex_linear(step, name_of(function))
+        check_complex_linear(step, function)
     symmetric = trial is target and all(map(is_symmetric, steps))
     return ComplexOperator(operator, (trial, target), names, symmetric=symmetric)
+
+
+def complex_load(*names: str) -> Callable[[Load], Load]:
+    """Decorate a load vector: with a complex ``dtype`` it takes complex values.
+
+    The load vectors of real and imaginary parts are computed one after the other.
+
+    Parameters
+    ----------
+    *names : str
+        Arguments that may be complex.
+    """
+
+    def decorated(load: Load) -> Load:
+        @functools.wraps(load)
+        def of_any(*given: Any, **named: Any) -> Any:
+            arguments = signature(load).bind(*given, **named).arguments
+            dtype = arguments.get("dtype", np.float64)
+            if not is_complex(dtype):
+                return load(**arguments)
+            real = np.empty(0, dtype).real.dtype
+            parts = []
+            for part in (0, 1):
+                values = {n: parts_of(arguments[n])[part] for n in names if _given(arguments, n)}
+                parts.append(load(**{**arguments, **values, "dtype": real}))
+            return parts[0] + 1j * parts[1]
+
+        return of_any  # type: ignore[return-value]
+
+    return decorated
+
+
+def _given(arguments: Mapping[str, Any], name: str) -> bool:
+    """True if an optional argument is there."""
+    return arguments.get(name) is not None

@@ -13,9 +13,10 @@ from numpy.typing import DTypeLike
 
 from femops.basis import Quadrature1D
 from femops.errors import OperatorError, TraceError
-from femops.forms.complex_form import complex_form, is_complex
+from femops.forms.complex_form import ComplexType, complex_form, is_complex
 from femops.forms.options import FormOptions, Options, with_options
 from femops.geometry.boundary import asked_attributes
+from femops.operators.complex_operator import ComplexOperator
 from femops.operators.execution.choice import backend_of
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.coefficients import Coefficient, FormCoefficient
@@ -31,6 +32,23 @@ from femops.spaces.product import Product
 from femops_meshes.arguments import checked, shown
 
 Shapes = tuple[tuple[int, ...], ...]
+
+
+@overload
+def form(
+    function: FormFunction | Mapping[str, FormFunction],
+    trial: Space | Product,
+    test: Space | None = None,
+    *,
+    boundary: bool | int | str | Iterable[int | str] | None = None,
+    faces: str | None = None,
+    quadrature: int | Quadrature1D | None = None,
+    dtype: ComplexType,
+    data_dtype: DTypeLike | None = None,
+    lanes: int | None = None,
+    level: str = "partial",
+    **coefficients: Any,
+) -> ComplexOperator: ...
 
 
 @overload
@@ -82,7 +100,7 @@ def form(
     lanes: int | None = None,
     level: str = "partial",
     **coefficients: Any,
-) -> Operator:
+) -> Operator | ComplexOperator:
     r"""Operator of a bilinear form defined by a user's function of the fields at a point.
 
     Parameters
@@ -117,7 +135,9 @@ def form(
         function returns what multiplies these parts of the test function, as ``{"jump": f,
         "mean": {"grad": F}}`` for :math:`\int f [v] + F \cdot \{\nabla v\}\, ds`.
     **options
-        See `femops.forms.options.Options`.
+        See `femops.forms.options.Options`. With the ``dtype`` complex128 or complex64 fields and
+        coefficients are complex, except a `GridFunction`. The function must be linear over complex
+        numbers: it may have ``1j * u``, not ``np.conj(u)``. The test function is not conjugated.
     **coefficients
         Numbers or arrays (constants), functions of x (shape (dim, n)) that return (*shape, n),
         arrays at the quadrature points (ne, nq, *shape), or a `GridFunction`.  The call copies
@@ -126,7 +146,7 @@ def form(
     Returns
     -------
     Operator
-        Operator from the trial to the test space.
+        Operator from the trial to the test space. A `ComplexOperator` for a complex ``dtype``.
 
     Raises
     ------
@@ -174,7 +194,8 @@ def form(
     if isinstance(function, Mapping):
         if faces is not None:
             raise OperatorError("functions by domain name their faces: leave out faces=")
-        return _over_domains(function, trial, test, boundary, coefficients, options)
+        whole: Operator = _over_domains(function, trial, test, boundary, coefficients, options)
+        return whole
     check_names(function, len(trial.names) if isinstance(trial, Product) else 1, form)
     given = {name: FormCoefficient(name, value) for name, value in coefficients.items()}
     if isinstance(trial, Product):
@@ -200,7 +221,7 @@ def _over_domains(
     boundary: Any,
     coefficients: Mapping[str, Any],
     options: FormOptions,
-) -> Operator:
+) -> Any:
     """Sum of forms over several domains; see `form`."""
     places: dict[str, dict[str, Any]] = {
         "cells": {},
@@ -219,10 +240,11 @@ def _over_domains(
     unused = [name for name in coefficients if not any(name in own for own in taken.values())]
     if unused:
         raise TraceError(f"no function takes the coefficient {unused[0]!r}: make it an argument")
+    make: Any = form
     terms = [
-        form(
+        make(
             function,
-            trial,  # type: ignore[arg-type]  # a space with its test space, or a product
+            trial,
             test,
             **places[name],
             **options,

@@ -9,6 +9,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from femops.basis import Quadrature1D
 from femops.errors import OperatorError
+from femops.forms.complex_form import complex_load
 from femops.geometry.domain import DomainBlock, DomainGeometry
 from femops.geometry.jacobians import Geometry
 from femops.operators.integrals.coefficients import Coefficient, FormCoefficient
@@ -23,6 +24,7 @@ Floats = NDArray[np.float64]
 
 
 @checked(OperatorError)
+@complex_load("f", "flux")
 def load(
     V: Space,
     f: Coefficient | None = None,
@@ -47,7 +49,8 @@ def load(
     quadrature : int or Quadrature1D, optional
         Gauss points per direction, or a rule. The default is p + 2 Gauss points.
     dtype : dtype
-        Type of the result, float64 or float32. Sums are formed in float64.
+        Type of the result, float64 or float32. Sums are formed in float64. With complex128 or
+        complex64 f and flux may be complex.
 
     Returns
     -------

@@ -1,9 +1,10 @@
 """Operators, which work with the solvers of SciPy and femops."""
 
+from femops.operators.complex_operator import ComplexOperator
 from femops.operators.functional import Functional
 from femops.operators.integrals.materials import by_attribute
 from femops.operators.levels.cost import Cost
 from femops.operators.operator import Operator
 from femops.operators.residual import Residual
 
-__all__ = ["Cost", "Functional", "Operator", "Residual", "by_attribute"]
+__all__ = ["ComplexOperator", "Cost", "Functional", "Operator", "Residual", "by_attribute"]

@@ -23,6 +23,7 @@ from femops.pointwise.field_symbol import Argument, Objects
 from femops.pointwise.linear import LinearQFunction
 from femops.spaces.restriction import positions
 from femops_kernels.compiled import CompiledOperator, Panels
+from femops_meshes import html
 from femops_meshes.arguments import checked, names_checked, number_of
 
 
@@ -147,7 +148,9 @@ class ComplexOperator(MatrixFree):
         if not isinstance(other, ComplexOperator):
             return super().__add__(other)
         if self.space is not other.space or self.test_space is not other.test_space:
-            raise OperatorError(f"operators on different spaces can't be added: {self!r}, {other!r}")
+            raise OperatorError(
+                f"operators on different spaces can't be added: {self!r}, {other!r}"
+            )
         spaces, names = (self.space, self.test_space), self._paired | other._paired
         both = self.symmetric and other.symmetric
         return ComplexOperator(self.real + other.real, spaces, names, symmetric=both)
@@ -208,9 +211,8 @@ class ComplexOperator(MatrixFree):
         if number_of(values) is not None or isinstance(values, complex | np.complexfloating):
             values = self._arrays.full(self.space.size, values, self.dtype)
         given = self._check(values, "values", self.space).view(self.real.dtype)
-        if not given.any():
-            given = 0.0
-        return self.real.rhs(b.view(self.real.dtype), given).view(self.dtype)
+        imposed = given if given.any() else 0.0
+        return self.real.rhs(b.view(self.real.dtype), imposed).view(self.dtype)
 
     # --- other -----------------------------------------------------------------------------------
 
@@ -278,6 +280,17 @@ class ComplexOperator(MatrixFree):
         """Count operations and bytes of one application; see `Operator.cost`."""
         return self.real.cost()
 
+    def _repr_html_(self) -> str:
+        rows, columns = self.shape
+        facts = [
+            ("forms", self.real._names),
+            ("shape", f"{rows:,} x {columns:,}, {self.dtype}"),
+            ("Hermitian", "yes" if self.hermitian else "not known to be"),
+            ("constrained dofs", f"{len(self.constrained_dofs):,}"),
+            ("from", repr(self.space)),
+        ]
+        return html.table("ComplexOperator", facts)
+
     def __repr__(self) -> str:
         size = " x ".join(map(str, self.shape))
         held = self.real.constraints
@@ -286,7 +299,7 @@ class ComplexOperator(MatrixFree):
 
 
 def as_pairs(x: NDArray[Any]) -> NDArray[Any]:
-    """Real numbers of complex vectors: (size,) -> (2 size,), a view, or (size, k) -> (2 size, k)."""
+    """Real numbers of complex vectors: (size,) -> view (2 size,), or (size, k) -> (2 size, k)."""
     real = np.finfo(x.dtype).dtype
     if x.ndim == 1:
         return x.view(real)

@@ -8,14 +8,15 @@ function is called with complex symbols, made of pairs of real ones.
 from __future__ import annotations
 
 import functools
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from inspect import signature
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import TraceError
+from femops.pointwise.diagnostics import definition
 from femops.pointwise.expressions.complex_symbols import ComplexSymbol, each
 from femops.pointwise.expressions.graph import Graph, Node
 from femops.pointwise.field_symbol import Argument, FieldSymbol, Objects
@@ -24,10 +25,11 @@ from femops.pointwise.sides import TwoSided
 from femops.pointwise.trace import FormFunction
 
 
-def real_function(
-    function: FormFunction, tests: Mapping[str, int], dim: int, paired: Container[str]
-) -> FormFunction:
+@final
+class RealFunction:
     """Function of a real form that calls the function of a complex form.
+
+    It has the name and the signature of that function.
 
     Parameters
     ----------
@@ -36,36 +38,37 @@ def real_function(
     tests : dict of int
         Number of complex components of each test function.
     dim : int
-    paired : container of str
+    paired : frozenset of str
         Coefficients whose last axis, of length 2, has real and imaginary parts.
-
-    Returns
-    -------
-    callable
-        It has the name and the signature of ``function``.
     """
 
-    names = list(signature(function).parameters)
+    def __init__(
+        self, function: FormFunction, tests: Mapping[str, int], dim: int, paired: frozenset[str]
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self._function, self._tests, self._dim, self._paired = function, tests, dim, paired
 
-    @functools.wraps(function)
-    def real(*arguments: Any, **named: Any) -> Any:
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """Call the function with complex symbols. Return its results as arrays of real symbols."""
+        names = signature(self._function).parameters
         given = map(_complex_field, names, arguments)
-        known = {name: _complex_known(name, v, name in paired) for name, v in named.items()}
-        results = function(*given, **known)
+        known = {name: _complex_known(name, v, name in self._paired) for name, v in named.items()}
+        results = self._function(*given, **known)
         graph = _graph_of(arguments[0])
-        if len(tests) == 1:
-            return _real_parts(results, "value", next(iter(tests.values())), dim, graph)
+        if len(self._tests) == 1:
+            ncomp = next(iter(self._tests.values()))
+            return _real_parts(results, "value", ncomp, self._dim, graph)
         if not isinstance(results, Mapping):
             return results  # the tracer names the error
         return {
-            name: _real_parts(part, "value", tests[name], dim, graph) if name in tests else part
+            name: _real_parts(part, "value", self._tests[name], self._dim, graph)
+            if name in self._tests
+            else part
             for name, part in results.items()
         }
 
-    return real
 
-
-def check_complex_linear(step: LinearQFunction, name: str) -> None:
+def check_complex_linear(step: LinearQFunction, function: FormFunction) -> None:
     """Raise unless the real form of a complex form's function commutes with multiplication by i.
 
     Raises
@@ -77,9 +80,9 @@ def check_complex_linear(step: LinearQFunction, name: str) -> None:
     same = np.array_equal(table[:, 0, :, 0], table[:, 1, :, 1])
     if not same or not np.array_equal(table[:, 0, :, 1], -table[:, 1, :, 0]):
         raise TraceError(
-            f"{name} is not linear over complex numbers: it has the conjugate, the real or "
-            "imaginary part or the absolute value of a field. Write a real form on a Product of "
-            "two spaces instead"
+            f"{definition(function)}the form is not linear over complex numbers: it has the "
+            "conjugate, the real or imaginary part or the absolute value of a field. Write a real "
+            "form on a Product of two spaces instead"
         )
 
 
@@ -148,9 +151,7 @@ def _real_parts(part: Any, kind: str, ncomp: int, dim: int, graph: Graph) -> Any
     """
     if isinstance(part, Mapping):
         kinds = {key: key if key == "grad" else "value" for key in part}
-        return {
-            key: _real_parts(one, kinds[key], ncomp, dim, graph) for key, one in part.items()
-        }
+        return {key: _real_parts(one, kinds[key], ncomp, dim, graph) for key, one in part.items()}
     plain = (ncomp,) * (ncomp > 1) + (dim,) * (kind == "grad")
     array = np.asarray(part.value if isinstance(part, FieldSymbol) else part, dtype=object)
     if array.shape not in (plain, (1, *plain)[ncomp > 1 :]):

@@ -148,9 +148,7 @@ def cg(
         reports = {"history": history, "progress": progress, "warn": warn}
         limits = {"rtol": rtol, "atol": atol, "maxiter": maxiter}
         return _many(A, b, x0, {"M": M, **limits}, **reports)
-    given = LinearProblem.checked(
-        "cg", A, b, x0, M, rtol, atol, maxiter, merged=merged, warn=warn
-    )
+    given = LinearProblem.checked("cg", A, b, x0, M, rtol, atol, maxiter, merged=merged, warn=warn)
     exponent = excess_of(A, given.right, given.guess)
     problem = given.scaled(exponent)
     # squares of less would underflow in the recursion

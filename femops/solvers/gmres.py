@@ -85,8 +85,9 @@ def gmres(
     """
     options = {"restart": restart, "warn": warn}
     system = RealSystem.of("gmres", A, b, x0, M, callback)
-    given = system.A, system.b, system.x0, system.M
-    problem = LinearProblem.checked("gmres", *given, rtol, atol, maxiter, **options)
+    problem = LinearProblem.checked(
+        "gmres", system.A, system.b, system.x0, system.M, rtol, atol, maxiter, **options
+    )
     algebra = system.algebra(problem, problem.preconditioner())
 
     def one_round(
@@ -143,9 +144,7 @@ def _cycle(
     return update(), len(turns)
 
 
-def _orthogonalised(
-    w: Vector, basis: Vector, steps: int, algebra: Algebra
-) -> tuple[Vector, float]:
+def _orthogonalised(w: Vector, basis: Vector, steps: int, algebra: Algebra) -> tuple[Vector, float]:
     """Orthogonalize w against the basis, in place. Return a column, and the norm that w had.
 
     The column holds the coefficients of the basis, followed by the norm of the new w.

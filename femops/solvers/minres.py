@@ -91,8 +91,9 @@ def minres(
     1975. If A takes the residual to zero, x is a least-squares solution.
     """
     system = RealSystem.of("minres", A, b, x0, M, callback)
-    given = system.A, system.b, system.x0, system.M
-    problem = LinearProblem.checked("minres", *given, rtol, atol, maxiter, warn=warn)
+    problem = LinearProblem.checked(
+        "minres", system.A, system.b, system.x0, system.M, rtol, atol, maxiter, warn=warn
+    )
     precondition = problem.preconditioner(positive=True)
     eps = float(np.finfo(problem.right.dtype).eps)
     least = _ROUND_OFF * eps

@@ -24,7 +24,7 @@ from femops.parallel.halo import Halo
 from femops.parallel.mesh import DistributedMesh
 from femops.parallel.numbering import RankNumbering
 from femops.spaces.domain_space import DomainSpace
-from femops.spaces.functions import Function, Predicate, evaluate
+from femops.spaces.functions import Function, Predicate, evaluate, parts_of
 from femops.spaces.memory import DeviceLike, Memory, by_components, check_shape, find_memory, zeros
 from femops.spaces.restriction import ElementRestriction, Vector, check_float_array, check_size
 from femops.spaces.summary import as_table, field_table, one_line
@@ -199,12 +199,12 @@ class Space(DomainSpace, ABC):
     # --- vectors ---------------------------------------------------------------------------------
 
     def zeros(self, dtype: DTypeLike = np.float64) -> Vector:
-        """Return a new vector (size,) of zeros, float64 or float32.
+        """Return a new vector (size,) of zeros, float64, float32, complex128 or complex64.
 
         Raises
         ------
         VectorError
-            The type is not float64 or float32.
+            The type is another one.
         """
         return zeros(self, dtype)
 
@@ -294,7 +294,9 @@ class Space(DomainSpace, ABC):
         return result
 
     @names_checked
-    def interpolate(self, f: Function | GridFunction | tuple[Space, Any]) -> Floats:
+    def interpolate(
+        self, f: Function | GridFunction | tuple[Space, Any], dtype: DTypeLike = np.float64
+    ) -> Vector:
         """Interpolate f at the nodes. Return the vector (size,) of the interpolant.
 
         A field of another space is evaluated in its own basis. If its mesh is this mesh, or a
@@ -308,10 +310,12 @@ class Space(DomainSpace, ABC):
             ``f(x)`` with x of shape (dim, n) returns (n,) for one component, else (ncomp, n). A
             number, or one number for each component, is a constant. A field is a `GridFunction`
             or a pair (space, vector).
+        dtype : dtype
+            float64, or complex128 for a function or number with complex values.
 
         Returns
         -------
-        (size,) float64
+        (size,) array
 
         Raises
         ------
@@ -323,6 +327,9 @@ class Space(DomainSpace, ABC):
         VectorError
             If the vector of a pair is not a vector of its space.
         """
+        if np.dtype(dtype) == np.complex128 and not isinstance(f, GridFunction | tuple):
+            real, imaginary = map(self.interpolate, parts_of(f))
+            return real + 1j * imaginary
         if isinstance(f, tuple) and len(f) == 2 and isinstance(f[0], Space):
             f = GridFunction(*f)
         if isinstance(f, GridFunction):

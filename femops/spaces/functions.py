@@ -6,6 +6,7 @@ accepts one number or function value per component.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Sequence
 from itertools import count
@@ -110,6 +111,17 @@ def evaluate_any(
 
         _check_pointwise(f, place, same, what, error, shape)
     return np.array(np.moveaxis(values, -1, 0), order="C")  # never the user's own array
+
+
+def parts_of(f: Any) -> tuple[Any, Any]:
+    """Real and imaginary part of a complex function, number or array. Others: itself, and zero."""
+    if callable(f):
+        return functools.wraps(f)(lambda *place: np.real(f(*place))), functools.wraps(f)(
+            lambda *place: np.imag(f(*place))
+        )
+    if isinstance(f, bool | int | float | complex | np.number | np.ndarray | list | tuple):
+        return np.real(f), np.imag(f)
+    return f, 0.0
 
 
 def columns(points: Floats) -> Floats:

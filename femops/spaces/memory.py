@@ -414,10 +414,27 @@ def zeros(space: VectorSpace, dtype: DTypeLike) -> Vector:
     Raises
     ------
     VectorError
-        If the type is not float64 or float32.
+        If the type is not float64, float32, complex128 or complex64.
     """
-    vector: Vector = space.memory.xp.zeros(space.size, vector_type(dtype))
+    kind = dtype_of(dtype)
+    if kind not in (np.complex128, np.complex64):
+        kind = vector_type(dtype)
+    vector: Vector = space.memory.xp.zeros(space.size, kind)
     return vector
+
+
+def any_vector(space: VectorSpace, vector: Any, what: str) -> Any:
+    """Return a user's vector, real or complex, as an array of the space's memory, after checks.
+
+    Raises
+    ------
+    VectorError
+        If the vector has another length or type, or is in another memory.
+    """
+    kind = getattr(getattr(vector, "dtype", None), "kind", "")
+    if kind != "c":
+        return space.memory.vector_of(space, vector, what)
+    return check_shape(space, space.memory.factor(vector, what), what)
 
 
 def check_shape(space: VectorSpace, array: NDArray[Entry], what: str) -> NDArray[Entry]:

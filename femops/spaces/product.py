@@ -14,7 +14,7 @@ from femops.errors import SpaceError
 from femops.parallel.mesh import DistributedMesh
 from femops.spaces.base import Space
 from femops.spaces.functions import Function
-from femops.spaces.memory import check_shape, memory_of, zeros
+from femops.spaces.memory import any_vector, check_shape, memory_of, zeros
 from femops.spaces.restriction import Vector, check_float_array, positions
 from femops_meshes import html
 from femops_meshes.arguments import checked
@@ -145,12 +145,12 @@ class Product:
     # --- vectors ---------------------------------------------------------------------------------
 
     def zeros(self, dtype: DTypeLike = np.float64) -> Vector:
-        """Return a new vector (size,) of zeros, float64 or float32.
+        """Return a new vector (size,) of zeros, float64, float32, complex128 or complex64.
 
         Raises
         ------
         VectorError
-            The type is not float64 or float32.
+            The type is another one.
         """
         return zeros(self, dtype)
 
@@ -165,14 +165,14 @@ class Product:
         return check_shape(self, check_float_array(x, what), what)
 
     def split(self, x: Vector) -> tuple[Vector, ...]:
-        """Split a vector (size,) into views: the vectors of the spaces, in order.
+        """Split a real or complex vector (size,) into views: the vectors of the spaces, in order.
 
         Raises
         ------
         VectorError
             See `check_vector`.
         """
-        vector = self.memory.vector_of(self, x, "vector")
+        vector = any_vector(self, x, "vector")
         return tuple(vector[self.slice(name)] for name in self.spaces)
 
     def join(self, /, **parts: Vector) -> Vector:
@@ -186,7 +186,7 @@ class Product:
         Returns
         -------
         (size,) array
-            float32 if all parts are float32, else float64.
+            float32 if all parts are float32, complex if a part is complex, else float64.
 
         Raises
         ------
@@ -196,8 +196,7 @@ class Product:
             A part is not a vector of its space.
         """
         given = {
-            name: self.memory.vector_of(self.spaces[name], part, name)
-            for name, part in self._known(parts)
+            name: any_vector(self.spaces[name], part, name) for name, part in self._known(parts)
         }
         result = self.zeros(np.result_type(*(part.dtype for part in given.values())))
         for name, part in given.items():

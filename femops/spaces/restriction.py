@@ -28,9 +28,11 @@ def check_float_array(array: object, what: str) -> Vector:
         cure = _instead_of(array, what) or "a NumPy array of float64 or float32"
         raise VectorError(refusal(what, array, cure))
     if array.dtype not in FLOAT_TYPES:
+        cure = "convert it by .astype(numpy.float64)"
+        if array.dtype.kind == "c":
+            cure = f"give real and imaginary part one by one, {what}.real and {what}.imag"
         raise VectorError(
-            f"{what} has type {array.dtype}: femops computes in float64 and float32, "
-            "convert it by .astype(numpy.float64)"
+            f"{what} has type {array.dtype}: femops computes in float64 and float32, {cure}"
         )
     return array
 

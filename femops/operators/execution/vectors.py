@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from femops.errors import VectorError
 from femops.fields.multivector import MultiVector
 from femops.spaces.base import Space
-from femops.spaces.memory import check_shape
+from femops.spaces.memory import any_vector, check_shape
 from femops.spaces.product import Product
 
 
@@ -37,10 +37,7 @@ def checked_vector(space: Space | Product, dtype: np.dtype[Any], vector: Any, wh
     VectorError
         If the vector has another length, type or memory layout.
     """
-    if dtype.kind == "c":
-        vector = check_shape(space, space.memory.factor(vector, what), what)
-    else:
-        vector = space.memory.vector_of(space, vector, what)
+    vector = any_vector(space, vector, what)
     if vector.dtype != dtype:
         raise VectorError(
             f"{what} has type {vector.dtype}, {dtype} is needed: convert it by .astype({dtype})"

@@ -10,17 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import OperatorError
+from femops.parallel.collective_checks import check
 from femops.parallel.comm import Communicator
 from femops.spaces.base import GridFunction
-from femops.spaces.functions import takes_normals
+from femops.spaces.functions import called, takes_normals
 from femops_meshes.mesh import Mesh
 
 Function = Callable[..., Any]
 
 
-def paired(
-    name: str, value: Any, mesh: Mesh, comm: Communicator | None
-) -> tuple[Any, bool]:
+def paired(name: str, value: Any, mesh: Mesh, comm: Communicator | None) -> tuple[Any, bool]:
     """Convert a coefficient of a complex form to real numbers. Collective if there is a ``comm``.
 
     Parameters
@@ -29,7 +28,7 @@ def paired(
     value : number, array, callable or GridFunction
         See `femops.form`. Values may be complex.
     mesh : Mesh
-        A function of x is called at one vertex to see if its values are complex.
+        A function of x is called at one point to see if its values are complex.
     comm : Communicator, optional
         The ranks of the mesh. None to convert real values, too.
 
@@ -50,8 +49,11 @@ def paired(
             raise OperatorError(f"{name} was complex, and is a field now: make a new operator")
         return value, False
     if callable(value):
-        if comm is not None and not comm.max(int(_is_complex_at(value, mesh))):
-            return value, False
+        if comm is not None:
+            with check(comm):
+                mine = _is_complex_inside(name, value, mesh)
+            if not comm.max(int(mine)):
+                return value, False
         return _pairs_of(value), True
     array = np.asarray(value)
     if comm is not None and array.dtype.kind != "c":
@@ -59,16 +61,14 @@ def paired(
     return np.stack([array.real, array.imag], axis=-1), True
 
 
-def _is_complex_at(function: Function, mesh: Mesh) -> bool:
-    """True if a function of x, or of x and the normal, has complex values at a vertex."""
+def _is_complex_inside(name: str, function: Function, mesh: Mesh) -> bool:
+    """True if a function of x, or of x and the normal, has complex values in the first element."""
     if not mesh.num_elements:
         return False
-    x = np.ascontiguousarray(mesh.coordinates[0].reshape(-1, mesh.dim)[:1].T)
+    x = mesh.coordinates[0].reshape(-1, mesh.dim).mean(axis=0)[:, np.newaxis]
     place = (x, np.eye(mesh.dim)[:, :1]) if takes_normals(function) else (x,)
-    try:
-        return np.iscomplexobj(np.asarray(function(*place)))
-    except Exception:  # whatever a user's function may raise: it is reported when the form is made
-        return False
+    with np.errstate(all="ignore"):
+        return np.iscomplexobj(np.asarray(called(function, place, name, OperatorError)))
 
 
 def _pairs_of(function: Function) -> Function:

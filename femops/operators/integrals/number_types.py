@@ -23,7 +23,10 @@ def float_type(dtype: DTypeLike) -> np.dtype[Any]:
     kind = _known(dtype)
     if kind is None:
         asked = dtype_of(dtype) or shown(dtype)
-        raise OperatorError(f"an operator of type {asked} was asked for: take float64 or float32")
+        hint = "; femops.form makes complex operators" if "complex" in str(asked) else ""
+        raise OperatorError(
+            f"an operator of type {asked} was asked for: take float64 or float32{hint}"
+        )
     return kind
 
 

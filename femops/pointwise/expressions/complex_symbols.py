@@ -27,12 +27,12 @@ class ComplexArray(np.ndarray[Any, np.dtype[Any]]):
         Real and imaginary parts. For other arrays of objects NumPy returns the array itself.
     """
 
-    @property
+    @property  # type: ignore[misc]  # NumPy's can be set
     def real(self) -> Any:
         """Real parts, in an array of the same shape."""
         return each(lambda entry: entry.real, self)
 
-    @property
+    @property  # type: ignore[misc]
     def imag(self) -> Any:
         """Imaginary parts, in an array of the same shape."""
         return each(lambda entry: entry.imag, self)
@@ -163,7 +163,8 @@ def _applied(ufunc: Any, name: str, values: list[ComplexSymbol]) -> Any:
     if name in ("conj", "exp"):
         return a.conjugate() if name == "conj" else a.exp()
     if name in _BY_PARTS:
-        return ComplexSymbol(*(ufunc(*part) for part in zip(*((v.re, v.im) for v in values))))
+        parts = [v.re for v in values], [v.im for v in values]
+        return ComplexSymbol(*(ufunc(*part) for part in parts))
     if all(value.is_real for value in values):
         found = ufunc(*(value.re for value in values))
         return found if name in COMPARE else ComplexSymbol.of(a.graph, found)

@@ -294,6 +294,8 @@ class Node(Symbolic):
         return self.op == "const" and self.data[0] == value
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        if any(isinstance(value, complex | np.complexfloating) for value in inputs):
+            raise TraceError(_COMPLEX)
         if not all(isinstance(value, _OPERANDS) for value in inputs):
             return NotImplemented  # a field, whose own method then continues with its value
         if ufunc is np.matmul:
@@ -391,6 +393,10 @@ class Node(Symbolic):
         )
 
 
+_COMPLEX = (
+    "a complex number in a form of real numbers: make the form with dtype='complex128', which "
+    "femops.form takes"
+)
 _OPERANDS = (Node, bool, int, float, np.number, np.bool_, np.ndarray)
 
 

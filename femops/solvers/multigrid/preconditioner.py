@@ -16,6 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from femops.errors import SolverError
 from femops.operators import Operator
+from femops.operators.complex_operator import ComplexOperator
 from femops.operators.execution.choice import backend_of
 from femops.operators.integrals.number_types import float_type
 from femops.parallel.collective_checks import check_same
@@ -408,7 +409,7 @@ class Multigrid(Preconditioner):
 
 @checked(SolverError)
 def multigrid(
-    A: Operator, *, degree: Degree | None = None, dtype: DTypeLike | None = None
+    A: Operator | ComplexOperator, *, degree: Degree | None = None, dtype: DTypeLike | None = None
 ) -> Multigrid:
     """Multigrid preconditioner of a symmetric positive definite operator. Collective.
 
@@ -462,6 +463,11 @@ def multigrid(
     >>> info.converged, info.iterations < 10
     (True, True)
     """
+    if isinstance(A, ComplexOperator):
+        raise SolverError(
+            "multigrid takes operators of real numbers: give A.real of a Hermitian A, else a "
+            "similar real operator on the same space, as femops.diffusion(V) + femops.mass(V)"
+        )
     space = A.space
     if isinstance(space, Product):
         blocks = ", ".join(f"{name}=..." for name in space.names)
