@@ -9,7 +9,6 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from femops.errors import OperatorError
 from femops.operators.complex_operator import ComplexOperator
 from femops.operators.integrals.complex_coefficients import paired
 from femops.operators.operator import Operator
@@ -60,8 +59,6 @@ def complex_form(
     OperatorError
         See `femops.form`.
     """
-    if not isinstance(trial, Space | Product) or not isinstance(test, Space | None):
-        raise OperatorError("a complex form takes spaces: make one with femops.H1(mesh, order)")
     mesh, comm, target = trial.mesh, trial.comm, trial if test is None else test
     real = np.empty(0, options["dtype"]).real.dtype
     pairs = {name: paired(name, value, mesh, comm) for name, value in coefficients.items()}

@@ -148,6 +148,17 @@ def each(function: Callable[..., Any], *inputs: Any) -> Any:
     return out
 
 
+def where_complex(graph: Graph, condition: Any, a: Any, b: Any) -> ComplexSymbol:
+    """``a`` where the condition holds, else ``b``, of complex numbers; see `femops.where`."""
+    left, right = ComplexSymbol.of(graph, a), ComplexSymbol.of(graph, b)
+    if isinstance(condition, ComplexSymbol):
+        condition = condition._function(np.positive).re
+    if not isinstance(condition, Node):
+        return left if condition else right
+    parts = (left.re, right.re), (left.im, right.im)
+    return ComplexSymbol(*(graph.where(condition, *pair) for pair in parts))
+
+
 def _method(ufunc: Any) -> Callable[[ComplexSymbol], Any]:
     return lambda self: self._function(ufunc)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from femops.errors import TraceError
+from femops.pointwise.expressions.complex_symbols import ComplexSymbol, each, where_complex
 from femops.pointwise.expressions.graph import Node
 from femops_meshes.arguments import array_of, refusal
 
@@ -30,12 +31,20 @@ def _numbers(value: Any) -> Any:
 
 
 def _graph_of(*values: Any) -> Any:
+    """Graph of the first symbol among values and entries of arrays. None without symbols."""
+    return next((entry.graph for entry in _symbols(*values)), None)
+
+
+def _symbols(*values: Any) -> Iterator[Node | ComplexSymbol]:
+    """Symbols among the entries of arrays of objects."""
     for value in values:
         if isinstance(value, np.ndarray) and value.dtype == object:
-            for entry in value.flat:
-                if isinstance(entry, Node):
-                    return entry.graph
-    return None
+            yield from (entry for entry in value.flat if isinstance(entry, Node | ComplexSymbol))
+
+
+def _any_complex(*values: Any) -> bool:
+    """True if an entry is a complex number or its symbol, in a form of complex numbers."""
+    return any(isinstance(entry, ComplexSymbol) for entry in _symbols(*values))
 
 
 def _each(values: tuple[Any, ...], function: Callable[..., Node]) -> Any:
@@ -60,6 +69,9 @@ def where(condition: Any, a: Any, b: Any) -> Any:
     graph = _graph_of(*values)
     if graph is None:
         return np.where(*(_numbers(part) for part in (condition, a, b)))
+
+    if _any_complex(*values):
+        return each(lambda *parts: where_complex(graph, *parts), *values)
 
     def choose(condition: Any, a: Any, b: Any) -> Node:
         if not isinstance(condition, Node):
@@ -94,6 +106,8 @@ def _pairwise(op: str, function: Any, a: Any, b: Any) -> Any:
     graph = _graph_of(*values)
     if graph is None:
         return function(_numbers(a), _numbers(b))
+    if _any_complex(*values):
+        return each(function, *values)
     return _each(values, lambda x, y: graph.binary(op, graph.node(x), graph.node(y)))
 
 

@@ -39,12 +39,12 @@ class PlainField(np.ndarray):
         return np.asarray(self)
 
     @property
-    def div(self) -> float:
+    def div(self) -> Any:
         """Sum of the derivatives of each component along its own direction."""
         rows = self.grad.reshape(self.size, -1)
         if rows.shape[0] != rows.shape[1]:
             raise ValueError(f"no divergence of {rows.shape[0]} components in {rows.shape[1]}-D")
-        return float(sum(rows[i, i] for i in range(len(rows))))
+        return sum(rows[i, i] for i in range(len(rows)))
 
     @property
     def sym_grad(self) -> Array:
@@ -111,12 +111,12 @@ class Dense:
 
     def scale(self, u: Array) -> float:
         """The measure of round-off: the norm of |A| |u|."""
-        return float(np.linalg.norm(abs(self.matrix) @ abs(np.asarray(u, float).ravel())))
+        return float(np.linalg.norm(abs(self.matrix) @ abs(np.asarray(u).ravel())))
 
     def error(self, result: Array, u: Array) -> float:
         """How far ``result`` is from A u, over the norm of |A| |u|."""
-        expected = self.matrix @ np.asarray(u, float).ravel()
-        return float(np.linalg.norm(np.asarray(result, float).ravel() - expected)) / self.scale(u)
+        expected = self.matrix @ np.asarray(u).ravel()
+        return float(np.linalg.norm(np.asarray(result).ravel() - expected)) / self.scale(u)
 
 
 @final
@@ -128,6 +128,7 @@ class FormOracle:
     coordinates : (ne, (g + 1)**dim, dim) array
     trial, test : Nodal
     rule_name, q1d : the 1-D rule; p + 2 Gauss points of the larger degree if omitted
+    kind : float, or complex for a form with complex coefficients
     """
 
     def __init__(
@@ -137,7 +138,9 @@ class FormOracle:
         test: Nodal,
         rule_name: str = "gauss",
         q1d: int | None = None,
+        kind: type = float,
     ) -> None:
+        self.kind = kind
         self.dim = dim = coordinates.shape[2]
         self.trial, self.test = trial, test
         most = max(degree(side.indices.shape[1], dim) for side in (trial, test))
@@ -146,10 +149,16 @@ class FormOracle:
         self.weights = np.prod(weights[digits(len(weights), dim)], axis=0).astype(float)
 
     @staticmethod
-    def of(trial: Any, test: Any = None, rule_name: str = "gauss", q1d: int | None = None) -> Any:
+    def of(
+        trial: Any,
+        test: Any = None,
+        rule_name: str = "gauss",
+        q1d: int | None = None,
+        kind: type = float,
+    ) -> Any:
         """The oracle for two spaces."""
         sides = Nodal.of(trial), Nodal.of(trial if test is None else test)
-        return FormOracle(trial.mesh.coordinates, *sides, rule_name, q1d)
+        return FormOracle(trial.mesh.coordinates, *sides, rule_name, q1d, kind)
 
     def at_points(self, field: Callable[[Array], Any]) -> AtPoints:
         """A function of x as values at the points."""
@@ -169,7 +178,7 @@ class FormOracle:
 
         Whether it takes ``x`` is seen from its arguments.
         """
-        total = np.zeros((self.test.size, self.trial.size))
+        total = np.zeros((self.test.size, self.trial.size), self.kind)
         for e in range(len(self.positions)):
             local = self._element(e, function, state, coefficients)
             rows, columns = _flat(self.test, e), _flat(self.trial, e)
@@ -183,7 +192,7 @@ class FormOracle:
         u, du = self.trial.tabulated(self.dim, self.points)
         v, dv = self.test.tabulated(self.dim, self.points)
         ncomp_in, ncomp_out = self.trial.ncomp, self.test.ncomp
-        local = np.zeros((v.shape[1], ncomp_out, u.shape[1], ncomp_in))
+        local = np.zeros((v.shape[1], ncomp_out, u.shape[1], ncomp_in), self.kind)
         code = getattr(function, "__code__", None)
         takes_x = code is not None and "x" in code.co_varnames[: code.co_argcount]
         for q, x in enumerate(self.positions[e]):
@@ -204,7 +213,7 @@ class FormOracle:
     def _step(self, function: Function, here: dict[str, Any], base: Array | None) -> Array:
         """The form at a point: (slots, ncomp_out, slots, ncomp_in), the value's slot first."""
         ncomp_in, ncomp_out, slots = self.trial.ncomp, self.test.ncomp, 1 + self.dim
-        d = np.zeros((slots, ncomp_out, slots, ncomp_in))
+        d = np.zeros((slots, ncomp_out, slots, ncomp_in), self.kind)
         for j, b in np.ndindex(slots, ncomp_in):
             numbers = np.zeros((slots, ncomp_in))
             numbers[j, b] = 1.0
@@ -243,8 +252,8 @@ def _at(given: Any, x: Array, e: int, q: int) -> Any:
         value = given.values[e, q]
     else:
         value = given(x) if callable(given) else given
-    array = np.asarray(value, float)
-    return array if array.ndim else float(array)
+    array = np.asarray(value, np.result_type(np.asarray(value), float))
+    return array if array.ndim else array.item()
 
 
 def _flat(side: Nodal, e: int) -> Array:

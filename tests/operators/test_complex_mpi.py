@@ -1,0 +1,71 @@
+"""Complex operators and solves on many ranks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import femops
+from femops.parallel import Serial
+from support.cases.rank_operators import piece
+
+
+def damped(u: Any, x: Any, k2: Any) -> Any:
+    return {"grad": (1.0 + 0.5j * x[0]) * u.grad, "value": -k2 * u}
+
+
+def walls(u: Any) -> Any:
+    return {"value": -3j * u}
+
+
+def operator(mesh: Any) -> Any:
+    V = femops.H1(mesh, 3)
+    functions = {"cells": damped, "boundary": walls}
+    return femops.form(functions, V, k2=lambda x: 20.0 + 2j * x[1], dtype=complex)
+
+
+def magnetic(u: Any, x: Any) -> Any:
+    potential = 3.0 * np.array([-x[1], x[0]])
+    moved = u.grad - 1j * potential * u
+    return {"grad": moved, "value": 1j * femops.inner(potential, moved) + u}
+
+
+def random(space: Any, whole: Any) -> tuple[Any, Any]:
+    rng = np.random.default_rng(5)
+    u = rng.standard_normal(whole.size) + 1j * rng.standard_normal(whole.size)
+    return u[piece(space)].copy(), u
+
+
+@pytest.mark.parallel(2, 3)
+@pytest.mark.parametrize("reproducible", [False, True])
+def test_as_on_one_rank(comm: Any, reproducible: bool) -> None:
+    """Products, diagonals and solutions; on a reproducible mesh to the last bit."""
+    whole = femops.disc(3, order=2)
+    mesh = femops.distribute(whole, comm, reproducible=reproducible)
+    alone = femops.distribute(whole, Serial(), reproducible=True) if reproducible else whole
+    A, B = operator(mesh), operator(alone)
+    u, w = random(A.space, B.space)
+    here = piece(A.space)
+
+    def check(mine: Any, other: Any, tolerance: float) -> None:
+        if reproducible:
+            assert mine.tobytes() == other[here].tobytes()
+        else:
+            assert abs(mine - other[here]).max() <= tolerance * abs(other).max()
+
+    check(A @ u, B @ w, 1e-14)
+    check(A.diagonal(), B.diagonal(), 1e-14)
+    options: Any = {"rtol": 1e-9, "restart": 300}
+    for M, N in ((None, None), (femops.jacobi(A), femops.jacobi(B))):
+        (x, info), (y, other) = (
+            femops.gmres(A, u, M=M, **options),
+            femops.gmres(B, w, M=N, **options),
+        )
+        assert info.iterations == other.iterations
+        check(x, y, 1e-6)
+    H, K = (femops.form(magnetic, one.space, dtype=complex) for one in (A, B))
+    (x, info), (y, other) = femops.cg(H, u, rtol=1e-9), femops.cg(K, w, rtol=1e-9)
+    assert abs(info.iterations - other.iterations) <= 1
+    check(x, y, 1e-6)
