@@ -112,10 +112,10 @@ def _of_complex(norm: Callable[..., float]) -> Callable[..., float]:
 
     @functools.wraps(norm)
     def of_any(*given: Any, **named: Any) -> float:
-        arguments = signature(norm).bind(*given, **named).arguments
-        u = arguments["u"]
+        u: Any = named.get("u", given[1] if len(given) > 1 else None)
         if getattr(getattr(u, "dtype", None), "kind", "") != "c":
-            return norm(**arguments)
+            return norm(*given, **named)
+        arguments = signature(norm).bind(*given, **named).arguments
         norms = []
         for part in (0, 1):
             exact = {n: parts_of(f)[part] for n, f in arguments.items() if n.startswith("exact")}

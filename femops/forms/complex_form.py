@@ -17,13 +17,7 @@ from femops.pointwise.trace import FormFunction
 from femops.spaces.base import Space
 from femops.spaces.functions import parts_of
 from femops.spaces.product import Product
-from femops_meshes.arguments import dtype_of
-
-
-def is_complex(dtype: Any) -> bool:
-    """True if a user's ``dtype`` is complex128 or complex64."""
-    return dtype_of(dtype) in (np.complex128, np.complex64)
-
+from femops.spaces.vectors import is_complex
 
 ComplexType = Literal["complex128", "complex64"] | type[complex] | type[np.complexfloating[Any]]
 """Types of complex numbers, for type checkers."""
@@ -93,11 +87,10 @@ def complex_load(*names: str) -> Callable[[Load], Load]:
     def decorated(load: Load) -> Load:
         @functools.wraps(load)
         def of_any(*given: Any, **named: Any) -> Any:
+            if not is_complex(named.get("dtype", np.float64)):
+                return load(*given, **named)
             arguments = signature(load).bind(*given, **named).arguments
-            dtype = arguments.get("dtype", np.float64)
-            if not is_complex(dtype):
-                return load(**arguments)
-            real = np.empty(0, dtype).real.dtype
+            real = np.empty(0, named["dtype"]).real.dtype
             parts = []
             for part in (0, 1):
                 values = {n: parts_of(arguments[n])[part] for n in names if _given(arguments, n)}

@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike
 
 from femops.basis import Quadrature1D
 from femops.errors import OperatorError, TraceError
-from femops.forms.complex_form import ComplexType, complex_form, is_complex
+from femops.forms.complex_form import ComplexType, complex_form
 from femops.forms.options import FormOptions, Options, with_options
 from femops.geometry.boundary import asked_attributes
 from femops.operators.complex_operator import ComplexOperator
@@ -29,6 +29,7 @@ from femops.spaces.boundary_space import boundary_space
 from femops.spaces.domain_space import DomainSpace
 from femops.spaces.memory import memory_of
 from femops.spaces.product import Product
+from femops.spaces.vectors import is_complex
 from femops_meshes.arguments import checked, shown
 
 Shapes = tuple[tuple[int, ...], ...]

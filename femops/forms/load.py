@@ -16,7 +16,7 @@ from femops.operators.integrals.coefficients import Coefficient, FormCoefficient
 from femops.operators.integrals.number_types import check_range, largest_of
 from femops.spaces.base import Space
 from femops.spaces.domain_space import DomainSpace
-from femops.spaces.memory import vector_type
+from femops.spaces.vectors import vector_type
 from femops_meshes.arguments import checked
 from femops_meshes.coordinates.interpolation import tensor_apply
 

@@ -7,6 +7,7 @@ real. GMRES does not: it has complex factors, in `ComplexAlgebra`.
 from __future__ import annotations
 
 import functools
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -118,7 +119,7 @@ class RealSystem:
     def algebra(self, problem: LinearProblem, precondition: Map) -> Algebra:
         """Return the operations of a Krylov method, on complex vectors if the system is complex."""
         if self.whole is None:
-            return Algebra(problem, precondition)
+            return RealAlgebra(problem, precondition)
         return ComplexAlgebra(problem, precondition)
 
 
@@ -154,8 +155,8 @@ def _preconditioner(M: Any, A: ComplexOperator) -> Any:
     return PairedPreconditioner(M, A)
 
 
-class Algebra:
-    """Operations of GMRES on vectors of real numbers.
+class Algebra(ABC):
+    """Operations of GMRES on vectors of real or of complex numbers.
 
     Parameters
     ----------
@@ -170,19 +171,27 @@ class Algebra:
         Type of the coefficients: float64 or complex128.
     """
 
-    kind: np.dtype[Any] = np.dtype(np.float64)
+    kind: np.dtype[Any]
 
     def __init__(self, problem: LinearProblem, precondition: Map) -> None:
         self.sums: Sums = problem.sums
         self._A, self._precondition = problem.A, precondition
 
+    @abstractmethod
     def vector(self, x: Vector) -> Vector:
         """Vector of this algebra from one of real numbers; a view."""
-        return x
 
+    @abstractmethod
     def reals(self, x: Vector) -> Vector:
         """Real numbers of a vector; a view."""
-        return x
+
+    @abstractmethod
+    def dots(self, rows: Vector, b: Vector) -> Vector:
+        """Inner products (k,) of the rows (k, size), conjugated, with b. Collective."""
+
+    @abstractmethod
+    def combined(self, weights: Vector, rows: Vector) -> Vector:
+        """Linear combination (size,) of the rows (k, size) with the weights (k,)."""
 
     def product(self, x: Vector) -> Vector:
         """The product A x."""
@@ -192,17 +201,32 @@ class Algebra:
         """The product M x."""
         return self.vector(self._precondition(self.reals(x)))
 
-    def dots(self, rows: Vector, b: Vector) -> Vector:
-        """Inner products (k,) of the rows (k, size), conjugated, with b. Collective."""
-        return self.sums.dots(rows, b)
-
-    def combined(self, weights: Vector, rows: Vector) -> Vector:
-        """Linear combination (size,) of the rows (k, size) with the weights (k,)."""
-        return self.sums.combined(weights, rows)
-
     def norm(self, a: Vector) -> float:
         """Euclidean norm. Collective."""
         return self.sums.norm(self.reals(a))
+
+
+@final
+class RealAlgebra(Algebra):
+    """Operations of GMRES on vectors of real numbers."""
+
+    kind = np.dtype(np.float64)
+
+    def vector(self, x: Vector) -> Vector:
+        """See `Algebra.vector`."""
+        return x
+
+    def reals(self, x: Vector) -> Vector:
+        """See `Algebra.reals`."""
+        return x
+
+    def dots(self, rows: Vector, b: Vector) -> Vector:
+        """See `Algebra.dots`."""
+        return self.sums.dots(rows, b)
+
+    def combined(self, weights: Vector, rows: Vector) -> Vector:
+        """See `Algebra.combined`."""
+        return self.sums.combined(weights, rows)
 
 
 @final

@@ -25,10 +25,11 @@ from femops.parallel.mesh import DistributedMesh
 from femops.parallel.numbering import RankNumbering
 from femops.spaces.domain_space import DomainSpace
 from femops.spaces.functions import Function, Predicate, evaluate, parts_of
-from femops.spaces.memory import DeviceLike, Memory, by_components, check_shape, find_memory, zeros
+from femops.spaces.memory import DeviceLike, Memory, check_shape, find_memory
 from femops.spaces.restriction import ElementRestriction, Vector, check_float_array, check_size
 from femops.spaces.summary import as_table, field_table, one_line
 from femops.spaces.transfer import places_of_nodes, values_at
+from femops.spaces.vectors import by_components, float64_or_complex, zeros
 from femops_kernels.cuda.device.device import Device
 from femops_meshes.arguments import checked, names_checked, whole_numbers
 from femops_meshes.coordinates.interpolation import equispaced, tensor_apply
@@ -295,7 +296,7 @@ class Space(DomainSpace, ABC):
 
     @names_checked
     def interpolate(
-        self, f: Function | GridFunction | tuple[Space, Any], dtype: DTypeLike = np.float64
+        self, f: Function | GridFunction | tuple[Space, Any], *, dtype: DTypeLike = np.float64
     ) -> Vector:
         """Interpolate f at the nodes. Return the vector (size,) of the interpolant.
 
@@ -325,9 +326,9 @@ class Space(DomainSpace, ABC):
         ProbeError
             If nodes lie outside the mesh of the field.
         VectorError
-            If the vector of a pair is not a vector of its space.
+            If the vector of a pair is not a vector of its space, or for another ``dtype``.
         """
-        if np.dtype(dtype) == np.complex128 and not isinstance(f, GridFunction | tuple):
+        if float64_or_complex(dtype) and not isinstance(f, GridFunction):
             real, imaginary = map(self.interpolate, parts_of(f))
             return real + 1j * imaginary
         if isinstance(f, tuple) and len(f) == 2 and isinstance(f[0], Space):

@@ -8,17 +8,17 @@ from types import ModuleType
 from typing import Annotated, Any, Protocol, TypeVar, final
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from femops.errors import SpaceError, VectorError
 from femops.parallel.comm import Communicator, communicator
 from femops.parallel.gpus import rank_device
 from femops.spaces.recurrence import three_term
-from femops.spaces.restriction import FLOAT_TYPES, Vector, host_array
+from femops.spaces.restriction import FLOAT_TYPES, host_array
 from femops_kernels.cuda.device.device import Device
 from femops_kernels.errors import KernelError
 from femops_kernels.pointwise.qdata import ALIGNMENT, aligned_array
-from femops_meshes.arguments import Kind, dtype_of, refusal, shown
+from femops_meshes.arguments import Kind
 from femops_meshes.memory import available_memory
 
 Entry = TypeVar("Entry", bound=np.generic)
@@ -408,35 +408,6 @@ def memory_of(spaces: Sequence[HasMemory]) -> Memory:
     return first
 
 
-def zeros(space: VectorSpace, dtype: DTypeLike) -> Vector:
-    """Return a new vector of zeros (size,) in the memory of a space.
-
-    Raises
-    ------
-    VectorError
-        If the type is not float64, float32, complex128 or complex64.
-    """
-    kind = dtype_of(dtype)
-    if kind not in (np.complex128, np.complex64):
-        kind = vector_type(dtype)
-    vector: Vector = space.memory.xp.zeros(space.size, kind)
-    return vector
-
-
-def any_vector(space: VectorSpace, vector: Any, what: str) -> Any:
-    """Return a user's vector, real or complex, as an array of the space's memory, after checks.
-
-    Raises
-    ------
-    VectorError
-        If the vector has another length or type, or is in another memory.
-    """
-    kind = getattr(getattr(vector, "dtype", None), "kind", "")
-    if kind != "c":
-        return space.memory.vector_of(space, vector, what)
-    return check_shape(space, space.memory.factor(vector, what), what)
-
-
 def check_shape(space: VectorSpace, array: NDArray[Entry], what: str) -> NDArray[Entry]:
     """Return the array if it has the shape (size,) of a vector of the space.
 
@@ -463,30 +434,6 @@ def check_shape(space: VectorSpace, array: NDArray[Entry], what: str) -> NDArray
     raise VectorError(
         f"{what} has shape {shape}; a vector of this space is flat, ({size},): {cure}"
     )
-
-
-def by_components(space: Any, vectors: Any) -> Any:
-    """See `Space.components`."""
-    if not isinstance(getattr(vectors, "shape", None), tuple) or not hasattr(vectors, "reshape"):
-        raise VectorError(refusal("u", vectors, "an array, as V.zeros() makes"))
-    if len(vectors.shape) != 2 or vectors.shape[0] != space.size:
-        check_shape(space, vectors, "u")
-    return vectors.reshape(space.ndofs, space.ncomp, *vectors.shape[1:])
-
-
-def vector_type(dtype: DTypeLike) -> np.dtype[Any]:
-    """Convert a user's ``dtype`` to the type of a vector.
-
-    Raises
-    ------
-    VectorError
-        If the type is not float64 or float32.
-    """
-    kind = dtype_of(dtype)
-    if kind is None or kind not in FLOAT_TYPES:
-        asked = shown(dtype) if kind is None else kind
-        raise VectorError(f"a vector of type {asked} was asked for: take float64 or float32")
-    return kind
 
 
 def segment_sums(products: NDArray[Any], edges: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -14,8 +14,9 @@ from femops.errors import SpaceError
 from femops.parallel.mesh import DistributedMesh
 from femops.spaces.base import Space
 from femops.spaces.functions import Function
-from femops.spaces.memory import any_vector, check_shape, memory_of, zeros
+from femops.spaces.memory import check_shape, memory_of
 from femops.spaces.restriction import Vector, check_float_array, positions
+from femops.spaces.vectors import any_vector, zeros
 from femops_meshes import html
 from femops_meshes.arguments import checked
 

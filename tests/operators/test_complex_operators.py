@@ -290,7 +290,7 @@ def plane(x: Array) -> Array:
 
 def test_interpolation_loads_and_norms() -> None:
     V = femops.H1(femops.box((4, 3), mapping=bend), 4)
-    u = V.interpolate(plane, complex)
+    u = V.interpolate(plane, dtype=complex)
     assert np.array_equal(u, plane(V.dof_coordinates().T))
     assert femops.l2_error(V, u, plane) < 1e-4
     assert abs(femops.l2_norm(V, u) - np.sqrt(femops.integrate(V, V.interpolate(1.0)))) < 1e-5

@@ -16,6 +16,7 @@ from support.public import offered
 mpl.use("Agg")
 
 MADE = {  # by functions that are called here
+    "ComplexOperator",
     "Functional",
     "Residual",
     "DistributedMesh",

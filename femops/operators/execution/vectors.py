@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from femops.errors import VectorError
 from femops.fields.multivector import MultiVector
 from femops.spaces.base import Space
-from femops.spaces.memory import any_vector, check_shape
+from femops.spaces.memory import check_shape
 from femops.spaces.product import Product
+from femops.spaces.vectors import any_vector
 
 
 def checked_vector(space: Space | Product, dtype: np.dtype[Any], vector: Any, what: str) -> Any:

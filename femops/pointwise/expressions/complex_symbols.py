@@ -18,6 +18,7 @@ _ALLOWED = (
 )
 
 
+@final
 class ComplexArray(np.ndarray[Any, np.dtype[Any]]):
     """Array of complex symbols.
 

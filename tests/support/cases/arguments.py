@@ -185,6 +185,10 @@ def _function(u: Any) -> dict[str, Any]:
     return {"value": u}
 
 
+def _damped(u: Any, k2: Any) -> Any:
+    return {"grad": u.grad, "value": k2 * u}
+
+
 def _pair(u: Any, p: Any) -> dict[str, Any]:
     return {"u": {"value": u}, "p": {"value": p}}
 
@@ -259,6 +263,7 @@ def calls(folder: Path) -> dict[str, Call]:
     D, D2 = femops.L2(mesh, order=1), femops.L2(mesh, order=1, ncomp=2)
     u, x = V.zeros(), np.eye(2)
     A = femops.mass(V)
+    C, z = femops.form(_damped, V, k2=1j, dtype="complex128"), V.zeros(complex)
     F = femops.residual(_energy, V)
     P = femops.Product(u=V, p=Q)
     B = femops.form(_pair, P)
@@ -412,6 +417,14 @@ def calls(folder: Path) -> dict[str, Call]:
         "geometry.points": of(femops.geometry.Geometry(mesh, rule).points, 0, 1),
         "elasticity": of(femops.elasticity, W),
         "low_order": of(femops.low_order, A),
+        "C.apply": of(C.apply, z),
+        "C @": of(C.__matmul__, z),
+        "C.constrained": of(C.constrained, [0]),
+        "C.eliminated": of(C.eliminated, [0], [0]),
+        "C.at_level": of(C.at_level, "partial"),
+        "C.rhs": of(C.rhs, z),
+        "C.update": of(C.update, k2=2.0),
+        "complex gmres": of(femops.gmres, C, z),
     }
 
 
