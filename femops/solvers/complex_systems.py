@@ -253,4 +253,5 @@ class ComplexAlgebra(Algebra):
         """See `Algebra.combined`."""
         given = self.reals(rows)
         parts = [self.vector(self.sums.combined(w, given)) for w in (weights.real, weights.imag)]
-        return np.asarray(parts[0] + 1j * parts[1])
+        result: Vector = parts[0] + 1j * parts[1]
+        return result

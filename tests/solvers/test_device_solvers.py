@@ -144,3 +144,33 @@ def test_preconditioners_of_other_libraries() -> None:
         assert info.converged
         difference = device.download(x - expected)
         np.testing.assert_allclose(difference, 0.0, atol=1e-8)
+
+
+def complex_systems(device: HostDevice | None) -> list[tuple[Any, Any, Any]]:
+    """Operators of complex numbers, right-hand sides and preconditioners."""
+    V = femops.H1(turned(femops.disc(2)), 2, device=device)
+    wall = V.boundary_dofs()
+
+    def damped(u: Any, x: Any) -> Any:
+        return {"grad": (1.0 + 0.2j * x[0]) * u.grad, "value": -(9.0 + 2.0j) * u}
+
+    def magnetic(u: Any, x: Any) -> Any:
+        moved = u.grad - 1j * np.array([-x[1], x[0]]) * u
+        return {"grad": moved, "value": 1j * femops.inner(np.array([-x[1], x[0]]), moved)}
+
+    A, H = (femops.form(f, V, dtype=complex).constrained(wall) for f in (damped, magnetic))
+    b = V.interpolate(lambda x: np.exp(3j * x[0]), dtype=complex)
+    return [(A, b, femops.jacobi(A)), (H, b, femops.jacobi(H))]
+
+
+def test_complex_solves_are_those_of_the_cpu() -> None:
+    there = complex_systems(guarded_device(options=["-O0"]))
+    for k, solver in ((0, femops.gmres), (1, femops.cg), (1, femops.minres), (1, femops.gmres)):
+        (A, b, M), (B, c, N) = complex_systems(None)[k], there[k]
+        most = abs(A @ b).max()
+        np.testing.assert_allclose((B @ c).get(), A @ b, rtol=0, atol=1e-13 * most)
+        np.testing.assert_allclose(B.diagonal().get(), A.diagonal(), rtol=1e-12)
+        (x, cpu), (y, gpu) = (solver(*s[:2], M=s[2], rtol=1e-9) for s in ((A, b, M), (B, c, N)))
+        assert gpu.converged
+        assert abs(cpu.iterations - gpu.iterations) <= 1
+        np.testing.assert_allclose(y.get(), x, rtol=0, atol=1e-6 * abs(x).max())
