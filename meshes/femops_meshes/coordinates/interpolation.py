@@ -188,6 +188,13 @@ def lagrange_derivative_matrix(nodes: ArrayLike, x: ArrayLike) -> Floats:
     return result
 
 
+@lru_cache(maxsize=256)
+def _for_components(matrix: bytes, columns: int, ncomp: int) -> Floats:
+    """Matrix that applies a matrix, whose bytes are given, to each of ncomp components."""
+    step = np.frombuffer(matrix).reshape(-1, columns)
+    return np.asarray(np.kron(step, np.eye(ncomp)), dtype=np.float64)
+
+
 def tensor_apply(matrices: Sequence[ArrayLike], values: ArrayLike) -> Floats:
     """Apply one matrix per direction to lexicographic values, by sum factorisation.
 
@@ -223,7 +230,7 @@ def tensor_apply(matrices: Sequence[ArrayLike], values: ArrayLike) -> Floats:
         outer = math.prod(later.shape[1] for later in steps[direction + 1 :])
         if direction == 0:
             # element by element: in one large product rounding would depend on the number of rows
-            wide = step if ncomp == 1 else np.kron(step, np.eye(ncomp))
+            wide = step if ncomp == 1 else _for_components(step.tobytes(), columns, ncomp)
             data = np.matmul(data.reshape(count, outer, columns * ncomp), wide.T)
         else:
             data = np.matmul(step, data.reshape(count * outer, columns, inner))

@@ -4,6 +4,7 @@ Coordinates are values at the Gauss-Lobatto points of degree g. The number of po
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -52,8 +53,8 @@ def positions(coordinates: ArrayLike, points_1d: ArrayLike) -> Floats:
     """
     coordinates = np.asarray(coordinates, dtype=np.float64)
     dim = coordinates.shape[2]
-    nodes = gauss_lobatto(geometry_degree(coordinates.shape[1], dim) + 1)[0]
-    return tensor_apply([lagrange_matrix(nodes, points_1d)] * dim, coordinates)
+    values, _ = _matrices(geometry_degree(coordinates.shape[1], dim), _bytes(points_1d))
+    return tensor_apply([values] * dim, coordinates)
 
 
 def jacobians(coordinates: ArrayLike, points_1d: ArrayLike) -> Floats:
@@ -73,14 +74,29 @@ def jacobians(coordinates: ArrayLike, points_1d: ArrayLike) -> Floats:
     """
     coordinates = np.asarray(coordinates, dtype=np.float64)
     dim = coordinates.shape[2]
-    nodes = gauss_lobatto(geometry_degree(coordinates.shape[1], dim) + 1)[0]
-    values = lagrange_matrix(nodes, points_1d)
-    slopes = lagrange_derivative_matrix(nodes, points_1d)
+    values, slopes = _matrices(geometry_degree(coordinates.shape[1], dim), _bytes(points_1d))
     columns = [
         tensor_apply([slopes if d == j else values for d in range(dim)], coordinates)
         for j in range(dim)
     ]
     return of_columns(columns)
+
+
+def _bytes(points_1d: ArrayLike) -> bytes:
+    return np.asarray(points_1d, dtype=np.float64).tobytes()
+
+
+@lru_cache(maxsize=256)
+def _matrices(degree: int, points: bytes) -> tuple[Floats, Floats]:
+    """Matrices of the values and slopes at 1-D points, whose bytes are given. Read-only.
+
+    They are kept, because meshes are evaluated by small blocks of elements.
+    """
+    nodes, x = gauss_lobatto(degree + 1)[0], np.frombuffer(points)
+    found = lagrange_matrix(nodes, x), lagrange_derivative_matrix(nodes, x)
+    for matrix in found:
+        matrix.flags.writeable = False
+    return found
 
 
 def of_columns(columns: Sequence[Floats]) -> Floats:
