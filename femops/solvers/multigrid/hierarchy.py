@@ -29,7 +29,13 @@ from femops.solvers.multigrid.coarse import (
 )
 from femops.solvers.multigrid.grids import CoarseGrid, first_coarse, products
 from femops.solvers.multigrid.level import NOT_POSITIVE, Level, Size
-from femops.solvers.multigrid.precision import BEYOND, cycle_type, refusal, rounds_well
+from femops.solvers.multigrid.precision import (
+    BEYOND,
+    cycle_type,
+    refusal,
+    rounds_well,
+    trial_product,
+)
 from femops.spaces.base import Space
 from femops.spaces.h1_l2 import H1
 from femops_kernels.derived import Derived
@@ -100,12 +106,13 @@ def build(A: Operator, degree: int, dtype: np.dtype[Any] | None = None) -> Hiera
     spaces = _spaces(A.space)
     compile_cycles_ahead(spaces, A.dtype, dtype or np.dtype(np.float32))
     direct = len(spaces) == 1 and _coarser(spaces[0]) is None
-    kind, reason = cycle_type(A, dtype, direct=direct)
-    if direct:
+    product = None if direct else trial_product(A)
+    kind, reason = cycle_type(A, dtype, product)
+    if product is None:
         exact = A.dtype == np.float64  # the direct solver looks for a null space in float64
         dtype, operators = kind, [A if exact else in_precision(A, np.dtype(np.float64), "partial")]
     else:
-        finest, dtype, reason = _in_type(A, kind, reason, dtype)
+        finest, dtype, reason = _in_type(A, kind, reason, dtype, product)
         operators = _operators(A, finest, spaces, dtype)
     levels = list[Level]()
     for fine, (space, coarse) in zip(operators, pairwise(spaces), strict=False):
@@ -130,11 +137,15 @@ def _spaces(finest: Space) -> list[Space]:
 
 
 def _in_type(
-    A: Operator, dtype: np.dtype[Any], reason: str, asked: np.dtype[Any] | None
+    A: Operator,
+    dtype: np.dtype[Any],
+    reason: str,
+    asked: np.dtype[Any] | None,
+    product: Array,
 ) -> tuple[Operator, np.dtype[Any], str]:
     """Round an operator to ``dtype``, the type wanted for the cycle. Collective.
 
-    If rounding changes products, the operator keeps its own type.
+    If rounding changes ``product``, see `trial_product`, the operator keeps its own type.
 
     Returns
     -------
@@ -148,7 +159,7 @@ def _in_type(
     level = cycle_level(A, A.space)
     with np.errstate(over="ignore", invalid="ignore"):  # the product shows what is lost
         rounded = in_precision(A, dtype, level)
-        well = dtype.itemsize >= A.dtype.itemsize or rounds_well(A, rounded)
+        well = dtype.itemsize >= A.dtype.itemsize or rounds_well(product, rounded)
     if well:
         return rounded, dtype, reason
     if asked is not None:

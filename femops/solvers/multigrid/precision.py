@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -12,6 +13,7 @@ from femops.errors import SolverError
 from femops.operators import Operator
 from femops.solvers.multigrid.level import scattered
 
+Vector = NDArray[np.float64]
 _SINGLE = np.dtype(np.float32)
 # Numbers of A for which a cycle in float32 is chosen, and those for which it is possible: solutions
 # are larger than the inverse of these numbers by up to the condition number.
@@ -23,7 +25,7 @@ BEYOND = "numbers of A are beyond the range of float32"
 
 
 def cycle_type(
-    A: Operator, asked: np.dtype[Any] | None, *, direct: bool
+    A: Operator, asked: np.dtype[Any] | None, product: Vector | None
 ) -> tuple[np.dtype[Any], str]:
     """Type of the cycle's numbers, and the reason for it. Collective.
 
@@ -35,8 +37,8 @@ def cycle_type(
     ----------
     A : Operator
     asked : dtype, optional
-    direct : bool
-        Whether the cycle is a direct solver alone.
+    product : (size,) array, optional
+        See `trial_product`. None if the cycle is a direct solver alone.
 
     Raises
     ------
@@ -46,7 +48,7 @@ def cycle_type(
     """
     kind = asked or A.dtype
     if kind == _SINGLE:
-        sizes = _sizes(A)
+        sizes = _sizes(A, trial_product(A) if product is None else product)
         if not sizes.within(_POSSIBLE):
             wrong = sizes.most if sizes.most >= _POSSIBLE[1] else min(sizes.least, sizes.entry)
             raise SolverError(refusal(A, f"A has numbers of size {wrong:.1e}"))
@@ -55,9 +57,9 @@ def cycle_type(
         return asked, "as asked"
     if A.space.any_width:
         return kind, "the mesh is reproducible"
-    if direct:
+    if product is None:
         return kind, "the cycle is a direct solver"
-    chosen = _sizes(A).within(_CHOSEN)
+    chosen = _sizes(A, product).within(_CHOSEN)
     return (_SINGLE, "its precision suffices") if chosen else (kind, BEYOND)
 
 
@@ -71,16 +73,21 @@ def refusal(A: Operator, numbers: str) -> str:
     )
 
 
-def rounds_well(A: Operator, rounded: Operator) -> bool:
+def rounds_well(exact: Vector, rounded: Operator) -> bool:
     """True if a product with A hardly changes when A is rounded to float32. Collective.
 
     It changes if numbers behind the product are out of range, such as the volumes of elements.
+
+    Parameters
+    ----------
+    exact : (size,) array
+        See `trial_product`.
+    rounded : Operator
+        The rounded operator.
     """
-    exact, found = _product(A), _product(rounded)
-    comm = A.space.comm
-    difference = np.nan_to_num(abs(found - exact), nan=np.inf).max(initial=0.0)
-    largest = comm.max(float(abs(exact).max(initial=0.0)))
-    return bool(comm.max(float(difference)) <= _SAME * largest)
+    comm = rounded.space.comm
+    difference = _most(trial_product(rounded) - exact)
+    return bool(comm.max(difference) <= _SAME * comm.max(_most(exact)))
 
 
 @final
@@ -97,12 +104,10 @@ class _Sizes:
         return limits[0] < self.least and self.most < limits[1] and self.entry > _LEAST
 
 
-def _sizes(A: Operator) -> _Sizes:
+def _sizes(A: Operator, product: Vector) -> _Sizes:
     """Sizes of A: of its factors, of a product with A, and of that product over each factor."""
-    comm = A.space.comm
-    product = np.nan_to_num(abs(_product(A)), nan=np.inf)
-    largest = comm.max(float(product.max(initial=0.0)))
-    entry = -comm.max(-float(product[product > 0.0].min(initial=np.inf)))
+    comm, largest = A.space.comm, A.space.comm.max(_most(product))
+    entry = -comm.max(-_least(product))
     factors = [abs(factor) for factor, _ in A.summands]
     free = comm.max(int(len(product) > len(A.constrained_dofs)))
     numbers = list(factors)
@@ -111,10 +116,25 @@ def _sizes(A: Operator) -> _Sizes:
     return _Sizes(min(numbers), max(numbers), entry)
 
 
-def _product(A: Operator) -> NDArray[np.float64]:
-    """Multiply A by a vector of numbers near 1, and set constrained dofs to 0. Collective."""
+def _most(values: Vector) -> float:
+    """Largest absolute value; infinite if a value is not a number."""
+    most = float(np.maximum(values.max(initial=0.0), -values.min(initial=0.0)))
+    return math.inf if math.isnan(most) else most
+
+
+def _least(values: Vector) -> float:
+    """Smallest absolute value other than zero; infinite if there is none."""
+    sizes = abs(values)
+    return float(sizes.min(initial=np.inf, where=sizes > 0.0))
+
+
+def trial_product(A: Operator) -> Vector:
+    """Product (size,) of A and a vector of numbers near 1, on the host. Collective.
+
+    It is zero at constrained dofs.
+    """
     memory, first = A.space.memory, A.space.first_dof * A.space.ncomp
-    x = scattered(first, A.space.size).astype(A.dtype)
-    product: NDArray[np.float64] = memory.get(A.apply(memory.put(x))).astype(np.float64)
+    x = scattered(first, A.space.size).astype(A.dtype, copy=False)
+    product: Vector = memory.get(A.apply(memory.put(x))).astype(np.float64, copy=False)
     product[A.constrained_dofs] = 0.0
     return product
