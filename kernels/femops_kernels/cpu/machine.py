@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from femops_kernels.cpu import thread_pool
+from femops_kernels.cpu.system_threads import system_threads
 from femops_kernels.errors import KernelValueError
 from femops_kernels.simd.lanes import WIDTHS
 from femops_kernels.tuning.database import TuningKey
@@ -105,7 +106,7 @@ def get_threads() -> int:
     KernelValueError
         If FEMOPS_THREADS is no number of threads.
     """
-    if not thread_pool.POSIX:
+    if system_threads() is None:
         return 1
     here = getattr(_here, "threads", None)
     if here is not None:

@@ -6,22 +6,19 @@ their settings stay as they are.  A forked process starts its own threads.
 
 from __future__ import annotations
 
-import ctypes
 import os
-import signal
 import threading
 import time
-from typing import Any, final
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from femops_kernels.codegen.specialize import Parts, specialize
-from femops_kernels.errors import KernelError, KernelValueError
+from femops_kernels.cpu.system_threads import SystemThreads, system_threads
+from femops_kernels.errors import KernelValueError
 from femops_kernels.simd import threads as layout
 
-POSIX = os.name == "posix"
-"""True if the system has POSIX threads. Elsewhere the caller does all work alone."""
 MOST = 1024
 """Threads that a team can have."""
 # Times that a thread checks for work before it sleeps: for some 5 microseconds, if a pause takes 20
@@ -36,13 +33,6 @@ if hasattr(os, "register_at_fork"):  # or a child would wait for the end of a pa
 WORKER_PARTS: Parts = ("worker",), {}, ""
 """Parts of the compiled code that workers of a team run."""
 _LINE = 8 * layout.LINE_WORDS
-_FUNCTIONS = {
-    layout.WHO: "gettid",
-    layout.LOCK: "pthread_mutex_lock",
-    layout.UNLOCK: "pthread_mutex_unlock",
-    layout.WAIT: "pthread_cond_wait",
-    layout.WAKE: "pthread_cond_broadcast",
-}
 
 
 @final
@@ -50,23 +40,25 @@ class Team:
     """A thread that calls compiled code and its workers, who share the loops of that code.
 
     One loop runs at a time: hold ``LAUNCH``.
+
+    Parameters
+    ----------
+    system : SystemThreads
     """
 
-    def __init__(self) -> None:
+    def __init__(self, system: SystemThreads) -> None:
         size = layout.FIRST + MOST * layout.LINE_WORDS
         memory = np.zeros(size + layout.LINE_WORDS, dtype=np.int64)
         skip = -memory.ctypes.data % _LINE // 8
         self._words: NDArray[np.int64] = memory[skip : skip + size]
         self._address: int = self._words.ctypes.data
-        self._system: Any = ctypes.CDLL(None)
+        self._system = system
         self._words[layout.SPINS], self._words[layout.LONG_SPINS] = SPINS, LONG_SPINS
-        for place, name in _FUNCTIONS.items():
-            function = getattr(self._system, name, None)  # some systems have no gettid
-            if function is not None:
-                self._words[place] = ctypes.cast(function, ctypes.c_void_p).value or 0
-        self._call("pthread_mutex_init", self._place(layout.MUTEX), None)
-        for condition in (layout.NEWS, layout.DONE):
-            self._call("pthread_cond_init", self._place(condition), None)
+        for place, address in system.addresses.items():
+            self._words[place] = address
+        system.prepare(
+            self._place(layout.MUTEX), [self._place(layout.NEWS), self._place(layout.DONE)]
+        )
         compiled = specialize(*WORKER_PARTS)
         self._worker: int = compiled.worker.address
         self._words[layout.RUN] = compiled.run.address
@@ -94,25 +86,13 @@ class Team:
         return int(self._words[place])
 
     def _start(self, number: int) -> None:
-        """Start a worker. It blocks all signals, which are for Python's own threads."""
         place = layout.FIRST + number * layout.LINE_WORDS
         self._words[place + layout.NUMBER] = number
         self._words[place + layout.TEAM] = self._address
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        try:
-            handle = ctypes.c_void_p()
-            made = ctypes.byref(handle), None, ctypes.c_void_p(self._worker), self._place(place)
-            self._call("pthread_create", *made)
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        self._system.start(self._worker, self._place(place))
 
-    def _place(self, word: int) -> ctypes.c_void_p:
-        return ctypes.c_void_p(self._address + 8 * word)
-
-    def _call(self, name: str, *arguments: Any) -> None:
-        error = getattr(self._system, name)(*arguments)
-        if error:
-            raise KernelError(f"{name}: {os.strerror(error)}; take fewer threads")
+    def _place(self, word: int) -> int:
+        return self._address + 8 * word
 
 
 def system_numbers(threads: int) -> list[int]:
@@ -121,10 +101,13 @@ def system_numbers(threads: int) -> list[int]:
     Raises
     ------
     KernelValueError
-        A system without ``gettid``.
+        If threads have no numbers on this system.
     """
-    if not (POSIX and hasattr(ctypes.CDLL(None), "gettid")):
-        raise KernelValueError("threads have no numbers here: it takes Linux with glibc >= 2.30")
+    system = system_threads()
+    if system is None or layout.WHO not in system.addresses:
+        raise KernelValueError(
+            "threads have no numbers here: it takes Windows, or Linux with glibc >= 2.30"
+        )
     with LAUNCH:  # or a loop that runs would be given another number of threads
         team_address(threads)
     workers = [_teams[os.getpid()].system_number(k) for k in range(1, threads)]
@@ -146,9 +129,10 @@ def team_address(threads: int, *, strict: bool = False) -> int:
     KernelError
         If the system gives no more threads.
     """
-    if threads == 1 or not POSIX:
+    system = system_threads()
+    if threads == 1 or system is None:
         return 0
     pid = os.getpid()  # a forked child has none of its parent's workers
     if pid not in _teams:
-        _teams[pid] = Team()
+        _teams[pid] = Team(system)
     return _teams[pid].address(threads, strict=strict)
