@@ -9,12 +9,13 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from femops.errors import SolverError, VectorError
 from femops.operators import Operator
 from femops.operators.complex_operator import ComplexOperator
 from femops.operators.execution.choice import backend_of
+from femops.operators.integrals.number_types import float_type
 from femops.solvers import block_cg, preconditioned_cg
 from femops.solvers.any_preconditioner import AnyPreconditioner
 from femops.solvers.complex_systems import RealSystem
@@ -28,6 +29,7 @@ from femops.solvers.linear_problem import (
     excess_of,
 )
 from femops.solvers.multigrid import Multigrid
+from femops.solvers.refinement import SINGLE, solve_refined
 from femops.solvers.singular import singular_cause
 from femops.solvers.watch import Callback, Progress, Watch
 from femops_kernels.cg import BREAKDOWN, CONVERGED, Solve
@@ -59,6 +61,7 @@ def cg(
     history: bool = False,
     progress: Progress | None = None,
     warn: bool = True,
+    inner_dtype: DTypeLike | None = None,
 ) -> tuple[NDArray[Any], Info]:
     """Solve A x = b for a symmetric, or Hermitian, positive definite operator.
 
@@ -108,6 +111,11 @@ def cg(
         ``callback`` it is called after each iteration. Every rank calls it.
     warn : bool
         Whether to issue a `ConvergenceWarning` if the solve has not converged.
+    inner_dtype : dtype, optional
+        float32: iterate in float32, and correct the residual in float64 after each reduction by
+        1e-4 (iterative refinement). The solution is as accurate. The solve is faster where the
+        memory or the arithmetic limits the products, and float32 resolves A. ``info.residuals`` has
+        the norms that were computed in float64.
 
     Returns
     -------
@@ -140,20 +148,37 @@ def cg(
         system = RealSystem.of("cg", A, b, x0, M, callback)
         options: dict[str, Any] = {"merged": merged, "history": history, "progress": progress}
         options |= {"rtol": rtol, "atol": atol, "maxiter": maxiter, "warn": warn}
+        options["inner_dtype"] = inner_dtype
         x, info = cg(system.A, system.b, system.x0, M=system.M, callback=system.callback, **options)
         return system.solution(x), info
     if getattr(b, "ndim", 1) == 2:
-        if merged or callback is not None:
-            raise SolverError("b has many columns: leave out callback and merged")
+        if merged or callback is not None or inner_dtype is not None:
+            raise SolverError("b has many columns: leave out callback, merged and inner_dtype")
         reports = {"history": history, "progress": progress, "warn": warn}
         limits = {"rtol": rtol, "atol": atol, "maxiter": maxiter}
         return _many(A, b, x0, {"M": M, **limits}, **reports)
     given = LinearProblem.checked("cg", A, b, x0, M, rtol, atol, maxiter, merged=merged, warn=warn)
+    if inner_dtype is not None:
+        if float_type(inner_dtype) != SINGLE or callback is not None:
+            raise SolverError("inner_dtype is float32 or left out, without a callback")
+        x, info = solve_refined(cg, given, merged, progress, history=history)
+    else:
+        x, info = _of_one(
+            given, merged, Watch(history, progress, callback, arrays=A.space.memory.xp)
+        )
+    if warn and not info.converged:
+        warn_of("cg", given, M, info)
+    return x, info
+
+
+def _of_one(given: LinearProblem, merged: bool | None, watch: Watch) -> tuple[NDArray[Any], Info]:
+    """Solve a checked problem with one right-hand side. Collective."""
+    A = given.A
     exponent = excess_of(A, given.right, given.guess)
     problem = given.scaled(exponent)
     # squares of less would underflow in the recursion
     goal = max(problem.tolerance, float(np.finfo(problem.right.dtype).tiny) ** 0.5)
-    watch = Watch(history, progress, callback, exponent, A.space.memory.xp)
+    watch.exponent = exponent
     if isinstance(problem.M, Jacobi | None):
         x, info = _solved(problem, problem.M, merged, watch, goal)
     else:
@@ -166,8 +191,6 @@ def cg(
     if exponent:
         allowed = max(problem.tolerance, least_change(A.dtype, problem.norm))
         x, info = enlarged(A, x, exponent, allowed), info.scaled(exponent)
-    if warn and not info.converged:
-        warn_of("cg", given, M, info)
     return x, info
 
 

@@ -46,6 +46,8 @@ class Watch:
     ----------
     norms : list of float
         Norms of the residual before the first iteration and after each. Empty without ``history``.
+    exponent : int
+        See the parameter. It may be set until the first report.
 
     Raises
     ------
@@ -66,7 +68,7 @@ class Watch:
             if told is not None:
                 check_takes(told, given, partial(_refused, f"{name}{_TAKEN[name]}"))
         self._history, self._progress, self.callback = history, progress, callback
-        self._exponent, self._arrays = exponent, arrays
+        self.exponent, self._arrays = exponent, arrays
 
     @property
     def each(self) -> bool:
@@ -80,11 +82,11 @@ class Watch:
 
     def tell(self, iterations: int, norm: float, iterate: Callable[[], Vector]) -> None:
         """Report an iteration. ``iterate()`` is called only if there is a callback."""
-        norm = math.ldexp(norm, self._exponent)
+        norm = math.ldexp(norm, self.exponent)
         if self._history:
             self.norms.append(norm)
         if self._progress:
             self._progress(iterations, norm)
         if self.callback and iterations:
             x = iterate()
-            self.callback(self._arrays.ldexp(x, self._exponent) if self._exponent else x)
+            self.callback(self._arrays.ldexp(x, self.exponent) if self.exponent else x)
