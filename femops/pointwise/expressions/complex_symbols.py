@@ -31,12 +31,15 @@ class ComplexArray(np.ndarray[Any, np.dtype[Any]]):
     @property  # type: ignore[misc]  # NumPy's can be set
     def real(self) -> Any:
         """Real parts, in an array of the same shape."""
-        return each(lambda entry: entry.real, self)
+        return each(lambda entry: _part(entry, "real"), self)
 
     @property  # type: ignore[misc]
     def imag(self) -> Any:
         """Imaginary parts, in an array of the same shape."""
-        return each(lambda entry: entry.imag, self)
+        return each(lambda entry: _part(entry, "imag"), self)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return called(function, args, kwargs)
 
 
 @final
@@ -119,6 +122,9 @@ class ComplexSymbol(Symbolic):
 
         return each(one, *inputs)
 
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return called(function, args, kwargs)
+
     def __getitem__(self, index: Any) -> Any:
         raise TraceError("a scalar is indexed: leave out the index")
 
@@ -147,6 +153,73 @@ def each(function: Callable[..., Any], *inputs: Any) -> Any:
     for index in np.ndindex(out.shape):
         out[index] = function(*(array[index] for array in arrays))
     return out
+
+
+def complex_array(value: Any) -> Any:
+    """Convert arrays with complex symbols to `ComplexArray`. Other values are returned unchanged.
+
+    A tuple or list, which some functions of NumPy return, is converted entry by entry.
+    """
+    if isinstance(value, tuple | list):
+        return type(value)(map(complex_array, value))
+    if not isinstance(value, np.ndarray) or value.dtype != object:
+        return value
+    found = any(isinstance(entry, ComplexSymbol) for entry in value.flat)
+    return value.view(ComplexArray) if found else value
+
+
+def called(function: Any, args: Any, kwargs: Any) -> Any:
+    """Call a function of NumPy that is not a ufunc, with arguments that have symbols.
+
+    Arrays that it returns know that they are complex, as those that it is given do.
+
+    Raises
+    ------
+    TraceError
+        The function asks whether numbers are real, which NumPy answers by the type of an array.
+    """
+    value = complex_array(np.asarray(args[0], dtype=object)) if function in _BY_TYPE else None
+    if isinstance(value, ComplexArray):
+        return _BY_TYPE[function](value, *args[1:], **kwargs)
+    return complex_array(_PLAIN.__array_function__(function, (), args, kwargs))
+
+
+_PLAIN = np.empty(0)
+
+
+def _angle(value: ComplexArray, deg: bool = False) -> Any:
+    angle = each(np.arctan2, value.imag, value.real)
+    return angle * (180.0 / np.pi) if deg else angle
+
+
+def _norm(value: ComplexArray, **options: Any) -> Any:
+    if options:
+        raise TraceError("numpy.linalg.norm of symbols takes no options: it is sqrt(sum(|a|^2))")
+    squares = each(lambda entry: _part(entry, "real") ** 2 + _part(entry, "imag") ** 2, value)
+    return np.sqrt(np.asarray(squares, dtype=object).sum())
+
+
+def _type_test(value: ComplexArray) -> Any:
+    raise TraceError(
+        "a symbol is asked whether it is real: use np.real and np.imag, which take both"
+    )
+
+
+# Functions that ask NumPy for the type of an array, which is that of objects here.
+_BY_TYPE: dict[Any, Callable[..., Any]] = {
+    np.real: lambda value: value.real,
+    np.imag: lambda value: value.imag,
+    np.angle: _angle,
+    np.linalg.norm: _norm,
+    **dict.fromkeys((np.isreal, np.iscomplex, np.isrealobj, np.iscomplexobj), _type_test),
+}
+
+
+def _part(entry: Any, name: str) -> Any:
+    """Real or imaginary part of a number or symbol. Nodes are real numbers."""
+    if isinstance(entry, Node):
+        return entry if name == "real" else 0.0
+    return getattr(entry, name)
 
 
 def where_complex(graph: Graph, condition: Any, a: Any, b: Any) -> ComplexSymbol:
