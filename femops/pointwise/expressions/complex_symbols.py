@@ -199,7 +199,7 @@ def _norm(value: ComplexArray, **options: Any) -> Any:
     return np.sqrt(np.asarray(squares, dtype=object).sum())
 
 
-def _type_test(value: ComplexArray) -> Any:
+def _type_test(_: ComplexArray) -> Any:
     raise TraceError(
         "a symbol is asked whether it is real: use np.real and np.imag, which take both"
     )
