@@ -21,6 +21,7 @@ from femops.operators.matrix_free import MatrixFree
 from femops.operators.operator import Operator
 from femops.pointwise.field_symbol import Argument, Objects
 from femops.pointwise.linear import LinearQFunction
+from femops.spaces.product import Product
 from femops.spaces.restriction import positions
 from femops_kernels.compiled import CompiledOperator, Panels
 from femops_meshes import html
@@ -162,6 +163,8 @@ class ComplexOperator(MatrixFree):
 
     def __getitem__(self, pair: tuple[str, str]) -> ComplexOperator | None:
         """Block of the operator for a test function and a field; see `Operator.__getitem__`."""
+        if not isinstance(self.space, Product):
+            raise OperatorError(f"{self!r} is no operator on a product: it has no blocks")
         block = self.real[pair]
         if block is None:
             return None

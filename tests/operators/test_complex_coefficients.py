@@ -31,7 +31,10 @@ def build(function: Any, **options: Any) -> Any:
 
 FUNCTIONS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "list": (lambda x: [1j * x[0], x[1]], lambda x: np.array([1j * x[0], x[1]])),
-    "numbers and arrays": (lambda x: (1j * x[0], 2.0), lambda x: np.array([1j * x[0], 2 + 0 * x[0]])),
+    "numbers and arrays": (
+        lambda x: (1j * x[0], 2.0),
+        lambda x: np.array([1j * x[0], 2 + 0 * x[0]]),
+    ),
     "constant": (lambda x: np.array([1j, 2.0]), lambda x: np.array([1j + 0 * x[0], 2 + 0 * x[0]])),  # noqa: ARG005
 }
 

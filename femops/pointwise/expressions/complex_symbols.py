@@ -9,7 +9,7 @@ import numpy as np
 
 from femops.errors import TraceError
 from femops.pointwise.expressions.graph import Graph, Node, Symbolic
-from femops.pointwise.expressions.operations import COMPARE, UFUNCS
+from femops.pointwise.expressions.operations import BITWISE, LOGICAL, UFUNCS
 
 _BY_PARTS = ("add", "sub", "pos", "neg")
 _ALLOWED = (
@@ -118,6 +118,9 @@ class ComplexSymbol(Symbolic):
         graph = self.graph
 
         def one(*values: Any) -> Any:
+            if name in LOGICAL or name in BITWISE:
+                parts = (_condition(value, ufunc) for value in values)
+                return ComplexSymbol.of(graph, ufunc(*parts))
             return _applied(ufunc, name, [ComplexSymbol.of(graph, value) for value in values])
 
         return each(one, *inputs)
@@ -225,12 +228,20 @@ def _part(entry: Any, name: str) -> Any:
 def where_complex(graph: Graph, condition: Any, a: Any, b: Any) -> ComplexSymbol:
     """``a`` where the condition holds, else ``b``, of complex numbers; see `femops.where`."""
     left, right = ComplexSymbol.of(graph, a), ComplexSymbol.of(graph, b)
-    if isinstance(condition, ComplexSymbol):
-        condition = condition._function(np.positive).re
+    condition = _condition(condition, np.not_equal)
     if not isinstance(condition, Node):
         return left if condition else right
     parts = (left.re, right.re), (left.im, right.im)
     return ComplexSymbol(*(graph.where(condition, *pair) for pair in parts))
+
+
+def _condition(value: Any, ufunc: Any) -> Any:
+    """Node of a condition or real number. Values that are no symbols are returned unchanged."""
+    if not isinstance(value, ComplexSymbol):
+        return value
+    if not value.is_real:
+        raise TraceError(f"numpy.{ufunc.__name__} of a complex number: {_ALLOWED}")
+    return value.re
 
 
 def _method(ufunc: Any) -> Callable[[ComplexSymbol], Any]:
@@ -243,7 +254,7 @@ for _ufunc in (np.sqrt, np.log, np.sin, np.cos, np.tan, np.sinh, np.cosh, np.tan
 
 
 def _applied(ufunc: Any, name: str, values: list[ComplexSymbol]) -> Any:
-    """Apply one of NumPy's functions to complex symbols. Comparisons return a Node."""
+    """Apply one of NumPy's functions to complex symbols. Real parts of comparisons are conditions."""
     a, b = values[0], values[-1]
     if name in ("conj", "exp"):
         return a.conjugate() if name == "conj" else a.exp()
@@ -251,8 +262,7 @@ def _applied(ufunc: Any, name: str, values: list[ComplexSymbol]) -> Any:
         parts = [v.re for v in values], [v.im for v in values]
         return ComplexSymbol(*(ufunc(*part) for part in parts))
     if all(value.is_real for value in values):
-        found = ufunc(*(value.re for value in values))
-        return found if name in COMPARE else ComplexSymbol.of(a.graph, found)
+        return ComplexSymbol.of(a.graph, ufunc(*(value.re for value in values)))
     if name in ("mul", "square"):
         return _product(a, b)
     if name == "div":
