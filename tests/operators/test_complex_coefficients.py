@@ -35,7 +35,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
         lambda x: (1j * x[0], 2.0),
         lambda x: np.array([1j * x[0], 2 + 0 * x[0]]),
     ),
-    "constant": (lambda x: np.array([1j, 2.0]), lambda x: np.array([1j + 0 * x[0], 2 + 0 * x[0]])),  # noqa: ARG005
+    "constant": (lambda x: np.array([1j, 2.0]), lambda x: np.array([1j + 0 * x[0], 2 + 0 * x[0]])),
 }
 
 
@@ -55,7 +55,7 @@ def test_a_constant_with_as_many_components_as_points() -> None:
     def entries(u: Any, m: Any) -> Any:
         return {"value": (m[0, 0] + 10 * m[0, 1] + 100 * m[1, 0] + 1000 * m[1, 1]) * u}
 
-    A = femops.form(entries, D, dtype=complex, m=lambda x: matrix)  # noqa: ARG005
+    A = femops.form(entries, D, dtype=complex, m=lambda x: matrix)
     assert np.allclose(A @ np.ones(1), 301 + 4020j)
 
 
@@ -86,7 +86,7 @@ def test_a_vector_of_two_components_is_no_symmetric_matrix() -> None:
 
 def test_errors_of_updates_and_sums() -> None:
     A = build(scaled, k=1j)
-    with pytest.raises(OperatorError, match="a coefficient .q."):
+    with pytest.raises(OperatorError, match=r"a coefficient .q."):
         A.update(q=1j)
     single = femops.form(scaled, V, dtype="complex64", k=1j)
     with pytest.raises(OperatorError, match=r"types can't be added: ComplexOperator\(.* complex64"):

@@ -307,7 +307,7 @@ def test_refused_arguments() -> None:
         femops.form(lambda u: {"value": 1j * u}, V)
     with pytest.raises(OperatorError, match=r"femops\.form makes complex operators"):
         femops.mass(V, dtype=complex)
-    with pytest.raises(OperatorError, match="ComplexOperator.* is no operator on a product"):
+    with pytest.raises(OperatorError, match=r"ComplexOperator.* is no operator on a product"):
         femops.form(damped, V, k2=1j, dtype=complex)["u", "u"]
     with pytest.raises(OperatorError, match="not finite"):
         femops.form(damped, V, k2=complex(0, np.nan), dtype=complex)

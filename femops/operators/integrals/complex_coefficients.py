@@ -37,15 +37,15 @@ def paired(name: str, value: Any, mesh: Mesh, comm: Communicator | None) -> tupl
     Returns
     -------
     value : the same kind
-        The same values if they are real. Otherwise real and imaginary parts are one more axis, which is the
-        last of the shape at a point.
+        The same values if they are real. Otherwise real and imaginary parts are one more axis,
+        which is the last of the shape at a point.
     is_complex : bool
 
     Raises
     ------
     OperatorError
         The value is a field, which is real, and ``comm`` is None. Or it is not made of numbers. A
-        function raises it, too, if its values are real in the first element and complex in another.
+        function raises it, too, if its values are real in one element and complex in another.
     """
     refuse_device_array(value, name)
     if isinstance(value, GridFunction | Mapping | str):

@@ -254,7 +254,10 @@ for _ufunc in (np.sqrt, np.log, np.sin, np.cos, np.tan, np.sinh, np.cosh, np.tan
 
 
 def _applied(ufunc: Any, name: str, values: list[ComplexSymbol]) -> Any:
-    """Apply one of NumPy's functions to complex symbols. Real parts of comparisons are conditions."""
+    """Apply one of NumPy's functions to complex symbols.
+
+    The real part of a comparison is a condition.
+    """
     a, b = values[0], values[-1]
     if name in ("conj", "exp"):
         return a.conjugate() if name == "conj" else a.exp()
