@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from femops.operators.complex_operator import ComplexOperator
+from femops.operators.integrals.coefficients import FormCoefficient
 from femops.operators.integrals.complex_coefficients import paired
 from femops.operators.operator import Operator
 from femops.pointwise.complex_forms import RealFunction, check_complex_linear, is_symmetric
@@ -64,7 +65,7 @@ def complex_form(
         trial.doubled,
         None if test is None else test.doubled,
         **{**options, "dtype": real},
-        **{name: value for name, (value, _) in pairs.items()},
+        **{name: FormCoefficient(name, v, paired=is_pair) for name, (v, is_pair) in pairs.items()},
     )
     steps = [term.source.qfunction for _, term in operator.summands]
     for step in steps:

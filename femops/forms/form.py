@@ -198,7 +198,10 @@ def form(
         whole: Operator = _over_domains(function, trial, test, boundary, coefficients, options)
         return whole
     check_names(function, len(trial.names) if isinstance(trial, Product) else 1, form)
-    given = {name: FormCoefficient(name, value) for name, value in coefficients.items()}
+    given = {
+        name: value if isinstance(value, FormCoefficient) else FormCoefficient(name, value)
+        for name, value in coefficients.items()
+    }
     if isinstance(trial, Product):
         if test is not None:
             raise OperatorError("a product has test functions of its own: leave out the test space")

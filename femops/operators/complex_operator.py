@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 
 from femops.errors import OperatorError, VectorError
 from femops.fields.multivector import MultiVector
-from femops.operators.execution.vectors import check_output
+from femops.operators.execution.vectors import check_many, check_output
 from femops.operators.integrals.complex_coefficients import paired
 from femops.operators.integrals.constraints import Constraints, read_only
 from femops.operators.integrals.integral import Integral
@@ -21,6 +21,7 @@ from femops.operators.matrix_free import MatrixFree
 from femops.operators.operator import Operator
 from femops.pointwise.field_symbol import Argument, Objects
 from femops.pointwise.linear import LinearQFunction
+from femops.spaces.product import Product
 from femops.spaces.restriction import positions
 from femops_kernels.compiled import CompiledOperator, Panels
 from femops_meshes import html
@@ -124,11 +125,12 @@ class ComplexOperator(MatrixFree):
         Raises
         ------
         VectorError
-            The vectors have another space or type.
+            The vectors have another space, type or number, or ``out`` overlaps x.
         """
         if not isinstance(x, MultiVector) or x.space is not self.space or x.dtype != self.dtype:
             raise VectorError(f"x is {x!r}: give a MultiVector of {self.dtype} on {self.space!r}")
         result = x.empty_like(self.test_space) if out is None else out
+        check_many(self.space, self.test_space, self.dtype, x, result)
         result[:] = self._matmat(x.columns())
         return result
 
@@ -147,9 +149,10 @@ class ComplexOperator(MatrixFree):
     def __add__(self, other: Any) -> Any:
         if not isinstance(other, ComplexOperator):
             return super().__add__(other)
-        if self.space is not other.space or self.test_space is not other.test_space:
+        mine, theirs = ((A.space, A.test_space, A.dtype) for A in (self, other))
+        if mine != theirs:
             raise OperatorError(
-                f"operators on different spaces can't be added: {self!r}, {other!r}"
+                f"operators on different spaces or types can't be added: {self!r} and {other!r}"
             )
         spaces, names = (self.space, self.test_space), self._paired | other._paired
         both = self.symmetric and other.symmetric
@@ -160,6 +163,8 @@ class ComplexOperator(MatrixFree):
 
     def __getitem__(self, pair: tuple[str, str]) -> ComplexOperator | None:
         """Block of the operator for a test function and a field; see `Operator.__getitem__`."""
+        if not isinstance(self.space, Product):
+            raise OperatorError(f"{self!r} is no operator on a product: it has no blocks")
         block = self.real[pair]
         if block is None:
             return None
@@ -233,6 +238,8 @@ class ComplexOperator(MatrixFree):
         return self._of(self.real.update(**new))
 
     def _updated(self, name: str, value: Any) -> Any:
+        if name not in self.coefficients:
+            return value  # the real operator names the error
         real, is_complex = paired(name, value, self.space.mesh, self.space.comm)
         if name in self._paired:
             return real if is_complex else paired(name, value, self.space.mesh, None)[0]
@@ -240,7 +247,7 @@ class ComplexOperator(MatrixFree):
             raise OperatorError(
                 f"{name} is complex, and was real when the operator was made: make a new operator"
             )
-        return value
+        return real
 
     def diagonal(self) -> NDArray[Any]:
         """Compute the complex diagonal (size,); see `Operator.diagonal`."""

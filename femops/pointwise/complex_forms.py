@@ -22,7 +22,7 @@ from femops.pointwise.expressions.graph import Graph, Node
 from femops.pointwise.field_symbol import Argument, FieldSymbol, Objects
 from femops.pointwise.linear import LinearQFunction
 from femops.pointwise.sides import TwoSided
-from femops.pointwise.trace import FormFunction
+from femops.pointwise.trace import FormFunction, name_of
 
 
 @final
@@ -55,17 +55,38 @@ class RealFunction:
         known = {name: _complex_known(name, v, name in self._paired) for name, v in named.items()}
         results = self._function(*given, **known)
         graph = _graph_of(arguments[0])
-        if len(self._tests) == 1:
-            ncomp = next(iter(self._tests.values()))
-            return _real_parts(results, "value", ncomp, self._dim, graph)
         if not isinstance(results, Mapping):
             return results  # the tracer names the error
+        if len(self._tests) == 1:
+            return self._real_parts(results, next(iter(self._tests.values())), graph)
         return {
-            name: _real_parts(part, "value", self._tests[name], self._dim, graph)
-            if name in self._tests
-            else part
+            name: self._real_parts(part, self._tests[name], graph) if name in self._tests else part
             for name, part in results.items()
         }
+
+    def _real_parts(self, part: Any, ncomp: int, graph: Graph, kind: str = "value") -> Any:
+        """Result for one test function, as that of the real form.
+
+        Dictionaries keep their keys. An array (ncomp, ...) becomes (2 ncomp, ...), with real and
+        imaginary part of each component one after the other.
+        """
+        if part is None:
+            return None  # zero
+        if isinstance(part, Mapping):
+            kinds = {key: key if key == "grad" else "value" for key in part}
+            return {k: self._real_parts(one, ncomp, graph, kinds[k]) for k, one in part.items()}
+        plain = (ncomp,) * (ncomp > 1) + (self._dim,) * (kind == "grad")
+        array = np.asarray(part.value if isinstance(part, FieldSymbol) else part, dtype=object)
+        where = f"{definition(self._function)}{name_of(self._function)}"
+        if array.shape not in (plain, (1, *plain)[ncomp > 1 :]):
+            raise TraceError(
+                f'{where} returned a "{kind}" of shape {array.shape}: the test function needs '
+                f"{plain}"
+            )
+        try:
+            return _interleaved(array.reshape(ncomp, *plain[ncomp > 1 :]), graph)
+        except TraceError as error:
+            raise TraceError(f'{where}: in the "{kind}": {error}') from error
 
 
 def check_complex_linear(step: LinearQFunction, function: FormFunction) -> None:
@@ -143,29 +164,11 @@ def _complex_field(name: str, field: Any) -> Any:
     return FieldSymbol(name, Argument(values, slopes), grad)
 
 
-def _real_parts(part: Any, kind: str, ncomp: int, dim: int, graph: Graph) -> Any:
-    """Result of a complex form's function for one test function, as that of the real form.
-
-    Dictionaries keep their keys. An array (ncomp, ...) becomes (2 ncomp, ...), with real and
-    imaginary part of each component one after the other.
-    """
-    if isinstance(part, Mapping):
-        kinds = {key: key if key == "grad" else "value" for key in part}
-        return {key: _real_parts(one, kinds[key], ncomp, dim, graph) for key, one in part.items()}
-    plain = (ncomp,) * (ncomp > 1) + (dim,) * (kind == "grad")
-    array = np.asarray(part.value if isinstance(part, FieldSymbol) else part, dtype=object)
-    if array.shape not in (plain, (1, *plain)[ncomp > 1 :]):
-        raise TraceError(
-            f'the function returned a "{kind}" of shape {array.shape}: the test function needs '
-            f"{plain}"
-        )
-    return _interleaved(array.reshape(ncomp, *plain[ncomp > 1 :]), graph)
-
-
 def _interleaved(table: Objects, graph: Graph) -> Objects:
     """Real and imaginary parts (2 ncomp, ...) of an array (ncomp, ...) of numbers and symbols."""
     out = np.empty((len(table), 2, *table.shape[1:]), dtype=object)
     for index in np.ndindex(table.shape):
-        entry = ComplexSymbol.of(graph, table[index])
+        given = table[index]
+        entry = ComplexSymbol.of(graph, given.value if isinstance(given, FieldSymbol) else given)
         out[(index[0], 0, *index[1:])], out[(index[0], 1, *index[1:])] = entry.re, entry.im
     return out.reshape(-1, *table.shape[1:])

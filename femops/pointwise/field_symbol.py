@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from femops.errors import NoAttributeError, TraceError
+from femops.pointwise.expressions.complex_symbols import called
 from femops.pointwise.expressions.graph import Node, Symbolic
 from femops_meshes.hints import did_you_mean
 
@@ -83,7 +84,7 @@ class FieldSymbol(Symbolic):
     def sym_grad(self) -> Objects:
         """Symmetric part (dim, dim) of the gradient (strain). ncomp must be dim."""
         matrix = self._square()
-        return np.asarray(0.5 * (matrix + matrix.T))
+        return np.asanyarray(0.5 * (matrix + matrix.T))
 
     def _square(self) -> Objects:
         matrix = np.atleast_2d(self.grad)  # in 1-D the gradient of a scalar is a matrix too
@@ -97,6 +98,9 @@ class FieldSymbol(Symbolic):
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         plain = [i.value if isinstance(i, FieldSymbol) else i for i in inputs]
         return getattr(ufunc, method)(*plain, **options)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return called(function, args, kwargs)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Objects:
         return np.asarray(self.value, dtype=object)
@@ -119,7 +123,7 @@ class FieldSymbol(Symbolic):
     def _components(self) -> Objects:
         if not isinstance(self.value, np.ndarray):
             raise TraceError(f"{self._name} has one component: write {self._name} without an index")
-        return np.asarray(self.value)
+        return np.asanyarray(self.value)
 
     def __bool__(self) -> bool:
         return bool(self.value)

@@ -8,6 +8,7 @@ from typing import Any, final
 import numpy as np
 
 from femops.errors import NoAttributeError, TraceError
+from femops.pointwise.expressions.complex_symbols import called
 from femops.pointwise.expressions.graph import Node, Symbolic
 from femops_meshes.hints import did_you_mean
 
@@ -84,6 +85,9 @@ class TwoSided(Symbolic):
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         plain = [i._single if isinstance(i, TwoSided) else i for i in inputs]
         return getattr(ufunc, method)(*plain, **options)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return called(function, args, kwargs)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         return np.asarray(self._single, dtype=object)

@@ -50,8 +50,6 @@ class Given(Preconditioner):
     def __init__(self, M: Any, dtype: np.dtype[Any], space: Space | Product, name: str) -> None:
         self._M, self._name = M, name
         self.symmetric = bool(getattr(M, "symmetric", True))
-        # operators of femops refuse `matvec` on many ranks
-        self._multiplied = isinstance(M, LinearOperator) or not hasattr(M, "matvec")
         super().__init__(dtype, space)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -61,7 +59,7 @@ class Given(Preconditioner):
         Given.__init__(self, **state)
 
     def _apply(self, x: Vector, result: Vector) -> None:
-        product = self._M @ x if self._multiplied else self._M.matvec(x)
+        product = multiplied(self._M, x)
         with check(self._space.comm):  # a rank that raises alone would leave the others waiting
             result[:] = self._checked(product)
 
@@ -96,6 +94,15 @@ class Given(Preconditioner):
         if not hasattr(self._M, "T"):
             raise SolverError(f"{self._name} has no transpose: give a LinearOperator with rmatvec")
         return Given(self._M.T, self.dtype, self._space, f"the transpose of {self._name}")
+
+
+def multiplied(M: Any, x: Vector) -> Any:
+    """Return the product of a user's M with a vector. M may write into its argument, a copy."""
+    if isinstance(M, Preconditioner):
+        return M @ x
+    # operators of femops refuse `matvec` on many ranks
+    by_operator = isinstance(M, LinearOperator) or not hasattr(M, "matvec")
+    return M @ x.copy() if by_operator else M.matvec(x.copy())
 
 
 def as_preconditioner(

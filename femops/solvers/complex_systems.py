@@ -14,12 +14,12 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.errors import SolverError
+from femops.errors import SolverError, VectorError
 from femops.operators import Operator
 from femops.operators.complex_operator import ComplexOperator, as_pairs, from_pairs
 from femops.operators.execution.vectors import checked_vector
 from femops.parallel.collective_checks import check
-from femops.solvers.any_preconditioner import check_preconditioner
+from femops.solvers.any_preconditioner import check_preconditioner, multiplied
 from femops.solvers.inner_products import Sums
 from femops.solvers.jacobi import Jacobi
 from femops.solvers.linear_problem import LinearProblem, Map, Solver
@@ -45,15 +45,19 @@ class PairedPreconditioner(Preconditioner):
 
     def __init__(self, M: Any, A: ComplexOperator) -> None:
         self._M, self._kind = M, A.dtype
-        self.symmetric = bool(getattr(M, "symmetric", True))
+        self.symmetric = bool(getattr(M, "hermitian", getattr(M, "symmetric", True)))
+        if isinstance(M, Jacobi):
+            self.symmetric = not M.inverse.imag.any()
         super().__init__(A.real.dtype, A.real.space)
 
     def _apply(self, x: Vector, result: Vector) -> None:
+        given = x.view(self._kind)
         with check(self._space.comm):  # a rank that raises alone would leave the others waiting
-            product = self._space.memory.factor(self._M @ x.view(self._kind), "the product with M")
-            if product.size != len(x) // 2 or product.dtype.kind not in "biufc":
+            product = self._space.memory.factor(multiplied(self._M, given), "the product with M")
+            n = len(given)
+            if product.shape not in {(n,), (n, 1), (1, n)} or product.dtype.kind not in "biufc":
                 raise SolverError(
-                    f"M times a vector ({len(x) // 2},) is an array {product.shape} of "
+                    f"M times a vector ({n},) is an array {product.shape} of "
                     f"{product.dtype}: return a vector of that length"
                 )
             if not self._space.memory.xp.isfinite(product).all():
@@ -103,12 +107,20 @@ class RealSystem:
         """
         if not isinstance(A, ComplexOperator):
             return RealSystem(A, b, x0, M, callback)
-        if solver != "gmres" and A.space is A.test_space and not A.hermitian:
+        if A.space is not A.test_space:
+            raise SolverError(f"{A!r} goes from one space to another: its system has no solution")
+        if solver != "gmres" and not A.hermitian:
             raise SolverError(
                 f"{A!r} is not Hermitian: {solver} needs that, femops.gmres takes any operator"
             )
-        right = _pairs(A, b, "b")
-        guess = None if x0 is None else _pairs(A, x0, "x0")
+        columns = getattr(b, "ndim", 1) == 2 and solver == "cg"
+        if columns and x0 is not None and np.shape(x0) != np.shape(b):
+            raise VectorError(
+                f"b has {np.shape(b)}, x0 {np.shape(x0)}: give a column, and one of x0, for each "
+                "problem"
+            )
+        right = _pairs(A, b, "b", columns=columns)
+        guess = None if x0 is None else _pairs(A, x0, "x0", columns=columns)
         shown = None if callback is None else _of_complex(callback)
         return RealSystem(A.real, right, guess, _preconditioner(M, A), shown, A)
 
@@ -123,12 +135,12 @@ class RealSystem:
         return ComplexAlgebra(problem, precondition)
 
 
-def _pairs(A: ComplexOperator, vector: Any, what: str) -> Vector:
-    """Check a user's complex vectors (size,) or (size, nvec), and convert them."""
-    if getattr(vector, "ndim", 1) == 2:
-        columns = [_pairs(A, vector[:, j].copy(), what) for j in range(vector.shape[1])]
-        return A.space.memory.xp.stack(columns, axis=1) if columns else np.empty((A.shape[0], 0))
-    if hasattr(vector, "shape") and hasattr(vector, "dtype") and vector.ndim == 1:
+def _pairs(A: ComplexOperator, vector: Any, what: str, *, columns: bool = False) -> Vector:
+    """Check a user's complex vector (size,), or many in ``columns`` of an array, and convert."""
+    if columns:
+        pairs = [_pairs(A, vector[:, j].copy(), what) for j in range(vector.shape[1])]
+        return A.space.memory.xp.stack(pairs, axis=1) if pairs else np.empty((A.shape[0], 0))
+    if hasattr(vector, "dtype") and getattr(vector, "ndim", 0) == 1:
         vector = check_shape(A.space, vector, what)
         if vector.dtype == A.dtype:  # SciPy's solvers take any layout, too
             vector = A.space.memory.xp.ascontiguousarray(vector)

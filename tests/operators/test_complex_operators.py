@@ -257,7 +257,13 @@ def test_a_copy_in_another_process() -> None:
         (lambda u: {"grad": np.real(u.grad)}, "not linear over complex"),
         (lambda u: {"value": abs(u)}, "not linear"),
         (lambda u: {"value": u + 1j}, "does not depend on the field"),
-        (lambda u: {"grad": 1j * u}, r"shape \(\): the test function needs \(2,\)"),
+        (lambda u: 1j * u, "returned ComplexSymbol: return"),
+        (lambda u: None, "returned NoneType: return"),
+        (lambda u: {"value": "a"}, r'in the "value": a symbol is combined with a str'),
+        (
+            lambda u: {"grad": 1j * u},
+            r"<lambda> returned a \"grad\" of shape \(\): the test function needs \(2,\)",
+        ),
         (lambda u: {"value": np.sin(1j * u)}, "sin of a complex number"),
         (lambda u: {"value": u**0.5}, "power 0.5"),
         (lambda u: {"value": (1j * u) * (0 * u < 1j)}, "complex number"),
@@ -269,12 +275,40 @@ def test_refused_forms(function: Any, message: str) -> None:
         femops.form(function, V, dtype="complex128")
 
 
+CHOICES = (
+    lambda x: femops.where(x[0] > 0.5, 1.0, 0.0),
+    lambda x: x[0] > 0.5,
+    lambda x: (x[0] > 0.5) & True,
+    lambda x: np.logical_not(~(x[0] > 0.5)),
+    lambda x: femops.where((x[0] > 0.5) | (x[0] < 0.5), x[0] > 0.5, 3j),
+)
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_conditions_are_numbers(choice: Any) -> None:
+    """As in a real form, also beside complex constants."""
+    V = femops.H1(femops.box((2, 2)), 1)
+    A = femops.form(lambda u, x: {"value": 1j * choice(x) * u}, V, dtype=complex)
+    R = femops.form(lambda u, x: {"value": femops.where(x[0] > 0.5, 1.0, 0.0) * u}, V)
+    assert np.array_equal(A @ np.ones(V.size), 1j * (R @ np.ones(V.size)))
+
+
+def test_fields_in_lists() -> None:
+    V = femops.H1(femops.box((2, 2), mapping=bend), 1)
+    A = femops.form(lambda u: {"grad": [u, 2j * u]}, V, dtype=complex)
+    R, S = (femops.form(lambda u, k: {"grad": k * u}, V, k=np.eye(2)[i]) for i in (0, 1))
+    x = random(V.size, 1)
+    assert np.allclose(A @ x, R @ x + 2j * (S @ x), rtol=0, atol=1e-14)
+
+
 def test_refused_arguments() -> None:
     V = femops.H1(femops.box((2, 2)), 1)
     with pytest.raises(TraceError, match="dtype='complex128'"):
         femops.form(lambda u: {"value": 1j * u}, V)
     with pytest.raises(OperatorError, match=r"femops\.form makes complex operators"):
         femops.mass(V, dtype=complex)
+    with pytest.raises(OperatorError, match=r"ComplexOperator.* is no operator on a product"):
+        femops.form(damped, V, k2=1j, dtype=complex)["u", "u"]
     with pytest.raises(OperatorError, match="not finite"):
         femops.form(damped, V, k2=complex(0, np.nan), dtype=complex)
     with pytest.raises(VectorError, match=r"u\.real and u\.imag"):

@@ -160,6 +160,57 @@ def test_refused() -> None:
         femops.gmres(A, b, maxiter=3)
 
 
+def test_a_preconditioner_may_write_into_its_argument() -> None:
+    def doubled(r: Array) -> Array:
+        r *= 2.0
+        return r
+
+    A, b = damped(), random(13)
+    M = spla.LinearOperator(A.shape, doubled, dtype=complex)
+    x, info = femops.gmres(A, b, M=M, rtol=1e-10, restart=200)
+    assert info.converged
+    assert error(A, x, b) < 1e-8
+    real = spla.LinearOperator(A.shape, doubled, dtype=float)
+    x, info = femops.gmres(DEFINITE, DEFINITE.rhs(b.real.copy()), M=real, restart=200)
+    assert info.converged
+
+
+class Matvec:
+    """Preconditioner that has no `@`, as some of other libraries."""
+
+    def __init__(self, diagonal: Array) -> None:
+        self.diagonal, self.shape, self.dtype = diagonal, 2 * diagonal.shape, diagonal.dtype
+
+    def matvec(self, r: Array) -> Array:
+        return r / self.diagonal
+
+
+def test_a_preconditioner_with_matvec_alone() -> None:
+    A, b = damped(), random(14)
+    x, info = femops.gmres(A, b, M=Matvec(A.diagonal()), rtol=1e-10, restart=200)
+    assert info.converged
+    assert error(A, x, b) < 1e-8
+
+
+def test_preconditioners_that_are_not_hermitian() -> None:
+    for M in (femops.jacobi(damped()), damped()):
+        with pytest.raises(SolverError, match="M is not symmetric"):
+            femops.cg(HERMITIAN, random(), M=M)
+
+
+def test_messages_have_the_sizes_of_complex_vectors() -> None:
+    A, n = damped(), V.size
+    rectangular = femops.form(lambda u: {"value": 1j * u}, V, femops.H1(MESH, 2), dtype=complex)
+    with pytest.raises(SolverError, match=r"^ComplexOperator.* goes from one space to another"):
+        femops.gmres(rectangular, random())
+    with pytest.raises(VectorError, match=rf"b has shape \({n}, 3\)"):
+        femops.gmres(A, random(0, n, 3))
+    with pytest.raises(VectorError, match=rf"b has \({n}, 3\), x0 \({n}, 2\)"):
+        femops.cg(HERMITIAN, random(0, n, 3), random(0, n, 2))
+    with pytest.raises(VectorError, match="a vector of this space is flat"):
+        femops.cg(HERMITIAN, femops.MultiVector.zeros(V, 3, dtype=complex))
+
+
 def test_jacobi() -> None:
     A = damped()
     M = femops.jacobi(A)

@@ -42,6 +42,8 @@ class FormCoefficient:
         Whether the value is the form's copy. Later changes of the user's value do not affect it.
     of_function : bool
         Whether the copy holds values of a function of x.
+    paired : bool
+        Whether the last axis has real and imaginary parts. So an array (2, 2) is no matrix.
 
     Raises
     ------
@@ -57,6 +59,7 @@ class FormCoefficient:
     positive: bool = False
     kept: bool = False
     of_function: bool = False
+    paired: bool = False
 
     def __post_init__(self) -> None:
         refuse_device_array(self.value, self.name)
@@ -202,7 +205,7 @@ class FormCoefficient:
         """
         shape = self.at(first).shape[2:]
         two_sided = isinstance(self.value, Field) and first.geometry.domain.two_sided
-        square = len(shape) == 2 and shape[0] == shape[1] and not two_sided
+        square = len(shape) == 2 and shape[0] == shape[1] and not (two_sided or self.paired)
         return CoefficientShape(shape, square and self._symmetric(first), two_sided)
 
     def _symmetric(self, first: DomainBlock) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 
 from femops.errors import TraceError
 from femops.pointwise.expressions.graph import Graph, Node, Symbolic
-from femops.pointwise.expressions.operations import COMPARE, UFUNCS
+from femops.pointwise.expressions.operations import BITWISE, LOGICAL, UFUNCS
 
 _BY_PARTS = ("add", "sub", "pos", "neg")
 _ALLOWED = (
@@ -31,12 +31,15 @@ class ComplexArray(np.ndarray[Any, np.dtype[Any]]):
     @property  # type: ignore[misc]  # NumPy's can be set
     def real(self) -> Any:
         """Real parts, in an array of the same shape."""
-        return each(lambda entry: entry.real, self)
+        return each(lambda entry: _part(entry, "real"), self)
 
     @property  # type: ignore[misc]
     def imag(self) -> Any:
         """Imaginary parts, in an array of the same shape."""
-        return each(lambda entry: entry.imag, self)
+        return each(lambda entry: _part(entry, "imag"), self)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return called(function, args, kwargs)
 
 
 @final
@@ -115,9 +118,15 @@ class ComplexSymbol(Symbolic):
         graph = self.graph
 
         def one(*values: Any) -> Any:
+            if name in LOGICAL or name in BITWISE:
+                parts = (_condition(value, ufunc) for value in values)
+                return ComplexSymbol.of(graph, ufunc(*parts))
             return _applied(ufunc, name, [ComplexSymbol.of(graph, value) for value in values])
 
         return each(one, *inputs)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return called(function, args, kwargs)
 
     def __getitem__(self, index: Any) -> Any:
         raise TraceError("a scalar is indexed: leave out the index")
@@ -149,15 +158,90 @@ def each(function: Callable[..., Any], *inputs: Any) -> Any:
     return out
 
 
+def complex_array(value: Any) -> Any:
+    """Convert arrays with complex symbols to `ComplexArray`. Other values are returned unchanged.
+
+    A tuple or list, which some functions of NumPy return, is converted entry by entry.
+    """
+    if isinstance(value, tuple | list):
+        return type(value)(map(complex_array, value))
+    if not isinstance(value, np.ndarray) or value.dtype != object:
+        return value
+    found = any(isinstance(entry, ComplexSymbol) for entry in value.flat)
+    return value.view(ComplexArray) if found else value
+
+
+def called(function: Any, args: Any, kwargs: Any) -> Any:
+    """Call a function of NumPy that is not a ufunc, with arguments that have symbols.
+
+    Arrays that it returns know that they are complex, as those that it is given do.
+
+    Raises
+    ------
+    TraceError
+        The function asks whether numbers are real, which NumPy answers by the type of an array.
+    """
+    value = complex_array(np.asarray(args[0], dtype=object)) if function in _BY_TYPE else None
+    if isinstance(value, ComplexArray):
+        return _BY_TYPE[function](value, *args[1:], **kwargs)
+    return complex_array(_PLAIN.__array_function__(function, (), args, kwargs))
+
+
+_PLAIN = np.empty(0)
+
+
+def _angle(value: ComplexArray, deg: bool = False) -> Any:
+    angle = each(np.arctan2, value.imag, value.real)
+    return angle * (180.0 / np.pi) if deg else angle
+
+
+def _norm(value: ComplexArray, **options: Any) -> Any:
+    if options:
+        raise TraceError("numpy.linalg.norm of symbols takes no options: it is sqrt(sum(|a|^2))")
+    squares = each(lambda entry: _part(entry, "real") ** 2 + _part(entry, "imag") ** 2, value)
+    return np.sqrt(np.asarray(squares, dtype=object).sum())
+
+
+def _type_test(_: ComplexArray) -> Any:
+    raise TraceError(
+        "a symbol is asked whether it is real: use np.real and np.imag, which take both"
+    )
+
+
+# Functions that ask NumPy for the type of an array, which is that of objects here.
+_BY_TYPE: dict[Any, Callable[..., Any]] = {
+    np.real: lambda value: value.real,
+    np.imag: lambda value: value.imag,
+    np.angle: _angle,
+    np.linalg.norm: _norm,
+    **dict.fromkeys((np.isreal, np.iscomplex, np.isrealobj, np.iscomplexobj), _type_test),
+}
+
+
+def _part(entry: Any, name: str) -> Any:
+    """Real or imaginary part of a number or symbol. Nodes are real numbers."""
+    if isinstance(entry, Node):
+        return entry if name == "real" else 0.0
+    return getattr(entry, name)
+
+
 def where_complex(graph: Graph, condition: Any, a: Any, b: Any) -> ComplexSymbol:
     """``a`` where the condition holds, else ``b``, of complex numbers; see `femops.where`."""
     left, right = ComplexSymbol.of(graph, a), ComplexSymbol.of(graph, b)
-    if isinstance(condition, ComplexSymbol):
-        condition = condition._function(np.positive).re
+    condition = _condition(condition, np.not_equal)
     if not isinstance(condition, Node):
         return left if condition else right
     parts = (left.re, right.re), (left.im, right.im)
     return ComplexSymbol(*(graph.where(condition, *pair) for pair in parts))
+
+
+def _condition(value: Any, ufunc: Any) -> Any:
+    """Node of a condition or real number. Values that are no symbols are returned unchanged."""
+    if not isinstance(value, ComplexSymbol):
+        return value
+    if not value.is_real:
+        raise TraceError(f"numpy.{ufunc.__name__} of a complex number: {_ALLOWED}")
+    return value.re
 
 
 def _method(ufunc: Any) -> Callable[[ComplexSymbol], Any]:
@@ -170,7 +254,10 @@ for _ufunc in (np.sqrt, np.log, np.sin, np.cos, np.tan, np.sinh, np.cosh, np.tan
 
 
 def _applied(ufunc: Any, name: str, values: list[ComplexSymbol]) -> Any:
-    """Apply one of NumPy's functions to complex symbols. Comparisons return a Node."""
+    """Apply one of NumPy's functions to complex symbols.
+
+    The real part of a comparison is a condition.
+    """
     a, b = values[0], values[-1]
     if name in ("conj", "exp"):
         return a.conjugate() if name == "conj" else a.exp()
@@ -178,8 +265,7 @@ def _applied(ufunc: Any, name: str, values: list[ComplexSymbol]) -> Any:
         parts = [v.re for v in values], [v.im for v in values]
         return ComplexSymbol(*(ufunc(*part) for part in parts))
     if all(value.is_real for value in values):
-        found = ufunc(*(value.re for value in values))
-        return found if name in COMPARE else ComplexSymbol.of(a.graph, found)
+        return ComplexSymbol.of(a.graph, ufunc(*(value.re for value in values)))
     if name in ("mul", "square"):
         return _product(a, b)
     if name == "div":

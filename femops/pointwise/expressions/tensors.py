@@ -8,7 +8,12 @@ from typing import Any
 import numpy as np
 
 from femops.errors import TraceError
-from femops.pointwise.expressions.complex_symbols import ComplexSymbol, each, where_complex
+from femops.pointwise.expressions.complex_symbols import (
+    ComplexSymbol,
+    complex_array,
+    each,
+    where_complex,
+)
 from femops.pointwise.expressions.graph import Node
 from femops_meshes.arguments import array_of, refusal
 
@@ -138,7 +143,7 @@ def adjugate(matrix: Any) -> Any:
     if n == 1:
         return np.ones((1, 1))
     if n == 2:
-        return np.array([[a[1, 1], -a[0, 1]], [-a[1, 0], a[0, 0]]])
+        return complex_array(np.array([[a[1, 1], -a[0, 1]], [-a[1, 0], a[0, 0]]]))
     rows = []
     for i in range(3):
         i1, i2 = (i + 1) % 3, (i + 2) % 3
@@ -147,7 +152,7 @@ def adjugate(matrix: Any) -> Any:
             j1, j2 = (j + 1) % 3, (j + 2) % 3
             row.append(a[j1, i1] * a[j2, i2] - a[j1, i2] * a[j2, i1])
         rows.append(row)
-    return np.array(rows)
+    return complex_array(np.array(rows))
 
 
 def det(matrix: Any) -> Any:
@@ -200,7 +205,7 @@ def sym(matrix: Any) -> Any:
     TraceError
         If the array has another shape.
     """
-    a = _square(matrix, "the symmetric part")
+    a = complex_array(_square(matrix, "the symmetric part"))
     return 0.5 * (a + a.T)
 
 
