@@ -8,11 +8,12 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from femops.basis import Quadrature1D
 from femops.errors import OperatorError
 from femops.forms.diffusion import diffusion
 from femops.forms.elasticity import elasticity
 from femops.forms.form import arguments_of, build_sides, check_displacements, scalars
-from femops.forms.options import FormOptions, built_in
+from femops.forms.options import FormOptions, NonlinearOptions, built_in
 from femops.forms.residual import build_residual
 from femops.geometry.boundary import asked_attributes
 from femops.geometry.interior import are_joined, outer_boundary
@@ -150,7 +151,7 @@ def interior_penalty(
     Arnold, An interior penalty finite element method with discontinuous elements, 1982.
     """
     factor = _penalty(V, penalty)
-    given = _conductivity(V, kappa) | scalars(penalty=factor)
+    given = _conductivity(V, kappa) | scalars(positive=True, penalty=factor)
     functions = _across, _at_boundary
     return _summed(V, diffusion(V, kappa, **options), functions, given, boundary, options)
 
@@ -207,7 +208,7 @@ def elastic_interior_penalty(
     """
     check_displacements(V, elastic_interior_penalty)
     given = {name: on_several_domains(name, c, ((),)) for name, c in (("lam", lam), ("mu", mu))}
-    given |= scalars(penalty=_penalty(V, penalty))
+    given |= scalars(positive=True, penalty=_penalty(V, penalty))
     functions = _elastic_across, _elastic_at_boundary
     return _summed(V, elasticity(V, lam, mu, **options), functions, given, boundary, options)
 
@@ -229,6 +230,7 @@ def dirichlet_load(
     *,
     penalty: float | None = None,
     boundary: Any = "all",
+    quadrature: int | Quadrature1D | None = None,
 ) -> NDArray[Any]:
     r"""Load vector of the values that `femops.interior_penalty` prescribes on the boundary.
 
@@ -241,6 +243,9 @@ def dirichlet_load(
         Prescribed values: scalar, or (ncomp,).
     kappa, penalty, boundary
         As for `femops.interior_penalty`.
+    quadrature : int or Quadrature1D, optional
+        Gauss points per direction, or a rule, as for `femops.interior_penalty`. Operator and load
+        fit together exactly if they have the same rule.
 
     Returns
     -------
@@ -252,6 +257,8 @@ def dirichlet_load(
     OperatorError
         If a coefficient has another shape, or values that are not finite; see
         `femops.interior_penalty`.
+    SpaceError
+        If there are too few quadrature points.
 
     Examples
     --------
@@ -275,6 +282,7 @@ def dirichlet_load(
 
     shape = (V.ncomp,) if V.ncomp > 1 else ()
     coefficients = _conductivity(V, kappa) | {"g": FormCoefficient("g", g, (shape,))}
-    at_rest = build_residual(prescribed, V, coefficients, {}, boundary=given)
+    options: NonlinearOptions = {"quadrature": quadrature}
+    at_rest = build_residual(prescribed, V, coefficients, options, boundary=given)
     values: NDArray[Any] = -at_rest.residual(V.zeros())
     return values

@@ -17,6 +17,7 @@ from femops.operators.integrals.coefficients import FormCoefficient
 from femops.operators.integrals.nonlinear import NONE, Functionals, NonlinearIntegral
 from femops.operators.integrals.number_types import float_type
 from femops.operators.residual import Residual
+from femops.pointwise.sides import PARTS
 from femops.pointwise.trace import FormFunction
 from femops.spaces.base import Space
 from femops.spaces.product import Product
@@ -112,7 +113,7 @@ def residual(
     fields = space.names if isinstance(space, Product) else ()
     check_names(function, len(fields) or 1, residual)
     functionals = Functionals(_names(integrals, "integrals"), _names(minima, "minima"))
-    _check_functionals(functionals, fields)
+    _check_functionals(functionals, fields, faces)
     given = {name: FormCoefficient(name, value) for name, value in coefficients.items()}
     options: NonlinearOptions = {"quadrature": quadrature, "dtype": dtype, "lanes": lanes}
     return build_residual(function, space, given, options, functionals, boundary, faces)
@@ -125,9 +126,11 @@ def _names(given: Any, what: str) -> tuple[str, ...]:
     return names
 
 
-def _check_functionals(functionals: Functionals, fields: Sequence[str]) -> None:
+def _check_functionals(
+    functionals: Functionals, fields: Sequence[str], faces: str | None
+) -> None:
     names = functionals.names
-    known = {*fields, "value", "grad"}
+    known = {*fields, "value", "grad", *(PARTS if faces is not None else ())}
     taken = [name for name in names if name in known or names.count(name) > 1]
     if taken:
         raise OperatorError(

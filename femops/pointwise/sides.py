@@ -15,7 +15,9 @@ from femops_meshes.hints import did_you_mean
 SIDES = ("-", "+")
 """Ends of the names of a field's sides in a trace: the minus side, the plus side."""
 
-_PARTS = ("minus", "plus", "jump", "mean")
+PARTS = ("minus", "plus", "jump", "mean")
+"""Parts of a field or test function on a face between elements."""
+
 _OF_ARRAYS = ("T", "ndim", "shape", "size")
 _WEIGHTS = {"minus": (1.0, 0.0), "plus": (0.0, 1.0), "jump": (1.0, -1.0), "mean": (0.5, 0.5)}
 """Factors of both sides in each part."""
@@ -34,7 +36,7 @@ def base_name(name: str) -> str:
 def shown_name(name: str) -> str:
     """Name of a field as a form's function writes it: ``u.minus`` for ``u-``."""
     base = base_name(name)
-    return name if base == name else f"{base}.{_PARTS[is_plus(name)]}"
+    return name if base == name else f"{base}.{PARTS[is_plus(name)]}"
 
 
 def is_plus(name: str) -> bool:
@@ -106,7 +108,7 @@ class TwoSided(Symbolic):
         if name in ("value", "grad", "div", "sym_grad", "reference_grad"):
             hint = f": it has two sides here, write {self._name}.minus.{name}, .plus, .jump, .mean"
         else:
-            hint = did_you_mean(name, _PARTS) or f": on a face it has {', '.join(_PARTS)}"
+            hint = did_you_mean(name, PARTS) or f": on a face it has {', '.join(PARTS)}"
         raise NoAttributeError(f"{self._name} has no {name}{hint}")
 
 
@@ -134,7 +136,7 @@ def factors_by_side(
     TraceError
         ``results`` has other keys.
     """
-    if not isinstance(results, Mapping) or not results.keys() <= {*_PARTS}:
+    if not isinstance(results, Mapping) or not results.keys() <= {*PARTS}:
         got = sorted(map(str, results)) if isinstance(results, Mapping) else type(results).__name__
         raise TraceError(
             f'{explain} returned {got} for {name}: return {{"jump": ...}}, "mean", "minus", "plus" '

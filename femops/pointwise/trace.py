@@ -45,6 +45,11 @@ class CoefficientShape:
     symmetric: bool = False
     two_sided: bool = False
 
+    @property
+    def on_side(self) -> CoefficientShape:
+        """Shape and symmetry of the value on one side of a face."""
+        return replace(self, shape=self.shape[1:], two_sided=False) if self.two_sided else self
+
 
 @final
 @dataclass(frozen=True)

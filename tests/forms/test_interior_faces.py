@@ -115,6 +115,31 @@ def test_levels_sums_and_new_coefficients() -> None:
     check(A.constrained(fixed), expected)
 
 
+@pytest.mark.parametrize("transposed", [False, True])
+def test_a_number_becomes_a_field_with_two_sides(transposed: bool) -> None:
+    """And a number again. An operator on several fields keeps the blocks that it has."""
+    V, W = femops.L2(SQUARE, order=1), femops.L2(SQUARE, order=2)
+
+    def function(u: Any, w: Any, n: Any, k: Any) -> dict[str, Any]:
+        return {
+            "u": {"jump": k.minus * u.plus},
+            "w": {"mean": k.mean * u.mean.grad @ n, "plus": {"grad": k.plus * n * w.minus}},
+        }
+
+    def made(k: Any) -> Any:
+        A = femops.form(function, femops.Product(u=V, w=W), faces="interior", k=k)
+        return A.T if transposed else A
+
+    k = field(femops.L2(SQUARE, order=1), 4)[0]
+    for old, new in ((1.5, k), (k, 1.5), (k, lambda x: 2.0 + x[0])):
+        expected = made(new).assemble().toarray()
+        A = made(old)
+        close(A.update(k=new).assemble().toarray(), expected)
+        close(A.at_level("full").update(k=new) @ np.eye(A.shape[1]), expected)
+    penalty = femops.interior_penalty(V).update(kappa=k)
+    close(penalty.assemble().toarray(), femops.interior_penalty(V, k).assemble().toarray())
+
+
 def test_residual_derivative_and_functionals() -> None:
     """A nonlinear function, its Jacobian by complex steps, an integral and a least value."""
     V = femops.L2(SQUARE, order=1)
@@ -228,6 +253,10 @@ def test_refused_arguments() -> None:
         femops.interior_penalty(femops.L2(SQUARE, order=0))
     with pytest.raises(refused, match="give boundary=, an attribute"):
         femops.dirichlet_load(V, 1.0, boundary=None)
+    with pytest.raises(refused, match="'mean' is the name of two results"):
+        femops.residual(
+            lambda u: {"jump": u.jump, "mean": u.mean}, V, faces="interior", integrals=["mean"]
+        )
     goal = femops.functional(lambda u: u.jump**2, V, faces="interior")
     with pytest.raises(refused, match="there is no gradient of such integrals"):
         femops.gradient(goal, u=V.zeros(), wrt="mesh")

@@ -64,6 +64,22 @@ def test_rates_of_convergence(order: int) -> None:
     assert np.log2(errors[0] / errors[1]) > order + 0.4
 
 
+def test_the_load_has_the_rule_of_the_operator() -> None:
+    """Operator and load agree with few points, too, where the conductivity varies."""
+    V, kappa = femops.L2(BENT, order=2), lambda x: np.exp(4.0 * x[0] * x[1])
+    A = femops.interior_penalty(V, kappa, quadrature=3)
+    free = femops.interior_penalty(V, kappa, quadrature=3, boundary=None)
+    slopes = femops.form(
+        lambda u, n, k: {"value": k * u.grad @ n}, V, boundary="all", quadrature=3, k=kappa
+    )
+    u = V.interpolate(lambda x: x[0] - 3.0 * x[1])
+    field = femops.GridFunction(V, u)
+    load = femops.dirichlet_load(V, field, kappa, quadrature=3)
+    tolerance = 1e-12 * abs(load).max()
+    np.testing.assert_allclose(A @ u - free @ u + slopes @ u, load, rtol=0, atol=tolerance)
+    assert abs(load - femops.dirichlet_load(V, field, kappa)).max() > 1e6 * tolerance
+
+
 def test_elasticity_is_exact_and_positive() -> None:
     V = femops.L2(BENT, order=2, ncomp=2)
     A = femops.elastic_interior_penalty(V, 2.0, 0.7)
@@ -100,7 +116,9 @@ def test_upwind_convection_conserves_and_loses_energy(mesh: femops.Mesh) -> None
         (lambda V: femops.interior_penalty(femops.L2(V.mesh, 0)), "order 1 or more"),
         (femops.elastic_interior_penalty, "space with ncomp=2"),
         (lambda V: femops.interior_penalty(V, [1.0, 2.0, 3.0]), "kappa"),
+        (lambda V: femops.interior_penalty(V).update(penalty=-1.0), "penalty is -1"),
         (lambda V: femops.dirichlet_load(V, [1.0, 2.0]), "g has shape"),
+        (lambda V: femops.dirichlet_load(V, 1.0, quadrature=2), "use at least 3"),
         (lambda V: femops.upwind_convection(V, 1.0), "velocity"),
         (lambda V: femops.interior_penalty(V.mesh), "V is a Mesh: give a space"),
         (lambda V: femops.interior_penalty(V, boundary="nowhere"), "nowhere"),

@@ -272,9 +272,11 @@ class Term(KernelTerm):
         Raises
         ------
         OperatorError
-            If a new coefficient has another shape or symmetry, and so needs another kernel.
+            If a new coefficient has another shape or symmetry. On a face between elements its
+            values may differ between the sides where they did not before.
         """
-        if form.coefficient_shapes() != self.source.coefficient_shapes():
+        new, old = form.coefficient_shapes(), self.source.coefficient_shapes()
+        if any(new[name].on_side != old[name].on_side for name in old):
             raise OperatorError(
                 f"the new coefficients of {self.name} have another shape or symmetry: "
                 "make a new operator"
