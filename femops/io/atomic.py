@@ -27,8 +27,7 @@ def checked_path(path: str | os.PathLike[str], *suffixes: str) -> Path:
     if target.suffix.lower() not in suffixes:
         listed = " or ".join([", ".join(suffixes[:-1]), suffixes[-1]][not suffixes[:-1] :])
         raise FileError(
-            f"'{target}' does not end in {listed}: name it "
-            f"'{target.stem}{suffixes[0]}'"
+            f"'{target}' does not end in {listed}: name it '{target.stem}{suffixes[0]}'"
         )
     with refused(target):
         if not target.parent.is_dir():
