@@ -24,7 +24,7 @@ from femops.parallel.comm import communicator
 from femops.parallel.mesh import DistributedMesh
 from femops.spaces.base import Space
 from femops.spaces.memory import vector_type
-from femops_meshes.arguments import checked
+from femops_meshes.arguments import checked, numbers_of
 from femops_meshes.coordinates.mapping import adjugates, determinants
 from femops_meshes.mesh import Mesh
 
@@ -214,9 +214,9 @@ class Probe:
         CommunicatorError
             If ranks pass different values.
         """
-        shape = () if space.ncomp == 1 else (space.ncomp,)
         with check(self._comm):
             self._check_space(space)
+            shape = () if space.ncomp == 1 else (space.ncomp,)
             kind = vector_type(dtype)
             sources = _checked_sources(values, (len(self.points), *shape))
         check_same(self._comm, "a load at points", {"the values": sources.tolist()})
@@ -313,13 +313,12 @@ def _checked(mesh: Any, points: ArrayLike, outside: Any) -> Floats:
 
 def _checked_sources(values: ArrayLike, shape: tuple[int, ...]) -> Floats:
     """Check the sources at the points, and return them in an array of a shape."""
-    array = np.asarray(values)
+    array = numbers_of(values, "values", OperatorError)
     try:
-        fits = array.dtype.kind in "fiu" and bool(np.isfinite(array).all())
-        sources = np.broadcast_to(array.astype(np.float64) if fits else array, shape)
+        sources = np.broadcast_to(array, shape)
     except ValueError:
-        fits = False
-    if not fits:
+        sources = np.full((), np.nan)
+    if not np.isfinite(sources).all():
         raise OperatorError(
             f"values have shape {array.shape} and type {array.dtype}: give finite numbers of shape "
             f"{shape}, or of a shape that NumPy broadcasts to it"
