@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,6 +25,7 @@ from femops_meshes.coordinates.mapping import (
     positions,
 )
 from femops_meshes.errors import MeshArgumentError, MeshGeometryError
+from femops_meshes.hints import OF_MESHES
 from femops_meshes.names import Named, Names, listing, named_parts
 from femops_meshes.topology.entities import VTK_CORNERS
 from femops_meshes.topology.topology import Topology, exterior_boundary
@@ -91,6 +92,14 @@ class Mesh:
         for value in vars(self).values():
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)
+
+    if not TYPE_CHECKING:  # for type checkers there are no other attributes
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise an error that names the replacement for an attribute of other libraries."""
+            if name in OF_MESHES:
+                raise AttributeError(f"a Mesh has no attribute {name!r}: write {OF_MESHES[name]}")
+            return object.__getattribute__(self, name)  # the error, also of a property
 
     @classmethod
     @checked(MeshArgumentError)
