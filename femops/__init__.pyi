@@ -33,6 +33,7 @@ from femops.forms import load as load
 from femops.forms import mass as mass
 from femops.forms import neo_hookean as neo_hookean
 from femops.forms import p_laplacian as p_laplacian
+from femops.forms import point_load as point_load
 from femops.forms import residual as residual
 from femops.forms import upwind_convection as upwind_convection
 from femops.io import plot as plot

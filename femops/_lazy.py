@@ -41,13 +41,15 @@ def _version() -> str:
 
 def _unknown(name: str) -> str:
     """Message for an unknown attribute. It gives the right place, or a similar name."""
+    hints = importlib.import_module("femops_meshes.hints")
+    if name in hints.ELSEWHERE:
+        return f"module 'femops' has no attribute {name!r}: {hints.ELSEWHERE[name]}"
     public = not name.startswith("_")
     for module in (module for module, home in HOME.items() if public and home == "femops"):
         if hasattr(importlib.import_module(f"femops.{module}"), name):
             return f"module 'femops' has no attribute {name!r}: it is femops.{module}.{name}"
     if public and (place := _other_place(name)):
         return f"module 'femops' has no attribute {name!r}: {place}"
-    hints = importlib.import_module("femops_meshes.hints")
     return f"module 'femops' has no attribute {name!r}{hints.did_you_mean(name, HOME)}"
 
 

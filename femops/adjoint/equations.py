@@ -11,7 +11,7 @@ from femops.errors import SolverError
 from femops.operators import Operator, Residual
 from femops.solvers.convergence import warn_unconverged
 from femops.solvers.linear_problem import Info
-from femops.solvers.newton_steps import Linear, NewtonSteps, Preconditioning
+from femops.solvers.newton_steps import GAVE_UP, Linear, NewtonSteps, Preconditioning
 
 Vector = NDArray[Any]
 
@@ -105,7 +105,7 @@ class LinearEquations:
         infos = self._steps.infos
         self.info = infos[-1] if infos else None
         infos.clear()
-        broken = failure.startswith("the linear solver gave up") or not np.isfinite(float(x.sum()))
+        broken = failure.startswith(GAVE_UP) or not np.isfinite(float(x.sum()))
         if self._space.comm.max(int(broken)):  # all ranks raise, or none
             raise SolverError(f"the {what} equation: {failure or 'it has no finite solution'}")
         # a solver that only promises a direction of descent reports no failure

@@ -471,7 +471,10 @@ def _names(wrt: Any) -> dict[str, Space | None]:
     """Names of the controls, and spaces that were given for them."""
     if isinstance(wrt, str):
         return {wrt: None}
-    names = list(wrt)
+    try:
+        names = list(wrt)
+    except TypeError:  # also arrays of no axis
+        names = []
     if not names or not all(isinstance(name, str) for name in names):
         raise OperatorError(f"wrt is {shown(wrt)}: give names of coefficients, or 'mesh'")
     found = dict(wrt) if isinstance(wrt, Mapping) else dict.fromkeys(names)

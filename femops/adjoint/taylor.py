@@ -13,6 +13,8 @@ from femops.errors import Errors, OperatorError
 from femops.pointwise.diagnostics import explain
 from femops_meshes.arguments import Count, checked, refusal, shown
 
+_LARGEST = 1e100  # step whose square is a number
+
 
 @checked(OperatorError)
 def taylor(
@@ -54,8 +56,8 @@ def taylor(
     Raises
     ------
     OperatorError
-        The goal or a derivative is not a finite number, or the direction has another shape than the
-        point or a name that the point lacks.
+        The goal or a derivative is not a finite number, the step is not positive, or the direction
+        has another shape than the point or a name that the point lacks.
 
     Examples
     --------
@@ -64,6 +66,8 @@ def taylor(
     >>> bool(abs(rates - 2.0).max() < 0.02)
     True
     """
+    if not 0.0 < step <= _LARGEST:
+        raise OperatorError(f"step is {shown(step)}: give a small positive number")
     sizes = step * 0.5 ** np.arange(int(halvings) + 1)
     slope = _number(slope, "slope")
     bend = 0.0 if curvature is None else _number(curvature, "curvature")
@@ -85,7 +89,7 @@ def _at(point: Any, direction: Any, h: float) -> Any:
         return {name: _at(value, direction.get(name, 0.0), h) for name, value in point.items()}
     try:
         return point + h * direction
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise OperatorError(
             f"{shown(point)} and {shown(direction)} are no point and direction: give numbers, "
             "arrays of one shape, or a dict of them each"

@@ -7,18 +7,24 @@ from collections.abc import Iterator
 from typing import Any, Literal, final, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from femops.basis import Basis1D
-from femops.errors import GeometryError, ProbeError, SpaceError
+from femops.errors import GeometryError, OperatorError, ProbeError, SpaceError
 from femops.geometry.batching import element_blocks
-from femops.geometry.evaluation import physical_gradient, point_gradient, point_values
+from femops.geometry.evaluation import (
+    physical_gradient,
+    point_gradient,
+    point_values,
+    point_weights,
+)
 from femops.geometry.location import locate
 from femops.parallel.collective_checks import check, check_same
 from femops.parallel.comm import communicator
 from femops.parallel.mesh import DistributedMesh
 from femops.spaces.base import Space
-from femops_meshes.arguments import checked
+from femops.spaces.memory import vector_type
+from femops_meshes.arguments import checked, numbers_of
 from femops_meshes.coordinates.mapping import adjugates, determinants
 from femops_meshes.mesh import Mesh
 
@@ -184,6 +190,43 @@ class Probe:
                 result[i] = physical_gradient(slopes[:, np.newaxis], inverse[:, np.newaxis])[:, 0]
         return self._of_all(result)
 
+    def load(
+        self, space: Space, values: ArrayLike = 1.0, *, dtype: DTypeLike = np.float64
+    ) -> NDArray[Any]:
+        """Return the load vector (size,) of sources at the points: the transpose of evaluation.
+
+        ``probe.load(V, f) @ u`` is the sum of f times ``probe(V, u)``. Points outside the mesh add
+        nothing. Collective if ranks share the mesh.
+
+        Parameters
+        ----------
+        space : Space
+            Test space.
+        values, dtype
+            See `point_load`.
+
+        Raises
+        ------
+        SpaceError
+            If the space is on another mesh.
+        OperatorError
+            If values have the wrong shape or are not finite.
+        CommunicatorError
+            If ranks pass different values.
+        """
+        with check(self._comm):
+            self._check_space(space)
+            shape = () if space.ncomp == 1 else (space.ncomp,)
+            kind = vector_type(dtype)
+            sources = _checked_sources(values, (len(self.points), *shape))
+        check_same(self._comm, "a load at points", {"the values": sources.tolist()})
+        e_vec = np.zeros((space.mesh.num_elements, space.p1d**space.dim, *shape))
+        for i in self._blocks(space.ncomp * space.p1d**space.dim):
+            weights = point_weights(space.basis, self.reference[i])
+            weights = weights.reshape(*weights.shape, *(1,) * len(shape))
+            np.add.at(e_vec, self._held[i], weights * sources[i, np.newaxis])
+        return space.memory.put(space.sum_elements(e_vec).astype(kind, copy=False))
+
     def _l_vec(self, space: Space, u: Any) -> NDArray[Any]:
         with check(self._comm):
             self._check_space(space)
@@ -266,6 +309,21 @@ def _checked(mesh: Any, points: ArrayLike, outside: Any) -> Floats:
             f"{_position(result[bad[0]])}: leave them out"
         )
     return result
+
+
+def _checked_sources(values: ArrayLike, shape: tuple[int, ...]) -> Floats:
+    """Check the sources at the points, and return them in an array of a shape."""
+    array = numbers_of(values, "values", OperatorError)
+    try:
+        sources = np.broadcast_to(array, shape)
+    except ValueError:
+        sources = np.full((), np.nan)
+    if not np.isfinite(sources).all():
+        raise OperatorError(
+            f"values have shape {array.shape} and type {array.dtype}: give finite numbers of shape "
+            f"{shape}, or of a shape that NumPy broadcasts to it"
+        )
+    return np.asarray(sources)
 
 
 def _position(x: Floats) -> str:

@@ -17,6 +17,7 @@ from femops.forms.load import load
 from femops.forms.mass import mass
 from femops.forms.neo_hookean import neo_hookean
 from femops.forms.p_laplacian import p_laplacian
+from femops.forms.point_load import point_load
 from femops.forms.residual import residual
 from femops.forms.upwind import upwind_convection
 
@@ -37,6 +38,7 @@ __all__ = [
     "mass",
     "neo_hookean",
     "p_laplacian",
+    "point_load",
     "residual",
     "upwind_convection",
 ]

@@ -60,6 +60,15 @@ def point_values(basis: Basis1D, points: Floats, e_vec: Floats) -> Floats:
     return _contracted([basis.interpolation(x) for x in points.T], e_vec)
 
 
+def point_weights(basis: Basis1D, points: Floats) -> Floats:
+    """Values (n, p1d**dim) of all basis functions of an element at reference points (n, dim)."""
+    result = np.ones((len(points), 1))
+    for x in points.T:  # x fastest: the later direction varies more slowly
+        along = basis.interpolation(x)
+        result = (along[:, :, np.newaxis] * result[:, np.newaxis]).reshape(len(points), -1)
+    return result
+
+
 def point_gradient(basis: Basis1D, points: Floats, e_vec: Floats) -> list[Floats]:
     """Derivatives (n[, ncomp]) at one point in each element, along each direction, x first."""
     values = [basis.interpolation(x) for x in points.T]

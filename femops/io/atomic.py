@@ -25,9 +25,9 @@ def checked_path(path: str | os.PathLike[str], *suffixes: str) -> Path:
     if "\0" in str(target):
         raise FileError(f"cannot write {str(target)!r}: there is a zero in it, choose another name")
     if target.suffix.lower() not in suffixes:
+        listed = " or ".join([", ".join(suffixes[:-1]), suffixes[-1]][not suffixes[:-1] :])
         raise FileError(
-            f"'{target}' does not end in {' or '.join(suffixes)}: name it "
-            f"'{target.stem}{suffixes[0]}'"
+            f"'{target}' does not end in {listed}: name it '{target.stem}{suffixes[0]}'"
         )
     with refused(target):
         if not target.parent.is_dir():

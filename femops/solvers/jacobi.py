@@ -76,9 +76,16 @@ def jacobi(A: Operator | ComplexOperator) -> Jacobi:
     count = A.space.comm.sum(mine)  # all ranks raise, or none
     if count:
         first = f"first number {int(bad.argmax())}" if mine else "none on this rank"
+        cause = "is a coefficient zero or out of the range of A's type, or a dof without elements?"
+        if isinstance(A.space, Product):
+            cause = (
+                "a field that is not in its own equation, as the pressure of Stokes flow, has no "
+                "diagonal. Make a preconditioner for each field: femops.block_diagonal or "
+                "femops.block_triangular"
+            )
         raise SolverError(
             f"{count} diagonal entries are zero or not finite, or their inverses are not, {first}: "
-            "is a coefficient zero or out of the range of A's type, or a dof without elements?"
+            f"{cause}"
         )
     return Jacobi(backend_of(A.space).placed(inverse), A.space)
 

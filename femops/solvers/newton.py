@@ -16,7 +16,7 @@ from femops.operators.residual import Residual
 from femops.parallel.comm import Communicator
 from femops.solvers.convergence import warn_unconverged
 from femops.solvers.inner_products import Sums
-from femops.solvers.newton_steps import Linear, NewtonSteps, Preconditioning
+from femops.solvers.newton_steps import GAVE_UP, Linear, NewtonSteps, Preconditioning
 from femops.solvers.singular import singular_cause
 from femops.solvers.watch import Callback, Progress, Watch
 from femops_meshes import html
@@ -225,10 +225,13 @@ def _cause(F: Residual, u: NDArray[Any], residual: NDArray[Any], goal: float) ->
 
 def _warn(info: NewtonInfo, cause: str, comm: Communicator) -> None:
     """Warn that a Newton solve has not converged. Collective."""
+    advice = "Apply the load in steps, or begin with a better u0."
+    if info.reason.startswith(GAVE_UP):
+        advice = "Give another preconditioner, or linear=, a solver for such Jacobians."
     warn_unconverged(
         f"femops.newton has not converged: |R(u) - b| is {info.residual:.2g} after "
         f"{info.iterations} steps, not {info.tolerance:.2g} ({info.reason}). "
-        f"{cause or 'Apply the load in steps, or begin with a better u0.'}",
+        f"{cause or advice}",
         comm,
     )
 

@@ -24,6 +24,7 @@ from femops_meshes.arguments import shown
 Vector = NDArray[Any]
 Linear = Literal["auto", "cg", "minres", "gmres"] | Callable[[Operator, Vector, float], Any]
 Preconditioning = Literal["jacobi", "multigrid"] | Callable[[Operator], Any]
+GAVE_UP = "the linear solver gave up"
 _MOST = 3000  # iterations of MINRES or GMRES in a step
 _STALE = 2.0  # times the iterations that a new preconditioner takes, of the same reduction
 
@@ -74,14 +75,14 @@ class NewtonSteps:
             else:
                 M = self._preconditioner.of(J)
         except SolverError as error:
-            return right, f"the linear solver gave up: {error}"
+            return right, f"{GAVE_UP}: {error}"
         if callable(self._linear):
             return self._taken(J, given)
         own = as_preconditioner(M, J.space, J.dtype, "preconditioner(J)")
         try:
             step, info = self._krylov(J, right, rtol, own)
         except SolverError as error:
-            return right, f"the linear solver gave up: {error}"
+            return right, f"{GAVE_UP}: {error}"
         self.infos.append(info)
         self._preconditioner.took(info.iterations, rtol)
         # an unconverged iterate of conjugate gradients is still a direction of descent

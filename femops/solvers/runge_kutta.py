@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import SolverError
-from femops_meshes.arguments import checked, shown
+from femops_meshes.arguments import check_takes, checked, shown
 
 Vector = NDArray[Any]
 Rate = Callable[[float, Vector], Vector]
@@ -185,7 +185,8 @@ def runge_kutta(
     ------
     SolverError
         Times or ``dt`` make no sense, or ask for more than a billion steps. The method is unknown.
-        A result of f has another shape than u. The solution is not finite: the message has the
+        A result of f or of the limiter has another shape than u, or a function takes other
+        arguments. The solution is not finite: the message has the
         longest stable step, estimated from f.
 
     Examples
@@ -202,17 +203,18 @@ def runge_kutta(
     """
     if method not in METHODS:
         raise SolverError(f"method {shown(method)}: choose one of {', '.join(METHODS)}")
-    if len(getattr(u, "shape", ())) != 1 or np.dtype(u.dtype).kind != "f" or not callable(f):
+    flat = isinstance(getattr(u, "shape", None), tuple) and len(u.shape) == 1
+    if not flat or np.dtype(u.dtype).kind != "f" or not callable(f):
         raise SolverError(
             f"runge_kutta takes a function f(t, u) and a vector u, got {shown(f)} and {shown(u)}"
         )
-    for name, given in (("limiter", limiter), ("callback", callback)):
-        if isinstance(given, type) or not (given is None or callable(given)):
-            raise SolverError(f"{name} {shown(given)}: give a function")
+    _check_functions(f, limiter, callback, start, u)
     if not 0.0 < dt < np.inf or not start <= end < np.inf:
         raise SolverError(f"times from {start:g} to {end:g} by steps of {dt:g}: none can be taken")
-    scheme, change = METHODS[method], _unchanged if limiter is None else limiter
-    rate = _checked_rate(f, u.shape)
+    scheme, change = METHODS[method], _unchanged
+    rate = _checked_result(f, "f(t, u)", u.shape)
+    if limiter is not None:
+        change = _checked_result(limiter, "limiter(u)", u.shape)
     steps = float(end - start) / float(dt) * (1.0 - 1e-12)
     if steps > _MOST_STEPS:
         raise SolverError(
@@ -236,16 +238,36 @@ def _unchanged(u: Vector) -> Vector:
     return u
 
 
-def _checked_rate(f: Rate, shape: tuple[int, ...]) -> Rate:
-    """Return f, with a check of the shape of its results."""
+def _check_functions(f: Any, limiter: Any, callback: Any, start: float, u: Vector) -> None:
+    """Raise unless f, the limiter and the callback can be called with their arguments."""
+    for name, given, arguments, takes in (
+        ("f", f, (start, u), "t and u"),
+        ("limiter", limiter, (u,), "u"),
+        ("callback", callback, (start, u), "t and u"),
+    ):
+        if given is None:
+            continue
+        if isinstance(given, type) or not callable(given):
+            raise SolverError(f"{name} {shown(given)}: give a function")
 
-    def rate(t: float, u: Vector) -> Vector:
-        found = f(t, u)
+        def refused(why: str, text: str = f"{name} takes {takes}") -> SolverError:
+            return SolverError(f"{text}: {why}")
+
+        check_takes(given, arguments, refused)
+
+
+def _checked_result(
+    function: Callable[..., Any], call: str, shape: tuple[int, ...]
+) -> Callable[..., Vector]:
+    """Return a function of a user, with a check of the shape of its results."""
+
+    def checked_function(*arguments: Any) -> Vector:
+        found: Vector = function(*arguments)
         if getattr(found, "shape", None) != shape:
-            raise SolverError(f"f(t, u) returned {shown(found)}: return an array of shape {shape}")
+            raise SolverError(f"{call} returned {shown(found)}: return an array of shape {shape}")
         return found
 
-    return rate
+    return checked_function
 
 
 def _unstable(f: Rate, scheme: _Method, step: float, t: float, u: Vector) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from femops_meshes.arguments import array_of, number_of, numbers_of, shown
+from femops_meshes.arguments import array_of, number_of, numbers_of, refusal, shown
 from femops_meshes.coordinates.interpolation import gauss_legendre
 from femops_meshes.coordinates.mapping import determinants, geometry_degree, jacobians
 from femops_meshes.errors import MeshArgumentError, MeshGeometryError, MeshTopologyError
@@ -17,6 +17,16 @@ Ints = NDArray[np.int64]
 
 LARGEST = 1e100
 """Largest coordinate: its cube, a determinant, is still a finite number."""
+
+_AXES = {
+    "elements": 2,
+    "coordinates": 3,
+    "element_attributes": 1,
+    "boundary": 2,
+    "boundary_attributes": 1,
+    "file_elements": 1,
+}
+"""Numbers of axes of a mesh's arrays."""
 
 _POINTS = 2**19  # at once: 36 MiB of Jacobians
 
@@ -238,3 +248,38 @@ def geometry(coordinates: Floats) -> None:
             f"number(s) {listed(bad)} (counted from 0; the first has det J = {least[bad[0]]:.3g}): "
             "turn the order of their corners, or move their nodes"
         )
+
+
+def shapes(mesh: Any) -> None:
+    """Check that the arrays of a mesh fit each other.
+
+    Raises
+    ------
+    MeshTopologyError
+        If an array does not fit. The message has the name of the first such array.
+    """
+    for name, axes in _AXES.items():
+        _check_array(getattr(mesh, name), name, axes)
+    ne, corners = mesh.elements.shape
+    dim = corners.bit_length() - 1
+    nb = len(mesh.boundary)
+    expected: dict[str, tuple[int, ...]] = {
+        "elements": (ne, 2**dim),
+        "coordinates": (ne, mesh.coordinates.shape[1], dim),
+        "element_attributes": (ne,),
+        "boundary": (nb, 2 ** (dim - 1)),
+        "boundary_attributes": (nb,),
+        "file_elements": (ne,),
+    }
+    for name, shape in expected.items():
+        got = getattr(mesh, name).shape
+        if got != shape or not 1 <= dim <= 3:
+            raise MeshTopologyError(
+                f"{name} has shape {got}, it must be {shape} with {ne} elements"
+            )
+
+
+def _check_array(given: Any, name: str, axes: int) -> None:
+    """Raise unless an attribute of a mesh is an array with the right number of axes."""
+    if not isinstance(given, np.ndarray) or given.ndim != axes:
+        raise MeshTopologyError(refusal(name, given, f"an array of {axes} axes"))

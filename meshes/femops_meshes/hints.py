@@ -37,6 +37,42 @@ _MEANT: dict[str, tuple[str, ...]] = {
 }
 """Names of arguments in other libraries, and the names of the same arguments here."""
 
+ELSEWHERE: dict[str, str] = {
+    "BilinearForm": "write femops.form(f, V), of a function f of the field at one point",
+    "DirichletBC": "write A.constrained(V.boundary_dofs(part)), and A.rhs(b, values)",
+    "FiniteElementSpace": "write femops.H1(mesh, order) or femops.L2(mesh, order)",
+    "Function": "write V.zeros() or V.interpolate(f); a field is femops.GridFunction(V, u)",
+    "FunctionSpace": "write femops.H1(mesh, order) or femops.L2(mesh, order)",
+    "LinearForm": "write femops.load(V, f) or femops.boundary_load(V, g, part)",
+    "MeshQuad": "write femops.box((4, 4)), or femops.read_mesh(path)",
+    "MeshHex": "write femops.box((4, 4, 4)), or femops.read_mesh(path)",
+    "TestFunction": "write femops.form(f, V): f returns what multiplies the test function",
+    "TrialFunction": "write femops.form(f, V), of a function f of the field at one point",
+    "UnitCubeMesh": "write femops.box((4, 4, 4))",
+    "UnitSquareMesh": "write femops.box((4, 4))",
+    "VectorFunctionSpace": "write femops.H1(mesh, order, ncomp=2)",
+    "condense": "write A.constrained(dofs), and A.rhs(b, values)",
+    "dirichlet": "write A.constrained(V.boundary_dofs(part)), and A.rhs(b, values)",
+    "solve": "write femops.cg(A, b); femops.tensor.solve is for many small matrices",
+    "spsolve": "write femops.cg(A, b), or scipy.sparse.linalg.spsolve(A.assemble(), b)",
+}
+"""Names of other libraries, and what to write here."""
+
+OF_MESHES: dict[str, str] = {
+    "UniformRefinement": "mesh.refine(1), which returns a new mesh",
+    "boundaries": "mesh.boundary_names",
+    "load": "femops.read_mesh(path)",
+    "plot": "femops.plot(mesh)",
+    "points": "femops.H1(mesh, order=1).dof_coordinates()",
+    "refined": "mesh.refine(1)",
+    "save": "femops.save(path, mesh)",
+    "subdomains": "mesh.element_names",
+    "with_boundaries": "mesh.with_names(boundary={'left': lambda x: x[0] < 1e-9})",
+    "with_subdomains": "mesh.with_names({'left': lambda x: x[0] < 0.5})",
+    "write": "femops.save(path, mesh)",
+}
+"""Attributes of other libraries' meshes, and what to write here."""
+
 _LAME = (
     "give Lame's parameters, lam = E nu / ((1 + nu) (1 - 2 nu)) and mu = E / (2 (1 + nu)), of "
     "Young's modulus E and Poisson's ratio nu"

@@ -1,15 +1,15 @@
 """The mesh: elements, their coordinates, attributes and boundary."""
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from femops_meshes import checks, html, refinement
-from femops_meshes.arguments import Degree, call_with_arrays, check_takes, checked, refusal
+from femops_meshes.arguments import Degree, call_with_arrays, check_takes, checked
 from femops_meshes.coarsening import Coarsening, halved
 from femops_meshes.coordinates.interpolation import (
     gauss_legendre,
@@ -17,9 +17,16 @@ from femops_meshes.coordinates.interpolation import (
     lagrange_matrix,
     tensor_apply,
 )
-from femops_meshes.coordinates.mapping import determinants, geometry_degree, jacobians, positions
-from femops_meshes.errors import MeshArgumentError, MeshGeometryError, MeshTopologyError
-from femops_meshes.names import Names, checked_names, listing
+from femops_meshes.coordinates.mapping import (
+    determinants,
+    face_centers,
+    geometry_degree,
+    jacobians,
+    positions,
+)
+from femops_meshes.errors import MeshArgumentError, MeshGeometryError
+from femops_meshes.hints import OF_MESHES
+from femops_meshes.names import Named, Names, listing, named_parts
 from femops_meshes.topology.entities import VTK_CORNERS
 from femops_meshes.topology.topology import Topology, exterior_boundary
 
@@ -81,10 +88,18 @@ class Mesh:
 
     def __post_init__(self) -> None:
         """Check that the arrays fit each other, and make them read-only."""
-        _check_shapes(self)
+        checks.shapes(self)
         for value in vars(self).values():
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)
+
+    if not TYPE_CHECKING:  # for type checkers there are no other attributes
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise an error that names the replacement for an attribute of other libraries."""
+            if name in OF_MESHES:
+                raise AttributeError(f"a Mesh has no attribute {name!r}: write {OF_MESHES[name]}")
+            return object.__getattribute__(self, name)  # the error, also of a property
 
     @classmethod
     @checked(MeshArgumentError)
@@ -393,22 +408,35 @@ class Mesh:
     @checked(MeshArgumentError)
     def with_names(
         self,
-        elements: Mapping[str, int | Iterable[int]] | None = None,
-        boundary: Mapping[str, int | Iterable[int]] | None = None,
+        elements: Mapping[str, Named] | None = None,
+        boundary: Mapping[str, Named] | None = None,
     ) -> "Mesh":
-        """Return the mesh with other names for attributes of elements and of the boundary.
+        """Return the mesh with other names for parts of its elements and of its boundary.
 
-        Each name stands for one or several numbers, as in ``{"walls": (1, 4)}``. None stands for
-        no names.
+        Each name stands for one or several attributes, as in ``{"walls": (1, 4)}``, or for a
+        predicate, as in ``{"left": lambda x: x[0] < 1e-9}``. None stands for no names.
+
+        A predicate takes the middles x (dim, n) of all elements or boundary faces, and returns n
+        booleans. If it divides the elements or faces of an attribute, those that it chooses get a
+        new attribute.
 
         Raises
         ------
         MeshArgumentError
-            If a name refers to an attribute that the mesh does not have.
+            If a name refers to an attribute that the mesh does not have, or a predicate returns
+            something else or chooses nothing.
         """
+        inside, names = named_parts(elements, self.element_attributes, self.element_centers)
+        outside, boundary_names = named_parts(
+            boundary,
+            self.boundary_attributes,
+            lambda: face_centers(self.coordinates, self.topology.boundary_faces),
+        )
         return self._replaced(
-            element_names=checked_names(elements or {}, self.element_attributes),
-            boundary_names=checked_names(boundary or {}, self.boundary_attributes),
+            element_attributes=inside,
+            element_names=names,
+            boundary_attributes=outside,
+            boundary_names=boundary_names,
         )
 
     def with_coarser(self, coarser: Coarsening | None) -> "Mesh":
@@ -441,43 +469,6 @@ class Mesh:
 
     def _repr_html_(self) -> str:
         return html.table("Mesh", _contents(self))
-
-
-def _check_shapes(mesh: Mesh) -> None:
-    """Check that the arrays of a mesh fit each other.
-
-    Raises
-    ------
-    MeshTopologyError
-        If an array does not fit. The message has the name of the first such array.
-    """
-    for field_of in fields(mesh):
-        if field_of.type in (Ints, Floats, Attributes):
-            _check_array(mesh, field_of.name)
-    ne, corners = mesh.elements.shape
-    dim = corners.bit_length() - 1
-    nb = len(mesh.boundary)
-    expected: dict[str, tuple[int, ...]] = {
-        "elements": (ne, 2**dim),
-        "coordinates": (ne, mesh.coordinates.shape[1], dim),
-        "element_attributes": (ne,),
-        "boundary": (nb, 2 ** (dim - 1)),
-        "boundary_attributes": (nb,),
-        "file_elements": (ne,),
-    }
-    for name, shape in expected.items():
-        got = getattr(mesh, name).shape
-        if got != shape or not 1 <= dim <= 3:
-            raise MeshTopologyError(
-                f"{name} has shape {got}, it must be {shape} with {ne} elements"
-            )
-
-
-def _check_array(mesh: Mesh, name: str) -> None:
-    """Raise unless an attribute of a mesh is an array with the right number of axes."""
-    array, axes = getattr(mesh, name), {"elements": 2, "coordinates": 3, "boundary": 2}.get(name, 1)
-    if not isinstance(array, np.ndarray) or array.ndim != axes:
-        raise MeshTopologyError(refusal(name, array, f"an array of {axes} axes"))
 
 
 def _contents(mesh: Mesh) -> list[tuple[str, str]]:

@@ -1,15 +1,94 @@
 """Names of attributes: of regions and of pieces of the boundary."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from femops_meshes.arguments import as_list
+from femops_meshes.arguments import as_list, call_with_arrays, check_takes
 from femops_meshes.errors import MeshArgumentError
 
 Names = Mapping[str, tuple[int, ...]]
 """Ascending attributes of each name. Several names may share an attribute."""
+
+
+Predicate = Callable[[NDArray[np.float64]], Any]
+"""Function of positions (dim, n) that returns n booleans."""
+
+Named = int | Iterable[int] | Predicate
+"""Attributes that a name stands for, or a predicate of elements or faces."""
+
+
+def named_parts(
+    names: Mapping[str, Named] | None,
+    attributes: NDArray[np.int32],
+    centers: Callable[[], NDArray[np.float64]],
+) -> tuple[NDArray[np.int32], Names]:
+    """Return attributes (n,) and names, where names may stand for predicates.
+
+    Elements or faces of an attribute that a predicate divides get new attributes, one for each
+    combination of predicates. Numbers in `names` are the attributes before that.
+
+    Parameters
+    ----------
+    names
+        Numbers or a predicate for each name; None for no names.
+    attributes
+        Shape (n,): the attributes of the mesh's elements or boundary faces.
+    centers
+        Returns the middles (n, dim) of the elements or faces.
+
+    Raises
+    ------
+    MeshArgumentError
+        See `Mesh.with_names`.
+    """
+    names = names or {}
+    numbered = {name: one for name, one in names.items() if not callable(one)}
+    known = checked_names(numbered, attributes)
+    rules = {name: one for name, one in names.items() if callable(one)}
+    if not rules:
+        return attributes, known
+    x = centers().T
+    chosen = np.array([_chosen(name, rule, x) for name, rule in rules.items()])
+    parts, where = np.unique(np.vstack([attributes, chosen]), axis=1, return_inverse=True)
+    old, chosen = parts[0], parts[1:] != 0
+    new, last = old.copy(), old.max()
+    for part in range(len(old)):
+        undivided = np.count_nonzero(old == old[part]) == 1
+        if chosen[:, part].any() and not undivided:
+            last = new[part] = last + 1
+    found = {name: new[np.isin(old, known[name])] for name in known}
+    found |= {name: new[mine] for name, mine in zip(rules, chosen, strict=True)}
+    changed = new[where.ravel()].astype(np.int32)
+    return changed, checked_names({name: found[name].tolist() for name in names}, changed)
+
+
+def _chosen(name: str, rule: Predicate, x: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Evaluate a predicate at positions x (dim, n), and return n booleans."""
+    what = f"the predicate of {name!r}"
+    check_takes(rule, (x,), lambda why: MeshArgumentError(f"{what} takes x: {why}"))
+    result = call_with_arrays(
+        rule,
+        (x,),
+        lambda _: MeshArgumentError(
+            f"{what} is called with all positions at once, x of shape (dim, n): write & and | "
+            "between comparisons in parentheses, and numpy's functions"
+        ),
+    )
+    chosen = np.asarray(result)
+    if chosen.dtype != np.bool_ or chosen.shape != x.shape[1:]:
+        raise MeshArgumentError(
+            f"{what} returned shape {chosen.shape} and type {chosen.dtype} for "
+            f"positions of shape {x.shape}: return {x.shape[1]} booleans, as x[0] < 1e-9"
+        )
+    if not chosen.any():
+        raise MeshArgumentError(
+            f"{what} is true at the middle of no element or face: correct it, "
+            "or give it a tolerance, as abs(x[0] - 1) < 1e-9"
+        )
+    return chosen
 
 
 def checked_names(names: Mapping[str, int | Iterable[int]], attributes: ArrayLike) -> Names:

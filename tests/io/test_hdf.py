@@ -1,12 +1,13 @@
-"""Series in one VTKHDF file: VTK reads the cells, nodes, values and times that femops wrote."""
+"""VTKHDF files, of one state or of a series: VTK reads what femops wrote, also from ranks."""
 
 import sys
+import warnings
 
 import numpy as np
 import pytest
 
 import femops
-from femops.errors import FileError, MissingExtraError
+from femops.errors import FileError, MissingExtraError, RankError
 from support import fixtures
 
 h5py = pytest.importorskip("h5py", reason="needs the extra hdf")
@@ -140,13 +141,110 @@ def test_a_program_that_stops_leaves_a_series(tmp_path, monkeypatch):
     assert [(t, float(grid["u"].max())) for t, grid in steps_of(path)] == [(0.0, 1.0), (2.0, 3.0)]
 
 
+def test_a_program_that_stops_where_the_mesh_changes(tmp_path, monkeypatch):
+    """The next step does not take the mesh of the step before for its own."""
+    path, spaces = tmp_path / "run.vtkhdf", [femops.H1(femops.box((n, 1)), 2) for n in (2, 3)]
+    series = femops.io.TimeSeries(path)
+    series.save(0.0, spaces[0], u=spaces[0].interpolate(1.0))
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("femops.io.vtk.hdf._put", stop)
+        with pytest.raises(KeyboardInterrupt):
+            series.save(1.0, spaces[1], u=spaces[1].interpolate(7.0))
+    series.save(1.0, spaces[1], u=spaces[1].interpolate(3.0))
+    femops.io.TimeSeries(path, "continue").save(2.0, spaces[1], u=spaces[1].interpolate(4.0))
+    found = [(t, grid.n_cells, float(grid["u"].max())) for t, grid in steps_of(path)]
+    assert found == [(0.0, 2, 1.0), (1.0, 3, 3.0), (2.0, 3, 4.0)]
+
+
 def test_what_is_missing_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "h5py", None)
     with pytest.raises(MissingExtraError, match="pip install h5py"):
         femops.io.TimeSeries(tmp_path / "run.vtkhdf")
+    V = femops.H1(femops.box((2, 2)), 1)
+    with pytest.raises(MissingExtraError, match=r"take a \.vtu"):
+        femops.save(tmp_path / "u.vtkhdf", V, u=V.zeros())
+
+
+def rows_of(grid):
+    """Nodes, values and attributes of the cells, one a row, whatever the order of the cells."""
+    nodes = grid.cells.reshape(grid.n_cells, -1)[:, 1:]
+    rows = np.concatenate([grid.points[nodes].reshape(len(nodes), -1), grid["u"][nodes]], axis=1)
+    rows = np.column_stack([rows, grid.celltypes, grid.cell_data["attribute"]])
+    return rows[np.lexsort(np.round(grid.points[nodes].mean(axis=1), 9).T)]
+
+
+@pytest.mark.parallel(1, 2, 4)
+@pytest.mark.parametrize("sample", ["disc.mesh", "ball.mesh"])
+def test_save_writes_one_state(comm, folder, sample):
+    whole = femops.read_mesh(femops.sample(sample))
+    V = femops.H1(femops.distribute(whole, comm), 3)
+    path = femops.save(folder / "u.vtkhdf", V, u=V.interpolate(lambda x: wave(x, 1.0)))
+    assert path == folder / "u.vtkhdf"
+    if comm.rank == 0:
+        assert [file.name for file in folder.iterdir()] == ["u.vtkhdf"]
+        S = femops.H1(whole, 3)
+        expected = femops.io.to_pyvista(S, u=S.interpolate(lambda x: wave(x, 1.0)))
+        found = pyvista.read(path)
+        assert found.n_cells == whole.num_elements
+        np.testing.assert_allclose(rows_of(found), rows_of(expected), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parallel(2, 4)
+def test_ranks_without_elements(comm, folder):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that there are such
+        V = femops.L2(femops.box((1, 1), comm=comm), 2)
+    femops.save(folder / "u.vtkhdf", V, u=V.interpolate(lambda x: x[0]))
+    if comm.rank == 0:
+        found = pyvista.read(folder / "u.vtkhdf")
+        assert found.n_cells == 1
+        assert np.abs(found["u"] - found.points[:, 0]).max() < 1e-12
+
+
+@pytest.mark.parallel(1, 3)
+def test_a_series_of_ranks(comm, folder):
+    """Meshes change, and another number of ranks continues the series."""
+    path, wholes = folder / "run.vtkhdf", [femops.box((4, 4)), femops.box((3, 5))]
+
+    def save(series, mesh, t):
+        V = femops.H1(mesh, 2)
+        assert series.save(t, V, u=V.interpolate(lambda x: x[0] * x[1] + t)) == path
+
+    meshes = [femops.distribute(mesh, comm) for mesh in wholes]
+    with femops.io.TimeSeries(path, comm=comm) as series:
+        for t, k in enumerate([0, 0, 1, 1]):
+            save(series, meshes[k], t)
+    with femops.io.TimeSeries(path, "continue", comm=comm) as series:
+        assert series.times == (0.0, 1.0, 2.0, 3.0)
+        save(series, meshes[1], 4)
+    if comm.rank == 0:
+        with femops.io.TimeSeries(path, "continue") as series:
+            save(series, wholes[1], 5)
+            save(series, wholes[1], 6)
+        with h5py.File(path) as file:
+            last = [2, 2] if comm.size > 1 else [1, 1]  # the cells are numbered otherwise
+            assert list(file["VTKHDF/Steps/PartOffsets"]) == [0, 0, 1, 1, 1, *last]
+        for (t, grid), cells in zip(steps_of(path), [16, 16, *[15] * 5], strict=True):
+            assert grid.n_cells == cells
+            x, y, _ = grid.points.T
+            assert np.abs(grid["u"] - x * y - t).max() < 1e-12
 
 
 @pytest.mark.parallel(2)
-def test_several_ranks_are_refused(comm, folder):
-    with pytest.raises(FileError, match=r"take a \.pvd file"):
-        femops.io.TimeSeries(folder / "run.vtkhdf", comm=comm)
+def test_ranks_that_do_not_see_the_file(comm, folder, monkeypatch):
+    V = femops.H1(femops.box((2, 2), comm=comm), 1)
+    series = femops.io.TimeSeries(folder / "run.vtkhdf", comm=comm)
+    series.save(0.0, V, u=V.zeros())
+    with monkeypatch.context() as patch:
+        if comm.rank == 1:
+            patch.setattr(type(folder), "is_file", lambda _: False)
+        with pytest.raises(FileError if comm.rank == 1 else RankError, match="ranks share"):
+            series.save(1.0, V, u=V.zeros())
+    assert series.times == (0.0,)
+    series.save(1.0, V, u=V.interpolate(2.0))
+    if comm.rank == 0:
+        assert [float(grid["u"].max()) for _, grid in steps_of(folder / "run.vtkhdf")] == [0, 2]

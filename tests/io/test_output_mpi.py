@@ -206,7 +206,7 @@ def test_ranks_that_disagree(comm, tmp_path, folder):
             femops.save(path, V, **fields)
     with pytest.raises(VectorError if last else RankError, match="u has 1 entries"):
         femops.save(folder / "u.pvtu", V, u=np.zeros(1) if last else u)
-    with pytest.raises(FileError, match=r"does not end in \.vtu or \.pvtu: name it 'u\.vtu'"):
+    with pytest.raises(FileError, match=r"end in \.vtu, \.pvtu or \.vtkhdf: name it 'u\.vtu'"):
         femops.save(folder / "u.vtk", V)
     comm.barrier()
     assert contents(folder) == {}

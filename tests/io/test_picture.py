@@ -39,6 +39,20 @@ def test_a_plane_field_shows_both_ends_of_its_colours(tmp_path, kind):
     assert not has_color(path, VIRIDIS_ENDS[1])
 
 
+def test_a_grid_function_is_drawn_as_its_vector(tmp_path):
+    V = femops.H1(femops.box((2, 2)), 2)
+    u = V.interpolate(lambda x: x[0] * x[1])
+    field = femops.GridFunction(V, u)
+    files = [
+        femops.io.picture(tmp_path / "vector.png", V, u),
+        femops.io.picture(tmp_path / "field.png", field),
+        femops.plot(field, backend="matplotlib").save(tmp_path / "plot.png"),
+    ]
+    assert len({file.read_bytes() for file in files}) == 1
+    with pytest.raises(SpaceError, match="give one of them"):
+        femops.plot(field, u)
+
+
 def test_a_curve(tmp_path):
     V = femops.H1(femops.box((4,)), 3)
     path = femops.io.picture(tmp_path / "u.png", V, V.interpolate(lambda x: np.sin(9 * x[0])))

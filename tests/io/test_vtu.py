@@ -273,7 +273,7 @@ def test_a_mesh_alone(tmp_path):
     assert np.array_equal(read.coordinates, mesh.coordinates)
     assert femops.save(tmp_path / "m.vtu", mesh).stat().st_size > 1000
     V = femops.H1(mesh, 1)
-    with pytest.raises(femops.errors.FileError, match=r"end in \.mesh or \.vtu or \.pvtu"):
+    with pytest.raises(femops.errors.FileError, match=r"end in \.mesh, \.vtu, \.pvtu or \.vtkhdf"):
         femops.save(tmp_path / "m.msh", mesh)
     for given, fields in ((V, {}), (V, {"u": V.zeros()}), (mesh, {"u": V.zeros()})):
         with pytest.raises(femops.errors.FileError, match="cannot hold fields"):

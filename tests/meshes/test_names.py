@@ -175,3 +175,65 @@ def test_damaged_sets(old, new, message):
     assert old in MFEM_SETS
     with pytest.raises(MeshFormatError, match=message):
         read_mfem(MFEM_SETS.replace(old, new, 1))
+
+
+def test_predicates_choose_parts():
+    mesh = box((4, 4)).with_names(
+        {"core": lambda x: np.abs(x - 0.5).max(axis=0) < 0.3, "all": 1},
+        {
+            "left": lambda x: x[0] < 1e-9,
+            "heater": lambda x: (x[1] < 1e-9) & (x[0] < 0.5),
+            "low": 3,
+            "corner": lambda x: x.sum(axis=0) < 0.3,
+        },
+    )
+    assert np.count_nonzero(mesh.element_attributes == 2) == 4
+    assert mesh.element_names == {"core": (2,), "all": (1, 2)}
+    before, after = box((4, 4)).boundary_attributes, mesh.boundary_attributes
+    counts = {
+        name: np.count_nonzero(np.isin(after, numbers))
+        for name, numbers in mesh.boundary_names.items()
+    }
+    assert counts == {"left": 4, "heater": 2, "low": 4, "corner": 2}
+    assert list(mesh.boundary_names) == ["left", "heater", "low", "corner"]  # the given order
+    low = np.isin(after, mesh.boundary_names["low"])
+    assert np.array_equal(low, before == 3)
+    assert np.array_equal(
+        after[(before == 2) | (before == 4)], before[(before == 2) | (before == 4)]
+    )
+    assert mesh.refine().boundary_names == mesh.boundary_names
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_a_predicate_that_divides_nothing_changes_no_number(dim):
+    mesh = box((3,) * dim)
+    named = mesh.with_names({"all": lambda x: x[0] < 9}, {"high": lambda x: x[0] > 1 - 1e-9})
+    assert named.boundary_names == {"high": (2,)}
+    assert named.element_names == {"all": (1,)}
+    assert np.array_equal(named.boundary_attributes, mesh.boundary_attributes)
+
+
+def test_middles_of_curved_faces():
+    def bend(x):
+        return np.stack([x[0], x[1] + 0.3 * x[0] * (1 - x[0])])
+
+    mesh = box((1, 1), order=2, mapping=bend)
+    seen = []
+    mesh.with_names(boundary={"all": lambda x: seen.append(x) or x[0] < 9})
+    middles = {tuple(point) for point in seen[0].T.round(12)}
+    assert middles == {(0.0, 0.5), (1.0, 0.5), (0.5, 0.075), (0.5, 1.075)}
+
+
+@pytest.mark.parametrize(
+    ("rule", "text"),
+    [
+        (lambda x: x[0] < -1, "true at the middle of no element or face"),
+        (lambda x: x[0], "returned shape .* type float64 .* return 16 booleans"),
+        (lambda x: True, "return 16 booleans"),
+        (lambda x: x[0] < 1 and x[1] < 1, "write & and |"),
+        (lambda x, y: x < y, "takes x: missing a required argument"),
+    ],
+)
+def test_refused_predicates(rule, text):
+    with pytest.raises(MeshArgumentError, match=text):
+        box((4, 4)).with_names(boundary={"a": rule})

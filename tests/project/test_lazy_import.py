@@ -1,6 +1,8 @@
 """`import femops` loads nothing but names, and still offers every one."""
 
 import json
+import operator
+import re
 import subprocess
 import sys
 from importlib.metadata import version
@@ -8,6 +10,7 @@ from importlib.metadata import version
 import pytest
 
 import femops
+from femops_meshes import hints
 
 HEAVY = ["numpy", "numba", "llvmlite", "scipy", "matplotlib", "pyvista", "vtk", "mpi4py"]
 HEAVY += ["cupy", "cuda", "nvidia", "jax", "torch", "petsc4py"]
@@ -87,11 +90,28 @@ def test_every_name_is_there_and_listed():
         ("interpolate", "write V.interpolate, of a space V"),
         ("assemble", "write A.assemble, of an operator A"),
         ("taylor", "it is femops.adjoint.taylor"),
+        ("solve", r"write femops.cg\(A, b\); femops.tensor.solve"),
+        ("FunctionSpace", "write femops.H1"),
     ],
 )
 def test_names_that_are_elsewhere(name, hint):
     with pytest.raises(AttributeError, match=f"has no attribute '{name}': {hint}"):
         getattr(femops, name)
+
+
+def test_names_of_other_libraries_are_no_names_of_femops():
+    """A hint never hides something that is there, and what it advises exists."""
+    assert not set(hints.ELSEWHERE) & set(dir(femops))
+    mesh = femops.box((2, 2))
+    for name in hints.OF_MESHES:
+        with pytest.raises(AttributeError, match=f"a Mesh has no attribute '{name}': write "):
+            getattr(mesh, name)
+    texts = " ".join([*hints.ELSEWHERE.values(), *hints.OF_MESHES.values()])
+    for path in re.findall(r"femops\.([\w.]+)", texts):
+        operator.attrgetter(path)(femops)
+    for name in re.findall(r"mesh\.(\w+)", texts):
+        assert hasattr(mesh, name)
+    assert not hasattr(mesh, "nothing")
 
 
 def test_version_is_the_installed_one():

@@ -211,3 +211,34 @@ def test_functions_see_copies_and_their_errors_are_passed_on() -> None:
     for call in calls:
         with pytest.raises(RuntimeError, match="no licence"):
             call()
+
+
+def conduction() -> tuple[Any, Array]:
+    """Heat whose conductivity grows with the temperature: its Jacobian is not symmetric."""
+    F = femops.residual(lambda u: {"grad": (1.0 + u) * u.grad}, V)
+    return F.constrained(V.boundary_dofs()), femops.load(V, 30.0)
+
+
+def test_multigrid_of_the_diffusion_alone() -> None:
+    F, b = conduction()
+    D = femops.diffusion(V).constrained(V.boundary_dofs())
+    u, info = femops.newton(F, V.zeros(), b, preconditioner=lambda J: femops.multigrid(D))
+    assert info.converged
+    assert np.allclose(u, femops.newton(F, V.zeros(), b, linear=direct)[0], atol=1e-7)
+
+
+@pytest.mark.parametrize("kind", ["jacobi", "multigrid"])
+def test_advice_where_a_preconditioner_cannot_be_made(kind: Any) -> None:
+    """The advice is not about the load or the first guess."""
+    cases = {
+        "jacobi": navier_stokes(),
+        "multigrid": (conduction()[0], V.zeros(), V.interpolate(1.0)),
+    }
+    F, start, b = cases[kind]
+    with pytest.warns(femops.errors.ConvergenceWarning) as found:
+        femops.newton(F, start, b, preconditioner=kind)
+    text = str(found[0].message)
+    assert "Give another preconditioner" in text
+    assert "better u0" not in text
+    wanted = {"jacobi": "preconditioner for each field", "multigrid": "symmetric operator"}
+    assert wanted[kind] in text

@@ -107,3 +107,19 @@ def test_a_rate_of_another_shape_is_refused(rate):
 def test_steps_without_end_are_refused():
     with pytest.raises(SolverError, match="would never end"):
         femops.runge_kutta(lambda t, u: u, np.ones(2), 1e300, 1e-3)
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"f": lambda u: -u}, "f takes t and u: too many positional arguments"),
+        ({"callback": lambda: None}, "callback takes t and u: too many"),
+        ({"limiter": lambda t, u: u}, "limiter takes u: missing a required argument"),
+        ({"limiter": lambda u: None}, r"limiter\(u\) returned None: return an array of shape"),
+        ({"u": np}, r"takes a function f\(t, u\) and a vector u"),
+    ],
+)
+def test_functions_of_other_arguments(given, text):
+    arguments = {"f": lambda t, u: -u, "u": np.ones(3), "end": 1.0, "dt": 0.1}
+    with pytest.raises(SolverError, match=text):
+        femops.runge_kutta(**arguments | given)

@@ -33,7 +33,7 @@ Backend = Literal["pyvista", "matplotlib"]
 
 @checked(SpaceError)
 def plot(
-    what: Space | Mesh | DistributedMesh,
+    what: Space | GridFunction | Mesh | DistributedMesh,
     u: Any = None,
     *,
     name: str = "u",
@@ -54,8 +54,8 @@ def plot(
 
     Parameters
     ----------
-    what : Space, Mesh or DistributedMesh
-        Space of `u`, or a mesh to draw without a field.
+    what : Space, GridFunction, Mesh or DistributedMesh
+        Space of `u`, a field, or a mesh to draw without a field.
     u : (size,) array, optional
         Vector of the field. For several components colours show the Euclidean length.
     name : str
@@ -92,7 +92,7 @@ def plot(
     MissingExtraError
         The library is not installed.
     SpaceError
-        `what` is neither a space nor a mesh, or is shared by many ranks. The space of the field is
+        `what` is no space, field or mesh, or is shared by many ranks. The space of the field is
         missing. The cut, displacement, arrows or backend are not possible, or a picture by
         Matplotlib was to be interactive.
     VectorError
@@ -104,6 +104,7 @@ def plot(
     >>> V = femops.H1(femops.disc(2), order=3)
     >>> picture = femops.plot(V, V.interpolate(lambda x: x[0] * x[1]), name="xy")
     """
+    what, u = _unpacked(what, u)
     space, mesh = _space_and_mesh(what, u)
     field = None if space is None else GridFunction(space, space.check_vector(u, "u"))
     sampler = Sampler(mesh, field, *_displacement(mesh, field, deform))
@@ -122,7 +123,7 @@ def plot(
 @checked(SpaceError, path=FileError)
 def picture(
     path: str | os.PathLike[str],
-    what: Space | Mesh | DistributedMesh,
+    what: Space | GridFunction | Mesh | DistributedMesh,
     u: Any = None,
     **options: Any,
 ) -> Path:
@@ -133,7 +134,7 @@ def picture(
     Parameters
     ----------
     path : path ending in .png
-    what : Space, Mesh or DistributedMesh
+    what : Space, GridFunction, Mesh or DistributedMesh
     u : (size,) array, optional
     **options
         Options of `plot`.
@@ -152,6 +153,7 @@ def picture(
     """
     target = checked_path(path, ".png")
     options = {"backend": "matplotlib", **options}
+    what, u = _unpacked(what, u)
     mesh = shared(what)
     if mesh is None:
         return plot(what, u, **options).save(target)
@@ -160,6 +162,15 @@ def picture(
         if whole is not None:
             plot(*whole, **options).save(target)
     return target
+
+
+def _unpacked(what: Any, u: Any) -> tuple[Any, Any]:
+    """Replace a GridFunction by its space and vector."""
+    if not isinstance(what, GridFunction):
+        return what, u
+    if u is not None:
+        raise SpaceError("a picture was asked of a GridFunction and of u: give one of them")
+    return what.space, what.vector
 
 
 def _space_and_mesh(what: Any, u: Any) -> tuple[Space | None, Mesh]:

@@ -33,11 +33,12 @@ class TimeSeries:
     ``run/run_000001.vtu``, .... The index is replaced after each step, when the step's file is
     complete and on the disk. So if the program stops, the series can be opened and continued.
 
-    A .vtkhdf series is one file in the format VTKHDF. It needs h5py (extra ``hdf``) and one
-    process. The mesh is stored again only where it changes. It was read by VTK 9.7.
+    A .vtkhdf series is one file in the format VTKHDF. It needs h5py (extra ``hdf``). The mesh is
+    stored again only where it changes. It was read by VTK 9.7.
 
-    Several ranks of `comm` write a .pvtu file per step, and a .vtu file per step and rank. They may
-    continue a series from another number of ranks. Then all methods are collective.
+    Several ranks of `comm` write a .pvtu file per step, and a .vtu file per step and rank. To a
+    .vtkhdf file they write one after the other. They may continue a series from another number of
+    ranks. Then all methods are collective.
 
     >>> import femops, tempfile
     >>> V = femops.H1(femops.box((2, 2)), order=2)
@@ -61,8 +62,7 @@ class TimeSeries:
     ------
     FileError
         The series exists and `existing` is "refuse". The series cannot be read, or was not written
-        by femops. A file cannot be written. `path` has another suffix. Several ranks write a
-        .vtkhdf file.
+        by femops. A file cannot be written. `path` has another suffix.
     MissingExtraError
         `path` ends in .vtkhdf, and h5py is missing.
     CommunicatorError

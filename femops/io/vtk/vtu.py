@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from femops.errors import FileError, SpaceError
 from femops.io.atomic import checked_path, replacing
 from femops.io.mesh_files import save_mesh
+from femops.io.vtk.hdf_file import h5py, save_hdf
 from femops.io.vtk.nodes import CELL_TYPES, vtk_order
 from femops.io.vtk.pieces import save_joined, save_pieces
 from femops.io.vtk.vtu_file import Array, Piece, check_name, write_vtu
@@ -37,7 +38,7 @@ MAX_DEGREE = 10
 
 @checked(FileError, space=SpaceError)
 def save(path: str | os.PathLike[str], space: Owner = None, /, **fields: Any) -> Path:
-    """Write fields and their mesh as a VTU file with Lagrange cells of their degree.
+    """Write fields and their mesh as a VTU or VTKHDF file with Lagrange cells of their degree.
 
     Fields of several spaces on one mesh, H1 and L2, can go into one file. Instead of a space, pass
     a mesh to write it without fields: to a VTU file, or to an MFEM file, which ends in .mesh.
@@ -46,7 +47,8 @@ def save(path: str | os.PathLike[str], space: Owner = None, /, **fields: Any) ->
 
     Collective if ranks share the mesh. All ranks pass the same path, and the file has a piece of
     each rank. Many ranks should write a .pvtu file. Then each rank writes its piece to a folder
-    with the name of that file, and no data pass through rank 0.
+    with the name of that file, and no data pass through rank 0. Ranks write to a .vtkhdf file one
+    after the other. It needs h5py (extra ``hdf``).
 
     Cells have the highest degree of the spaces and the mesh, at least 1. So the file represents
     curved geometry and polynomials exactly. Nodes are VTK's equispaced nodes. If all spaces are H1
@@ -55,7 +57,7 @@ def save(path: str | os.PathLike[str], space: Owner = None, /, **fields: Any) ->
 
     Parameters
     ----------
-    path : path ending in .vtu or .pvtu; of a mesh also in .mesh
+    path : path ending in .vtu, .pvtu or .vtkhdf; of a mesh also in .mesh
         Path in a folder that all ranks see.
     space : Space, Product, Mesh or DistributedMesh, optional
         Space of the fields, a product with a space for each field's name, or a mesh without fields.
@@ -75,6 +77,8 @@ def save(path: str | os.PathLike[str], space: Owner = None, /, **fields: Any) ->
     FileError
         The file cannot be written or has a wrong suffix, XML cannot hold a name, or ranks do not
         see each other's files. Or there are fields, or several ranks, for a .mesh file.
+    MissingExtraError
+        `path` ends in .vtkhdf, and h5py is missing.
     MeshError
         The mesh has a name that MFEM's format cannot hold.
     CommunicatorError
@@ -109,24 +113,23 @@ def save(path: str | os.PathLike[str], space: Owner = None, /, **fields: Any) ->
     if Path(path).suffix.lower() == ".mesh":
         return save_mesh(path, space, fields)
     alone = isinstance(space, Mesh | DistributedMesh)
-    suffixes = [".mesh"] * alone + [".vtu", ".pvtu"]
-    first = first_space(space, fields, "save")
-    comm = first.comm
+    suffixes = [".mesh"] * alone + [".vtu", ".pvtu", ".vtkhdf"]
+    comm = first_space(space, fields, "save").comm
     with check(comm):
         target = checked_path(path, *suffixes)
-        if target.suffix.lower() == ".pvtu":
+        suffix = target.suffix.lower()
+        if suffix == ".pvtu":
             check_name(target.stem, "the file")
-        found = checked_fields(first, space, fields)
-    kinds = [
-        (name, type(own).__name__, own.order, own.ncomp, str(u.dtype))
-        for name, (own, u) in found.items()
-    ]
-    facts = {"the path": str(target.absolute()), "names, spaces and types of fields": kinds}
-    check_same(comm, "what is saved", facts)
-    # a file of several pieces has the order of VTK's memory, see `head`
-    joined = comm.size > 1 and target.suffix.lower() == ".vtu"
-    piece = lagrange_piece(first, found, in_memory=joined, warn=comm.rank == 0)
-    if target.suffix.lower() == ".pvtu":
+        if suffix == ".vtkhdf":
+            h5py()
+    check_same(comm, "what is saved", {"the path": str(target.absolute())})
+    # a VTU file of several pieces has the order of VTK's memory, see `head`
+    in_memory = suffix == ".vtkhdf" or (suffix == ".vtu" and comm.size > 1)
+    first, found = same_fields(space, fields, "save")
+    piece = lagrange_piece(first, found, in_memory=in_memory, warn=comm.rank == 0)
+    if suffix == ".vtkhdf":
+        save_hdf(target, piece, comm)
+    elif suffix == ".pvtu":
         save_pieces(target, piece, comm)
     elif comm.size > 1:
         save_joined(target, piece, comm)
@@ -134,6 +137,33 @@ def save(path: str | os.PathLike[str], space: Owner = None, /, **fields: Any) ->
         with replacing(target) as temporary:
             write_vtu(temporary, piece)
     return target
+
+
+def same_fields(
+    owner: Owner, fields: Mapping[str, Any], caller: str
+) -> tuple[Space, dict[str, tuple[Space, Array]]]:
+    """Return the results of `first_space` and `checked_fields`, if ranks agree. Collective.
+
+    Parameters
+    ----------
+    owner, fields, caller
+        See `first_space`.
+
+    Raises
+    ------
+    CommunicatorError, FileError, SpaceError, VectorError
+        See `save`.
+    """
+    first = first_space(owner, fields, caller)
+    with check(first.comm):
+        found = checked_fields(first, owner, fields)
+    kinds = [
+        (name, type(own).__name__, own.order, own.ncomp, str(u.dtype))
+        for name, (own, u) in found.items()
+    ]
+    facts = {"names, spaces and types of fields": kinds}
+    check_same(first.comm, "what is saved", facts)
+    return first, found
 
 
 def first_space(owner: Owner, fields: Mapping[str, Any], caller: str) -> Space:

@@ -477,7 +477,8 @@ def multigrid(
         )
     if A.test_space is not space or not A.symmetric:
         raise SolverError(
-            f"{A!r} is not symmetric, and multigrid needs that: use femops.gmres with femops.jacobi"
+            f"{A!r} is not symmetric, and multigrid needs that: use femops.gmres with "
+            "femops.jacobi, or with multigrid of a symmetric operator that is like this one"
         )
     joined = [term.fields.two_sided for _, term in A.summands]
     if all(joined):

@@ -18,6 +18,7 @@ from femops_meshes.coordinates.interpolation import (
 from femops_meshes.errors import MeshGeometryError
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 
 def geometry_degree(num_nodes: int, dim: int) -> int:
@@ -147,3 +148,19 @@ def adjugates(jacobian: Floats) -> Floats:
                 j1, j2 = (j + 1) % 3, (j + 2) % 3
                 result[j, i] = a[i1, j1] * a[i2, j2] - a[i1, j2] * a[i2, j1]
     return np.moveaxis(result, (0, 1), (-2, -1))
+
+
+def face_centers(coordinates: Floats, faces: Ints) -> Floats:
+    """Physical positions (n, dim) of the middles of faces.
+
+    Parameters
+    ----------
+    coordinates
+        Shape (ne, (g + 1)**dim, dim): see `Mesh`.
+    faces
+        Shape (n, 2): an element and the ternary code of a face in it.
+    """
+    element, code = faces.T
+    used, place = np.unique(element, return_inverse=True)
+    lattice = positions(coordinates[used], np.array([0.0, 0.5, 1.0]))  # points by ternary code
+    return np.asarray(lattice[place, code])

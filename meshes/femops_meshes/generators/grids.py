@@ -67,9 +67,11 @@ class Grid:
             )
         low, high = _corner(lower, dim, "lower"), _corner(upper, dim, "upper")
         if not all(a < b for a, b in zip(low, high, strict=True)):
+            cure = "exchange them"
+            if dim == 1:  # likely box(4, 4)
+                cure = "give the numbers of elements together, as box((4, 4))"
             raise MeshArgumentError(
-                f"lower must be below upper, got {list(low)}, {list(high)}: give the numbers of "
-                "elements together, as box((4, 4))"
+                f"lower must be below upper, got {list(low)}, {list(high)}: {cure}"
             )
         if prod(n + 1 for n in number) >= 2**63:
             raise MeshArgumentError(

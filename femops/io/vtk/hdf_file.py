@@ -1,0 +1,227 @@
+"""Files in VTK's HDF5 format, VTKHDF, to which the ranks of a mesh append their pieces in turn.
+
+Source: VTK's documentation of the format, "VTKHDF file format", version 2.0, unstructured grids.
+All grids append to the same arrays, and NumberOfPoints and the like have a row for each grid. The
+pieces of ranks are one grid: the first rank begins it, and the others extend it.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.errors import FileError, MissingExtraError
+from femops.io.atomic import refused, replacing, to_disk
+from femops.io.vtk.vtu_file import Piece
+from femops.parallel.collective_checks import check
+from femops.parallel.comm import Communicator
+
+ROOT = "VTKHDF"
+_CHUNK = 1 << 16  # bytes of a chunk, in which HDF5 stores arrays that grow
+
+PARTS = ("NumberOfPoints", "NumberOfCells", "NumberOfConnectivityIds")
+"""Arrays with a number for each grid."""
+
+PLACES = ("PartOffsets", "PointOffsets", "CellOffsets", "ConnectivityIdOffsets")
+"""Arrays with the place of each step's mesh. The last two have a column for each kind of cell."""
+
+ATTRIBUTES = "CellDataOffsets/attribute"
+
+
+def h5py() -> ModuleType:
+    """Import h5py.
+
+    Raises
+    ------
+    MissingExtraError
+        h5py is missing.
+    """
+    try:
+        import h5py as module
+    except ImportError as error:
+        raise MissingExtraError(
+            f".vtkhdf files need h5py ({error}): pip install h5py, or take a .vtu or .pvd file"
+        ) from error
+    return module  # type: ignore[no-any-return]
+
+
+def save_hdf(target: Path, piece: Piece, comm: Communicator) -> None:
+    """Write one VTKHDF file with the pieces of all ranks. Collective.
+
+    Rank 0 makes a hidden file in the target's folder. All ranks append to this file in turn. Then
+    rank 0 renames it.
+
+    Raises
+    ------
+    FileError
+        The system refuses to write, or ranks do not see each other's files.
+    MissingExtraError
+        h5py is missing.
+    """
+    with ExitStack() as stack:
+        with check(comm):
+            hidden = stack.enter_context(replacing(target)) if comm.rank == 0 else target
+            if comm.rank == 0:
+                write_empty(hidden, {})
+        file = Path(comm.broadcast(str(hidden.absolute())))
+        in_turns(file, comm, lambda root: append_piece(root, piece, comm.rank > 0), locked=True)
+        with check(comm), refused(target):
+            if comm.rank == 0:
+                to_disk(file)
+        with check(comm):
+            stack.close()
+
+
+def in_turns(
+    path: Path, comm: Communicator, append: Callable[[Any], Any], *, locked: bool = False
+) -> Any:
+    """Let one rank after the other append to a file. Return the result on this rank. Collective.
+
+    Parameters
+    ----------
+    path : Path
+        File in a folder that all ranks see.
+    comm : Communicator
+    append : callable
+        Called with the group of the file that holds all arrays.
+    locked : bool
+        Whether the caller holds a lock on the file, so that HDF5 must not ask for one.
+
+    Raises
+    ------
+    FileError
+        The system refuses to write, or a rank does not see the file.
+    """
+    result = None
+    for rank in range(comm.size):
+        with check(comm), refused(path):
+            if comm.rank == rank:
+                if not path.is_file():
+                    raise FileError(
+                        f"rank {rank} does not see '{path}': choose a folder that all ranks share"
+                    )
+                with h5py().File(path, "r+", locking=False if locked else None) as file:
+                    result = append(file[ROOT])
+    return result
+
+
+def append_piece(root: Any, piece: Piece, extend: bool) -> dict[str, Any]:
+    """Append the cells of a piece and its fields. Return their places by the names of arrays.
+
+    Parameters
+    ----------
+    root : h5py.Group
+    piece : Piece
+    extend : bool
+        Whether the cells extend the grid that was begun last, instead of beginning a grid.
+    """
+    places = _extend_mesh(root, piece) if extend else _append_mesh(root, piece)
+    return places | append_fields(root, piece)
+
+
+def write_empty(path: Path, attributes: dict[str, str], *, series: bool = False) -> None:
+    """Write a file without grids, with some attributes. A series has no steps, and more arrays.
+
+    Raises
+    ------
+    OSError
+        The system refuses.
+    MissingExtraError
+        h5py is missing.
+    """
+    memory = io.BytesIO()
+    with h5py().File(memory, "w") as file:
+        _make_layout(file)
+        file[ROOT].attrs.update(attributes)
+        if series:
+            _make_steps(file[ROOT])
+    path.write_bytes(memory.getvalue())
+
+
+def _make_layout(file: Any) -> None:
+    """Make the groups and arrays of a file without grids."""
+    root = file.create_group(ROOT)
+    root.attrs["Version"] = np.array([2, 0])
+    kind = np.bytes_("UnstructuredGrid")
+    root.attrs.create("Type", kind, dtype=f"S{len(kind)}")  # VTK reads no other kind of text
+    for name in (*PARTS, "Connectivity", "Offsets", "CellData/attribute"):
+        growing(root, name, (), np.dtype(np.int64))
+    growing(root, "Types", (), np.dtype(np.uint8))
+    growing(root, "Points", (3,), np.dtype(np.float64))
+    root.create_group("PointData")
+
+
+def _make_steps(root: Any) -> None:
+    """Make the groups and arrays of a series without steps."""
+    steps = root.create_group("Steps")
+    steps.create_group("PointDataOffsets")
+    steps.attrs["NSteps"] = 0
+    growing(steps, "Values", (), np.dtype(np.float64))
+    for name in (*PLACES, "NumberOfParts", ATTRIBUTES):
+        kinds = (1,) if name in PLACES[2:] else ()
+        growing(steps, name, kinds, np.dtype(np.int64))
+
+
+def _append_mesh(root: Any, piece: Piece) -> dict[str, Any]:
+    """Append the cells of a piece. Return the places of the mesh, by the names of their arrays."""
+    cells = piece.sections["Cells"]
+    sizes = piece.points, piece.cells, len(cells["connectivity"])
+    starts = [
+        _append(root, name, np.array([size])) for name, size in zip(PARTS, sizes, strict=True)
+    ]
+    points = _append(root, "Points", piece.sections["Points"]["Points"])
+    ids = _append(root, "Connectivity", cells["connectivity"])
+    _append(root, "Offsets", np.concatenate([[0], cells["offsets"]]))
+    first_cell = _append(root, "Types", cells["types"])
+    attributes = _append(root, "CellData/attribute", piece.sections["CellData"]["attribute"])
+    places = dict(zip(PLACES, (starts[0], points, first_cell, ids), strict=True))
+    return places | {ATTRIBUTES: attributes}
+
+
+def _extend_mesh(root: Any, piece: Piece) -> dict[str, Any]:
+    """Append the cells of a piece to the last grid. No place is new."""
+    cells = piece.sections["Cells"]
+    sizes = piece.points, piece.cells, len(cells["connectivity"])
+    before = [int(root[name][-1]) for name in PARTS]
+    for name, size, old in zip(PARTS, sizes, before, strict=True):
+        root[name][-1] = old + size
+    _append(root, "Points", piece.sections["Points"]["Points"])
+    _append(root, "Connectivity", cells["connectivity"] + before[0])
+    _append(root, "Offsets", cells["offsets"] + before[2])
+    _append(root, "Types", cells["types"])
+    _append(root, "CellData/attribute", piece.sections["CellData"]["attribute"])
+    return {}
+
+
+def append_fields(root: Any, piece: Piece) -> dict[str, Any]:
+    """Append the values at the points of a piece. Return their places by the names of arrays."""
+    return {
+        f"PointDataOffsets/{name}": _append(root, f"PointData/{name}", values)
+        for name, values in piece.sections["PointData"].items()
+    }
+
+
+def growing(group: Any, name: str, row: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    """Make an array without rows, to which rows of a shape can be appended."""
+    rows = max(1, _CHUNK // (dtype.itemsize * max(1, int(np.prod(row)))))
+    if group.name.endswith("Steps"):
+        rows = 64
+    group.create_dataset(name, (0, *row), dtype, maxshape=(None, *row), chunks=(rows, *row))
+
+
+def _append(group: Any, name: str, values: NDArray[Any]) -> int:
+    """Append rows to an array, and return the number of its rows before."""
+    if name not in group:
+        growing(group, name, values.shape[1:], values.dtype)
+    array = group[name]
+    start = len(array)
+    array.resize(start + len(values), axis=0)
+    array[start:] = values
+    return start

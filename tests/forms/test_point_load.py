@@ -1,0 +1,96 @@
+"""Loads at points: the transpose of the evaluation at points."""
+
+import numpy as np
+import pytest
+
+import femops
+from femops.errors import CommunicatorError, OperatorError, ProbeError, SpaceError, VectorError
+from support.cases.rank_meshes import SAMPLES
+from support.cases.rank_operators import sines
+
+SPACES = [
+    (femops.H1, "gll", 3, 1),
+    (femops.H1, "bernstein", 2, 2),
+    (femops.L2, "gauss", 2, 3),
+    (femops.L2, "gauss", 0, 1),
+]
+INSIDE = {
+    "line": [[0.1], [0.5], [0.1]],
+    "disc": [[0.1, 0.2], [-0.3, 0.5], [0.1, 0.2], [0.0, 0.0]],
+    "ball": [[0.1, 0.2, -0.1], [0.4, -0.3, 0.5]],
+}
+
+
+@pytest.mark.parallel(1, 2, 4)
+@pytest.mark.parametrize("name", INSIDE)
+def test_the_transpose_of_evaluation(comm, name):
+    mesh = femops.distribute(SAMPLES[name](), comm)
+    points = np.array(INSIDE[name])
+    for kind, family, p, ncomp in SPACES:
+        V = kind(mesh, p, ncomp=ncomp, family=family)
+        shape = (len(points),) if ncomp == 1 else (len(points), ncomp)
+        sources = np.random.default_rng(p).standard_normal(shape)
+        b, probe = femops.point_load(V, points, sources), femops.Probe(mesh, points)
+        assert b.shape == (V.size,)
+        assert b.dtype == np.float64
+        u = V.interpolate(sines(ncomp))
+        assert np.isclose(comm.sum(b @ u), (sources * probe(V, u)).sum(), rtol=1e-13)
+        np.testing.assert_array_equal(probe.load(V, sources), b)
+        assert np.isclose(comm.sum(femops.point_load(V, points).sum()), sources.size)
+
+
+def test_green_function():
+    """Away from the source of a disc's centre u is -log(r) / (2 pi)."""
+    V = femops.H1(femops.disc(4, order=4), 4)
+    A = femops.diffusion(V).constrained(V.boundary_dofs())
+    u, _ = femops.cg(A, A.rhs(femops.point_load(V, [0.0, 0.0])), rtol=1e-12)
+    at = np.array([[0.8, 0.0], [0.0, -0.9], [0.6, 0.6]])
+    exact = -np.log(np.hypot(*at.T)) / (2 * np.pi)
+    assert np.abs(femops.Probe(V.mesh, at)(V, u) - exact).max() < 1e-4
+
+
+def test_types_and_shapes():
+    V = femops.H1(femops.box((2, 2)), 2, ncomp=2)
+    b = femops.point_load(V, [0.3, 0.4], (1.0, -2.0), dtype=np.float32)
+    assert b.dtype == np.float32
+    assert np.allclose(V.components(b).sum(axis=0), (1.0, -2.0))
+    two = femops.point_load(V, [[0.3, 0.4], [0.5, 0.5]], (1.0, -2.0))
+    assert np.allclose(V.components(two).sum(axis=0), (2.0, -4.0))
+    probe = femops.Probe(V.mesh, [[0.3, 0.4], [3.0, 0.4]], outside="nan")
+    np.testing.assert_allclose(probe.load(V, (1.0, -2.0)), b, atol=1e-6)  # outside: nothing
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ([1.0, 2.0, 3.0], r"values have shape \(3,\) .* numbers of shape \(1, 2\)"),
+        (np.nan, "finite numbers"),
+        ("1", "give real numbers"),
+        (1j, "give real numbers"),
+    ],
+)
+def test_refused_values(values, text):
+    V = femops.H1(femops.box((2, 2)), 1, ncomp=2)
+    with pytest.raises(OperatorError, match=text):
+        femops.point_load(V, [0.3, 0.4], values)
+
+
+def test_refused_arguments():
+    V = femops.H1(femops.box((2, 2)), 1)
+    with pytest.raises(ProbeError, match="outside the mesh"):
+        femops.point_load(V, [3.0, 0.4])
+    with pytest.raises(ProbeError, match="shape"):
+        femops.point_load(V, [0.3])
+    with pytest.raises(OperatorError, match="V is a Mesh: give a space"):
+        femops.point_load(V.mesh, [0.3, 0.4])
+    with pytest.raises(VectorError, match="float64 or float32"):
+        femops.point_load(V, [0.3, 0.4], dtype=int)
+    with pytest.raises(SpaceError, match="another mesh"):
+        femops.Probe(femops.box((3, 3)), [0.3, 0.4]).load(V)
+
+
+@pytest.mark.parallel(2)
+def test_ranks_that_disagree(comm):
+    V = femops.H1(femops.box((4, 4), comm=comm), 1)
+    with pytest.raises(CommunicatorError, match="disagree about a load at points: the values"):
+        femops.point_load(V, [0.3, 0.4], float(comm.rank))
