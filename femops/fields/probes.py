@@ -23,7 +23,7 @@ from femops.parallel.collective_checks import check, check_same
 from femops.parallel.comm import communicator
 from femops.parallel.mesh import DistributedMesh
 from femops.spaces.base import Space
-from femops.spaces.memory import vector_type
+from femops.spaces.vectors import vector_type
 from femops_meshes.arguments import checked, numbers_of
 from femops_meshes.coordinates.mapping import adjugates, determinants
 from femops_meshes.mesh import Mesh
