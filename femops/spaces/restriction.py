@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
+from inspect import isfunction
 from typing import Any, final
 
 import numpy as np
@@ -52,7 +53,9 @@ def host_array(values: object, what: str) -> NDArray[Any]:
 
 
 def _instead_of(value: object, what: str) -> str:
-    """Advice what to pass instead of a field, sparse matrix or tensor; "" for other values."""
+    """Advice for a function, field, sparse matrix or tensor in place of an array, else ""."""
+    if isfunction(value):
+        return f"femops.load(V, {what})" if what == "b" else f"V.interpolate({what})"
     library = type(value).__module__.partition(".")[0]
     if library in ("jax", "jaxlib"):
         return f"numpy.asarray({what}), or call functions of femops.jax, which JAX differentiates"

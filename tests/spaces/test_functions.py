@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from femops.errors import SpaceError
+import femops
+from femops.errors import SpaceError, VectorError
 from femops.spaces.functions import evaluate, selected
 
 X = np.array([[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]])
@@ -170,3 +171,12 @@ def test_round_off_that_differs_is_no_dependence(f):
 def test_arrays_that_are_taken_for_numbers(f, fix):
     with pytest.raises(SpaceError, match=rf"my_f is called with all .*test_functions\.py.*{fix}"):
         evaluate(f, X, (), "my_f")
+
+
+def test_a_function_in_place_of_a_vector():
+    V = femops.H1(femops.box((2, 2)), 1)
+    A = femops.diffusion(V).constrained(V.boundary_dofs())
+    with pytest.raises(VectorError, match=r"values is a function: give V\.interpolate\(values\)"):
+        A.rhs(V.zeros(), lambda x: x[0])
+    with pytest.raises(VectorError, match=r"b is a function: give femops\.load\(V, b\)"):
+        femops.cg(A, lambda x: x[0])

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from femops.errors import FileError, SpaceError
 from femops.io.atomic import checked_path, replacing
 from femops.io.mesh_files import save_mesh
+from femops.io.mfem_fields import save_mfem_field
 from femops.io.vtk.hdf_file import h5py, save_hdf
 from femops.io.vtk.nodes import CELL_TYPES, vtk_order
 from femops.io.vtk.pieces import save_joined, save_pieces
@@ -45,6 +46,10 @@ def save(path: str | os.PathLike[str], space: Owner = None, /, **fields: Any) ->
     `read_mesh` reads an MFEM file back with all parts of the mesh: attributes, their names (as
     attribute sets, format v1.3), boundary, curved and periodic geometry.
 
+    One field of one process may also go to an MFEM grid function, a file that ends in .gf. Its dofs
+    are numbered as on the .mesh file that this function writes, or on the MFEM file that the mesh
+    was read from, if it was not refined.
+
     Collective if ranks share the mesh. All ranks pass the same path, and the file has a piece of
     each rank. Many ranks should write a .pvtu file. Then each rank writes its piece to a folder
     with the name of that file, and no data pass through rank 0. Ranks write to a .vtkhdf file one
@@ -57,7 +62,8 @@ def save(path: str | os.PathLike[str], space: Owner = None, /, **fields: Any) ->
 
     Parameters
     ----------
-    path : path ending in .vtu, .pvtu or .vtkhdf; of a mesh also in .mesh
+    path : path ending in .vtu, .pvtu or .vtkhdf; of a mesh also in .mesh; of one
+        field also in .gf
         Path in a folder that all ranks see.
     space : Space, Product, Mesh or DistributedMesh, optional
         Space of the fields, a product with a space for each field's name, or a mesh without fields.
@@ -76,7 +82,8 @@ def save(path: str | os.PathLike[str], space: Owner = None, /, **fields: Any) ->
     ------
     FileError
         The file cannot be written or has a wrong suffix, XML cannot hold a name, or ranks do not
-        see each other's files. Or there are fields, or several ranks, for a .mesh file.
+        see each other's files. Or there are fields, or several ranks, for a .mesh file. Or there is
+        not one field of one process for a .gf file.
     MissingExtraError
         `path` ends in .vtkhdf, and h5py is missing.
     MeshError
@@ -112,6 +119,8 @@ def save(path: str | os.PathLike[str], space: Owner = None, /, **fields: Any) ->
     """
     if Path(path).suffix.lower() == ".mesh":
         return save_mesh(path, space, fields)
+    if Path(path).suffix.lower() == ".gf":
+        return save_mfem_field(path, space, fields)
     alone = isinstance(space, Mesh | DistributedMesh)
     suffixes = [".mesh"] * alone + [".vtu", ".pvtu", ".vtkhdf"]
     comm = first_space(space, fields, "save").comm

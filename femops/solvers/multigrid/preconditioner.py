@@ -489,7 +489,7 @@ def multigrid(
     if not isinstance(space, H1) and not (any(joined) and space.order):
         raise SolverError(
             "multigrid takes operators on H1 spaces, and those of femops.interior_penalty; got one "
-            f"on {space!r}: use femops.jacobi"
+            f"on {space!r}: use femops.jacobi or femops.block_jacobi"
         )
     kind = None if dtype is None else float_type(dtype)
     check_same(space.comm, "multigrid", {"degree": degree, "dtype": kind}, error=SolverError)

@@ -1,0 +1,76 @@
+"""Fields as files of MFEM's grid functions (.gf), for GLVis and programs of MFEM."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from femops.errors import FileError
+from femops.io.atomic import checked_path, replacing
+from femops.spaces.base import GridFunction, Space
+from femops.spaces.h1_l2 import H1
+from femops.spaces.product import Product
+
+_COLLECTIONS = {
+    ("H1", "gll"): "H1",
+    ("H1", "bernstein"): "H1Pos",
+    ("L2", "gauss"): "L2",
+    ("L2", "gll"): "L2_T1",
+    ("L2", "bernstein"): "L2_T2",
+}
+"""Names that MFEM's finite element collections have in files."""
+
+
+def save_mfem_field(path: Any, owner: Any, fields: Mapping[str, Any]) -> Path:
+    """Write one field as a grid function of MFEM, for `femops.save`.
+
+    Parameters
+    ----------
+    path : path ending in .gf
+    owner : Space, Product or None
+    fields : dict
+        One vector or GridFunction by its name, which the file does not keep.
+
+    Raises
+    ------
+    FileError
+        There is not exactly one field, several ranks hold it, or the file cannot be written.
+    VectorError
+        The field does not fit the space.
+    """
+    target = checked_path(path, ".gf")
+    if len(fields) != 1:
+        raise FileError(
+            f"'{target}' holds one field, {len(fields)} were given: save each in a file of its own"
+        )
+    ((name, given),) = fields.items()
+    space = owner.spaces.get(name) if isinstance(owner, Product) else owner
+    if isinstance(given, GridFunction):
+        space, given = given.space, given.vector
+    if not isinstance(space, Space):
+        raise FileError(
+            f"{name} needs a space: write femops.save('{target}', V, {name}={name}), or give a "
+            "GridFunction"
+        )
+    if space.comm.size > 1:
+        raise FileError(
+            f"'{target}' is for one process, there are {space.comm.size} ranks: take .vtu or .pvtu"
+        )
+    u = np.asarray(space.memory.get(space.check_vector(given, name)))
+    with replacing(target) as temporary:
+        temporary.write_text(_text(space, u), encoding="ascii")
+    return target
+
+
+def _text(space: Space, u: Any) -> str:
+    """Text of the file: the space, then the components of each node in the order of MFEM."""
+    in_file = np.empty((space.ndofs, space.ncomp))
+    in_file[space.file_dofs()] = u.reshape(space.ndofs, space.ncomp)
+    kind = "H1" if isinstance(space, H1) else "L2"
+    collection = f"{_COLLECTIONS[kind, space.basis.family]}_{space.dim}D_P{space.order}"
+    head = f"FiniteElementSpace\nFiniteElementCollection: {collection}\n"
+    head += f"VDim: {space.ncomp}\nOrdering: 1\n\n"
+    return head + "".join(" ".join(map(repr, row)) + "\n" for row in in_file.tolist())
