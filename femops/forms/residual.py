@@ -126,9 +126,7 @@ def _names(given: Any, what: str) -> tuple[str, ...]:
     return names
 
 
-def _check_functionals(
-    functionals: Functionals, fields: Sequence[str], faces: str | None
-) -> None:
+def _check_functionals(functionals: Functionals, fields: Sequence[str], faces: str | None) -> None:
     names = functionals.names
     known = {*fields, "value", "grad", *(PARTS if faces is not None else ())}
     taken = [name for name in names if name in known or names.count(name) > 1]
