@@ -13,7 +13,7 @@ from femops.errors import HydroError
 from femops.hydro.problems import POSITIVE
 from femops.hydro.remap.flow import Flow, Motion, Transport, displaced, field_values
 from femops.hydro.remap.matrices import Matrices
-from femops.hydro.remap.neighbours import Lattice, Neighbours
+from femops.hydro.remap.neighbours import Elements, Lattice, Neighbours
 from femops.hydro.remap.problems import AdvectionProblem, Box
 from femops.hydro.remap.schemes import scheme
 from femops.hydro.remap.tables import Tables
@@ -119,11 +119,12 @@ class Advection:
             )
         self.problem, self._dt = problem, float(dt)
         self._box, self._mesh = Box(*mesh.bounding_box()), mesh.curved(mesh_order)
+        self._elements = Elements.of(self._mesh)
         self._tables = Tables(mesh_order, order, mesh.dim)
         self._scheme = scheme(self._mesh, self._tables, ho, lo, fct)
         self._flow = self._motion(float(t_final)) if problem.moves_mesh else self._transport()
         self._t_final = 1.0 if problem.moves_mesh else float(t_final)
-        self._matrices = Matrices(self._tables, self._flow, 0.0)
+        self._matrices = Matrices(self._tables, self._flow, 0.0, self._elements)
         self.space = L2(self._mesh, order, family="bernstein")
 
     def run(self, watch: Callable[[float, Floats], Any] | None = None) -> Advected:
@@ -184,7 +185,9 @@ class Advection:
         return np.asarray(result)
 
     def _at(self, t: float) -> Matrices:
-        return Matrices(self._tables, self._flow, t) if self._flow.moves else self._matrices
+        if not self._flow.moves:
+            return self._matrices
+        return Matrices(self._tables, self._flow, t, self._elements)
 
     def _mass(self, t: float, u: Floats) -> float:
         return float(self._at(t).lumped.reshape(-1) @ u)
