@@ -110,22 +110,6 @@ class Halo:
         for rank, dofs in self.send.items():
             values[dofs] += arrived[rank].reshape(len(dofs), *values.shape[1:])
 
-    def reverse_max(self, ghosts: NDArray[Any], values: NDArray[Any]) -> None:
-        """Raise the owners' values to the ghosts' values where these are larger.
-
-        Parameters
-        ----------
-        ghosts : (ghosts, ...)
-            This rank's values at other ranks' dofs.
-        values : (owned, ...)
-            Values to raise, in place. Same type and further axes as ``ghosts``.
-        """
-        arrived = self._comm.exchange(
-            {rank: ghosts[first:end] for rank, (first, end) in self.receive.items()}
-        )
-        for rank, dofs in self.send.items():
-            values[dofs] = np.maximum(values[dofs], arrived[rank])
-
     def reverse_add_each(
         self, ghosts: Ints, contributions: NDArray[Any], values: NDArray[Any]
     ) -> None:

@@ -8,7 +8,7 @@ number of ranks.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias, final
+from typing import TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from femops.parallel.halo import Halo
 from femops.parallel.mesh import DistributedMesh
 from femops.parallel.neighbours import neighbours
 from femops.parallel.numbering import RankNumbering, h1_rank_numbering
+from femops_kernels.channel import Channel
 from femops_meshes.mesh import Mesh
 
 Floats = NDArray[np.float64]
@@ -67,6 +68,44 @@ class Elements:
 
 
 @final
+class GhostMessages:
+    """Repeated messages between ranks that share dofs. All methods are collective.
+
+    Parameters
+    ----------
+    numbering : RankNumbering
+    comm : Communicator
+    width : int
+        Numbers of each dof.
+    """
+
+    def __init__(self, numbering: RankNumbering, comm: Communicator, width: int) -> None:
+        halo, self._width, self._owned = Halo(numbering, comm), width, numbering.owned
+        self._lent = np.concatenate([np.empty(0, dtype=np.int64), *halo.send.values()])
+        send = {rank: width * len(dofs) for rank, dofs in halo.send.items()}
+        receive = {rank: width * (end - first) for rank, (first, end) in halo.receive.items()}
+        kind = np.dtype(np.float64)
+        self._to_ghosts = comm.channel(send, receive, kind)
+        self._to_owners = comm.channel(receive, send, kind)
+
+    def values(self, owned: Floats) -> Floats:
+        """Return values (ghosts, width) of the ghosts, from values (owned, width) of own dofs."""
+        return self._sent(self._to_ghosts, owned[self._lent])
+
+    def largest(self, values: Floats) -> Floats:
+        """Return the largest value of each dof on all ranks. Own dofs come first, then ghosts."""
+        own = values[: self._owned].copy()
+        np.maximum.at(own, self._lent, self._sent(self._to_owners, values[self._owned :]))
+        return np.concatenate([own, self.values(own)])
+
+    def _sent(self, channel: Channel, values: Floats) -> Floats:
+        channel.outgoing[:] = values.reshape(-1)
+        channel.start()
+        channel.finish()
+        return np.asarray(channel.incoming.reshape(-1, self._width))
+
+
+@final
 class Neighbours:
     """The dofs of functions of order p on the faces of elements, and opposite to them.
 
@@ -99,7 +138,7 @@ class Neighbours:
         part, self.comm = elements.part, elements.comm
         digits, faces = face_digits(mesh.dim), interior_faces(mesh)
         m, n, ne = (order + 1) ** (mesh.dim - 1), (order + 1) ** mesh.dim, part.num_elements
-        self._grid = (ne, *[order + 1] * mesh.dim)
+        self._size, self._grid = n, (ne, *[order + 1] * mesh.dim)
         # the dofs of each face as a view of the grid, whose last axis is x
         self._views = [
             (slice(None), *[slice(None) if t == 1 else t // 2 * order for t in reversed(one)])
@@ -111,9 +150,9 @@ class Neighbours:
         first = starts[self.comm.rank]
         self._other[rows[:, 0] - first, rows[:, 1]] = rows[:, 2:]
         self.outer: Marks = self._other[..., 0] < 0
-        self._halo = self._with_ghosts(n * starts)
+        self._ghosts = GhostMessages(self._with_ghosts(n * starts), self.comm, 1)
 
-    def _with_ghosts(self, offsets: Ints) -> Halo:
+    def _with_ghosts(self, offsets: Ints) -> RankNumbering:
         """Number the opposite dofs on this rank: own dofs, then ghosts, then one for outside."""
         rank = self.comm.rank
         owned, inner = offsets[rank + 1] - offsets[rank], self._other >= 0
@@ -123,13 +162,13 @@ class Neighbours:
         local[foreign] = owned + places
         local[~inner] = owned + len(ghosts)
         self._other = local
-        return Halo(RankNumbering(rank, local.reshape(len(local), -1), offsets, ghosts), self.comm)
+        indices = local.reshape(len(local), local.shape[1] * local.shape[2])
+        return RankNumbering(rank, indices, offsets, ghosts)
 
     def jumps(self, u: Floats) -> Floats:
         """Neighbour's minus own coefficients (ne, 2 dim, m) of u (ne, n). Outside, u is zero."""
-        flat = u.reshape(-1)
-        ghosts = self._halo.forward(flat) if self.comm.size > 1 else flat[:0]
-        padded = np.concatenate([flat, ghosts, [0.0]])
+        flat = u.reshape(-1, 1)
+        padded = np.concatenate([flat, self._ghosts.values(flat), [[0.0]]])
         return np.take(padded, self._other) - np.take(u, self._own, axis=1)
 
     def add(self, rates: Floats, u: Floats) -> None:
@@ -145,7 +184,7 @@ class Neighbours:
         for slot, view in enumerate(self._views):
             on_face = marked[view]
             on_face |= self.outer[:, slot].reshape(-1, *[1] * (on_face.ndim - 1))
-        return marked.reshape(len(marked), -1)
+        return marked.reshape(len(marked), self._size)
 
 
 def _opposite(mesh: AnyMesh, faces: InteriorFaces, order: int) -> tuple[Ints, Ints]:
@@ -196,10 +235,11 @@ class Lattice:
 
     def __init__(self, mesh: AnyMesh, order: int) -> None:
         # all nodes inside a vertex, edge, face or cell belong to the same elements
-        self._halo: Halo | None = None
-        if isinstance(mesh, DistributedMesh) and mesh.comm.size > 1:
+        self._ghosts: GhostMessages | None = None
+        if isinstance(mesh, DistributedMesh):
             numbering = h1_rank_numbering(mesh.part, 2, mesh.comm)
-            self._entities, self._halo = numbering.indices, Halo(numbering, mesh.comm)
+            self._entities = numbering.indices
+            self._ghosts = GhostMessages(numbering, mesh.comm, 2)
         else:
             self._entities = h1_numbering(Elements.of(mesh).part.topology, 2)[0]
         digits = np.minimum(np.arange(order + 1), 1) + (np.arange(order + 1) == order)
@@ -213,11 +253,11 @@ class Lattice:
 
     def spread(self, marked: Marks) -> Marks:
         """Mark (ne, n) the nodes that are marked in one of the elements that meet there."""
-        of_entity = np.zeros(self._entities.shape, dtype=np.int64)
+        of_entity = np.zeros((*self._entities.shape, 2))
         for node, code in enumerate(self._of_node):
-            of_entity[:, code] |= marked[:, node]
-        found = self._largest(of_entity.reshape(-1)[self._sorted])
-        return np.asarray(found[self._entities][:, self._of_node] > 0)
+            of_entity[:, code, 0] += marked[:, node]
+        found = self._largest(of_entity.reshape(-1, 2)[self._sorted])[:, 0]
+        return np.asarray(found[self._entities][:, self._of_node] > 0.0)
 
     def bounds(self, u: Floats) -> tuple[Floats, Floats]:
         """Least and largest coefficient (ne, n) in the elements that meet at each node."""
@@ -225,16 +265,12 @@ class Lattice:
         found = self._largest(ends[self._element])
         return self._at_nodes(-found[:, 0]), self._at_nodes(found[:, 1])
 
-    def _largest(self, sorted_values: NDArray[Any]) -> NDArray[Any]:
-        """Largest value (entities, ...) around each entity, of values by entity and element."""
+    def _largest(self, sorted_values: Floats) -> Floats:
+        """Largest values (entities, 2) around each entity, of values by entity and element."""
         found = (
             np.maximum.reduceat(sorted_values, self._first) if len(self._first) else sorted_values
         )
-        if self._halo is None:
-            return np.asarray(found)
-        own = found[: self._halo.owned].copy()
-        self._halo.reverse_max(found[self._halo.owned :], own)
-        return np.concatenate([own, self._halo.forward(own)])
+        return found if self._ghosts is None else self._ghosts.largest(found)
 
     def _at_nodes(self, of_entity: Floats) -> Floats:
         return np.take(np.take(of_entity, self._entities), self._of_node, axis=1)
