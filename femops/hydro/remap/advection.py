@@ -157,10 +157,10 @@ class Advection:
         for end in ends:
             u, start = self._steps(u, start, end, watch), end
         steps = full + len(ends) - bool(full)
-        ends = np.array([-u.min(initial=np.inf), u.max(initial=-np.inf)])
-        lowest, largest = self._comm.max(ends).tolist()
+        minimum = -self._comm.max(-float(u.min(initial=np.inf)))
+        maximum = self._comm.max(float(u.max(initial=-np.inf)))
         masses = self._mass(start, u), before
-        return Advected(u, self._flow.nodes(start), *masses, -lowest, largest, steps)
+        return Advected(u, self._flow.nodes(start), *masses, minimum, maximum, steps)
 
     def function(self, found: Advected) -> GridFunction:
         """Return the function of a run on the mesh as it has moved.

@@ -14,7 +14,6 @@ from typing import Any, final
 from femops.errors import HydroError
 from femops.hydro.remap.advection import Advection
 from femops.hydro.remap.meshes import advection_mesh
-from femops.hydro.remap.neighbours import AnyMesh
 from femops.hydro.remap.problems import advection_problem
 from femops.parallel import communicator, distribute
 
@@ -55,9 +54,8 @@ class PublishedRun:
     def begin(self, comm: Any = None) -> Advection:
         """Set the run up, on the ranks of a communicator. By default on this process alone."""
         case, ranks = advection_problem(self.problem), communicator(comm)
-        mesh: AnyMesh = advection_mesh(self.mesh).refine(self.refine)
-        if ranks.size > 1:
-            mesh = distribute(mesh, ranks)
+        whole = advection_mesh(self.mesh).refine(self.refine)
+        mesh = whole if ranks.size == 1 else distribute(whole, ranks)
         methods = {"ho": self.ho, "lo": self.lo, "fct": self.fct}
         return Advection(case, mesh, self.order, self.t_final, self.dt, **methods)
 
