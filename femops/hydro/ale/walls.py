@@ -108,7 +108,7 @@ def _rows(equations: Lagrangian) -> Ints:
     free = V.zeros()
     free[:] = 1.0
     free[equations.walls] = 0.0
-    free_nodes = V.l_vec(free)
+    free_nodes = V.l_vec(free).reshape(-1, V.ncomp)
     whole = np.arange(V.ndofs) if V.numbering is None else V.numbering.whole
     digits, rows = dict(face_digits(V.dim)), [np.empty((0, 4), dtype=np.int64)]
     for (element, code), attribute in zip(

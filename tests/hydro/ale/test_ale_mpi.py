@@ -20,6 +20,7 @@ CASES = {  # problem, dimension, refinements, orders
     "gases": ("triple-point", 2, 1, (2, 1)),
     "vortex": ("gresho", 2, 2, (3, 2)),
     "cube": ("sedov", 3, 1, (2, 1)),
+    "line": ("sod", 1, 5, (3, 2)),
 }
 
 
@@ -60,8 +61,8 @@ def test_reproducible_runs_have_the_same_bits(comm, name):
 
 
 @pytest.mark.parallel(3, timeout=240)
-@pytest.mark.parametrize("name", ["gases", "cube"])
-def test_gases_and_cubes_have_the_same_bits(comm, name):
+@pytest.mark.parametrize("name", ["gases", "cube", "line"])
+def test_gases_cubes_and_lines_have_the_same_bits(comm, name):
     mine, alone = begun(comm, name, 2), begun(Serial(), name, 2)
     for run in (mine, alone):
         run.advance(1.0, max_steps=3)
