@@ -9,7 +9,7 @@ from pathlib import Path
 
 from femops.launchers import launched
 
-SHARED = ("solve", "hydro", "info")
+SHARED = ("solve", "hydro", "remap", "info")
 """Commands that ranks run together."""
 
 

@@ -312,7 +312,7 @@ def exact_sum(values: Floats, comm: Communicator) -> float:
         if parts[k] == 0.0 or not math.isfinite(parts[k]):
             break
         rest = np.append(rest, -parts[k])
-    return rounded_sum(comm.gather_all(parts).reshape(-1))
+    return rounded_sum(comm.gather_all(parts, alike=True).reshape(-1))
 
 
 def least_element(values: Floats, comm: Communicator, numbers: NDArray[np.int64] | None) -> int:

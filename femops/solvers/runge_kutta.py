@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import SolverError
+from femops.parallel import Communicator, communicator
 from femops_meshes.arguments import check_takes, checked, shown
 
 Vector = NDArray[Any]
@@ -152,6 +153,7 @@ def runge_kutta(
     method: str = "lsrk4",
     limiter: Change | None = None,
     callback: Callable[[float, Vector], Any] | None = None,
+    comm: Any = None,
 ) -> Any:
     r"""Solve :math:`\dot u = f(t, u)` by explicit steps of equal length.
 
@@ -175,6 +177,9 @@ def runge_kutta(
         ``limiter(u)`` returns the changed solution. It is called after each stage.
     callback : callable, optional
         ``callback(t, u)`` is called after each step, with the solution at t.
+    comm : mpi4py.MPI.Intracomm or Communicator, optional
+        Ranks that each have a part of u, as ``V.comm``. With it all ranks get the same error. It is
+        needed if f sends messages. By default this process alone.
 
     Returns
     -------
@@ -186,8 +191,8 @@ def runge_kutta(
     SolverError
         Times or ``dt`` make no sense, or ask for more than a billion steps. The method is unknown.
         A result of f or of the limiter has another shape than u, or a function takes other
-        arguments. The solution is not finite: the message has the
-        longest stable step, estimated from f.
+        arguments. The solution is not finite: the message has the longest stable step, estimated
+        from f.
 
     Examples
     --------
@@ -211,7 +216,7 @@ def runge_kutta(
     _check_functions(f, limiter, callback, start, u)
     if not 0.0 < dt < np.inf or not start <= end < np.inf:
         raise SolverError(f"times from {start:g} to {end:g} by steps of {dt:g}: none can be taken")
-    scheme, change = METHODS[method], _unchanged
+    scheme, change, ranks = METHODS[method], _unchanged, communicator(comm)
     rate = _checked_result(f, "f(t, u)", u.shape)
     if limiter is not None:
         change = _checked_result(limiter, "limiter(u)", u.shape)
@@ -226,8 +231,8 @@ def runge_kutta(
         with np.errstate(over="ignore", invalid="ignore"):  # it is looked at below
             solution = scheme.step(rate, start + k * step, solution, step, change)
         if (k + 1) % _CHECKED == 0 or k + 1 == count:
-            if not np.isfinite(_largest(solution)):
-                raise SolverError(_unstable(f, scheme, step, *good))
+            if not np.isfinite(_largest(solution, ranks)):
+                raise SolverError(_unstable(f, scheme, step, *good, ranks))
             good = start + (k + 1) * step, solution
         if callback is not None:
             callback(start + (k + 1) * step, solution)
@@ -270,10 +275,12 @@ def _checked_result(
     return checked_function
 
 
-def _unstable(f: Rate, scheme: _Method, step: float, t: float, u: Vector) -> str:
+def _unstable(
+    f: Rate, scheme: _Method, step: float, t: float, u: Vector, comm: Communicator
+) -> str:
     """Message about a solution that is not finite after time t."""
     with np.errstate(over="ignore", invalid="ignore"):
-        rate = _largest_rate(f, t, u)
+        rate = _largest_rate(f, t, u, comm)
     text = f"the solution is not finite soon after t = {t:g}, with steps of {step:.3g}"
     if not 0.0 < rate < np.inf:
         return f"{text}: look whether f is finite"
@@ -283,27 +290,30 @@ def _unstable(f: Rate, scheme: _Method, step: float, t: float, u: Vector) -> str
     return f"{text}: the limit of stability is about {limit:.3g} there, take a smaller dt"
 
 
-def _largest_rate(f: Rate, t: float, u: Vector) -> float:
+def _largest_rate(f: Rate, t: float, u: Vector, comm: Communicator) -> float:
     """Estimate the largest eigenvalue of f's derivative by u, in magnitude, by the power method."""
-    before, size = f(t, u), _norm(u)
+    before, size = f(t, u), _norm(u, comm)
     epsilon = 1e-7 * (size or 1.0)
-    v = before / (_norm(before) or 1.0)
+    v = before / (_norm(before, comm) or 1.0)
     rate = 0.0
     for _ in range(_POWERS):
         w = (f(t, u + epsilon * v) - before) / epsilon
-        rate = _norm(w)
+        rate = _norm(w, comm)
         if not 0.0 < rate < np.inf:
             break
         v = w / rate
     return rate
 
 
-def _largest(u: Vector) -> float:
-    return float(abs(u).max()) if len(u) else 0.0
+def _largest(u: Vector, comm: Communicator) -> float:
+    """Largest magnitude on all ranks; infinite if a number is NaN. Collective."""
+    own = float(abs(u).max()) if len(u) else 0.0
+    return comm.max(np.inf if np.isnan(own) else own)
 
 
-def _norm(u: Vector) -> float:
-    size = _largest(u)
+def _norm(u: Vector, comm: Communicator) -> float:
+    """Euclidean norm of a vector of all ranks. Collective."""
+    size = _largest(u, comm)
     if not 0.0 < size < np.inf:
         return size
-    return size * float(np.sqrt(float(((u / size) ** 2).sum())))
+    return size * float(np.sqrt(comm.sum(float(((u / size) ** 2).sum()))))

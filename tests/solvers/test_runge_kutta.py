@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -102,6 +104,18 @@ def test_bad_input_is_refused(change: dict[str, object], words: str) -> None:
 def test_a_rate_of_another_shape_is_refused(rate):
     with pytest.raises(SolverError, match=r"f\(t, u\) returned .* return an array of shape"):
         femops.runge_kutta(rate, np.ones(2), 1.0, 0.5)
+
+
+@pytest.mark.parallel(3)
+def test_all_ranks_get_the_same_error(comm: Any) -> None:
+    """Only the last rank's part grows without limit, and f sends messages."""
+
+    def rate(t: float, u: np.ndarray) -> np.ndarray:
+        return -(1.0 if comm.rank < 2 else 50.0) * u + 0.0 * comm.sum(float(len(u)))
+
+    with pytest.raises(SolverError, match=r"the limit of stability is about 0\.055") as error:
+        femops.runge_kutta(rate, np.ones(3), end=400.0, dt=1.0, method="rk4", comm=comm)
+    assert str(error.value) == comm.broadcast(str(error.value))
 
 
 def test_steps_without_end_are_refused():

@@ -10,7 +10,7 @@ from femops.cli.remap.run import read_number
 
 
 def verify_runs(output: Output, what: list[str]) -> None:
-    """Repeat published runs (all by default). Print femops' and Remhos' results.
+    """Repeat published runs (all by default). Print femops' and Remhos' results. Collective.
 
     Raises
     ------
@@ -19,12 +19,13 @@ def verify_runs(output: Output, what: list[str]) -> None:
     """
     from femops.errors import HydroError
     from femops.hydro.remap import PUBLISHED, verify_advection
+    from femops.parallel import world
 
     numbers = [read_number(text, "--verify") for text in what] or list(PUBLISHED)
     results = []
     for n in numbers:
         with output.working(f"run {n}") as update:
-            results.append(verify_advection(n, _teller(update, f"run {n}")))
+            results.append(verify_advection(n, _teller(update, f"run {n}"), world()))
     output.json(results)
     columns = [
         Column("run", "run"),

@@ -88,9 +88,10 @@ def quality(V: femops.H1, position: Floats) -> float:
     """Least quality of a moved mesh: det J over (|J|^2 / dim)^(dim / 2), at nodes.
 
     It is 1 for squares and cubes, and negative for inverted elements. The reference element is a
-    cube, so that long elements have a low quality.
+    cube, so that long elements have a low quality. The least on all ranks. Collective.
     """
     e_vec = V.restriction.gather(V.l_vec(position)).reshape(-1, V.p1d**V.dim, V.dim)
     J = np.stack(reference_gradient(V.basis, V.basis.nodes, V.dim, e_vec), axis=-1)
     size = np.sqrt((J * J).sum(axis=(-1, -2)) / V.dim)
-    return float((np.linalg.det(J) / size**V.dim).min())
+    least = float((np.linalg.det(J) / size**V.dim).min(initial=np.inf))
+    return -V.comm.max(np.inf if np.isnan(least) else -least)

@@ -21,7 +21,7 @@ class ArbitraryLagrangianEulerian:
     Parameters
     ----------
     run : Simulation
-        Run on one process and on the host. Its equations and its state change at a remap.
+        Run on the host. All its ranks take part. Its equations and its state change at a remap.
     every : int
         Number of steps between remaps.
     length : float
@@ -39,7 +39,7 @@ class ArbitraryLagrangianEulerian:
     Raises
     ------
     HydroError
-        Several ranks share the mesh, or the run is on a device.
+        The run is on a device.
     """
 
     def __init__(
@@ -51,8 +51,8 @@ class ArbitraryLagrangianEulerian:
         least: Annotated[float, POSITIVE] = 0.1,
     ) -> None:
         equations = run.equations
-        if equations.comm.size > 1 or equations.space.device is not None:
-            raise HydroError("remaps work on one rank and on the host only: leave out --ale")
+        if equations.space.device is not None:
+            raise HydroError("remaps work on the host only: leave out --ale, or the device")
         self.run, self._every, self._least = run, every, least
         self._relaxation = Relaxation(equations, length)
         self.remaps: list[dict[str, Any]] = []
@@ -106,8 +106,8 @@ class ArbitraryLagrangianEulerian:
                 "t": run.t,
                 "pseudo_steps": steps,
                 "quality": [quality(equations.V, x) for x in (before, position)],
-                "before": PointFields.of(equations, run.state).totals(),
-                "after": PointFields.of(after, state).totals(),
+                "before": PointFields.of(equations, run.state).totals(equations.comm),
+                "after": PointFields.of(after, state).totals(equations.comm),
             }
         )
         run.continue_with(after, state)

@@ -20,12 +20,14 @@ from numpy.typing import NDArray
 
 import femops
 from femops.basis import Basis1D
+from femops.fields.norms import exact_sum
 from femops.geometry.evaluation import reference_gradient, reference_values
 from femops.hydro.ale.walls import WallMomentum
 from femops.hydro.lagrangian import Fluid, Lagrangian
 from femops.hydro.remap.conservative import ConservativeRemap
 from femops.hydro.remap.neighbours import Lattice
 from femops.hydro.remap.tables import tensor
+from femops.parallel import Communicator
 
 Floats = NDArray[np.float64]
 
@@ -70,14 +72,17 @@ class PointFields:
             density[..., np.newaxis] * velocity,
         )
 
-    def totals(self) -> dict[str, object]:
-        """Mass, momentum (dim,), internal and kinetic energy."""
-        momentum = np.einsum("eq,eqi->i", self.volume, self.momentum)
+    def totals(self, comm: Communicator) -> dict[str, object]:
+        """Mass, momentum (dim,), internal and kinetic energy on all ranks. Collective."""
+
+        def total(field: Floats) -> float:
+            return exact_sum((self.volume * field).sum(axis=1), comm)
+
         return {
-            "mass": float((self.volume * self.density).sum()),
-            "momentum": momentum.tolist(),
-            "internal": float((self.volume * self.energy).sum()),
-            "kinetic": float((self.volume * self.kinetic).sum()),
+            "mass": total(self.density),
+            "momentum": [total(component) for component in np.moveaxis(self.momentum, -1, 0)],
+            "internal": total(self.energy),
+            "kinetic": total(self.kinetic),
         }
 
 
@@ -129,7 +134,7 @@ class _Carrier:
     def __init__(
         self, equations: Lagrangian, nodes: Floats, displacement: Floats, order: int
     ) -> None:
-        mesh = equations.part
+        mesh = equations.mesh
         self._remap = ConservativeRemap(mesh, nodes, displacement, order)
         self._lattice = Lattice(mesh, order)
         at = Basis1D("bernstein", order).interpolation(equations.quadrature.points)
@@ -144,11 +149,11 @@ class _Carrier:
         Else only their values at the points do, which leaves extremes of smooth functions alone.
         """
         start = self._remap.start
-        moments = np.matmul(volume * values, self._shapes)
+        moments = by_row(volume * values, self._shapes)
         fields = np.matmul(start.inverse_mass, moments[..., np.newaxis])[..., 0]
         pairs = zip(fields, values, strict=True)
         limited = [self._limited(u, start.lumped, of, tight) for u, of in pairs]
-        return np.asarray(np.matmul(self._remap.run(np.stack(limited), steps), self._shapes.T))
+        return by_row(self._remap.run(np.stack(limited), steps), self._shapes.T)
 
     def _limited(self, u: Floats, lumped: Floats, values: Floats, tight: bool) -> Floats:
         """Shrink coefficients (ne, n) towards their mean in each element until bounds are kept."""
@@ -158,7 +163,7 @@ class _Carrier:
             share = share_within(away, least, largest, mean)
         else:
             around = least.min(axis=1, keepdims=True), largest.max(axis=1, keepdims=True)
-            share = share_within(np.matmul(away, self._shapes.T), *around, mean)
+            share = share_within(by_row(away, self._shapes.T), *around, mean)
         return np.asarray(mean + share * away)
 
 
@@ -168,6 +173,14 @@ def share_within(away: Floats, least: Floats, largest: Floats, mean: Floats) -> 
     share = np.ones_like(away)
     np.divide(room, away, out=share, where=away != 0.0)
     return np.asarray(np.clip(share.min(axis=1, keepdims=True), 0.0, 1.0))
+
+
+def by_row(rows: Floats, matrix: Floats) -> Floats:
+    """Products (..., m) of rows (..., n) with a matrix (n, m).
+
+    Each row is multiplied by itself. So its product has the same bits, however many rows there are.
+    """
+    return np.asarray(np.matmul(rows[..., np.newaxis, :], matrix)[..., 0, :])
 
 
 def nodal(space: femops.Space, vector: Floats) -> Floats:
@@ -227,17 +240,18 @@ def _state(equations: Lagrangian, fields: PointFields, position: Floats) -> Floa
     """State with the momentum and the energy of fields."""
     V, E, rule = equations.V, equations.E, equations.quadrature
     at = tensor([V.basis.interpolation(rule.points)] * V.dim)
-    momentum = np.einsum("eq,eqi,qn->eni", fields.volume, fields.momentum, at, optimize=True)
+    momentum = np.matmul(at.T, fields.volume[..., np.newaxis] * fields.momentum)
     velocity = WallMomentum(equations).velocity(V.sum_elements(momentum))
     at = tensor([E.basis.interpolation(rule.points)] * E.dim)
-    integrals = np.matmul(fields.volume * fields.energy, at)
+    integrals = by_row(fields.volume * fields.energy, at)
     specific = equations.energy_of(integrals.reshape(-1)).reshape(integrals.shape)
     mass = fields.volume * fields.density
     specific = _positive(specific, at, mass)
     v = reference_values(V.basis, rule.points, V.dim, nodal(V, velocity))
     kept = (0.5 * mass * (v * v).sum(axis=-1)).sum(axis=1)
     lost = (fields.volume * fields.kinetic).sum(axis=1) - kept
-    specific += _heat(lost, mass.sum(axis=1), specific.min(axis=1))[:, np.newaxis]
+    heat = _heat(lost, mass.sum(axis=1), specific.min(axis=1), equations.comm)
+    specific += heat[:, np.newaxis]
     state = equations.on_host.join(
         position=position, velocity=velocity, energy=specific.reshape(-1)
     )
@@ -246,7 +260,7 @@ def _state(equations: Lagrangian, fields: PointFields, position: Floats) -> Floa
 
 def _positive(energy: Floats, at: Floats, mass: Floats) -> Floats:
     """Shrink energies (ne, n) towards their mean by mass until none at nodes is negative."""
-    values = np.matmul(energy, at.T)
+    values = by_row(energy, at.T)
     mean = (mass * values).sum(axis=1, keepdims=True) / mass.sum(axis=1, keepdims=True)
     least = np.minimum(energy.min(axis=1, keepdims=True), values.min(axis=1, keepdims=True))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -254,15 +268,15 @@ def _positive(energy: Floats, at: Floats, mass: Floats) -> Floats:
     return np.asarray(mean + np.clip(share, 0.0, 1.0) * (energy - mean))
 
 
-def _heat(lost: Floats, mass: Floats, least: Floats) -> Floats:
+def _heat(lost: Floats, mass: Floats, least: Floats, comm: Communicator) -> Floats:
     """Specific energy (ne,) that elements gain from the kinetic energy (ne,) they have lost.
 
     Elements that have won kinetic energy are cooled only as far as their least energy allows. What
-    is missing is taken from the gains of the others.
+    is missing is taken from the gains of the others, on all ranks. Collective.
     """
     change = np.maximum(lost, -np.maximum(least, 0.0) * mass)
-    excess = change.sum() - lost.sum()
     gains = np.maximum(change, 0.0)
-    if excess > 0.0 and gains.sum() > 0.0:
-        change -= gains * (excess / gains.sum())
+    excess, gained = exact_sum(change - lost, comm), exact_sum(gains, comm)
+    if excess > 0.0 and gained > 0.0:
+        change -= gains * (excess / gained)
     return change / mass

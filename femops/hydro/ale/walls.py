@@ -7,9 +7,12 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+import femops
 from femops.errors import HydroError
+from femops.fields.norms import exact_sum
 from femops.geometry.boundary import face_digits, nodes_inwards
 from femops.hydro.lagrangian import Lagrangian
+from femops.hydro.remap.neighbours import Elements
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -28,14 +31,23 @@ class WallMomentum:
     Parameters
     ----------
     equations : Lagrangian
+        All their ranks make the object together.
     """
 
     def __init__(self, equations: Lagrangian) -> None:
         self._equations = equations
-        self._walls, self._inner = _pairs(equations)
+        self._walls, inner = _pairs(equations)
+        starts = _starts(equations.V)
+        owner = np.searchsorted(starts, inner, side="right") - 1
+        self._send = {int(rank): np.flatnonzero(owner == rank) for rank in np.unique(owner)}
+        self._inner = equations.comm.exchange(
+            {rank: inner[mine] - starts[rank] for rank, mine in self._send.items()}
+        )
 
     def velocity(self, momentum: Floats) -> Floats:
         """Velocity (V.size,) with the integrals (V.size,) of its momentum against the basis.
+
+        Collective.
 
         Raises
         ------
@@ -43,28 +55,69 @@ class WallMomentum:
             The iteration for the momentum at walls does not converge.
         """
         equations, walls = self._equations, self._walls
-        scale = np.abs(momentum).sum()
+        scale = exact_sum(np.abs(momentum), equations.comm)
         moved = np.zeros(len(walls))
         for _ in range(_MOST_ITERATIONS):
             right = momentum.copy()
-            np.add.at(right, self._inner, moved)
+            sent = {rank: moved[mine] for rank, mine in self._send.items()}
+            for rank, arrived in equations.comm.exchange(sent).items():
+                np.add.at(right, self._inner[rank], arrived)
             velocity = equations.velocity_of(right)
             before, moved = moved, momentum[walls] - equations.momentum_of(velocity)[walls]
-            if np.abs(moved - before).sum() <= _ROUND_OFF * scale:
+            if exact_sum(np.abs(moved - before), equations.comm) <= _ROUND_OFF * scale:
                 return velocity
         raise HydroError("the momentum at walls has not converged: take a finer mesh")
 
 
 def _pairs(equations: Lagrangian) -> tuple[Ints, Ints]:
-    """Positions (n,) of velocity components across walls, and of the next nodes' inwards."""
-    V, mesh = equations.V, equations.part
-    digits = dict(face_digits(V.dim))
-    inwards = np.full(V.size, -1)
+    """Wall components that have a free neighbour inwards, and these neighbours. Collective.
+
+    Returns
+    -------
+    walls : (n,) int64
+        Positions in a vector of this rank, in the order of ``equations.walls``.
+    inner : (n,) int64
+        Positions in the vector of all ranks.
+    """
+    V, comm = equations.V, equations.comm
+    starts, rows = _starts(V), _rows(equations)
+    owner = np.searchsorted(starts, rows[:, 0], side="right") - 1
+    told = {int(rank): rows[owner == rank] for rank in np.unique(owner)}
+    rows = np.concatenate([rows[:0], *comm.exchange(told).values()])
+    rows = rows[np.argsort(rows[:, 1], kind="stable")]  # of several neighbours the last one
+    found = np.zeros((V.size, 2), dtype=np.int64)
+    found[rows[:, 0] - starts[comm.rank]] = rows[:, 2:]
+    inner, free = found[equations.walls].T
+    return equations.walls[free > 0], inner[free > 0]
+
+
+def _starts(V: femops.H1) -> Ints:
+    """Position (size + 1,) in the vector of all ranks at which the vector of each rank begins."""
+    offsets = np.array([0, V.ndofs]) if V.numbering is None else V.numbering.offsets
+    return np.asarray(offsets * V.ncomp)
+
+
+def _rows(equations: Lagrangian) -> Ints:
+    """Wall components on the boundary faces of this rank's elements. Collective.
+
+    Each row has the position of a wall component, the number of the element, the position of the
+    component that is next inwards, and 1 if it is free, else 0. Positions are in the vector of all
+    ranks.
+    """
+    V, elements = equations.V, Elements.of(equations.mesh)
+    free = V.zeros()
+    free[:] = 1.0
+    free[equations.walls] = 0.0
+    free_nodes = V.l_vec(free).reshape(-1, V.ncomp)
+    whole = np.arange(V.ndofs) if V.numbering is None else V.numbering.whole
+    digits, rows = dict(face_digits(V.dim)), [np.empty((0, 4), dtype=np.int64)]
     for (element, code), attribute in zip(
-        mesh.topology.boundary_faces, mesh.boundary_attributes, strict=True
+        elements.part.topology.boundary_faces, elements.part.boundary_attributes, strict=True
     ):
         layers = nodes_inwards(digits[int(code)], V.p1d).reshape(V.p1d, -1)
-        dofs = V.restriction.indices[element] * V.ncomp + attribute - 1
-        inwards[dofs[layers[0]]] = dofs[layers[1]]
-    walls = equations.walls[~np.isin(inwards[equations.walls], equations.walls)]
-    return walls, inwards[walls]
+        outer, inner = V.restriction.indices[element][layers[:2]]
+        positions = [whole[nodes] * V.ncomp + attribute - 1 for nodes in (outer, inner)]
+        number = np.full(len(outer), elements.numbers[element])
+        columns = positions[0], number, positions[1], free_nodes[inner, attribute - 1]
+        rows.append(np.column_stack(columns).astype(np.int64))
+    return np.concatenate(rows)

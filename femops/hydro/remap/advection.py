@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from femops.errors import HydroError
+from femops.fields.norms import exact_sum
 from femops.hydro.problems import POSITIVE
 from femops.hydro.remap.flow import Flow, Motion, Transport, displaced, field_values
 from femops.hydro.remap.matrices import Matrices
-from femops.hydro.remap.neighbours import Lattice, Neighbours
+from femops.hydro.remap.neighbours import AnyMesh, Elements, Lattice, Neighbours
 from femops.hydro.remap.problems import AdvectionProblem, Box
 from femops.hydro.remap.schemes import scheme
 from femops.hydro.remap.tables import Tables
+from femops.parallel import DistributedMesh, check
 from femops.solvers.runge_kutta import runge_kutta
 from femops.spaces.base import GridFunction
 from femops.spaces.h1_l2 import L2
@@ -70,7 +73,8 @@ class Advection:
     Parameters
     ----------
     problem : AdvectionProblem
-    mesh : Mesh
+    mesh : Mesh or DistributedMesh
+        On many ranks all calls are collective.
     order : int
         Degree p of the function, >= 1.
     t_final, dt : float
@@ -102,7 +106,7 @@ class Advection:
     def __init__(
         self,
         problem: AdvectionProblem,
-        mesh: Mesh,
+        mesh: AnyMesh,
         order: Degree,
         t_final: Annotated[float, POSITIVE],
         dt: Annotated[float, POSITIVE],
@@ -118,12 +122,14 @@ class Advection:
                 f"problem {problem.number} exists in dimension {dims}, the mesh has {mesh.dim}"
             )
         self.problem, self._dt = problem, float(dt)
-        self._box, self._mesh = Box(*mesh.bounding_box()), mesh.curved(mesh_order)
+        self._mesh = _with_part(mesh, lambda part: part.curved(mesh_order))
+        self._elements = Elements.of(self._mesh)
+        self._comm, self._box = self._elements.comm, _box(Elements.of(mesh))
         self._tables = Tables(mesh_order, order, mesh.dim)
         self._scheme = scheme(self._mesh, self._tables, ho, lo, fct)
         self._flow = self._motion(float(t_final)) if problem.moves_mesh else self._transport()
         self._t_final = 1.0 if problem.moves_mesh else float(t_final)
-        self._matrices = Matrices(self._tables, self._flow, 0.0)
+        self._matrices = Matrices(self._tables, self._flow, 0.0, self._elements)
         self.space = L2(self._mesh, order, family="bernstein")
 
     def run(self, watch: Callable[[float, Floats], Any] | None = None) -> Advected:
@@ -151,8 +157,10 @@ class Advection:
         for end in ends:
             u, start = self._steps(u, start, end, watch), end
         steps = full + len(ends) - bool(full)
-        masses, extremes = (self._mass(start, u), before), (float(u.min()), float(u.max()))
-        return Advected(u, self._flow.nodes(start), *masses, *extremes, steps)
+        minimum = -self._comm.max(-float(u.min(initial=np.inf)))
+        maximum = self._comm.max(float(u.max(initial=-np.inf)))
+        masses = self._mass(start, u), before
+        return Advected(u, self._flow.nodes(start), *masses, minimum, maximum, steps)
 
     def function(self, found: Advected) -> GridFunction:
         """Return the function of a run on the mesh as it has moved.
@@ -162,14 +170,15 @@ class Advection:
         MeshGeometryError
             An element of that mesh is inverted.
         """
-        nodes = np.ascontiguousarray(found.nodes.reshape(-1, self._mesh.dim).T)
-        moved = self._mesh.mapped(lambda _: nodes) if self._flow.moves else self._mesh
+        nodes, moved = np.ascontiguousarray(found.nodes.reshape(-1, self._mesh.dim).T), self._mesh
+        if self._flow.moves:
+            moved = _with_part(moved, lambda part: part.mapped(lambda _: nodes))
         space = L2(moved, self._tables.order, family="bernstein")
         return GridFunction(space, found.coefficients)
 
     def initial(self) -> Floats:
         """Coefficients (size,) of the initial function: its values at equidistant points."""
-        x = np.matmul(self._tables.lattice, self._mesh.coordinates)
+        x = np.matmul(self._tables.lattice, self._elements.part.coordinates)
         return self.problem.initial(self._box, x.reshape(-1, x.shape[-1]).T)
 
     def _steps(self, u: Floats, start: float, end: float, watch: Any) -> Floats:
@@ -180,20 +189,23 @@ class Advection:
             matrices = self._at(t)
             return self._scheme.rate(matrices, u.reshape(matrices.lumped.shape), dt).reshape(-1)
 
-        result = runge_kutta(rate, u, end, dt, start=start, method="ssp3", callback=watch)
-        return np.asarray(result)
+        options: dict[str, Any] = {"start": start, "callback": watch, "comm": self._comm}
+        return np.asarray(runge_kutta(rate, u, end, dt, method="ssp3", **options))
 
     def _at(self, t: float) -> Matrices:
-        return Matrices(self._tables, self._flow, t) if self._flow.moves else self._matrices
+        if not self._flow.moves:
+            return self._matrices
+        return Matrices(self._tables, self._flow, t, self._elements)
 
     def _mass(self, t: float, u: Floats) -> float:
-        return float(self._at(t).lumped.reshape(-1) @ u)
+        lumped = self._at(t).lumped
+        return exact_sum((lumped * u.reshape(lumped.shape)).sum(axis=1), self._comm)
 
     def _velocity(self, x: Floats) -> Floats:
         return self.problem.velocity(self._box, x)
 
     def _transport(self) -> Flow:
-        return Transport(self._mesh.coordinates, self._tables.lattice, self._velocity)
+        return Transport(self._elements.part.coordinates, self._tables.lattice, self._velocity)
 
     def _motion(self, t_final: float) -> Flow:
         """Motion to where the velocity carries the nodes.
@@ -201,9 +213,32 @@ class Advection:
         As in Remhos, the corners of subcells move with the velocity itself, and not with the
         displacement. They stay at the boundary.
         """
-        nodes, order = self._mesh.coordinates, self._tables.order
+        nodes, order = self._elements.part.coordinates, self._tables.order
         displacement = displaced(nodes, self._velocity, t_final, self._dt) - nodes
         speed = field_values(self._velocity, np.matmul(self._tables.lattice, nodes))
         outer = Neighbours(self._mesh, order).boundary_marks()
         speed[Lattice(self._mesh, order).spread(outer)] = 0.0
         return Motion(nodes, displacement, self._tables.lattice, speed)
+
+
+def _with_part(mesh: AnyMesh, change: Callable[[Mesh], Mesh]) -> AnyMesh:
+    """Return a mesh with the coordinates that a change gives to each rank's elements. Collective.
+
+    Raises
+    ------
+    MeshError, RankError
+        The change fails on a rank.
+    """
+    if isinstance(mesh, Mesh):
+        return change(mesh)
+    with check(mesh.comm):
+        part = replace(mesh.part, mesh=change(mesh.mesh))
+    with warnings.catch_warnings():  # of ranks without elements, as when the mesh was made
+        warnings.simplefilter("ignore")
+        return DistributedMesh.of(mesh.comm, part, mesh.element_groups)
+
+
+def _box(elements: Elements) -> Box:
+    """Bounding box of the elements of all ranks. Collective."""
+    lower, upper = elements.part.bounding_box()
+    return Box(-elements.comm.max(-lower), elements.comm.max(upper))

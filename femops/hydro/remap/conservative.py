@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 
 from femops.hydro.remap.flow import Motion
 from femops.hydro.remap.matrices import Matrices
-from femops.hydro.remap.neighbours import Neighbours
+from femops.hydro.remap.neighbours import AnyMesh, Elements, Neighbours
 from femops.hydro.remap.schemes import scheme
 from femops.hydro.remap.tables import Tables
-from femops_meshes.mesh import Mesh
 
 Floats = NDArray[np.float64]
 
@@ -37,8 +36,9 @@ class ConservativeRemap:
 
     Parameters
     ----------
-    mesh : Mesh
-        Gives the topology.
+    mesh : Mesh or DistributedMesh
+        Gives the topology. On many ranks nodes, displacement and functions are those of this rank's
+        elements, and all calls are collective.
     nodes, displacement : (ne, ng, dim) float64
     order : int
         Degree p of the functions, >= 1.
@@ -49,12 +49,13 @@ class ConservativeRemap:
         An element is inverted where the motion begins.
     """
 
-    def __init__(self, mesh: Mesh, nodes: Floats, displacement: Floats, order: int) -> None:
+    def __init__(self, mesh: AnyMesh, nodes: Floats, displacement: Floats, order: int) -> None:
         degree = round(nodes.shape[1] ** (1.0 / mesh.dim)) - 1
         self._tables = Tables(degree, order, mesh.dim)
         self._flow = Motion(nodes, displacement, self._tables.lattice)
         self._scheme = scheme(mesh, self._tables, 3, 2, 2)
-        self.start = Matrices(self._tables, self._flow, 0.0)
+        self._elements = Elements.of(mesh)
+        self.start = Matrices(self._tables, self._flow, 0.0, self._elements)
         self.num_steps = self._count(Neighbours(mesh, order))
 
     def _count(self, neighbours: Neighbours) -> int:
@@ -62,7 +63,7 @@ class ConservativeRemap:
         start = self.start
         leaving = -np.diagonal(start.preconditioned_upwind, axis1=1, axis2=2).copy()
         neighbours.add(start.inflow_sums, leaving)
-        fastest = float((leaving / start.lumped).max())
+        fastest = neighbours.comm.max(float((leaving / start.lumped).max(initial=0.0)))
         return max(1, int(np.ceil(fastest / _SAFETY)))
 
     def run(self, fields: Floats, steps: int) -> Floats:
@@ -82,7 +83,8 @@ class ConservativeRemap:
         """One step of fields and mass."""
         first, of_first = fields, mass
         for share, c in _STAGES:
-            matrices = Matrices.after_step(self._tables, self._flow, t + c * dt, mass, dt)
+            at = self._tables, self._flow, t + c * dt, self._elements
+            matrices = Matrices.after_step(*at, mass, dt)
             rates = [self._scheme.rate(matrices, u, dt) for u in fields]
             moved, moved_mass = fields + dt * np.stack(rates), matrices.mass
             mass = moved_mass + share * (of_first - moved_mass)

@@ -8,6 +8,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from femops.fields.norms import exact_sum
 from femops.hydro.remap.matrices import Matrices
 from femops.hydro.remap.neighbours import Neighbours
 from femops.tensor import einsum
@@ -54,7 +55,8 @@ class Neumann(HighOrder):
         result, product = np.zeros_like(total), np.zeros_like(total)
         for _ in range(_ITERATIONS):
             product -= total
-            if np.linalg.norm(product) <= _TOLERANCE:
+            squares = (product * product).sum(axis=1)
+            if exact_sum(squares, self._neighbours.comm) <= _TOLERANCE**2:
                 break
             product /= matrices.lumped
             result -= product

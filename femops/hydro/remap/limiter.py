@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from femops.errors import HydroError
 from femops.hydro.remap.neighbours import Lattice
+from femops.parallel import Communicator
 
 Floats = NDArray[np.float64]
 
@@ -25,13 +26,15 @@ class ClipScale:
     Parameters
     ----------
     lattice : Lattice
+    comm : Communicator
+        Ranks that share the mesh.
     """
 
-    def __init__(self, lattice: Lattice) -> None:
-        self._lattice = lattice
+    def __init__(self, lattice: Lattice, comm: Communicator) -> None:
+        self._lattice, self._comm = lattice, comm
 
     def rate(self, lumped: Floats, u: Floats, high: Floats, low: Floats, dt: float) -> Floats:
-        """Rate of change (ne, n) whose Euler step of length dt keeps the bounds.
+        """Rate of change (ne, n) whose Euler step of length dt keeps the bounds. Collective.
 
         Parameters
         ----------
@@ -49,9 +52,14 @@ class ClipScale:
         least, largest = self._lattice.bounds(u)
         moved, per_step = u + dt * low, lumped / dt
         below, above = least - moved, largest - moved
-        tolerance = _ROUND_OFF * np.abs(u).max()
-        if below.max() > tolerance or above.min() < -tolerance:
-            raise HydroError(_too_long(u, low, least, largest, dt))
+        ends = np.abs(u).max(initial=0.0), max(below.max(initial=0.0), -above.min(initial=0.0))
+        size, outside = self._comm.max(np.array(ends))
+        if outside > _ROUND_OFF * size:
+            limit = -self._comm.max(-_longest(u, low, least, largest, dt, size))
+            raise HydroError(
+                f"a step of {dt:g} makes new extremes: here the limit is {limit:.3g}, take a "
+                "smaller dt or a coarser mesh"
+            )
         change = lumped * (high - low)
         np.clip(change, per_step * below, per_step * above, out=change)
         gains, losses = np.maximum(change, 0.0), np.minimum(change, 0.0)
@@ -63,13 +71,11 @@ class ClipScale:
         return np.asarray(low + (gains + losses) / lumped)
 
 
-def _too_long(u: Floats, low: Floats, least: Floats, largest: Floats, dt: float) -> str:
-    """Message about a step of low order that leaves the bounds."""
+def _longest(
+    u: Floats, low: Floats, least: Floats, largest: Floats, dt: float, size: float
+) -> float:
+    """Longest step of low order that keeps the bounds in this rank's elements."""
     with np.errstate(divide="ignore", invalid="ignore"):
         room = np.where(low > 0.0, largest - u, least - u) / low
-    moving = dt * np.abs(low) > _ROUND_OFF * np.abs(u).max()
-    limit = float(np.min(room, where=moving, initial=np.inf))
-    return (
-        f"a step of {dt:g} makes new extremes: here the limit is {limit:.3g}, take a smaller dt or "
-        "a coarser mesh"
-    )
+    moving = dt * np.abs(low) > _ROUND_OFF * size
+    return float(np.min(room, where=moving, initial=np.inf))

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from femops.errors import HydroError
 from femops.hydro.remap.flow import Flow, Motion
+from femops.hydro.remap.neighbours import Elements
 from femops.hydro.remap.tables import Tables
 from femops_meshes.coordinates.mapping import adjugates, determinants
 
@@ -28,14 +29,18 @@ class Matrices:
     tables : Tables
     flow : Flow
     t : float
+    elements : Elements
+        Elements of the matrices.
     """
 
-    def __init__(self, tables: Tables, flow: Flow, t: float) -> None:
-        self._tables, self._flow, self._t = tables, flow, t
+    def __init__(self, tables: Tables, flow: Flow, t: float, elements: Elements) -> None:
+        self._tables, self._flow, self._t, self._elements = tables, flow, t, elements
         self._nodes = flow.nodes(t)
 
     @staticmethod
-    def after_step(tables: Tables, flow: Motion, t: float, mass: Floats, dt: float) -> Matrices:
+    def after_step(
+        tables: Tables, flow: Motion, t: float, elements: Elements, mass: Floats, dt: float
+    ) -> Matrices:
         """Matrices at a time whose mass is that after an Euler step from there.
 
         With this mass a step keeps constants, and what it adds to the sum of ``lumped * u`` is what
@@ -46,11 +51,12 @@ class Matrices:
         tables : Tables
         flow : Motion
         t : float
+        elements : Elements
         mass : (ne, n, n) float64
             Mass before the step.
         dt : float
         """
-        result = Matrices(tables, flow, t)
+        result = Matrices(tables, flow, t, elements)
         result.__dict__["mass"] = mass + dt * result._mass_rate(flow)
         return result
 
@@ -72,7 +78,7 @@ class Matrices:
 
     @cached_property
     def lumped(self) -> Floats:
-        """Sums (ne, n) of the rows of the mass matrices.
+        """Sums (ne, n) of the rows of the mass matrices. Collective at first use.
 
         Raises
         ------
@@ -80,17 +86,18 @@ class Matrices:
             A sum is not positive, because an element is inverted.
         """
         sums = self.mass.sum(axis=-1)
-        if not (sums > 0.0).all():
-            bad = np.flatnonzero((sums <= 0.0).any(axis=1))
+        count, first = self._elements.first(~(sums > 0.0).all(axis=1))
+        if count:
             raise HydroError(
-                f"the mesh tangles at t = {self._t:g}: {len(bad)} element(s) are inverted, first "
-                f"number {bad[0]}; move it less far"
+                f"the mesh tangles at t = {self._t:g}: {count} element(s) are inverted, first "
+                f"number {first}; move it less far"
             )
         return np.asarray(sums)
 
     @cached_property
     def inverse_mass(self) -> Floats:
         """Inverse mass matrices (ne, n, n)."""
+        self.lumped  # noqa: B018  (refuses inverted elements)
         return np.asarray(np.linalg.inv(self.mass), dtype=np.float64)
 
     @cached_property
@@ -108,8 +115,9 @@ class Matrices:
     @cached_property
     def preconditioned(self) -> Floats:
         """Advection matrices (ne, n, n) times the inverse mass, times the lumped mass."""
+        lumped = self.lumped  # first, as it refuses inverted elements
         solved = np.linalg.solve(self.mass, self.advection)
-        return np.asarray(self.lumped[..., np.newaxis] * solved)
+        return np.asarray(lumped[..., np.newaxis] * solved)
 
     @cached_property
     def upwind(self) -> Floats:

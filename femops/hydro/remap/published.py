@@ -15,6 +15,7 @@ from femops.errors import HydroError
 from femops.hydro.remap.advection import Advection
 from femops.hydro.remap.meshes import advection_mesh
 from femops.hydro.remap.problems import advection_problem
+from femops.parallel import communicator, distribute
 
 MASS_DIGITS = 10
 """Digits that Remhos prints."""
@@ -50,9 +51,11 @@ class PublishedRun:
     ho: int = 1
     fct: int = 2
 
-    def begin(self) -> Advection:
-        """Set the run up."""
-        case, mesh = advection_problem(self.problem), advection_mesh(self.mesh).refine(self.refine)
+    def begin(self, comm: Any = None) -> Advection:
+        """Set the run up, on the ranks of a communicator. By default on this process alone."""
+        case, ranks = advection_problem(self.problem), communicator(comm)
+        whole = advection_mesh(self.mesh).refine(self.refine)
+        mesh = whole if ranks.size == 1 else distribute(whole, ranks)
         methods = {"ho": self.ho, "lo": self.lo, "fct": self.fct}
         return Advection(case, mesh, self.order, self.t_final, self.dt, **methods)
 
@@ -72,7 +75,7 @@ PUBLISHED: dict[int, PublishedRun] = {run.number: run for run in _LIST}
 
 
 def verify_advection(
-    number: int, watch: Callable[[float, Any], Any] | None = None
+    number: int, watch: Callable[[float, Any], Any] | None = None, comm: Any = None
 ) -> dict[str, Any]:
     """Repeat a published run, and compare its results with Remhos'.
 
@@ -82,6 +85,8 @@ def verify_advection(
         Number of the run in Remhos' list, one of `PUBLISHED`.
     watch : callable, optional
         Called after each step, see `Advection.run`.
+    comm : mpi4py.MPI.Intracomm or Communicator, optional
+        Ranks that share the mesh. By default this process alone.
 
     Returns
     -------
@@ -99,7 +104,7 @@ def verify_advection(
         known = ", ".join(map(str, PUBLISHED))
         raise HydroError(f"there is no run {number} of Remhos here: the numbers are {known}")
     published = PUBLISHED[number]
-    run, begin = published.begin(), perf_counter()
+    run, begin = published.begin(comm), perf_counter()
     found = run.run(watch)
     digits = f"{{:.{MASS_DIGITS}g}}"
     same_mass = digits.format(found.mass) == digits.format(published.mass)

@@ -20,9 +20,8 @@ from femops.hydro.remap.low_order import (
     Upwind,
 )
 from femops.hydro.remap.matrices import Matrices
-from femops.hydro.remap.neighbours import Lattice, Neighbours
+from femops.hydro.remap.neighbours import AnyMesh, Lattice, Neighbours
 from femops.hydro.remap.tables import Tables
-from femops_meshes.mesh import Mesh
 
 Floats = NDArray[np.float64]
 
@@ -88,8 +87,10 @@ class Limited(Scheme):
         return self._limiter.rate(matrices.lumped, u, high, low, dt)
 
 
-def scheme(mesh: Mesh, tables: Tables, ho: int, lo: int, fct: int) -> Scheme:
+def scheme(mesh: AnyMesh, tables: Tables, ho: int, lo: int, fct: int) -> Scheme:
     """Make the scheme that the options ``ho``, ``lo`` and ``fct`` choose. 0 stands for no method.
+
+    Collective if ranks share the mesh. Then so are the scheme's rates.
 
     Raises
     ------
@@ -113,5 +114,5 @@ def scheme(mesh: Mesh, tables: Tables, ho: int, lo: int, fct: int) -> Scheme:
     neighbours = Neighbours(mesh, tables.order)
     if not fct:
         return Unlimited(HIGH_ORDER[ho](neighbours) if ho else LOW_ORDER[lo](neighbours, tables))
-    limiter = ClipScale(Lattice(mesh, tables.order))
+    limiter = ClipScale(Lattice(mesh, tables.order), neighbours.comm)
     return Limited(HIGH_ORDER[ho](neighbours), LOW_ORDER[lo](neighbours, tables), limiter)

@@ -93,8 +93,8 @@ def test_wrong_arguments():
         ArbitraryLagrangianEulerian(3)
 
 
-def test_meshes_of_ranks_are_refused(monkeypatch):
+def test_devices_are_refused(monkeypatch):
     run = begun("sedov", 0).run
-    monkeypatch.setattr(run.equations, "comm", SimpleNamespace(size=2))
-    with pytest.raises(HydroError, match="remaps work on one rank"):
+    monkeypatch.setattr(run.equations, "space", SimpleNamespace(device="cuda:0"))
+    with pytest.raises(HydroError, match="remaps work on the host only"):
         ArbitraryLagrangianEulerian(run)

@@ -34,7 +34,8 @@ def test_mass_momentum_and_energy_are_kept(name):
     equations, position = run.equations, run.equations.V.interpolate(lambda x: x)
     after, state, steps = transferred(equations, run.state, position)
     before, found = (
-        PointFields.of(*of).totals() for of in ((equations, run.state), (after, state))
+        PointFields.of(*of).totals(equations.comm)
+        for of in ((equations, run.state), (after, state))
     )
     total = before["internal"] + before["kinetic"]
     assert steps >= 1

@@ -10,6 +10,7 @@ import femops
 from femops.hydro.remap import AdvectionProblem, Box
 from femops.hydro.remap.flow import Transport
 from femops.hydro.remap.matrices import Matrices
+from femops.hydro.remap.neighbours import Elements
 from femops.hydro.remap.tables import Tables
 
 WIND = np.array([0.8, -0.5, 0.3])
@@ -31,7 +32,7 @@ def transport(mesh: femops.Mesh, order: int) -> tuple[Tables, Matrices]:
     """Matrices of transport by a constant wind."""
     tables, wind = Tables(mesh.order, order, mesh.dim), WIND[: mesh.dim, np.newaxis]
     flow = Transport(mesh.coordinates, tables.lattice, lambda x: wind + 0.0 * x)
-    return tables, Matrices(tables, flow, 0.0)
+    return tables, Matrices(tables, flow, 0.0, Elements.of(mesh))
 
 
 @final

@@ -10,6 +10,7 @@ from femops.hydro.remap.high_order import LocalInverse, Neumann
 from femops.hydro.remap.limiter import ClipScale
 from femops.hydro.remap.neighbours import Lattice, Neighbours
 from femops.hydro.remap.schemes import HIGH_ORDER, LOW_ORDER, scheme
+from femops.parallel import Serial
 from tests.hydro.remap.cases import meshes, transport
 
 MESH = meshes()["periodic"]
@@ -57,7 +58,7 @@ def test_a_rate_within_bounds_is_not_limited():
     inner[:, 0], inner[:, 1] = 0.0, 1.0  # wide bounds
     high[:, :2] = 0.0
     high[:, 2:] -= high[:, 2:].mean(axis=1, keepdims=True)
-    rate = ClipScale(lattice).rate(lumped, inner, high, low, 1e-3)
+    rate = ClipScale(lattice, Serial()).rate(lumped, inner, high, low, 1e-3)
     np.testing.assert_allclose(rate, high, atol=1e-12)
 
 
