@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from femops.errors import SolverError
 from femops.parallel import Communicator, communicator
-from femops_meshes.arguments import check_takes, checked, shown
+from femops.solvers.embedded_pairs import PAIRS, Tolerance, take_steps
+from femops_meshes.arguments import NotNegative, check_takes, checked, shown
 
 Vector = NDArray[Any]
 Rate = Callable[[float, Vector], Vector]
@@ -154,8 +155,10 @@ def runge_kutta(
     limiter: Change | None = None,
     callback: Callable[[float, Vector], Any] | None = None,
     comm: Any = None,
+    rtol: NotNegative = 1e-6,
+    atol: NotNegative = 1e-9,
 ) -> Any:
-    r"""Solve :math:`\dot u = f(t, u)` by explicit steps of equal length.
+    r"""Solve :math:`\dot u = f(t, u)` by explicit steps of equal or of chosen length.
 
     Parameters
     ----------
@@ -167,19 +170,24 @@ def runge_kutta(
         Time of the result.
     dt : float
         Longest step, in units of time. The steps are shortened so that the last ends at ``end``.
+        Of a pair the first step that is tried.
     start : float
         Time of ``u``.
-    method : {"ssp2", "ssp3", "rk4", "lsrk4"}
+    method : {"ssp2", "ssp3", "rk4", "lsrk4", "bs32", "dp54"}
         Two and three stages of orders 2 and 3, whose stages are means of Euler steps (strong
         stability preserving); the classical method of order 4; five stages of order 4 with two
-        vectors.
+        vectors. The pairs of Bogacki and Shampine (order 3) and of Dormand and Prince (order 5)
+        choose the length of each step by an estimate of its error.
     limiter : callable, optional
-        ``limiter(u)`` returns the changed solution. It is called after each stage.
+        ``limiter(u)`` returns the changed solution. It is called after each stage. Not for pairs.
     callback : callable, optional
         ``callback(t, u)`` is called after each step, with the solution at t.
     comm : mpi4py.MPI.Intracomm or Communicator, optional
         Ranks that each have a part of u, as ``V.comm``. With it all ranks get the same error. It is
         needed if f sends messages. By default this process alone.
+    rtol, atol : float
+        Tolerances of a pair. The error of a step, divided by atol + rtol |u| for each entry, is at
+        most 1 in the mean square.
 
     Returns
     -------
@@ -206,8 +214,9 @@ def runge_kutta(
     >>> bool(femops.l2_error(V, u, lambda x: np.exp(-100 * (x[0] - 0.7) ** 2)) < 1e-3)
     True
     """
-    if method not in METHODS:
-        raise SolverError(f"method {shown(method)}: choose one of {', '.join(METHODS)}")
+    if method not in METHODS and method not in PAIRS:
+        choices = ", ".join([*METHODS, *PAIRS])
+        raise SolverError(f"method {shown(method)}: choose one of {choices}")
     flat = isinstance(getattr(u, "shape", None), tuple) and len(u.shape) == 1
     if not flat or np.dtype(u.dtype).kind != "f" or not callable(f):
         raise SolverError(
@@ -216,8 +225,13 @@ def runge_kutta(
     _check_functions(f, limiter, callback, start, u)
     if not 0.0 < dt < np.inf or not start <= end < np.inf:
         raise SolverError(f"times from {start:g} to {end:g} by steps of {dt:g}: none can be taken")
-    scheme, change, ranks = METHODS[method], _unchanged, communicator(comm)
-    rate = _checked_result(f, "f(t, u)", u.shape)
+    ranks, rate = communicator(comm), _checked_result(f, "f(t, u)", u.shape)
+    if method in PAIRS:
+        if limiter is not None or not (rtol or atol):
+            raise SolverError(f"{method} takes no limiter, and a tolerance: rtol, atol or both")
+        tolerance, span = Tolerance(rtol, atol, ranks), (float(start), float(end))
+        return take_steps(PAIRS[method], rate, u, span, float(dt), tolerance, callback)
+    scheme, change = METHODS[method], _unchanged
     if limiter is not None:
         change = _checked_result(limiter, "limiter(u)", u.shape)
     steps = float(end - start) / float(dt) * (1.0 - 1e-12)

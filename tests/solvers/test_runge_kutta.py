@@ -9,6 +9,7 @@ import pytest
 
 import femops
 from femops.errors import SolverError
+from femops.solvers.embedded_pairs import PAIRS, _stages
 from femops.solvers.runge_kutta import METHODS
 
 ORDERS = {"ssp2": 2, "ssp3": 3, "rk4": 4, "lsrk4": 4}
@@ -137,3 +138,77 @@ def test_functions_of_other_arguments(given, text):
     arguments = {"f": lambda t, u: -u, "u": np.ones(3), "end": 1.0, "dt": 0.1}
     with pytest.raises(SolverError, match=text):
         femops.runge_kutta(**arguments | given)
+
+
+# --- pairs ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("method", "order", "longest"), [("bs32", 3, 0.02), ("dp54", 5, 0.05)])
+def test_pairs_have_their_orders(method: str, order: int, longest: float) -> None:
+    """Of one step: the solution has the order, and the estimate is that of one less."""
+    pair, start = PAIRS[method], np.array([1.0, 0.5])
+    errors, estimates = [], []
+    for dt in (longest, longest / 2):
+        exact = femops.runge_kutta(_rate, start, dt, dt / 200, method="rk4")
+        new, stages = _stages(pair, _rate, 0.0, start, dt, _rate(0.0, start))
+        errors.append(np.linalg.norm(new - exact))
+        estimates.append(dt * np.linalg.norm(sum(a * k for a, k in zip(pair.errors, stages))))  # noqa: B905
+    assert abs(np.log2(errors[0] / errors[1]) - (order + 1)) < 0.4
+    assert abs(np.log2(estimates[0] / estimates[1]) - order) < 0.5
+
+
+@pytest.mark.parametrize("method", PAIRS)
+def test_errors_follow_the_tolerance(method: str) -> None:
+    start = np.array([1.0, 0.5])
+    exact = femops.runge_kutta(_rate, start, 5.0, 0.001, method="rk4")
+    counts = []
+    for rtol in (1e-4, 1e-6, 1e-8):
+        times: list[float] = []
+        u = femops.runge_kutta(
+            _rate,
+            start,
+            5.0,
+            1.0,
+            method=method,
+            rtol=rtol,
+            callback=lambda t, _: times.append(t),  # noqa: B023
+        )
+        assert np.linalg.norm(u - exact) < 30 * rtol
+        assert times[-1] == 5.0
+        assert (np.diff([0.0, *times]) > 0.0).all()
+        counts.append(len(times))
+    per_decade = np.diff(np.log10(counts)) / 2
+    assert (abs(per_decade - 1.0 / PAIRS[method].order) < 0.12).all()
+
+
+def test_steps_grow_and_shrink_with_the_solution() -> None:
+    """A pulse at t = 5: short steps there, long ones before and after."""
+    times: list[float] = []
+    u = femops.runge_kutta(
+        lambda t, u: 0.0 * u + np.sin(t) + 9.0 * np.exp(-200.0 * (t - 5.0) ** 2),
+        np.zeros(1),
+        10.0,
+        0.05,
+        method="dp54",
+        callback=lambda t, _: times.append(t),
+        atol=1e-8,
+    )
+    steps = np.diff([0.0, *times])
+    near = abs(np.array(times) - 5.0) < 0.2
+    exact = 1.0 - np.cos(10.0) + 9.0 * np.sqrt(np.pi / 200.0)
+    assert u[0] == pytest.approx(exact, abs=1e-5)
+    assert steps[~near].max() > 10 * steps[near].min()
+
+
+def test_pairs_refuse() -> None:
+    start = np.ones(1)
+    with pytest.raises(SolverError, match="soon after t = 1 no step is short enough"):
+        femops.runge_kutta(lambda _, u: u**2, start, 2.0, 0.1, method="dp54")
+    with pytest.raises(SolverError, match="takes no limiter"):
+        femops.runge_kutta(_rate, start, 1.0, 0.1, method="bs32", limiter=lambda u: u)
+    with pytest.raises(SolverError, match="and a tolerance"):
+        femops.runge_kutta(_rate, start, 1.0, 0.1, method="bs32", rtol=0.0, atol=0.0)
+    with pytest.raises(SolverError, match=r"choose one of ssp2, .* dp54"):
+        femops.runge_kutta(_rate, start, 1.0, 0.1, method="dopri")
+    same = femops.runge_kutta(lambda _, u: u, start, 1.0, 0.1, start=1.0, method="bs32")
+    assert np.array_equal(same, start)

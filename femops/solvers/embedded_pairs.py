@@ -1,0 +1,164 @@
+"""Explicit Runge-Kutta methods that estimate their error and choose the length of their steps.
+
+A pair of methods shares its stages. The solution is that of the higher order, the difference
+estimates the error of the lower one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.errors import SolverError
+from femops.parallel import Communicator
+
+Vector = NDArray[Any]
+_SAFETY, _LEAST, _MOST = 0.9, 0.2, 5.0  # factors of the next step
+_SHORTEST = 1e-13  # part of the time, below which a step changes nothing
+
+
+@final
+@dataclass(frozen=True)
+class Pair:
+    """Pair of explicit methods. The last stage is the first one of the next step.
+
+    Attributes
+    ----------
+    order : int
+        Order of the solution. The error estimate is of one order less.
+    times : (stages,) floats
+    rows : sequence of sequences of float
+        Factors of the earlier stages in each stage after the first; the last row is the solution.
+    errors : (stages,) floats
+        Factors of the stages in the error.
+    """
+
+    order: int
+    times: Sequence[float]
+    rows: Sequence[Sequence[float]]
+    errors: Sequence[float]
+
+
+PAIRS = {
+    "bs32": Pair(
+        3,
+        (0.0, 1 / 2, 3 / 4, 1.0),
+        ((1 / 2,), (0.0, 3 / 4), (2 / 9, 1 / 3, 4 / 9)),
+        (-5 / 72, 1 / 12, 1 / 9, -1 / 8),
+    ),
+    "dp54": Pair(
+        5,
+        (0.0, 1 / 5, 3 / 10, 4 / 5, 8 / 9, 1.0, 1.0),
+        (
+            (1 / 5,),
+            (3 / 40, 9 / 40),
+            (44 / 45, -56 / 15, 32 / 9),
+            (19372 / 6561, -25360 / 2187, 64448 / 6561, -212 / 729),
+            (9017 / 3168, -355 / 33, 46732 / 5247, 49 / 176, -5103 / 18656),
+            (35 / 384, 0.0, 500 / 1113, 125 / 192, -2187 / 6784, 11 / 84),
+        ),
+        (71 / 57600, 0.0, -71 / 16695, 71 / 1920, -17253 / 339200, 22 / 525, -1 / 40),
+    ),
+}
+"""Pairs by name: P. Bogacki and L. Shampine, Appl. Math. Lett. 2 (1989); J. Dormand and P. Prince,
+J. Comput. Appl. Math. 6 (1980)."""
+
+
+@final
+@dataclass(frozen=True)
+class Tolerance:
+    """Bound of the error of a step, in the mean square over all entries.
+
+    Attributes
+    ----------
+    rtol, atol : float
+        The bound of an entry's error is atol + rtol times its magnitude.
+    comm : Communicator
+        Ranks that each have a part of the vectors.
+    """
+
+    rtol: float
+    atol: float
+    comm: Communicator
+
+    def size(self, error: Vector, u: Vector, new: Vector) -> float:
+        """Size of an error: 1 if it is as large as allowed, infinite if not finite. Collective."""
+        bound = self.atol + self.rtol * np.maximum(abs(u), abs(new))
+        parts = (error / (bound + (bound == 0.0))) ** 2
+        count = self.comm.sum(float(len(error)))
+        square = self.comm.sum(float(parts.sum())) / max(count, 1.0)
+        return float(np.sqrt(square)) if np.isfinite(square) else np.inf
+
+
+def take_steps(
+    pair: Pair,
+    f: Callable[[float, Vector], Vector],
+    u: Vector,
+    span: tuple[float, float],
+    dt: float,
+    tolerance: Tolerance,
+    callback: Callable[[float, Vector], Any] | None,
+) -> Vector:
+    """Solve du/dt = f(t, u) from the beginning of ``span`` to its end. Collective.
+
+    Parameters
+    ----------
+    pair : Pair
+    f : callable
+    u : (size,) array
+        Solution at the beginning.
+    span : (float, float)
+    dt : float
+        Length of the first step that is tried.
+    tolerance : Tolerance
+    callback : callable, optional
+        See `femops.runge_kutta`.
+
+    Raises
+    ------
+    SolverError
+        Steps of any length have too large an error.
+    """
+    t, end = span
+    first, least = f(t, u), _SHORTEST * max(abs(t), abs(end))
+    while t < end:
+        step, last = (end - t, True) if t + 1.0001 * dt >= end else (dt, False)
+        with np.errstate(over="ignore", invalid="ignore"):  # a step that is too long
+            new, stages = _stages(pair, f, t, u, step, first)
+            error = step * _sum(pair.errors, stages)
+            size = tolerance.size(error, u, new)
+        if size <= 1.0:
+            t, u, first = end if last else t + step, new, stages[-1]
+            if callback is not None:
+                callback(t, u)
+        grown = _SAFETY * size ** (-1.0 / pair.order) if size else _MOST
+        dt = step * min(max(grown, _LEAST), _MOST)
+        if dt < least:
+            raise SolverError(
+                f"soon after t = {t:g} no step is short enough for the tolerances: look whether f "
+                "is finite there, or give larger tolerances"
+            )
+    return u
+
+
+def _stages(
+    pair: Pair, f: Callable[[float, Vector], Vector], t: float, u: Vector, dt: float, first: Vector
+) -> tuple[Vector, list[Vector]]:
+    """Solution after a step, and the rates of all stages."""
+    stages, new = [first], u
+    for c, row in zip(pair.times[1:], pair.rows, strict=True):
+        new = u + dt * _sum(row, stages)
+        stages.append(f(t + c * dt, new))
+    return new, stages
+
+
+def _sum(factors: Sequence[float], stages: Sequence[Vector]) -> Vector:
+    parts = [a * k for a, k in zip(factors, stages, strict=True) if a]
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    return total
