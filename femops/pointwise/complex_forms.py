@@ -168,7 +168,7 @@ def _interleaved(table: Objects, graph: Graph) -> Objects:
     """Real and imaginary parts (2 ncomp, ...) of an array (ncomp, ...) of numbers and symbols."""
     out = np.empty((len(table), 2, *table.shape[1:]), dtype=object)
     for index in np.ndindex(table.shape):
-        given = table[index]
+        given: Any = table[index]
         entry = ComplexSymbol.of(graph, given.value if isinstance(given, FieldSymbol) else given)
         out[(index[0], 0, *index[1:])], out[(index[0], 1, *index[1:])] = entry.re, entry.im
     return out.reshape(-1, *table.shape[1:])
