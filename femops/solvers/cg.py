@@ -210,7 +210,7 @@ def _many(
         groups = (columns[k : k + _MOST_COLUMNS] for k in range(0, count, _MOST_COLUMNS))
         found = [_block(A, group, options, **reports) for group in groups]
     worst = max((info for _, info in found), key=lambda i: i.residual / (i.tolerance or 1e-300))
-    parts = tuple(x.reshape(len(x), -1) for x, _ in found)
+    parts = tuple(x if x.ndim == 2 else x[:, np.newaxis] for x, _ in found)
     X = A.space.memory.xp.concatenate(parts, axis=1)
     return X, replace(worst, iterations=max(info.iterations for _, info in found))
 

@@ -47,14 +47,14 @@ class PairedPreconditioner(Preconditioner):
         self._M, self._kind = M, A.dtype
         self.symmetric = bool(getattr(M, "hermitian", getattr(M, "symmetric", True)))
         if isinstance(M, Jacobi):
-            self.symmetric = not M.inverse.imag.any()
+            self.symmetric = M.dtype.kind != "c"
         super().__init__(A.real.dtype, A.real.space)
 
     def _apply(self, x: Vector, result: Vector) -> None:
         given = x.view(self._kind)
+        found, n = multiplied(self._M, given), len(given)
         with check(self._space.comm):  # a rank that raises alone would leave the others waiting
-            product = self._space.memory.factor(multiplied(self._M, given), "the product with M")
-            n = len(given)
+            product = self._space.memory.factor(found, "the product with M")
             if product.shape not in {(n,), (n, 1), (1, n)} or product.dtype.kind not in "biufc":
                 raise SolverError(
                     f"M times a vector ({n},) is an array {product.shape} of "
@@ -113,16 +113,11 @@ class RealSystem:
             raise SolverError(
                 f"{A!r} is not Hermitian: {solver} needs that, femops.gmres takes any operator"
             )
-        columns = getattr(b, "ndim", 1) == 2 and solver == "cg"
-        if columns and x0 is not None and np.shape(x0) != np.shape(b):
-            raise VectorError(
-                f"b has {np.shape(b)}, x0 {np.shape(x0)}: give a column, and one of x0, for each "
-                "problem"
-            )
-        right = _pairs(A, b, "b", columns=columns)
-        guess = None if x0 is None else _pairs(A, x0, "x0", columns=columns)
+        with check(A.space.comm):
+            right, guess = _right_and_guess(A, b, x0, many=solver == "cg")
+            own = _preconditioner(M, A)
         shown = None if callback is None else _of_complex(callback)
-        return RealSystem(A.real, right, guess, _preconditioner(M, A), shown, A)
+        return RealSystem(A.real, right, guess, own, shown, A)
 
     def solution(self, x: Vector) -> Vector:
         """Convert the solver's result for the user."""
@@ -133,6 +128,18 @@ class RealSystem:
         if self.whole is None:
             return RealAlgebra(problem, precondition)
         return ComplexAlgebra(problem, precondition)
+
+
+def _right_and_guess(
+    A: ComplexOperator, b: Any, x0: Any, *, many: bool
+) -> tuple[Vector, Vector | None]:
+    """Check and convert b and x0. With ``many``, they may have many columns."""
+    columns = many and getattr(b, "ndim", 1) == 2
+    if columns and x0 is not None and np.shape(x0) != np.shape(b):
+        shapes = f"b has {np.shape(b)}, x0 {np.shape(x0)}"
+        raise VectorError(f"{shapes}: give a column, and one of x0, for each problem")
+    right = _pairs(A, b, "b", columns=columns)
+    return right, None if x0 is None else _pairs(A, x0, "x0", columns=columns)
 
 
 def _pairs(A: ComplexOperator, vector: Any, what: str, *, columns: bool = False) -> Vector:
@@ -159,7 +166,7 @@ def _of_complex(callback: Callback) -> Callback:
 
 def _preconditioner(M: Any, A: ComplexOperator) -> Any:
     """Preconditioner of the real system. One that was made for it is not changed."""
-    if M is None or (isinstance(M, Preconditioner) and M.shape == A.real.shape):
+    if M is None or (isinstance(M, Preconditioner) and M.has_size_of(A.real.space)):
         return M
     check_preconditioner(M, A.space, A.dtype, "M")
     if isinstance(M, Jacobi) and M.dtype.kind != "c":

@@ -47,6 +47,10 @@ class Preconditioner(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no
         """Device of the vectors; None for the host."""
         return self._space.memory.device
 
+    def has_size_of(self, space: Space | Product) -> bool:
+        """True if the vectors have the size of a space's vectors, on all ranks together."""
+        return self._space.global_size == space.global_size
+
     @property
     def given_as(self) -> str:
         """Call that makes this kind of preconditioner, for messages."""

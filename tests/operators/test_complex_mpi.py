@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import femops
+from femops.errors import FemopsError
 from femops.parallel import Serial
 from support.cases.rank_operators import piece
 
@@ -69,3 +70,30 @@ def test_as_on_one_rank(comm: Any, reproducible: bool) -> None:
     (x, info), (y, other) = femops.cg(H, u, rtol=1e-9), femops.cg(K, w, rtol=1e-9)
     assert abs(info.iterations - other.iterations) <= 1
     check(x, y, 1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:.*have no elements")
+@pytest.mark.parallel(3)
+def test_ranks_without_elements(comm: Any) -> None:
+    """A preconditioner of complex vectors is not taken for one of pairs, both of size zero."""
+    whole = femops.box((2, 1))
+    mesh = femops.distribute(whole, comm)
+    A, B = operator(mesh), operator(whole)
+    u, w = random(A.space, B.space)
+    x, info = femops.gmres(A, u, M=femops.jacobi(A), rtol=1e-9)
+    y, _ = femops.gmres(B, w, M=femops.jacobi(B), rtol=1e-9)
+    assert info.converged
+    assert abs(x - y[piece(A.space)]).max(initial=0.0) <= 1e-6 * abs(y).max()
+    H = femops.form(magnetic, A.space, dtype=complex)
+    X, info = femops.cg(H, np.stack([u, 1j * u], axis=1), rtol=1e-9)
+    assert info.converged
+    assert abs(X[:, 1] - 1j * X[:, 0]).max(initial=0.0) <= 1e-6 * abs(y).max()
+
+
+@pytest.mark.parallel(2)
+def test_one_rank_with_a_wrong_vector(comm: Any) -> None:
+    """All ranks raise, so none waits."""
+    A = operator(femops.distribute(femops.disc(3), comm))
+    b = A.space.zeros(complex if comm.rank else float)
+    with pytest.raises(FemopsError, match="complex128 is needed"):
+        femops.gmres(A, b)
