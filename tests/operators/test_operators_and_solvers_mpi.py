@@ -385,3 +385,19 @@ def test_norms_and_integrals_are_the_same_bits(comm):
 
     mine, alone = on_both(comm, lambda: femops.box((5, 4, 3), mapping=bend), build)
     assert mine == alone
+
+
+@pytest.mark.parallel(2, 3)
+def test_a_coefficient_that_fails_on_one_rank(comm):
+    """All ranks raise, and can go on."""
+    V = femops.H1(femops.distribute(ball(), comm), 2)
+    last = comm.rank == comm.size - 1
+
+    def broken(x):
+        return np.full(x.shape[1], np.nan if last else 1.0)
+
+    A = femops.mass(V)
+    for make in (lambda: femops.diffusion(V, broken), lambda: A.update(rho=broken)):
+        with pytest.raises(femops.errors.FemopsError, match="not finite|rank"):
+            make()
+    assert comm.max(comm.rank) == comm.size - 1

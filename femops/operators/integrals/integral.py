@@ -18,6 +18,7 @@ from femops.geometry.legendre import LegendreGeometry
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.coefficients import FormCoefficient
 from femops.operators.integrals.state import NO_STATE, State
+from femops.parallel.collective_checks import check
 from femops.pointwise.diagnostics import label_of
 from femops.pointwise.expressions.graph import Node, ancestors
 from femops.pointwise.field_symbol import Objects
@@ -78,8 +79,14 @@ class Integral:
     rounded: tuple[Node, ...] = ()
 
     def __post_init__(self) -> None:
-        kept = {n: g if g.kept else g.keep(self.geometry) for n, g in self.coefficients.items()}
+        kept = {n: g if g.kept else self._copied(g) for n, g in self.coefficients.items()}
         object.__setattr__(self, "coefficients", kept)
+
+    def _copied(self, given: FormCoefficient) -> FormCoefficient:
+        """The form's copy of a coefficient. Collective: all ranks raise if one does."""
+        given = given.read(on_sides=self.domain.two_sided)  # messages
+        with check(self.fields.whole.comm):
+            return given.keep(self.geometry)
 
     @property
     def name(self) -> str:
@@ -251,7 +258,7 @@ class Integral:
         for name, value in values.items():
             old = self.coefficients[name]
             if old not in made:
-                made[old] = old.of(value).keep(self.geometry)
+                made[old] = self._copied(old.of(value))
             changed[name] = made[old]
         return replace(self, coefficients={**self.coefficients, **changed})
 
