@@ -12,10 +12,12 @@ import femops
 
 
 def velocity(x):
+    """Turn about the origin, once in 2 pi."""
     return np.array([-x[1], x[0]])
 
 
 def hump(x):
+    """Solution at the start."""
     return np.exp(-40.0 * ((x[0] - 0.4) ** 2 + x[1] ** 2))
 
 
