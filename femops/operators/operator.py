@@ -385,7 +385,7 @@ class Operator(MatrixFree):
             See `apply`. Also if numbers are not finite.
         """
         if getattr(b, "ndim", 1) == 2:
-            return self._many_rhs(b, values)
+            return self._many_rhs(self.space.memory.factor(b, "b"), values)
         if number_of(values) is None:
             values = self._check(values, "values", self.space)
         self.constraints.check_imposed(values, self.space.comm)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from femops.errors import SolverError
 from femops.parallel import Communicator, communicator
 from femops.solvers.embedded_pairs import PAIRS, Tolerance, take_steps
+from femops.spaces.restriction import FLOAT_TYPES
 from femops_meshes.arguments import NotNegative, check_takes, checked, shown
 
 Vector = NDArray[Any]
@@ -218,7 +219,7 @@ def runge_kutta(
         choices = ", ".join([*METHODS, *PAIRS])
         raise SolverError(f"method {shown(method)}: choose one of {choices}")
     flat = isinstance(getattr(u, "shape", None), tuple) and len(u.shape) == 1
-    if not flat or np.dtype(u.dtype).kind != "f" or not callable(f):
+    if not flat or getattr(u, "dtype", None) not in FLOAT_TYPES or not callable(f):
         raise SolverError(
             f"runge_kutta takes a function f(t, u) and a vector u, got {shown(f)} and {shown(u)}"
         )
