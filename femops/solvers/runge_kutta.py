@@ -219,7 +219,7 @@ def runge_kutta(
         choices = ", ".join([*METHODS, *PAIRS])
         raise SolverError(f"method {shown(method)}: choose one of {choices}")
     flat = isinstance(getattr(u, "shape", None), tuple) and len(u.shape) == 1
-    if not flat or getattr(u, "dtype", None) not in FLOAT_TYPES or not callable(f):
+    if not (flat and hasattr(u, "dtype") and u.dtype in FLOAT_TYPES) or not callable(f):
         raise SolverError(
             f"runge_kutta takes a function f(t, u) and a vector u, got {shown(f)} and {shown(u)}"
         )
