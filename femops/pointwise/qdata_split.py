@@ -25,7 +25,7 @@ from femops.pointwise.expressions.tensors import adjugate
 from femops.pointwise.field_symbol import Argument, Objects
 from femops.pointwise.linear import LinearQFunction
 from femops.pointwise.qfunction import QFunction
-from femops.pointwise.trace import INVERSE, OTHER, POSITION, WEIGHT, Trace, symbols
+from femops.pointwise.trace import INVERSE, NORMAL, OTHER, POSITION, WEIGHT, Trace, symbols
 from femops.pointwise.writing import make_program
 from femops_kernels.pointwise.qfunction import QFunctionInputs
 
@@ -325,7 +325,7 @@ def _places(trace: Trace, nodes: Iterable[Node], known: Known) -> dict[int, _Var
     found: dict[int, _Variability] = {}
     for name, static in trace.static.items():
         place = _Variability.CONSTANT if name in known.constants else _Variability.POINT
-        if name in known.elementwise or (name in (INVERSE, OTHER, WEIGHT) and known.affine):
+        if name in known.elementwise or (name in (INVERSE, NORMAL, OTHER, WEIGHT) and known.affine):
             place = _Variability.ELEMENT
         found |= {node.number: place for node in static.flat}
     for node in ancestors(nodes):
