@@ -138,8 +138,8 @@ def test_on_a_device(device: Any, dtype: str) -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: femops.cg(A, noise(2), merged=True), "leave out callback and merged"),
-        (lambda: femops.cg(A, noise(2), callback=print), "leave out callback and merged"),
+        (lambda: femops.cg(A, noise(2), merged=True), "leave out callback, merged"),
+        (lambda: femops.cg(A, noise(2), callback=print), "leave out callback, merged"),
         (lambda: femops.cg(A, noise(0)), "no columns"),
         (lambda: femops.cg(A, noise(2), noise(3)), r"x0 \(130, 3\)"),
         (lambda: femops.cg(A, noise(2)[1:]), "has 129 entries"),

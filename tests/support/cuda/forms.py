@@ -210,6 +210,7 @@ FORMS: dict[str, Callable[[Site], list[Any]]] = {
     "multigrid": _cycles,
     "neo_hookean": lambda s: _nonlinear(s, forms.neo_hookean(s.W, mu=1.0, lam=2.0), s.W),
     "p_laplacian": lambda s: _nonlinear(s, forms.p_laplacian(s.V, p=3.0), s.V),
+    "point_load": lambda s: [forms.point_load(s.V, s.mesh.element_centers()[:1], 2.0)],
 }
 """Forms of the library and of a user, each in a setting that reaches other parts of a kernel."""
 
