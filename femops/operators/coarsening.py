@@ -96,9 +96,10 @@ def coarse_constraints(constraints: Constraints, fine: Space, coarse: Space) -> 
     """
     if not fine.comm.max(len(constraints.rows)):
         return constraints
-    flags = np.zeros(fine.size)
+    flags = np.zeros(fine.size, np.float32)
     flags[constraints.rows] = 1.0
-    constrained = fine.l_vec(flags).reshape(-1, fine.ncomp)[fine.restriction.indices] > 0.0
+    by_node = fine.l_vec(flags).reshape(-1, fine.ncomp) > 0.0
+    constrained = by_node[fine.restriction.indices]
     touching = np.flatnonzero(constrained.any(axis=(1, 2)))
     constrained, indices = constrained[touching], coarse.restriction.indices[touching]
     on_coarse = np.zeros((coarse.restriction.ndofs, coarse.ncomp), dtype=bool)

@@ -234,8 +234,11 @@ def _of_operator(
     """Make the level of an operator. If ``sums``, its transfers sum over elements."""
     each: Array | None = None
     if sums:
-        shared = space.sum_elements(np.ones(space.restriction.indices.shape))
-        each = np.repeat(shared, space.ncomp)
+        if space.halo is None:
+            shared = space.restriction.multiplicity()
+        else:
+            shared = space.sum_elements(np.ones(space.restriction.indices.shape))
+        each = shared if space.ncomp == 1 else np.repeat(shared, space.ncomp)
     elements = int(space.comm.sum(space.mesh.num_elements))
     size = _size_of(space, elements)
     constrained, diagonal = A.constrained_dofs, _positive(A, space)
