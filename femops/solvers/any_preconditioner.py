@@ -61,39 +61,50 @@ class Given(Preconditioner):
     def _apply(self, x: Vector, result: Vector) -> None:
         product = multiplied(self._M, x)
         with check(self._space.comm):  # a rank that raises alone would leave the others waiting
-            result[:] = self._checked(product)
-
-    def _checked(self, product: Any) -> Vector:
-        """Check a product with M, and return it as a flat array (size,).
-
-        Raises
-        ------
-        SolverError
-            The product is no real vector of the right length, or has entries that are not finite.
-        """
-        n, memory = self._space.size, self._space.memory
-        found = memory.factor(product, f"the product with {self._name}")
-        if found.shape not in {(n,), (n, 1), (1, n)}:
-            raise SolverError(
-                f"{self._name} times a vector of shape ({n},) has shape {found.shape}: "
-                f"return ({n},)"
-            )
-        if found.dtype.kind not in "biuf":
-            raise SolverError(
-                f"{self._name} times a vector of {self.dtype} has type {found.dtype}: "
-                "return real numbers"
-            )
-        if not memory.xp.isfinite(found).all():
-            raise SolverError(
-                f"products with {self._name} are not finite: is what it inverts singular, or out "
-                "of the range of its type?"
-            )
-        return found.reshape(-1)
+            result[:] = checked_product(product, self._space, self._name, self.dtype)
 
     def _adjoint(self) -> Preconditioner:
         if not hasattr(self._M, "T"):
             raise SolverError(f"{self._name} has no transpose: give a LinearOperator with rmatvec")
         return Given(self._M.T, self.dtype, self._space, f"the transpose of {self._name}")
+
+
+def checked_product(
+    product: Any, space: Space | Product, name: str, dtype: np.dtype[Any]
+) -> Vector:
+    """Check the product of a user's M with a vector of a space, and return it flat, (size,).
+
+    Parameters
+    ----------
+    product : array
+    space : Space or Product
+    name : str
+        Name of M in messages.
+    dtype : numpy.dtype
+        Type of the vector. The product may be complex if it is.
+
+    Raises
+    ------
+    SolverError
+        The product is no vector of the right length, is complex where the vector is real, or has
+        entries that are not finite.
+    """
+    n, memory = space.size, space.memory
+    found = memory.factor(product, f"the product with {name}")
+    if found.shape not in {(n,), (n, 1), (1, n)}:
+        raise SolverError(
+            f"{name} times a vector of shape ({n},) has shape {found.shape}: return ({n},)"
+        )
+    if found.dtype.kind not in ("biufc" if dtype.kind == "c" else "biuf"):
+        raise SolverError(
+            f"{name} times a vector of {dtype} has type {found.dtype}: return real numbers"
+        )
+    if not memory.xp.isfinite(found).all():
+        raise SolverError(
+            f"products with {name} are not finite: is what it inverts singular, or out of the "
+            "range of its type?"
+        )
+    return found.reshape(-1)
 
 
 def multiplied(M: Any, x: Vector) -> Any:

@@ -19,7 +19,7 @@ from femops.operators import Operator
 from femops.operators.complex_operator import ComplexOperator, as_pairs, from_pairs
 from femops.operators.execution.vectors import checked_vector
 from femops.parallel.collective_checks import check
-from femops.solvers.any_preconditioner import check_preconditioner, multiplied
+from femops.solvers.any_preconditioner import check_preconditioner, checked_product, multiplied
 from femops.solvers.inner_products import Sums
 from femops.solvers.jacobi import Jacobi
 from femops.solvers.linear_problem import LinearProblem, Map, Solver
@@ -44,25 +44,17 @@ class PairedPreconditioner(Preconditioner):
     _given_as = "femops.jacobi(A), or femops.multigrid of a real operator on the same space"
 
     def __init__(self, M: Any, A: ComplexOperator) -> None:
-        self._M, self._kind = M, A.dtype
+        self._M, self._kind, self._complex = M, A.dtype, A.space
         self.symmetric = bool(getattr(M, "hermitian", getattr(M, "symmetric", True)))
         if isinstance(M, Jacobi):
             self.symmetric = M.dtype.kind != "c"
         super().__init__(A.real.dtype, A.real.space)
 
     def _apply(self, x: Vector, result: Vector) -> None:
-        given = x.view(self._kind)
-        found, n = multiplied(self._M, given), len(given)
+        product = multiplied(self._M, x.view(self._kind))
         with check(self._space.comm):  # a rank that raises alone would leave the others waiting
-            product = self._space.memory.factor(found, "the product with M")
-            if product.shape not in {(n,), (n, 1), (1, n)} or product.dtype.kind not in "biufc":
-                raise SolverError(
-                    f"M times a vector ({n},) is an array {product.shape} of "
-                    f"{product.dtype}: return a vector of that length"
-                )
-            if not self._space.memory.xp.isfinite(product).all():
-                raise SolverError("products with M are not finite: is what it inverts singular?")
-            result.view(self._kind)[:] = product.reshape(-1)
+            found = checked_product(product, self._complex, "M", self._kind)
+            result.view(self._kind)[:] = found
 
 
 @final

@@ -139,7 +139,7 @@ class WindowsThreads(SystemThreads):
 
 
 def _addresses(library: Any, names: dict[int, str]) -> dict[int, int]:
-    """Addresses of those functions that a library has, by place."""
+    """Addresses of a library's functions, by place. Functions that it lacks are left out."""
     found = {place: getattr(library, name, None) for place, name in names.items()}
     return {
         place: ctypes.cast(function, ctypes.c_void_p).value or 0
