@@ -162,12 +162,13 @@ def cg(
         if float_type(inner_dtype) != SINGLE or callback is not None:
             raise SolverError("inner_dtype is float32 or left out, without a callback")
         x, info = solve_refined(cg, given, merged, progress, history=history)
+        advice = "Leave inner_dtype out if float32 does not resolve A, or give a larger maxiter."
     else:
-        x, info = _of_one(
-            given, merged, Watch(history, progress, callback, arrays=A.space.memory.xp)
-        )
+        watch = Watch(history, progress, callback, arrays=A.space.memory.xp)
+        x, info = _of_one(given, merged, watch)
+        advice = ""
     if warn and not info.converged:
-        warn_of("cg", given, M, info)
+        warn_of("cg", given, M, info, advice)
     return x, info
 
 

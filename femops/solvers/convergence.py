@@ -54,7 +54,7 @@ def warn_unconverged(text: str, comm: Communicator) -> None:
             warnings.warn(f"{text} {_OFF}", ConvergenceWarning, stacklevel=_user_level())
 
 
-def warn_of(solver: Solver, problem: LinearProblem, M: Any, info: Info) -> None:
+def warn_of(solver: Solver, problem: LinearProblem, M: Any, info: Info, advice: str = "") -> None:
     """Warn that a linear solve has not converged, with the likely cause. Collective.
 
     Parameters
@@ -66,6 +66,8 @@ def warn_of(solver: Solver, problem: LinearProblem, M: Any, info: Info) -> None:
         Preconditioner.
     info : Info
         Report of the solve; its ``converged`` is False.
+    advice : str
+        Advice if the operator does not look singular. By default that for any solve.
 
     Warns
     -----
@@ -75,7 +77,7 @@ def warn_of(solver: Solver, problem: LinearProblem, M: Any, info: Info) -> None:
     warn_unconverged(
         f"femops.{solver} has not converged: |b - A x| is {info.residual:.2g} after "
         f"{info.iterations} iterations, not {problem.tolerance:.2g}. "
-        f"{cause or _advice(solver, problem, M, info)}",
+        f"{cause or advice or _advice(solver, problem, M, info)}",
         problem.A.space.comm,
     )
 

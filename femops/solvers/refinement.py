@@ -65,7 +65,13 @@ def solve_refined(
         options["maxiter"] = problem.limit - spent
         if progress is not None:
             options["progress"] = _scaled(progress, spent, norm)
-        d, info = cg(short, part, M=problem.M, rtol=rtol, **options)
+        try:
+            d, info = cg(short, part, M=problem.M, rtol=rtol, **options)
+        except SolverError as error:
+            raise SolverError(
+                f"in float32: {error}. If A is positive definite, float32 does not resolve it: "
+                "leave inner_dtype out"
+            ) from error
         spent, is_merged = spent + info.iterations, info.merged
         better = x + norm * d.astype(A.dtype)
         residual = problem.right - A.apply(better)

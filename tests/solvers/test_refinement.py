@@ -110,3 +110,14 @@ def test_refused() -> None:
         femops.cg(A, b, inner_dtype="float32", callback=print)
     with pytest.raises(SolverError, match="leave out callback, merged and inner_dtype"):
         femops.cg(A, np.stack([b, b], axis=1), inner_dtype="float32")
+
+
+def test_operators_that_float32_does_not_resolve() -> None:
+    V = femops.H1(MESH, 3)
+    A = femops.mass(V) + femops.diffusion(V, lambda x: np.where(x[0] < 0.5, 1e8, 1.0))
+    b, options = femops.load(V, lambda x: x[0]), {"rtol": 1e-9, "M": femops.jacobi(A)}
+    with pytest.warns(ConvergenceWarning, match="Leave inner_dtype out"):
+        femops.cg(A, b, inner_dtype="float32", **options)
+    B = femops.helmholtz(V, 9.0).constrained(V.boundary_dofs())
+    with pytest.raises(SolverError, match=r"in float32: .* leave inner_dtype out"):
+        femops.cg(B, B.rhs(b), inner_dtype="float32")
