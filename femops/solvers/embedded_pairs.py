@@ -137,7 +137,7 @@ def take_steps(
                 callback(t, u)
         grown = _SAFETY * size ** (-1.0 / pair.order) if size else _MOST
         dt = step * min(max(grown, _LEAST), _MOST)
-        if dt < least:
+        if size > 1.0 and dt < least:
             raise SolverError(
                 f"soon after t = {t:g} no step is short enough for the tolerances: look whether f "
                 "is finite there, or give larger tolerances"

@@ -212,3 +212,5 @@ def test_pairs_refuse() -> None:
         femops.runge_kutta(_rate, start, 1.0, 0.1, method="dopri")
     same = femops.runge_kutta(lambda _, u: u, start, 1.0, 0.1, start=1.0, method="bs32")
     assert np.array_equal(same, start)
+    begun = femops.runge_kutta(lambda _, u: -u, start, 1.0, 1e-20, method="dp54")
+    assert begun[0] == pytest.approx(np.exp(-1.0), rel=1e-5)
