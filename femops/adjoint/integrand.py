@@ -20,7 +20,8 @@ from femops.pointwise.expressions.derivative import derivatives, gradients
 from femops.pointwise.expressions.graph import Graph, Node, ancestors, substitute
 from femops.pointwise.expressions.tensors import det, inv
 from femops.pointwise.field_symbol import Argument, FieldSymbol, Objects
-from femops.pointwise.trace import name_of
+from femops.pointwise.sides import SIDES, TwoSided, factors_by_side
+from femops.pointwise.trace import name_of, on_both_sides
 
 MESH = "mesh"
 """Name of the displacement of the mesh's nodes among the variables."""
@@ -60,12 +61,15 @@ class Variables:
         Number of components of each field of the function, in the order of its arguments.
     controls : dict of shapes
         Shape of each coefficient that is a variable. The product has a field for its values.
+    constants : set of str
+        Controls that are constants. On a face between elements they have one value.
     moving : bool
         Whether the displacement of the mesh is a variable. Its value is zero.
     """
 
     fields: Mapping[str, int]
     controls: Mapping[str, tuple[int, ...]]
+    constants: frozenset[str]
     moving: bool
 
 
@@ -80,7 +84,7 @@ class DerivedFunction:
 
     If the mesh moves by a displacement d, E is pulled back to the mesh that has not moved. With
     :math:`\mathsf F = I + \nabla d`, gradients are multiplied by :math:`\mathsf F^{-1}` and E by
-    :math:`\det \mathsf F`. On a boundary, E is multiplied by the length of the cofactor matrix of
+    :math:`\det \mathsf F`. On faces, E is multiplied by the length of the cofactor matrix of
     :math:`\mathsf F` times the normal (Nanson's formula). Derivatives are those at d = 0.
 
     Parameters
@@ -99,7 +103,7 @@ class DerivedFunction:
         Variables and adjoints by which to differentiate. The result has a test function of each.
     along : sequence of str
         Variables and adjoints that change along a direction.
-    on_boundary : bool
+    on_faces : bool
     """
 
     def __init__(
@@ -112,15 +116,15 @@ class DerivedFunction:
         *,
         energy: bool,
         tested: bool,
-        on_boundary: bool,
+        on_faces: bool,
     ) -> None:
-        self._function, self._on_boundary = function, on_boundary
+        self._function, self._on_faces = function, on_faces
         self._energy, self._tested = energy, tested
         self._variables, self._names, self._by, self._along = variables, tuple(names), by, along
         self.__name__ = f"derivative_of_{name_of(function)}".replace("<lambda>", "lambda")
         self._own = dict(inspect.signature(function).parameters)
         wanted = [*self._own.values()][len(variables.fields) :]
-        place = {"n", "h"} if variables.moving and on_boundary else set()
+        place = {"n", "h"} if variables.moving and on_faces else set()
         kept = {
             p.name: p
             for p in wanted
@@ -136,58 +140,65 @@ class DerivedFunction:
             ]
         )
 
-    def __call__(self, *symbols: FieldSymbol, **keywords: Any) -> dict[str, Any]:
+    def __call__(self, *symbols: FieldSymbol | TwoSided, **keywords: Any) -> dict[str, Any]:
         """Return the factors of each variable's test function, by name."""
         given = dict(zip(self._names, symbols, strict=True))
-        point = _Point(self._variables, given, keywords)
-        integrand = self._integrand(point)
+        place = _Place(self._variables, given, keywords, on_faces=self._on_faces)
+        integrand = self._integrand(place)
         if self._along:
             steps: dict[int, Node] = {}
             for name in self._along:
-                steps |= point.steps(name)
+                steps |= place.steps(name)
             integrand = derivatives([integrand], steps)[0]
-        leaves = {name: point.leaves[name] for name in self._by}
-        self._check_slopes(point, integrand)
-        nodes = gradients(integrand, [node for leaf in leaves.values() for node in leaf.nodes])
-        nodes = substitute(nodes, point.meaning)
+        leaves = {name: place.leaves(name) for name in self._by}
+        self._check_slopes(place, integrand)
+        nodes = gradients(
+            integrand, [n for sides in leaves.values() for one in sides for n in one.nodes]
+        )
+        nodes = substitute(nodes, place.meaning)
         results: dict[str, Any] = {}
-        for name, leaf in leaves.items():
-            factors, nodes = leaf.factors(nodes[: leaf.size]), nodes[leaf.size :]
-            results[place_of(name)] = factors
+        for name, sides in leaves.items():
+            factors = []
+            for leaf in sides:
+                factors.append(leaf.factors(nodes[: leaf.size]))
+                nodes = nodes[leaf.size :]
+            results[place_of(name)] = place.result(factors)
         return results
 
-    def _integrand(self, point: _Point) -> Node:
+    def _integrand(self, place: _Place) -> Node:
         """Return E, from the function's results at the moved point."""
         variables = self._variables
-        fields = [point.field(name) for name in variables.fields]
-        keywords = point.keywords(self._on_boundary)
-        results = self._function(*fields, **{k: v for k, v in keywords.items() if k in self._own})
+        fields = [place.field(name) for name in variables.fields]
+        keywords = {k: v for k, v in place.keywords.items() if k in self._own}
+        results = self._function(*fields, **keywords)
         if self._energy:
-            number: Node = point.graph.node(_number(results["value"])) * point.volume
-            return derivatives([number], point.to_adjoints())[0] if self._tested else number
-        total: Any = point.graph.constant(0.0)
+            number: Node = place.graph.node(_number(results["value"])) * place.volume
+            return derivatives([number], place.to_adjoints())[0] if self._tested else number
+        total: Any = place.graph.constant(0.0)
         several = len(variables.fields) > 1
         for name, ncomp in variables.fields.items():
             part = results.get(name, {}) if several else results
-            test = point.adjoint(name)
-            shapes = {"value": (ncomp,), "grad": (ncomp, point.dim)}
-            for key, shape in shapes.items():
-                if part.get(key) is not None:
-                    factors = np.asarray(part[key], dtype=object).reshape(shape)
-                    for factor, slot in zip(factors.flat, test[key].flat, strict=True):
-                        total = total + point.graph.node(_number(factor)) * slot
-        whole: Node = total * point.volume
+            shapes = {"value": (ncomp,), "grad": (ncomp, place.dim)}
+            explain = f"{definition(self._function)}{name_of(self._function)}"
+            for given, test in zip(
+                place.factors(part, name, explain), place.adjoints(name), strict=True
+            ):
+                for key, shape in shapes.items():
+                    if given.get(key) is not None:
+                        factors = np.asarray(given[key], dtype=object).reshape(shape)
+                        for factor, slot in zip(factors.flat, test[key].flat, strict=True):
+                            total = total + place.graph.node(_number(factor)) * slot
+        whole: Node = total * place.volume
         return whole
 
-    def _check_slopes(self, point: _Point, integrand: Node) -> None:
+    def _check_slopes(self, place: _Place, integrand: Node) -> None:
         """Raise if the function uses a variable's derivatives along the element's directions."""
         varied = {*self._by, *self._along}
         if self._energy and self._tested:
             varied |= {*map(state_name, self._variables.fields)}
         needed = {node.number for node in ancestors([integrand])}
         for name in (n for n in self._variables.fields if state_name(n) in varied):
-            slopes = point.given[state_name(name)].reference_grad
-            if any(node.number in needed for node in np.asarray(slopes, dtype=object).flat):
+            if any(node.number in needed for node in place.reference_slopes(name)):
                 raise TraceError(
                     f"{definition(self._function)}{name_of(self._function)} uses "
                     f"{name}.reference_grad, by which nothing can be differentiated: use "
@@ -199,6 +210,8 @@ _KEYWORD = inspect.Parameter.KEYWORD_ONLY
 
 
 def _number(value: Any) -> Any:
+    if isinstance(value, TwoSided):  # the same on both sides, or an error
+        value = np.asarray(value, dtype=object)[()]
     return value.value if isinstance(value, FieldSymbol) else value
 
 
@@ -238,16 +251,22 @@ class _Point:
 
     Attributes
     ----------
+    graph : Graph
+    dim : int
     leaves : dict of _Leaf
         Nodes of each variable and adjoint.
+    controls : dict of arrays
+        Value of each control.
     meaning : dict of Node
         Nodes that replace placeholders after differentiation, by the placeholder's number.
+    volume : Node
+        Determinant of the deformation gradient.
     """
 
     def __init__(
-        self, variables: Variables, given: Mapping[str, FieldSymbol], keywords: Mapping[str, Any]
+        self, variables: Variables, given: Mapping[str, FieldSymbol], side: str = ""
     ) -> None:
-        self.given, self._variables, self._keywords = given, variables, dict(keywords)
+        self.given, self._variables, self._side = given, variables, side
         first = next(iter(given.values()))
         self.dim = np.atleast_2d(first.grad).shape[1]
         self.graph: Graph = np.atleast_2d(first.grad).flat[0].graph
@@ -262,16 +281,17 @@ class _Point:
             values = np.atleast_1d(np.asarray(given[state].value, dtype=object))
             self.leaves[state] = _Leaf(values, self._fresh(state, ncomp, given[state]))
             self.leaves[adjoint] = self._adjoint(adjoint, ncomp)
+        self.controls: dict[str, Any] = {}
         for name, shape in variables.controls.items():
             values = np.asarray(given[place_of(name)].value, dtype=object).reshape(shape)
-            self._keywords[name] = values if shape else values[()]
+            self.controls[name] = values if shape else values[()]
             self.leaves[name] = _Leaf(values)
 
     def _symbols(self, name: str, shape: tuple[int, ...]) -> Objects:
         """Make new inputs of the graph."""
         found = np.empty(shape, dtype=object)
         for index in np.ndindex(shape):
-            found[index] = self.graph.input("_".join([f"@{name}", *map(str, index)]))
+            found[index] = self.graph.input("_".join([f"@{name}{self._side}", *map(str, index)]))
         return found
 
     def _fresh(self, name: str, ncomp: int, symbol: FieldSymbol) -> Objects:
@@ -301,45 +321,136 @@ class _Point:
         deformation = np.eye(self.dim) + slopes
         self._inverse, self.volume = np.asarray(inv(deformation)), det(deformation)
 
-    def _carried(self, slopes: Objects) -> Objects:
-        """Transform a gradient to the moved point."""
+    def carried(self, slopes: Objects) -> Objects:
+        """Transform a gradient, or a normal, to the moved point."""
         return slopes if self._inverse is None else slopes @ self._inverse
 
-    def field(self, name: str) -> FieldSymbol:
-        """A field of the function, with its gradient at the moved point."""
-        leaf, symbol = self.leaves[state_name(name)], self.given[state_name(name)]
+    def field(self, name: str) -> tuple[Argument, Objects]:
+        """Values, reference derivatives and gradient of a field at the moved point."""
+        leaf = self.leaves[state_name(name)]
         assert leaf.grad is not None
-        slopes = np.atleast_2d(np.asarray(symbol.reference_grad, dtype=object))
-        return FieldSymbol(name, Argument(leaf.values, slopes), self._carried(leaf.grad))
+        return Argument(leaf.values, self.reference_slopes(name)), self.carried(leaf.grad)
+
+    def reference_slopes(self, name: str) -> Objects:
+        """Derivatives of a field along the element's directions."""
+        symbol = self.given[state_name(name)]
+        return np.atleast_2d(np.asarray(symbol.reference_grad, dtype=object))
 
     def adjoint(self, name: str) -> dict[str, Objects]:
         """Value and gradient of a field's adjoint at the moved point."""
         leaf = self.leaves[adjoint_name(name)]
         assert leaf.grad is not None
-        return {"value": leaf.values, "grad": self._carried(leaf.grad)}
+        return {"value": leaf.values, "grad": self.carried(leaf.grad)}
+
+
+@final
+class _Place:
+    """Symbols where the function is called: at a point of an element, or on both sides of a face.
+
+    Attributes
+    ----------
+    graph : Graph
+    dim : int
+    keywords : dict
+        Coefficients, position, normal and extent at the moved point.
+    volume : Node
+        Factor of the volume, or of the area on faces, due to the motion.
+    meaning : dict of Node
+        See `_Point`.
+    """
+
+    def __init__(
+        self,
+        variables: Variables,
+        given: Mapping[str, FieldSymbol | TwoSided],
+        keywords: Mapping[str, Any],
+        *,
+        on_faces: bool,
+    ) -> None:
+        self._variables = variables
+        self._two_sided = any(isinstance(symbol, TwoSided) for symbol in given.values())
+        sides = [("minus", SIDES[0]), ("plus", SIDES[1])] if self._two_sided else [("", "")]
+        self._points = [
+            _Point(variables, {n: getattr(s, part, s) for n, s in given.items()}, side)
+            for part, side in sides
+        ]
+        first = self._points[0]
+        self.graph, self.dim, self.volume = first.graph, first.dim, first.volume
+        self.meaning = {k: node for point in self._points for k, node in point.meaning.items()}
+        self.keywords = {**keywords, **{name: self._control(name) for name in variables.controls}}
+        if variables.moving:
+            self._move(on_faces=on_faces)
+
+    def _control(self, name: str) -> Any:
+        """Value of a control, on both sides of a face."""
+        values = [point.controls[name] for point in self._sides_of(name)]
+        return TwoSided.of_values(name, values[0], values[-1]) if self._two_sided else values[0]
+
+    def _sides_of(self, name: str) -> list[_Point]:
+        """The points that have their own value of a variable."""
+        return self._points[:1] if name in self._variables.constants else self._points
+
+    def _move(self, *, on_faces: bool) -> None:
+        """Move position, normal and extents, and the area if the place is on a face."""
+        found, first = self.keywords, self._points[0]
+        found["x"] = found["x"] + first.leaves[MESH].values
+        if not on_faces:
+            return
+        # the row of the inverse Jacobian for the direction across the face is n / h or -n / h
+        normals = [point.carried(found["n"]) for point in self._points]
+        lengths = [np.sqrt(np.sum(normal**2)) for normal in normals]
+        self.volume = self.volume * lengths[0]
+        found["n"], h = normals[0] / lengths[0], found["h"]
+        if self._two_sided:
+            found["h"] = TwoSided.of_values("h", h.minus / lengths[0], h.plus / lengths[1])
+        else:
+            found["h"] = h / lengths[0]
+
+    def field(self, name: str) -> FieldSymbol | TwoSided:
+        """A field of the function, with its gradient at the moved point."""
+        sides = [point.field(name) for point in self._points]
+        if not self._two_sided:
+            return FieldSymbol(name, *sides[0])
+        return on_both_sides(name, *zip(*sides, strict=True))
+
+    def reference_slopes(self, name: str) -> list[Node]:
+        """Derivatives of a field along the directions of its elements."""
+        return [node for point in self._points for node in point.reference_slopes(name).flat]
+
+    def leaves(self, name: str) -> list[_Leaf]:
+        """Nodes of a variable or adjoint, for each side that has its own."""
+        return [point.leaves[name] for point in self._sides_of(name)]
+
+    def adjoints(self, name: str) -> list[dict[str, Objects]]:
+        """Value and gradient of a field's adjoint on each side."""
+        return [point.adjoint(name) for point in self._points]
+
+    def factors(self, result: Any, name: str, explain: str) -> Sequence[Mapping[str, Any]]:
+        """Factors of a test function on each side, from the result of the function."""
+        return factors_by_side(result, name, explain) if self._two_sided else [result]
+
+    def result(self, factors: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """Result of a function that has these factors of a test function on each side."""
+        if not self._two_sided:
+            return factors[0]
+        return dict(zip(("minus", "plus"), factors, strict=False))
 
     def to_adjoints(self) -> dict[int, Node]:
         """Adjoints as directions of the fields, by number."""
-        pairs: list[tuple[Node, Node]] = []
-        for name in self._variables.fields:
-            state, adjoint = self.leaves[state_name(name)], self.leaves[adjoint_name(name)]
-            pairs += zip(state.nodes, adjoint.nodes, strict=True)
-        return {node.number: step for node, step in pairs}
-
-    def keywords(self, on_boundary: bool) -> dict[str, Any]:
-        """Coefficients, position, normal and extent at the moved point."""
-        found = self._keywords
-        if self._inverse is None:
-            return found
-        found = found | {"x": found["x"] + self.leaves[MESH].values}
-        if on_boundary:
-            # the row of the inverse Jacobian for the direction inwards is -n / h
-            normal = found["n"] @ self._inverse
-            length = np.sqrt(np.sum(normal**2))
-            self.volume = self.volume * length
-            found |= {"n": normal / length, "h": found["h"] / length}
-        return found
+        return {
+            node.number: step
+            for point in self._points
+            for name in self._variables.fields
+            for node, step in zip(
+                point.leaves[state_name(name)].nodes,
+                point.leaves[adjoint_name(name)].nodes,
+                strict=True,
+            )
+        }
 
     def steps(self, name: str) -> dict[int, Node]:
         """Directions of a variable's nodes, by number."""
-        return self.leaves[name].steps(self.given[direction_name(name)])
+        found: dict[int, Node] = {}
+        for point in self._sides_of(name):
+            found |= point.leaves[name].steps(point.given[direction_name(name)])
+        return found

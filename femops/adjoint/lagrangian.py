@@ -18,11 +18,8 @@ from femops.adjoint.integrand import (
     state_name,
 )
 from femops.adjoint.pieces import Piece
-from femops.errors import OperatorError
 from femops.operators import Residual
-from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.nonlinear import NONE, NonlinearIntegral
-from femops.pointwise.trace import name_of
 from femops.spaces.base import Space
 from femops.spaces.product import Product
 
@@ -147,10 +144,10 @@ class Lagrangian:
         by, directed = (tuple(n for n in names if n in known) for names in (by, along))
         if not by or (along and not directed):
             return None
-        _check_one_sided(piece)
         variables = Variables(
             {name: space.ncomp for name, space in piece.fields.items()},
             {name: control.shape for name, control in mine.items()},
+            frozenset(name for name, control in mine.items() if control.kind == "constant"),
             moving,
         )
         function = DerivedFunction(
@@ -161,23 +158,10 @@ class Lagrangian:
             directed,
             energy=piece.energy,
             tested=piece.tested,
-            on_boundary=piece.domain.has_normals,
-        )
-        sides = Arguments(
-            {name: piece.on_domain(space) for name, space in product.spaces.items()}, product
+            on_faces=piece.domain.has_normals,
         )
         kept = {n: value for n, value in piece.coefficients.items() if n not in mine}
-        given = function, sides, NONE, piece.quadrature, kept, piece.kind
+        given = function, piece.arguments(product), NONE, piece.quadrature, kept, piece.kind
         # one application seldom pays for storing the geometry
         integral = NonlinearIntegral(*given, level="matrix-free")
         return integral if piece.factor == 1.0 else integral.times(piece.factor)
-
-
-def _check_one_sided(piece: Piece) -> None:
-    """Raise if an integral that is to be differentiated is over faces between elements."""
-    if piece.domain.two_sided:
-        name = name_of(piece.function).strip("_")
-        raise OperatorError(
-            f"{name} is integrated over faces between elements, and there is no gradient of such "
-            "integrals: choose controls that only integrals over elements or the boundary have"
-        )

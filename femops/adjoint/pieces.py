@@ -14,7 +14,7 @@ from femops.basis import Quadrature1D
 from femops.errors import OperatorError
 from femops.geometry.domain import Domain
 from femops.operators import Functional, Operator, Residual
-from femops.operators.integrals.arguments import FIELD
+from femops.operators.integrals.arguments import FIELD, Arguments
 from femops.operators.integrals.coefficients import FormCoefficient
 from femops.operators.integrals.integral import STATE, Integral
 from femops.operators.integrals.nonlinear import NonlinearIntegral
@@ -64,9 +64,12 @@ class Piece:
         """Elements or faces."""
         return self.place.domain
 
-    def on_domain(self, space: Space) -> DomainSpace:
-        """Restrict a space to the elements or faces of the integral, with derivatives."""
-        return self.place.with_slopes(True).on(space)
+    def arguments(self, product: Product) -> Arguments:
+        """The fields of a product on the elements or faces of the integral, with derivatives."""
+        if self.domain.two_sided:
+            return Arguments.on_sides(product)
+        place = self.place.with_slopes(True)
+        return Arguments({n: place.on(space) for n, space in product.spaces.items()}, product)
 
     def times(self, factor: float) -> Piece:
         """Return a copy whose factor is multiplied by a number."""

@@ -232,19 +232,24 @@ def _two_sided(arguments: Mapping[str, Argument], inverses: Sequence[Objects]) -
     for name in dict.fromkeys(map(base_name, arguments)):
         both = [arguments[side] for side in sided(name)]
         grads = [_fixed(a.derivatives @ j) for a, j in zip(both, inverses, strict=True)]
-        parts = [
-            FieldSymbol(f"{name}.{part}", a, grad)
-            for part, a, grad in zip(("minus", "plus"), both, grads, strict=True)
-        ]
-        for part in ("jump", "mean"):
-            values, slopes = (
-                _fixed(combined(part, *pair))
-                for pair in ([a.values for a in both], [a.derivatives for a in both])
-            )
-            grad = _fixed(combined(part, *grads))
-            parts.append(FieldSymbol(f"{name}.{part}", Argument(values, slopes), grad))
-        found.append(TwoSided(name, *parts))
+        found.append(on_both_sides(name, both, grads))
     return found
+
+
+def on_both_sides(name: str, both: Sequence[Argument], grads: Sequence[Objects]) -> TwoSided:
+    """Symbol of a field on faces between elements, from its values and gradients on both sides."""
+    parts = [
+        FieldSymbol(f"{name}.{part}", a, grad)
+        for part, a, grad in zip(("minus", "plus"), both, grads, strict=True)
+    ]
+    for part in ("jump", "mean"):
+        values, slopes = (
+            _fixed(combined(part, *pair))
+            for pair in ([a.values for a in both], [a.derivatives for a in both])
+        )
+        grad = _fixed(combined(part, *grads))
+        parts.append(FieldSymbol(f"{name}.{part}", Argument(values, slopes), grad))
+    return TwoSided(name, *parts)
 
 
 def _parts_of(
