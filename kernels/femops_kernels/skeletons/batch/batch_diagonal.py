@@ -182,4 +182,4 @@ def batch(table, b, x, y, work, ahead):
             own = planes + (side.first + c) * ALL_PLANES * LANE_BYTES
             scatter_diagonal(own, places, side, nodes, turns, c)
         if ON_FACES:
-            add_nodes(y, side, nodes, turns)
+            add_nodes(y, side, nodes, behind, turns)

@@ -167,4 +167,4 @@ def batch(table, b, x, y, work, ahead):
         for c in range(side.ncomp):
             own = value + (side.first + c) * VALUE_BYTES
             integrate_face(places, side, matrix, end, c, own, slab, kept, turns)
-        add_nodes(y, side, kept, turns)
+        add_nodes(y, side, kept, nodes, turns)

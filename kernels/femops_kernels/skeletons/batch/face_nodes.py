@@ -6,7 +6,9 @@ whether elements lie differently in the slots of the batch, then for all slots t
 neighbours along the face's two directions and inwards, as differences; then the same four numbers
 for each slot. Where elements lie differently, the nodes are turned slot by slot, number by number.
 
-Work arrays, in lane vectors: ``nodes`` and ``spare`` (components, nodes).
+Work arrays, in lane vectors: ``nodes`` and ``spare`` (components, nodes). They have room for the
+largest side. Results that ``by_element.py`` keeps are elsewhere, and are turned by way of the same
+``spare``.
 """
 
 # <defaults>
@@ -27,9 +29,15 @@ TURN_BYTES = 8 * (1 + STRIDES + STRIDES * LANE_WIDTH)
 
 
 @inner
-def move_slots(nodes, side, turns, back):
+def spare_of(nodes):
+    """Address of the room in which nodes are turned."""
+    return nodes + MOST_NODES_OF_SIDE * LANE_BYTES
+
+
+@inner
+def move_slots(nodes, spare, side, turns, back):
     """Turn the nodes of each slot to its face, or ``back`` to the element's order."""
-    spare, count = nodes + MOST_NODES_OF_SIDE * LANE_BYTES, side.p1d**DIM
+    count = side.p1d**DIM
     p1, p2 = side.p1d if DIM > 1 else 1, side.p1d if DIM > 2 else 1
     for slot in range(LANE_WIDTH):
         at = 1 + STRIDES + STRIDES * slot
@@ -49,15 +57,15 @@ def move_slots(nodes, side, turns, back):
 
 
 @traced
-def turn_to_faces(nodes, side, turns):
+def turn_to_faces(nodes, spare, side, turns):
     """Turn the nodes of each slot from the element's order to its face."""
-    move_slots(nodes, side, turns, False)
+    move_slots(nodes, spare, side, turns, False)
 
 
 @traced
-def turn_back(nodes, side, turns):
+def turn_back(nodes, spare, side, turns):
     """Turn the nodes of each slot from its face to the element's order."""
-    move_slots(nodes, side, turns, True)
+    move_slots(nodes, spare, side, turns, True)
 
 
 @inner
@@ -77,7 +85,7 @@ def read_nodes(x, side, nodes, turns):
     """Read all nodes of a field."""
     gather_runs(x, side, nodes, side.p1d**2, side.p1d**DIM)
     for _ in when(word(turns, 0) != 0):
-        turn_to_faces(nodes, side, turns)
+        turn_to_faces(nodes, spare_of(nodes), side, turns)
 
 
 @inner
@@ -106,9 +114,9 @@ def keep_inwards(y, side, nodes, turns, c, j1, j2, line):
 
 
 @inner
-def add_nodes(y, side, nodes, turns):
-    """Add all results of a test function, unless ``by_element.py`` does it."""
+def add_nodes(y, side, kept, nodes, turns):
+    """Add the results of a test function, which are ``kept``, unless ``by_element.py`` does it."""
     for _ in when(word(turns, 0) != 0):
-        turn_back(nodes, side, turns)
+        turn_back(kept, spare_of(nodes), side, turns)
     if not BY_ELEMENT:
-        scatter_runs(target_of(y, side), side, nodes, side.p1d**2, side.p1d**DIM)
+        scatter_runs(target_of(y, side), side, kept, side.p1d**2, side.p1d**DIM)

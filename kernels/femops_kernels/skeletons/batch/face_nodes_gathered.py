@@ -48,5 +48,5 @@ def keep_inwards(y, side, nodes, turns, c, j1, j2, line):
 
 
 @inner
-def add_nodes(y, side, nodes, turns):
+def add_nodes(y, side, kept, nodes, turns):
     """Nothing: lines are added one by one."""
