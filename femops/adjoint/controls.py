@@ -169,7 +169,7 @@ def _mesh(space: Space) -> Any:
 
 def _alike(one: Any, other: Any) -> bool:
     if isinstance(one, Field) and isinstance(other, Field):
-        return one.space is other.space and np.array_equal(one.l_vec, other.l_vec)
+        return one.space is other.space and np.array_equal(one.vector, other.vector)
     if isinstance(one, Field | Sampled) or isinstance(other, Field | Sampled):
         return one is other
     return np.array_equal(one, other)
@@ -194,7 +194,7 @@ def _displacements(pieces: list[Piece], state: Space, space: Space | None) -> Sp
 def _of_field(name: str, value: Field, state: Space) -> Control:
     """Control of a field. Its space is that of the field, on the state's device."""
     space = value.space
-    vector = value.l_vec.reshape(-1)[: space.size]
+    vector = value.vector
     if space.device is not state.device:
         made: Any = H1 if isinstance(space, H1) else L2
         space = made(

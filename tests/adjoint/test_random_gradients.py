@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,22 +9,12 @@ import pytest
 
 import femops
 from femops.adjoint import Sensitivity
+from support.cases.differences import difference
 from support.cases.random_forms.examples import Example, example
 from support.cases.random_goals import Case
 
 GOALS = [pytest.param(seed, marks=pytest.mark.sample(25)) for seed in range(0, 200, 2)]
 RESIDUALS = [pytest.param(seed, marks=pytest.mark.sample(25)) for seed in range(1, 200, 2)]
-
-
-def difference(
-    value: Callable[[dict[str, Any]], Any], point: Any, along: Any, h: float = 2e-3
-) -> Any:
-    """Derivative along a direction, by differences of fourth order."""
-
-    def at(t: float) -> Any:
-        return value({n: p + t * h * along[n] if n in along else p for n, p in point.items()})
-
-    return (8.0 * (at(1) - at(-1)) - (at(2) - at(-2))) / (12.0 * h)
 
 
 @pytest.mark.parametrize("seed", GOALS)

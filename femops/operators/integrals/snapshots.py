@@ -59,6 +59,11 @@ class Field:
         ghosts = [] if touched.halo is None else [touched.halo.forward(table)]
         return Field(space, frozen(np.concatenate([table, *ghosts])), touched.restriction.indices)
 
+    @property
+    def vector(self) -> NDArray[Any]:
+        """The copied vector (size,), without ghosts."""
+        return self.l_vec.reshape(-1)[: self.space.size]
+
     def at(self, block: DomainBlock) -> NDArray[np.float64]:
         """Values (n, nq[, ncomp]) at the quadrature points of a block of elements."""
         return block.values(self.space.basis, self.indices, self.l_vec)
