@@ -343,6 +343,12 @@ class _Point:
         return {"value": leaf.values, "grad": self.carried(leaf.grad)}
 
 
+def _on_side(symbol: FieldSymbol | TwoSided, part: str) -> FieldSymbol:
+    """A field on one side of a face, or the field itself."""
+    found: FieldSymbol = getattr(symbol, part) if isinstance(symbol, TwoSided) else symbol
+    return found
+
+
 @final
 class _Place:
     """Symbols where the function is called: at a point of an element, or on both sides of a face.
@@ -371,7 +377,7 @@ class _Place:
         self._two_sided = any(isinstance(symbol, TwoSided) for symbol in given.values())
         sides = [("minus", SIDES[0]), ("plus", SIDES[1])] if self._two_sided else [("", "")]
         self._points = [
-            _Point(variables, {n: getattr(s, part, s) for n, s in given.items()}, side)
+            _Point(variables, {n: _on_side(s, part) for n, s in given.items()}, side)
             for part, side in sides
         ]
         first = self._points[0]
