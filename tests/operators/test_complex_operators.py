@@ -82,14 +82,12 @@ class Case:
 
 CASES = (
     Case(damped, 1, 3, {"k2": 9.0 + 2.0j}),
-    Case(damped, 2, 4, {"k2": lambda x: x[0] - 3j * x[1]}, options={"level": "matrix-free"}),
-    Case(damped, 3, 0, {"k2": 1j}, family="gauss"),
+    Case(damped, 2, 2, {"k2": lambda x: x[0] - 3j * x[1]}, options={"level": "matrix-free"}),
     Case(stretched, 2, 3, {"k": 7.0}),
-    Case(magnetic, 2, 2, {"strength": 3.0}),
-    Case(magnetic, 3, 2, {"strength": 1.5}, options={"dtype": "complex64"}),
+    Case(magnetic, 3, 1, {"strength": 1.5}, options={"dtype": "complex64"}),
     Case(viscoelastic, 2, 2, {"lam": 1.0 + 0.2j, "mu": lambda x: 0.5 + 0.1j * x[0]}, ncomp=2),
     Case(anisotropic, 2, 3, {"kappa": tensor}),
-    Case(damped, 2, 2, {"k2": 0.5j}, test_order=3),
+    Case(damped, 2, 0, {"k2": 0.5j}, family="gauss", test_order=3),
     Case(magnetic, 2, 2, {"strength": 3.0}, options={"level": "element"}),
     Case(stretched, 2, 1, {"k": 7.0}, options={"level": "full"}),
 )
@@ -102,7 +100,6 @@ def random(size: int, seed: int, dtype: Any = complex) -> Array:
     return (rng.standard_normal(size) + 1j * rng.standard_normal(size)).astype(dtype)
 
 
-@pytest.mark.sample(2)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_products_matrix_and_diagonal(case: Case) -> None:
     A, dense = case.build()
@@ -113,9 +110,9 @@ def test_products_matrix_and_diagonal(case: Case) -> None:
     assert dense.error(A @ u.real, u.real) < tolerance
     assert Dense(dense.matrix.conj().T).error(A.H @ v, v) < tolerance
     assert dense.T.error(A.T @ v, v) < tolerance
-    many = np.stack([random(A.shape[1], k, A.dtype) for k in range(9)], axis=1)
-    for at in (0, 8):
-        assert dense.error((A @ many)[:, at], many[:, at]) < tolerance
+    many = np.stack([random(A.shape[1], k, A.dtype) for k in range(3)], axis=1)
+    for x, y in zip(many.T, (A @ many).T, strict=True):
+        assert dense.error(y, x) < tolerance
     most = abs(dense.matrix).max()
     assert abs(A.assemble().toarray() - dense.matrix).max() < tolerance * most
     if A.space is A.test_space:
@@ -138,17 +135,15 @@ def test_into_a_given_array() -> None:
 
 
 def test_many_vectors_in_panels() -> None:
-    A, dense = CASES[3].build()
-    X = femops.MultiVector.zeros(A.space, 5, dtype=complex)
-    columns = np.stack([random(A.shape[1], k) for k in range(5)], axis=1)
-    X[:] = columns
+    A, dense = CASES[2].build()
+    X = femops.MultiVector.zeros(A.space, 9, dtype=complex)
+    X[:] = columns = np.stack([random(A.shape[1], k) for k in range(9)], axis=1)
     Y = (A @ X).columns()
-    assert max(dense.error(Y[:, k], columns[:, k]) for k in range(5)) < 1e-13
+    assert max(dense.error(Y[:, k], columns[:, k]) for k in range(9)) < 1e-13
 
 
 def test_conditions_and_right_hand_sides() -> None:
-    case = CASES[3]
-    A, dense = case.build()
+    A, dense = CASES[2].build()
     V = A.space
     dofs = V.boundary_dofs()
     free = np.setdiff1d(np.arange(V.size), dofs)
@@ -171,7 +166,7 @@ def test_conditions_and_right_hand_sides() -> None:
 
 
 def test_sums_and_factors() -> None:
-    A, dense = CASES[3].build()
+    A, dense = CASES[2].build()
     B = femops.form(damped, A.space, k2=2j, dtype=complex)
     other = FormOracle.of(A.space, kind=complex).matrix(damped, k2=2j)
     u = random(A.shape[0], 7)
@@ -276,7 +271,6 @@ def test_refused_forms(function: Any, message: str) -> None:
 
 
 CHOICES = (
-    lambda x: femops.where(x[0] > 0.5, 1.0, 0.0),
     lambda x: x[0] > 0.5,
     lambda x: (x[0] > 0.5) & True,
     lambda x: np.logical_not(~(x[0] > 0.5)),
@@ -284,13 +278,13 @@ CHOICES = (
 )
 
 
-@pytest.mark.parametrize("choice", CHOICES)
-def test_conditions_are_numbers(choice: Any) -> None:
+def test_conditions_are_numbers() -> None:
     """As in a real form, also beside complex constants."""
     V = femops.H1(femops.box((2, 2)), 1)
-    A = femops.form(lambda u, x: {"value": 1j * choice(x) * u}, V, dtype=complex)
     R = femops.form(lambda u, x: {"value": femops.where(x[0] > 0.5, 1.0, 0.0) * u}, V)
-    assert np.array_equal(A @ np.ones(V.size), 1j * (R @ np.ones(V.size)))
+    for k, choice in enumerate(CHOICES):
+        A = femops.form(lambda u, x, f=choice: {"value": 1j * f(x) * u}, V, dtype=complex)
+        assert np.array_equal(A @ np.ones(V.size), 1j * (R @ np.ones(V.size))), k
 
 
 def test_fields_in_lists() -> None:
@@ -303,16 +297,17 @@ def test_fields_in_lists() -> None:
 
 def test_refused_arguments() -> None:
     V = femops.H1(femops.box((2, 2)), 1)
-    with pytest.raises(TraceError, match="dtype='complex128'"):
-        femops.form(lambda u: {"value": 1j * u}, V)
-    with pytest.raises(OperatorError, match=r"femops\.form makes complex operators"):
-        femops.mass(V, dtype=complex)
-    with pytest.raises(OperatorError, match=r"ComplexOperator.* is no operator on a product"):
-        femops.form(damped, V, k2=1j, dtype=complex)["u", "u"]
-    with pytest.raises(OperatorError, match="not finite"):
-        femops.form(damped, V, k2=complex(0, np.nan), dtype=complex)
-    with pytest.raises(VectorError, match=r"u\.real and u\.imag"):
-        V.values(V.zeros(complex))
+    C = femops.form(damped, V, k2=1j, dtype=complex)
+    refused: list[tuple[Any, Any, str]] = [
+        (lambda: femops.form(lambda u: {"value": 1j * u}, V), TraceError, "dtype='complex128'"),
+        (lambda: femops.mass(V, dtype=complex), OperatorError, r"femops\.form makes complex oper"),
+        (lambda: C["u", "u"], OperatorError, r"ComplexOperator.* is no operator on a product"),
+        (lambda: C.update(k2=complex(0, np.nan)), OperatorError, "not finite"),
+        (lambda: V.values(V.zeros(complex)), VectorError, r"u\.real and u\.imag"),
+    ]
+    for ask, kind, words in refused:
+        with pytest.raises(kind, match=words):
+            ask()
 
 
 # --- vectors of complex numbers -------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Every form at every level against the naive oracle, over a pairwise cover of all that varies.
 
-The same bits for any number of threads, and the transpose.
+The same bits for any number of threads, the transpose, and many vectors at once.
 
 ``make exhaustive`` runs the product of forms, levels, dimensions, degrees, meshes and sizes.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 
+import numpy as np
 import pytest
 
 from femops.geometry.jacobians import ElementClass, classify
@@ -41,6 +42,10 @@ def test_the_meshes_are_what_they_are_called(dim: int, size: str) -> None:
         assert set(classify(make_mesh("multilinear", dim, size))) == {ElementClass.MULTILINEAR}
 
 
+MANY = {case for k, case in enumerate(cover()) if k % 4 == 0 or case.level == "full"}
+"""Cases that are tried on many vectors, too: a lane of float64, and some that begin inside it."""
+
+
 def check(case: Case) -> None:
     operator, dense = build(case)
     assert operator.level == case.level
@@ -58,9 +63,15 @@ def check(case: Case) -> None:
     if operator.space is operator.test_space:
         gap = operator.diagonal().ravel() - dense.matrix.diagonal()
         assert abs(gap).max() < case.tolerance * most
+    if case in MANY:
+        U = np.random.default_rng(11).standard_normal((operator.shape[1], 11)).astype(case.dtype)
+        result = operator @ U
+        assert result.dtype == case.dtype
+        assert result.shape == (operator.shape[0], 11)
+        assert all(dense.error(y, x) < case.tolerance for x, y in zip(U.T, result.T, strict=True))
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("case", cover(), ids=str)
 def test_every_form_at_every_level_is_the_oracles(case: Case) -> None:
     check(case)

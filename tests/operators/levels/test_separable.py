@@ -32,22 +32,19 @@ def check(A: Any, dense: Dense) -> None:
     assert dense.error(A.apply(u), u) < TOLERANCE[str(A.dtype)]
 
 
-@pytest.mark.sample(2)
-@pytest.mark.parametrize("level", ["partial", "matrix-free"])
 @pytest.mark.parametrize(
-    ("dim", "order", "ncomp", "dtype", "q1d"),
+    ("dim", "order", "ncomp", "dtype", "q1d", "level"),
     [
-        (1, 4, 2, "float64", 6),
-        (2, 3, 3, "float64", 4),
-        (2, 6, 1, "float32", 8),
-        (3, 1, 2, "float64", 3),
-        (3, 2, 1, "float32", 5),
+        (1, 4, 2, "float64", 6, "matrix-free"),
+        (2, 3, 3, "float64", 4, "partial"),
+        (3, 1, 2, "float64", 3, "matrix-free"),
+        (3, 2, 1, "float32", 5, "partial"),
     ],
 )
 def test_mass_diffusion_and_their_sum(
     dim: int, order: int, ncomp: int, dtype: str, q1d: int, level: str
 ) -> None:
-    mesh = turned(femops.box((5, 3, 3)[:dim], mapping=stretched))
+    mesh = turned(femops.box((5, 3, 1)[:dim], mapping=stretched))
     V = femops.H1(mesh, order, ncomp=ncomp)
     oracle = FormOracle.of(V, q1d=q1d)
     options: dict[str, Any] = {"quadrature": q1d, "dtype": dtype, "level": level}

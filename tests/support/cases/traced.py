@@ -9,21 +9,12 @@ from typing import Any, final
 import numpy as np
 
 import femops
-from support.cases.kernels import bend, smooth, tensor, turned
-from support.cases.levels import wind
+from support.cases.kernels import bend, smooth, turned
+from support.cases.levels import skewed, wind
 from support.oracles.forms import Dense, FormOracle, Nodal
 from support.oracles.naive import Array
 
 # --- coefficients ---------------------------------------------------------------------------------
-
-
-def skewed(x: Array) -> Array:
-    """A tensor that is not symmetric."""
-    result = tensor(x)
-    for i in range(len(x)):
-        for j in range(len(x)):
-            result[i, j] += 0.4 * (i - j) * np.cos(x[0] + x[-1])
-    return result
 
 
 def swing(x: Array) -> Array:
@@ -79,10 +70,6 @@ def elasticity(u: Any, lam: Any, mu: Any) -> Any:
 
 def divergence(u: Any) -> Any:
     return {"value": u.div}
-
-
-def helmholtz(u: Any, k: Any, kappa: Any) -> Any:
-    return {"value": -(k**2) * u, "grad": kappa * u.grad}
 
 
 def slope(u: Any, c: Any) -> Any:
@@ -160,7 +147,6 @@ class Case:
     test: Spec | None = None
     mesh: str = "box"
     given: dict[str, Any] = field(default_factory=dict)
-    make: Callable[..., Any] | None = None
     plain: Callable[..., Any] | None = None
     options: dict[str, Any] = field(default_factory=dict)
 
@@ -188,47 +174,35 @@ def build(case: Case, trial: Any, test: Any) -> tuple[Any, Dense]:
             plain[name] = oracle.field(Nodal.of(space), vector)
             given[name] = femops.GridFunction(space, vector)
     dense = oracle.matrix(case.plain or case.function, **plain)
-    if case.make is not None:
-        spaces = (trial,) if case.test is None else (trial, test)
-        return case.make(*spaces, **given, **case.options), dense
     return femops.form(case.function, trial, test, **case.options, **given), dense
 
 
 H, L = "gll", "l2"
 CONSTANT = np.array([[2.0, 0.5], [-0.3, 1.0]])
-LAME = {"lam": 1.3, "mu": 0.7}
-VARIABLE = {"lam": smooth, "mu": AsField(lambda x: 1.5 + 0.2 * x[0], 1)}
-SINGLE = {"dtype": "float32"}
+TURNED = "unstructured"
 
-CASES = [
-    Case("convection-function", convection, 2, (H, 3, 1), None, "unstructured", {"beta": wind}),
-    Case(
-        "convection-diffusion",
-        convection_diffusion,
-        2,
-        (H, 3, 1),
-        given={"kappa": smooth} | {"beta": wind},
-    ),
-    Case("skewed", tensor_diffusion, 2, (H, 2, 1), None, "unstructured", {"kappa": skewed}),
-    Case("elasticity", elasticity, 2, (H, 3, 2), given=LAME),
-    Case("elasticity-float32", elasticity, 3, (H, 1, 3), given=VARIABLE, options=SINGLE),
-    Case("vector-skewed", vector_diffusion, 2, (H, 2, 2), given={"kappa": AsArray(skewed)}),
-    Case("slope-1d", slope, 1, (H, 4, 1), (L, 3, 1), given={"c": smooth}),
-    Case("divergence", divergence, 2, (H, 3, 2), (L, 2, 1), "unstructured"),
-    Case("divergence-3d", divergence, 3, (H, 2, 3), (L, 1, 1), "unstructured"),
-    Case("gradient", gradient, 2, (H, 1, 1), ("bernstein", 4, 2), "unstructured"),
-    Case("curl-curl", curl_curl, 2, (H, 3, 2), None, "unstructured", {"nu": smooth}),
-    Case(
-        "reaction",
-        reaction,
-        2,
-        (H, 3, 1),
-        None,
-        "unstructured",
-        {"c": swing, "d": smooth},
-        plain=plain_reaction,
-    ),
-    Case("zero-value", zero_value, 2, (H, 3, 1), given={"kappa": smooth}),
-    Case("zero-flux", zero_flux, 2, (H, 3, 1), given={"rho": AsField(smooth, 2)}),
-    Case("one-direction", one_direction, 2, (H, 3, 1), given={"kappa": smooth}),
-]
+CASES = {
+    case.name: case
+    for case in (
+        Case("convection", convection, 2, (H, 3, 1), None, TURNED, {"beta": wind}),
+        Case("vector-skewed", vector_diffusion, 2, (H, 2, 2), given={"kappa": AsArray(skewed)}),
+        Case("slope-1d", slope, 1, (H, 4, 1), (L, 3, 1), given={"c": smooth}),
+        Case("divergence", divergence, 2, (H, 3, 2), (L, 2, 1), TURNED),
+        Case("gradient", gradient, 2, (H, 1, 1), ("bernstein", 4, 2), TURNED),
+        Case("curl-curl", curl_curl, 2, (H, 3, 2), None, TURNED, {"nu": smooth}),
+        Case(
+            "reaction",
+            reaction,
+            2,
+            (H, 3, 1),
+            None,
+            TURNED,
+            {"c": swing, "d": smooth},
+            plain=plain_reaction,
+        ),
+        Case("zero-value", zero_value, 2, (H, 3, 1), given={"kappa": smooth}),
+        Case("zero-flux", zero_flux, 2, (H, 3, 1), given={"rho": AsField(smooth, 2)}),
+        Case("one-direction", one_direction, 2, (H, 3, 1), given={"kappa": smooth}),
+    )
+}
+SYMMETRIC = {"curl-curl", "reaction", "zero-value", "zero-flux", "one-direction"}
