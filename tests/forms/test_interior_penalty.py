@@ -16,20 +16,23 @@ BENT = femops.box((3, 2)).mapped(lambda x: np.stack([x[0] + 0.1 * x[1] ** 2, x[1
 MESHES = [femops.box((5,)), BENT, femops.box((2, 3, 2))]
 
 
-@pytest.mark.parametrize("kind", ["number", "diagonal", "tensor", "field"])
+@pytest.mark.parametrize("kind", ["number", "diagonal", "general", "tensor", "field"])
 def test_linear_solutions_are_exact(kind: str) -> None:
+    """Linear functions solve diffusion without sources: the operator and the load agree."""
     mesh = {"number": MESHES[0], "tensor": MESHES[2]}.get(kind, BENT)
     V, K = femops.L2(mesh, order=2), femops.L2(mesh, order=0)
     one = np.eye(mesh.dim)[0]
-    field = femops.GridFunction(K, 3.0 + 0.0 * K.zeros())
-    kappa = {"number": 2.0, "diagonal": 1.0 + one, "tensor": np.diag(1.0 + one), "field": field}[
-        kind
-    ]
+    kappa = {
+        "number": 2.0,
+        "diagonal": 1.0 + one,
+        "general": np.diag(1.0 + one) + 0.3 * np.eye(mesh.dim, k=1),  # not symmetric
+        "tensor": np.diag(1.0 + one),
+        "field": femops.GridFunction(K, 3.0 + 0.0 * K.zeros()),
+    }[kind]
     exact = lambda x: 1.0 + 2.0 * x[0] - x[-1]  # noqa: E731
-    A = femops.interior_penalty(V, kappa)
     b = femops.dirichlet_load(V, exact, kappa=kappa)
-    u, _ = femops.cg(A, b, M=femops.jacobi(A), rtol=1e-13)
-    np.testing.assert_allclose(u, V.interpolate(exact), atol=1e-9)
+    found = femops.interior_penalty(V, kappa) @ V.interpolate(exact)
+    np.testing.assert_allclose(found, b, rtol=0, atol=1e-12 * abs(b).max())
 
 
 def test_the_solution_of_two_materials() -> None:
@@ -40,8 +43,7 @@ def test_the_solution_of_two_materials() -> None:
     attributes = [k for k in range(1, 5) if np.ptp(_sides(mesh, k)) < 1e-12]
     A = femops.interior_penalty(V, kappa, boundary=attributes)
     b = femops.dirichlet_load(V, exact, kappa=kappa, boundary=attributes)
-    u, _ = femops.cg(A, b, M=femops.jacobi(A), rtol=1e-13)
-    assert femops.l2_error(V, u, exact) < 1e-10
+    np.testing.assert_allclose(A @ V.interpolate(exact), b, rtol=0, atol=1e-12 * abs(b).max())
 
 
 def _sides(mesh: femops.Mesh, attribute: int) -> Any:
@@ -50,7 +52,7 @@ def _sides(mesh: femops.Mesh, attribute: int) -> Any:
     return H.dof_coordinates()[H.boundary_dofs([attribute]), 0]
 
 
-@pytest.mark.parametrize("order", [1, 2, 3])
+@pytest.mark.parametrize("order", [1, 2])
 def test_rates_of_convergence(order: int) -> None:
     exact = lambda x: np.sin(3.0 * x[0]) * np.cos(2.0 * x[1])  # noqa: E731
     errors = []
@@ -100,11 +102,13 @@ def test_upwind_convection_conserves_and_loses_energy(mesh: femops.Mesh) -> None
     u = np.random.default_rng(0).standard_normal(V.size)
     out = femops.functional(lambda u, n: np.maximum(b @ n, 0.0) * u.value.sum(), V, boundary="all")
     assert (A @ u).sum() == pytest.approx(out(u), rel=1e-12)
-    lost = femops.functional(
+    inside = femops.functional(
         lambda u, n: 0.5 * abs(b @ n) * (u.jump.value**2).sum(), V, faces="interior"
-    )(u) + femops.functional(lambda u, n: 0.5 * abs(b @ n) * (u.value**2).sum(), V, boundary="all")(
-        u
     )
+    around = femops.functional(
+        lambda u, n: 0.5 * abs(b @ n) * (u.value**2).sum(), V, boundary="all"
+    )
+    lost = inside(u) + around(u)
     assert u @ (A @ u) == pytest.approx(lost, rel=1e-12)
 
 

@@ -25,9 +25,7 @@ MESHES = {
 }
 
 
-@pytest.mark.sample(3)
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("kind", list(MESHES))
+@pytest.mark.parametrize(("kind", "level"), [*zip([*MESHES, "affine"], LEVELS, strict=True)])
 def test_materials_are_the_values_at_points(kind: str, level: str) -> None:
     mesh = MESHES[kind]
     V = femops.H1(mesh, 2)

@@ -204,7 +204,7 @@ class FormOracle:
     def _at_points(
         self, e: int, function: Function, coefficients: dict[str, Any]
     ) -> Iterator[tuple[float, dict[str, Any], Array, Array]]:
-        """Weight, coefficients, trial and test functions (1 + dim, n) at the points of an element."""
+        """Weight, coefficients, trial and test functions (1 + dim, n) at an element's points."""
         code = getattr(function, "__code__", None)
         takes_x = code is not None and "x" in code.co_varnames[: code.co_argcount]
         for q, x in enumerate(self.positions[e]):
