@@ -7,7 +7,7 @@ from typing import Any
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 import femops
 from femops.errors import TraceError
@@ -35,6 +35,7 @@ def close(symbol: Any, value: complex) -> bool:
     return abs(number(symbol) - value) <= 1e-12 * max(abs(value), 1e-3)
 
 
+@settings(max_examples=20)
 @given(NUMBERS, NUMBERS, st.integers(-4, 5))
 def test_functions(a: complex, b: complex, exponent: int) -> None:
     x, y = symbols(a, b)
@@ -48,6 +49,7 @@ def test_functions(a: complex, b: complex, exponent: int) -> None:
     assert close(x**exponent, a**exponent)
 
 
+@settings(max_examples=20)
 @given(st.lists(NUMBERS, min_size=4, max_size=4))
 def test_arrays(values: list[complex]) -> None:
     array = each(lambda one: one, np.array(symbols(*values), dtype=object).reshape(2, 2))
@@ -67,6 +69,7 @@ def test_arrays(values: list[complex]) -> None:
             assert abs(number(symbol) - value) < 1e-11 * (1 + abs(plain).max()) ** 2, name
 
 
+@settings(max_examples=20)
 @given(NUMBERS, NUMBERS, PARTS)
 def test_choices(a: complex, b: complex, c: float) -> None:
     x, y = symbols(a, b)

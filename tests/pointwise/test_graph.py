@@ -13,23 +13,14 @@ from hypothesis import strategies as st
 
 import femops
 from femops.errors import TraceError
-from femops.pointwise.expressions import tensors
+from femops.pointwise.expressions import operations, tensors
 from femops.pointwise.expressions.derivative import derivatives
 from femops.pointwise.expressions.graph import Graph, Node, ancestors, substitute
 from femops.pointwise.printer import evaluate
 
-UNARY = [
-    np.sqrt,
-    np.exp,
-    np.log,
-    np.sin,
-    np.cos,
-    np.tan,
-    np.tanh,
-    np.sinh,
-    np.cosh,
-    np.arctan,
+UNARY = [getattr(np, name) for name in operations.UNARY if hasattr(np, name)] + [
     np.abs,
+    np.negative,
 ]
 BINARY = [np.add, np.subtract, np.multiply, np.true_divide, np.minimum, np.maximum, np.arctan2]
 
@@ -41,31 +32,24 @@ def expressions(draw: st.DrawFn, depth: int = 4) -> Any:
         kind = draw(st.integers(0, 3))
         constant = draw(st.sampled_from([0.0, 1.0, -1.0, 0.5, 2.0, 3.25]))
         return (lambda v: constant) if kind == 3 else (lambda v: v[kind])
-    if draw(st.booleans()):
-        op, inside = (
-            draw(st.sampled_from(["exp", "sin", "tanh", "sqrt1", "square"])),
-            draw(expressions(depth - 1)),
-        )
-        functions = {
-            "exp": lambda a: np.exp(0.1 * np.tanh(a)),
-            "sin": np.sin,
-            "tanh": np.tanh,
-            "sqrt1": lambda a: np.sqrt(a * a + 1.0),
-            "square": lambda a: a * a,
-        }
-        return lambda v: functions[op](inside(v))
-    op, a, b = (
-        draw(st.sampled_from(["+", "-", "*", "/"])),
-        draw(expressions(depth - 1)),
-        draw(expressions(depth - 1)),
-    )
-    operations = {
-        "+": lambda x, y: x + y,
-        "-": lambda x, y: x - y,
-        "*": lambda x, y: x * y,
-        "/": lambda x, y: x / (y * y + 1.0),
-    }
-    return lambda v: operations[op](a(v), b(v))
+    a, b = draw(expressions(depth - 1)), draw(expressions(depth - 1))
+    of_one, of_two = draw(st.sampled_from(FUNCTIONS)), draw(st.sampled_from(OPERATIONS))
+    return (lambda v: of_one(a(v))) if draw(st.booleans()) else (lambda v: of_two(a(v), b(v)))
+
+
+FUNCTIONS = [
+    lambda a: np.exp(0.1 * np.tanh(a)),
+    np.sin,
+    np.tanh,
+    lambda a: np.sqrt(a * a + 1.0),
+    lambda a: a * a,
+]
+OPERATIONS = [
+    lambda x, y: x + y,
+    lambda x, y: x - y,
+    lambda x, y: x * y,
+    lambda x, y: x / (y * y + 1.0),
+]
 
 
 def traced(f: Any) -> tuple[Graph, list[Node], Node]:
@@ -75,7 +59,7 @@ def traced(f: Any) -> tuple[Graph, list[Node], Node]:
 
 
 @given(expressions(), st.lists(st.floats(0.25, 2.0), min_size=3, max_size=3))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50)
 def test_evaluates_as_python_does(f: Any, point: list[float]) -> None:
     """To the last bit: nothing is rearranged."""
     _, inputs, node = traced(f)
@@ -86,7 +70,7 @@ def test_evaluates_as_python_does(f: Any, point: list[float]) -> None:
 
 
 @given(expressions(), st.lists(st.floats(0.25, 2.0), min_size=3, max_size=3), st.integers(0, 2))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50)
 def test_derivative_is_the_complex_step(f: Any, point: list[float], k: int) -> None:
     graph, inputs, node = traced(f)
     direction = {i.number: graph.constant(float(i is inputs[k])) for i in inputs}
@@ -98,39 +82,21 @@ def test_derivative_is_the_complex_step(f: Any, point: list[float], k: int) -> N
     assert value == pytest.approx(expected, rel=1e-10, abs=1e-12)
 
 
-@pytest.mark.parametrize("function", UNARY, ids=lambda f: f.__name__)
-def test_every_function_and_its_derivative(function: Any) -> None:
-    graph = Graph()
-    x = graph.input("x")
-    node = function(x)
-    (slope,) = derivatives([node], {x.number: graph.constant(1.0)})
-    points = np.linspace(0.3, 1.2, 7)
-    value, derivative = evaluate([node, slope], {x.number: points})
-    np.testing.assert_array_equal(value, function(points))
-    h = 1e-6
-    expected = (function(points + h) - function(points - h)) / (2 * h)
-    np.testing.assert_allclose(derivative, expected, rtol=1e-8)
-
-
-@pytest.mark.parametrize("function", BINARY, ids=lambda f: f.__name__)
-def test_every_operation_and_its_derivative(function: Any) -> None:
-    graph = Graph()
-    x, y = graph.input("x"), graph.input("y")
-    node = function(x, y)
-    slopes = [
-        derivatives([node], {x.number: graph.constant(a), y.number: graph.constant(1.0 - a)})[0]
-        for a in (1.0, 0.0)
-    ]
-    a, b = np.linspace(0.3, 1.2, 7), np.linspace(1.1, 0.42, 7)
-    value, by_x, by_y = evaluate([node, *slopes], {x.number: a, y.number: b})
-    np.testing.assert_array_equal(value, function(a, b))
-    h = 1e-6
-    np.testing.assert_allclose(
-        by_x, (function(a + h, b) - function(a - h, b)) / (2 * h), rtol=1e-8, atol=1e-9
-    )
-    np.testing.assert_allclose(
-        by_y, (function(a, b + h) - function(a, b - h)) / (2 * h), rtol=1e-8, atol=1e-9
-    )
+@pytest.mark.parametrize("function", [*UNARY, *BINARY], ids=lambda f: f.__name__)
+def test_every_operation_and_its_derivatives(function: Any) -> None:
+    graph, count, h = Graph(), function.nin, 1e-6
+    inputs = [graph.input(name) for name in "xy"[:count]]
+    points = [np.linspace(0.3, 1.2, 7), np.linspace(1.1, 0.42, 7)][:count]
+    node, given = function(*inputs), dict(zip((n.number for n in inputs), points, strict=True))
+    (value,) = evaluate([node], given)
+    np.testing.assert_array_equal(value, function(*points))
+    for k in range(count):
+        along = {n.number: graph.constant(float(n is inputs[k])) for n in inputs}
+        (slope,) = evaluate(derivatives([node], along), given)
+        ahead, behind = (
+            function(*(p + step * (i == k) for i, p in enumerate(points))) for step in (h, -h)
+        )
+        np.testing.assert_allclose(slope, (ahead - behind) / (2 * h), rtol=1e-8, atol=1e-9)
 
 
 @pytest.mark.parametrize("exponent", [-3, -1, 0, 1, 2, 5, 7, 0.5, 0.3, -1.7, 30])
@@ -168,7 +134,7 @@ def test_exact_simplifications_only() -> None:
     assert ((x + y) - y).op == "sub"  # not x: that would be rearranging
 
 
-@pytest.mark.parametrize("function", [*UNARY, *BINARY, np.power, np.negative])
+@pytest.mark.parametrize("function", [*UNARY, *BINARY, np.power])
 def test_constants_are_computed_where_nodes_are_substituted(function: Any) -> None:
     graph = Graph()
     x, args = graph.input("x"), [1.3, 0.7][: function.nin]
@@ -252,7 +218,7 @@ def test_graphs_are_copied_row_by_row() -> None:
     graph = Graph()
     x = graph.input("x")
     node: Any = x
-    for k in range(5000):
+    for k in range(2000):
         node = node * x + 1.0 / (k + 1)
     for twin in (copy.deepcopy([x, node]), pickle.loads(pickle.dumps([x, node]))):
         assert twin[0].graph is twin[1].graph is not graph

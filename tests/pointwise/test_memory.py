@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from femops.errors import TraceError
@@ -29,6 +29,7 @@ def text(nodes: list[Node]) -> list[str]:
     return [repr(node) for node in nodes]
 
 
+@settings(max_examples=25)
 @given(st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99), st.integers(0, 99)), max_size=30))
 def test_nodes_come_back(choices: list[tuple[int, int, int]]) -> None:
     graph = Graph()

@@ -66,9 +66,8 @@ def test_powers_of_zero() -> None:
     assert found == [0.0, 0.0]
 
 
-@pytest.mark.parametrize("first", range(0, 300, 50))
-def test_both_directions(first: int) -> None:
-    for seed in range(first, first + 50):
+def test_both_directions() -> None:
+    for seed in range(100):
         check(Expression(seed))
 
 
