@@ -13,7 +13,6 @@ import femops
 from femops.operators.assembly import csr as assembly
 from support.cases.boundary import mesh
 from support.cases.kernels import random_vector
-from support.mesh_files import shared
 from support.oracles import boundary as boundary_oracle
 from support.oracles.naive import Array
 
@@ -171,29 +170,6 @@ def test_areas() -> None:
     assert errors[1] < min(errors[0] / 10, 1e-4)
     errors = [abs(area(femops.ball(n, order=2)) - 4 * np.pi) for n in (1, 2, 4)]
     assert errors[2] < errors[1] / 4 < errors[0] / 16
-
-
-@pytest.mark.parametrize("kind", ["segment", "square", "disc", "cube", "ball", "star", "fichera"])
-def test_divergence_theorem(kind: str) -> None:
-    if kind in ("star", "fichera"):
-        curved = femops.read_mesh(shared(f"{kind}-q3.mesh"))
-    else:
-        curved = mesh(kind)
-
-    def field(x: Array) -> Array:
-        return np.stack([x[d] * x[d - 1] + (d + 1) * x[d] ** 2 for d in range(len(x))])
-
-    def divergence(x: Array) -> Array:
-        if len(x) == 1:
-            return 4 * x[0]
-        return sum(x[d - 1] + 2 * (d + 1) * x[d] for d in range(len(x)))
-
-    V, points = femops.H1(curved, 1), 2 * curved.order + 3
-    outwards = femops.boundary_load(V, lambda x, n: (field(x) * n).sum(0), quadrature=points)
-    inside = femops.integrate(V, divergence, quadrature=points)
-    assert outwards.sum() == pytest.approx(inside, rel=1e-12, abs=1e-12)
-    n_sum = [femops.boundary_load(V, lambda x, n, d=d: n[d]).sum() for d in range(curved.dim)]
-    assert np.allclose(n_sum, 0.0, atol=1e-12)
 
 
 def test_an_entry_listed_twice_counts_once() -> None:

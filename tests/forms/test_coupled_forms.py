@@ -266,12 +266,13 @@ def test_multigrid_takes_the_state_to_coarser_spaces(family):
 def test_what_is_wrong_is_told():
     W, value = product((2, 2)), {"v": {"value": 0.0}}
     F = femops.residual(lambda v, e: {"v": {"value": v.value * e}}, W)
-    for ask, kind, words in (
+    refused = [
         (lambda: femops.residual(lambda v, e: value, W, integrals=["w"]), TraceError, "no 'w'"),
         (lambda: femops.residual(lambda v, e: value, W, integrals=["v"]), OperatorError, "two res"),
         (lambda: femops.residual(lambda v, e: {}, W), OperatorError, "<lambda> returns nothing"),
         (lambda: F.residual(np.zeros(3)), VectorError, "entries"),
         (lambda: F.element_of("v"), OperatorError, "no minimum"),
-    ):
+    ]
+    for ask, kind, words in refused:
         with pytest.raises(kind, match=words):
             ask()

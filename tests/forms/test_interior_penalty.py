@@ -11,7 +11,6 @@ import pytest
 import femops
 from femops.errors import FemopsError, OperatorError
 
-DISC = femops.read_mesh(femops.sample("disc.mesh"))
 BENT = femops.box((3, 2)).mapped(lambda x: np.stack([x[0] + 0.1 * x[1] ** 2, x[1] + 0.1 * x[0]]))
 MESHES = [femops.box((5,)), BENT, femops.box((2, 3, 2))]
 
@@ -50,20 +49,6 @@ def _sides(mesh: femops.Mesh, attribute: int) -> Any:
     """x of the points of a side of a box."""
     H = femops.H1(mesh, order=1)
     return H.dof_coordinates()[H.boundary_dofs([attribute]), 0]
-
-
-@pytest.mark.parametrize("order", [1, 2])
-def test_rates_of_convergence(order: int) -> None:
-    exact = lambda x: np.sin(3.0 * x[0]) * np.cos(2.0 * x[1])  # noqa: E731
-    errors = []
-    for refine in (0, 1):
-        V = femops.L2(DISC.refine(refine), order)
-        b = femops.load(V, lambda x: 13.0 * exact(x)) + femops.dirichlet_load(V, exact)
-        A = femops.interior_penalty(V)
-        errors.append(
-            femops.l2_error(V, femops.cg(A, b, M=femops.multigrid(A), rtol=1e-11)[0], exact)
-        )
-    assert np.log2(errors[0] / errors[1]) > order + 0.4
 
 
 def test_the_load_has_the_rule_of_the_operator() -> None:

@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse.linalg as spla
 
 import femops
-from femops.errors import OperatorError, SolverError, VectorError
+from femops.errors import OperatorError, VectorError
 from support import fixtures
 from support.cases.kernels import bend, random_vector, smooth, turned
 from support.oracles.naive import Array, Oracle
@@ -51,29 +51,6 @@ def test_krylov_solvers(
     assert np.all(x[space.boundary_dofs()] == 0.0)
 
 
-def test_femops_cg_does_what_scipys_does(space: femops.H1, poisson: femops.Operator) -> None:
-    b = poisson.rhs(femops.load(space, smooth), random_vector(space, "float64"))
-    jacobi = femops.jacobi(poisson)
-    count: list[int] = []
-    theirs, _ = spla.cg(poisson, b, rtol=1e-8, M=jacobi, callback=lambda x: count.append(1))
-    ours, info = femops.cg(poisson, b, rtol=1e-8, M=jacobi)
-    assert info.converged
-    assert abs(info.iterations - len(count)) <= 2
-    assert np.linalg.norm(ours - theirs) < 1e-6 * np.linalg.norm(theirs)
-    assert np.linalg.norm(poisson @ ours - b) < 1.1e-8 * np.linalg.norm(b)
-
-
-def test_an_indefinite_sum_by_minres(space: femops.H1) -> None:
-    held = space.boundary_dofs()
-    shifted = (femops.diffusion(space) - 60.0 * femops.mass(space)).constrained(held)
-    b = shifted.rhs(femops.load(space, 1.0))
-    x, info = spla.minres(shifted, b, rtol=1e-12, maxiter=5000)
-    assert info == 0
-    assert np.linalg.norm(shifted @ x - b) < 1e-8 * np.linalg.norm(b)
-    with pytest.raises(SolverError, match="positive definite"):
-        femops.cg(shifted, b, rtol=1e-12)
-
-
 def test_eigsh_and_lobpcg(space: femops.H1, poisson: femops.Operator, dense: tuple) -> None:
     diffusion, _ = dense
     expected = np.linalg.eigvalsh(diffusion)
@@ -113,14 +90,6 @@ def test_linear_operator_algebra(space: femops.H1, dtype: str) -> None:
     assert spla.aslinearoperator(mass) is mass
     assert mass.dtype == dtype
     assert mass.shape == (space.size, space.size)
-
-
-def test_cg_refuses_what_is_not_symmetric() -> None:
-    V = femops.H1(femops.box((4, 4)), 2)
-    A = femops.diffusion(V) + femops.convection(V, [1.0, 0.0])
-    assert not A.symmetric
-    with pytest.raises(SolverError, match="gmres"):
-        femops.cg(A, V.zeros())
 
 
 def test_what_is_no_operator_is_not_added() -> None:
