@@ -1,10 +1,7 @@
 """Integrals over the boundary: operators, loads and users' forms, against the oracle."""
 
-from __future__ import annotations
-
 import copy
 import pickle
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,32 +11,31 @@ from femops.operators.assembly import csr as assembly
 from support.cases.boundary import mesh
 from support.cases.kernels import random_vector
 from support.oracles import boundary as boundary_oracle
-from support.oracles.naive import Array
 
 TOLERANCE = {"float64": 1e-12, "float32": 1e-5}
 
 
-def error(dense: Array, result: Array, u: Array) -> float:
+def error(dense, result, u):
     """How far ``result`` is from A u, over the norm of |A| |u|."""
     flat = np.asarray(u, float).ravel()
     difference = np.asarray(result, float).ravel() - dense @ flat
     return float(np.linalg.norm(difference) / np.linalg.norm(abs(dense) @ abs(flat)))
 
 
-def smooth(x: Array) -> Array:
+def smooth(x):
     return 1.5 + np.sin(2 * x[0] + 1) + 0.3 * x[-1] ** 2
 
 
-def full(x: Array) -> Array:
+def full(x):
     return np.stack([[smooth(x), x[0]], [0.5 * x[-1], 2 + x[0] ** 2]])
 
 
-def slip(x: Array, n: Array) -> Array:
+def slip(x, n):
     """A coefficient that depends on the normal."""
     return 2 + np.einsum("i...,i...->...", x, n)
 
 
-KINDS: dict[str, tuple[Any, int, Any]] = {  # coefficient, components, what it is at a point
+KINDS = {  # coefficient, components, what it is at a point
     "number": (2.5, 1, lambda x, n: [[2.5]]),
     "function": (smooth, 1, lambda x, n: [[smooth(x)]]),
     "normal": (slip, 1, lambda x, n: [[slip(x, n)]]),
@@ -68,7 +64,7 @@ CASES = [
 
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case[:4])))
-def test_mass(case: Any) -> None:
+def test_mass(case):
     kind, p, family, coefficient, attributes, dtype, lanes, level = case
     alpha, ncomp, weak = KINDS[coefficient]
     V = femops.H1(mesh(kind), p, ncomp=ncomp, family=family)
@@ -98,7 +94,7 @@ def test_mass(case: Any) -> None:
 @pytest.mark.parametrize(
     ("kind", "ncomp"), [("segment", 1), ("square", 2), ("disc", 1), ("cube", 1), ("ball", 2)]
 )
-def test_load(kind: str, ncomp: int) -> None:
+def test_load(kind, ncomp):
     V = femops.H1(mesh(kind), 2, ncomp=ncomp)
     attributes = [1]
     geometry = femops.geometry.BoundaryGeometry(V.mesh, femops.basis.gauss(5), attributes)
@@ -124,7 +120,7 @@ def test_load(kind: str, ncomp: int) -> None:
     assert femops.boundary_load(V, 1.0, dtype="float32").dtype == np.float32
 
 
-def columns(array: Array) -> Array:
+def columns(array):
     """(n, nq, dim) as functions take it, one face after the other: (dim, n, nq)."""
     return np.moveaxis(array, -1, 0)
 
@@ -133,7 +129,7 @@ def columns(array: Array) -> Array:
 
 
 @pytest.mark.parametrize("kind", ["segment", "disc", "ball"])
-def test_fields_as_coefficients(kind: str) -> None:
+def test_fields_as_coefficients(kind):
     """On curved faces, and where they jump between elements."""
     V = femops.H1(mesh(kind), 2)
     for W in (femops.H1(V.mesh, 3), femops.L2(V.mesh, 1), femops.L2(V.mesh, 2, family="gll")):
@@ -150,12 +146,12 @@ def test_fields_as_coefficients(kind: str) -> None:
 # --- known integrals ------------------------------------------------------------------------------
 
 
-def area(mesh: femops.Mesh, attributes: Any = None, points: int = 8) -> float:
+def area(mesh, attributes=None, points=8):
     geometry = femops.geometry.BoundaryGeometry(mesh, femops.basis.gauss(points), attributes)
     return sum(float(block.weighted_det.sum()) for block in geometry)
 
 
-def test_areas() -> None:
+def test_areas():
     box = femops.box((3, 2, 4), upper=(2.0, 3.0, 5.0))
     V = femops.H1(box, 1)
     sides = [15.0, 15.0, 10.0, 10.0, 6.0, 6.0]  # low and high x, y, z
@@ -172,7 +168,7 @@ def test_areas() -> None:
     assert errors[2] < errors[1] / 4 < errors[0] / 16
 
 
-def test_an_entry_listed_twice_counts_once() -> None:
+def test_an_entry_listed_twice_counts_once():
     """A face with two attributes is one face where both are asked for."""
     box = femops.box((2, 1))
     twice = femops.Mesh.from_arrays(
@@ -188,12 +184,12 @@ def test_an_entry_listed_twice_counts_once() -> None:
     assert 0 < nine <= area(box, one)
 
 
-def test_names() -> None:
+def test_names():
     box = femops.box((2, 3))
     V = femops.H1(box.with_names(boundary={"ends": (1, 2), "all": (3,)}), 2)
     u = random_vector(V, "float64")
 
-    def weigh(attributes: Any) -> Any:
+    def weigh(attributes):
         return femops.boundary_mass(V, smooth, attributes) @ u
 
     np.testing.assert_array_equal(weigh("ends"), weigh([1, 2]))
@@ -208,7 +204,7 @@ def test_names() -> None:
 # --- as an operator among others ------------------------------------------------------------------
 
 
-def test_sums_fuse_by_domain() -> None:
+def test_sums_fuse_by_domain():
     V = femops.H1(mesh("disc"), 1)
     A, M, u = femops.diffusion(V), femops.mass(V), random_vector(V, "float64")
     first = femops.boundary_mass(V, 2.0, attributes=1)
@@ -225,7 +221,7 @@ def test_sums_fuse_by_domain() -> None:
     assert total.assembly_flops == sum(part.assembly_flops for part in parts)
 
 
-def test_update_and_copies() -> None:
+def test_update_and_copies():
     V = femops.H1(mesh("ball"), 2)
     u, held = random_vector(V, "float64"), V.boundary_dofs()[:7]
     A = (femops.diffusion(V) + femops.boundary_mass(V, 3.0)).constrained(held)
@@ -241,7 +237,7 @@ def test_update_and_copies() -> None:
         np.testing.assert_allclose(b[free], -lifted[free], atol=1e-13)
 
 
-def test_storage_of_a_boundary_operator() -> None:
+def test_storage_of_a_boundary_operator():
     V = femops.H1(femops.box((6, 6, 6)), 2)
     faces = 6 * 36
     R = femops.boundary_mass(V)
@@ -254,7 +250,7 @@ def test_storage_of_a_boundary_operator() -> None:
     assert ((femops.mass(V) + R).assemble() != 0).nnz <= (whole != 0).nnz
 
 
-def test_a_matrix_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_matrix_that_does_not_fit_is_refused(monkeypatch):
     V = femops.H1(femops.box((6, 6, 6)), 2)
     A, R = femops.diffusion(V), femops.boundary_mass(V)
     alone = assembly.csr_bytes(R._summands)
@@ -266,7 +262,7 @@ def test_a_matrix_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) 
     R.at_level("full")
 
 
-def test_what_pickle_restores_is_fused_with_new_integrals() -> None:
+def test_what_pickle_restores_is_fused_with_new_integrals():
     V = femops.H1(femops.disc(), 2)
     A, x = femops.mass(V) + femops.boundary_mass(V), random_vector(V, "float64")
     expected = (A + femops.boundary_mass(V)) @ x

@@ -1,9 +1,5 @@
 """Integrals over the boundary of fields' derivatives, and of L2 spaces, against the oracle."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -18,7 +14,7 @@ CASES = (
 )
 
 
-def spaces(kind: str, family: str) -> tuple[Any, Any]:
+def spaces(kind, family):
     """Trial and test space that differ where they may."""
     m = mesh(kind)
     if family == "H1":
@@ -30,7 +26,7 @@ def spaces(kind: str, family: str) -> tuple[Any, Any]:
 
 @pytest.mark.sample(3)
 @pytest.mark.parametrize(("kind", "family"), CASES)
-def test_any_coupling(kind: str, family: str) -> None:
+def test_any_coupling(kind, family):
     """From one space to another, one vector and many, and the transpose."""
     V, W = spaces(kind, family)
     form, weak = random_form(V, W, seed=len(kind) + len(family))
@@ -44,7 +40,7 @@ def test_any_coupling(kind: str, family: str) -> None:
     check(A.T, dense.T, 1e-13 * scale)
 
 
-def check(A: Any, dense: Any, tolerance: float) -> None:
+def check(A, dense, tolerance):
     """Products with many vectors and with one."""
     X = np.random.default_rng(1).standard_normal((A.shape[1], 9))
     atol = tolerance * abs(X).max()
@@ -55,7 +51,7 @@ def check(A: Any, dense: Any, tolerance: float) -> None:
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("kind", ["segment", "disc", "ball"])
-def test_levels_and_sums(kind: str, level: str) -> None:
+def test_levels_and_sums(kind, level):
     """Square operators at all levels, alone and with others over elements and faces."""
     V = femops.H1(mesh(kind), 3)
     form, weak = random_form(V, V, seed=7, sparse=True)
@@ -83,11 +79,11 @@ STRAIGHT = {
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", STRAIGHT)
 @pytest.mark.parametrize("dim", [1, 2, 3])
-def test_constant_coefficients_on_straight_elements(dim: int, kind: str) -> None:
+def test_constant_coefficients_on_straight_elements(dim, kind):
     """Numbers are kept by face: of values of an L2 space, of derivatives alone, of all."""
     mesh = STRAIGHT[kind](dim)
     V, L = femops.H1(mesh, 2), femops.L2(mesh, 2)
-    forms: list[tuple[Any, Any, Any]] = [
+    forms = [
         (lambda u: {"value": 2 * u}, L, lambda n, h: np.diag([2.0, *[0.0] * dim])),
         (lambda u: {"grad": 3 * u.grad}, V, lambda n, h: np.diag([0.0, *[3.0] * dim])),
         (
@@ -108,7 +104,7 @@ def test_constant_coefficients_on_straight_elements(dim: int, kind: str) -> None
             check(A, dense, 1e-12 * abs(dense).max() / 4)
 
 
-def test_same_bits_on_any_width() -> None:
+def test_same_bits_on_any_width():
     """Faces of one element, as at edges and corners, add to the same dofs."""
     cube = femops.box((3, 2, 4), comm=femops.parallel.Serial(), reproducible=True)
     for V in (femops.H1(cube, 2, ncomp=2), femops.L2(cube, 2)):
@@ -120,12 +116,12 @@ def test_same_bits_on_any_width() -> None:
         assert all(np.array_equal(results[0], other) for other in results[1:])
 
 
-def test_residuals_functionals_and_their_derivatives() -> None:
+def test_residuals_functionals_and_their_derivatives():
     """Nonlinear in values and derivatives, of several fields."""
     m = mesh("disc")
     W = femops.Product(u=femops.H1(m, 3, ncomp=2), p=femops.L2(m, 2))
 
-    def drag(u: Any, p: Any, n: Any, x: Any) -> Any:
+    def drag(u, p, n, x):
         stress = u.grad + u.grad.T - p * np.eye(2)
         return (stress @ n)[0] * (1 + x[1]) + p**2 * (u @ n) ** 2
 
@@ -154,16 +150,16 @@ def test_residuals_functionals_and_their_derivatives() -> None:
     np.testing.assert_allclose(second.T @ step, second @ step, rtol=0, atol=1e-10)
 
 
-def test_nitsche() -> None:
+def test_nitsche():
     """Weak boundary values converge as strong ones do, with multigrid as for these."""
     errors = []
     for cells in (2, 4):
         V = femops.H1(femops.disc(cells), 3)
 
-        def exact(x: Any) -> Any:
+        def exact(x):
             return np.sin(x[0]) * np.exp(x[1])
 
-        def nitsche(u: Any, n: Any, h: Any) -> dict[str, Any]:
+        def nitsche(u, n, h):
             return {"value": 40 * u / h - u.grad @ n, "grad": -u * n}
 
         A = femops.diffusion(V) + femops.form(nitsche, V, boundary="all")

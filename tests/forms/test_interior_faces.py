@@ -1,9 +1,5 @@
 """Integrals over faces between elements, against the point-by-point oracle and exact solutions."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -11,21 +7,21 @@ import femops
 from femops.errors import OperatorError, SpaceError, TraceError
 from support.cases.meshes import bend, scrambled_box
 from support.cuda.host_device import host_device
-from support.oracles.interior import Oracle, Point, Two
+from support.oracles.interior import Oracle, Two
 
 SQUARE = scrambled_box((2, 2), 7, bend, 2)
 
 
-def random(n: int, seed: int = 0) -> Any:
+def random(n, seed=0):
     """Random vector (n,)."""
     return np.random.default_rng(seed).standard_normal(n)
 
 
-def field(space: Any, seed: int) -> tuple[Any, Any]:
+def field(space, seed):
     """A coefficient with two values on each face: for femops, and for the oracle."""
     vector = 2.0 + 0.3 * random(space.size, seed)
 
-    def sides(point: Point) -> Two:
+    def sides(point):
         dofs = [space.restriction.indices[side.element] for side in point.sides]
         values = (
             side.basis(space)[0] @ vector[d] for side, d in zip(point.sides, dofs, strict=True)
@@ -35,12 +31,12 @@ def field(space: Any, seed: int) -> tuple[Any, Any]:
     return femops.GridFunction(space, vector), sides
 
 
-def close(found: Any, expected: Any) -> None:
+def close(found, expected):
     """Equal up to round-off."""
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12 * abs(expected).max())
 
 
-def check(A: Any, dense: Any) -> None:
+def check(A, dense):
     """An operator, its transpose, matrix and diagonal are those of a dense matrix."""
     x, y = random(A.shape[1], 1), random(A.shape[0], 2)
     close(A @ x, dense @ x)
@@ -50,7 +46,7 @@ def check(A: Any, dense: Any) -> None:
         close(A.diagonal(), np.diag(dense))
 
 
-def coupled(u: Any, w: Any, n: Any, h: Any, x: Any, k: Any) -> dict[str, Any]:
+def coupled(u, w, n, h, x, k):
     """A form with all parts of fields and test functions."""
     vector = {"value": n * u.plus, "grad": np.multiply.outer(n, u.mean.grad)}
     return {
@@ -62,7 +58,7 @@ def coupled(u: Any, w: Any, n: Any, h: Any, x: Any, k: Any) -> dict[str, Any]:
     }
 
 
-def test_coupled_fields() -> None:
+def test_coupled_fields():
     """Fields of different orders, families and components, with a coefficient that jumps."""
     V, W = femops.L2(SQUARE, order=1), femops.H1(SQUARE, order=2, ncomp=2)
     k, of_oracle = field(femops.L2(SQUARE, order=0), 3)
@@ -72,34 +68,34 @@ def test_coupled_fields() -> None:
 
 
 @pytest.mark.parametrize("dim", [1, 3])
-def test_between_two_spaces(dim: int) -> None:
+def test_between_two_spaces(dim):
     """From discontinuous to continuous functions, on elements that are turned at random."""
     mesh = scrambled_box((2, 2, 1)[:dim], 5, bend, 2)
     V, W = femops.L2(mesh, order=1), femops.H1(mesh, order=2)
 
-    def function(u: Any, n: Any, h: Any, x: Any) -> Any:
+    def function(u, n, h, x):
         return {"jump": u.jump / h.plus, "mean": {"grad": n * u.minus}, "plus": x[0] * u.plus}
 
     A = femops.form(function, V, W, faces="interior")
     check(A, Oracle(function, {"u": V}, {"v": W}, 4 if dim > 1 else 1, {}).matrix())
 
 
-def test_gradients_of_order_zero() -> None:
+def test_gradients_of_order_zero():
     """A side of a test function that has a gradient alone, which is zero in a space of order 0."""
     V = femops.L2(SQUARE, order=0)
 
-    def function(u: Any, n: Any) -> Any:
+    def function(u, n):
         return {"jump": {"value": u.minus, "grad": n * u.plus}}
 
     A = femops.form(function, V, faces="interior")
     check(A, Oracle(lambda u: {"jump": u.minus}, {"u": V}, {"v": V}, 2, {}).matrix())
 
 
-def test_levels_sums_and_new_coefficients() -> None:
+def test_levels_sums_and_new_coefficients():
     """All levels, a sum with an integral over cells, updates and rows of constrained dofs."""
     V = femops.L2(SQUARE, order=1)
 
-    def function(u: Any, n: Any, h: Any, k: Any) -> Any:
+    def function(u, n, h, k):
         value = k.minus / h.minus * u.jump + u.mean.grad @ n
         return {"jump": {"value": value, "grad": n * u.minus}, "mean": u.plus}
 
@@ -116,17 +112,17 @@ def test_levels_sums_and_new_coefficients() -> None:
     check(A.constrained(fixed), expected)
 
 
-def test_a_number_becomes_a_field_with_two_sides() -> None:
+def test_a_number_becomes_a_field_with_two_sides():
     """And a number again. An operator on several fields keeps the blocks that it has."""
     V, W = femops.L2(SQUARE, order=1), femops.L2(SQUARE, order=2)
 
-    def function(u: Any, w: Any, n: Any, k: Any) -> dict[str, Any]:
+    def function(u, w, n, k):
         return {
             "u": {"jump": k.minus * u.plus},
             "w": {"mean": k.mean * u.mean.grad @ n, "plus": {"grad": k.plus * n * w.minus}},
         }
 
-    def made(k: Any) -> Any:
+    def made(k):
         return femops.form(function, femops.Product(u=V, w=W), faces="interior", k=k)
 
     k = field(femops.L2(SQUARE, order=1), 4)[0]
@@ -140,11 +136,11 @@ def test_a_number_becomes_a_field_with_two_sides() -> None:
     close(penalty.assemble().toarray(), femops.interior_penalty(V, k).assemble().toarray())
 
 
-def test_residual_derivative_and_functionals() -> None:
+def test_residual_derivative_and_functionals():
     """A nonlinear function, its Jacobian by complex steps, an integral and a least value."""
     V = femops.L2(SQUARE, order=1)
 
-    def function(u: Any, n: Any, h: Any, c: Any) -> Any:
+    def function(u, n, h, c):
         mean = {"grad": n * u.plus * u.minus}
         return {
             "jump": u.jump * np.exp(0.3 * u.plus.value) * h.minus + c * u.minus**2,
@@ -166,7 +162,7 @@ def test_residual_derivative_and_functionals() -> None:
 
 
 @pytest.mark.parametrize("family", ["gll", "gauss"])
-def test_derivative_on_a_device(family: Any) -> None:
+def test_derivative_on_a_device(family):
     """Nodes on the face alone, or all nodes of its elements, for the state too."""
     V, D = (femops.L2(SQUARE, order=1, family=family, device=d) for d in (None, host_device()))
     here, there = (
@@ -180,7 +176,7 @@ def test_derivative_on_a_device(family: Any) -> None:
     close(D.memory.get(J @ on_device), here.jacobian(state) @ state)
 
 
-def test_elasticity_of_a_bar_is_diffusion() -> None:
+def test_elasticity_of_a_bar_is_diffusion():
     """In 1-D displacements diffuse with lam + 2 mu."""
     V, lam, mu = femops.L2(femops.box((4,)), order=2), 1.5, 0.25
     u = random(V.size)
@@ -189,7 +185,7 @@ def test_elasticity_of_a_bar_is_diffusion() -> None:
 
 
 @pytest.mark.parametrize("order", [0, 2])
-def test_upwind_convection_of_a_closed_mesh(order: int) -> None:
+def test_upwind_convection_of_a_closed_mesh(order):
     """Nothing is lost on a periodic mesh, constants stay, and upwind fluxes dissipate."""
     V = femops.L2(femops.box((3, 3), periodic=True), order=order)
     A, u = femops.upwind_convection(V, np.array([2.0, -1.0])), random(V.size)
@@ -211,7 +207,7 @@ REFUSED = [
 ]
 
 
-def test_refused_functions() -> None:
+def test_refused_functions():
     """The message names the cure."""
     V, k = femops.L2(SQUARE, order=1), field(femops.L2(SQUARE, order=0), 1)[0]
     for function, message in REFUSED:
@@ -221,13 +217,13 @@ def test_refused_functions() -> None:
         assert message in str(caught.value)
 
 
-def test_refused_arguments() -> None:
+def test_refused_arguments():
     """Faces, meshes and coefficients that do not fit."""
     V, one = femops.L2(SQUARE, order=1), femops.L2(femops.box((1, 1)), order=1)
     jump, inner = (lambda u: {"jump": u.jump}), {"faces": "interior"}
     goal = femops.functional(lambda u: u.jump**2, V, **inner)
     named = {"integrals": ["jump"], **inner}
-    refused: list[tuple[Any, type, str]] = [
+    refused = [
         (lambda: femops.form(jump, V, faces="boundary"), OperatorError, 'give "interior", or'),
         (lambda: femops.form(jump, V, boundary="all", **inner), OperatorError, "exclude each oth"),
         (lambda: femops.form(jump, one, **inner), SpaceError, "leave out the integral"),

@@ -1,10 +1,5 @@
 """Interior penalty and upwind convection: exact solutions, rates, positive matrices, bad input."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -16,7 +11,7 @@ MESHES = [femops.box((5,)), BENT, femops.box((2, 3, 2))]
 
 
 @pytest.mark.parametrize("kind", ["number", "diagonal", "general", "tensor", "field"])
-def test_linear_solutions_are_exact(kind: str) -> None:
+def test_linear_solutions_are_exact(kind):
     """Linear functions solve diffusion without sources: the operator and the load agree."""
     mesh = {"number": MESHES[0], "tensor": MESHES[2]}.get(kind, BENT)
     V, K = femops.L2(mesh, order=2), femops.L2(mesh, order=0)
@@ -34,7 +29,7 @@ def test_linear_solutions_are_exact(kind: str) -> None:
     np.testing.assert_allclose(found, b, rtol=0, atol=1e-12 * abs(b).max())
 
 
-def test_the_solution_of_two_materials() -> None:
+def test_the_solution_of_two_materials():
     mesh = femops.box((4, 2))
     V, K = femops.L2(mesh, order=2), femops.L2(mesh, order=0)
     kappa = femops.GridFunction(K, K.interpolate(lambda x: np.where(x[0] < 0.5, 1.0, 9.0)))
@@ -45,13 +40,13 @@ def test_the_solution_of_two_materials() -> None:
     np.testing.assert_allclose(A @ V.interpolate(exact), b, rtol=0, atol=1e-12 * abs(b).max())
 
 
-def _sides(mesh: femops.Mesh, attribute: int) -> Any:
+def _sides(mesh, attribute):
     """x of the points of a side of a box."""
     H = femops.H1(mesh, order=1)
     return H.dof_coordinates()[H.boundary_dofs([attribute]), 0]
 
 
-def test_the_load_has_the_rule_of_the_operator() -> None:
+def test_the_load_has_the_rule_of_the_operator():
     """Operator and load agree with few points, too, where the conductivity varies."""
     V, kappa = femops.L2(BENT, order=2), lambda x: np.exp(4.0 * x[0] * x[1])
     A = femops.interior_penalty(V, kappa, quadrature=3)
@@ -67,7 +62,7 @@ def test_the_load_has_the_rule_of_the_operator() -> None:
     assert abs(load - femops.dirichlet_load(V, field, kappa)).max() > 1e6 * tolerance
 
 
-def test_elasticity_is_exact_and_positive() -> None:
+def test_elasticity_is_exact_and_positive():
     V = femops.L2(BENT, order=2, ncomp=2)
     A = femops.elastic_interior_penalty(V, 2.0, 0.7)
     matrix = A.assemble().toarray()
@@ -80,7 +75,7 @@ def test_elasticity_is_exact_and_positive() -> None:
 
 
 @pytest.mark.parametrize("mesh", MESHES, ids=["1-D", "2-D", "3-D"])
-def test_upwind_convection_conserves_and_loses_energy(mesh: femops.Mesh) -> None:
+def test_upwind_convection_conserves_and_loses_energy(mesh):
     V = femops.L2(mesh, order=2, ncomp=2)
     b = np.arange(1.0, mesh.dim + 1.0)
     A = femops.upwind_convection(V, b)
@@ -113,6 +108,6 @@ def test_upwind_convection_conserves_and_loses_energy(mesh: femops.Mesh) -> None
         (lambda V: femops.interior_penalty(V, boundary="nowhere"), "nowhere"),
     ],
 )
-def test_bad_input_is_refused(make: Callable[[Any], Any], words: str) -> None:
+def test_bad_input_is_refused(make, words):
     with pytest.raises((OperatorError, FemopsError), match=words):
         make(femops.L2(BENT, order=2))

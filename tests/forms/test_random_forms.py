@@ -9,10 +9,6 @@ elements or the boundary, linear or Jacobians; each fourth is in float32.
 ``make exhaustive`` tries more examples, each at all levels.
 """
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 
 from support.cases.form_checks import LEVELS, failures, tried
@@ -33,13 +29,13 @@ def test_random_form(seed):
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", range(100, 140))
-def test_random_form_on_a_device(seed: int, device: Any) -> None:
+def test_random_form_on_a_device(seed, device):
     tried(seed, (("partial", "matrix-free")[seed % 2],), device=device)
 
 
 @pytest.mark.sample(250)
 @pytest.mark.parametrize("first", range(0, 500, 2))
-def test_a_compiler_would_take_all_programs(first: int) -> None:
+def test_a_compiler_would_take_all_programs(first):
     """Of transposes and Jacobians at all levels: thousands, so nothing is compiled."""
     for seed in range(first, first + 2):
         case = example(seed)

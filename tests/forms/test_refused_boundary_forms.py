@@ -1,9 +1,6 @@
 """Integrals over the boundary that are refused, and what is said of them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,11 +11,11 @@ from support.cases.boundary import flux, mesh
 from support.cases.kernels import random_vector
 
 
-def test_refused_spaces_and_attributes() -> None:
+def test_refused_spaces_and_attributes():
     V, torus = femops.H1(mesh("square"), 2), femops.H1(femops.box((3, 3), periodic=True), 2)
     other, again = femops.H1(mesh("disc"), 2), femops.H1(V.mesh, 2)
     R = femops.boundary_mass(V)
-    refused: list[tuple[Any, type, str]] = [
+    refused = [
         (lambda: femops.boundary_mass(V, attributes=[1, 7]), SpaceError, "attribute 7: it has 1,"),
         (
             lambda: femops.boundary_load(V, 1.0, "inlet"),
@@ -40,10 +37,10 @@ def test_refused_spaces_and_attributes() -> None:
             ask()
 
 
-def test_refused_coefficients() -> None:
+def test_refused_coefficients():
     V, W = femops.H1(mesh("square"), 2), femops.H1(mesh("square"), 2, ncomp=2)
     nf, nq = 14, 4
-    refused: list[tuple[Any, str]] = [
+    refused = [
         (lambda: femops.boundary_load(V, np.ones((nf, 3))), rf"g has shape \({nf}, 3\)"),
         (lambda: femops.boundary_load(V, [1.0, 2.0]), r"g has shape \(2,\)"),
         (lambda: femops.boundary_load(W, np.ones(3)), r"g has shape \(3,\)"),
@@ -62,9 +59,9 @@ def test_refused_coefficients() -> None:
             ask()
 
 
-def test_refused_forms() -> None:
+def test_refused_forms():
     V = femops.H1(mesh("square"), 2)
-    refused: list[tuple[Any, str]] = [
+    refused = [
         (lambda u: {"value": u.div}, "as many components as dimensions"),
         (lambda u, n: {"grad": u + n[0]}, 'a "grad" of shape'),
         (lambda u: {"value": u * u}, "not linear in u"),
@@ -81,7 +78,7 @@ def test_refused_forms() -> None:
     np.testing.assert_array_equal(A @ u, femops.mass(V, 2.0) @ u)
 
 
-def test_inverted_elements_are_refused() -> None:
+def test_inverted_elements_are_refused():
     box = femops.box((2, 2), order=2)
     nodes = box.coordinates.copy()
     nodes[0] = nodes[0][:, ::-1]

@@ -1,10 +1,6 @@
 """Forms that are refused, and traps of those that are not."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
@@ -28,16 +24,16 @@ from support.oracles.forms import FormOracle, Nodal
 
 
 @pytest.fixture(scope="module")
-def scalar() -> Any:
+def scalar():
     return femops.H1(femops.box((3, 2), mapping=bend), 3)
 
 
 @pytest.fixture(scope="module")
-def pair(scalar: Any) -> Any:
+def pair(scalar):
     return femops.H1(scalar.mesh, 2, ncomp=2)
 
 
-def test_spaces_on_two_meshes_are_refused(pair: Any) -> None:
+def test_spaces_on_two_meshes_are_refused(pair):
     other = femops.L2(femops.box((3, 2), mapping=bend), 1)
     with pytest.raises(OperatorError, match="different meshes"):
         femops.divergence(pair, other)
@@ -46,9 +42,9 @@ def test_spaces_on_two_meshes_are_refused(pair: Any) -> None:
         femops.mass(pair, velocity)
 
 
-def test_wrong_components_are_refused(scalar: Any, pair: Any) -> None:
+def test_wrong_components_are_refused(scalar, pair):
     mixed = femops.form(divergence, pair, scalar)
-    refused: list[tuple[Any, type, str]] = [
+    refused = [
         (lambda: femops.form(divergence, scalar), TraceError, r"ncomp = dim"),
         (lambda: femops.form(divergence, pair), TraceError, r'"value" of shape \(\).*needs \(2,\)'),
         (lambda: femops.form(gradient, scalar), TraceError, r'"value" of shape \(2,\).*needs \(\)'),
@@ -63,8 +59,8 @@ def test_wrong_components_are_refused(scalar: Any, pair: Any) -> None:
             ask()
 
 
-def test_coefficients_that_make_no_sense(scalar: Any) -> None:
-    velocities: list[tuple[Any, str]] = [
+def test_coefficients_that_make_no_sense(scalar):
+    velocities = [
         (1.0, "shape"),
         (np.ones(3), "shape"),
         (np.ones((6, 25, 3)), "shape"),
@@ -76,7 +72,7 @@ def test_coefficients_that_make_no_sense(scalar: Any) -> None:
     for beta, words in velocities:
         with pytest.raises(OperatorError, match=words):
             femops.convection(scalar, beta)
-    numbers: list[tuple[dict[str, Any], str]] = [
+    numbers = [
         ({"k": np.nan}, "k is not finite"),
         ({"k": np.ones(2)}, "k has shape"),
         ({"kappa": lambda x: x}, "kappa .*shape"),
@@ -87,7 +83,7 @@ def test_coefficients_that_make_no_sense(scalar: Any) -> None:
             femops.helmholtz(scalar, **given)
 
 
-def test_fields_that_make_no_sense(scalar: Any) -> None:
+def test_fields_that_make_no_sense(scalar):
     with pytest.raises(OperatorError, match=r"field of shape \(\)"):
         femops.convection(scalar, femops.GridFunction(scalar, scalar.zeros()))
     with pytest.raises(OperatorError, match="not finite"):
@@ -96,7 +92,7 @@ def test_fields_that_make_no_sense(scalar: Any) -> None:
         femops.GridFunction(scalar, np.zeros(3))
 
 
-def test_a_coefficient_of_a_wrong_shape_for_a_form(scalar: Any) -> None:
+def test_a_coefficient_of_a_wrong_shape_for_a_form(scalar):
     with pytest.raises(TraceError, match=r"shape \(3,\).*needs \(\)"):
         femops.form(mass, scalar, rho=np.ones(3))
     with pytest.raises(TraceError, match=r"u\.grad @ beta"):
@@ -104,9 +100,9 @@ def test_a_coefficient_of_a_wrong_shape_for_a_form(scalar: Any) -> None:
 
 
 @pytest.mark.parametrize("mu", [0.0, -1.0, lambda x: x[0] - 0.5, AsField(lambda x: -1 - x[0], 1)])
-def test_coefficients_of_any_sign(pair: Any, mu: Any) -> None:
+def test_coefficients_of_any_sign(pair, mu):
     """In all forms alike: what is not definite is for solvers to find."""
-    minus: Any = -mu if isinstance(mu, float) else lambda x: 0.5 - x[0]
+    minus = -mu if isinstance(mu, float) else lambda x: 0.5 - x[0]
     if isinstance(mu, AsField):
         space = femops.H1(pair.mesh, mu.order)
         values = space.interpolate(mu.function)
@@ -119,7 +115,7 @@ def test_coefficients_of_any_sign(pair: Any, mu: Any) -> None:
         np.testing.assert_allclose(one @ u, -(other @ u), rtol=0, atol=1e-13 * abs(one @ u).max())
 
 
-ENTRIES: dict[str, Callable[[Any, Any, Any], Any]] = {
+ENTRIES = {
     "mass": lambda V, W, f: femops.mass(V, f),
     "diffusion": lambda V, W, f: femops.diffusion(V, f),
     "convection": lambda V, W, f: femops.convection(V, f),
@@ -144,7 +140,7 @@ ENTRIES: dict[str, Callable[[Any, Any, Any], Any]] = {
 
 
 @pytest.mark.parametrize("entry", ENTRIES)
-def test_functions_that_are_not_made_point_by_point(scalar: Any, pair: Any, entry: str) -> None:
+def test_functions_that_are_not_made_point_by_point(scalar, pair, entry):
     """Wherever femops takes a function; tests/spaces/test_functions.py has more such functions."""
     for wrong, words in (
         (lambda x: 1 + x[:, 0], r"asked for|at \d* points"),
@@ -167,7 +163,7 @@ def test_functions_that_are_not_made_point_by_point(scalar: Any, pair: Any, entr
     ],
     ids=["minimum", "where", "maximum"],
 )
-def test_branches_that_samples_miss(pair: Any, factor: Any, plain: float) -> None:
+def test_branches_that_samples_miss(pair, factor, plain):
     A = femops.form(lambda u, k: {"value": np.array([u[0], factor(k) * u[1]])}, pair, k=7.0)
     u, dense = random_vector(pair, "float64"), FormOracle.of(pair)
     expected = dense.matrix(lambda u: {"value": np.array([u[0], plain * u[1]])})
@@ -186,19 +182,19 @@ def test_branches_that_samples_miss(pair: Any, factor: Any, plain: float) -> Non
         (lambda u: {"value": np.inf * u}, "a constant is inf"),
     ],
 )
-def test_affine_and_vanishing_forms_are_refused(scalar: Any, function: Any, words: str) -> None:
+def test_affine_and_vanishing_forms_are_refused(scalar, function, words):
     with pytest.raises(TraceError, match=words):
         femops.form(function, scalar)
 
 
-def test_functions_with_a_domain(scalar: Any) -> None:
+def test_functions_with_a_domain(scalar):
     operator = femops.form(lambda u, k: {"value": np.log(k - 2.0) * u}, scalar, k=5.0)
     u = random_vector(scalar, "float64")
     dense = FormOracle.of(scalar).matrix(mass, rho=np.log(3.0))
     assert dense.error(operator.apply(u), u) < 1e-13
 
 
-def test_any_name_will_do_for_a_coefficient(scalar: Any) -> None:
+def test_any_name_will_do_for_a_coefficient(scalar):
     u, dense = random_vector(scalar, "float64"), FormOracle.of(scalar).matrix(mass, rho=smooth)
     for A in (
         femops.form(lambda w, weight: {"value": weight * w}, scalar, weight=smooth),
@@ -208,12 +204,12 @@ def test_any_name_will_do_for_a_coefficient(scalar: Any) -> None:
         assert dense.error(A.apply(u), u) < 1e-13
 
 
-def test_a_coefficient_called_x_is_refused(scalar: Any) -> None:
+def test_a_coefficient_called_x_is_refused(scalar):
     with pytest.raises(TraceError, match="'x'"):
         femops.form(lambda u, x: {"value": x * u}, scalar, x=2.0)
 
 
-def test_a_function_that_gives_numbers_beside_arrays(scalar: Any) -> None:
+def test_a_function_that_gives_numbers_beside_arrays(scalar):
     operator = femops.form(convection, scalar, beta=lambda x: [1.0 + x[1], 2.0])
     u = random_vector(scalar, "float64")
     dense = FormOracle.of(scalar).matrix(convection, beta=lambda x: np.array([1.0 + x[1], 2.0]))
@@ -221,7 +217,7 @@ def test_a_function_that_gives_numbers_beside_arrays(scalar: Any) -> None:
 
 
 @pytest.mark.parametrize("chosen", ["elasticity", "div", "number", "function", "field"])
-def test_one_dimension(chosen: str) -> None:
+def test_one_dimension(chosen):
     space = femops.H1(make_mesh("box", 1), 4)
     oracle = FormOracle.of(space)
     other = femops.GridFunction(space, space.interpolate(smooth))
@@ -239,7 +235,7 @@ def test_one_dimension(chosen: str) -> None:
     assert dense.error(operator.apply(u), u) < 1e-13
 
 
-def test_a_partial_function_is_a_function(scalar: Any) -> None:
+def test_a_partial_function_is_a_function(scalar):
     u = random_vector(scalar, "float64")
     operator = femops.form(partial(mass, rho=2.0), scalar)
     assert FormOracle.of(scalar).matrix(mass, rho=2.0).error(operator.apply(u), u) < 1e-13

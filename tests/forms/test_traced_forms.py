@@ -1,9 +1,5 @@
 """Forms given as functions, against an oracle that calls the same functions with plain numbers."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -31,7 +27,7 @@ from support.oracles.forms import Dense, FormOracle
 # --- against the oracle ---------------------------------------------------------------------------
 
 
-def check(operator: Any, dense: Dense) -> None:
+def check(operator, dense):
     """Products, transpose, matrix and diagonal."""
     u = random_vector(operator.space, "float64", 1)
     v = random_vector(operator.test_space, "float64", 2)
@@ -54,7 +50,7 @@ def check(operator: Any, dense: Dense) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_form(name: str) -> None:
+def test_form(name):
     case = CASES[name]
     operator, dense = build(case, *case.spaces())
     check(operator, dense)
@@ -63,7 +59,7 @@ def test_form(name: str) -> None:
 
 
 @pytest.mark.parametrize("level", ["partial", "matrix-free"])
-def test_choices_between_numbers(level: str) -> None:
+def test_choices_between_numbers(level):
     """Transposes too, which are made of derivatives."""
     case = Case("halved", halved, 2, ("gll", 3, 1), options={"level": level})
     check(*build(case, *case.spaces()))
@@ -73,12 +69,12 @@ def test_choices_between_numbers(level: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def mixed() -> tuple[Any, Dense]:
+def mixed():
     return build(CASES["divergence"], *CASES["divergence"].spaces())
 
 
 @pytest.mark.parametrize("level", ["full", "element", "partial"])
-def test_eliminated(mixed: tuple[Any, Dense], level: str) -> None:
+def test_eliminated(mixed, level):
     operator, dense = mixed[0].at_level(level), mixed[1]
     columns, rows = operator.space.boundary_dofs(), [0, 5, operator.shape[0] - 1]
     both = operator.eliminated(rows, columns)
@@ -99,7 +95,7 @@ def test_eliminated(mixed: tuple[Any, Dense], level: str) -> None:
     assert (held @ u).tobytes() == expected.tobytes()
 
 
-def test_right_hand_side_of_eliminated_columns(mixed: tuple[Any, Dense]) -> None:
+def test_right_hand_side_of_eliminated_columns(mixed):
     operator, dense = mixed
     columns, g = operator.space.boundary_dofs(), random_vector(operator.space, "float64", 4)
     b = random_vector(operator.test_space, "float64", 5)
@@ -112,13 +108,13 @@ def test_right_hand_side_of_eliminated_columns(mixed: tuple[Any, Dense]) -> None
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-13)
 
 
-def test_rows_of_a_symmetric_operator_are_columns_of_its_transpose() -> None:
+def test_rows_of_a_symmetric_operator_are_columns_of_its_transpose():
     space = femops.H1(make_mesh("box", 2), 3)
     operator = femops.mass(space, smooth).eliminated(rows=[0, 7])
     check(operator, FormOracle.of(space).matrix(mass, rho=smooth).eliminated([0, 7], []))
 
 
-def test_an_operator_that_is_not_symmetric() -> None:
+def test_an_operator_that_is_not_symmetric():
     """Sums with its transpose, and under conditions."""
     operator, dense = build(CASES["convection"], *CASES["convection"].spaces())
     u, dofs = random_vector(operator.space, "float64"), operator.space.boundary_dofs()
@@ -130,7 +126,7 @@ def test_an_operator_that_is_not_symmetric() -> None:
     check(operator.constrained(dofs), Dense(held))
 
 
-def test_constrained_and_eliminated_do_not_mix() -> None:
+def test_constrained_and_eliminated_do_not_mix():
     operator = femops.mass(femops.H1(make_mesh("box", 2), 3))
     with pytest.raises(femops.errors.OperatorError, match="is constrained"):
         operator.constrained([1]).eliminated(rows=[2])
@@ -142,7 +138,7 @@ def test_constrained_and_eliminated_do_not_mix() -> None:
 
 
 @pytest.mark.parametrize("lanes", [2, 16])
-def test_lanes_of_a_mixed_operator(lanes: int) -> None:
+def test_lanes_of_a_mixed_operator(lanes):
     mesh = make_mesh("unstructured", 2)
     trial, test = femops.H1(mesh, 2, ncomp=2), femops.H1(mesh, 1)
     operator = femops.form(divergence, trial, test, lanes=lanes)
@@ -150,7 +146,7 @@ def test_lanes_of_a_mixed_operator(lanes: int) -> None:
     assert dense.error(operator.apply(u), u) < 1e-13
 
 
-UPDATES: dict[Any, tuple[int, dict[str, Any], dict[str, Any]]] = {
+UPDATES = {
     convection_diffusion: (1, {"kappa": smooth, "beta": wind}, {"kappa": 3.0, "beta": [0.5, 2.0]}),
     elasticity: (2, {"lam": 1.3, "mu": 0.7}, {"mu": smooth}),
     tensor_diffusion: (1, {"kappa": skewed}, {"kappa": CONSTANT}),
@@ -160,7 +156,7 @@ UPDATES: dict[Any, tuple[int, dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("function", UPDATES)
-def test_update_is_a_new_operator_bit_for_bit(function: Any) -> None:
+def test_update_is_a_new_operator_bit_for_bit(function):
     ncomp, given, new = UPDATES[function]
     space = femops.H1(make_mesh("box", 2), 3, ncomp=ncomp)
     old = femops.form(function, space, **given)
@@ -177,7 +173,7 @@ def test_update_is_a_new_operator_bit_for_bit(function: Any) -> None:
     assert held.apply(u).tobytes() == (2.0 * fresh).constrained(dofs).apply(u).tobytes()
 
 
-def test_update_reaches_the_terms_of_a_sum() -> None:
+def test_update_reaches_the_terms_of_a_sum():
     space = femops.H1(make_mesh("box", 2), 3)
     total = femops.diffusion(space, 1.0) + femops.convection(space, wind)
     u = random_vector(space, "float64")

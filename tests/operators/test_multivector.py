@@ -1,9 +1,5 @@
 """An operator on many vectors at once is what it is on each of them, and what its matrix is."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -18,24 +14,24 @@ ODD = 11
 """Vectors: a lane of float64, and some that begin inside it."""
 
 
-def columns(operator: Any, nvec: int) -> Any:
+def columns(operator, nvec):
     return np.random.default_rng(nvec).standard_normal((operator.shape[1], nvec))
 
 
-def curved(order: int = 3) -> Any:
+def curved(order=3):
     mesh = femops.box((3, 2, 2), mapping=bend, order=2)
     return femops.H1(mesh, order)
 
 
 @pytest.fixture(scope="module")
-def operator() -> Any:
+def operator():
     V = curved()
     A = femops.diffusion(V, smooth) + femops.mass(V)
     return A.constrained(V.boundary_dofs())
 
 
 @pytest.mark.parametrize("nvec", [0, 1, 4, 5, 7, 8, 9, 15, 16, 33])
-def test_any_number_of_vectors(operator: Any, nvec: int) -> None:
+def test_any_number_of_vectors(operator, nvec):
     """Of any size, in any order of memory."""
     u, matrix = columns(operator, nvec), operator.assemble()
     most = abs(matrix).sum(axis=1).max()
@@ -48,7 +44,7 @@ def test_any_number_of_vectors(operator: Any, nvec: int) -> None:
         assert np.abs(result - alone).max(initial=0.0) <= 1e-13 * np.abs(alone).max(initial=0.0)
 
 
-def test_what_is_not_finite_stays_in_its_vector(operator: Any) -> None:
+def test_what_is_not_finite_stays_in_its_vector(operator):
     u = columns(operator, ODD)
     clean = operator @ u
     u[:, 3], u[:, ODD - 1] = np.inf, np.nan
@@ -59,7 +55,7 @@ def test_what_is_not_finite_stays_in_its_vector(operator: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", [np.complex128, np.complex64])
-def test_complex_vectors(operator: Any, kind: Any) -> None:
+def test_complex_vectors(operator, kind):
     u = columns(operator, 6) + 1j * columns(operator, 7)[:, 1:]
     given = u.astype(kind)
     expected = operator @ given.real.astype(float) + 1j * (operator @ given.imag.astype(float))
@@ -73,7 +69,7 @@ def test_complex_vectors(operator: Any, kind: Any) -> None:
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("level", LEVELS)
-def test_levels_sums_and_boundaries(level: str) -> None:
+def test_levels_sums_and_boundaries(level):
     V = curved(2)
     held = V.boundary_dofs()[::3]
     A = femops.diffusion(V, smooth) - 3.0 * femops.mass(V, smooth, quadrature=5)
@@ -85,7 +81,7 @@ def test_levels_sums_and_boundaries(level: str) -> None:
 
 
 @pytest.mark.parametrize("level", ["partial", "full"])
-def test_products_of_spaces(level: str) -> None:
+def test_products_of_spaces(level):
     mesh = femops.box((3, 3), mapping=bend, order=2)
     W = femops.Product(u=femops.H1(mesh, 2, ncomp=2), p=femops.H1(mesh, 1))
     A = femops.form(stokes, W, mu=smooth, level=level)
@@ -96,7 +92,7 @@ def test_products_of_spaces(level: str) -> None:
 
 
 @pytest.mark.parametrize("elements", [(5, 5, 5), (3, 3, 3)])
-def test_the_bits_do_not_depend_on_threads(elements: tuple[int, ...]) -> None:
+def test_the_bits_do_not_depend_on_threads(elements):
     """Chunks are shared out where elements are many, vectors where they are few."""
     V = femops.H1(femops.box(elements, mapping=bend, order=2), 3)
     A = femops.diffusion(V, smooth).constrained(V.boundary_dofs())
@@ -110,7 +106,7 @@ def test_the_bits_do_not_depend_on_threads(elements: tuple[int, ...]) -> None:
     assert all(np.array_equal(found[k % 2], one) for k, one in enumerate(found))
 
 
-def test_panels_are_columns(operator: Any) -> None:
+def test_panels_are_columns(operator):
     nvec, count = 9, 3
     x = np.random.default_rng(1).standard_normal((count, operator.shape[1], nvec))
     y = np.full((count, operator.shape[0], nvec), 7.0)
@@ -120,7 +116,7 @@ def test_panels_are_columns(operator: Any) -> None:
         assert np.array_equal(result, operator @ given_panel)
 
 
-def test_the_input_is_not_changed_and_may_be_read_only(operator: Any) -> None:
+def test_the_input_is_not_changed_and_may_be_read_only(operator):
     u = columns(operator, ODD)
     kept = u.copy()
     u.flags.writeable = False
@@ -129,7 +125,7 @@ def test_the_input_is_not_changed_and_may_be_read_only(operator: Any) -> None:
     assert np.array_equal(first, operator @ u)
 
 
-def test_coefficients_are_those_of_the_operator() -> None:
+def test_coefficients_are_those_of_the_operator():
     V = curved(2)
     A = femops.mass(V, rho=2.0)
     u = columns(A, ODD)
@@ -139,7 +135,7 @@ def test_coefficients_are_those_of_the_operator() -> None:
     assert np.array_equal(A @ u, before)
 
 
-def test_bad_columns(operator: Any) -> None:
+def test_bad_columns(operator):
     n = operator.shape[1]
     with pytest.raises(VectorError, match="columns"):
         operator @ np.zeros((n + 1, 12))
@@ -147,7 +143,7 @@ def test_bad_columns(operator: Any) -> None:
         operator @ np.zeros((n, 12), dtype=object)
 
 
-def test_memory_is_asked_for_beforehand(operator: Any) -> None:
+def test_memory_is_asked_for_beforehand(operator):
     u = np.broadcast_to(np.zeros((operator.shape[1], 1)), (operator.shape[1], 10**9))
     with pytest.raises(OperatorError, match="GiB are free: take fewer at once"):
         operator @ u

@@ -1,9 +1,6 @@
 """Operators as objects: sums, factors, vectors, essential conditions; always against the oracle."""
 
-from __future__ import annotations
-
 import threading
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,20 +14,20 @@ from femops_kernels.tuning.database import trying
 from support import fixtures
 from support.cases.kernels import Problem, bend, random_vector, smooth, tensor, turned, wave
 from support.cases.levels import LEVELS
-from support.oracles.naive import Matrices, Oracle
+from support.oracles.naive import Oracle
 
 problem = fixtures.problem
 
 
 @pytest.fixture(scope="module")
-def pair() -> Problem:
+def pair():
     return Problem(ncomp=2)
 
 
 # --- sums and factors -----------------------------------------------------------------------------
 
 
-def test_sums_and_factors(problem: Problem) -> None:
+def test_sums_and_factors(problem):
     a, b, u = problem.mass, problem.diffusion, problem.u
     mass, diffusion = problem.dense_mass, problem.dense_diffusion
     cases = [
@@ -54,7 +51,7 @@ def test_sums_and_factors(problem: Problem) -> None:
 
 @pytest.mark.parametrize("level", ["partial", "matrix-free"])
 @pytest.mark.parametrize("mapping", [None, bend])
-def test_a_sum_over_two_rules_of_the_same_points(level: str, mapping: Any) -> None:
+def test_a_sum_over_two_rules_of_the_same_points(level, mapping):
     points, weights = femops.basis.gauss(3).points, np.array([0.2, 0.3, 0.5])
     other = femops.basis.Quadrature1D(points, weights, "skewed")
     space = femops.H1(femops.box((3, 2), order=2, mapping=mapping), 2)
@@ -65,13 +62,13 @@ def test_a_sum_over_two_rules_of_the_same_points(level: str, mapping: Any) -> No
     assert abs(gap).max() < 1e-13 * abs(expected).max()
 
 
-def test_a_sum_over_two_lane_widths(problem: Problem) -> None:
+def test_a_sum_over_two_lane_widths(problem):
     both = femops.mass(problem.space, smooth, lanes=2) + femops.diffusion(problem.space, lanes=8)
     dense = problem.dense_mass + problem.dense_diffusion
     assert dense.error(both.apply(problem.u), problem.u) < 1e-13
 
 
-def test_operators_of_different_spaces_or_types_are_not_added(problem: Problem) -> None:
+def test_operators_of_different_spaces_or_types_are_not_added(problem):
     other = femops.H1(problem.mesh, 3)
     with pytest.raises(femops.errors.OperatorError, match="different spaces"):
         problem.mass + femops.mass(other)
@@ -90,9 +87,7 @@ def test_operators_of_different_spaces_or_types_are_not_added(problem: Problem) 
         ("float32", 1.0, 1e45),
     ],
 )
-def test_factors_whose_product_is_out_of_range_are_refused(
-    dtype: str, factor: float, again: float
-) -> None:
+def test_factors_whose_product_is_out_of_range_are_refused(dtype, factor, again):
     V = femops.H1(femops.box((2, 2)), 1)
     A = femops.diffusion(V, dtype=dtype)
     pair = femops.Product(u=V, v=V)
@@ -102,7 +97,7 @@ def test_factors_whose_product_is_out_of_range_are_refused(
             again * (factor * made)
 
 
-def test_factors_and_divisors_that_make_no_sense_are_refused(problem: Problem) -> None:
+def test_factors_and_divisors_that_make_no_sense_are_refused(problem):
     for divisor in (0, 0.0, 1e-310, np.inf, np.nan):
         with pytest.raises(femops.errors.OperatorError, match=f"divided by {divisor}"):
             problem.mass / divisor
@@ -115,7 +110,7 @@ def test_factors_and_divisors_that_make_no_sense_are_refused(problem: Problem) -
 
 
 @pytest.mark.filterwarnings("ignore:.*column vectors:FutureWarning")  # of SciPy 1.18
-def test_every_way_to_apply_gives_the_same_bits(pair: Problem) -> None:
+def test_every_way_to_apply_gives_the_same_bits(pair):
     operator, u = pair.mass, pair.u
     expected = operator.apply(u)
     assert expected.shape == u.shape == (pair.space.size,) == (2 * pair.space.ndofs,)
@@ -134,7 +129,7 @@ def test_every_way_to_apply_gives_the_same_bits(pair: Problem) -> None:
     np.testing.assert_allclose(block, one_by_one, rtol=0, atol=1e-14 * np.abs(expected).max())
 
 
-BAD_VECTORS: list[tuple[str, Any]] = [
+BAD_VECTORS = [
     (r"has 5 entries, the space has \d+: make one with V.zeros\(\)", lambda n: np.zeros(5)),
     ("entries", lambda n: np.zeros(0)),
     ("shape", lambda n: np.zeros((n, 2))),
@@ -150,7 +145,7 @@ BAD_VECTORS: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("what", "make"), BAD_VECTORS)
-def test_a_vector_that_does_not_fit_is_refused(problem: Problem, what: str, make: Any) -> None:
+def test_a_vector_that_does_not_fit_is_refused(problem, what, make):
     bad = make(problem.space.size)
     with pytest.raises(femops.errors.VectorError, match=what):
         problem.mass.apply(bad)
@@ -162,7 +157,7 @@ def test_a_vector_that_does_not_fit_is_refused(problem: Problem, what: str, make
             problem.mass.apply(problem.u, out=bad)
 
 
-def test_out_that_overlaps_or_is_read_only_is_refused(problem: Problem) -> None:
+def test_out_that_overlaps_or_is_read_only_is_refused(problem):
     u = problem.u.copy()
     with pytest.raises(femops.errors.VectorError, match="overlaps"):
         problem.mass.apply(u, out=u)
@@ -175,7 +170,7 @@ def test_out_that_overlaps_or_is_read_only_is_refused(problem: Problem) -> None:
         problem.mass.apply(u, out=frozen)
 
 
-def test_a_product_converts_whole_numbers_and_strides(problem: Problem) -> None:
+def test_a_product_converts_whole_numbers_and_strides(problem):
     whole = np.arange(problem.space.size)
     expected = problem.mass.apply(whole.astype(float))
     np.testing.assert_array_equal(problem.mass @ whole, expected)
@@ -183,13 +178,13 @@ def test_a_product_converts_whole_numbers_and_strides(problem: Problem) -> None:
     np.testing.assert_array_equal(problem.mass @ spaced, expected)
 
 
-def test_two_python_threads_at_once(problem: Problem) -> None:
+def test_two_python_threads_at_once(problem):
     operator = problem.mass + problem.diffusion
     inputs = [random_vector(problem.space, "float64", seed) for seed in range(4)]
     expected = [operator.apply(u).tobytes() for u in inputs]
-    wrong: list[int] = []
+    wrong = []
 
-    def work(k: int) -> None:
+    def work(k):
         out = problem.space.zeros()
         for _ in range(20):
             operator.apply(inputs[k], out=out)
@@ -207,7 +202,7 @@ def test_two_python_threads_at_once(problem: Problem) -> None:
 # --- essential conditions -------------------------------------------------------------------------
 
 
-def masked(matrices: Matrices, dofs: Any) -> Any:
+def masked(matrices, dofs):
     """The matrix with rows and columns of some dofs those of the identity."""
     free = np.ones(matrices.ndofs * matrices.ncomp)
     free[dofs] = 0.0
@@ -219,7 +214,7 @@ CHOSEN = ("boundary", "one side", "component", "none", "all", "twice")
 
 
 @pytest.mark.parametrize(("chosen", "level"), [*zip(CHOSEN, LEVELS * 2, strict=False)])
-def test_constrained_operator_is_the_masked_matrix(pair: Problem, chosen: str, level: str) -> None:
+def test_constrained_operator_is_the_masked_matrix(pair, chosen, level):
     space, size = pair.space, pair.space.size
     dofs = {
         "boundary": space.boundary_dofs(),
@@ -245,7 +240,7 @@ def test_constrained_operator_is_the_masked_matrix(pair: Problem, chosen: str, l
         assert (operator.unconstrained @ pair.u).tobytes() == (factor * total @ pair.u).tobytes()
 
 
-def test_the_diagonal_is_zero_in_columns_that_alone_are_eliminated(problem: Problem) -> None:
+def test_the_diagonal_is_zero_in_columns_that_alone_are_eliminated(problem):
     operator = (problem.diffusion + problem.mass).eliminated(rows=[1, 4], columns=[4, 7])
     matrix = operator.assemble()
     size = abs(matrix).max()
@@ -254,7 +249,7 @@ def test_the_diagonal_is_zero_in_columns_that_alone_are_eliminated(problem: Prob
         assert not some.diagonal()[[1, 4, 7]].any()
 
 
-def test_right_hand_side_imposes_values(pair: Problem) -> None:
+def test_right_hand_side_imposes_values(pair):
     space, dofs = pair.space, pair.space.boundary_dofs()
     operator = (pair.diffusion + pair.mass).constrained(dofs)
     plain = pair.dense_diffusion + pair.dense_mass
@@ -272,7 +267,7 @@ def test_right_hand_side_imposes_values(pair: Problem) -> None:
     np.testing.assert_array_equal(operator.rhs(b, 3.0)[dofs], 3.0)
 
 
-def test_values_that_no_dof_takes_are_refused(problem: Problem) -> None:
+def test_values_that_no_dof_takes_are_refused(problem):
     A, dofs = problem.mass, problem.space.boundary_dofs()
     product = femops.Product(u=problem.space, v=problem.space)
     block = femops.form(lambda u, v: {"u": {"value": u + v}, "v": {"value": v}}, product)
@@ -289,7 +284,7 @@ def test_values_that_no_dof_takes_are_refused(problem: Problem) -> None:
             np.testing.assert_array_equal(A.constrained([]).rhs(b, 3.0), b)
 
 
-def test_what_stands_at_constrained_dofs_does_not_reach_the_others(pair: Problem) -> None:
+def test_what_stands_at_constrained_dofs_does_not_reach_the_others(pair):
     dofs = pair.space.boundary_dofs()
     operator = pair.diffusion.constrained(dofs)
     u = pair.u.copy()
@@ -302,7 +297,7 @@ def test_what_stands_at_constrained_dofs_does_not_reach_the_others(pair: Problem
 
 
 @pytest.mark.parametrize("bad", [[-1], [10**9], [0.5], [[1, 2]], ["a"], 3, None])
-def test_dofs_that_make_no_sense_are_refused(problem: Problem, bad: Any) -> None:
+def test_dofs_that_make_no_sense_are_refused(problem, bad):
     with pytest.raises(femops.errors.OperatorError, match="dofs"):
         problem.mass.constrained(bad)
     with pytest.raises(femops.errors.OperatorError, match=r"as np.flatnonzero\(dofs\)"):
@@ -313,7 +308,7 @@ def test_dofs_that_make_no_sense_are_refused(problem: Problem, bad: Any) -> None
 
 
 @pytest.mark.parametrize(("counts", "p"), [((21, 19), 4), ((9, 7, 5), 2)])
-def test_a_mesh_of_many_chunks(counts: tuple[int, ...], p: int) -> None:
+def test_a_mesh_of_many_chunks(counts, p):
     mesh = turned(femops.box(counts, order=2, periodic=(True,) * len(counts), mapping=wave))
     space = femops.H1(mesh, p)
     oracle = Oracle(mesh.coordinates, space.restriction.indices)
@@ -335,9 +330,7 @@ def test_a_mesh_of_many_chunks(counts: tuple[int, ...], p: int) -> None:
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("level", ["partial", "element"])
 @pytest.mark.parametrize("grow", [True, False])
-def test_operators_outlive_a_change_of_the_tuning_database(
-    level: str, grow: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_operators_outlive_a_change_of_the_tuning_database(level, grow, monkeypatch):
     """Chunks have numbers of 2 bytes before and of 4 after, or the reverse."""
     monkeypatch.setattr(plan, "FEWEST_CHUNKS", 1)
     space = femops.H1(femops.box((34, 34)), 8)
@@ -354,7 +347,7 @@ def test_operators_outlive_a_change_of_the_tuning_database(
     assert abs(results[1] - results[0]).max() < 1e-13 * abs(results[0]).max()
 
 
-def test_what_an_operator_has_instead_of_a_matrix(problem: Problem) -> None:
+def test_what_an_operator_has_instead_of_a_matrix(problem):
     for name, words in (("toarray", r"A.assemble\(\).toarray"), ("solve", r"femops.cg\(A, b\)")):
         with pytest.raises(AttributeError, match=words):
             getattr(problem.mass, name)
@@ -363,7 +356,7 @@ def test_what_an_operator_has_instead_of_a_matrix(problem: Problem) -> None:
     assert not hasattr(problem.mass, "nnz")
 
 
-def test_values_that_are_not_imposed() -> None:
+def test_values_that_are_not_imposed():
     V = femops.H1(femops.box((2, 2)), 2)
     dofs = V.boundary_dofs()
     A, b = femops.diffusion(V).constrained(dofs), V.zeros()

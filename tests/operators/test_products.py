@@ -1,9 +1,6 @@
 """Forms on several fields: products of spaces and operators on them, against the oracle."""
 
-from __future__ import annotations
-
 import itertools
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +12,6 @@ from support.cases.products import (
     CASES,
     STOKES,
     TOLERANCE,
-    Case,
     dense,
     error,
     held,
@@ -29,7 +25,7 @@ from support.cases.products import (
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_every_form(case: Case) -> None:
+def test_every_form(case):
     product, operator, matrix = case.build()
     tolerance, largest = TOLERANCE[case.dtype], abs(matrix).max()
     x, y = vector(product.size, case.dtype), vector(product.size, case.dtype, 1)
@@ -69,7 +65,7 @@ def test_every_form(case: Case) -> None:
         ("an-empty-row-2d", "partial"),
     ],
 )
-def test_essential_conditions(name: str, level: str) -> None:
+def test_essential_conditions(name, level):
     """Also where the form has no diagonal block."""
     case = next(c for c in CASES if c.name == name)
     product, plain, matrix = case.build(level=level)
@@ -104,11 +100,11 @@ def test_essential_conditions(name: str, level: str) -> None:
     assert error(matrix, operator.unconstrained.apply(x), x) < 1e-13
 
 
-def only_heat(u: Any, t: Any) -> Any:
+def only_heat(u, t):
     return {"u": {}, "t": {"value": u.div, "grad": t.grad}}
 
 
-def test_sums_of_forms_with_other_blocks() -> None:
+def test_sums_of_forms_with_other_blocks():
     case = next(c for c in CASES if c.name == "thermo-elasticity-2d")
     product, one, matrix = case.build()
     two = femops.form(only_heat, product)
@@ -137,10 +133,10 @@ def test_sums_of_forms_with_other_blocks() -> None:
 
 
 @pytest.mark.parametrize("level", ["full", "partial"])
-def test_update_without_a_new_trace(level: str) -> None:
+def test_update_without_a_new_trace(level):
     calls = []
 
-    def counted(u: Any, p: Any, mu: Any, kappa: Any) -> Any:
+    def counted(u, p, mu, kappa):
         calls.append(1)
         return {"u": {"grad": mu * u.grad - p * np.eye(2)}, "p": {"grad": kappa @ p.grad}}
 
@@ -176,7 +172,7 @@ def test_update_without_a_new_trace(level: str) -> None:
 
 
 @pytest.mark.parametrize("level", ["full", "partial"])
-def test_eliminated_rows_and_columns(level: str) -> None:
+def test_eliminated_rows_and_columns(level):
     product, operator, matrix = STOKES.build(level=level)
     rows, columns = [0, 7, product.size - 1], [3, product.size - 2]
     cut = operator.eliminated(rows, columns)
@@ -191,7 +187,7 @@ def test_eliminated_rows_and_columns(level: str) -> None:
     np.testing.assert_allclose(cut.diagonal(), np.diag(expected), rtol=0, atol=1e-11)
 
 
-def test_cost_and_text() -> None:
+def test_cost_and_text():
     product, operator, _ = STOKES.build()
     whole, parts = (
         operator.cost(),
@@ -204,12 +200,12 @@ def test_cost_and_text() -> None:
     assert repr(product).startswith("Product(u=")
 
 
-def test_fields_and_coefficients_of_confusing_names() -> None:
+def test_fields_and_coefficients_of_confusing_names():
     """Derivatives and coefficients are not taken for fields that are called alike."""
     mesh = make_mesh("square")
     W = femops.Product(u=femops.H1(mesh, 1), du_0=femops.H1(mesh, 2), c_k=femops.H1(mesh, 1))
 
-    def form(u: Any, du_0: Any, c_k: Any, k: Any) -> Any:
+    def form(u, du_0, c_k, k):
         return {"u": {"grad": u.grad}, "du_0": {"value": du_0}, "c_k": {"value": k[0] * c_k}}
 
     k, x = np.array([2.0]), vector(W.size)
@@ -222,7 +218,7 @@ def test_fields_and_coefficients_of_confusing_names() -> None:
 PRODUCT = next(c for c in CASES if c.name == "three-fields-2d").product()
 
 
-def test_sizes_and_views() -> None:
+def test_sizes_and_views():
     u, p, t = PRODUCT.spaces.values()
     assert PRODUCT.names == ("u", "p", "t")
     assert PRODUCT.shape == (PRODUCT.size,) == (u.size + p.size + t.size,)
@@ -236,7 +232,7 @@ def test_sizes_and_views() -> None:
 
 
 @pytest.mark.parametrize("names", ["u", "pt", "upt"])
-def test_join_and_split_are_inverse(names: str) -> None:
+def test_join_and_split_are_inverse(names):
     parts = {name: vector(PRODUCT.spaces[name].size) for name in names}
     back = dict(zip(PRODUCT.names, PRODUCT.split(PRODUCT.join(**parts)), strict=True))
     for name in PRODUCT.names:
@@ -249,7 +245,7 @@ def test_join_and_split_are_inverse(names: str) -> None:
     np.testing.assert_array_equal(PRODUCT.positions(**dofs), expected)
 
 
-def test_interpolate() -> None:
+def test_interpolate():
     x = PRODUCT.interpolate(p=2.0, u=lambda x: (x[0], 1.0))
     u, p, t = PRODUCT.split(x)
     np.testing.assert_array_equal(u, PRODUCT.spaces["u"].interpolate(lambda x: (x[0], 1.0)))
@@ -260,7 +256,7 @@ def test_interpolate() -> None:
 # --- what is refused ------------------------------------------------------------------------------
 
 
-def test_bad_products() -> None:
+def test_bad_products():
     mesh = femops.box((2, 2))
     V, Q = femops.H1(mesh, 2, ncomp=2), femops.H1(mesh, 1)
     other = femops.H1(femops.box((2, 2)), 1)
@@ -273,7 +269,7 @@ def test_bad_products() -> None:
         with pytest.raises(SpaceError, match=message):
             femops.Product(**spaces)
     W = femops.Product(u=V, p=Q)
-    refused: list[tuple[Any, Any, str]] = [
+    refused = [
         (lambda: W.join(q=Q.zeros()), SpaceError, "no space 'q': it has u, p"),
         (W.positions, SpaceError, "nothing is given: name one or more of u, p"),
         (lambda: W.positions(p=[0, 9]), OperatorError, "dofs run from 0 to 9"),
@@ -286,7 +282,7 @@ def test_bad_products() -> None:
             call()
 
 
-def test_bad_vectors() -> None:
+def test_bad_vectors():
     product, operator, _ = STOKES.build()
     good = product.zeros()
     for call, message in (
@@ -306,7 +302,7 @@ def test_bad_vectors() -> None:
             operator[wrong]
 
 
-def returned(u: Any, p: Any) -> dict[str, Any]:
+def returned(u, p):
     return {"u": {"value": u}, "p": {"value": p}}
 
 
@@ -332,14 +328,14 @@ def returned(u: Any, p: Any) -> dict[str, Any]:
         (lambda u, p, mu: returned(u, p), "no coefficient 'mu' is given"),
     ],
 )
-def test_functions_that_are_refused(function: Any, message: str) -> None:
+def test_functions_that_are_refused(function, message):
     mesh = femops.box((2, 2))
     W = femops.Product(u=femops.H1(mesh, 2, ncomp=2), p=femops.H1(mesh, 1))
     with pytest.raises(TraceError, match=message):
         femops.form(function, W)
 
 
-def test_forms_that_are_refused() -> None:
+def test_forms_that_are_refused():
     mesh = femops.box((2, 2))
     V, Q = femops.H1(mesh, 2, ncomp=2), femops.H1(mesh, 1)
     W = femops.Product(u=V, p=Q)

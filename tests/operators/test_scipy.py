@@ -1,7 +1,5 @@
 """SciPy's solvers run on the operators as they are."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
@@ -12,24 +10,24 @@ import femops
 from femops.errors import OperatorError, VectorError
 from support import fixtures
 from support.cases.kernels import bend, random_vector, smooth, turned
-from support.oracles.naive import Array, Oracle
+from support.oracles.naive import Oracle
 
 one_thread = fixtures.one_thread
 
 
 @pytest.fixture(scope="module")
-def space() -> femops.H1:
+def space():
     return femops.H1(turned(femops.box((7, 5), order=2, mapping=bend)), 3)
 
 
 @pytest.fixture(scope="module")
-def poisson(space: femops.H1) -> femops.Operator:
+def poisson(space):
     """Diffusion held at the boundary."""
     return femops.diffusion(space, smooth).constrained(space.boundary_dofs())
 
 
 @pytest.fixture(scope="module")
-def dense(space: femops.H1) -> tuple[Array, Array]:
+def dense(space):
     """The oracle's diffusion and mass on the free dofs."""
     oracle = Oracle(space.mesh.coordinates, space.restriction.indices)
     free = np.setdiff1d(np.arange(space.size), space.boundary_dofs())
@@ -39,9 +37,7 @@ def dense(space: femops.H1) -> tuple[Array, Array]:
 
 
 @pytest.mark.parametrize("solver", ["cg", "gmres"])
-def test_krylov_solvers(
-    space: femops.H1, poisson: femops.Operator, dense: tuple[Array, Array], solver: str
-) -> None:
+def test_krylov_solvers(space, poisson, dense, solver):
     b = poisson.rhs(femops.load(space, smooth))
     x, info = getattr(spla, solver)(poisson, b, rtol=1e-12, M=femops.jacobi(poisson), maxiter=2000)
     assert info == 0
@@ -51,7 +47,7 @@ def test_krylov_solvers(
     assert np.all(x[space.boundary_dofs()] == 0.0)
 
 
-def test_eigsh_and_lobpcg(space: femops.H1, poisson: femops.Operator, dense: tuple) -> None:
+def test_eigsh_and_lobpcg(space, poisson, dense):
     diffusion, _ = dense
     expected = np.linalg.eigvalsh(diffusion)
     # the constrained rows add eigenvalues 1, which lie inside the spectrum
@@ -63,7 +59,7 @@ def test_eigsh_and_lobpcg(space: femops.H1, poisson: femops.Operator, dense: tup
     assert np.linalg.norm(poisson @ vectors - vectors * values) < 1e-3
 
 
-def test_a_field_by_components_is_refused() -> None:
+def test_a_field_by_components_is_refused():
     V = femops.H1(femops.box((4, 4, 4)), 1, ncomp=3)
     A = femops.elasticity(V, 1.0, 1.0)
     one, flat = ("apply", "matvec", "rmatvec"), r"is flat, \(375,\): use x.reshape\(-1\)"
@@ -78,7 +74,7 @@ def test_a_field_by_components_is_refused() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_linear_operator_algebra(space: femops.H1, dtype: str) -> None:
+def test_linear_operator_algebra(space, dtype):
     """What SciPy's own arithmetic makes of an operator: products, powers, sums with others."""
     mass = femops.mass(space, dtype=dtype)
     u = random_vector(space, dtype)
@@ -92,7 +88,15 @@ def test_linear_operator_algebra(space: femops.H1, dtype: str) -> None:
     assert mass.shape == (space.size, space.size)
 
 
-def test_what_is_no_operator_is_not_added() -> None:
+def test_cg_refuses_what_is_not_symmetric():
+    V = femops.H1(femops.box((4, 4)), 2)
+    A = femops.diffusion(V) + femops.convection(V, [1.0, 0.0])
+    assert not A.symmetric
+    with pytest.raises(femops.errors.SolverError, match="gmres"):
+        femops.cg(A, V.zeros())
+
+
+def test_what_is_no_operator_is_not_added():
     """NumPy told of ufuncs, or of concatenation."""
     V = femops.H1(femops.box((2, 2)), 2)
     P = femops.Product(a=V, b=V)

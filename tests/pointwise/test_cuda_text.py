@@ -1,14 +1,10 @@
 """Q-functions in CUDA C++, compiled for the host: they compute what programs do on NumPy."""
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import re
 import shutil
 import subprocess
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +20,7 @@ from femops.pointwise import (
     linear_split,
     trace,
 )
-from femops.pointwise.expressions.graph import Graph, Node, ancestors
+from femops.pointwise.expressions.graph import Graph, ancestors
 from femops.pointwise.expressions.operations import BINARY, COMPARE, UNARY
 from femops.pointwise.printer import NUMPY_FUNCTIONS
 from femops.pointwise.writing import make_program
@@ -35,14 +31,14 @@ POINTS = 8
 SCALAR = CoefficientShape(())
 
 
-def of_every_operation() -> QFunction:
+def of_every_operation():
     """A program whose value results use every operation of the graph on random others."""
     rng = np.random.default_rng(2)
     graph = Graph()
     field, given = [graph.input(f"in[{k}]") for k in range(8)], graph.input("q[0]")
     pool = [*field[:2], given]
 
-    def some() -> Node:
+    def some():
         return pool[rng.integers(len(pool))]
 
     operations = [*UNARY, *BINARY, *COMPARE]
@@ -68,7 +64,7 @@ def of_every_operation() -> QFunction:
 
 
 @functools.cache
-def programs() -> dict[str, QFunction]:
+def programs():
     """What is compiled; programs of forms are tried where devices of the host apply them."""
     forms = [
         LinearQFunction(trace(form, 2, {"u": 1}, {"u": 1}, {name: SCALAR}))
@@ -100,7 +96,7 @@ extern "C" void step_{k}(const T* in, T* out) {{
 """
 
 
-def source(kind: str, some: list[QFunction]) -> str:
+def source(kind, some):
     """C++ with a function ``step_k`` of field and numbers for each program."""
     parts = [HEAD, f"using T = {kind};\n"]
     for k, program in enumerate(some):
@@ -110,7 +106,7 @@ def source(kind: str, some: list[QFunction]) -> str:
     return "".join(parts)
 
 
-def compiled(text: str, folder: Path) -> Any:
+def compiled(text, folder):
     """The library that a C++ compiler makes of a text."""
     compiler = shutil.which("g++") or shutil.which("c++")
     if compiler is None:
@@ -125,7 +121,7 @@ def compiled(text: str, folder: Path) -> Any:
     return ctypes.CDLL(str(library))
 
 
-def run(step: Any, program: QFunction, fields: np.ndarray, q: np.ndarray) -> np.ndarray:
+def run(step, program, fields, q):
     """Results (4, ncomp_out, points) of compiled text; what it does not set stays unset."""
     out = np.full((4, program.ncomp_out, fields.shape[-1]), np.nan, fields.dtype)
     for k in range(fields.shape[-1]):
@@ -137,7 +133,7 @@ def run(step: Any, program: QFunction, fields: np.ndarray, q: np.ndarray) -> np.
 
 
 @pytest.fixture(scope="module", params=["double", "float"])
-def steps(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def steps(request, tmp_path_factory):
     """Type, and compiled steps by program."""
     every = list(programs().values())
     library = compiled(source(request.param, every), tmp_path_factory.mktemp("steps"))
@@ -145,7 +141,7 @@ def steps(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return dtype, {program: getattr(library, f"step_{k}") for k, program in enumerate(every)}
 
 
-def numbers_for(program: QFunction, rng: np.random.Generator) -> np.ndarray:
+def numbers_for(program, rng):
     """What a program is given, (numbers, points): a Jacobian is not far from the identity."""
     q = rng.uniform(0.1, 0.4, (program.numbers.total, POINTS))
     jacobian = program.numbers.slices()[1]
@@ -156,7 +152,7 @@ def numbers_for(program: QFunction, rng: np.random.Generator) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", ["fused", "every-operation"])
-def test_compiled_text_computes_what_the_program_does(steps: Any, name: str) -> None:
+def test_compiled_text_computes_what_the_program_does(steps, name):
     dtype, functions = steps
     program, rng = programs()[name], np.random.default_rng(0)
     q = numbers_for(program, rng).astype(dtype)
@@ -173,21 +169,21 @@ def test_compiled_text_computes_what_the_program_does(steps: Any, name: str) -> 
     np.testing.assert_allclose(out, expected, rtol=tolerance, atol=tolerance * abs(set_).max())
 
 
-def test_what_is_written_twice_stands_once() -> None:
+def test_what_is_written_twice_stands_once():
     for program in programs().values():
         text = program.code.cuda(program.dim, program.ncomp_in)
         right = re.findall(r"const (?:T|bool) t\d+ = (.*);", text)
         assert len(right) == len(set(right)) == program.flops
 
 
-def by_hand(results: list[str]) -> QFunction:
+def by_hand(results):
     text = f"def pointwise(u, ux, uy, uz, q):\n    return ({', '.join(results)},), ux, uy, uz\n"
     every = tuple(range(len(results)))
     code = QFunctionCode(text, QFunctionInputs(), (0, 1), (), every, ())
     return QFunction(code, 1, 2, len(results), symmetric=False, scaled=())
 
 
-def test_numbers_that_are_not_ordinary(tmp_path: Path) -> None:
+def test_numbers_that_are_not_ordinary(tmp_path):
     results = [
         *("u[0] * 0.0", "u[0] * -0.0", "as_lane(LANE, -0.0)"),
         *("as_lane(LANE, 1e999)", "as_lane(LANE, -1e999)", "as_lane(LANE, 1e999 - 1e999)"),
@@ -210,10 +206,10 @@ def test_numbers_that_are_not_ordinary(tmp_path: Path) -> None:
         assert same.all(), result
 
 
-def test_divisions_are_those_of_the_form_but_for_the_determinant() -> None:
+def test_divisions_are_those_of_the_form_but_for_the_determinant():
     """The faster division of GPUs is for what the split divides by, and for nothing else."""
 
-    def rates(u: Any, c: Any) -> Any:
+    def rates(u, c):
         return {"value": u / c, "grad": u.grad / (1.0 + c)}
 
     known = Known(mapped=True)
@@ -227,5 +223,5 @@ def test_divisions_are_those_of_the_form_but_for_the_determinant() -> None:
             assert level == "partial" or text.count(" / ") == own
 
 
-def test_every_function_of_lanes_has_a_text() -> None:
+def test_every_function_of_lanes_has_a_text():
     assert set(FUNCTIONS) == set(NUMPY_FUNCTIONS)

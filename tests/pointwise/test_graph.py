@@ -1,10 +1,7 @@
 """The expression graph: exact simplifications, evaluation, derivatives, errors that name lines."""
 
-from __future__ import annotations
-
 import copy
 import pickle
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +12,7 @@ import femops
 from femops.errors import TraceError
 from femops.pointwise.expressions import operations, tensors
 from femops.pointwise.expressions.derivative import derivatives
-from femops.pointwise.expressions.graph import Graph, Node, ancestors, substitute
+from femops.pointwise.expressions.graph import Graph, ancestors, substitute
 from femops.pointwise.printer import evaluate
 
 UNARY = [getattr(np, name) for name in operations.UNARY if hasattr(np, name)] + [
@@ -26,7 +23,7 @@ BINARY = [np.add, np.subtract, np.multiply, np.true_divide, np.minimum, np.maxim
 
 
 @st.composite
-def expressions(draw: st.DrawFn, depth: int = 4) -> Any:
+def expressions(draw, depth=4):
     """A function of three positive numbers that works on floats, complex numbers and symbols."""
     if depth == 0 or draw(st.integers(0, 3)) == 0:
         kind = draw(st.integers(0, 3))
@@ -52,7 +49,7 @@ OPERATIONS = [
 ]
 
 
-def traced(f: Any) -> tuple[Graph, list[Node], Node]:
+def traced(f):
     graph = Graph()
     inputs = [graph.input(name) for name in "xyz"]
     return graph, inputs, graph.node(f(inputs))
@@ -60,7 +57,7 @@ def traced(f: Any) -> tuple[Graph, list[Node], Node]:
 
 @given(expressions(), st.lists(st.floats(0.25, 2.0), min_size=3, max_size=3))
 @settings(max_examples=50)
-def test_evaluates_as_python_does(f: Any, point: list[float]) -> None:
+def test_evaluates_as_python_does(f, point):
     """To the last bit: nothing is rearranged."""
     _, inputs, node = traced(f)
     (value,) = evaluate(
@@ -71,7 +68,7 @@ def test_evaluates_as_python_does(f: Any, point: list[float]) -> None:
 
 @given(expressions(), st.lists(st.floats(0.25, 2.0), min_size=3, max_size=3), st.integers(0, 2))
 @settings(max_examples=50)
-def test_derivative_is_the_complex_step(f: Any, point: list[float], k: int) -> None:
+def test_derivative_is_the_complex_step(f, point, k):
     graph, inputs, node = traced(f)
     direction = {i.number: graph.constant(float(i is inputs[k])) for i in inputs}
     (derivative,) = derivatives([node], direction)
@@ -83,7 +80,7 @@ def test_derivative_is_the_complex_step(f: Any, point: list[float], k: int) -> N
 
 
 @pytest.mark.parametrize("function", [*UNARY, *BINARY], ids=lambda f: f.__name__)
-def test_every_operation_and_its_derivatives(function: Any) -> None:
+def test_every_operation_and_its_derivatives(function):
     graph, count, h = Graph(), function.nin, 1e-6
     inputs = [graph.input(name) for name in "xy"[:count]]
     points = [np.linspace(0.3, 1.2, 7), np.linspace(1.1, 0.42, 7)][:count]
@@ -100,7 +97,7 @@ def test_every_operation_and_its_derivatives(function: Any) -> None:
 
 
 @pytest.mark.parametrize("exponent", [-3, -1, 0, 1, 2, 5, 7, 0.5, 0.3, -1.7, 30])
-def test_powers(exponent: float) -> None:
+def test_powers(exponent):
     graph = Graph()
     x = graph.input("x")
     node = graph.node(x**exponent)
@@ -112,7 +109,7 @@ def test_powers(exponent: float) -> None:
     assert ("pow" in {n.op for n in ancestors([node])}) == (not whole and exponent != 0.5)
 
 
-def test_equal_expressions_are_one_node() -> None:
+def test_equal_expressions_are_one_node():
     graph = Graph()
     x, y = graph.input("x"), graph.input("y")
     assert x * y + 1.0 is 1.0 + y * x
@@ -121,7 +118,7 @@ def test_equal_expressions_are_one_node() -> None:
     assert (x - y) is not (y - x)
 
 
-def test_exact_simplifications_only() -> None:
+def test_exact_simplifications_only():
     graph = Graph()
     x, y = graph.input("x"), graph.input("y")
     assert x + 0.0 is x
@@ -135,7 +132,7 @@ def test_exact_simplifications_only() -> None:
 
 
 @pytest.mark.parametrize("function", [*UNARY, *BINARY, np.power])
-def test_constants_are_computed_where_nodes_are_substituted(function: Any) -> None:
+def test_constants_are_computed_where_nodes_are_substituted(function):
     graph = Graph()
     x, args = graph.input("x"), [1.3, 0.7][: function.nin]
     made = function(*[graph.constant(value) for value in args])
@@ -144,20 +141,20 @@ def test_constants_are_computed_where_nodes_are_substituted(function: Any) -> No
     np.testing.assert_allclose(evaluate([product], {x.number: 1.0}), function(*args), rtol=1e-15)
 
 
-def test_constants_that_are_no_numbers_are_left() -> None:
+def test_constants_that_are_no_numbers_are_left():
     graph = Graph()
     zero = graph.constant(0.0)
     nodes = [1.0 / zero, np.log(zero), np.sqrt(zero - 1.0), np.exp(graph.constant(1e3))]
     assert all(node.op != "const" for node in substitute(nodes, {}))
 
 
-def test_arrays_of_symbols() -> None:
+def test_arrays_of_symbols():
     graph = Graph()
     F = np.array([[graph.input(f"F{i}{j}") for j in range(3)] for i in range(3)], dtype=object)
     numbers = np.random.default_rng(0).standard_normal((3, 3)) + 2 * np.eye(3)
     inputs = {node.number: value for node, value in zip(F.flat, numbers.flat, strict=True)}
 
-    def value(result: Any) -> Any:
+    def value(result):
         nodes = [graph.node(entry) for entry in np.asarray(result, dtype=object).flat]
         return np.array(evaluate(nodes, inputs)).reshape(np.shape(result))
 
@@ -182,7 +179,7 @@ def test_arrays_of_symbols() -> None:
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
-def test_tensors_on_numbers(n: int) -> None:
+def test_tensors_on_numbers(n):
     a = np.random.default_rng(n).standard_normal((n, n)) + 2 * np.eye(n)
     np.testing.assert_allclose(tensors.det(a), np.linalg.det(a), rtol=1e-13)
     np.testing.assert_allclose(tensors.inv(a), np.linalg.inv(a), rtol=1e-13)
@@ -202,7 +199,7 @@ def test_tensors_on_numbers(n: int) -> None:
         (lambda x, F: x + Graph().input("other"), "another form"),
     ],
 )
-def test_what_symbols_refuse(use: Any, message: str | None) -> None:
+def test_what_symbols_refuse(use, message):
     graph = Graph()
     F = np.array([[graph.input(f"F{i}{j}") for j in range(2)] for i in range(2)], dtype=object)
     with pytest.raises(TypeError) as caught:
@@ -213,11 +210,11 @@ def test_what_symbols_refuse(use: Any, message: str | None) -> None:
         assert message in str(caught.value)
 
 
-def test_graphs_are_copied_row_by_row() -> None:
+def test_graphs_are_copied_row_by_row():
     """However deep: pickle and copy would recur through the arguments."""
     graph = Graph()
     x = graph.input("x")
-    node: Any = x
+    node = x
     for k in range(2000):
         node = node * x + 1.0 / (k + 1)
     for twin in (copy.deepcopy([x, node]), pickle.loads(pickle.dumps([x, node]))):

@@ -1,9 +1,6 @@
 """Errors of forms that can't be traced: the line, and how to mend it."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +11,7 @@ from femops.pointwise import CoefficientShape, LinearQFunction, trace
 
 SCALAR, MATRIX = {"k": CoefficientShape(())}, {"c": CoefficientShape((2, 2))}
 
-REFUSED: list[tuple[Any, dict[str, CoefficientShape], str]] = [
+REFUSED = [
     (lambda u: {"value": np.arcsinh(u)}, {}, "numpy.arcsinh has no meaning"),
     (lambda u: {"value": u, "grad": np.cbrt(u.grad)}, {}, "numpy.cbrt has no meaning"),
     (lambda u, c: {"grad": np.linalg.inv(c) @ u.grad}, MATRIX, "femops.inv"),
@@ -51,40 +48,40 @@ REFUSED: list[tuple[Any, dict[str, CoefficientShape], str]] = [
 """Functions, shapes of their coefficients, and what is said of them."""
 
 
-def refusal(function: Any, coefficients: dict[str, CoefficientShape]) -> str:
+def refusal(function, coefficients):
     with pytest.raises(TraceError) as caught:
         trace(function, 2, {"u": 1}, {"u": 1}, coefficients)
     assert isinstance(caught.value, FemopsError)
     return str(caught.value)
 
 
-def place(number: int) -> str:
+def place(number):
     """A line of this file, as messages name it."""
     line = Path(__file__).read_text(encoding="utf-8").splitlines()[number - 1]
     return f"{Path(__file__).name}, line {number}, `{line.strip()}`"
 
 
 @pytest.mark.parametrize(("function", "coefficients", "message"), REFUSED)
-def test_errors_name_the_line(function: Any, coefficients: Any, message: str) -> None:
+def test_errors_name_the_line(function, coefficients, message):
     text = refusal(function, coefficients)
     assert message in text
     assert place(function.__code__.co_firstlineno) in text
 
 
-def asks(u: Any, x: Any) -> dict[str, Any]:
+def asks(u, x):
     scale = 1.0 if x[0] > 0.5 else 2.0
     return {"value": scale * u}
 
 
-def calls(u: Any) -> dict[str, Any]:
+def calls(u):
     return {"value": helper(u.grad[0])}
 
 
-def helper(v: Any) -> float:
+def helper(v):
     return float(v)
 
 
-def test_errors_name_the_innermost_line() -> None:
+def test_errors_name_the_innermost_line():
     for function, inner, message in (
         (asks, asks, "femops.where"),
         (calls, helper, "numpy's functions, not math's"),
@@ -94,14 +91,14 @@ def test_errors_name_the_innermost_line() -> None:
         assert place(inner.__code__.co_firstlineno + 1) in text
 
 
-def two_tests(u: Any, p: Any) -> Any:
+def two_tests(u, p):
     return {"u": {"grad": p * np.eye(2)}, "p": {"value": u.div}}
 
 
-def one_of_two(u: Any, p: Any) -> Any: return {"value": p}  # fmt: skip
+def one_of_two(u, p) : return {"value": p}  # fmt: skip
 
 
-def test_several_fields_and_tests() -> None:
+def test_several_fields_and_tests():
     components = {"u": 2, "p": 1}
     traced = trace(two_tests, 2, components, components, {})
     assert [len(traced.tests[name].flat()) for name in components] == [6, 3]
@@ -110,7 +107,7 @@ def test_several_fields_and_tests() -> None:
     assert "def one_of_two(u" in str(caught.value)
 
 
-NOT_LINEAR: tuple[Any, ...] = (
+NOT_LINEAR = (
     lambda u: {"value": u * u},
     lambda u: {"value": abs(u)},
     lambda u: {"value": femops.maximum(u, 0.0)},
@@ -122,7 +119,7 @@ NOT_LINEAR: tuple[Any, ...] = (
 )
 
 
-def test_what_is_not_linear() -> None:
+def test_what_is_not_linear():
     affine = lambda u: {"value": u + 1.0}  # noqa: E731
     refused = [*((one, "not linear in u") for one in NOT_LINEAR), (affine, "does not depend on")]
     for function, message in refused:

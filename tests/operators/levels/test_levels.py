@@ -1,9 +1,6 @@
 """Levels of assembly: from one to the other, in sums, with conditions, between two spaces."""
 
-from __future__ import annotations
-
 import tracemalloc
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,22 +8,22 @@ import pytest
 import femops
 from femops.operators.assembly.element_matrices import ElementAssembly
 from support import fixtures
-from support.cases.kernels import Problem, bend, random_vector, smooth, turned
+from support.cases.kernels import bend, random_vector, smooth, turned
 from support.cases.levels import LEVELS, divergence
 from support.oracles.forms import FormOracle
-from support.oracles.naive import Array, Oracle
+from support.oracles.naive import Oracle
 
 problem = fixtures.problem
 
 
-def error(matrix: Array, result: Array, u: Array) -> float:
+def error(matrix, result, u):
     flat = np.asarray(u, float).ravel()
     difference = np.asarray(result, float).ravel() - matrix @ flat
     return float(np.linalg.norm(difference) / np.linalg.norm(abs(matrix) @ abs(flat)))
 
 
 @pytest.mark.parametrize(("trial", "test"), [(4, 2), (2, 3)])
-def test_near_optimal_element_matrices(trial: int, test: int) -> None:
+def test_near_optimal_element_matrices(trial, test):
     """Blocks of elements, orders that differ; rows belong to one element each."""
     mesh = turned(femops.box((2, 2, 1), order=2, mapping=bend))
     V, W = femops.H1(mesh, trial, ncomp=3), femops.L2(mesh, test)
@@ -40,12 +37,12 @@ def test_near_optimal_element_matrices(trial: int, test: int) -> None:
     np.testing.assert_allclose(together, expected, rtol=0, atol=1e-13 * abs(expected).max())
 
 
-def layered(u: Any, x: Any) -> Any:
+def layered(u, x):
     lam, mu = (femops.where(x[0] < 0.3, value * x[0], 0.0) for value in (5.0, 2.0))
     return {"grad": lam * u.div * np.eye(2) + 2.0 * mu * u.sym_grad}
 
 
-def test_a_form_that_vanishes_in_a_branch() -> None:
+def test_a_form_that_vanishes_in_a_branch():
     space = femops.H1(femops.box((3, 2)), 2, ncomp=2)
     operator, u = femops.form(layered, space), random_vector(space, "float64")
     expected = operator.apply(u)
@@ -58,7 +55,7 @@ def test_a_form_that_vanishes_in_a_branch() -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_sum_over_two_rules(problem: Problem, level: str) -> None:
+def test_a_sum_over_two_rules(problem, level):
     """Under conditions: each is a sweep of its own."""
     space, u = problem.space, problem.u
     lumped = femops.mass(space, smooth, quadrature=femops.basis.lobatto(4), level=level)
@@ -71,7 +68,7 @@ def test_a_sum_over_two_rules(problem: Problem, level: str) -> None:
     assert error(matrix, operator.apply(u), u) < 1e-13
 
 
-def test_from_level_to_level(problem: Problem) -> None:
+def test_from_level_to_level(problem):
     operator = problem.mass
     assert operator.at_level("partial") is operator
     for level in ("full", "element", "partial"):
@@ -83,7 +80,7 @@ def test_from_level_to_level(problem: Problem) -> None:
     assert "qdata" not in operator.at_level("full")._summands[0][1].__dict__
 
 
-def test_memory_of_an_element_matrix() -> None:
+def test_memory_of_an_element_matrix():
     """Some of its size: elasticity is no combination of 45 matrices, of which each is as large."""
     term = femops.elasticity(femops.H1(femops.box((1, 1, 1)), 5, ncomp=3))._summands[0][1]
     tracemalloc.start()

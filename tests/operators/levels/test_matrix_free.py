@@ -1,11 +1,8 @@
 """Level matrix-free: the kernel computes the geometry, and numbers constant in an element."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 import pickle
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +11,6 @@ import femops
 from support.cases.kernels import bend, random_vector, shear, smooth, tensor, turned
 from support.cases.levels import LEVELS, convection, diffusion, mass, own, skewed, wind
 from support.oracles.forms import Dense, FormOracle, Nodal
-from support.oracles.naive import Array
 
 MESHES = {
     "affine": lambda: turned(femops.box((4, 3), mapping=shear)),
@@ -23,11 +19,11 @@ MESHES = {
 }
 
 
-def space(kind: str = "curved") -> femops.H1:
+def space(kind="curved"):
     return femops.H1(MESHES[kind](), 2)
 
 
-def check(operator: Any, dense: Dense, tolerance: float = 1e-13) -> None:
+def check(operator, dense, tolerance=1e-13):
     u = random_vector(operator.space, str(operator.dtype))
     assert dense.error(operator.apply(u), u) < tolerance
 
@@ -36,7 +32,7 @@ def check(operator: Any, dense: Dense, tolerance: float = 1e-13) -> None:
 
 
 @pytest.mark.parametrize(("kind", "level"), [("affine", "partial"), ("curved", "matrix-free")])
-def test_sums_are_fused_whatever_they_are_given(kind: str, level: str) -> None:
+def test_sums_are_fused_whatever_they_are_given(kind, level):
     """Constants, functions, arrays; with and without a Jacobian; with factors."""
     V = space(kind)
     oracle = FormOracle.of(V)
@@ -62,7 +58,7 @@ def test_sums_are_fused_whatever_they_are_given(kind: str, level: str) -> None:
     check(operator.constrained(held), fixed)
 
 
-def test_the_same_form_twice_with_other_constants() -> None:
+def test_the_same_form_twice_with_other_constants():
     V = space()
     one, two = (femops.mass(V, c, level="matrix-free") for c in (2.0, 5.0))
     oracle, operator = FormOracle.of(V), one - 3.0 * two
@@ -83,7 +79,7 @@ def test_the_same_form_twice_with_other_constants() -> None:
         ("affine", "auto"),
     ],
 )
-def test_update_from_constant_to_function_and_back(kind: str, level: str) -> None:
+def test_update_from_constant_to_function_and_back(kind, level):
     V = space(kind)
     oracle = FormOracle.of(V)
     array = oracle.at_points(lambda x: 2.0 + x[0])
@@ -103,8 +99,8 @@ def test_update_from_constant_to_function_and_back(kind: str, level: str) -> Non
         check(operator, oracle.matrix(diffusion, c=plain) + rest)
 
 
-def test_a_tensor_is_updated_in_the_transpose() -> None:
-    def other(x: Array) -> Array:
+def test_a_tensor_is_updated_in_the_transpose():
+    def other(x):
         return skewed(x) + 0.3 * tensor(x)
 
     V = space()
@@ -118,7 +114,7 @@ def test_a_tensor_is_updated_in_the_transpose() -> None:
 # --- transposes -----------------------------------------------------------------------------------
 
 
-def test_a_transpose_keeps_its_level() -> None:
+def test_a_transpose_keeps_its_level():
     """There and back: the numbers kept are those of the level, not of the one before."""
     V = femops.H1(femops.disc(1), 2)
     A = femops.convection(V, wind)
@@ -135,7 +131,7 @@ def test_a_transpose_keeps_its_level() -> None:
 # --- copies ---------------------------------------------------------------------------------------
 
 
-def test_copies_and_pickles_choose_their_level() -> None:
+def test_copies_and_pickles_choose_their_level():
     V = space("affine")
     operator = femops.form(own, V, c=smooth, level="auto").constrained([1, 2])
     u = random_vector(V, "float64")
@@ -154,7 +150,7 @@ def test_copies_and_pickles_choose_their_level() -> None:
 @pytest.mark.parametrize(
     ("kind", "dtype"), [("affine", "float64"), ("multilinear", "float32"), ("curved", "float64")]
 )
-def test_lanes_that_elements_do_not_fill(kind: str, dtype: str) -> None:
+def test_lanes_that_elements_do_not_fill(kind, dtype):
     """What stands in the empty slots changes nothing, and is no cause for infinities."""
     whole = MESHES[kind]()
     mesh = femops.Mesh.from_arrays(
@@ -167,7 +163,7 @@ def test_lanes_that_elements_do_not_fill(kind: str, dtype: str) -> None:
     check(operator, dense, 1e-13 if dtype == "float64" else 1e-5)
 
 
-def test_only_the_geometry_is_shared() -> None:
+def test_only_the_geometry_is_shared():
     """Nothing is kept where coefficients are constant; the modes are the mesh's, kept once."""
     V = femops.H1(MESHES["multilinear"](), 3)
     A, B = femops.diffusion(V, 2.0, level="matrix-free"), femops.mass(V, level="matrix-free")
@@ -180,35 +176,35 @@ def test_only_the_geometry_is_shared() -> None:
 # --- bad input ------------------------------------------------------------------------------------
 
 
-def root(u: Any, x: Any) -> Any:
+def root(u, x):
     return {"value": np.sqrt(x[0] - 0.5) * u}
 
 
-def pole(u: Any, x: Any) -> Any:
+def pole(u, x):
     return {"value": u / femops.maximum(x[0] - 0.5, 0.0)}
 
 
-def root_of(u: Any, c: Any) -> Any:
+def root_of(u, c):
     return {"value": np.sqrt(c) * u}
 
 
-def quotient(u: Any, c: Any) -> Any:
+def quotient(u, c):
     return {"grad": u.grad / c}
 
 
-def logarithm(u: Any, x: Any, c: Any) -> Any:
+def logarithm(u, x, c):
     return {"value": u.grad[0] * np.log(c), "grad": x[0] * u.grad}
 
 
-def swing(x: Array) -> Array:
+def swing(x):
     return x[0] - 0.4
 
 
-def jump(x: Array) -> Array:
+def jump(x):
     return np.where(x[0] > 0.4, 1.0, 0.0)
 
 
-BAD: list[tuple[Any, dict[str, Any]]] = [
+BAD = [
     (root, {}),
     (pole, {}),
     (root_of, {"c": swing}),
@@ -227,7 +223,7 @@ BAD: list[tuple[Any, dict[str, Any]]] = [
         *(("curved", level) for level in ("partial", "matrix-free")),
     ],
 )
-def test_what_is_not_finite_is_refused_at_every_level(kind: str, level: str) -> None:
+def test_what_is_not_finite_is_refused_at_every_level(kind, level):
     V = space(kind)
     for form, given in BAD:
         with pytest.raises(femops.errors.OperatorError, match=f"{form.__name__} is not finite at"):
@@ -238,11 +234,11 @@ def test_what_is_not_finite_is_refused_at_every_level(kind: str, level: str) -> 
                 operator.at_level(level).update(c=given["c"])
 
 
-def test_a_branch_may_do_what_it_is_there_to_prevent() -> None:
-    def guarded(u: Any, x: Any) -> Any:
+def test_a_branch_may_do_what_it_is_there_to_prevent():
+    def guarded(u, x):
         return {"value": femops.where(x[0] > 0.5, np.sqrt(abs(x[0] - 0.5)), 1.0) * u}
 
-    def plain(u: Any, x: Any) -> Any:
+    def plain(u, x):
         return {"value": (np.sqrt(x[0] - 0.5) if x[0] > 0.5 else 1.0) * np.asarray(u)}
 
     V = space()
@@ -252,7 +248,7 @@ def test_a_branch_may_do_what_it_is_there_to_prevent() -> None:
 
 
 @pytest.mark.parametrize("order", [1, 2])
-def test_inverted_elements_are_refused_at_every_level(order: int) -> None:
+def test_inverted_elements_are_refused_at_every_level(order):
     mesh = femops.box((3, 2)).curved(order)
     coordinates = mesh.coordinates.copy()
     coordinates[4] = coordinates[4][::-1] * [1.0, -1.0]
