@@ -92,6 +92,14 @@ def test_upwind_convection_conserves_and_loses_energy(mesh):
     assert u @ (A @ u) == pytest.approx(lost, rel=1e-12)
 
 
+def test_a_mesh_without_a_boundary():
+    V = femops.L2(femops.box((3, 3), periodic=True), order=0)
+    A = femops.upwind_convection(V, np.array([2.0, -1.0]))
+    for one in (A, A.T):  # constants stay, and nothing is lost
+        assert abs(one @ np.ones(V.size)).max() < 1e-13
+    assert femops.interior_penalty(femops.L2(V.mesh, order=1)).symmetric
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [

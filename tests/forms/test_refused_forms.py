@@ -9,7 +9,6 @@ import femops
 from femops.errors import OperatorError, TraceError
 from support.cases.kernels import bend, random_vector, smooth
 from support.cases.traced import (
-    AsField,
     convection,
     divergence,
     gradient,
@@ -99,14 +98,17 @@ def test_a_coefficient_of_a_wrong_shape_for_a_form(scalar):
         femops.form(convection, scalar, beta=np.ones(3))
 
 
-@pytest.mark.parametrize("mu", [0.0, -1.0, lambda x: x[0] - 0.5, AsField(lambda x: -1 - x[0], 1)])
-def test_coefficients_of_any_sign(pair, mu):
+@pytest.mark.parametrize("kind", ["zero", "number", "function", "field"])
+def test_coefficients_of_any_sign(pair, kind):
     """In all forms alike: what is not definite is for solvers to find."""
-    minus = -mu if isinstance(mu, float) else lambda x: 0.5 - x[0]
-    if isinstance(mu, AsField):
-        space = femops.H1(pair.mesh, mu.order)
-        values = space.interpolate(mu.function)
-        mu, minus = (femops.GridFunction(space, v) for v in (values, -values))
+    Q = femops.H1(pair.mesh, 1)
+    values = Q.interpolate(lambda x: -1 - x[0])
+    mu, minus = {
+        "zero": (0.0, 0.0),
+        "number": (-1.0, 1.0),
+        "function": (lambda x: x[0] - 0.5, lambda x: 0.5 - x[0]),
+        "field": tuple(femops.GridFunction(Q, v) for v in (values, -values)),
+    }[kind]
     u = random_vector(pair, "float64", 1)
     for make in (femops.elasticity, femops.neo_hookean):
         one, other = (make(pair, sign, c) for sign, c in ((1.0, mu), (-1.0, minus)))

@@ -8,7 +8,6 @@ from femops.errors import OperatorError, VectorError
 from femops_kernels.cpu import machine
 from support.cases.kernels import bend, smooth
 from support.cases.levels import LEVELS
-from support.cases.products import stokes
 
 ODD = 11
 """Vectors: a lane of float64, and some that begin inside it."""
@@ -78,17 +77,6 @@ def test_levels_sums_and_boundaries(level):
         u, matrix = columns(operator, ODD), operator.assemble()
         most = np.abs(matrix @ u).max()
         assert np.abs(operator @ u - matrix @ u).max() < 1e-13 * most
-
-
-@pytest.mark.parametrize("level", ["partial", "full"])
-def test_products_of_spaces(level):
-    mesh = femops.box((3, 3), mapping=bend, order=2)
-    W = femops.Product(u=femops.H1(mesh, 2, ncomp=2), p=femops.H1(mesh, 1))
-    A = femops.form(stokes, W, mu=smooth, level=level)
-    u = columns(A, ODD)
-    for operator in (A, A.T, A.constrained(np.arange(0, W.size, 7))):
-        expected = operator.assemble() @ u
-        assert np.abs(operator @ u - expected).max() < 1e-13 * np.abs(expected).max()
 
 
 @pytest.mark.parametrize("elements", [(5, 5, 5), (3, 3, 3)])
