@@ -10,16 +10,10 @@ import femops
 from femops.operators.assembly import csr as assembly
 from support.cases.boundary import mesh
 from support.cases.kernels import random_vector
+from support.cases.products import error, held
 from support.oracles import boundary as boundary_oracle
 
 TOLERANCE = {"float64": 1e-12, "float32": 1e-5}
-
-
-def error(dense, result, u):
-    """How far ``result`` is from A u, over the norm of |A| |u|."""
-    flat = np.asarray(u, float).ravel()
-    difference = np.asarray(result, float).ravel() - dense @ flat
-    return float(np.linalg.norm(difference) / np.linalg.norm(abs(dense) @ abs(flat)))
 
 
 def smooth(x):
@@ -45,50 +39,44 @@ KINDS = {  # coefficient, components, what it is at a point
     "constant matrix": ([[2.0, 1.0], [0.0, 3.0]], 2, lambda x, n: [[2.0, 1.0], [0.0, 3.0]]),
 }
 
-# mesh, order, family, coefficient, attributes, dtype, lanes, level beside "full"
+# mesh, order, family, coefficient, attributes, dtype, level beside "full"
 CASES = [
-    ("segment", 2, "gll", "matrix", None, "float64", None, "partial"),
-    ("segment", 1, "bernstein", "normal", None, "float32", None, "element"),
-    ("line", 2, "gll", "function", [2], "float64", 4, "element"),
-    ("square", 1, "gll", "diagonal", [2, 3], "float64", None, "element"),
-    ("square", 2, "bernstein", "function", [1], "float64", 2, "partial"),
-    ("disc", 2, "gll", "normal", None, "float64", None, "partial"),
-    ("disc", 2, "gll", "constant matrix", None, "float32", None, "element"),
-    ("half-periodic", 2, "gll", "number", None, "float64", None, "matrix-free"),
-    ("cube", 2, "gll", "number", [1, 6], "float64", None, "element"),
-    ("cube", 1, "bernstein", "matrix", None, "float64", 16, "partial"),
-    ("ball", 2, "gll", "normal", None, "float64", None, "matrix-free"),
-    ("ball", 1, "gll", "vector", None, "float32", None, "element"),
+    ("segment", 2, "gll", "matrix", None, "float64", "partial"),
+    ("line", 2, "gll", "function", [2], "float64", "element"),
+    ("square", 1, "gll", "diagonal", [2, 3], "float64", "element"),
+    ("disc", 2, "gll", "constant matrix", None, "float32", "partial"),
+    ("half-periodic", 2, "gll", "number", None, "float64", "matrix-free"),
+    ("cube", 1, "bernstein", "vector", [1, 6], "float64", "partial"),
+    ("ball", 2, "gll", "normal", None, "float64", "matrix-free"),
 ]
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case[:4])))
 def test_mass(case):
-    kind, p, family, coefficient, attributes, dtype, lanes, level = case
+    kind, p, family, coefficient, attributes, dtype, level = case
     alpha, ncomp, weak = KINDS[coefficient]
     V = femops.H1(mesh(kind), p, ncomp=ncomp, family=family)
     dense = boundary_oracle.matrix(V, V, attributes, weak)
     u, tolerance = random_vector(V, dtype), TOLERANCE[dtype]
-    R = femops.boundary_mass(V, alpha, attributes, dtype=dtype, lanes=lanes)
+    R = femops.boundary_mass(V, alpha, attributes, dtype=dtype)
     assert R.space is V
     assert R.shape == (V.size, V.size)
-    volume = femops.mass(V, dtype=dtype, lanes=lanes)
-    held = V.boundary_dofs()[::2]
-    constrained, alone = volume.assemble().toarray() - 2 * dense, dense.copy()
-    for matrix in (constrained, alone):
-        matrix[held], matrix[:, held] = 0.0, 0.0
-        matrix[held, held] = 1.0
+    volume = femops.mass(V, dtype=dtype)
+    dofs = V.boundary_dofs()[::2]
+    constrained, alone = (
+        held(matrix, dofs) for matrix in (volume.assemble().toarray() - 2 * dense, dense)
+    )
     for at in ("full", level):
         A, M = R.at_level(at), volume.at_level(at)
         assert error(dense, A @ u, u) < tolerance
         assert error(dense.T, A.T @ u, u) < tolerance
         np.testing.assert_allclose(A.diagonal().ravel(), dense.diagonal(), atol=tolerance)
         assert abs(A.assemble() - dense).max() < tolerance * abs(dense).max()
-        whole = (-2 * A + M).constrained(held)
+        whole = (-2 * A + M).constrained(dofs)
         assert error(constrained, whole @ u, u) < tolerance
         assert abs(whole.assemble() - constrained).max() < tolerance * abs(constrained).max()
-        assert error(alone, A.constrained(held) @ u, u) < tolerance
+        assert error(alone, A.constrained(dofs) @ u, u) < tolerance
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def coupled(v, e, x, kappa):
 
 @pytest.mark.parametrize("counts", [(7,), (3, 5), (3, 2, 1)])
 def test_coupled_form_is_the_integral(counts):
-    W = product(counts) if len(counts) > 1 else _segment(counts)
+    W = product(counts)
     V, E = W.spaces["v"], W.spaces["e"]
     F = femops.residual(coupled, W, integrals=["work"], minima=["least"], quadrature=4, kappa=0.5)
     u = np.random.default_rng(1).standard_normal(W.size)
@@ -60,12 +60,6 @@ def test_coupled_form_is_the_integral(counts):
     assert found["work"] == pytest.approx((mixed @ first).sum(), abs=1e-13)
     element = F.element_of("least")
     assert (points[element] ** 2).min() == (points**2).min()
-
-
-def _segment(counts):
-    mesh = femops.box(counts)
-    e = femops.L2(mesh, order=1, family="bernstein")
-    return femops.Product(v=femops.H1(mesh, order=2), e=e)
 
 
 def test_constrained_dofs_have_no_residual_and_threads_change_no_bit():
