@@ -18,7 +18,7 @@ BATCH = 20
 device = guarded.small_device
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("seed", range(100))
 def test_random_form(seed):
     """At one level."""
