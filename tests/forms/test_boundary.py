@@ -1,10 +1,7 @@
 """Integrals over the boundary: operators, loads and users' forms, against the oracle."""
 
-from __future__ import annotations
-
 import copy
 import pickle
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,34 +10,26 @@ import femops
 from femops.operators.assembly import csr as assembly
 from support.cases.boundary import mesh
 from support.cases.kernels import random_vector
-from support.mesh_files import shared
+from support.cases.products import error, held
 from support.oracles import boundary as boundary_oracle
-from support.oracles.naive import Array
 
 TOLERANCE = {"float64": 1e-12, "float32": 1e-5}
 
 
-def error(dense: Array, result: Array, u: Array) -> float:
-    """How far ``result`` is from A u, over the norm of |A| |u|."""
-    flat = np.asarray(u, float).ravel()
-    difference = np.asarray(result, float).ravel() - dense @ flat
-    return float(np.linalg.norm(difference) / np.linalg.norm(abs(dense) @ abs(flat)))
-
-
-def smooth(x: Array) -> Array:
+def smooth(x):
     return 1.5 + np.sin(2 * x[0] + 1) + 0.3 * x[-1] ** 2
 
 
-def full(x: Array) -> Array:
+def full(x):
     return np.stack([[smooth(x), x[0]], [0.5 * x[-1], 2 + x[0] ** 2]])
 
 
-def slip(x: Array, n: Array) -> Array:
+def slip(x, n):
     """A coefficient that depends on the normal."""
     return 2 + np.einsum("i...,i...->...", x, n)
 
 
-KINDS: dict[str, tuple[Any, int, Any]] = {  # coefficient, components, what it is at a point
+KINDS = {  # coefficient, components, what it is at a point
     "number": (2.5, 1, lambda x, n: [[2.5]]),
     "function": (smooth, 1, lambda x, n: [[smooth(x)]]),
     "normal": (slip, 1, lambda x, n: [[slip(x, n)]]),
@@ -50,56 +39,50 @@ KINDS: dict[str, tuple[Any, int, Any]] = {  # coefficient, components, what it i
     "constant matrix": ([[2.0, 1.0], [0.0, 3.0]], 2, lambda x, n: [[2.0, 1.0], [0.0, 3.0]]),
 }
 
-# mesh, order, family, coefficient, attributes, dtype, lanes, level beside "full"
+# mesh, order, family, coefficient, attributes, dtype, level beside "full"
 CASES = [
-    ("segment", 2, "gll", "matrix", None, "float64", None, "partial"),
-    ("segment", 1, "bernstein", "normal", None, "float32", None, "element"),
-    ("line", 2, "gll", "function", [2], "float64", 4, "element"),
-    ("square", 1, "gll", "diagonal", [2, 3], "float64", None, "element"),
-    ("square", 2, "bernstein", "function", [1], "float64", 2, "partial"),
-    ("disc", 2, "gll", "normal", None, "float64", None, "partial"),
-    ("disc", 2, "gll", "constant matrix", None, "float32", None, "element"),
-    ("half-periodic", 2, "gll", "number", None, "float64", None, "matrix-free"),
-    ("cube", 2, "gll", "number", [1, 6], "float64", None, "element"),
-    ("cube", 1, "bernstein", "matrix", None, "float64", 16, "partial"),
-    ("ball", 2, "gll", "normal", None, "float64", None, "matrix-free"),
-    ("ball", 1, "gll", "vector", None, "float32", None, "element"),
+    ("segment", 2, "gll", "matrix", None, "float64", "partial"),
+    ("line", 2, "gll", "function", [2], "float64", "element"),
+    ("square", 1, "gll", "diagonal", [2, 3], "float64", "element"),
+    ("disc", 2, "gll", "constant matrix", None, "float32", "partial"),
+    ("half-periodic", 2, "gll", "number", None, "float64", "matrix-free"),
+    ("cube", 1, "bernstein", "vector", [1, 6], "float64", "partial"),
+    ("ball", 2, "gll", "normal", None, "float64", "matrix-free"),
 ]
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case[:4])))
-def test_mass(case: Any) -> None:
-    kind, p, family, coefficient, attributes, dtype, lanes, level = case
+def test_mass(case):
+    kind, p, family, coefficient, attributes, dtype, level = case
     alpha, ncomp, weak = KINDS[coefficient]
     V = femops.H1(mesh(kind), p, ncomp=ncomp, family=family)
     dense = boundary_oracle.matrix(V, V, attributes, weak)
     u, tolerance = random_vector(V, dtype), TOLERANCE[dtype]
-    R = femops.boundary_mass(V, alpha, attributes, dtype=dtype, lanes=lanes)
+    R = femops.boundary_mass(V, alpha, attributes, dtype=dtype)
     assert R.space is V
     assert R.shape == (V.size, V.size)
-    volume = femops.mass(V, dtype=dtype, lanes=lanes)
-    held = V.boundary_dofs()[::2]
-    constrained, alone = volume.assemble().toarray() - 2 * dense, dense.copy()
-    for matrix in (constrained, alone):
-        matrix[held], matrix[:, held] = 0.0, 0.0
-        matrix[held, held] = 1.0
+    volume = femops.mass(V, dtype=dtype)
+    dofs = V.boundary_dofs()[::2]
+    constrained, alone = (
+        held(matrix, dofs) for matrix in (volume.assemble().toarray() - 2 * dense, dense)
+    )
     for at in ("full", level):
         A, M = R.at_level(at), volume.at_level(at)
         assert error(dense, A @ u, u) < tolerance
         assert error(dense.T, A.T @ u, u) < tolerance
         np.testing.assert_allclose(A.diagonal().ravel(), dense.diagonal(), atol=tolerance)
         assert abs(A.assemble() - dense).max() < tolerance * abs(dense).max()
-        whole = (-2 * A + M).constrained(held)
+        whole = (-2 * A + M).constrained(dofs)
         assert error(constrained, whole @ u, u) < tolerance
         assert abs(whole.assemble() - constrained).max() < tolerance * abs(constrained).max()
-        assert error(alone, A.constrained(held) @ u, u) < tolerance
+        assert error(alone, A.constrained(dofs) @ u, u) < tolerance
 
 
-@pytest.mark.sample(2)
-@pytest.mark.parametrize("kind", ["segment", "square", "disc", "cube", "ball"])
-@pytest.mark.parametrize("ncomp", [1, 2])
-def test_load(kind: str, ncomp: int) -> None:
+@pytest.mark.parametrize(
+    ("kind", "ncomp"), [("segment", 1), ("square", 2), ("disc", 1), ("cube", 1), ("ball", 2)]
+)
+def test_load(kind, ncomp):
     V = femops.H1(mesh(kind), 2, ncomp=ncomp)
     attributes = [1]
     geometry = femops.geometry.BoundaryGeometry(V.mesh, femops.basis.gauss(5), attributes)
@@ -125,7 +108,7 @@ def test_load(kind: str, ncomp: int) -> None:
     assert femops.boundary_load(V, 1.0, dtype="float32").dtype == np.float32
 
 
-def columns(array: Array) -> Array:
+def columns(array):
     """(n, nq, dim) as functions take it, one face after the other: (dim, n, nq)."""
     return np.moveaxis(array, -1, 0)
 
@@ -134,7 +117,7 @@ def columns(array: Array) -> Array:
 
 
 @pytest.mark.parametrize("kind", ["segment", "disc", "ball"])
-def test_fields_as_coefficients(kind: str) -> None:
+def test_fields_as_coefficients(kind):
     """On curved faces, and where they jump between elements."""
     V = femops.H1(mesh(kind), 2)
     for W in (femops.H1(V.mesh, 3), femops.L2(V.mesh, 1), femops.L2(V.mesh, 2, family="gll")):
@@ -151,12 +134,12 @@ def test_fields_as_coefficients(kind: str) -> None:
 # --- known integrals ------------------------------------------------------------------------------
 
 
-def area(mesh: femops.Mesh, attributes: Any = None, points: int = 8) -> float:
+def area(mesh, attributes=None, points=8):
     geometry = femops.geometry.BoundaryGeometry(mesh, femops.basis.gauss(points), attributes)
     return sum(float(block.weighted_det.sum()) for block in geometry)
 
 
-def test_areas() -> None:
+def test_areas():
     box = femops.box((3, 2, 4), upper=(2.0, 3.0, 5.0))
     V = femops.H1(box, 1)
     sides = [15.0, 15.0, 10.0, 10.0, 6.0, 6.0]  # low and high x, y, z
@@ -173,30 +156,7 @@ def test_areas() -> None:
     assert errors[2] < errors[1] / 4 < errors[0] / 16
 
 
-@pytest.mark.parametrize("kind", ["segment", "square", "disc", "cube", "ball", "star", "fichera"])
-def test_divergence_theorem(kind: str) -> None:
-    if kind in ("star", "fichera"):
-        curved = femops.read_mesh(shared(f"{kind}-q3.mesh"))
-    else:
-        curved = mesh(kind)
-
-    def field(x: Array) -> Array:
-        return np.stack([x[d] * x[d - 1] + (d + 1) * x[d] ** 2 for d in range(len(x))])
-
-    def divergence(x: Array) -> Array:
-        if len(x) == 1:
-            return 4 * x[0]
-        return sum(x[d - 1] + 2 * (d + 1) * x[d] for d in range(len(x)))
-
-    V, points = femops.H1(curved, 1), 2 * curved.order + 3
-    outwards = femops.boundary_load(V, lambda x, n: (field(x) * n).sum(0), quadrature=points)
-    inside = femops.integrate(V, divergence, quadrature=points)
-    assert outwards.sum() == pytest.approx(inside, rel=1e-12, abs=1e-12)
-    n_sum = [femops.boundary_load(V, lambda x, n, d=d: n[d]).sum() for d in range(curved.dim)]
-    assert np.allclose(n_sum, 0.0, atol=1e-12)
-
-
-def test_an_entry_listed_twice_counts_once() -> None:
+def test_an_entry_listed_twice_counts_once():
     """A face with two attributes is one face where both are asked for."""
     box = femops.box((2, 1))
     twice = femops.Mesh.from_arrays(
@@ -212,12 +172,12 @@ def test_an_entry_listed_twice_counts_once() -> None:
     assert 0 < nine <= area(box, one)
 
 
-def test_names() -> None:
+def test_names():
     box = femops.box((2, 3))
     V = femops.H1(box.with_names(boundary={"ends": (1, 2), "all": (3,)}), 2)
     u = random_vector(V, "float64")
 
-    def weigh(attributes: Any) -> Any:
+    def weigh(attributes):
         return femops.boundary_mass(V, smooth, attributes) @ u
 
     np.testing.assert_array_equal(weigh("ends"), weigh([1, 2]))
@@ -232,7 +192,7 @@ def test_names() -> None:
 # --- as an operator among others ------------------------------------------------------------------
 
 
-def test_sums_fuse_by_domain() -> None:
+def test_sums_fuse_by_domain():
     V = femops.H1(mesh("disc"), 1)
     A, M, u = femops.diffusion(V), femops.mass(V), random_vector(V, "float64")
     first = femops.boundary_mass(V, 2.0, attributes=1)
@@ -249,18 +209,7 @@ def test_sums_fuse_by_domain() -> None:
     assert total.assembly_flops == sum(part.assembly_flops for part in parts)
 
 
-def test_auto() -> None:
-    V = femops.H1(mesh("disc"), 1)
-    A, u = femops.diffusion(V), random_vector(V, "float64")
-    R = femops.boundary_mass(V, smooth, level="auto")
-    expected = R.assemble() @ u
-    np.testing.assert_allclose(R @ u, expected, atol=1e-14)
-    whole = (R + A.at_level("auto")).constrained([3])
-    np.testing.assert_allclose(whole @ u, whole.assemble() @ u, atol=1e-13)
-    assert {R.level, whole.level} <= {"full", "element", "partial", "matrix-free"}
-
-
-def test_update_and_copies() -> None:
+def test_update_and_copies():
     V = femops.H1(mesh("ball"), 2)
     u, held = random_vector(V, "float64"), V.boundary_dofs()[:7]
     A = (femops.diffusion(V) + femops.boundary_mass(V, 3.0)).constrained(held)
@@ -268,18 +217,15 @@ def test_update_and_copies() -> None:
     np.testing.assert_array_equal(A.update(alpha=smooth) @ u, B @ u)
     for again in (copy.deepcopy(B), pickle.loads(pickle.dumps(B))):
         np.testing.assert_array_equal(again @ u, B @ u)
-    values = V.interpolate(lambda x: x[0])
-    lifted = B.unconstrained.assemble()[:, held] @ values[held]
-    b = B.rhs(V.zeros(), values)
-    np.testing.assert_allclose(b[held], values[held])
-    free = np.setdiff1d(np.arange(V.size), held)
-    np.testing.assert_allclose(b[free], -lifted[free], atol=1e-13)
-    alone = femops.boundary_mass(V, smooth).constrained(held)
-    lifted = alone.unconstrained.assemble()[:, held] @ values[held]
-    np.testing.assert_allclose(alone.rhs(V.zeros(), values)[free], -lifted[free], atol=1e-13)
+    values, free = V.interpolate(lambda x: x[0]), np.setdiff1d(np.arange(V.size), held)
+    for one in (B, femops.boundary_mass(V, smooth).constrained(held)):
+        lifted = one.unconstrained.assemble()[:, held] @ values[held]
+        b = one.rhs(V.zeros(), values)
+        np.testing.assert_allclose(b[held], values[held])
+        np.testing.assert_allclose(b[free], -lifted[free], atol=1e-13)
 
 
-def test_storage_of_a_boundary_operator() -> None:
+def test_storage_of_a_boundary_operator():
     V = femops.H1(femops.box((6, 6, 6)), 2)
     faces = 6 * 36
     R = femops.boundary_mass(V)
@@ -292,7 +238,7 @@ def test_storage_of_a_boundary_operator() -> None:
     assert ((femops.mass(V) + R).assemble() != 0).nnz <= (whole != 0).nnz
 
 
-def test_a_matrix_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_matrix_that_does_not_fit_is_refused(monkeypatch):
     V = femops.H1(femops.box((6, 6, 6)), 2)
     A, R = femops.diffusion(V), femops.boundary_mass(V)
     alone = assembly.csr_bytes(R._summands)
@@ -304,7 +250,7 @@ def test_a_matrix_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) 
     R.at_level("full")
 
 
-def test_what_pickle_restores_is_fused_with_new_integrals() -> None:
+def test_what_pickle_restores_is_fused_with_new_integrals():
     V = femops.H1(femops.disc(), 2)
     A, x = femops.mass(V) + femops.boundary_mass(V), random_vector(V, "float64")
     expected = (A + femops.boundary_mass(V)) @ x

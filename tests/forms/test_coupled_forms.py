@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import femops
+from femops.errors import OperatorError, TraceError, VectorError
 from femops.operators.coarsening import in_precision
 from femops.operators.execution import filling
 
@@ -31,9 +32,9 @@ def coupled(v, e, x, kappa):
     }
 
 
-@pytest.mark.parametrize("counts", [(7,), (3, 5), (3, 2, 3)])
+@pytest.mark.parametrize("counts", [(7,), (3, 5), (3, 2, 1)])
 def test_coupled_form_is_the_integral(counts):
-    W = product(counts) if len(counts) > 1 else _segment(counts)
+    W = product(counts)
     V, E = W.spaces["v"], W.spaces["e"]
     F = femops.residual(coupled, W, integrals=["work"], minima=["least"], quadrature=4, kappa=0.5)
     u = np.random.default_rng(1).standard_normal(W.size)
@@ -59,12 +60,6 @@ def test_coupled_form_is_the_integral(counts):
     assert found["work"] == pytest.approx((mixed @ first).sum(), abs=1e-13)
     element = F.element_of("least")
     assert (points[element] ** 2).min() == (points**2).min()
-
-
-def _segment(counts):
-    mesh = femops.box(counts)
-    e = femops.L2(mesh, order=1, family="bernstein")
-    return femops.Product(v=femops.H1(mesh, order=2), e=e)
 
 
 def test_constrained_dofs_have_no_residual_and_threads_change_no_bit():
@@ -127,12 +122,12 @@ def test_the_element_of_a_least_value_needs_an_evaluation():
     W = product((3, 2))
     F = femops.residual(coupled, W, integrals=["work"], minima=["least"], kappa=0.5)
     u = np.random.default_rng(0).standard_normal(F.space.size)
-    with pytest.raises(femops.errors.OperatorError, match="not been evaluated"):
+    with pytest.raises(OperatorError, match="not been evaluated"):
         F.element_of("least")
     F.evaluate(u)
     F.element_of("least")
     for twin in (copy.copy(F), F.constrained([0])):
-        with pytest.raises(femops.errors.OperatorError, match="not been evaluated"):
+        with pytest.raises(OperatorError, match="not been evaluated"):
             twin.element_of("least")
 
 
@@ -171,12 +166,7 @@ def test_jacobian_is_the_derivative(level):
     difference = (F.residual(u + h * step) - F.residual(u - h * step)) / (2 * h)
     assert np.abs(J @ step - difference).max() < 1e-6 * np.abs(difference).max()
     assert np.array_equal((J @ np.ones(W.size))[dofs], np.ones(len(dofs)))
-    assert {pair for pair in (("v", "v"), ("v", "e"), ("e", "v"), ("e", "e")) if J[pair]} == {
-        ("v", "v"),
-        ("v", "e"),
-        ("e", "v"),
-        ("e", "e"),
-    }
+    assert all(J[test, field] is not None for test in "ve" for field in "ve")
 
 
 def weighted(weight, inverse):
@@ -268,15 +258,15 @@ def test_multigrid_takes_the_state_to_coarser_spaces(family):
 
 
 def test_what_is_wrong_is_told():
-    W = product((2, 2))
-    with pytest.raises(femops.errors.TraceError, match="returned no 'work'"):
-        femops.residual(lambda v, e: {"v": {"value": v.value}}, W, integrals=["work"])
-    with pytest.raises(femops.errors.OperatorError, match="two results"):
-        femops.residual(lambda v, e: {"v": {"value": v.value}}, W, integrals=["v"])
-    with pytest.raises(femops.errors.OperatorError, match="<lambda> returns nothing"):
-        femops.residual(lambda v, e: {}, W)
+    W, value = product((2, 2)), {"v": {"value": 0.0}}
     F = femops.residual(lambda v, e: {"v": {"value": v.value * e}}, W)
-    with pytest.raises(femops.errors.VectorError):
-        F.residual(np.zeros(3))
-    with pytest.raises(femops.errors.OperatorError, match="no minimum"):
-        F.element_of("v")
+    refused = [
+        (lambda: femops.residual(lambda v, e: value, W, integrals=["w"]), TraceError, "no 'w'"),
+        (lambda: femops.residual(lambda v, e: value, W, integrals=["v"]), OperatorError, "two res"),
+        (lambda: femops.residual(lambda v, e: {}, W), OperatorError, "<lambda> returns nothing"),
+        (lambda: F.residual(np.zeros(3)), VectorError, "entries"),
+        (lambda: F.element_of("v"), OperatorError, "no minimum"),
+    ]
+    for ask, kind, words in refused:
+        with pytest.raises(kind, match=words):
+            ask()

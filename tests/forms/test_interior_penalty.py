@@ -1,38 +1,35 @@
 """Interior penalty and upwind convection: exact solutions, rates, positive matrices, bad input."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
 
 import femops
 from femops.errors import FemopsError, OperatorError
 
-DISC = femops.read_mesh(femops.sample("disc.mesh"))
 BENT = femops.box((3, 2)).mapped(lambda x: np.stack([x[0] + 0.1 * x[1] ** 2, x[1] + 0.1 * x[0]]))
 MESHES = [femops.box((5,)), BENT, femops.box((2, 3, 2))]
 
 
-@pytest.mark.parametrize("kind", ["number", "diagonal", "tensor", "field"])
-def test_linear_solutions_are_exact(kind: str) -> None:
+@pytest.mark.parametrize("kind", ["number", "diagonal", "general", "tensor", "field"])
+def test_linear_solutions_are_exact(kind):
+    """Linear functions solve diffusion without sources: the operator and the load agree."""
     mesh = {"number": MESHES[0], "tensor": MESHES[2]}.get(kind, BENT)
     V, K = femops.L2(mesh, order=2), femops.L2(mesh, order=0)
     one = np.eye(mesh.dim)[0]
-    field = femops.GridFunction(K, 3.0 + 0.0 * K.zeros())
-    kappa = {"number": 2.0, "diagonal": 1.0 + one, "tensor": np.diag(1.0 + one), "field": field}[
-        kind
-    ]
+    kappa = {
+        "number": 2.0,
+        "diagonal": 1.0 + one,
+        "general": np.diag(1.0 + one) + 0.3 * np.eye(mesh.dim, k=1),  # not symmetric
+        "tensor": np.diag(1.0 + one),
+        "field": femops.GridFunction(K, 3.0 + 0.0 * K.zeros()),
+    }[kind]
     exact = lambda x: 1.0 + 2.0 * x[0] - x[-1]  # noqa: E731
-    A = femops.interior_penalty(V, kappa)
     b = femops.dirichlet_load(V, exact, kappa=kappa)
-    u, _ = femops.cg(A, b, M=femops.jacobi(A), rtol=1e-13)
-    np.testing.assert_allclose(u, V.interpolate(exact), atol=1e-9)
+    found = femops.interior_penalty(V, kappa) @ V.interpolate(exact)
+    np.testing.assert_allclose(found, b, rtol=0, atol=1e-12 * abs(b).max())
 
 
-def test_the_solution_of_two_materials() -> None:
+def test_the_solution_of_two_materials():
     mesh = femops.box((4, 2))
     V, K = femops.L2(mesh, order=2), femops.L2(mesh, order=0)
     kappa = femops.GridFunction(K, K.interpolate(lambda x: np.where(x[0] < 0.5, 1.0, 9.0)))
@@ -40,31 +37,16 @@ def test_the_solution_of_two_materials() -> None:
     attributes = [k for k in range(1, 5) if np.ptp(_sides(mesh, k)) < 1e-12]
     A = femops.interior_penalty(V, kappa, boundary=attributes)
     b = femops.dirichlet_load(V, exact, kappa=kappa, boundary=attributes)
-    u, _ = femops.cg(A, b, M=femops.jacobi(A), rtol=1e-13)
-    assert femops.l2_error(V, u, exact) < 1e-10
+    np.testing.assert_allclose(A @ V.interpolate(exact), b, rtol=0, atol=1e-12 * abs(b).max())
 
 
-def _sides(mesh: femops.Mesh, attribute: int) -> Any:
+def _sides(mesh, attribute):
     """x of the points of a side of a box."""
     H = femops.H1(mesh, order=1)
     return H.dof_coordinates()[H.boundary_dofs([attribute]), 0]
 
 
-@pytest.mark.parametrize("order", [1, 2, 3])
-def test_rates_of_convergence(order: int) -> None:
-    exact = lambda x: np.sin(3.0 * x[0]) * np.cos(2.0 * x[1])  # noqa: E731
-    errors = []
-    for refine in (0, 1):
-        V = femops.L2(DISC.refine(refine), order)
-        b = femops.load(V, lambda x: 13.0 * exact(x)) + femops.dirichlet_load(V, exact)
-        A = femops.interior_penalty(V)
-        errors.append(
-            femops.l2_error(V, femops.cg(A, b, M=femops.multigrid(A), rtol=1e-11)[0], exact)
-        )
-    assert np.log2(errors[0] / errors[1]) > order + 0.4
-
-
-def test_the_load_has_the_rule_of_the_operator() -> None:
+def test_the_load_has_the_rule_of_the_operator():
     """Operator and load agree with few points, too, where the conductivity varies."""
     V, kappa = femops.L2(BENT, order=2), lambda x: np.exp(4.0 * x[0] * x[1])
     A = femops.interior_penalty(V, kappa, quadrature=3)
@@ -80,7 +62,7 @@ def test_the_load_has_the_rule_of_the_operator() -> None:
     assert abs(load - femops.dirichlet_load(V, field, kappa)).max() > 1e6 * tolerance
 
 
-def test_elasticity_is_exact_and_positive() -> None:
+def test_elasticity_is_exact_and_positive():
     V = femops.L2(BENT, order=2, ncomp=2)
     A = femops.elastic_interior_penalty(V, 2.0, 0.7)
     matrix = A.assemble().toarray()
@@ -93,19 +75,29 @@ def test_elasticity_is_exact_and_positive() -> None:
 
 
 @pytest.mark.parametrize("mesh", MESHES, ids=["1-D", "2-D", "3-D"])
-def test_upwind_convection_conserves_and_loses_energy(mesh: femops.Mesh) -> None:
+def test_upwind_convection_conserves_and_loses_energy(mesh):
     V = femops.L2(mesh, order=2, ncomp=2)
     b = np.arange(1.0, mesh.dim + 1.0)
     A = femops.upwind_convection(V, b)
     u = np.random.default_rng(0).standard_normal(V.size)
     out = femops.functional(lambda u, n: np.maximum(b @ n, 0.0) * u.value.sum(), V, boundary="all")
     assert (A @ u).sum() == pytest.approx(out(u), rel=1e-12)
-    lost = femops.functional(
+    inside = femops.functional(
         lambda u, n: 0.5 * abs(b @ n) * (u.jump.value**2).sum(), V, faces="interior"
-    )(u) + femops.functional(lambda u, n: 0.5 * abs(b @ n) * (u.value**2).sum(), V, boundary="all")(
-        u
     )
+    around = femops.functional(
+        lambda u, n: 0.5 * abs(b @ n) * (u.value**2).sum(), V, boundary="all"
+    )
+    lost = inside(u) + around(u)
     assert u @ (A @ u) == pytest.approx(lost, rel=1e-12)
+
+
+def test_a_mesh_without_a_boundary():
+    V = femops.L2(femops.box((3, 3), periodic=True), order=0)
+    A = femops.upwind_convection(V, np.array([2.0, -1.0]))
+    for one in (A, A.T):  # constants stay, and nothing is lost
+        assert abs(one @ np.ones(V.size)).max() < 1e-13
+    assert femops.interior_penalty(femops.L2(V.mesh, order=1)).symmetric
 
 
 @pytest.mark.parametrize(
@@ -124,6 +116,6 @@ def test_upwind_convection_conserves_and_loses_energy(mesh: femops.Mesh) -> None
         (lambda V: femops.interior_penalty(V, boundary="nowhere"), "nowhere"),
     ],
 )
-def test_bad_input_is_refused(make: Callable[[Any], Any], words: str) -> None:
+def test_bad_input_is_refused(make, words):
     with pytest.raises((OperatorError, FemopsError), match=words):
         make(femops.L2(BENT, order=2))

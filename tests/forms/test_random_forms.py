@@ -9,15 +9,9 @@ elements or the boundary, linear or Jacobians; each fourth is in float32.
 ``make exhaustive`` tries more examples, each at all levels.
 """
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 
 from support.cases.form_checks import LEVELS, failures, tried
-from support.cases.form_programs import check_lanes, programs
-from support.cases.random_forms.examples import example
 from support.cuda import guarded
 
 BATCH = 20
@@ -33,22 +27,8 @@ def test_random_form(seed):
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", range(100, 140))
-def test_random_form_on_a_device(seed: int, device: Any) -> None:
+def test_random_form_on_a_device(seed, device):
     tried(seed, (("partial", "matrix-free")[seed % 2],), device=device)
-
-
-@pytest.mark.sample(100)
-@pytest.mark.parametrize("first", range(0, 500, 5))
-def test_a_compiler_would_take_all_programs(first: int) -> None:
-    """Of transposes and Jacobians at all levels: thousands, so nothing is compiled."""
-    for seed in range(first, first + 5):
-        case = example(seed)
-        for program in programs(case):
-            try:
-                check_lanes(program)
-            except AssertionError as error:
-                error.add_note(f"{case.described}\n{program.text}")
-                raise
 
 
 @pytest.mark.exhaustive

@@ -18,34 +18,34 @@ from support.oracles.forms import Dense, FormOracle
 Array = np.ndarray
 
 
-def damped(u: Any, k2: Any) -> Any:
+def damped(u, k2):
     return {"grad": u.grad, "value": -k2 * u}
 
 
-def stretched(u: Any, x: Any, k: Any) -> Any:
+def stretched(u, x, k):
     """Of a perfectly matched layer: quotients, powers, exp and choices of complex numbers."""
     s = 1.0 + 2j * femops.maximum(x[0] - 0.4, 0.0) ** 2 / k
     turned = femops.where(x[1] > 0.3, s, np.exp(1j * x[1]) * s**2)
     return {"grad": u.grad / s * np.conj(turned), "value": abs(s) * s**-1 * u}
 
 
-def magnetic(u: Any, x: Any, strength: Any) -> Any:
+def magnetic(u, x, strength):
     """Schroedinger's operator in a magnetic field: Hermitian."""
     potential = strength * np.array([-x[1], x[0], 0.5 * x[0]])[: len(u.grad)]
     moved = u.grad - 1j * potential * u
     return {"grad": moved, "value": 1j * femops.inner(potential, moved) + u}
 
 
-def viscoelastic(u: Any, lam: Any, mu: Any) -> Any:
+def viscoelastic(u, lam, mu):
     return {"grad": lam * u.div * np.eye(len(u)) + 2 * mu * u.sym_grad}
 
 
-def anisotropic(u: Any, kappa: Any) -> Any:
+def anisotropic(u, kappa):
     """A tensor that is neither symmetric nor Hermitian, of its real part too."""
     return {"grad": kappa @ u.grad + 0.2 * kappa.real @ u.grad, "value": (1.0 - 2j) * u}
 
 
-def tensor(x: Array) -> Array:
+def tensor(x):
     values = np.array([[2 + 1j * x[0], 0.3 * x[1] + 0j * x[0]], [0.1j + 0 * x[0], 1.5 + x[0]]])
     return values.astype(complex)
 
@@ -63,16 +63,16 @@ class Case:
     test_order: int | None = None
     options: dict[str, Any] = field(default_factory=dict)
 
-    def __str__(self) -> str:
+    def __str__(self):
         return f"{self.function.__name__}-{self.dim}d-p{self.order}"
 
-    def spaces(self) -> tuple[Any, Any]:
+    def spaces(self):
         mesh = femops.box((3, 2, 1)[: self.dim], mapping=bend)
         make = femops.L2 if self.family == "gauss" else femops.H1
         trial = make(mesh, self.order, self.ncomp, self.family)
         return trial, trial if self.test_order is None else make(mesh, self.test_order, self.ncomp)
 
-    def build(self, **options: Any) -> tuple[Any, Dense]:
+    def build(self, **options):
         trial, test = self.spaces()
         given = {"dtype": "complex128", **self.options, **options}
         operator = femops.form(self.function, trial, test, **given, **self.coefficients)
@@ -82,14 +82,12 @@ class Case:
 
 CASES = (
     Case(damped, 1, 3, {"k2": 9.0 + 2.0j}),
-    Case(damped, 2, 4, {"k2": lambda x: x[0] - 3j * x[1]}, options={"level": "matrix-free"}),
-    Case(damped, 3, 0, {"k2": 1j}, family="gauss"),
+    Case(damped, 2, 2, {"k2": lambda x: x[0] - 3j * x[1]}, options={"level": "matrix-free"}),
     Case(stretched, 2, 3, {"k": 7.0}),
-    Case(magnetic, 2, 2, {"strength": 3.0}),
-    Case(magnetic, 3, 2, {"strength": 1.5}, options={"dtype": "complex64"}),
+    Case(magnetic, 3, 1, {"strength": 1.5}, options={"dtype": "complex64"}),
     Case(viscoelastic, 2, 2, {"lam": 1.0 + 0.2j, "mu": lambda x: 0.5 + 0.1j * x[0]}, ncomp=2),
     Case(anisotropic, 2, 3, {"kappa": tensor}),
-    Case(damped, 2, 2, {"k2": 0.5j}, test_order=3),
+    Case(damped, 2, 0, {"k2": 0.5j}, family="gauss", test_order=3),
     Case(magnetic, 2, 2, {"strength": 3.0}, options={"level": "element"}),
     Case(stretched, 2, 1, {"k": 7.0}, options={"level": "full"}),
 )
@@ -97,14 +95,13 @@ HERMITIAN = ("magnetic",)
 SYMMETRIC = ("damped", "stretched", "viscoelastic")
 
 
-def random(size: int, seed: int, dtype: Any = complex) -> Array:
+def random(size, seed, dtype=complex):
     rng = np.random.default_rng(seed)
     return (rng.standard_normal(size) + 1j * rng.standard_normal(size)).astype(dtype)
 
 
-@pytest.mark.sample(2)
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_products_matrix_and_diagonal(case: Case) -> None:
+def test_products_matrix_and_diagonal(case):
     A, dense = case.build()
     tolerance = 1e-13 if A.dtype == complex else 2e-5
     u, v = random(A.shape[1], 1, A.dtype), random(A.shape[0], 2, A.dtype)
@@ -113,9 +110,9 @@ def test_products_matrix_and_diagonal(case: Case) -> None:
     assert dense.error(A @ u.real, u.real) < tolerance
     assert Dense(dense.matrix.conj().T).error(A.H @ v, v) < tolerance
     assert dense.T.error(A.T @ v, v) < tolerance
-    many = np.stack([random(A.shape[1], k, A.dtype) for k in range(9)], axis=1)
-    for at in (0, 8):
-        assert dense.error((A @ many)[:, at], many[:, at]) < tolerance
+    many = np.stack([random(A.shape[1], k, A.dtype) for k in range(3)], axis=1)
+    for x, y in zip(many.T, (A @ many).T, strict=True):
+        assert dense.error(y, x) < tolerance
     most = abs(dense.matrix).max()
     assert abs(A.assemble().toarray() - dense.matrix).max() < tolerance * most
     if A.space is A.test_space:
@@ -126,7 +123,7 @@ def test_products_matrix_and_diagonal(case: Case) -> None:
         assert A.symmetric == (name in SYMMETRIC)
 
 
-def test_into_a_given_array() -> None:
+def test_into_a_given_array():
     A, dense = CASES[0].build()
     u, out = random(A.shape[1], 3), np.full(A.shape[0], np.nan + 0j)
     assert A.apply(u, out) is out
@@ -137,18 +134,16 @@ def test_into_a_given_array() -> None:
         A.apply(u.real.copy())
 
 
-def test_many_vectors_in_panels() -> None:
-    A, dense = CASES[3].build()
-    X = femops.MultiVector.zeros(A.space, 5, dtype=complex)
-    columns = np.stack([random(A.shape[1], k) for k in range(5)], axis=1)
-    X[:] = columns
+def test_many_vectors_in_panels():
+    A, dense = CASES[2].build()
+    X = femops.MultiVector.zeros(A.space, 9, dtype=complex)
+    X[:] = columns = np.stack([random(A.shape[1], k) for k in range(9)], axis=1)
     Y = (A @ X).columns()
-    assert max(dense.error(Y[:, k], columns[:, k]) for k in range(5)) < 1e-13
+    assert max(dense.error(Y[:, k], columns[:, k]) for k in range(9)) < 1e-13
 
 
-def test_conditions_and_right_hand_sides() -> None:
-    case = CASES[3]
-    A, dense = case.build()
+def test_conditions_and_right_hand_sides():
+    A, dense = CASES[2].build()
     V = A.space
     dofs = V.boundary_dofs()
     free = np.setdiff1d(np.arange(V.size), dofs)
@@ -170,8 +165,8 @@ def test_conditions_and_right_hand_sides() -> None:
     assert np.array_equal(held.unconstrained @ x, A @ x)
 
 
-def test_sums_and_factors() -> None:
-    A, dense = CASES[3].build()
+def test_sums_and_factors():
+    A, dense = CASES[2].build()
     B = femops.form(damped, A.space, k2=2j, dtype=complex)
     other = FormOracle.of(A.space, kind=complex).matrix(damped, k2=2j)
     u = random(A.shape[0], 7)
@@ -185,7 +180,7 @@ def test_sums_and_factors() -> None:
     assert np.allclose((2j * A) @ u, 2j * (dense.matrix @ u))
 
 
-def test_new_coefficients() -> None:
+def test_new_coefficients():
     A, _ = CASES[0].build()
     _, dense = Case(damped, 1, 3, {"k2": 3.0}).build()
     u = random(A.shape[0], 8)
@@ -195,12 +190,12 @@ def test_new_coefficients() -> None:
         real.update(k2=3.0j)
 
 
-def test_several_fields() -> None:
+def test_several_fields():
     """The same as the form of each pair of fields."""
     mesh = femops.box((3, 2), mapping=bend)
     W = femops.Product(u=femops.H1(mesh, 2, ncomp=2), p=femops.H1(mesh, 1))
 
-    def oseen(u: Any, p: Any, mu: Any) -> Any:
+    def oseen(u, p, mu):
         return {"u": {"grad": mu * u.grad - p * np.eye(2)}, "p": {"value": 1j * u.div}}
 
     A = femops.form(oseen, W, mu=1.0 + 0.5j, dtype=complex)
@@ -218,20 +213,20 @@ def test_several_fields() -> None:
     assert np.allclose(W.split(A @ alone)[1], oracles["p", "u"].matrix @ parts["u"], atol=1e-13)
 
 
-def test_faces() -> None:
+def test_faces():
     """The real and the imaginary part of the form, each of real numbers."""
     D = femops.L2(femops.box((3, 2), mapping=bend), 2)
 
-    def jumps(u: Any, n: Any, h: Any, a: Any = 1.0) -> Any:
+    def jumps(u, n, h, a=1.0):
         return {"jump": a * (u.jump - u.mean.grad @ n), "mean": {"grad": -a * u.jump * n}}
 
-    def cells(u: Any, a: Any = 1.0) -> Any:
+    def cells(u, a=1.0):
         return {"grad": a * u.grad}
 
-    def walls(u: Any, x: Any, a: Any = 1.0) -> Any:
+    def walls(u, x, a=1.0):
         return {"value": a * x[0] * u}
 
-    def over_all(a: Any, **options: Any) -> Any:
+    def over_all(a, **options):
         functions = {"cells": cells, "interior": jumps, "boundary": walls}
         return femops.form(functions, D, a=a, **options)
 
@@ -242,7 +237,7 @@ def test_faces() -> None:
     assert np.allclose(A.diagonal(), (2.0 - 3.0j) * R.diagonal(), rtol=1e-12)
 
 
-def test_a_copy_in_another_process() -> None:
+def test_a_copy_in_another_process():
     A, _ = CASES[0].build()
     u = random(A.shape[0], 11)
     femops.form(damped, A.space, k2=1j, dtype=complex)
@@ -269,14 +264,13 @@ def test_a_copy_in_another_process() -> None:
         (lambda u: {"value": (1j * u) * (0 * u < 1j)}, "complex number"),
     ],
 )
-def test_refused_forms(function: Any, message: str) -> None:
+def test_refused_forms(function, message):
     V = femops.H1(femops.box((2, 2)), 1)
     with pytest.raises(TraceError, match=message):
         femops.form(function, V, dtype="complex128")
 
 
 CHOICES = (
-    lambda x: femops.where(x[0] > 0.5, 1.0, 0.0),
     lambda x: x[0] > 0.5,
     lambda x: (x[0] > 0.5) & True,
     lambda x: np.logical_not(~(x[0] > 0.5)),
@@ -284,16 +278,16 @@ CHOICES = (
 )
 
 
-@pytest.mark.parametrize("choice", CHOICES)
-def test_conditions_are_numbers(choice: Any) -> None:
+def test_conditions_are_numbers():
     """As in a real form, also beside complex constants."""
     V = femops.H1(femops.box((2, 2)), 1)
-    A = femops.form(lambda u, x: {"value": 1j * choice(x) * u}, V, dtype=complex)
     R = femops.form(lambda u, x: {"value": femops.where(x[0] > 0.5, 1.0, 0.0) * u}, V)
-    assert np.array_equal(A @ np.ones(V.size), 1j * (R @ np.ones(V.size)))
+    for k, choice in enumerate(CHOICES):
+        A = femops.form(lambda u, x, f=choice: {"value": 1j * f(x) * u}, V, dtype=complex)
+        assert np.array_equal(A @ np.ones(V.size), 1j * (R @ np.ones(V.size))), k
 
 
-def test_fields_in_lists() -> None:
+def test_fields_in_lists():
     V = femops.H1(femops.box((2, 2), mapping=bend), 1)
     A = femops.form(lambda u: {"grad": [u, 2j * u]}, V, dtype=complex)
     R, S = (femops.form(lambda u, k: {"grad": k * u}, V, k=np.eye(2)[i]) for i in (0, 1))
@@ -301,35 +295,36 @@ def test_fields_in_lists() -> None:
     assert np.allclose(A @ x, R @ x + 2j * (S @ x), rtol=0, atol=1e-14)
 
 
-def test_refused_arguments() -> None:
+def test_refused_arguments():
     V = femops.H1(femops.box((2, 2)), 1)
-    with pytest.raises(TraceError, match="dtype='complex128'"):
-        femops.form(lambda u: {"value": 1j * u}, V)
-    with pytest.raises(OperatorError, match=r"femops\.form makes complex operators"):
-        femops.mass(V, dtype=complex)
-    with pytest.raises(OperatorError, match=r"ComplexOperator.* is no operator on a product"):
-        femops.form(damped, V, k2=1j, dtype=complex)["u", "u"]
-    with pytest.raises(OperatorError, match="not finite"):
-        femops.form(damped, V, k2=complex(0, np.nan), dtype=complex)
-    with pytest.raises(VectorError, match=r"u\.real and u\.imag"):
-        V.values(V.zeros(complex))
+    C = femops.form(damped, V, k2=1j, dtype=complex)
+    refused = [
+        (lambda: femops.form(lambda u: {"value": 1j * u}, V), TraceError, "dtype='complex128'"),
+        (lambda: femops.mass(V, dtype=complex), OperatorError, r"femops\.form makes complex oper"),
+        (lambda: C["u", "u"], OperatorError, r"ComplexOperator.* is no operator on a product"),
+        (lambda: C.update(k2=complex(0, np.nan)), OperatorError, "not finite"),
+        (lambda: V.values(V.zeros(complex)), VectorError, r"u\.real and u\.imag"),
+    ]
+    for ask, kind, words in refused:
+        with pytest.raises(kind, match=words):
+            ask()
 
 
 # --- vectors of complex numbers -------------------------------------------------------------------
 
 
-def plane(x: Array) -> Array:
+def plane(x):
     return np.exp(1j * (2.0 * x[0] - x[1]))
 
 
-def test_interpolation_loads_and_norms() -> None:
+def test_interpolation_loads_and_norms():
     V = femops.H1(femops.box((4, 3), mapping=bend), 4)
     u = V.interpolate(plane, dtype=complex)
     assert np.array_equal(u, plane(V.dof_coordinates().T))
     assert femops.l2_error(V, u, plane) < 1e-4
     assert abs(femops.l2_norm(V, u) - np.sqrt(femops.integrate(V, V.interpolate(1.0)))) < 1e-5
 
-    def gradient(x: Array) -> Array:
+    def gradient(x):
         return np.array([2j * plane(x), -1j * plane(x)])
 
     assert femops.h1_error(V, u, plane, gradient) < 2e-3
@@ -341,7 +336,7 @@ def test_interpolation_loads_and_norms() -> None:
     assert np.array_equal(across.imag, femops.boundary_load(V, lambda x, n: plane(x).imag * n[0]))
 
 
-def test_parts_of_products() -> None:
+def test_parts_of_products():
     V = femops.H1(femops.box((2, 2)), 2)
     W = femops.Product(a=V, b=femops.H1(V.mesh, 1))
     a = random(V.size, 1)

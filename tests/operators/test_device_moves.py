@@ -1,7 +1,5 @@
 """Nothing moves between host and device unasked, nothing is allocated twice, launches are few."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -11,19 +9,19 @@ import pytest
 import femops
 from support.cases import products as product_cases
 from support.cases.kernels import smooth, turned
-from support.cuda.guarded import GuardedDevice, guarded_device
+from support.cuda.guarded import guarded_device
 from support.cuda.moves import Moves, moves
 
 
 @pytest.fixture(scope="module")
-def device() -> GuardedDevice:
+def device():
     return guarded_device(options=["-O0"])
 
 
 Make = Callable[[Any], Any]
 """An operator, of a space."""
 
-OPERATORS: dict[str, tuple[int, Make]] = {
+OPERATORS = {
     "mass": (1, femops.mass),
     "constrained": (1, lambda V: femops.diffusion(V).constrained(V.boundary_dofs())),
     "sum": (1, lambda V: femops.diffusion(V, smooth) + 2 * femops.mass(V)),
@@ -35,14 +33,14 @@ OPERATORS: dict[str, tuple[int, Make]] = {
 """How many launches each takes."""
 
 
-def of_two(V: Any) -> Any:
+def of_two(V):
     return femops.Product(real=V, imag=V)
 
 
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("name", OPERATORS)
 @pytest.mark.parametrize("reproducible", [False, True])
-def test_applications(name: str, reproducible: bool, device: GuardedDevice) -> None:
+def test_applications(name, reproducible, device):
     launches, make = OPERATORS[name]
     V = femops.H1(turned(femops.disc(1)), 2, device=device, reproducible=reproducible)
     A = make(V)
@@ -66,7 +64,7 @@ def test_applications(name: str, reproducible: bool, device: GuardedDevice) -> N
             A.T.apply(x, out)
 
 
-def test_dofs_are_copied_once_for_a_space(device: GuardedDevice) -> None:
+def test_dofs_are_copied_once_for_a_space(device):
     """For a second operator only its data, here those of the elements of a box.
 
     At order 3 a launch more sets shared dofs to zero, where else all of them are without one.
@@ -78,7 +76,7 @@ def test_dofs_are_copied_once_for_a_space(device: GuardedDevice) -> None:
         _ = femops.diffusion(V) @ x
 
 
-def test_right_hand_sides(device: GuardedDevice) -> None:
+def test_right_hand_sides(device):
     """Which dofs are held is copied there; two numbers say whether the load is finite."""
     V = femops.H1(turned(femops.disc(1)), 2, device=device)
     A = femops.diffusion(V).constrained(V.boundary_dofs())
@@ -91,7 +89,7 @@ def test_right_hand_sides(device: GuardedDevice) -> None:
     assert (after.downloads - before.downloads, after.launches - before.launches) == (0, 1)
 
 
-def test_conditions_share_the_data(device: GuardedDevice) -> None:
+def test_conditions_share_the_data(device):
     """Operators that differ in what is held: of the second, only the marks are copied there."""
     V = femops.H1(turned(femops.disc(1)), 2, device=device)
     A, x = femops.diffusion(V), V.zeros()
@@ -105,7 +103,7 @@ def test_conditions_share_the_data(device: GuardedDevice) -> None:
         _ = A.unconstrained @ x
 
 
-def test_nonlinear_forms(device: GuardedDevice) -> None:
+def test_nonlinear_forms(device):
     """Nothing of a state, a residual or a Jacobian goes to the host."""
     V = femops.H1(turned(femops.disc(1)), 2, device=device)
     F = femops.p_laplacian(V, 3.5, 0.2).constrained(V.boundary_dofs())
@@ -129,7 +127,7 @@ def test_nonlinear_forms(device: GuardedDevice) -> None:
         J.apply(u, out)
 
 
-def test_newton(device: GuardedDevice) -> None:
+def test_newton(device):
     """However many steps: no vector goes to the host."""
     V = femops.H1(turned(femops.disc(1)), 2, device=device)
     F = femops.p_laplacian(V, 3.5, 0.2).constrained(V.boundary_dofs())
@@ -142,7 +140,7 @@ def test_newton(device: GuardedDevice) -> None:
 
 
 @pytest.mark.parametrize("preconditioned", [False, True])
-def test_conjugate_gradients(preconditioned: bool, device: GuardedDevice) -> None:
+def test_conjugate_gradients(preconditioned, device):
     """However many iterations: as many copies, arrays and looks."""
     V = femops.H1(turned(femops.disc(4)), 2, device=device)
     A = femops.diffusion(V).constrained(V.boundary_dofs())
@@ -161,7 +159,7 @@ def test_conjugate_gradients(preconditioned: bool, device: GuardedDevice) -> Non
     assert found[2]["downloads"] == 0
 
 
-def test_spaces_and_vectors(device: GuardedDevice) -> None:
+def test_spaces_and_vectors(device):
     V = femops.H1(femops.box((3, 2)), 2, device=device)
     W = femops.Product(u=V, p=V)
     with moves(device, made=1):
@@ -182,7 +180,7 @@ def test_spaces_and_vectors(device: GuardedDevice) -> None:
         femops.diffusion(V).assemble()
 
 
-def test_the_guard_holds(device: GuardedDevice) -> None:
+def test_the_guard_holds(device):
     """What the tests of this folder stand on."""
     x = device.upload(np.arange(3.0))
     with moves(device):

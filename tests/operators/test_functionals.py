@@ -1,10 +1,7 @@
 """Functionals of fields: values against quadrature, derivatives against differences."""
 
-from __future__ import annotations
-
 import copy
 import pickle
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,22 +9,22 @@ import pytest
 import femops
 
 
-def area(u: Any, k: Any) -> Any:
+def area(u, k):
     """Not quadratic, with a coefficient."""
     return k * np.sqrt(1 + femops.inner(u.grad, u.grad)) + 0.1 * np.exp(u.value)
 
 
-def mixed(u: Any, p: Any, q: Any, x: Any) -> Any:
+def mixed(u, p, q, x):
     """Of three fields."""
     return femops.inner(u.grad, u.grad) * p**2 + q * p * u[0] + x[0] * u.div * q
 
 
-def outflow(u: Any, p: Any, q: Any, n: Any) -> Any:
+def outflow(u, p, q, n):
     """Over the boundary, where q has no values."""
     return (u.value @ n) ** 3 + p**2 * u[0]
 
 
-def make(name: str) -> femops.Functional:
+def make(name):
     mesh = femops.disc(1)
     if name == "area":
         return femops.functional(area, femops.H1(mesh, 3), k=lambda x: 2 + x[0])
@@ -39,7 +36,7 @@ def make(name: str) -> femops.Functional:
 
 
 @pytest.mark.parametrize("name", ["area", "mixed", "outflow"])
-def test_derivatives(name: str) -> None:
+def test_derivatives(name):
     J = make(name)
     rng = np.random.default_rng(1)
     u, v = 0.3 * rng.standard_normal(J.space.size), rng.standard_normal(J.space.size)
@@ -55,7 +52,7 @@ def test_derivatives(name: str) -> None:
         assert np.array_equal(again.residual(u), F.residual(u))
 
 
-def test_values() -> None:
+def test_values():
     """Exact integrals of polynomials, and the circumference of a disc."""
     V = femops.H1(femops.box((3, 2)), 3)
     u = V.interpolate(lambda x: x[0] ** 2 * x[1])
@@ -69,7 +66,7 @@ def test_values() -> None:
     assert not ones.derivative.residual(u).any()
 
 
-def test_functionals_that_are_zero() -> None:
+def test_functionals_that_are_zero():
     """A kernel gives what it is told to, not what it has interpolated."""
     V = femops.H1(femops.box((3, 2)), 3)
     u, names = V.interpolate(lambda x: 3 + x[0]), {"minima": ["least"], "integrals": ["whole"]}
@@ -80,10 +77,10 @@ def test_functionals_that_are_zero() -> None:
     assert F.evaluate(u)[1] == zeros
 
 
-def test_newton_minimises() -> None:
+def test_newton_minimises():
     V = femops.H1(femops.disc(1), 3)
 
-    def energy(u: Any) -> Any:
+    def energy(u):
         return 0.5 * femops.inner(u.grad, u.grad) + 0.25 * u.value**4 - u.value
 
     J = femops.functional(energy, V)
@@ -105,7 +102,7 @@ def test_newton_minimises() -> None:
         (lambda u: None, "nothing: "),
     ],
 )
-def test_functions_that_return_no_number(function: Any, message: str) -> None:
+def test_functions_that_return_no_number(function, message):
     V = femops.H1(femops.box((2, 2)), 2)
     coefficients = {"d": V.zeros()} if function.__code__.co_argcount > 1 else {}
     with pytest.raises(femops.errors.TraceError, match=message):

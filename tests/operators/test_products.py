@@ -1,22 +1,17 @@
 """Forms on several fields: products of spaces and operators on them, against the oracle."""
 
-from __future__ import annotations
-
-from typing import Any
+import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import femops
+from femops.errors import OperatorError, SpaceError, TraceError, VectorError
 from support.cases.kernels import smooth
 from support.cases.products import (
     CASES,
-    LEVELS,
     STOKES,
     TOLERANCE,
-    Case,
     dense,
     error,
     held,
@@ -28,9 +23,9 @@ from support.cases.products import (
 # --- against the oracle ---------------------------------------------------------------------------
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_every_form(case: Case) -> None:
+def test_every_form(case):
     product, operator, matrix = case.build()
     tolerance, largest = TOLERANCE[case.dtype], abs(matrix).max()
     x, y = vector(product.size, case.dtype), vector(product.size, case.dtype, 1)
@@ -48,39 +43,29 @@ def test_every_form(case: Case) -> None:
     np.testing.assert_allclose(
         operator.diagonal(), matrix.diagonal(), rtol=0, atol=tolerance * largest
     )
+    for test, trial in itertools.product(product.names, repeat=2):
+        block, part = operator[test, trial], matrix[product.slice(test), product.slice(trial)]
+        assert (block is None) == ((test, trial) in case.missing)
+        if block is None:
+            assert not np.any(part)
+            continue
+        assert isinstance(block, femops.Operator)
+        assert block.space is product.spaces[trial]
+        assert block.test_space is product.spaces[test]
+        x = vector(part.shape[1], case.dtype)
+        assert error(part, block.at_level(case.levels[0]).apply(x), x) < tolerance
 
 
-@pytest.mark.sample(4)
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_blocks(case: Case) -> None:
-    product, operator, matrix = case.build()
-    for test in product.names:
-        for trial in product.names:
-            block, part = operator[test, trial], matrix[product.slice(test), product.slice(trial)]
-            assert (block is None) == ((test, trial) in case.missing)
-            if block is None:
-                assert not np.any(part)
-                continue
-            assert isinstance(block, femops.Operator)
-            assert block.space is product.spaces[trial]
-            assert block.test_space is product.spaces[test]
-            x, level = vector(part.shape[1], case.dtype), case.levels[-1]
-            assert error(part, block.at_level(level).apply(x), x) < TOLERANCE[case.dtype]
-    for wrong in (("u", "nobody"), "up", product.names[0], ("u",)):
-        with pytest.raises(femops.errors.OperatorError, match="give the names of a test function"):
-            operator[wrong]
-
-
-@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("name", "level"),
     [
-        *(("stokes-2d", level) for level in LEVELS),
+        ("stokes-2d", "element"),
+        ("stokes-2d", "matrix-free"),
         ("three-fields-2d", "full"),
         ("an-empty-row-2d", "partial"),
     ],
 )
-def test_essential_conditions(name: str, level: str) -> None:
+def test_essential_conditions(name, level):
     """Also where the form has no diagonal block."""
     case = next(c for c in CASES if c.name == name)
     product, plain, matrix = case.build(level=level)
@@ -115,11 +100,11 @@ def test_essential_conditions(name: str, level: str) -> None:
     assert error(matrix, operator.unconstrained.apply(x), x) < 1e-13
 
 
-def only_heat(u: Any, t: Any) -> Any:
+def only_heat(u, t):
     return {"u": {}, "t": {"value": u.div, "grad": t.grad}}
 
 
-def test_sums_of_forms_with_other_blocks() -> None:
+def test_sums_of_forms_with_other_blocks():
     case = next(c for c in CASES if c.name == "thermo-elasticity-2d")
     product, one, matrix = case.build()
     two = femops.form(only_heat, product)
@@ -136,25 +121,22 @@ def test_sums_of_forms_with_other_blocks() -> None:
     np.testing.assert_allclose(
         constrained.assemble().toarray(), held(expected, dofs, 1.75), rtol=0, atol=atol
     )
-    with pytest.raises(femops.errors.OperatorError, match="different constraints"):
+    with pytest.raises(OperatorError, match="different constraints"):
         one + two.constrained(dofs)
-    with pytest.raises(femops.errors.OperatorError, match="different spaces"):
+    with pytest.raises(OperatorError, match="different spaces"):
         one + femops.form(only_heat, case.product())
-    with pytest.raises(femops.errors.OperatorError, match="levels"):
+    with pytest.raises(OperatorError, match="levels"):
         one + one.at_level("full")
-
-
-# --- solving --------------------------------------------------------------------------------------
 
 
 # --- operators ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("level", ["full", "partial"])
-def test_update_without_a_new_trace(level: str) -> None:
+def test_update_without_a_new_trace(level):
     calls = []
 
-    def counted(u: Any, p: Any, mu: Any, kappa: Any) -> Any:
+    def counted(u, p, mu, kappa):
         calls.append(1)
         return {"u": {"grad": mu * u.grad - p * np.eye(2)}, "p": {"grad": kappa @ p.grad}}
 
@@ -177,23 +159,20 @@ def test_update_without_a_new_trace(level: str) -> None:
     assert len(calls) == 2
     p = vector(block.shape[1])
     np.testing.assert_allclose(block @ p, fresh["p", "p"] @ p, rtol=0, atol=1e-12)
-    with pytest.raises(
-        femops.errors.OperatorError, match=r"no term .* coefficient 'rho': they have kappa"
-    ):
+    with pytest.raises(OperatorError, match=r"no term .* coefficient 'rho': they have kappa"):
         operator.update(rho=1.0, mu=2.0)
     for wrong in (1.0, np.array([[1.0, 0.1], [0.2, 1.0]])):
         with pytest.raises(
-            femops.errors.OperatorError,
+            OperatorError,
             match=r"the new coefficients of counted have another shape or symmetry",
         ):
             operator.update(kappa=wrong)
-    with pytest.raises(femops.errors.OperatorError, match="finite"):
+    with pytest.raises(OperatorError, match="finite"):
         operator.update(mu=np.nan)
 
 
-@pytest.mark.sample(2)
-@pytest.mark.parametrize("level", ["full", "element", "partial", "matrix-free"])
-def test_eliminated_rows_and_columns(level: str) -> None:
+@pytest.mark.parametrize("level", ["full", "partial"])
+def test_eliminated_rows_and_columns(level):
     product, operator, matrix = STOKES.build(level=level)
     rows, columns = [0, 7, product.size - 1], [3, product.size - 2]
     cut = operator.eliminated(rows, columns)
@@ -208,7 +187,7 @@ def test_eliminated_rows_and_columns(level: str) -> None:
     np.testing.assert_allclose(cut.diagonal(), np.diag(expected), rtol=0, atol=1e-11)
 
 
-def test_cost_and_text() -> None:
+def test_cost_and_text():
     product, operator, _ = STOKES.build()
     whole, parts = (
         operator.cost(),
@@ -221,12 +200,12 @@ def test_cost_and_text() -> None:
     assert repr(product).startswith("Product(u=")
 
 
-def test_fields_and_coefficients_of_confusing_names() -> None:
+def test_fields_and_coefficients_of_confusing_names():
     """Derivatives and coefficients are not taken for fields that are called alike."""
     mesh = make_mesh("square")
     W = femops.Product(u=femops.H1(mesh, 1), du_0=femops.H1(mesh, 2), c_k=femops.H1(mesh, 1))
 
-    def form(u: Any, du_0: Any, c_k: Any, k: Any) -> Any:
+    def form(u, du_0, c_k, k):
         return {"u": {"grad": u.grad}, "du_0": {"value": du_0}, "c_k": {"value": k[0] * c_k}}
 
     k, x = np.array([2.0]), vector(W.size)
@@ -236,10 +215,10 @@ def test_fields_and_coefficients_of_confusing_names() -> None:
 
 # --- products -------------------------------------------------------------------------------------
 
-PRODUCT = CASES[5].product()
+PRODUCT = next(c for c in CASES if c.name == "three-fields-2d").product()
 
 
-def test_sizes_and_views() -> None:
+def test_sizes_and_views():
     u, p, t = PRODUCT.spaces.values()
     assert PRODUCT.names == ("u", "p", "t")
     assert PRODUCT.shape == (PRODUCT.size,) == (u.size + p.size + t.size,)
@@ -252,22 +231,21 @@ def test_sizes_and_views() -> None:
     assert x[5] == 3.0
 
 
-@settings(max_examples=25, deadline=None)
-@given(seed=st.integers(0, 1000), names=st.sets(st.sampled_from(["u", "p", "t"]), min_size=1))
-def test_join_and_split_are_inverse(seed: int, names: set[str]) -> None:
-    parts = {name: vector(PRODUCT.spaces[name].size, seed=seed) for name in names}
+@pytest.mark.parametrize("names", ["u", "pt", "upt"])
+def test_join_and_split_are_inverse(names):
+    parts = {name: vector(PRODUCT.spaces[name].size) for name in names}
     back = dict(zip(PRODUCT.names, PRODUCT.split(PRODUCT.join(**parts)), strict=True))
     for name in PRODUCT.names:
         np.testing.assert_array_equal(back[name], parts.get(name, 0.0 * back[name]))
-    dofs = {name: [seed % PRODUCT.spaces[name].size, 0] for name in names}
-    chosen = PRODUCT.positions(**dofs)
+    dofs = {name: [77 % PRODUCT.spaces[name].size, 0] for name in names}
     marks = {n: np.zeros(PRODUCT.spaces[n].size) for n in names}
     for name, where in dofs.items():
         marks[name][where] = 1.0
-    np.testing.assert_array_equal(chosen, np.flatnonzero(PRODUCT.join(**marks)))
+    expected = np.flatnonzero(PRODUCT.join(**marks))
+    np.testing.assert_array_equal(PRODUCT.positions(**dofs), expected)
 
 
-def test_interpolate() -> None:
+def test_interpolate():
     x = PRODUCT.interpolate(p=2.0, u=lambda x: (x[0], 1.0))
     u, p, t = PRODUCT.split(x)
     np.testing.assert_array_equal(u, PRODUCT.spaces["u"].interpolate(lambda x: (x[0], 1.0)))
@@ -278,7 +256,7 @@ def test_interpolate() -> None:
 # --- what is refused ------------------------------------------------------------------------------
 
 
-def test_bad_products() -> None:
+def test_bad_products():
     mesh = femops.box((2, 2))
     V, Q = femops.H1(mesh, 2, ncomp=2), femops.H1(mesh, 1)
     other = femops.H1(femops.box((2, 2)), 1)
@@ -288,26 +266,23 @@ def test_bad_products() -> None:
         ({"u": V, "p": other}, "p is on another mesh"),
         ({"u": V, "x": Q}, "'x' is the position"),
     ):
-        with pytest.raises(femops.errors.SpaceError, match=message):
+        with pytest.raises(SpaceError, match=message):
             femops.Product(**spaces)
     W = femops.Product(u=V, p=Q)
-    with pytest.raises(femops.errors.SpaceError, match="no space 'q': it has u, p"):
-        W.join(q=Q.zeros())
-    with pytest.raises(
-        femops.errors.SpaceError, match="nothing is given: name one or more of u, p"
-    ):
-        W.positions()
-    with pytest.raises(femops.errors.OperatorError, match="dofs run from 0 to 9"):
-        W.positions(p=[0, 9])
-    with pytest.raises(femops.errors.VectorError, match="p has 5 entries, the space has 9"):
-        W.join(u=V.zeros(), p=np.zeros(5))
-    with pytest.raises(femops.errors.VectorError, match=r"vector has 5 entries, the space has 59"):
-        W.split(np.zeros(5))
-    with pytest.raises(femops.errors.VectorError, match="float64 or float32"):
-        W.zeros("int32")
+    refused = [
+        (lambda: W.join(q=Q.zeros()), SpaceError, "no space 'q': it has u, p"),
+        (W.positions, SpaceError, "nothing is given: name one or more of u, p"),
+        (lambda: W.positions(p=[0, 9]), OperatorError, "dofs run from 0 to 9"),
+        (lambda: W.join(u=V.zeros(), p=np.zeros(5)), VectorError, "p has 5 entries, the space"),
+        (lambda: W.split(np.zeros(5)), VectorError, "vector has 5 entries, the space has 59"),
+        (lambda: W.zeros("int32"), VectorError, "float64 or float32"),
+    ]
+    for call, kind, message in refused:
+        with pytest.raises(kind, match=message):
+            call()
 
 
-def test_bad_vectors() -> None:
+def test_bad_vectors():
     product, operator, _ = STOKES.build()
     good = product.zeros()
     for call, message in (
@@ -318,13 +293,16 @@ def test_bad_vectors() -> None:
         (lambda: operator.rhs(good[1:]), "b has 128 entries"),
         (lambda: operator.rhs(good, good[1:]), "values has 128 entries"),
     ):
-        with pytest.raises(femops.errors.VectorError, match=message):
+        with pytest.raises(VectorError, match=message):
             call()
-    with pytest.raises(femops.errors.OperatorError, match="dofs run from"):
+    with pytest.raises(OperatorError, match="dofs run from"):
         operator.constrained([product.size])
+    for wrong in (("u", "nobody"), "up", "u", ("u",)):
+        with pytest.raises(OperatorError, match="give the names of a test function"):
+            operator[wrong]
 
 
-def returned(u: Any, p: Any) -> dict[str, Any]:
+def returned(u, p):
     return {"u": {"value": u}, "p": {"value": p}}
 
 
@@ -350,14 +328,14 @@ def returned(u: Any, p: Any) -> dict[str, Any]:
         (lambda u, p, mu: returned(u, p), "no coefficient 'mu' is given"),
     ],
 )
-def test_functions_that_are_refused(function: Any, message: str) -> None:
+def test_functions_that_are_refused(function, message):
     mesh = femops.box((2, 2))
     W = femops.Product(u=femops.H1(mesh, 2, ncomp=2), p=femops.H1(mesh, 1))
-    with pytest.raises(femops.errors.TraceError, match=message):
+    with pytest.raises(TraceError, match=message):
         femops.form(function, W)
 
 
-def test_forms_that_are_refused() -> None:
+def test_forms_that_are_refused():
     mesh = femops.box((2, 2))
     V, Q = femops.H1(mesh, 2, ncomp=2), femops.H1(mesh, 1)
     W = femops.Product(u=V, p=Q)
@@ -370,5 +348,5 @@ def test_forms_that_are_refused() -> None:
         (lambda: femops.form(returned, W, dtype="int32"), "type int32"),
         (lambda: femops.form(stokes, W, mu=np.nan), "finite"),
     ):
-        with pytest.raises(femops.errors.OperatorError, match=message):
+        with pytest.raises(OperatorError, match=message):
             call()

@@ -1,9 +1,5 @@
 """MFEM's own meshes, where they are present: numbering and operators, judged by the oracle."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -17,7 +13,7 @@ from support.oracles.naive import Oracle
 @pytest.mark.sample(3)
 @NEEDED
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_numbering_and_operators(path: Path) -> None:
+def test_numbering_and_operators(path):
     p = 3
     mesh = femops.read_mesh(path)
     space = femops.H1(mesh, p)
@@ -41,6 +37,6 @@ def test_numbering_and_operators(path: Path) -> None:
 
 
 @NEEDED
-def test_the_files_called_periodic_are_periodic() -> None:
+def test_the_files_called_periodic_are_periodic():
     torn = [path.stem for path in FILES if not femops.read_mesh(path).continuous]
     assert torn == [path.stem for path in FILES if path.stem.startswith("periodic")]

@@ -1,9 +1,6 @@
 """Sums of residuals and of functionals over elements and over boundaries."""
 
-from __future__ import annotations
-
 import pickle
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +11,7 @@ MESH = femops.disc(1)
 W = femops.Product(u=femops.H1(MESH, 2), p=femops.L2(MESH, 1))
 
 
-def inside(u: Any, p: Any, x: Any, k: Any) -> Any:
+def inside(u, p, x, k):
     return {
         "u": {"grad": (1 + u**2) * u.grad * k, "value": p * x[0]},
         "p": {"value": p**3 - u},
@@ -22,7 +19,7 @@ def inside(u: Any, p: Any, x: Any, k: Any) -> Any:
     }
 
 
-def walls(u: Any, p: Any, n: Any, h: Any, k: Any) -> Any:
+def walls(u, p, n, h, k):
     return {
         "u": {"value": k * u**3 / h - u.grad @ n, "grad": -u * n},
         "p": {"value": u * p},
@@ -30,11 +27,11 @@ def walls(u: Any, p: Any, n: Any, h: Any, k: Any) -> Any:
     }
 
 
-def source(u: Any, p: Any, x: Any) -> Any:
+def source(u, p, x):
     return {"u": {"value": 1 + x[1]}, "p": {}}
 
 
-def parts() -> tuple[Any, Any, Any]:
+def parts():
     """Over the elements, over the boundary, and one that depends on no field."""
     return (
         femops.residual(inside, W, minima=["least"], k=2.0),
@@ -43,7 +40,7 @@ def parts() -> tuple[Any, Any, Any]:
     )
 
 
-def test_sums_are_sums() -> None:
+def test_sums_are_sums():
     """Of residuals, functionals and Jacobians, in any order, under conditions."""
     a, b, c = parts()
     u, step = np.random.default_rng(0).standard_normal((2, W.size))
@@ -68,7 +65,7 @@ def test_sums_are_sums() -> None:
     assert np.array_equal(again.residual(u), (a + b).residual(u))
 
 
-def test_update_reaches_all_parts() -> None:
+def test_update_reaches_all_parts():
     a, b, c = parts()
     u = np.random.default_rng(1).standard_normal(W.size)
     new = (a + b + c).update(k=7.0)
@@ -86,11 +83,11 @@ def test_update_reaches_all_parts() -> None:
         (a + b).update(q=1.0)
 
 
-def test_what_is_refused() -> None:
+def test_what_is_refused():
     a, b, c = parts()
     V, dofs = W.spaces["u"], [0]
     other = femops.residual(lambda u: {"value": u**2}, V)
-    refused: list[tuple[Any, str]] = [
+    refused = [
         (lambda: a + other, "different spaces"),
         (lambda: a + a, "both residuals have a functional 'least'"),
         (lambda: a + b.constrained(dofs), "different constraints"),
@@ -107,7 +104,7 @@ def test_what_is_refused() -> None:
         c.jacobian(W.zeros())
 
 
-def test_functionals() -> None:
+def test_functionals():
     """Their values and derivatives add up."""
     J = femops.functional(lambda u, p, k: k * u**4 + p * u.grad[0], W, k=2.0)
     K = femops.functional(lambda u, p, n, k: k * u * (u.grad @ n) + p**2, W, boundary=True, k=1.0)
@@ -122,7 +119,7 @@ def test_functionals() -> None:
     assert np.isclose(new(u), 3 * J.update(k=5.0)(u) - 0.5 * K.update(k=5.0)(u), rtol=1e-14)
 
 
-def test_newton_with_a_boundary_that_radiates() -> None:
+def test_newton_with_a_boundary_that_radiates():
     """-u'' = 0 with u = 1 on the left and -u' = u^4 - 1/16 + 1/2 on the right: u = 1 - x / 2."""
     V = femops.H1(femops.box((4,)), 3)
     R = femops.residual(lambda u: {"grad": u.grad}, V)

@@ -1,10 +1,5 @@
 """Functions of NumPy on arrays of complex symbols, against the same functions of numbers."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -16,7 +11,7 @@ PLANE = femops.H1(V.mesh, 1, ncomp=2)
 K, VECTOR = 0.7 - 1.3j, np.array([1.0 + 1.0j, 2.0 - 3.0j])
 MATRIX = np.array([[1.0 + 2.0j, 0.5j], [0.3 - 1.0j, 2.0]])
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {
+FUNCTIONS = {
     "real": lambda k, v, m: np.real(m)[1, 0],
     "imag of a row": lambda k, v, m: m[1].imag[0],
     "stack": lambda k, v, m: np.stack([k, 2j * k]).real[1],
@@ -45,17 +40,17 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_functions_of_numpy(name: str) -> None:
+def test_functions_of_numpy(name):
     factor = FUNCTIONS[name]
 
-    def form(u: Any, k: Any, v: Any, m: Any) -> Any:
+    def form(u, k, v, m):
         return {"value": factor(k, v, m) * u}
 
     A = femops.form(form, V, dtype=complex, k=K, v=VECTOR, m=MATRIX)
     assert abs((A @ np.ones(1))[0] - factor(K, VECTOR, MATRIX)) < 1e-13
 
 
-REFUSED: tuple[Callable[..., Any], ...] = (
+REFUSED = (
     lambda u: {"value": np.real(u)},
     lambda u: {"value": u[:].imag},
     lambda u: {"grad": np.real(u.sym_grad)},
@@ -66,13 +61,13 @@ REFUSED: tuple[Callable[..., Any], ...] = (
 
 
 @pytest.mark.parametrize("function", REFUSED)
-def test_parts_of_fields_are_refused(function: Callable[..., Any]) -> None:
+def test_parts_of_fields_are_refused(function):
     with pytest.raises(TraceError, match="not linear over complex"):
         femops.form(function, PLANE, dtype=complex)
 
 
 @pytest.mark.parametrize("test", [np.isreal, np.iscomplex, np.isrealobj, np.iscomplexobj])
-def test_types_are_not_known(test: Callable[[Any], Any]) -> None:
+def test_types_are_not_known(test):
     with pytest.raises(TraceError, match="asked whether it is real"):
         femops.form(lambda u, k: {"value": test(k) * u}, V, dtype=complex, k=K)
     with pytest.raises(TraceError, match="takes no options"):

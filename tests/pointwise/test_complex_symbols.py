@@ -1,13 +1,9 @@
 """Arithmetic of complex symbols against Python's complex numbers."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 import femops
 from femops.errors import TraceError
@@ -20,23 +16,24 @@ UNARY = (np.conj, np.negative, np.exp, np.square, np.absolute, np.real, np.imag,
 BINARY = (np.add, np.subtract, np.multiply, np.divide)
 
 
-def symbols(*values: complex) -> list[ComplexSymbol]:
+def symbols(*values):
     graph = Graph()
     nodes = ((graph.constant(value.real), graph.constant(value.imag)) for value in values)
     return [ComplexSymbol(*pair) for pair in nodes]
 
 
-def number(symbol: Any) -> complex:
+def number(symbol):
     re, im = substitute([symbol.re, symbol.im], {})
     return complex(re.value, im.value)
 
 
-def close(symbol: Any, value: complex) -> bool:
+def close(symbol, value):
     return abs(number(symbol) - value) <= 1e-12 * max(abs(value), 1e-3)
 
 
+@settings(max_examples=20)
 @given(NUMBERS, NUMBERS, st.integers(-4, 5))
-def test_functions(a: complex, b: complex, exponent: int) -> None:
+def test_functions(a, b, exponent):
     x, y = symbols(a, b)
     for one in UNARY:
         assert close(one(x), one(a))
@@ -48,8 +45,9 @@ def test_functions(a: complex, b: complex, exponent: int) -> None:
     assert close(x**exponent, a**exponent)
 
 
+@settings(max_examples=20)
 @given(st.lists(NUMBERS, min_size=4, max_size=4))
-def test_arrays(values: list[complex]) -> None:
+def test_arrays(values):
     array = each(lambda one: one, np.array(symbols(*values), dtype=object).reshape(2, 2))
     plain = np.array(values).reshape(2, 2)
     results = {
@@ -67,8 +65,9 @@ def test_arrays(values: list[complex]) -> None:
             assert abs(number(symbol) - value) < 1e-11 * (1 + abs(plain).max()) ** 2, name
 
 
+@settings(max_examples=20)
 @given(NUMBERS, NUMBERS, PARTS)
-def test_choices(a: complex, b: complex, c: float) -> None:
+def test_choices(a, b, c):
     x, y = symbols(a, b)
     z = ComplexSymbol.of(x.graph, c)
     assert number(femops.where(z > 0.5, x, y)) == (a if c > 0.5 else b)
@@ -94,6 +93,6 @@ def test_choices(a: complex, b: complex, c: float) -> None:
         lambda x: femops.where(x, 1.0, 2.0),
     ],
 )
-def test_what_complex_numbers_do_not_have(wrong: Any) -> None:
+def test_what_complex_numbers_do_not_have(wrong):
     with pytest.raises(TraceError):
         wrong(symbols(1.0 + 2.0j)[0])

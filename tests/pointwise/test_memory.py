@@ -1,36 +1,33 @@
 """What is kept of traced forms on disk."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from femops.errors import TraceError
 from femops.forms.elasticity import _elasticity
 from femops.pointwise import CoefficientShape, LinearQFunction, linear_split, trace
 from femops.pointwise import trace_cache as disk
-from femops.pointwise.expressions.graph import Graph, Node
+from femops.pointwise.expressions.graph import Graph
 from femops.pointwise.expressions.operations import BINARY, UNARY
 from support import fixtures
 
 folder = fixtures.empty_cache
 
 
-def elasticity() -> LinearQFunction:
+def elasticity():
     shapes = {"lam": CoefficientShape(()), "mu": CoefficientShape(())}
     return LinearQFunction(trace(_elasticity, 3, {"u": 3}, {"u": 3}, shapes))
 
 
-def text(nodes: list[Node]) -> list[str]:
+def text(nodes):
     return [repr(node) for node in nodes]
 
 
+@settings(max_examples=25)
 @given(st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99), st.integers(0, 99)), max_size=30))
-def test_nodes_come_back(choices: list[tuple[int, int, int]]) -> None:
+def test_nodes_come_back(choices):
     graph = Graph()
     pool = [graph.input("a"), graph.input("q[1]"), graph.constant(-0.0), graph.constant(1 / 3)]
     operations = [*UNARY, *BINARY, "where"]
@@ -47,7 +44,7 @@ def test_nodes_come_back(choices: list[tuple[int, int, int]]) -> None:
     assert disk.encode(again) == disk.encode(pool)
 
 
-def test_a_form_is_examined_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_form_is_examined_once(folder, monkeypatch):
     first = elasticity()
     assert len(list(folder.glob("trace_*.json"))) == 1
     monkeypatch.setattr(LinearQFunction, "_examine", lambda *_: pytest.fail("examined again"))
@@ -72,7 +69,7 @@ def test_a_form_is_examined_once(folder: Path, monkeypatch: pytest.MonkeyPatch) 
         lambda u, a: {"value": a * u},
     ],
 )
-def test_another_form_finds_nothing(folder: Path, other: object) -> None:
+def test_another_form_finds_nothing(folder, other):
     shapes = {"a": CoefficientShape(())}
     for function in (lambda u, a: {"value": a * u, "grad": u.grad}, other):
         LinearQFunction(trace(function, 2, {"u": 1}, {"u": 1}, shapes))
@@ -80,7 +77,7 @@ def test_another_form_finds_nothing(folder: Path, other: object) -> None:
 
 
 @pytest.mark.parametrize("damage", ["", "{", '{"sum": 1}', '{"sum": "x", "answer": "[]"}', "[]"])
-def test_a_damaged_file_is_written_again(folder: Path, damage: str) -> None:
+def test_a_damaged_file_is_written_again(folder, damage):
     first = elasticity()
     (path,) = folder.glob("trace_*.json")
     whole = path.read_text()
@@ -89,7 +86,7 @@ def test_a_damaged_file_is_written_again(folder: Path, damage: str) -> None:
     assert path.read_text() == whole
 
 
-def test_refusals_are_not_kept(folder: Path) -> None:
+def test_refusals_are_not_kept(folder):
     for _ in range(2):
         with pytest.raises(TraceError, match="not linear"):
             LinearQFunction(trace(lambda u: {"value": u * u}, 2, {"u": 1}, {"u": 1}, {}))

@@ -1,15 +1,11 @@
 """Derivatives from the output to the inputs are those from the inputs to the output."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 
 import femops
 from femops.pointwise.expressions.derivative import derivatives, gradients
-from femops.pointwise.expressions.graph import Graph, Node, ancestors
+from femops.pointwise.expressions.graph import Graph, ancestors
 from femops.pointwise.printer import evaluate
 
 UNARY = ["sqrt", "exp", "log", "sin", "cos", "tan", "tanh", "sinh", "cosh", "arctan", "abs"]
@@ -19,21 +15,21 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # branches no
 class Expression:
     """A random function of symbols. Roots and logarithms of negative numbers are in branches."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed):
         self.random, self.graph = np.random.default_rng([7, seed]), Graph()
         self.inputs = [self.graph.input(name) for name in "xyz"]
-        self.made: list[Any] = [*self.inputs]
+        self.made = [*self.inputs]
         for _ in range(int(self.random.integers(3, 15))):
             self.made.append(self._operation())
-        self.output: Node = self.graph.node(self.made[-1] + self.made[-2])
+        self.output = self.graph.node(self.made[-1] + self.made[-2])
 
-    def _some(self) -> Any:
+    def _some(self):
         """A result from before, so that many have several uses."""
         if self.random.random() < 0.1:
             return self.graph.constant(float(self.random.choice([-1.0, 0.5, 2.0])))
         return self.made[int(self.random.integers(len(self.made)))]
 
-    def _operation(self) -> Any:
+    def _operation(self):
         a, b, c = self._some(), self._some(), self._some()
         kind = int(self.random.integers(9))
         if kind == 0:
@@ -53,12 +49,12 @@ class Expression:
         inner = np.sqrt(a) * b if kind == 7 else np.log(a) / a
         return femops.where(a > 0.0, inner, c)
 
-    def points(self) -> dict[int, Any]:
+    def points(self):
         """Numbers for the inputs, of both signs."""
         return {node.number: self.random.standard_normal(50) for node in self.inputs}
 
 
-def test_powers_of_zero() -> None:
+def test_powers_of_zero():
     graph = Graph()
     base, exponent = graph.input("x"), graph.input("y")
     slopes = gradients(graph.node(base**exponent), [base, exponent])
@@ -66,13 +62,12 @@ def test_powers_of_zero() -> None:
     assert found == [0.0, 0.0]
 
 
-@pytest.mark.parametrize("first", range(0, 300, 50))
-def test_both_directions(first: int) -> None:
-    for seed in range(first, first + 50):
+def test_both_directions():
+    for seed in range(100):
         check(Expression(seed))
 
 
-def check(made: Expression) -> None:
+def check(made):
     zero, one = made.graph.constant(0.0), made.graph.constant(1.0)
     still = {node.number: zero for node in made.inputs}
     ahead = [derivatives([made.output], still | {node.number: one})[0] for node in made.inputs]
@@ -87,21 +82,21 @@ def check(made: Expression) -> None:
         )
 
 
-def operations(nodes: list[Node]) -> int:
+def operations(nodes):
     return sum(node.op not in ("const", "input") for node in ancestors(nodes))
 
 
-def test_operations_do_not_grow_with_the_inputs() -> None:
+def test_operations_do_not_grow_with_the_inputs():
     graph = Graph()
     inputs = [graph.input(f"x{k}") for k in range(40)]
-    total: Any = graph.constant(1.0)
+    total = graph.constant(1.0)
     for k, node in enumerate(inputs):
         total = total * node + np.sin(node) / (2.0 + inputs[k - 1] * inputs[k - 1])
     count = operations([total])
     assert operations([total, *gradients(total, inputs)]) <= 4 * count
 
 
-def test_a_branch_that_is_not_taken_adds_zero() -> None:
+def test_a_branch_that_is_not_taken_adds_zero():
     graph = Graph()
     x = graph.input("x")
     safe = femops.where(x > 0.0, np.sqrt(x) * np.log(x), 0.0)

@@ -1,7 +1,5 @@
 """Symbols with two sides."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -11,7 +9,7 @@ from femops.pointwise.sides import TwoSided, base_name, factors_by_side, shown_n
 from femops.pointwise.trace import symbols
 
 
-def test_a_value_without_sides() -> None:
+def test_a_value_without_sides():
     """A coefficient that is the same on both sides stands for its value, with its shape."""
     matrix = symbols(Graph(), "k", (2, 2))
     both = TwoSided.of_values("k", matrix, matrix)
@@ -24,7 +22,7 @@ def test_a_value_without_sides() -> None:
             use()
 
 
-def test_parts_of_a_test_function() -> None:
+def test_parts_of_a_test_function():
     """Factors of jump, mean and sides add up on each side."""
     given = {"jump": 4.0, "mean": {"value": 2.0, "grad": [6.0, 8.0]}, "plus": 1.0}
     minus, plus = factors_by_side(given, "u", "f")
@@ -32,7 +30,7 @@ def test_parts_of_a_test_function() -> None:
     assert minus["grad"].tolist() == plus["grad"].tolist() == [3.0, 4.0]
 
 
-def test_names() -> None:
+def test_names():
     """Names of sides inside a trace, and in messages."""
     assert [base_name(side) for side in sided("u")] == ["u", "u"]
     assert [shown_name(name) for name in ("u-", "u+", "u")] == ["u.minus", "u.plus", "u"]

@@ -1,7 +1,5 @@
 """Table 1 of the tensor report: counted operations and stored bytes grow with p as it says."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -10,17 +8,17 @@ from femops.bench import cost
 from femops.bench.cost import DenseBases, naive_flops
 from support.cases.kernels import bend
 
-ORDERS = range(2, 13)  # p1d = 3 ... 13
+ORDERS = (4, 7, 10)
 
 
 @pytest.fixture(scope="module")
-def tables() -> dict[str, dict]:
+def tables():
     forms = ("mass", "diffusion")
     return {f: cost.table(f, 3, ORDERS, elements=1, seconds=0.0) for f in forms}
 
 
 @pytest.mark.parametrize("form", ["mass", "diffusion"])
-def test_exponents_in_three_dimensions(tables: dict[str, dict], form: str) -> None:
+def test_exponents_in_three_dimensions(tables, form):
     got = tables[form]["exponents"]
     assert got["full"]["flops_assembly"] == pytest.approx(9, abs=0.4)
     assert got["near-optimal"]["flops_assembly"] == pytest.approx(7, abs=0.4)
@@ -34,7 +32,7 @@ def test_exponents_in_three_dimensions(tables: dict[str, dict], form: str) -> No
 
 
 @pytest.mark.parametrize("form", cost.FORMS)
-def test_dense_bases_apply_the_same_operator(form: str) -> None:
+def test_dense_bases_apply_the_same_operator(form):
     """And they are stored once, data for each element."""
     V = femops.H1(femops.box((2, 2), mapping=bend), 3, ncomp=2 if form == "elasticity" else 1)
     A = cost.FORMS[form](V, 5)
@@ -45,14 +43,14 @@ def test_dense_bases_apply_the_same_operator(form: str) -> None:
     assert bases.stored_bytes - A.cost().stored_bytes == slots * 5**2 * 4**2 * 8
 
 
-def test_near_optimal_beats_naive_by_the_square(tables: dict[str, dict]) -> None:
+def test_near_optimal_beats_naive_by_the_square(tables):
     rows = {(r["level"], r["order"]): r["flops_assembly"] for r in tables["mass"]["rows"]}
     gains = [rows["full", p] / rows["near-optimal", p] for p in ORDERS]
     assert np.all(np.diff(gains) > 0)
     assert gains[-1] > 100
 
 
-def test_counts_are_what_numpy_does() -> None:
+def test_counts_are_what_numpy_does():
     """The near-optimal count, by hand: mass in 2-D, one element."""
     V = femops.H1(femops.box((1, 1), mapping=bend), 3)
     q, pair = 4, 4 * 4
@@ -66,7 +64,7 @@ def test_counts_are_what_numpy_does() -> None:
     assert naive_flops(operator) == naive - matrices
 
 
-def test_what_makes_no_sense_is_refused() -> None:
+def test_what_makes_no_sense_is_refused():
     for arguments in (("stokes", 2, [2]), ("mass", 4, [2]), ("mass", 2, []), ("mass", 2, [0])):
         with pytest.raises(femops.errors.OperatorError):
             cost.table(*arguments, seconds=0.0)

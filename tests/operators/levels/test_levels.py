@@ -1,9 +1,6 @@
 """Levels of assembly: from one to the other, in sums, with conditions, between two spaces."""
 
-from __future__ import annotations
-
 import tracemalloc
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,46 +8,22 @@ import pytest
 import femops
 from femops.operators.assembly.element_matrices import ElementAssembly
 from support import fixtures
-from support.cases.kernels import Problem, bend, random_vector, smooth, turned
+from support.cases.kernels import bend, random_vector, smooth, turned
 from support.cases.levels import LEVELS, divergence
 from support.oracles.forms import FormOracle
-from support.oracles.naive import Array, Oracle
-
-STORED = ["full", "element"]
+from support.oracles.naive import Oracle
 
 problem = fixtures.problem
 
 
-def error(matrix: Array, result: Array, u: Array) -> float:
+def error(matrix, result, u):
     flat = np.asarray(u, float).ravel()
     difference = np.asarray(result, float).ravel() - matrix @ flat
     return float(np.linalg.norm(difference) / np.linalg.norm(abs(matrix) @ abs(flat)))
 
 
-# --- between two spaces ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("level", STORED)
-def test_rows_and_columns_eliminated_between_two_spaces(level: str) -> None:
-    mesh = turned(femops.box((3, 3), order=2, mapping=bend))
-    trial, test = femops.H1(mesh, 3, ncomp=2), femops.L2(mesh, 2)
-    dense = FormOracle.of(trial, test).matrix(divergence)
-    rows, columns = [3, 7, test.size - 1], trial.boundary_dofs(1)
-    operator = femops.divergence(trial, test, level=level).eliminated(rows, columns)
-    u, g = random_vector(trial, "float64"), random_vector(trial, "float64", 2)
-    held = dense.eliminated(rows, columns)
-    assert held.error(operator.apply(u), u) < 1e-13
-    assert abs(operator.assemble() - held.matrix).max() < 1e-13 * abs(dense.matrix).max()
-    b, only = random_vector(test, "float64", 3), np.zeros(trial.size)
-    only[columns] = g[columns]
-    expected = b - dense.matrix @ only
-    expected[rows] = 0.0
-    np.testing.assert_allclose(operator.rhs(b, g), expected, rtol=0, atol=1e-13)
-    assert dense.error(operator.unconstrained.apply(u), u) < 1e-13
-
-
 @pytest.mark.parametrize(("trial", "test"), [(4, 2), (2, 3)])
-def test_near_optimal_element_matrices(trial: int, test: int) -> None:
+def test_near_optimal_element_matrices(trial, test):
     """Blocks of elements, orders that differ; rows belong to one element each."""
     mesh = turned(femops.box((2, 2, 1), order=2, mapping=bend))
     V, W = femops.H1(mesh, trial, ncomp=3), femops.L2(mesh, test)
@@ -64,12 +37,12 @@ def test_near_optimal_element_matrices(trial: int, test: int) -> None:
     np.testing.assert_allclose(together, expected, rtol=0, atol=1e-13 * abs(expected).max())
 
 
-def layered(u: Any, x: Any) -> Any:
+def layered(u, x):
     lam, mu = (femops.where(x[0] < 0.3, value * x[0], 0.0) for value in (5.0, 2.0))
     return {"grad": lam * u.div * np.eye(2) + 2.0 * mu * u.sym_grad}
 
 
-def test_a_form_that_vanishes_in_a_branch() -> None:
+def test_a_form_that_vanishes_in_a_branch():
     space = femops.H1(femops.box((3, 2)), 2, ncomp=2)
     operator, u = femops.form(layered, space), random_vector(space, "float64")
     expected = operator.apply(u)
@@ -81,40 +54,8 @@ def test_a_form_that_vanishes_in_a_branch() -> None:
 # --- operators at every level ---------------------------------------------------------------------
 
 
-def both_terms(problem: Problem, level: str) -> Any:
-    space = problem.space
-    return femops.diffusion(space, level=level) + 2.5 * femops.mass(space, smooth, level=level)
-
-
-@pytest.mark.sample(2)
 @pytest.mark.parametrize("level", LEVELS)
-def test_constrained_sums(problem: Problem, level: str) -> None:
-    dofs = problem.space.boundary_dofs()
-    plain = both_terms(problem, level)
-    operator = plain.constrained(dofs)
-    dense = (problem.dense_diffusion + 2.5 * problem.dense_mass).assembled().toarray()
-    assert error(dense, plain.apply(problem.u), problem.u) < 1e-13
-    held = dense.copy()
-    held[dofs], held[:, dofs] = 0.0, 0.0
-    held[dofs, dofs] = 1.0
-    for A, matrix in ((operator, held), (-2.0 * operator, -2.0 * held)):
-        assert A.level == level
-        assert error(matrix, A.apply(problem.u), problem.u) < 1e-13
-        assert abs(A.assemble() - matrix).max() < 1e-13 * abs(matrix).max()
-        atol = 1e-13 * abs(matrix).max()
-        np.testing.assert_allclose(A.diagonal(), matrix.diagonal(), rtol=0, atol=atol)
-    g = random_vector(problem.space, "float64", 5)
-    only = np.zeros_like(g)
-    only[dofs] = g[dofs]
-    expected = problem.u - dense @ only
-    expected[dofs] = g[dofs]
-    np.testing.assert_allclose(operator.rhs(problem.u, g), expected, rtol=0, atol=1e-12)
-    again = operator.unconstrained.apply(problem.u)
-    np.testing.assert_array_equal(again, plain.apply(problem.u))
-
-
-@pytest.mark.parametrize("level", LEVELS)
-def test_a_sum_over_two_rules(problem: Problem, level: str) -> None:
+def test_a_sum_over_two_rules(problem, level):
     """Under conditions: each is a sweep of its own."""
     space, u = problem.space, problem.u
     lumped = femops.mass(space, smooth, quadrature=femops.basis.lobatto(4), level=level)
@@ -127,22 +68,10 @@ def test_a_sum_over_two_rules(problem: Problem, level: str) -> None:
     assert error(matrix, operator.apply(u), u) < 1e-13
 
 
-def test_conjugate_gradients(problem: Problem) -> None:
-    results = []
-    for level in LEVELS:
-        operator = both_terms(problem, level).constrained(problem.space.boundary_dofs())
-        b = operator.rhs(femops.load(problem.space, smooth), 1.0)
-        x, info = femops.cg(operator, b, rtol=1e-12, M=femops.jacobi(operator))
-        assert info.converged
-        results.append(x)
-    for x in results[:-1]:
-        np.testing.assert_allclose(x, results[-1], rtol=1e-9)
-
-
-def test_from_level_to_level(problem: Problem) -> None:
+def test_from_level_to_level(problem):
     operator = problem.mass
     assert operator.at_level("partial") is operator
-    for level in [*STORED, "partial"]:
+    for level in ("full", "element", "partial"):
         operator = operator.at_level(level)
         assert operator.level == level
         assert problem.dense_mass.error(operator.apply(problem.u), problem.u) < 1e-13
@@ -151,7 +80,7 @@ def test_from_level_to_level(problem: Problem) -> None:
     assert "qdata" not in operator.at_level("full")._summands[0][1].__dict__
 
 
-def test_memory_of_an_element_matrix() -> None:
+def test_memory_of_an_element_matrix():
     """Some of its size: elasticity is no combination of 45 matrices, of which each is as large."""
     term = femops.elasticity(femops.H1(femops.box((1, 1, 1)), 5, ncomp=3))._summands[0][1]
     tracemalloc.start()

@@ -1,7 +1,5 @@
 """Levels of assembly that are refused: unknown ones, and what does not fit into memory."""
 
-from __future__ import annotations
-
 import tracemalloc
 
 import numpy as np
@@ -10,13 +8,12 @@ import pytest
 import femops
 from femops.operators.assembly import csr as assembly
 from support import fixtures
-from support.cases.kernels import Problem
 from support.cases.levels import LEVELS, divergence
 
 problem = fixtures.problem
 
 
-def test_an_unknown_level_is_refused(problem: Problem) -> None:
+def test_an_unknown_level_is_refused(problem):
     for ask in (
         lambda: femops.mass(problem.space, level="matrix"),
         lambda: femops.form(divergence, problem.space, level="nothing"),
@@ -29,15 +26,13 @@ def test_an_unknown_level_is_refused(problem: Problem) -> None:
             ask()
 
 
-def test_operators_of_two_levels_are_not_added(problem: Problem) -> None:
+def test_operators_of_two_levels_are_not_added(problem):
     with pytest.raises(femops.errors.OperatorError, match=r"at_level\('partial'\)"):
         problem.mass + problem.diffusion.at_level("element")
 
 
 @pytest.mark.parametrize("level", ["full", "element"])
-def test_what_does_not_fit_is_refused_before_it_is_allocated(
-    problem: Problem, level: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_does_not_fit_is_refused_before_it_is_allocated(problem, level, monkeypatch):
     monkeypatch.setattr(assembly, "available_memory", lambda: 50_000)
     tracemalloc.start()
     for ask in (
@@ -56,7 +51,7 @@ def test_what_does_not_fit_is_refused_before_it_is_allocated(
     assert rows * 8 <= needed <= kept
 
 
-def test_a_coefficient_is_checked_at_every_level(problem: Problem) -> None:
+def test_a_coefficient_is_checked_at_every_level(problem):
     for level in LEVELS:
         with pytest.raises(femops.errors.OperatorError, match="finite"):
             femops.mass(problem.space, np.inf, level=level)

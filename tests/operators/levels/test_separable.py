@@ -1,9 +1,6 @@
 """Boxes with constant coefficients: element matrices by 1-D mass and stiffness matrices."""
 
-from __future__ import annotations
-
 import pickle
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,46 +8,40 @@ import pytest
 import femops
 from support.cases.kernels import bend, kernels, random_vector, shear, smooth, turned
 from support.cases.levels import convection, diffusion, elasticity, mass
-from support.oracles.forms import AtPoints, Dense, FormOracle
-from support.oracles.naive import Array
+from support.oracles.forms import AtPoints, FormOracle
 
 TOLERANCE = {"float64": 1e-13, "float32": 1e-5}
 TENSOR = np.array([[2.0, 0.5], [0.5, 1.0]])
 
 
-def stretched(x: Array) -> Array:
+def stretched(x):
     """A box of uneven elements."""
     return x + 0.3 * x**2
 
 
-def separable(A: Any) -> bool:
+def separable(A):
     return kernels(A) == ["SeparableKernel"]
 
 
-def check(A: Any, dense: Dense) -> None:
+def check(A, dense):
     u = random_vector(A.space, str(A.dtype))
     assert dense.error(A.apply(u), u) < TOLERANCE[str(A.dtype)]
 
 
-@pytest.mark.sample(2)
-@pytest.mark.parametrize("level", ["partial", "matrix-free"])
 @pytest.mark.parametrize(
-    ("dim", "order", "ncomp", "dtype", "q1d"),
+    ("dim", "order", "ncomp", "dtype", "q1d", "level"),
     [
-        (1, 4, 2, "float64", 6),
-        (2, 3, 3, "float64", 4),
-        (2, 6, 1, "float32", 8),
-        (3, 1, 2, "float64", 3),
-        (3, 2, 1, "float32", 5),
+        (1, 4, 2, "float64", 6, "matrix-free"),
+        (2, 3, 3, "float64", 4, "partial"),
+        (3, 1, 2, "float64", 3, "matrix-free"),
+        (3, 2, 1, "float32", 5, "partial"),
     ],
 )
-def test_mass_diffusion_and_their_sum(
-    dim: int, order: int, ncomp: int, dtype: str, q1d: int, level: str
-) -> None:
-    mesh = turned(femops.box((5, 3, 3)[:dim], mapping=stretched))
+def test_mass_diffusion_and_their_sum(dim, order, ncomp, dtype, q1d, level):
+    mesh = turned(femops.box((5, 3, 1)[:dim], mapping=stretched))
     V = femops.H1(mesh, order, ncomp=ncomp)
     oracle = FormOracle.of(V, q1d=q1d)
-    options: dict[str, Any] = {"quadrature": q1d, "dtype": dtype, "level": level}
+    options = {"quadrature": q1d, "dtype": dtype, "level": level}
     M, K = femops.mass(V, 3.0, **options), femops.diffusion(V, 0.5, **options)
     m, k = oracle.matrix(mass, c=3.0), oracle.matrix(diffusion, c=0.5)
     for A, dense in ((M, m), (K, k), (2.0 * K - 0.25 * M, 2.0 * k + (-0.25) * m)):
@@ -62,7 +53,7 @@ def test_mass_diffusion_and_their_sum(
         check(A.constrained(held), fixed)
 
 
-def test_collocated_points() -> None:
+def test_collocated_points():
     """With the nodes as points the mass matrix is diagonal, and done as such."""
     V = femops.H1(femops.box((3, 2)), 4)
     rule = femops.basis.lobatto(5)
@@ -72,7 +63,7 @@ def test_collocated_points() -> None:
     check(A, oracle.matrix(diffusion, c=1.0) + oracle.matrix(mass, c=1.0))
 
 
-def test_between_spaces_of_different_orders() -> None:
+def test_between_spaces_of_different_orders():
     mesh = femops.box((3, 2), mapping=stretched)
     V, W = femops.H1(mesh, 3), femops.L2(mesh, 1)
     A = femops.form(mass, V, test=W, c=2.0)
@@ -83,15 +74,7 @@ def test_between_spaces_of_different_orders() -> None:
     assert dense.T.error(A.T.apply(u), u) < 1e-13
 
 
-def test_tensors_along_the_axes() -> None:
-    V = femops.H1(femops.box((4, 3), mapping=stretched), 2)
-    diagonal = np.diag([2.0, 0.5])
-    B = femops.diffusion(V, kappa=diagonal)
-    assert separable(B)
-    check(B, FormOracle.of(V).matrix(lambda u, c: {"grad": c @ u.grad}, c=diagonal))
-
-
-def test_materials() -> None:
+def test_materials():
     """What is constant in each element need not be the same in all."""
     box = femops.box((4, 3), mapping=stretched)
     mesh = box.with_attributes(1 + (box.element_centers()[:, 0] > 0.5))
@@ -103,11 +86,11 @@ def test_materials() -> None:
     check(A, oracle.matrix(diffusion, c=AtPoints(np.repeat(values[:, None], 16, axis=1))))
 
 
-def test_other_forms_and_elements_are_not_taken_for_it() -> None:
+def test_other_forms_and_elements_are_not_taken_for_it():
     box, sheared = femops.box((4, 3)), femops.box((4, 3), mapping=shear)
     V, W, S = femops.H1(box, 2), femops.H1(box, 2, ncomp=2), femops.H1(sheared, 2)
     wind = np.array([1.0, 2.0])
-    cases: list[tuple[Any, Dense]] = [
+    cases = [
         (femops.convection(V, wind), FormOracle.of(V).matrix(convection, c=wind)),
         (
             femops.elasticity(W, mu=1.0, lam=2.0),
@@ -115,10 +98,6 @@ def test_other_forms_and_elements_are_not_taken_for_it() -> None:
         ),
         (femops.mass(V, smooth), FormOracle.of(V).matrix(mass, c=smooth)),
         (femops.diffusion(S), FormOracle.of(S).matrix(diffusion, c=1.0)),
-        (
-            femops.diffusion(V, TENSOR),
-            FormOracle.of(V).matrix(lambda u, c: {"grad": c @ u.grad}, c=TENSOR),
-        ),
     ]
     for A, dense in cases:
         assert not separable(A)
@@ -128,23 +107,19 @@ def test_other_forms_and_elements_are_not_taken_for_it() -> None:
     assert separable(femops.mass(S))  # one number an element, whatever its shape
 
 
-def test_update_changes_the_kernel_if_it_must() -> None:
-    V = femops.H1(femops.box((4, 3)), 2)
-    A = femops.diffusion(V, kappa=np.eye(2))
-    assert separable(A)
+def test_update_changes_the_kernel_if_it_must():
+    """A tensor along the axes is separable, another one is not."""
+    V = femops.H1(femops.box((4, 3), mapping=stretched), 2)
     matrix = FormOracle.of(V).matrix
-    full = matrix(lambda u, c: {"grad": c @ u.grad}, c=TENSOR)
-    A = A.update(kappa=TENSOR)
-    assert not separable(A)
-    check(A, full)
-    check(pickle.loads(pickle.dumps(A)), full)
-    A = A.update(kappa=2.0 * np.eye(2))
-    assert separable(A)
-    check(A, matrix(diffusion, c=2.0))
-    check(pickle.loads(pickle.dumps(A)), matrix(diffusion, c=2.0))
+    A = femops.diffusion(V, kappa=np.eye(2))
+    for kappa in (TENSOR, np.diag([2.0, 0.5])):
+        A, dense = A.update(kappa=kappa), matrix(lambda u, c: {"grad": c @ u.grad}, c=kappa)
+        assert separable(A) == (kappa is not TENSOR)
+        check(A, dense)
+        check(pickle.loads(pickle.dumps(A)), dense)
 
 
-def test_counts_less_work_than_points_take() -> None:
+def test_counts_less_work_than_points_take():
     """By lines: 3 + 3 + 4 contractions of 5 nodes per direction, against lines of 6 points."""
     box, sheared = (
         femops.diffusion(femops.H1(femops.box((2, 2, 2), mapping=m), 4)) for m in (None, shear)

@@ -23,13 +23,6 @@ def stokes(u: Any, p: Any, mu: Any) -> Any:
     return {"u": {"grad": mu * u.grad - p * np.eye(len(u))}, "p": {"value": -u.div}}
 
 
-def darcy(u: Any, p: Any, x: Any, resistance: Any) -> Any:
-    return {
-        "u": {"value": (resistance + x[0] ** 2) * u, "grad": -p * np.eye(len(u))},
-        "p": {"value": -u.div},
-    }
-
-
 def thermo_elasticity(u: Any, t: Any, mu: Any, alpha: Any, beta: Any) -> Any:
     eye = np.eye(len(u))
     return {
@@ -172,16 +165,6 @@ CASES = [
         symmetric=True,
         levels=("element",),
         lanes=2,
-    ),
-    Case(
-        "darcy-3d",
-        darcy,
-        "cube",
-        {"u": (H, 2, 3), "p": (L, 1, 1)},
-        {"resistance": 2.0},
-        (("p", "p"),),
-        symmetric=True,
-        levels=("partial",),
     ),
     Case(
         "thermo-elasticity-2d",

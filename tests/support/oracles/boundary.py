@@ -100,24 +100,17 @@ def faces(space: Any, attributes: list[int] | None, q1d: int | None = None) -> I
 
 
 def matrix(
-    trial: Any,
-    test: Any,
-    attributes: list[int] | None,
-    weak: Callable[[Array, Array], Any],
+    trial: Any, test: Any, attributes: list[int] | None, weak: Callable[[Array, Array], Any]
 ) -> Array:
     """Dense matrix of the form whose D is ``weak(x, n)`` (ncomp_test, ncomp_trial) at a point."""
-    total = np.zeros((test.size, trial.size))
-    q1d = max(trial.order, test.order) + 2
-    sides = zip(faces(trial, attributes, q1d), faces(test, attributes, q1d), strict=True)
-    for here, there in sides:
-        for q in range(len(here.x)):
-            d = here.measure[q] * np.asarray(weak(here.x[q], here.normal[q]), float)
-            local = np.einsum("m,n,ab->manb", there.values[q], here.values[q], d)
-            rows = (there.nodes[:, None] * test.ncomp + np.arange(test.ncomp)).ravel()
-            columns = (here.nodes[:, None] * trial.ncomp + np.arange(trial.ncomp)).ravel()
-            block = local.reshape(len(rows), len(columns))
-            total[np.ix_(rows, columns)] += block
-    return total
+
+    def of_values(x: Array, n: Array, h: float) -> Array:
+        slots = 1 + trial.mesh.dim
+        d = np.zeros((slots, test.ncomp, slots, trial.ncomp))
+        d[0, :, 0] = weak(x, n)
+        return d
+
+    return matrix_of_slots(trial, test, attributes, of_values, max(trial.order, test.order) + 2)
 
 
 def matrix_of_slots(
@@ -139,8 +132,8 @@ def matrix_of_slots(
         )
         for q in range(len(here.x)):
             d = here.measure[q] * weak(here.x[q], here.normal[q], here.h[q])
-            local = np.einsum("ms,satb,nt->manb", out[q], d, into[q])
-            total[there.nodes[:, None], :, here.nodes[None]] += local.transpose(0, 2, 1, 3)
+            local = np.tensordot(out[q], np.tensordot(d, into[q], (2, 1)), (1, 0))  # m a b n
+            total[there.nodes[:, None], :, here.nodes[None]] += local.transpose(0, 3, 1, 2)
     return total.reshape(test.size, trial.size)
 
 

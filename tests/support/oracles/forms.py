@@ -9,7 +9,7 @@ derivative.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -146,7 +146,10 @@ class FormOracle:
         most = max(degree(side.indices.shape[1], dim) for side in (trial, test))
         self.points, weights = rule(rule_name, most + 2 if q1d is None else q1d)
         self.positions, self.jacobians = mapping(np.asarray(coordinates), self.points)
-        self.weights = np.prod(weights[digits(len(weights), dim)], axis=0).astype(float)
+        self.inverses = np.linalg.inv(self.jacobians)
+        weights = np.prod(weights[digits(len(weights), dim)], axis=0).astype(float)
+        self.measures = weights * np.linalg.det(self.jacobians)
+        self.tables = [side.tabulated(dim, self.points) for side in (trial, test)]
 
     @staticmethod
     def of(
@@ -189,26 +192,44 @@ class FormOracle:
         self, e: int, function: Function, state: Array | None, coefficients: dict[str, Any]
     ) -> Array:
         """Element matrix; rows and columns are node * ncomp + component."""
-        u, du = self.trial.tabulated(self.dim, self.points)
-        v, dv = self.test.tabulated(self.dim, self.points)
-        ncomp_in, ncomp_out = self.trial.ncomp, self.test.ncomp
-        local = np.zeros((v.shape[1], ncomp_out, u.shape[1], ncomp_in), self.kind)
+        (u, _), (v, _) = self.tables
+        local = np.zeros((v.shape[1], self.test.ncomp, u.shape[1], self.trial.ncomp), self.kind)
+        for weight, here, trials, tests in self._at_points(e, function, coefficients):
+            base = None if state is None else trials @ self._nodal(state, e)
+            d = self._step(function, here, base)
+            half = np.tensordot(tests, d, (0, 0))  # (nodes, ncomp_out, slots, ncomp_in)
+            local += weight * np.tensordot(half, trials, (2, 0)).swapaxes(2, 3)
+        return local.reshape(v.shape[1] * self.test.ncomp, -1)
+
+    def _at_points(
+        self, e: int, function: Function, coefficients: dict[str, Any]
+    ) -> Iterator[tuple[float, dict[str, Any], Array, Array]]:
+        """Weight, coefficients, trial and test functions (1 + dim, n) at an element's points."""
         code = getattr(function, "__code__", None)
         takes_x = code is not None and "x" in code.co_varnames[: code.co_argcount]
         for q, x in enumerate(self.positions[e]):
-            inverse = np.linalg.inv(self.jacobians[e, q])
-            weight = self.weights[q] * np.linalg.det(self.jacobians[e, q])
             here = {name: _at(given, x, e, q) for name, given in coefficients.items()}
             here |= {"x": x} if takes_x else {}
-            trials = np.vstack([u[q], (du[q] @ inverse).T])
-            tests = np.vstack([v[q], (dv[q] @ inverse).T])
-            base = None
-            if state is not None:
-                nodal = np.asarray(state, float).reshape(-1, ncomp_in)[self.trial.indices[e]]
-                base = trials @ nodal
-            d = self._step(function, here, base)
-            local += weight * np.einsum("im,iajb,jn->manb", tests, d, trials, optimize=True)
-        return local.reshape(v.shape[1] * ncomp_out, -1)
+            trials, tests = (
+                np.vstack([values[q], (slopes[q] @ self.inverses[e, q]).T])
+                for values, slopes in self.tables
+            )
+            yield self.measures[e, q], here, trials, tests
+
+    def _nodal(self, vector: Array, e: int) -> Array:
+        """The entries (nodes, ncomp) of a vector in an element."""
+        return np.asarray(vector, float).reshape(-1, self.trial.ncomp)[self.trial.indices[e]]
+
+    def residual(self, function: Function, state: Array, **coefficients: Any) -> Array:
+        """The residual (size,) of a function at a state."""
+        total, shape = np.zeros(self.test.size), (self.test.ncomp, self.dim)
+        for e in range(len(self.positions)):
+            for weight, here, trials, tests in self._at_points(e, function, coefficients):
+                result = function(_field(trials @ self._nodal(state, e)), **here)
+                value, slope = _part(result, "value", shape[:1]), _part(result, "grad", shape)
+                both = np.column_stack([value, slope])  # (ncomp, slots)
+                np.add.at(total, _flat(self.test, e), weight * (both @ tests).T.ravel())
+        return total
 
     def _step(self, function: Function, here: dict[str, Any], base: Array | None) -> Array:
         """The form at a point: (slots, ncomp_out, slots, ncomp_in), the value's slot first."""

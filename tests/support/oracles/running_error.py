@@ -51,144 +51,45 @@ def nums(values: Any, errors: Any = 0.0) -> Any:
     return out if out.ndim else out[()]
 
 
-class Num:
-    """A number at each point: value ``v``, error bound ``e``; ``truth`` if it is a boolean."""
+def _both(operation: Callable[[Any, Any], Any]) -> tuple[Any, Any]:
+    """Two methods, of an operation with a number on the right, or on the left."""
 
-    __slots__ = ("e", "truth", "v")
+    def method(swap: bool) -> Callable[[Any, Any], Any]:
+        def function(self: Any, other: Any) -> Any:
+            if isinstance(other, np.ndarray) and other.ndim:
+                return NotImplemented
+            if not isinstance(other, type(self) | Num | float | int | np.generic | np.ndarray):
+                return NotImplemented
+            other = dual(other) if isinstance(self, Dual) else num(other)
+            with np.errstate(all="ignore"):
+                return operation(other, self) if swap else operation(self, other)
 
-    def __init__(self, v: Any, e: Any = 0.0, truth: bool = False) -> None:
-        self.v, self.e, self.truth = np.asarray(v, LONG), np.asarray(e, LONG), truth
-        size = np.abs(self.v)
-        if np.any((size > LARGEST) & (size < np.inf)) or np.any((size < SMALLEST) & (size > 0)):
-            raise Unsure("out of range")
+        return function
 
-    def __repr__(self) -> str:
-        return f"Num({np.asarray(self.v, float)!r})"
+    return method(False), method(True)
 
-    # --- arithmetic ------------------------------------------------------------------------------
 
-    def _with(self, other: Any, operation: Callable[[Num, Num], Num], swap: bool = False) -> Any:
-        if isinstance(other, np.ndarray) and other.ndim:
-            return NotImplemented
-        if not isinstance(other, Num | int | float | np.number | np.bool_ | np.ndarray):
-            return NotImplemented
-        other = num(other)
-        with np.errstate(all="ignore"):
-            return operation(other, self) if swap else operation(self, other)
+def _compared(decide: Callable[[Any, Any], Any]) -> Any:
+    """A comparison, where round-off leaves it no doubt."""
 
-    def __add__(self, other: Any) -> Any:
-        return self._with(other, add)
-
-    def __radd__(self, other: Any) -> Any:
-        return self._with(other, add, swap=True)
-
-    def __sub__(self, other: Any) -> Any:
-        return self._with(other, subtract)
-
-    def __rsub__(self, other: Any) -> Any:
-        return self._with(other, subtract, swap=True)
-
-    def __mul__(self, other: Any) -> Any:
-        return self._with(other, multiply)
-
-    def __rmul__(self, other: Any) -> Any:
-        return self._with(other, multiply, swap=True)
-
-    def __truediv__(self, other: Any) -> Any:
-        return self._with(other, divide)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return self._with(other, divide, swap=True)
-
-    def __pow__(self, other: Any) -> Any:
-        return self._with(other, power)
-
-    def __rpow__(self, other: Any) -> Any:
-        return self._with(other, power, swap=True)
-
-    def __neg__(self) -> Num:
-        if self.truth:
-            raise TypeError("NumPy refuses the negative of a boolean")
-        return Num(-self.v, self.e)
-
-    def __pos__(self) -> Num:
-        return self
-
-    def __abs__(self) -> Num:
-        return Num(np.abs(self.v), self.e)
-
-    # --- comparisons -----------------------------------------------------------------------------
-
-    def _compare(self, other: Any, decide: Callable[[Any, Any], Any]) -> Any:
-        if isinstance(other, Dual) or (isinstance(other, np.ndarray) and other.ndim):
-            return NotImplemented
-        other = num(other)
-        gap, doubt = np.abs(self.v - other.v), self.e + other.e
-        if np.any(gap <= 1000 * doubt) and np.any((gap <= 1000 * doubt) & (doubt > 0)):
+    def compare(a: Num, b: Num) -> Num:
+        gap, doubt = np.abs(a.v - b.v), a.e + b.e
+        if np.any((gap <= 1000 * doubt) & (doubt > 0)):
             raise Unsure("a comparison within round-off")
-        return Num(decide(self.v, other.v), 0.0, truth=True)
+        return Num(decide(a.v, b.v), 0.0, truth=True)
 
-    def __lt__(self, other: Any) -> Any:
-        return self._compare(other, np.less)
-
-    def __le__(self, other: Any) -> Any:
-        return self._compare(other, np.less_equal)
-
-    def __gt__(self, other: Any) -> Any:
-        return self._compare(other, np.greater)
-
-    def __ge__(self, other: Any) -> Any:
-        return self._compare(other, np.greater_equal)
-
-    def _logic(self, other: Any, decide: Callable[[Any, Any], Any]) -> Any:
-        if isinstance(other, np.ndarray) and other.ndim:
-            return NotImplemented
-        other = num(other)
-        if not (self.truth and other.truth):
-            raise TypeError("NumPy refuses & and | of real numbers")
-        return Num(decide(self.v != 0, other.v != 0), 0.0, truth=True)
-
-    def __and__(self, other: Any) -> Any:
-        return self._logic(other, np.logical_and)
-
-    __rand__ = __and__
-
-    def __xor__(self, other: Any) -> Any:
-        return self._logic(other, np.not_equal)
-
-    __rxor__ = __xor__
-
-    def __eq__(self, other: object) -> Any:
-        return self._compare(other, np.equal)
-
-    def __ne__(self, other: object) -> Any:
-        return self._compare(other, np.not_equal)
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __or__(self, other: Any) -> Any:
-        return self._logic(other, np.logical_or)
-
-    __ror__ = __or__
-
-    def __invert__(self) -> Num:
-        if not self.truth:
-            raise TypeError("NumPy refuses ~ of a real number")
-        return Num(self.v == 0, 0.0, truth=True)
-
-    def __bool__(self) -> bool:
-        raise TypeError("a form asked whether a number is true")
-
-    def conjugate(self) -> Num:
-        return self
+    return _both(compare)[0]
 
 
-def num(value: Any) -> Num:
-    """A `Num` of a plain number, which is exact."""
-    if isinstance(value, Num):
-        return value
-    value = value.item() if isinstance(value, np.ndarray | np.generic) else value
-    return value if isinstance(value, Num) else Num(float(value), 0.0, isinstance(value, bool))
+def _logic(decide: Callable[[Any, Any], Any]) -> tuple[Any, Any]:
+    """An operation of booleans alone."""
+
+    def operation(a: Num, b: Num) -> Num:
+        if not (a.truth and b.truth):
+            raise TypeError("NumPy refuses &, | and ^ of real numbers")
+        return Num(decide(a.v != 0, b.v != 0), 0.0, truth=True)
+
+    return _both(operation)
 
 
 # --- operations -----------------------------------------------------------------------------------
@@ -305,6 +206,63 @@ def choose(c: Num, a: Num, b: Num) -> Num:
     return Num(np.where(c.v != 0, a.v, b.v), np.where(c.v != 0, a.e, b.e))
 
 
+class Num:
+    """A number at each point: value ``v``, error bound ``e``; ``truth`` if it is a boolean."""
+
+    __slots__ = ("e", "truth", "v")
+
+    def __init__(self, v: Any, e: Any = 0.0, truth: bool = False) -> None:
+        self.v, self.e, self.truth = np.asarray(v, LONG), np.asarray(e, LONG), truth
+        size = np.abs(self.v)
+        if np.any((size > LARGEST) & (size < np.inf)) or np.any((size < SMALLEST) & (size > 0)):
+            raise Unsure("out of range")
+
+    def __repr__(self) -> str:
+        return f"Num({np.asarray(self.v, float)!r})"
+
+    __add__, __radd__ = _both(add)
+    __sub__, __rsub__ = _both(subtract)
+    __mul__, __rmul__ = _both(multiply)
+    __truediv__, __rtruediv__ = _both(divide)
+    __pow__, __rpow__ = _both(power)
+    __and__, __rand__ = _logic(np.logical_and)
+    __or__, __ror__ = _logic(np.logical_or)
+    __xor__, __rxor__ = _logic(np.not_equal)
+    __lt__, __gt__ = _compared(np.less), _compared(np.greater)
+    __le__, __ge__ = _compared(np.less_equal), _compared(np.greater_equal)
+    __eq__, __ne__ = _compared(np.equal), _compared(np.not_equal)
+    __hash__ = None
+
+    def __neg__(self) -> Num:
+        if self.truth:
+            raise TypeError("NumPy refuses the negative of a boolean")
+        return Num(-self.v, self.e)
+
+    def __abs__(self) -> Num:
+        return Num(np.abs(self.v), self.e)
+
+    def __invert__(self) -> Num:
+        if not self.truth:
+            raise TypeError("NumPy refuses ~ of a real number")
+        return Num(self.v == 0, 0.0, truth=True)
+
+    def __bool__(self) -> bool:
+        raise TypeError("a form asked whether a number is true")
+
+    def conjugate(self) -> Any:
+        return self
+
+    __pos__ = conjugate
+
+
+def num(value: Any) -> Num:
+    """A `Num` of a plain number, which is exact."""
+    if isinstance(value, Num):
+        return value
+    value = value.item() if isinstance(value, np.ndarray | np.generic) else value
+    return value if isinstance(value, Num) else Num(float(value), 0.0, isinstance(value, bool))
+
+
 SMOOTH = {
     "exp": _smooth(np.exp, np.exp),
     "sin": _smooth(np.sin, np.cos),
@@ -320,87 +278,6 @@ SMOOTH = {
 
 
 # --- derivatives ----------------------------------------------------------------------------------
-
-
-class Dual:
-    """A number ``n`` and its derivative ``d`` along one direction, both `Num`."""
-
-    __slots__ = ("d", "n")
-
-    def __init__(self, n: Num, d: Num) -> None:
-        self.n, self.d = n, d
-
-    def _with(self, other: Any, operation: Callable[[Dual, Dual], Dual], swap: bool = False) -> Any:
-        if isinstance(other, np.ndarray) and other.ndim:
-            return NotImplemented
-        if not isinstance(other, Dual | Num | int | float | np.number | np.bool_ | np.ndarray):
-            return NotImplemented
-        other = dual(other)
-        with np.errstate(all="ignore"):
-            return operation(other, self) if swap else operation(self, other)
-
-    def __add__(self, other: Any) -> Any:
-        return self._with(other, lambda a, b: Dual(a.n + b.n, a.d + b.d))
-
-    __radd__ = __add__
-
-    def __sub__(self, other: Any) -> Any:
-        return self._with(other, lambda a, b: Dual(a.n - b.n, a.d - b.d))
-
-    def __rsub__(self, other: Any) -> Any:
-        return self._with(other, lambda a, b: Dual(a.n - b.n, a.d - b.d), swap=True)
-
-    def __mul__(self, other: Any) -> Any:
-        return self._with(other, lambda a, b: Dual(a.n * b.n, a.d * b.n + a.n * b.d))
-
-    __rmul__ = __mul__
-
-    def __truediv__(self, other: Any) -> Any:
-        return self._with(other, _divide)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return self._with(other, _divide, swap=True)
-
-    def __pow__(self, other: Any) -> Any:
-        return self._with(other, _power)
-
-    def __rpow__(self, other: Any) -> Any:
-        return self._with(other, _power, swap=True)
-
-    def __neg__(self) -> Dual:
-        return Dual(-self.n, -self.d)
-
-    def __pos__(self) -> Dual:
-        return self
-
-    def __abs__(self) -> Dual:
-        return Dual(abs(self.n), choose(self.n < 0.0, -self.d, self.d))
-
-    def __lt__(self, other: Any) -> Any:
-        return self._with(other, lambda a, b: a.n < b.n)
-
-    def __le__(self, other: Any) -> Any:
-        return self._with(other, lambda a, b: a.n <= b.n)
-
-    def __gt__(self, other: Any) -> Any:
-        return self._with(other, lambda a, b: a.n > b.n)
-
-    def __ge__(self, other: Any) -> Any:
-        return self._with(other, lambda a, b: a.n >= b.n)
-
-    def __eq__(self, other: object) -> Any:
-        return self._with(other, lambda a, b: a.n == b.n)
-
-    def __ne__(self, other: object) -> Any:
-        return self._with(other, lambda a, b: a.n != b.n)
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __bool__(self) -> bool:
-        raise TypeError("a form asked whether a number is true")
-
-    def conjugate(self) -> Dual:
-        return self
 
 
 ZERO, ONE = Num(0.0), Num(1.0)
@@ -424,6 +301,35 @@ def _power(a: Dual, b: Dual) -> Dual:
     less = Num(b.n.v - 1) if whole else b.n - 1.0
     total = a.d * (b.n * a.n**less)
     return Dual(n, total if np.all(b.d.v == 0) else total + b.d * (n * log(a.n)))
+
+
+class Dual:
+    """A number ``n`` and its derivative ``d`` along one direction, both `Num`."""
+
+    __slots__ = ("d", "n")
+
+    def __init__(self, n: Num, d: Num) -> None:
+        self.n, self.d = n, d
+
+    __add__, __radd__ = _both(lambda a, b: Dual(a.n + b.n, a.d + b.d))
+    __sub__, __rsub__ = _both(lambda a, b: Dual(a.n - b.n, a.d - b.d))
+    __mul__, __rmul__ = _both(lambda a, b: Dual(a.n * b.n, a.d * b.n + a.n * b.d))
+    __truediv__, __rtruediv__ = _both(_divide)
+    __pow__, __rpow__ = _both(_power)
+    __lt__ = _both(lambda a, b: a.n < b.n)[0]
+    __le__ = _both(lambda a, b: a.n <= b.n)[0]
+    __gt__ = _both(lambda a, b: a.n > b.n)[0]
+    __ge__ = _both(lambda a, b: a.n >= b.n)[0]
+    __eq__ = _both(lambda a, b: a.n == b.n)[0]
+    __ne__ = _both(lambda a, b: a.n != b.n)[0]
+    __hash__ = None
+    __bool__, __pos__, conjugate = Num.__bool__, Num.conjugate, Num.conjugate
+
+    def __neg__(self) -> Dual:
+        return Dual(-self.n, -self.d)
+
+    def __abs__(self) -> Dual:
+        return Dual(abs(self.n), choose(self.n < 0.0, -self.d, self.d))
 
 
 SLOPES: dict[str, Callable[[Num, Num], Any]] = {
