@@ -4,7 +4,8 @@ import json
 import mmap
 import os
 import sys
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from femops.bench.drawing import draw
 from femops.bench.scaling import Settings, run_scaling, study
 from femops.bench.scaling.study import Task
 from femops.bench.scaling.worker import peak_of
-from femops.bench.scaling.worlds import started
+from femops.bench.scaling.worlds import World, started
 from femops.errors import MissingExtraError, OperatorError
 from femops.parallel import cores, launch
 from femops_meshes import box, partition
@@ -30,20 +31,20 @@ SMALL: dict[str, Any] = {"order": 2, "dofs": 700.0, "rounds": 1, "seconds": 0.0}
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _worlds():
+def worlds():
     """Tests share their ranks, which take seconds to start."""
-    worlds = {}
+    found = {}
     with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
 
         @contextmanager
         def shared(ranks):
-            if ranks not in worlds:
-                worlds[ranks] = stack.enter_context(started(ranks))
-            yield worlds[ranks]
-            worlds[ranks].ask("forget")
+            if ranks not in found:
+                found[ranks] = stack.enter_context(started(ranks))
+            yield found[ranks]
+            found[ranks].ask("forget")
 
         patch.setattr(study, "started", shared)
-        yield
+        yield found
 
 
 @pytest.fixture(scope="module")
@@ -60,12 +61,8 @@ def result():
 @mpi
 def test_rows(result):
     rows = result["rows"]
-    assert [(row["problem"], row["ranks"]) for row in rows] == [
-        ("bp1", 1),
-        ("bp4", 1),
-        ("bp1", 3),
-        ("bp4", 3),
-    ]
+    cases = [(row["ranks"], row["problem"]) for row in rows]
+    assert cases == list(product((1, 3), ("bp1", "bp4")))
     for row in rows:
         assert row["timed"] == (row["ranks"] == 1)
         assert list(row) == list(rows[0])
@@ -151,8 +148,9 @@ def test_ranks_choose_one_level():
 
 
 @mpi
-def test_ranks_that_fail_say_why():
-    with started(1) as world, pytest.raises(OperatorError, match=r"1 ranks failed.*KeyError: 'x'"):
+def test_ranks_that_fail_say_why(worlds):
+    why = pytest.raises(OperatorError, match=r"1 ranks failed.*KeyError: 'x'")
+    with closing(worlds.pop(1, None) or World(1)) as world, why:  # of no use to others afterwards
         world.ask("time", name="x", seconds=0.0, overlap=True)
 
 
