@@ -131,17 +131,14 @@ def test_settings_that_are_tried_go_first_and_end(table: Path) -> None:
     assert database.find(key) == {"n": 1}
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
+def test_wrong_settings() -> None:
+    for given, message in (
         ({"settings": ("lanes",)}, "setting 'lanes': choose one of prefetch"),
         ({"levels": ("full",)}, "level 'full': choose one of partial"),
         ({"problems": ("bp9",)}, "bp9"),
         ({"orders": ()}, "order"),
         ({"sizes": (4, 0)}, "at least 1"),
         ({"rounds": 0}, "round"),
-    ],
-)
-def test_wrong_settings(given: dict[str, Any], message: str) -> None:
-    with pytest.raises(femops.errors.OperatorError, match=message):
-        searched(**given)
+    ):
+        with pytest.raises(femops.errors.OperatorError, match=message):
+            searched(**given)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import Any
@@ -16,7 +15,7 @@ from femops_kernels.cuda.operator.shapes import Shape
 from femops_kernels.errors import DeviceError
 from support.cases.kernels import bend, random_vector, smooth, turned
 from support.cuda.guarded import GuardedDevice
-from support.cuda.host_device import HostDevice, host_device
+from support.cuda.host_device import host_device, plant
 from support.cuda.launches import ADDRESS, THREAD, SanitizerError, replay, require
 from support.cuda.staging import small_staging_device, stage, sweep_of
 from support.cuda.variants import collocated, heat
@@ -41,13 +40,8 @@ FORMS = {"bp1": femops.mass, "bp3": femops.diffusion, "bp5": collocated}
 @pytest.mark.parametrize(
     ("counts", "order"),
     [
-        ((9,), 1),
-        ((9,), 8),
-        ((4, 3), 2),
-        ((3, 3), 6),
-        ((3, 2, 2), 2),
-        ((3, 2, 1), 4),
-        ((2, 1, 1), 7),
+        *[((9,), 1), ((9,), 8), ((4, 3), 2), ((3, 3), 6)],
+        *[((3, 2, 2), 2), ((3, 2, 1), 4), ((2, 1, 1), 7)],
     ],
 )
 def test_grids_of_all_sizes(form: str, counts: tuple[int, ...], order: int) -> None:
@@ -140,55 +134,41 @@ FAULTS = {
 }
 
 
-def planted(monkeypatch: pytest.MonkeyPatch, before: str, after: str) -> HostDevice:
-    """A device with one block at a time, whose persistent kernels have a fault."""
-    device, sound = host_device(shared_bytes=24 * 1024, options=["-O0"]), HostDevice.function
-    device.processors = 1
-
-    def function(self: HostDevice, source: str) -> Any:
-        if "PERSISTENT = true" in source:
-            assert source.count(before) == 1
-            source = source.replace(before, after)
-        return sound(self, source)
-
-    monkeypatch.setattr(HostDevice, "function", function)
-    return device
-
-
 @pytest.mark.usefixtures("persistent")
-@pytest.mark.parametrize("way", [False, True])
 @pytest.mark.parametrize("fault", FAULTS)
-def test_planted_faults(fault: str, way: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_planted_faults(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the order of threads, and whether the first copy is made early or late."""
-    device = planted(monkeypatch, *FAULTS[fault])
-    device.backwards = way
+    plant(monkeypatch, *FAULTS[fault], where="PERSISTENT = true")
+    device = host_device(shared_bytes=24 * 1024, options=["-O0"])
+    device.processors = 1
     mesh = femops.box((3, 2, 1), mapping=bend)
-    there, here = fields_form(device, mesh), fields_form(None, mesh)
+    here = fields_form(None, mesh)
     u = np.random.default_rng(1).standard_normal(here.space.size)
     expected, values = here.evaluate(u)
-    with suppress(DeviceError):
-        residual, found = there.evaluate(u)
-        assert not np.allclose(residual, expected) or found != pytest.approx(values)
+    for way in (False, True):
+        device.backwards = way
+        with suppress(DeviceError):
+            residual, found = fields_form(device, mesh).evaluate(u)
+            assert not np.allclose(residual, expected) or found != pytest.approx(values)
 
 
 @pytest.mark.usefixtures("persistent")
-@pytest.mark.parametrize("order", [1, 2])
-def test_sanitizers_find_no_races(order: int) -> None:
+@pytest.mark.parametrize("order", [1, 2, "functionals"])
+def test_sanitizers_find_no_races(order: int | str) -> None:
     """Also where threads wait for their element alone, a part of a warp or some of them."""
     require(THREAD)
     device = host_device()
     device.processors = 1
-    A = femops.diffusion(femops.H1(femops.box((3, 1, 1), mapping=bend), order, device=device))
-    replayed(device, lambda: A @ np.random.default_rng(1).standard_normal(A.shape[1]))
-
-
-@pytest.mark.usefixtures("persistent")
-def test_sanitizers_find_no_races_of_functionals() -> None:
-    require(THREAD)
-    device = host_device()
-    device.processors = 1
-    F = fields_form(device, femops.box((3, 2, 1), mapping=bend))
-    replayed(device, lambda: F.evaluate(np.ones(F.space.size)))
+    with device.recording() as launches:
+        if order == "functionals":
+            F = fields_form(device, femops.box((3, 2, 1), mapping=bend))
+            F.evaluate(np.ones(F.space.size))
+        else:
+            V = femops.H1(femops.box((3, 1, 1), mapping=bend), order, device=device)
+            _ = femops.diffusion(V) @ np.random.default_rng(1).standard_normal(V.size)
+    (launch,) = (one for one in launches if "PERSISTENT = true" in one.source)
+    assert launch.shape[0] == 1
+    assert len(replay(launch, THREAD)) == len(launch.arrays)
 
 
 ASKED = {
@@ -212,12 +192,3 @@ def test_nothing_is_asked_for_behind_an_array(fault: str) -> None:
     found = nullcontext() if fault == "nothing" else pytest.raises(SanitizerError, match="overflow")
     with found:
         replay(replace(launch, source=launch.source.replace(before, after)), ADDRESS)
-
-
-def replayed(device: HostDevice, work: Callable[[], object]) -> None:
-    """Run the one persistent kernel of some work again, with threads of the host."""
-    with device.recording() as launches:
-        work()
-    (launch,) = (one for one in launches if "PERSISTENT = true" in one.source)
-    assert launch.shape[0] == 1
-    assert len(replay(launch, THREAD)) == len(launch.arrays)

@@ -95,14 +95,17 @@ def _coupled(s: Site) -> list[Any]:
 
     def function(u: Any, p: Any, x: Any) -> dict[str, Any]:
         slopes = (1.0 + x[0]) * p * u.grad
-        return {"u": {"grad": slopes, "value": u.value * p}, "p": {"value": u.div * p**2}, "e": p}
+        result = {"u": {"grad": slopes, "value": u.value * p}, "p": {"value": u.div * p**2}}
+        return result | {"e": p, "least": p}
 
     pair = Product(u=s.W, p=L2(s.mesh, 1, device=s.device))
-    F = forms.residual(function, pair, integrals=["e"]).constrained(s.W.boundary_dofs())
+    F = forms.residual(function, pair, integrals=["e"], minima=["least"])
+    F = F.constrained(s.W.boundary_dofs())
     state = s.random(pair.size, 5)
     residual, found = F.evaluate(state)
-    energy = np.array([found["e"]])
-    there = energy if s.device is None else s.device.upload(energy)
+    assert np.isnan(F.evaluate(np.nan * state)[1]["least"])  # of what is no number, too
+    numbers = np.array([found["e"], found["least"]])
+    there = numbers if s.device is None else s.device.upload(numbers)
     return [residual, there, F.jacobian(state).apply(state)]
 
 

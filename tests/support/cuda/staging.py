@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,7 @@ from femops.solvers.linear_problem import Info
 from femops_kernels.cuda.operator import kernel as kernels
 from femops_kernels.cuda.operator.kernel import staged_shapes
 from femops_kernels.cuda.operator.shapes import Shape
-from femops_kernels.cuda.operator.sweep import DeviceSweep
 from support.cases.kernels import bend, random_vector, smooth, turned
-from support.cuda.device_cases import DeviceCase
 from support.cuda.guarded import GuardedDevice, guarded_device
 from support.cuda.host_device import HostDevice
 from support.simulated_ranks import on_ranks
@@ -44,12 +42,6 @@ def sweep_of(A: Any) -> Any:
     """The one launch of an operator."""
     (sweep,) = A.compiled.sweeps
     return sweep
-
-
-def kernels_of(cases: Sequence[DeviceCase], device: GuardedDevice) -> list[Any]:
-    """The kernels of cases."""
-    sweeps = [sweep for case in cases for sweep in case.build(device)[0].compiled.sweeps]
-    return [sweep.kernel for sweep in sweeps if isinstance(sweep, DeviceSweep)]
 
 
 def check_bits(device: GuardedDevice, data: str, *, persistent: bool) -> None:
