@@ -26,7 +26,7 @@ except DeviceError as error:
     pytest.skip(str(error), allow_module_level=True)
 
 
-KINDS = (
+KINDS = [
     "boundary-mass-3d-p4",
     "coupled-jacobian-ranks-3d-p2",
     "cycle-3d-p2",
@@ -45,10 +45,10 @@ KINDS = (
     "neo-hookean-residual-2d-p4",
     "nitsche-diagonal-3d-p4",
     "wall-jacobian-3d-p4",
-)
+]
 """Each source, and each kind of kernel: what the older compiler is tried with."""
 
-GREEDY = (
+GREEDY = [
     "coupled-jacobian-ranks-3d-p2",
     "diffusion-3d-p8",
     "diffusion-diagonal-3d-p8",
@@ -59,7 +59,7 @@ GREEDY = (
     "mass-none-curved-3d-p5",
     "neo-hookean-jacobian-3d-p3",
     "vector-diffusion-3d-p8",
-)
+]
 """Those that need most registers of each kind."""
 
 
@@ -127,28 +127,8 @@ def test_a_variant_compiles_with_cuda_12(name: str) -> None:
     assert any(function.shapes for function in device.functions.values())
 
 
-def test_the_list_has_what_there_is() -> None:
-    """Every dimension, order and level, both types, all kinds of forms."""
-    assert 55 <= len(VARIANTS) <= 115
+def test_names_are_those_of_variants() -> None:
     assert set(KINDS + GREEDY) <= set(VARIANTS)
-    sizes = {tuple(re.findall(r"(\d)d-p(\d+)$", name)[0]) for name in VARIANTS}
-    assert {dim for dim, _ in sizes} == {"1", "2", "3"}
-    assert {int(p) for dim, p in sizes if dim == "3"} == set(range(1, 11))
-    wanted = (
-        "mass diffusion vector elasticity convection divergence residual jacobian diagonal own none"
-    )
-    for word in [
-        *wanted.split(),
-        "affine",
-        "curved",
-        "single",
-        "single-data",
-        "reproducible",
-        "ranks",
-        "staged",
-        "persistent",
-    ]:
-        assert any(word in name for name in VARIANTS), word
 
 
 def test_a_kernel_that_spills_is_seen() -> None:
