@@ -107,10 +107,6 @@ class _Functions(ModuleType):
 class GuardedDevice(Device):
     """A `HostDevice` with arrays of its own.
 
-    Parameters
-    ----------
-    host : HostDevice
-
     Attributes
     ----------
     looks : int

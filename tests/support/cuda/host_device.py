@@ -26,13 +26,7 @@ from support.cuda.nccl import network_of
 
 @final
 class HostFunction(Function):
-    """A kernel in a shared library; see ``blocks.hpp`` for how it is run.
-
-    Parameters
-    ----------
-    device : HostDevice
-    source : str
-    """
+    """A kernel in a shared library; see ``blocks.hpp`` for how it is run."""
 
     registers = local_bytes = 0
 

@@ -31,12 +31,6 @@ THREADS = {"sm_75": 1024}
 class PaperFunction(Function):
     """A compiled kernel.
 
-    Parameters
-    ----------
-    source : str
-    report : Report
-    arch : str
-
     Attributes
     ----------
     shapes : set of (int, int)
@@ -70,10 +64,6 @@ class PaperFunction(Function):
 @final
 class PaperDevice(NumpyDevice):
     """A device of an architecture.
-
-    Parameters
-    ----------
-    arch : str
 
     Attributes
     ----------
