@@ -62,7 +62,7 @@ def launches(kind: str) -> tuple[Launch, ...]:
     Of several blocks, held rows, a preconditioner.
     """
     device = host_device(shared_bytes=14 * 1024)
-    V = femops.H1(turned(femops.box((9, 8), order=2, mapping=bend)), 4, device=device)
+    V = femops.H1(turned(femops.box((6, 6), order=2, mapping=bend)), 4, device=device)
     A = (femops.diffusion(V, smooth) + femops.mass(V)).constrained(V.boundary_dofs())
     b, M = np.random.default_rng(1).standard_normal(V.shape), femops.jacobi(A)
     sums = Sums(V)

@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 
 from femops_kernels.cuda.compiler import nvrtc
+from femops_kernels.cuda.tensor.contraction import DeviceContraction
+from femops_kernels.cuda.tensor.kernel import DeviceContractionKernel
 from femops_kernels.errors import DeviceError
 from femops_kernels.tuning import database
 from support.cuda.paper import PaperDevice
@@ -86,8 +88,8 @@ def cuda_12(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def order(name: str) -> int:
-    """The polynomial degree in a variant's name."""
-    return int(re.findall(r"-p(\d+)$", name)[0])
+    """The polynomial degree in a variant's name; 0 if there is none."""
+    return int((re.findall(r"-p(\d+)$", name) or [0])[0])
 
 
 def marks(name: str, arch: str) -> Any:
@@ -113,6 +115,10 @@ def test_a_variant_compiles(
         assert all(shared <= device.shared_bytes for _, shared in function.shapes)
         if order(name) <= 8:
             assert (function.local_bytes, function.report.spill_bytes) == (0, 0)
+    if re.search("gemm|cholesky|eigh|solve-", name):  # entries of a tensor lie together, or apart
+        (function,) = launched
+        ((_, shared),) = function.shapes
+        assert (shared > 0) == ("interleaved" not in name)
     most = max(launched, key=lambda function: function.registers)
     spilled = max(function.report.spill_bytes for function in launched)
     record_property("compiled", (arch, name, most.registers, spilled))
@@ -143,3 +149,12 @@ def test_a_kernel_that_spills_is_seen() -> None:
     assert spilling.registers <= spilling.bound < function.registers
     assert spilling.local_bytes > 0
     assert spilling.report.spill_bytes > 0
+
+
+def test_entries_may_be_far_apart() -> None:
+    """Offsets of more than 32 bits, as of a long batch whose members are innermost."""
+    far, near = range(0, 5 * 2**31, 2**31), range(5)
+    contraction = DeviceContraction("float64", far, near, near, near, far, near)
+    function = DeviceContractionKernel(contraction, PaperDevice(ARCHS[-1])).function
+    assert "using Offset = long long" in function.source
+    assert function.report.spill_bytes == 0

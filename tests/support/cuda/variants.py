@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 from scipy.sparse import eye_array
 
 import femops
+from femops import tensor
 from femops.hydro import PROBLEMS
 from femops.hydro.qfunctions import corner_force
 from femops.operators.execution.choice import backend_of
 from femops.operators.execution.transfer import summed_interpolation
+from femops.tensor import Batch, Interleaved, Layout, Strided
 from femops_kernels.cg import Reduction
 from femops_kernels.cuda.cg.cg import DeviceConjugateGradients
 from femops_kernels.cuda.device.device import Device
@@ -329,3 +331,45 @@ add("hydro", hydro, *in_3d(2), ncomp=3, use=residual)
 add_on_ranks("coupled-jacobian", coupled_jacobian, 2, ncomp=3)
 add_on_ranks("diffusion", lambda V, _: femops.diffusion(V), 4)
 add_on_ranks("vector-diffusion", lambda V, _: femops.diffusion(V), 2, ncomp=3)
+
+
+# --- small tensors --------------------------------------------------------------------------------
+
+
+def gemm(n: int, dtype: str = "float64", layout: Layout | None = None) -> Callable[[Device], Any]:
+    """Products that are added to what is there."""
+
+    def run(device: Device) -> None:
+        a, b, c = (Batch((n, n), 100, dtype, layout or Strided(), device) for _ in range(3))
+        tensor.gemm(a, b, c, alpha=2.0, beta=1.0)
+
+    return run
+
+
+def solver(
+    name: str, n: int, dtype: str = "float64", *more: tuple[int, ...]
+) -> Callable[[Device], Any]:
+    """A factorisation, or a solution, of contiguous matrices."""
+
+    def run(device: Device) -> None:
+        operands = [Batch(shape, 100, dtype, device=device) for shape in ((n, n), *more)]
+        getattr(tensor, name)(*operands)
+
+    return run
+
+
+VARIANTS |= {
+    "gemm-contiguous-n3": gemm(3),
+    "gemm-contiguous-n16": gemm(16),
+    "gemm-single-contiguous-n32": gemm(32, "float32"),
+    "gemm-complex-contiguous-n8": gemm(8, "complex128"),
+    "gemm-interleaved-n4": gemm(4, layout=Interleaved(8)),
+    "gemm-interleaved-n16": gemm(16, layout=Interleaved(8)),
+    "gemm-complex-interleaved-n6": gemm(6, "complex64", Interleaved(16)),
+    "cholesky-n8": solver("cholesky", 8),
+    "eigh-n4": solver("eigh", 4),
+    "solve-n5": solver("solve", 5, "float64", (5,)),
+    "cholesky-complex-n5": solver("cholesky", 5, "complex128"),
+    "eigh-complex-n3": solver("eigh", 3, "complex64"),
+    "solve-complex-n4": solver("solve", 4, "complex64", (4,)),
+}
