@@ -21,11 +21,15 @@ def test_forms_on_a_gpu(device: Device, name: str, dim: int) -> None:
     assert difference(name, dim, device) <= 1.0
 
 
-@pytest.mark.parametrize(
-    "name", ["diffusion, constrained", "conjugate gradients", "residual of two fields"]
-)
-def test_forms_on_the_host_as_a_gpu(name: str) -> None:
-    assert 0.0 <= difference(name, 2, host_device()) <= 1.0
+ON_THE_HOST = [
+    *(("diffusion, constrained", 2), ("conjugate gradients", 2), ("residual of two fields", 2)),
+    *(("form by eigenvectors", 2), ("form by eigenvectors", 3)),
+]
+
+
+@pytest.mark.parametrize(("name", "dim"), ON_THE_HOST)
+def test_forms_on_the_host_as_a_gpu(name: str, dim: int) -> None:
+    assert 0.0 <= difference(name, dim, host_device()) <= 1.0
 
 
 def test_a_wrong_kernel_is_found(monkeypatch) -> None:

@@ -10,7 +10,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops import forms
+from femops import eigh_sym, forms, svd_min
 from femops.bench.gpu.run import relative_difference
 from femops.operators import Operator
 from femops.solvers import cg, jacobi, multigrid
@@ -79,6 +79,22 @@ def _own(s: Site) -> list[Any]:
         return {"value": np.exp(-a) * u, "grad": np.sqrt(a) * u.grad}
 
     return s.results(forms.form(function, s.V, a=_rough))
+
+
+def _rooted(s: Site) -> list[Any]:
+    """By the square root of a tensor and its least singular value, formed on the way."""
+
+    def function(u: Any, x: Any) -> dict[str, Any]:
+        n = len(x)
+        S = np.array([[x[i] * x[j] + (1.0 + i) * (i == j) for j in range(n)] for i in range(n)])
+        values, vectors = eigh_sym(S)
+        root = sum(
+            np.sqrt(value) * np.array([[a * b for b in column] for a in column])
+            for value, column in zip(values, vectors.T, strict=True)
+        )
+        return {"grad": svd_min(S) * (root @ u.grad)}
+
+    return s.results(forms.form(function, s.V, level="matrix-free"))
 
 
 def _stokes(s: Site) -> list[Any]:
@@ -206,6 +222,7 @@ FORMS: dict[str, Callable[[Site], list[Any]]] = {
         forms.upwind_convection(L2(s.mesh, 2, device=s.device), s.wind)
     ),
     "form": _own,
+    "form by eigenvectors": _rooted,
     "form of two fields": _stokes,
     "residual of two fields": _coupled,
     "load, boundary_load": lambda s: [forms.load(s.V, _rough), forms.boundary_load(s.V, _rough)],
@@ -219,9 +236,9 @@ FORMS: dict[str, Callable[[Site], list[Any]]] = {
 
 _OF_VECTORS = (
     *("elasticity", "divergence", "divergence, transposed"),
-    *("form of two fields", "residual of two fields"),
+    *("form of two fields", "residual of two fields", "form by eigenvectors"),
 )
-"""Forms on fields that have no components in 1-D."""
+"""Forms on fields or with tensors that have no components in 1-D."""
 
 MESHES = {
     1: lambda: box((5,), mapping=lambda x: x + 0.1 * x**2),
