@@ -19,8 +19,8 @@ from femops_kernels.cuda.tensor.contraction import DeviceContraction
 from femops_kernels.cuda.tensor.kernel import DeviceContractionKernel
 from femops_kernels.errors import DeviceError
 from femops_kernels.tuning import database
-from support.cuda.paper import PaperDevice
-from support.cuda.variants import VARIANTS
+from support.cuda.paper import PaperDevice, PaperFunction
+from support.cuda.variants import TENSORS, VARIANTS
 
 try:
     ARCHS = nvrtc.default_archs()
@@ -88,8 +88,8 @@ def cuda_12(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def order(name: str) -> int:
-    """The polynomial degree in a variant's name; 0 if there is none."""
-    return int((re.findall(r"-p(\d+)$", name) or [0])[0])
+    """The polynomial degree in a variant's name."""
+    return int(re.findall(r"-p(\d+)$", name)[0])
 
 
 def marks(name: str, arch: str) -> Any:
@@ -101,27 +101,38 @@ def marks(name: str, arch: str) -> Any:
 EACH = [pytest.param(*both, marks=marks(*both)) for both in itertools.product(VARIANTS, ARCHS)]
 
 
-@pytest.mark.sample(9)
-@pytest.mark.parametrize(("name", "arch"), EACH)
-def test_a_variant_compiles(
-    name: str, arch: str, record_property: Callable[[str, object], None]
-) -> None:
+def compiled(use: Callable[[Any], Any], arch: str, *, spills: bool) -> list[PaperFunction]:
+    """The kernels that are launched, within their bounds."""
     device = PaperDevice(arch)
-    VARIANTS[name](device)
+    use(device)
     launched = [function for function in device.functions.values() if function.shapes]
     assert launched
     for function in launched:
         assert function.registers <= function.bound
         assert all(shared <= device.shared_bytes for _, shared in function.shapes)
-        if order(name) <= 8:
+        if not spills:
             assert (function.local_bytes, function.report.spill_bytes) == (0, 0)
-    if re.search("gemm|cholesky|eigh|solve-", name):  # entries of a tensor lie together, or apart
-        (function,) = launched
-        ((_, shared),) = function.shapes
-        assert (shared > 0) == ("interleaved" not in name)
+    return launched
+
+
+@pytest.mark.sample(9)
+@pytest.mark.parametrize(("name", "arch"), EACH)
+def test_a_variant_compiles(
+    name: str, arch: str, record_property: Callable[[str, object], None]
+) -> None:
+    launched = compiled(VARIANTS[name], arch, spills=order(name) > 8)
     most = max(launched, key=lambda function: function.registers)
     spilled = max(function.report.spill_bytes for function in launched)
     record_property("compiled", (arch, name, most.registers, spilled))
+
+
+@pytest.mark.sample(5)
+@pytest.mark.parametrize("name", TENSORS)
+@pytest.mark.parametrize("arch", ARCHS)
+def test_a_kernel_of_small_tensors_compiles(name: str, arch: str) -> None:
+    (function,) = compiled(TENSORS[name], arch, spills=False)
+    ((_, shared),) = function.shapes
+    assert (shared > 0) == ("interleaved" not in name)
 
 
 @pytest.mark.sample(3)

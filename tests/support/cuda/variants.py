@@ -358,7 +358,7 @@ def solver(
     return run
 
 
-VARIANTS |= {
+TENSORS: dict[str, Callable[[Device], Any]] = {
     "gemm-contiguous-n3": gemm(3),
     "gemm-contiguous-n16": gemm(16),
     "gemm-single-contiguous-n32": gemm(32, "float32"),
@@ -373,3 +373,4 @@ VARIANTS |= {
     "eigh-complex-n3": solver("eigh", 3, "complex64"),
     "solve-complex-n4": solver("solve", 4, "complex64", (4,)),
 }
+"""Kernels of small tensors, whose entries lie together or apart, by name."""
