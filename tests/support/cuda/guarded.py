@@ -13,7 +13,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 
 from femops_kernels.cuda.device import cupy_device
-from femops_kernels.cuda.device.device import Device, Function, Network, StagingBuffer
+from femops_kernels.cuda.device.device import Device, Network, StagingBuffer
 from femops_kernels.errors import KernelValueError
 from support.cuda.host_device import HostDevice, host_device
 from support.cuda.nccl import network_of
@@ -103,6 +103,15 @@ class _Functions(ModuleType):
         return array if dtype is None else array.astype(dtype, copy=False)
 
 
+def _as_host(name: str) -> Any:
+    """The method of a device's host, which is given the memory of the device's arrays."""
+
+    def method(self: GuardedDevice, *given: Any, **options: Any) -> Any:
+        return getattr(self.host, name)(*map(self._inside, given), **options)
+
+    return method
+
+
 @final
 class GuardedDevice(Device):
     """A `HostDevice` with arrays of its own.
@@ -114,6 +123,10 @@ class GuardedDevice(Device):
     made : int
         How many arrays were made there.
     """
+
+    function, clear, address = map(_as_host, ("function", "clear", "address"))
+    download, download_later = map(_as_host, ("download", "download_later"))
+    synchronize, repeatable, seconds = map(_as_host, ("synchronize", "repeatable", "seconds"))
 
     def __init__(self, host: HostDevice) -> None:
         self.host, self.looks, self.made = host, 0, 0
@@ -147,21 +160,9 @@ class GuardedDevice(Device):
         assert not isinstance(value, np.ndarray), "an array of the host among those of the device"
         return value
 
-    def function(self, source: str) -> Function:
-        return self.host.function(source)
-
-    def clear(self, array: GuardedArray) -> None:
-        self.host.clear(array.host)
-
     def upload(self, array: NDArray[Any], stream: Any = None) -> GuardedArray:
         assert isinstance(array, np.ndarray)
         return GuardedArray(self, self.host.upload(array, stream))
-
-    def download(self, array: GuardedArray, stream: Any = None) -> NDArray[Any]:
-        return self.host.download(array.host, stream)
-
-    def download_later(self, array: GuardedArray) -> Callable[[], NDArray[Any]]:
-        return self.host.download_later(array.host)
 
     def owns(self, array: Any) -> bool:
         return isinstance(array, GuardedArray) and array.device is self
@@ -170,18 +171,6 @@ class GuardedDevice(Device):
         if isinstance(array, GuardedArray):
             raise KernelValueError("the array lies on another device")
         return GuardedArray(self, self.host.adopt(array))
-
-    def address(self, array: GuardedArray) -> int:
-        return self.host.address(array.host)
-
-    def synchronize(self) -> None:
-        self.host.synchronize()
-
-    def repeatable(self, work: Callable[[], None]) -> Callable[[], None]:
-        return self.host.repeatable(work)
-
-    def seconds(self, call: Callable[[], object]) -> float:
-        return self.host.seconds(call)
 
     def staging_buffer(
         self, size: int, dtype: np.dtype[Any], *, direct: bool
