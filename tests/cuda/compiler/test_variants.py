@@ -115,7 +115,7 @@ def compiled(use: Callable[[Any], Any], arch: str, *, spills: bool) -> list[Pape
     return launched
 
 
-@pytest.mark.sample(9)
+@pytest.mark.sample(12)
 @pytest.mark.parametrize(("name", "arch"), EACH)
 def test_a_variant_compiles(
     name: str, arch: str, record_property: Callable[[str, object], None]
