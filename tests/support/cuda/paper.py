@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from operator import index
 from pathlib import Path
 from typing import Any, final
 
@@ -48,7 +49,7 @@ class PaperFunction(Function):
 
     def launch(self, blocks: int, threads: int, shared_bytes: int, arguments: NDArray[Any]) -> None:
         """Note how it is launched."""
-        self.shapes.add((threads, shared_bytes))
+        self.shapes.add((index(threads), index(shared_bytes)))  # which are whole numbers
 
     @property
     def bound(self) -> int:
