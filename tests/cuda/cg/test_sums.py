@@ -111,8 +111,9 @@ FAULTS = [
 
 @pytest.mark.parametrize(("which", "before", "after"), FAULTS)
 def test_planted_races_are_found(which: str, before: str, after: str) -> None:
+    """By the sanitizer, or by threads that a race has led to different barriers."""
     require(THREAD)
     launch = launches("merged")[which == "vectors"]
     assert before in launch.source
-    with pytest.raises(SanitizerError, match="data race"):
+    with pytest.raises(SanitizerError, match=r"data race|barrier in line .* not reached"):
         replay(replace(launch, source=launch.source.replace(before, after)), THREAD)
