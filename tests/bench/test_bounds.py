@@ -1,5 +1,7 @@
 """Limits: arithmetic by hand."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -43,36 +45,29 @@ def test_least_bytes_of_curved_linear_elements_are_the_matrix():
 
 
 def test_no_level_moves_less():
-    for name, problem in PROBLEMS.items():
-        V = make_space(problem, "multilinear", 1, 3e3)
-        traffic = least_traffic(problem, V)
+    for name in ("bp1", "bp3", "bp4", "bp5"):
+        V = make_space(PROBLEMS[name], "multilinear", 1, 1e3)
+        traffic = least_traffic(PROBLEMS[name], V)
         for level in ("full", "element", "partial", "matrix-free"):
-            moved = problem.operator(V, level).cost().bytes_moved
+            moved = PROBLEMS[name].operator(V, level).cost().bytes_moved
             # padding of the last lanes is not counted
             assert moved >= 0.98 * traffic.total, (name, level)
 
 
-@pytest.mark.parametrize(("read", "written"), [(2e6, 1e6), (1e8, 1e6), (1e6, 9e6), (1e3, 1e3)])
-@pytest.mark.parametrize("workers", [1, 3])
-def test_a_mix_keeps_size_and_proportion(read, written, workers):
-    mix = Mix.of(read, written, 64, workers)
-    assert mix.reads % 8 == 0
-    assert mix.writes >= 1
-    assert mix.blocks >= 1
-    if read + written > 1e5:
-        assert mix.nbytes(64) == pytest.approx(read + written, rel=0.1)
-        assert mix.reads / mix.writes == pytest.approx(read / written, rel=0.3)
-
-
-def test_a_mix_by_hand():
-    """A third written: 43 of 128 lanes, and 86 read, rounded to eights."""
+def test_a_mix_keeps_size_and_proportion():
+    amounts = [(2e6, 1e6), (1e8, 1e6), (1e6, 9e6), (1e3, 1e3)]
+    for (read, written), workers in product(amounts, (1, 3)):
+        mix = Mix.of(read, written, 64, workers)
+        assert mix.reads % 8 == 0
+        assert min(mix.writes, mix.blocks) >= 1
+        if read + written > 1e5:
+            assert mix.nbytes(64) == pytest.approx(read + written, rel=0.1)
+            assert mix.reads / mix.writes == pytest.approx(read / written, rel=0.3)
+    # by hand, a third written: 43 of 128 lanes, and 86 read, rounded to eights
     assert Mix.of(2**20, 2**19, 64) == Mix(reads=88, writes=43, blocks=188)
-
-
-@pytest.mark.parametrize("mix", [(0.0, 1.0), (1.0, 0.0), (-1.0, 1.0)])
-def test_a_mix_of_nothing_is_refused(mix):
-    with pytest.raises(KernelValueError, match="give two of 1 or more"):
-        Mix.of(*mix, 64)
+    for nothing in ((0.0, 1.0), (1.0, 0.0), (-1.0, 1.0)):
+        with pytest.raises(KernelValueError, match="give two of 1 or more"):
+            Mix.of(*nothing, 64)
 
 
 @pytest.mark.parametrize("nbytes", [2**12, 2**24])

@@ -22,6 +22,7 @@ def test_all_methods_come_to_the_same_residual() -> None:
         assert row["converged"]
         assert row["residual"] <= 1.1 * 1e-3 * 2.5
         assert row["error"] == pytest.approx(rows[0]["error"], abs=1e-5)
+        assert row["error"] < 0.2  # of a coarse mesh
         assert row["processor_seconds"] > 0.0
     assert rows[0]["times_as_long"] == 1.0
 

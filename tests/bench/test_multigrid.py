@@ -7,26 +7,18 @@ import pytest
 import femops
 from femops.bench.drawing import draw
 from femops.bench.peers.interface import SOLVERS
+from femops.bench.solvers import multigrid
 from femops.bench.solvers.multigrid import MESHES, mesh_of, run_beside, run_solve
 from femops.cli.bench import solve as command
 from femops.cli.options import names, numbers
 from femops.errors import OperatorError
 
-QUICK = {"rounds": 1, "seconds": 0.0}
 
-
-@pytest.fixture(scope="module")
-def result():
-    return run_solve((2,), 3000, 1, meshes=("multilinear", "fichera"), **QUICK)
-
-
-def test_both_preconditioners_on_each_mesh(result):
-    rows = result["rows"]
+def test_both_preconditioners_on_each_mesh(tmp_path):
+    meshes = ("multilinear", "fichera")
+    rows = run_solve((2,), 3000, 1, meshes=meshes, rounds=1, seconds=0.0)["rows"]
     assert [(row["mesh"], row["preconditioner"]) for row in rows] == [
-        ("multilinear", "multigrid"),
-        ("multilinear", "jacobi"),
-        ("fichera", "multigrid"),
-        ("fichera", "jacobi"),
+        (mesh, name) for mesh in meshes for name in ("multigrid", "jacobi")
     ]
     for few, many in zip(rows[::2], rows[1::2], strict=True):
         assert few["converged"]
@@ -34,34 +26,26 @@ def test_both_preconditioners_on_each_mesh(result):
         assert few["iterations"] <= 12 < many["iterations"]
         assert few["faster_than_jacobi"] == many["seconds_solve"] / few["seconds_solve"]
         assert few["solve_applications"] == few["seconds_solve"] / few["seconds_apply"]
+    assert draw(tmp_path / "solve.png", "solve", rows).stat().st_size > 10_000
 
 
-def test_a_picture_of_it(result, tmp_path):
-    assert draw(tmp_path / "solve.png", "solve", result["rows"]).stat().st_size > 10_000
+def test_meshes_have_about_as_many_dofs():
+    for name in MESHES:
+        mesh = mesh_of(name, 4, 4e4)
+        assert 4e4 / 8 < femops.H1(mesh, 4).size < 8 * 4e4, name
+        assert mesh.coarser is not None, name
 
 
-@pytest.mark.parametrize("name", MESHES)
-def test_meshes_have_about_as_many_dofs(name):
-    mesh = mesh_of(name, 4, 4e4)
-    assert 4e4 / 8 < femops.H1(mesh, 4).size < 8 * 4e4
-    assert mesh.coarser is not None
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"orders": ()},
-        {"dofs": 0.5},
-        {"meshes": ("round",)},
-        {"meshes": ()},
-        {"rounds": 0},
-        {"peers": ("none",)},
-        {"peers": ("mfem",), "device": "cuda"},
-    ],
+BAD = (
+    *({"orders": ()}, {"dofs": 0.5}, {"meshes": ("round",)}, {"meshes": ()}, {"rounds": 0}),
+    *({"peers": ("none",)}, {"peers": ("mfem",), "device": "cuda"}),
 )
-def test_bad_input(changed):
-    with pytest.raises(OperatorError):
-        run_solve(**({"orders": (1,), "dofs": 100} | changed))
+
+
+def test_bad_input():
+    for changed in BAD:
+        with pytest.raises(OperatorError):
+            run_solve(**({"orders": (1,), "dofs": 100} | changed))
 
 
 def test_defaults_of_the_command_are_those_of_the_library():
@@ -73,7 +57,6 @@ def test_defaults_of_the_command_are_those_of_the_library():
 
 def test_peers_beside(monkeypatch):
     """A peer that solves, and one that does not; the process of a real one if it is installed."""
-    from femops.bench.solvers import multigrid
 
     def solved(name, order, dofs):
         if name == "mfem":
@@ -82,7 +65,7 @@ def test_peers_beside(monkeypatch):
         return {"label": name, "dofs": 8, "iterations": 5, "integral": 1.0} | seconds
 
     monkeypatch.setattr(multigrid, "peer_solve", solved)
-    rows, notes = multigrid.run_beside(2, 1000, ("ngsolve", "mfem"), rounds=2)
+    rows, notes = run_beside(2, 1000, ("ngsolve", "mfem"), rounds=2)
     assert [row["label"] for row in rows] == ["femops multigrid", "ngsolve"]
     assert rows[0]["times_as_long"] == 1.0
     own = rows[0]["seconds_setup"] + rows[0]["seconds_solve"]

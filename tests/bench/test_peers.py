@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from contextlib import closing
 
 import numpy as np
@@ -73,6 +72,23 @@ def test_the_process_answers_with_norms_and_times(name, monkeypatch):
     assert first["norms"] == interface.norms(u, PROBLEMS[name].operator(space) @ u)
 
 
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
+def test_what_a_library_prints_is_no_answer(monkeypatch, capfd):
+    class Loud(Double):
+        def apply(self):
+            os.write(1, b"noise")
+            super().apply()
+
+    if hasattr(os, "sched_setaffinity"):  # tests stay on all cores
+        monkeypatch.setattr(os, "sched_setaffinity", lambda *_: None)
+    monkeypatch.setattr(child, "make", lambda _, *given: Loud(*given))
+    request = {"problem": "bp1", "order": 1, "dofs": 8}
+    monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(request)))
+    child.main("mfem", "serve")
+    out, err = capfd.readouterr()
+    assert (json.loads(out)["label"], err) == ("double 1.0", "noise")
+
+
 @pytest.mark.parametrize(("factor", "reported"), [(1.0, True), (1.0 + 1e-9, False)])
 def test_a_peer_that_computes_something_else_is_not_reported(factor, reported, monkeypatch):
     request = {"problem": "bp1", "order": 1, "dofs": 343}
@@ -101,20 +117,11 @@ class Process:
         return 134
 
 
-def test_a_process_that_ends_is_an_error(monkeypatch):
-    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: Process([]))
-    space = make_space(PROBLEMS["bp1"], "cartesian", 1, 8.0)
-    with pytest.raises(OperatorError, match="libceed has ended with code 134"):
-        Peer("libceed", PROBLEMS["bp1"], space)
-
-
 def test_a_peer_that_ends_does_not_end_the_others(monkeypatch):
     """Before its first answer, and between rounds."""
     (first,) = answers([{"problem": "bp1", "order": 1, "dofs": 343}], 1.0, monkeypatch)
     lines = iter([[], [first, {"median": 1.0}]])
-    monkeypatch.setattr(
-        sys.modules["femops.bench.operators"], "why_not", lambda _: ""
-    )  # not the function
+    monkeypatch.setattr(interface, "find_spec", lambda _: True)
     monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: Process(next(lines)))
     result = run("bp1", (1,), 343, 1, peers=("libceed", "mfem"), **(QUICK | {"rounds": 2}))
     assert [row["implementation"] for row in result["rows"]] == ["femops"]
@@ -122,80 +129,35 @@ def test_a_peer_that_ends_does_not_end_the_others(monkeypatch):
     assert result["notes"] == [ended.format("libceed"), ended.format("mfem")]
 
 
-def test_a_process_that_ends_unasked_is_cleared_away():
+def test_a_process_that_ends_unasked_is_cleared_away(monkeypatch):
     """What could not be written to it must not be in the way of its end."""
     answer = b'{"label": "a", "norms": [1, 1]}\n'
     code = f"import os; os.read(0, 1); os.write(1, {answer!r}); os._exit(3)"
-    space = make_space(PROBLEMS["bp1"], "cartesian", 1, 8.0)
-    popen = subprocess.Popen
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            subprocess, "Popen", lambda _, **kw: popen([sys.executable, "-c", code], **kw)
-        )
-        peer = Peer("mfem", PROBLEMS["bp1"], space)
+    monkeypatch.setattr(interface, "_command", lambda *_: [sys.executable, "-c", code])
+    peer = Peer("mfem", PROBLEMS["bp1"], make_space(PROBLEMS["bp1"], "cartesian", 1, 8.0))
     peer._child._process.wait()
     with pytest.raises(OperatorError, match="mfem has ended with code 3"), closing(peer):
         peer.time(0.0)
 
 
-SLOW = """
-import os, sys, time
-from femops.bench.peers import child, interface
+def test_an_interrupted_benchmark_leaves_no_process(monkeypatch):
+    """Though its process is busy."""
+    (first,) = answers([{"problem": "bp1", "order": 1, "dofs": 343}], 1.0, monkeypatch)
+    code = "import time\ninput()\nprint({!r}, flush=True)\ninput()\ntime.sleep(600)"
+    command, children = [sys.executable, "-c", code.format(json.dumps(first))], []
 
-class Slow(child.PeerOperator):
-    label = "slow 1.0"
+    def interrupted(peer, _):
+        children.append(peer._child)
+        peer._child._requests.write("{}\n")
+        peer._child._requests.flush()
+        raise KeyboardInterrupt
 
-    def __init__(self, problem, space):
-        self.x = space.interpolate(interface.wave)
-        self.y = problem.operator(space) @ self.x
-        self.calls = 0
-
-    def apply(self):
-        self.calls += 1
-        if self.calls > 1:
-            print(os.getpid(), file=open(os.environ["PID"], "w"), flush=True)
-            time.sleep(600)
-
-child.make = lambda name, problem, space: Slow(problem, space)
-child.main("mfem", "serve")
-"""
-
-COMMAND = """
-import signal
-signal.signal(signal.SIGINT, signal.default_int_handler)
-from femops.bench import run
-from femops.bench.peers import interface
-from femops.cli import main
-import sys
-sys.modules["femops.bench.operators"].why_not = lambda name: "" if name == "mfem" else "no"
-interface._CHILD = "slow_peer"
-options = "--order 1 --dofs 343 --threads 1 --mesh cartesian --level partial --rounds 1 --peers"
-main(["bench", "bp1", *options.split()])
-"""
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="signals")
-def test_an_interrupted_benchmark_leaves_no_process(tmp_path):
-    (tmp_path / "slow_peer.py").write_text(SLOW)
-    pid = tmp_path / "pid"
-    path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
-    with subprocess.Popen(
-        [sys.executable, "-c", COMMAND],
-        env=os.environ | {"PYTHONPATH": path, "PID": str(pid)},
-        stderr=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as command:
-        patience = time.monotonic() + 120  # for compiling
-        while not (pid.exists() and pid.read_text().endswith("\n")):
-            assert command.poll() is None, command.communicate()
-            assert time.monotonic() < patience
-            time.sleep(0.02)
-        command.send_signal(signal.SIGINT)
-        out, error = command.communicate(timeout=60)
-    assert (command.returncode, out, error) == (130, "", "femops: interrupted\n")
-    with pytest.raises(ProcessLookupError):
-        os.kill(int(pid.read_text()), 0)
+    monkeypatch.setattr(interface, "find_spec", lambda _: True)
+    monkeypatch.setattr(interface, "_command", lambda *_: command)
+    monkeypatch.setattr(Peer, "time", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run("bp1", (1,), 343, 1, peers=("mfem",), **QUICK)
+    assert [child._process.returncode for child in children] == [-signal.SIGTERM]
 
 
 @pytest.mark.parametrize("name", PEERS)

@@ -52,10 +52,11 @@ def test_fractions_are_those_of_the_row(levels):
 
 
 def test_limits_stand_for_each_number_of_threads(levels):
-    assert [limits["threads"] for limits in levels["limits"]] == [1]
-    assert levels["machine"]["threads"] == 1
+    (limits,), found = levels["limits"], levels["machine"]
+    assert limits["threads"] == found["threads"] == levels["rows"][0]["threads"] == 1
     for key in ("triad_gbytes_per_second", "fma_gflops_per_second"):
-        assert levels["machine"][key] == levels["limits"][0][key] > 0
+        assert found[key] == limits[key] > 0
+    assert machine.get_threads() == machine.max_threads()  # as before
 
 
 def fake(asked, level, seconds, **more):
@@ -69,11 +70,10 @@ def test_auto_beside_the_best_by_hand():
         fake("auto", "matrix-free", 9.0),
         fake("matrix-free", "matrix-free", 1.2),
         fake("full", "full", 1.0),
-    ]
-    rows += [fake("auto", "full", 1.0, mesh=2), fake("full", "full", 1.0, mesh=2)]
-    rows += [
+        fake("auto", "full", 1.0, mesh=2),
+        fake("full", "full", 1.0, mesh=2),
         fake("auto", "matrix-free", 1.0, mesh=3),
-        fake("matrix-free", "matrix-free", 1.0, implementation="peer"),
+        fake("matrix-free", "matrix-free", 1.0, mesh=3, implementation="peer"),
     ]
     first, second = auto_check(rows)
     assert (first["chosen"], first["best"], first["close"]) == ("matrix-free", "full", False)
@@ -111,52 +111,40 @@ def test_everything_is_measured_and_drawn(tmp_path, monkeypatch):
     assert all(" ".join(row) == KEYS for row in result["rows"])
     assert len(result["auto"]) == 3 * 2
     assert draw(tmp_path / "all.png", "operators", result["rows"]).stat().st_size > 10_000
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"problem": "bp7"}, "choose one of bp1"),
-        ({"meshes": ("ball",)}, "choose one of cartesian"),
-        ({"meshes": ()}, "at least one mesh"),
-        ({"levels": ("best",)}, "choose one of full"),
-        ({"peers": ("nobody",)}, "choose one of libceed, mfem"),
-        ({"footprint": "disk"}, "choose one of ram, cache"),
-        ({"orders": ()}, "at least one, all from 1 to 32"),
-        ({"orders": (0,)}, "at least one, all from 1 to 32"),
-        ({"orders": (1, 99)}, "all from 1 to 32"),
-        ({"rounds": 0}, "at least one round"),
-        ({"dofs": 0}, "from 1 to 1e"),
-        ({"dofs": float("nan")}, "from 1 to 1e"),
-        ({"dofs": 1e30}, "from 1 to 1e"),
-        ({"threads": 0}, "0 threads: choose 1 to"),
-        ({"threads": 10_000}, "10000 threads: choose 1 to"),
-    ],
-)
-def test_nonsense_is_refused(options, words):
-    with pytest.raises((OperatorError, KernelValueError), match=words):
-        run(**({"problem": "bp1", "orders": (1,), "dofs": 30} | options))
-    if set(options) <= {"orders", "peers", "rounds", "threads"}:
-        with pytest.raises((OperatorError, KernelValueError), match=words):
-            run_all(**({"orders": (1,)} | options))
-
-
-@pytest.mark.parametrize(
-    ("dofs", "words"), [({"disk": 99.0}, "choose one of ram"), ({"ram": 0.0}, "from 1 to 1e")]
-)
-def test_nonsense_for_everything_is_refused(dofs, words):
-    with pytest.raises(OperatorError, match=words):
-        run_all((1,), dofs=dofs)
-
-
-def test_threads_are_as_they_were_before(levels):
-    assert levels["rows"][0]["threads"] == 1
-    assert machine.get_threads() == machine.max_threads()
-
-
-def test_nothing_cannot_be_drawn(tmp_path):
     with pytest.raises(OperatorError, match="nothing to draw"):
         draw(tmp_path / "no.png", "operators", [])
+
+
+NONSENSE = [
+    ({"problem": "bp7"}, "choose one of bp1"),
+    ({"meshes": ("ball",)}, "choose one of cartesian"),
+    ({"meshes": ()}, "at least one mesh"),
+    ({"levels": ("best",)}, "choose one of full"),
+    ({"peers": ("nobody",)}, "choose one of libceed, mfem"),
+    ({"footprint": "disk"}, "choose one of ram, cache"),
+    ({"orders": ()}, "at least one, all from 1 to 32"),
+    ({"orders": (0,)}, "at least one, all from 1 to 32"),
+    ({"orders": (1, 99)}, "all from 1 to 32"),
+    ({"rounds": 0}, "at least one round"),
+    ({"dofs": 0}, "from 1 to 1e"),
+    ({"dofs": float("nan")}, "from 1 to 1e"),
+    ({"dofs": 1e30}, "from 1 to 1e"),
+    ({"threads": 0}, "0 threads: choose 1 to"),
+    ({"threads": 10_000}, "10000 threads: choose 1 to"),
+]
+
+
+def test_nonsense_is_refused():
+    for options, words in NONSENSE:
+        refused = pytest.raises((OperatorError, KernelValueError), match=words)
+        with refused:
+            run(**({"problem": "bp1", "orders": (1,), "dofs": 30} | options))
+        if set(options) <= {"orders", "peers", "rounds", "threads"}:
+            with refused:
+                run_all(**({"orders": (1,)} | options))
+    for dofs, words in (({"disk": 99.0}, "choose one of ram"), ({"ram": 0.0}, "from 1 to 1e")):
+        with pytest.raises(OperatorError, match=words):
+            run_all((1,), dofs=dofs)
 
 
 def test_what_is_named_twice_is_measured_once():

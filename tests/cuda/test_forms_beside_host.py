@@ -8,7 +8,7 @@ from femops import forms
 from femops_kernels.cuda.device.device import Device
 from support.cuda.forms import FORMS, cases, difference
 from support.cuda.guarded import gpu
-from support.cuda.host_device import HostDevice, HostFunction, host_device
+from support.cuda.host_device import host_device, plant_a_factor
 
 
 @pytest.fixture(scope="module")
@@ -21,19 +21,19 @@ def test_forms_on_a_gpu(device: Device, name: str, dim: int) -> None:
     assert difference(name, dim, device) <= 1.0
 
 
-@pytest.mark.parametrize("name", ["diffusion, constrained", "conjugate gradients", "divergence"])
-def test_forms_on_the_host_as_a_gpu(name: str) -> None:
-    assert 0.0 <= difference(name, 2, host_device()) <= 1.0
+ON_THE_HOST = [
+    *(("diffusion, constrained", 2), ("conjugate gradients", 2), ("residual of two fields", 2)),
+    *(("form by eigenvectors", 2), ("form by eigenvectors", 3)),
+]
+
+
+@pytest.mark.parametrize(("name", "dim"), ON_THE_HOST)
+def test_forms_on_the_host_as_a_gpu(name: str, dim: int) -> None:
+    assert 0.0 <= difference(name, dim, host_device()) <= 1.0
 
 
 def test_a_wrong_kernel_is_found(monkeypatch) -> None:
-    sound = HostDevice.function
-
-    def function(self: HostDevice, source: str) -> HostFunction:
-        assert "a.alpha * line[n]" in source
-        return sound(self, source.replace("a.alpha * line[n]", "a.alpha * line[n] * T(1.000001)"))
-
-    monkeypatch.setattr(HostDevice, "function", function)
+    plant_a_factor(monkeypatch)
     assert difference("mass", 2, host_device()) == pytest.approx(1e6, rel=1e-3)
 
 

@@ -73,13 +73,15 @@ def test_memory_of_others_is_taken_as_it_lies(device: Device) -> None:
     for lent in (by_interface, by_dlpack):
         taken = device.adopt(lent)
         assert (taken.shape, device.address(taken)) == (own.shape, device.address(own))
-    for host in (np.ones(3), SimpleNamespace(__cuda_array_interface__=on_host(np.ones(3)))):
+    here = np.ones(3)
+    for host in (here, SimpleNamespace(__cuda_array_interface__=here.__array_interface__)):
         with pytest.raises(femops.errors.KernelError, match="can't be used"):
             device.adopt(host)
 
 
-def on_host(array: np.ndarray) -> dict[str, Any]:
-    return {**array.__array_interface__, "array": array}
+def close(found: Any, expected: Any, tol: float = 1e-12) -> bool:
+    """Relative to the largest entry."""
+    return bool(abs(found - expected).max() <= tol * abs(expected).max())
 
 
 @pytest.mark.parametrize("order", [1, 3, 8])
@@ -87,13 +89,10 @@ def test_many_vectors_are_those_of_the_host(device: Device, order: int) -> None:
     mesh = femops.box((3, 3, 3), order=2, mapping=lambda x: x + 0.05 * np.sin(3.0 * x[::-1]))
     V, W = femops.H1(mesh, order, device=device), femops.H1(mesh, order)
     for make in (femops.mass, femops.diffusion):
-        here = make(W).constrained(W.boundary_dofs())
-        there = make(V).constrained(V.boundary_dofs())
+        here, there = (make(U).constrained(U.boundary_dofs()) for U in (W, V))
         for nvec in (2, 8, 21):
             x = np.random.default_rng(nvec).standard_normal((W.size, nvec))
-            expected = here @ x
-            result = device.download(there @ device.upload(x))
-            np.testing.assert_allclose(result, expected, rtol=0, atol=1e-12 * abs(expected).max())
+            assert close(device.download(there @ device.upload(x)), here @ x)
 
 
 @pytest.mark.parametrize("order", [1, 2, 3, 6, 8])
@@ -116,7 +115,7 @@ def test_numbers_at_points_through_shared_memory(
     for shape in [*shapes, *staged]:
         y = device.xp.zeros(len(u))
         sweep.reshaped(shape).launch(device.address(x), device.address(y), 1.0, add=False)
-        assert abs(device.download(y) - right).max() < 1e-12 * abs(right).max()
+        assert close(device.download(y), right)
 
 
 def test_operators_in_threads(device: Device) -> None:
@@ -133,11 +132,9 @@ def test_operators_in_threads(device: Device) -> None:
     for thread in threads:
         thread.start()
         thread.join()
-    assert len(results) == 3
     W = femops.H1(femops.box((8, 8)), 3)
     expected = (femops.diffusion(W) + femops.mass(W)) @ W.interpolate(lambda x: x[0] * x[1])
-    for result in results:
-        np.testing.assert_allclose(result, expected, rtol=0, atol=1e-12 * abs(expected).max())
+    assert [close(result, expected) for result in results] == [True] * 3
 
 
 def test_solvers(device: Device) -> None:
@@ -149,34 +146,8 @@ def test_solvers(device: Device) -> None:
     found = [femops.cg(A, b, M=M, rtol=1e-12, merged=merged)[0].get() for merged in (True, False)]
     x, failed = linalg.cg(A, b, M=M, rtol=1e-12, atol=0.0)
     assert not failed
-    for other in (found[1], x.get()):
-        np.testing.assert_allclose(other, found[0], rtol=0, atol=1e-9 * abs(found[0]).max())
-
-
-def test_coupled_forms(device: Device) -> None:
-    """With functionals, of which what is not a number is least."""
-
-    def flow(v: Any, e: Any) -> Any:
-        return {"v": {"grad": e * v.grad}, "e": {"value": v.div * e}, "least": e, "all": v[0] * e}
-
-    found = []
-    for where in (None, device):
-        mesh = femops.ball(1, order=2)
-        V, E = femops.H1(mesh, 3, ncomp=3, device=where), femops.L2(mesh, 2, device=where)
-        W = femops.Product(v=V, e=E)
-        F = femops.residual(flow, W, minima=["least"], integrals=["all"])
-        u = np.random.default_rng(2).standard_normal(W.size)
-        residual, values = F.evaluate(W.memory.put(u))
-        product = F.jacobian(W.memory.put(u)) @ W.memory.put(np.cos(u))
-        u[-1] = np.nan
-        broken = F.evaluate(W.memory.put(u))[1]["least"]
-        vectors = [W.memory.get(vector) for vector in (residual, product)]
-        found.append((vectors, values, broken))
-    (expected, values, _), (vectors, others, broken) = found
-    for there, here in zip(vectors, expected, strict=True):
-        np.testing.assert_allclose(there, here, rtol=0, atol=1e-11 * abs(here).max())
-    assert others == pytest.approx(values, rel=1e-11)
-    assert np.isnan(broken)
+    assert close(found[1], found[0], 1e-9)
+    assert close(x.get(), found[0], 1e-9)
 
 
 def test_gas_dynamics(device: Device) -> None:
@@ -186,21 +157,7 @@ def test_gas_dynamics(device: Device) -> None:
         run = Simulation.begin(equations)
         run.run(1.0, max_steps=3)
         states.append(equations.space.memory.get(run.state))
-    np.testing.assert_allclose(states[1], states[0], rtol=0, atol=1e-9 * abs(states[0]).max())
-
-
-def test_multigrid(device: Device) -> None:
-    """With a level of the coarser mesh; cycles are graphs, but for the first."""
-    found = []
-    for where in (None, device):
-        V = femops.H1(femops.box((32, 32)), 4, device=where)
-        A = femops.diffusion(V).constrained(V.boundary_dofs())
-        b, M = A.rhs(femops.load(V, 1.0)), femops.multigrid(A)
-        found += [femops.cg(A, b, M=M, rtol=1e-10) for _ in range(2)]
-    (expected, here), *others = found
-    assert {info.iterations for _, info in others} == {here.iterations}
-    for x, _ in others[1:]:
-        np.testing.assert_allclose(x.get(), expected, rtol=0, atol=1e-9 * abs(expected).max())
+    assert close(states[1], states[0], 1e-9)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "complex128", "complex64"])

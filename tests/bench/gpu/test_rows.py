@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from typing import Any
 
@@ -10,20 +9,21 @@ import numpy as np
 import pytest
 
 from femops.bench.gpu import GpuSettings, run_gpu, works
+from femops.bench.gpu import rows as operator_rows
 from femops.bench.gpu.record import Record
 from femops.bench.gpu.setup import GpuCase
 from femops.errors import OperatorError
 from femops_kernels.cuda.rates import Rates
 from femops_kernels.errors import CacheWarning
 from support.cuda import gpu_bench
-from support.cuda.gpu_bench import small
-from support.cuda.host_device import HostDevice, HostFunction, host_device
+from support.cuda.gpu_bench import measured, small
+from support.cuda.host_device import HostDevice, HostFunction, host_device, plant_a_factor
 
 table = gpu_bench.table
 shared = gpu_bench.shared
 few_shapes = gpu_bench.few_shapes
 
-
+FREE = {"levels": ("matrix-free",)}
 KEYS = (
     "name problem mesh order level dofs dofs_per_second limit bound fraction_of_limit "
     "bytes_per_dof q1d seconds_min seconds_median seconds_launch seconds_setup "
@@ -39,11 +39,13 @@ KEYS = (
 @pytest.fixture(scope="module")
 def result(shared: HostDevice) -> dict[str, Any]:
     """Two problems of two orders."""
-    return run_gpu(small(shared, (1, 2), "bp1", "bp5"))
+    found = run_gpu(small(shared, (1, 2), "bp1", "bp5"))
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert found["notes"] == found["failures"] == []
+    return found
 
 
 def test_a_row_for_each_level(result: dict[str, Any]) -> None:
-    assert json.loads(json.dumps(result, allow_nan=False)) == result
     rows = result["rows"]
     assert all(" ".join(row) == KEYS for row in rows)
     assert [(row["problem"], row["order"], row["level"]) for row in rows] == [
@@ -53,7 +55,6 @@ def test_a_row_for_each_level(result: dict[str, Any]) -> None:
         for level in ("matrix-free", "partial")
     ]
     assert {row["q1d"] - row["order"] for row in rows if row["problem"] == "bp5"} == {1}
-    assert result["notes"] == result["failures"] == []
     assert result["device"]["name"] == HostDevice.name
     assert result["seconds"] > 0
 
@@ -86,20 +87,16 @@ def test_the_better_level_is_marked(result: dict[str, Any]) -> None:
 
 def test_a_wrong_kernel_that_is_measured_is_found(monkeypatch) -> None:
     """Though both levels are wrong alike."""
-    device, sound = host_device(), HostDevice.function
-
-    def function(self: HostDevice, source: str) -> HostFunction:
-        return sound(self, source.replace("a.alpha * line[n]", "a.alpha * line[n] * T(1.000001)"))
-
-    monkeypatch.setattr(HostDevice, "function", function)
-    result = run_gpu(small(device, (2,)))
+    plant_a_factor(monkeypatch)
+    result = run_gpu(small(host_device(), (2,)))
     assert [row["off_cpu"] for row in result["rows"]] == [pytest.approx(1e-6, rel=1e-3)] * 2
     assert all(row["off_other_level"] < 1e-13 for row in result["rows"])
     assert not result["agrees"]
 
 
-def test_conjugate_gradients_by_the_iteration(shared: HostDevice) -> None:
-    pytest.importorskip("femops_kernels.cuda.cg.cg")
+def test_conjugate_gradients_by_the_iteration(shared: HostDevice, monkeypatch) -> None:
+    monkeypatch.setattr(operator_rows, "_ROUNDS", 1)
+    monkeypatch.setattr(operator_rows, "_MANY", 32)
     result = run_gpu(small(shared, (3,), "bp1", "bp2", "bp3", levels=("partial",)))
     assert [row["problem"] for row in result["cg"]] == ["bp1", "bp3"]
     alone = {row["problem"]: row for row in result["rows"]}
@@ -112,60 +109,50 @@ def test_conjugate_gradients_by_the_iteration(shared: HostDevice) -> None:
 
 
 def test_solves_with_multigrid_beside_jacobi(shared: HostDevice, tmp_path) -> None:
-    settings = small(shared, (2,), "bp3", levels=("matrix-free",), dofs=300)
-    few, many = run_gpu(settings, None, Record(tmp_path / "solves.json"), ("solves",))["solves"]
+    settings = small(shared, (2,), "bp3", **FREE, dofs=300)
+    few, many = measured(settings, tmp_path / "solves.json", "solves")["solves"]
     assert (few["preconditioner"], many["preconditioner"]) == ("multigrid", "jacobi")
     assert few["name"] == "solves, multilinear, order 2, matrix-free, multigrid"
     assert few["device"] == many["device"] == shared.name
     assert few["iterations"] < many["iterations"]
     assert few["faster_than_jacobi"] == many["seconds_solve"] / few["seconds_solve"]
-    lines: list[str] = []
-    again = Record.of(tmp_path / "solves.json")
-    assert run_gpu(settings, lines.append, again, ("solves",))["solves"] == [few, many]
-    assert lines == []
-    both = dataclasses.replace(settings, levels=("matrix-free", "partial"), budget=-1.0)
-    late = run_gpu(both, works=("solves",))
-    assert late["notes"] == [
-        "solves, multilinear, order 2, partial: not measured, -1 s are too few"
-    ]
 
 
-def test_phases_have_what_was_asked_for() -> None:
-    steps = {work: works.WORKS[work](GpuSettings()) for work in works.PHASES}
-    assert [step.name for step in steps["first"]][:2] == [
-        f"order {order}, bp3, bp1, multilinear, matrix-free, partial" for order in (6, 4)
-    ]
-    assert {step.name.split(", ")[2] for step in steps["first solves"]} == {"order 4", "order 6"}
-    assert all(step.name.startswith("tuned, order ") for step in steps["tuned"])
-    few = GpuSettings((2,), ("bp3",), ("cartesian",))
-    left = [work for work in works.PHASES if works.WORKS[work](few)]
-    assert left == ["products", "gas", "vectors", "operators", "limits"]
+def test_levels_that_are_one_kernel_are_timed_once(shared: HostDevice) -> None:
+    result = run_gpu(small(shared, (2,), "bp3", meshes=("cartesian",)))
+    (row,) = result["rows"]
+    assert (row["level"], row["best"], row["off_other_level"]) == ("partial", True, None)
+    assert row["off_cpu"] < 1e-13
+    assert result["failures"] == []
 
 
-def test_what_has_no_time_is_noted(shared: HostDevice) -> None:
-    result = run_gpu(small(shared, (2, 1), meshes=("cartesian",), budget=0.0))
-    assert {row["order"] for row in result["rows"]} == {2}
-    assert result["notes"] == [
-        "order 1, bp1, cartesian, matrix-free, partial: not measured, 0 s are too few",
-        "limits at the end: not measured, 0 s are too few",
-    ]
+# --- what fails, and what has no time -------------------------------------------------------------
+
+
+def failing(monkeypatch, method: str, message: str, *cases: tuple[str, str]) -> list[str]:
+    """Have a method of cases (problem, level) raise an error; returns the names of those."""
+    sound, failed = getattr(GpuCase, method), list[str]()
+
+    def broken(case: GpuCase) -> None:
+        if (case.problem.name, case.level) in cases:
+            failed.append(case.name)
+            raise RuntimeError(message)
+        sound(case)
+
+    monkeypatch.setattr(GpuCase, method, broken)
+    return failed
 
 
 def test_what_fails_is_told_and_the_rest_goes_on(shared: HostDevice, monkeypatch) -> None:
-    make, apply = GpuCase.make, GpuCase.apply
+    make = GpuCase.make
 
     def full(problem: Any, mesh: str, level: str, space: Any) -> GpuCase:
         if (problem.name, level) == ("bp1", "partial"):
             raise MemoryError("out of it")
         return make(problem, mesh, level, space)
 
-    def broken(case: GpuCase) -> None:
-        if (case.problem.name, case.level) == ("bp5", "matrix-free"):
-            raise RuntimeError("cudaErrorUnknown:\nunknown error")
-        apply(case)
-
     monkeypatch.setattr(GpuCase, "make", staticmethod(full))
-    monkeypatch.setattr(GpuCase, "apply", broken)
+    failing(monkeypatch, "apply", "cudaErrorUnknown:\nunknown error", ("bp5", "matrix-free"))
     result = run_gpu(small(shared, (1,), "bp1", "bp5"))
     rows = [(row["problem"], row["level"], row["best"]) for row in result["rows"]]
     assert rows == [("bp1", "matrix-free", True), ("bp5", "partial", True)]
@@ -182,11 +169,27 @@ def test_nothing_is_tried_on_a_gpu_that_answers_no_more(shared: HostDevice, monk
         raise RuntimeError("cudaErrorIllegalAddress")
 
     monkeypatch.setattr(HostDevice, "synchronize", dead)
-    result = run_gpu(small(shared, (2, 1), levels=("matrix-free",)))
+    result = run_gpu(small(shared, (2, 1), **FREE))
     assert {row["order"] for row in result["rows"]} == {2}
     (failure,) = result["failures"]
     assert failure["what"] == "all that follows"
     assert "cudaErrorIllegalAddress" in failure["message"]
+
+
+def test_the_first_that_kills_a_device_is_blamed(shared: HostDevice, monkeypatch) -> None:
+    """All that follows in that process would fail too, and is not tried."""
+    error, kills = "cudaErrorIllegalAddress", ("bp1", "partial")
+    dead = failing(monkeypatch, "apply", error, kills, ("bp5", "partial"), ("bp5", "matrix-free"))
+
+    def synchronize(_: HostDevice) -> None:
+        if dead:
+            raise RuntimeError(error)
+
+    monkeypatch.setattr(HostDevice, "synchronize", synchronize)
+    result = run_gpu(small(shared, (1,), "bp1", "bp5"))
+    assert [row["name"] for row in result["rows"]] == ["bp1, multilinear, order 1, matrix-free"]
+    assert dead == ["bp1, multilinear, order 1, partial"]
+    assert [failure["what"] for failure in result["failures"]] == [*dead, "all that follows"]
 
 
 def test_results_that_are_no_numbers_are_told(shared: HostDevice, monkeypatch) -> None:
@@ -212,46 +215,26 @@ def test_without_limits_nothing_is_measured(shared: HostDevice, monkeypatch) -> 
     result = run_gpu(small(shared, (1,)))
     assert (result["rates"], result["rates_after"], result["rows"]) == (None, None, [])
     (failure,) = result["failures"]
-    assert (failure["what"], failure["message"]) == (
-        "limits of the device",
-        "there is no room for it (8 GB)",
-    )
+    assert failure["what"] == "limits of the device"
+    assert failure["message"] == "there is no room for it (8 GB)"
 
 
-def test_the_first_that_kills_a_device_is_blamed(shared: HostDevice, monkeypatch) -> None:
-    """All that follows in that process would fail too, and is not tried."""
-    dead: list[str] = []
-    apply = GpuCase.apply
-
-    def poisoned(case: GpuCase) -> None:
-        if dead or (case.problem.name, case.level) == ("bp1", "partial"):
-            dead.append(case.name)
-            raise RuntimeError("cudaErrorIllegalAddress")
-        apply(case)
-
-    def synchronize(_: HostDevice) -> None:
-        if dead:
-            raise RuntimeError("cudaErrorIllegalAddress")
-
-    monkeypatch.setattr(GpuCase, "apply", poisoned)
-    monkeypatch.setattr(HostDevice, "synchronize", synchronize)
-    result = run_gpu(small(shared, (1,), "bp1", "bp5"))
-    assert [row["name"] for row in result["rows"]] == ["bp1, multilinear, order 1, matrix-free"]
-    assert [failure["what"] for failure in result["failures"]] == [
-        "bp1, multilinear, order 1, partial",
-        "all that follows",
+def test_what_has_no_time_is_noted(shared: HostDevice) -> None:
+    result = run_gpu(small(shared, (2, 1), meshes=("cartesian",), budget=0.0))
+    assert {row["order"] for row in result["rows"]} == {2}
+    assert result["notes"] == [
+        "order 1, bp1, cartesian, matrix-free, partial: not measured, 0 s are too few",
+        "limits at the end: not measured, 0 s are too few",
     ]
-    assert dead == ["bp1, multilinear, order 1, partial"]
 
 
 def test_what_was_found_is_kept_and_not_measured_again(shared: HostDevice, tmp_path) -> None:
     file, lines = tmp_path / "rows.json", []
-    level = {"levels": ("matrix-free",)}
-    first = run_gpu(small(shared, (2,), **level), None, Record(file))
+    first = run_gpu(small(shared, (2,), **FREE), None, Record(file))
     kept = json.loads(file.read_text())
     assert kept["tables"]["rows"][0].items() <= first["rows"][0].items()
     assert (kept["complete"], kept["begun"]) == (True, "")
-    both = run_gpu(small(shared, (2, 1), **level), lines.append, Record.of(file))
+    both = run_gpu(small(shared, (2, 1), **FREE), lines.append, Record.of(file))
     assert [row["order"] for row in both["rows"]] == [1, 2]
     assert both["rows"][1] == first["rows"][0]
     assert not any("order 2, matrix-free" in line for line in lines)
@@ -270,28 +253,40 @@ def test_a_case_in_which_a_process_ended_has_failed(tmp_path) -> None:
     assert (again.begun, again.notes) == ("", [])
 
 
-def test_levels_that_are_one_kernel_are_timed_once(shared: HostDevice) -> None:
-    result = run_gpu(small(shared, (2,), "bp3", meshes=("cartesian",)))
-    (row,) = result["rows"]
-    assert (row["level"], row["best"], row["off_other_level"]) == ("partial", True, None)
-    assert row["off_cpu"] < 1e-13
-    assert result["failures"] == []
+# --- settings -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
+def test_phases_have_what_was_asked_for() -> None:
+    steps = {work: works.WORKS[work](GpuSettings()) for work in works.PHASES}
+    assert [step.name for step in steps["first"]][:2] == [
+        f"order {order}, bp3, bp1, multilinear, matrix-free, partial" for order in (6, 4)
+    ]
+    assert {step.name.split(", ")[2] for step in steps["first solves"]} == {"order 4", "order 6"}
+    assert all(step.name.startswith("tuned, order ") for step in steps["tuned"])
+    few = GpuSettings((2,), ("bp3",), ("cartesian",))
+    left = [work for work in works.PHASES if works.WORKS[work](few)]
+    assert left == ["products", "gas", "vectors", "operators", "limits"]
+
+
+def test_sizes_shrink_where_meshes_are_large() -> None:
+    sizes = {each.order: each for each in GpuSettings().sizes()}
+    assert list(sizes) == [6, 4, 8, 3, 2, 5, 7, 1]
+    assert [sizes[order].dofs for order in (1, 2, 3)] == [1.25e6, 5e6, 1e7]
+    assert GpuSettings((1,), dofs=3e6).sizes()[0].dofs == 3e6
+    assert sizes[3].effort > sizes[8].effort
+
+
+def test_wrong_settings() -> None:
+    for given, message in (
         ({"orders": ()}, "orders are"),
         ({"problems": ("bp9",)}, "problem 'bp9'"),
         ({"meshes": ("round",)}, "mesh 'round'"),
         ({"levels": ("full",)}, "level 'full' on a GPU: choose one of partial, matrix-free"),
         ({"levels": ()}, "nothing to measure"),
         ({"dofs": 0.0}, "0 dofs"),
-    ],
-)
-def test_wrong_settings(given: dict[str, Any], message: str) -> None:
-    with pytest.raises(OperatorError, match=message):
-        run_gpu(GpuSettings(**given))
+    ):
+        with pytest.raises(OperatorError, match=message):
+            run_gpu(GpuSettings(**given))
 
 
 def test_a_damaged_table_is_told_once(shared: HostDevice, table) -> None:
@@ -303,7 +298,7 @@ def test_a_damaged_table_is_told_once(shared: HostDevice, table) -> None:
 
 @pytest.mark.usefixtures("few_shapes")
 def test_the_sweep_writes_a_table_that_is_used(shared: HostDevice, table) -> None:
-    (row,) = run_gpu(small(shared, (2,), levels=("matrix-free",)), works=("shapes",))["shapes"]
+    (row,) = run_gpu(small(shared, (2,), **FREE), works=("shapes",))["shapes"]
     (entry,) = json.loads(table.read_text())
     assert entry["machine"] == shared.name
     assert entry["kernel"].startswith("3-D, 4 points; 1 x 3 nodes, value; 1 x 3 nodes, value;")
@@ -312,7 +307,7 @@ def test_the_sweep_writes_a_table_that_is_used(shared: HostDevice, table) -> Non
     assert row["seconds"] <= row["seconds_before"]
     another = 3 if row["elements"] != 3 else 2
     table.write_text(json.dumps([entry | {"settings": {"elements": another, "blocks": 1}}]))
-    (again,) = run_gpu(small(shared, (2,), levels=("matrix-free",)))["rows"]
+    (again,) = run_gpu(small(shared, (2,), **FREE))["rows"]
     assert (again["elements"], again["blocks"]) == (another, 1)
 
 
@@ -321,5 +316,5 @@ def test_shapes_that_spill_are_not_tried(shared: HostDevice, monkeypatch) -> Non
     monkeypatch.setattr(
         HostFunction, "local_bytes", property(lambda self: 72 * ("BLOCKS = 1;" not in self.source))
     )
-    (row,) = run_gpu(small(shared, (2,), levels=("matrix-free",)), works=("shapes",))["shapes"]
+    (row,) = run_gpu(small(shared, (2,), **FREE), works=("shapes",))["shapes"]
     assert row["blocks"] == row["blocks_before"] == 1

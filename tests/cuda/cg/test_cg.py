@@ -17,13 +17,20 @@ from femops_kernels.cuda.operator.cg_state import DEVICE_STATE, STATE_CONSTANTS
 from femops_kernels.skeletons.cg import cg_state, decisions
 from support.cases.kernels import bend, smooth, turned
 from support.cuda import host_device as host_device_fixture
-from support.cuda.host_device import HostDevice, host_device
+from support.cuda.host_device import HostDevice, host_device, plant
 
 CASES = [
-    *("bare", "jacobi", "vector", "float32", "scaled", "eliminated", "segment", "l2"),
-    "reordered",
+    "bare",
+    "jacobi",
+    "vector",
+    "float32",
+    "scaled",
+    "eliminated",
+    "segment",
+    "l2",
+    *("reordered", "blocks"),
 ]
-
+MERGED = pytest.mark.parametrize("merged", [True, False])
 
 device = host_device_fixture.device
 
@@ -41,6 +48,12 @@ def problem(case: str, device: HostDevice | None) -> tuple[Any, Any, Any]:
     elif case == "segment":
         V = femops.H1(femops.box((50,)), 2, device=device)
         A = femops.diffusion(V).constrained(V.boundary_dofs())
+    elif case == "blocks":
+        Q = femops.H1(mesh, 1, device=device)
+        V = femops.Product(u=femops.H1(mesh, 2, ncomp=2, device=device), p=Q)
+        A = femops.form(
+            lambda u, p: {"u": {"value": 3.0 * u, "grad": u.grad}, "p": {"value": 2.0 * p}}, V
+        ).constrained(V.positions(p=[0]))
     elif case == "l2":
         V = femops.L2(mesh, 2, device=device)
         A = femops.mass(V, smooth)
@@ -59,46 +72,43 @@ def problem(case: str, device: HostDevice | None) -> tuple[Any, Any, Any]:
 
 def test_elements_that_are_worked_along_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     """In p.Ap of a block that has more places than elements."""
-    sound, iterations = HostDevice.function, []
-    for planted in ("if (there) *curvature += sum;", "*curvature += sum;"):
-        device = host_device()
-
-        def function(self: HostDevice, source: str, planted: str = planted) -> Any:
-            assert source.count("if (there) *curvature += sum;") == ("struct Merge" in source)
-            return sound(self, source.replace("if (there) *curvature += sum;", planted))
-
-        monkeypatch.setattr(HostDevice, "function", function)
-        V = femops.H1(femops.box((3, 3), mapping=bend), 3, device=device)
+    iterations = []
+    for planted in (False, True):
+        if planted:
+            plant(monkeypatch, "if (there) *curvature += sum;", "*curvature += sum;")
+        V = femops.H1(femops.box((3, 3), mapping=bend), 3, device=host_device())
         A = femops.mass(V, level="matrix-free")
-        _, info = femops.cg(A, np.arange(1.0, V.size + 1), rtol=1e-10, warn=False)
+        _, info = femops.cg(A, np.arange(1.0, V.size + 1), rtol=1e-10, maxiter=200, warn=False)
         assert info.merged
         iterations.append(info.iterations)
     assert iterations[0] < iterations[1]
 
 
 @pytest.mark.sample(3)
-@pytest.mark.parametrize("merged", [True, False])
+@MERGED
 @pytest.mark.parametrize("case", CASES)
 def test_iterates_are_those_of_the_cpu(case: str, merged: bool, device: HostDevice) -> None:
-    results, seen = [], []
+    """Also without a callback, where the host does not wait for each."""
+    found, merged = [], merged and case != "blocks"
     for where in (None, device):
         A, b, M = problem(case, where)
-        single = A.dtype == np.float32
+        single, iterates = A.dtype == np.float32, list[Any]()
         options = {"M": M, "rtol": 1e-4 if single else 1e-10, "merged": merged if where else None}
-        results.append(femops.cg(A, b, **options))
-        iterates: list[Any] = []
-        some, info = femops.cg(A, b, **options, callback=lambda x: iterates.append(x.copy()))  # noqa: B023
+        x, info = femops.cg(
+            A, b, **options, callback=lambda x, into=iterates: into.append(x.copy())
+        )
         assert len(iterates) == info.iterations
-        np.testing.assert_array_equal(iterates[-1], some)
-        seen.append(iterates)
-    (expected, cpu), (x, gpu) = results
+        np.testing.assert_array_equal(iterates[-1], x)
+        found.append((x, info, iterates))
+    (expected, cpu, seen), (_, gpu, iterates) = found
+    x, info = femops.cg(A, b, **options)
     scale = abs(expected).max()
     assert x.shape == b.shape
-    assert gpu.merged == merged
-    assert gpu.converged
-    assert abs(gpu.iterations - cpu.iterations) <= 1
+    assert info.merged == gpu.merged == merged
+    assert info.converged
+    assert max(abs(cpu.iterations - one.iterations) for one in (info, gpu)) <= 1
     assert abs(x - expected).max() < (1e-4 if single else 1e-8) * scale
-    for one, other in zip(seen[0][:8], seen[1][:8], strict=False):
+    for one, other in zip(seen[:8], iterates[:8], strict=False):
         assert abs(one - other).max() < (1e-5 if single else 1e-11) * scale
 
 
@@ -117,44 +127,29 @@ def test_updates_are_merged_where_that_is_possible(device: HostDevice) -> None:
                 femops.cg(A, b, merged=True)
 
 
-def test_blocks_stay_on_the_device(device: HostDevice) -> None:
-    solutions = []
-    for where in (None, device):
-        mesh = turned(femops.box((4, 3)))
-        P = femops.Product(
-            u=femops.H1(mesh, 2, ncomp=2, device=where), p=femops.H1(mesh, 1, device=where)
-        )
-        A = femops.form(
-            lambda u, p: {"u": {"value": 3.0 * u, "grad": u.grad}, "p": {"value": 2.0 * p}}, P
-        ).constrained(P.positions(p=[0]))
-        b = np.random.default_rng(3).standard_normal(P.size)
-        solutions.append(femops.cg(A, b, M=femops.jacobi(A), rtol=1e-10))
-    (expected, cpu), (x, gpu) = solutions
-    assert not gpu.merged
-    assert abs(gpu.iterations - cpu.iterations) <= 1
-    np.testing.assert_allclose(x, expected, rtol=0, atol=1e-9 * abs(expected).max())
-
-
 # --- beginnings and ends --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("merged", [True, False])
-@pytest.mark.parametrize("maxiter", [0, 1, 7, 8, 9, 20])
-def test_so_many_iterations_and_no_more(maxiter: int, merged: bool, device: HostDevice) -> None:
-    A, b, M = problem("jacobi", device)
+@MERGED
+def test_so_many_iterations_and_no_more(merged: bool, device: HostDevice) -> None:
+    (A, b, M), (B, _, N) = problem("jacobi", device), problem("jacobi", None)
     first = np.random.default_rng(4).standard_normal(b.shape)
     given = first.copy()
-    x, info = femops.cg(A, b, first, M=M, rtol=1e-14, maxiter=maxiter, merged=merged, warn=False)
-    assert not info.converged
-    assert info.iterations == maxiter
-    np.testing.assert_array_equal(first, given)
-    A, b, M = problem("jacobi", None)
-    expected, cpu = femops.cg(A, b, first, M=M, rtol=1e-14, maxiter=maxiter, warn=False)
-    np.testing.assert_allclose(x, expected, rtol=0, atol=1e-11 * abs(expected).max())
-    assert info.residual == pytest.approx(cpu.residual, rel=1e-6)
+    for maxiter in (0, 1, 7, 8, 9, 20):
+        options = {"rtol": 1e-14, "maxiter": maxiter, "warn": False}
+        x, info = femops.cg(A, b, first, M=M, merged=merged, **options)
+        assert not info.converged
+        assert info.iterations == maxiter
+        np.testing.assert_array_equal(first, given)
+        expected, cpu = femops.cg(B, b, first, M=N, **options)
+        np.testing.assert_allclose(x, expected, rtol=0, atol=1e-11 * abs(expected).max())
+        assert info.residual == pytest.approx(cpu.residual, rel=1e-6)
+    x, info = femops.cg(A, 0.0 * b, M=M, merged=merged)
+    assert (info.converged, info.iterations) == (True, 0)
+    assert not x.any()
 
 
-@pytest.mark.parametrize("merged", [True, False])
+@MERGED
 def test_nothing_is_done_after_the_end(merged: bool, device: HostDevice) -> None:
     A, b, _ = problem("bare", device)
     solve = DeviceConjugateGradients(A.compiled, b, 0.0 * b, None, merged)
@@ -169,16 +164,7 @@ def test_nothing_is_done_after_the_end(merged: bool, device: HostDevice) -> None
     np.testing.assert_array_equal(solve.x, before)
 
 
-@pytest.mark.parametrize("merged", [True, False])
-def test_a_right_hand_side_of_zeros(merged: bool, device: HostDevice) -> None:
-    A, b, M = problem("jacobi", device)
-    x, info = femops.cg(A, 0.0 * b, M=M, merged=merged)
-    assert info.converged
-    assert info.iterations == 0
-    assert not x.any()
-
-
-@pytest.mark.parametrize("merged", [True, False])
+@MERGED
 def test_operators_that_are_not_positive_definite(merged: bool, device: HostDevice) -> None:
     messages = []
     for where in (None, device):
@@ -236,7 +222,7 @@ def test_the_state_is_laid_out_as_on_the_host() -> None:
 # --- what moves -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("merged", [True, False])
+@MERGED
 def test_nothing_but_the_state_is_copied(merged: bool, device: HostDevice) -> None:
     A, b, M = problem("jacobi", device)
     femops.cg(A, b, M=M, maxiter=1, merged=merged, warn=False)

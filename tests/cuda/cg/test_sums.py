@@ -36,23 +36,23 @@ ENTRY(THREADS, 1, Arguments) {
 
 
 @pytest.mark.parametrize("threads", [8, 50])
-@pytest.mark.parametrize("blocks", [1, 2, 8, 9, 64, 65, 600])
-def test_every_number_is_added_once(threads: int, blocks: int) -> None:
+def test_every_number_is_added_once(threads: int) -> None:
     device = host_device()
     layout = Layout({"x": "const T*"} | STATE, np.float64)
     text = simple_text(layout, np.dtype(np.float64), "reduce", THREADS=threads) + ENTRY
-    x = np.random.default_rng(blocks).standard_normal(blocks * threads)
-    memory, state = memory_of_sums(device, blocks, threads, 2), np.zeros(3)
-    packed = layout.pack(device, x=x, state=state, **memory)
-    found = []
-    for _ in range(2):  # the counters are ready for another launch
-        device.function(text).launch(blocks, threads, 2 * 8 * threads, packed)
-        assert not memory["counters"].any()
-        found.append(state[:2].copy())
-    assert state[2] == 2
-    np.testing.assert_array_equal(found[0], found[1])
-    size = fsum(abs(x))
-    np.testing.assert_allclose(found[0], [fsum(x), fsum(x * x)], rtol=1e-14, atol=1e-15 * size)
+    for blocks in (1, 2, 8, 9, 64, 65, 600):
+        x = np.random.default_rng(blocks).standard_normal(blocks * threads)
+        memory, state = memory_of_sums(device, blocks, threads, 2), np.zeros(3)
+        packed = layout.pack(device, x=x, state=state, **memory)
+        found = []
+        for _ in range(2):  # the counters are ready for another launch
+            device.function(text).launch(blocks, threads, 2 * 8 * threads, packed)
+            assert not memory["counters"].any()
+            found.append(state[:2].copy())
+        assert state[2] == 2
+        np.testing.assert_array_equal(found[0], found[1])
+        size = fsum(abs(x))
+        np.testing.assert_allclose(found[0], [fsum(x), fsum(x * x)], rtol=1e-14, atol=1e-15 * size)
 
 
 @cache
@@ -62,7 +62,7 @@ def launches(kind: str) -> tuple[Launch, ...]:
     Of several blocks, held rows, a preconditioner.
     """
     device = host_device(shared_bytes=14 * 1024)
-    V = femops.H1(turned(femops.box((9, 8), order=2, mapping=bend)), 4, device=device)
+    V = femops.H1(turned(femops.box((6, 6), order=2, mapping=bend)), 4, device=device)
     A = (femops.diffusion(V, smooth) + femops.mass(V)).constrained(V.boundary_dofs())
     b, M = np.random.default_rng(1).standard_normal(V.shape), femops.jacobi(A)
     sums = Sums(V)
@@ -111,8 +111,9 @@ FAULTS = [
 
 @pytest.mark.parametrize(("which", "before", "after"), FAULTS)
 def test_planted_races_are_found(which: str, before: str, after: str) -> None:
+    """By the sanitizer, or by threads that a race has led to different barriers."""
     require(THREAD)
     launch = launches("merged")[which == "vectors"]
     assert before in launch.source
-    with pytest.raises(SanitizerError, match="data race"):
+    with pytest.raises(SanitizerError, match=r"data race|barrier in line .* not reached"):
         replay(replace(launch, source=launch.source.replace(before, after)), THREAD)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -35,23 +36,26 @@ def intact(vector: NDArray[Any]) -> bool:
     return int(np.isnan(vector.base).sum()) == len(vector.base) - len(vector)
 
 
-@pytest.mark.parametrize("before", [0, 1])
 @pytest.mark.parametrize(("real", "other"), KINDS)
-@pytest.mark.parametrize("count", COUNTS)
-def test_directions(count: int, real: str, other: str, before: int, device: HostDevice) -> None:
+def test_directions(real: str, other: str, device: HostDevice) -> None:
+    for count, before in product(COUNTS, (0, 1)):
+        check_directions(count, real, other, before, device)
+
+
+def check_directions(count: int, real: str, other: str, before: int, device: HostDevice) -> None:
     device.processors = 1  # so that some have several pieces for each thread
     rng, kind, there = np.random.default_rng(count), np.dtype(real), np.dtype(other)
     given = [rng.standard_normal(count).astype(real) for _ in range(4)]
-    x, r, p, product = (between(values, before) for values in given)
+    x, r, p, Ap = (between(values, before) for values in given)
     z = between(rng.standard_normal(count).astype(other), before)
     edges, near = np.array([0, count]), {"rtol": 1e-5 if there.itemsize == 4 else 1e-13}
     found = DeviceUpdates(device).directions(edges, lambda sums: sums[:, 0], kind, there)
     size = np.linalg.norm(given[1]) * np.linalg.norm(z)
     assert abs(found.inner(r, z) - given[1].astype(float) @ z) <= 1e-13 * size
-    pair, size = found.inners(product, r, z), size + np.linalg.norm(given[3]) * np.linalg.norm(z)
+    pair, size = found.inners(Ap, r, z), size + np.linalg.norm(given[3]) * np.linalg.norm(z)
     expected = given[3].astype(float) @ z, given[1].astype(float) @ z
     np.testing.assert_allclose(pair, expected, rtol=0, atol=1e-13 * size)
-    norm, scale = found.move((x, r, p, product, z), 0.5, 0.25), abs(given[0]).max() + 1.0
+    norm, scale = found.move((x, r, p, Ap, z), 0.5, 0.25), abs(given[0]).max() + 1.0
     left = given[1] - kind.type(0.5) * given[3]
     np.testing.assert_allclose(x, given[0] + 0.5 * given[2], atol=near["rtol"] * scale, **near)
     np.testing.assert_allclose(r, left, atol=near["rtol"] * scale, **near)
@@ -60,18 +64,17 @@ def test_directions(count: int, real: str, other: str, before: int, device: Host
     found.turn(p, z, -0.75, 2.0)
     turned = kind.type(-0.75) * given[2] + kind.type(2.0) * z.astype(real)
     np.testing.assert_allclose(p, turned, atol=near["rtol"] * 10.0, **near)
-    assert all(map(intact, (x, r, p, product, z)))
+    assert all(map(intact, (x, r, p, Ap, z)))
 
 
-@pytest.mark.parametrize("before", [0, 1])
-def test_directions_are_within_their_vectors(before: int, device: HostDevice) -> None:
+def test_directions_are_within_their_vectors(device: HostDevice) -> None:
     require(ADDRESS)
-    vectors = [np.ones(before + 7)[before:] for _ in range(5)]
     updates, kind = DeviceUpdates(device), np.dtype(np.float64)
     found = updates.directions(np.array([0, 7]), lambda sums: sums[:, 0], kind, kind)
-    with device.recording() as recorded:
-        found.move(tuple(vectors), 1.0, 1.0)
-    replay(recorded[0], ADDRESS)
+    for before in (0, 1):
+        with device.recording() as recorded:
+            found.move(tuple(np.ones(before + 7)[before:] for _ in range(5)), 1.0, 1.0)
+        replay(recorded[0], ADDRESS)
 
 
 @pytest.mark.sample(3)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import pytest
@@ -28,40 +27,35 @@ NAMES = {
 }
 
 
-@cache
-def kernel_of(persistent: bool, merged: bool) -> CudaKernel:
+@pytest.fixture(scope="module", params=[(False, False), (True, False), (True, True)], ids=str)
+def kernel(request: Any) -> CudaKernel:
     """A kernel whose threads wait for parts of a warp, and whose runs are no whole pieces."""
-    device = PaperDevice("sm_90")
-    V = femops.H1(femops.box((2, 2, 2), mapping=bend), 2, device=device)
-    kernel: CudaKernel = femops.diffusion(V).compiled.sweeps[0].kernel
+    try:
+        nvrtc.version()
+    except DeviceError as error:
+        pytest.skip(str(error))
+    persistent, merged = request.param
+    V = femops.H1(femops.box((2, 2, 2), mapping=bend), 2, device=PaperDevice("sm_90"))
     shape = Shape(5, 1, staged=True, persistent=persistent)
-    return replace(kernel, shape=shape, merged=merged)
+    return replace(femops.diffusion(V).compiled.sweeps[0].kernel, shape=shape, merged=merged)
 
 
-def assembly(kernel: CudaKernel, monkeypatch: pytest.MonkeyPatch) -> str:
+@pytest.fixture(scope="module")
+def text(kernel: CudaKernel) -> str:
     """What the compiler makes of it before it knows the machine."""
     output = nvrtc._output
 
     def instead(program: Any, what: str) -> bytes:
         return output(program, "PTX" if what == "CUBIN" else what)
 
-    monkeypatch.setattr(nvrtc, "_output", instead)
-    source = PaperDevice("sm_90").prelude + kernel.text
-    return nvrtc.compile_cubin(source, "sm_90")[0].decode().rstrip("\0")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nvrtc, "_output", instead)
+        source = PaperDevice("sm_90").prelude + kernel.text
+        return nvrtc.compile_cubin(source, "sm_90")[0].decode().rstrip("\0")
 
 
-@pytest.fixture(params=[(False, False), (True, False), (True, True)], ids=str)
-def kernel(request: Any) -> CudaKernel:
-    try:
-        nvrtc.version()
-    except DeviceError as error:
-        pytest.skip(str(error))
-    return kernel_of(*request.param)
-
-
-def test_all_is_in_order(kernel: CudaKernel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_is_in_order(kernel: CudaKernel, text: str) -> None:
     """One phase per copy: its bytes are expected before it begins, all threads wait for it."""
-    text = assembly(kernel, monkeypatch)
     found = [NAMES[one] for one in re.findall(ORDERED, text)]
     begun = ["prepare", "fence", "expect", "copy", "barrier", "wait"]
     again = ["fence", "barrier", "expect", "copy"] * kernel.persistent
@@ -70,8 +64,7 @@ def test_all_is_in_order(kernel: CudaKernel, monkeypatch: pytest.MonkeyPatch) ->
     assert set(found[len(begun + again) :]) <= {"barrier"}
 
 
-def test_numbers_and_places_agree(kernel: CudaKernel, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = assembly(kernel, monkeypatch)
+def test_numbers_and_places_agree(kernel: CudaKernel, text: str) -> None:
     size, stage = (
         int(re.findall(rf"{name} = (\d+);", kernel.text)[0])
         for name in ("STREAM_BYTES", "STAGE_AT")
@@ -87,20 +80,15 @@ def test_numbers_and_places_agree(kernel: CudaKernel, monkeypatch: pytest.Monkey
     assert found == {(stage, size, stage + size)}
 
 
-def test_whole_pieces_are_asked_for(kernel: CudaKernel, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = assembly(kernel, monkeypatch)
-    numbers = r"(?:mov\.u32|and\.b32)\s+(%\w+), (?:%\w+, )?(-?\d+);"
-    values = dict(re.findall(numbers, text))
+def test_whole_pieces_are_asked_for(kernel: CudaKernel, text: str) -> None:
+    values = dict(re.findall(r"(?:mov\.u32|and\.b32)\s+(%\w+), (?:%\w+, )?(-?\d+);", text))
     sizes = re.findall(r"cp\.async\.bulk\.prefetch\S+ \[%\w+\], (%\w+);", text)
     assert len(sizes) == (3 if kernel.persistent else 1)
     assert all(int(values[size]) % 16 == 0 for size in sizes)
 
 
-def test_a_wait_is_repeated_until_it_is_over(
-    kernel: CudaKernel, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wait_is_repeated_until_it_is_over(kernel: CudaKernel, text: str) -> None:
     """Of one parity and the other, where there are several."""
-    text = assembly(kernel, monkeypatch)
     wait = (
         r"\n(?P<begin>\$L\w+):[^$@]*mbarrier\.try_wait\S+ done, \[%\w+\], (?P<parity>%\w+);"
         r"\s*selp\.u32 (?P<there>%\w+), 1, 0, done;[^$@]*"
@@ -111,9 +99,9 @@ def test_a_wait_is_repeated_until_it_is_over(
     assert len(re.findall(turned, text)) == kernel.persistent
 
 
-def test_copies_are_read_between(kernel: CudaKernel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copies_are_read_between(kernel: CudaKernel, text: str) -> None:
     """After the wait, and before what orders reads before the next copy."""
-    before, _, behind = assembly(kernel, monkeypatch).partition("mbarrier.try_wait")
+    before, _, behind = text.partition("mbarrier.try_wait")
     between, _, after = behind.partition("fence.proxy.async")
     pieces = kernel.q1d * kernel.qfunction.numbers.point // 2
     counts = [part.count("ld.shared.v2") for part in (before, between)]

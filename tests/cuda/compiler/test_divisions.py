@@ -76,7 +76,7 @@ def quotient(a: float, det: float, error: float) -> float:
 @pytest.mark.parametrize("error", [WORST, 0.6 * WORST, 0.0, -WORST])
 def test_all_digits_from_any_start(error: float) -> None:
     rng = np.random.default_rng(1)
-    for exponent in range(-1007, 993):
+    for exponent in [*range(-1007, 993, 3), 992]:
         det = float(np.ldexp(rng.uniform(1.0, 2.0), exponent))
         wrong = abs(Fraction(quotient(1.0, det, error)) * Fraction(det) - 1)
         assert wrong <= 1.51 * EPS, det  # less than one unit in the last place

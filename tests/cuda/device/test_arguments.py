@@ -1,6 +1,7 @@
 """The arguments of kernels: a structure as C lays it out."""
 
 import ctypes
+import re
 
 import numpy as np
 import pytest
@@ -76,31 +77,25 @@ def test_the_compiler_agrees_with_the_layout(real):
         nvrtc.compile_cubin(text.replace("    int count;\n", "    double count[2];\n"), arch)
 
 
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"x": "half*"}, "argument x is of type 'half\\*': choose one of int, "),
-        ({"x": "T**"}, "argument x is of type"),
-        ({"x": "const T"}, "argument x is of type"),
-        ({}, "a kernel without arguments"),
-    ],
-)
-def test_bad_layouts_are_refused(fields, message):
-    with pytest.raises(KernelValueError, match=message):
-        Layout(fields, np.float64)
+def test_bad_layouts_are_refused():
+    for kind in ("half*", "T**", "const T"):
+        with pytest.raises(KernelValueError, match=f"x is of type '{re.escape(kind)}': choose one"):
+            Layout({"x": kind}, np.float64)
+    with pytest.raises(KernelValueError, match="a kernel without arguments"):
+        Layout({}, np.float64)
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"z": 1}, "no argument z: choose one of count, x"),
-        ({"x": [1.0]}, "argument x is a list: give an array of host"),
-        ({"x": np.zeros(3, np.float32)}, "numbers of type float32, the kernel takes float64"),
-        ({"x": np.zeros((3, 4))[:, ::2]}, "argument x is not contiguous"),
-        ({"count": 2**31}, "argument count is 2147483648: give a whole number from"),
-        ({"count": 1.5}, "argument count is 1.5"),
-    ],
-)
+BAD = [
+    ({"z": 1}, "no argument z: choose one of count, x"),
+    ({"x": [1.0]}, "argument x is a list: give an array of host"),
+    ({"x": np.zeros(3, np.float32)}, "numbers of type float32, the kernel takes float64"),
+    ({"x": np.zeros((3, 4))[:, ::2]}, "argument x is not contiguous"),
+    ({"count": 2**31}, "argument count is 2147483648: give a whole number from"),
+    ({"count": 1.5}, "argument count is 1.5"),
+]
+
+
+@pytest.mark.parametrize(("values", "message"), BAD)
 def test_bad_arguments_are_refused(values, message):
     layout = Layout(FIELDS, np.float64)
     with pytest.raises(KernelValueError, match=message):

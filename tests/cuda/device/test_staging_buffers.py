@@ -38,9 +38,8 @@ def test_copies_are_beside_kernels_and_behind_those_that_they_need():
     assert (way.here.dtype, way.here.tolist()) == (np.float32, [0.0] * 5)
     assert log == [("the host", "pins", 20)]
     log.clear()
-    way.depart()
-    way.wait()
-    way.enter()
+    for work in (way.depart, way.wait, way.enter):
+        work()
     assert log == [
         ("kernels", "records", "kernels 0"),
         ("copies", "waits for", "kernels 0"),
@@ -58,9 +57,8 @@ def test_without_a_copy_the_host_still_waits(size, direct):
     way, log = staging_buffer(size, direct=direct)
     assert (way.here is way.there) == direct
     log.clear()
-    way.depart()
-    way.wait()
-    way.enter()
+    for work in (way.depart, way.wait, way.enter):
+        work()
     assert log == [
         ("kernels", "records", "kernels 0"),
         ("copies", "waits for", "kernels 0"),

@@ -85,35 +85,29 @@ def test_the_users_table_goes_first(device, tmp_path, monkeypatch, table) -> Non
     assert shape_for(kernel, device) == Shape(3, 2)
 
 
-@pytest.mark.parametrize("settings", [{"level": "full"}, {"elements": 2, "blocks": "many"}])
-def test_settings_that_are_no_shape(device: HostDevice, settings: dict[str, Any]) -> None:
+def test_settings_that_are_no_shape(device: HostDevice, table) -> None:
     kernel = kernel_of(operator(device))
-    database.record({kernel.shape_key(device.name): settings})
-    damaged = pytest.warns(CacheWarning, match="blocks is 'many'")
-    with damaged if "blocks" in settings else nullcontext():
-        assert measured_shape(kernel.shape_key(device.name)) is None
-    assert kernel_of(operator(device)).shape == kernel.shape
-
-
-def test_a_damaged_table(device: HostDevice, table) -> None:
+    key = kernel.shape_key(device.name)
+    for settings in ({"level": "full"}, {"elements": 2, "blocks": "many"}):
+        database.record({key: settings})
+        damaged = pytest.warns(CacheWarning, match="blocks is 'many'")
+        with damaged if "blocks" in settings else nullcontext():
+            assert measured_shape(key) is None
+        assert kernel_of(operator(device)).shape == kernel.shape
     table.write_text("[")
     with pytest.warns(CacheWarning, match=r"tuning.json can't be read \(.*: it is now tuning.dam"):
         kernel_of(operator(device))
     kernel_of(operator(device))
 
 
-def test_a_shape_that_cannot_be_run(device: HostDevice) -> None:
+def test_shapes_that_cannot_be_run(device: HostDevice) -> None:
     kernel = kernel_of(operator(device))
     record({kernel.shape_key(device.name): Shape(1000)})
     with pytest.raises(KernelValueError, match="1000 elements per block for a kernel that"):
         kernel_of(operator(device))
-
-
-def test_too_large_an_element(device: HostDevice) -> None:
-    kernel = kernel_of(operator(device, 2))
     small = SimpleNamespace(shared_bytes=100, name="a small GPU")
     with pytest.raises(KernelValueError, match="bytes of shared memory and 4 threads, a block of"):
-        shape_of(kernel, small, 128, 384)  # type: ignore[arg-type]
+        shape_of(kernel_of(operator(device, 2)), small, 128, 384)  # type: ignore[arg-type]
 
 
 class Spilling:
@@ -128,12 +122,12 @@ class Spilling:
         return SimpleNamespace(local_bytes=8 * (blocks > self.most))
 
 
-@pytest.mark.parametrize(("most", "blocks", "compiled"), [(9, 4, 1), (2, 2, 3), (0, 1, 3)])
-def test_nothing_is_spilled_for_more_blocks(device, most, blocks, compiled) -> None:
+def test_nothing_is_spilled_for_more_blocks(device: HostDevice) -> None:
     kernel = replace(kernel_of(operator(device)), shape=Shape(3, 4))
-    spilling = Spilling(most)
-    assert unspilled(kernel, spilling).shape == Shape(3, blocks)  # type: ignore[arg-type]
-    assert spilling.compiled == compiled  # the last one is taken as it is
+    for most, blocks, compiled in ((9, 4, 1), (2, 2, 3), (0, 1, 3)):
+        spilling = Spilling(most)
+        assert unspilled(kernel, spilling).shape == Shape(3, blocks)  # type: ignore[arg-type]
+        assert spilling.compiled == compiled  # the last one is taken as it is
 
 
 def test_a_sweep_in_another_shape(device: HostDevice) -> None:

@@ -80,9 +80,8 @@ def test_messages_are_in_the_order_of_streams_and_the_host_waits_for_nothing(fak
 def test_without_messages_nothing_is_asked_for(fake, network):
     channel = network.channel({}, {2: 0}, np.dtype(np.float64))
     fake.log.clear()
-    channel.ready()
-    channel.start()
-    channel.finish()
+    for work in (channel.ready, channel.start, channel.finish):
+        work()
     assert channel.outgoing.size == channel.incoming.size == len(fake.log) == 0
 
 
@@ -111,9 +110,8 @@ def test_cupy_without_nccl_is_refused_with_the_fix(monkeypatch):
     cuda = SimpleNamespace(nccl=SimpleNamespace(available=False))
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda))
     monkeypatch.setitem(sys.modules, "cupy.cuda", cuda)
-    with pytest.raises(
-        DeviceError, match=r"CuPy finds no NCCL.*: pip install nvidia-nccl-cu13, or nv"
-    ):
+    fix = r"CuPy finds no NCCL.*: pip install nvidia-nccl-cu13, or nv"
+    with pytest.raises(DeviceError, match=fix):
         door.library()
 
 

@@ -10,7 +10,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops import forms
+from femops import eigh_sym, forms, svd_min
 from femops.bench.gpu.run import relative_difference
 from femops.operators import Operator
 from femops.solvers import cg, jacobi, multigrid
@@ -81,6 +81,22 @@ def _own(s: Site) -> list[Any]:
     return s.results(forms.form(function, s.V, a=_rough))
 
 
+def _rooted(s: Site) -> list[Any]:
+    """By the square root of a tensor and its least singular value, formed on the way."""
+
+    def function(u: Any, x: Any) -> dict[str, Any]:
+        n = len(x)
+        S = np.array([[x[i] * x[j] + (1.0 + i) * (i == j) for j in range(n)] for i in range(n)])
+        values, vectors = eigh_sym(S)
+        root = sum(
+            np.sqrt(value) * np.array([[a * b for b in column] for a in column])
+            for value, column in zip(values, vectors.T, strict=True)
+        )
+        return {"grad": svd_min(S) * (root @ u.grad)}
+
+    return s.results(forms.form(function, s.V, level="matrix-free"))
+
+
 def _stokes(s: Site) -> list[Any]:
     def function(u: Any, p: Any, mu: Any) -> dict[str, Any]:
         pressure = p * np.eye(s.mesh.dim)
@@ -95,14 +111,17 @@ def _coupled(s: Site) -> list[Any]:
 
     def function(u: Any, p: Any, x: Any) -> dict[str, Any]:
         slopes = (1.0 + x[0]) * p * u.grad
-        return {"u": {"grad": slopes, "value": u.value * p}, "p": {"value": u.div * p**2}, "e": p}
+        result = {"u": {"grad": slopes, "value": u.value * p}, "p": {"value": u.div * p**2}}
+        return result | {"e": p, "least": p}
 
     pair = Product(u=s.W, p=L2(s.mesh, 1, device=s.device))
-    F = forms.residual(function, pair, integrals=["e"]).constrained(s.W.boundary_dofs())
+    F = forms.residual(function, pair, integrals=["e"], minima=["least"])
+    F = F.constrained(s.W.boundary_dofs())
     state = s.random(pair.size, 5)
     residual, found = F.evaluate(state)
-    energy = np.array([found["e"]])
-    there = energy if s.device is None else s.device.upload(energy)
+    assert np.isnan(F.evaluate(np.nan * state)[1]["least"])  # of what is no number, too
+    numbers = np.array([found["e"], found["least"]])
+    there = numbers if s.device is None else s.device.upload(numbers)
     return [residual, there, F.jacobian(state).apply(state)]
 
 
@@ -203,6 +222,7 @@ FORMS: dict[str, Callable[[Site], list[Any]]] = {
         forms.upwind_convection(L2(s.mesh, 2, device=s.device), s.wind)
     ),
     "form": _own,
+    "form by eigenvectors": _rooted,
     "form of two fields": _stokes,
     "residual of two fields": _coupled,
     "load, boundary_load": lambda s: [forms.load(s.V, _rough), forms.boundary_load(s.V, _rough)],
@@ -216,9 +236,9 @@ FORMS: dict[str, Callable[[Site], list[Any]]] = {
 
 _OF_VECTORS = (
     *("elasticity", "divergence", "divergence, transposed"),
-    *("form of two fields", "residual of two fields"),
+    *("form of two fields", "residual of two fields", "form by eigenvectors"),
 )
-"""Forms on fields that have no components in 1-D."""
+"""Forms on fields or with tensors that have no components in 1-D."""
 
 MESHES = {
     1: lambda: box((5,), mapping=lambda x: x + 0.1 * x**2),

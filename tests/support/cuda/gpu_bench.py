@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from femops.bench import gpu
 from femops.bench.gpu import phases, tuning, works
+from femops.bench.gpu.record import Record
 from femops_kernels.cuda.rates import Amounts
 from femops_kernels.tuning import database
 from support.cuda.host_device import HostDevice, host_device
@@ -25,6 +28,18 @@ def small(
     """Settings for few dofs of these orders and problems, on multilinear meshes unless told."""
     given = {"meshes": ("multilinear",), "dofs": 60, "device": device} | QUICK | more
     return gpu.GpuSettings(orders, problems or ("bp1",), **given)
+
+
+def measured(settings: gpu.GpuSettings, file: Path, *work: str) -> dict[str, Any]:
+    """The result of some kinds of work, of which nothing fails, and nothing is measured again."""
+    result, lines = gpu.run_gpu(settings, None, Record(file), work), list[str]()
+    assert json.loads(json.dumps(result, allow_nan=False)) == result
+    assert result["failures"] == result["notes"] == []
+    assert result["agrees"]
+    again = gpu.run_gpu(settings, lines.append, Record.of(file), work)
+    assert all(again[name] == result[name] for name in work)
+    assert not any(": " in line for line in lines)
+    return result
 
 
 @pytest.fixture(autouse=True)

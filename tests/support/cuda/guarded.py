@@ -13,7 +13,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 
 from femops_kernels.cuda.device import cupy_device
-from femops_kernels.cuda.device.device import Device, Function, Network, StagingBuffer
+from femops_kernels.cuda.device.device import Device, Network, StagingBuffer
 from femops_kernels.errors import KernelValueError
 from support.cuda.host_device import HostDevice, host_device
 from support.cuda.nccl import network_of
@@ -103,13 +103,18 @@ class _Functions(ModuleType):
         return array if dtype is None else array.astype(dtype, copy=False)
 
 
+def _as_host(name: str) -> Any:
+    """The method of a device's host, which is given the memory of the device's arrays."""
+
+    def method(self: GuardedDevice, *given: Any, **options: Any) -> Any:
+        return getattr(self.host, name)(*map(self._inside, given), **options)
+
+    return method
+
+
 @final
 class GuardedDevice(Device):
     """A `HostDevice` with arrays of its own.
-
-    Parameters
-    ----------
-    host : HostDevice
 
     Attributes
     ----------
@@ -118,6 +123,10 @@ class GuardedDevice(Device):
     made : int
         How many arrays were made there.
     """
+
+    function, clear, address = map(_as_host, ("function", "clear", "address"))
+    download, download_later = map(_as_host, ("download", "download_later"))
+    synchronize, repeatable, seconds = map(_as_host, ("synchronize", "repeatable", "seconds"))
 
     def __init__(self, host: HostDevice) -> None:
         self.host, self.looks, self.made = host, 0, 0
@@ -128,7 +137,6 @@ class GuardedDevice(Device):
 
     @property
     def xp(self) -> ModuleType:
-        """See `Device.xp`."""
         return self._functions
 
     def call(self, function: Callable[..., Any], *given: Any, **options: Any) -> Any:
@@ -152,63 +160,26 @@ class GuardedDevice(Device):
         assert not isinstance(value, np.ndarray), "an array of the host among those of the device"
         return value
 
-    def function(self, source: str) -> Function:
-        """See `Device.function`."""
-        return self.host.function(source)
-
-    def clear(self, array: GuardedArray) -> None:
-        """See `Device.clear`."""
-        self.host.clear(array.host)
-
     def upload(self, array: NDArray[Any], stream: Any = None) -> GuardedArray:
-        """See `Device.upload`."""
         assert isinstance(array, np.ndarray)
         return GuardedArray(self, self.host.upload(array, stream))
 
-    def download(self, array: GuardedArray, stream: Any = None) -> NDArray[Any]:
-        """See `Device.download`."""
-        return self.host.download(array.host, stream)
-
-    def download_later(self, array: GuardedArray) -> Callable[[], NDArray[Any]]:
-        """See `Device.download_later`."""
-        return self.host.download_later(array.host)
-
     def owns(self, array: Any) -> bool:
-        """See `Device.owns`."""
         return isinstance(array, GuardedArray) and array.device is self
 
     def adopt(self, array: Any) -> GuardedArray:
-        """See `Device.adopt`."""
         if isinstance(array, GuardedArray):
             raise KernelValueError("the array lies on another device")
         return GuardedArray(self, self.host.adopt(array))
 
-    def address(self, array: GuardedArray) -> int:
-        """See `Device.address`."""
-        return self.host.address(array.host)
-
-    def synchronize(self) -> None:
-        """See `Device.synchronize`."""
-        self.host.synchronize()
-
-    def repeatable(self, work: Callable[[], None]) -> Callable[[], None]:
-        """See `Device.repeatable`."""
-        return self.host.repeatable(work)
-
-    def seconds(self, call: Callable[[], object]) -> float:
-        """See `Device.seconds`."""
-        return self.host.seconds(call)
-
     def staging_buffer(
         self, size: int, dtype: np.dtype[Any], *, direct: bool
     ) -> GuardedStagingBuffer:
-        """See `Device.staging_buffer`."""
         return GuardedStagingBuffer(
             self, self.host.staging_buffer(size, dtype, direct=direct), direct=direct
         )
 
     def network(self) -> Network:
-        """See `Device.network`."""
         return network_of(self, self.host)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -227,15 +198,12 @@ class GuardedStagingBuffer(StagingBuffer):
         self._way = way
 
     def depart(self) -> None:
-        """See `StagingBuffer.depart`."""
         self._way.depart()
 
     def wait(self) -> None:
-        """See `StagingBuffer.wait`."""
         self._way.wait()
 
     def enter(self) -> None:
-        """See `StagingBuffer.enter`."""
         self._way.enter()
 
 

@@ -26,13 +26,7 @@ from support.cuda.nccl import network_of
 
 @final
 class HostFunction(Function):
-    """A kernel in a shared library; see ``blocks.hpp`` for how it is run.
-
-    Parameters
-    ----------
-    device : HostDevice
-    source : str
-    """
+    """A kernel in a shared library; see ``blocks.hpp`` for how it is run."""
 
     registers = local_bytes = 0
 
@@ -100,73 +94,41 @@ _STACK_BYTES = 1024 * 2**19
 """Of the most threads of a block; see `STACK` in ``blocks.hpp``. Untouched pages take no memory."""
 
 
-@final
-class HostDevice(Device):
+class NumpyDevice(Device):
     """A device whose memory is the host's.
-
-    Parameters
-    ----------
-    shared_bytes : int
-        Most dynamic shared memory of a block.
-    options : sequence of str
-        To the compiler. With ``-O0`` it takes a third less time.
 
     Attributes
     ----------
-    backwards : bool
-        Whether blocks and threads are run the other way around.
-    resident : int
-        Blocks that a multiprocessor has room for at a time.
-    uploads, downloads, late_downloads, synchronizations, launches : int
+    uploads, downloads, late_downloads, synchronizations : int
         How often it was asked for these.
     arrays : mapping
         Those whose address was asked for, while they live, by where they begin.
-    recorded : list of Launch or None
-        See `recording`.
     """
 
     xp: ModuleType = np
-    name = "the host, as a GPU"
-    arch = "host"
-    processors = 4
-    copies_blocks = True
 
-    def __init__(self, shared_bytes: int = 48 * 1024, options: Sequence[str] = ()) -> None:
-        self.shared_bytes, self.options, self.backwards = shared_bytes, tuple(options), False
-        self.resident = 1
-        self.uploads = self.downloads = self.late_downloads = 0
-        self.synchronizations = self.launches = 0
+    def __init__(self, shared_bytes: int) -> None:
+        self.shared_bytes = shared_bytes
+        self.uploads = self.downloads = self.late_downloads = self.synchronizations = 0
         self.arrays: weakref.WeakValueDictionary[int, NDArray[Any]] = weakref.WeakValueDictionary()
-        self.recorded: list[Launch] | None = None
-        self._captures = threading.local()  # `calls` of work that a thread wants to repeat
-        self._functions: dict[str, HostFunction] = {}
         self.looking = threading.Lock()  # for an array, while other threads bring theirs
-
-    def function(self, source: str) -> HostFunction:
-        """See `Device.function`."""
-        if source not in self._functions:
-            self._functions[source] = HostFunction(self, source)
-        return self._functions[source]
+        self._captures = threading.local()  # `calls` of work that a thread wants to repeat
 
     def clear(self, array: NDArray[Any]) -> None:
-        """See `Device.clear`."""
         if not self.captures(lambda: array.fill(0)):
             array.fill(0)
 
     def upload(self, array: NDArray[Any], stream: HostStream | None = None) -> NDArray[Any]:
-        """See `Device.upload`."""
         self.uploads += 1
         self._moves()
         return np.array(array) if stream is None else stream.copy(np.array(array))
 
     def download(self, array: NDArray[Any], stream: HostStream | None = None) -> NDArray[Any]:
-        """See `Device.download`."""
         self.downloads += 1
         self._moves()
         return np.array(array) if stream is None else stream.copy(array)
 
     def download_later(self, array: NDArray[Any]) -> Callable[[], NDArray[Any]]:
-        """See `Device.download_later`."""
         self.late_downloads += 1
         self._moves()
         copy = np.array(array)
@@ -197,11 +159,9 @@ class HostDevice(Device):
         assert not hasattr(self._captures, "calls"), "work to be repeated copies arrays, or waits"
 
     def owns(self, array: Any) -> bool:
-        """See `Device.owns`."""
         return isinstance(array, np.ndarray)
 
     def adopt(self, array: Any) -> NDArray[Any]:
-        """See `Device.adopt`."""
         if isinstance(array, np.ndarray):
             return array
         if hasattr(array, "__cuda_array_interface__"):
@@ -213,7 +173,6 @@ class HostDevice(Device):
         )
 
     def address(self, array: NDArray[Any]) -> int:
-        """See `Device.address`."""
         owner = array
         while isinstance(owner.base, np.ndarray):
             owner = owner.base
@@ -222,12 +181,7 @@ class HostDevice(Device):
         return array.ctypes.data
 
     def staging_buffer(self, size: int, dtype: np.dtype[Any], *, direct: bool) -> HostStagingBuffer:
-        """See `Device.staging_buffer`."""
         return HostStagingBuffer(size, dtype, direct=direct)
-
-    def network(self) -> Network:
-        """See `Device.network`."""
-        return network_of(self, self)
 
     def synchronize(self) -> None:
         """Nothing is under way."""
@@ -235,10 +189,49 @@ class HostDevice(Device):
         self._moves()
 
     def seconds(self, call: Callable[[], object]) -> float:
-        """See `Device.seconds`."""
         begin = perf_counter()
         call()
         return perf_counter() - begin
+
+
+@final
+class HostDevice(NumpyDevice):
+    """A device that there is everywhere.
+
+    Parameters
+    ----------
+    shared_bytes : int
+        Most dynamic shared memory of a block.
+    options : sequence of str
+        To the compiler. With ``-O0`` it takes a third less time.
+
+    Attributes
+    ----------
+    backwards : bool
+        Whether blocks and threads are run the other way around.
+    resident : int
+        Blocks that a multiprocessor has room for at a time.
+    launches : int
+        How many there were.
+    recorded : list of Launch or None
+        See `recording`.
+    """
+
+    name, arch, processors, copies_blocks = "the host, as a GPU", "host", 4, True
+
+    def __init__(self, shared_bytes: int = 48 * 1024, options: Sequence[str] = ()) -> None:
+        super().__init__(shared_bytes)
+        self.options, self.backwards, self.resident, self.launches = tuple(options), False, 1, 0
+        self.recorded: list[Launch] | None = None
+        self._functions: dict[str, HostFunction] = {}
+
+    def function(self, source: str) -> HostFunction:
+        if source not in self._functions:
+            self._functions[source] = HostFunction(self, source)
+        return self._functions[source]
+
+    def network(self) -> Network:
+        return network_of(self, self)
 
     @contextmanager
     def recording(self) -> Iterator[list[Launch]]:
@@ -289,15 +282,12 @@ class HostStagingBuffer(StagingBuffer):
         self.departures = self.entries = 0
 
     def depart(self) -> None:
-        """See `StagingBuffer.depart`."""
         self.departures += 1
 
     def wait(self) -> None:
-        """See `StagingBuffer.wait`."""
         self.here[:] = self.there
 
     def enter(self) -> None:
-        """See `StagingBuffer.enter`."""
         self.entries += 1
         self.there[:] = self.here
 
@@ -307,6 +297,24 @@ def host_device(**options: Any) -> HostDevice:
     if compiler() is None:
         pytest.skip("no C++ compiler (g++, c++): kernels were not run on the host")
     return HostDevice(**options)
+
+
+def plant(monkeypatch: pytest.MonkeyPatch, before: str, after: str, where: str = "") -> None:
+    """Plant a fault in the kernels whose source has the text ``where``, or else ``before``."""
+    sound = HostDevice.function
+
+    def function(self: HostDevice, source: str) -> HostFunction:
+        if (where or before) in source:
+            assert before in source
+            source = source.replace(before, after)
+        return sound(self, source)
+
+    monkeypatch.setattr(HostDevice, "function", function)
+
+
+def plant_a_factor(monkeypatch: pytest.MonkeyPatch, where: str = "") -> None:
+    """Have operators multiply by 1.000001."""
+    plant(monkeypatch, "a.alpha * line[n]", "a.alpha * line[n] * T(1.000001)", where)
 
 
 class _Memory:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -57,15 +58,22 @@ def pointers_of(arguments: NDArray[Any], arrays: Mapping[int, NDArray[Any]]) -> 
     DeviceError
         If a pointer is neither null nor in one of these.
     """
-    found = []
-    for name, (kind, place, *_) in (arguments.dtype.fields or {}).items():
-        value = int(arguments[name]) if kind == np.uint64 else 0
+    found, words = [], arguments.tobytes()
+    for name, place in _places(arguments.dtype):
+        value = int.from_bytes(words[place : place + 8], sys.byteorder)
         if value:
             array = _holder(value, arrays)
             if array is None:
                 raise DeviceError(f"argument {name} is no address of an array that still lives")
             found.append((place, array, value - array.ctypes.data))
     return found
+
+
+@cache
+def _places(structure: np.dtype[Any]) -> list[tuple[str, int]]:
+    """Names and places of pointers."""
+    fields = (structure.fields or {}).items()
+    return [(name, place) for name, (kind, place, *_) in fields if kind == np.uint64]
 
 
 def _holder(address: int, arrays: Mapping[int, NDArray[Any]]) -> NDArray[Any] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
@@ -50,11 +51,9 @@ class StandIn:
         return self.messages
 
     def get_current_stream(self) -> KernelStream:
-        """The stream of kernels."""
         return self.kernels
 
     def Event(self, *, disable_timing: bool) -> Event:
-        """An event."""
         assert disable_timing
         return Event()
 
@@ -71,12 +70,10 @@ class StandIn:
         return NcclCommunicator(self, raw)
 
     def groupStart(self) -> None:
-        """Begin messages that are under way together."""
         assert self.group is None
         self.group = []
 
     def groupEnd(self) -> None:
-        """End them."""
         assert self.group
         self.messages.enqueue(self.group)
         self.group = None
@@ -90,13 +87,11 @@ class NcclCommunicator:
         self._stand_in, self._raw = stand_in, raw
 
     def send(self, address: int, count: int, kind: int, rank: int, stream: int) -> None:
-        """Send bytes from an address."""
         there = self._there(address, count, kind, stream)
         sent = there.copy()
         self._add(Message(self._raw.Isend(sent, rank), there, sent, arrives=False))
 
     def recv(self, address: int, count: int, kind: int, rank: int, stream: int) -> None:
-        """Receive bytes to an address."""
         there = self._there(address, count, kind, stream)
         there[:] = 0xFF  # not a number
         received = np.empty_like(there)
@@ -112,30 +107,22 @@ class NcclCommunicator:
 
 
 @final
+@dataclass
 class Message:
-    """A message that is under way.
+    """A message that is under way: its request, the device's memory, and that of the request."""
 
-    Parameters
-    ----------
-    request : mpi4py.MPI.Request
-    there, here : (n,) uint8
-        The device's memory, and that of the request.
-    arrives : bool
-        Whether it is received.
-    """
-
-    def __init__(
-        self, request: Any, there: NDArray[np.uint8], here: NDArray[np.uint8], *, arrives: bool
-    ) -> None:
-        self._request, self._there, self._here, self._arrives = request, there, here, arrives
+    request: Any
+    there: NDArray[np.uint8]
+    here: NDArray[np.uint8]
+    arrives: bool
 
     def finish(self) -> None:
         """Wait for it."""
-        self._request.Wait()
-        if self._arrives:
-            self._there[:] = self._here
+        self.request.Wait()
+        if self.arrives:
+            self.there[:] = self.here
         else:
-            assert np.array_equal(self._there, self._here), "written before it was sent"
+            assert np.array_equal(self.there, self.here), "written before it was sent"
 
 
 @final

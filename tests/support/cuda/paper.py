@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from operator import index
 from pathlib import Path
-from types import ModuleType
 from typing import Any, final
 
-import numpy as np
 from numpy.typing import NDArray
 
 from femops_kernels.cuda.compiler import cubins
 from femops_kernels.cuda.compiler.cubins import cubin
 from femops_kernels.cuda.compiler.report import Report
 from femops_kernels.cuda.device.cupy_device import copies_blocks
-from femops_kernels.cuda.device.device import Device, Function
+from femops_kernels.cuda.device.device import Function
 from femops_kernels.cuda.device.residency import Multiprocessor
 from support.cuda.facts import FACTS
-from support.cuda.host_device import HostStagingBuffer
+from support.cuda.host_device import NumpyDevice
 
 SHARED_BYTES = {"sm_70": 98304, "sm_75": 65536, "sm_80": 166912, "sm_90": 232448}
 """Of a block, at most; from the programming guide."""
@@ -33,12 +31,6 @@ THREADS = {"sm_75": 1024}
 @final
 class PaperFunction(Function):
     """A compiled kernel.
-
-    Parameters
-    ----------
-    source : str
-    report : Report
-    arch : str
 
     Attributes
     ----------
@@ -57,7 +49,7 @@ class PaperFunction(Function):
 
     def launch(self, blocks: int, threads: int, shared_bytes: int, arguments: NDArray[Any]) -> None:
         """Note how it is launched."""
-        self.shapes.add((threads, shared_bytes))
+        self.shapes.add((index(threads), index(shared_bytes)))  # which are whole numbers
 
     @property
     def bound(self) -> int:
@@ -71,12 +63,8 @@ class PaperFunction(Function):
 
 
 @final
-class PaperDevice(Device):
+class PaperDevice(NumpyDevice):
     """A device of an architecture.
-
-    Parameters
-    ----------
-    arch : str
 
     Attributes
     ----------
@@ -86,64 +74,17 @@ class PaperDevice(Device):
         What is put before each source.
     """
 
-    xp: ModuleType = np
     processors = 100
 
     def __init__(self, arch: str) -> None:
-        self.arch, self.name, self.shared_bytes = arch, f"{arch} on paper", SHARED_BYTES[arch]
-        self.copies_blocks = copies_blocks(arch)
+        super().__init__(SHARED_BYTES[arch])
+        self.arch, self.name, self.copies_blocks = arch, f"{arch} on paper", copies_blocks(arch)
         self.functions: dict[str, PaperFunction] = {}
-        self.prelude = (Path(cubins.__file__).parents[1] / "src" / "device.cuh").read_text(
-            encoding="utf-8"
-        )
+        source = Path(cubins.__file__).parents[1] / "src" / "device.cuh"
+        self.prelude = source.read_text(encoding="utf-8")
 
     def function(self, source: str) -> PaperFunction:
-        """See `Device.function`."""
         if source not in self.functions:
             report = cubin(self.prelude + source, self.arch).report
             self.functions[source] = PaperFunction(source, report, self.arch)
         return self.functions[source]
-
-    def clear(self, array: NDArray[Any]) -> None:
-        """See `Device.clear`."""
-        array.fill(0)
-
-    def upload(self, array: NDArray[Any], stream: Any = None) -> NDArray[Any]:
-        """See `Device.upload`."""
-        return np.array(array)
-
-    def download(self, array: NDArray[Any], stream: Any = None) -> NDArray[Any]:
-        """See `Device.download`."""
-        return np.array(array)
-
-    def download_later(self, array: NDArray[Any]) -> Callable[[], NDArray[Any]]:
-        """See `Device.download_later`."""
-        copy = np.array(array)
-        return lambda: copy
-
-    def owns(self, array: Any) -> bool:
-        """See `Device.owns`."""
-        return isinstance(array, np.ndarray)
-
-    def adopt(self, array: Any) -> NDArray[Any]:
-        """See `Device.adopt`."""
-        return np.asarray(array)
-
-    def address(self, array: NDArray[Any]) -> int:
-        """See `Device.address`."""
-        return array.ctypes.data
-
-    def synchronize(self) -> None:
-        """Nothing is run."""
-
-    def repeatable(self, work: Callable[[], None]) -> Callable[[], None]:
-        """See `Device.repeatable`."""
-        return work
-
-    def seconds(self, call: Callable[[], object]) -> float:
-        """No time passes."""
-        return 0.0
-
-    def staging_buffer(self, size: int, dtype: np.dtype[Any], *, direct: bool) -> HostStagingBuffer:
-        """See `Device.staging_buffer`."""
-        return HostStagingBuffer(size, dtype, direct=direct)

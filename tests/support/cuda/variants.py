@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 from scipy.sparse import eye_array
 
 import femops
+from femops import tensor
 from femops.hydro import PROBLEMS
 from femops.hydro.qfunctions import corner_force
 from femops.operators.execution.choice import backend_of
 from femops.operators.execution.transfer import summed_interpolation
+from femops.tensor import Batch, Interleaved, Layout, Strided
 from femops_kernels.cg import Reduction
 from femops_kernels.cuda.cg.cg import DeviceConjugateGradients
 from femops_kernels.cuda.device.device import Device
@@ -24,10 +26,10 @@ from support.cases.kernels import bend, smooth
 from support.cases.levels import own, skewed, wind
 from support.simulated_ranks import on_ranks
 
-Application = Callable[[Device], Any]
-"""Has a device compile a kernel, by using it."""
+Use = Callable[[Any], Any]
+"""Has the device of an operator compile a kernel, by using it."""
 
-VARIANTS: dict[str, Application] = {}
+VARIANTS: dict[str, Callable[[Device], Any]] = {}
 """By names that say form, dimension, order (p10 is p = 10) and what else there is to a kernel."""
 
 
@@ -46,29 +48,80 @@ def space(device: Device, dim: int, p: int, **options: Any) -> Any:
     return femops.H1(mesh(dim, kind), p, device=device, **options)
 
 
-def add(name: str, make: Callable[..., Any], *sizes: tuple[int, int], **options: Any) -> None:
+def in_3d(*orders: int) -> list[tuple[int, int]]:
+    return [(3, p) for p in orders]
+
+
+def in_2d(*orders: int) -> list[tuple[int, int]]:
+    return [(2, p) for p in orders]
+
+
+# --- ways to use an operator ----------------------------------------------------------------------
+
+
+def applied(A: Any) -> None:
+    A.apply(np.zeros(A.shape[1], A.dtype))
+
+
+def diagonal(A: Any) -> None:
+    A.diagonal()
+
+
+def residual(F: Any) -> None:
+    """The residual of a nonlinear form."""
+    F.residual(F.space.zeros())
+
+
+def many(A: Any) -> None:
+    """Nine vectors at once."""
+    _ = A @ np.zeros((A.shape[1], 9), A.dtype)
+
+
+def staged(persistent: bool, merged: bool = False) -> Use:
+    """What is stored at points goes through shared memory, where a device can have it copied."""
+
+    def use(A: Any) -> None:
+        (sweep,) = A.compiled.sweeps
+        for shape in staged_shapes(sweep.kernel, A.space.device, [sweep.kernel.shape]):
+            if shape.persistent == persistent:
+                sweep = sweep.reshaped(shape)
+        sweep.kernel = replace(sweep.kernel, merged=merged)
+        sweep.launch(0, 0, 1.0, add=False)
+
+    return use
+
+
+@final
+class Ones(Reduction):
+    """Sums of ranks that let a solve go on, whatever those of a device that runs nothing are."""
+
+    many = True
+
+    def __call__(self, partial: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.ones(len(partial))
+
+
+def solved(merged: bool, sums: Reduction | None = None) -> Use:
+    """An iteration of conjugate gradients, whose operator updates vectors if it is merged."""
+
+    def use(A: Any) -> None:
+        vectors = [np.ones(A.space.size, A.dtype) for _ in range(3)]
+        DeviceConjugateGradients(A.compiled, *vectors, merged, sums).advance(0.0, 1, 1)
+
+    return use
+
+
+def add(
+    name: str, make: Callable[..., Any], *sizes: tuple[int, int], use: Use = applied, **options: Any
+) -> None:
     """List the operators that ``make`` gives on spaces of these dimensions and orders."""
     for dim, p in sizes:
-        VARIANTS[f"{name}-{dim}d-p{p}"] = _applied(make, dim, p, options)
+        VARIANTS[f"{name}-{dim}d-p{p}"] = lambda device, dim=dim, p=p: use(
+            make(space(device, dim, p, **options))
+        )
 
 
-def _applied(make: Callable[..., Any], dim: int, p: int, options: dict[str, Any]) -> Application:
-    def run(device: Device) -> None:
-        V = space(device, dim, p, **options)
-        operator = make(V)
-        operator.apply(np.zeros(operator.shape[1], operator.dtype))
-
-    return run
-
-
-def residual(make: Callable[..., Any], dim: int, p: int, **options: Any) -> Application:
-    """The residual of a nonlinear form."""
-
-    def run(device: Device) -> None:
-        V = space(device, dim, p, **options)
-        make(V).residual(V.zeros())
-
-    return run
+# --- forms ----------------------------------------------------------------------------------------
 
 
 def collocated(V: Any, level: Any = "partial") -> Any:
@@ -87,7 +140,7 @@ def divergence(V: Any) -> Any:
 
 
 def jacobian(V: Any) -> Any:
-    """Of a hyperelastic solid."""
+    """Of a hyperelastic solid, and what computes its data."""
     return femops.neo_hookean(V, 1.3, smooth).jacobian(V.zeros())
 
 
@@ -99,99 +152,12 @@ def hyperelastic(V: Any) -> Any:
     return femops.neo_hookean(V, 1.3, 0.7)
 
 
-def in_3d(*orders: int) -> list[tuple[int, int]]:
-    return [(3, p) for p in orders]
+def free_diffusion(V: Any) -> Any:
+    return femops.diffusion(V, level="matrix-free")
 
 
-def in_2d(*orders: int) -> list[tuple[int, int]]:
-    return [(2, p) for p in orders]
-
-
-def diagonal(make: Callable[..., Any], dim: int, p: int, **options: Any) -> Application:
-    """The diagonal of an operator."""
-
-    def run(device: Device) -> None:
-        make(space(device, dim, p, **options)).diagonal()
-
-    return run
-
-
-# --- volume, data kept at points ------------------------------------------------------------------
-
-add("diffusion", femops.diffusion, *in_3d(*range(1, 11)), *in_2d(1, 4, 8), (1, 1), (1, 10))
-add("mass", femops.mass, *in_3d(1, 4, 7, 10), *in_2d(6), (1, 5))
-add("collocated", collocated, *in_3d(7))
-add("helmholtz", helmholtz, *in_3d(6))
-add("diffusion-tensor", lambda V: femops.diffusion(V, skewed), *in_3d(4))
-add("diffusion-affine", femops.diffusion, *in_3d(5), kind="affine")
-add("convection", lambda V: femops.convection(V, wind), *in_3d(3), *in_2d(5))
-add("vector-mass", femops.mass, *in_3d(2, 8), ncomp=3)
-add("vector-diffusion", femops.diffusion, *in_3d(2, 5, 8), ncomp=3)
-add("elasticity", elastic, *in_3d(2, 4, 6), ncomp=3)
-add("elasticity", elastic, *in_2d(3, 8), ncomp=2)
-add("divergence", divergence, *in_3d(2, 4), ncomp=3)
-add("divergence-transposed", lambda V: divergence(V).T, *in_3d(3), ncomp=3)
-add("boundary-mass", lambda V: femops.boundary_mass(V, smooth), *in_3d(4))
-add("neo-hookean-jacobian", jacobian, *in_3d(3, 6), ncomp=3)  # and what computes its data
-
-
-def staged(
-    make: Callable[..., Any], p: int, persistent: bool, merged: bool = False, **options: Any
-) -> Application:
-    """What is stored at points goes through shared memory, where a device can have it copied."""
-
-    def run(device: Device) -> None:
-        (sweep,) = make(space(device, 3, p, **options)).compiled.sweeps
-        for shape in staged_shapes(sweep.kernel, device, [sweep.kernel.shape]):
-            if shape.persistent == persistent:
-                sweep = sweep.reshaped(shape)
-        sweep.kernel = replace(sweep.kernel, merged=merged)
-        sweep.launch(0, 0, 1.0, add=False)
-
-    return run
-
-
-for _p in (2, 4, 6, 8):
-    VARIANTS[f"diffusion-staged-3d-p{_p}"] = staged(femops.diffusion, _p, persistent=False)
-VARIANTS["mass-staged-3d-p7"] = staged(femops.mass, 7, persistent=False)
-VARIANTS["elasticity-staged-3d-p4"] = staged(elastic, 4, persistent=False, ncomp=3)
-for _p in (2, 6, 8):
-    VARIANTS[f"diffusion-persistent-3d-p{_p}"] = staged(femops.diffusion, _p, persistent=True)
-VARIANTS["mass-persistent-3d-p2"] = staged(femops.mass, 2, persistent=True)
-VARIANTS["elasticity-persistent-3d-p4"] = staged(elastic, 4, persistent=True, ncomp=3)
-VARIANTS["diffusion-persistent-merged-3d-p6"] = staged(
-    femops.diffusion, 6, persistent=True, merged=True
-)
-
-# --- geometry on the way --------------------------------------------------------------------------
-
-for _kind, _orders in {"affine": (4,), "multilinear": (2, 6), "curved": (7,)}.items():
-    add(
-        f"diffusion-none-{_kind}",
-        lambda V: femops.diffusion(V, level="matrix-free"),
-        *in_3d(*_orders),
-        kind=_kind,
-    )
-add("mass-none-curved", lambda V: femops.mass(V, level="matrix-free"), *in_3d(5), kind="curved")
-add("elasticity-none", lambda V: elastic(V, level="matrix-free"), *in_3d(3), ncomp=3)
-add("own-none", lambda V: femops.form(own, V, c=smooth, level="matrix-free"), *in_3d(3), *in_2d(4))
-
-# --- diagonals ------------------------------------------------------------------------------------
-
-for _p in (1, 4, 8):
-    VARIANTS[f"diffusion-diagonal-3d-p{_p}"] = diagonal(femops.diffusion, 3, _p)
-VARIANTS["helmholtz-diagonal-2d-p5"] = diagonal(helmholtz, 2, 5)
-VARIANTS["mass-diagonal-1d-p3"] = diagonal(femops.mass, 1, 3)
-VARIANTS["elasticity-diagonal-3d-p4"] = diagonal(elastic, 3, 4, ncomp=3)
-VARIANTS["jacobian-diagonal-3d-p3"] = diagonal(jacobian, 3, 3, ncomp=3)
-
-# --- nonlinear ------------------------------------------------------------------------------------
-
-VARIANTS["neo-hookean-residual-3d-p2"] = residual(hyperelastic, 3, 2, ncomp=3)
-VARIANTS["neo-hookean-residual-2d-p4"] = residual(hyperelastic, 2, 4, ncomp=2)
-VARIANTS["p-laplacian-residual-3d-p5"] = residual(lambda V: femops.p_laplacian(V, 3.5, 0.2), 3, 5)
-
-# --- faces, whose functions have derivatives ------------------------------------------------------
+def single_mass(V: Any) -> Any:
+    return femops.mass(V, dtype="float32")
 
 
 def nitsche(V: Any) -> Any:
@@ -222,106 +188,69 @@ def jumps(V: Any) -> Any:
     return femops.form(form, V, faces="interior")
 
 
+# data kept at points
+add("diffusion", femops.diffusion, *in_3d(*range(1, 11)), *in_2d(1, 4, 8), (1, 1), (1, 10))
+add("mass", femops.mass, *in_3d(1, 4, 7, 10), *in_2d(6), (1, 5))
+add("collocated", collocated, *in_3d(7))
+add("helmholtz", helmholtz, *in_3d(6))
+add("diffusion-tensor", lambda V: femops.diffusion(V, skewed), *in_3d(4))
+add("diffusion-affine", femops.diffusion, *in_3d(5), kind="affine")
+add("convection", lambda V: femops.convection(V, wind), *in_3d(3), *in_2d(5))
+add("vector-mass", femops.mass, *in_3d(2, 8), ncomp=3)
+add("vector-diffusion", femops.diffusion, *in_3d(2, 5, 8), ncomp=3)
+add("elasticity", elastic, *in_3d(2, 4, 6), ncomp=3)
+add("elasticity", elastic, *in_2d(3, 8), ncomp=2)
+add("divergence", divergence, *in_3d(2, 4), ncomp=3)
+add("divergence-transposed", lambda V: divergence(V).T, *in_3d(3), ncomp=3)
+add("boundary-mass", lambda V: femops.boundary_mass(V, smooth), *in_3d(4))
+add("neo-hookean-jacobian", jacobian, *in_3d(3, 6), ncomp=3)
+
+# the same data through shared memory
+add("diffusion-staged", femops.diffusion, *in_3d(2, 4, 6, 8), use=staged(False))
+add("mass-staged", femops.mass, *in_3d(7), use=staged(False))
+add("elasticity-staged", elastic, *in_3d(4), ncomp=3, use=staged(False))
+add("diffusion-persistent", femops.diffusion, *in_3d(2, 6, 8), use=staged(True))
+add("mass-persistent", femops.mass, *in_3d(2), use=staged(True))
+add("elasticity-persistent", elastic, *in_3d(4), ncomp=3, use=staged(True))
+add("diffusion-persistent-merged", femops.diffusion, *in_3d(6), use=staged(True, merged=True))
+
+# geometry on the way
+add("diffusion-none-affine", free_diffusion, *in_3d(4), kind="affine")
+add("diffusion-none-multilinear", free_diffusion, *in_3d(2, 6))
+add("diffusion-none-curved", free_diffusion, *in_3d(7), kind="curved")
+add("mass-none-curved", lambda V: femops.mass(V, level="matrix-free"), *in_3d(5), kind="curved")
+add("elasticity-none", lambda V: elastic(V, level="matrix-free"), *in_3d(3), ncomp=3)
+add("own-none", lambda V: femops.form(own, V, c=smooth, level="matrix-free"), *in_3d(3), *in_2d(4))
+
+add("diffusion-diagonal", femops.diffusion, *in_3d(1, 4, 8), use=diagonal)
+add("helmholtz-diagonal", helmholtz, (2, 5), use=diagonal)
+add("mass-diagonal", femops.mass, (1, 3), use=diagonal)
+add("elasticity-diagonal", elastic, *in_3d(4), ncomp=3, use=diagonal)
+add("jacobian-diagonal", jacobian, *in_3d(3), ncomp=3, use=diagonal)
+
+add("neo-hookean-residual", hyperelastic, *in_3d(2), ncomp=3, use=residual)
+add("neo-hookean-residual", hyperelastic, *in_2d(4), ncomp=2, use=residual)
+add("p-laplacian-residual", lambda V: femops.p_laplacian(V, 3.5, 0.2), *in_3d(5), use=residual)
+
+# faces, whose functions have derivatives
 add("jumps", jumps, *in_3d(4))
 add("nitsche", nitsche, *in_3d(4, 8), *in_2d(4), (1, 2))
 add("wall-jacobian", wall_jacobian, *in_3d(4))
-VARIANTS["nitsche-diagonal-3d-p4"] = diagonal(nitsche, 3, 4)
+add("nitsche-diagonal", nitsche, *in_3d(4), use=diagonal)
 
-# --- conjugate gradients --------------------------------------------------------------------------
+# conjugate gradients
+add("diffusion-merged", femops.diffusion, *in_3d(2, 6, 8), use=solved(merged=True))
+add("diffusion-none-merged", free_diffusion, *in_3d(6), use=solved(merged=True))
+add("mass-single-merged", single_mass, *in_3d(3), use=solved(merged=True))
+add("mass-apart", femops.mass, *in_3d(2), use=solved(merged=False))
+add("mass-apart-ranks", femops.mass, *in_3d(2), use=solved(False, Ones()))
+add("mass-single-apart-ranks", single_mass, *in_3d(3), use=solved(False, Ones()))
 
+add("mass-many", femops.mass, *in_3d(4, 8), use=many)
+add("diffusion-many", femops.diffusion, *in_3d(4, 8), use=many)
+add("elasticity-many", elastic, *in_3d(3), ncomp=3, use=many)
 
-@final
-class Ones(Reduction):
-    """Sums of ranks that let a solve go on, whatever those of a device that runs nothing are."""
-
-    many = True
-
-    def __call__(self, partial: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Ones."""
-        return np.ones(len(partial))
-
-
-def solve(
-    make: Callable[..., Any], p: int, merged: bool, sums: Reduction | None = None
-) -> Application:
-    """The kernels of an iteration; a merged one has updates of vectors in the operator's."""
-
-    def run(device: Device) -> None:
-        V = space(device, 3, p)
-        A = make(V)
-        vectors = [np.ones(V.size, A.dtype) for _ in range(3)]
-        DeviceConjugateGradients(A.compiled, *vectors, merged, sums).advance(0.0, 1, 1)
-
-    return run
-
-
-def single_mass(V: Any) -> Any:
-    """In float32."""
-    return femops.mass(V, dtype="float32")
-
-
-for _p in (2, 6, 8):
-    VARIANTS[f"diffusion-merged-3d-p{_p}"] = solve(femops.diffusion, _p, merged=True)
-VARIANTS["diffusion-none-merged-3d-p6"] = solve(
-    lambda V: femops.diffusion(V, level="matrix-free"), 6, merged=True
-)
-VARIANTS["mass-single-merged-3d-p3"] = solve(single_mass, 3, merged=True)
-VARIANTS["mass-apart-3d-p2"] = solve(femops.mass, 2, merged=False)
-VARIANTS["mass-apart-ranks-3d-p2"] = solve(femops.mass, 2, False, Ones())
-VARIANTS["mass-single-apart-ranks-3d-p3"] = solve(single_mass, 3, False, Ones())
-
-# --- multigrid ------------------------------------------------------------------------------------
-
-
-def cycle(p: int, coarse: int, **options: Any) -> Application:
-    """The kernels of a cycle besides the operators', in single precision."""
-
-    def run(device: Device) -> None:
-        spaces = [space(device, 3, order, **options) for order in (coarse, p)]
-        single, double = np.dtype(np.float32), np.dtype(np.float64)
-        backend = backend_of(spaces[1])
-        updates = backend.updates
-        up, down = summed_interpolation(*spaces, single)
-        x, y = (updates.vector(V.size, single) for V in spaces)
-        up.apply(x, y)
-        down.apply(y, x)
-        updates.step(y, y, y, y, y, (1.0, 1.0, 1.0, 1.0))
-        matrix = backend.rows(eye_array(len(x), format="csr"), single)
-        backend.operator([(1.0, matrix)]).apply(x, x)
-        r, edges = updates.vector(len(y), double), np.array([0, len(y)])
-        directions = updates.directions(edges, lambda sums: sums[:, 0], double, single)
-        directions.inner(r, y)
-        directions.inners(r, r, y)
-        directions.move((r, r, r, r, y), 1.0, 1.0)
-        directions.turn(r, y, 1.0, 1.0)
-
-    return run
-
-
-for _p, _coarse in ((2, 1), (4, 2), (8, 4)):
-    VARIANTS[f"cycle-3d-p{_p}"] = cycle(_p, _coarse)
-VARIANTS["vector-cycle-3d-p5"] = cycle(5, 3, ncomp=3)
-
-# --- many vectors ---------------------------------------------------------------------------------
-
-
-def many(make: Callable[..., Any], p: int, **options: Any) -> Application:
-    """Nine vectors at once."""
-
-    def run(device: Device) -> None:
-        A = make(space(device, 3, p, **options))
-        _ = A @ np.zeros((A.shape[1], 9), A.dtype)
-
-    return run
-
-
-for _p in (4, 8):
-    VARIANTS[f"mass-many-3d-p{_p}"] = many(femops.mass, _p)
-    VARIANTS[f"diffusion-many-3d-p{_p}"] = many(femops.diffusion, _p)
-VARIANTS["elasticity-many-3d-p3"] = many(elastic, 3, ncomp=3)
-
-# --- single precision, the same bits --------------------------------------------------------------
-
+# single precision, the same bits
 add("diffusion-single", lambda V: femops.diffusion(V, dtype="float32"), *in_3d(2, 5, 8))
 add("elasticity-single", lambda V: elastic(V, dtype="float32"), *in_3d(4), ncomp=3)
 add("mass-single-data", lambda V: femops.mass(V, data_dtype="float32"), *in_3d(4))
@@ -329,23 +258,40 @@ add("diffusion-single-data", lambda V: femops.diffusion(V, data_dtype="float32")
 add("diffusion-reproducible", femops.diffusion, *in_3d(2, 6), reproducible=True)
 add("mass-reproducible", femops.mass, (1, 4), reproducible=True)
 
-# --- several fields -------------------------------------------------------------------------------
+
+# --- several spaces -------------------------------------------------------------------------------
 
 
-def hydro(dim: int, p: int, **options: Any) -> Application:
+def cycled(V: Any, coarse: int) -> None:
+    """The kernels of a multigrid cycle besides the operators', in single precision."""
+    spaces = [femops.H1(V.mesh, coarse, V.ncomp, device=V.device), V]
+    single, double = np.dtype(np.float32), np.dtype(np.float64)
+    backend = backend_of(V)
+    updates = backend.updates
+    up, down = summed_interpolation(*spaces, single)
+    x, y = (updates.vector(each.size, single) for each in spaces)
+    up.apply(x, y)
+    down.apply(y, x)
+    updates.step(y, y, y, y, y, (1.0, 1.0, 1.0, 1.0))
+    matrix = backend.rows(eye_array(len(x), format="csr"), single)
+    backend.operator([(1.0, matrix)]).apply(x, x)
+    r, edges = updates.vector(len(y), double), np.array([0, len(y)])
+    directions = updates.directions(edges, lambda sums: sums[:, 0], double, single)
+    directions.inner(r, y)
+    directions.inners(r, r, y)
+    directions.move((r, r, r, r, y), 1.0, 1.0)
+    directions.turn(r, y, 1.0, 1.0)
+
+
+def hydro(V: Any) -> Any:
     """Forces, heating and time step of a gas: position, velocity and energy."""
-
-    def run(device: Device) -> None:
-        V = space(device, dim, p, ncomp=dim, **options)
-        E = femops.L2(V.mesh, p - 1, family="bernstein", device=device)
-        W = femops.Product(position=V, velocity=V, energy=E)
-        form = corner_force(PROBLEMS["sedov"], p)
-        rule = V.quadrature((4 * p - 2) // 2 + 1)
-        numbers = {"rho": 1.0, "gamma": 1.4, "h0": 0.1}
-        F = femops.residual(form, W, minima=["step"], quadrature=rule, **numbers)
-        F.residual(W.zeros())
-
-    return run
+    p = V.order
+    E = femops.L2(V.mesh, p - 1, family="bernstein", device=V.device)
+    W = femops.Product(position=V, velocity=V, energy=E)
+    rule = V.quadrature((4 * p - 2) // 2 + 1)
+    numbers = {"rho": 1.0, "gamma": 1.4, "h0": 0.1}
+    form = corner_force(PROBLEMS["sedov"], p)
+    return femops.residual(form, W, minima=["step"], quadrature=rule, **numbers)
 
 
 def heat(v: Any, e: Any, x: Any) -> Any:
@@ -356,43 +302,75 @@ def heat(v: Any, e: Any, x: Any) -> Any:
     }
 
 
-def coupled_jacobian(dim: int, p: int) -> Application:
-    """What blocks keep at points, of both fields, and the blocks; on ranks, which is more."""
+def coupled_jacobian(V: Any, box: Any) -> Any:
+    """What blocks keep at points, of both fields, and the blocks."""
+    E = femops.L2(box, V.order - 1, family="bernstein", device=V.device)
+    F = femops.residual(heat, femops.Product(v=V, e=E))
+    return F.jacobian(F.space.zeros())
+
+
+def add_on_ranks(name: str, make: Callable[..., Any], p: int, ncomp: int = 1) -> None:
+    """List a 3-D operator of two ranks, which each have some of the other's dofs."""
 
     def run(device: Device) -> None:
         def apply(comm: Any) -> None:
-            box = femops.box((4, 1, 1)[:dim], mapping=bend, comm=comm)
-            V = femops.H1(box, p, ncomp=dim, device=device)
-            E = femops.L2(box, p - 1, family="bernstein", device=device)
-            F = femops.residual(heat, femops.Product(v=V, e=E))
-            F.jacobian(F.space.zeros()).apply(F.space.zeros(), F.space.zeros())
+            box = femops.box((4, 1, 1), mapping=bend, comm=comm)
+            A = make(femops.H1(box, p, ncomp, device=device), box)
+            A.apply(A.space.zeros())
 
         on_ranks(2, apply)
+
+    VARIANTS[f"{name}-ranks-3d-p{p}"] = run
+
+
+for _p, _coarse in ((2, 1), (4, 2), (8, 4)):
+    add("cycle", lambda V: V, (3, _p), use=lambda V, coarse=_coarse: cycled(V, coarse))
+add("vector-cycle", lambda V: V, (3, 5), ncomp=3, use=lambda V: cycled(V, 3))
+add("hydro", hydro, *in_2d(2, 3), ncomp=2, use=residual)
+add("hydro", hydro, *in_3d(2), ncomp=3, use=residual)
+add_on_ranks("coupled-jacobian", coupled_jacobian, 2, ncomp=3)
+add_on_ranks("diffusion", lambda V, _: femops.diffusion(V), 4)
+add_on_ranks("vector-diffusion", lambda V, _: femops.diffusion(V), 2, ncomp=3)
+
+
+# --- small tensors --------------------------------------------------------------------------------
+
+
+def gemm(n: int, dtype: str = "float64", layout: Layout | None = None) -> Callable[[Device], Any]:
+    """Products that are added to what is there."""
+
+    def run(device: Device) -> None:
+        a, b, c = (Batch((n, n), 100, dtype, layout or Strided(), device) for _ in range(3))
+        tensor.gemm(a, b, c, alpha=2.0, beta=1.0)
 
     return run
 
 
-VARIANTS["hydro-2d-p2"] = hydro(2, 2)
-VARIANTS["hydro-2d-p3"] = hydro(2, 3)
-VARIANTS["hydro-3d-p2"] = hydro(3, 2)
-VARIANTS["coupled-jacobian-ranks-3d-p2"] = coupled_jacobian(3, 2)
-
-# --- many ranks -----------------------------------------------------------------------------------
-
-
-def of_ranks(dim: int, p: int, **options: Any) -> Application:
-    """Diffusion where another rank has some of the dofs."""
+def solver(
+    name: str, n: int, dtype: str = "float64", *more: tuple[int, ...]
+) -> Callable[[Device], Any]:
+    """A factorisation, or a solution, of contiguous matrices."""
 
     def run(device: Device) -> None:
-        def apply(comm: Any) -> None:
-            box = femops.box((4, 1, 1)[:dim], mapping=bend, comm=comm)
-            V = femops.H1(box, p, device=device, **options)
-            femops.diffusion(V).apply(V.zeros())
-
-        on_ranks(2, apply)
+        operands = [Batch(shape, 100, dtype, device=device) for shape in ((n, n), *more)]
+        getattr(tensor, name)(*operands)
 
     return run
 
 
-VARIANTS["diffusion-ranks-3d-p4"] = of_ranks(3, 4)
-VARIANTS["vector-diffusion-ranks-3d-p2"] = of_ranks(3, 2, ncomp=3)
+TENSORS: dict[str, Callable[[Device], Any]] = {
+    "gemm-contiguous-n3": gemm(3),
+    "gemm-contiguous-n16": gemm(16),
+    "gemm-single-contiguous-n32": gemm(32, "float32"),
+    "gemm-complex-contiguous-n8": gemm(8, "complex128"),
+    "gemm-interleaved-n4": gemm(4, layout=Interleaved(8)),
+    "gemm-interleaved-n16": gemm(16, layout=Interleaved(8)),
+    "gemm-complex-interleaved-n6": gemm(6, "complex64", Interleaved(16)),
+    "cholesky-n8": solver("cholesky", 8),
+    "eigh-n4": solver("eigh", 4),
+    "solve-n5": solver("solve", 5, "float64", (5,)),
+    "cholesky-complex-n5": solver("cholesky", 5, "complex128"),
+    "eigh-complex-n3": solver("eigh", 3, "complex64"),
+    "solve-complex-n4": solver("solve", 4, "complex64", (4,)),
+}
+"""Kernels of small tensors, whose entries lie together or apart, by name."""
