@@ -1,16 +1,13 @@
 """Vectors in the numbering of the mesh's file."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 import femops
 from femops import H1, L2
-from femops_meshes import read_mfem, write_mfem
+from femops_meshes import read_mfem, sample, write_mfem
 from support.cases.meshes import MESHES
-
-SHARED = Path(__file__).parents[3] / "shared" / "meshes"
+from support.mesh_files import FILES
 
 
 def raw_nodes(path):
@@ -25,15 +22,12 @@ def raw_nodes(path):
     return name, values.reshape(columns, -1).T if by_nodes else values.reshape(-1, columns)
 
 
-def files_with_nodes():
-    if not SHARED.is_dir():
-        return [pytest.param(None, marks=pytest.mark.skip(f"{SHARED} is absent"))]
-    paths = [path for path in sorted(SHARED.glob("*.mesh")) if "\nnodes" in path.read_text()]
-    return [pytest.param(path, id=path.name) for path in paths]
+PATHS = [sample(name) for name in ("ball", "disc", "periodic")]
+PATHS += [path for path in FILES if "\nnodes" in path.read_text()]
 
 
 @pytest.mark.parametrize("reorder", [True, False])
-@pytest.mark.parametrize("path", files_with_nodes())
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name)
 def test_coordinates_in_file_order_are_the_files_nodes(path, reorder):
     name, nodes = raw_nodes(path)
     mesh = femops.read_mesh(path, reorder=reorder)
@@ -62,14 +56,6 @@ def test_file_dofs_are_a_permutation(name):
         np.testing.assert_array_equal(np.sort(space.file_dofs()), np.arange(space.ndofs))
 
 
-def test_vertices_come_first_in_the_file():
-    mesh = femops.read_mesh(femops.sample("ball.mesh"))
-    space = H1(mesh, 4)
-    corners = [0, 4, 20, 24, 100, 104, 120, 124]
-    numbers = space.file_dofs()[space.restriction.indices[:, corners]]
-    np.testing.assert_array_equal(numbers, mesh.elements)
-
-
 def test_l2_follows_the_files_elements():
     mesh = femops.box((3, 3)).reordered(np.arange(9)[::-1])
     space = L2(mesh, 1)
@@ -77,10 +63,10 @@ def test_l2_follows_the_files_elements():
     np.testing.assert_array_equal(rows, 4 * mesh.file_elements[:, None] + np.arange(4))
 
 
-@pytest.mark.parametrize("name", ["disc.mesh", "ball.mesh", "periodic.mesh"])
+@pytest.mark.parametrize("name", ["disc", "ball", "periodic"])
 def test_of_a_refined_mesh_the_file_is_that_which_is_written_of_it(tmp_path, name):
     """Not the coarse file, whose vectors are shorter, nor the mesh that MFEM would refine."""
-    mesh = femops.read_mesh(femops.sample(name), refine=1)
+    mesh = femops.read_mesh(sample(name), refine=1)
     write_mfem(mesh, tmp_path / "fine.mesh")
     written = read_mfem(tmp_path / "fine.mesh")
     for make in (lambda m: H1(m, 3), lambda m: L2(m, 2)):
