@@ -1,4 +1,4 @@
-"""MFEM's format and numbering, against a slow transcription of its rules and its own results."""
+"""MFEM's format and numbering, against its own results."""
 
 import hashlib
 import os
@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from femops_meshes import (
+    Mesh,
     MeshArgumentError,
     MeshFileError,
-    ball,
     box,
     disc,
     mfem_h1_dofs,
@@ -22,96 +22,14 @@ from femops_meshes import (
     scrambled,
     write_mfem,
 )
-from femops_meshes.coordinates.interpolation import (
-    equispaced,
-    gauss_legendre,
-    gauss_lobatto,
-)
+from femops_meshes.coordinates.interpolation import equispaced, gauss_legendre, gauss_lobatto
 from femops_meshes.coordinates.mapping import positions
 from femops_meshes.generators.sample_files import write_samples
 from support.mesh_files import FILES, NEEDED
 
-HEX = [(0, 0, 0), (1, 0, 0), (1, 1, 0), (0, 1, 0), (0, 0, 1), (1, 0, 1), (1, 1, 1), (0, 1, 1)]
-EDGES = {
-    1: [],
-    2: [(0, 1), (1, 2), (2, 3), (3, 0)],
-    3: [
-        tuple(map(int, ends))
-        for ends in ["01", "12", "32", "03", "45", "56", "76", "47", "04", "15", "26", "37"]
-    ],
-}
-FACES = [(3, 2, 1, 0), (0, 1, 5, 4), (1, 2, 6, 5), (2, 3, 7, 6), (3, 0, 4, 7), (4, 5, 6, 7)]
-
 
 def bend(x):
     return x + 0.04 * np.sin(3 * x[::-1] + 1)
-
-
-def rules(mesh, p):
-    """MFEM's H1 numbers by its rules, with dictionaries and loops; the mesh in file order."""
-    dim = mesh.dim
-    corner = [np.array(c[:dim]) for c in HEX[: 2**dim]]
-    vertex = [[row[c @ 2 ** np.arange(dim)] for c in corner] for row in mesh.elements]
-    edges, faces = {}, {}
-    for v in vertex:
-        for a, b in EDGES[dim]:
-            edges.setdefault(frozenset((v[a], v[b])), len(edges))
-        for f in FACES if dim == 3 else []:
-            base = [v[k] for k in f]
-            faces.setdefault(frozenset(base), (len(faces), base))
-    start_faces = mesh.num_vertices + len(edges) * (p - 1)
-    start_cells = start_faces + len(faces) * (p - 1) ** 2
-    numbers = np.full((len(vertex), (p + 1) ** dim), -1)
-    for e, v in enumerate(vertex):
-        points = {v[k]: corner[k] * p for k in range(2**dim)}
-        inside = np.indices((p - 1,) * dim).reshape(dim, -1)[::-1].T + 1
-        found = [
-            *((point, number) for number, point in points.items()),
-            *edge_dofs(points, v, edges, mesh.num_vertices, p),
-            *face_dofs(points, v, faces, start_faces, p),
-            *((point, start_cells + e * len(inside) + k) for k, point in enumerate(inside)),
-        ]
-        for point, number in found:
-            numbers[e, int(point @ (p + 1) ** np.arange(dim))] = number
-    return numbers
-
-
-def edge_dofs(points, v, edges, start, p):
-    for a, b in EDGES[len(points[v[0]])]:
-        low, high = sorted((v[a], v[b]))
-        first = start + edges[frozenset((low, high))] * (p - 1)
-        for i in range(1, p):
-            yield (points[low] * (p - i) + points[high] * i) // p, first + i - 1
-
-
-def face_dofs(points, v, faces, start, p):
-    for f in FACES if len(v) == 8 else []:
-        number, base = faces[frozenset(v[k] for k in f)]
-        at = [points[w] for w in base]
-        for j in range(1, p):
-            for i in range(1, p):
-                point = at[0] + ((at[1] - at[0]) * i + (at[3] - at[0]) * j) // p
-                yield point, start + number * (p - 1) ** 2 + i - 1 + (p - 1) * (j - 1)
-
-
-@pytest.mark.parametrize("p", [1, 2, 3, 4])
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: scrambled(box(4), 1),
-        lambda: scrambled(box((3, 2)), 1),
-        lambda: scrambled(disc(1, order=2), 2),
-        lambda: scrambled(box((3, 2, 2)), 1),
-        lambda: scrambled(ball(1, order=2), 2),
-        lambda: scrambled(box((3, 3, 3), periodic=True), 2),
-    ],
-)
-def test_h1_numbers_follow_mfem_s_rules(make, p):
-    mesh = make()
-    expected = rules(mesh, p)
-    np.testing.assert_array_equal(mfem_h1_dofs(mesh, p), expected)
-    order = np.random.default_rng(0).permutation(mesh.num_elements)
-    np.testing.assert_array_equal(mfem_h1_dofs(mesh.reordered(order), p), expected[order])
 
 
 # first 16 digits of the sha256 of GetElementDofs (int64, lexicographic) of MFEM 4.10 on the samples
@@ -130,8 +48,18 @@ FROZEN = {
 
 @pytest.mark.parametrize(("name", "p"), FROZEN)
 def test_h1_numbers_are_those_of_mfem_itself(name, p):
-    numbers = mfem_h1_dofs(read_mfem(sample(name)), p).astype("<i8")
+    mesh = read_mfem(sample(name))
+    numbers = mfem_h1_dofs(mesh, p).astype("<i8")
     assert hashlib.sha256(numbers.tobytes()).hexdigest()[:16] == FROZEN[name, p]
+    order = np.random.default_rng(0).permutation(mesh.num_elements)
+    np.testing.assert_array_equal(mfem_h1_dofs(mesh.reordered(order), p), numbers[order])
+    np.testing.assert_array_equal(mfem_h1_dofs(mesh, 1), mesh.elements)
+
+
+def test_h1_numbers_of_segments():
+    """Vertices, then what is inside, from the lower vertex number to the higher."""
+    line = Mesh.from_arrays([[0.0], [2.0], [1.0]], [[0, 2], [2, 1]])
+    assert mfem_h1_dofs(line, 3).tolist() == [[0, 3, 4, 2], [2, 6, 5, 1]]
 
 
 def test_h1_degree_below_one_is_refused():
@@ -146,7 +74,7 @@ def same(first, second, atol=0.0):
     np.testing.assert_allclose(first.coordinates, second.coordinates, rtol=0, atol=atol)
 
 
-@pytest.mark.parametrize("order", [1, 2, 3, 5])
+@pytest.mark.parametrize("order", [1, 2, 5])
 @pytest.mark.parametrize("dim", [1, 2, 3])
 @pytest.mark.parametrize("periodic", [False, True])
 def test_written_is_read_back_to_the_last_bit(tmp_path, order, dim, periodic):
@@ -211,22 +139,19 @@ def test_legacy_collections_are_equispaced_h1(dim, ordering):
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3])
-@pytest.mark.parametrize(
-    ("tag", "points"),
-    [
-        ("", lambda n: gauss_legendre(n)[0]),
-        ("_T0", lambda n: gauss_legendre(n)[0]),
-        ("_T1", lambda n: gauss_lobatto(n)[0]),
-        ("_T3", lambda n: np.arange(1, n + 1) / (n + 1)),
-        ("_T4", equispaced),
-        ("_T5", lambda n: (np.arange(n) + 0.5) / n),
-    ],
-)
-def test_discontinuous_collections_by_their_points(dim, tag, points):
+def test_discontinuous_collections_by_their_points(dim):
     mesh = box((3, 3, 3)[:dim], periodic=True, mapping=bend, order=3)
-    values = positions(mesh.coordinates, points(4)).reshape(-1, dim)
-    got = read_mfem(with_nodes(mesh, f"L2{tag}_{dim}D_P3", values, 1))
-    np.testing.assert_allclose(got.coordinates, mesh.coordinates, atol=1e-13)
+    for tag, points in (
+        ("", gauss_legendre(4)[0]),
+        ("_T0", gauss_legendre(4)[0]),
+        ("_T1", gauss_lobatto(4)[0]),
+        ("_T3", np.arange(1, 5) / 5),
+        ("_T4", equispaced(4)),
+        ("_T5", (np.arange(4) + 0.5) / 4),
+    ):
+        values = positions(mesh.coordinates, points).reshape(-1, dim)
+        got = read_mfem(with_nodes(mesh, f"L2{tag}_{dim}D_P3", values, 1))
+        np.testing.assert_allclose(got.coordinates, mesh.coordinates, atol=1e-13)
 
 
 def test_bernstein_collections():
@@ -343,11 +268,10 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(
 
 
 def test_writing_where_it_cannot_be(tmp_path):
-    with pytest.raises(MeshFileError, match="can't be written"):
-        write_mfem(box(3), tmp_path / "missing" / "a.mesh")
     (tmp_path / "folder").mkdir()
-    with pytest.raises(MeshFileError, match="can't be written"):
-        write_mfem(box(3), tmp_path / "folder")
+    for path in (tmp_path / "missing" / "a.mesh", tmp_path / "folder"):
+        with pytest.raises(MeshFileError, match="can't be written"):
+            write_mfem(box(3), path)
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import femops
+import femops_meshes
 from femops_meshes.formats import temporary
 from femops_meshes.formats.temporary import shared_name, temporary_file
 
@@ -132,30 +133,35 @@ def test_a_name_that_other_machines_know(tmp_path: Path) -> None:
             pass
 
 
-WRITERS = {
-    "run.vtu": "femops.save('run.vtu', V, u=V.zeros())",
-    "run.pvtu": "femops.save('run.pvtu', V, u=V.zeros())",
-    "run.pvd": "femops.io.TimeSeries('run.pvd', existing='replace').save(0.0, V, u=V.zeros())",
-    "run.state": "femops.io.save_state('run.state', {'u': (V, V.zeros())})",
-    "run.mesh": "femops_meshes.write_mfem(V.mesh, 'run.mesh')",
-}
+def test_all_writers_write_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    replace, seen = os.replace, {}
+
+    def noted(source: Path, target: Path) -> None:
+        seen[Path(target).resolve()] = Path(source)
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", noted)
+    monkeypatch.chdir(tmp_path)
+    V = femops.H1(femops.box((2, 2)), 1)
+    u = V.zeros()
+    femops.save("run.vtu", V, u=u)
+    femops.save("run.pvtu", V, u=u)
+    femops.io.TimeSeries("run.pvd").save(0.0, V, u=u)
+    femops.io.save_state("run.state", {"u": (V, u)})
+    femops_meshes.write_mfem(V.mesh, "run.mesh")
+    assert seen.keys() == {file for file in tmp_path.rglob("*") if file.is_file()}
+    assert all(temporary._NAME.fullmatch(source.name) for source in seen.values())
 
 
-@pytest.mark.parametrize("name", WRITERS)
-def test_the_next_writer_in_the_folder_removes_what_a_kill_has_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    program = f"""
-import os, signal, femops, femops_meshes
-V = femops.H1(femops.box((2, 2)), 1)
+def test_the_next_writer_in_the_folder_removes_what_a_kill_has_left(tmp_path: Path) -> None:
+    program = """
+import os, signal
+from femops_meshes import box, write_mfem
 os.replace = lambda *names: os.kill(os.getpid(), signal.SIGKILL)
-{WRITERS[name]}
+write_mfem(box(2), "run.mesh")
 """
     killed = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=False)
     assert killed.returncode == -signal.SIGKILL
-    assert [file for file in tmp_path.rglob("*") if "-femops-" in file.name]
-    monkeypatch.chdir(tmp_path)
-    V = femops.H1(femops.box((2, 2)), 1)
-    for code in WRITERS.values():
-        exec(code, {"femops": femops, "femops_meshes": sys.modules["femops_meshes"], "V": V})
-    assert not [file for file in tmp_path.rglob("*") if "-femops-" in file.name]
+    assert len(names(tmp_path)) == 1
+    with temporary_file(tmp_path / "run.vtu") as file:
+        assert names(tmp_path) == [file.name]
