@@ -23,14 +23,6 @@ def test_one_integrates_to_the_volume(name):
     assert l2_norm(space, space.interpolate(2.0)) == pytest.approx(2 * volume**0.5, rel=1e-13)
 
 
-def test_integral_over_a_polynomial_map_is_exact():
-    # x' = x (1 + y^2): the integral of x' over the image is that of x (1 + y^2)^2 over the square
-    mesh = femops.box((2, 2), mapping=lambda x: np.array([x[0] * (1 + x[1] ** 2), x[1]]), order=3)
-    space = H1(mesh, 3)
-    u = space.interpolate(lambda x: x[0])
-    assert integrate(space, u) == pytest.approx(0.5 * (1 + 2 / 3 + 1 / 5), rel=1e-13)
-
-
 def test_components_are_integrated_one_by_one():
     space = H1(femops.box((2, 2)), 2, ncomp=2)
     u = space.interpolate(lambda x: [x[0], 2.0])
