@@ -47,19 +47,16 @@ def test_vtk_corner_order():
     assert mesh.topology.boundary_faces.tolist() == [[0, 1 + 3 + 0]]
 
 
-def test_boundary_faces_outwards():
-    for dim in (2, 3):
-        mesh = box((2, 3, 2)[:dim])
-        corner = np.empty((mesh.num_vertices, dim))
-        corner[mesh.elements] = mesh.coordinates
-        faces = corner[mesh.boundary]
-        first = faces[:, 1] - faces[:, 0]
-        if dim == 2:
-            normal = np.stack([first[:, 1], -first[:, 0]], axis=1)
-        else:
-            normal = np.cross(first, faces[:, 2] - faces[:, 0])
-        outwards = faces.mean(axis=1) - 0.5
-        assert ((normal * outwards).sum(axis=1) > 0).all()
+@pytest.mark.parametrize("dim", [2, 3])
+def test_boundary_faces_outwards(dim):
+    mesh = box((2, 3, 2)[:dim])
+    corner = np.empty((mesh.num_vertices, dim))
+    corner[mesh.elements] = mesh.coordinates
+    faces = corner[mesh.boundary]
+    edges = faces[:, 1:dim] - faces[:, :1]
+    outwards = faces.mean(axis=1, keepdims=True) - 0.5
+    turn = np.linalg.det(np.concatenate([outwards, edges], axis=1))
+    assert (turn > 0).all()
 
 
 def test_bad_arrays_are_refused():
@@ -169,12 +166,10 @@ def test_a_function_may_move_points_in_place():
 
 
 def test_arrays_that_do_not_fit_each_other_make_no_mesh():
-    mesh = box((2, 2))
+    fields = {name: value for name, value in vars(box((2, 2))).items() if name != "topology"}
     for name in ("coordinates", "element_attributes", "boundary_attributes", "file_elements"):
-        short = {**vars(mesh), name: getattr(mesh, name)[1:]}
-        short.pop("topology")
         with pytest.raises(MeshTopologyError, match=f"{name} has shape"):
-            Mesh(**short)
+            Mesh(**fields | {name: fields[name][1:]})
 
 
 def test_errors_are_python_s_own_too():
@@ -213,11 +208,8 @@ def sample(mesh, points):
     return tensor_apply([lagrange_matrix(nodes, x) for x in points], mesh.coordinates)
 
 
-def test_rotations_are_all_and_keep_volume_positive():
+def test_there_are_as_many_rotations_as_of_a_cube():
     assert [len(rotations(dim)) for dim in (1, 2, 3)] == [1, 4, 24]
-    mesh = scrambled(box((4, 4, 4), mapping=bend, order=2), seed=0)
-    mesh.validate()
-    assert mesh.continuous
 
 
 def test_a_short_period_beside_long_sides_is_one():

@@ -20,18 +20,17 @@ def test_names_are_kept():
     mesh = named()
     assert mesh.element_names == {"all": (1,)}
     assert mesh.boundary_names == {"left": (1,), "sides": (1, 2)}
-    others = [
+    assert "left = 1, sides = 1 + 2" in repr(mesh)
+    for other in (
         mesh.refine(2),
         mesh.reordered([3, 1, 0, 2]),
         mesh.curved(2),
         mesh.mapped(lambda x: 2 * x),
         pickle.loads(pickle.dumps(mesh)),
         mesh.with_attributes(),
-    ]
-    for other in others:
+    ):
         assert other.element_names == mesh.element_names
         assert other.boundary_names == mesh.boundary_names
-    assert "left = 1, sides = 1 + 2" in repr(mesh)
 
 
 def test_new_attributes_and_new_meshes_have_no_names():
@@ -184,18 +183,14 @@ def test_predicates_choose_parts():
     assert np.count_nonzero(mesh.element_attributes == 2) == 4
     assert mesh.element_names == {"core": (2,), "all": (1, 2)}
     before, after = box((4, 4)).boundary_attributes, mesh.boundary_attributes
-    counts = {
-        name: np.count_nonzero(np.isin(after, numbers))
-        for name, numbers in mesh.boundary_names.items()
-    }
-    assert counts == {"left": 4, "heater": 2, "low": 4, "corner": 2}
-    assert list(mesh.boundary_names) == ["left", "heater", "low", "corner"]  # the given order
-    low = np.isin(after, mesh.boundary_names["low"])
-    assert np.array_equal(low, before == 3)
-    assert np.array_equal(
-        after[(before == 2) | (before == 4)], before[(before == 2) | (before == 4)]
-    )
-    assert mesh.refine().boundary_names == mesh.boundary_names
+    numbers = mesh.boundary_names
+    counts = [np.count_nonzero(np.isin(after, numbers[name])) for name in numbers]
+    assert list(numbers) == ["left", "heater", "low", "corner"]  # the given order
+    assert counts == [4, 2, 4, 2]
+    assert np.array_equal(np.isin(after, numbers["low"]), before == 3)
+    others = (before == 2) | (before == 4)
+    assert np.array_equal(after[others], before[others])
+    assert mesh.refine().boundary_names == numbers
 
 
 def test_a_predicate_that_divides_nothing_changes_no_number():

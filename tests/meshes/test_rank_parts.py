@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import femops
@@ -19,7 +19,9 @@ from femops_meshes import (
     part_of,
     partition,
 )
+from femops_meshes.partitioning.parts import first_elements
 from femops_meshes.topology.entities import entity_corners
+from support.cases.kernels import make_mesh, turned
 from support.oracles.partitions import MESHES, bend, entities
 
 ARRAYS = "elements coordinates element_attributes boundary boundary_attributes file_elements"
@@ -115,10 +117,7 @@ def test_what_is_cut_is_no_boundary():
 def test_parts_can_be_sent():
     mesh = MESHES["ball"]()
     part = part_of(mesh, partition(mesh, 3), 1)
-    again = pickle.loads(pickle.dumps(part))
-    for name in ARRAYS.split():
-        np.testing.assert_array_equal(getattr(again.mesh, name), getattr(part.mesh, name))
-    np.testing.assert_array_equal(again.vertices, part.vertices)
+    check_same(pickle.loads(pickle.dumps(part)), part)
 
 
 def test_a_part_without_elements():
@@ -181,22 +180,20 @@ def boxes(draw):
     }
 
 
+def of(counts):
+    return {"counts": counts, "mapping": stretch, "order": 2}
+
+
 @settings(max_examples=25)
-@given(boxes(), st.integers(1, 9), st.data())
-def test_parts_of_boxes_are_those_of_the_whole(arguments, size, data):
-    rank = data.draw(st.integers(0, size - 1))
-    mesh = box(**arguments)
+@given(boxes(), st.integers(1, 9), st.floats(0, 1))
+@example(of((100,)), 8, 0.5)
+@example(of((40, 7)), 1000, 0.0)
+@example(of((9, 8, 7)), 8, 1.0)
+@example(of((17, 2, 3)), 3, 0.5)
+@example(of((1, 1, 50)), 3, 1.0)
+def test_parts_of_boxes_are_those_of_the_whole(arguments, size, place):
+    mesh, rank = box(**arguments), round(place * (size - 1))
     check_same(box_part(rank, size, **arguments), part_of(mesh, partition(mesh, size), rank))
-
-
-@pytest.mark.parametrize("counts", [(100,), (40, 7), (3, 33), (9, 8, 7), (17, 2, 3), (1, 1, 50)])
-def test_parts_of_larger_boxes(counts):
-    mesh = box(counts, mapping=stretch, order=2)
-    for size in (3, 1000):
-        cut = partition(mesh, size)
-        for rank in (0, size // 2, size - 1):
-            part = box_part(rank, size, counts, mapping=stretch, order=2)
-            check_same(part, part_of(mesh, cut, rank))
 
 
 def test_a_box_is_never_whole():
@@ -252,3 +249,52 @@ def test_pieces_of_a_box():
     ]:
         with pytest.raises(MeshArgumentError, match=message):
             box_part(1, 3, (4, 4), piece=piece)
+
+
+# --- the first elements ---------------------------------------------------------------------------
+
+FIRST_OF = {
+    "line": lambda: turned(femops.box((7,), order=2)),
+    "ball": lambda: make_mesh("unstructured", 3, "many"),
+    "ring": lambda: femops.box((5, 4), order=2, periodic=(True, False)),
+}
+
+
+@pytest.mark.parametrize("kind", FIRST_OF)
+@pytest.mark.parametrize("count", [1, 3, -1])
+def test_the_first_dofs_of_the_part_are_the_wholes(kind, count):
+    mesh = FIRST_OF[kind]()
+    count = count % mesh.num_elements
+    part = first_elements(mesh, count)
+    assert part.num_elements == count
+    np.testing.assert_array_equal(part.coordinates, mesh.coordinates[:count])
+    for make in (
+        lambda m: femops.H1(m, 4, ncomp=2),
+        lambda m: femops.L2(m, 2),
+    ):
+        whole, piece = make(mesh), make(part)
+        expected = whole.restriction.indices[:count]
+        np.testing.assert_array_equal(piece.restriction.indices, expected)
+        assert piece.ndofs == expected.max() + 1 == len(np.unique(expected))
+
+
+def test_attributes_and_the_boundary():
+    mesh = femops.box((3, 1))
+    plain = np.array(mesh.elements)
+    mesh = femops.Mesh.from_arrays(
+        None, plain, element_attributes=[3, 5, 7], coordinates=np.array(mesh.coordinates)
+    )
+    part = first_elements(mesh, 2)
+    np.testing.assert_array_equal(part.element_attributes, [3, 5])
+    assert part.num_boundary == 6  # the face where it was cut off among them
+    assert set(part.boundary_attributes) == {1}
+    assert part.volume() == pytest.approx(2 / 3)
+    part.validate()
+
+
+def test_counts_of_all_elements_and_of_too_few_or_many():
+    mesh = femops.box((3, 2))
+    assert first_elements(mesh, 6) is mesh
+    for count in (0, -1, 7):
+        with pytest.raises(MeshArgumentError, match=f"count is {count}: the mesh has 6 elements"):
+            first_elements(mesh, count)
