@@ -4,7 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from femops_meshes import MeshArgumentError, MeshFormatError, box, read_mfem, scrambled, write_mfem
@@ -55,48 +55,41 @@ def test_names_become_numbers():
     assert with_numbers(["a", 7, "c"], names) == [1, 4, 7, "c"]
 
 
-def files_of_names():
-    plain = box((2, 2), order=2)
-    yield named()
-    yield plain.with_names(boundary={"1": 1, " a b ": (1, 4), "ö # x": 2})
-    yield scrambled(box((3, 3), periodic=True, order=2), 1).with_names({"torus": 1})
-    yield box(3).with_names({"rod": 1}, {"end": 2})
-
-
-def test_mfem_files_keep_names(tmp_path):
-    path = tmp_path / "a.mesh"
-    for mesh in files_of_names():
-        write_mfem(mesh, path)
-        text = path.read_text(encoding="utf-8")
-        assert text.startswith("MFEM mesh v1.3\n")
-        assert text.endswith("\nmfem_mesh_end\n")
-        read = read_mfem(path)
-        assert read.element_names == mesh.element_names
-        assert read.boundary_names == mesh.boundary_names
-        assert np.array_equal(read.coordinates, mesh.coordinates)
-        assert np.array_equal(read.boundary_attributes, mesh.boundary_attributes)
-    write_mfem(box((2, 2)), path)
-    assert path.read_text().startswith("MFEM mesh v1.0\n")  # without names, for older readers
-
-
+PLAIN = [
+    box(3),
+    box((2, 2)),
+    box((2, 2), order=2),
+    scrambled(box((3, 3), periodic=True, order=2), 1),
+]
 TEXT = st.text(min_size=1, max_size=8)
 
 
-@settings(max_examples=50)
-@given(inside=st.sets(TEXT, max_size=2), outside=st.lists(TEXT, max_size=3, unique=True))
-def test_any_name_is_kept_or_refused(tmp_path_factory, inside, outside):
-    groups = {name: (1 + k, 4) for k, name in enumerate(outside)}
-    mesh = box((2, 2)).with_names(dict.fromkeys(inside, 1), groups)
+@settings(max_examples=60)
+@given(
+    mesh=st.sampled_from(PLAIN),
+    inside=st.sets(TEXT, max_size=2),
+    outside=st.lists(TEXT, max_size=2, unique=True),
+)
+@example(mesh=PLAIN[1], inside={"1"}, outside=[" a b ", "ö # x"])
+@example(mesh=PLAIN[1], inside=set(), outside=[])
+def test_any_name_is_kept_or_refused(tmp_path_factory, mesh, inside, outside):
+    groups = {name: (1, 1 + k) for k, name in enumerate(outside)} if mesh.num_boundary else {}
+    named = mesh.with_names(dict.fromkeys(inside, 1), groups)
     path = tmp_path_factory.getbasetemp() / "named.mesh"
-    bad = any(set(name) & set('"\r\n\0') for name in (*inside, *outside))
-    bad |= any(0xD800 <= ord(c) < 0xE000 for name in (*inside, *outside) for c in name)
-    if bad:
+    letters = set("".join([*inside, *groups]))
+    if letters & set('"\r\n\0') or any(0xD800 <= ord(c) < 0xE000 for c in letters):
         with pytest.raises(MeshArgumentError, match="cannot be written to MFEM's format"):
-            write_mfem(mesh, path)
+            write_mfem(named, path)
         return
-    write_mfem(mesh, path)
+    write_mfem(named, path)
+    version, end = ("1.3", "\nmfem_mesh_end\n") if inside or groups else ("1.0", "")
+    text = path.read_text(encoding="utf-8")
+    assert text.startswith(f"MFEM mesh v{version}\n")  # without names, for older readers
+    assert text.endswith(end)
     read = read_mfem(path)
-    assert (read.element_names, read.boundary_names) == (mesh.element_names, mesh.boundary_names)
+    assert (read.element_names, read.boundary_names) == (named.element_names, named.boundary_names)
+    assert np.array_equal(read.coordinates, mesh.coordinates)
+    assert np.array_equal(read.boundary_attributes, mesh.boundary_attributes)
 
 
 MFEM_SETS = """MFEM mesh v1.3

@@ -100,7 +100,7 @@ def test_two_elements_in_every_relative_orientation(dim):
     assert seen == set(range(2 if dim == 2 else 8))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     counts=st.lists(st.integers(1, 3), min_size=2, max_size=3),
     p=st.integers(1, 5),

@@ -16,9 +16,7 @@ from femops_kernels.cpu import machine
 from femops_kernels.cpu.tensor.arrays import ArrayCall
 
 # the same examples each time: what they compile is found again
-FEW = settings(
-    max_examples=8, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
-)
+FEW = settings(max_examples=8, derandomize=True, suppress_health_check=list(HealthCheck))
 TYPES = ("float64", "float32", "complex128", "complex64")
 
 
