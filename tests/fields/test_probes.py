@@ -230,9 +230,8 @@ def test_the_tree_finds_what_a_search_of_all_boxes_finds(name):
     lower, upper = mesh.coordinates.min(axis=1), mesh.coordinates.max(axis=1)
     x = RNG.uniform(lower.min(axis=0), upper.max(axis=0), (200, mesh.dim))
     pairs = set(zip(*(a.tolist() for a in boxes.find(x)), strict=True))
-    point, element = np.nonzero(
-        ((lower[None] <= x[:, None]) & (x[:, None] <= upper[None])).all(axis=2)
-    )
+    inside = (lower[None] <= x[:, None]) & (x[:, None] <= upper[None])
+    point, element = np.nonzero(inside.all(axis=2))
     assert set(zip(point.tolist(), element.tolist(), strict=True)) <= pairs
     assert len(pairs) < 3 * len(point) + 100
 
@@ -242,10 +241,8 @@ def test_the_tree_finds_what_a_search_of_all_boxes_finds(name):
 
 def test_what_is_no_point():
     mesh = femops.box((2, 2))
-    outside = (
-        r"1 of 2 points are outside the mesh, the first is number 1, \(9, 0\.25\): the mesh's "
-    )
-    with pytest.raises(ProbeError, match=outside + r"nodes lie from \(0, 0\) to \(1, 1\); move"):
+    outside = r"1 of 2 points are outside .* number 1, \(9, 0\.25\): .* from \(0, 0\) to \(1, 1\)"
+    with pytest.raises(ProbeError, match=outside):
         Probe(mesh, [[0.5, 0.5], [9, 0.25]])
     for points, match in (
         (np.zeros((3, 3)), r"points have shape \(3, 3\) and type float64: in 2-D give real"),
@@ -260,25 +257,19 @@ def test_what_is_no_point():
     ):
         with pytest.raises(ProbeError, match=match):
             Probe(mesh, points, outside="nan")
-    assert issubclass(ProbeError, (ValueError, FemopsError))
+    assert issubclass(ProbeError, ValueError)
+    assert issubclass(ProbeError, FemopsError)
 
 
 def test_what_else_is_refused():
     mesh = femops.box((2, 2))
-    probe, space = Probe(mesh, [0.5, 0.5]), H1(mesh, 2)
+    probe, space, other = Probe(mesh, [0.5, 0.5]), H1(mesh, 2), H1(femops.box((2, 2)), 2)
+    u = space.zeros()
     for call, error, match in (
-        (
-            lambda: Probe(mesh, [0.5, 0.5], outside="zero"),
-            ProbeError,
-            "outside is 'zero': give 'error' or 'nan'",
-        ),
+        (lambda: Probe(mesh, [0, 0], outside="zero"), ProbeError, "'zero': give 'error' or 'nan'"),
         (lambda: Probe(space, [0.5, 0.5]), ProbeError, "mesh is a H1: give a mesh"),
-        (
-            lambda: probe(H1(femops.box((2, 2)), 2), space.zeros()),
-            SpaceError,
-            "on another mesh than the probe",
-        ),
-        (lambda: probe.gradient(space.zeros(), space), SpaceError, "given a ndarray for a space"),
+        (lambda: probe(other, u), SpaceError, "on another mesh than the probe"),
+        (lambda: probe.gradient(u, space), SpaceError, "given a ndarray for a space"),
         (lambda: probe(space, np.zeros(3)), VectorError, "3 entries, the space has 25"),
     ):
         with pytest.raises(error, match=match):

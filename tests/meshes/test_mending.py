@@ -29,19 +29,18 @@ def mirrored(mesh, which, direction=None):
     """The mesh with some elements in mirrored order: a direction reversed, or two swapped."""
 
     def turned(values, n):
-        grid = values.reshape(len(values), *[n] * mesh.dim, *values.shape[2:])
+        grid = values[which].reshape(-1, *[n] * mesh.dim, *values.shape[2:])
         if direction is None:
             grid = grid.swapaxes(mesh.dim - 1, mesh.dim)
         else:
             grid = np.flip(grid, axis=mesh.dim - direction)
-        return grid.reshape(values.shape)
+        result = values.copy()
+        result[which] = grid.reshape(-1, *values.shape[1:])
+        return result
 
-    elements, coordinates = mesh.elements.copy(), mesh.coordinates.copy()
-    elements[which] = turned(elements[which], 2)
-    coordinates[which] = turned(coordinates[which], mesh.order + 1)
     return Mesh.assemble(
-        elements,
-        coordinates,
+        turned(mesh.elements, 2),
+        turned(mesh.coordinates, mesh.order + 1),
         mesh.num_vertices,
         mesh.element_attributes,
         mesh.boundary,
@@ -106,13 +105,13 @@ def test_dofs_of_mended_quadrilaterals_are_those_of_mfem_itself(tmp_path, direct
 
 def test_tangled_elements_stay_errors(tmp_path):
     """Inverted in a part only: also those that are mirrored and tangled."""
-    wave = box((2, 2), order=3).coordinates.copy()
-    wave[0, 5] += [0.6, 0.6]
     base = box((2, 2), order=3)
+    wave = base.coordinates.copy()
+    wave[0, 5] += [0.6, 0.6]
     tangled = Mesh.assemble(base.elements, wave, base.num_vertices)
-    twisted = box((2, 2)).elements.copy()
-    twisted[1] = twisted[1][[0, 1, 3, 2]]
     plain = box((2, 2))
+    twisted = plain.elements.copy()
+    twisted[1] = twisted[1][[0, 1, 3, 2]]
     crossed = Mesh.assemble(twisted, plain.coordinates[:, [0, 1, 3, 2]], plain.num_vertices)
     for mesh in (tangled, mirrored(tangled, slice(None)), crossed):
         write_mfem(mesh, tmp_path / "a.mesh")
@@ -121,9 +120,8 @@ def test_tangled_elements_stay_errors(tmp_path):
 
 
 def test_arrays_of_a_program_are_not_turned():
-    corners = [[0, 0], [1, 0], [0, 1], [1, 1]]
     with pytest.raises(MeshGeometryError, match="turn the order of their corners"):
-        Mesh.from_arrays(corners, [[0, 2, 1, 3]])
+        Mesh.from_arrays([[0, 0], [1, 0], [0, 1], [1, 1]], [[0, 2, 1, 3]])
 
 
 @pytest.mark.parametrize("name", ["segments", "disc", "ball"])
