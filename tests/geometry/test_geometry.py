@@ -9,7 +9,7 @@ import femops
 from femops import Mesh
 from femops.basis import gauss
 from femops.errors import GeometryError
-from femops.geometry import ElementClass, Geometry, classify
+from femops.geometry import BoundaryGeometry, ElementClass, Geometry, classify
 from femops_meshes.coordinates.mapping import adjugates
 from support.cases.meshes import MESHES, bend, scrambled_box
 from support.counted_lines import lines
@@ -72,6 +72,8 @@ def test_inverted_elements_are_counted_and_named():
     mesh = turned(femops.box((4, 4)), [3, 7], range(16))
     with pytest.raises(GeometryError, match=r"2 elements have .* not positive .*: 3, 7"):
         Geometry(mesh, gauss(2)).inverse(0, 16)
+    with pytest.raises(GeometryError, match=r"faces have a point .* inverted .* element\(s\) 3:"):
+        BoundaryGeometry(mesh, gauss(2)).block(0, 16).normals  # noqa: B018
     mesh = turned(femops.box((4, 4)), range(12), range(15, -1, -1))
     with pytest.raises(GeometryError, match=r"0, 1, 2, 3, 4, \.\.\. \(15, 14, 13, 12, 11 in the"):
         Geometry(mesh, gauss(2)).det(0, 1)
