@@ -71,8 +71,7 @@ def test_tensor_apply_is_the_kronecker_product(dim, trailing):
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3])
-@pytest.mark.parametrize("trailing", [(), (3,)])
-@pytest.mark.parametrize("shape", [(3, 2), (1, 5), (14, 12)])
+@pytest.mark.parametrize(("shape", "trailing"), [((3, 2), ()), ((1, 5), (3,)), ((14, 12), (3,))])
 def test_tensor_apply_rounds_an_element_alone_as_among_others(dim, trailing, shape):
     rng = np.random.default_rng(2)
     matrices = [rng.standard_normal(shape)] * dim

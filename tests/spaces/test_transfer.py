@@ -98,8 +98,8 @@ def test_refinements_are_known_and_others_located(monkeypatch: pytest.MonkeyPatc
     femops.H1(refined, 2).interpolate((V, u))
     with pytest.raises(pytest.fail.Exception):
         femops.H1(moved, 2).interpolate((V, u))
-    points = 0.9 * inner_points(mesh)
     # not the same function, but close: moved elements cut those of the field
+    points = 0.9 * inner_points(mesh)
     assert np.abs(values_at(V, u, points)).max() < 10 * np.abs(located).max()
 
 
@@ -129,16 +129,16 @@ def test_what_is_no_refinement_has_no_parents() -> None:
 
 def test_errors_of_fields() -> None:
     V = femops.H1(femops.box((2, 2)), 2)
-    u = V.zeros()
-    with pytest.raises(
-        femops.errors.ProbeError, match=r"20 of 25 nodes .* lie outside .* at \(2.5, 0\)"
+    u, wide = V.zeros(), femops.box((2, 2), upper=(5.0, 1.0))
+    outside = r"20 of 25 nodes .* lie outside .* at \(2.5, 0\)"
+    for space, vector, error, match in (
+        (femops.H1(wide, 2), u, femops.errors.ProbeError, outside),
+        (femops.H1(V.mesh, 2, ncomp=2), u, femops.errors.SpaceError, "cannot be interpolated"),
+        (femops.H1(femops.box((2,)), 2), u, femops.errors.SpaceError, "cannot be interpolated"),
+        (V, np.zeros(3), femops.errors.VectorError, "vector has 3 entries"),
     ):
-        femops.H1(femops.box((2, 2), upper=(5.0, 1.0)), 2).interpolate((V, u))
-    for other in (femops.H1(V.mesh, 2, ncomp=2), femops.H1(femops.box((2,)), 2)):
-        with pytest.raises(femops.errors.SpaceError, match="cannot be interpolated"):
-            other.interpolate((V, u))
-    with pytest.raises(femops.errors.VectorError, match="vector has 3 entries"):
-        V.interpolate((V, np.zeros(3)))
+        with pytest.raises(error, match=match):
+            space.interpolate((V, vector))
 
 
 # --- dofs that a predicate chooses ------------------------------------------------------------
