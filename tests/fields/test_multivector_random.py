@@ -91,7 +91,7 @@ def test_vectors_are_read_and_written_by_any_index(pairs: list[Pair]) -> None:
                     pair.X[which]
                 continue
             np.testing.assert_array_equal(pair.of(pair.X[which]), old)
-            for k in range(len(pair.values(old.shape))):
+            for k in RNG.permutation(len(pair.values(old.shape)))[:4]:
                 value = pair.values(old.shape)[k]
                 pair.x[:, which] = pair.of(value)
                 pair.X[which] = value

@@ -21,7 +21,7 @@ MESHES = {
 }
 
 
-@pytest.mark.parallel(1, 2, 3, 4)
+@pytest.mark.parallel(2, 3, 4)
 @pytest.mark.filterwarnings("ignore:.*ranks have no elements")
 def test_the_same_bits_on_any_number_of_ranks(comm):
     """Whatever a rank has behind a block, or if it has nothing; for one vector and for many."""

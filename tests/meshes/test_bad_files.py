@@ -300,7 +300,7 @@ def changed(data, change):
 
 
 @given(which=PLACE, changes=st.lists(CHANGE, min_size=1, max_size=3))
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_changed_real_file_is_a_mesh_or_a_mesh_error(originals, tmp_path_factory, which, changes):
     data = originals[int(which * len(originals))]
     for change in changes:
