@@ -133,8 +133,8 @@ def test_interlocked_arrays_and_subclasses_are_looked_at(runs):
         gemm(both[:, :, ::2], b, both[:, :, 1::2])  # no overlap
         assert np.allclose(both[:, :, 1::2], both[:, :, ::2] @ b)
     a = np.ones((20, 3, 3)).view(np.recarray)
-    for _ in range(2):
-        assert np.array_equal(gemm(a, a)[7], np.full((3, 3), 3.0))
+    for other in (a, np.asarray(a)) * 2:
+        assert np.array_equal(gemm(a, other)[7], np.full((3, 3), 3.0))
     assert runs == [0, 0]
 
 
