@@ -170,6 +170,7 @@ def test_bad_input(V):
         (lambda: MultiVector.from_columns(V, np.zeros((V.size, 0))), "whole number"),
         (lambda: MultiVector.from_columns(V, np.zeros((V.size, 3), int)), "float64"),
         (lambda: MultiVector(V, np.zeros((V.size, 3))), "panels have shape"),
+        (lambda: MultiVector(V, np.zeros((2, V.size, 3), int)), "float64"),
         (lambda: MultiVector(V, np.zeros((2, V.size, 6))[:, :, ::2]), "contiguous"),
         (lambda: MultiVector(V, np.zeros((2, V.size, 3)), 3), "give 4 to 6"),
         (lambda: MultiVector(V, np.ones((2, V.size, 3)), 5), "not zero"),
