@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 
 import femops
 from femops import H1, L2, Mesh, Probe
-from femops.errors import FemopsError, GeometryError, ProbeError, SpaceError
-from femops.errors import VectorError as WrongVector
+from femops.errors import FemopsError, GeometryError, ProbeError, SpaceError, VectorError
+from femops.geometry import batching
 from femops.geometry.evaluation import point_gradient, point_values
 from femops.geometry.location import Boxes
-from support.cases.meshes import MESHES, PERIODIC, bend, scrambled_box
-from support.mesh_files import shared
+from support.cases.meshes import MESHES, PERIODIC, bend
 from support.oracles import naive as oracle
 
 RNG = np.random.default_rng(20)
@@ -46,12 +45,11 @@ STRONG = {
     "thin shell": lambda: femops.shell(1, 1, inner=1.0, outer=1.01, order=4),
 }
 ALL = MESHES | STRONG | {name: make for name, (make, _) in PERIODIC.items()}
-FILES = ["star-q3.mesh", "fichera-q3.mesh", "periodic-square.mesh", "beam-hex.mesh"]
 
 
 @functools.cache
 def mesh_of(name):
-    return femops.read_mesh(shared(name)) if name in FILES else ALL[name]()
+    return ALL[name]()
 
 
 def local(family, p, xi):
@@ -80,7 +78,7 @@ def size(mesh):
     return np.abs(mesh.coordinates).max()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=25)
 @given(st.sampled_from([*ALL]), st.randoms(use_true_random=False), st.data())
 def test_points_are_found_where_they_are(name, random, data):
     mesh = mesh_of(name)
@@ -99,18 +97,16 @@ def test_points_are_found_where_they_are(name, random, data):
         assert probe.elements[0] == element
 
 
-@pytest.mark.sample(3)
-@pytest.mark.parametrize("name", [*ALL, *FILES])
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("name", ALL)
 def test_the_lowest_element_takes_shared_points(name):
     mesh = mesh_of(name)
     lattice = np.stack(np.meshgrid(*[[0.0, 0.5, 1.0]] * mesh.dim), axis=-1).reshape(-1, mesh.dim)
     some = np.sort(RNG.permutation(mesh.num_elements)[:40])
-    x = np.stack([positions(mesh, some, [xi] * len(some)) for xi in lattice], axis=1)
+    # of all elements, the positions of the points of the lattice
+    whole = np.stack([local("gll", mesh.order, xi)[0] @ mesh.coordinates for xi in lattice], axis=1)
+    x = whole[some]
     found = Probe(mesh, x.reshape(-1, mesh.dim)).elements.reshape(x.shape[:2])
-    everything = np.arange(mesh.num_elements)
-    whole = np.stack(
-        [positions(mesh, everything, [xi] * len(everything)) for xi in lattice], axis=1
-    )
     for row, column in np.ndindex(found.shape):
         same = np.abs(whole - x[row, column]).max(axis=2).min(axis=1) < 1e-9 * size(mesh)
         assert found[row, column] == np.flatnonzero(same)[0]
@@ -127,84 +123,72 @@ SPACES = [
 ]
 
 
-@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", ["segment", "disc", "curved scrambled cube", "torus"])
-@pytest.mark.parametrize(("kind", "family", "p", "ncomp"), SPACES)
-def test_values_and_gradients_against_the_oracle(kind, family, p, ncomp, name):
-    space = kind(mesh_of(name), p, ncomp=ncomp, family=family)
-    u = RNG.standard_normal(space.shape)
-    elements, reference, x = somewhere(space.mesh, 20)
-    probe = Probe(space.mesh, x)
-    values, gradients = probe(space, u), probe.gradient(space, u)
-    table = space.l_vec(u)
-    assert values.shape == (20, *table.shape[1:]) == ((20, ncomp) if ncomp > 1 else (20,))
-    assert gradients.shape == (*values.shape, space.dim)
-    for k, (e, xi) in enumerate(zip(elements, reference, strict=True)):
-        basis, slopes = local(family, p, xi)
-        jacobian = space.mesh.coordinates[e].T @ local("gll", space.mesh.order, xi)[1]
-        dofs = table[space.restriction.indices[e]]
-        scale = 1e-12 * np.abs(u).max()
-        np.testing.assert_allclose(values[k], basis @ dofs, rtol=0, atol=scale * space.p1d)
-        slopes = slopes @ np.linalg.inv(jacobian)
-        scale *= np.abs(slopes).sum(axis=0).max()
-        np.testing.assert_allclose(gradients[k], dofs.T @ slopes, rtol=0, atol=scale)
+def test_values_and_gradients_against_the_oracle(name):
+    mesh = mesh_of(name)
+    elements, reference, x = somewhere(mesh, 10)
+    probe = Probe(mesh, x)
+    maps = [local("gll", mesh.order, xi)[1] for xi in reference]
+    inverses = [
+        np.linalg.inv(mesh.coordinates[e].T @ J) for e, J in zip(elements, maps, strict=True)
+    ]
+    for kind, family, p, ncomp in SPACES:
+        space = kind(mesh, p, ncomp=ncomp, family=family)
+        u = RNG.standard_normal(space.shape)
+        values, gradients = probe(space, u), probe.gradient(space, u)
+        table = space.l_vec(u)
+        assert values.shape == ((10, ncomp) if ncomp > 1 else (10,))
+        assert gradients.shape == (*values.shape, space.dim)
+        for k, (e, xi) in enumerate(zip(elements, reference, strict=True)):
+            basis, slopes = local(family, p, xi)
+            dofs, scale = table[space.restriction.indices[e]], 1e-12 * np.abs(u).max()
+            np.testing.assert_allclose(values[k], basis @ dofs, rtol=0, atol=scale * space.p1d)
+            slopes = slopes @ inverses[k]
+            scale *= np.abs(slopes).sum(axis=0).max()
+            np.testing.assert_allclose(gradients[k], dofs.T @ slopes, rtol=0, atol=scale)
 
 
-def test_functions_that_jump_have_the_value_of_the_lowest_element():
-    space = L2(scrambled_box((2, 2), 5), 0)
-    u = np.arange(4.0)
-    owner = np.argmin(space.mesh.element_centers().sum(axis=1))
-    probe = Probe(space.mesh, [[0.5, 0.5], [0.1, 0.1]])
-    assert probe(space, u).tolist() == [0.0, float(owner)]
-
-
-def test_vectors_of_single_precision():
+def test_one_point_and_none():
     space = H1(femops.box((2, 2)), 2, ncomp=2)
     u = space.interpolate(lambda x: [x[0], x[1]])
-    probe = Probe(space.mesh, np.array([0.25, 0.75]))  # one point
-    np.testing.assert_allclose(probe(space, u), [[0.25, 0.75]], rtol=1e-14)
-    single = probe(space, u.astype(np.float32))
+    single = Probe(space.mesh, np.array([0.25, 0.75]))(space, u.astype(np.float32))
     assert single.dtype == np.float64
     np.testing.assert_allclose(single, [[0.25, 0.75]], rtol=1e-6)
+    none = Probe(space.mesh, np.zeros((0, 2)))
+    assert none(space, u).shape == (0, 2)
+    assert none.gradient(space, u).shape == (0, 2, 2)
 
 
-def test_memory_is_bounded():
-    mesh = femops.box((2, 2, 2), mapping=bend, order=8)
-    x = RNG.uniform(0.3, 0.7, (800, 3))
+def test_memory_is_bounded(monkeypatch):
+    monkeypatch.setattr(batching, "BLOCK_POINTS", 4096)
+    mesh = femops.box((1, 1, 1), order=8)
+    x = RNG.uniform(0.1, 0.4, (40, 3))
     tracemalloc.start()
     Probe(mesh, x)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    # The nodes of each point's element alone would take 800 * 729 * 3 * 8 = 14 MB at once.
-    assert peak < 9e6
-
-
-def test_no_points():
-    space = H1(femops.box((2, 2)), 2, ncomp=3)
-    probe = Probe(space.mesh, np.zeros((0, 2)))
-    assert probe(space, space.zeros()).shape == (0, 3)
-    assert probe.gradient(space, space.zeros()).shape == (0, 3, 2)
+    # Five points at a time; all at once would take 2.8 MB.
+    assert peak < 0.7e6
 
 
 # --- what holds a point and what does not ---------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("mesh", "holds"),
-    [
-        (femops.l_shape(2), lambda x: ~(x > 0).all(axis=1)),
-        (femops.l_shape(1, dim=3), lambda x: ~(x > 0).all(axis=1)),
-        (femops.disc(1, order=6), lambda x: np.linalg.norm(x, axis=1) < 1),
-        (femops.ball(1, order=5), lambda x: np.linalg.norm(x, axis=1) < 1),
-        (
-            femops.shell(1, 1, inner=0.4, order=8, dim=2),
-            lambda x: np.abs(np.linalg.norm(x, axis=1) - 0.7) < 0.3,
-        ),
-    ],
-    ids=["l-shape", "fichera", "disc", "ball", "ring"],
-)
+ROUND = {
+    "l-shape": (femops.l_shape(2), lambda x: ~(x > 0).all(axis=1)),
+    "fichera": (femops.l_shape(1, dim=3), lambda x: ~(x > 0).all(axis=1)),
+    "disc": (femops.disc(1, order=6), lambda x: np.linalg.norm(x, axis=1) < 1),
+    "ball": (femops.ball(1, order=5), lambda x: np.linalg.norm(x, axis=1) < 1),
+    "ring": (
+        femops.shell(1, 1, inner=0.4, order=8, dim=2),
+        lambda x: np.abs(np.linalg.norm(x, axis=1) - 0.7) < 0.3,
+    ),
+}
+
+
+@pytest.mark.parametrize(("mesh", "holds"), ROUND.values(), ids=ROUND)
 def test_inside_or_outside(mesh, holds):
-    x = RNG.uniform(-1, 1, (800, mesh.dim))
+    x = RNG.uniform(-1, 1, (200, mesh.dim))
     away = np.linalg.norm(x, axis=1)
     # where the polynomials of the mesh are no circle: closer than this it is not known
     x = x[(np.abs(away - 1) > 5e-3) & (np.abs(away - 0.4) > 5e-3)]
@@ -214,7 +198,6 @@ def test_inside_or_outside(mesh, holds):
     space = H1(mesh, 1, ncomp=2)
     values = probe(space, space.interpolate([1.0, 2.0]))
     np.testing.assert_array_equal(np.isnan(values).all(axis=1), ~probe.found)
-    np.testing.assert_allclose(values[probe.found], [[1, 2]] * probe.found.sum(), rtol=1e-13)
     assert np.isnan(probe.gradient(space, space.zeros())[~probe.found]).all()
     assert np.isnan(probe.reference[~probe.found]).all()
     assert (probe.elements[~probe.found] == -1).all()
@@ -222,10 +205,10 @@ def test_inside_or_outside(mesh, holds):
 
 def test_just_inside_and_just_outside_a_curved_side():
     mesh = mesh_of("ring of one")
-    t = RNG.random(60)
+    t = RNG.random(8)
     for side, xi in ((-1, 0.0), (1, 1.0)):
         reference = np.stack([t, np.full_like(t, xi)], axis=1)
-        x = positions(mesh, np.zeros(60, int), reference)
+        x = positions(mesh, np.zeros(8, int), reference)
         outward = side * -x / np.linalg.norm(x, axis=1)[:, None]
         assert Probe(mesh, x - 1e-7 * outward).found.all()
         assert Probe(mesh, x).found.all()
@@ -247,9 +230,8 @@ def test_the_tree_finds_what_a_search_of_all_boxes_finds(name):
     lower, upper = mesh.coordinates.min(axis=1), mesh.coordinates.max(axis=1)
     x = RNG.uniform(lower.min(axis=0), upper.max(axis=0), (200, mesh.dim))
     pairs = set(zip(*(a.tolist() for a in boxes.find(x)), strict=True))
-    point, element = np.nonzero(
-        ((lower[None] <= x[:, None]) & (x[:, None] <= upper[None])).all(axis=2)
-    )
+    inside = (lower[None] <= x[:, None]) & (x[:, None] <= upper[None])
+    point, element = np.nonzero(inside.all(axis=2))
     assert set(zip(point.tolist(), element.tolist(), strict=True)) <= pairs
     assert len(pairs) < 3 * len(point) + 100
 
@@ -257,18 +239,12 @@ def test_the_tree_finds_what_a_search_of_all_boxes_finds(name):
 # --- what cannot be -------------------------------------------------------------------------------
 
 
-def test_points_outside_are_an_error_that_says_where():
-    match = (
-        r"2 of 3 points are outside the mesh, the first is number 1, \(0\.5, 0\.25\): the mesh's "
-        r"nodes lie from \(-1, -1\) to \(1, 1\); move the points, or take outside='nan'"
-    )
-    with pytest.raises(ProbeError, match=match):
-        Probe(femops.l_shape(2), [[-0.5, 0.5], [0.5, 0.25], [9, 9]])
-
-
-@pytest.mark.parametrize(
-    ("points", "match"),
-    [
+def test_what_is_no_point():
+    mesh = femops.box((2, 2))
+    outside = r"1 of 2 points are outside .* number 1, \(9, 0\.25\): .* from \(0, 0\) to \(1, 1\)"
+    with pytest.raises(ProbeError, match=outside):
+        Probe(mesh, [[0.5, 0.5], [9, 0.25]])
+    for points, match in (
         (np.zeros((3, 3)), r"points have shape \(3, 3\) and type float64: in 2-D give real"),
         (np.zeros(3), r"points have shape \(3,\)"),
         (0.5, r"points have shape \(\)"),
@@ -278,28 +254,26 @@ def test_points_outside_are_an_error_that_says_where():
         ([[0.1, 0.2], [0.3]], "points are not an array"),
         ([[0.1, 0.2], [np.nan, 0.3]], r"1 of 2 points are not finite, .* number 1, \(nan, 0\.3\)"),
         ([np.inf, 0.2], "1 of 1 points are not finite"),
-    ],
-)
-def test_what_is_no_point(points, match):
-    with pytest.raises(ProbeError, match=match) as caught:
-        Probe(femops.box((2, 2)), points, outside="nan")
-    assert isinstance(caught.value, ValueError)
-    assert isinstance(caught.value, FemopsError)
+    ):
+        with pytest.raises(ProbeError, match=match):
+            Probe(mesh, points, outside="nan")
+    assert issubclass(ProbeError, ValueError)
+    assert issubclass(ProbeError, FemopsError)
 
 
 def test_what_else_is_refused():
     mesh = femops.box((2, 2))
-    probe, space = Probe(mesh, [0.5, 0.5]), H1(mesh, 2)
-    with pytest.raises(ProbeError, match="outside is 'zero': give 'error' or 'nan'"):
-        Probe(mesh, [0.5, 0.5], outside="zero")
-    with pytest.raises(ProbeError, match="mesh is a H1: give a mesh"):
-        Probe(space, [0.5, 0.5])
-    with pytest.raises(SpaceError, match="on another mesh than the probe"):
-        probe(H1(femops.box((2, 2)), 2), space.zeros())
-    with pytest.raises(SpaceError, match="given a ndarray for a space"):
-        probe.gradient(space.zeros(), space)
-    with pytest.raises(WrongVector, match="3 entries, the space has 25"):
-        probe(space, np.zeros(3))
+    probe, space, other = Probe(mesh, [0.5, 0.5]), H1(mesh, 2), H1(femops.box((2, 2)), 2)
+    u = space.zeros()
+    for call, error, match in (
+        (lambda: Probe(mesh, [0, 0], outside="zero"), ProbeError, "'zero': give 'error' or 'nan'"),
+        (lambda: Probe(space, [0.5, 0.5]), ProbeError, "mesh is a H1: give a mesh"),
+        (lambda: probe(other, u), SpaceError, "on another mesh than the probe"),
+        (lambda: probe.gradient(u, space), SpaceError, "given a ndarray for a space"),
+        (lambda: probe(space, np.zeros(3)), VectorError, "3 entries, the space has 25"),
+    ):
+        with pytest.raises(error, match=match):
+            call()
 
 
 def test_there_are_values_but_no_gradients_in_inverted_elements():

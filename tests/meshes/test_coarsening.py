@@ -8,7 +8,6 @@ import femops_meshes
 from femops_meshes import part_of
 from femops_meshes.topology.topology import Topology
 
-CORNERS = {dim: np.arange(2**dim)[:, None] >> np.arange(dim) & 1 for dim in (1, 2, 3)}
 MESHES = {
     "odd box": (lambda: femops.box((5, 4, 3)), 3),
     "interval": (lambda: femops.box(9), 4),
@@ -59,39 +58,33 @@ def test_parts_lie_where_their_corners_are():
     mesh = femops.box((3, 4), upper=(3.0, 4.0))
     coarser = mesh.coarser
     place = np.full((coarser.num_vertices, 2), np.nan)
-    whole = (coarser.low == 0).all(axis=1)
-    corners = mesh.coordinates  # degree 1: lexicographic corners
-    place[coarser.elements[coarser.parent[whole], 0]] = corners[whole, 0]
-    ends = (coarser.high == 2).all(axis=1)
-    place[coarser.elements[coarser.parent[ends], 3]] = corners[ends, 3]
-    for c in (1, 2):
-        low, high = CORNERS[2][c] == 0, CORNERS[2][c] == 1
-        mine = ((coarser.low == 0) | high).all(axis=1) & ((coarser.high == 2) | low).all(axis=1)
-        place[coarser.elements[coarser.parent[mine], c]] = corners[mine, c]
+    for c, corner in enumerate(([0, 0], [1, 0], [0, 1], [1, 1])):
+        mine = (np.where(corner, coarser.high == 2, coarser.low == 0)).all(axis=1)
+        place[coarser.elements[coarser.parent[mine], c]] = mesh.coordinates[mine, c]
     assert np.isfinite(place).all()
     expected = np.einsum("ekc,ecd->ekd", every(coarser), place[coarser.elements][coarser.parent])
-    assert np.allclose(expected, corners)
+    assert np.allclose(expected, mesh.coordinates)
 
 
-def test_a_mesh_from_a_file_has_no_coarser_one():
+def test_meshes_without_a_coarser_one():
     assert femops.read_mesh(femops.sample("disc.mesh")).coarser is None
     assert femops.box((3, 5), periodic=True).coarser is None  # neither pairs
     assert femops.disc(3).coarser is femops.cylinder(3).coarser is femops.shell(3).coarser is None
+    # it goes with the part
+    assert femops_meshes.box_part(0, 33, (5, 8)).mesh.coarser is None
 
 
-@pytest.mark.parametrize("size", [2, 5])
-def test_parts_know_where_their_elements_lie_in_the_whole(size):
+def test_parts_know_where_their_elements_lie_in_the_whole():
     box = femops.box((5, 4))
     for mesh in (box, femops.shell(4, 3)):
-        shares = femops.partition(mesh, size)
-        for rank in range(size):
+        whole, shares = mesh.coarser, femops.partition(mesh, 5)
+        for rank in range(5):
             parts = [part_of(mesh, shares, rank)]
-            parts += [femops_meshes.box_part(rank, size, (5, 4))] if mesh is box else []
+            parts += [femops_meshes.box_part(rank, 5, (5, 4))] if mesh is box else []
             for part in parts:
-                found, whole = part.mesh.coarser, mesh.coarser
+                found = part.mesh.coarser
                 for name in ("parent", "low", "high"):
                     expected = getattr(whole, name)[part.elements]
                     np.testing.assert_array_equal(getattr(found, name), expected)
                 np.testing.assert_array_equal(found.elements, whole.elements)
                 np.testing.assert_array_equal(found.coarser.elements, whole.coarser.elements)
-    assert femops_meshes.box_part(0, 33, (5, 8)).mesh.coarser is None  # it goes with the part

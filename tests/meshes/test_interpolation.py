@@ -12,7 +12,7 @@ from femops_meshes.coordinates.interpolation import (
 )
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 5, 8, 13, 22, 40])
+@pytest.mark.parametrize("n", [1, 2, 5, 13, 40])
 def test_gauss_integrates_all_it_should_and_no_more(n):
     x, w = gauss_legendre(n)
     for degree in range(2 * n):
@@ -22,7 +22,7 @@ def test_gauss_integrates_all_it_should_and_no_more(n):
         assert abs(w @ x ** (2 * n) - 1 / (2 * n + 1)) > 1e-12
 
 
-@pytest.mark.parametrize("n", [2, 3, 5, 8, 13, 22, 40])
+@pytest.mark.parametrize("n", [2, 3, 5, 13, 40])
 def test_lobatto_has_the_ends_and_integrates(n):
     x, w = gauss_lobatto(n)
     assert x[0] == 0
@@ -41,21 +41,17 @@ def test_known_points():
     np.testing.assert_allclose(gauss_lobatto(3)[1], [1 / 6, 2 / 3, 1 / 6], rtol=1e-15)
 
 
-@pytest.mark.parametrize("p", [1, 2, 5, 10, 20, 30])
-@pytest.mark.parametrize("points", ["between", "nodes", "beside"])
-def test_lagrange_is_exact_for_its_polynomials(p, points):
+@pytest.mark.parametrize("p", [1, 2, 5, 30])
+def test_lagrange_is_exact_for_its_polynomials(p):
+    """Between the nodes, on them, and where the distance to one is round-off."""
     nodes = gauss_lobatto(p + 1)[0]
-    x = {
-        "between": np.random.default_rng(p).random(50),
-        "nodes": nodes,
-        "beside": np.clip(nodes + 1e-15, 0, 1),
-    }[points]
-    values, slopes = lagrange_matrix(nodes, x), lagrange_derivative_matrix(nodes, x)
+    between = np.random.default_rng(p).random(50)
     basis = np.polynomial.chebyshev.Chebyshev.basis(p, domain=[0, 1])
-    np.testing.assert_allclose(values @ basis(nodes), basis(x), atol=2e-13)
-    np.testing.assert_allclose(slopes @ basis(nodes), basis.deriv()(x), atol=3e-13 * p**2)
-    if points == "nodes":
-        np.testing.assert_array_equal(values, np.eye(p + 1))
+    for x in (between, nodes, np.clip(nodes + 1e-15, 0, 1)):
+        values, slopes = lagrange_matrix(nodes, x), lagrange_derivative_matrix(nodes, x)
+        np.testing.assert_allclose(values @ basis(nodes), basis(x), atol=2e-13)
+        np.testing.assert_allclose(slopes @ basis(nodes), basis.deriv()(x), atol=3e-13 * p**2)
+    np.testing.assert_array_equal(lagrange_matrix(nodes, nodes), np.eye(p + 1))
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3])
@@ -75,8 +71,7 @@ def test_tensor_apply_is_the_kronecker_product(dim, trailing):
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3])
-@pytest.mark.parametrize("trailing", [(), (3,)])
-@pytest.mark.parametrize("shape", [(3, 2), (1, 5), (14, 12)])
+@pytest.mark.parametrize(("shape", "trailing"), [((3, 2), ()), ((1, 5), (3,)), ((14, 12), (3,))])
 def test_tensor_apply_rounds_an_element_alone_as_among_others(dim, trailing, shape):
     rng = np.random.default_rng(2)
     matrices = [rng.standard_normal(shape)] * dim

@@ -1,17 +1,18 @@
-"""MFEM's format and numbering, against a slow transcription of its rules and its own results."""
+"""MFEM's format and numbering, against its own results."""
 
 import hashlib
 import os
 import stat
 from math import comb
+from unittest import mock
 
 import numpy as np
 import pytest
 
 from femops_meshes import (
+    Mesh,
     MeshArgumentError,
     MeshFileError,
-    ball,
     box,
     disc,
     mfem_h1_dofs,
@@ -22,96 +23,13 @@ from femops_meshes import (
     scrambled,
     write_mfem,
 )
-from femops_meshes.coordinates.interpolation import (
-    equispaced,
-    gauss_legendre,
-    gauss_lobatto,
-)
+from femops_meshes.coordinates.interpolation import equispaced, gauss_legendre, gauss_lobatto
 from femops_meshes.coordinates.mapping import positions
 from femops_meshes.generators.sample_files import write_samples
-from support.mesh_files import FILES, NEEDED
-
-HEX = [(0, 0, 0), (1, 0, 0), (1, 1, 0), (0, 1, 0), (0, 0, 1), (1, 0, 1), (1, 1, 1), (0, 1, 1)]
-EDGES = {
-    1: [],
-    2: [(0, 1), (1, 2), (2, 3), (3, 0)],
-    3: [
-        tuple(map(int, ends))
-        for ends in ["01", "12", "32", "03", "45", "56", "76", "47", "04", "15", "26", "37"]
-    ],
-}
-FACES = [(3, 2, 1, 0), (0, 1, 5, 4), (1, 2, 6, 5), (2, 3, 7, 6), (3, 0, 4, 7), (4, 5, 6, 7)]
 
 
 def bend(x):
     return x + 0.04 * np.sin(3 * x[::-1] + 1)
-
-
-def rules(mesh, p):
-    """MFEM's H1 numbers by its rules, with dictionaries and loops; the mesh in file order."""
-    dim = mesh.dim
-    corner = [np.array(c[:dim]) for c in HEX[: 2**dim]]
-    vertex = [[row[c @ 2 ** np.arange(dim)] for c in corner] for row in mesh.elements]
-    edges, faces = {}, {}
-    for v in vertex:
-        for a, b in EDGES[dim]:
-            edges.setdefault(frozenset((v[a], v[b])), len(edges))
-        for f in FACES if dim == 3 else []:
-            base = [v[k] for k in f]
-            faces.setdefault(frozenset(base), (len(faces), base))
-    start_faces = mesh.num_vertices + len(edges) * (p - 1)
-    start_cells = start_faces + len(faces) * (p - 1) ** 2
-    numbers = np.full((len(vertex), (p + 1) ** dim), -1)
-    for e, v in enumerate(vertex):
-        points = {v[k]: corner[k] * p for k in range(2**dim)}
-        inside = np.indices((p - 1,) * dim).reshape(dim, -1)[::-1].T + 1
-        found = [
-            *((point, number) for number, point in points.items()),
-            *edge_dofs(points, v, edges, mesh.num_vertices, p),
-            *face_dofs(points, v, faces, start_faces, p),
-            *((point, start_cells + e * len(inside) + k) for k, point in enumerate(inside)),
-        ]
-        for point, number in found:
-            numbers[e, int(point @ (p + 1) ** np.arange(dim))] = number
-    return numbers
-
-
-def edge_dofs(points, v, edges, start, p):
-    for a, b in EDGES[len(points[v[0]])]:
-        low, high = sorted((v[a], v[b]))
-        first = start + edges[frozenset((low, high))] * (p - 1)
-        for i in range(1, p):
-            yield (points[low] * (p - i) + points[high] * i) // p, first + i - 1
-
-
-def face_dofs(points, v, faces, start, p):
-    for f in FACES if len(v) == 8 else []:
-        number, base = faces[frozenset(v[k] for k in f)]
-        at = [points[w] for w in base]
-        for j in range(1, p):
-            for i in range(1, p):
-                point = at[0] + ((at[1] - at[0]) * i + (at[3] - at[0]) * j) // p
-                yield point, start + number * (p - 1) ** 2 + i - 1 + (p - 1) * (j - 1)
-
-
-@pytest.mark.parametrize("p", [1, 2, 3, 4])
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: scrambled(box(4), 1),
-        lambda: scrambled(box((3, 2)), 1),
-        lambda: scrambled(disc(1, order=2), 2),
-        lambda: scrambled(box((3, 2, 2)), 1),
-        lambda: scrambled(ball(1, order=2), 2),
-        lambda: scrambled(box((3, 3, 3), periodic=True), 2),
-    ],
-)
-def test_h1_numbers_follow_mfem_s_rules(make, p):
-    mesh = make()
-    expected = rules(mesh, p)
-    np.testing.assert_array_equal(mfem_h1_dofs(mesh, p), expected)
-    order = np.random.default_rng(0).permutation(mesh.num_elements)
-    np.testing.assert_array_equal(mfem_h1_dofs(mesh.reordered(order), p), expected[order])
 
 
 # first 16 digits of the sha256 of GetElementDofs (int64, lexicographic) of MFEM 4.10 on the samples
@@ -130,8 +48,18 @@ FROZEN = {
 
 @pytest.mark.parametrize(("name", "p"), FROZEN)
 def test_h1_numbers_are_those_of_mfem_itself(name, p):
-    numbers = mfem_h1_dofs(read_mfem(sample(name)), p).astype("<i8")
+    mesh = read_mfem(sample(name))
+    numbers = mfem_h1_dofs(mesh, p).astype("<i8")
     assert hashlib.sha256(numbers.tobytes()).hexdigest()[:16] == FROZEN[name, p]
+    order = np.random.default_rng(0).permutation(mesh.num_elements)
+    np.testing.assert_array_equal(mfem_h1_dofs(mesh.reordered(order), p), numbers[order])
+    np.testing.assert_array_equal(mfem_h1_dofs(mesh, 1), mesh.elements)
+
+
+def test_h1_numbers_of_segments():
+    """Vertices, then what is inside, along the element."""
+    line = Mesh.from_arrays([[0.0], [2.0], [1.0]], [[0, 2], [2, 1]])
+    assert mfem_h1_dofs(line, 3).tolist() == [[0, 3, 4, 2], [2, 5, 6, 1]]
 
 
 def test_h1_degree_below_one_is_refused():
@@ -146,7 +74,7 @@ def same(first, second, atol=0.0):
     np.testing.assert_allclose(first.coordinates, second.coordinates, rtol=0, atol=atol)
 
 
-@pytest.mark.parametrize("order", [1, 2, 3, 5])
+@pytest.mark.parametrize("order", [1, 2, 5])
 @pytest.mark.parametrize("dim", [1, 2, 3])
 @pytest.mark.parametrize("periodic", [False, True])
 def test_written_is_read_back_to_the_last_bit(tmp_path, order, dim, periodic):
@@ -175,25 +103,24 @@ def with_nodes(mesh, name, values, ordering, spread=1):
 
     Vertex k gets the number k * spread + spread - 1; those between are of no element.
     """
-    rows = values if ordering else values.T
     corner = [0, 1, 3, 2, 4, 5, 7, 6][: 2**mesh.dim]
-    geometry = {1: 1, 2: 3, 3: 5}[mesh.dim]
-    elements = mesh.elements * spread + spread - 1
-    lines = ["MFEM mesh v1.0", "dimension", mesh.dim, "elements", mesh.num_elements]
-    lines += [f"1 {geometry} " + " ".join(map(str, row[corner])) for row in elements]
-    lines += ["boundary", 0, "vertices", mesh.num_vertices * spread, "nodes", "FiniteElementSpace"]
-    lines += [f"FiniteElementCollection: {name}", f"VDim: {mesh.dim}", f"Ordering: {ordering}"]
-    lines += [" ".join(map(repr, row)) for row in rows.tolist()]
-    return "\n".join(map(str, lines)) + "\n"
+    rows = (mesh.elements * spread + spread - 1)[:, corner]
+    parts = [
+        f"MFEM mesh v1.0\ndimension\n{mesh.dim}\nelements\n{mesh.num_elements}",
+        *(f"1 {2 * mesh.dim - 1} " + " ".join(map(str, row)) for row in rows.tolist()),
+        f"boundary\n0\nvertices\n{mesh.num_vertices * spread}\nnodes\nFiniteElementSpace",
+        f"FiniteElementCollection: {name}\nVDim: {mesh.dim}\nOrdering: {ordering}",
+        *(" ".join(map(repr, row)) for row in (values if ordering else values.T).tolist()),
+    ]
+    return "\n".join(parts) + "\n"
 
 
 def bernstein(p, x):
     return np.stack([comb(p, i) * x**i * (1 - x) ** (p - i) for i in range(p + 1)], axis=1)
 
 
-@pytest.mark.parametrize("ordering", [0, 1])
 @pytest.mark.parametrize("dim", [1, 2, 3])
-def test_legacy_collections_are_equispaced_h1(dim, ordering):
+def test_legacy_collections_are_equispaced_h1(dim):
     mesh = scrambled(box((3, 2, 2)[:dim], mapping=bend, order=3), 5)
     for p, name in ((1, "Linear"), (2, "Quadratic"), (3, "Cubic")):
         numbers = mfem_h1_dofs(mesh, p)
@@ -205,28 +132,25 @@ def test_legacy_collections_are_equispaced_h1(dim, ordering):
         at = positions(mesh.coordinates, equispaced(p + 1))
         values = np.empty((numbers.max() + 1, dim))
         values[numbers] = at
-        got = read_mfem(with_nodes(mesh, name, values, ordering))
+        got = read_mfem(with_nodes(mesh, name, values, p % 2))
         np.testing.assert_allclose(positions(got.coordinates, equispaced(p + 1)), at, atol=1e-14)
         assert got.order == p
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3])
-@pytest.mark.parametrize(
-    ("tag", "points"),
-    [
-        ("", lambda n: gauss_legendre(n)[0]),
-        ("_T0", lambda n: gauss_legendre(n)[0]),
-        ("_T1", lambda n: gauss_lobatto(n)[0]),
-        ("_T3", lambda n: np.arange(1, n + 1) / (n + 1)),
-        ("_T4", equispaced),
-        ("_T5", lambda n: (np.arange(n) + 0.5) / n),
-    ],
-)
-def test_discontinuous_collections_by_their_points(dim, tag, points):
+def test_discontinuous_collections_by_their_points(dim):
     mesh = box((3, 3, 3)[:dim], periodic=True, mapping=bend, order=3)
-    values = positions(mesh.coordinates, points(4)).reshape(-1, dim)
-    got = read_mfem(with_nodes(mesh, f"L2{tag}_{dim}D_P3", values, 1))
-    np.testing.assert_allclose(got.coordinates, mesh.coordinates, atol=1e-13)
+    for tag, points in (
+        ("", gauss_legendre(4)[0]),
+        ("_T0", gauss_legendre(4)[0]),
+        ("_T1", gauss_lobatto(4)[0]),
+        ("_T3", np.arange(1, 5) / 5),
+        ("_T4", equispaced(4)),
+        ("_T5", (np.arange(4) + 0.5) / 4),
+    ):
+        values = positions(mesh.coordinates, points).reshape(-1, dim)
+        got = read_mfem(with_nodes(mesh, f"L2{tag}_{dim}D_P3", values, 1))
+        np.testing.assert_allclose(got.coordinates, mesh.coordinates, atol=1e-13)
 
 
 def test_bernstein_collections():
@@ -285,69 +209,29 @@ def test_reading_refines_and_reorders():
         np.linalg.norm(np.diff(m.element_centers(), axis=0), axis=1).mean() for m in (plain, curve)
     ]
     assert steps[1] < steps[0]
-    with pytest.raises(MeshArgumentError):
-        read_mesh(sample("ball"), refine=-1)
-
-
-VOLUMES = {
-    "beam-hex": 8,
-    "box01_hex": 63,
-    "cube01_hex": 1,
-    "fichera": 7,
-    "l-shape": 0.75,
-    "periodic-square": 4,
-    "rectangle01_quad": 21,
-    "rt2D": 1,
-    "segment01": 1,
-    "square01_quad": 1,
-    "square_gresho": 1,
-    "star": 4.755279810979,
-    "star-q3": 4.755281582182,
-    "fichera-q3": 7.002703425157,
-}
-
-
-@NEEDED
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_real_files(path, tmp_path):
-    mesh = read_mesh(path)
-    if path.stem in VOLUMES:
-        assert mesh.volume() == pytest.approx(VOLUMES[path.stem], rel=1e-9)
-    assert mesh.refine().volume() == pytest.approx(mesh.volume(), rel=1e-12)
-    assert mesh.continuous == ("periodic" not in path.stem)
-    write_mfem(mesh, tmp_path / "a.mesh")
-    same(mesh, read_mesh(tmp_path / "a.mesh"), atol=1e-15)
 
 
 @pytest.mark.parametrize(
-    ("function", "error", "told"),
-    [
-        ("fsync", OSError(28, "No space left on device"), MeshFileError),
-        ("replace", KeyboardInterrupt("No space left"), KeyboardInterrupt),
-    ],
+    ("function", "error"), [("fsync", OSError(28, "full")), ("replace", KeyboardInterrupt("full"))]
 )
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(
-    tmp_path, monkeypatch, function, error, told
+    tmp_path, monkeypatch, function, error
 ):
     target = tmp_path / "a.mesh"
     target.write_text("old")
-
-    def fail(*arguments):
-        raise error
-
-    monkeypatch.setattr(os, function, fail)
-    with pytest.raises(told, match="No space left"):
+    monkeypatch.setattr(os, function, mock.Mock(side_effect=error))
+    told = MeshFileError if isinstance(error, OSError) else KeyboardInterrupt
+    with pytest.raises(told, match="full"):
         write_mfem(box(3), target)
     assert [path.name for path in tmp_path.iterdir()] == ["a.mesh"]
     assert target.read_text() == "old"
 
 
 def test_writing_where_it_cannot_be(tmp_path):
-    with pytest.raises(MeshFileError, match="can't be written"):
-        write_mfem(box(3), tmp_path / "missing" / "a.mesh")
     (tmp_path / "folder").mkdir()
-    with pytest.raises(MeshFileError, match="can't be written"):
-        write_mfem(box(3), tmp_path / "folder")
+    for path in (tmp_path / "missing" / "a.mesh", tmp_path / "folder"):
+        with pytest.raises(MeshFileError, match="can't be written"):
+            write_mfem(box(3), path)
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 
 

@@ -4,12 +4,10 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import femops
 from femops_meshes import MeshArgumentError, MeshExtraError, Partition, box, partition
-from support.oracles.partitions import MESHES, entities, figures
+from support.oracles.partitions import MESHES, figures
 
 NAMES = ("touched", "owned", "shared", "total", "total_shared", "neighbours", "copies")
 
@@ -23,7 +21,7 @@ def check_figures(mesh, parts):
     assert parts.empty == list(elements).count(0)
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 50])
+@pytest.mark.parametrize("size", [1, 3, 50])
 @pytest.mark.parametrize("kind", MESHES)
 def test_figures(kind, size):
     mesh = MESHES[kind]()
@@ -32,7 +30,7 @@ def test_figures(kind, size):
     check_figures(mesh, Partition.of(mesh, owner, size))
 
 
-@pytest.mark.parametrize("order", [1, 2, 4])
+@pytest.mark.parametrize("order", [1, 4])
 @pytest.mark.parametrize("kind", ["circle", "square", "torus", "cube", "ball"])
 def test_dofs(kind, order):
     mesh = MESHES[kind]()
@@ -87,9 +85,9 @@ def test_arrays_are_read_only():
         parts.owner[0] = 1
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+@pytest.mark.parametrize("method", ["curve", "metis"])
+def test_bad_arguments(method):
+    for arguments, message in (
         ({"size": 0}, "size is a whole number >= 1, got 0"),
         ({"size": 2.0}, "size is 2.0: give a whole number"),
         ({"method": "random"}, "method is 'curve' or 'metis', got 'random'"),
@@ -100,27 +98,21 @@ def test_arrays_are_read_only():
         ({"weights": [1, 1, 1, np.nan, 1, 1]}, "the first is nan"),
         ({"weights": [1, 1, 1, 1, np.inf, 1]}, "the first is inf"),
         ({"weights": ["a"] * 6}, "weights can't be made an array of numbers"),
-    ],
-)
-@pytest.mark.parametrize("method", ["curve", "metis"])
-def test_bad_arguments(arguments, message, method):
-    with pytest.raises(MeshArgumentError, match=message):
-        partition(box((3, 2)), **({"size": 2, "method": method} | arguments))
+    ):
+        with pytest.raises(MeshArgumentError, match=message):
+            partition(box((3, 2)), **({"size": 2, "method": method} | arguments))
 
 
-@pytest.mark.parametrize(
-    ("owner", "message"),
-    [
+def test_bad_owners():
+    for owner, message in (
         ([0, 1], r"shape \(2,\): it must be whole numbers of shape \(6,\)"),
         ([0.0] * 6, "owner holds float64"),
         ([True] * 6, "owner holds bool"),
         ([0, 0, 0, 0, 0, 2], "owner goes from 0 to 2, but parts are 0 to 1"),
         ([0, 0, 0, 0, 0, -1], "owner goes from -1 to 0"),
-    ],
-)
-def test_bad_owners(owner, message):
-    with pytest.raises(MeshArgumentError, match=message):
-        Partition.of(box((3, 2)), owner, 2)
+    ):
+        with pytest.raises(MeshArgumentError, match=message):
+            Partition.of(box((3, 2)), owner, 2)
 
 
 # --- METIS ----------------------------------------------------------------------------------------
@@ -131,12 +123,11 @@ def metis():
     pytest.importorskip("pymetis", reason="needs the extra metis")
 
 
-@pytest.mark.parametrize("size", [1, 2, 5, 12, 100])
+@pytest.mark.parametrize("size", [1, 5, 100])
 @pytest.mark.parametrize("kind", MESHES)
-def test_figures_by_metis(metis, kind, size):
+def test_parts_by_metis(metis, kind, size):
     mesh = MESHES[kind]()
     parts = partition(mesh, size, "metis")
-    check_figures(mesh, parts)
     assert np.array_equal(parts.owner, partition(mesh, size, "metis").owner)
     used, first = np.unique(parts.owner, return_index=True)
     assert used.tolist() == list(range(len(used)))  # empty parts are the last
@@ -161,6 +152,7 @@ def test_metis_weighs(metis):
     weights = np.where(mesh.element_centers()[:, 1] < 0.2, 9.5, 0.5)
     for scale in (1e-20, 1.0, 1e20):
         parts = partition(mesh, 4, "metis", weights * scale)
+        check_figures(mesh, parts)
         assert parts.balance < 1.1
         np.testing.assert_allclose(
             parts.load,
@@ -168,20 +160,6 @@ def test_metis_weighs(metis):
             rtol=1e-12,
         )
     assert partition(mesh, 4, "metis").balance < 1.1
-
-
-@settings(deadline=None, max_examples=25)
-@given(st.lists(st.integers(1, 4), min_size=1, max_size=3), st.integers(1, 9), st.data())
-def test_metis_owns_every_element(metis, counts, size, data):
-    mesh = box(counts)
-    weights = data.draw(
-        st.lists(st.floats(1e-6, 1e6), min_size=mesh.num_elements, max_size=mesh.num_elements)
-    )
-    parts = partition(mesh, size, "metis", weights)
-    assert parts.elements.sum() == mesh.num_elements
-    faces = entities(mesh, mesh.dim - 1).values()
-    cut = sum(len({int(parts.owner[e]) for e in elements}) == 2 for elements in faces)
-    assert parts.total_shared[-1] == cut
 
 
 def test_without_pymetis(monkeypatch):

@@ -1,7 +1,5 @@
 """Temporary files: what killed writers have left is removed, what others write is not."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re
@@ -14,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import femops
+import femops_meshes
 from femops_meshes.formats import temporary
 from femops_meshes.formats.temporary import shared_name, temporary_file
 
@@ -22,16 +21,16 @@ ABANDONED = f".run-femops-{HERE}-01234567.vtu"
 DAYS = 3 * 86400
 
 
-def names(folder: Path) -> list[str]:
+def names(folder):
     return sorted(file.name for file in folder.iterdir())
 
 
-def search_again() -> None:
+def search_again():
     """As a new process would."""
     temporary._searched.clear()
 
 
-def test_a_file_that_is_there_as_long_as_it_is_used(tmp_path: Path) -> None:
+def test_a_file_that_is_there_as_long_as_it_is_used(tmp_path):
     with temporary_file(tmp_path / "run.vtu") as file:
         assert names(tmp_path) == [file.name]
         assert re.fullmatch(rf"\.run-femops-{HERE}-[0-9a-f]{{8}}\.vtu", file.name)
@@ -43,7 +42,7 @@ def test_a_file_that_is_there_as_long_as_it_is_used(tmp_path: Path) -> None:
     assert names(tmp_path) == ["plain", "run.vtu"]
 
 
-def test_names_as_long_as_the_system_allows(tmp_path: Path) -> None:
+def test_names_as_long_as_the_system_allows(tmp_path):
     for name in ("x" * 251 + ".vtu", "ü" * 125 + ".vtu", "a." + "b" * 253):
         with temporary_file(tmp_path / name) as file:
             file.replace(tmp_path / name)
@@ -61,12 +60,13 @@ KEPT = [
 ]
 
 
-def test_only_what_killed_writers_left_is_removed(tmp_path: Path) -> None:
+def test_only_what_killed_writers_left_is_removed(tmp_path):
     left = [ABANDONED, f".other-x-femops-{HERE}-01234567.state", f".-femops-{HERE}-01234567"]
     for name in [*KEPT, *left]:
         (tmp_path / name).write_text("")
     with temporary_file(tmp_path / "a.vtu") as alive:
         assert names(tmp_path) == sorted([*KEPT, alive.name])
+        os.utime(alive, (time.time() - DAYS,) * 2)  # of a writer that takes days
         search_again()
         with temporary_file(tmp_path / "b.vtu"):
             assert alive.exists()
@@ -78,21 +78,11 @@ def test_only_what_killed_writers_left_is_removed(tmp_path: Path) -> None:
     assert names(tmp_path) == sorted(KEPT[:-2])
 
 
-def test_the_file_of_a_writer_that_takes_days_stays(tmp_path: Path) -> None:
-    with temporary_file(tmp_path / "a.vtu") as alive:
-        os.utime(alive, (time.time() - DAYS,) * 2)
-        search_again()
-        with temporary_file(tmp_path / "b.vtu"):
-            assert alive.exists()
-
-
-def test_a_new_file_that_another_process_takes_for_abandoned(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_new_file_that_another_process_takes_for_abandoned(tmp_path, monkeypatch):
     """It finds the file before there is a lock on it; the writer makes another."""
     lock, taken = temporary.fcntl.flock, []
 
-    def flock(handle: int, how: int) -> None:
+    def flock(handle, how):
         if not taken:
             (file,) = tmp_path.iterdir()
             file.unlink()
@@ -106,10 +96,10 @@ def test_a_new_file_that_another_process_takes_for_abandoned(
         assert file not in taken
 
 
-def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_without_locks(tmp_path, monkeypatch):
     """Only age tells there."""
 
-    def flock(handle: int, how: int) -> None:
+    def flock(handle, how):
         raise OSError(errno.ENOSYS, "no locks")
 
     monkeypatch.setattr(temporary.fcntl, "flock", flock)
@@ -123,7 +113,7 @@ def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert names(tmp_path) == []
 
 
-def test_a_name_that_other_machines_know(tmp_path: Path) -> None:
+def test_a_name_that_other_machines_know(tmp_path):
     target = tmp_path / "run.vtu"
     with temporary_file(target, "01234567.5") as file:
         assert file == shared_name(target, "01234567.5")
@@ -132,30 +122,35 @@ def test_a_name_that_other_machines_know(tmp_path: Path) -> None:
             pass
 
 
-WRITERS = {
-    "run.vtu": "femops.save('run.vtu', V, u=V.zeros())",
-    "run.pvtu": "femops.save('run.pvtu', V, u=V.zeros())",
-    "run.pvd": "femops.io.TimeSeries('run.pvd', existing='replace').save(0.0, V, u=V.zeros())",
-    "run.state": "femops.io.save_state('run.state', {'u': (V, V.zeros())})",
-    "run.mesh": "femops_meshes.write_mfem(V.mesh, 'run.mesh')",
-}
+def test_all_writers_write_temporary_files(tmp_path, monkeypatch):
+    replace, seen = os.replace, {}
+
+    def noted(source, target):
+        seen[Path(target).resolve()] = Path(source)
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", noted)
+    monkeypatch.chdir(tmp_path)
+    V = femops.H1(femops.box((2, 2)), 1)
+    u = V.zeros()
+    femops.save("run.vtu", V, u=u)
+    femops.save("run.pvtu", V, u=u)
+    femops.io.TimeSeries("run.pvd").save(0.0, V, u=u)
+    femops.io.save_state("run.state", {"u": (V, u)})
+    femops_meshes.write_mfem(V.mesh, "run.mesh")
+    assert seen.keys() == {file for file in tmp_path.rglob("*") if file.is_file()}
+    assert all(temporary._NAME.fullmatch(source.name) for source in seen.values())
 
 
-@pytest.mark.parametrize("name", WRITERS)
-def test_the_next_writer_in_the_folder_removes_what_a_kill_has_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    program = f"""
-import os, signal, femops, femops_meshes
-V = femops.H1(femops.box((2, 2)), 1)
+def test_the_next_writer_in_the_folder_removes_what_a_kill_has_left(tmp_path):
+    program = """
+import os, signal
+from femops_meshes import box, write_mfem
 os.replace = lambda *names: os.kill(os.getpid(), signal.SIGKILL)
-{WRITERS[name]}
+write_mfem(box(2), "run.mesh")
 """
     killed = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=False)
     assert killed.returncode == -signal.SIGKILL
-    assert [file for file in tmp_path.rglob("*") if "-femops-" in file.name]
-    monkeypatch.chdir(tmp_path)
-    V = femops.H1(femops.box((2, 2)), 1)
-    for code in WRITERS.values():
-        exec(code, {"femops": femops, "femops_meshes": sys.modules["femops_meshes"], "V": V})
-    assert not [file for file in tmp_path.rglob("*") if "-femops-" in file.name]
+    assert len(names(tmp_path)) == 1
+    with temporary_file(tmp_path / "run.vtu") as file:
+        assert names(tmp_path) == [file.name]

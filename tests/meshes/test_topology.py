@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from femops_meshes import Mesh, MeshTopologyError, ball, box, entity_permutation, scrambled
 from femops_meshes.coordinates.interpolation import gauss_lobatto
@@ -27,21 +25,19 @@ def check_lattice(mesh, p):
     assert len(apart) == size
 
 
-@pytest.mark.parametrize("p", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("p", [1, 2, 3, 5])
 @pytest.mark.parametrize("dim", [1, 2, 3])
 def test_lattice_of_scrambled_boxes(dim, p):
     mesh = scrambled(box((3, 2, 2)[:dim], mapping=bend, order=2), seed=p)
     check_lattice(mesh, p)
 
 
-@pytest.mark.parametrize("p", [2, 3, 4])
-def test_lattice_of_the_scrambled_ball_sees_every_orientation(p):
-    mesh = scrambled(ball(2, order=2), seed=p)
-    faces = list(entity_codes(3, 2))
-    edges = list(entity_codes(3, 1))
+def test_lattice_of_the_scrambled_ball_sees_every_orientation():
+    mesh = scrambled(ball(2, order=2), seed=3)
+    faces, edges = list(entity_codes(3, 2)), list(entity_codes(3, 1))
     assert set(mesh.topology.orientation[:, faces].ravel()) == set(range(8))
     assert set(mesh.topology.orientation[:, edges].ravel()) == {0, 1}
-    check_lattice(mesh, p)
+    check_lattice(mesh, 4)
 
 
 def two_hexes(turn, labels):
@@ -63,18 +59,17 @@ def shared_face(mesh):
     return topology.face_codes[inner]
 
 
-@pytest.mark.sample(4)
-@pytest.mark.parametrize("turn", rotations(3))
-def test_two_hexes_agree_on_their_face_however_one_is_turned(turn):
-    seen = set()
+def test_two_hexes_agree_on_their_face_however_one_is_turned():
     rng = np.random.default_rng(7)
-    for _ in range(12):
-        mesh = two_hexes(turn, rng.permutation(12))
-        codes = shared_face(mesh)
-        seen |= {int(mesh.topology.orientation[e, codes[e]]) for e in (0, 1)}
+    seen = [set(), set()]
+    for turn in rotations(3):
         for n in (1, 2, 3, 4):
+            mesh = two_hexes(turn, rng.permutation(12))
+            codes = shared_face(mesh)
+            for element, code in enumerate(codes):
+                seen[element].add(int(mesh.topology.orientation[element, code]))
             check_face_nodes(mesh, codes, n)
-    assert len(seen) >= 4
+    assert seen == [set(range(8))] * 2
 
 
 def check_face_nodes(mesh, codes, n):
@@ -89,21 +84,9 @@ def check_face_nodes(mesh, codes, n):
     np.testing.assert_allclose(*in_base_order, atol=1e-13)
 
 
-def test_all_eight_face_orientations_meet_all_others_that_can_meet():
-    """Every orientation of one side occurs against all those of the other."""
-    rng = np.random.default_rng(3)
-    pairs = set()
-    for _ in range(60):
-        for turn in rotations(3)[::3]:
-            mesh = two_hexes(turn, rng.permutation(12))
-            codes = shared_face(mesh)
-            pairs.add(tuple(int(mesh.topology.orientation[e, codes[e]]) for e in (0, 1)))
-    assert {pair[0] for pair in pairs} == {pair[1] for pair in pairs} == set(range(8))
-
-
 @pytest.mark.parametrize("kind", [1, 2])
-@pytest.mark.parametrize("n", [0, 1, 2, 3, 4])
-def test_permutations_are_those_of_the_symmetries(kind, n):
+@pytest.mark.parametrize("n", range(5))
+def test_permutations_are_those_of_the_symmetries(n, kind):
     shape = (n,) * kind
     base = np.arange(n**kind).reshape(shape)
     for orientation in range(2 ** (2 * kind - 1)):
@@ -151,11 +134,10 @@ def test_faces_join_the_elements_that_list_them():
     assert outside == mesh.num_boundary == 2 * (9 + 6 + 6)
 
 
-@given(counts=st.tuples(*[st.integers(3, 5)] * 3), dim=st.integers(1, 3))
-@settings(max_examples=15, deadline=None)
-def test_euler_characteristic(counts, dim):
-    plain = box(counts[:dim]).topology.num_entities
-    torus = box(counts[:dim], periodic=True).topology.num_entities
+@pytest.mark.parametrize("counts", [(4,), (3, 5), (3, 4, 5)])
+def test_euler_characteristic(counts):
+    plain = box(counts).topology.num_entities
+    torus = box(counts, periodic=True).topology.num_entities
     assert sum((-1) ** k * n for k, n in enumerate(plain)) == 1
     assert sum((-1) ** k * n for k, n in enumerate(torus)) == 0
 

@@ -1,4 +1,4 @@
-"""Bases and quadrature: exact identities, and high-precision values by product formulas."""
+"""Bases and quadrature: exact identities, and values by product formulas in long double."""
 
 from fractions import Fraction
 from math import comb
@@ -8,53 +8,19 @@ import pytest
 
 from femops.basis import Basis1D, Quadrature1D, gauss, lobatto
 from femops.errors import BasisError
-from femops_meshes.coordinates.interpolation import tensor_apply
-
-FAMILIES = ["gll", "gauss", "bernstein"]
-
-
-def exact_lagrange(nodes, x):
-    """Values and slopes at x by the product formula, in exact rational arithmetic."""
-    nodes = [Fraction(float(t)) for t in nodes]
-    x = Fraction(float(x))
-    values, slopes = [], []
-    for j, own in enumerate(nodes):
-        others = nodes[:j] + nodes[j + 1 :]
-        scale = value = Fraction(1)
-        slope = Fraction(0)
-        for node in others:
-            slope = slope * (x - node) + value
-            value *= x - node
-            scale *= own - node
-        values.append(float(value / scale))
-        slopes.append(float(slope / scale))
-    return np.array(values), np.array(slopes)
+from femops_meshes.coordinates.interpolation import gauss_legendre, gauss_lobatto, tensor_apply
+from support.oracles import naive
 
 
-def exact_bernstein(p, x):
-    x = Fraction(float(x))
-
-    def b(j, n):
-        return comb(n, j) * x**j * (1 - x) ** (n - j) if 0 <= j <= n else Fraction(0)
-
-    values = [float(b(j, p)) for j in range(p + 1)]
-    slopes = [float(p * (b(j - 1, p - 1) - b(j, p - 1))) for j in range(p + 1)]
-    return np.array(values), np.array(slopes)
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("p", [1, 2, 5, 9, 14, 20])
-def test_matrices_against_exact_rational_arithmetic(family, p):
+@pytest.mark.parametrize("family", ["gll", "gauss", "bernstein"])
+@pytest.mark.parametrize("p", [1, 2, 9, 20])
+def test_matrices_against_product_formulas_in_long_double(family, p):
     basis = Basis1D(family, p)
     x = np.concatenate([[0.0, 1.0, 1e-9, 0.3, 1 - 1e-12], basis.nodes, gauss(p + 2).points])
-    b, g = basis.interpolation(x), basis.gradient(x)
-    assert b.shape == g.shape == (len(x), p + 1)
-    for i, xi in enumerate(x):
-        values, slopes = (
-            exact_bernstein(p, xi) if family == "bernstein" else exact_lagrange(basis.nodes, xi)
-        )
-        np.testing.assert_allclose(b[i], values, rtol=0, atol=1e-13)
-        np.testing.assert_allclose(g[i], slopes, rtol=0, atol=1e-13 * p**2 * 4)
+    values, slopes = naive.line(family, p, x)
+    np.testing.assert_allclose(basis.interpolation(x), values.astype(float), rtol=0, atol=1e-13)
+    tolerance = 4e-13 * p**2
+    np.testing.assert_allclose(basis.gradient(x), slopes.astype(float), rtol=0, atol=tolerance)
 
 
 def test_bernstein_is_positive_and_ends_are_nodal():
@@ -63,7 +29,7 @@ def test_bernstein_is_positive_and_ends_are_nodal():
     np.testing.assert_array_equal(basis.interpolation([0.0, 1.0]), np.eye(21)[[0, -1]])
 
 
-@pytest.mark.parametrize("p", [3, 20, 40])
+@pytest.mark.parametrize("p", [3, 20])
 def test_each_bernstein_coefficient_is_exact_to_round_off(p):
     """By monomials, in rational arithmetic: c_k = sum_i binom(k, i) / binom(p, i) a_i."""
     basis = Basis1D("bernstein", p)
@@ -86,23 +52,10 @@ def test_order_zero_is_a_constant():
     np.testing.assert_array_equal(basis.gradient([0.0, 0.7]), [[0.0], [0.0]])
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 8, 13, 22, 40])
-def test_gauss_is_exact_to_its_degree(n):
-    rule = gauss(n)
-    assert rule.q1d == n
-    for k in range(2 * n):
-        assert rule.weights @ rule.points**k == pytest.approx(1 / (k + 1), abs=1e-14)
-    assert abs(rule.weights @ rule.points ** (2 * n) - 1 / (2 * n + 1)) > 0
-    assert np.all(np.diff(rule.points) > 0)
-
-
-@pytest.mark.parametrize("n", [2, 3, 8, 13, 22, 40])
-def test_lobatto_is_exact_to_its_degree(n):
-    rule = lobatto(n)
-    assert (rule.points[0], rule.points[-1]) == (0.0, 1.0)
-    for k in range(2 * n - 2):
-        assert rule.weights @ rule.points**k == pytest.approx(1 / (k + 1), abs=1e-14)
-    np.testing.assert_allclose(rule.points, 1 - rule.points[::-1], atol=1e-15)
+def test_rules_are_those_of_the_meshes():
+    for rule, points in ((gauss(3), gauss_legendre(3)), (lobatto(4), gauss_lobatto(4))):
+        assert rule.q1d == len(points[0])
+        np.testing.assert_array_equal([rule.points, rule.weights], points)
 
 
 def test_tensor_weights_match_tensor_apply():
@@ -112,39 +65,26 @@ def test_tensor_weights_match_tensor_apply():
     assert rule.tensor_weights(3) @ f[0] == pytest.approx(by_lines, rel=1e-14)
 
 
-def test_rules_and_nodes_cannot_be_changed():
+def test_rules_cannot_be_changed():
     with pytest.raises(ValueError, match="read-only"):
         gauss(3).weights[0] = 1.0
 
 
-@pytest.mark.parametrize("p", [0, -1, 1.5, "2", None, True])
-def test_degree_must_be_a_whole_number_above_zero(p):
-    with pytest.raises(BasisError, match="whole number"):
-        Basis1D("gll", p)
-
-
-def test_unknown_family_names_the_known_ones():
-    with pytest.raises(BasisError, match="'gll', 'gauss' or 'bernstein'"):
-        Basis1D("legendre", 2)
-
-
-@pytest.mark.parametrize(("rule", "n"), [(gauss, 0), (gauss, 2.0), (lobatto, 1)])
-def test_rules_refuse_too_few_points(rule, n):
-    with pytest.raises(BasisError, match="give a whole number from"):
-        rule(n)
-
-
-@pytest.mark.parametrize(
-    ("points", "weights"), [([0.5], [1.0, 2.0]), ([], []), ([1.5], [1.0]), ([0.5], [np.nan])]
-)
-def test_a_rule_of_ones_own_is_checked(points, weights):
-    with pytest.raises(BasisError, match="points"):
-        Quadrature1D(np.array(points), np.array(weights), "own")
-
-
-def test_points_must_be_a_vector():
-    with pytest.raises(BasisError, match="vector of points"):
-        Basis1D("gll", 2).interpolation(np.zeros((2, 2)))
+def test_bad_input_is_refused():
+    for call, message in (
+        *((lambda p=p: Basis1D("gll", p), "whole number") for p in (0, -1, 1.5, "2", None, True)),
+        (lambda: Basis1D("legendre", 2), "'gll', 'gauss' or 'bernstein'"),
+        (lambda: gauss(0), "give a whole number from"),
+        (lambda: gauss(2.0), "give a whole number from"),
+        (lambda: lobatto(1), "give a whole number from"),
+        (lambda: Quadrature1D(np.array([0.5]), np.array([1.0, 2.0]), "own"), "points"),
+        (lambda: Quadrature1D(np.array([]), np.array([]), "own"), "points"),
+        (lambda: Quadrature1D(np.array([1.5]), np.array([1.0]), "own"), "points"),
+        (lambda: Quadrature1D(np.array([0.5]), np.array([np.nan]), "own"), "points"),
+        (lambda: Basis1D("gll", 2).interpolation(np.zeros((2, 2))), "vector of points"),
+    ):
+        with pytest.raises(BasisError, match=message):
+            call()
 
 
 def test_bases_compare_by_value():

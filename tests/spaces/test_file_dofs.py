@@ -1,16 +1,13 @@
 """Vectors in the numbering of the mesh's file."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 import femops
 from femops import H1, L2
-from femops_meshes import read_mfem, write_mfem
+from femops_meshes import sample, write_mfem
 from support.cases.meshes import MESHES
-
-SHARED = Path(__file__).parents[3] / "shared" / "meshes"
+from support.mesh_files import FILES
 
 
 def raw_nodes(path):
@@ -25,18 +22,13 @@ def raw_nodes(path):
     return name, values.reshape(columns, -1).T if by_nodes else values.reshape(-1, columns)
 
 
-def files_with_nodes():
-    if not SHARED.is_dir():
-        return [pytest.param(None, marks=pytest.mark.skip(f"{SHARED} is absent"))]
-    paths = [path for path in sorted(SHARED.glob("*.mesh")) if "\nnodes" in path.read_text()]
-    return [pytest.param(path, id=path.name) for path in paths]
+PATHS = [sample(name) for name in ("ball", "disc", "periodic")]
+PATHS += [path for path in FILES if "\nnodes" in path.read_text()]
 
 
-@pytest.mark.parametrize("reorder", [True, False])
-@pytest.mark.parametrize("path", files_with_nodes())
-def test_coordinates_in_file_order_are_the_files_nodes(path, reorder):
+def check_file_dofs(mesh, path):
+    """Coordinates in the order of the file are the file's nodes."""
     name, nodes = raw_nodes(path)
-    mesh = femops.read_mesh(path, reorder=reorder)
     continuous = not name.startswith("L2")
     family = "gll" if continuous or "_T1_" in name else "gauss"
     space = (H1 if continuous else L2)(mesh, mesh.order, ncomp=mesh.dim, family=family)
@@ -44,8 +36,7 @@ def test_coordinates_in_file_order_are_the_files_nodes(path, reorder):
     x = space.components(u)
     if name == "Cubic":
         # The nodes of this old collection are equispaced.
-        samples = space.sample(u, 4)[1]
-        x[space.restriction.indices] = samples
+        x[space.restriction.indices] = space.sample(u, 4)[1]
     in_file = np.empty_like(nodes)
     in_file[space.file_dofs()] = x.reshape(nodes.shape)
     if name == "Cubic" and mesh.dim == 3:
@@ -55,6 +46,20 @@ def test_coordinates_in_file_order_are_the_files_nodes(path, reorder):
     np.testing.assert_allclose(in_file, nodes, atol=1e-12 * np.abs(nodes).max())
 
 
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name)
+def test_coordinates_in_file_order_are_the_files_nodes(path):
+    for reorder in (True, False):
+        check_file_dofs(femops.read_mesh(path, reorder=reorder), path)
+
+
+@pytest.mark.parametrize("name", ["ball", "disc", "periodic"])
+def test_of_a_refined_mesh_the_file_is_that_which_is_written_of_it(tmp_path, name):
+    """Not the coarse file, whose vectors are shorter, nor the mesh that MFEM would refine."""
+    mesh = femops.read_mesh(sample(name), refine=1)
+    write_mfem(mesh, tmp_path / "fine.mesh")
+    check_file_dofs(mesh, tmp_path / "fine.mesh")
+
+
 @pytest.mark.parametrize("name", MESHES)
 def test_file_dofs_are_a_permutation(name):
     mesh = MESHES[name]()
@@ -62,39 +67,8 @@ def test_file_dofs_are_a_permutation(name):
         np.testing.assert_array_equal(np.sort(space.file_dofs()), np.arange(space.ndofs))
 
 
-def test_vertices_come_first_in_the_file():
-    mesh = femops.read_mesh(femops.sample("ball.mesh"))
-    space = H1(mesh, 4)
-    corners = [0, 4, 20, 24, 100, 104, 120, 124]
-    numbers = space.file_dofs()[space.restriction.indices[:, corners]]
-    np.testing.assert_array_equal(numbers, mesh.elements)
-
-
 def test_l2_follows_the_files_elements():
     mesh = femops.box((3, 3)).reordered(np.arange(9)[::-1])
     space = L2(mesh, 1)
     rows = space.file_dofs().reshape(9, 4)
     np.testing.assert_array_equal(rows, 4 * mesh.file_elements[:, None] + np.arange(4))
-
-
-@pytest.mark.parametrize("name", ["disc.mesh", "ball.mesh", "periodic.mesh"])
-def test_of_a_refined_mesh_the_file_is_that_which_is_written_of_it(tmp_path, name):
-    """Not the coarse file, whose vectors are shorter, nor the mesh that MFEM would refine."""
-    mesh = femops.read_mesh(femops.sample(name), refine=1)
-    write_mfem(mesh, tmp_path / "fine.mesh")
-    written = read_mfem(tmp_path / "fine.mesh")
-    for make in (lambda m: H1(m, 3), lambda m: L2(m, 2)):
-        mine, other = make(mesh), make(written)
-        of_mine = np.empty((mine.ndofs, mesh.dim))
-        of_other = np.empty((other.ndofs, mesh.dim))
-        of_mine[mine.file_dofs()] = element_averages(mine)
-        of_other[other.file_dofs()] = element_averages(other)
-        np.testing.assert_allclose(of_mine, of_other, atol=1e-6)
-
-
-def element_averages(space):
-    """Something with a value at each dof, of a torn mesh too: mean centers of its elements."""
-    e_vec = np.repeat(space.mesh.element_centers()[:, None], space.p1d**space.dim, axis=1)
-    sums = np.zeros((space.ndofs, space.dim))
-    np.add.at(sums, space.restriction.indices, e_vec)
-    return sums / np.bincount(space.restriction.indices.ravel())[:, None]

@@ -13,62 +13,48 @@ X = np.array([[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]])
 
 
 @pytest.mark.parametrize(
-    ("f", "expected"),
+    ("f", "shape", "expected"),
     [
-        (2.5, [2.5, 2.5, 2.5]),
-        (3, [3, 3, 3]),
-        (lambda x: x[0] + x[1], [3, 5, 7]),
-        (lambda x: x[:1], [0, 1, 2]),
-        (lambda x: 1.0, [1, 1, 1]),
-        (lambda x: x[0] > 0.5, [0, 1, 1]),
-        (lambda x: x[0].astype(np.float32), [0, 1, 2]),
+        (2.5, (), [2.5, 2.5, 2.5]),
+        (3, (), [3, 3, 3]),
+        (lambda x: x[0] + x[1], (), [3, 5, 7]),
+        (lambda x: x[:1], (), [0, 1, 2]),
+        (lambda x: 1.0, (), [1, 1, 1]),
+        (lambda x: x[0] > 0.5, (), [0, 1, 1]),
+        (lambda x: x[0].astype(np.float32), (), [0, 1, 2]),
+        (lambda x: x, (2,), X.T),
+        (lambda x: [x[1], 0.0], (2,), [[3, 0], [4, 0], [5, 0]]),
+        (lambda x: (x[0], x[0] * 2), (2,), [[0, 0], [1, 2], [2, 4]]),
+        ((1.0, 2.0), (2,), [[1, 2]] * 3),
+        (lambda x: np.array([1.0, 2.0]), (2,), [[1, 2]] * 3),
+        (0.0, (2,), np.zeros((3, 2))),
+        (
+            lambda x: [[x[0], 1.0], [0.0, x[1]]],
+            (2, 2),
+            [[[0, 1], [0, 3]], [[1, 1], [0, 4]], [[2, 1], [0, 5]]],
+        ),
     ],
 )
-def test_scalars(f, expected):
-    values = evaluate(f, X)
+def test_numbers_vectors_and_matrices(f, shape, expected):
+    values = evaluate(f, X, shape)
     assert values.dtype == np.float64
-    np.testing.assert_array_equal(values, expected)
-
-
-@pytest.mark.parametrize(
-    ("f", "expected"),
-    [
-        (lambda x: x, X.T),
-        (lambda x: [x[1], 0.0], [[3, 0], [4, 0], [5, 0]]),
-        (lambda x: (x[0], x[0] * 2), [[0, 0], [1, 2], [2, 4]]),
-        ((1.0, 2.0), [[1, 2]] * 3),
-        (lambda x: np.array([1.0, 2.0]), [[1, 2]] * 3),
-        (0.0, np.zeros((3, 2))),
-    ],
-)
-def test_vectors(f, expected):
-    values = evaluate(f, X, (2,))
     assert values.flags.c_contiguous
     np.testing.assert_array_equal(values, expected)
 
 
-def test_a_function_may_write_into_its_argument():
+def test_arguments_and_results_are_copied_where_needed():
     def moved(x):
         x += 1.0
         return x[0]
 
     np.testing.assert_array_equal(evaluate(moved, X.copy()), [1, 2, 3])
-
-
-def test_gradient_of_a_vector():
-    values = evaluate(lambda x: [[x[0], 1.0], [0.0, x[1]]], X, (2, 2))
-    np.testing.assert_array_equal(values[1], [[1, 1], [0, 4]])
-
-
-def test_the_users_own_array_is_copied():
     data = {n: np.ones(n) for n in (3, 4)}
     evaluate(lambda x: data[x.shape[1]], X)[:] = 7
     np.testing.assert_array_equal(data[3], 1)
 
 
-@pytest.mark.parametrize(
-    ("f", "shape", "got"),
-    [
+def test_wrong_shapes_are_one_clear_error():
+    for f, shape, got in (
         (lambda x: x, (), r"\(2, 3\)"),
         (lambda x: x[0, :2], (), r"\(2,\)"),
         (lambda x: x[0], (2,), r"\(3,\)"),
@@ -78,20 +64,14 @@ def test_the_users_own_array_is_copied():
         (lambda x: None, (), "object"),
         (lambda x: [x[0], x[0, :2]], (2,), "do not fit together"),
         (lambda x: [x[0], x[0], x[0]], (2,), r"\(3, 3\)"),
-    ],
-)
-def test_wrong_shapes_are_one_clear_error(f, shape, got):
-    with pytest.raises(SpaceError, match=f"my_f gives .*{got}.* at 3 points: it must give"):
-        evaluate(f, X, shape, "my_f")
+    ):
+        with pytest.raises(SpaceError, match=f"my_f gives .*{got}.* at 3 points: it must give"):
+            evaluate(f, X, shape, "my_f")
 
 
 def test_not_finite_counts_and_places_the_points():
-    def f(x):
-        with np.errstate(divide="ignore"):
-            return 1 / (x[0] - 1)
-
     with pytest.raises(SpaceError, match=r"f is not finite at 1 of 3 points.*\(1, 4\)"):
-        evaluate(f, X)
+        evaluate(lambda x: np.where(x[0] == 1, np.inf, x[0]), X)
     with pytest.raises(SpaceError, match="not finite at 3 of 3"):
         evaluate(np.nan, X, (2,))
 
@@ -115,34 +95,28 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("points", [MANY, np.sort(MANY), X], ids=["any", "sorted", "three"])
 @pytest.mark.parametrize("name", WRONG)
-def test_other_points_that_matter(name, points):
-    if name.startswith("of ") and points is X:
-        points = MANY
-    with pytest.raises(SpaceError, match=r"my_f depends on which points are asked for: at \("):
-        evaluate(WRONG[name], points, (), "my_f")
+def test_other_points_that_matter(name):
+    for points in (MANY, np.sort(MANY), *([] if name.startswith("of ") else [X])):
+        with pytest.raises(SpaceError, match=r"my_f depends on which points are asked for: at \("):
+            evaluate(WRONG[name], points, (), "my_f")
 
 
-@pytest.mark.parametrize(
-    "predicate",
-    [
+def test_predicates_of_other_points():
+    for predicate in (
         lambda x: x[0] == x[0].max(),
         lambda x: x[0] > x[0].mean(),
         lambda x: x[1] < np.sort(x[1]),
         lambda x: np.arange(30) > 12,
-    ],
-)
-def test_predicates_of_other_points(predicate):
-    with pytest.raises(SpaceError, match="the predicate depends on which points"):
-        selected(predicate, MANY)
+    ):
+        with pytest.raises(SpaceError, match="the predicate depends on which points"):
+            selected(predicate, MANY)
 
 
-@pytest.mark.parametrize("f", [lambda x: x[:, 0], lambda x: x[:, 0] * [[1.0], [1.0]]])
-def test_one_value_that_is_not_the_same_everywhere(f):
-    values = f(MANY)
-    with pytest.raises(SpaceError, match="my_f depends on which points are asked for"):
-        evaluate(f, MANY, values.shape, "my_f")
+def test_one_value_that_is_not_the_same_everywhere():
+    for f in (lambda x: x[:, 0], lambda x: x[:, 0] * [[1.0], [1.0]]):
+        with pytest.raises(SpaceError, match="my_f depends on which points are asked for"):
+            evaluate(f, MANY, f(MANY).shape, "my_f")
 
 
 @pytest.mark.parametrize(

@@ -2,32 +2,29 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import femops
 from femops import H1, L2
 from femops.basis import gauss, lobatto
 from femops.errors import BasisError, SpaceError, VectorError
+from femops_meshes import scrambled
 from femops_meshes.coordinates.mapping import positions
 from support.cases.meshes import PERIODIC, bend, scrambled_box
 
 SPACES = [(H1, "gll"), (H1, "bernstein"), (L2, "gauss"), (L2, "gll"), (L2, "bernstein")]
 
 
-def polynomial(p, dim, seed):
-    """A polynomial of degree p in each direction, and its gradient."""
-    c = np.random.default_rng(seed).normal(size=(p + 1,) * dim)
-    value = getattr(np.polynomial.polynomial, f"polyval{dim}d" if dim > 1 else "polyval")
+def polynomial(p, dim):
+    """A polynomial of degree p in each direction, and its gradient (dim, n)."""
+    c = np.random.default_rng(p).normal(size=(p + 1,) * dim + (1,) * (3 - dim))
 
-    def f(x):
-        return value(*x, c) if dim > 1 else value(x[0], c)
+    def value(x, c):
+        return np.polynomial.polynomial.polyval3d(*x, *np.zeros((3 - dim, *x[0].shape)), c)
 
     def gradient(x):
-        parts = [np.polynomial.polynomial.polyder(c, axis=d) for d in range(dim)]
-        return [value(*x, part) if dim > 1 else value(x[0], part) for part in parts]
+        return [value(x, np.polynomial.polynomial.polyder(c, axis=d)) for d in range(dim)]
 
-    return f, gradient
+    return lambda x: value(x, c), gradient
 
 
 def affine_box(dim):
@@ -35,37 +32,30 @@ def affine_box(dim):
 
 
 @pytest.mark.parametrize(("kind", "family"), SPACES)
-@pytest.mark.parametrize("dim", [1, 2, 3])
-@pytest.mark.parametrize("p", [1, 2, 4, 7])
+@pytest.mark.parametrize(("dim", "p"), [(1, 1), (1, 7), (2, 2), (2, 7), (3, 1), (3, 4)])
 def test_polynomials_are_reproduced(kind, family, dim, p):
-    f, gradient = polynomial(p, dim, p)
+    f, gradient = polynomial(p, dim)
     space = kind(affine_box(dim), p, family=family)
     u = space.interpolate(f)
     where, values = space.sample(u, 4)
     expected = f(np.moveaxis(where, -1, 0))
     np.testing.assert_allclose(values, expected, rtol=0, atol=2e-13 * np.abs(expected).max())
     rule = space.quadrature()
-    x = np.moveaxis(
-        femops.geometry.Geometry(space.mesh, rule).points(0, space.mesh.num_elements), -1, 0
-    )
+    points = femops.geometry.Geometry(space.mesh, rule).points(0, space.mesh.num_elements)
+    x = np.moveaxis(points, -1, 0)
     np.testing.assert_allclose(space.values(u), f(x), atol=1e-12 * np.abs(expected).max())
     slopes = np.stack(gradient(x), axis=-1)
     np.testing.assert_allclose(space.gradient(u), slopes, atol=1e-11 * np.abs(slopes).max())
 
 
-@pytest.mark.parametrize("p", [1, 3, 20])
-def test_bernstein_interpolates_at_the_gauss_lobatto_points(p):
+def test_bernstein_interpolates_at_the_gauss_lobatto_points():
     mesh = scrambled_box((2, 2), 3, bend, 2)
-
-    def f(x):
-        return np.exp(x[0]) * np.cos(3 * x[1])
-
-    space = H1(mesh, p, family="bernstein")
-    u, nodal = space.interpolate(f), H1(mesh, p).interpolate(f)
-    b = space.basis.interpolation(space.basis.nodes)
-    e_vec = u[space.restriction.indices].reshape(4, p + 1, p + 1)
-    at_nodes = np.einsum("jb,eba,ia->eji", b, e_vec, b).reshape(4, -1)
-    np.testing.assert_allclose(at_nodes, nodal[space.restriction.indices], atol=1e-12)
+    for p in (1, 20):
+        nodal, other = (H1(mesh, p, family=family) for family in ("gll", "bernstein"))
+        u, v = (
+            space.interpolate(lambda x: np.exp(x[0]) * np.cos(3 * x[1])) for space in (nodal, other)
+        )
+        np.testing.assert_allclose(other.sample(v, 5)[1], nodal.sample(u, 5)[1], atol=1e-12)
 
 
 def test_gradient_on_a_curved_mesh_against_differences():
@@ -98,72 +88,42 @@ def test_components_are_scalars_side_by_side(kind, family):
         np.testing.assert_allclose(space.gradient(u)[..., c, :], scalar.gradient(one), atol=1e-12)
 
 
-@pytest.mark.parametrize("name", PERIODIC)
+@pytest.mark.parametrize("name", ["ring", "band", "tube"])
 def test_periodic_interpolation_takes_the_first_elements_place(name):
     mesh = PERIODIC[name][0]()
     space = H1(mesh, 3)
     u = space.interpolate(lambda x: x[0])
     nodes = positions(mesh.coordinates, space.basis.nodes)
-    seen = {}
-    for row, places in zip(space.restriction.indices.tolist(), nodes, strict=True):
-        for dof, place in zip(row, places, strict=True):
-            seen.setdefault(dof, place)
-    expected = np.array([seen[dof] for dof in range(space.ndofs)])
+    first = np.unique(space.restriction.indices, return_index=True)[1]
+    expected = nodes.reshape(-1, mesh.dim)[first]
     np.testing.assert_array_equal(space.dof_coordinates(), expected)
     np.testing.assert_array_equal(u, expected[:, 0])
 
 
-def test_constants_and_sequences_are_functions():
+def test_functions_of_a_space_have_its_components():
     space = H1(femops.box((2, 2)), 2, ncomp=2)
-    np.testing.assert_array_equal(space.interpolate(0.0), np.zeros(50))
     np.testing.assert_array_equal(space.interpolate((1.0, 2.0))[6:8], [1, 2])
-
-
-def test_a_function_that_does_not_fit_is_refused():
-    space = H1(femops.box((2, 2)), 2)
-    with pytest.raises(SpaceError, match=r"f gives an array of shape \(2, 25\)"):
-        space.interpolate(lambda x: x)
-    with pytest.raises(SpaceError, match="f is not finite at 5 of 25 points"):
-        space.interpolate(lambda x: np.where(x[0] == 0, np.inf, 1.0))
+    with pytest.raises(SpaceError, match=r"f gives an array of shape \(25,\)"):
+        space.interpolate(lambda x: x[0])
 
 
 # --- the boundary --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3])
-@pytest.mark.parametrize("p", [1, 2, 5])
-def test_boundary_of_a_box_is_where_a_coordinate_is_extreme(dim, p):
-    space = H1(scrambled_box((2, 3, 2)[:dim], 6) if dim > 1 else femops.box((3,)), p)
-    x = space.dof_coordinates()
-    outside = np.any((np.abs(x) < 1e-12) | (np.abs(x - 1) < 1e-12), axis=1)
-    np.testing.assert_array_equal(space.boundary_dofs(), np.flatnonzero(outside))
-
-
-@pytest.mark.parametrize("dim", [1, 2, 3])
-def test_boundary_by_attribute(dim):
-    mesh = femops.box((2, 3, 2)[:dim])
-    space = H1(mesh, 3)
-    x = space.dof_coordinates()
-    sides = {}
-    for attribute in np.unique(mesh.boundary_attributes).tolist():
-        dofs = space.boundary_dofs(attribute)
-        flat = [
-            (d, end)
-            for d in range(dim)
-            for end in (0.0, 1.0)
-            if np.all(np.abs(x[dofs, d] - end) < 1e-12)
-        ]
-        assert len(flat) == 1
-        d, end = flat[0]
-        np.testing.assert_array_equal(dofs, np.flatnonzero(np.abs(x[:, d] - end) < 1e-12))
-        sides[attribute] = dofs
-    assert len(sides) == 2 * dim
-    two = list(sides)[:2]
-    np.testing.assert_array_equal(
-        space.boundary_dofs(two), np.union1d(sides[two[0]], sides[two[1]])
-    )
-    np.testing.assert_array_equal(space.boundary_dofs(set(sides)), space.boundary_dofs())
-    assert space.boundary_dofs([]).size == 0
+def test_boundary_of_a_box_is_where_a_coordinate_is_extreme(dim):
+    """By attribute the sides of the box, two for each direction."""
+    mesh = scrambled(femops.box((2, 3, 2)[:dim]), 6)
+    for p in (1, 2, 5):
+        space = H1(mesh, p)
+        x = space.dof_coordinates()
+        at = [np.abs(x[:, d] - end) < 1e-12 for d in range(dim) for end in (0.0, 1.0)]
+        np.testing.assert_array_equal(space.boundary_dofs(), np.flatnonzero(np.any(at, axis=0)))
+        for k, side in enumerate(at):
+            np.testing.assert_array_equal(space.boundary_dofs(k + 1), np.flatnonzero(side))
+        two = np.flatnonzero(at[0] | at[1])
+        np.testing.assert_array_equal(space.boundary_dofs({1, 2}), two)
+        assert space.boundary_dofs([]).size == 0
 
 
 def test_boundary_of_components_indexes_the_flat_vector():
@@ -191,29 +151,24 @@ def test_periodic_sides_are_no_boundary():
     assert H1(femops.box((3, 3), periodic=True), 2).boundary_dofs().size == 0
 
 
-@pytest.mark.parametrize("attributes", [99, [1, 99], "left", [1.5], 0])
-def test_unknown_attributes_list_the_known(attributes):
-    with pytest.raises(SpaceError, match=r"the mesh has no boundary attribute .*: it has 1, 2"):
-        H1(femops.box((2, 2)), 1).boundary_dofs(attributes)
-
-
-def test_all_attributes_are_asked_for_by_leaving_them_out():
-    space = H1(femops.box((2, 2)), 1, ncomp=2)
-    for wanted in ("all", [1, "all"]):
-        with pytest.raises(SpaceError, match=r"attribute 'all': .* leave it out for all of them"):
-            space.boundary_dofs(wanted)
-    with pytest.raises(SpaceError, match=r"component 'all': .* leave it out for all of them"):
-        space.boundary_dofs(components=["all"])
-    with pytest.raises(SpaceError) as raised:
-        space.boundary_dofs("left")
-    assert "leave" not in str(raised.value)
-
-
-def test_unknown_components_and_l2():
-    with pytest.raises(SpaceError, match="the space has no component 2: it has 0, 1"):
-        H1(femops.box((2, 2)), 1, ncomp=2).boundary_dofs(components=2)
-    with pytest.raises(SpaceError, match="L2"):
-        L2(femops.box((2, 2)), 1).boundary_dofs()
+def test_unknown_attributes_and_components_list_the_known():
+    mesh = femops.box((2, 2))
+    space = H1(mesh, 1, ncomp=2)
+    for attributes in (99, [1, 99], "left", [1.5], 0):
+        with pytest.raises(
+            SpaceError, match=r"has no boundary attribute .*: it has 1, 2"
+        ) as raised:
+            space.boundary_dofs(attributes)
+        assert "leave" not in str(raised.value)
+    for call, message in (
+        (lambda: space.boundary_dofs("all"), r"attribute 'all': .* leave it out for all of them"),
+        (lambda: space.boundary_dofs([1, "all"]), "'all': .* leave it out for all of them"),
+        (lambda: space.boundary_dofs(components=["all"]), r"component 'all': .* leave it out"),
+        (lambda: space.boundary_dofs(components=2), "has no component 2: it has 0, 1"),
+        (lambda: L2(mesh, 1).boundary_dofs(), "L2"),
+    ):
+        with pytest.raises(SpaceError, match=message):
+            call()
 
 
 # --- vectors, rules, arguments -------------------------------------------------------------------
@@ -234,9 +189,9 @@ def test_components_are_a_view():
     u = np.arange(50.0)
     view = space.components(u)
     assert view.shape == (25, 2)
-    assert view[3].tolist() == [6, 7]
     view[3] = 0
     assert not u[6:8].any()
+    assert u[8] == 8
     for order in "CF":  # many vectors, in any layout
         many = np.zeros((50, 3), order=order)
         space.components(many)[4, 1, 2] = 1
@@ -257,9 +212,11 @@ def test_components_are_a_view():
         space.components([0.0] * 50)
 
 
-@pytest.mark.parametrize(
-    ("u", "match"),
-    [
+@pytest.mark.parametrize("use", ["check_vector", "values", "gradient", "sample"])
+def test_wrong_vectors(use):
+    space = H1(femops.box((2, 2)), 2)
+    more = (2,) if use == "sample" else ()
+    for u, match in (
         (np.zeros(24), r"u has 24 entries, the space has 25: make one with V.zeros\(\)"),
         (np.zeros((25, 1)), r"u has shape \(25, 1\); a vector of this space is flat, \(25,\)"),
         (np.zeros((25, 2)), r"is flat, \(25,\): use one column, u\[:, k\]; many .* A @ X"),
@@ -268,15 +225,10 @@ def test_components_are_a_view():
         (np.zeros(25, dtype=np.float16), "u has type float16"),
         (list(range(25)), "u is a list"),
         (None, "u is None"),
-        (femops.GridFunction(H1(femops.box((2, 2)), 2), np.zeros(25)), "give u.vector"),
-    ],
-)
-@pytest.mark.parametrize("use", ["check_vector", "values", "gradient", "sample"])
-def test_wrong_vectors(u, match, use):
-    space = H1(femops.box((2, 2)), 2)
-    arguments = (u, 2) if use == "sample" else (u,)
-    with pytest.raises(VectorError, match=match):
-        getattr(space, use)(*arguments)
+        (femops.GridFunction(space, np.zeros(25)), "give u.vector"),
+    ):
+        with pytest.raises(VectorError, match=match):
+            getattr(space, use)(u, *more)
 
 
 def test_float32_vectors_are_evaluated_in_float64():
@@ -301,23 +253,21 @@ def test_quadrature():
         space.quadrature(4.5)
 
 
-@pytest.mark.parametrize(
-    ("make", "match"),
-    [
-        (lambda mesh: H1(mesh, 0), "the order of an H1 space is 0.*at least 1"),
-        (lambda mesh: H1(mesh, 1.5), "whole number"),
-        (lambda mesh: H1(mesh, 2, ncomp=0), "the number of components is 0"),
-        (lambda mesh: H1(mesh, 2, family="gauss"), "'gll' or 'bernstein'"),
-        (lambda mesh: L2(mesh, -1), "the order of an L2 space is -1.*at least 0"),
-        (lambda mesh: L2(mesh, 0, family="gll"), "at least 1"),
-        (lambda mesh: L2(mesh, 1, family="x"), "family is 'x': give 'gll', 'gauss'"),
-        (lambda mesh: H1("ball.mesh", 1), "mesh is 'ball.mesh': give a mesh, .*read_mesh"),
-        (lambda mesh: H1(mesh, 1).sample(np.zeros(9), 1), "n is 1: give a whole number from 2"),
-    ],
-)
-def test_wrong_arguments(make, match):
-    with pytest.raises(SpaceError, match=match):
-        make(femops.box((2, 2)))
+def test_wrong_arguments():
+    mesh = femops.box((2, 2))
+    for make, match in (
+        (lambda: H1(mesh, 0), "the order of an H1 space is 0.*at least 1"),
+        (lambda: H1(mesh, 1.5), "whole number"),
+        (lambda: H1(mesh, 2, ncomp=0), "the number of components is 0"),
+        (lambda: H1(mesh, 2, family="gauss"), "'gll' or 'bernstein'"),
+        (lambda: L2(mesh, -1), "the order of an L2 space is -1.*at least 0"),
+        (lambda: L2(mesh, 0, family="gll"), "at least 1"),
+        (lambda: L2(mesh, 1, family="x"), "family is 'x': give 'gll', 'gauss'"),
+        (lambda: H1("ball.mesh", 1), "mesh is 'ball.mesh': give a mesh, .*read_mesh"),
+        (lambda: H1(mesh, 1).sample(np.zeros(9), 1), "n is 1: give a whole number from 2"),
+    ):
+        with pytest.raises(SpaceError, match=match):
+            make()
 
 
 def test_order_zero_l2_is_one_dof_an_element():
@@ -329,8 +279,7 @@ def test_order_zero_l2_is_one_dof_an_element():
     np.testing.assert_array_equal(space.gradient(u), 0)
 
 
-@settings(max_examples=20, deadline=None)
-@given(dim=st.integers(1, 3), p=st.integers(1, 4), n=st.integers(2, 5))
+@pytest.mark.parametrize(("dim", "p", "n"), [(1, 1, 2), (2, 3, 5), (3, 2, 3)])
 def test_sampling_grid(dim, p, n):
     space = H1(affine_box(dim), p)
     u = space.interpolate(lambda x: x.sum(axis=0))
@@ -338,8 +287,7 @@ def test_sampling_grid(dim, p, n):
     ne = space.mesh.num_elements
     assert where.shape == (ne, n**dim, dim)
     np.testing.assert_allclose(values, where.sum(axis=-1), atol=1e-13)
-    grid = where.reshape(ne, *[n] * dim, dim)
-    steps = np.diff(grid[..., 0], axis=-1)
+    steps = np.diff(where.reshape(ne, *[n] * dim, dim)[..., 0], axis=-1)
     np.testing.assert_allclose(steps - steps[..., :1], 0, atol=1e-13)
     assert np.all(steps > 0)
 

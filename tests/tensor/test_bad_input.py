@@ -102,11 +102,10 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_refused(case):
-    call, message = CASES[case]
-    with pytest.raises(TensorError, match=message):
-        call()
+def test_refused():
+    for call, message in CASES.values():
+        with pytest.raises(TensorError, match=message):
+            call()
 
 
 def test_indexed_updates_are_checked_before_anything_is_written():

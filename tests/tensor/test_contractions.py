@@ -15,12 +15,8 @@ from support.cuda import places
 place = places.place
 
 TYPES = ("float64", "float32", "complex128", "complex64")
-FEW = settings(
-    max_examples=12,
-    deadline=None,
-    derandomize=True,  # what they compile is found again
-    suppress_health_check=list(HealthCheck),
-)
+# the same examples each time: what they compile is found again
+FEW = settings(max_examples=12, derandomize=True, suppress_health_check=list(HealthCheck))
 
 
 def numbers(rng, shape, dtype="float64"):
@@ -62,10 +58,7 @@ LAYOUTS = (
 VIEWS = {
     "array": (lambda x: x, lambda x: x),
     "transposed": (lambda x: x.transpose(2, 0, 1), lambda x: x.transpose(1, 2, 0)),
-    "every other": (
-        lambda x: np.repeat(np.repeat(x, 2, axis=2), 3, axis=0),
-        lambda x: x[::3, :, ::2],
-    ),
+    "every other": (lambda x: x.repeat(2, axis=2).repeat(3, axis=0), lambda x: x[::3, :, ::2]),
     "backwards": (lambda x: x[::-1, ::-1, ::-1], lambda x: x[::-1, ::-1, ::-1]),
 }
 """What is stored of an array, and how that is seen."""
@@ -107,12 +100,6 @@ def test_products_by_complex_factors(place):
     A, B, C = (numbers(rng, (7, 3, 3), "complex128") for _ in range(3))
     expected, bound = (1 + 2j) * (A @ B) - 1j * C, 3 * np.abs(A) @ np.abs(B) + np.abs(C)
     check(place.call(femops.tensor.gemm, A, B, C, alpha=1 + 2j, beta=-1j), expected, bound)
-
-
-def test_products_of_many_members_are_the_same_with_threads():
-    rng = np.random.default_rng(2)
-    A, B = (rng.standard_normal((20_000, 3, 3)) for _ in "AB")
-    check(femops.tensor.gemm(A, B), A @ B, np.abs(A) @ np.abs(B))
 
 
 def test_nothing_but_the_output_is_written(place):
@@ -175,16 +162,6 @@ def test_einsum_of_any_two(place, data):
     layout = draw(st.sampled_from((Strided(), Interleaved(2))))
     batches = [place.move(Batch.wrap(X).copy(layout)) for X in (A, B)]
     check(femops.tensor.einsum(f"{left},{right}->{result}", *batches).numpy(), expected, bound)
-
-
-def test_einsum_of_tensors_that_all_members_share():
-    rng = np.random.default_rng(4)
-    B, D = rng.standard_normal((4, 3)), rng.standard_normal((9, 4, 4))
-    expected = np.einsum("ki,lj,zkl->zij", B, B, D)
-    bound = np.einsum("ki,lj,zkl->zij", *map(np.abs, (B, B, D)))
-    check(femops.tensor.einsum("ki,lj,kl->ij", B, B, D), expected, bound)
-    bound = np.einsum("ki,kj", np.abs(B), np.abs(B))
-    check(femops.tensor.einsum("ki,kj", B, B), np.einsum("ki,kj", B, B), bound)
 
 
 @FEW

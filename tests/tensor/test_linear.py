@@ -1,5 +1,7 @@
 """Factors, solves and eigenvalues of small matrices, held to NumPy's, on the host and a device."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,7 +17,10 @@ from support.cuda.guarded import guarded_device
 place = places.place
 
 MEMBERS = 133  # no whole number of groups, or of thread blocks
-CASES = [(3, "complex128"), (8, "float64"), (3, "float32"), (9, "complex64"), (17, "float64")]
+CASES = [(3, "complex128"), (3, "float32"), (1, "complex64")]
+CASES += [
+    pytest.param(*case, marks=pytest.mark.exhaustive) for case in ((8, "float64"), (9, "complex64"))
+]
 METHODS = ["cholesky", "solve", "positive", "lu", "triangle", "eigh"]
 
 
@@ -53,8 +58,7 @@ def upper_nan(matrices):
     return np.where(np.tri(matrices.shape[1], dtype=bool), matrices, np.nan)
 
 
-@pytest.mark.sample(2)
-@pytest.mark.parametrize(("n", "dtype"), [*CASES, (1, "complex64"), (3, "float64")])
+@pytest.mark.parametrize(("n", "dtype"), [*CASES, (17, "float64")])
 def test_factors_and_solves(place, n, dtype):
     general, positive, right = systems(n, dtype, orders=12)
     assert close(place.call(cholesky, upper_nan(positive)), np.linalg.cholesky(positive), n)
@@ -71,34 +75,37 @@ def test_factors_and_solves(place, n, dtype):
         assert close(one, found[:, :, 0])
 
 
-@pytest.mark.parametrize("lower", [True, False])
-@pytest.mark.parametrize("transpose", [True, False])
-@pytest.mark.parametrize("conjugate", [True, False])
+def triangle(matrix, lower, transpose, conjugate, unit_diagonal=False):
+    """The triangle that a solve takes of a matrix."""
+    taken = np.tril(matrix) if lower else np.triu(matrix)
+    if unit_diagonal:
+        taken[:, range(4), range(4)] = 1.0
+    taken = taken.swapaxes(1, 2) if transpose else taken
+    return taken.conj() if conjugate else taken
+
+
+@pytest.mark.parametrize(
+    ("lower", "transpose", "conjugate"), [*itertools.product([True, False], repeat=3)]
+)
 def test_triangles(place, lower, transpose, conjugate):
     _, positive, right = systems(4, "complex128")
     whole = positive * np.exp(1j * np.arange(4))  # its diagonal is not real
     junk = np.where(np.tri(4, dtype=bool) == lower, whole, np.nan)
     junk[:, range(4), range(4)] = whole[:, range(4), range(4)]
-    taken = np.tril(whole) if lower else np.triu(whole)
-    taken = taken.swapaxes(1, 2) if transpose else taken
-    taken = taken.conj() if conjugate else taken
     flags = {"lower": lower, "transpose": transpose, "conjugate": conjugate}
     found = place.call(solve_triangular, junk, right, **flags)
+    taken = triangle(whole, **flags)
     assert close(found, np.linalg.solve(taken, right), conditions(taken))
     flags["unit_diagonal"] = lower != conjugate
     real, right = positive.real.copy(), right.real.copy()
     found = place.call(solve_triangular, real, right, **flags)
+    taken = triangle(real, **flags)
+    assert close(found, np.linalg.solve(taken, right), conditions(taken))
     flags["conjugate"] = not conjugate  # of real numbers nothing changes
     assert np.array_equal(found, place.call(solve_triangular, real, right, **flags))
-    taken = np.tril(real) if lower else np.triu(real)
-    if flags["unit_diagonal"]:
-        taken[:, range(4), range(4)] = 1.0
-    taken = taken.swapaxes(1, 2) if transpose else taken
-    assert close(found, np.linalg.solve(taken, right), conditions(taken))
 
 
-@pytest.mark.sample(2)
-@pytest.mark.parametrize(("n", "dtype"), [*CASES[:4], (1, "complex64")])
+@pytest.mark.parametrize(("n", "dtype"), CASES)
 def test_eigenvalues(place, n, dtype):
     general, _, _ = systems(n, dtype, 1, orders=12)
     matrices = general + turned(general)
@@ -142,26 +149,19 @@ def test_numbers_over_forty_orders(place, dtype):
     assert close(values / size, np.linalg.eigvalsh(positive))
 
 
-@pytest.mark.parametrize(("dtype", "power"), [("float64", 200), ("float32", 30)])
-def test_eigenvalues_of_any_size(dtype, power):
+@pytest.mark.parametrize("dtype", ["complex128", "float32"])
+def test_eigenvalues_at_the_ends_of_the_numbers(place, dtype):
     """Squares of the entries are beyond all numbers."""
-    general, _, _ = systems(4, "float64", 2)
-    scale = 10.0 ** np.linspace(-power, power, MEMBERS)[:, None, None]
-    symmetric = (scale * (general + turned(general))).astype(dtype)
-    values, vectors = eigh(symmetric)
-    expected = np.linalg.eigvalsh(symmetric.astype("float64"))
-    eps = 40 * np.finfo(dtype).eps
-    assert np.all(np.abs(values - expected).max(1) <= eps * np.abs(expected).max(1))
-    assert np.abs(turned(vectors) @ vectors - np.eye(4)).max() <= eps
-
-
-def test_eigenvalues_at_the_ends_of_the_numbers(place):
-    matrix = np.array([[2.0, 1j], [-1j, 1.0]])
-    scale = np.array([1e307, 1e-307, 5e-324, 1.0])
+    limits = np.finfo(dtype)
+    across = 1j if dtype == "complex128" else 1.0
+    matrix = np.array([[2.0, across], [np.conj(across), 1.0]])
+    scale = np.array([limits.max / 16, limits.tiny * 16, limits.smallest_subnormal, 1.0])
     with np.errstate(under="ignore"):
-        values, _ = place.call(eigh, scale[:, None, None] * matrix)
+        values, vectors = place.call(eigh, (scale[:, None, None] * matrix).astype(dtype))
     expected = scale[:, None] * np.linalg.eigvalsh(matrix)
-    assert np.all(np.abs(values - expected) <= 1e-14 * np.abs(expected) + 5e-324)
+    error = np.abs(values - expected)
+    assert np.all(error <= 40 * limits.eps * np.abs(expected) + limits.smallest_subnormal)
+    assert np.abs(turned(vectors) @ vectors - np.eye(2)).max() <= 40 * limits.eps
 
 
 def work(place, method, matrices, right, **flags):
@@ -216,7 +216,7 @@ def test_any_entry_that_is_not_finite_names_its_matrix(place, method, n, dtype):
     assert caught.value.members.tolist() == np.flatnonzero(read).tolist()
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(st.data())
 def test_layouts_and_strides_do_not_matter(data):
     kinds = st.sampled_from([(2, "complex64"), (3, "complex128"), (3, "float64")])
@@ -263,8 +263,7 @@ def test_what_a_device_refuses():
     assert cholesky(device.upload(general[:0])).shape == (0, 3, 3)
 
 
-@pytest.mark.sample(2)
-@pytest.mark.parametrize(("n", "members"), [(16, 4501), (15, 4501), (6, 4500), (17, 9)])
+@pytest.mark.parametrize(("n", "members"), [(16, 4501), (6, 4500)])
 def test_large_batches(n, members):
     """Results of the first are written past the caches."""
     rng = np.random.default_rng(n)

@@ -54,38 +54,40 @@ def test_limits_of_a_device_are_measured_once(tmp_path, monkeypatch):
     model.measured_on.cache_clear()
 
 
-def test_rates_are_measured_once(tmp_path, monkeypatch):
-    monkeypatch.setenv("FEMOPS_CACHE", str(tmp_path))
+@pytest.fixture
+def asked(tmp_path, monkeypatch):
+    """The numbers of threads that rates were measured for, with an empty folder for them."""
+    found = []
     monkeypatch.setattr(model.kernel_cache, "cache_folder", lambda: tmp_path)
-    asked = []
-    monkeypatch.setattr(model, "_measure", lambda threads: asked.append(threads) or RATES)
-    for _ in range(2):
-        model.measured.cache_clear()
-        assert model.measured(3) == RATES
+    monkeypatch.setattr(model, "_measure", lambda threads: found.append(threads) or RATES)
+    yield found
+    model.measured.cache_clear()
+
+
+def measured_by_a_new_process():
+    model.measured.cache_clear()
+    return model.measured(3)
+
+
+def test_rates_are_measured_once(asked, tmp_path):
+    assert measured_by_a_new_process() == measured_by_a_new_process() == RATES
+    assert asked == [3]
     (tmp_path / "limits.json").write_text("{damaged")
-    model.measured.cache_clear()
-    assert model.measured(3) == RATES
-    model.measured.cache_clear()
+    assert measured_by_a_new_process() == RATES
     assert asked == [3, 3]
 
 
-def test_rates_that_a_full_disk_does_not_take_are_not_measured_again(tmp_path, monkeypatch):
-    asked, refused = [], [UnwritableError("no space")]
+def test_rates_that_a_full_disk_does_not_take_are_not_measured_again(asked, tmp_path, monkeypatch):
+    refused = [UnwritableError("no space")]
 
     def write(path, content):
         if refused:
             raise refused.pop()
         path.write_bytes(content)
 
-    for name, value in (
-        ("cache_folder", lambda: tmp_path),
-        ("write_whole", write),
-        ("_refusals", []),
-    ):
-        monkeypatch.setattr(model.kernel_cache, name, value)
-    monkeypatch.setattr(model, "_measure", lambda threads: asked.append(threads) or RATES)
-    model.measured.cache_clear()
-    assert model.measured(3) == RATES
+    monkeypatch.setattr(model.kernel_cache, "write_whole", write)
+    monkeypatch.setattr(model.kernel_cache, "_refusals", [])
+    assert measured_by_a_new_process() == RATES
     model.measured.cache_clear()
     assert asked == [3]
     assert (tmp_path / "limits.json").exists()

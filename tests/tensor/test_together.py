@@ -12,9 +12,7 @@ from femops_kernels.simd.tensor.offsets import offsets
 from femops_kernels.simd.tensor.together import members_together
 
 # the same examples each time: what they compile is found again
-FEW = settings(
-    max_examples=12, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
-)
+FEW = settings(max_examples=12, derandomize=True, suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
