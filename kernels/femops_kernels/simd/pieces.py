@@ -100,14 +100,18 @@ class _Piece:
         return [build.inttoptr(build.add(start, place), kind.as_pointer()) for start in starts]
 
     def lanes(self) -> list[Any]:
-        """Pointers to the lane vectors of its numbers."""
+        """Pointers to the lane vectors of the piece's numbers."""
         build, kind = self.builder, vector_ir(self.lane).as_pointer()
         places = (build.add(self.target, self._entry(2 + i)) for i in range(self.n))
         return [build.inttoptr(place, kind) for place in places]
 
 
 def _rows_of(runs: DofRuns, lane: Any, ncomp: int, n: int, spread: list[int]) -> Any:
-    """For each piece of n numbers bytes: to its run's places, in the run, to its lane vectors."""
+    """Offsets in bytes for each piece of n numbers, (pieces, 2 + n).
+
+    The first is the offset of the places of the piece's run. The second is the offset of the piece
+    in the run. The others are the offsets of the piece's lane vectors.
+    """
     size, side = lane.itemsize, runs.p1d
     rows = []
     for run, first in runs.pieces(n, ncomp, lane.lane.width):
@@ -133,9 +137,9 @@ def gather_piece(
 ) -> Any:
     """``gather_piece(LANE, RUNS, ncomp, n, (plane, component), places, target, k)``.
 
-    Reads the k-th piece of n numbers, all ``ncomp`` components together, into the lane vectors
-    of nodes at ``target``: x fastest, then y; planes and components are ``plane`` and
-    ``component`` lane vectors apart. All but the last three arguments are constants.
+    Read the k-th piece of n numbers, all ``ncomp`` components together, into the lane vectors
+    of nodes at ``target``. There x is fastest, then y. Planes are ``plane`` lane vectors apart,
+    and components ``component``. All but the last three arguments are constants.
     """
     sig = types.void(lane, runs, ncomp, n, spread, types.intp, types.intp, types.intp)
 
@@ -165,7 +169,8 @@ def scatter_piece(
 ) -> Any:
     """``scatter_piece(LANE, RUNS, ncomp, n, (plane, component), places, source, k)``.
 
-    Adds lane vectors of nodes to where ``gather_piece`` takes them from.
+    Add the lane vectors of nodes at ``source`` to the k-th piece of n numbers. The arguments are
+    those of ``gather_piece``, which reads the piece.
     """
     sig = types.void(lane, runs, ncomp, n, spread, types.intp, types.intp, types.intp)
 
@@ -186,8 +191,8 @@ def scatter_piece(
 def _element_rows(runs: DofRuns, lane: Any, ncomp: int, n: int) -> Any:
     """Offsets in bytes for each piece of n numbers, (pieces, 3).
 
-    They are those of the piece among the element's numbers, which stand one after the other, run by
-    run; of the places of its run; and of the piece in the run.
+    The first is the offset of the piece among the element's numbers, run by run. The second is the
+    offset of the places of the piece's run. The third is the offset of the piece in the run.
     """
     size, lengths = lane.itemsize, [len(nodes) * ncomp for nodes in runs.nodes]
     begin = np.cumsum([0, *lengths])

@@ -110,7 +110,7 @@ def add_slopes_along(value, along_x, along_y):
 
 @inner
 def store_results(value, along_x, along_y, k, results):
-    """Keep what the q-function gave at a point; what it did not give is zero."""
+    """Store the results of the q-function at point k. Results that it does not have are zero."""
     v, vx, vy, vz = results
     zeros = (fill(LANE, 0.0),) * NCOMP_OUT
     inwards = (vx, vx, vy, vz)[DIM]

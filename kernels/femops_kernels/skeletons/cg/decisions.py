@@ -20,7 +20,7 @@ from femops_kernels.skeletons.cg.cg_state import *
 
 
 def decision(function):
-    """Leave a function as it is; in compiled code it becomes an inner one."""
+    """Return the function unchanged. In compiled code, compile it as an inner function."""
     return function
 
 
@@ -52,7 +52,10 @@ def next_sweep(state):
 
 @decision
 def first(state, steps, show):
-    """The first action of as many ``steps``, at the end of which x is up to date if ``show``."""
+    """Return the first of at most ``steps`` iterations' actions.
+
+    If ``show`` is True, x is up to date after the last iteration.
+    """
     done = max(state[ITERATIONS], 0.0)
     state[PAUSE] = done + steps
     state[SHOWN] = state[PAUSE] if show else state[LIMIT]
@@ -90,7 +93,10 @@ def after_sweep(state, sums):
 
 @decision
 def after_move(state, rho, rr, turns):
-    """The action after a move or the start, by r.M r and r.r; a turn only if it ``turns``."""
+    """Return the action after a move or the start, whose sums are rho = r.M r and rr = r.r.
+
+    The action is a turn only if ``turns`` is True.
+    """
     state[DROP], state[NEAR], state[FAR], state[TOUCH] = 0.0, 0.0, 0.0, 0.0
     state[BETA], state[RHO] = rho / state[RHO], rho
     state[RESIDUAL] = sqrt(abs(rho) if state[NATURAL] != 0.0 else rr)
@@ -101,7 +107,7 @@ def after_move(state, rho, rr, turns):
 
 @decision
 def begin(state, sums):
-    """Note the norms at the start, and what the solve is to reach."""
+    """Store the norms at the start, and the norm at which the solve has converged."""
     state[ITERATIONS], state[NORM] = 0.0, sqrt(sums[S_RR])
     state[FIRST] = sqrt(abs(sums[S_RHO])) if state[NATURAL] != 0.0 else state[NORM]
     if state[RELATIVE] > 0.0:
@@ -110,7 +116,7 @@ def begin(state, sums):
 
 @decision
 def following(state, action, sums):
-    """The action that follows one with these sums."""
+    """Return the action that follows ``action``, which has computed ``sums``."""
     if action == SWEEP:
         return after_sweep(state, sums)
     if action == TURN:
