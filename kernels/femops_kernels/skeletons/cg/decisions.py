@@ -46,13 +46,13 @@ def ended(state):
 
 @decision
 def next_sweep(state):
-    """Sweep, unless the solve has ended or is to pause."""
+    """Return SWEEP, or STOP if the solve has ended or pauses."""
     return STOP if ended(state) or state[ITERATIONS] >= state[PAUSE] else SWEEP
 
 
 @decision
 def first(state, steps, show):
-    """Return the first of at most ``steps`` iterations' actions.
+    """Prepare the state for at most ``steps`` iterations, and return the first action.
 
     If ``show`` is True, x is up to date after the last iteration.
     """
@@ -64,9 +64,9 @@ def first(state, steps, show):
 
 @decision
 def after_sweep(state, sums):
-    """The action after a sweep.
+    """Return the action after a sweep.
 
-    Sums that it does not have are not a number: then a move follows, as nothing is predicted.
+    Sums that the sweep has not computed are NaN. Then no norm is predicted, and a move follows.
     """
     done = state[TOUCH] != 0.0 or state[NEAR] == 0.0
     state[FAR] = 0.0 if done else state[NEAR] / state[BETA]
