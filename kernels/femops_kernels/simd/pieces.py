@@ -1,8 +1,8 @@
 """Pieces of runs: consecutive dofs of each element of a batch, read and added to as vectors.
 
-A lane vector has one number of each element; memory has numbers of one element side by side. So
-several are read at once and transposed in registers, in a third of the instructions that single
-numbers take.
+A lane vector has one number of each element, but in memory the numbers of an element stand side by
+side. So several numbers are read at once and transposed in registers. This takes a third of the
+instructions that loads of single numbers take.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _WORD, _INDEX = ir.IntType(64), ir.IntType(32)
 
 
 def _shuffled(builder: Any, a: Any, b: Any, places: list[int]) -> Any:
-    """Numbers of two vectors, those of the second counted on behind those of the first."""
+    """Vector of numbers of two vectors. The numbers of the second follow those of the first."""
     mask = ir.Constant(ir.VectorType(_INDEX, len(places)), [_INDEX(i) for i in places])
     return builder.shuffle_vector(a, b, mask)
 
@@ -64,7 +64,7 @@ def to_lanes(builder: Any, pieces: list[Any], n: int) -> list[Any]:
 
 
 def to_pieces(builder: Any, lanes: list[Any], width: int) -> list[Any]:
-    """The numbers of each slot, of n lane vectors: the inverse."""
+    """Vectors of the n numbers of each slot: the inverse of `to_lanes`."""
     if len(lanes) == 1:
         return [builder.extract_element(lanes[0], _INDEX(slot)) for slot in range(width)]
     n, rows = len(lanes), _exchanged(builder, list(lanes), width)
@@ -76,7 +76,7 @@ def to_pieces(builder: Any, lanes: list[Any], width: int) -> list[Any]:
 
 @final
 class _Piece:
-    """Emits the addresses of the k-th piece of n numbers: of each slot, and of the lane vectors."""
+    """Emits addresses of the k-th piece of n numbers: in each slot's run, and of lane vectors."""
 
     def __init__(self, builder: Any, kinds: Any, args: Any) -> None:
         lane, runs, ncomp, n, spread = (kinds[i] for i in range(5))

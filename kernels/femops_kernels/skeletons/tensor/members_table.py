@@ -22,7 +22,7 @@ copy_out = stream_run if STREAMS else scatter_run
 
 @shared
 def some_groups(group, thread, sources, targets, status, members, memory):
-    """One group."""
+    """Work on one group."""
     work = memory + thread * WORK_BYTES
     last, places, other = members - 1 - group * WIDTH, work + PLACES, work + SECOND * BYTES
     if READ[0]:
