@@ -30,9 +30,9 @@ def _shuffled(builder: Any, a: Any, b: Any, places: list[int]) -> Any:
 
 
 def _exchanged(builder: Any, rows: list[Any], width: int) -> list[Any]:
-    """Transpose the squares of n rows of n numbers that stand side by side: it undoes itself.
+    """Transpose the n by n squares that stand side by side in n rows. It is its own inverse.
 
-    A step for each bit of row and column numbers exchanges that bit of the two.
+    Each step exchanges one bit of the row number with the same bit of the column number.
     """
     bit = 1
     while bit < len(rows):
