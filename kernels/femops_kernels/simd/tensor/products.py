@@ -198,7 +198,7 @@ class _Writer:
         return self.builder.add(WORD(first), self.builder.mul(k, WORD(size)))
 
     def _vector_blocks(self, most: int) -> list[tuple[int, tuple[int, ...], int]]:
-        """First vector, columns of each vector, and number of blocks of each run of equal blocks."""
+        """First vector, columns of each vector, and length of each run of equal blocks."""
         counts = [count for _, count in self.product.vectors()]
         blocks = [
             (first + k * size, tuple(counts[first + k * size : first + (k + 1) * size]))
