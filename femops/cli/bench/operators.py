@@ -74,7 +74,9 @@ _HELP = """Measure the speed of {what}.
     The limits of this machine, measured in the same rounds, stand beside the speeds. A limit is the
     time of the least bytes of any level at the bandwidth for that mix of reads and writes, or of
     the operations at the rate of multiply-adds. Median times are in ms, speeds and limits in
-    millions of dofs a second. The problems are CEED's: p + 2 Gauss points, or the p + 1 Gauss-Lobatto nodes for bp5 and bp6.
+    millions of dofs a second.
+
+    The problems are CEED's: p + 2 Gauss points, or the p + 1 Gauss-Lobatto nodes for bp5 and bp6.
 
     \b
     Examples:
