@@ -75,9 +75,10 @@ class Gradient(Mapping[str, Vector]):
 
     @checked(OperatorError)
     def representer(self, name: str, inner: Literal["L2", "H1"] | Operator = "L2") -> Vector:
-        """Vector r of a field's space with (r, v) = derivative along v, for all v of the space.
+        """Vector r (size,) of a field's space with (r, v) = derivative along v, for all v.
 
-        Steps along r do not depend on the sizes of the elements, as those along the derivative do.
+        A step along r does not depend on the sizes of the elements. A step along the derivative
+        does.
 
         Parameters
         ----------

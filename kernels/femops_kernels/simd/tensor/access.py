@@ -144,7 +144,10 @@ class Access:
             self.builder.store(part, pointer, align=self.size)
 
     def flat(self, values: list[tuple[Any, int]]) -> list[tuple[Any, int]]:
-        """Lane vectors of the first slots of others, one after the other, and their slots."""
+        """Pack the first slots of several lane vectors into as few lane vectors as possible.
+
+        ``values`` and the result are pairs: a lane vector, and the number of its slots in use.
+        """
         slots = [(k, slot) for k, (_, count) in enumerate(values) for slot in range(count)]
         width, found = self.lane.width, []
         for begin in range(0, len(slots), width):

@@ -41,7 +41,7 @@ target_of = places_of
 
 @inner
 def element_numbers(table, e, numbers):
-    """Put the numbers of an element one after the other: those of the element, then by point."""
+    """Copy an element's numbers to ``numbers``: first its constants, then its numbers by point."""
     b, slot = e // LANE_WIDTH, e % LANE_WIDTH
     source = word(table, ELEMENT) + (b * NELEMENT * LANE_WIDTH + slot) * REAL_BYTES
     for i in range(NELEMENT):
