@@ -433,7 +433,7 @@ class _Problem:
         return {name: found[name] for name in self._order}
 
     def _by_dirichlet(self, adjoint: Vector | None) -> Vector:
-        """Return what is left of the adjoint equation at constrained dofs."""
+        """Return the residual (size,) of the adjoint equation, zero except at constrained dofs."""
         L = self._lagrangian
         rest = L.whole(L.derivative(L.states, self.state, adjoint), L.states)
         found: Vector = self.space.memory.xp.zeros_like(rest)

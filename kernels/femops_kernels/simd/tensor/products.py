@@ -1,9 +1,9 @@
-"""Products of small matrices: what one member of a batch needs, written out as vector code.
+"""Products of the small matrices of one member of a batch, emitted as unrolled vector code.
 
 `multiply` sets ``c[i, j] = alpha sum_k a[i, k] b[k, j] + beta c[i, j]``. A block of c is kept in
-registers, as columns by rows: each term of the sum loads a few lane vectors of b and adds their
-products by one number of a at a time, or by one lane vector where a lane is a member of the batch.
-All contractions of two tensors are such products: their entries may lie anywhere.
+registers, as columns by rows. Each term of the sum loads a few lane vectors of b, and adds their
+products with one number of a at a time. If lanes are members of the batch, the factor is a lane
+vector of a. Entries may have any offsets, so all contractions of two tensors are such products.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One batch of elements: gather, interpolate, q-function, transposed interpolation, scatter.
 
-With several fields and test functions the components of all fields stand one after the other at the
-points, and so do those of the test functions.  Components behind the latter are functionals.
+With several fields and test functions, the components of all fields follow each other at the
+points, and so do those of the test functions. The components after them are functionals.
 
 Sum factorisation (3a)-(4f) in one to three dimensions: z-lines first (they are gathered), then
 y, then x.  Derivatives are taken by the collocated matrix D at the quadrature points, so a
@@ -10,8 +10,8 @@ fewer dimensions the missing directions have length one.
 
 Work arrays are lexicographic, x fastest, in lane vectors: ``value`` (NCOMP, Q3, Q2, Q1), ``slab``
 (Q2, P1) or (P2, Q1), ``along_x`` (NCOMP, Q1), ``along_y`` (NCOMP, Q2, Q1), ``along_z``
-(NCOMP, Q3, Q2, Q1), where NCOMP is the larger number of components; behind them what
-``geometry.py`` needs.
+(NCOMP, Q3, Q2, Q1). NCOMP is the larger number of components. The work arrays of ``geometry.py``
+follow.
 """
 
 # <defaults>

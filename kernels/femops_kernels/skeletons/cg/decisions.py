@@ -1,16 +1,16 @@
-"""The state machine of conjugate gradients: which action follows, and what it is to do.
+"""The state machine of conjugate gradients: the next action, and its factors.
 
-A solve starts (r = b - A x, p = M r).  An iteration is a sweep (v = A p and p.v), a move (x, r and
-their sums) and a turn (p = M r + beta p).  A merged sweep moves and turns on its way, as the last
-sweep left it due.  It gives rho = r.M r exactly, and by r - alpha v what rho will be:
-rho - 2 alpha r.M v + alpha^2 v.M v, which is good enough for beta.  The exact value of the next
-sweep replaces it, so nothing drifts.  Where the difference cancels, near the tolerance and where x
-is wanted, a move comes between.  x is touched in every second sweep only: the direction before p is
-(p - M r) / beta.
+A solve starts with r = b - A x and p = M r. An iteration is a sweep (v = A p and p.v), a move (x, r
+and their sums) and a turn (p = M r + beta p). A merged sweep also does the move and the turn that
+the last sweep has left due. It computes rho = r.M r exactly. The next residual is r - alpha v, so
+the sweep predicts the next rho as rho - 2 alpha r.M v + alpha^2 v.M v. This is accurate enough for
+beta. The exact value of the next sweep replaces it, so errors do not accumulate. If the difference
+cancels, near the tolerance, and if x is requested, a separate move follows the sweep. Only every
+second sweep updates x, because (p - M r) / beta is the direction before p.
 
-Plain Python: compiled into the loop of the host, and called as it is between the messages of
-ranks; those with a device each work as merged sweeps do.  A device alone decides in
-``cg_state.cuh``, by exact sums.
+These are plain Python functions. They are compiled into the loop of the host, and called as Python
+between the messages of ranks. Ranks with a device each decide as merged sweeps do. A device alone
+decides in ``cg_state.cuh``, by exact sums.
 """
 
 # <defaults>

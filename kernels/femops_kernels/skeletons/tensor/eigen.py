@@ -1,7 +1,7 @@
 """Eigenvalues and vectors of the symmetric or Hermitian matrices in lanes, by Jacobi's rotations.
 
-A becomes diagonal; the second operand has the vectors as columns, and behind them the eigenvalues,
-as one more row. Both are in ascending order.
+A becomes diagonal. The second operand gets the vectors as columns, and after them a row with the
+eigenvalues. Both are in ascending order of the eigenvalues.
 """
 
 # <defaults>
