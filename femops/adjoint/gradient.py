@@ -75,9 +75,10 @@ class Gradient(Mapping[str, Vector]):
 
     @checked(OperatorError)
     def representer(self, name: str, inner: Literal["L2", "H1"] | Operator = "L2") -> Vector:
-        """Vector r of a field's space with (r, v) = derivative along v, for all v of the space.
+        """Vector r (size,) of a field's space with (r, v) = derivative along v, for all v.
 
-        Steps along r do not depend on the sizes of the elements, as those along the derivative do.
+        A step along r does not depend on the sizes of the elements. A step along the derivative
+        does.
 
         Parameters
         ----------
@@ -432,7 +433,7 @@ class _Problem:
         return {name: found[name] for name in self._order}
 
     def _by_dirichlet(self, adjoint: Vector | None) -> Vector:
-        """Return what is left of the adjoint equation at constrained dofs."""
+        """Return the residual (size,) of the adjoint equation, zero except at constrained dofs."""
         L = self._lagrangian
         rest = L.whole(L.derivative(L.states, self.state, adjoint), L.states)
         found: Vector = self.space.memory.xp.zeros_like(rest)

@@ -28,7 +28,7 @@ STATE, LOAD = "u", "load"
 
 
 class Map(ABC):
-    """A differentiable function of arrays. The first is a state or a load, the others controls.
+    """A differentiable function of arrays: first a state or a load, then controls.
 
     Arrays of fields are in the memory of the space, NumPy's on the host and CuPy's on a device.
     Constants are NumPy's arrays, or numbers.
@@ -65,12 +65,12 @@ class Map(ABC):
 
     @abstractmethod
     def __call__(self, values: Values) -> Vector:
-        """Evaluate the map.
+        """Evaluate the map. The result has the shape ``shape``.
 
         Parameters
         ----------
         values : dict of arrays
-            Each input by name.
+            Each input by name, in its shape in ``inputs``.
 
         Raises
         ------
@@ -82,13 +82,12 @@ class Map(ABC):
 
     @abstractmethod
     def jvp(self, values: Values, tangents: Values, result: Any = None) -> Vector:
-        """Derivative along a direction.
+        """Derivative along a direction. It has the shape of the result.
 
         Parameters
         ----------
-        values : dict of arrays
-        tangents : dict of arrays
-            Changes of inputs by name. Inputs that are left out do not change.
+        values, tangents : dict of arrays
+            Inputs and changes of inputs by name. Inputs without a change do not change.
         result : array, optional
             The map's result at the values, if you have it; see `needs_result`.
         """
@@ -102,6 +101,8 @@ class Map(ABC):
         result: Any = None,
     ) -> dict[str, Vector]:
         """Derivatives of the inner product of the result and a cotangent.
+
+        They have the shapes of the inputs.
 
         Parameters
         ----------
@@ -237,7 +238,7 @@ class OperatorMap(Map):
         return {STATE: self._transposed.apply(self._array(cotangent, self.shape, "y"), out)}
 
     def batched(self, X: Any, *, transposed: bool = False) -> Vector:
-        """Product with many vectors, the columns of X."""
+        """Product with many vectors, the columns of X (size, nvec)."""
         found: Vector = (self._transposed if transposed else self._A) @ X
         return found
 

@@ -126,11 +126,11 @@ class Sensitivity:
         return found
 
     def matvec(self, x: Any) -> Vector:
-        """Product with a flat vector, for SciPy."""
+        """Product (m,) with a flat vector (n,), where (m, n) is `shape`. For SciPy."""
         return self._flat(x, transposed=self._transposed)
 
     def rmatvec(self, x: Any) -> Vector:
-        """Product of the transpose with a flat vector, for SciPy."""
+        """Product (n,) of the transpose with a vector (m,), where (m, n) is `shape`. For SciPy."""
         return self._flat(x, transposed=not self._transposed)
 
     def _flat(self, x: Any, *, transposed: bool) -> Vector:
@@ -138,7 +138,7 @@ class Sensitivity:
         return self._product(given, transposed=transposed).reshape(-1)
 
     def _columns(self, direction: Any) -> Vector:
-        """Change of the residual along a change of the control."""
+        """Change (F.space.size,) of the residual along a change (control_shape) of the control."""
         L, control = self._lagrangian, self._control
         along = {control.name: control.vector(direction, self.dtype)}
         found = L.whole(L.derivative(L.adjoints, self._state, None, along), L.adjoints)
@@ -146,7 +146,7 @@ class Sensitivity:
         return found
 
     def _rows(self, weights: Any) -> Vector:
-        """Derivative of the residual times a vector."""
+        """Derivative (control_shape) of the inner product of the residual and a vector."""
         L, control = self._lagrangian, self._control
         adjoint = checked_vector(L.space, self.dtype, weights, "v").copy()
         adjoint[self._fixed] = 0.0

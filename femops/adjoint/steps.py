@@ -38,7 +38,7 @@ _ROUNDING = 4.0  # times the residual that rounding the state causes; up to 1.0 
 @final
 @checked(OperatorError)
 class Steps:
-    r"""Steps in time, each of which solves an equation, and gradients of what they lead to.
+    r"""Steps in time, each of which solves an equation, and gradients of a goal.
 
     Step n solves :math:`F(u^n; u^{n-1}, m) = 0` by `femops.newton`: an implicit method, or an
     explicit one, in which F is linear in :math:`u^n`. The goal is :math:`J(u^N) + \sum_n j(u^n)`.
@@ -46,9 +46,10 @@ class Steps:
     Parameters
     ----------
     F : Residual
-        It has the state before the step as a coefficient, a `GridFunction` on its space; other
-        coefficients are the same in all steps, but those of ``at``. A coefficient has no gradient:
-        where F needs that of the state before the step, a second field equals this state.
+        One coefficient of F is the state before the step, a `GridFunction` on F's space. The other
+        coefficients are the same in all steps, except those of ``at``. A coefficient has no
+        gradient. If F needs the gradient of the state before the step, a second field must equal
+        this state.
     count : int
         Number of steps N, at least 1.
     final, running : Functional, optional
@@ -59,15 +60,15 @@ class Steps:
         ``at(n)`` returns coefficients of F and of j at step n by name, such as the time. It is
         called again on the way back.
     begin : callable, optional
-        ``begin(n, u)`` returns the first guess of step n, with the values at the constrained dofs,
-        from the state before it, a copy. By default that state itself: these values stay as they
-        are. Each of these values depends on n alone, or is that of u. It is called again on the
-        way back, with other states too.
+        ``begin(n, u)`` returns the first guess (size,) of step n, with the values at the
+        constrained dofs. Its argument u is a copy of the state before the step. Each value at a
+        constrained dof must depend on n alone, or be that of u. By default the first guess is u.
+        The function is called again on the way back, also with other states.
     linear, preconditioner
-        See `femops.newton`; they solve for the adjoint too.
+        See `femops.newton`. They solve for the adjoint, too.
     rtol : float
-        Of each step's equation and of the adjoint's. A step ends too where rounding alone leaves a
-        residual of this size, as near a steady state.
+        Relative residual of each step's equation and of the adjoint's. A step also ends if rounding
+        alone leaves a residual of this size, as near a steady state.
 
     Raises
     ------

@@ -58,7 +58,10 @@ class Case(ABC):
 @final
 @dataclass
 class OperatorCase(Case):
-    """An operator of femops at the level ``asked``; ``traffic`` is the least of all levels."""
+    """An operator of femops at the level ``asked``.
+
+    ``traffic`` is that of the level which moves the fewest bytes.
+    """
 
     asked: str
     operator: Operator

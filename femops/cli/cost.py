@@ -53,12 +53,11 @@ def cost(
 ) -> None:
     """Print what each level of assembly costs as the order grows.
 
-    Floating-point operations are counted, of assembly and of one application; stored bytes and
-    seconds of an application are measured. Under them stand the exponents with which they grow in
-    p + 1, beside those of Table 1 of the tensor report. Two rows are not femops' own: at "full"
-    element matrices are formed naively, and "decomposed" stores dense bases, one for all elements,
-    and is applied by NumPy. The
-    mesh is isoparametric: as curved as the order allows.
+    The floating-point operations of assembly and of one application are counted. Stored bytes and
+    the seconds of an application are measured. Below stand their exponents of growth in p + 1,
+    beside those of Table 1 of the tensor report. Two rows are not femops' own. At "full" element
+    matrices are formed naively. "decomposed" stores dense bases, one for all elements, and NumPy
+    applies it. The mesh is isoparametric: as curved as the order allows.
 
     \b
     Examples:

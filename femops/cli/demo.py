@@ -27,9 +27,9 @@ def demo(
 ) -> None:
     """Solve a Poisson problem on a curved ball.
 
-    At order 4, without a matrix. Prints what was solved, how well and how fast, and the memory
-    that a matrix would have taken beside what was used. Writes a file for ParaView, and a picture
-    if there is Matplotlib.
+    The elements have order 4, and no matrix is stored. Prints the size of the problem, the error,
+    the times, and the memory in use beside the memory that a matrix would take. Writes a file for
+    ParaView, and a picture if Matplotlib is installed.
 
     \b
     Examples:

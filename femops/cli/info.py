@@ -19,8 +19,8 @@ PACKAGES = ("numpy", "scipy", "numba", "llvmlite", "matplotlib", "pyvista")
 def info(json: JsonOption = False) -> None:
     """Print machine, lanes, threads, GPUs and versions.
 
-    And the folder of compiled kernels: what a bug report needs. Under mpiexec also ranks, threads
-    and cores, once for all of them.
+    Also prints the folder of compiled kernels. A bug report needs all of this. Under mpiexec one
+    report has the threads and cores of all ranks.
 
     \b
     Examples:

@@ -31,7 +31,7 @@ OutArgument = Annotated[
 @app.command()
 @paragraphs
 def info(mesh: MeshArgument, json: JsonOption = False) -> None:
-    """Print what a mesh holds.
+    """Print the size, the geometry, the attributes and the names of a mesh.
 
     \b
     Examples:
@@ -83,8 +83,8 @@ def convert(
 ) -> None:
     """Write a mesh in another format.
 
-    MFEM (.mesh), ParaView (.vtu), or a picture (.png). What the format does not
-    keep, as names of attributes in .vtu files, is told on standard error.
+    The formats are MFEM (.mesh), ParaView (.vtu), and a picture (.png). A format may lose
+    information, such as names of attributes in .vtu files. Standard error lists the losses.
 
     \b
     Examples:
@@ -119,10 +119,10 @@ def partition(
 ) -> None:
     """Partition a mesh, and print load balance and surface.
 
-    The balance is the largest number of elements in a part over the mean. The
-    surface of a part are its faces (edges in 2-D) on which it meets others.
-    Shared is what several parts touch; it is owned by the first of them.
-    Totals count once what is shared.
+    The balance is the largest number of elements in a part over the mean. The surface of a
+    part consists of the faces (edges in 2-D) where it meets other parts. Vertices, edges and
+    dofs are shared if several parts touch them. The first of these parts owns them. Totals
+    count shared entities once.
 
     \b
     Examples:

@@ -167,10 +167,10 @@ MuOption = Annotated[
 def poisson() -> Make:
     """Solve a Poisson problem on a mesh.
 
-    By conjugate gradients with multigrid. The exact solution is a product of sines, imposed on the
-    whole boundary; a mesh without boundary (periodic) gets the solution of mean zero. Reported are
-    the L2 and H1 norms of the error and the seconds from the mesh to the solution, compilation
-    included.
+    The solver is conjugate gradients with multigrid. The exact solution is a product of sines, and
+    is imposed on the whole boundary. On a mesh without boundary (periodic) it has mean zero. The
+    report has the L2 and H1 norms of the error, and the seconds from the mesh to the solution, with
+    compilation.
 
     \b
     Examples:
@@ -197,9 +197,9 @@ def helmholtz(
 ) -> Make:
     """Solve a Helmholtz problem on a mesh.
 
-    -div grad u - k^2 u = f, which is indefinite: by MINRES, preconditioned for a plus. Each
-    wave, 2 pi / k long, should span an element or more of order 4. The exact solution is a product
-    of sines, imposed on the whole boundary.
+    The equation is -div grad u - k^2 u = f, which is indefinite. The solver is MINRES, with a
+    preconditioner of the equation with a plus. Each wave, 2 pi / k long, should span an element or
+    more of order 4. The exact solution is a product of sines, and is imposed on the whole boundary.
 
     \b
     Examples:
@@ -215,8 +215,8 @@ def helmholtz(
 def elasticity(lam: LamOption = 1.0, mu: MuOption = 1.0) -> Make:
     """Solve a problem of linear elasticity on a mesh, 2-D (plane strain) or 3-D.
 
-    By conjugate gradients with multigrid. The exact displacement is a product of sines in each
-    component, imposed on the whole boundary.
+    The solver is conjugate gradients with multigrid. The exact displacement is a product of sines
+    in each component, and is imposed on the whole boundary.
 
     \b
     Examples:
@@ -232,9 +232,9 @@ def elasticity(lam: LamOption = 1.0, mu: MuOption = 1.0) -> Make:
 def neohookean(lam: LamOption = 1.0, mu: MuOption = 1.0) -> Make:
     """Solve a problem of nonlinear elasticity on a mesh, 2-D (plane strain) or 3-D.
 
-    A compressible neo-Hookean solid, by Newton's method with matrix-free Jacobians. The exact
-    displacement stretches by up to a fifth along each axis, and is imposed on the whole boundary.
-    Reported are Newton's iterations, and those of all linear problems together.
+    The solid is compressible and neo-Hookean. The solver is Newton's method with matrix-free
+    Jacobians. The exact displacement stretches by up to a fifth along each axis, and is imposed on
+    the whole boundary. The report has Newton's iterations, and the sum of linear iterations.
 
     \b
     Examples:
@@ -250,10 +250,10 @@ def neohookean(lam: LamOption = 1.0, mu: MuOption = 1.0) -> Make:
 def stokes() -> Make:
     """Solve a Stokes problem on a mesh, 2-D or 3-D.
 
-    By Taylor-Hood elements, velocities of the order given (2 or more) and pressures of one less,
-    and MINRES on both, preconditioned by multigrid and the diagonal of a mass. The exact velocity
-    is the curl of products of sines, imposed on the whole boundary. Errors are those of the
-    velocity; the pressure has one of its own.
+    Taylor-Hood elements have velocities of the given order, 2 or more, and pressures of one order
+    less. The solver is MINRES, preconditioned by multigrid and the diagonal of a mass. The exact
+    velocity is the curl of products of sines, and is imposed on the whole boundary. Errors are
+    those of the velocity. The pressure has an error of its own.
 
     \b
     Examples:

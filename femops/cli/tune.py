@@ -55,8 +55,8 @@ def tune(
 ) -> None:
     """Measure which settings of kernels are fastest on this machine, and keep them.
 
-    A setting stays as it is unless another is clearly faster. What was found is in tuning.json of
-    the cache folder from then on, so an interrupted run goes on where it ended.
+    A setting changes only if another value is clearly faster. Each result is saved at once, in
+    tuning.json of the cache folder. So an interrupted run goes on where it ended.
 
     \b
     Examples:

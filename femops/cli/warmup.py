@@ -53,10 +53,10 @@ def warmup(
 ) -> None:
     """Compile kernels before they are needed.
 
-    Those of mass and diffusion if no forms are named, and the solver. They are kept on disk, for
-    this machine and this version of femops. Sizes of meshes, essential conditions and values of
-    coefficients make no difference; another quadrature rule does, and so does a coefficient that
-    varies in space.
+    The kernels are those of the named forms, by default mass and diffusion, and of the solver. They
+    are stored on disk, for this machine and this version of femops. They serve all sizes of meshes,
+    essential conditions and values of coefficients. Another quadrature rule needs other kernels,
+    and so does a coefficient that varies in space.
 
     \b
     Examples:

@@ -29,9 +29,10 @@ _DIGITS = 1e-4  # relative precision of filtered vectors after X has been taken 
 class Search:
     """Search by filters for every eigenvector whose eigenvalue is at most ``value``.
 
-    A random vector w of n dofs has about one of each eigenvector. If the polynomial p is at most
-    one in the interval, and w has the part c of an eigenvector below ``value``, then the Rayleigh
-    quotient of p(A) w lies below the cut as soon as
+    The coefficients of a random vector w in the basis of the n eigenvectors are about 1. Let c be
+    the coefficient of an eigenvector whose eigenvalue is at most ``value``. Let the filter's
+    polynomial p be at most 1 in the interval. Then the Rayleigh quotient of p(A) w is below the
+    cut as soon as
 
     (c p(value))^2 (cut - value) > n (upper - cut).
 

@@ -1,7 +1,7 @@
 """Sums, products and random numbers whose bits do not depend on the number of ranks.
 
-On a reproducible mesh these functions work group by group of elements. On other meshes they do what
-NumPy does.
+On a reproducible mesh these functions work group by group of elements. On other meshes they are
+those of NumPy.
 """
 
 from __future__ import annotations

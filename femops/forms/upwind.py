@@ -49,8 +49,8 @@ def upwind_convection(V: Space, velocity: Coefficient, **options: Unpack[FormOpt
     V : Space
         Trial and test space, usually `femops.L2`. Components are transported one by one.
     velocity : array, callable or GridFunction
-        Velocity b (dim,), in units of length per time. Of a field with two values on a face the
-        mean is taken.
+        Velocity b (dim,), in units of length per time. If a field has two values on a face, the
+        form uses their mean.
     **options
         See `femops.forms.options.Options`.
     """

@@ -104,8 +104,8 @@ class InteriorFaces(Domain):
     def _sort(self, size: int) -> None:
         """Sort the faces by groups of ``size`` minus elements, then by how both elements lie.
 
-        Kernels are faster in batches of faces whose elements lie alike. So faces are repeated where
-        this completes a batch, and at the end of a group.
+        Kernels are faster if the elements of all faces of a batch lie in the same way. So faces are
+        repeated to complete batches, and at the end of a group.
         """
         lie, corners = self.codes[MINUS] * 27 + self.codes[PLUS], self.nodes(PLUS, 2)
         for k in range(min(corners.shape[1], 3)):  # these tell how the plus element is turned

@@ -278,7 +278,10 @@ class Lagrangian:
         return self.space.memory.put(state)
 
     def parts(self, state: Floats) -> dict[str, Floats]:
-        """Position, velocity and energy of a state on the host, by name."""
+        """Split a state (space.size,) by name, on the host.
+
+        Position and velocity are (V.size,), and energy is (E.size,).
+        """
         parts = self.on_host.split(self.space.memory.get(state))
         return dict(zip(self.on_host.names, parts, strict=True))
 
@@ -310,7 +313,10 @@ class Lagrangian:
         return Forces(result, self.cfl * step)
 
     def put_forces(self, sequence: OperationSequence, state: Floats, result: Floats) -> Scalar:
-        """Add the forces of a state to a sequence. Return the largest stable time step."""
+        """Add the forces of a state (space.size,) to a sequence.
+
+        Return the largest stable time step. ``result`` (n,) gets the forces, see `Forces`.
+        """
         return self.cfl * self.force.put(sequence, state, result)
 
     def slowest(self) -> int:
@@ -396,7 +402,10 @@ class Lagrangian:
         return float(self.comm.sum(np.array([kinetic + float(internal)]))[0])
 
     def e_norm(self, state: Floats) -> float:
-        """Euclidean norm of the Bernstein coefficients of the energy, as Laghos prints it."""
+        """Euclidean norm of the Bernstein coefficients of the energy in a state (space.size,).
+
+        Laghos prints this norm.
+        """
         return bernstein_norm(self.E, self.parts(state)["energy"])
 
 

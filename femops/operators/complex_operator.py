@@ -100,7 +100,7 @@ class ComplexOperator(MatrixFree):
     # --- application -----------------------------------------------------------------------------
 
     def apply(self, x: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
-        """Compute A x for a complex vector; see `Operator.apply`."""
+        """Compute A x (test_space.size,) for a complex vector (size,); see `Operator.apply`."""
         x, real = self._check(x, "x", self.space), self.real.dtype
         if out is None:
             result: NDArray[Any] = self._arrays.empty(self.test_space.size, self.dtype)
@@ -177,13 +177,17 @@ class ComplexOperator(MatrixFree):
     def constrained(self, dofs: ArrayLike) -> ComplexOperator:
         """Copy of the operator with rows and columns of some dofs replaced by the identity's.
 
-        See `Operator.constrained`.
+        ``dofs`` (k,) are positions in a complex vector; see `Operator.constrained`.
         """
         return self._of(self.real.constrained(pair_positions(positions(dofs, self.space.size))))
 
     @names_checked
     def eliminated(self, rows: ArrayLike = (), columns: ArrayLike = ()) -> ComplexOperator:
-        """Copy of the operator with some rows and columns zero; see `Operator.eliminated`."""
+        """Copy of the operator with some rows and columns zero.
+
+        ``rows`` (k,) and ``columns`` (m,) are positions in complex vectors; see
+        `Operator.eliminated`.
+        """
         out = pair_positions(positions(rows, self.test_space.size))
         into = pair_positions(positions(columns, self.space.size))
         return self._of(self.real.eliminated(out, into))

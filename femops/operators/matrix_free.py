@@ -99,7 +99,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
 
     @abstractmethod
     def _adjoint(self) -> MatrixFree:
-        """The transpose."""
+        """The adjoint operator, which is the transpose of a real operator."""
 
     @abstractmethod
     def _scaled(self, factor: float) -> MatrixFree:
@@ -317,7 +317,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         return self._matvec(given.reshape(-1)).reshape(-1, *given.shape[1:])
 
     def rmatvec(self, x: Any) -> Any:
-        """The transpose times x; see `matvec`."""
+        """The adjoint times x, which is the transpose of a real operator; see `matvec`."""
         given = self._given(x, self.test_space)
         return super().rmatvec(x) if self._scipy else self._adjoint().matvec(given)
 
@@ -327,7 +327,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         return super().matmat(X) if self._scipy else self._matmat(given)
 
     def rmatmat(self, X: Any) -> Any:
-        """The transpose times the columns of X; see `matvec`."""
+        """The adjoint times the columns of X; see `rmatvec`."""
         given = self._given(X, self.test_space, many=True)
         return super().rmatmat(X) if self._scipy else self._rmatmat(given)
 

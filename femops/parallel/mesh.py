@@ -68,8 +68,8 @@ class DistributedMesh:
         part : Part
             This rank's part, which may have no elements. All parts must come from one partition of
             one mesh. This is checked when a space is made.
-        element_groups : array_like of int, optional
-            Starts of groups in the part, from 0 to its number of elements. On all ranks or on none.
+        element_groups : (m + 1,) array_like of int, optional
+            Starts of the m groups in the part, and its number of elements. On all ranks or on none.
 
         Raises
         ------

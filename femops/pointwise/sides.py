@@ -59,8 +59,8 @@ class TwoSided(Symbolic):
     ----------
     minus, plus : symbol, array or FieldSymbol
         Value on each side. The normal points from the minus side to the plus side.
-    jump, mean : the same
-        ``minus - plus``, and half of ``minus + plus``. Of a field they have gradients, too.
+    jump, mean : symbol, array or FieldSymbol
+        ``minus - plus``, and half of ``minus + plus``. For a field they have gradients, too.
     """
 
     __slots__ = ("_name", "jump", "mean", "minus", "plus")
@@ -126,8 +126,8 @@ def factors_by_side(
     Parameters
     ----------
     results : mapping
-        For each part of the test function (minus, plus, jump, mean) what multiplies it: a dict of
-        "value" and "grad", or what multiplies its value.
+        Factors of each part of the test function (minus, plus, jump, mean): a dict of "value" and
+        "grad", or the factor of its value.
     name, explain : str
         For messages: name of the test function, and where the form is defined.
 

@@ -43,7 +43,7 @@ class BlockJacobi(Preconditioner):
 def block_jacobi(A: Operator) -> BlockJacobi:
     """Block Jacobi preconditioner of an operator on discontinuous functions.
 
-    Of an operator without integrals over faces, as `femops.mass`, it is the inverse.
+    For an operator without integrals over faces, such as `femops.mass`, it is the inverse.
 
     Parameters
     ----------

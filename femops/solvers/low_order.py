@@ -14,13 +14,14 @@ from femops_meshes.arguments import checked
 
 @checked(SolverError)
 def low_order(A: Operator) -> csr_array:
-    """Matrix of order 1 on the nodes of an operator, from which others make preconditioners.
+    """Matrix of order 1 on the nodes of an operator, for preconditioners of other libraries.
 
-    The nodes cut each element into small elements. The matrix has the same forms on these, with
-    continuous multilinear functions: one for each dof of A, in the same order. Its entries a row do
-    not grow with the order, and it is spectrally equivalent to A. So what algebraic multigrid, an
-    incomplete factorisation or a direct solver makes of it is a preconditioner for A. It has A's
-    geometry, coefficients, boundary terms and essential conditions.
+    The nodes cut each element into small elements. The matrix has the same forms on the small
+    elements, with continuous multilinear functions: one for each dof of A, in the same order. The
+    number of entries per row does not grow with the order, and the matrix is spectrally equivalent
+    to A. So algebraic multigrid, an incomplete factorisation or a direct solver for the matrix is a
+    preconditioner for A. The matrix has A's geometry, coefficients, boundary terms and essential
+    conditions.
 
     Parameters
     ----------

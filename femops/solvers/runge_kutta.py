@@ -171,7 +171,7 @@ def runge_kutta(
         Time of the result.
     dt : float
         Longest step, in units of time. The steps are shortened so that the last ends at ``end``.
-        Of a pair the first step that is tried.
+        For a pair, the first step that is tried.
     start : float
         Time of ``u``.
     method : {"ssp2", "ssp3", "rk4", "lsrk4", "bs32", "dp54"}

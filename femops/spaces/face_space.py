@@ -1,4 +1,4 @@
-"""Functions of a space on faces: what boundary faces and faces between elements share."""
+"""Functions of a space on faces: base class for boundary faces and faces between elements."""
 
 from __future__ import annotations
 
@@ -56,16 +56,16 @@ class FaceSpace(DomainSpace, ABC):
 
     @abstractmethod
     def turned_nodes(self) -> Ints:
-        """Numbers (nf, p1d**dim) of the nodes of the elements behind the faces, turned to these.
+        """Node numbers (nf, p1d**dim) of the element at each face, layer by layer from the face.
 
         Only for functions with derivatives. The restriction has the nodes in this order.
         """
 
     def turns(self) -> Ints:
-        """Return how the elements behind the faces lie, (nf, 4): strides in their order of nodes.
+        """Return how the element at each face lies, (nf, 4), in the element's order of nodes.
 
-        The first number is the first node on the face. From it the other three lead to its
-        neighbours along the face's directions, and inwards; zero where there are none.
+        The first number is the first node on the face. The others are the strides along the face's
+        two directions and inwards. A direction that the face does not have has the stride zero.
         """
         nodes, p, dim = self.turned_nodes(), self.p1d, self.dim
         first = nodes[:, 0]

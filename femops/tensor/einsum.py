@@ -40,7 +40,8 @@ def einsum(
         As in `numpy.einsum`: ``"ki,kjl->ijl"``. Without ``->`` the result has those indices that
         occur once, in alphabetical order.
     *operands : arrays or Batches
-        Tensors of the same number type.
+        Tensors of the same number type. With the letters ``ki`` a tensor has the shape (k, i), and
+        a batch has the shape (members, k, i) if ``batch`` is 0.
     batch : int
         Axis of the arrays that counts the members.
     out : array or Batch, optional

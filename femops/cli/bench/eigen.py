@@ -44,8 +44,8 @@ def eigen(
 ) -> None:
     """Measure the eigensolver on a quantum oscillator, beside SciPy's LOBPCG.
 
-    Both go on to the same residual. Take whole shells of states: LOBPCG is slow where the next
-    eigenvalue is close.
+    Both solvers stop at the same residual. Ask for whole shells of states, because LOBPCG is slow
+    if the next eigenvalue is close.
 
     \b
     Examples:

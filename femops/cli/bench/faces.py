@@ -42,7 +42,7 @@ def faces(
 ) -> None:
     """Measure discontinuous functions: interior penalty and upwind convection.
 
-    Times of a dof stand beside those of bp3, diffusion of continuous functions on the same mesh.
+    Times per dof stand beside those of bp3, diffusion of continuous functions on the same mesh.
 
     \b
     Examples:

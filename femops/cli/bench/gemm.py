@@ -47,9 +47,9 @@ def gemm(
 ) -> None:
     """Measure products of small matrices in batches, beside NumPy.
 
-    The limit is what the bandwidth for this footprint, or the rate of multiply-adds, allows.
+    The limit is set by the bandwidth for this footprint, or by the rate of multiply-adds.
 
-    With --device nothing is added, C = A B, and cuBLAS is measured, through CuPy's matmul.
+    With --device the product is C = A B, without a sum, and cuBLAS is measured, too, through CuPy.
 
     \b
     Examples:

@@ -89,10 +89,10 @@ def gpu(
     plot: PlotOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Compare a GPU's kernels with the CPU's, and measure them beside what it allows.
+    """Compare a GPU's kernels with the CPU's, and with the limits of the GPU.
 
-    With --into, phases are processes of their own, what matters most comes first, and results are
-    written after each row. The same command goes on where it stopped.
+    With --into, each phase is a process of its own. The most important rows come first, and results
+    are written after each row. Run the same command again to continue after an interruption.
 
     \b
     Examples:

@@ -23,7 +23,7 @@ app = typer.Typer(no_args_is_help=True)
 def group() -> None:
     """Measure the speed of operators.
 
-    Beside it stands what this machine allows, measured in the same rounds.
+    The limits of this machine, measured in the same rounds, stand beside the speeds.
 
     \b
     Examples:

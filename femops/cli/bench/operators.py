@@ -71,9 +71,11 @@ _CG_TITLE = "An iteration in ns a dof: vector updates apart, and in the operator
 
 _HELP = """Measure the speed of {what}.
 
-    Beside it stands what this machine allows, measured in the same rounds: the least bytes of any
-    level at the bandwidth for that mix of reads and writes, or the operations at the rate of
-    multiply-adds (median time in ms; speed and limit in millions of dofs a second).
+    The limits of this machine, measured in the same rounds, stand beside the speeds. A limit is the
+    time of the least bytes of any level at the bandwidth for that mix of reads and writes, or of
+    the operations at the rate of multiply-adds. Median times are in ms, speeds and limits in
+    millions of dofs a second.
+
     The problems are CEED's: p + 2 Gauss points, or the p + 1 Gauss-Lobatto nodes for bp5 and bp6.
 
     \b
@@ -165,7 +167,7 @@ def cg(
     plot: PlotOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Measure conjugate gradients on bp1, vector updates in the operator's sweep or apart.
+    """Measure conjugate gradients on bp1, with vector updates merged into the sweep or separate.
 
     \b
     Examples:

@@ -51,8 +51,8 @@ def solve(
 ) -> None:
     """Measure solves of Poisson's equation, with multigrid and with Jacobi.
 
-    To a relative residual of 1e-9, with about a million dofs. Setup and solve are given in seconds
-    and in products with the operator.
+    The relative residual is 1e-9, and there are about a million dofs. Times of setup and solve are
+    in seconds and in products with the operator.
 
     \b
     Examples:

@@ -189,9 +189,9 @@ def hydro(
 ) -> None:
     """Run a problem of gas dynamics on a mesh that moves with the gas.
 
-    The compressible Euler equations in a Lagrangian frame, on curved elements of high order: the
-    method of Dobrev, Kolev and Rieben (2012), as in LLNL's proxy Laghos, whose published results
-    --verify repeats.
+    Solves the compressible Euler equations in a Lagrangian frame, on curved elements of high order.
+    The method is that of Dobrev, Kolev and Rieben (2012), and of LLNL's proxy Laghos. With --verify
+    the command repeats published results of Laghos.
 
     \b
     Examples:

@@ -87,9 +87,9 @@ def remap(
 ) -> None:
     """Advect a discontinuous function, with its mass and its bounds kept.
 
-    On a fixed mesh, or from a mesh to where its nodes have moved (remap): the methods of CEED's
-    proxy Remhos, whose options have the same names here, and whose published results --verify
-    repeats.
+    Advects on a fixed mesh, or from a mesh to its moved nodes (remap). The methods are those of
+    CEED's proxy Remhos, and the options have the same names. With --verify the command repeats
+    published results of Remhos.
 
     \b
     Examples:

@@ -85,10 +85,11 @@ class Relaxation:
 
 
 def quality(V: femops.H1, position: Floats) -> float:
-    """Least quality of a moved mesh: det J over (|J|^2 / dim)^(dim / 2), at nodes.
+    """Least quality of a mesh whose nodes are at a position (V.size,). Collective.
 
-    It is 1 for squares and cubes, and negative for inverted elements. The reference element is a
-    cube, so that long elements have a low quality. The least on all ranks. Collective.
+    The quality at a node is det J over (|J|^2 / dim)^(dim / 2). It is 1 for squares and cubes, and
+    negative for inverted elements. The reference element is a cube, so that long elements have a
+    low quality. The result is the least on all ranks.
     """
     e_vec = V.restriction.gather(V.l_vec(position)).reshape(-1, V.p1d**V.dim, V.dim)
     J = np.stack(reference_gradient(V.basis, V.basis.nodes, V.dim, e_vec), axis=-1)

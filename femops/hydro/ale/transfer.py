@@ -271,8 +271,8 @@ def _positive(energy: Floats, at: Floats, mass: Floats) -> Floats:
 def _heat(lost: Floats, mass: Floats, least: Floats, comm: Communicator) -> Floats:
     """Specific energy (ne,) that elements gain from the kinetic energy (ne,) they have lost.
 
-    Elements that have won kinetic energy are cooled only as far as their least energy allows. What
-    is missing is taken from the gains of the others, on all ranks. Collective.
+    Elements that have won kinetic energy are cooled only down to their least energy. The missing
+    energy is taken from the gains of the other elements, on all ranks. Collective.
     """
     change = np.maximum(lost, -np.maximum(least, 0.0) * mass)
     gains = np.maximum(change, 0.0)

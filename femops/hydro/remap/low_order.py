@@ -19,7 +19,9 @@ _TINY = 1e-15  # keeps quotients finite in constant elements
 
 
 class LowOrder(ABC):
-    """Rate of change of first order in the interior of elements, with lumped fluxes between them.
+    """Rate of change of first order: a matrix in each element, and lumped fluxes at the faces.
+
+    Subclasses have different matrices.
 
     Parameters
     ----------
@@ -50,9 +52,9 @@ class Upwind(LowOrder):
 
 @final
 class PreconditionedUpwind(LowOrder):
-    """`lo` 2: as `lo` 1, of the advection matrix times lumped over consistent mass.
+    """`lo` 2: as `lo` 1, for the advection matrix times lumped over consistent mass.
 
-    That matrix is sparser, so less diffusion makes it monotone.
+    This matrix is sparser, so less diffusion makes it monotone.
     """
 
     def _inside(self, matrices: Matrices, u: Floats) -> Floats:

@@ -41,10 +41,10 @@ class Matrices:
     def after_step(
         tables: Tables, flow: Motion, t: float, elements: Elements, mass: Floats, dt: float
     ) -> Matrices:
-        """Matrices at a time whose mass is that after an Euler step from there.
+        """Matrices at time t, with the mass after an Euler step from t in place of the mass at t.
 
-        With this mass a step keeps constants, and what it adds to the sum of ``lumped * u`` is what
-        the sum loses by the change of the lumped mass (the geometric conservation law).
+        With this mass a step keeps constants. It also keeps the sum of ``lumped * u``: the step
+        adds as much as the change of the lumped mass removes (the geometric conservation law).
 
         Parameters
         ----------

@@ -1,8 +1,8 @@
-"""Dofs of elements that meet: opposite to each other at faces, and around nodes.
+"""Neighbours of dofs: the opposite dof across a face, and the dofs around a node.
 
-On many ranks each rank has the dofs of its own elements, and gets what it needs of the elements of
-other ranks by messages. Numbers are compared and copied, never added, so no result depends on the
-number of ranks.
+On many ranks each rank has the dofs of its own elements. Messages bring the values of the
+neighbouring elements of other ranks. Numbers are compared and copied, never added, so no result
+depends on the number of ranks.
 """
 
 from __future__ import annotations

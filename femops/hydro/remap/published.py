@@ -1,7 +1,7 @@
 """Runs that Remhos publishes, with their results.
 
-https://github.com/CEED/Remhos, "Verification of Results". Runs on NURBS, of products, and of steady
-problems are left out.
+The source is "Verification of Results" at https://github.com/CEED/Remhos. Runs on NURBS meshes,
+runs that remap products, and runs to a steady state are left out.
 """
 
 from __future__ import annotations

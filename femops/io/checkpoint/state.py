@@ -61,7 +61,7 @@ class State:
 
     Attributes
     ----------
-    vectors : dict
+    vectors : dict of (size,) arrays
         Vectors of the spaces, by name. They have the type in which they were saved.
     values : dict
         Numbers, texts, lists and dicts that were saved with the vectors.
@@ -91,7 +91,8 @@ def save_state(
     path : path ending in .state
         Path of the file, the same on all ranks.
     vectors : mapping
-        {name: (space, vector)}, at least one. Spaces are `H1` or `L2`, on meshes of the same ranks.
+        {name: (space, vector)}, at least one. Vectors are (space.size,). Spaces are `H1` or `L2`,
+        on meshes of the same ranks.
     values : mapping, optional
         {name: value}, the same on all ranks. Values are numbers, texts, True, False, None, and
         lists and dicts of these. NumPy numbers become Python numbers, and tuples become lists.

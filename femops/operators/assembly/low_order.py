@@ -164,7 +164,7 @@ class _Cells:
     Attributes
     ----------
     nodes : (cells, n) int64
-        Nodes of each sub-cell, of those of an element. Cells and nodes are lexicographic.
+        Local numbers of the nodes of each sub-cell. Cells and nodes are lexicographic.
     """
 
     def __init__(self, term: Term) -> None:

@@ -31,9 +31,9 @@ def by_attribute(
     ----------
     mesh : Mesh or DistributedMesh
     values : dict
-        Values by attribute, or by name of ``mesh.element_names``. Numbers, or vectors of one
-        length.
-    default : number or vector, optional
+        Values by attribute, or by name of ``mesh.element_names``. All are numbers, or all are
+        vectors (ncomp,).
+    default : number or (ncomp,) vector, optional
         Value in elements of all other attributes. If omitted, each attribute needs a value.
 
     Returns

@@ -76,7 +76,7 @@ def refusal(A: Operator, numbers: str) -> str:
 def rounds_well(exact: Vector, rounded: Operator) -> bool:
     """True if a product with A hardly changes when A is rounded to float32. Collective.
 
-    It changes if numbers behind the product are out of range, such as the volumes of elements.
+    The product changes if its intermediate numbers are out of range, such as volumes of elements.
 
     Parameters
     ----------

@@ -179,7 +179,7 @@ class Multigrid(Preconditioner):
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Reserve the preconditioner's vectors for this thread; other threads wait.
+        """Reserve the preconditioner's vectors for this thread, as `cycle` needs. Others wait.
 
         Raises
         ------
@@ -234,7 +234,7 @@ class Multigrid(Preconditioner):
         return right
 
     def cycle(self) -> Vector:
-        """Run a V-cycle for `right`, inside `alone`. The next cycle overwrites the result."""
+        """Solution (size + padding,) of a V-cycle for `right`, which the next cycle overwrites."""
         alone = self.operator.space.comm.size == 1  # messages are no launches
         if self._cycles == 1 and self._updates.repeats and alone and self.levels:
             self._repeated = self._recorded()  # all kernels have been launched
@@ -259,7 +259,9 @@ class Multigrid(Preconditioner):
         return descend, ascend
 
     def full_cycle(self) -> Vector | None:
-        """Run full multigrid for `right`. The next cycle overwrites the result.
+        """Run full multigrid for `right`. Return the solution (size + padding,) or None.
+
+        The next cycle overwrites the solution.
 
         Each level except the finest runs a cycle that begins with the solution of the next coarser
         level. The finest only interpolates that solution. The result is None if it would save no

@@ -1,7 +1,7 @@
 """Places: the addresses at which the runs of a batch's elements begin, and lines of nodes there.
 
-``locate`` makes them of the numbers of a plan; ``gather_nodes`` and ``scatter_nodes`` read a line
-of nodes and add to it.  A batch has one address a run and slot, (run, slot) int64.
+``locate`` computes the places from the dof numbers of a plan. ``gather_nodes`` reads a line of
+nodes, and ``scatter_nodes`` adds to it. The places of a batch are (run, slot) int64.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _WORD = ir.IntType(64)
 
 
 def _words(builder: Any, width: int, number: Any) -> Any:
-    """A vector of integers, all equal."""
+    """Emit a vector of ``width`` integers that all equal ``number``."""
     zero, vector = ir.IntType(32)(0), ir.VectorType(_WORD, width)
     one = builder.insert_element(ir.Constant(vector, ir.Undefined), number, zero)
     mask = ir.Constant(ir.VectorType(ir.IntType(32), width), [zero] * width)
@@ -32,7 +32,7 @@ def _words(builder: Any, width: int, number: Any) -> Any:
 
 @final
 class _Numbers:
-    """Emits the addresses of a group of runs, of the first dofs that a plan numbers."""
+    """Emits the addresses of the first dofs of a group of runs, from the plan's dof numbers."""
 
     def __init__(self, builder: Any, width: int, starts: Any, itemsize: int, k: Any) -> None:
         self.builder, self.width, self.k = builder, width, k
@@ -57,10 +57,10 @@ def locate(
 ) -> Any:
     """``locate(LANE, starts, index_bytes, k, sides, dof_bytes)``.
 
-    ``sides`` are tuples ``(owned, here, elsewhere, places)``.  Of each the k-th group of ``places``
-    is set: for each slot the address of dof ``s = starts[k, slot]``, which is ``here + s
-    dof_bytes`` if ``s < owned``, else ``elsewhere + s dof_bytes``.  ``index_bytes`` (of the
-    unsigned starts) and ``dof_bytes``, one number for each side, are constants.
+    Set the k-th group of ``places`` of each side. ``sides`` are tuples ``(owned, here, elsewhere,
+    places)``. A slot's place is the address of dof ``s = starts[k, slot]``: ``here + s dof_bytes``
+    if ``s < owned``, else ``elsewhere + s dof_bytes``. ``index_bytes`` is the size of an unsigned
+    start. It is a constant, and so is ``dof_bytes``, a tuple with one number for each side.
     """
     if literal(index_bytes) is None or any(literal(n) is None for n in dof_bytes):
         return None
@@ -77,7 +77,7 @@ def locate(
 
 
 def _known(runs: Any, ncomp: Any, along: Any) -> bool:
-    """True if a line's arguments are constants, as they must be."""
+    """True if a line's arguments are constants. Intrinsics of lines require constants."""
     return isinstance(runs, DofRunsType) and None not in (literal(ncomp), literal(along))
 
 

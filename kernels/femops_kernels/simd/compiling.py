@@ -1,8 +1,8 @@
 """Compilation of kernels: functions that only compiled code calls, and entry points.
 
-Numba would optimise every function by itself and make machine code of it, then optimise it again in
-each caller.  Here an inner function is put into the module of the entry point as it was written
-down, and optimised with it.
+Numba would optimise every function by itself, generate its machine code, and then optimise it again
+in each caller. Here an inner function is put into the module of the entry point without being
+optimised. Then the module is optimised.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _PASSES = (
 
 @final
 class _Whole(JITCodeLibrary):
-    """The code of an entry point, with all that it calls."""
+    """Code of an entry point and of all functions that it calls, optimised twice."""
 
     def _optimize_final_module(self) -> None:
         # numba does this once; done twice, small kernels are 1 to 3 % faster. Without loops being
@@ -50,7 +50,10 @@ class _Whole(JITCodeLibrary):
 
 
 class _Pipeline(CompilerBase, ABC):
-    """The passes of numba that kernels need: no closures, parallel loops, array expressions."""
+    """Compiler with only the numba passes that kernels need.
+
+    It has no passes for closures, parallel loops or array expressions.
+    """
 
     @property
     @abstractmethod
@@ -71,21 +74,21 @@ class _Pipeline(CompilerBase, ABC):
 
 @final
 class _Thorough(_Pipeline):
-    """The passes for loops over elements and vectors."""
+    """Compiler for loops over elements and vectors, whose code is optimised twice."""
 
     library = _Whole
 
 
 @final
 class _Quick(_Pipeline):
-    """The passes for what decides and calls: it is optimised once."""
+    """Compiler for functions that decide and call others, whose code is optimised once."""
 
     library = JITCodeLibrary
 
 
 @final
 class Part(CodeLibrary):
-    """The code of one inner function and of its callees, to be linked, never run by itself."""
+    """Code of one inner function and its callees. It is linked into entry points."""
 
     def __init__(self, codegen: Any, name: str) -> None:
         super().__init__(codegen, name)
@@ -150,7 +153,7 @@ def carrying(function: Callable[..., Any]) -> Any:
 
 
 def compiled_part(typingctx: Any, function: Callable[..., Any], args: Any) -> tuple[Part, Any]:
-    """The code of a function for arguments of some types, to be linked, and what numba says."""
+    """Compile a function for argument types. Return the code to link, and numba's result."""
     context = cpu_target.target_context
     part = Part(context.codegen(), function.__name__)
     flags = Flags()
@@ -164,7 +167,10 @@ def compiled_part(typingctx: Any, function: Callable[..., Any], args: Any) -> tu
 def as_intrinsic(
     typer: Callable[..., Any], function: Callable[..., Any], first: tuple[str, ...] = ()
 ) -> Any:
-    """An intrinsic with the name and the parameters of a function; the first ones may be others."""
+    """Make an intrinsic with the name and the parameters of a function.
+
+    The names in ``first`` replace the function's first parameters.
+    """
     own = list(inspect.signature(function).parameters.values())
     parameters = [
         inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -176,26 +182,26 @@ def as_intrinsic(
 
 
 def inlined(made: Any) -> Any:
-    """The function that an `inner` one was made of; None of what is not traced."""
+    """Return the Python function behind an `inner` function, or None if it is not traced."""
     return getattr(made, "inner_function", None)
 
 
 def entry(signature: str, *, thorough: bool = True) -> Any:
     """Decorator of entry points, which are called by their address.
 
-    What is not `thorough` is optimised once, which is enough where others do the work.
+    If ``thorough`` is False, code is optimised once. This suffices if callees do the work.
     """
     pipeline = _Thorough if thorough else _Quick
     return cfunc(signature, cache=True, error_model="numpy", pipeline_class=pipeline)
 
 
 def function(signature: str) -> Any:
-    """Decorator of entry points that Python calls too: at less cost than by their address."""
+    """Decorator of entry points that Python calls, too. A call by address would cost more."""
     return njit(signature, cache=True, nogil=True, error_model="numpy", pipeline_class=_Quick)
 
 
 def address_of_function(made: Any) -> int:
-    """Address at which compiled code calls what `function` has made."""
+    """Address by which compiled code calls a result of `function`."""
     (result,) = made.overloads.values()
     address: int = result.library.get_pointer_to_function(result.fndesc.llvm_cfunc_wrapper_name)
     return address

@@ -1,6 +1,7 @@
 """Functions of lane vectors that q-functions call: ``lane_sqrt`` and the like.
 
-What LLVM knows on vectors is one instruction; the others call the C library slot by slot.
+A function that LLVM has for vectors is one instruction. The others call the C library for each
+slot.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Lanes: SIMD vectors as numba values.
 
 A lane vector is an LLVM vector ``<width x double>`` (or ``float``) that numba code passes around
-like a number.  What a slot of it means is the caller's business: an element of a batch, or one of
+like a number.  The caller decides what a slot stands for: an element of a batch, or one of
 many vectors.
 
 Memory is addressed by plain integers (``intp`` byte addresses): kernels are called from compiled
@@ -301,7 +301,7 @@ def _binary(op: Any, emit: str) -> None:
 
 
 def _strict(builder: Any, emit: str, lane: LaneType, a: Any, b: Any) -> Any:
-    """Emit an operation of strict lanes. A sum of which an operand is a product is fused with it.
+    """Emit an operation of strict lanes. In a sum, an operand that is a product is fused.
 
     If both operands are products, the first is fused.
     """

@@ -1,8 +1,8 @@
 """Pieces of runs: consecutive dofs of each element of a batch, read and added to as vectors.
 
-A lane vector has one number of each element; memory has numbers of one element side by side. So
-several are read at once and transposed in registers, in a third of the instructions that single
-numbers take.
+A lane vector has one number of each element, but in memory the numbers of an element stand side by
+side. So several numbers are read at once and transposed in registers. This takes a third of the
+instructions that loads of single numbers take.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _WORD, _INDEX = ir.IntType(64), ir.IntType(32)
 
 
 def _shuffled(builder: Any, a: Any, b: Any, places: list[int]) -> Any:
-    """Numbers of two vectors, those of the second counted on behind those of the first."""
+    """Vector of numbers of two vectors. The numbers of the second follow those of the first."""
     mask = ir.Constant(ir.VectorType(_INDEX, len(places)), [_INDEX(i) for i in places])
     return builder.shuffle_vector(a, b, mask)
 
 
 def _exchanged(builder: Any, rows: list[Any], width: int) -> list[Any]:
-    """Transpose the squares of n rows of n numbers that stand side by side: it undoes itself.
+    """Transpose the n by n squares that stand side by side in n rows. It is its own inverse.
 
-    A step for each bit of row and column numbers exchanges that bit of the two.
+    Each step exchanges one bit of the row number with the same bit of the column number.
     """
     bit = 1
     while bit < len(rows):
@@ -64,7 +64,7 @@ def to_lanes(builder: Any, pieces: list[Any], n: int) -> list[Any]:
 
 
 def to_pieces(builder: Any, lanes: list[Any], width: int) -> list[Any]:
-    """The numbers of each slot, of n lane vectors: the inverse."""
+    """Vectors of the n numbers of each slot: the inverse of `to_lanes`."""
     if len(lanes) == 1:
         return [builder.extract_element(lanes[0], _INDEX(slot)) for slot in range(width)]
     n, rows = len(lanes), _exchanged(builder, list(lanes), width)
@@ -76,7 +76,7 @@ def to_pieces(builder: Any, lanes: list[Any], width: int) -> list[Any]:
 
 @final
 class _Piece:
-    """Emits the addresses of the k-th piece of n numbers: of each slot, and of the lane vectors."""
+    """Emits addresses of the k-th piece of n numbers: in each slot's run, and of lane vectors."""
 
     def __init__(self, builder: Any, kinds: Any, args: Any) -> None:
         lane, runs, ncomp, n, spread = (kinds[i] for i in range(5))
@@ -100,14 +100,18 @@ class _Piece:
         return [build.inttoptr(build.add(start, place), kind.as_pointer()) for start in starts]
 
     def lanes(self) -> list[Any]:
-        """Pointers to the lane vectors of its numbers."""
+        """Pointers to the lane vectors of the piece's numbers."""
         build, kind = self.builder, vector_ir(self.lane).as_pointer()
         places = (build.add(self.target, self._entry(2 + i)) for i in range(self.n))
         return [build.inttoptr(place, kind) for place in places]
 
 
 def _rows_of(runs: DofRuns, lane: Any, ncomp: int, n: int, spread: list[int]) -> Any:
-    """For each piece of n numbers bytes: to its run's places, in the run, to its lane vectors."""
+    """Offsets in bytes for each piece of n numbers, (pieces, 2 + n).
+
+    The first is the offset of the places of the piece's run. The second is the offset of the piece
+    in the run. The others are the offsets of the piece's lane vectors.
+    """
     size, side = lane.itemsize, runs.p1d
     rows = []
     for run, first in runs.pieces(n, ncomp, lane.lane.width):
@@ -133,9 +137,9 @@ def gather_piece(
 ) -> Any:
     """``gather_piece(LANE, RUNS, ncomp, n, (plane, component), places, target, k)``.
 
-    Reads the k-th piece of n numbers, all ``ncomp`` components together, into the lane vectors
-    of nodes at ``target``: x fastest, then y; planes and components are ``plane`` and
-    ``component`` lane vectors apart. All but the last three arguments are constants.
+    Read the k-th piece of n numbers, all ``ncomp`` components together, into the lane vectors
+    of nodes at ``target``. There x is fastest, then y. Planes are ``plane`` lane vectors apart,
+    and components ``component``. All but the last three arguments are constants.
     """
     sig = types.void(lane, runs, ncomp, n, spread, types.intp, types.intp, types.intp)
 
@@ -165,7 +169,8 @@ def scatter_piece(
 ) -> Any:
     """``scatter_piece(LANE, RUNS, ncomp, n, (plane, component), places, source, k)``.
 
-    Adds lane vectors of nodes to where ``gather_piece`` takes them from.
+    Add the lane vectors of nodes at ``source`` to the k-th piece of n numbers. The arguments are
+    those of ``gather_piece``, which reads the piece.
     """
     sig = types.void(lane, runs, ncomp, n, spread, types.intp, types.intp, types.intp)
 
@@ -186,8 +191,8 @@ def scatter_piece(
 def _element_rows(runs: DofRuns, lane: Any, ncomp: int, n: int) -> Any:
     """Offsets in bytes for each piece of n numbers, (pieces, 3).
 
-    They are those of the piece among the element's numbers, which stand one after the other, run by
-    run; of the places of its run; and of the piece in the run.
+    The first is the offset of the piece among the element's numbers, run by run. The second is the
+    offset of the places of the piece's run. The third is the offset of the piece in the run.
     """
     size, lengths = lane.itemsize, [len(nodes) * ncomp for nodes in runs.nodes]
     begin = np.cumsum([0, *lengths])

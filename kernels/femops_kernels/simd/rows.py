@@ -1,8 +1,8 @@
-"""Rows: the numbers of many vectors at one dof, and lines of nodes of which each has a row.
+"""Rows: the numbers of many vectors at one dof, and lines of nodes with a row for each node.
 
-With many vectors a slot of a lane is a vector, not an element: a node is one contiguous load.
-``gather_rows`` and ``scatter_rows`` do for rows what ``gather_nodes`` and ``scatter_nodes`` do for
-the runs of a batch, with the same arguments, so the work on a batch is the same text.
+With many vectors, a slot of a lane is a vector, not an element. So a node is one contiguous load.
+``gather_rows`` and ``scatter_rows`` replace ``gather_nodes`` and ``scatter_nodes``, and have the
+same arguments. So both kinds of kernels share the source of the work on a batch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _WORD = ir.IntType(64)
 
 
 def _row_pointers(builder: Any, lane: LaneType, runs: Any, line: Any, lists: Any) -> list[Any]:
-    """Emit the pointers to the lane vectors of a line's nodes: for each node one of each list.
+    """Emit the pointers to the lane vectors of a line's nodes: for each node a pointer per list.
 
     ``line`` is (along, j, component), ``lists`` are pairs of a list of rows (component, node) and
     the byte at which the lane vector begins in each row.
@@ -47,7 +47,7 @@ def _row_pointers(builder: Any, lane: LaneType, runs: Any, line: Any, lists: Any
 
 
 def _slots(builder: Any, lane: LaneType, mask: Any) -> Any:
-    """A vector of truth values of the bits of a number."""
+    """Emit a vector of truth values from the bits of a number."""
     bits = builder.trunc(mask, ir.IntType(lane.width))
     return builder.bitcast(bits, ir.VectorType(ir.IntType(1), lane.width))
 
@@ -111,9 +111,9 @@ def scatter_rows(
 ) -> Any:
     """``scatter_rows(LANE, RUNS, ncomp, rows, along, j, component, line)``.
 
-    ``rows`` are ``(reads, writes, offset, mask, factor)``.  Writes a line times a factor, whose
-    bits are given, plus what stands in the rows that ``reads`` names, to those that ``writes``
-    names; see ``gather_rows``.
+    Multiply a line by a factor, add the rows in the list ``reads``, and store the sums to the rows
+    in the list ``writes``. ``rows`` are ``(reads, writes, offset, mask, factor)``, where ``factor``
+    has the bits of the factor. See ``gather_rows`` for the other arguments.
     """
     if not _known(runs, along):
         return None

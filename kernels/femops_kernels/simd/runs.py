@@ -1,8 +1,8 @@
 """Runs: the dofs of an element as pieces of consecutive numbers, and lines of nodes made of them.
 
-The dofs inside a vertex, an edge, a face or the interior of an element are numbered one after the
-other.  So an element is given by the first dof of each of these (27 numbers in three dimensions)
-instead of an index for each node; ``addresses.py`` and ``pieces.py`` say how kernels read them.
+The dofs inside a vertex, an edge, a face or the interior of an element have consecutive numbers. So
+an element needs only the first dof of each entity (27 numbers in 3-D) instead of an index for each
+node. Kernels read the dofs with ``addresses.py`` and ``pieces.py``.
 """
 
 from __future__ import annotations
@@ -96,10 +96,10 @@ class DofRuns:
         return found
 
     def own_pieces(self, n: int, ncomp: int, width: int) -> tuple[int, int, int]:
-        """First and end of the pieces of n numbers whose nodes no other element has; their total.
+        """First and end of the pieces of n numbers whose nodes no other element has, and a total.
 
-        Pieces are counted as `pieces` lists them. The total is the number of all pieces. Where each
-        node is a run none counts as an element's own: faces of one element share its nodes.
+        Pieces are counted as `pieces` lists them. The total is the number of all pieces. If each
+        node is a run, there are no such pieces, because faces of one element share its nodes.
         """
         if self.single:
             total = len(self.pieces(n, ncomp, width))

@@ -1,7 +1,7 @@
 """Loops that threads share: atomic operations, waiting, and a loop's body as a function.
 
-`shared` makes a loop of a function of one index.  Who runs it, and how threads wait, is written in
-``skeletons/chunk/worker.py``.
+`shared` makes a loop from a function of one index. ``skeletons/chunk/worker.py`` runs the loops,
+and has the waiting of threads.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _pointer(builder: Any, base: Any, k: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def atomic_add(typingctx: Any, base: Any, k: Any, value: Any) -> Any:
-    """``atomic_add(address, k, value)``: add to word k, in one step; what stood there before."""
+    """``atomic_add(address, k, value)``: add to word k atomically, and return its old value."""
     sig = types.intp(types.intp, types.intp, types.intp)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -60,7 +60,7 @@ def atomic_add(typingctx: Any, base: Any, k: Any, value: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def atomic_get(typingctx: Any, base: Any, k: Any) -> Any:
-    """``atomic_get(address, k)``: word k as other threads have left it."""
+    """``atomic_get(address, k)``: load word k atomically."""
     sig = types.intp(types.intp, types.intp)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -71,7 +71,10 @@ def atomic_get(typingctx: Any, base: Any, k: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def atomic_put(typingctx: Any, base: Any, k: Any, value: Any) -> Any:
-    """``atomic_put(address, k, value)``: set word k; all written before is seen with it."""
+    """``atomic_put(address, k, value)``: store word k atomically.
+
+    Threads that see the value also see all that this thread has written before.
+    """
     sig = types.void(types.intp, types.intp, types.intp)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -83,7 +86,10 @@ def atomic_put(typingctx: Any, base: Any, k: Any, value: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def atomic_claim(typingctx: Any, base: Any, k: Any, free: Any, mine: Any) -> Any:
-    """``atomic_claim(address, k, free, mine)``: set word k if it is ``free``; whether it was."""
+    """``atomic_claim(address, k, free, mine)``: set word k to ``mine`` if it equals ``free``.
+
+    Return True if it was set.
+    """
     sig = types.boolean(*[types.intp] * 4)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -96,7 +102,7 @@ def atomic_claim(typingctx: Any, base: Any, k: Any, free: Any, mine: Any) -> Any
 
 @intrinsic  # type: ignore[untyped-decorator]
 def relax(typingctx: Any) -> Any:
-    """``relax()``: tell the processor that this thread looks again and again."""
+    """``relax()``: tell the processor that this thread spins."""
     sig = types.void()
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -112,7 +118,10 @@ def relax(typingctx: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def call_system(typingctx: Any, function: Any, first: Any, second: Any) -> Any:
-    """``call_system(address, first, second)``: the int of a C function of up to two pointers."""
+    """``call_system(address, first, second)``: call a C function of up to two pointers.
+
+    Return its int.
+    """
     sig = types.intp(types.intp, types.intp, types.intp)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -141,10 +150,10 @@ def call_body(typingctx: Any, body: Any, arguments: Any, item: Any, thread: Any)
 
 
 def shared(function: Callable[..., Any]) -> Any:
-    """Decorator that makes a loop, shared by a team of threads, of what is done for one item.
+    """Decorator that turns the work on one item into a loop that a team of threads shares.
 
-    The function is given ``(item, thread, *arguments)``; compiled code calls the loop with
-    ``(team, items, *arguments)``.  Each item is worked on once, by any thread, in any order.
+    The function has the arguments ``(item, thread, *arguments)``. Compiled code calls the loop with
+    ``(team, items, *arguments)``. Each item is worked on once, by any thread, in any order.
     """
 
     def typer(typingctx: Any, team: Any, items: Any, *given: Any) -> Any:
@@ -184,7 +193,7 @@ def _call(builder: Any, team: Any, items: Any, body: Any, arguments: Any) -> Non
 
 
 def _body(context: Any, module: Any, fndesc: Any, kept: Any) -> Any:
-    """The function that threads call for an item: it finds the arguments in memory."""
+    """Emit the function that threads call for an item. It loads its arguments from memory."""
     name = f"{fndesc.mangled_name}.item"
     if name in module.globals:
         return module.globals[name]

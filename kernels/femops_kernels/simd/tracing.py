@@ -1,13 +1,13 @@
-"""Functions that write a kernel by running once, on numbers that stand for the kernel's.
+"""Functions that emit the code of a kernel when they are called with symbolic numbers.
 
-Numba's front end looks at every statement a dozen times, and takes most of the time of compiling.
-What a batch does needs none of that: it is a sequence of operations on numbers and lanes, in loops
-through which nothing but memory is carried on.  So a `traced` function is called, with `Traced`
-numbers for its arguments: each operation on them emits its code, and ``range`` emits a loop.
+Numba's front end looks at every statement a dozen times, which takes most of the compile time. The
+work on a batch does not need the front end. It is a sequence of operations on numbers and lanes, in
+loops that carry no variables. So a `traced` function is called once, with `Traced` numbers as
+arguments. Each operation on them emits its code, and ``range`` emits a loop.
 
-Of what numba takes, it does without: a condition on traced numbers is ``for _ in when(a < b):`` (on
-sizes known beforehand there may be any ``if``), no leaving of a loop, and no variable set in one
-pass of a loop, or under a condition, and read in the next or behind it.
+A traced function has restrictions that numba does not have. A condition on traced numbers is
+``for _ in when(a < b):``. A condition on constants may be an ``if``. A loop has no ``break``. A
+variable that is set in a loop, or under a condition, is not read in the next pass or afterwards.
 """
 
 from __future__ import annotations

@@ -93,7 +93,8 @@ def box_part(
     counts, lower, upper, periodic, mapping, order
         As in `box`. The mapping is called with the part's nodes only.
     piece
-        The part's first element along the curve, and the first behind it; None for equal pieces.
+        The part's first element along the curve, and the first element after the part. None for
+        equal pieces.
 
     Raises
     ------

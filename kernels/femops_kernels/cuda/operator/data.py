@@ -123,14 +123,16 @@ def streams(device: Device, kernel: CudaKernel, numbers: int, blocks: int) -> An
 def joined_streams(
     device: Device, kernel: CudaKernel, parts: Sequence[tuple[Any, NDArray[np.float64]]]
 ) -> Any:
-    """Join several `streams` into one that has all their numbers at each point, times factors.
+    """Join several `streams` into one stream, and scale its numbers.
+
+    A point of the joined stream has the numbers of all parts, one part after the other.
 
     Parameters
     ----------
     device : Device
     kernel : CudaKernel
     parts : sequence of (array, (k,) float64)
-        Streams with k numbers at each point, and the factors of these numbers.
+        A stream with k numbers at each point, and the k factors by which they are multiplied.
     """
     if len(parts) == 1 and (parts[0][1] == 1.0).all():
         return parts[0][0]

@@ -15,9 +15,9 @@ def table(name: str, values: NDArray[np.float64]) -> str:
 
 
 def columns(name: str, values: NDArray[np.float64]) -> str:
-    """C++ table of a matrix (rows, columns), and masks of columns of zeros and of ones.
+    """C++ text of a matrix (rows, columns), and of two masks with a bit for each column.
 
-    Each column has a bit.
+    A bit of NAME_ZEROS is set if all entries of the column are 0, of NAME_ONES if they are 1.
     """
     lines = [table(name, values)]
     for what, number in (("ZEROS", 0), ("ONES", 1)):
@@ -27,7 +27,7 @@ def columns(name: str, values: NDArray[np.float64]) -> str:
 
 
 def squares(name: str, value: NDArray[np.float64], slope: NDArray[np.float64]) -> str:
-    """C++ table of value * value, value * slope and slope * slope, from arrays of one shape."""
+    """C++ table of value**2, value * slope and slope**2. Both arrays have the same shape."""
     return table(name, np.array([value**2, value * slope, slope**2]))
 
 

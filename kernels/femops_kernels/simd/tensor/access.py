@@ -21,7 +21,7 @@ _BYTE = ir.IntType(8)
 
 @final
 class Access:
-    """Emits what a kernel does with lane vectors of numbers of ``parts`` real ones."""
+    """Emits loads, stores and products of lane vectors. A number has ``parts`` real numbers."""
 
     def __init__(self, builder: Any, lane: LaneType, parts: int) -> None:
         self.builder, self.lane, self.parts = builder, lane, parts
@@ -74,7 +74,7 @@ class Access:
         return value
 
     def write(self, base: Any, where: list[Any], lanes: bool, runs: bool, value: Any) -> None:
-        """Store what `read` would load."""
+        """Store a lane vector to the places from which `read` loads it."""
         if lanes or (runs and len(where) * self.parts == self.lane.width):
             pointer = self._pointer(base, where[0], self.vector)
             self.builder.store(value, pointer, align=self.size)
@@ -102,7 +102,7 @@ class Access:
         return self.builder.call(function, [pointer, _NARROW(self.size), mask, self.zero()])
 
     def _pieces(self, count: int) -> list[tuple[int, int]]:
-        """First slot and slots of the parts of a vector, each a power of two."""
+        """First slot and number of slots of the parts of a vector. Numbers are powers of two."""
         pieces, first = [], 0
         for size in (16, 8, 4, 2, 1):
             if count & size:
@@ -117,9 +117,10 @@ class Access:
         return self.builder.bitcast(moved, kind.as_pointer()), kind
 
     def read_run(self, base: Any, at: Any, count: int) -> Any:
-        """First slots of a lane vector, loaded in parts that a later load can be given again.
+        """Load the first slots of a lane vector in parts whose sizes are powers of two.
 
-        What a masked store has left is not given to a load before it is in the cache.
+        The processor forwards a store to a later load of the same part. It does not forward masked
+        stores: a load waits until they are in the cache.
         """
         value = self.zero()
         for first, size in self._pieces(count):
@@ -143,7 +144,10 @@ class Access:
             self.builder.store(part, pointer, align=self.size)
 
     def flat(self, values: list[tuple[Any, int]]) -> list[tuple[Any, int]]:
-        """Lane vectors of the first slots of others, one after the other, and their slots."""
+        """Pack the first slots of several lane vectors into as few lane vectors as possible.
+
+        ``values`` and the result are pairs: a lane vector, and the number of its slots in use.
+        """
         slots = [(k, slot) for k, (_, count) in enumerate(values) for slot in range(count)]
         width, found = self.lane.width, []
         for begin in range(0, len(slots), width):
@@ -162,7 +166,7 @@ class Access:
     # --- numbers -------------------------------------------------------------------------------
 
     def fill(self, base: Any, at: Any) -> Any:
-        """Lane vector of one number, again and again."""
+        """Lane vector that repeats one number."""
         parts = [
             self.builder.load(self._pointer(base, at, self.real, part))
             for part in range(self.parts)
@@ -192,7 +196,10 @@ class Access:
         return multiply_add(self.builder, self.lane, factor, value, total)
 
     def joined(self, totals: list[Any]) -> Any:
-        """Complex numbers of the products by real and by imaginary parts; of real ones the sum."""
+        """Join products with real and with imaginary parts to complex numbers.
+
+        The only total of a real sum is returned unchanged.
+        """
         if self.parts == 1:
             return totals[0]
         signs = [ir.Constant(self.real, -1.0), ir.Constant(self.real, 1.0)]
@@ -214,6 +221,6 @@ class Access:
         return [k + (k % 2) * self.lane.width * both for k in range(self.lane.width)]
 
     def picked(self, first: Any, second: Any, slots: list[int]) -> Any:
-        """Numbers of two lane vectors, those of the second counted on behind the first's."""
+        """Lane vector of numbers of two lane vectors. Slots of the second follow the first's."""
         mask = ir.Constant(ir.VectorType(_NARROW, len(slots)), [_NARROW(k) for k in slots])
         return self.builder.shuffle_vector(first, second, mask)

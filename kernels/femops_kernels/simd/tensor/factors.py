@@ -33,7 +33,10 @@ class _Cholesky:
         self.rows: list[list[Parts]] = [[] for _ in range(n)]
 
     def emit(self) -> Any:
-        """All columns; where pivots are not positive, from 1, in each slot."""
+        """Emit all columns. Return in each slot the first column, from 1, without a positive pivot.
+
+        It is 0 if all pivots are positive.
+        """
         for j in range(self.n):
             scale = self.diagonal(j)
             factors = [self.conjugate(one) for one in self.rows[j]]
@@ -47,7 +50,7 @@ class _Cholesky:
         return self.failed
 
     def diagonal(self, j: int) -> Parts:
-        """The root of a pivot; one divided by it."""
+        """Emit the root of a pivot, and return one divided by the root."""
         build, lane = self.builder, self.lane
         pivot = load_number(build, self.kind, self.a, WORD(j * self.n + j))[:1]
         for one in self.rows[j]:

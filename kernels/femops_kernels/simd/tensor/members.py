@@ -115,14 +115,14 @@ class _Run:
     def longest(self, way: str) -> int:
         """Numbers of the longest pieces.
 
-        Halves of the widest vectors are joined as they are loaded: fewer are moved in registers.
+        Halves of the widest vectors are joined by loads, so that fewer are moved in registers.
         """
         width = self.lane.width
         return width // 2 if way == "read" and width * self.size == _WIDEST else width
 
 
 def _pieces(count: int, longest: int) -> list[tuple[int, int]]:
-    """Pieces of a run, of powers of two: as many of them as can be are the longest."""
+    """Split a run into pieces whose lengths are powers of two, longest first."""
     first = count // longest * longest
     pieces = [(k, longest) for k in range(0, first, longest)]
     while first < count:

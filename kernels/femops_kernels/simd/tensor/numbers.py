@@ -245,7 +245,7 @@ inverse = _function("inverse", False, _inverse)
 
 @intrinsic
 def number(typingctx: Any, form: Any, value: Any) -> Any:
-    """``number(NUMBER, lane)``: numbers of a format that are real."""
+    """``number(NUMBER, lane)``: real lane as numbers of the format, with zero imaginary parts."""
     sig = form.lane(form, part_of(form.lane))
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
@@ -257,7 +257,7 @@ def number(typingctx: Any, form: Any, value: Any) -> Any:
 
 @intrinsic
 def choose(typingctx: Any, mask: Any, x: Any, y: Any) -> Any:
-    """``choose(mask, x, y)``: slot by slot x where the mask is set, else y, of one kind."""
+    """``choose(mask, x, y)``: in each slot x if the mask is set, else y. Both have one type."""
     if not isinstance(mask, MaskType) or x != y:
         return None
     sig = x(mask, x, y)

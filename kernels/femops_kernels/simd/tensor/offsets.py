@@ -19,7 +19,7 @@ _SHORTEST = 3  # columns of a run, on average, that has lane vectors of its own
 
 
 def offsets(values: Iterable[int]) -> Offsets:
-    """The shortest way to write offsets down."""
+    """Return offsets as a range if they are equidistant, else as a tuple."""
     whole = tuple(int(value) for value in values)
     steps = {b - a for a, b in pairwise(whole)} or {1}
     if len(steps) != 1 or 0 in steps:
@@ -29,9 +29,9 @@ def offsets(values: Iterable[int]) -> Offsets:
 
 
 def pieces(columns: Offsets, most: int) -> list[tuple[int, int]]:
-    """First column and columns of the lane vectors of a matrix, at most so many of them each.
+    """First column and number of columns of each lane vector of a matrix, at most ``most``.
 
-    A vector is one run in memory, unless runs are so short that their columns are better collected.
+    A vector is one run in memory, unless runs are so short that it is faster to collect columns.
     """
     runs = [0, *(k for k in range(1, len(columns)) if columns[k] != columns[k - 1] + 1)]
     edges = [*(runs if _SHORTEST * len(runs) <= len(columns) else [0]), len(columns)]
@@ -50,7 +50,7 @@ def consecutive(columns: Offsets, vectors: Iterable[tuple[int, int]]) -> bool:
 
 
 def offsets_at(builder: Any, values: Offsets, first: Any, count: int) -> list[Any]:
-    """Emit the offsets ``first`` to ``first + count``; ``first`` may be known only when it runs."""
+    """Emit ``count`` offsets from number ``first`` on, an int or a value of the kernel."""
     if isinstance(first, int):
         return [WORD(value) for value in values[first : first + count]]
     if isinstance(values, range):

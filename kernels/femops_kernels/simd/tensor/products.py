@@ -1,9 +1,9 @@
-"""Products of small matrices: what one member of a batch needs, written out as vector code.
+"""Products of the small matrices of one member of a batch, emitted as unrolled vector code.
 
 `multiply` sets ``c[i, j] = alpha sum_k a[i, k] b[k, j] + beta c[i, j]``. A block of c is kept in
-registers, as columns by rows: each term of the sum loads a few lane vectors of b and adds their
-products by one number of a at a time, or by one lane vector where a lane is a member of the batch.
-All contractions of two tensors are such products: their entries may lie anywhere.
+registers, as columns by rows. Each term of the sum loads a few lane vectors of b, and adds their
+products with one number of a at a time. If lanes are members of the batch, the factor is a lane
+vector of a. Entries may have any offsets, so all contractions of two tensors are such products.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def _lower_product(context: Any, _builder: Any, _type: Any, _value: Any) -> Any:
 
 
 def repeat(builder: Any, count: int, emit: Any) -> None:
-    """Emit a loop: ``emit(k)``, once; of a single pass the number is known."""
+    """Emit a loop whose body is ``emit(k)``. If there is one pass, k is the int 0."""
     if count == 1:
         emit(0)
     if count <= 1:
@@ -139,7 +139,10 @@ def repeat(builder: Any, count: int, emit: Any) -> None:
 
 
 def cut(total: int, most: int) -> list[tuple[int, int, int]]:
-    """Blocks of at most so many, as even as can be: (first, size, how many of that size)."""
+    """Divide ``total`` into blocks of at most ``most``, as even as possible.
+
+    Return (first, size, number of blocks of this size).
+    """
     blocks = -(-total // most)
     size, larger = divmod(total, blocks)
     found = [(0, size + 1, larger), (larger * (size + 1), size, blocks - larger)]
@@ -195,7 +198,7 @@ class _Writer:
         return self.builder.add(WORD(first), self.builder.mul(k, WORD(size)))
 
     def _vector_blocks(self, most: int) -> list[tuple[int, tuple[int, ...], int]]:
-        """First vector, columns of each, and how often: blocks alike follow each other."""
+        """First vector, columns of each vector, and length of each run of equal blocks."""
         counts = [count for _, count in self.product.vectors()]
         blocks = [
             (first + k * size, tuple(counts[first + k * size : first + (k + 1) * size]))
@@ -223,7 +226,7 @@ class _Writer:
         return self.builder.add(first, WORD(more))
 
     def _block(self, row: Any, size: int, start: Any, counts: tuple[int, ...]) -> None:
-        """Sums of one block, and what becomes of them."""
+        """Emit the sums of one block, and write them to c."""
         product = self.product
         totals = self._sums(row, size, start, counts)
         (*rows,) = offsets_at(self.builder, product.c_rows, row, size)

@@ -1,7 +1,8 @@
-"""Products of several members at once, where a member is less than a lane vector.
+"""Products of several members at once, if a member is shorter than a lane vector.
 
-Members are real matrices by rows, one after the other: lane vectors go from one to the next. Each
-vector of c is the sum of products of two vectors, whose slots are picked from those of a and b.
+Members are real matrices by rows, one after the other in memory. So a lane vector may have numbers
+of two members. Each vector of c is a sum of products of two vectors, whose slots are picked from
+vectors of a and b.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ Sizes = tuple[int, int, int]
 
 
 def members_together(sizes: Sizes, width: int) -> int:
-    """Number of members whose matrices are whole lane vectors; 0 where it does not pay."""
+    """Number of members whose matrices fill whole lane vectors, or 0 if one by one is faster."""
     rows, columns, terms = sizes
     numbers = rows * terms, terms * columns, rows * columns
     count = max(lcm(one, width) // one for one in numbers)
@@ -45,7 +46,7 @@ def members_together(sizes: Sizes, width: int) -> int:
 
 
 def _places(sizes: Sizes, width: int, vector: int, term: int) -> tuple[list[int], list[int]]:
-    """Numbers of a and of b that are multiplied for the slots of a lane vector of c."""
+    """Positions in a and b of the factors of one term, for each slot of a lane vector of c."""
     rows, columns, terms = sizes
     left, right = [], []
     for at in range(vector * width, (vector + 1) * width):
@@ -57,7 +58,7 @@ def _places(sizes: Sizes, width: int, vector: int, term: int) -> tuple[list[int]
 
 
 def _picked(access: Access, vectors: list[Any], places: list[int]) -> Any:
-    """Lane vector of numbers that stand in several."""
+    """Lane vector of the numbers at ``places``, counted through several lane vectors."""
     width = len(places)
     value = None
     sources = list(dict.fromkeys(at // width for at in places))

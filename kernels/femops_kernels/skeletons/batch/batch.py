@@ -1,7 +1,7 @@
 """One batch of elements: gather, interpolate, q-function, transposed interpolation, scatter.
 
-With several fields and test functions the components of all fields stand one after the other at the
-points, and so do those of the test functions.  Components behind the latter are functionals.
+With several fields and test functions, the components of all fields follow each other at the
+points, and so do those of the test functions. The components after them are functionals.
 
 Sum factorisation (3a)-(4f) in one to three dimensions: z-lines first (they are gathered), then
 y, then x.  Derivatives are taken by the collocated matrix D at the quadrature points, so a
@@ -10,8 +10,8 @@ fewer dimensions the missing directions have length one.
 
 Work arrays are lexicographic, x fastest, in lane vectors: ``value`` (NCOMP, Q3, Q2, Q1), ``slab``
 (Q2, P1) or (P2, Q1), ``along_x`` (NCOMP, Q1), ``along_y`` (NCOMP, Q2, Q1), ``along_z``
-(NCOMP, Q3, Q2, Q1), where NCOMP is the larger number of components; behind them what
-``geometry.py`` needs.
+(NCOMP, Q3, Q2, Q1). NCOMP is the larger number of components. The work arrays of ``geometry.py``
+follow.
 """
 
 # <defaults>
@@ -80,7 +80,7 @@ def interpolate(x, side, matrix, c, value, slab):
 
 @traced
 def integrate(y, side, matrix, c, value, slab):
-    """Transpose of the y and x steps, of one component of a test function.
+    """Contract one component of a test function along y and x, and add it to y.
 
     ``value`` holds (nodes in z, Q2, Q1): z is contracted already.
     """
@@ -102,7 +102,7 @@ def integrate(y, side, matrix, c, value, slab):
 
 @inner
 def field_at_points(x, side, matrix, value, slab, along_z):
-    """Values, and z-derivatives if need be, of all components of a field; first values."""
+    """Compute values of a field at the points, all components, and z-derivatives if used."""
     own = value + side.first * VALUE_BYTES
     places = places_of(x, side)
     if by_pieces(side):
@@ -118,7 +118,10 @@ def field_at_points(x, side, matrix, value, slab, along_z):
 
 @inner
 def add_to_test(y, side, matrix, value, slab, along_z):
-    """Add to y what all components of a test function multiply: the transpose."""
+    """Integrate all components of a test function, and add the results to y.
+
+    This is the transpose of `field_at_points`.
+    """
     own = value + side.first * VALUE_BYTES
     places = target_of(y, side)
     for c in range(side.ncomp):
@@ -137,7 +140,7 @@ def add_to_test(y, side, matrix, value, slab, along_z):
 
 @inner
 def functionals_at_points(out, value):
-    """The least values at the points of a batch's elements, then sums."""
+    """Store the functionals of a batch's elements: first minima over the points, then sums."""
     for n, c in enumerate((*MINIMA, *SUMS)):
         at = value + c * VALUE_BYTES
         store(LANE, out, n, load(LANE, at, 0))
@@ -148,7 +151,10 @@ def functionals_at_points(out, value):
 
 @traced
 def points_of_line(source, value, along_x, along_y, along_z, modes, plane, ahead, k3, k2):
-    """The q-function at the Q1D points of an x-line; x-derivatives before and after."""
+    """Evaluate the q-function at the Q1D points of an x-line.
+
+    Differentiate along x before, and apply the transposed derivative after.
+    """
     if ASK_BY_LINE:
         ask_ahead(ahead, k3 * Q2 + k2, ASKS)
     start = k3 * PLANE + k2 * Q1D
@@ -186,7 +192,10 @@ def points_of_line(source, value, along_x, along_y, along_z, modes, plane, ahead
 
 @traced
 def points_of_plane(source, value, along_x, along_y, along_z, modes, plane, ahead, k3):
-    """The same for one plane of points, with y-derivatives."""
+    """Evaluate the q-function at one plane of points, line by line.
+
+    Differentiate along y before, and apply the transposed derivative after.
+    """
     if ASK_BY_PLANE:
         ask_ahead(ahead, k3, ASKS)
     if MAPPED and DIM > 2:
@@ -211,7 +220,8 @@ def points_of_plane(source, value, along_x, along_y, along_z, modes, plane, ahea
 def batch(table, b, x, y, work, ahead):
     """Add A x to y for batch b of elements.
 
-    ``x`` and ``y`` are the places of its runs in the two vectors; ``ahead`` see ``ask_ahead``.
+    ``x`` and ``y`` are the places of the batch's runs in the two vectors. See ``ask_ahead`` for
+    ``ahead``.
     """
     value = work
     slab = value + NCOMP * VALUE_BYTES

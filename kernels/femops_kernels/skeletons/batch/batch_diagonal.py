@@ -1,12 +1,14 @@
 """Diagonals of the element matrices of one batch, added to a vector.
 
-An entry is a sum over the points of D's entries times a basis function's values or derivatives
-twice, D by the q-function of unit vectors. The 1-D matrices are products of basis functions: of
-their values (0), one of them a derivative (1), or both (2). Entries of D that are contracted in one
-way are summed before; so are, after each direction, those that are contracted alike in the rest.
+A diagonal entry sums, over the points, entries of D times two factors: values or derivatives of
+the entry's basis function. The q-function of unit vectors gives D. The 1-D matrices are products of
+two values of a basis function (kind 0), of a value and a derivative (1), or of two derivatives (2).
+Entries of D with the same kinds are summed before they are contracted. After each direction,
+results with the same kinds in the remaining directions are summed.
 
-Faces have one point in their last direction, where the matrices have one column. Several test
-functions are the sides of one field on faces between elements: they have the same matrices.
+Faces have one point in their last direction, so matrices there have one column. If there are
+several test functions, they are the two sides of one field on faces between elements, and have the
+same matrices.
 
 Work arrays of each component, in lane vectors: ``points`` (KINDS, Q1D), ``slab`` (kinds of y and z,
 Q2, P_OUT), ``planes`` (kinds of z, Q3, O2, P_OUT).
@@ -76,7 +78,7 @@ def summed(lines):
 
 @inner
 def entries_of_point(points, q, k1):
-    """D's entries that couple a component with itself at a point, by the way of contraction."""
+    """Store the entries of D at a point that couple a component with itself, summed by kinds."""
     one, zero = fill(LANE, 1.0), fill(LANE, 0.0)
     for c in COMPONENTS:
         unit = (zero,) * c + (one,) + (zero,) * (NCOMP_IN - 1 - c)
@@ -100,7 +102,7 @@ def weight_across(k3, k2):
 
 @traced
 def line_of_points(source, points, slab, modes, plane, k3, k2):
-    """A line of points, contracted along x."""
+    """Compute the entries of D at a line of points, and contract them along x."""
     line = modes_of_line(modes, plane, k2) if MAPPED else nothing()
     across = weight_across(k3, k2) if NWEIGHT else fill(LANE, 1.0)
     for k1 in range(Q1):
@@ -118,7 +120,7 @@ def line_of_points(source, points, slab, modes, plane, k3, k2):
 
 @traced
 def contract_y(slab, planes, k3, j1):
-    """Contract the y-lines at one node along x, of a plane."""
+    """Contract the y-lines of plane k3 that belong to node j1 of the x direction."""
     for j, left in enumerate(KINDS_Z):
         parts = []
         for k, kinds in enumerate(KINDS_YZ):
@@ -130,7 +132,7 @@ def contract_y(slab, planes, k3, j1):
 
 @inner
 def add_line(y, side, nodes, turns, c, along, j, line):
-    """Add a line of nodes in the last direction, or keep it for elements behind faces."""
+    """Add a line of nodes in the last direction to y. On faces, store it for `add_nodes`."""
     if ON_FACES:
         keep_inwards(y, side, nodes, turns, c, j % P_OUT, j // P_OUT, line)
     else:

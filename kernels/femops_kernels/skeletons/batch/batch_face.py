@@ -60,7 +60,7 @@ def interpolate_face(x, side, matrix, end, c, own, slab, nodes, turns):
 
 @traced
 def integrate_face(y, side, matrix, end, c, own, slab, nodes, turns):
-    """The transpose, of one component of a test function."""
+    """Integrate one component of a test function: the transpose of `interpolate_face`."""
     p1, p2 = tangential(side)
     for k in (0, 1) if DIM > 1 else ():
         plane = own + k * ALONG
@@ -92,7 +92,10 @@ def slopes_along(value, along_x, along_y):
 
 @traced
 def add_slopes_along(value, along_x, along_y):
-    """The transpose, added to the values that the q-function gave, if it gave any."""
+    """Apply the transpose of `slopes_along`, and add the result to the values.
+
+    If the q-function has no values, the result replaces them.
+    """
     for first, end, valued in SLOPES_OUT if DIM > 1 else ():
         for c in range(first, end):
             for k2 in range(Q2):
@@ -110,7 +113,7 @@ def add_slopes_along(value, along_x, along_y):
 
 @inner
 def store_results(value, along_x, along_y, k, results):
-    """Keep what the q-function gave at a point; what it did not give is zero."""
+    """Store the results of the q-function at point k. Results that it does not have are zero."""
     v, vx, vy, vz = results
     zeros = (fill(LANE, 0.0),) * NCOMP_OUT
     inwards = (vx, vx, vy, vz)[DIM]
@@ -124,7 +127,7 @@ def store_results(value, along_x, along_y, k, results):
 
 @traced
 def points_of_face(source, value, along_x, along_y):
-    """The q-function at all points."""
+    """Evaluate the q-function at all points of the faces."""
     slopes_along(value, along_x, along_y)
     for k2 in range(Q2):
         across = fill_entry(LANE, WEIGHTS, k2) if NWEIGHT and DIM > 2 else fill(LANE, 1.0)

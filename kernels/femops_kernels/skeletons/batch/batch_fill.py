@@ -1,7 +1,7 @@
-"""One batch of elements of which a q-function's numbers are stored at the quadrature points.
+"""One batch of elements: the results of a q-function are stored at the quadrature points.
 
-Fields and their derivatives come to the points as in ``batch.py``, whose work arrays these are;
-what the q-function gives stays there. Nothing is added to y.
+Fields and derivatives at the points are computed as in ``batch.py``, with the same work arrays. The
+results of the q-function stay at the points. Nothing is added to y.
 """
 
 # <defaults>
@@ -52,7 +52,7 @@ def fill_points_of_line(source, out, value, along_x, along_y, along_z, modes, pl
 
 @traced
 def fill_points_of_plane(source, out, value, along_x, along_y, along_z, modes, plane, k3):
-    """The same for one plane of points, with y-derivatives."""
+    """Store the numbers at one plane of points, line by line, after differentiating along y."""
     if MAPPED and DIM > 2:
         modes_of_plane(modes, plane, k3)
     for first, end, _ in SLOPES_IN if DIM > 1 else ():

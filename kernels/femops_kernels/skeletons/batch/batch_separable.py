@@ -47,7 +47,7 @@ ASK_BY_LINE, ASK_BY_PLANE = P_IN > 5, P_IN <= 5
 
 @inner
 def last(a, p, s):
-    """The step of the last direction: the result."""
+    """Return the result of the step along the last direction, x."""
     if GRAD_IN:
         if VALUE_IN:
             s = scale_and_add(a[0], p, s)
@@ -57,7 +57,7 @@ def last(a, p, s):
 
 @inner
 def along_first(a, x, c, nodes, value, flux):
-    """The step of the direction that is gathered, of two or three."""
+    """Do the step along the first direction, in which lines are gathered: y in 2-D, z in 3-D."""
     count = P_IN ** (DIM - 1)
     for j in range(count):
         if IN_PIECES:
@@ -71,7 +71,7 @@ def along_first(a, x, c, nodes, value, flux):
 
 @inner
 def along_y(a, value, flux, slab, slope, k3):
-    """The step of the y-lines of a plane, of three directions."""
+    """Do the step along y for the lines of plane k3, in 3-D."""
     for j in range(P_IN):
         line = load_line(LANE, value, k3 * SIDE + j, P_IN, I2)
         store_line(LANE, slab, j, P_IN, contract(MASS, line))
@@ -83,7 +83,7 @@ def along_y(a, value, flux, slab, slope, k3):
 
 @inner
 def along_x(a, y, c, nodes, slab, slope, k3, ahead):
-    """The step of the x-lines of a plane."""
+    """Do the step along x for the lines of plane k3, and add the results to y."""
     for k2 in range(O2):
         if ASK_BY_LINE:
             ask_ahead(ahead, (c * O3 + k3) * O2 + k2, NCOMP_IN * O3 * O2)
@@ -98,7 +98,7 @@ def along_x(a, y, c, nodes, slab, slope, k3, ahead):
 
 @inner
 def segment(a, x, y, c):
-    """All of the work in one dimension."""
+    """Add the product with the element matrix to y, in 1-D."""
     p = gather_nodes(LANE, RUNS_IN, NCOMP_IN, x, 0, 0, c)
     if VALUE_IN:
         result = contract(MASS, scale_line(a[0], p))

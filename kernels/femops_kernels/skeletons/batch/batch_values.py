@@ -1,9 +1,9 @@
 """One batch of elements of a form that multiplies values alone (mass), plane by plane.
 
-Sum factorisation as in ``batch.py``; but without derivatives a plane of points needs nothing of the
-others, nor a line of points.  So each line is interpolated, multiplied and contracted back before
-the next: y and x of a plane stay in the first-level cache, and only z-lines go over the whole
-element, forwards when they are gathered and back when they are scattered.
+Sum factorisation is that of ``batch.py``. Without derivatives, planes of points do not depend on
+each other, and neither do lines of points. So each line is interpolated, multiplied and contracted
+back before the next. The steps along y and x of a plane stay in the first-level cache. Only steps
+along z go through the whole element: one after nodes are gathered, one before they are scattered.
 
 Work arrays, in lane vectors: ``value`` (NCOMP, Q3, SIDE), whose planes hold (I2, P_IN) nodes and
 then (O2, P_OUT); ``slab`` (NCOMP, Q2, LINE), whose lines hold P_IN and then P_OUT; ``points``
@@ -99,7 +99,7 @@ def planes_of_nodes(x, value):
 
 @traced
 def add_planes_of_nodes(y, value):
-    """The transpose."""
+    """Contract the z-lines of planes of points, and add to y: transpose of `planes_of_nodes`."""
     if DIM > 2:
         for c in range(NCOMP_OUT):
             for j in range(O2 * P_OUT):

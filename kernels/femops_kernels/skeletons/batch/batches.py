@@ -1,9 +1,9 @@
 """All batches of one chunk, compiled for each kernel (see ``chunk.py``).
 
-Other work on the vectors can be done on the way (``merged.py``): an entry point that is called
-before every few batches, with the number of the first and of the one after the last of them instead
-of x and y.  These batches are the first in the chunk to read what they meet first of x and to write
-it of y.
+Other work on the vectors can be merged into the sweep (``merged.py``). Its entry point is called
+before every few batches. In place of x and y it gets two numbers: the first of these batches, and
+the batch after the last. No earlier batch of the chunk has read the entries of x that these batches
+touch first, or written those of y.
 """
 
 # <defaults>
@@ -37,7 +37,10 @@ if BY_ELEMENT:
 
 @inner
 def piece(table, starts, vector, dof_bytes, b):
-    """Begin and cache lines of a vector's part that batch b meets first; nothing past the last."""
+    """Address and number of cache lines of the piece of a vector that batch b touches first.
+
+    The number is zero if b is past the last batch.
+    """
     dofs, end = word(table, starts), word(word(table, FIRST_BATCH), word(table, NCHUNKS))
     begin, after = word(dofs, min(b, end)), word(dofs, min(b + 1, end))
     return vector + begin * dof_bytes, -(-(after - begin) * dof_bytes // CACHE_LINE)
@@ -53,14 +56,14 @@ def clear(table, y, ncomp, b):
 
 @inner
 def side_in(table, x, chunk, local, places, dof_bytes):
-    """Places of dofs of x, as ``locate`` wants them: those not owned are in ``local``."""
+    """Side of x for ``locate``; dofs that the chunk does not own are in ``local``."""
     begin = word(word(table, IN_OWNED_START), chunk)
     return count(table, IN_OWNED_START, chunk), x + begin * dof_bytes, local, places
 
 
 @inner
 def side_out(table, y, chunk, places, dof_bytes):
-    """The same of y, where dofs that the chunk does not own are in its piece of the buffer."""
+    """Side of y for ``locate``; dofs that the chunk does not own are in its piece of the buffer."""
     owned, begin = count(table, OUT_OWNED_START, chunk), word(word(table, OUT_OWNED_START), chunk)
     nonowned = word(word(table, OUT_NONOWNED_START), chunk) - owned
     return owned, y + begin * dof_bytes, word(table, BUFFER) + nonowned * dof_bytes, places
@@ -68,7 +71,10 @@ def side_out(table, y, chunk, places, dof_bytes):
 
 @traced
 def locate_side(starts, b, side, sides):
-    """Addresses of the runs of batch b of a field or a test function, or of both of one space."""
+    """Compute the addresses of batch b's runs in a field, a test function, or both.
+
+    Both must belong to one space.
+    """
     begin = starts + b * (side.num_runs * LANE_WIDTH * side.index_bytes)
     dof_bytes = (side.ncomp * REAL_BYTES,) * len(sides)
     for k in range(side.num_runs):
@@ -77,7 +83,7 @@ def locate_side(starts, b, side, sides):
 
 @inner
 def locate_runs(table, b, x_sides, y_sides):
-    """Addresses of the runs of batch b, of all fields and test functions."""
+    """Compute the addresses of batch b's runs in all fields and test functions."""
     tested = [target.block for target in TARGETS] if ALIKE else []
     for source, x_side in zip(SOURCES, x_sides, strict=True):
         sides = (x_side,)
@@ -128,7 +134,7 @@ def pieces_ahead(table, addresses, y, b):
 
 @traced
 def each_batch(table, x, y, chunk, work, alpha, beta):
-    """Go through the batches of one chunk: see the entry point."""
+    """Go through the batches of one chunk; see `batches`."""
     addresses, x_sides, y_sides, x_places = sides_of_chunk(table, x, y, chunk, work, alpha)
     y_places = x_places + SOURCE_PLACES
     lanes = y_places + TARGET_PLACES

@@ -25,7 +25,7 @@ ELEMENT_LANES = NUMBERS + MOST_NUMBERS
 
 
 def numbers_before(side):
-    """Count an element's results for the test functions before one."""
+    """Number of an element's results for the test functions that precede ``side``."""
     return sum(one.ncomp * one.p1d**DIM for one in TARGETS if one.first < side.first)
 
 
@@ -42,7 +42,10 @@ def target_of(results, side):
 
 @inner
 def scatter_nodes(lane, runs, ncomp, results, along, j, component, line):
-    """Keep a line of nodes; arguments as of `femops_kernels.simd.addresses.scatter_nodes`."""
+    """Store a line of nodes in ``results``, instead of adding it to the vector.
+
+    Arguments are those of `femops_kernels.simd.addresses.scatter_nodes`.
+    """
     p = runs.p1d
     below = p**along
     if along == 0:

@@ -1,14 +1,14 @@
-"""Nodes of the elements behind a batch of faces: read at once, and found in each element's order.
+"""Nodes of the elements behind a batch of faces, read at once in the order of the elements.
 
-Elements keep the order of their nodes, which is read in long pieces (``pieces.py``). Lines of nodes
-that lead inwards from the face stand in it with strides. The face's table entry has them: first
-whether elements lie differently in the slots of the batch, then for all slots the first node, its
-neighbours along the face's two directions and inwards, as differences; then the same four numbers
-for each slot. Where elements lie differently, the nodes are turned slot by slot, number by number.
+The nodes of an element are read in long pieces (``pieces.py``), in the order of the element. In
+this order the lines of nodes that lead inwards from the face have strides. The batch's entry of the
+table of turns has four numbers: the first node, and the strides along the face's two directions and
+inwards. They stand there once for all slots, and then for each slot. Before them stands a flag: it
+is set if the elements in the slots lie differently. Then the nodes are reordered slot by slot.
 
-Work arrays, in lane vectors: ``nodes`` and ``spare`` (components, nodes). They have room for the
-largest side. Results that ``by_element.py`` keeps are elsewhere, and are turned by way of the same
-``spare``.
+The work arrays, in lane vectors, are ``nodes`` and ``spare`` (components, nodes). They have room
+for the largest side. Results that ``by_element.py`` keeps are elsewhere, and are reordered by way
+of the same ``spare``.
 """
 
 # <defaults>
@@ -70,13 +70,13 @@ def turn_back(nodes, spare, side, turns):
 
 @inner
 def turns_in(table, side, b):
-    """Address of a batch's entry of the turns of a field."""
+    """Address of a batch's entry in the table of turns of a field."""
     return word(table + side.block * BLOCK_BYTES, IN_TURNS) + b * TURN_BYTES
 
 
 @inner
 def turns_out(table, side, b):
-    """Address of a batch's entry of the turns of a test function."""
+    """Address of a batch's entry in the table of turns of a test function."""
     return word(table + side.block * BLOCK_BYTES, OUT_TURNS) + b * TURN_BYTES
 
 
@@ -90,26 +90,26 @@ def read_nodes(x, side, nodes, turns):
 
 @inner
 def first_of_line(side, turns, c, j1, j2):
-    """Position of the first node of a line inwards, from node (j1, j2) of the face."""
+    """Position of the first node of the line that leads inwards from node (j1, j2)."""
     return c * side.p1d**DIM + word(turns, 1) + j1 * word(turns, 2) + j2 * word(turns, 3)
 
 
 @inner
 def line_inwards(x, side, nodes, turns, c, j1, j2):
-    """Nodes of a field from a node of the face inwards."""
+    """Load the line of a field's nodes that leads inwards from node (j1, j2) of the face."""
     first = first_of_line(side, turns, c, j1, j2)
     return load_line(LANE, nodes, first, word(turns, 4), side.p1d)
 
 
 @inner
 def results_of(y, side, nodes):
-    """Where the results of a test function are kept until all are there."""
+    """Address where the results of a test function are collected before they are added to y."""
     return target_of(y, side) if BY_ELEMENT else nodes
 
 
 @inner
 def keep_inwards(y, side, nodes, turns, c, j1, j2, line):
-    """Keep the results of a line inwards."""
+    """Store the results of the line that leads inwards from node (j1, j2) of the face."""
     store_line(LANE, nodes, first_of_line(side, turns, c, j1, j2), word(turns, 4), line)
 
 

@@ -1,6 +1,7 @@
-"""The nodes of ``face_nodes.py`` read line by line, from dof numbers that are turned to the face.
+"""Nodes of elements at faces, read line by line; ``face_nodes.py`` reads all nodes at once.
 
-So work many vectors, whose lanes are the vectors of one element.
+The dof numbers of an element are stored in the order of the face, so no node is reordered. Kernels
+of many vectors use this file: the lanes are the vectors of one element.
 """
 
 # <defaults>
@@ -15,7 +16,7 @@ NODE_LANES = 0
 
 @inner
 def turns_in(table, side, b):
-    """No address: nothing is turned."""
+    """Return 0 for the address of the turns: the dof numbers are in the order of the face."""
     return 0
 
 
@@ -24,29 +25,29 @@ turns_out = turns_in
 
 @inner
 def read_nodes(x, side, nodes, turns):
-    """Nothing: lines are read one by one."""
+    """Do nothing: `line_inwards` reads the nodes."""
 
 
 @inner
 def line_inwards(x, side, nodes, turns, c, j1, j2):
-    """Nodes of a field from a node of the face inwards."""
+    """Read the line of a field's nodes that leads inwards from node (j1, j2) of the face."""
     j = j2 * (side.p1d if DIM > 1 else 1) + j1
     return gather_nodes(LANE, side.runs, side.ncomp, x, DIM - 1, j, c)
 
 
 @inner
 def results_of(y, side, nodes):
-    """Results are not kept."""
+    """Return ``nodes``, which `keep_inwards` does not use: it adds the results at once."""
     return nodes
 
 
 @inner
 def keep_inwards(y, side, nodes, turns, c, j1, j2, line):
-    """Add the results of a line inwards."""
+    """Add to y the results of the line that leads inwards from node (j1, j2) of the face."""
     j = j2 * (side.p1d if DIM > 1 else 1) + j1
     scatter_nodes(LANE, side.runs, side.ncomp, y, DIM - 1, j, c, line)
 
 
 @inner
 def add_nodes(y, side, kept, nodes, turns):
-    """Nothing: lines are added one by one."""
+    """Do nothing: `keep_inwards` has added the results."""

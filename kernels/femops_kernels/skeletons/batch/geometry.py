@@ -1,9 +1,9 @@
-"""The numbers that the q-function is given: stored, or computed where they are needed.
+"""Inputs of the q-function besides the field: stored numbers, Jacobians and positions.
 
-Jacobians and positions come from the modes of an element's geometry (products of polynomials of
-each direction, the lowest ones constant and linear), sum factorised along the loops of the batch:
-z for a plane of points, y for a line, x at the point.  Of multilinear elements this takes six
-multiplications per point in 3-D.
+Jacobians and positions are computed from the modes of an element's geometry. The modes are
+coefficients of products of one polynomial per direction; the first two polynomials are constant and
+linear. The sum over the modes is factorised along the loops of the batch: z for a plane of points,
+y for a line, x at the point. A multilinear element takes six multiplications per point in 3-D.
 """
 
 # <defaults>
@@ -29,7 +29,10 @@ NEAR = 2 * Q1D * NQDATA * STORED_BYTES
 
 @traced
 def modes_of_plane(modes, plane, k3):
-    """Modes in x and y at a plane of points: of the position, then of its z-derivative."""
+    """Contract the modes along z, for the position and then for its z-derivative.
+
+    The results are modes in x and y at plane k3 of points.
+    """
     for i in range(DIM):
         for m in range(G2):
             line = load_line(LANE, modes, i * G2 * G1D + m, G2, G1D)
@@ -39,7 +42,10 @@ def modes_of_plane(modes, plane, k3):
 
 @inner
 def modes_of_line(modes, plane, k2):
-    """Modes in x at a line of points, (DIM, DIM, G1D): of the position and its y-, z-derivative."""
+    """Modes (DIM, DIM, G1D) in x at a line of points.
+
+    They are those of the position, and of its y- and z-derivatives.
+    """
     if DIM == 1:
         return load_line(LANE, modes, 0, 1, G1D)
     flat = plane if DIM > 2 else modes
@@ -59,7 +65,7 @@ def modes_of_line(modes, plane, k2):
 
 @inner
 def jacobian(modes, k1):
-    """Derivatives of the position at a point, by rows: DIM of its first component first."""
+    """Jacobian of the position at a point, by rows: first the DIM derivatives of x."""
     if DIM == 1:
         return (dot_row(SLOPE, k1, modes, 0),)
     if DIM == 2:
@@ -98,7 +104,7 @@ def position(modes, k1):
 
 @inner
 def nothing():
-    """No numbers."""
+    """Return an empty line of numbers."""
     return load_line(LANE, 0, 0, 1, 0)
 
 

@@ -1,4 +1,4 @@
-"""Stored numbers of the elements of a batch, of kernels that compute none from the geometry."""
+"""Stored numbers of a batch, for kernels that compute no numbers from the geometry."""
 
 # <defaults>
 from femops_kernels.simd.compiling import inner

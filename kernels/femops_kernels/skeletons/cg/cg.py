@@ -14,7 +14,10 @@ from femops_kernels.skeletons.cg.decisions import first, following
 
 @inner
 def product(table):
-    """Set v = A p; a merged sweep updates what is due before, and knows its vectors by itself."""
+    """Set v = A p.
+
+    A merged sweep first does the vector updates that are due. It has the addresses of its vectors.
+    """
     rows, alphas, count = word(table, ROWS), word(table, ALPHAS), word(table, COUNT)
     work, work_bytes, team = word(table, WORK), word(table, WORK_BYTES), word(table, TEAM)
     p, v = word(table, P), word(table, V)
@@ -23,7 +26,7 @@ def product(table):
 
 @inner
 def act(table, action, state, sums):
-    """Do an action, and leave its sums."""
+    """Do an action, and store its sums."""
     rows = word(table, MORE_ROWS)
     if action == SWEEP:
         product(table)
@@ -41,7 +44,7 @@ def act(table, action, state, sums):
 
 @inner
 def iterations(table, steps, show):
-    """Up to ``steps`` iterations; if ``show``, x is up to date at the end."""
+    """Do up to ``steps`` iterations. If ``show`` is True, x is up to date at the end."""
     state, sums = numbers(FLOAT64, word(table, STATE)), numbers(FLOAT64, word(table, SUMS))
     action = first(state, steps, show)
     while action != STOP:

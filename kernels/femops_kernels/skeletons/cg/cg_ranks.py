@@ -9,5 +9,5 @@ from femops_kernels.skeletons.cg.cg_vectors import updated_vectors
 
 @entry("void(intp, intp)", thorough=False)
 def update(table, action):
-    """Do an action but for the product of a sweep, and leave sums of segments."""
+    """Do an action without the product of a sweep, and store the sums of segments."""
     updated_vectors(table, action)

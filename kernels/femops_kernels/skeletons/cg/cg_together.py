@@ -1,8 +1,8 @@
 """Several solves at once, each worked on by one thread at a time.
 
-A thread takes the solve of which least is done, advances it by a number of iterations, and looks
-again.  So three solves keep two threads busy to the end, as in McNaughton's schedule (Management
-Science 6, 1959), and change threads seldom.  Who works does not matter to the bits.
+A thread takes the free solve with the fewest iterations, advances it by a number of iterations, and
+then chooses again. So three solves keep two threads busy to the end, as in McNaughton's schedule
+(Management Science 6, 1959), and change threads seldom. Results do not depend on the threads.
 """
 
 # <defaults>
@@ -25,7 +25,7 @@ FIRST_BURST = 16  # iterations
 
 @inner
 def least_done(tables, count, own):
-    """The free solve with the least iterations, ``own`` among equals; -1 if none."""
+    """Return the free solve with the fewest iterations, or -1. Among equals prefer ``own``."""
     found, least = -1, inf
     for j in range(count):
         k = (own + j) % count
@@ -38,7 +38,7 @@ def least_done(tables, count, own):
 
 @inner
 def claimed(tables, count, own):
-    """A solve for this thread to work on; -1 if all have ended or are taken by others."""
+    """Claim a solve for this thread. Return -1 if all have ended or are taken."""
     k = least_done(tables, count, own)
     while k >= 0 and not atomic_claim(word(tables, k), CLAIM, FREE, TAKEN):
         k = least_done(tables, count, own)
@@ -47,7 +47,7 @@ def claimed(tables, count, own):
 
 @shared
 def share(own, thread, tables, count, burst, work, work_bytes):
-    """Work until nothing is left for this thread; it begins with the solve ``own``."""
+    """Advance solves until none is free, beginning with ``own``."""
     k = claimed(tables, count, own)
     while k >= 0:
         table = word(tables, k)
@@ -60,9 +60,9 @@ def share(own, thread, tables, count, burst, work, work_bytes):
 
 @inner
 def burst(group, threads):
-    """Iterations after which a thread looks for another solve, given those of the last solves.
+    """Number of iterations until a thread chooses a solve again, from those of earlier solves.
 
-    If each thread can have as many solves as the others, none changes threads.
+    If the threads have equally many solves, a thread finishes a solve before it chooses again.
     """
     count, states = word(group, SOLVES), word(group, STATES)
     if count % threads == 0:
@@ -90,7 +90,10 @@ def begin_all(group):
 
 @inner
 def all_well(group):
-    """True if no solve has broken down, or has a right-hand side whose squares are no numbers."""
+    """True if no solve has broken down, and each norm at the start is zero or in a safe range.
+
+    The iterations of all solves are added to DONE.
+    """
     well, done = True, 0.0
     for k in range(word(group, SOLVES)):
         state = numbers(FLOAT64, word(group, STATES) + 8 * k * STATE_SIZE)
@@ -104,7 +107,7 @@ def all_well(group):
 
 @entry("int32(intp, intp)", thorough=False)
 def solve_together(row, context):
-    """Bring several solves to their ends; 1 if one should be looked at.
+    """Solve several systems to the end. Return 1 if `all_well` is False for them, else 0.
 
     Row and context are those of a sequence.
     """

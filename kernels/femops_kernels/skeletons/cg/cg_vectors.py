@@ -28,7 +28,7 @@ def total(table, partial):
 
 @inner
 def keep_sums(table, k, s, t):
-    """Note the sums of a segment."""
+    """Store the two sums of segment k."""
     first, second = numbers(FLOAT64, word(table, PARTIAL)), numbers(FLOAT64, word(table, SECOND))
     first[k], second[k] = s, t
 
@@ -41,7 +41,10 @@ def vector(table, which):
 
 @shared
 def start_segments(k, thread, table, drop):
-    """Set r = b - drop r (r holds A x) and p = M r, without drop x = 0; sums r.M r and r.r."""
+    """Set r = b - drop r, where r holds A x, and p = M r. Sum r.M r and r.r.
+
+    If drop is 0, set x = 0.
+    """
     b, r, p, inverse = vector(table, B), vector(table, R), vector(table, P), vector(table, INVERSE)
     x = vector(table, X)
     use_inverse, edges = word(table, USE_INVERSE) != 0, word(table, EDGES)
@@ -99,7 +102,7 @@ def turn_segments(k, thread, table, beta):
 
 @inner
 def updated_vectors(table, action):
-    """Do an action but for the product of a sweep; sums of segments."""
+    """Do an action without the product of a sweep, and store the sums of segments."""
     state = numbers(FLOAT64, word(table, STATE))
     team, segments = word(table, TEAM), word(table, SEGMENTS)
     if action == START:

@@ -1,16 +1,16 @@
-"""The state machine of conjugate gradients: which action follows, and what it is to do.
+"""The state machine of conjugate gradients: the next action, and its factors.
 
-A solve starts (r = b - A x, p = M r).  An iteration is a sweep (v = A p and p.v), a move (x, r and
-their sums) and a turn (p = M r + beta p).  A merged sweep moves and turns on its way, as the last
-sweep left it due.  It gives rho = r.M r exactly, and by r - alpha v what rho will be:
-rho - 2 alpha r.M v + alpha^2 v.M v, which is good enough for beta.  The exact value of the next
-sweep replaces it, so nothing drifts.  Where the difference cancels, near the tolerance and where x
-is wanted, a move comes between.  x is touched in every second sweep only: the direction before p is
-(p - M r) / beta.
+A solve starts with r = b - A x and p = M r. An iteration is a sweep (v = A p and p.v), a move (x, r
+and their sums) and a turn (p = M r + beta p). A merged sweep also does the move and the turn that
+the last sweep has left due. It computes rho = r.M r exactly. The next residual is r - alpha v, so
+the sweep predicts the next rho as rho - 2 alpha r.M v + alpha^2 v.M v. This is accurate enough for
+beta. The exact value of the next sweep replaces it, so errors do not accumulate. If the difference
+cancels, near the tolerance, and if x is requested, a separate move follows the sweep. Only every
+second sweep updates x, because (p - M r) / beta is the direction before p.
 
-Plain Python: compiled into the loop of the host, and called as it is between the messages of
-ranks; those with a device each work as merged sweeps do.  A device alone decides in
-``cg_state.cuh``, by exact sums.
+These are plain Python functions. They are compiled into the loop of the host, and called as Python
+between the messages of ranks. Ranks with a device each decide as merged sweeps do. A device alone
+decides in ``cg_state.cuh``, by exact sums.
 """
 
 # <defaults>
@@ -20,7 +20,7 @@ from femops_kernels.skeletons.cg.cg_state import *
 
 
 def decision(function):
-    """Leave a function as it is; in compiled code it becomes an inner one."""
+    """Return the function unchanged. In compiled code, compile it as an inner function."""
     return function
 
 
@@ -46,13 +46,16 @@ def ended(state):
 
 @decision
 def next_sweep(state):
-    """Sweep, unless the solve has ended or is to pause."""
+    """Return SWEEP, or STOP if the solve has ended or pauses."""
     return STOP if ended(state) or state[ITERATIONS] >= state[PAUSE] else SWEEP
 
 
 @decision
 def first(state, steps, show):
-    """The first action of as many ``steps``, at the end of which x is up to date if ``show``."""
+    """Prepare the state for at most ``steps`` iterations, and return the first action.
+
+    If ``show`` is True, x is up to date after the last iteration.
+    """
     done = max(state[ITERATIONS], 0.0)
     state[PAUSE] = done + steps
     state[SHOWN] = state[PAUSE] if show else state[LIMIT]
@@ -61,9 +64,9 @@ def first(state, steps, show):
 
 @decision
 def after_sweep(state, sums):
-    """The action after a sweep.
+    """Return the action after a sweep.
 
-    Sums that it does not have are not a number: then a move follows, as nothing is predicted.
+    Sums that the sweep has not computed are NaN. Then no norm is predicted, and a move follows.
     """
     done = state[TOUCH] != 0.0 or state[NEAR] == 0.0
     state[FAR] = 0.0 if done else state[NEAR] / state[BETA]
@@ -90,7 +93,10 @@ def after_sweep(state, sums):
 
 @decision
 def after_move(state, rho, rr, turns):
-    """The action after a move or the start, by r.M r and r.r; a turn only if it ``turns``."""
+    """Return the action after a move or the start, whose sums are rho = r.M r and rr = r.r.
+
+    The action is a turn only if ``turns`` is True.
+    """
     state[DROP], state[NEAR], state[FAR], state[TOUCH] = 0.0, 0.0, 0.0, 0.0
     state[BETA], state[RHO] = rho / state[RHO], rho
     state[RESIDUAL] = sqrt(abs(rho) if state[NATURAL] != 0.0 else rr)
@@ -101,7 +107,7 @@ def after_move(state, rho, rr, turns):
 
 @decision
 def begin(state, sums):
-    """Note the norms at the start, and what the solve is to reach."""
+    """Store the norms at the start, and the norm at which the solve has converged."""
     state[ITERATIONS], state[NORM] = 0.0, sqrt(sums[S_RR])
     state[FIRST] = sqrt(abs(sums[S_RHO])) if state[NATURAL] != 0.0 else state[NORM]
     if state[RELATIVE] > 0.0:
@@ -110,7 +116,7 @@ def begin(state, sums):
 
 @decision
 def following(state, action, sums):
-    """The action that follows one with these sums."""
+    """Return the action that follows ``action``, which has computed ``sums``."""
     if action == SWEEP:
         return after_sweep(state, sums)
     if action == TURN:

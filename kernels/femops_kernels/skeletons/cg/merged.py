@@ -1,16 +1,16 @@
 """One iteration of conjugate gradients in an operator's sweep.
 
-Before a few batches of elements what they meet first of r, p (and x) is updated, so that memory
-brings what later ones need while elements are worked on; after a chunk's elements its owned piece
-of v = A p is summed with r and p, while these are in cache.  After Kronbichler, Sashko and Munch
-(2022), Enhancing data locality of the conjugate gradient method for high-order matrix-free
-finite-element implementations, who update a chunk at a time.  The entry points are those of
-``chunk.py``, and what ``batches.py`` calls.
+Before every few batches, the entries of r and p (and x) that these batches touch first are updated.
+So memory brings the entries of later batches while elements are worked on. After a chunk's last
+batch, its owned piece of v = A p is multiplied by r and p, which are still in cache, and summed.
+The method follows Kronbichler, Sashko and Munch (2022), Enhancing data locality of the conjugate
+gradient method for high-order matrix-free finite-element implementations, who update a chunk at a
+time. The entry points are those of ``chunk.py``, and `before`, which ``batches.py`` calls.
 
-With threads nobody knows whether the owner of a non-owned dof has updated it yet.  So the next p of
-the dofs that chunks share is computed before the sweep, by ``tail``, and put behind the end of p,
-its *tail*: that is what a chunk reads as non-owned.  Nobody else reads what a chunk owns of p, so
-entries that count as zero are zero there and in the tail while the chunk is worked on.
+A thread cannot know whether the owner of a non-owned dof has updated the dof yet. So ``tail``
+computes the next p of all shared dofs before the sweep, and stores it after the end of p, in the
+*tail* of p. Chunks read non-owned dofs from the tail. No other chunk reads the owned piece of p.
+So constrained entries can be zero there and in the tail while the chunk is worked on.
 """
 
 # <defaults>
@@ -30,7 +30,7 @@ STRIP = 32  # lanes summed before a sum is carried on in float64
 
 @inner
 def due(table, k):
-    """One of the factors of what is due, from the state."""
+    """Factor k of the updates that are due, from the state."""
     return get(FLOAT64, word(table, STATE), k)
 
 
@@ -66,7 +66,7 @@ def add_products(sums, total):
 
 @inner
 def corrected(total, table, at, old, new):
-    """Sums of products for an entry of v that was ``old`` and is ``new``."""
+    """Return the sums of products after an entry of v has changed from ``old`` to ``new``."""
     pv, rv, vv, rmv, vmv = total
     r, p, c = get(LANE, word(table, R), at), get(LANE, word(table, P), at), new - old
     mc = c * get(LANE, word(table, M), at) if USE_INVERSE else c
@@ -76,14 +76,14 @@ def corrected(total, table, at, old, new):
 
 @inner
 def moved(x, r, p, m, near, far):
-    """Update of x by the last two directions; the older one is (p - z) / beta."""
+    """Return x after a step along the last two directions. The older one is (p - z) / beta."""
     z = r * m if USE_INVERSE else r
     return x + near * p + far * (p - z)
 
 
 @inner
 def updated(r, p, v, m, drop, beta):
-    """Next r, p and z."""
+    """Return the next r, p and z = M r."""
     r = r - drop * v
     z = r * m if USE_INVERSE else r
     return r, z + beta * p, z
@@ -101,7 +101,7 @@ def add_lane(sums, k, lane, scratch):
 
 @inner
 def update(table, begin, length, sums, scratch):
-    """Update a piece of x, r and p; sums of r.M r and r.r."""
+    """Update a piece of x, r and p, and add the piece's part of r.M r and r.r to the sums."""
     drop, beta, near, far = due(table, DROP), due(table, BETA), due(table, NEAR), due(table, FAR)
     touch, at = due(table, TOUCH) != 0.0, begin * REAL_BYTES
     x, r, p = word(table, X) + at, word(table, R) + at, word(table, P) + at
@@ -132,7 +132,7 @@ def update(table, begin, length, sums, scratch):
 
 @inner
 def after(table, begin, length, sums, scratch):
-    """Sums of a piece of v with p, r and itself."""
+    """Add the products of a piece of v with p, r and v to the sums."""
     at, lanes = begin * REAL_BYTES, length // LANE_WIDTH
     r, p = word(table, R) + at, word(table, P) + at
     v, m = word(table, V) + at, word(table, M) + at
@@ -158,7 +158,7 @@ def after(table, begin, length, sums, scratch):
 
 @inner
 def hold(table, first, end):
-    """Zeros for the constrained entries of p, of the dofs that some batches meet first."""
+    """Save the constrained entries of p that some batches touch first, and set them to zero."""
     starts, constrained = word(table, CONSTRAINED_START), word(table, CONSTRAINED)
     for k in range(word(starts, first), word(starts, end)):
         at = word(table, P) + word(constrained, k) * REAL_BYTES
@@ -179,7 +179,7 @@ def release(table, first, end):
 
 @inner
 def piece(table, first, end):
-    """The entries that some batches meet first: where they begin, and how many they are."""
+    """First entry and number of entries that batches ``first`` up to ``end`` touch first."""
     starts, ncomp = word(table, BATCH_START), word(table, NCOMP)
     begin = word(starts, first) * ncomp
     return begin, word(starts, end) * ncomp - begin
@@ -187,7 +187,7 @@ def piece(table, first, end):
 
 @entry("void(intp, intp, intp, intp, intp, float64, float64)")
 def tail(table, x, y, chunk, work, alpha, beta):
-    """The next p of the shared dofs that a chunk owns, into the tail."""
+    """Store the next p of the shared dofs that the chunk owns in the tail of p."""
     drop, factor = due(table, DROP), due(table, BETA)
     r, p, v, m = word(table, R), word(table, P), word(table, V), word(table, M)
     starts, ncomp = word(table, SHARED_START), word(table, NCOMP)
@@ -206,12 +206,12 @@ def tail(table, x, y, chunk, work, alpha, beta):
 
 @entry("void(intp, intp, intp, intp, intp, float64, float64)", thorough=False)
 def nothing(table, x, y, chunk, work, alpha, beta):
-    """Tails need not be combined."""
+    """Do nothing: tails need not be combined."""
 
 
 @entry("void(intp, intp, intp, intp, intp, float64, float64)")
 def before(table, first, end, chunk, work, alpha, beta):
-    """Update the vectors where batches from ``first`` up to ``end`` meet them first."""
+    """Update the entries that batches ``first`` up to ``end`` touch first."""
     begin, length = piece(table, first, end)
     update(table, begin, length, sums_of(table, chunk), work)
     hold(table, first, end)
@@ -219,7 +219,7 @@ def before(table, first, end, chunk, work, alpha, beta):
 
 @entry("void(intp, intp, intp, intp, intp, float64, float64)")
 def sweep(table, x, y, chunk, work, alpha, beta):
-    """One chunk: the operator with the vector updates, sums."""
+    """Apply the operator to one chunk, with the vector updates, and store the chunk's sums."""
     sums = sums_of(table, chunk)
     clear(sums)
     p, v = word(table, P), word(table, V)
@@ -232,7 +232,7 @@ def sweep(table, x, y, chunk, work, alpha, beta):
 
 @entry("void(intp, intp, intp, intp, intp, float64, float64)")
 def combine(table, x, y, chunk, work, alpha, beta):
-    """Add what later chunks contributed to the dofs that ``chunk`` owns, and correct the sums."""
+    """Add the contributions of later chunks to the dofs that ``chunk`` owns; correct the sums."""
     starts, ncomp, v = word(table, SHARED_START), word(table, NCOMP), word(table, V)
     slots, buffer = word(table, SLOT_START), word(table, BUFFER)
     total = 0.0, 0.0, 0.0, 0.0, 0.0
@@ -252,7 +252,10 @@ def combine(table, x, y, chunk, work, alpha, beta):
 
 @entry("void(intp, intp, intp, intp, intp, float64, float64)", thorough=False)
 def receive(table, values, positions, count, work, alpha, beta):
-    """Add values of other ranks to entries of v, where positions are not negative; correct sums."""
+    """Add values of other ranks to entries of v, and correct the sums.
+
+    Negative positions are skipped.
+    """
     total, v = (0.0, 0.0, 0.0, 0.0, 0.0), word(table, V)
     for k in range(count):
         at = word(positions, k)

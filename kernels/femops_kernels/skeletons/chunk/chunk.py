@@ -1,20 +1,20 @@
 """One chunk of elements: fetch non-owned dofs, sweep over the batches, then sum shared dofs.
 
-A chunk is a run of batches in element order.  Because dofs are numbered by first touch, the dofs
-that a chunk meets first (its *owned* ones) are a contiguous piece of the vector; the others it
-meets are *non-owned*, owned by an earlier chunk, or stand in another order than the element has
-them.  Owned dofs are read and added to where they are; non-owned ones are copied from x, and their
-results go to the chunk's piece of a buffer.  When all chunks are done, ``combine`` adds the buffer
-to the owned dofs in ascending chunk number.  No atomics, and the same bits for any number of
-threads.
+A chunk is a run of batches in element order. Dofs are numbered by first touch. So the dofs that a
+chunk touches first, its *owned* dofs, are a contiguous piece of the vector. The other dofs that it
+touches are *non-owned*: an earlier chunk owns them, or an element has them in another order than
+that of their numbers. Owned dofs are read, and added to, in the vectors. Non-owned dofs are copied
+from x, and their results go to the chunk's piece of a buffer. When all chunks are done, ``combine``
+adds the buffer to the owned dofs in ascending chunk number. So no atomics are needed, and results
+have the same bits for any number of threads.
 
-The batches are another kernel's, called by its address (``batches.py``): what is here is compiled
-once for all orders, levels and q-functions.  With several fields all of it is done for each block
-of the table (``table.py``) in turn, and the batches are called once.
+The batches have a kernel of their own (``batches.py``), which is called by its address. So this
+file is compiled once for all orders, levels and q-functions. With several fields, the steps before
+and after the batches are done for each block of the table (``table.py``) in turn.
 
-Arguments of both entry points: addresses of the table, of x and of y; the chunk's number; the
-address of the thread's work space; ``y = alpha A x + beta y``, where beta is zero, and y not read,
-or one.
+Both entry points compute ``y = alpha A x + beta y``. Beta is 0 or 1, and y is not read if it is 0.
+Their arguments are the addresses of the table, of x and of y, the number of the chunk, the address
+of the thread's work space, alpha and beta.
 """
 
 # <defaults>
@@ -30,19 +30,25 @@ from femops_kernels.skeletons.chunk.table import *
 
 @inner
 def components_in(table):
-    """Components of a field: a constant if all fields have as many, else read from the table."""
+    """Number of components of a field.
+
+    It is a constant if all fields have the same number, else an entry of the table.
+    """
     return NCOMP_IN if NCOMP_IN > 0 else word(table, IN_COMPONENTS)
 
 
 @inner
 def components_out(table):
-    """Components of a test function, likewise."""
+    """Number of components of a test function; see `components_in`."""
     return NCOMP_OUT if NCOMP_OUT > 0 else word(table, OUT_COMPONENTS)
 
 
 @inner
 def copy_nonowned(table, x, chunk, local, alpha):
-    """Copy non-owned entries of x behind the place of the owned ones, then zeros for padding."""
+    """Copy non-owned entries of x to ``local``, after the place of owned entries.
+
+    The last chunk has zeros after them, for padding.
+    """
     ncomp = components_in(table)
     at, dofs = word(word(table, IN_NONOWNED_START), chunk), word(table, IN_NONOWNED_DOFS)
     nonowned = count(table, IN_NONOWNED_START, chunk)
@@ -64,7 +70,7 @@ def copy_nonowned(table, x, chunk, local, alpha):
 
 @inner
 def copy_owned(table, x, chunk, local, alpha):
-    """Copy the owned piece, with zeros where entries are cleared."""
+    """Copy the owned piece of x times alpha to ``local``, with zeros for cleared entries."""
     ncomp = components_in(table)
     first = word(word(table, IN_OWNED_START), chunk) * ncomp
     for k in range(count(table, IN_OWNED_START, chunk) * ncomp):
@@ -76,7 +82,7 @@ def copy_owned(table, x, chunk, local, alpha):
 
 @inner
 def target(table, y, chunk, position):
-    """Address of an entry of a chunk's OUT."""
+    """Address of an entry of OUT: in y if the chunk owns it, else in the buffer."""
     ncomp = components_out(table)
     owned = count(table, OUT_OWNED_START, chunk) * ncomp
     if position < owned:
@@ -87,7 +93,7 @@ def target(table, y, chunk, position):
 
 @inner
 def keep_constrained(table, y, chunk, kept, beta):
-    """Save the constrained entries as they are; zero if that does not count."""
+    """Save the constrained entries of y. If beta is 0, y counts as zero."""
     positions, starts = word(table, CONSTRAINED), word(table, CONSTRAINED_START)
     first = word(starts, chunk)
     for k in range(first, word(starts, chunk + 1)):
@@ -97,7 +103,7 @@ def keep_constrained(table, y, chunk, kept, beta):
 
 @inner
 def constrain(table, x, y, chunk, kept, alpha):
-    """Set the constrained entries; to owned ones add those of x, times alpha KEEP."""
+    """Restore the saved constrained entries, and add alpha KEEP x to those that the chunk owns."""
     ncomp = components_out(table)
     positions, starts = word(table, CONSTRAINED), word(table, CONSTRAINED_START)
     owned = count(table, OUT_OWNED_START, chunk) * ncomp
@@ -112,7 +118,10 @@ def constrain(table, x, y, chunk, kept, alpha):
 
 @inner
 def begin_block(table, x, y, chunk, work, alpha, beta):
-    """Copy the dofs that the chunk reads, clear its piece of the buffer; return the work space."""
+    """Copy the dofs that the chunk reads, and clear its piece of the buffer.
+
+    Return the address of the work space of the next block.
+    """
     x, y = x + word(table, IN_ORIGIN), y + word(table, OUT_ORIGIN)
     local, kept, behind = copies(table, work, components_in(table), components_out(table))
     copy_nonowned(table, x, chunk, local, alpha)
@@ -137,7 +146,7 @@ def end_block(table, x, y, chunk, work, alpha):
 
 @entry("void(intp, intp, intp, intp, intp, float64, float64)")
 def sweep(table, x, y, chunk, work, alpha, beta):
-    """One chunk."""
+    """Apply the operator to one chunk."""
     at = work
     for k in range(word(table, BLOCKS)):
         at = begin_block(table + k * BLOCK_BYTES, x, y, chunk, at, alpha, beta)

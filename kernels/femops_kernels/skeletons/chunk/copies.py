@@ -1,6 +1,7 @@
-"""A chunk's copies of dofs that it does not own: their places in the work space, their number.
+"""Copies of the dofs that a chunk does not own: number, and places in the work space.
 
-Both the kernel around the batches (``chunk.py``) and theirs (``batches.py``) have this.
+This file is part of two kernels: that of a chunk (``chunk.py``) and that of its batches
+(``batches.py``).
 """
 
 # <defaults>
@@ -15,13 +16,13 @@ from femops_kernels.skeletons.chunk.table import *
 
 @inner
 def count(table, starts, chunk):
-    """Entries of a chunk in a list given by prefix sums."""
+    """Number of entries of a chunk in a list with prefix sums ``starts``."""
     return word(word(table, starts), chunk + 1) - word(word(table, starts), chunk)
 
 
 @inner
 def copies(table, work, ncomp_in, ncomp_out):
-    """Addresses of the copy of IN, of the former OUT, and of the work space behind them."""
+    """Addresses of the copy of IN, the saved entries of OUT, and the work space after them."""
     kept = work + ncomp_in * word(table, IN_LOCAL_SIZE) * REAL_BYTES
     return work, kept, kept + ncomp_out * word(table, OUT_LOCAL_SIZE) * REAL_BYTES
 

@@ -1,7 +1,7 @@
 """Sizes and q-function with which the skeletons are read, linted and tried.
 
-``specialize`` writes its own.  The names here are the whole interface between a specialised kernel
-and what it was made for.
+``specialize`` replaces them. The names here are all that a specialised kernel takes from the
+operator for which it is made.
 """
 
 from femops_kernels.simd.compiling import inner

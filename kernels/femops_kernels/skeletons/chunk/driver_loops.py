@@ -14,19 +14,19 @@ from femops_kernels.simd.threads import shared
 
 @shared
 def sweep_chunks(c, thread, row, source, target, work, work_bytes, alpha, beta):
-    """Each chunk of a term by itself; every thread has its own work space."""
+    """Apply a term to each chunk. Every thread has its own work space."""
     own = work + thread * work_bytes
     call_chunk(word(row, 0), word(row, 2), source, target, c, own, alpha, beta)
 
 
 @shared
 def sweep_ordered(k, thread, row, source, target, work, work_bytes, order, alpha, beta):
-    """The chunks that a list names."""
+    """Apply a term to the chunks in the list ``order``."""
     own = work + thread * work_bytes
     call_chunk(word(row, 0), word(row, 2), source, target, word(order, k), own, alpha, beta)
 
 
 @shared
 def combine_chunks(c, thread, row, source, target, work, alpha, beta):
-    """Add what chunks have left for each other in the buffer."""
+    """Add the contributions to other chunks' dofs, which the chunks have left in the buffer."""
     call_chunk(word(row, 1), word(row, 2), source, target, c, work, alpha, beta)

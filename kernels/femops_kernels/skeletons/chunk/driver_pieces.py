@@ -10,7 +10,7 @@ from femops_kernels.skeletons.chunk.driver_loops import combine_chunks, sweep_or
 
 @function("void(intp, float64, intp, intp, intp, intp, intp, intp, intp)")
 def some(row, alpha, x, y, work, work_bytes, team, order, count):
-    """One term on ``count`` chunks of a list, not yet combined; see ``driver.py``."""
+    """Apply one term to ``count`` chunks of a list, without `combined`; see ``driver.py``."""
     source, target = x + word(row, 4), y + word(row, 5)
     beta = 0.0 if word(row, 6) == 0 else 1.0
     sweep_ordered(team, count, row, source, target, work, work_bytes, order, alpha, beta)

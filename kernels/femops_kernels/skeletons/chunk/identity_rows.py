@@ -1,6 +1,7 @@
-"""A chunk of y set to zero, but for constrained entries, which are a multiple of those of x.
+"""A chunk of y: constrained entries are a multiple of those of x, all others are zero.
 
-Terms that only add to y need it before them.  It has the entry points of ``chunk.py``.
+This is the first term of an operator whose other terms only add to y. The entry points are those of
+``chunk.py``.
 """
 
 # <defaults>
@@ -26,4 +27,4 @@ def sweep(table, x, y, chunk, work, alpha, beta):
 
 @entry("void(intp, intp, intp, intp, intp, float64, float64)", thorough=False)
 def combine(table, x, y, chunk, work, alpha, beta):
-    """Nothing: chunks share no entry."""
+    """Do nothing: chunks share no entry."""

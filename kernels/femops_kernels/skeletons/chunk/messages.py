@@ -1,6 +1,6 @@
-"""Handling of values sent to other ranks, and of values that arrive.
+"""Values for other ranks, and values from other ranks.
 
-Addresses are of int64 arrays and of the vectors' type.
+Arguments are addresses: of int64 arrays, and of arrays of the vectors' type.
 """
 
 # <defaults>
@@ -15,7 +15,7 @@ AHEAD = 32  # entries between one that is asked for and one that is worked on
 
 @function("void(intp, intp, intp, intp)")
 def pack(x, positions, count, out):
-    """Entries of x at some positions; zero where a position is negative."""
+    """Copy the entries of x at ``positions`` to ``out``, with zeros for negative positions."""
     for k in range(count):
         prefetch(x, word(positions, min(k + AHEAD, count - 1)) * REAL_BYTES, 1)
         at = word(positions, k)
@@ -34,7 +34,7 @@ def add(values, positions, count, y):
 
 @function("void(intp, intp, intp, intp, intp, intp, float64)")
 def collect(buffer, starts, slots, count, ncomp, out, beta):
-    """Sums of a sweep's contributions to each of its ghosts, added to beta times what is there."""
+    """Set each ghost to the sum of a sweep's contributions to it, plus beta times its value."""
     for g in range(count):
         soon = word(starts, min(g + AHEAD, count))
         if soon < word(starts, count):

@@ -5,7 +5,7 @@ the end (prefix sums).  IN belongs to the field that is read, OUT to the test fu
 
 A kernel of several fields and test functions has several blocks of WORDS entries, one behind the
 other.  Block k has IN of field k and OUT of the test function of number k, or empty arrays where
-there is none.  What does not depend on the field is read from the first block.
+there is none.  Entries that do not depend on the field are read from the first block.
 """
 
 NCHUNKS = 0  # how many chunks

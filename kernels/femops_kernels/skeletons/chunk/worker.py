@@ -1,13 +1,13 @@
-"""A team of threads: the life of a worker, and a loop as who begins it runs it.
+"""A team of threads: the work of a worker, and of the caller that runs a loop on the team.
 
 A worker waits for a loop, takes part in it, and waits for the next.
 
-Waiting begins by looking again and again, as the next loop often follows at once.  Then the thread
-sleeps: the processor is for others.  It looks for long, some 100 microseconds, while that pays.
-After it has looked in vain it looks but for a few microseconds in the next loops; so does the
-thread that began a loop and waits for its end.  After a worker has missed a loop, as one does that
-shares its core with another thread, it looks briefly in twice as many loops as the last time.  See
-`femops_kernels.simd.threads` for the loop's begin, and for a team's memory.
+A waiting thread first spins, because the next loop often follows at once. Then it sleeps, so that
+other threads can use the core. A long spin is some 100 microseconds. A thread that spins in vain
+spins only for a few microseconds in the next loops. The caller that waits for the end of a loop
+does the same. A worker that has missed a loop, as happens if it shares its core with another
+thread, spins briefly in twice as many loops as the last time. `femops_kernels.simd.threads` has the
+begin of a loop, and the memory of a team.
 """
 
 # <defaults>
@@ -23,9 +23,9 @@ STEADY = 512  # loops in time, after which the core counts as free
 
 @inner
 def take(team, body, arguments, thread, width):
-    """Work on items until all are taken: first on a thread's own, then on those of the others.
+    """Work on items until all are taken: first the thread's own items, then those of others.
 
-    A thread's own are the same in every loop over as many items, so they stay in its caches.
+    A thread has the same items in every loop of the same length, so they stay in its caches.
     """
     for k in range(1 if atomic_get(team, STRICT) == 1 else width):
         owner = thread + k if thread + k < width else thread + k - width
@@ -39,7 +39,7 @@ def take(team, body, arguments, thread, width):
 
 @inner
 def sleep(team, seen):
-    """Wait for another loop than those seen, asleep."""
+    """Sleep until a loop begins that the worker has not seen."""
     call_system(word(team, LOCK), team + MUTEX * 8, 0)
     atomic_add(team, SLEEPERS, 1)
     while atomic_get(team, JOBS) == seen:
@@ -50,7 +50,7 @@ def sleep(team, seen):
 
 @inner
 def leave(team):
-    """Be in a loop no more; wake the caller if it waits asleep for the last one."""
+    """Leave a loop. If this is the last active worker and the caller sleeps, wake the caller."""
     if atomic_add(team, ACTIVE, -1) == 1 and atomic_get(team, CALLER_SLEEPS) == 1:
         call_system(word(team, LOCK), team + MUTEX * 8, 0)
         call_system(word(team, WAKE), team + DONE * 8, 0)
@@ -59,7 +59,10 @@ def leave(team):
 
 @entry("intp(intp)", thorough=False)
 def worker(line):
-    """Work as one thread of a team, given its line of the team's memory; never returns."""
+    """Work as one thread of a team until the team ends.
+
+    ``line`` is the address of the thread's line in the team's memory.
+    """
     team, number, seen = word(line, TEAM), word(line, NUMBER), 0
     pause, penalty, steady = 0, FEWEST, 0
     if word(team, WHO) != 0:
@@ -94,7 +97,7 @@ def worker(line):
 
 @inner
 def unfinished(team, width):
-    """Return 1 if a worker may be in a loop, or one of the threads has not done its own items."""
+    """Return 1 if a worker may be active, or a thread's items are not all taken, else 0."""
     if atomic_get(team, ACTIVE) != 0:
         return 1
     for k in range(width):
@@ -106,7 +109,7 @@ def unfinished(team, width):
 
 @inner
 def await_workers(team, width):
-    """Wait until nothing is unfinished: awake, for long while that pays, then asleep."""
+    """Wait until all workers have finished: spin, then sleep."""
     pause = atomic_get(team, CALLER_PAUSE)
     spins = atomic_get(team, SPINS if pause > 0 else LONG_SPINS)
     while unfinished(team, width) == 1 and spins > 0:
@@ -125,7 +128,7 @@ def await_workers(team, width):
 
 @inner
 def open_loop(team, body, arguments, items, width):
-    """Tell the workers of a loop."""
+    """Begin a loop: divide the items among the threads, and wake the workers."""
     for k in range(width):
         line = team + (FIRST + k * LINE_WORDS) * 8
         atomic_put(line, NEXT, k * items // width)
@@ -142,10 +145,10 @@ def open_loop(team, body, arguments, items, width):
 
 @entry("void(intp, intp, intp, intp)", thorough=False)
 def run(team, body, arguments, items):
-    """Run a loop on a team; back when all items are done.
+    """Run a loop on a team, and return when all items are done.
 
-    Nobody waits for a worker that has not come: it finds the loop closed.  So where another
-    program has the processor, those who have one do the work.
+    The loop does not wait for a worker that comes late: the worker finds the loop closed. So if
+    another program uses a core, the threads on the other cores do the work.
     """
     width = atomic_get(team, WIDTH) if items > 1 else 1
     if width == 1:

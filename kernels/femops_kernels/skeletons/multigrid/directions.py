@@ -14,7 +14,7 @@ from femops_kernels.skeletons.multigrid.segments import *
 
 @shared
 def both_segments(k, thread, a, c, b, edges, segments, sums):
-    """Sums of a b, and behind them of c b."""
+    """Store segment k's sums of the products a b and c b, one sum per slot."""
     begin, lanes, rest = extent(edges, k)
     a, c = a + begin * REAL_BYTES, c + begin * REAL_BYTES
     b += begin * OTHER_BYTES
@@ -33,7 +33,7 @@ def both_segments(k, thread, a, c, b, edges, segments, sums):
 
 @shared
 def move_segments(k, thread, vectors, edges, sums, alpha, scale):
-    """Update x += alpha p, r -= alpha product; right = scale r; sums of r r."""
+    """Update x += alpha p and r -= alpha product, set right = scale r, and sum r r."""
     begin, lanes, rest = extent(edges, k)
     x, r, p, product, right = vectors
     offset = begin * REAL_BYTES
@@ -75,20 +75,24 @@ def turn_segments(k, thread, p, z, edges, beta, scale):
 
 @function("void(intp, intp, intp, intp, intp, intp, intp)")
 def products(team, a, c, b, edges, segments, sums):
-    """Sums (2, segments, LANE_WIDTH) of the inner products of a and c with b, of the other type."""
+    """Store the sums (2, segments, LANE_WIDTH) of the inner products of a and c with b.
+
+    The vectors a and c are REAL, and b is OTHER.
+    """
     both_segments(team, segments, a, c, b, edges, segments, sums)
 
 
 @function("void(intp, UniTuple(intp, 5), intp, intp, intp, float64, float64)")
 def move(team, vectors, edges, segments, sums, alpha, scale):
-    """Update x += alpha p and r -= alpha product, set right = scale r; sums of r r.
+    """Update x += alpha p and r -= alpha product, set right = scale r, and sum r r.
 
-    ``vectors`` are the addresses of x, r, p, product and right, which is of the other type.
+    ``vectors`` are the addresses of x, r, p, product and right. The type of right is OTHER, that
+    of the other vectors REAL.
     """
     move_segments(team, segments, vectors, edges, sums, alpha, scale)
 
 
 @function("void(intp, intp, intp, intp, intp, float64, float64)")
 def turn(team, p, z, edges, segments, beta, scale):
-    """Set p = scale z + beta p; z is of the other type."""
+    """Set p = scale z + beta p. The type of z is OTHER, that of p REAL."""
     turn_segments(team, segments, p, z, edges, beta, scale)

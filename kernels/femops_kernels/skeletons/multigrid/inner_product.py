@@ -1,4 +1,4 @@
-"""Inner product of a vector and one of another type."""
+"""Inner product of two vectors of different types, REAL and OTHER."""
 
 # <defaults>
 from femops_kernels.simd.compiling import function
@@ -11,7 +11,7 @@ from femops_kernels.skeletons.multigrid.segments import *
 
 @shared
 def inner_segments(k, thread, a, b, edges, sums):
-    """Sums of a b."""
+    """Store segment k's sums of the products a b, one sum per slot."""
     begin, lanes, rest = extent(edges, k)
     a, b = a + begin * REAL_BYTES, b + begin * OTHER_BYTES
     s = fill(LANE, 0.0)
@@ -26,5 +26,5 @@ def inner_segments(k, thread, a, b, edges, sums):
 
 @function("void(intp, intp, intp, intp, intp, intp)")
 def product(team, a, b, edges, segments, sums):
-    """Sums (segments, LANE_WIDTH) of the inner product of a and b, of the two types."""
+    """Store the sums (segments, LANE_WIDTH) of the inner product of a, REAL, and b, OTHER."""
     inner_segments(team, segments, a, b, edges, sums)

@@ -1,6 +1,6 @@
-"""Segments that vectors are cut into, and numbers of a preconditioner of another type.
+"""Segments into which vectors are cut, and loads from vectors of the preconditioner's type.
 
-Of each segment sums are kept by slot of a lane, so that they do not depend on threads.
+Each segment has one sum per slot of a lane. So the sums do not depend on the number of threads.
 """
 
 # <defaults>
@@ -19,12 +19,12 @@ REAL_BYTES, OTHER_BYTES = 8 if REAL == "float64" else 4, 8 if OTHER == "float64"
 
 @inner
 def extent(edges, k):
-    """Begin of a segment, its whole lanes, and what is left."""
+    """First entry of segment k, number of its full lanes, and number of entries after them."""
     begin, end = word(edges, k), word(edges, k + 1)
     return begin, (end - begin) // LANE_WIDTH, (end - begin) % LANE_WIDTH
 
 
 @inner
 def given(z, i):
-    """A lane of the preconditioner's."""
+    """Load lane i of a vector of the preconditioner's type, and convert it to REAL."""
     return widen(LANE, (load(GIVEN, z, i),))[0]

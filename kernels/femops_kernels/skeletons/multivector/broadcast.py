@@ -1,7 +1,8 @@
-"""The numbers that the q-function is given, the same for all vectors: read once by element.
+"""Inputs of the q-function besides the field, which are the same for all vectors.
 
-They stand where ``element_numbers`` put them, one after the other, and are broadcast to the lanes.
-What a q-function computes from the geometry is stored at the points beforehand.
+``element_numbers`` reads them once for each element, and stores them one after the other. From
+there they are broadcast to the lanes. Numbers that depend on the geometry were computed beforehand,
+and are stored at the points.
 """
 
 # <defaults>
@@ -40,7 +41,7 @@ target_of = places_of
 
 @inner
 def element_numbers(table, e, numbers):
-    """Put the numbers of an element one after the other: those of the element, then by point."""
+    """Copy an element's numbers to ``numbers``: first its constants, then its numbers by point."""
     b, slot = e // LANE_WIDTH, e % LANE_WIDTH
     source = word(table, ELEMENT) + (b * NELEMENT * LANE_WIDTH + slot) * REAL_BYTES
     for i in range(NELEMENT):
@@ -53,7 +54,7 @@ def element_numbers(table, e, numbers):
 
 @inner
 def nothing():
-    """No numbers."""
+    """Return an empty line of numbers."""
     return fill_line(LANE, 0, 0, 0)
 
 
@@ -68,7 +69,7 @@ def sources(table, b):
 
 @inner
 def modes_of(table, b):
-    """No modes: the geometry is in the numbers."""
+    """Return b: the kernel needs no modes, because the numbers at points contain the geometry."""
     return b
 
 

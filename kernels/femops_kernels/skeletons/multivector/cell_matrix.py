@@ -1,9 +1,9 @@
 """A chunk of elements for a group of vectors, by products of dense matrices (BLAS).
 
-The method that is usual where elements' matrices are kept ("cell matrices"): the rows of an element
-are copied together, multiplied by its matrix, and added to the result.  QDATA has the matrices by
-element, (row, column), both component after component.  See ``vector_rows.py`` for the entry
-points.
+This is the usual method if the matrices of elements are stored ("cell matrices"). The rows of an
+element are copied together, multiplied by its matrix, and added to the result. QDATA has the
+matrices by element, (row, column), both component after component. See ``vector_rows.py`` for the
+entry points.
 """
 
 # <defaults>
@@ -42,7 +42,7 @@ def add_rows(rows, first, count, alpha, values):
 
 @entry("void(intp, intp, intp, intp, intp, float64, float64)")
 def sweep(table, x, y, task, work, alpha, beta):
-    """One chunk for one group."""
+    """Apply the operator to one chunk, for one group of vectors."""
     chunk, group = task // word(table, NGROUPS), task % word(table, NGROUPS)
     x, y, buffer = panel_of(table, group, x, y)
     clear_buffer(table, buffer, chunk, group)

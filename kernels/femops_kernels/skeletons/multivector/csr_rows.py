@@ -50,4 +50,4 @@ def sweep(table, x, y, chunk, work, alpha, beta):
 
 @entry("void(intp, intp, intp, intp, intp, float64, float64)")
 def combine(table, x, y, chunk, work, alpha, beta):
-    """Nothing: chunks share no row."""
+    """Do nothing: chunks share no row."""

@@ -27,7 +27,7 @@ ALL_SLOTS = 2**LANE_WIDTH - 1
 
 @inner
 def block(table, k):
-    """Byte of a row at which a block of vectors begins, and which of its slots are in use."""
+    """Byte of a row at which block k of vectors begins, and a mask of the slots that are in use."""
     end, nvec = (k + 1) * LANE_WIDTH, word(table, NVEC)
     if end <= nvec:
         return k * LANE_BYTES, ALL_SLOTS
@@ -37,7 +37,7 @@ def block(table, k):
 
 @inner
 def block_ahead(table, here, then, k, first, end):
-    """The lists of rows, and the byte in these, of a block that comes after the k-th."""
+    """Return the lists of rows to prefetch after block k, and the byte in these rows."""
     k += min(BLOCKS_AHEAD, end - first)
     if k < end:
         return here, block(table, k)[0]
@@ -46,7 +46,7 @@ def block_ahead(table, here, then, k, first, end):
 
 @entry("void(intp, intp, intp, intp, intp, float64, float64)")
 def sweep(table, x, y, task, work, alpha, beta):
-    """One chunk for one group."""
+    """Apply the operator to one chunk, for one group of vectors."""
     chunk, group = task // word(table, NGROUPS), task % word(table, NGROUPS)
     x, y, buffer = panel_of(table, group, x, y)
     clear_buffer(table, buffer, chunk, group)

@@ -26,7 +26,7 @@ def group_columns(table, group):
 
 @inner
 def panel_of(table, group, x, y):
-    """Where the panel of a group begins in x, in y and in the buffer."""
+    """Addresses in x, y and the buffer at which the panel of a group begins."""
     panel = group // word(table, PANEL_GROUPS)
     buffer = word(table, BUFFER) + panel * word(table, BUFFER_PANEL_BYTES)
     x += panel * word(table, IN_PANEL_BYTES)

@@ -1,10 +1,11 @@
-"""Rows of many vectors: which of them an element reads and writes; those that chunks share.
+"""Rows of many vectors: lists of the rows that an element reads and writes.
 
-Chunks own dofs as in ``chunk.py``: results for dofs that other chunks own go to the chunk's piece
-of a buffer, which ``vector_sums.py`` adds up.  A vector's result depends neither on the groups of
-vectors nor on who works on them.
+Chunks own dofs as in ``chunk.py``. Results for dofs that other chunks own go to the chunk's piece
+of a buffer, which ``vector_sums.py`` adds up. The result of a vector depends neither on the groups
+of vectors nor on the threads.
 
-Entry points as in ``chunk.py``, with a task in place of a chunk: ``chunk * NGROUPS + group``.
+Entry points are those of ``chunk.py``, with a task in place of a chunk. The number of a task is
+``chunk * NGROUPS + group``.
 """
 
 # <defaults>
@@ -45,10 +46,10 @@ def rows_in(table, x, chunk, e, rows):
 
 @inner
 def rows_out(table, y, buffer, chunk, e, beta, rows, spare):
-    """List the rows of y or of the buffer that an element adds to: where from, then where to.
+    """List the rows of y or of the buffer to which an element adds: rows to read, then to write.
 
-    A row that is met first is not read, but begins with zeros; the result of a constrained one goes
-    to a spare row.
+    A row that no earlier element has touched is not read, but begins with zeros. The result of a
+    constrained row goes to a spare row.
     """
     starts, size = word(table, OUT_STARTS) + e * NODES_OUT * 4, word(table, ROW_BYTES)
     begin = word(word(table, OUT_OWNED_START), chunk)
@@ -76,7 +77,7 @@ def rows_out(table, y, buffer, chunk, e, beta, rows, spare):
 
 @inner
 def list_rows(table, x, y, buffer, chunk, e, beta, start, spare):
-    """Make the lists of an element's rows: read; read before they are added to; written."""
+    """Make the lists of an element's rows: rows of x, then the two lists of `rows_out`."""
     rows_in(table, x, chunk, e, start)
     rows_out(table, y, buffer, chunk, e, beta, start + ROWS_IN * ROW_WORD, spare)
 

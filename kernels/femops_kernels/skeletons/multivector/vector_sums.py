@@ -1,4 +1,6 @@
-"""Sums of what chunks have for rows of many vectors that others own, by ascending chunk.
+"""Sums of chunks' contributions to rows that other chunks own, by ascending chunk.
+
+The rows are those of many vectors.
 
 Compiled once for all forms, orders and levels; see ``vector_rows.py``.
 """
@@ -15,7 +17,7 @@ from femops_kernels.skeletons.multivector.vector_table import *
 
 @inner
 def add_row(source, target, first, end):
-    """Add numbers of a row, from a multiple of a lane on, to those of another."""
+    """Add entries ``first`` up to ``end`` of a row to another row; first is at a full lane."""
     whole = end // LANE_WIDTH
     for i in range(first // LANE_WIDTH, whole):
         store(LANE, target, i, load(LANE, target, i) + load(LANE, source, i))
@@ -25,7 +27,7 @@ def add_row(source, target, first, end):
 
 @entry("void(intp, intp, intp, intp, intp, float64, float64)")
 def combine(table, x, y, task, work, alpha, beta):
-    """Add what other chunks have for the chunk's dofs; then the constrained rows."""
+    """Add the contributions of other chunks to the chunk's dofs, then set constrained rows."""
     chunk, group = task // word(table, NGROUPS), task % word(table, NGROUPS)
     size, (first, end) = word(table, ROW_BYTES), group_columns(table, group)
     x, y, buffer = panel_of(table, group, x, y)

@@ -1,8 +1,8 @@
 """The int64 table through which a kernel of many vectors finds its arrays.
 
 Addresses are byte addresses; "per chunk" and "per element" arrays have one entry each and one more
-at the end (prefix sums).  A row is what the vectors of a panel have of one component of one dof;
-panels follow each other.
+at the end (prefix sums).  A row has the values of all vectors of a panel for one component of one
+dof. Panels follow each other.
 """
 
 NGROUPS = 0  # groups into which the vectors of all panels are cut: a task is a chunk for a group

@@ -1,6 +1,6 @@
-"""A sequence of operations on vectors: each is a function that is given its row.
+"""A sequence of operations on vectors: each is a function that gets its row of a table.
 
-An operation that ends the sequence returns 1.
+An operation that ends the sequence returns 1, all others 0.
 """
 
 # <defaults>
@@ -31,13 +31,13 @@ def seconds(context):
 
 @inner
 def team_of(row, context):
-    """The team, if an instruction is worth it."""
+    """Return the team if an instruction is shared by threads, else 0."""
     return word(context, SHARERS) if word(row, SHARED) != 0 else 0
 
 
 @inner
 def add_term(t, term, row, begin, end, factor):
-    """Some entries of a sum: one more term of it, or the first."""
+    """Add term t to entries ``begin`` up to ``end`` of a sum. The first term sets the entries."""
     v, y = numbers(LANE, word(term, VECTOR)), numbers(LANE, word(row, OUT))
     step, out_step = word(term, STRIDE), word(row, OUT_STRIDE)
     if t == 0 and step == 1 and out_step == 1:
@@ -56,7 +56,7 @@ def add_term(t, term, row, begin, end, factor):
 
 @shared
 def combine_piece(k, thread, row, scalars):
-    """Some entries of a sum."""
+    """Compute piece k of a sum of vectors with factors."""
     begin, end = k * PIECE, min((k + 1) * PIECE, word(row, COUNT))
     for t in range(word(row, NTERMS)):
         term = word(row, TERMS) + t * TERM_BYTES
@@ -86,7 +86,7 @@ def apply(row, context):
 
 @entry("int32(intp, intp)", thorough=False)
 def least(row, context):
-    """Set a scalar to the least of some numbers, or to one that is not a number."""
+    """Set a scalar to the least of some numbers, or to NaN if one of the numbers is NaN."""
     values, step, width = numbers(LANE, word(row, VALUES)), word(row, BATCH_STEP), word(row, WIDTH)
     found = values[0]
     for e in range(1, word(row, COUNT)):
@@ -99,7 +99,7 @@ def least(row, context):
 
 @entry("int32(intp, intp)", thorough=False)
 def require(row, context):
-    """End the sequence unless a scalar is at least another, each times a factor."""
+    """End the sequence unless FACTOR_OF times scalar THIS >= FACTOR_THAT times scalar THAT."""
     scalars = word(context, SCALARS)
     this = get(FLOAT64, row, FACTOR_OF) * get(FLOAT64, scalars, word(row, THIS))
     that = get(FLOAT64, row, FACTOR_THAT) * get(FLOAT64, scalars, word(row, THAT))
@@ -108,7 +108,7 @@ def require(row, context):
 
 @shared
 def block_piece(k, thread, row):
-    """Products with some blocks."""
+    """Multiply by the k-th piece of blocks."""
     n, x, y = word(row, N), numbers(LANE, word(row, X)), numbers(LANE, word(row, Y))
     for e in range(k * BLOCKS, min((k + 1) * BLOCKS, word(row, MANY))):
         a = numbers(LANE, word(row, MATRICES) + e * n * n * REAL_BYTES)
@@ -122,7 +122,7 @@ def block_piece(k, thread, row):
 
 @entry("int32(intp, intp)")
 def multiply_blocks(row, context):
-    """Multiply pieces of a vector by a matrix each."""
+    """Multiply each piece of a vector by its own matrix."""
     pieces = -(-word(row, MANY) // BLOCKS)
     block_piece(team_of(row, context), pieces, row)
     return 0
@@ -130,7 +130,7 @@ def multiply_blocks(row, context):
 
 @function("intp(intp, intp, intp, intp)")
 def run(rows, begin, end, context):
-    """Do instructions, and return the number of the one that has ended this, or ``end``."""
+    """Run instructions. Return the number of the instruction that ended the run, or ``end``."""
     for k in range(begin, end):
         row = rows + k * ROW_BYTES
         before = seconds(context)

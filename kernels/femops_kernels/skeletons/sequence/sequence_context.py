@@ -1,4 +1,4 @@
-"""Context that the instructions of a sequence share, and what their rows have in common.
+"""Context that the instructions of a sequence share, and entries that all their rows have.
 
 Both are int64; SECONDS and scalars are float64 in the same eight bytes.
 """

@@ -1,7 +1,7 @@
-"""Launches on arrays of NumPy whose types, shapes and strides are known: places are read here.
+"""Launches on NumPy arrays whose types, shapes and strides have been checked.
 
-Arrays are given by the addresses of their objects, of which NumPy's C interface tells where the
-address of the first entry and the flags are (PyArrayObject_fields).
+Arguments are addresses of array objects. The address of the first entry and the flags are read from
+an object, at the positions that NumPy's C interface defines (PyArrayObject_fields).
 """
 
 # <defaults>
@@ -24,7 +24,7 @@ def data_of(array):
 
 @inner
 def usable(array, wanted):
-    """True if an array has some flags."""
+    """True if an array has all the ``wanted`` flags."""
     return half_word(array, FLAGS) & wanted == wanted
 
 
@@ -39,8 +39,8 @@ def apart(call, c, other, k):
 def run_on_arrays(call, team, first, second, third):
     """Run the launches of a call on arrays a, b and c.
 
-    Return 0 if nothing has been done: numbers are not aligned, c can't be written, or is so near to
-    an operand that its entries have to be looked at.
+    Return 1, or 0 if nothing has been done. That is so if numbers are not aligned, if c can't be
+    written, or if c is so near to an operand that only a check of all entries finds an overlap.
     """
     a, b, c = data_of(first), data_of(second), data_of(third)
     if not (usable(first, ALIGNED) and usable(second, ALIGNED)):

@@ -9,7 +9,7 @@ WRITTEN = (True, False)
 
 @inner
 def four_below(a, i, j, scale):
-    """Four entries of column j, from row i on: four sums at once wait less for each other."""
+    """Compute four entries of column j, from row i on. Four independent sums hide latency."""
     w, x = fetch(NUMBER, a, i * N + j), fetch(NUMBER, a, (i + 1) * N + j)
     y, z = fetch(NUMBER, a, (i + 2) * N + j), fetch(NUMBER, a, (i + 3) * N + j)
     for k in range(j):

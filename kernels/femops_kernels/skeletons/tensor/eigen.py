@@ -1,7 +1,7 @@
 """Eigenvalues and vectors of the symmetric or Hermitian matrices in lanes, by Jacobi's rotations.
 
-A becomes diagonal; the second operand has the vectors as columns, and behind them the eigenvalues,
-as one more row. Both are in ascending order.
+A becomes diagonal. The second operand gets the vectors as columns, and after them a row with the
+eigenvalues. Both are in ascending order of the eigenvalues.
 """
 
 # <defaults>
@@ -14,7 +14,10 @@ SWEEPS = 30
 
 @inner
 def scale_down(a):
-    """Divide by the largest entry, so that squares neither overflow nor vanish; return it."""
+    """Divide by the size of the largest entry, and return this size.
+
+    So squares neither overflow nor underflow.
+    """
     most, one = fill(LANE, ZERO), as_lane(LANE, 1.0)
     for k in range(N * N):
         size = size_of(fetch(NUMBER, a, k))
@@ -27,7 +30,10 @@ def scale_down(a):
 
 @inner
 def rotation(a, p, q, least):
-    """Cosine and sine that make an entry zero; 1 and 0 where it is, to round-off."""
+    """Cosine and sine of the rotation that makes entry (p, q) zero.
+
+    They are 1 and 0 in slots where the size of the entry is at most ``least``.
+    """
     off, one = fetch(NUMBER, a, p * N + q), as_lane(LANE, 1.0)
     length = length_of(off)
     there = lane_gt(length, least)
@@ -43,7 +49,7 @@ def rotation(a, p, q, least):
 
 @inner
 def turn(table, first, second, stride, cosine, sine):
-    """Turn two columns, or two rows by the conjugate of the sine, against each other."""
+    """Apply a Givens rotation to two columns. For rows pass the conjugate of the sine."""
     back = conjugate(sine)
     for k in range(N):
         x, y = fetch(NUMBER, table, first + k * stride), fetch(NUMBER, table, second + k * stride)
@@ -53,10 +59,10 @@ def turn(table, first, second, stride, cosine, sine):
 
 @inner
 def far(a, sums):
-    """Return 1 if a matrix of the group is not diagonal to round-off; its norm times LEAST.
+    """Return 1 if a matrix of the group is not diagonal to round-off, else 0.
 
-    For a matrix that is diagonal the second is infinite: it is turned no more, so its results do
-    not depend on the other matrices of the group.
+    ``sums`` gets the norm of each matrix times LEAST, or infinity for a diagonal matrix. Then the
+    matrix is not rotated any more. So its results do not depend on the group's other matrices.
     """
     off, whole = fill(LANE, ZERO), fill(LANE, ZERO)
     for i in range(N):
@@ -93,7 +99,7 @@ def order(values, vectors):
 
 @inner
 def begin(a, vectors):
-    """Vectors of the identity; the lower triangle counts, and the diagonal is real."""
+    """Set the vectors to the identity. Copy the lower triangle, and make the diagonal real."""
     for i in range(N):
         for j in range(N):
             one = as_lane(LANE, 1.0 if i == j else 0.0)
@@ -105,7 +111,7 @@ def begin(a, vectors):
 
 @inner
 def clear(a, p, q):
-    """Make zero what the rotations have made zero to round-off."""
+    """Set entries (p, q) and (q, p) to zero after a rotation, which leaves round-off there."""
     nothing = number(NUMBER, fill(LANE, ZERO))
     keep(NUMBER, a, p * N + q, nothing)
     keep(NUMBER, a, q * N + p, nothing)
@@ -115,7 +121,7 @@ def clear(a, p, q):
 
 @inner
 def work_on(a, vectors, status):
-    """Work on a group; its status is 1 where numbers are not finite."""
+    """Diagonalize the matrices of a group. The status is 1 where numbers are not finite."""
     begin(a, vectors)
     norm, sweeps = scale_down(a), 0
     while sweeps < SWEEPS and far(a, status) == 1:

@@ -1,6 +1,6 @@
 """Products of the matrices of a batch; threads share runs of members.
 
-A member may be several products, which are equally far from each other.
+A member may be several products. The distance from one to the next is constant.
 """
 
 # <defaults>
@@ -38,7 +38,7 @@ PACKED = PRODUCT.packed
 
 @inner
 def ask_ahead(operands, strides, e):
-    """Ask for a later member: the processor does not see by itself where short ones go on."""
+    """Prefetch a later member. The processor does not predict the addresses of short members."""
     for line in range(LINES[0]):
         prefetch(operands[0] + (e + AHEAD) * strides[0], 64 * line, 1)
     for line in range(LINES[1]):
@@ -49,7 +49,7 @@ def ask_ahead(operands, strides, e):
 
 @inner
 def member(operand, stride, e):
-    """Address of a member: out of a table, or at equal distances."""
+    """Address of member e: from a table, or at equal distances."""
     if APART:
         return word(operand, e)
     return operand + e * stride
@@ -57,7 +57,7 @@ def member(operand, stride, e):
 
 @inner
 def one(a, b, c, copy, alpha, beta):
-    """A product."""
+    """Multiply one pair of matrices."""
     if PACKED and not ONCE:
         pack(PRODUCT, b, copy)
     multiply(PRODUCT, a, b, c, copy, alpha, beta)
@@ -65,7 +65,7 @@ def one(a, b, c, copy, alpha, beta):
 
 @shared
 def some(task, thread, operands, strides, inside, size, copies, alpha, beta):
-    """A run of members, ``size`` of them."""
+    """Multiply the members of a task: ``size`` consecutive members, or fewer at the end."""
     members, products = inside[0], inside[1]
     first, copy = task * size, copies + thread * COPY_BYTES
     if ONCE:
@@ -93,7 +93,7 @@ def some(task, thread, operands, strides, inside, size, copies, alpha, beta):
 
 @inner
 def three(launch, k):
-    """Words of a launch, from one on."""
+    """Words k, k + 1 and k + 2 of a launch."""
     return word(launch, k), word(launch, k + 1), word(launch, k + 2)
 
 
@@ -101,9 +101,10 @@ def three(launch, k):
 def products(team, a, b, c, launch):
     """Set c = alpha a b + beta c for all members.
 
-    Operands are addresses, or where APART of tables of them. A launch has strides, the bytes
-    between members, then between products of a member; how many there are of either; the members of
-    a task; the memory for copies of b, one for each thread; the factors.
+    Operands are addresses, or addresses of tables of addresses if APART is True. A launch has the
+    strides in bytes between members, and then between products of a member. It has the numbers of
+    members, of products of a member, and of members of a task. It has the address of memory for one
+    copy of b per thread, and the factors.
     """
     strides = three(launch, STRIDES) + three(launch, STRIDES + 3)
     inside, size = (word(launch, MEMBERS), word(launch, PRODUCTS)), word(launch, SIZE)

@@ -1,11 +1,11 @@
-"""Groups of matrices in lanes: copied from where they are, worked on, and copied back.
+"""Groups of matrices in lanes: copied to work space, worked on, and copied back.
 
 An operand is (address, bytes between groups, bytes between slots). A last group that is not full
 has its last matrix in the slots left over, so that the same numbers are written twice.
 
 A kernel has a function ``work_on(work, status)`` for one group. ``work`` has the matrices in lanes,
-by rows, one operand after the other; ``status`` is a lane vector, zero at first, whose slots tell
-what failed.
+by rows, one operand after the other; ``status`` is a lane vector, zero at first. A slot that is not
+zero tells that its matrix failed.
 """
 
 # <defaults>
@@ -32,7 +32,7 @@ def finite_or_nan(real):
 
 @inner
 def locate_members(operand, group, last, places):
-    """Write down the addresses of a group's matrices."""
+    """Store the addresses of a group's matrices in ``places``."""
     first = operand[0] + group * operand[1]
     for slot in range(WIDTH):
         put_word(places, slot, first + min(slot, last) * operand[2])

@@ -1,6 +1,6 @@
 """LU factors of the matrices in lanes, rows exchanged: A[p] = L U, in place of A.
 
-The second operand gets the row that came to each place, p, as a number.
+The second operand gets the permutation p as numbers: row p[i] of A has become row i.
 """
 
 # <defaults>
@@ -11,7 +11,7 @@ from femops_kernels.skeletons.tensor.lanes_of_members import *
 
 @inner
 def find_pivot(a, j):
-    """The row with the largest entry of a column, in each slot."""
+    """Row with the largest entry of column j, from row j on, as a number in each slot."""
     most, row = size_of(fetch(NUMBER, a, j * N + j)), as_lane(LANE, 1.0 * j)
     at = row + 1.0
     for i in range(j + 1, N):
@@ -25,7 +25,10 @@ def find_pivot(a, j):
 
 @inner
 def exchange_rows(table, columns, first, last, j, row):
-    """Exchange row j with the pivot's, which differs from slot to slot, in some columns."""
+    """Exchange row j with the pivot's row in columns ``first`` up to ``last``.
+
+    The pivot's row differs from slot to slot.
+    """
     for k in range(first, last):
         here = fetch(NUMBER, table, j * columns + k)
         chosen, at = here, as_lane(LANE, 1.0 + j)
@@ -39,7 +42,10 @@ def exchange_rows(table, columns, first, last, j, row):
 
 @inner
 def make_factors(a, j, row, status):
-    """Exchange column j, and divide it by the pivot: what multiplies row j in the rows below."""
+    """Exchange rows in column j, and divide its entries below the diagonal by the pivot.
+
+    These entries of L are the factors of row j in the rows below.
+    """
     exchange_rows(a, N, j, j + 1, j, row)
     pivot, failed = fetch(NUMBER, a, j * N + j), load(LANE, status, 0)
     good = lane_gt(finite_or_nan(size_of(pivot)), ZERO)
@@ -52,7 +58,7 @@ def make_factors(a, j, row, status):
 
 @inner
 def four_columns(table, columns, k, a, j, row):
-    """Exchange rows in four columns, and subtract multiples of row j: numbers are stored once."""
+    """Exchange rows and subtract multiples of row j in four columns, with one store per entry."""
     at, first = j * columns + k, as_lane(LANE, 1.0 + j)
     here = fetch(NUMBER, table, at), fetch(NUMBER, table, at + 1)
     more = fetch(NUMBER, table, at + 2), fetch(NUMBER, table, at + 3)
@@ -85,7 +91,7 @@ def four_columns(table, columns, k, a, j, row):
 
 @inner
 def one_column(table, columns, k, a, j, row):
-    """The same in one column."""
+    """Exchange rows and subtract multiples of row j in one column."""
     here = fetch(NUMBER, table, j * columns + k)
     chosen, place = here, as_lane(LANE, 1.0 + j)
     for i in range(j + 1, N):

@@ -22,7 +22,7 @@ copy_out = stream_run if STREAMS else scatter_run
 
 @shared
 def some_groups(group, thread, sources, targets, status, members, memory):
-    """One group."""
+    """Work on one group."""
     work = memory + thread * WORK_BYTES
     last, places, other = members - 1 - group * WIDTH, work + PLACES, work + SECOND * BYTES
     if READ[0]:
@@ -55,10 +55,11 @@ def some_groups(group, thread, sources, targets, status, members, memory):
 def run_groups(
     team, a, x, a_out, x_out, a_step, x_step, a_out_step, x_out_step, status, members, memory
 ):
-    """Work on all groups; 1 if a member failed, else 0.
+    """Work on all groups. Return 1 if a member failed, else 0.
 
-    The two operands lie where they are read, and where they are written, with steps in bytes from a
-    member to the next. Status has a number of each slot; memory has WORK_BYTES for each thread.
+    Each of the two operands has an address to read from and an address to write to. Steps are bytes
+    from one member to the next. ``status`` has a number for each slot. ``memory`` has WORK_BYTES
+    for each thread.
     """
     sources = (a, a_step * WIDTH, a_step), (x, x_step * WIDTH, x_step)
     targets = (a_out, a_out_step * WIDTH, a_out_step), (x_out, x_out_step * WIDTH, x_out_step)

@@ -28,7 +28,10 @@ def divide(t, x, i, status, conjugated):
 
 @inner
 def subtract(t, x, step, triangle):
-    """Subtract entries of the matrix times earlier rows of X from the next one; its number."""
+    """Subtract from the next row of X the earlier rows, times entries of the matrix.
+
+    Return the number of the row.
+    """
     lower, transposed, _, conjugated = triangle
     first, way = (0, 1) if lower != transposed else (N - 1, -1)
     i = first + way * step
@@ -45,9 +48,9 @@ def subtract(t, x, step, triangle):
 
 @inner
 def substitute(t, x, status, triangle):
-    """Solve with one triangle: from the first row on, or from the last.
+    """Solve with one triangle, from the first row on or from the last.
 
-    Lower or upper, transposed, with ones on the diagonal, conjugated: four truth values.
+    ``triangle`` has four flags: lower, transposed, ones on the diagonal, conjugated.
     """
     unit, conjugated = triangle[2:]
     for step in range(N):
