@@ -10,11 +10,12 @@ import pytest
 
 import femops
 from femops.adjoint import Sensitivity
+from femops.errors import OperatorError, TraceError
 from support.cases.random_forms.examples import Example, example
 from support.cases.random_goals import Case
 
-GOALS = [pytest.param(seed, marks=pytest.mark.sample(25)) for seed in range(0, 200, 2)]
-RESIDUALS = [pytest.param(seed, marks=pytest.mark.sample(25)) for seed in range(1, 200, 2)]
+GOALS = [pytest.param(seed, marks=pytest.mark.sample(50)) for seed in range(0, 200, 2)]
+RESIDUALS = [pytest.param(seed, marks=pytest.mark.sample(50)) for seed in range(1, 200, 2)]
 
 
 def difference(
@@ -74,7 +75,7 @@ def made_of(case: Example) -> Any:
         pytest.skip("float32, or between two spaces")
     try:
         return case.operator("partial")
-    except femops.errors.TraceError as error:
+    except TraceError as error:
         pytest.skip(str(error))  # zero whatever the field
 
 
@@ -82,13 +83,13 @@ def sensitivity(F: Any, u: Any, name: str) -> Sensitivity | None:
     """Derivative by a coefficient; None for arrays and orders that are refused."""
     try:
         return Sensitivity(F, u, name)
-    except femops.errors.OperatorError as error:
+    except OperatorError as error:
         if "an array at points: as" in str(error) or "quadrature points" in str(error):
             return None
         raise
 
 
-FORMS = [pytest.param(seed, marks=pytest.mark.sample(25)) for seed in range(140)]
+FORMS = [pytest.param(seed, marks=pytest.mark.sample(50)) for seed in range(140)]
 
 
 @pytest.mark.parametrize("seed", FORMS)

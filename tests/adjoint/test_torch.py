@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import femops
+from femops.errors import OperatorError, VectorError
 
 torch = pytest.importorskip("torch")
 import femops.torch  # noqa: E402
@@ -224,7 +225,7 @@ def second(u: Any) -> Any:
     ],
 )
 def test_what_is_refused(call: Any, message: str) -> None:
-    with pytest.raises((femops.errors.OperatorError, femops.errors.VectorError), match=message):
+    with pytest.raises((OperatorError, VectorError), match=message):
         call(torch.from_numpy(V.zeros()))
 
 
