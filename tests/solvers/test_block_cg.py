@@ -61,7 +61,7 @@ def test_solutions(name: str) -> None:
     np.testing.assert_array_equal(again, X)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(
     exponents=st.lists(st.integers(-140, 140), min_size=2, max_size=6),
     seed=st.integers(0, 1000),

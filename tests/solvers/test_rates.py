@@ -118,6 +118,7 @@ def stokes_errors(mesh: femops.Mesh, p: int) -> Array:
     return np.array([femops.l2_error(V, u, polarised), femops.l2_error(Q, pressures, pressure)])
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("dim", "p", "times"), [(2, 2, 1), (2, 3, 1), (3, 2, 1)])
 def test_rates_of_stokes(dim: int, p: int, times: int) -> None:
     coarse, fine = (stokes_errors(mesh, p) for mesh in meshes(dim, times))

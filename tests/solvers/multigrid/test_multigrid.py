@@ -227,7 +227,7 @@ def test_generated_meshes_take_the_same_iterations_when_refined(make, monkeypatc
     assert max(counts) <= 12
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(
     counts=st.tuples(*[st.integers(2, 7)] * 2),
     order=st.sampled_from([1, 2, 4]),
