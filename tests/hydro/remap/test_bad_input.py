@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 import femops
@@ -67,10 +66,3 @@ def test_a_function_on_a_tangled_mesh():
     found.nodes[0] = found.nodes[0][..., ::-1]
     with pytest.raises((GeometryError, MeshGeometryError), match="inverted"):
         run.function(found)
-
-
-def test_the_limit_is_kept_by_a_step_below_it():
-    for dt in (0.01, 0.005):
-        found = Advection(Step(), LINE, 2, 0.05, dt, ho=3).run()
-        assert np.isfinite(found.maximum)
-        assert found.maximum <= 1.0 + 1e-13

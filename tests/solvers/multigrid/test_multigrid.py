@@ -28,16 +28,6 @@ from support.cases.multigrid import (
 )
 
 
-@pytest.mark.parametrize("size", [1e-100, 1e-40, 1e40])
-def test_numbers_out_of_the_range_of_single_precision_are_in_double(size):
-    """What constrained dofs have, which is 1, does not count."""
-    A = poisson(SQUARE, 2, kappa=size)
-    assert femops.multigrid(A).right.dtype == DOUBLE
-    x, _ = solve(A, size * noise(A))
-    np.testing.assert_allclose(x, solve(poisson(SQUARE, 2))[0], rtol=1e-6, atol=1e-9)
-    assert femops.multigrid(poisson(SQUARE, 2)).right.dtype == SINGLE
-
-
 def heat(size, **options):
     V = femops.H1(SQUARE, 3)
     A = femops.diffusion(V, size, **options) + femops.mass(V, size, **options)
