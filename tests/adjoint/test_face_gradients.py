@@ -9,7 +9,7 @@ import pytest
 
 import femops
 from femops.adjoint import Sensitivity, moved
-from support.cases.differences import difference
+from support.cases.differences import difference_along
 from support.cuda import guarded
 
 device = guarded.small_device
@@ -82,12 +82,12 @@ def test_goals(dim: int) -> None:
     slopes = found(case.point)
     for name in case.point:
         step = {name: case.along[name]}
-        expected = difference(lambda p: case.made(p)[0](case.u), case.point, step)
+        expected = difference_along(lambda p: case.made(p)[0](case.u), case.point, step)
         scale = np.sum(abs(slopes[name] * step[name]))
         assert np.sum(slopes[name] * step[name]) == pytest.approx(expected, abs=1e-6 * scale), name
     if dim < 3:
         turned = flat(slopes.hessian_product(case.along))
-        expected = difference(lambda p: flat(found(p)), case.point, case.along)
+        expected = difference_along(lambda p: flat(found(p)), case.point, case.along)
         assert turned == pytest.approx(expected, abs=1e-6 * abs(turned).max())
 
 
@@ -98,7 +98,9 @@ def test_residuals(dim: int) -> None:
     for name, step in case.along.items():
         S = Sensitivity(F, case.u, name)
         made, back = S @ step, S.T @ case.v
-        expected = difference(lambda p: case.made(p)[1].residual(case.u), case.point, {name: step})
+        expected = difference_along(
+            lambda p: case.made(p)[1].residual(case.u), case.point, {name: step}
+        )
         assert made == pytest.approx(expected, abs=1e-6 * abs(made).max()), name
         scale = abs(made) @ abs(case.v)
         assert np.sum(back * step) == pytest.approx(case.v @ made, abs=1e-13 * scale), name
@@ -130,5 +132,5 @@ def test_a_design_of_interior_penalty() -> None:
     u, _ = femops.cg(A, b, M=femops.jacobi(A), rtol=1e-13)
     slope = femops.gradient(jumps, A, u, "kappa", rtol=1e-12)["kappa"]
     step = np.random.default_rng(0).standard_normal(K.size)
-    expected = difference(value, {"kappa": kappa}, {"kappa": step})
+    expected = difference_along(value, {"kappa": kappa}, {"kappa": step})
     assert slope @ step == pytest.approx(expected, rel=1e-7)

@@ -9,12 +9,13 @@ import pytest
 
 import femops
 from femops.adjoint import Sensitivity
-from support.cases.differences import difference
+from femops.errors import OperatorError, TraceError
+from support.cases.differences import difference_along
 from support.cases.random_forms.examples import Example, example
 from support.cases.random_goals import Case
 
-GOALS = [pytest.param(seed, marks=pytest.mark.sample(25)) for seed in range(0, 200, 2)]
-RESIDUALS = [pytest.param(seed, marks=pytest.mark.sample(25)) for seed in range(1, 200, 2)]
+GOALS = [pytest.param(seed, marks=pytest.mark.sample(50)) for seed in range(0, 200, 2)]
+RESIDUALS = [pytest.param(seed, marks=pytest.mark.sample(50)) for seed in range(1, 200, 2)]
 
 
 @pytest.mark.parametrize("seed", GOALS)
@@ -30,11 +31,11 @@ def test_goals(seed: int) -> None:
 
     slopes = found(case.point)
     along = flat(case.direction)
-    expected = difference(lambda p: case.made(p)[0](u), case.point, case.direction)
+    expected = difference_along(lambda p: case.made(p)[0](u), case.point, case.direction)
     scale = np.sum(abs(flat(slopes) * along)) + 1e-3
     assert flat(slopes) @ along == pytest.approx(expected, abs=1e-7 * scale), case.described
     turned = flat(slopes.hessian_product(case.direction))
-    expected = difference(lambda p: flat(found(p)), case.point, case.direction)
+    expected = difference_along(lambda p: flat(found(p)), case.point, case.direction)
     scale = abs(turned).max() + 1e-3
     assert turned == pytest.approx(expected, abs=2e-6 * scale), case.described
 
@@ -48,7 +49,7 @@ def test_residuals(seed: int) -> None:
     for name in case.rng.choice([*case.point], 2, replace=False).tolist():
         S, step = Sensitivity(F, u, name), case.direction[name]
         made, back = S @ step, S.T @ v
-        expected = difference(lambda p: case.made(p)[1].residual(u), case.point, {name: step})
+        expected = difference_along(lambda p: case.made(p)[1].residual(u), case.point, {name: step})
         expected[F.constrained_dofs] = 0.0
         scale = abs(made).max() + 1e-3
         assert made == pytest.approx(expected, abs=1e-7 * scale), f"{name}, {case.described}"
@@ -63,7 +64,7 @@ def made_of(case: Example) -> Any:
         pytest.skip("float32, or between two spaces")
     try:
         return case.operator("partial")
-    except femops.errors.TraceError as error:
+    except TraceError as error:
         pytest.skip(str(error))  # zero whatever the field
 
 
@@ -71,13 +72,13 @@ def sensitivity(F: Any, u: Any, name: str) -> Sensitivity | None:
     """Derivative by a coefficient; None for arrays and orders that are refused."""
     try:
         return Sensitivity(F, u, name)
-    except femops.errors.OperatorError as error:
+    except OperatorError as error:
         if "an array at points: as" in str(error) or "quadrature points" in str(error):
             return None
         raise
 
 
-FORMS = [pytest.param(seed, marks=pytest.mark.sample(25)) for seed in range(140)]
+FORMS = [pytest.param(seed, marks=pytest.mark.sample(50)) for seed in range(140)]
 
 
 @pytest.mark.parametrize("seed", FORMS)
@@ -107,7 +108,7 @@ def test_coefficients_of_random_forms(seed: int) -> None:
             return G.residual(u) if case.state is not None else G @ u
 
         made, v = S @ step, rng.standard_normal(F.space.size)
-        expected = difference(changed, {name: value}, {name: step}, 1e-4)
+        expected = difference_along(changed, {name: value}, {name: step}, 1e-4)
         scale = abs(made).max() + 1e-5 * abs(now).max() + 1e-300
         assert made == pytest.approx(expected, abs=1e-5 * scale), case.described
         back = S.T @ v * step

@@ -14,6 +14,7 @@ from support.oracles.shape_derivatives import Values
 MESHES = [(1, "curved"), (2, "sheared"), (2, "curved"), (3, "multilinear"), (3, "curved")]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("dim", "kind"), MESHES)
 def test_formulas(dim: int, kind: str) -> None:
     mesh = mesh_of(dim, kind)

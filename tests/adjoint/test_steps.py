@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 
 import femops
-from femops.adjoint import Steps, moved, taylor
+from femops.adjoint import Steps, moved
+from femops.errors import OperatorError, SolverError, VectorError
+from support.cases.differences import check_slopes
 
 MESH = femops.box((3, 2))
 V, K = femops.H1(MESH, 2), femops.H1(MESH, 1)
 FIXED = V.boundary_dofs(where=lambda x: x[0] < 1e-9)
-COUNT = 5
+COUNT = 4
 RANDOM = np.random.default_rng(0)
 START = RANDOM.standard_normal(V.size)
 POINT = {"kappa": 1.0 + 0.3 * RANDOM.random(K.size), "dt": 0.1, "initial": START}
@@ -25,32 +27,32 @@ def euler(u: Any, old: Any, kappa: Any, dt: Any, t: Any, x: Any) -> Any:
     return {"value": (u - old) / dt + u**3 - t * x[1], "grad": kappa * u.grad}
 
 
-def steps(kappa: Any, dt: float, count: int = COUNT, **options: Any) -> Steps:
+def steps(
+    kappa: Any, dt: float, count: int = COUNT, *, rtol: float = 1e-12, **options: Any
+) -> Steps:
     field = femops.GridFunction(K, kappa)
     old = femops.GridFunction(V, V.zeros())
     F = femops.residual(euler, V, old=old, kappa=field, dt=dt, t=0.0).constrained(FIXED)
     last = femops.functional(lambda u, kappa: kappa * u**2, V, kappa=field)
     rate = femops.functional(lambda u, dt, t: dt * t * u, V, dt=dt, t=0.0)
     given = {"final": last, "running": rate, "at": lambda n: {"t": 0.1 * n}} | options
-    return Steps(F, count, rtol=1e-12, **given)
+    return Steps(F, count, rtol=rtol, **given)
 
 
 def value(point: dict[str, Any]) -> float:
     return steps(point["kappa"], point["dt"]).run(point["initial"])[0]
 
 
+def test_gradients() -> None:
+    reached, slopes = steps(POINT["kappa"], POINT["dt"]).gradient(START, [*POINT])
+    assert reached == value(POINT)
+    check_slopes(value, POINT, slopes)
+
+
 @pytest.fixture(scope="module")
 def found() -> tuple[float, dict[str, Any]]:
-    return steps(POINT["kappa"], POINT["dt"]).gradient(START, [*POINT])
-
-
-@pytest.mark.parametrize("name", [*POINT])
-def test_gradients(found: Any, name: str) -> None:
-    reached, slopes = found
-    assert reached == value(POINT)
-    step = 0.5 * np.random.default_rng(1).standard_normal(np.shape(POINT[name]))
-    rates = taylor(value, POINT, {name: step}, float(np.sum(slopes[name] * step)), step=1e-2)
-    assert rates[-2:] == pytest.approx(2.0, abs=0.05)
+    """Of solves that are rough, which is enough to compare bits."""
+    return steps(POINT["kappa"], POINT["dt"], rtol=1e-3).gradient(START, [*POINT])
 
 
 @pytest.mark.parametrize(
@@ -68,7 +70,8 @@ def test_gradients(found: Any, name: str) -> None:
 def test_schedules_have_the_same_bits(found: Any, name: str, arguments: tuple[int, ...]) -> None:
     schedules = pytest.importorskip("checkpoint_schedules")
     schedule = getattr(schedules, name)(*arguments)
-    reached, slopes = steps(POINT["kappa"], POINT["dt"]).gradient(START, [*POINT], schedule)
+    one = steps(POINT["kappa"], POINT["dt"], rtol=1e-3)
+    reached, slopes = one.gradient(START, [*POINT], schedule)
     assert reached == found[0]
     assert all(np.array_equal(slopes[key], found[1][key]) for key in slopes)
 
@@ -92,11 +95,9 @@ def kept(n: int, u: Any) -> Any:
 
 @pytest.mark.parametrize("begin", [in_place, kept])
 def test_essential_values(begin: Any) -> None:
-    one = steps(POINT["kappa"], POINT["dt"], begin=begin)
+    one = steps(POINT["kappa"], POINT["dt"], 3, begin=begin)
     _, slopes = one.gradient(START, "initial")
-    step = np.random.default_rng(2).standard_normal(V.size)
-    rates = taylor(lambda u: one.run(u)[0], START, step, float(slopes["initial"] @ step), step=1e-2)
-    assert rates[-2:] == pytest.approx(2.0, abs=0.05)
+    check_slopes(lambda point: one.run(point["initial"])[0], {"initial": START}, slopes)
 
 
 # --- other equations and sizes --------------------------------------------------------------------
@@ -133,7 +134,7 @@ def by_matrices(count: int) -> tuple[float, dict[str, Any]]:
     return states[-1] @ M @ states[-1], found
 
 
-@pytest.mark.parametrize("count", [1, 2, 7])
+@pytest.mark.parametrize("count", [1, 4])
 def test_an_adjoint_of_matrices(count: int) -> None:
     W = femops.Product(u=V, w=V)
     old = femops.GridFunction(V, V.zeros())
@@ -162,45 +163,46 @@ def decay(count: int, k: float = 1.0, rtol: float = 1e-10, dtype: str = "float64
     return Steps(F.constrained(FIXED), count, final=goal, rtol=rtol)
 
 
-@pytest.mark.parametrize("scale", [1e-20, 1e-8, 1e20])
-def test_small_and_large_states(scale: float) -> None:
-    one, other = (decay(3).gradient(s * START, ["k", "initial"]) for s in (1.0, scale))
-    assert other[0] == pytest.approx(scale**2 * one[0], rel=1e-8)
-    assert other[1]["k"] == pytest.approx(scale**2 * one[1]["k"], rel=1e-8, abs=0.0)
-    error = abs(other[1]["initial"] - scale * one[1]["initial"]).max()
-    assert error < 1e-8 * scale * abs(one[1]["initial"]).max()
+def test_small_and_large_states() -> None:
+    one = decay(2)
+    expected, slopes = one.gradient(START, ["k", "initial"])
+    for scale in (1e-20, 1e20):
+        reached, found = one.gradient(scale * START, ["k", "initial"])
+        assert reached == pytest.approx(scale**2 * expected, rel=1e-8)
+        assert found["k"] == pytest.approx(scale**2 * slopes["k"], rel=1e-8, abs=0.0)
+        error = abs(found["initial"] - scale * slopes["initial"]).max()
+        assert error < 1e-8 * scale * abs(slopes["initial"]).max()
 
 
 def test_a_steady_state_is_a_step() -> None:
     """The first guess is the solution to rounding, which is all that a step can reach."""
     start = 1e6 * (1.0 + START * (V.dof_coordinates()[:, 0] > 1e-9))
     start[FIXED] = 1e6
-    one, other = (decay(count, k=50.0).run(start)[0] for count in (12, 15))
+    one, other = (decay(count, k=50.0).run(start)[0] for count in (8, 10))
     assert one == pytest.approx(other, rel=1e-8)
 
 
 def test_an_adjoint_that_is_not_solved() -> None:
     """Steps end at float32's rounding, but linear equations can't be solved to 1e-10."""
     one = decay(2, rtol=1e-10, dtype="float32")
-    with pytest.raises(femops.errors.SolverError, match=r"adjoint \(step 2\) .* solved to 1e-10"):
+    with pytest.raises(SolverError, match=r"adjoint \(step 2\) .* solved to 1e-10"):
         one.gradient(START.astype(np.float32), "k")
 
 
 def test_nodes_that_move() -> None:
     X = femops.H1(MESH, 1, ncomp=2)
-    step = 0.02 * np.random.default_rng(4).standard_normal(X.size)
 
-    def on(t: float) -> Steps:
-        W = femops.H1(moved(X, t * step), 2)
+    def on(nodes: Any) -> Steps:
+        W = femops.H1(moved(X, nodes), 2)
         old = femops.GridFunction(W, W.zeros())
         F = femops.residual(euler, W, old=old, kappa=1.0, dt=0.1, t=1.0).constrained(FIXED)
         final = femops.functional(lambda u, x: x[0] * u**2, W)
         running = femops.functional(lambda u, x: x[1] * u, W)
-        return Steps(F, 3, final=final, running=running, rtol=1e-12)
+        return Steps(F, 2, final=final, running=running, rtol=1e-12)
 
-    slope = on(0.0).gradient(START, "mesh")[1]["mesh"] @ step
-    rates = taylor(lambda t: on(t).run(START)[0], 0.0, 1.0, float(slope), step=0.1)
-    assert rates[-2:] == pytest.approx(2.0, abs=0.05)
+    point = {"mesh": X.zeros()}
+    slopes = on(point["mesh"]).gradient(START, "mesh")[1]
+    check_slopes(lambda point: on(point["mesh"]).run(START)[0], point, slopes)
 
 
 def test_two_fields() -> None:
@@ -214,12 +216,11 @@ def test_two_fields() -> None:
 
     def run(k: float) -> Steps:
         F = femops.residual(chain, W, **at, k=k)
-        return Steps(F, 3, running=goal, old={"a": "a0", "b": "b0"}, rtol=1e-12)
+        return Steps(F, 2, running=goal, old={"a": "a0", "b": "b0"}, rtol=1e-12)
 
-    start = 1.0 + 0.1 * np.random.default_rng(3).random(W.size)
-    _, slopes = run(0.2).gradient(start, ["k", "initial"])
-    rates = taylor(lambda k: run(k).run(start)[0], 0.2, 1.0, float(slopes["k"]), step=1e-2)
-    assert rates[-2:] == pytest.approx(2.0, abs=0.05)
+    point = {"k": 0.2, "initial": 1.0 + 0.1 * np.random.default_rng(3).random(W.size)}
+    _, slopes = run(0.2).gradient(point["initial"], [*point])
+    check_slopes(lambda point: run(point["k"]).run(point["initial"])[0], point, slopes)
 
 
 # --- schedules ------------------------------------------------------------------------------------
@@ -232,14 +233,14 @@ def test_files_come_and_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
     def at(n: int) -> dict[str, float]:
         files.append(len([*tmp_path.rglob("*.npy")]))
-        return {"t": 1.0 / (6 - n)}  # fails in step 6
+        return {"t": 1.0 / (5 - n)}  # fails in step 5
 
     schedule = schedules.SingleDiskStorageSchedule(move_data=True)
-    one = steps(POINT["kappa"], 0.1, at=at)
+    one = steps(POINT["kappa"], 0.1, at=at, rtol=1e-3)
     slopes = one.gradient(START, "dt", schedule)[1]
-    assert files == [0, 0, 2, 4, 6, 8, 8, 6, 4, 2, 0]  # two states of a step
+    assert files == [0, 0, 2, 4, 6, 6, 4, 2, 0]  # two states of a step
     assert not [*tmp_path.iterdir()]
-    longer = steps(POINT["kappa"], 0.1, at=at, count=6)
+    longer = steps(POINT["kappa"], 0.1, at=at, count=5, rtol=1e-3)
     for _ in range(2):
         with pytest.raises(ZeroDivisionError):
             longer.gradient(START, "dt", schedules.SingleDiskStorageSchedule())
@@ -249,18 +250,18 @@ def test_files_come_and_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_schedules_that_do_not_fit() -> None:
     schedules = pytest.importorskip("checkpoint_schedules")
-    one, used = steps(POINT["kappa"], 0.1), schedules.SingleMemoryStorageSchedule()
+    one, used = steps(POINT["kappa"], 0.1, rtol=1e-3), schedules.SingleMemoryStorageSchedule()
     one.gradient(START, "dt", used)
     cases = {
-        "schedule is a Revolve for 3 steps, but there are 5: give": schedules.Revolve(3, 2),
-        "schedule is a Revolve for 7 steps, but there are 5: give": schedules.Revolve(7, 2),
+        "schedule is a Revolve for 3 steps, but there are 4: give": schedules.Revolve(3, 2),
+        "schedule is a Revolve for 7 steps, but there are 4: give": schedules.Revolve(7, 2),
         "schedule is a SingleMemoryStorageSchedule that has been used": used,
         "schedule is 'Revolve': give checkpoint_schedules.Revolve": "Revolve",
         "schedule is an ABCMeta: give checkpoint_schedules.Revolve": schedules.Revolve,
         "which ends before the first step is reached": schedules.NoneCheckpointSchedule(),
     }
     for message, schedule in cases.items():
-        with pytest.raises(femops.errors.OperatorError, match=message):
+        with pytest.raises(OperatorError, match=message):
             one.gradient(START, "dt", schedule)
 
 
@@ -276,15 +277,14 @@ CHANGE = femops.functional(lambda u, old: (u - old) ** 2, V, old=OLD)
 LAST = femops.functional(lambda u, kappa: kappa * u, V, kappa=3.0)
 
 
-@pytest.mark.parametrize(
-    ("wrt", "options", "message"),
-    [
+def test_bad_input() -> None:
+    for wrt, options, message in (
         ("t", {"final": None, "running": None}, "final and running are None: give one"),
         ("t", {"count": 0}, "count is 0: give a number of steps, at least 1"),
         ("t", {"old": "before"}, "old is 'before': give the name"),
         ("t", {"old": {}}, "old is {}: give the name"),
         ("t", {}, "t has another value in each step"),
-        ("dt", {"at": lambda n: {"dt": 0.1} if n > 1 else {}}, "dt has another value in each step"),
+        ("dt", {"at": lambda n: {"dt": 0.1} if n > 1 else {}}, "dt has another value in each"),
         ("q", {}, "nothing depends on 'q'"),
         ((), {}, "give names of coefficients"),
         ("dt", {"at": lambda n: {"time": 0.1 * n}}, r"at\(1\) returned a value of 'time': return"),
@@ -292,22 +292,20 @@ LAST = femops.functional(lambda u, kappa: kappa * u, V, kappa=3.0)
         ("dt", {"at": lambda n: None}, r"at\(1\) returned None: return a dict"),
         ("dt", {"running": CHANGE}, "has the coefficient old, in F the state before the step"),
         ("kappa", {"final": LAST}, "kappa has different values in the goal and in the residual"),
-        ("dt", {"begin": lambda n, u: 0.5 * u}, r"begin\(5, u\) computes values at constrained"),
-    ],
-)
-def test_bad_input(wrt: Any, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(femops.errors.OperatorError, match=message):
-        slopes_of(wrt, **options)
+        ("dt", {"begin": lambda n, u: 0.5 * u}, r"begin\(4, u\) computes values at constrained"),
+    ):
+        with pytest.raises(OperatorError, match=message):
+            slopes_of(wrt, **options)
 
 
 def test_bad_names_and_guesses() -> None:
     F = femops.residual(lambda u, old, initial: {"value": u - initial * old}, V, old=OLD, initial=1)
     one = Steps(F, 2, final=femops.functional(lambda u: u, V))
-    with pytest.raises(femops.errors.OperatorError, match="initial is a coefficient, and"):
+    with pytest.raises(OperatorError, match="initial is a coefficient, and"):
         one.gradient(START, "initial")
-    with pytest.raises(femops.errors.VectorError, match=r"begin\(1, u\) is None: give"):
+    with pytest.raises(VectorError, match=r"begin\(1, u\) is None: give"):
         slopes_of("dt", begin=lambda n, u: None)
-    with pytest.raises(femops.errors.VectorError, match="u0 has entries that are not finite"):
+    with pytest.raises(VectorError, match="u0 has entries that are not finite"):
         one.run(np.nan * START)
 
 
@@ -316,5 +314,5 @@ def test_a_step_that_is_not_solved() -> None:
         return femops.cg(J, b, rtol=rtol, maxiter=2, warn=False)
 
     message = r"step 1 is not solved: \|F\| is .* rtol is 1e-12: give a larger one"
-    with pytest.raises(femops.errors.SolverError, match=message):
+    with pytest.raises(SolverError, match=message):
         slopes_of("dt", linear=two)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import femops
+from femops.errors import HydroError
 from femops.hydro import Lagrangian, Simulation, Snapshot, built_in, load_run, problem, save_run
 from femops_kernels.cuda.operator.cg_state import DEVICE_STATE
 from support.cuda.guarded import GuardedDevice, guarded_device
@@ -59,12 +59,11 @@ def test_the_states_of_the_host(
     np.testing.assert_allclose(density[0], density[1], rtol=1e-9)
 
 
-@pytest.mark.parametrize("ode", ["rk4", "rk2avg"])
 def test_no_field_moves_between_outputs(
-    ode: str, device: GuardedDevice, monkeypatch: pytest.MonkeyPatch
+    device: GuardedDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The host looks at the time step of a stage, and exchanges the few numbers of solves."""
-    run = begun("sedov", 2, ode, device)
+    run = begun("sedov", 2, "rk4", device)
     run.run(10.0, max_steps=1)
     sizes: list[int] = []
     for name in ("upload", "download", "download_later"):
@@ -95,14 +94,11 @@ def test_checkpoints_go_from_one_to_the_other(tmp_path: Path, device: GuardedDev
 
 
 def test_what_goes_wrong_is_told(device: GuardedDevice) -> None:
+    with pytest.raises(HydroError, match="take 'partial'"):
+        Lagrangian(problem("sod"), built_in("segment01"), assembly="full", device=device)
     run = begun("sedov", 2, "rk4", device)
     state = run.state.get()
     state[run.equations.on_host.slice("energy")][3] = np.nan
     run.state[:] = device.upload(state)
-    with pytest.raises(femops.errors.HydroError, match=r"step 1 .*the energy is not finite"):
+    with pytest.raises(HydroError, match=r"step 1 .*the energy is not finite"):
         Simulation(run.equations, run.state, 0.0, 1e-3, 0).run(1.0)
-
-
-def test_matrices_of_elements_are_refused(device: GuardedDevice) -> None:
-    with pytest.raises(femops.errors.HydroError, match="take 'partial'"):
-        Lagrangian(problem("sod"), built_in("segment01"), assembly="full", device=device)

@@ -41,11 +41,12 @@ def errors(name, dim, t_final, exact, refinements):
 
 def test_density_of_the_tube_converges():
     exact = ShockTube()
-    coarse, middle, fine = errors("sod", 1, 0.2, lambda x: exact.density(x[0], 0.2), (3, 4, 5))
+    coarse, middle, fine = errors("sod", 1, 0.2, lambda x: exact.density(x[0], 0.2), (2, 3, 4))
     assert fine < 0.75 * middle < 0.75 * 0.75 * coarse
-    assert fine < 0.02
+    assert fine < 0.03
 
 
+@pytest.mark.exhaustive  # one such run is beside the exact blast in ale/test_runs.py
 def test_density_of_the_blast_converges():
     exact = Blast(2)
     coarse, fine = errors("sedov", 2, 0.5, lambda x: exact.density(np.hypot(*x), 0.5), (1, 2))

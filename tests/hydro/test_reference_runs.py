@@ -1,53 +1,16 @@
-"""Runs beside an independent reference, and Laghos' published results."""
+"""Runs beside Laghos' published results, and what runs keep and tell."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-import femops
 from femops.errors import HydroError
 from femops.hydro import METHODS, RUNS, Lagrangian, Simulation, built_in, problem, verify
-from tests.hydro.cases import blast, three_states, tube, two_layers, vortices
-from tests.hydro.reference import Reference, refined
-
-HALVES = [0.0, 0.5, 1.0]
-CASES = {
-    1: (vortices(2), [refined(HALVES, 3)] * 2),
-    2: (vortices(3), [refined(HALVES, 1)] * 3),
-    3: (blast(1.0), [refined(HALVES, 3)] * 2),
-    5: (tube(), [refined(HALVES, 5)]),
-    6: (three_states(), [refined(range(8), 2), refined(range(4), 2)]),
-    9: (two_layers(), [refined([0.0, 0.5], 1), refined([-1.0, -0.5, 0.0, 0.5, 1.0], 1)]),
-}
-
-
-@pytest.mark.parametrize("number", CASES)
-def test_first_steps_are_those_of_the_reference(number):
-    setup, lines = CASES[number]
-    reference = RUNS[number]
-    expected = Reference(lines, setup, *reference.orders).run(10.0, max_steps=3)
-    run = reference.begin(cg_tol=1e-14)
-    run.run(10.0, max_steps=3)
-    assert (run.steps, run.t) == (3, pytest.approx(expected["t"], rel=1e-12))
-    assert run.dt == pytest.approx(expected["dt"], rel=1e-12)
-    assert run.e_norm == pytest.approx(expected["e_norm"], rel=1e-12)
-    energy = run.equations.total_energy(run.state)
-    assert energy == pytest.approx(expected["energy"], rel=1e-12)
-
-
-@pytest.mark.parametrize("number", [5, pytest.param(1, marks=pytest.mark.exhaustive)])
-def test_the_reference_is_as_published(number):
-    setup, lines = CASES[number]
-    published = RUNS[number]
-    found = Reference(lines, setup).run(published.t_final)
-    assert found["steps"] == published.steps
-    assert found["e_norm"] == pytest.approx(published.e_norm, rel=1e-10)
 
 
 @pytest.mark.parametrize(
-    "number",
-    [5, 1, 8, *(pytest.param(n, marks=pytest.mark.exhaustive) for n in (2, 3, 4, 6, 7, 9))],
+    "number", [5, *(pytest.param(n, marks=pytest.mark.exhaustive) for n in RUNS if n != 5)]
 )
 def test_runs_are_as_published(number):
     found = verify(number)
@@ -56,35 +19,30 @@ def test_runs_are_as_published(number):
     assert found["relative"] < 1e-9
 
 
-# Time, next step and norm of the energy after 20 steps of runs that end as published.
+# Steps, time, next step and norm of the energy of the begin of runs that end as published.
 EARLY = {
-    2: (0.07663071573543756, 0.003492552727888575, 3389.8751509670933),
-    3: (0.012034695532516014, 0.0005403739720695731, 164.55216661587713),
-    4: (0.013473614057476782, 0.0006856488419078113, 543.2470104807252),
-    6: (0.15553647200187448, 0.0061802106119326445, 48.09690021041086),
-    7: (0.4055850438266456, 0.024593592249222824, 48.03353806597485),
-    9: (0.07376947105773055, 0.004214410799941151, 118.39772090783966),
+    1: (20, 0.14268358953882923, 0.00606137841786295, 49.51980249250319),
+    2: (20, 0.07663071573543756, 0.003492552727888575, 3389.8751509670933),
+    3: (20, 0.012034695532516014, 0.0005403739720695731, 164.55216661587713),
+    4: (5, 0.003282199264321111, 0.0006590242617337663, 857.0219909749776),
+    6: (20, 0.15553647200187448, 0.0061802106119326445, 48.09690021041086),
+    7: (5, 0.08957549659070599, 0.01827340130450402, 47.93618864559122),
+    8: (20, 0.05323713796509193, 0.0024263574943875666, 409.8063026211438),
+    9: (20, 0.07376947105773055, 0.004214410799941151, 118.39772090783966),
 }
 
 
 @pytest.mark.parametrize("number", EARLY)
 def test_long_runs_begin_as_recorded(number):
+    steps, *expected = EARLY[number]
     run = RUNS[number].begin()
-    run.run(10.0, max_steps=20)
-    assert (run.t, run.dt, run.e_norm) == pytest.approx(EARLY[number], rel=1e-9)
-
-
-def test_a_run_with_matrices_is_as_published():
-    run = RUNS[5]
-    line = built_in("segment01").refine(run.refine)
-    tube = Simulation.begin(Lagrangian(problem("sod"), line, assembly="full"))
-    tube.run(run.t_final)
-    assert tube.steps == run.steps
-    assert tube.e_norm == pytest.approx(run.e_norm, rel=1e-10)
+    run.run(10.0, max_steps=steps)
+    assert [run.t, run.dt, run.e_norm] == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize(
-    ("name", "dim", "ode"), [("taylor-green", 2, "rk2avg"), ("sedov", 3, "rk4")]
+    ("name", "dim", "ode"),
+    [("sedov", 1, "rk4"), ("taylor-green", 2, "rk2avg"), ("sedov", 3, "rk4")],
 )
 def test_matrices_do_what_the_stress_at_points_does(name, dim, ode):
     found = []
@@ -107,11 +65,12 @@ def small(name, refine=1, **options):
 @pytest.mark.parametrize(
     ("dim", "orders", "cfl", "steps"),
     [
-        *[(2, (2, 1), 0.5, 40), (2, (6, 5), 0.5, 5)],
+        (2, (2, 1), 0.5, 40),
         *(
-            pytest.param(*case, marks=pytest.mark.exhaustive)
-            for case in ((2, (14, 13), 0.5, 5), (2, (20, 19), 0.05, 5), (3, (8, 7), 0.5, 2))
+            pytest.param(2, (p, p - 1), cfl, 5, marks=pytest.mark.exhaustive)
+            for p, cfl in ((6, 0.5), (14, 0.5), (20, 0.05))
         ),
+        pytest.param(3, (8, 7), 0.5, 2, marks=pytest.mark.exhaustive),
     ],
 )
 def test_averaged_velocities_conserve_the_energy(dim, orders, cfl, steps):
@@ -138,17 +97,6 @@ def test_steps_too_large_for_the_orders_are_told():
     assert run.state[run.equations.space.slice("energy")].min() > -400.0
 
 
-def test_an_energy_far_below_zero_is_told():
-    """Farther than any was above it."""
-    run = Simulation.begin(small("sedov"))
-    run.run(1.0, max_steps=2)
-    energy = run.state[run.equations.space.slice("energy")]
-    energy[:4], run._forces = -1.5 * abs(energy).max(), None
-    with pytest.raises(HydroError, match=r"unstable: the energy .* gone to -.* element 0"):
-        run.run(1.0, max_steps=3)
-    assert run.steps == 2
-
-
 @pytest.mark.parametrize("name", METHODS)
 def test_integrators_have_their_order(name):
     def state(steps):
@@ -167,13 +115,9 @@ def test_integrators_have_their_order(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "dim"),
-    [
-        *((name, 2) for name in ("gresho", "riemann-12", "riemann-6", "rayleigh-taylor")),
-        *((name, 3) for name in ("gresho", "rayleigh-taylor")),
-    ],
+    ("name", "dim"), [("riemann-12", 2), ("riemann-6", 2), ("gresho", 3), ("rayleigh-taylor", 3)]
 )
-def test_problems_run(name, dim):
+def test_other_problems_run(name, dim):
     case = problem(name)
     run = Simulation.begin(Lagrangian(case, built_in(case.mesh[dim])))
     if dim == 3:
@@ -183,67 +127,39 @@ def test_problems_run(name, dim):
     assert np.isfinite(run.state).all()
 
 
-def test_what_cannot_be_is_told():
-    with pytest.raises(HydroError, match="no problem 'sod2'"):
-        problem("sod2")
-    with pytest.raises(HydroError, match="has no blast"):
-        problem("sod", blast=1.0)
-    with pytest.raises(HydroError, match="no mesh"):
-        built_in("square")
-    with pytest.raises(HydroError, match="dimension 2, 3"):
-        Lagrangian(problem("triple-point"), built_in("segment01"))
-    with pytest.raises(HydroError, match="give walls"):
-        Lagrangian(problem("sedov"), femops.box((2, 2)))
-    with pytest.raises(HydroError, match="give 'partial' or 'full'"):
-        small("sod", assembly="element")
-    with pytest.raises(HydroError, match="no integrator"):
-        Simulation.begin(small("sod"), "rk5")
-
-
 def test_what_cannot_begin_is_told():
     tube = replace(problem("sod"), density=lambda x: x[0] - 0.5)
     with pytest.raises(HydroError, match=r"density .* is -0.* in element 0 at \(0\."):
         Lagrangian(tube, built_in("segment01"))
-    cold = Lagrangian(replace(problem("sod"), energy=lambda x: x[0] - 0.5), built_in("segment01"))
-    with pytest.raises(HydroError, match=r"energy at the beginning is -0.* in element 0"):
-        Simulation.begin(cold)
-    still = Lagrangian(replace(problem("sod"), energy=lambda x: 0 * x[0]), built_in("segment01"))
-    with pytest.raises(HydroError, match="nothing moves"):
-        Simulation.begin(still)
+    for energy, words in (
+        (lambda x: x[0] - 0.5, r"energy at the beginning is -0.* in element 0"),
+        (lambda x: 0 * x[0], "nothing moves"),
+    ):
+        tube = Lagrangian(replace(problem("sod"), energy=energy), built_in("segment01"))
+        with pytest.raises(HydroError, match=words):
+            Simulation.begin(tube)
 
 
-@pytest.mark.parametrize(
-    ("field", "values", "words"),
-    [
-        ("position", 0.9, r"inverted, the worst in element \d+ at .* gone to -"),
-        ("velocity", 1e300, r"waves cross elements too fast, fastest in element \d+ at"),
-        ("energy", np.inf, r"the energy is not finite in element \d+ at"),
-    ],
-)
-def test_what_breaks_a_run_is_told(field, values, words):
+BROKEN = [
+    ("position", 0.9, r"inverted, the worst in element \d+ at .* gone to -"),
+    ("velocity", 1e300, r"waves cross elements too fast, fastest in element \d+ at"),
+    ("velocity", np.nan, "velocity is not finite in"),
+    ("energy", np.inf, r"the energy is not finite in element \d+ at"),
+    ("energy", -1e3, r"unstable: the energy .* gone to -.* element \d+"),  # none was above 1e3
+]
+
+
+@pytest.mark.parametrize(("field", "values", "words"), BROKEN)
+def test_what_breaks_a_run_is_told_and_the_last_state_kept(field, values, words):
     equations = small("sedov")
     run = Simulation.begin(equations)
     run.run(1.0, max_steps=2)
     space, broken = equations.space.spaces[field], equations.space.split(run.state)
     part = dict(zip(equations.space.spaces, broken, strict=True))[field]
+    assert abs(part).max() < 1e3
     part[space.dof_coordinates().sum(axis=1).repeat(space.ncomp) > 1.5] = values
-    run._forces = None
+    run._forces, before = None, run.state.copy()
     with pytest.raises(HydroError, match=f"step 3 at t = .*{words}"):
         run.run(1.0)
     assert run.steps == 2
-
-
-def test_a_step_gone_to_zero_is_told_and_the_last_good_state_kept():
-    equations = small("sedov")
-    run = Simulation.begin(equations)
-    run.run(1.0, max_steps=2)
-    good = run.state.copy()
-    V = equations.V
-    broken = equations.space.split(run.state)[1]
-    broken[:] = 0.0
-    V.components(broken)[V.ndofs // 2] = np.nan
-    run._forces = None
-    with pytest.raises(HydroError, match=r"step 3 at t = .*velocity is not finite in"):
-        run.run(1.0)
-    assert run.steps == 2
-    assert np.array_equal(np.isfinite(run.state), np.isfinite(good) & np.isfinite(run.state))
+    np.testing.assert_array_equal(run.state, before)

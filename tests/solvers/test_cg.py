@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import femops
+from femops.errors import ConvergenceWarning, SolverError
 from femops_kernels.cpu.cg.cg import ConjugateGradients
 from femops_kernels.cpu.operators import HostOperator
 
@@ -50,9 +51,7 @@ def test_interrupts_are_looked_for_ten_times_a_second(
 def test_a_tolerance_that_round_off_forbids(dtype: str, tolerance: float, merged: bool) -> None:
     """The recursion ends by itself; what is said of the residual is true."""
     A, b = problem(dtype)
-    with pytest.warns(
-        femops.errors.ConvergenceWarning, match="no longer decreases: give a larger rtol"
-    ):
+    with pytest.warns(ConvergenceWarning, match="no longer decreases: give a larger rtol"):
         x, info = femops.cg(A, b, rtol=0.0, atol=tolerance, maxiter=10**9, merged=merged)
     left = np.linalg.norm((b - A @ x).astype(float))
     assert not info.converged
@@ -64,9 +63,9 @@ def test_a_tolerance_that_round_off_forbids(dtype: str, tolerance: float, merged
 
 def test_a_right_hand_side_whose_squares_underflow_is_refused() -> None:
     A, b = problem("float64")
-    with pytest.raises(femops.errors.SolverError, match="squares underflow: multiply b"):
+    with pytest.raises(SolverError, match="squares underflow: multiply b"):
         femops.cg(A, 1e-200 * b)
-    with pytest.raises(femops.errors.SolverError, match="squares underflow: multiply b"):
+    with pytest.raises(SolverError, match="squares underflow: multiply b"):
         femops.gmres(A, 1e-160 * b)  # some digits of squares remain
     x, info = femops.cg(A, 0.0 * b)
     assert info.converged

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import femops
+from femops.errors import SolverError, VectorError
 from support.cases.kernels import smooth, turned
 from support.cases.products import stokes
 from support.cuda import host_device as host_device_fixture
@@ -53,7 +54,7 @@ def test_newton_takes_arrays_of_other_libraries(device: HostDevice) -> None:
     u, info = femops.newton(F, *foreign)
     assert info.converged
     np.testing.assert_array_equal(u, expected)
-    with pytest.raises(femops.errors.VectorError, match=r"u0: a list has neither"):
+    with pytest.raises(VectorError, match=r"u0: a list has neither"):
         femops.newton(F, [0.0] * F.space.size)
 
 
@@ -128,7 +129,7 @@ def test_preconditioners_of_several_fields() -> None:
         assert info.iterations == expected.iterations
         u, v = A.space.split(x)[0], A.space.split(device.download(y))[0]
         np.testing.assert_allclose(v, u, rtol=0, atol=1e-5 * abs(u).max())
-        with pytest.raises(femops.errors.SolverError, match="not on the same device"):
+        with pytest.raises(SolverError, match="not on the same device"):
             solver(B, c, M=M)
 
 

@@ -10,6 +10,7 @@ import pytest
 import scipy.sparse.linalg as spla
 
 import femops
+from femops.errors import ConvergenceWarning, SolverError, VectorError
 from support.cases.kernels import bend
 from support.cases.products import stokes
 
@@ -97,16 +98,6 @@ def test_as_many_iterations_as_scipy(solver: Any) -> None:
     assert abs(info.iterations - counts[0]) <= 4
 
 
-def test_float32() -> None:
-    A = femops.helmholtz(V, 9.0, dtype="float32").constrained(V.boundary_dofs())
-    b = femops.load(V, 1.0, dtype="float32")
-    b[V.boundary_dofs()] = 0.0
-    for solver in (femops.minres, femops.gmres):
-        x, info = solver(A, b, rtol=1e-4)
-        assert info.converged
-        assert x.dtype == np.float32
-
-
 def test_a_preconditioner_that_is_the_inverse() -> None:
     for solver, (A, b, _) in ((femops.gmres, flow()), (femops.minres, positive())):
         factors = spla.splu(A.assemble().tocsc())
@@ -168,9 +159,7 @@ def test_rows_that_are_zero(solver: Any) -> None:
     A = femops.mass(V).eliminated(V.boundary_dofs(), V.boundary_dofs())
     for b in (np.eye(V.size)[V.boundary_dofs()[0]], np.ones(V.size)):
         more = {"restart": V.size} if solver is femops.gmres else {}
-        with pytest.warns(
-            femops.errors.ConvergenceWarning, match="The residual no longer decreases"
-        ):
+        with pytest.warns(ConvergenceWarning, match="The residual no longer decreases"):
             x, info = solver(A, b, **more)
         assert not info.converged
         assert info.residual == pytest.approx(np.linalg.norm(b - A @ x))
@@ -192,53 +181,25 @@ def test_too_few_iterations(solver: Any) -> None:
 
 def test_refusals() -> None:
     A, b, M = helmholtz()
-    B = flow()[0]
-    wrong: list[tuple[type[Exception], str, Callable[[], Any]]] = [
-        (femops.errors.SolverError, "not symmetric: minres needs", lambda: femops.minres(B, b)),
-        (
-            femops.errors.SolverError,
-            "M is not positive",
-            lambda: femops.minres(A, b, M=femops.jacobi(-A)),
-        ),
-        (
-            femops.errors.SolverError,
-            "not to be positive definite",
-            lambda: femops.minres(A, b, M=spla.aslinearoperator(-np.eye(V.size))),
-        ),
-        (
-            femops.errors.SolverError,
-            "M is 3: give femops.jacobi",
-            lambda: femops.gmres(A, b, M=3),
-        ),
-        (
-            femops.errors.SolverError,
-            "M is 3 x 3",
-            lambda: femops.gmres(A, b, M=spla.aslinearoperator(np.eye(3))),
-        ),
-        (femops.errors.SolverError, "restart is 0", lambda: femops.gmres(A, b, restart=0)),
-        (
-            femops.errors.SolverError,
-            "rtol is -1: give a number",
-            lambda: femops.gmres(A, b, rtol=-1),
-        ),
-        (femops.errors.SolverError, "maxiter is 1.5", lambda: femops.minres(A, b, maxiter=1.5)),  # type: ignore[arg-type]
-        (femops.errors.SolverError, "not finite", lambda: femops.minres(A, b * np.nan)),
-        (femops.errors.SolverError, "x0 has entries", lambda: femops.minres(A, b, b * np.nan)),
-        (
-            femops.errors.SolverError,
-            "A is an array",
-            lambda: femops.gmres(np.eye(2), b),
-        ),  # type: ignore[arg-type]
-        (femops.errors.VectorError, "complex", lambda: femops.minres(A, b * 1j, M=M)),
-        (femops.errors.VectorError, "x0", lambda: femops.gmres(A, b, b[:-1])),
-    ]
-    for kind, message, call in wrong:
-        with pytest.raises(kind, match=message):
-            call()
-    Q = femops.H1(MESH, 1)
+    B, Q = flow()[0], femops.H1(MESH, 1)
     between = femops.form(lambda u: {"value": u}, Q, V)
-    with pytest.raises(femops.errors.SolverError, match="from one space to another"):
-        femops.gmres(between, Q.zeros())
+    for message, call in (
+        ("not symmetric: minres needs", lambda: femops.minres(B, b)),
+        ("M is not positive", lambda: femops.minres(A, b, M=femops.jacobi(-A))),
+        ("not to be positive definite", lambda: femops.minres(A, b, M=-np.eye(V.size))),
+        ("not to be positive definite", lambda: femops.minres(A, b, M=0.0 * np.eye(V.size))),
+        ("restart is 0", lambda: femops.gmres(A, b, restart=0)),
+        ("rtol is -1: give a number", lambda: femops.gmres(A, b, rtol=-1)),
+        ("maxiter is 1.5", lambda: femops.minres(A, b, maxiter=1.5)),
+        ("not finite", lambda: femops.minres(A, b * np.nan)),
+        ("x0 has entries", lambda: femops.minres(A, b, b * np.nan)),
+        ("A is an array", lambda: femops.gmres(np.eye(2), b)),
+        ("complex", lambda: femops.minres(A, b * 1j, M=M)),
+        ("x0", lambda: femops.gmres(A, b, b[:-1])),
+        ("from one space to another", lambda: femops.gmres(between, Q.zeros())),
+    ):
+        with pytest.raises((SolverError, VectorError), match=message):
+            call()  # type: ignore[no-untyped-call]
 
 
 # --- what is told ---------------------------------------------------------------------------------
@@ -283,15 +244,11 @@ def test_history(solver: Any, system: Any, options: dict[str, Any], precondition
     assert shown.residuals == ()
 
 
-@pytest.mark.parametrize("solver", [femops.cg, femops.minres, femops.gmres])
-def test_iterates_cannot_be_written_to(solver: Any) -> None:
+def test_iterates_cannot_be_written_to() -> None:
     A, b, _ = positive()
-
-    def spoil(x: Array) -> None:
-        x[0] = 1.0
-
-    with pytest.raises(ValueError, match="read-only"):
-        solver(A, b, callback=spoil)
+    for solver in (femops.cg, femops.minres, femops.gmres):
+        with pytest.raises(ValueError, match="read-only"):
+            solver(A, b, callback=lambda x: x.fill(1.0))
 
 
 def test_progress_without_history_is_of_some_iterations() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import pytest
 import scipy.sparse.linalg as spla
 
 import femops
+from femops.errors import ConvergenceWarning, SolverError
 from support.cases.kernels import bend
 
 Array = np.ndarray
@@ -103,10 +103,11 @@ def test_a_preconditioner_is_kept_while_it_does(linear: Any) -> None:
 def test_a_preconditioner_itself_is_what_a_function_returns() -> None:
     F, b = scalar()
     M = femops.multigrid(F.jacobian(V.zeros()))
+    _, by_name = femops.newton(F, V.zeros(), b, preconditioner="multigrid")
     (u, info), (same, other) = (
         femops.newton(F, V.zeros(), b, preconditioner=given) for given in (M, lambda _: M)
     )
-    assert info.linear_iterations == other.linear_iterations
+    assert info.linear_iterations == other.linear_iterations == by_name.linear_iterations
     assert np.array_equal(u, same)
 
 
@@ -130,68 +131,58 @@ def test_flow_with_inertia_by_a_direct_solver_and_by_blocks() -> None:
     other, found = femops.newton(F, lid, b, preconditioner=fields, rtol=1e-10)
     assert found.converged
     np.testing.assert_allclose(other, z, rtol=0, atol=1e-7 * abs(z).max())
-    with pytest.warns(
-        femops.errors.ConvergenceWarning, match="zero or not finite"
-    ):  # no pressure there
+    with pytest.warns(ConvergenceWarning, match="zero or not finite"):  # no pressure there
         femops.newton(F, lid, b, preconditioner="jacobi")
-    with pytest.warns(femops.errors.ConvergenceWarning, match="make it of a block"):
+    with pytest.warns(ConvergenceWarning, match="make it of a block"):
         femops.newton(F, lid, b, preconditioner="multigrid")
 
 
 def test_iterations_for_flow_do_not_grow_with_refinement() -> None:
     counts = []
-    for n in (8, 16, 32):
+    for n in (16, 32):
         F, lid, b = navier_stokes(n)
         _, info = femops.newton(F, lid, b, preconditioner=fields)
         assert info.converged
         counts.append(info.linear_iterations / info.iterations)
-    assert counts[2] < 1.25 * counts[1], counts
+    assert counts[1] < 1.25 * counts[0], counts
 
 
 # --- what goes wrong ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
+def test_functions_that_return_something_else() -> None:
+    F, b = scalar()
+    for options, words in (
         ({"linear": lambda J, b, rtol: b[:-1]}, r"returned an array of float64 and shape"),
         ({"linear": lambda J, b, rtol: 1j * b}, "returned an array of complex128"),
         ({"linear": lambda J, b, rtol: (b, 0)}, "of SciPy's solvers return the first alone"),
         ({"linear": direct, "preconditioner": "multigrid"}, "leave preconditioner out"),
         ({"linear": "lu"}, "linear is 'lu': give 'auto', .* or a function"),
-        (
-            {"preconditioner": "lu"},
-            "preconditioner is 'lu': give 'jacobi' or 'multigrid' or a",
-        ),
+        ({"preconditioner": "lu"}, "preconditioner is 'lu': give 'jacobi' or 'multigrid' or a"),
         ({"preconditioner": lambda J: np.eye(3)}, r"preconditioner\(J\) is 3 x 3"),
         ({"preconditioner": lambda J: "ilu"}, r"preconditioner\(J\) is 'ilu': give femops.jacobi"),
-    ],
-)
-def test_functions_that_return_something_else(options: dict[str, Any], words: str) -> None:
+    ):
+        with pytest.raises(SolverError, match=words):
+            femops.newton(F, V.zeros(), b, **options)
+
+
+def test_solves_that_fail_are_reasons() -> None:
     F, b = scalar()
-    with pytest.raises(femops.errors.SolverError, match=words):
-        femops.newton(F, V.zeros(), b, **options)
 
+    def short(J: Any, b: Array, rtol: float) -> Any:
+        return femops.cg(J, b, rtol=0.0, maxiter=1, warn=False)
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
+    for options, words in (
         ({"linear": lambda J, b, rtol: np.nan * b}, "entries that are not finite"),
-        (
-            {"linear": lambda J, b, rtol: femops.cg(J, b, rtol=0.0, maxiter=1, warn=False)},
-            "not solved in 1 iterations",
-        ),
+        ({"linear": short}, "not solved in 1 iterations"),
         ({"preconditioner": lambda J: -np.eye(V.size)}, "M is found not to be positive definite"),
         ({"preconditioner": lambda J: femops.multigrid(-1.0 * J)}, "the linear solver gave up"),
         ({"linear": lambda J, b, rtol: -b}, "no step along the Newton direction makes progress"),
-    ],
-)
-def test_solves_that_fail_are_reasons(options: dict[str, Any], words: str) -> None:
-    F, b = scalar()
-    u, info = femops.newton(F, V.zeros(), b, warn=False, **options)
-    assert not info.converged
-    assert words in info.reason
-    assert np.isfinite(u).all()
+    ):
+        u, info = femops.newton(F, V.zeros(), b, warn=False, **options)
+        assert not info.converged
+        assert words in info.reason
+        assert np.isfinite(u).all()
 
 
 def test_functions_see_copies_and_their_errors_are_passed_on() -> None:
@@ -207,10 +198,8 @@ def test_functions_see_copies_and_their_errors_are_passed_on() -> None:
     def fails(J: Any, right: Array, rtol: float) -> Array:
         raise RuntimeError("no licence")
 
-    calls: list[Callable[[], Any]] = [lambda: femops.newton(F, V.zeros(), b, linear=fails)]
-    for call in calls:
-        with pytest.raises(RuntimeError, match="no licence"):
-            call()
+    with pytest.raises(RuntimeError, match="no licence"):
+        femops.newton(F, V.zeros(), b, linear=fails)
 
 
 def conduction() -> tuple[Any, Array]:
@@ -235,7 +224,7 @@ def test_advice_where_a_preconditioner_cannot_be_made(kind: Any) -> None:
         "multigrid": (conduction()[0], V.zeros(), V.interpolate(1.0)),
     }
     F, start, b = cases[kind]
-    with pytest.warns(femops.errors.ConvergenceWarning) as found:
+    with pytest.warns(ConvergenceWarning) as found:
         femops.newton(F, start, b, preconditioner=kind)
     text = str(found[0].message)
     assert "Give another preconditioner" in text

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import femops
+from femops.errors import SolverError, VectorError
 from femops.parallel import Serial
 from support.cases.kernels import smooth
 from support.cases.products import stokes
@@ -199,9 +200,9 @@ def test_what_petsc_cannot_take_is_refused():
         "M is": lambda: petsc.pc(A.assemble()),
     }
     for text, call in cases.items():
-        with pytest.raises(femops.errors.SolverError, match=text):
+        with pytest.raises(SolverError, match=text):
             call()
-    with pytest.raises(femops.errors.VectorError):
+    with pytest.raises(VectorError):
         petsc.vec(V, np.zeros(3))
 
 

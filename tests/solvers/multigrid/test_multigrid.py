@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import femops
+from femops.errors import MissingExtraError, SolverError
 from femops.solvers.multigrid import hierarchy
 from support.cases.multigrid import (
     CUBE,
@@ -25,16 +26,6 @@ from support.cases.multigrid import (
     poisson,
     solve,
 )
-
-
-@pytest.mark.parametrize("size", [1e-100, 1e-40, 1e40])
-def test_numbers_out_of_the_range_of_single_precision_are_in_double(size):
-    """What constrained dofs have, which is 1, does not count."""
-    A = poisson(SQUARE, 2, kappa=size)
-    assert femops.multigrid(A).right.dtype == DOUBLE
-    x, _ = solve(A, size * noise(A))
-    np.testing.assert_allclose(x, solve(poisson(SQUARE, 2))[0], rtol=1e-6, atol=1e-9)
-    assert femops.multigrid(poisson(SQUARE, 2)).right.dtype == SINGLE
 
 
 def heat(size, **options):
@@ -63,34 +54,33 @@ def linear(size):
     return poisson(SQUARE, 1, kappa=size)
 
 
-@pytest.mark.parametrize("size", [1e-100, 1e-38, 1e36, 1e40])
-@pytest.mark.parametrize("make", [heat, multiple, cancelled, elastic, linear])
-def test_single_precision_that_does_not_hold_the_numbers_is_refused(make, size):
+MAKE = pytest.mark.parametrize("make", [heat, multiple, cancelled, elastic, linear])
+
+
+@MAKE
+def test_single_precision_that_does_not_hold_the_numbers_is_refused(make):
     """With numbers near the ends of the range M was not finite, or not positive definite."""
-    with pytest.raises(
-        femops.errors.SolverError, match=r"size .*e[+-].*float32 takes .*leave dtype out"
-    ):
-        femops.multigrid(make(size), dtype="float32")
+    for size in (1e-100, 1e-38, 1e36, 1e40):
+        with pytest.raises(SolverError, match=r"size .*e[+-].*float32 takes .*leave dtype out"):
+            femops.multigrid(make(size), dtype="float32")
 
 
-@pytest.mark.sample(3)
-@pytest.mark.parametrize("size", [1e-22, 1e-18, 1e18, 1e22])
-@pytest.mark.parametrize("make", [heat, multiple, cancelled, elastic, linear])
-def test_single_precision_that_holds_the_numbers_is_what_was_asked_for(make, size):
-    A = make(size)
-    M, r = femops.multigrid(A, dtype="float32"), noise(A)
-    assert (M.precision, M.reason) == (SINGLE, "as asked")
-    assert r @ (M @ r) > 0.0
-    if A.space.order > 1:
-        b = A @ r
-        assert femops.cg(A, b, M=M, rtol=1e-9)[1].iterations <= 12
+@MAKE
+def test_single_precision_that_holds_the_numbers_is_what_was_asked_for(make):
+    for size in (1e-22, 1e22):
+        A = make(size)
+        M, r = femops.multigrid(A, dtype="float32"), noise(A)
+        assert (M.precision, M.reason) == (SINGLE, "as asked")
+        assert r @ (M @ r) > 0.0
+        if A.space.order > 1:
+            assert femops.cg(A, A @ r, M=M, rtol=1e-9)[1].iterations <= 12
 
 
 def test_the_precision_of_an_operator_in_single_precision():
     assert femops.multigrid(heat(1.0, dtype=SINGLE)).reason == "as A"
     assert femops.multigrid(heat(1e28, dtype=SINGLE)).reason == "as A"
     for size in (1e31, 1e36):  # M @ x would be small, without digits
-        with pytest.raises(femops.errors.SolverError, match=r"size .*make A with dtype='float64'"):
+        with pytest.raises(SolverError, match=r"size .*make A with dtype='float64'"):
             femops.multigrid(heat(size, dtype=SINGLE))
 
 
@@ -101,8 +91,7 @@ def test_no_dofs_are_free():
     np.testing.assert_array_equal(femops.multigrid(A, dtype="float32") @ b, b)
 
 
-@pytest.mark.parametrize("family", ["gll", "bernstein"])
-@pytest.mark.parametrize("size", [1e-14, 1e15])
+@pytest.mark.parametrize(("size", "family"), [(1e-14, "gll"), (1e15, "bernstein")])
 def test_elements_whose_volumes_single_precision_does_not_hold(size, family):
     """The numbers of A are near 1."""
     V = femops.H1(CUBE.mapped(lambda x: size * x), 2, 3, family)
@@ -110,9 +99,7 @@ def test_elements_whose_volumes_single_precision_does_not_hold(size, family):
     M, b = femops.multigrid(A), A @ noise(A)
     assert M.reason == "numbers of A are beyond the range of float32"
     assert femops.cg(A, b, M=M)[1].iterations <= 10
-    with pytest.raises(
-        femops.errors.SolverError, match=r"products with A change .* leave dtype out"
-    ):
+    with pytest.raises(SolverError, match=r"products with A change .* leave dtype out"):
         femops.multigrid(A, dtype="float32")
 
 
@@ -123,7 +110,7 @@ def test_right_hand_sides_of_any_size_that_single_precision_holds(make):
     M, b = make(A), noise(A)
     start = 0.3 * noise(A, 1)
     expected = sla.spsolve(A.assemble().astype(DOUBLE).tocsc(), b.astype(DOUBLE))
-    for k in (-115, -90, -60, -19, 0, 19, 40, 63, 64, 65, 90, 110, 120):
+    for k in (-115, -60, -19, 0, 40, 64, 120):
         given, seen = np.ldexp(b, k), list[np.ndarray]()
         for guess in (None, np.ldexp(start, k)):
             options = {"rtol": 1e-5, "history": True, "callback": seen.append}
@@ -145,16 +132,16 @@ def test_a_solution_that_single_precision_does_not_hold_is_told_of():
     A = poisson(SQUARE, 2, dtype=SINGLE, kappa=1e-6)
     M, b = femops.multigrid(A), noise(A)
     assert np.isfinite(femops.cg(A, np.ldexp(b, 90), M=M)[0]).all()
-    with pytest.raises(femops.errors.SolverError, match="out of the range of float32"):
+    with pytest.raises(SolverError, match="out of the range of float32"):
         femops.cg(A, np.ldexp(b, 120), M=M)
 
 
-@pytest.mark.parametrize("power", [-110, -70, 0, 64, 110])
-def test_a_cycle_takes_numbers_of_any_size(power):
+def test_a_cycle_takes_numbers_of_any_size():
     A = poisson(SQUARE, 3, dtype=SINGLE)
     M, b = femops.multigrid(A), noise(A)
-    found = np.ldexp(M @ np.ldexp(b, power), -power)
-    np.testing.assert_allclose(found, M @ b, atol=1e-5 * abs(M @ b).max())
+    for power in (-110, -70, 64, 110):
+        found = np.ldexp(M @ np.ldexp(b, power), -power)
+        np.testing.assert_allclose(found, M @ b, atol=1e-5 * abs(M @ b).max())
     b[np.flatnonzero(b)[3]] = np.nan
     assert np.isnan(np.delete(M @ b, A.constrained_dofs)).all()
 
@@ -172,32 +159,28 @@ def test_a_callback_cannot_use_the_preconditioner_of_its_solve():
     """It waited for itself."""
     A = poisson(SQUARE, 2)
     M = femops.multigrid(A)
-    with pytest.raises(femops.errors.SolverError, match="make another for that"):
+    with pytest.raises(SolverError, match="make another for that"):
         femops.cg(A, noise(A), M=M, callback=lambda x: M @ x)
     assert solve(A)[1] == femops.cg(A, noise(A), M=M, rtol=1e-9)[1].iterations
 
 
 def test_a_cycle_with_more_digits_than_the_operator_is_refused():
     A = poisson(SQUARE, 2, dtype=SINGLE)
-    with pytest.raises(femops.errors.SolverError, match="M works in float64, A in float32"):
+    with pytest.raises(SolverError, match="M works in float64, A in float32"):
         femops.cg(A, noise(A), M=femops.multigrid(A, dtype=DOUBLE))
 
 
 # --- what it solves -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("order", [2, 4, 8])
-def test_iterations_depend_little_on_the_order(order):
-    assert solve(poisson(SQUARE, order))[1] <= 8
-
-
-@pytest.mark.parametrize("refine", [0, 2])
-def test_and_little_on_the_mesh(refine):
-    mesh = femops.read_mesh(femops.sample("disc.mesh"), refine=refine)
-    A = poisson(mesh, 3)
-    assert solve(A)[1] <= 10
-    if refine:
-        assert [size.elements for size in femops.multigrid(A).sizes].count(80) == 0  # few dofs
+def test_iterations_depend_little_on_the_order_and_on_the_mesh():
+    for order in (2, 4, 8):
+        assert solve(poisson(SQUARE, order))[1] <= 8
+    for refine in (0, 2):
+        mesh = femops.read_mesh(femops.sample("disc.mesh"), refine=refine)
+        A = poisson(mesh, 3)
+        assert solve(A)[1] <= 10
+    assert [size.elements for size in femops.multigrid(A).sizes].count(80) == 0  # few dofs
 
 
 def test_meshes_that_were_refined_are_undone(monkeypatch):
@@ -208,7 +191,7 @@ def test_meshes_that_were_refined_are_undone(monkeypatch):
     assert solve(A)[1] <= 8
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "make",
     [
@@ -234,10 +217,10 @@ def test_generated_meshes_take_the_same_iterations_when_refined(make, monkeypatc
     assert max(counts) <= 12
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(
     counts=st.tuples(*[st.integers(2, 7)] * 2),
-    order=st.sampled_from([1, 2, 3, 4]),
+    order=st.sampled_from([1, 2, 4]),
     sides=st.sets(st.integers(1, 4), min_size=1),
     tilt=st.floats(0.0, 0.1),
 )
@@ -264,22 +247,17 @@ def test_order_one_of_single_precision(constrained):
 
 
 def test_constants_in_the_null_space():
-    V = femops.H1(SQUARE, 3)
-    A = femops.diffusion(V)
-    b = noise(A)
-    assert solve(A, b - b.mean())[1] <= 9
-    ring = femops.H1(femops.box((6, 6), periodic=True), 3)
-    A = femops.diffusion(ring)
-    b = noise(A)
-    assert solve(A, b - b.mean())[1] <= 9
+    for mesh in (SQUARE, femops.box((6, 6), periodic=True)):
+        A = femops.diffusion(femops.H1(mesh, 3))
+        b = noise(A)
+        assert solve(A, b - b.mean())[1] <= 9
 
 
-@pytest.mark.parametrize("size", [1.0, 1e-12, 1e12])
-def test_rigid_motions_in_the_null_space(size):
-    V = femops.H1(SQUARE.mapped(lambda x: size * x), 2, ncomp=2)
-    A = femops.elasticity(V, lam=1.0, mu=1.0)
-    b = A @ noise(A)
-    assert solve(A, b)[1] <= 20
+def test_rigid_motions_in_the_null_space():
+    for size in (1.0, 1e-12, 1e12):
+        V = femops.H1(SQUARE.mapped(lambda x, size=size: size * x), 2, ncomp=2)
+        A = femops.elasticity(V, lam=1.0, mu=1.0)
+        assert solve(A, A @ noise(A))[1] <= 20
 
 
 def test_bodies_that_do_not_touch():
@@ -294,7 +272,7 @@ def test_bodies_that_do_not_touch():
         assert solve(A, A @ noise(A))[1] <= 12
 
 
-@pytest.mark.parametrize("count", [33, 100, 1000])
+@pytest.mark.parametrize("count", [33, 1000])
 def test_many_bodies_that_do_not_touch(count):
     """Squares, of which some are held; their numbers differ by sixteen orders of magnitude."""
     k = np.arange(count)
@@ -310,60 +288,23 @@ def test_many_bodies_that_do_not_touch(count):
             assert solve(B, B @ noise(B))[1] <= 8
 
 
-def test_other_solvers_take_it():
-    A = poisson(SQUARE, 3)
-    M, b = femops.multigrid(A), noise(A)
-    expected = sla.spsolve(A.assemble().tocsc(), b)
-    x, code = sla.cg(A, b, M=M, rtol=1e-10, maxiter=20)
-    assert code == 0
-    np.testing.assert_allclose(x, expected, atol=1e-8)
-    for solver in (femops.minres, femops.gmres):
-        x, info = solver(A, b, M=M, rtol=1e-9)
-        assert info.converged
-        assert info.iterations <= 15
-    single = poisson(SQUARE, 3, dtype=np.float32)
-    _, info = femops.cg(single, noise(single), M=femops.multigrid(single), rtol=1e-5)
-    assert info.converged
-
-
-def test_newton_keeps_it_while_it_does(monkeypatch):
-    made = []
-
-    def counted(J):
-        made.append(J)
-        return femops.multigrid(J)
-
-    monkeypatch.setattr(sys.modules["femops.solvers.newton_steps"], "multigrid", counted)
-    V = femops.H1(SQUARE, 3, ncomp=2)
-    F = femops.neo_hookean(V, 1.0, 1.0).constrained(V.boundary_dofs([1, 2]))
-    u0 = V.interpolate(lambda x: (0.2 * x[0], 0.0 * x[0]))
-    by_jacobi, slow = femops.newton(F, u0)
-    u, info = femops.newton(F, u0, preconditioner="multigrid")
-    assert info.converged
-    np.testing.assert_allclose(u, by_jacobi, atol=1e-6)
-    assert info.linear_iterations < slow.linear_iterations / 4
-    assert 1 <= len(made) < info.iterations
-
-
 # --- what it refuses ------------------------------------------------------------------------------
 
 
 def test_clear_errors():
-    V = femops.H1(SQUARE, 2)
-    with pytest.raises(femops.errors.SolverError, match=r"not symmetric.*gmres"):
-        femops.multigrid(femops.convection(V, beta=(1.0, 0.0)) + femops.diffusion(V))
-    with pytest.raises(femops.errors.SolverError, match="not to be positive"):
-        femops.multigrid(femops.helmholtz(V, k=9.0).constrained(V.boundary_dofs()))
-    with pytest.raises(femops.errors.SolverError, match="not to be positive"):
-        femops.multigrid(-poisson(SQUARE, 2))
-    with pytest.raises(femops.errors.SolverError, match=r"H1 spaces.*jacobi"):
-        femops.multigrid(femops.mass(femops.L2(SQUARE, 2)))
-    with pytest.raises(femops.errors.SolverError, match="a femops operator"):
-        femops.multigrid(sla.aslinearoperator(np.eye(3)))
-    with pytest.raises(femops.errors.SolverError, match="merged"):
-        femops.cg(
-            poisson(SQUARE, 2), V.zeros(), M=femops.multigrid(poisson(SQUARE, 2)), merged=True
-        )
+    V, A = femops.H1(SQUARE, 2), poisson(SQUARE, 2)
+    wind = femops.convection(V, beta=(1.0, 0.0)) + femops.diffusion(V)
+    for operator, words in (
+        (wind, r"not symmetric.*gmres"),
+        (femops.helmholtz(V, k=9.0).constrained(V.boundary_dofs()), "not to be positive"),
+        (-A, "not to be positive"),
+        (femops.mass(femops.L2(SQUARE, 2)), r"H1 spaces.*jacobi"),
+        (sla.aslinearoperator(np.eye(3)), "a femops operator"),
+    ):
+        with pytest.raises(SolverError, match=words):
+            femops.multigrid(operator)
+    with pytest.raises(SolverError, match="merged"):
+        femops.cg(A, V.zeros(), M=femops.multigrid(A), merged=True)
 
 
 def test_a_large_coarsest_level_needs_pyamg(monkeypatch):
@@ -372,7 +313,7 @@ def test_a_large_coarsest_level_needs_pyamg(monkeypatch):
     monkeypatch.setitem(coarse.QUICK, 2, 3)
     monkeypatch.setitem(coarse._MOST, 2, 3)
     monkeypatch.setitem(sys.modules, "pyamg", None)
-    with pytest.raises(femops.errors.MissingExtraError, match="pip install pyamg"):
+    with pytest.raises(MissingExtraError, match="pip install pyamg"):
         femops.multigrid(poisson(DISC, 2))
 
 
@@ -394,5 +335,5 @@ def test_a_cycle_that_diverges_is_named(monkeypatch, degree, words):
     A = poisson(SQUARE, 4)
     M = femops.multigrid(A, degree=degree)
     assert not M.report()[0].factor < 1.0
-    with pytest.raises(femops.errors.SolverError, match=f"multigrid cycle.*{words}"):
+    with pytest.raises(SolverError, match=f"multigrid cycle.*{words}"):
         femops.cg(A, noise(A), M=M, rtol=1e-9)
