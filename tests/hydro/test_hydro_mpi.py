@@ -15,8 +15,8 @@ def piece(space, values):
 
 
 def begun(comm, name, *, reproducible=True, cg_tol=1e-8):
-    case = problem(name)
-    mesh = built_in(case.mesh[2]).refine(2) if comm.rank == 0 else None
+    case, refine = problem(name), 1 if name == "triple-point" else 2
+    mesh = built_in(case.mesh[2]).refine(refine) if comm.rank == 0 else None
     mesh = femops.distribute(mesh, comm, reproducible=reproducible)
     return Simulation.begin(Lagrangian(case, mesh, cg_tol=cg_tol))
 
@@ -26,7 +26,7 @@ def begun(comm, name, *, reproducible=True, cg_tol=1e-8):
 def test_reproducible_runs_have_the_same_bits(comm, name):
     mine, whole = begun(comm, name), begun(Serial(), name)
     for run in (mine, whole):
-        run.run(1.0, max_steps=6)
+        run.run(1.0, max_steps=3)
     assert (mine.t, mine.dt, mine.e_norm) == (whole.t, whole.dt, whole.e_norm)
     parts = zip(
         mine.equations.space.spaces.values(),
@@ -45,7 +45,7 @@ def test_other_meshes_agree_to_round_off(comm):
         Lagrangian(problem("taylor-green"), built_in("square01_quad").refine(2), cg_tol=1e-14)
     )
     for run in (mine, whole):
-        run.run(1.0, max_steps=4)
+        run.run(1.0, max_steps=3)
     assert mine.e_norm == pytest.approx(whole.e_norm, rel=1e-13)
     before = whole.equations.total_energy(whole.state)
     assert mine.equations.total_energy(mine.state) == pytest.approx(before, rel=1e-13)
@@ -55,11 +55,11 @@ def test_other_meshes_agree_to_round_off(comm):
 def test_a_run_goes_on_on_another_number_of_ranks(comm, tmp_path):
     path = comm.broadcast(tmp_path / "half.state")
     run = begun(comm, "sedov")
-    run.run(1.0, max_steps=3)
+    run.run(1.0, max_steps=2)
     save_run(path, run)
-    run.run(1.0, max_steps=6)
+    run.run(1.0, max_steps=4)
     alone = load_run(path, begun(Serial(), "sedov").equations)
-    alone.run(1.0, max_steps=6)
+    alone.run(1.0, max_steps=4)
     assert (run.t, run.dt, run.e_norm) == (alone.t, alone.dt, alone.e_norm)
 
 

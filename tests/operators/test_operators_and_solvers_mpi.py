@@ -11,6 +11,7 @@ from femops.parallel import Serial
 from femops.solvers.inner_products import Sums
 from support.cases import rank_devices
 from support.cases.kernels import bend, smooth
+from support.cases.levels import LEVELS
 from support.cases.products import stokes
 from support.cases.rank_operators import close, here, piece, waves
 
@@ -43,7 +44,7 @@ def robin(mesh, level="partial"):
 
 
 @pytest.mark.parallel(2, 3)
-@pytest.mark.parametrize("level", ["partial", "matrix-free", "element", "full"])
+@pytest.mark.parametrize("level", LEVELS)
 def test_elements_and_boundary(comm, level):
     mine, alone = on_both(comm, ball, lambda mesh: robin(mesh, level))
     for A, B in ((mine, alone), (-mine.T, -alone.T)):
@@ -81,8 +82,10 @@ def held(W):
 
 
 @pytest.mark.parallel(2, 3)
-@pytest.mark.parametrize("make", [taylor_hood, one_space_twice])
-@pytest.mark.parametrize("level", ["partial", "full"])
+@pytest.mark.parametrize(
+    ("make", "level"),
+    [(taylor_hood, "partial"), (taylor_hood, "full"), (one_space_twice, "partial")],
+)
 def test_products(comm, make, level):
     mine, alone = on_both(comm, ball, lambda mesh: make(mesh, level))
     for constrained in (False, True):
@@ -123,11 +126,19 @@ def there_and_alone(comm, place, solve):
 
 
 @pytest.mark.parallel(2, 4)
-@pytest.mark.parametrize("jacobi", [True, False])
-@pytest.mark.parametrize("merged", [True, False])
+@pytest.mark.parametrize(
+    ("place", "merged", "jacobi"),
+    [
+        ("host", True, True),
+        ("host", True, False),
+        ("host", False, True),
+        ("host", False, False),
+        ("staged", False, True),
+        ("nccl", False, False),
+    ],
+    indirect=["place"],
+)
 def test_cg(comm, place, merged, jacobi):
-    merged = merged and place is None
-
     def solve(mesh, place):
         A, b = problem(mesh, device=place)
         M = femops.jacobi(A) if jacobi else None
@@ -142,7 +153,11 @@ def test_cg(comm, place, merged, jacobi):
 
 
 @pytest.mark.parallel(2, 4)
-@pytest.mark.parametrize("natural", [True, False])
+@pytest.mark.parametrize(
+    ("place", "natural"),
+    [("host", True), ("host", False), ("staged", False), ("nccl", True)],
+    indirect=["place"],
+)
 def test_cg_for_many_right_hand_sides(comm, place, natural):
     def solve(mesh, place):
         A, b = problem(mesh, device=place)
@@ -161,6 +176,7 @@ def test_cg_for_many_right_hand_sides(comm, place, natural):
 
 
 @pytest.mark.parallel(2, 3)
+@pytest.mark.parametrize("place", ["host", "staged"], indirect=True)
 def test_cg_shows_each_iterate_and_takes_float32(comm, place):
     def solve(mesh, place):
         A, b = problem(mesh, device=place)
@@ -180,7 +196,11 @@ def test_cg_shows_each_iterate_and_takes_float32(comm, place):
 
 @pytest.mark.parallel(2, 3)
 @pytest.mark.filterwarnings("ignore:.*ranks have no elements")
-@pytest.mark.parametrize("make", [femops.H1, femops.L2])
+@pytest.mark.parametrize(
+    ("place", "make"),
+    [("host", femops.H1), ("host", femops.L2), ("staged", femops.H1), ("nccl", femops.L2)],
+    indirect=["place"],
+)
 def test_cg_where_ranks_have_nothing(comm, place, make):
     """Functions that are not continuous are nobody's ghosts, but of all ranks too."""
     V = make(femops.box(1, comm=comm), 4, device=place)
@@ -203,7 +223,11 @@ def burgers(u):
 
 
 @pytest.mark.parallel(2, 3)
-@pytest.mark.parametrize("linear", ["cg", "gmres", "burgers"])
+@pytest.mark.parametrize(
+    ("place", "linear"),
+    [("host", "cg"), ("host", "burgers"), ("staged", "gmres"), ("nccl", "cg"), ("nccl", "burgers")],
+    indirect=["place"],
+)
 def test_newton(comm, place, linear):
     """Also where the Jacobian is not symmetric."""
 
