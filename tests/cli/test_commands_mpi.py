@@ -30,10 +30,10 @@ MAKE = {
 }
 needs_metis = pytest.mark.skipif(find_spec("pymetis") is None, reason="needs the extra metis")
 CASES = [
-    ("poisson", "disc.mesh", 3, []),
+    ("poisson", "disc.mesh", 2, []),
     ("poisson", "periodic.mesh", 2, []),
     ("poisson", "2x1", 2, []),  # fewer elements than ranks
-    ("helmholtz", "5x4", 3, []),
+    ("helmholtz", "5x4", 2, []),
     ("elasticity", "3x2x2", 2, ["--level", "full"]),
     ("neohookean", "disc.mesh", 2, []),
     ("stokes", "disc.mesh", 2, []),
@@ -74,7 +74,7 @@ def test_the_answers_are_those_of_one_process(comm, capsys, problem, mesh, order
 
 
 @pytest.mark.parallel(3)
-@pytest.mark.parametrize("problem", MAKE)
+@pytest.mark.parametrize("problem", ["poisson", "neohookean", "stokes"])
 @pytest.mark.filterwarnings("ignore:.*ranks have no elements")
 def test_reproducible_answers(comm, problem):
     """The last bit too."""

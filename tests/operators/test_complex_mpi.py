@@ -43,7 +43,7 @@ def random(space: Any, whole: Any) -> tuple[Any, Any]:
 @pytest.mark.parametrize("reproducible", [False, True])
 def test_as_on_one_rank(comm: Any, reproducible: bool) -> None:
     """Products, diagonals and solutions; on a reproducible mesh to the last bit."""
-    whole = femops.disc(3, order=2)
+    whole = femops.disc(2, order=2)
     mesh = femops.distribute(whole, comm, reproducible=reproducible)
     alone = femops.distribute(whole, Serial(), reproducible=True) if reproducible else whole
     A, B = operator(mesh), operator(alone)
@@ -58,14 +58,13 @@ def test_as_on_one_rank(comm: Any, reproducible: bool) -> None:
 
     check(A @ u, B @ w, 1e-14)
     check(A.diagonal(), B.diagonal(), 1e-14)
-    options: Any = {"rtol": 1e-9, "restart": 300}
-    for M, N in ((None, None), (femops.jacobi(A), femops.jacobi(B))):
-        (x, info), (y, other) = (
-            femops.gmres(A, u, M=M, **options),
-            femops.gmres(B, w, M=N, **options),
-        )
-        assert info.iterations == other.iterations
-        check(x, y, 1e-6)
+    M, N = femops.jacobi(A), femops.jacobi(B)
+    (x, info), (y, other) = (
+        femops.gmres(A, u, M=M, rtol=1e-9, restart=300),
+        femops.gmres(B, w, M=N, rtol=1e-9, restart=300),
+    )
+    assert info.iterations == other.iterations
+    check(x, y, 1e-6)
     H, K = (femops.form(magnetic, one.space, dtype=complex) for one in (A, B))
     (x, info), (y, other) = femops.cg(H, u, rtol=1e-9), femops.cg(K, w, rtol=1e-9)
     assert abs(info.iterations - other.iterations) <= 1

@@ -24,7 +24,7 @@ def diagonal(A, **options):
 
 
 def flow(ranks, **options):
-    mesh = femops.distribute(femops.box((8, 8)), ranks, **options)
+    mesh = femops.distribute(femops.box((6, 6)), ranks, **options)
     U, Q = femops.H1(mesh, 2, ncomp=2), femops.H1(mesh, 1)
     W = femops.Product(u=U, p=Q)
     A = femops.form(stokes, W, mu=1.0).constrained(W.positions(u=U.boundary_dofs()))

@@ -19,7 +19,7 @@ def check(case, comm, alone, ranks, tolerance):
     assert abs(rows - matrix[out]).max() <= tolerance * most if rows.shape[0] else True
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(9)
 @pytest.mark.parallel(2, 3, 4, 8)
 @pytest.mark.parametrize("case", cover(), ids=str)
 @pytest.mark.filterwarnings("ignore:.*ranks have no elements")
@@ -28,7 +28,7 @@ def test_equal_to_serial(comm, case):
     check(case, comm, lambda: mesh, femops.distribute(mesh, comm), 10 * case.tolerance)
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(9)
 @pytest.mark.parallel(2, 3, 4, 8)
 @pytest.mark.parametrize("case", cover()[::-1], ids=str)
 def test_the_same_bits(comm, case):
@@ -43,7 +43,7 @@ def test_the_same_bits(comm, case):
     check(case, comm, alone, ranks, 0.0)
 
 
-@pytest.mark.sample(20)
+@pytest.mark.sample(40)
 @pytest.mark.parallel(2, 3)
 @pytest.mark.parametrize("reproducible", [False, True])
 @pytest.mark.parametrize("case", cover(), ids=str)

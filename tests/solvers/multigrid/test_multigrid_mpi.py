@@ -9,7 +9,7 @@ from femops.solvers.multigrid import hierarchy
 from support.cases.rank_operators import here, piece
 from support.cuda import guarded
 
-ORDER, COUNTS = 3, (6, 6, 6)
+ORDER, COUNTS = 3, (4, 4, 4)
 
 
 def bent(x):
@@ -49,18 +49,17 @@ def test_ranks_take_the_iterations_of_one(comm, reproducible):
 
 
 @pytest.mark.parallel(2, 3)
-@pytest.mark.parametrize("reproducible", [False, True])
 @pytest.mark.parametrize(
-    "make",
+    ("make", "reproducible"),
     [
-        lambda: femops.box((5, 11, 9), mapping=bent),
-        lambda: femops.shell(4, 7),
-        lambda: femops.cylinder(4, 6),
-        lambda: femops.l_shape(5, dim=3),
+        (lambda: femops.box((5, 11, 9), mapping=bent), False),
+        (lambda: femops.shell(4, 7), True),
+        (lambda: femops.cylinder(4, 6), False),
+        (lambda: femops.l_shape(5, dim=3), True),
     ],
     ids=["box", "shell", "cylinder", "corner"],
 )
-def test_meshes_that_were_refined_are_undone_on_ranks(comm, reproducible, make, monkeypatch):
+def test_meshes_that_were_refined_are_undone_on_ranks(comm, make, reproducible, monkeypatch):
     monkeypatch.setattr(hierarchy, "_FEW", 100)
     mesh = make()
     V, alone = (
@@ -85,12 +84,12 @@ def test_ranks_agree_on_basis_precision_and_what_is_eliminated(comm, reproducibl
     """An operator that float32 does not resolve, of Bernstein coefficients."""
     found = []
     for ranks in (comm, Serial()):
-        mesh = femops.box((4, 3, 3), mapping=bent, comm=ranks, reproducible=reproducible)
+        mesh = femops.box((8, 6), mapping=bent, comm=ranks, reproducible=reproducible)
         V = femops.H1(mesh, ORDER, family="bernstein")
         held = V.boundary_dofs([1])
         A = femops.diffusion(V) + femops.mass(V, 1e-7)
         for B in (A, A.constrained(held), A.eliminated(held, held)):
-            b = B @ V.interpolate(lambda x: np.sin(5 * x[0]) * x[1] + x[2])
+            b = B @ V.interpolate(lambda x: np.sin(5 * x[0]) * x[1] + x[1])
             M = femops.multigrid(B)
             assert M.precision == (np.float32 if B is not A and not reproducible else np.float64)
             x, info = femops.cg(B, b, M=M, rtol=1e-9)
@@ -106,13 +105,17 @@ def test_ranks_agree_on_basis_precision_and_what_is_eliminated(comm, reproducibl
 
 
 @pytest.mark.parallel(2)
-def test_boxes_that_ranks_make_know_coarser_ones(comm):
-    V = femops.H1(femops.box((9, 10, 9), mapping=bent, comm=comm), 2)
-    M, (_, info) = solved_on(V, 1)[1:]
-    N, (_, expected) = solved_on(femops.H1(femops.box((9, 10, 9), mapping=bent), 2), 1)[1:]
-    assert [size.dofs for size in M.sizes] == [size.dofs for size in N.sizes]
-    assert len(M.sizes) == 3
-    assert info.iterations == expected.iterations
+def test_boxes_that_ranks_make_know_coarser_ones(comm, monkeypatch):
+    monkeypatch.setattr(hierarchy, "_FEW", 100)
+    sizes, counts = [], []
+    for ranks in (comm, Serial()):
+        V = femops.H1(femops.box((5, 6, 5), mapping=bent, comm=ranks), 2)
+        M, (_, info) = solved_on(V, 1)[1:]
+        sizes.append([size.dofs for size in M.sizes])
+        counts.append(info.iterations)
+    assert sizes[0] == sizes[1]
+    assert len(sizes[0]) == 3
+    assert counts[0] == counts[1]
 
 
 @pytest.mark.parallel(2)
