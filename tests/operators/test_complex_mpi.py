@@ -43,7 +43,7 @@ def random(space: Any, whole: Any) -> tuple[Any, Any]:
 @pytest.mark.parametrize("reproducible", [False, True])
 def test_as_on_one_rank(comm: Any, reproducible: bool) -> None:
     """Products, diagonals and solutions; on a reproducible mesh to the last bit."""
-    whole = femops.disc(2, order=2)
+    whole = femops.disc(3, order=2)
     mesh = femops.distribute(whole, comm, reproducible=reproducible)
     alone = femops.distribute(whole, Serial(), reproducible=True) if reproducible else whole
     A, B = operator(mesh), operator(alone)

@@ -278,19 +278,6 @@ def test_cg_for_a_block_of_right_hand_sides(comm):
         close(mine, other, V, 1e-10)
 
 
-@pytest.mark.parallel(2, 3)
-@pytest.mark.parametrize("jacobi", [True, False])
-def test_cg_is_reproducible(comm, jacobi):
-    def solve(ranks):
-        A, b = problem(femops.distribute(ball(), ranks, reproducible=True))
-        return A.space, *femops.cg(A, b, M=femops.jacobi(A) if jacobi else None, rtol=1e-10)
-
-    V, x, info = solve(comm)
-    _, y, expected = solve(Serial())
-    assert info == expected
-    assert np.array_equal(x, y[piece(V)])
-
-
 @pytest.mark.sample(3)
 @pytest.mark.parallel(1, 2, 3, 4)
 @pytest.mark.parametrize("linear", ["cg", "minres", "gmres"])
@@ -400,19 +387,6 @@ def test_one_rank_warns_for_all(comm, solver):
         A.rhs(b, 1.0)
     some = A.constrained([0][comm.rank :]).rhs(b, 1.0)  # only rank 0 has a constrained dof
     assert comm.rank or some[0] == 1.0
-
-
-@pytest.mark.parallel(1, 2)
-def test_gmres_restarts_and_gives_up(comm):
-    A, b, M = wind(comm)
-    x, info = femops.gmres(A, b, rtol=1e-10, restart=30, M=M)
-    assert info.converged
-    assert info.iterations > 30
-    assert Sums(A.space).norm(b - A @ x) <= 1.001e-10 * Sums(A.space).norm(b)
-    again, _ = femops.gmres(A, b, rtol=1e-10, restart=30, M=M)
-    assert np.array_equal(x, again)
-    _, info = femops.gmres(A, b, rtol=1e-10, restart=30, M=M, maxiter=32, warn=False)
-    assert (info.iterations, info.converged) == (32, False)
 
 
 @pytest.mark.parallel(2, 3)

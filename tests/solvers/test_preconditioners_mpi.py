@@ -59,20 +59,25 @@ def test_an_operator_of_a_rank_s_own_entries(comm, solver):
 
 
 @pytest.mark.parallel(1, 2, 3)
-def test_conjugate_gradients_with_another_preconditioner_are_reproducible(comm):
+def test_conjugate_gradients_are_reproducible(comm):
+    """Without a preconditioner, and with one of a user's own; `test_lanes_mpi.py` has others."""
+
     def solve(ranks):
         A, b = diffusion(ranks, reproducible=True)
+        plain = femops.cg(A, b, rtol=1e-8, history=True)
         found = femops.cg(A, b, M=diagonal(A), rtol=1e-8, history=True)
         many = femops.CGSolver(A, diagonal(A)).solve(b, rtol=1e-8)
-        return A.space, *found, *many
+        return A.space, *found, *many, *plain
 
-    V, x, info, other, many = solve(comm)
-    _, y, expected, _, same = solve(Serial())
+    V, x, info, other, many, z, plain = solve(comm)
+    _, y, expected, _, same, w, alone = solve(Serial())
     assert info == expected
+    assert plain == alone
     assert many == same
     assert many.iterations == info.iterations
     assert np.array_equal(x, y[piece(V)])
     assert np.array_equal(x, other)
+    assert np.array_equal(z, w[piece(V)])
 
 
 @pytest.mark.parallel(2)
