@@ -46,7 +46,7 @@ def agree(here: Any, there: Any, device: GuardedDevice, tolerance: float = 1e-12
     close(here.space, there.diagonal(), here.diagonal(), tolerance)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", FORMS)
 def test_residuals(name: str, device: GuardedDevice, evaluated: list[int]) -> None:
     """Of two states, with functionals."""
@@ -67,7 +67,7 @@ def test_residuals(name: str, device: GuardedDevice, evaluated: list[int]) -> No
     close(here.space, there.constrained(held).residual(device.upload(u)), expected, tolerance)
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("name", [name for name in FORMS if name != "functionals alone"])
 def test_jacobians(name: str, device: GuardedDevice) -> None:
     """At two states, which are copied; nothing is copied back."""
