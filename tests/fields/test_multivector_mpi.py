@@ -40,6 +40,7 @@ def test_many_vectors_of_ranks_are_parts_of_those_of_one(comm, make, kind):
         close(X.columns().T[2], y.T[2], V)
         close((A @ X).columns().T[4], (B @ y).T[4], V)
         close((A @ X.columns()).T[4], (B @ y).T[4], V)
+        assert (A @ X.columns()[:, :0]).shape == (V.size, 0)
         close((X @ Q).columns().T[5], (y @ Q).T[5], V)
         assert np.allclose(X.gram(A @ X), y.conj().T @ (B @ y))
         assert np.allclose(X.norms(), MultiVector.from_columns(W, y).norms())

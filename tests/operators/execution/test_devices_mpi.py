@@ -53,7 +53,7 @@ def test_equal_to_serial_on_one_rank(comm, device, case):
     assert not isinstance(mine.compiled, DistributedDeviceOperator)
 
 
-# --- sums, products -----------------------------------------------------------------------------
+# --- sums, products -------------------------------------------------------------------------------
 
 
 def on_both(comm, build, device):
