@@ -12,7 +12,6 @@ from femops.parallel import Serial
 from support.cases.rank_operators import piece
 
 CONTROLS = ["kappa", "m", "c", "load", "dirichlet", "mesh"]
-pytestmark = pytest.mark.filterwarnings("ignore:.*ranks have no elements")
 
 
 def bent(x: Any) -> Any:

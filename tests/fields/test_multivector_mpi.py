@@ -16,7 +16,6 @@ def shared(comm, make):
 
 
 @pytest.mark.parallel(2, 3)
-@pytest.mark.filterwarnings("ignore:.*ranks have no elements")
 @pytest.mark.parametrize(
     ("make", "kind"),
     [

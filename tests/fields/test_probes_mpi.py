@@ -64,7 +64,6 @@ def check_probe(comm, whole, mesh, points):
 
 @pytest.mark.parallel(1, 2, 4)
 @pytest.mark.parametrize("name", ["ball", "disc", "disc by metis", "periodic", "line", "one"])
-@pytest.mark.filterwarnings("ignore:.*ranks have no elements")
 def test_all_ranks_have_what_one_has(comm, name):
     sample, _, method = name.partition(" by ")
     if method:

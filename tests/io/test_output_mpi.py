@@ -95,7 +95,6 @@ def check_file(path, case, mesh, expected):
         pytest.param("disc by metis", flow, marks=needs_metis),
     ],
 )
-@pytest.mark.filterwarnings("ignore:.*ranks have no elements")
 def test_cells_are_those_of_one_process(comm, folder, name, case, suffix):
     sample, _, method = name.partition(" by ")
     whole = (SAMPLES | {"one": lambda: femops.box((1, 1))})[sample]()
@@ -211,7 +210,6 @@ def test_a_field_of_this_rank_alone(comm, folder):
 
 
 @pytest.mark.parallel(3)
-@pytest.mark.filterwarnings("ignore:.*ranks have no elements")
 def test_pictures_of_ranks_are_those_of_one_process(comm, folder):
     pytest.importorskip("matplotlib")
 

@@ -71,7 +71,6 @@ def test_as_on_one_rank(comm: Any, reproducible: bool) -> None:
     check(x, y, 1e-6)
 
 
-@pytest.mark.filterwarnings("ignore:.*have no elements")
 @pytest.mark.parallel(3)
 def test_ranks_without_elements(comm: Any) -> None:
     """A preconditioner of complex vectors is not taken for one of pairs, both of size zero."""

@@ -7,6 +7,7 @@ import pytest
 from scipy.sparse.linalg import cg
 
 import femops
+from femops.errors import OperatorError
 
 
 def of_one_space(mesh):
@@ -31,7 +32,5 @@ def test_scipys_solvers_are_refused_where_ranks_share_the_vectors(comm, make):
         if comm.size == 1:
             use()
             continue
-        with pytest.raises(
-            femops.errors.OperatorError, match=r"2 ranks hold .*femops\.cg, .* or by PETSc"
-        ):
+        with pytest.raises(OperatorError, match=r"2 ranks hold .*femops\.cg, .* or by PETSc"):
             use()

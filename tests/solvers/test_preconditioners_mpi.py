@@ -6,6 +6,7 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator
 
 import femops
+from femops.errors import RankError, SolverError
 from femops.parallel import Serial
 from support.cases.kernels import smooth
 from support.cases.products import stokes
@@ -86,9 +87,7 @@ def test_matrices_are_refused(comm):
     A, b = diffusion(comm)
     for M in (np.eye(A.shape[0]), sp.eye(A.shape[0])):
         for solver in (femops.cg, femops.minres, femops.gmres):
-            with pytest.raises(
-                femops.errors.SolverError, match=r"gives what the rank owns \(2 ranks"
-            ):
+            with pytest.raises(SolverError, match=r"gives what the rank owns \(2 ranks"):
                 solver(A, b, M=M)
 
 
@@ -98,7 +97,7 @@ def test_what_is_not_finite_on_one_rank_ends_the_solve_on_all(comm, solver):
     A, b = diffusion(comm)
     factor = np.nan if comm.rank == 1 else 1.0
     M = LinearOperator(A.shape, lambda r: factor * r, dtype=float)
-    error = femops.errors.SolverError if comm.rank == 1 else femops.errors.RankError
+    error = SolverError if comm.rank == 1 else RankError
     with pytest.raises(error, match="products with M are not finite"):
         solver(A, b, M=M)
 

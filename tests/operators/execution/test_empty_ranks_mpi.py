@@ -9,8 +9,6 @@ from support.cases.kernels import bend, smooth
 from support.cases.levels import LEVELS
 from support.cases.rank_operators import close, every_fifth, piece
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*ranks have no elements")
-
 MESHES = {
     "1 x 1": lambda: femops.box((1, 1)),
     "2": lambda: femops.box((2,), mapping=lambda x: x + 0.1 * np.sin(x)),

@@ -63,7 +63,6 @@ LEVELS = [
 
 @pytest.mark.parallel(1, 2, 3, timeout=600)
 @pytest.mark.parametrize(("level", "dtype"), LEVELS)
-@pytest.mark.filterwarnings("ignore:.*ranks have no elements")
 def test_products_at_all_levels(everywhere, level, dtype):
     """Of a mesh whose last batch is not full, and of three elements."""
 
@@ -91,7 +90,6 @@ def test_sums_and_diagonals_in_three_dimensions(everywhere):
 
 
 @pytest.mark.parallel(1, 2, 3, timeout=600)
-@pytest.mark.filterwarnings("ignore:.*ranks have no elements")
 def test_solutions(everywhere):
     def find(ranks):
         mesh = shared(ranks, femops.read_mesh(femops.sample("disc.mesh"), refine=1))

@@ -24,7 +24,6 @@ def same(A, B, u):
     ("shape", "lonely"),
     [((4, 4), False), ((4, 4), True), ((2, 1), True)],  # of (2, 1) the third rank has none
 )
-@pytest.mark.filterwarnings("ignore:.*ranks have no elements")
 def test_fields_and_functions(comm, shape, lonely):
     mesh = femops.box(shape, comm=comm, reproducible=True)
     V, W = femops.H1(mesh, 2), femops.H1(mesh, 1)
