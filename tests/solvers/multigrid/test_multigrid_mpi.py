@@ -24,10 +24,14 @@ def solved(comm, reproducible, counts=COUNTS, device=None):
     return solved_on(femops.H1(mesh, ORDER, device=device), [1, 3])
 
 
+def source(x):
+    return np.sin(5 * x[0]) * x[1] + x[2]
+
+
 def solved_on(V, held):
     sides = V.boundary_dofs(held)
     A = (femops.diffusion(V) + femops.boundary_mass(V, 2.0, [2])).constrained(sides)
-    b = V.interpolate(lambda x: np.sin(5 * x[0]) * x[1] + x[2])
+    b = V.interpolate(source if V.ncomp == 1 else lambda x: (source(x), -2.0 * source(x)))
     b[V.memory.put(sides)] = 0.0
     M = femops.multigrid(A)
     return V, M, femops.cg(A, b, M=M, rtol=1e-9)
@@ -50,20 +54,20 @@ def test_ranks_take_the_iterations_of_one(comm, reproducible):
 
 @pytest.mark.parallel(2, 3)
 @pytest.mark.parametrize(
-    ("make", "reproducible"),
+    ("make", "ncomp", "reproducible"),
     [
-        (lambda: femops.box((5, 11, 9), mapping=bent), False),
-        (lambda: femops.shell(4, 7), True),
-        (lambda: femops.cylinder(4, 6), False),
-        (lambda: femops.l_shape(5, dim=3), True),
+        (lambda: femops.box((5, 11, 9), mapping=bent), 1, False),
+        (lambda: femops.shell(4, 7), 1, True),
+        (lambda: femops.cylinder(2, 4), 2, False),
+        (lambda: femops.l_shape(5, dim=3), 1, True),
     ],
     ids=["box", "shell", "cylinder", "corner"],
 )
-def test_meshes_that_were_refined_are_undone_on_ranks(comm, make, reproducible, monkeypatch):
+def test_meshes_that_were_refined_are_undone_on_ranks(comm, make, ncomp, reproducible, monkeypatch):
     monkeypatch.setattr(hierarchy, "_FEW", 100)
     mesh = make()
     V, alone = (
-        femops.H1(femops.distribute(mesh, ranks, reproducible=reproducible), 2)
+        femops.H1(femops.distribute(mesh, ranks, reproducible=reproducible), 2, ncomp)
         for ranks in (comm, Serial())
     )
     M, (x, info) = solved_on(V, 1)[1:]
