@@ -123,7 +123,7 @@ def test_states_norms_and_loads(comm, tmp_path, name, reproducible):
 
     def build(mesh):
         V = femops.H1(mesh, 2)
-        path = folder / (f"one-{comm.rank}" if mesh.comm.size == 1 else "many")
+        path = folder / (f"one-{comm.rank}.state" if mesh.comm.size == 1 else "many.state")
         u = V.interpolate(smooth)
         femops.io.save_state(path, {"u": (V, u)}, {"n": 1})
         assert np.array_equal(femops.io.load_state(path, {"u": V}).vectors["u"], u)
