@@ -193,7 +193,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         columns = 2 * (x.shape[1] if x.ndim == 2 else 1)
         parts = given.view(self.dtype).reshape(len(given), columns)
         product = self._arrays.ascontiguousarray(self._matmat(parts))
-        result: NDArray[Any] = product.view(kind).reshape(-1, *x.shape[1:])
+        result: NDArray[Any] = product.view(kind).reshape(len(product), *x.shape[1:])
         return result
 
     @checked(VectorError)

@@ -1,6 +1,5 @@
 """Functions at points in space over MPI: every rank has what one process has."""
 
-import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -64,27 +63,14 @@ def check_probe(comm, whole, mesh, points):
 
 
 @pytest.mark.parallel(1, 2, 4)
-@pytest.mark.parametrize("name", ["ball", "disc", "periodic", "line"])
+@pytest.mark.parametrize("name", ["ball", "disc", "disc by metis", "periodic", "line", "one"])
 def test_all_ranks_have_what_one_has(comm, name):
-    whole = SAMPLES[name]()
+    sample, _, method = name.partition(" by ")
+    if method:
+        pytest.importorskip("pymetis")
+    whole = (SAMPLES | {"one": lambda: femops.box((1, 1))})[sample]()
     points = points_of(whole, np.random.default_rng(3))
-    check_probe(comm, whole, femops.distribute(whole, comm), points)
-
-
-@pytest.mark.parallel(2, 4)
-def test_partitions_by_metis(comm):
-    pytest.importorskip("pymetis")
-    whole = SAMPLES["disc"]()
-    points = points_of(whole, np.random.default_rng(4))
-    check_probe(comm, whole, femops.distribute(whole, comm, method="metis"), points)
-
-
-@pytest.mark.parallel(2, 4)
-def test_ranks_without_elements(comm):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that there are such
-        mesh = femops.box((1, 1), comm=comm)
-    check_probe(comm, femops.box((1, 1)), mesh, np.random.default_rng(5).uniform(-1, 2, (40, 2)))
+    check_probe(comm, whole, femops.distribute(whole, comm, method=method or "curve"), points)
 
 
 @pytest.mark.parallel(1, 2, 4)

@@ -16,6 +16,7 @@ from support.cases.rank_meshes import SAMPLES
 from support.mpi_runs import launch, why_not
 
 SUFFIXES = [".vtu", ".pvtu"]
+needs_metis = pytest.mark.skipif(find_spec("pymetis") is None, reason="needs the extra metis")
 needs_vtk = pytest.mark.skipif(find_spec("pyvista") is None, reason="needs the extra viz")
 
 
@@ -89,40 +90,19 @@ def check_file(path, case, mesh, expected):
         ("periodic", flow),
         ("periodic", nothing),
         ("line", l2_and_h1),
+        ("one", flow),
+        ("one", constant),
+        pytest.param("disc by metis", flow, marks=needs_metis),
     ],
 )
 def test_cells_are_those_of_one_process(comm, folder, name, case, suffix):
-    whole = SAMPLES[name]()
-    space, fields = case(femops.distribute(whole, comm))
+    sample, _, method = name.partition(" by ")
+    whole = (SAMPLES | {"one": lambda: femops.box((1, 1))})[sample]()
+    space, fields = case(femops.distribute(whole, comm, method=method or "curve"))
     path = femops.save(folder / f"u{suffix}", space, **fields)
     assert path == folder / f"u{suffix}"
     if comm.rank == 0:
         check_file(path, case, whole, folder / "serial.vtu")
-
-
-@needs_vtk
-@pytest.mark.parallel(2, 4)
-@pytest.mark.parametrize("suffix", SUFFIXES)
-@pytest.mark.parametrize("case", [flow, constant])
-def test_ranks_without_elements(comm, folder, case, suffix):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that there are such
-        mesh = femops.box((1, 1), comm=comm)
-    space, fields = case(mesh)
-    path = femops.save(folder / f"u{suffix}", space, **fields)
-    if comm.rank == 0:
-        check_file(path, case, femops.box((1, 1)), folder / "serial.vtu")
-
-
-@needs_vtk
-@pytest.mark.parallel(2, 4)
-def test_partitions_by_metis(comm, folder):
-    pytest.importorskip("pymetis")
-    mesh = femops.distribute(SAMPLES["disc"](), comm, method="metis")
-    space, fields = flow(mesh)
-    path = femops.save(folder / "u.pvtu", space, **fields)
-    if comm.rank == 0:
-        check_file(path, flow, SAMPLES["disc"](), folder / "serial.vtu")
 
 
 @pytest.mark.parallel(1, 2, 4)
@@ -229,30 +209,30 @@ def test_a_field_of_this_rank_alone(comm, folder):
         femops.save(folder / "u.pvtu", V, p=femops.GridFunction(local, local.zeros()))
 
 
-@pytest.mark.parallel(1, 2)
+@pytest.mark.parallel(3)
 def test_pictures_of_ranks_are_those_of_one_process(comm, folder):
     pytest.importorskip("matplotlib")
 
     def drawn(ranks, name):
-        V = femops.H1(femops.box((4, 3), comm=ranks), 2, ncomp=2)
-        u = V.interpolate(lambda x: (x[0], x[1] ** 2))
+        V = femops.H1(femops.box((2, 1), comm=ranks), 2, ncomp=2)
+        u, mesh = V.interpolate(lambda x: (x[0], x[1] ** 2)), V.distributed or V.mesh
         files = [
             femops.io.picture(folder / f"{name}{k}.png", *what)
-            for k, what in enumerate([(V, u), (V.distributed or V.mesh,)])
+            for k, what in enumerate([(V, u), (mesh,)])
         ]
-        return [*files, femops.io.movie(folder / f"{name}.gif", [("0", V, u), ("1", V, 2 * u)])]
+        return V, [*files, femops.io.movie(folder / f"{name}.gif", [("0", V, u)])]
 
-    ours = drawn(comm, "ranks")
+    V, ours = drawn(comm, "ranks")
     if comm.rank == 0:
-        alone = drawn(None, "alone")
+        _, alone = drawn(None, "alone")
         assert [file.read_bytes() for file in ours] == [file.read_bytes() for file in alone]
-    with pytest.raises(VectorError, match="u has 2 entries"):
-        femops.io.picture(
-            folder / "u.png", femops.H1(femops.box((4, 3), comm=comm), 2), np.zeros(2)
-        )
-    if comm.size > 1:
-        with pytest.raises(SpaceError, match=r"shared by 2: femops\.io\.picture\('u\.png'"):
-            femops.plot(femops.box((2, 2), comm=comm))
+    with pytest.raises(VectorError, match="u has 3 entries"):
+        femops.io.picture(folder / "u.png", V, np.zeros(3))
+    with pytest.raises(SpaceError, match=r"shared by 3: femops\.io\.picture\('u\.png'"):
+        femops.plot(V.distributed)
+    pytest.importorskip("pyvista")
+    Q = femops.H1(V.distributed, 2)
+    assert femops.io.to_pyvista(Q, Q.zeros()).n_cells == V.mesh.num_elements
 
 
 KILLED = """

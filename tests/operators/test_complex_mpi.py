@@ -58,21 +58,19 @@ def test_as_on_one_rank(comm: Any, reproducible: bool) -> None:
 
     check(A @ u, B @ w, 1e-14)
     check(A.diagonal(), B.diagonal(), 1e-14)
-    options: Any = {"rtol": 1e-9, "restart": 300}
-    for M, N in ((None, None), (femops.jacobi(A), femops.jacobi(B))):
-        (x, info), (y, other) = (
-            femops.gmres(A, u, M=M, **options),
-            femops.gmres(B, w, M=N, **options),
-        )
-        assert info.iterations == other.iterations
-        check(x, y, 1e-6)
+    M, N = femops.jacobi(A), femops.jacobi(B)
+    (x, info), (y, other) = (
+        femops.gmres(A, u, M=M, rtol=1e-9, restart=300),
+        femops.gmres(B, w, M=N, rtol=1e-9, restart=300),
+    )
+    assert info.iterations == other.iterations
+    check(x, y, 1e-6)
     H, K = (femops.form(magnetic, one.space, dtype=complex) for one in (A, B))
     (x, info), (y, other) = femops.cg(H, u, rtol=1e-9), femops.cg(K, w, rtol=1e-9)
     assert abs(info.iterations - other.iterations) <= 1
     check(x, y, 1e-6)
 
 
-@pytest.mark.filterwarnings("ignore:.*have no elements")
 @pytest.mark.parallel(3)
 def test_ranks_without_elements(comm: Any) -> None:
     """A preconditioner of complex vectors is not taken for one of pairs, both of size zero."""

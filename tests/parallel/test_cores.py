@@ -1,7 +1,7 @@
 """Threads times ranks: never more than cores, unless asked."""
 
-import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -46,48 +46,45 @@ def test_ranks_share_the_cores_of_their_node(comm, monkeypatch):
     assert node.cores == 4 * comm.size
 
 
-COUNT = "from femops_kernels.cpu import machine\nmachine.cores = lambda: 4\n"
-
-
-@pytest.mark.sample(2)
 @pytest.mark.parametrize(
-    ("code", "threads"),
+    ("asked", "calls", "threads"),
     [
-        ("", 4),
-        ("machine.share_threads(2)", 2),
-        ("machine.share_threads(2); machine.share_threads(3)", 2),
-        ("machine.get_threads(); machine.share_threads(3); machine.share_threads(1)", 1),
-        ("machine.share_threads(9)", 4),
-        ("machine.set_threads(3); machine.share_threads(2)", 3),
-        ("machine.share_threads(2); machine.set_threads(4)", 4),
-        ("import os; os.environ['FEMOPS_THREADS'] = '3'; machine.share_threads(1)", 3),
+        (None, [], 4),
+        (None, [("share", 2)], 2),
+        (None, [("share", 2), ("share", 3)], 2),
+        (None, [("get",), ("share", 3), ("share", 1)], 1),
+        (None, [("share", 9)], 4),
+        (None, [("set", 3), ("share", 2)], 3),
+        (None, [("share", 2), ("set", 4)], 4),
+        ("3", [("share", 1)], 3),
     ],
 )
-def test_a_share_is_kept_unless_threads_are_asked_for(code, threads, monkeypatch):
+def test_a_share_is_kept_unless_threads_are_asked_for(asked, calls, threads, monkeypatch):
+    monkeypatch.setattr(machine, "_shares", [])
+    monkeypatch.setattr(machine, "_here", threading.local())
+    monkeypatch.setattr(machine, "cores", lambda: 4)
     monkeypatch.delenv("FEMOPS_THREADS", raising=False)
-    program = f"{COUNT}{code}\nprint(machine.get_threads())"
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
-    )
-    assert int(done.stdout) == threads
+    if asked:
+        monkeypatch.setenv("FEMOPS_THREADS", asked)
+    for name, *count in calls:
+        getattr(machine, f"{name}_threads")(*count)
+    assert machine.get_threads() == threads
 
 
 @pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
-@pytest.mark.parametrize("asked", [None, 3])
-def test_threads_of_ranks(asked):
+def test_threads_of_ranks():
     """As `mpiexec` starts them, bound to cores or not."""
-    program = f"""
+    program = """
 from mpi4py import MPI
 from femops.parallel import communicator, cores
+from femops_kernels.cpu import machine
+machine.cores = lambda: 4
 comm = communicator(MPI.COMM_WORLD)
-{COUNT}
 assert comm.node.share <= max(1, len(cores.own()))
 threads = comm.gather_all(__import__("numpy").array([machine.get_threads(), comm.node.cores]))
 if comm.rank == 0: print(threads[:, 0].sum(), threads[0, 1])
 """
-    environment = {"FEMOPS_THREADS": str(asked)} if asked else {}
-    unset = {"FEMOPS_THREADS": "unset"}
-    code, text = launch(2, [sys.executable, "-c", program], 60, **unset | environment)
+    code, text = launch(2, [sys.executable, "-c", program], 60, FEMOPS_THREADS="unset")
     assert code == 0, text
     threads, found = map(int, text.split())
-    assert threads == 2 * asked if asked else 2 <= threads <= max(2, found)
+    assert 2 <= threads <= max(2, found)

@@ -56,13 +56,13 @@ def on_nodes(each):
 
 
 def test_each_rank_of_a_node_has_a_gpu(taken, recwarn):
-    assert on_nodes(2) == ["cuda:0", "cuda:1", "cuda:0", "cuda:1"]
+    """Ranks that share one are told of that once."""
+    four = ["cuda:0", "cuda:1", "cuda:0", "cuda:1"]
+    assert on_nodes(2) == four
     assert sorted(taken) == [0, 0, 1, 1]
     assert not recwarn.list
-
-
-def test_ranks_that_share_a_gpu_are_told_of_once(taken, recwarn):
-    assert on_nodes(4) == ["cuda:0", "cuda:1", "cuda:0", "cuda:1"]
+    taken.clear()
+    assert on_nodes(4) == four
     assert sorted(taken) == [0, 1, 2, 3]
     (warning,) = recwarn.list
     assert "4 ranks have 2 GPUs, up to 2 ranks share one" in str(warning.message)
@@ -115,23 +115,15 @@ def test_mpi_says_which_memory_it_takes(mpi, kinds, takes):
     assert gpus.takes_device_memory(MANY) == takes
 
 
-@pytest.mark.parametrize("answer", [0, 1])
+@pytest.mark.parametrize("answer", [0, 1, None])
 def test_the_library_is_asked(mpi, monkeypatch, answer):
-    monkeypatch.setattr(gpus, "_libraries", lambda: ["/lib/libmpi.so.40"])
-    asked = []
-
-    def library(path):
-        asked.append(path)
-        return SimpleNamespace(MPIX_Query_cuda_support=lambda: answer)
-
-    monkeypatch.setattr(gpus.ctypes, "CDLL", library)
+    """One that knows nothing of it, too."""
+    known = SimpleNamespace(MPIX_Query_cuda_support=lambda: answer)
+    paths = ["/lib/libmpi.so.40"] if answer is not None else [ctypes.util.find_library("c"), "/no"]
+    monkeypatch.setattr(gpus, "_libraries", lambda: paths)
+    if answer is not None:
+        monkeypatch.setattr(gpus.ctypes, "CDLL", {paths[0]: known}.__getitem__)
     assert gpus.takes_device_memory(MANY) == bool(answer)
-    assert asked == ["/lib/libmpi.so.40"]
-
-
-def test_a_library_that_knows_nothing_of_it(mpi, monkeypatch):
-    monkeypatch.setattr(gpus, "_libraries", lambda: [ctypes.util.find_library("c"), "/no/lib"])
-    assert not gpus.takes_device_memory(MANY)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="no /proc")

@@ -39,7 +39,7 @@ def on_halos(mesh, cut, p, program):
 shapes = st.sampled_from([(), (3,), (2, 0), (3, 2)])
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(shared_meshes(), st.integers(1, 4), shapes, st.sampled_from(DTYPES))
 def test_ghosts_are_what_their_owners_have(case, p, shape, dtype):
     mesh, cut = case
@@ -54,7 +54,7 @@ def test_ghosts_are_what_their_owners_have(case, p, shape, dtype):
     on_halos(mesh, cut, p, program)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(shared_meshes(), st.integers(1, 4), shapes, st.sampled_from(DTYPES))
 def test_owners_get_the_sum(case, p, shape, dtype):
     """Every rank adds its own to all dofs it touches; the sum goes through the whole mesh."""
@@ -73,7 +73,7 @@ def test_owners_get_the_sum(case, p, shape, dtype):
     np.testing.assert_array_equal(np.concatenate([values for values, *_ in results]), expected)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(shared_meshes(), st.integers(1, 4))
 def test_no_message_and_no_number_too_many(case, p):
     mesh, cut = case

@@ -1,16 +1,15 @@
 """How ranks are started, and how one that fails ends all: programs under a launcher, or none."""
 
-import json
-import os
-import subprocess
 import sys
 import types
 
 import pytest
 
 import femops
-from femops.parallel import Serial, world
-from femops.parallel.launch import launched
+from femops.errors import RankError
+from femops.launchers import launched
+from femops.parallel import Serial, communicator, world
+from femops.parallel import launch as launching
 from support.mpi_runs import launch, why_not
 
 NAMES = ["PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"]
@@ -24,9 +23,6 @@ from femops.parallel import check, communicator
 comm = communicator(MPI.COMM_WORLD)
 from femops.parallel import launch
 """
-
-# How long ranks wait for those that go first: a busy machine must not change the order.
-PATIENT = "launch._PRECEDENCE = 1000, 1000"
 
 
 def program(ranks, code, **environment):
@@ -46,32 +42,25 @@ def no_launcher(monkeypatch):
 
 
 @needs_ranks
-@pytest.mark.parametrize(
-    "where", ["comm.barrier()", "comm.exchange({0: np.zeros(9)})", "comm.sum(1)"]
-)
-def test_an_uncaught_error_ends_all_ranks(where):
-    """The others wait for its messages: they would forever."""
+def test_an_uncaught_error_ends_all_ranks():
+    """The others wait for its messages, each in a call of its own: they would forever."""
     code, text = program(
-        3, f"if comm.rank == 2: raise ValueError('too bad')\n{where}\nprint('went on')"
+        4,
+        "if comm.rank == 2: raise ValueError('too bad')\n"
+        "waits = comm.barrier, lambda: comm.exchange({2: np.zeros(9)}), None, lambda: comm.sum(1)\n"
+        "waits[comm.rank]()\nprint('went on')",
     )
     assert code != 0
-    assert text.count("femops: rank 2 of 3 failed, which ends all ranks:\nTraceback") == 1
+    assert text.count("femops: rank 2 of 4 failed, which ends all ranks:\nTraceback") == 1
     assert text.count("Traceback") == text.count("ValueError: too bad") == 1
     assert "went on" not in text
-
-
-@needs_ranks
-def test_of_the_same_error_on_all_ranks_the_lowest_reports():
-    code, text = program(3, f"{PATIENT}\nraise ValueError('too bad')")
-    assert code != 0
-    assert "rank 0 of 3 failed, which ends all ranks:\nTraceback" in text
 
 
 @needs_ranks
 def test_the_rank_that_failed_inside_check_reports():
     code, text = program(
         3,
-        "launch._FOLLOWING = 1000\n"
+        "launch._FOLLOWING = 1000\n"  # a busy machine must not change the order
         "with check(comm):\n    if comm.rank == 1: raise KeyError('no such thing')\ncomm.barrier()",
     )
     assert code != 0
@@ -80,18 +69,29 @@ def test_the_rank_that_failed_inside_check_reports():
     assert "RankError" not in text
 
 
-@needs_ranks
-def test_whoever_was_told_ends_all_ranks_if_the_one_that_failed_goes_on():
-    code, text = program(
-        2,
-        "try:\n"
-        "    with check(comm):\n"
-        "        if comm.rank == 1: raise KeyError('no such thing')\n"
-        "except KeyError:\n    pass\n"
-        "comm.barrier()",
-    )
-    assert code != 0
-    assert "RankError: rank 1 of 2 failed: KeyError: 'no such thing'" in text
+@pytest.mark.parametrize(
+    ("rank", "error", "seconds"),
+    [
+        (0, ValueError(), 0.0),
+        (2, ValueError(), 0.8),
+        (9, ValueError(), 2.0),
+        (0, RankError(), 3.0),
+        (9, RankError(), 3.0),
+    ],
+    ids=repr,
+)
+def test_ranks_let_lower_ones_and_the_one_that_failed_report_first(
+    monkeypatch, capsys, rank, error, seconds
+):
+    """Whoever has waited for them in vain ends all ranks."""
+    slept, ends = [], []
+    world = types.SimpleNamespace(rank=rank, size=10, Abort=ends.append)
+    monkeypatch.setattr(launching, "_several", lambda: world)
+    monkeypatch.setattr(launching.time, "sleep", slept.append)
+    launching.end_all(error, lambda: sys.stderr.write("too bad\n"))
+    assert slept == [pytest.approx(seconds), launching._DELIVERY]
+    said = f"femops: rank {rank} of 10 failed, which ends all ranks:\ntoo bad\n"
+    assert (capsys.readouterr().err, ends) == (said, [1])
 
 
 @needs_ranks
@@ -111,14 +111,12 @@ def test_an_explained_error_of_a_command_ends_all_ranks():
     assert "Traceback" not in text
 
 
-@needs_ranks
-def test_a_single_rank_is_left_alone():
-    code, text = program(
-        1, "assert sys.excepthook is sys.__excepthook__\nraise ValueError('too bad')"
-    )
-    assert code != 0
-    assert text.count("Traceback") == text.count("ValueError: too bad") == 1
-    assert "femops: rank" not in text
+@pytest.mark.parallel(1)
+def test_a_single_rank_is_left_alone(comm, capsys):
+    launching.end_all_on_errors()
+    assert sys.excepthook is sys.__excepthook__
+    launching.end_all(ValueError(), lambda: sys.stderr.write("too bad\n"))
+    assert capsys.readouterr().err == "too bad\n"
 
 
 # --- Launchers ------------------------------------------------------------------------------------
@@ -158,9 +156,12 @@ def broken():
     return module
 
 
-@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(
-    ("module", "why"), [(None, "mpi4py"), (broken(), "cannot load MPI library")]
+    ("name", "module", "why"),
+    [
+        ("PMI_SIZE", None, "mpi4py"),
+        ("SLURM_STEP_NUM_TASKS", broken(), "cannot load MPI library"),
+    ],
 )
 def test_missing_mpi4py_under_a_launcher(no_launcher, monkeypatch, capsys, name, module, why):
     monkeypatch.setenv(name, "4")
@@ -181,43 +182,16 @@ def test_missing_mpi4py_under_a_launcher(no_launcher, monkeypatch, capsys, name,
     assert capsys.readouterr().err == f"femops: {text}\n"
 
 
-@needs_ranks
-def test_a_nonowned_launcher_is_told():
+@pytest.mark.parallel(1)
+def test_a_nonowned_launcher_is_told(comm, no_launcher, monkeypatch):
     """It gives every process a world of one."""
-    env = {k: v for k, v in os.environ.items() if k not in NAMES} | {"MV2_COMM_WORLD_SIZE": "4"}
-    done = subprocess.run(
-        [sys.executable, "-c", START],
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode != 0
-    last = done.stderr.splitlines()[-1]
-    assert "the launcher started 4 processes (MV2_COMM_WORLD_SIZE), but each is alone" in last
-    assert "mpiexec" in last
-    own = START.replace("(MPI.COMM_WORLD)", "(MPI.COMM_SELF)")  # alone on purpose
-    subprocess.run([sys.executable, "-c", own], env=env, timeout=60, check=True)
+    from mpi4py import MPI
 
-
-# --- femops info ----------------------------------------------------------------------------------
-
-
-@needs_ranks
-def test_info_tells_ranks_threads_and_cores_once():
-    from mpi4py import __version__
-
-    arguments = [sys.executable, "-m", "femops", "info", "--json"]
-    code, text = launch(3, arguments, 60, FEMOPS_THREADS="2")
-    assert code == 0, text
-    facts = json.loads(text)["parallel"]
-    assert (facts["ranks"], facts["nodes"], facts["threads"]) == (3, 1, [2, 2, 2])
-    assert facts["cores"] >= 1
-    assert facts["mpi4py"] == __version__
-    assert facts["mpi"]
-    assert "\n" not in facts["mpi"]
-
-    code, text = launch(2, arguments[:-1], 60, FEMOPS_THREADS="1")
-    assert code == 0, text
-    assert text.count("Ranks") == text.count("2 x 1 = 2") == text.count(facts["mpi"]) == 1
+    monkeypatch.setenv("MV2_COMM_WORLD_SIZE", "4")
+    for use in (lambda: communicator(MPI.COMM_WORLD), world):
+        with pytest.raises(
+            femops.errors.CommunicatorError,
+            match=r"started 4 processes \(MV2_COMM_WORLD_SIZE\), but each is alone .* mpiexec of",
+        ):
+            use()
+    assert communicator(MPI.COMM_SELF).size == 1  # alone on purpose

@@ -13,7 +13,6 @@ from support.cases.rank_meshes import SAMPLES, check_groups, check_mesh, whole_g
 
 @pytest.mark.parallel(1, 2, 4)
 @pytest.mark.parametrize("name", ["ball", "periodic", "disc"])
-@pytest.mark.filterwarnings("ignore:.*ranks have no elements")
 def test_meshes_are_shared_out(comm, name):
     whole, root = SAMPLES[name](), comm.size - 1
     mine = whole if comm.rank == root else None

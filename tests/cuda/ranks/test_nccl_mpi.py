@@ -63,23 +63,18 @@ def test_one_rank_has_nobody_to_send_to(comm, device):
 
 
 @pytest.mark.parallel(3)
-def test_ranks_that_disagree_are_all_told(comm, device, monkeypatch):
-    monkeypatch.setenv(gpus.NCCL, "1" if comm.rank == 2 else "")
-    with pytest.raises(CommunicatorError, match=r"FEMOPS_NCCL is '0' on rank 0, but '1' on"):
-        both_ways(comm, device)
-
-
-@pytest.mark.parallel(2)
-def test_other_values_are_refused(comm, device, monkeypatch):
-    monkeypatch.setenv(gpus.NCCL, "yes")
-    with pytest.raises(CommunicatorError, match="FEMOPS_NCCL is 'yes': give 1 for"):
-        both_ways(comm, device)
-
-
-@pytest.mark.parallel(3)
-def test_two_ranks_on_one_device_are_refused(comm, device):
-    device.bus = f"of rank {comm.rank // 2}"
-    with pytest.raises(CommunicatorError, match="3 ranks have 2 GPUs and NCCL takes one"):
+@pytest.mark.parametrize(
+    ("values", "buses", "message"),
+    [
+        (["", "", "1"], [0, 1, 2], r"FEMOPS_NCCL is '0' on rank 0, but '1' on"),
+        (["yes"] * 3, [0, 1, 2], "FEMOPS_NCCL is 'yes': give 1 for"),
+        (["1"] * 3, [0, 0, 1], "3 ranks have 2 GPUs and NCCL takes one"),
+    ],
+)
+def test_what_all_ranks_are_told(comm, device, monkeypatch, values, buses, message):
+    monkeypatch.setenv(gpus.NCCL, values[comm.rank])
+    device.bus = f"of rank {buses[comm.rank]}"
+    with pytest.raises(CommunicatorError, match=message):
         both_ways(comm, device)
 
 

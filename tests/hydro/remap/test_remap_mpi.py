@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import femops
 from femops.errors import HydroError, SolverError
-from femops.hydro.remap import Advection, advection_mesh, advection_problem, verify_advection
+from femops.hydro.remap import (
+    PUBLISHED,
+    Advection,
+    advection_mesh,
+    advection_problem,
+    verify_advection,
+)
 from femops.hydro.remap.neighbours import Elements, Lattice, Neighbours
 from tests.hydro.remap.cases import meshes
 
@@ -45,7 +51,7 @@ def test_neighbours_are_those_of_one_process(comm, name, order):
     assert np.array_equal(lattice.spread(marked[mine]), whole.spread(marked)[mine])
 
 
-def advected(mesh, name, dt=0.01, t_final=0.05):
+def advected(mesh, name, dt=0.01, t_final=0.02):
     number, _, _, order, methods = RUNS[name]
     run = Advection(advection_problem(number), mesh, order, t_final, dt, **methods)
     return run, run.run()
@@ -53,7 +59,6 @@ def advected(mesh, name, dt=0.01, t_final=0.05):
 
 @pytest.mark.parallel(2, 3, 4)
 @pytest.mark.parametrize("name", RUNS)
-@pytest.mark.filterwarnings("ignore:.*have no elements")
 def test_runs_have_the_same_bits(comm, name):
     _, built_in, refine, _, _ = RUNS[name]
     mesh = advection_mesh(built_in).refine(refine)
@@ -76,8 +81,7 @@ def _field(function):
 @pytest.mark.parallel(2)
 def test_a_rank_without_elements(comm):
     mesh = femops.box((2, 1))
-    with pytest.warns(UserWarning, match="no elements") if comm.rank == 0 else nullcontext():
-        divided = femops.box((2, 1), comm=comm, reproducible=True)
+    divided = femops.box((2, 1), comm=comm, reproducible=True)
     _, found = advected(divided, "moving")
     _, expected = advected(mesh, "moving")
     assert found.mass == expected.mass
@@ -108,5 +112,9 @@ def test_a_mesh_that_tangles_on_one_rank_ends_all(comm):
 
 
 @pytest.mark.parallel(2)
-def test_a_published_run(comm):
-    assert verify_advection(11, comm=comm)["agrees"]
+def test_a_published_run(comm, monkeypatch):
+    """Its beginning: the facts of one process."""
+    monkeypatch.setitem(PUBLISHED, 7, replace(PUBLISHED[7], t_final=0.028))
+    mine, alone = verify_advection(7, comm=comm), verify_advection(7)
+    assert mine | {"seconds": 0} == alone | {"seconds": 0}
+    assert mine["steps"] == 2

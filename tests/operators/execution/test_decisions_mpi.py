@@ -6,11 +6,7 @@ import pytest
 import femops
 from femops.parallel import Serial
 from support.cases.kernels import smooth
-
-
-def piece(space, values):
-    first = space.first_dof * space.ncomp
-    return values.reshape(-1)[first : first + space.size]
+from support.cases.rank_operators import own_piece
 
 
 def sheared(x):
@@ -29,7 +25,7 @@ def test_boxes_on_some_ranks(comm, form):
         return V, form(V) @ V.interpolate(smooth)
 
     (V, mine), (_, whole) = product(comm), product(Serial())
-    assert np.array_equal(mine, piece(V, whole))
+    assert np.array_equal(mine, whole[own_piece(V)])
 
 
 def skew(x):
@@ -51,7 +47,7 @@ def test_tensors_that_are_symmetric_on_some_ranks(comm, level):
     _, expected, *whole = products(Serial())
     assert symmetric == expected is False
     for found, of_all in zip(mine, whole, strict=True):
-        assert np.array_equal(found, piece(V, of_all))
+        assert np.array_equal(found, of_all[own_piece(V)])
 
 
 @pytest.mark.parallel(3)
@@ -74,7 +70,7 @@ def test_boundary_on_some_ranks(comm, level, reproducible):
     (V, symmetric, mine), (_, expected, whole) = products(comm), products(Serial())
     assert symmetric == expected == [False, True]
     for found, of_all in zip(mine, whole, strict=True):
-        np.testing.assert_allclose(found, piece(V, of_all), rtol=1e-12, atol=1e-15)
+        np.testing.assert_allclose(found, of_all[own_piece(V)], rtol=1e-12, atol=1e-15)
 
 
 def coupled(u, v):
@@ -98,4 +94,4 @@ def test_blocks_held_on_some_ranks(comm, level):
 
     (V, mine), (_, whole) = products(comm), products(Serial())
     for found, of_all in zip(mine, whole, strict=True):
-        assert np.array_equal(found, piece(V, of_all))
+        assert np.array_equal(found, of_all[own_piece(V)])

@@ -98,7 +98,7 @@ def close(result: Any, expected: Any, dtype: Any) -> None:
 @pytest.mark.parametrize("make", MAKERS)
 def test_all_at_once(make: Callable[[Any], Any], device: Any) -> None:
     there, here = make(device), make(None)
-    for nvec in (2, 3, VECTORS, 2 * VECTORS + 3):
+    for nvec in (3, 2 * VECTORS + 3):
         x = numbers(here, nvec)
         result = there @ device.upload(x)
         assert result.shape == (here.shape[0], nvec)

@@ -7,10 +7,7 @@ import femops
 from femops.parallel import Serial
 from support.cases.kernels import bend, smooth
 from support.cases.levels import LEVELS
-from support.cases.products import stokes
 from support.cases.rank_operators import close, every_fifth, piece
-
-pytestmark = pytest.mark.filterwarnings("ignore:.*ranks have no elements")
 
 MESHES = {
     "1 x 1": lambda: femops.box((1, 1)),
@@ -51,8 +48,6 @@ def operators(mesh, level):
     other = femops.mass(V, femops.GridFunction(V, V.interpolate(smooth)), quadrature=5, **given)
     own = femops.form(drift, V, c=smooth, **given)
     p = femops.p_laplacian(V, p=3.0, epsilon=0.1)
-    yield "one", A
-    yield "fused", A + M
     yield "constant", femops.diffusion(V, **given) + 2.0 * M
     yield "rules", A - 3.0 * other + M
     yield "transposed", (own + A).T + other
@@ -93,62 +88,15 @@ def test_operators_and_sums(comm, name, level, reproducible):
             close(held @ u[piece(A.space)], B.constrained(every) @ u, A.space)
 
 
-@pytest.mark.parallel(3)
-@pytest.mark.parametrize("kind", [np.float64, np.complex128])
-def test_multivectors(comm, kind):
-    V, W = on_both(comm, MESHES[CURVED], lambda mesh: femops.H1(mesh, 2))
-    A, B = (femops.diffusion(space, smooth) + femops.mass(space) for space in (V, W))
-    x = np.random.default_rng(5).standard_normal((W.size, 12)).view(kind)
-    Q = np.random.default_rng(6).standard_normal((x.shape[1], 6))
-    for width in (None, 4):
-        X = femops.MultiVector.from_columns(V, x[piece(V)], width)
-        X[:2], X[[4, 3]] = X[2:4], X[::-1][[0, 1]]
-        X += X * 2
-        y = x.copy()
-        y[:, :2] = x[:, 2:4]
-        y[:, [4, 3]] = y[:, [-1, -2]]
-        y = 3 * y
-        close(X.columns().T[2], y.T[2], V)
-        close((A @ X).columns().T[4], (B @ y).T[4], V)
-        close((A @ X.columns()).T[4], (B @ y).T[4], V)
-        close((X @ Q).columns().T[5], (y @ Q).T[5], V)
-        assert np.allclose(X.gram(A @ X), y.conj().T @ (B @ y))
-        X = X[:3]
-        X.orthonormalise(A)
-        assert np.allclose(X.gram(A @ X), np.eye(3))
-
-
-@pytest.mark.sample(5)
-@pytest.mark.parallel(3)
-@pytest.mark.parametrize("reproducible", [False, True])
-@pytest.mark.parametrize("level", LEVELS)
-def test_products(comm, level, reproducible):
-    def build(mesh):
-        W = femops.Product(u=femops.H1(mesh, 2, ncomp=2), p=femops.H1(mesh, 1))
-        return femops.form(stokes, W, mu=smooth, level=level)
-
-    A, B = on_both(comm, MESHES[CURVED], build, reproducible)
-    u = np.random.default_rng(3).standard_normal(B.space.size)
-    own = u[piece(A.space)]
-    close(A @ own, B @ u, A.space)
-    several = np.multiply.outer(u, np.arange(9) - 4.0)
-    close((A @ several[piece(A.space)])[:, 7], (B @ several)[:, 7], A.space)
-    close((A + 2.0 * A).T @ own, (B + 2.0 * B).T @ u, A.space)
-    close(A.diagonal(), B.diagonal(), A.space)
-    held = np.arange(A.space.slice("u").stop)[::3]
-    assert np.isfinite(A.constrained(held) @ own).all()
-    assert comm.sum(A.cost().data_flops) == B.cost().data_flops
-
-
 def reaction(u):
     return {"value": u + u**3, "grad": u.grad}
 
 
-@pytest.mark.sample(5)
 @pytest.mark.parallel(3)
-@pytest.mark.parametrize("reproducible", [False, True])
-@pytest.mark.parametrize("linear", ["cg", "minres", "gmres"])
-@pytest.mark.parametrize("level", ["auto", "full", "matrix-free"])
+@pytest.mark.parametrize(
+    ("linear", "level", "reproducible"),
+    [("cg", "auto", False), ("minres", "full", True), ("gmres", "matrix-free", False)],
+)
 def test_solvers(comm, linear, level, reproducible):
     def build(mesh):
         V = femops.H1(mesh, 3)
@@ -169,57 +117,25 @@ def test_solvers(comm, linear, level, reproducible):
 
 @pytest.mark.parallel(3)
 @pytest.mark.parametrize("reproducible", [False, True])
-@pytest.mark.parametrize("name", MESHES)
-def test_functions_and_files(comm, tmp_path, name, reproducible):
+@pytest.mark.parametrize("name", [CURVED, "2"])
+def test_states_norms_and_loads(comm, tmp_path, name, reproducible):
     folder = comm.broadcast(tmp_path)
-    points = np.random.default_rng(1).random((5, 3))
 
     def build(mesh):
         V = femops.H1(mesh, 2)
-        path = folder / (f"one-{comm.rank}" if mesh.comm.size == 1 else "many")
+        path = folder / (f"one-{comm.rank}.state" if mesh.comm.size == 1 else "many.state")
         u = V.interpolate(smooth)
-        femops.save(path.with_suffix(".vtu"), V, u=u)
-        femops.io.save_state(path.with_suffix(".state"), {"u": (V, u)}, {"n": 1})
-        found = femops.io.load_state(path.with_suffix(".state"), {"u": V}).vectors["u"]
-        assert np.array_equal(found, u)
-        probe = femops.Probe(mesh, points[:, : mesh.dim], "nan")
+        femops.io.save_state(path, {"u": (V, u)}, {"n": 1})
+        assert np.array_equal(femops.io.load_state(path, {"u": V}).vectors["u"], u)
         materials = femops.by_attribute(mesh, {1: 2.5})
         loads = [femops.load(V, smooth), femops.diffusion(V, materials) @ u]
+        numbers = [femops.l2_norm(V, u), femops.integrate(V, u), mesh.num_elements]
         if mesh.dim > 1:
             loads.append(femops.boundary_load(V, smooth))
-        numbers = [femops.l2_norm(V, u), femops.integrate(V, u), mesh.num_elements]
-        return V, [u, *loads], [probe(V, u), probe.gradient(V, u), *numbers]
+            numbers.append(femops.integrate(V, u, boundary=2))
+        return V, loads, numbers
 
     (V, mine, told), (_, whole, expected) = on_both(comm, MESHES[name], build, reproducible)
     for a, b in zip(mine, whole, strict=True):
         close(a, b, V)
-    for a, b in zip(told, expected, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parallel(3)
-def test_pictures(comm, tmp_path):
-    pytest.importorskip("matplotlib")
-    folder = comm.broadcast(tmp_path)
-
-    def build(mesh):
-        V = femops.H1(mesh, 2)
-        path = folder / f"{mesh.comm.size}-{comm.rank if mesh.comm.size == 1 else 0}.png"
-        return V, femops.io.picture(path, V, V.interpolate(smooth))
-
-    (V, mine), (_, whole) = on_both(comm, MESHES[CURVED], build)
-    assert mine.read_bytes() == whole.read_bytes()
-    pytest.importorskip("pyvista")
-    assert femops.io.to_pyvista(V, V.zeros()).n_cells == V.mesh.num_elements
-
-
-@pytest.mark.parallel(3)
-def test_projections_and_integrals(comm):
-    """Where ranks have no elements, and where they have no face of the boundary."""
-    mesh = femops.box((2, 1), comm=comm)
-    V = femops.H1(mesh, 2)
-    u = V.interpolate(lambda x: x[0] ** 2)
-    for Q in (femops.L2(mesh, 1), femops.H1(mesh, 1), femops.L2(mesh, 1, family="bernstein")):
-        q = femops.project(Q, lambda u, x: u.grad[0] + x[1], V, u)
-        np.testing.assert_allclose(q, Q.interpolate(lambda x: 2 * x[0] + x[1]), atol=1e-10)
-    assert femops.integrate(V, u, boundary=2) == pytest.approx(1.0, rel=1e-13)
+    np.testing.assert_allclose(told, expected, rtol=1e-12)

@@ -121,13 +121,6 @@ def test_update_and_transpose_keep_it() -> None:
     assert abs(short.assemble().T - short.T.assemble()).max() < 1e-14
 
 
-def test_matrix_and_diagonal_agree_with_the_product() -> None:
-    A = FORMS["mass"](data_dtype="float32")
-    u, matrix = random_vector(A.space, "float64").reshape(-1), A.assemble()
-    assert abs(matrix @ u - A @ u).max() < 1e-13 * abs(matrix @ u).max()
-    assert abs(matrix.diagonal() - A.diagonal().reshape(-1)).max() < 1e-13 * abs(matrix).max()
-
-
 def sum_of_all(**k: Any) -> Any:
     """With factors that are no powers of two, one of them fused with others."""
     V = space()

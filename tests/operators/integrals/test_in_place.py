@@ -233,23 +233,6 @@ def test_nothing_is_read_again(case: Case, level: str) -> None:
 # --- tests ----------------------------------------------------------------------------------------
 
 
-def test_a_grid_function_is_read_by_each_operator() -> None:
-    """The same one, given again after its vector has changed, as in time stepping."""
-    vector = LINEAR.interpolate(1.0)
-    handle = femops.GridFunction(LINEAR, vector)
-    A = femops.mass(V, handle)
-    one = V.interpolate(1.0)
-    area = float(one @ (A @ one))
-    vector[:] = 3.0
-    B, C = femops.mass(V, handle), A.update(rho=handle)
-    vector[:] = 7.0
-    for operator, value in ((A, 1.0), (B, 3.0), (C, 3.0)):
-        for level in LEVELS:
-            product = one @ (operator.at_level(level) @ one)
-            np.testing.assert_allclose(product, value * area, rtol=1e-12)
-    np.testing.assert_allclose(femops.load(V, handle).sum(), 7.0 * area, rtol=1e-12)
-
-
 def test_read_only_arrays_have_writeable_views() -> None:
     values, one = np.ones(POINTS), V.interpolate(1.0)
     behind, locked = values[:], values.view()

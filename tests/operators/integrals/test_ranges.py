@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import femops
+from femops.errors import OperatorError
 from support.cases.kernels import bend, random_vector
 from support.cases.levels import LEVELS
 
@@ -43,9 +44,9 @@ def test_a_coefficient_beyond_the_range(mesh: str, kind: str, level: str, value:
     V = femops.H1(MESHES[mesh], 2)
     given = KINDS[kind](V, value)
     message = r"mass: .* reach .*, beyond the range of float32: scale .* or use float64"
-    with pytest.raises(femops.errors.OperatorError, match=message):
+    with pytest.raises(OperatorError, match=message):
         femops.mass(V, given, quadrature=4, dtype="float32", level=level)
-    with pytest.raises(femops.errors.OperatorError, match=r"own: .* float64"):
+    with pytest.raises(OperatorError, match=r"own: .* float64"):
         femops.form(own, V, c=given, quadrature=4, dtype="float32", level=level)
     A = femops.mass(V, given, quadrature=4, level=level)
     assert np.isfinite(A @ random_vector(V, "float64")).all()
@@ -57,9 +58,9 @@ def test_at_the_limit_and_with_other_coefficients(mesh: str, level: str) -> None
     V = femops.H1(MESHES[mesh], 2)
     A = femops.mass(V, 1e37, dtype="float32", level=level)
     assert np.isfinite(A @ random_vector(V, "float32")).all()
-    with pytest.raises(femops.errors.OperatorError, match=r"mass: .* beyond the range of float32"):
+    with pytest.raises(OperatorError, match=r"mass: .* beyond the range of float32"):
         femops.mass(V, 1e40, dtype="float32", level="matrix-free")
-    with pytest.raises(femops.errors.OperatorError, match="beyond the range of float32"):
+    with pytest.raises(OperatorError, match="beyond the range of float32"):
         A.update(rho=1e45)
 
 
@@ -82,7 +83,7 @@ def test_other_forms(name: str) -> None:
             lambda u, c: {"value": c * u**3}, V, c=1e45, dtype="float32"
         ).residual(u),
     }
-    with pytest.raises(femops.errors.OperatorError, match="beyond the range of float32"):
+    with pytest.raises(OperatorError, match="beyond the range of float32"):
         forms[name]()
 
 
@@ -94,11 +95,9 @@ def test_elements_of_a_size_whose_determinants_are_out_of_range(scale: float) ->
         A, B = (femops.diffusion(V, dtype=kind, level=level) for kind in ("float32", "float64"))
         u = random_vector(V, "float64")
         assert abs(A @ u.astype("float32") - B @ u).max() < 1e-5
-    with pytest.raises(
-        femops.errors.OperatorError, match=r"diffusion: .* beyond the range of float32"
-    ):
+    with pytest.raises(OperatorError, match=r"diffusion: .* beyond the range of float32"):
         femops.diffusion(V, dtype="float32", level="matrix-free")
-    with pytest.raises(femops.errors.OperatorError, match="beyond the range of float32"):
+    with pytest.raises(OperatorError, match="beyond the range of float32"):
         A.at_level("matrix-free")
 
 
@@ -129,7 +128,7 @@ def test_entries_of_a_matrix(level: str) -> None:
     """What is kept at points would do, its sums do not."""
     V = femops.H1(femops.box((1,)), 6)
     A = femops.diffusion(V, 3e38, dtype="float32", level=level)
-    with pytest.raises(femops.errors.OperatorError, match="entries of the matrix reach"):
+    with pytest.raises(OperatorError, match="entries of the matrix reach"):
         A @ random_vector(V, "float32")
 
 
@@ -154,8 +153,6 @@ def test_integrals_that_are_not_linear_and_loads_on_elements_out_of_range(scale:
         lambda: femops.functional(lambda u: u**2, V, dtype="float32"),
         lambda: femops.load(V, 1.0, dtype="float32"),
     ):
-        with pytest.raises(
-            femops.errors.OperatorError, match="beyond the range of float32: scale the"
-        ):
+        with pytest.raises(OperatorError, match="beyond the range of float32: scale the"):
             made()
     assert femops.load(V, 1.0).sum() == pytest.approx(scale**2)
