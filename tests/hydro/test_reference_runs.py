@@ -1,4 +1,4 @@
-"""Runs beside Laghos' published results, and what runs keep and tell."""
+"""Runs beside an independent reference, Laghos' published results, and what runs keep and tell."""
 
 from dataclasses import replace
 
@@ -7,6 +7,41 @@ import pytest
 
 from femops.errors import HydroError
 from femops.hydro import METHODS, RUNS, Lagrangian, Simulation, built_in, problem, verify
+from tests.hydro.cases import blast, three_states, tube, two_layers, vortices
+from tests.hydro.reference import Reference, refined
+
+HALVES = [0.0, 0.5, 1.0]
+CASES = {
+    1: (vortices(2), [refined(HALVES, 3)] * 2),
+    2: (vortices(3), [refined(HALVES, 1)] * 3),
+    3: (blast(1.0), [refined(HALVES, 3)] * 2),
+    5: (tube(), [refined(HALVES, 5)]),
+    6: (three_states(), [refined(range(8), 2), refined(range(4), 2)]),
+    9: (two_layers(), [refined([0.0, 0.5], 1), refined([-1.0, -0.5, 0.0, 0.5, 1.0], 1)]),
+}
+
+
+@pytest.mark.parametrize("number", CASES)
+def test_first_steps_are_those_of_the_reference(number):
+    setup, lines = CASES[number]
+    reference = RUNS[number]
+    expected = Reference(lines, setup, *reference.orders).run(10.0, max_steps=3)
+    run = reference.begin(cg_tol=1e-14)
+    run.run(10.0, max_steps=3)
+    assert (run.steps, run.t) == (3, pytest.approx(expected["t"], rel=1e-12))
+    assert run.dt == pytest.approx(expected["dt"], rel=1e-12)
+    assert run.e_norm == pytest.approx(expected["e_norm"], rel=1e-12)
+    energy = run.equations.total_energy(run.state)
+    assert energy == pytest.approx(expected["energy"], rel=1e-12)
+
+
+@pytest.mark.parametrize("number", [5, pytest.param(1, marks=pytest.mark.exhaustive)])
+def test_the_reference_is_as_published(number):
+    setup, lines = CASES[number]
+    published = RUNS[number]
+    found = Reference(lines, setup).run(published.t_final)
+    assert found["steps"] == published.steps
+    assert found["e_norm"] == pytest.approx(published.e_norm, rel=1e-10)
 
 
 @pytest.mark.parametrize(

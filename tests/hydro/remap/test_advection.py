@@ -37,11 +37,12 @@ def test_high_order_converges_at_the_order_plus_one(order, monkeypatch):
     assert np.log2(errors[0] / errors[1]) > order + 0.75
 
 
-def test_mass_and_bounds_over_hundreds_of_steps():
+@pytest.mark.parametrize("steps", [400, pytest.param(10_000, marks=pytest.mark.exhaustive)])
+def test_mass_and_bounds_over_many_steps(steps):
     mesh, extremes = femops.box((8,), periodic=True), []
-    run = Advection(Step(), mesh, 2, 2.0, 0.005, ho=3, lo=2)
+    run = Advection(Step(), mesh, 2, 0.005 * steps, 0.005, ho=3, lo=2)
     found = run.run(lambda _, u: extremes.append((u.min(), u.max())))
-    assert found.steps == len(extremes) == 400
+    assert found.steps == len(extremes) == steps
     assert np.min(extremes) >= -1e-13
     assert np.max(extremes) <= 1.0 + 1e-13
     assert abs(found.mass / found.mass_before - 1.0) < 1e-13
