@@ -6,16 +6,15 @@ import errno
 import os
 import pickle
 import re
-import subprocess
-import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from femops_kernels.codegen import private
+from femops_kernels.codegen import cache, private
 from femops_kernels.codegen.private import private_folder, read_private
 from femops_kernels.errors import CacheError
 
@@ -174,42 +173,31 @@ def test_files_of_another_are_refused(tmp_path: Path) -> None:
 # --- Programs -------------------------------------------------------------------------------------
 
 KERNEL = """
-import os, sys, warnings
+import os, sys
 from femops_kernels.codegen import cache, specialize
-warnings.simplefilter("always")
+plain = specialize.source
 def kernel(number=1):
     text = f'''
+from numba import njit
 @njit("float64(float64)", cache=True)
 def twice(x):
     return x + {number} * x
 '''
-    cache_text = specialize.source
-    specialize.source = lambda *given: "from numba import njit" + text
+    specialize.source = lambda *given: text
     try:
         return specialize.specialize(["twice"], {}).twice(2.0)
     finally:
-        specialize.source = cache_text
+        specialize.source = plain
 """
 
 
-def run(body: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("FEMOPS", "XDG_", "NUMBA"))}
-    return subprocess.run(
-        [sys.executable, "-c", KERNEL + textwrap.dedent(body)],
-        env={**env, **environment},
-        capture_output=True,
-        text=True,
-        timeout=300,  # a hang
-        check=False,
-    )
+@pytest.fixture
+def run(program: Any) -> Any:
+    """Run a program that has `kernel`."""
+    return lambda body, **environment: program(KERNEL + textwrap.dedent(body), **environment)
 
 
-def done(result: subprocess.CompletedProcess[str]) -> str:
-    assert result.returncode == 0, result.stderr
-    return result.stdout
-
-
-def refused(result: subprocess.CompletedProcess[str]) -> str:
+def refused(result: Any) -> str:
     assert result.returncode == 1
     last = result.stderr.splitlines()[-1]
     assert re.match(r"femops_kernels.errors.(Cache|Unwritable)Error: ", last)
@@ -226,42 +214,43 @@ class Plant:
         return os.mkdir, (str(self.proof),)
 
 
-def test_planted_files_are_not_run(tmp_path: Path) -> None:
+def test_planted_files_are_not_run(run: Any, tmp_path: Path) -> None:
     """The files are those that a real process would run: with the folder closed, they are."""
-    cache, proof = tmp_path / "cache", tmp_path / "proof"
-    assert done(run("print(kernel())", FEMOPS_CACHE=str(cache))) == "4.0\n"
-    assert cache.stat().st_mode & 0o777 == 0o700
-    (index,) = cache.rglob("*.nbi")
+    folder, proof = tmp_path / "cache", tmp_path / "proof"
+    given = {"FEMOPS_CACHE": str(folder)}
+    assert run("print(kernel())", **given).output == "4.0\n"
+    assert folder.stat().st_mode & 0o777 == 0o700
+    (index,) = folder.rglob("*.nbi")
     index.write_bytes(pickle.dumps(Plant(proof)))
-    (source,) = cache.glob("twice_*.py")
-    seal = f"import pathlib; cache.seal(pathlib.Path({str(source)!r}))"
-    done(run(seal, FEMOPS_CACHE=str(cache)))
-    cache.chmod(0o777)
-    assert "chmod go-w" in refused(run("kernel()", FEMOPS_CACHE=str(cache)))
-    cache.chmod(0o700)
+    (source,) = folder.glob("twice_*.py")
+    cache.seal(source)
+    folder.chmod(0o777)
+    assert "chmod go-w" in refused(run("kernel()", **given))
+    folder.chmod(0o700)
     index.chmod(0o666)
-    assert f"can write '{index}'" in refused(run("kernel()", FEMOPS_CACHE=str(cache)))
+    assert f"can write '{index}'" in refused(run("kernel()", **given))
     assert not proof.exists()
     index.chmod(0o600)
-    run("kernel()", FEMOPS_CACHE=str(cache))
+    run("kernel()", **given)
     assert proof.exists()
 
 
-def test_files_that_numba_makes_are_closed_to_others(tmp_path: Path) -> None:
+def test_files_that_numba_makes_are_closed_to_others(run: Any, tmp_path: Path) -> None:
     """Whatever the umask; and what it keeps is in our folder, whatever its settings."""
     (tmp_path / "cache").mkdir(mode=0o755)
     (tmp_path / "numba").mkdir()
     given = {"FEMOPS_CACHE": str(tmp_path / "cache"), "NUMBA_CACHE_DIR": str(tmp_path / "numba")}
-    done(run("os.umask(0); kernel()", **given))
+    numbas = "import numba; numba.config.reload_config(); os.umask(0); "
+    assert run(numbas + "print(kernel())", **given).output == "4.0\n"
     compiled = [*(tmp_path / "cache" / "__pycache__").iterdir()]
     assert {file.suffix for file in compiled} >= {".nbi", ".nbc"}
     assert not any(file.stat().st_mode & 0o022 for file in compiled)
     assert not list((tmp_path / "numba").iterdir())
-    assert done(run("os.umask(0); print(kernel())", **given)) == "4.0\n"
+    assert run(numbas + "print(kernel())", **given).output == "4.0\n"
 
 
 @pytest.mark.parametrize("bytes_left", [10, 4000])
-def test_a_full_disk(tmp_path: Path, bytes_left: int) -> None:
+def test_a_full_disk(run: Any, tmp_path: Path, bytes_left: int) -> None:
     """No file can be longer: first our source cannot be written, then what Numba compiled."""
     body = f"""
     import resource
@@ -278,7 +267,7 @@ def test_a_full_disk(tmp_path: Path, bytes_left: int) -> None:
     assert not [file for file in cache.rglob("*") if "tmp" in file.name]
     assert not list(other.iterdir())
     result = run("print(kernel())", FEMOPS_CACHE=str(cache))
-    assert done(result) == "4.0\n"
+    assert result.output == "4.0\n"
     assert "Warning" not in result.stderr
 
 
@@ -286,7 +275,9 @@ def test_a_full_disk(tmp_path: Path, bytes_left: int) -> None:
     ("writer", "number"),
     [(".py", "ENOSPC"), (".nbi", "EDQUOT"), (".nbc", "ENOSPC"), (".sha256", "EROFS")],
 )
-def test_kernels_go_elsewhere_when_a_disk_is_full(tmp_path: Path, writer: str, number: str) -> None:
+def test_kernels_go_elsewhere_when_a_disk_is_full(
+    run: Any, tmp_path: Path, writer: str, number: str
+) -> None:
     """Ours and Numba's, whichever file does not fit any more; what was measured goes along."""
     (tmp_path / "cache").mkdir(mode=0o700)
     (tmp_path / "cache" / "tuning.json").write_text("[]\n")
@@ -308,7 +299,7 @@ def test_kernels_go_elsewhere_when_a_disk_is_full(tmp_path: Path, writer: str, n
         cache.cache_folder(), "[]\\n")
     """
     result = run(body, FEMOPS_CACHE=str(tmp_path / "cache"), TMPDIR=str(tmp_path / "tmp"))
-    assert done(result) == "4.0 6.0 True\n"
+    assert result.output == "4.0 6.0 True\n"
     reason = re.escape(f"('{tmp_path / 'cache'}': {os.strerror(getattr(errno, number))})")
     assert len(re.findall(f"cache folder can't be written {reason}", result.stderr)) == 1
     assert f"keeps them in {tmp_path}/tmp/femops-" in result.stderr
@@ -316,9 +307,9 @@ def test_kernels_go_elsewhere_when_a_disk_is_full(tmp_path: Path, writer: str, n
     assert not list((tmp_path / "tmp").iterdir())
 
 
-def test_what_is_no_folder_is_not_to_be_closed_to_others(tmp_path: Path) -> None:
+def test_what_is_no_folder_is_not_to_be_closed_to_others(run: Any, tmp_path: Path) -> None:
     result = run("print(kernel())", FEMOPS_CACHE=os.devnull, TMPDIR=str(tmp_path))
-    assert done(result) == "4.0\n"
+    assert result.output == "4.0\n"
     assert f"can't be written ('{os.devnull}' is no folder)" in result.stderr
     assert "chmod" not in result.stderr
 
@@ -326,22 +317,23 @@ def test_what_is_no_folder_is_not_to_be_closed_to_others(tmp_path: Path) -> None
 # --- The folder for where none can be written -----------------------------------------------------
 
 
-def temporary(tmp_path: Path, body: str) -> subprocess.CompletedProcess[str]:
+def temporary(run: Any, tmp_path: Path, body: str, mode: int = 0o755) -> Any:
     home = tmp_path / "home"
     home.write_text("a file, so no folder can be made in it")
     (tmp_path / "tmp").mkdir()
+    (tmp_path / "tmp").chmod(mode)
     return run(body, HOME=str(home), TMPDIR=str(tmp_path / "tmp"))
 
 
-def test_a_temporary_folder_is_removed_at_exit(tmp_path: Path) -> None:
+def test_a_temporary_folder_is_removed_at_exit(run: Any, tmp_path: Path) -> None:
     body = """
     kernel()
     folder = cache.cache_folder()
     assert folder.stat().st_mode & 0o777 == 0o700
     print(folder)
     """
-    result = temporary(tmp_path, body)
-    folder = done(result).strip()
+    result = temporary(run, tmp_path, body)
+    folder = result.output.strip()
     assert Path(folder).parent == tmp_path / "tmp"
     assert not list((tmp_path / "tmp").iterdir())
     assert len(re.findall("CacheWarning: the cache folder can't be written", result.stderr)) == 1
@@ -349,7 +341,9 @@ def test_a_temporary_folder_is_removed_at_exit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("leave", ["sys.exit(0)", "os._exit(0)"])
-def test_a_forked_child_leaves_the_folder_of_its_parent(tmp_path: Path, leave: str) -> None:
+def test_a_forked_child_leaves_the_folder_of_its_parent(
+    run: Any, tmp_path: Path, leave: str
+) -> None:
     body = f"""
     kernel()
     if (child := os.fork()) == 0:
@@ -359,11 +353,11 @@ def test_a_forked_child_leaves_the_folder_of_its_parent(tmp_path: Path, leave: s
     assert len(list(cache.cache_folder().glob("*.py"))) == 2
     kernel(3)
     """
-    done(temporary(tmp_path, body))
+    assert temporary(run, tmp_path, body).output == ""
     assert not list((tmp_path / "tmp").iterdir())
 
 
-def test_children_have_folders_that_end_with_them(tmp_path: Path) -> None:
+def test_children_have_folders_that_end_with_them(run: Any, tmp_path: Path) -> None:
     """One that outlives its parent finds the folder gone; one of multiprocessing has its own."""
     body = """
     import multiprocessing, time
@@ -382,14 +376,11 @@ def test_children_have_folders_that_end_with_them(tmp_path: Path) -> None:
         print(kernel(2), flush=True)
         sys.exit(0)
     """
-    assert done(temporary(tmp_path, body)) == "6.0\n"
+    assert temporary(run, tmp_path, body).output == "6.0\n"
     assert not list((tmp_path / "tmp").iterdir())
 
 
-def test_a_temporary_folder_obeys_the_same_rules(tmp_path: Path) -> None:
-    (tmp_path / "tmp").mkdir()
-    (tmp_path / "home").write_text("")
-    (tmp_path / "tmp").chmod(0o777)
-    result = run("kernel()", HOME=str(tmp_path / "home"), TMPDIR=str(tmp_path / "tmp"))
+def test_a_temporary_folder_obeys_the_same_rules(run: Any, tmp_path: Path) -> None:
+    result = temporary(run, tmp_path, "kernel()", mode=0o777)
     assert f"all users can write '{tmp_path / 'tmp'}'" in refused(result)
     assert not list((tmp_path / "tmp").iterdir())
