@@ -277,10 +277,8 @@ def test_bad_environment(program: Any, warm: Path) -> None:
 
 def test_without_a_compiler_one_error_says_so() -> None:
     """Numba reads its setting when it is loaded."""
-    env, command = (
-        os.environ | {"NUMBA_DISABLE_JIT": "1"},
-        [sys.executable, "-c", PROGRAM + "A @ x"],
-    )
+    env = os.environ | {"NUMBA_DISABLE_JIT": "1"}
+    command = [sys.executable, "-c", PROGRAM + "A @ x"]
     result = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert result.returncode == 1
     assert "KernelError: NUMBA_DISABLE_JIT is set" in result.stderr.splitlines()[-1]

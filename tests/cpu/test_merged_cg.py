@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ CASES = ["bare", "jacobi", "vector", "inside", "float32", "one chunk", "scaled",
 one_thread = fixtures.one_thread
 
 
+@cache
 def problem(case: str) -> tuple[Any, Any, Any]:
     """Operator, right-hand side and preconditioner."""
     counts, p = {"one chunk": ((2, 2), 2), "many batches": ((100, 90), 1)}.get(case, ((9, 8), 3))
@@ -74,7 +76,7 @@ def test_iterates(case: str) -> None:
     )
     assert info.merged
     assert info.iterations == len(seen) == 12
-    for count in (1, 2, 5, 8, 12):
+    for count in (1, 2, 7, 12):
         x, info = femops.cg(A, b, rtol=0.0, maxiter=count, M=M, warn=False)
         y, _ = femops.cg(A, b, rtol=0.0, maxiter=count, M=M, warn=False, merged=False)
         assert info.iterations == count
@@ -100,7 +102,7 @@ def test_same_bits_on_any_threads_and_as_many_iterations(case: str) -> None:
     assert one.residual <= 1.5 * one.tolerance
 
 
-def test_in_pieces_as_in_one_go() -> None:
+def test_in_pieces_as_in_one_go_and_not_beyond_the_end() -> None:
     A, b, _ = problem("inside")
     whole, pieces = (ConjugateGradients(A.compiled, b, 0.0 * b, None, True) for _ in range(2))
     whole.advance(1e-9, 40, 40)
@@ -108,20 +110,22 @@ def test_in_pieces_as_in_one_go() -> None:
         pieces.advance(1e-9, 40, steps, show=False)
     np.testing.assert_allclose(pieces.x, whole.x, rtol=0.0, atol=1e-12 * np.abs(whole.x).max())
     assert pieces.iterations == whole.iterations
+    whole.advance(1e-8, 1000, 1000)
+    assert whole.status == CONVERGED
+    count, x = whole.iterations, whole.x.copy()
+    whole.advance(1e-8, 1000, 10)
+    assert whole.iterations == count
+    assert np.array_equal(whole.x, x)
 
 
-@pytest.mark.parametrize("scale", [1e-140, 1e140])
-def test_scale_of_the_right_hand_side(scale: float) -> None:
+def test_scale_of_the_right_hand_side() -> None:
     A, b, M = problem("jacobi")
-    x, info = femops.cg(A, scale * b, rtol=1e-8, M=M)
     y, _ = femops.cg(A, b, rtol=1e-8, M=M)
-    assert info.merged
-    assert info.converged
-    assert np.abs(x / scale - y).max() <= 1e-7 * np.abs(y).max()
-
-
-def test_nothing_to_do() -> None:
-    A, b, M = problem("jacobi")
+    for scale in (1e-140, 1e140):
+        x, info = femops.cg(A, scale * b, rtol=1e-8, M=M)
+        assert info.merged
+        assert info.converged
+        assert np.abs(x / scale - y).max() <= 1e-7 * np.abs(y).max()
     x, info = femops.cg(A, 0.0 * b, M=M)
     assert info.converged
     assert info.iterations == 0
@@ -180,7 +184,7 @@ def test_solves_at_once() -> None:
     st.booleans(),
     st.integers(1, 25),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_any_box(
     counts: list[int], seed: int, kappa: float, preconditioned: bool, limit: int
 ) -> None:
@@ -202,17 +206,6 @@ def test_any_box(
         return float(np.sqrt((iterate - solution) @ matrix @ (iterate - solution)))
 
     assert distance(x) <= distance(y) * (1.0 + 1e-12) + 1e-9 * distance(0.0 * b)
-
-
-def test_status_is_kept() -> None:
-    A, b, _ = problem("inside")
-    solve = ConjugateGradients(A.compiled, b, 0.0 * b, None, True)
-    solve.advance(1e-8, 1000, 1000)
-    assert solve.status == CONVERGED
-    count, x = solve.iterations, solve.x.copy()
-    solve.advance(1e-8, 1000, 10)
-    assert solve.iterations == count
-    assert np.array_equal(solve.x, x)
 
 
 @pytest.mark.parametrize(("dtype", "rtol"), [("float64", 1e-18), ("float32", 1e-10)])

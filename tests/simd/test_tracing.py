@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -61,18 +62,18 @@ def outer(out, n, pair):  # type: ignore[no-untyped-def]
 written = traced(mixed)
 
 
-@pytest.mark.parametrize("n", [0, 1, 2, 7])
-def test_as_python(n: int) -> None:
+def test_as_python() -> None:
     @njit
     def run(address, n, first):  # type: ignore[no-untyped-def]
         outer(address, n, (first, n))
 
-    out = np.arange(SIZE, dtype=np.float64)
-    expected = out.copy()
-    run(out.ctypes.data, n, -11)
-    naive(expected, n, (-11, n))
-    naive(expected, n, (n, 7))
-    assert np.array_equal(out, expected)
+    for n in (0, 1, 2, 7):
+        out = np.arange(SIZE, dtype=np.float64)
+        expected = out.copy()
+        run(out.ctypes.data, n, -11)
+        naive(expected, n, (-11, n))
+        naive(expected, n, (n, 7))
+        assert np.array_equal(out, expected), n
 
 
 @carrying
@@ -96,20 +97,18 @@ def conditions(out, n, factor):  # type: ignore[no-untyped-def]
             put(REAL, out, i, -1.0)
 
 
-@pytest.mark.sample(3)
-@pytest.mark.parametrize("factor", [2.0, -2.0, 0.0, np.nan])
-@pytest.mark.parametrize("n", [1, 3, 9])
-def test_conditions(n: int, factor: float) -> None:
+def test_conditions() -> None:
     @njit
     def run(address, n, factor):  # type: ignore[no-untyped-def]
         conditions(address, n, factor)
 
-    out = np.arange(SIZE, dtype=np.float64)
-    expected = out.copy()
-    expected[n] = factor * sum(range(n))
-    expected[1 : min(n, 4)] = factor if factor > 0.0 else expected[1 : min(n, 4)]
-    run(out.ctypes.data, n, factor)
-    assert np.array_equal(out, expected, equal_nan=True)
+    for n, factor in product((1, 3, 9), (2.0, -2.0, 0.0, np.nan)):
+        out = np.arange(SIZE, dtype=np.float64)
+        expected = out.copy()
+        expected[n] = factor * sum(range(n))
+        expected[1 : min(n, 4)] = factor if factor > 0.0 else expected[1 : min(n, 4)]
+        run(out.ctypes.data, n, factor)
+        assert np.array_equal(out, expected, equal_nan=True), (n, factor)
 
 
 def leaves(out, n):  # type: ignore[no-untyped-def]
