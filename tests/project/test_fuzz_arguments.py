@@ -16,15 +16,8 @@ from support.public import offered
 mpl.use("Agg")
 
 MADE = {  # by functions that are called here
-    "ComplexOperator",
-    "Functional",
-    "Residual",
-    "DistributedMesh",
-    "ElementClass",
-    "Operator",
-    "Partition",
-    "Picture",
-    "Space",
+    *("ComplexOperator", "Functional", "Residual", "DistributedMesh", "ElementClass"),
+    *("Operator", "Partition", "Picture", "Space"),
 }
 SLOW = {"movie", "picture", "plot", "to_pyvista"}
 """They draw what is right, which takes its time: only their first arguments are replaced."""
@@ -64,23 +57,14 @@ def complaints(good: dict[str, Call], every: int) -> tuple[list[str], int]:
     return found, made
 
 
+@pytest.mark.parametrize("every", [EVERY, pytest.param(1, marks=pytest.mark.exhaustive)])
 def test_no_error_is_bare(
-    good: dict[str, Call], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    good: dict[str, Call], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every: int
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    found, made = complaints(good, EVERY)
+    found, made = complaints(good, every)
     assert not found
-    assert made > 2000
-
-
-@pytest.mark.exhaustive
-def test_no_error_is_bare_at_all(
-    good: dict[str, Call], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    found, made = complaints(good, 1)
-    assert not found
-    assert made > 17_000
+    assert made > 17_000 // every
 
 
 def test_all_that_is_offered_is_called(good: dict[str, Call]) -> None:
