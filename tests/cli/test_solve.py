@@ -53,7 +53,7 @@ def test_contract_and_rates(run, problem):
         assert np.log2(coarse["pressure_error"] / fine["pressure_error"]) > 1.7
 
 
-@pytest.mark.parametrize("problem", KEYS)
+@pytest.mark.parametrize("problem", [name for name in KEYS if name != "helmholtz"])
 def test_three_dimensions(run, tmp_path, problem):
     """Quadratics on a quarter of a wave: the error beside the norm of the exact solution."""
     mesh = femops.box((4, 4, 4))
@@ -62,7 +62,6 @@ def test_three_dimensions(run, tmp_path, problem):
     waves = Waves.on(mesh)
     field = {
         "poisson": lambda: Field.scalar(waves),
-        "helmholtz": lambda: Field.scalar(waves),
         "elasticity": lambda: Field.vector(waves, 1 / waves.wave[0]),
         "neohookean": lambda: Field.vector(waves, 0.2 / waves.wave[0]),
         "stokes": lambda: Field.solenoidal(waves),

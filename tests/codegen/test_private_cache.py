@@ -10,7 +10,6 @@ import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -25,7 +24,7 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files
 
 
 @pytest.fixture(autouse=True)
-def crowd(monkeypatch: pytest.MonkeyPatch) -> None:
+def crowd(monkeypatch):
     """Every group has members, whoever runs the tests."""
     monkeypatch.setattr(private, "_own_group", lambda path, group: False)
 
@@ -33,7 +32,7 @@ def crowd(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- Folders and files ----------------------------------------------------------------------------
 
 
-def test_folders_are_made_for_the_user_alone(tmp_path: Path) -> None:
+def test_folders_are_made_for_the_user_alone(tmp_path):
     before = os.umask(0)
     try:
         made = private_folder(tmp_path / "a" / "b" / "c")
@@ -44,7 +43,7 @@ def test_folders_are_made_for_the_user_alone(tmp_path: Path) -> None:
     assert private_folder(made) == made
 
 
-def of_another(path: Path) -> None:
+def of_another(path):
     os.chown(path, ANOTHER, -1, follow_symlinks=False)
 
 
@@ -63,7 +62,7 @@ UNSAFE: dict[str, Callable[[Path], object]] = {
     "how", [pytest.param(k, marks=[as_root] * ("another" in k)) for k in UNSAFE]
 )
 @pytest.mark.parametrize("linked", [False, True])
-def test_a_folder_that_others_could_fill_is_refused(tmp_path: Path, how: str, linked: bool) -> None:
+def test_a_folder_that_others_could_fill_is_refused(tmp_path, how, linked):
     (tmp_path / "a" / "b").mkdir(parents=True)
     folder = tmp_path / "a" / "b"
     if linked:
@@ -78,13 +77,13 @@ def test_a_folder_that_others_could_fill_is_refused(tmp_path: Path, how: str, li
     assert not (folder / "new").exists()
 
 
-def test_a_folder_in_one_with_the_sticky_bit(tmp_path: Path) -> None:
+def test_a_folder_in_one_with_the_sticky_bit(tmp_path):
     """As in /tmp: what is there can be renamed by its owner alone."""
     tmp_path.chmod(0o1777)
     assert private_folder(tmp_path / "mine").stat().st_mode & 0o777 == 0o700
 
 
-def test_links_are_followed_if_they_are_ours(tmp_path: Path) -> None:
+def test_links_are_followed_if_they_are_ours(tmp_path):
     (tmp_path / "real" / "in").mkdir(parents=True)
     (tmp_path / "one").symlink_to(tmp_path / "two")
     (tmp_path / "two").symlink_to("real/../real")
@@ -101,7 +100,7 @@ def test_links_are_followed_if_they_are_ours(tmp_path: Path) -> None:
 
 
 @as_root
-def test_a_link_of_another_is_refused(tmp_path: Path) -> None:
+def test_a_link_of_another_is_refused(tmp_path):
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     of_another(tmp_path / "link")
@@ -119,14 +118,7 @@ def test_a_link_of_another_is_refused(tmp_path: Path) -> None:
         ("me", [], True, False),
     ],
 )
-def test_a_group_of_one(
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    name: str,
-    members: list[str],
-    access_list: bool,
-    alone: bool,
-) -> None:
+def test_a_group_of_one(monkeypatch, tmp_path, name, members, access_list, alone):
     """Where each user has a group of the same name, what it may write is still the user's."""
     monkeypatch.undo()  # `crowd`
     group = SimpleNamespace(gr_gid=7, gr_name=name, gr_mem=members)
@@ -142,7 +134,7 @@ def test_a_group_of_one(
             private_folder(tmp_path)
 
 
-def test_files_are_read_if_only_we_can_have_written_them(tmp_path: Path) -> None:
+def test_files_are_read_if_only_we_can_have_written_them(tmp_path):
     file = tmp_path / "kernel"
     with pytest.raises(FileNotFoundError):
         read_private(file)
@@ -163,7 +155,7 @@ def test_files_are_read_if_only_we_can_have_written_them(tmp_path: Path) -> None
 
 
 @as_root
-def test_files_of_another_are_refused(tmp_path: Path) -> None:
+def test_files_of_another_are_refused(tmp_path):
     (tmp_path / "kernel").write_bytes(b"code")
     of_another(tmp_path / "kernel")
     with pytest.raises(CacheError, match=r"kernel' belongs to the user 54321, .*remove it"):
@@ -192,12 +184,12 @@ def twice(x):
 
 
 @pytest.fixture
-def run(program: Any) -> Any:
+def run(program):
     """Run a program that has `kernel`."""
     return lambda body, **environment: program(KERNEL + textwrap.dedent(body), **environment)
 
 
-def refused(result: Any) -> str:
+def refused(result):
     assert result.returncode == 1
     last = result.stderr.splitlines()[-1]
     assert re.match(r"femops_kernels.errors.(Cache|Unwritable)Error: ", last)
@@ -207,14 +199,14 @@ def refused(result: Any) -> str:
 class Plant:
     """A pickle that makes a file when it is read."""
 
-    def __init__(self, proof: Path) -> None:
+    def __init__(self, proof):
         self.proof = proof
 
-    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+    def __reduce__(self):
         return os.mkdir, (str(self.proof),)
 
 
-def test_planted_files_are_not_run(run: Any, tmp_path: Path) -> None:
+def test_planted_files_are_not_run(run, tmp_path):
     """The files are those that a real process would run: with the folder closed, they are."""
     folder, proof = tmp_path / "cache", tmp_path / "proof"
     given = {"FEMOPS_CACHE": str(folder)}
@@ -235,7 +227,7 @@ def test_planted_files_are_not_run(run: Any, tmp_path: Path) -> None:
     assert proof.exists()
 
 
-def test_files_that_numba_makes_are_closed_to_others(run: Any, tmp_path: Path) -> None:
+def test_files_that_numba_makes_are_closed_to_others(run, tmp_path):
     """Whatever the umask; and what it keeps is in our folder, whatever its settings."""
     (tmp_path / "cache").mkdir(mode=0o755)
     (tmp_path / "numba").mkdir()
@@ -250,7 +242,7 @@ def test_files_that_numba_makes_are_closed_to_others(run: Any, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("bytes_left", [10, 4000])
-def test_a_full_disk(run: Any, tmp_path: Path, bytes_left: int) -> None:
+def test_a_full_disk(run, tmp_path, bytes_left):
     """No file can be longer: first our source cannot be written, then what Numba compiled."""
     body = f"""
     import resource
@@ -275,9 +267,7 @@ def test_a_full_disk(run: Any, tmp_path: Path, bytes_left: int) -> None:
     ("writer", "number"),
     [(".py", "ENOSPC"), (".nbi", "EDQUOT"), (".nbc", "ENOSPC"), (".sha256", "EROFS")],
 )
-def test_kernels_go_elsewhere_when_a_disk_is_full(
-    run: Any, tmp_path: Path, writer: str, number: str
-) -> None:
+def test_kernels_go_elsewhere_when_a_disk_is_full(run, tmp_path, writer, number):
     """Ours and Numba's, whichever file does not fit any more; what was measured goes along."""
     (tmp_path / "cache").mkdir(mode=0o700)
     (tmp_path / "cache" / "tuning.json").write_text("[]\n")
@@ -307,7 +297,7 @@ def test_kernels_go_elsewhere_when_a_disk_is_full(
     assert not list((tmp_path / "tmp").iterdir())
 
 
-def test_what_is_no_folder_is_not_to_be_closed_to_others(run: Any, tmp_path: Path) -> None:
+def test_what_is_no_folder_is_not_to_be_closed_to_others(run, tmp_path):
     result = run("print(kernel())", FEMOPS_CACHE=os.devnull, TMPDIR=str(tmp_path))
     assert result.output == "4.0\n"
     assert f"can't be written ('{os.devnull}' is no folder)" in result.stderr
@@ -317,7 +307,7 @@ def test_what_is_no_folder_is_not_to_be_closed_to_others(run: Any, tmp_path: Pat
 # --- The folder for where none can be written -----------------------------------------------------
 
 
-def temporary(run: Any, tmp_path: Path, body: str, mode: int = 0o755) -> Any:
+def temporary(run, tmp_path, body, mode=0o755):
     home = tmp_path / "home"
     home.write_text("a file, so no folder can be made in it")
     (tmp_path / "tmp").mkdir()
@@ -325,7 +315,7 @@ def temporary(run: Any, tmp_path: Path, body: str, mode: int = 0o755) -> Any:
     return run(body, HOME=str(home), TMPDIR=str(tmp_path / "tmp"))
 
 
-def test_a_temporary_folder_is_removed_at_exit(run: Any, tmp_path: Path) -> None:
+def test_a_temporary_folder_is_removed_at_exit(run, tmp_path):
     body = """
     kernel()
     folder = cache.cache_folder()
@@ -341,9 +331,7 @@ def test_a_temporary_folder_is_removed_at_exit(run: Any, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("leave", ["sys.exit(0)", "os._exit(0)"])
-def test_a_forked_child_leaves_the_folder_of_its_parent(
-    run: Any, tmp_path: Path, leave: str
-) -> None:
+def test_a_forked_child_leaves_the_folder_of_its_parent(run, tmp_path, leave):
     body = f"""
     kernel()
     if (child := os.fork()) == 0:
@@ -357,7 +345,7 @@ def test_a_forked_child_leaves_the_folder_of_its_parent(
     assert not list((tmp_path / "tmp").iterdir())
 
 
-def test_children_have_folders_that_end_with_them(run: Any, tmp_path: Path) -> None:
+def test_children_have_folders_that_end_with_them(run, tmp_path):
     """One that outlives its parent finds the folder gone; one of multiprocessing has its own."""
     body = """
     import multiprocessing, time
@@ -380,7 +368,7 @@ def test_children_have_folders_that_end_with_them(run: Any, tmp_path: Path) -> N
     assert not list((tmp_path / "tmp").iterdir())
 
 
-def test_a_temporary_folder_obeys_the_same_rules(run: Any, tmp_path: Path) -> None:
+def test_a_temporary_folder_obeys_the_same_rules(run, tmp_path):
     result = temporary(run, tmp_path, "kernel()", mode=0o777)
     assert f"all users can write '{tmp_path / 'tmp'}'" in refused(result)
     assert not list((tmp_path / "tmp").iterdir())

@@ -1,15 +1,11 @@
 """What a cache, a fork, a second process and several threads must survive, each case apart."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -46,16 +42,16 @@ def times(x):
 Run = Callable[..., str]
 
 
-def ended(program: Any, body: str, cache: Path, text: str = PROGRAM, **environment: str) -> Any:
+def ended(program, body, cache, text=PROGRAM, **environment):
     """Exit code, output and errors of a program that goes on with `body`."""
     return program(text + textwrap.dedent(body), FEMOPS_CACHE=str(cache), **environment)
 
 
 @pytest.fixture(scope="module")
-def run(program: Any) -> Run:
+def run(program):
     """What is printed to standard error by a program that ends well."""
 
-    def call(*given: Any, **environment: str) -> str:
+    def call(*given, **environment):
         result = ended(program, *given, **environment)
         assert result.returncode == 0, result.stderr
         return result.stderr
@@ -67,7 +63,7 @@ SAYS_AT_ONCE = "from femops_kernels.codegen import notice; notice.AFTER = 0.0; c
 
 
 @pytest.fixture(scope="module")
-def warm(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def warm(run, tmp_path_factory):
     """A cache folder that holds the program's kernels; their compilation is said in one line."""
     cache = tmp_path_factory.mktemp("cache")
     said = run(SAYS_AT_ONCE, cache, FEMOPS_THREADS="1")
@@ -76,7 +72,7 @@ def warm(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return cache
 
 
-def test_second_process_compiles_nothing(run: Run, warm: Path) -> None:
+def test_second_process_compiles_nothing(run, warm):
     """The second process finds all it needs, says nothing, and leaves the files as they were."""
     before = {p: p.stat().st_mtime_ns for p in warm.rglob("*.nb?")}
     assert before
@@ -92,13 +88,13 @@ def test_second_process_compiles_nothing(run: Run, warm: Path) -> None:
     assert {p: p.stat().st_mtime_ns for p in warm.rglob("*.nb?")} == before
 
 
-def test_a_program_silences_what_is_said_of_a_compilation(run: Run, tmp_path: Path) -> None:
+def test_a_program_silences_what_is_said_of_a_compilation(run, tmp_path):
     silent = "import logging; logging.getLogger('femops').setLevel('ERROR'); notice.AFTER = 0.0; "
     assert run(silent + "kernel(1)", tmp_path, SMALL) == ""
     assert list(tmp_path.glob("kernel_1.sha256"))
 
 
-def test_warmed_up_compiles_nothing(run: Run, tmp_path: Path) -> None:
+def test_warmed_up_compiles_nothing(run, tmp_path):
     """What ``femops warmup`` compiled serves another mesh, with conditions and values.
 
     Several threads too: they are woken for large operators only, which it does not make.
@@ -121,7 +117,7 @@ def test_warmed_up_compiles_nothing(run: Run, tmp_path: Path) -> None:
     assert sorted(tmp_path.glob("*.py")) == before
 
 
-def test_damaged_cache_is_mended(run: Run, tmp_path: Path) -> None:
+def test_damaged_cache_is_mended(run, tmp_path):
     """Each kernel is damaged in another way: all are compiled again, once.
 
     A source is written again before it is looked at. A process killed between compiling and sealing
@@ -148,7 +144,7 @@ def test_damaged_cache_is_mended(run: Run, tmp_path: Path) -> None:
     assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.nb?")} == before
 
 
-def test_two_processes_at_once(run: Run, tmp_path: Path) -> None:
+def test_two_processes_at_once(run, tmp_path):
     """Two that start on an empty cache both work, and each kernel is compiled once."""
     body = """
     import os, warnings
@@ -203,7 +199,7 @@ children_of_threads(5)
 """
 
 
-def test_forks_of_threads(run: Run, warm: Path) -> None:
+def test_forks_of_threads(run, warm):
     run(FORKS, warm, FEMOPS_THREADS="2")
 
 
@@ -260,11 +256,11 @@ assert femops.mass(femops.H1(femops.box((320, 160)), 2)).compiled.threads() == 2
 """
 
 
-def test_python_threads_solves_and_small_problems(run: Run, warm: Path) -> None:
+def test_python_threads_solves_and_small_problems(run, warm):
     run(THREADS, warm, FEMOPS_THREADS="2")
 
 
-def test_bad_environment(program: Any, warm: Path) -> None:
+def test_bad_environment(program, warm):
     for variable, value, message in (
         ("FEMOPS_LANES", "3", "lanes are '3' wide: set FEMOPS_LANES to one of"),
         ("FEMOPS_THREADS", "many", "choose 1 to"),
@@ -275,7 +271,7 @@ def test_bad_environment(program: Any, warm: Path) -> None:
         assert "KernelValueError" in result.stderr.splitlines()[-1]
 
 
-def test_without_a_compiler_one_error_says_so() -> None:
+def test_without_a_compiler_one_error_says_so():
     """Numba reads its setting when it is loaded."""
     env = os.environ | {"NUMBA_DISABLE_JIT": "1"}
     command = [sys.executable, "-c", PROGRAM + "A @ x"]

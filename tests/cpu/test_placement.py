@@ -1,7 +1,5 @@
 """Arrays are written first by the threads that work on them; what is computed stays the same."""
 
-from __future__ import annotations
-
 import sys
 import threading
 from functools import partial

@@ -1,7 +1,5 @@
 """Loops that threads share: every item once, whoever comes, and nobody waits awake."""
 
-from __future__ import annotations
-
 import threading
 import time
 

@@ -15,7 +15,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
-import numpy as np
 import pytest
 
 import femops
@@ -64,13 +63,11 @@ def test_page(page, tmp_path, monkeypatch):
     monkeypatch.setattr(plot, "check_pyvista", no_opengl)
     if page.name == "gpu.md" and cupy_device.describe()["missing"]:
         host_as_gpu(monkeypatch)
-    namespace = run_page(page)
-    if page.name == "tutorial.md":
-        check_tutorial(namespace)
+    run_page(page)
 
 
 def run_page(page):
-    """Run the blocks of a page, and return the namespace of the Python blocks."""
+    """Run the blocks of a page; Python blocks have one namespace."""
     namespace = {"__name__": "__main__"}
     for language, code, shown, line in blocks(page):
         where = f"{page.name}:{line}"
@@ -85,23 +82,6 @@ def run_page(page):
             exec(program, namespace)
         if shown is not None:
             assert output.getvalue() == shown, f"{where} prints something else"
-    return namespace
-
-
-def check_tutorial(names):
-    """Check to round-off what the tutorial prints to a few digits."""
-    V, A, u, exact = (names[name] for name in ("V", "A", "u", "exact"))
-    assert abs(names["mesh"].volume() - names["ball"].volume()) < 1e-12
-    assert np.allclose(A.assemble() @ u, A @ u)
-    out = V.zeros()
-    A.apply(u, out)
-    assert np.array_equal(out, A @ u)
-    values, where = V.values(u), V.sample(u, 5)
-    assert V.gradient(u).shape == (*values.shape, 3)
-    assert np.abs(where[1] - exact(where[0].reshape(-1, 3).T).reshape(where[1].shape)).max() < 1e-4
-    assert np.abs(names["probe"](V, u) - exact(names["points"].T)).max() < 1e-5
-    assert np.allclose((names["K"] @ names["X"])[:, 1], names["K"] @ names["X"][:, 1])
-    assert np.allclose(names["W"].components(names["bent"])[:, 0], names["bent"][::2])
 
 
 def test_shown_output_is_compared(tmp_path):

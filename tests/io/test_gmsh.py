@@ -41,14 +41,6 @@ def test_node_order_is_that_of_gmsh(dim):
         np.testing.assert_allclose(nodes, grid, atol=1e-14, err_msg=str(degree))
 
 
-def test_node_order_of_quadratic_elements_by_hand():
-    # Gmsh's manual: quadrangle 0 4 1 / 7 8 5 / 3 6 2; hexahedron's first plane 0 8 1 / 9 20 11 /...
-    assert gmsh_order(2, 2).tolist() == [0, 4, 1, 7, 8, 5, 3, 6, 2]
-    assert gmsh_order(3, 2)[:9].tolist() == [0, 8, 1, 9, 20, 11, 3, 13, 2]
-    assert gmsh_order(3, 2)[9:18].tolist() == [10, 21, 12, 22, 26, 23, 15, 24, 14]
-    assert gmsh_order(1, 4).tolist() == [0, 2, 3, 4, 1]
-
-
 @pytest.mark.parametrize(
     ("dim", "degree", "kind"),
     [(3, 1, KINDS[0]), (3, 3, KINDS[2]), (2, 4, KINDS[1]), (1, 2, KINDS[3])],

@@ -103,8 +103,7 @@ def test_arrows_are_spread_and_point_along_the_field():
     np.testing.assert_allclose(vectors / starts[:, ::-1], (vectors / starts[:, ::-1])[0, 0])
     assert np.linalg.norm(vectors, axis=1).max() == pytest.approx(0.12, rel=0.01)
 
-
-def test_arrows_in_space_start_at_the_front():
+    # in space they start at the front
     points = np.array([[0.5, 0.5], [0.52, 0.5], [0, 0], [1, 1]])
     starts, _ = arrows_of(points, np.ones((4, 2)), count=3, depth=np.array([0, 1.0, 0, 0]))
     assert starts.tolist() == [[0, 0], [0.52, 0.5], [1, 1]]
@@ -175,13 +174,10 @@ def test_a_displacement_moves_the_mesh():
     np.testing.assert_allclose(moved.extents, [0, 0, 2, 1])
 
 
-def test_the_view_is_orthonormal():
+def test_pieces_of_grids_and_the_view():
     axes = view_axes(VIEW)
     np.testing.assert_allclose(axes @ axes.T, np.eye(3), atol=1e-15)
     assert axes[1, 2] > 0
-
-
-def test_pieces_of_grids():
     grid = Sampler(femops.box((1, 1))).patches(3)
     assert quadrilaterals(grid).shape == (4, 4, 3)
     np.testing.assert_allclose(areas(quadrilaterals(grid)).sum(axis=0), [0, 0, -1])

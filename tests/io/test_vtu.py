@@ -263,10 +263,10 @@ def test_a_mesh_alone(tmp_path):
     assert not (tmp_path / "n.mesh").exists()
 
 
-@pytest.mark.parametrize(("dim", "kind"), [(1, femops.H1), (2, femops.L2), (3, femops.H1)])
-def test_meshio_reads_what_is_saved(tmp_path, dim, kind):
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_meshio_reads_what_is_saved(tmp_path, dim):
     meshio = pytest.importorskip("meshio", reason="needs the extra dev")
-    V = kind(mesh_of(dim), 3)
+    V = femops.H1(mesh_of(dim), 3)
     u = V.interpolate(lambda x: x[0] + 2)
     file = femops.save(tmp_path / "u.vtu", V, u=u)
     read = meshio.read(file)

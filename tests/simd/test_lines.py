@@ -1,14 +1,9 @@
 """Lines and contractions against NumPy: every symmetry, size, float type and lane width."""
 
-from __future__ import annotations
-
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from femops_kernels.errors import KernelError
 from femops_kernels.simd.lanes import Lane, load, store
@@ -25,31 +20,9 @@ from femops_kernels.simd.lines import (
 from femops_kernels.simd.tracing import traced
 
 
-def symmetric(rng: np.random.Generator, m: int, n: int, symmetry: int) -> np.ndarray:
+def symmetric(rng, m, n, symmetry):
     a = rng.standard_normal((m, n))
     return a + symmetry * a[::-1, ::-1] if symmetry else a
-
-
-@given(st.integers(1, 9), st.integers(1, 9), st.sampled_from([-1, 0, 1]), st.integers(0, 2**32 - 1))
-@settings(max_examples=50)
-def test_halves_rebuild_the_matrix(m: int, n: int, symmetry: int, seed: int) -> None:
-    """The even-odd split, done in NumPy, is the product with the full matrix."""
-    rows = symmetric(np.random.default_rng(seed), m, n, symmetry)
-    matrix = Matrix1D(rows)
-    v = np.random.default_rng(seed + 1).standard_normal(n)
-    if matrix.symmetry == 0:
-        return
-    even, odd = matrix.split()
-    h = n // 2
-    a = even @ np.concatenate([v[:h] + v[::-1][:h], v[h : n - h]])
-    b = odd @ (v[:h] - v[::-1][:h])
-    u = np.empty(m)
-    top = (m + 1) // 2
-    u[m - top :] = (matrix.symmetry * (a - b))[::-1]
-    u[:top] = a + b
-    if m % 2:
-        u[m // 2] = (a if matrix.symmetry > 0 else b)[m // 2]
-    np.testing.assert_allclose(u, np.array(matrix.rows) @ v, atol=1e-13)
 
 
 # A contraction is compiled for its matrix, so few are tried here; the operators' cover tries many
@@ -57,13 +30,14 @@ def test_halves_rebuild_the_matrix(m: int, n: int, symmetry: int, seed: int) -> 
 @pytest.mark.parametrize(
     ("m", "n", "symmetry", "width", "dtype"),
     [
+        (6, 5, 1, 8, "float64"),
         (5, 6, 1, 4, "float64"),
         (7, 7, -1, 16, "float32"),
         (4, 4, -1, 2, "float64"),
         (3, 2, 0, 8, "float32"),
     ],
 )
-def test_contract(m: int, n: int, symmetry: int, width: int, dtype: str) -> None:
+def test_contract(m, n, symmetry, width, dtype):
     from numba import njit
 
     rng = np.random.default_rng(m * n)
@@ -97,7 +71,7 @@ def test_contract(m: int, n: int, symmetry: int, width: int, dtype: str) -> None
     ],
     ids=["any", "values", "slopes", "some", "zeros", "sums"],
 )
-def test_rows_of_a_matrix_by_number(rows: Any, width: int, dtype: str) -> None:
+def test_rows_of_a_matrix_by_number(rows, width, dtype):
     """Each row times both parts of a line of random lanes; zeros and ones cost no product."""
     from numba import njit
 
@@ -121,7 +95,7 @@ def test_rows_of_a_matrix_by_number(rows: Any, width: int, dtype: str) -> None:
     assert np.abs(u - expected).max() <= (1e-15 if dtype == "float64" else 1e-6) * 4 * scale
 
 
-def test_a_part_that_the_line_does_not_have() -> None:
+def test_a_part_that_the_line_does_not_have():
     from numba import njit
     from numba.core.errors import TypingError
 
@@ -136,7 +110,7 @@ def test_a_part_that_the_line_does_not_have() -> None:
         run(0, 0)
 
 
-def test_strict_lanes_fuse_what_is_added_to_a_product() -> None:
+def test_strict_lanes_fuse_what_is_added_to_a_product():
     """Whatever the compiler would do; a sum of two products rounds the second."""
     from numba import njit
 
@@ -164,7 +138,7 @@ def test_strict_lanes_fuse_what_is_added_to_a_product() -> None:
         assert found.tolist() == [*map(float, exact), *rounded]
 
 
-def test_numbers_in_all_slots() -> None:
+def test_numbers_in_all_slots():
     from numba import njit
 
     width, dtype = 4, "float32"
@@ -185,7 +159,7 @@ def test_numbers_in_all_slots() -> None:
     np.testing.assert_array_equal(out, np.repeat(expected[:, None], width, axis=1))
 
 
-def test_flops_are_those_of_the_smaller_way() -> None:
+def test_flops_are_those_of_the_smaller_way():
     assert Matrix1D(np.eye(4)).flops() == 0
     assert Matrix1D(np.eye(4)).is_identity
     rng = np.random.default_rng(0)
@@ -196,7 +170,7 @@ def test_flops_are_those_of_the_smaller_way() -> None:
     assert split.flops() == 6 + 6 + 6 * (2 * 3 - 1)
 
 
-def test_gathered_by_indices() -> None:
+def test_gathered_by_indices():
     from numba import njit
 
     lane = Lane(8)
@@ -213,7 +187,7 @@ def test_gathered_by_indices() -> None:
     np.testing.assert_array_equal(y, x[indices])
 
 
-def test_lane_arithmetic_with_numbers() -> None:
+def test_lane_arithmetic_with_numbers():
     from numba import njit
 
     lane = Lane(4, "float32")
@@ -229,7 +203,7 @@ def test_lane_arithmetic_with_numbers() -> None:
     np.testing.assert_allclose(u, -(2 * v - 1) / (v + 3), rtol=1e-6)
 
 
-def test_lanes_and_matrices_that_are_none() -> None:
+def test_lanes_and_matrices_that_are_none():
     with pytest.raises(KernelError, match="3 wide: choose one of"):
         Lane(3)
     with pytest.raises(KernelError, match="float16: choose float64 or float32"):

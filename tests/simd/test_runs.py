@@ -1,7 +1,5 @@
 """Runs of dofs: nodes of an element in pieces, their addresses, lines gathered and scattered."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
@@ -21,7 +19,7 @@ SHAPES = [
 ]
 
 
-def entity(digits: tuple[int, ...], p1d: int) -> list[int]:
+def entity(digits, p1d):
     """Nodes of a vertex, edge, face or interior, x fastest, written out."""
     grid = itertools.product(range(p1d), repeat=len(digits))  # z first
     found = []
@@ -33,7 +31,7 @@ def entity(digits: tuple[int, ...], p1d: int) -> list[int]:
 
 
 @pytest.mark.parametrize("runs", SHAPES, ids=str)
-def test_every_node_is_in_one_run_and_lines_are_made_of_runs(runs: DofRuns) -> None:
+def test_every_node_is_in_one_run_and_lines_are_made_of_runs(runs):
     nodes = np.concatenate(runs.nodes)
     np.testing.assert_array_equal(np.sort(nodes), np.arange(runs.p1d**runs.dim))
     assert runs.longest == max(len(n) for n in runs.nodes)
@@ -61,7 +59,7 @@ def test_every_node_is_in_one_run_and_lines_are_made_of_runs(runs: DofRuns) -> N
     ],
     ids=str,
 )
-def test_lines_gathered_and_scattered(runs: DofRuns, dtype: str, ncomp: int) -> None:
+def test_lines_gathered_and_scattered(runs, dtype, ncomp):
     """Slots may share runs, and all of their updates count."""
     from numba import njit
 
@@ -96,7 +94,7 @@ def test_lines_gathered_and_scattered(runs: DofRuns, dtype: str, ncomp: int) -> 
     np.testing.assert_allclose(y, expected, rtol=1e-14 if dtype == "float64" else 1e-6)
 
 
-def test_pieces_have_every_number_once() -> None:
+def test_pieces_have_every_number_once():
     for runs, ncomp, width in itertools.product(SHAPES, (1, 3), (1, 2, 4, 16)):
         seen = [np.zeros(len(nodes) * ncomp, int) for nodes in runs.nodes]
         for n in PIECES:
@@ -116,7 +114,7 @@ def test_pieces_have_every_number_once() -> None:
     ],
     ids=str,
 )
-def test_pieces_read_and_added_to(runs: DofRuns, width: int, dtype: str, ncomp: int) -> None:
+def test_pieces_read_and_added_to(runs, width, dtype, ncomp):
     """Numbers go where single ones go; slots may share runs, and all of their updates count."""
     from numba import njit
 
@@ -163,9 +161,7 @@ def test_pieces_read_and_added_to(runs: DofRuns, width: int, dtype: str, ncomp: 
     ],
     ids=str,
 )
-def test_shared_numbers_are_added_element_by_element(
-    runs: DofRuns, width: int, dtype: str, ncomp: int
-) -> None:
+def test_shared_numbers_are_added_element_by_element(runs, width, dtype, ncomp):
     """To the bits of NumPy's sum in the order of the slots, of numbers of all magnitudes."""
     from numba import njit
 
@@ -213,7 +209,7 @@ def test_shared_numbers_are_added_element_by_element(
 
 
 @pytest.mark.parametrize("itemsize", [2, 4])
-def test_located(itemsize: int) -> None:
+def test_located(itemsize):
     from numba import njit
 
     lane, width, n, owned = Lane(4), 4, 5, 37
