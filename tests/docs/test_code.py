@@ -19,11 +19,11 @@ import pytest
 
 import femops
 from femops.cli import main
-from femops.io.plots import plot
+from femops.io.plots import plot, scene
 from femops_kernels.cuda.device import cupy_device
 from support.cuda.guarded import guarded_device
 
-pytest.importorskip("matplotlib", reason="pictures are drawn: needs the extra viz")
+figures = pytest.importorskip("matplotlib.figure", reason="pictures are drawn: needs the extra viz")
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -51,6 +51,15 @@ def blocks(page):
 
 WITH_CODE = [page for page in PAGES if blocks(page)]
 assert len(WITH_CODE) > 30
+
+
+@pytest.fixture(autouse=True)
+def _small_pictures(monkeypatch):
+    """Of few points and patches: what they show is tested elsewhere, and drawing takes long."""
+    save = figures.Figure.savefig
+    small = lambda *given, **options: save(*given, **options | {"dpi": 20})  # noqa: E731
+    monkeypatch.setattr(figures.Figure, "savefig", small)
+    monkeypatch.setattr(scene, "PATCHES", 2000)
 
 
 @pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: page.name)
