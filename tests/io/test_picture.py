@@ -141,6 +141,7 @@ def test_a_cut_solid_is_closed_and_carries_the_field(cut, volume):
     assert np.einsum("pi,pi->", p[:, 0, :3], area) / 3 == pytest.approx(volume, abs=1e-4)
     for corners in (p, scene.edges):
         np.testing.assert_allclose(corners[..., 3], corners[..., :3] @ [1, -2, 3], atol=1e-12)
+    np.testing.assert_array_equal(scene.shades, p[..., 3])  # with its sign
 
 
 def test_edges_of_elements_are_drawn_on_a_cut():
