@@ -1,8 +1,11 @@
 """What tests of commands share."""
 
+from importlib.util import find_spec
+
 import pytest
 
 from femops.cli import app, main
+from femops.io.plots import scene
 from support import fixtures
 
 small_limits = fixtures.small_limits
@@ -15,6 +18,18 @@ def _built_once():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(app.typer.main, "get_command", lambda _: command)
         yield
+
+
+@pytest.fixture(autouse=True)
+def _small_pictures(monkeypatch):
+    """Of few points and patches: what they show is tested elsewhere, and drawing takes long."""
+    monkeypatch.setattr(scene, "PATCHES", 2000)
+    if find_spec("matplotlib"):
+        from matplotlib.figure import Figure
+
+        save = Figure.savefig
+        small = lambda *given, **options: save(*given, **options | {"dpi": 20})  # noqa: E731
+        monkeypatch.setattr(Figure, "savefig", small)
 
 
 @pytest.fixture

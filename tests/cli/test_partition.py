@@ -1,7 +1,6 @@
 """``femops mesh partition``."""
 
 import json
-import re
 import sys
 
 import pytest
@@ -63,19 +62,16 @@ def test_mesh_partition_by_metis(run, monkeypatch):
     assert (facts["method"], facts["balance"]) == ("metis", 1.0)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        (["disc.mesh"], 2, "Missing option '--parts'"),
-        (["disc.mesh", "--parts", 0], 2, "got '0': give a whole number >= 1"),
-        (["disc.mesh", "--parts", 2, "--method", "random"], 2, "'curve', 'metis'"),
-        (["disc.mesh", "--parts", 2, "--order", 0], 2, "whole number >= 1"),
-        (["3x0", "--parts", 2], 1, "'3x0' is no box: give its elements"),
-        (["99999x99999x99999", "--parts", 2], 1, "GiB of memory"),
-        (["3x3", "--parts", 2, "--refine", 999], 1, "vertices could not be numbered"),
-    ],
-)
-def test_mesh_partition_refuses(run, arguments, code, message):
-    got, out, err = run("mesh", "partition", *arguments)
-    assert (got, out) == (code, "")
-    assert re.search(message, " ".join(err.split()))
+def test_mesh_partition_refuses(run):
+    for arguments, code, message in (
+        ("disc.mesh", 2, "Missing option '--parts'"),
+        ("disc.mesh --parts 0", 2, "got '0': give a whole number >= 1"),
+        ("disc.mesh --parts 2 --method random", 2, "'curve', 'metis'"),
+        ("disc.mesh --parts 2 --order 0", 2, "whole number >= 1"),
+        ("3x0 --parts 2", 1, "'3x0' is no box: give its elements"),
+        ("99999x99999x99999 --parts 2", 1, "GiB of memory"),
+        ("3x3 --parts 2 --refine 999", 1, "vertices could not be numbered"),
+    ):
+        got, out, err = run("mesh", "partition", *arguments.split())
+        assert (got, out) == (code, ""), arguments
+        assert message in " ".join(err.split()), arguments

@@ -13,10 +13,8 @@ import femops
 from femops.cli.output import Output
 from femops.cli.problems.krylov import solution
 from femops.cli.problems.manufactured import Field, Waves
-from femops.operators.execution.host import LEVELS
 from femops.solvers import Info
 from femops_meshes import write_mfem
-from support.mesh_files import shared
 
 FIRST = ["mesh", "elements", "order", "dofs", "level", "preconditioner"]
 ERRORS = ["iterations", "l2_error", "h1_error"]
@@ -55,7 +53,7 @@ def test_contract_and_rates(run, problem):
         assert np.log2(coarse["pressure_error"] / fine["pressure_error"]) > 1.7
 
 
-@pytest.mark.parametrize("problem", KEYS)
+@pytest.mark.parametrize("problem", [name for name in KEYS if name != "helmholtz"])
 def test_three_dimensions(run, tmp_path, problem):
     """Quadratics on a quarter of a wave: the error beside the norm of the exact solution."""
     mesh = femops.box((4, 4, 4))
@@ -64,7 +62,6 @@ def test_three_dimensions(run, tmp_path, problem):
     waves = Waves.on(mesh)
     field = {
         "poisson": lambda: Field.scalar(waves),
-        "helmholtz": lambda: Field.scalar(waves),
         "elasticity": lambda: Field.vector(waves, 1 / waves.wave[0]),
         "neohookean": lambda: Field.vector(waves, 0.2 / waves.wave[0]),
         "stokes": lambda: Field.solenoidal(waves),
@@ -75,13 +72,9 @@ def test_three_dimensions(run, tmp_path, problem):
 
 
 @pytest.mark.parametrize("problem", ["poisson", "helmholtz"])
-def test_one_dimension(run, tmp_path, problem):
+def test_one_dimension_and_a_mesh_without_boundary(run, tmp_path, problem):
     write_mfem(femops.box((4,)), tmp_path / "line.mesh")
     assert solve(run, problem, "line.mesh", "--order", 4)["l2_error"] < 1e-3
-
-
-@pytest.mark.parametrize("problem", ["poisson", "helmholtz"])
-def test_a_mesh_without_boundary(run, problem):
     coarse, fine = (
         solve(run, problem, "periodic.mesh", "--order", 3, "--refine", r)["l2_error"]
         for r in (0, 1)
@@ -93,21 +86,22 @@ def test_a_mesh_without_boundary(run, problem):
 def test_a_terminal_shows_iterations_and_residuals(run, monkeypatch, problem):
     shown = []
     monkeypatch.setattr(Output, "working", lambda self, what: nullcontext(shown.append))
-    result = solve(run, problem, "disc.mesh", "--order", 2)
-    assert shown == []  # not a terminal
+    if problem == "poisson":  # not a terminal
+        solve(run, problem, "disc.mesh", "--order", 2)
+        assert shown == []
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    solve(run, problem, "disc.mesh", "--order", 2)
+    result = solve(run, problem, "disc.mesh", "--order", 2)
     assert shown[0].startswith("solving on 20 elements of order 2: iteration 0, residual ")
     assert f": iteration {result['iterations']}, residual " in shown[-1]
     first, last = (float(line.split()[-1]) for line in (shown[0], shown[-1]))
     assert 0.0 < last < 1e-4 * first
 
 
-@pytest.mark.sample(2)
-@pytest.mark.parametrize("level", LEVELS)
-def test_levels_agree(run, level):
-    partial = solve(run, "stokes", "disc.mesh", "--order", 2)
-    other = solve(run, "stokes", "disc.mesh", "--order", 2, "--level", level)
+@pytest.mark.parametrize(("problem", "level"), [("stokes", "matrix-free"), ("neohookean", "full")])
+def test_levels_agree(run, problem, level):
+    """Of a linear problem, and of the Jacobians of Newton's method."""
+    partial = solve(run, problem, "disc.mesh", "--order", 2)
+    other = solve(run, problem, "disc.mesh", "--order", 2, "--level", level)
     assert other["level"] == level
     assert other["l2_error"] == pytest.approx(partial["l2_error"], rel=1e-5)
 
@@ -137,13 +131,6 @@ def test_multigrid_without_its_package_is_told_or_refused(run, monkeypatch):
     assert "pip install pyamg" in err
 
 
-def test_newton_obeys_the_level(run):
-    partial = solve(run, "neohookean", "disc.mesh", "--order", 2)
-    full = solve(run, "neohookean", "disc.mesh", "--order", 2, "--level", "full")
-    assert full["level"] == "full"
-    assert full["l2_error"] == pytest.approx(partial["l2_error"], rel=1e-5)
-
-
 def test_parameters_are_those_asked_for(run):
     helmholtz = solve(run, "helmholtz", "disc.mesh", "--order", 2, "--k", 6, "--refine", 1)
     assert helmholtz["k"] == 6.0
@@ -155,7 +142,7 @@ def test_parameters_are_those_asked_for(run):
     assert stiff["iterations"] > plain["iterations"]
 
 
-@pytest.mark.parametrize("counts", [(1, 1), (2, 1), (3, 1, 1), (1, 2, 1), (2, 2, 1)])
+@pytest.mark.parametrize("counts", [(1, 1), (2, 1), (3, 1, 1), (2, 2, 1)])
 def test_stokes_is_refused_where_velocities_do_not_see_all_pressures(run, tmp_path, counts):
     """And only there: by the rank of the matrix, constants left out."""
     mesh = femops.box(counts)
@@ -168,32 +155,22 @@ def test_stokes_is_refused_where_velocities_do_not_see_all_pressures(run, tmp_pa
     if singular:
         assert out == ""
         assert f"{mesh.num_elements} elements have boundary on both sides of two directions" in err
+        assert err.endswith("refine it (--refine 1)\n")
         code, _, err = run("solve", "stokes", "box.mesh", "--order", 2, "--refine", 1)
         assert code == 0, err
-
-
-def test_stokes_on_a_beam_of_single_elements(run):
-    code, _, err = run("solve", "stokes", shared("beam-hex.mesh"), "--order", 2)
-    assert code == 1
-    assert "8 elements have boundary on both sides of two directions" in err
-    assert err.endswith("refine it (--refine 1)\n")
 
 
 # --- what is not reached --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("problem", ["poisson", "helmholtz", "stokes"])
+@pytest.mark.parametrize("problem", ["poisson", "helmholtz", "stokes", "neohookean"])
 def test_more_than_can_be_had(run, problem):
     """The residual is reduced to round-off, which is told: it is not what was asked for."""
     code, out, err = run("solve", problem, "disc.mesh", "--order", 2, "--rtol", 0)
     assert (code, out) == (1, "")
-    assert err.startswith("femops: no convergence to a relative residual of 0")
-
-
-def test_newton_that_gets_no_further(run):
-    code, out, err = run("solve", "neohookean", "disc.mesh", "--order", 2, "--rtol", 0)
-    assert (code, out) == (1, "")
-    assert err.startswith("femops: Newton's method came from a residual of ")
+    linear = "no convergence to a relative residual of 0"
+    said = "Newton's method came from a residual of " if problem == "neohookean" else linear
+    assert err.startswith(f"femops: {said}")
 
 
 @pytest.mark.parametrize("level", ["partial", "full"])
@@ -227,18 +204,20 @@ def test_minres_gives_up_where_there_is_no_solution():
         solution(femops.minres, A, np.ones(3), 1e-9)
 
 
-@pytest.mark.parametrize(
-    ("residual", "advice"),
-    [
+def unconverged(info, *_, **__):
+    return None, info
+
+
+def test_advice_is_a_tolerance_above_what_was_reached():
+    A = diagonal(np.ones(3))
+    for residual, advice in (
         (3e-9, "only to 3.0e-09: ask for less (--rtol 1e-08) or look at the mesh"),
         (0.7e-4, "only to 7.0e-05: ask for less (--rtol 0.001) or look at the mesh"),
         (0.02, "only to 2.0e-02: look at the mesh, or refine it"),
-    ],
-)
-def test_advice_is_a_tolerance_above_what_was_reached(residual, advice):
-    A = diagonal(np.ones(3))
-    with pytest.raises(femops.errors.SolverError, match=f"in 9 iterations, {re.escape(advice)}$"):
-        solution(lambda *_, **__: (None, Info(False, 9, residual, 1e-10)), A, np.eye(3)[1], 1e-10)
+    ):
+        given_up = partial(unconverged, Info(False, 9, residual, 1e-10))
+        with pytest.raises(femops.errors.SolverError, match=f"in 9 .*, {re.escape(advice)}$"):
+            solution(given_up, A, np.eye(3)[1], 1e-10)
 
 
 # --- output ---------------------------------------------------------------------------------------

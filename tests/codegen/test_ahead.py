@@ -1,15 +1,11 @@
 """Compilation by another process: it fills the cache, and nothing depends on it."""
 
-from __future__ import annotations
-
 import io
 import json
 import os
 import sys
 import time
 from collections import Counter
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -28,17 +24,16 @@ def twice(x):
 
 
 WRONG = "1 / 0"
-Kernels = list[tuple[str, str]]
 
 
 @pytest.fixture
-def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Kernels]:
+def asked(tmp_path, monkeypatch):
     """Kernels that another process is asked for; none is started, the machine is idle."""
-    handed = list[Kernels]()
+    handed = []
     monkeypatch.setattr(ahead.Compiler, "begin", lambda _: None)
     known = ahead.Compiler.compile
 
-    def compile_kernels(compiler: ahead.Compiler, kernels: Kernels) -> None:
+    def compile_kernels(compiler, kernels):
         known(compiler, kernels)
         handed.append(kernels)
 
@@ -51,7 +46,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Kernels]:
     return handed
 
 
-def ended(compiler: ahead.Compiler) -> None:
+def ended(compiler):
     """Wait until the process has nothing to do and ends."""
     deadline = time.monotonic() + 120.0
     while compiler.alive:
@@ -59,7 +54,7 @@ def ended(compiler: ahead.Compiler) -> None:
         time.sleep(0.02)
 
 
-def test_another_process_fills_the_cache(tmp_path: Path) -> None:
+def test_another_process_fills_the_cache(tmp_path):
     tmp_path.chmod(0o700)
     compiler = ahead.Compiler(tmp_path)
     compiler.begin()
@@ -78,7 +73,7 @@ def test_another_process_fills_the_cache(tmp_path: Path) -> None:
     assert (tmp_path / "twice_3.sha256").exists()
 
 
-def test_the_latest_kernels_are_compiled_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_latest_kernels_are_compiled_first(monkeypatch):
     asked = [[("cg", "1"), ("merged", "2")], [("transfer", "3"), ("operator", "4")]]
     lines = io.StringIO("".join(json.dumps(kernels) + "\n" for kernels in asked))
     monkeypatch.setattr(sys, "stdin", lines)
@@ -87,12 +82,12 @@ def test_the_latest_kernels_are_compiled_first(monkeypatch: pytest.MonkeyPatch) 
     assert [name for name, _ in work] == ["transfer", "operator", "cg", "merged"]
 
 
-def test_a_process_without_work_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_without_work_ends(monkeypatch):
     monkeypatch.setattr(ahead, "_IDLE_SECONDS", 0.01)
     assert list(ahead._Work()) == []
 
 
-def test_a_python_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_python_that_is_not_there(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     compiler = ahead.Compiler(tmp_path)
     compiler.begin()
@@ -101,17 +96,17 @@ def test_a_python_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_missing_is_asked_for_once(asked: list[Kernels], tmp_path: Path) -> None:
+def test_what_is_missing_is_asked_for_once(asked, tmp_path):
     (tmp_path / "here.sha256").touch()
-    kernels: Any = [("here", "1"), ("missing", "2")]
+    kernels = [("here", "1"), ("missing", "2")]
     ahead.compile_kernels_ahead(kernels, 2)
     assert asked == [[("missing", "2")]]
     ahead.compile_kernels_ahead(kernels, 2)
     assert len(asked) == 1
 
 
-def test_no_core_is_idle(asked: list[Kernels], monkeypatch: pytest.MonkeyPatch) -> None:
-    kernels: Any = [("missing", "2")]
+def test_no_core_is_idle(asked, monkeypatch):
+    kernels = [("missing", "2")]
     ahead.compile_kernels_ahead(kernels, 1)
     monkeypatch.setattr(ahead, "_running", lambda: 2)
     ahead.compile_kernels_ahead(kernels, 2)
@@ -121,7 +116,7 @@ def test_no_core_is_idle(asked: list[Kernels], monkeypatch: pytest.MonkeyPatch) 
     assert asked == []
 
 
-def test_threads_that_run_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_that_run_are_counted(tmp_path, monkeypatch):
     load = tmp_path / "loadavg"
     load.write_text("0.20 0.18 0.12 3/80 11206\n")
     monkeypatch.setattr(ahead, "_LOAD", load)
@@ -133,19 +128,19 @@ def test_threads_that_run_are_counted(tmp_path: Path, monkeypatch: pytest.Monkey
     assert ahead._running() == float("inf")
 
 
-def names_asked(asked: list[Kernels]) -> set[str]:
+def names_asked(asked):
     return {name for kernels in asked for name, _ in kernels}
 
 
 @pytest.fixture
-def loaded(asked: list[Kernels], monkeypatch: pytest.MonkeyPatch) -> set[str]:
+def loaded(asked, monkeypatch):
     """Names of kernels that are loaded; two threads have two cores."""
     monkeypatch.setattr(ahead, "named", specialize.named)
     monkeypatch.setattr(machine, "cores", lambda: 2)
     monkeypatch.setattr(machine, "get_threads", lambda: 2)
-    names, found = set[str](), specialize.load
+    names, found = set(), specialize.load
 
-    def load(name: str, text: str) -> Any:
+    def load(name, text):
         names.add(name)
         return found(name, text)
 
@@ -153,9 +148,7 @@ def loaded(asked: list[Kernels], monkeypatch: pytest.MonkeyPatch) -> set[str]:
     return names
 
 
-def test_operators_ask_for_what_their_solves_need(
-    asked: list[Kernels], loaded: set[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_operators_ask_for_what_their_solves_need(asked, loaded, monkeypatch):
     """Under the names that a solve asks for; nothing if there is one thread."""
     V = femops.H1(femops.box((2, 2)), 2)
     with monkeypatch.context() as alone:
@@ -163,19 +156,15 @@ def test_operators_ask_for_what_their_solves_need(
         A = femops.mass(V)
         assert asked == []
     femops.mass(V)
-    assert {name.split("_")[0] for name in names_asked(asked)} == {
-        "driver",
-        "chunk",
-        "merged",
-        "cg",
-    }
+    kinds = {name.split("_")[0] for name in names_asked(asked)}
+    assert kinds == {"driver", "chunk", "merged", "cg"}
     _, info = femops.cg(A, femops.load(V, 1.0), M=femops.jacobi(A))
     assert info.merged
     # the driver is loaded once in a process, by whichever test came first
     assert {name for name in names_asked(asked) if not name.startswith("driver")} <= loaded
 
 
-def test_multigrid_asks_for_what_it_needs(asked: list[Kernels], loaded: set[str]) -> None:
+def test_multigrid_asks_for_what_it_needs(asked, loaded):
     V = femops.H1(femops.box((2, 2)), 4)
     A = femops.diffusion(V).constrained(V.boundary_dofs())
     asked.clear()

@@ -6,8 +6,6 @@ import errno
 import os
 import pickle
 import re
-import subprocess
-import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from femops_kernels.codegen import private
+from femops_kernels.codegen import cache, private
 from femops_kernels.codegen.private import private_folder, read_private
 from femops_kernels.errors import CacheError
 
@@ -26,7 +24,7 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files
 
 
 @pytest.fixture(autouse=True)
-def crowd(monkeypatch: pytest.MonkeyPatch) -> None:
+def crowd(monkeypatch):
     """Every group has members, whoever runs the tests."""
     monkeypatch.setattr(private, "_own_group", lambda path, group: False)
 
@@ -34,7 +32,7 @@ def crowd(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- Folders and files ----------------------------------------------------------------------------
 
 
-def test_folders_are_made_for_the_user_alone(tmp_path: Path) -> None:
+def test_folders_are_made_for_the_user_alone(tmp_path):
     before = os.umask(0)
     try:
         made = private_folder(tmp_path / "a" / "b" / "c")
@@ -45,7 +43,7 @@ def test_folders_are_made_for_the_user_alone(tmp_path: Path) -> None:
     assert private_folder(made) == made
 
 
-def of_another(path: Path) -> None:
+def of_another(path):
     os.chown(path, ANOTHER, -1, follow_symlinks=False)
 
 
@@ -64,7 +62,7 @@ UNSAFE: dict[str, Callable[[Path], object]] = {
     "how", [pytest.param(k, marks=[as_root] * ("another" in k)) for k in UNSAFE]
 )
 @pytest.mark.parametrize("linked", [False, True])
-def test_a_folder_that_others_could_fill_is_refused(tmp_path: Path, how: str, linked: bool) -> None:
+def test_a_folder_that_others_could_fill_is_refused(tmp_path, how, linked):
     (tmp_path / "a" / "b").mkdir(parents=True)
     folder = tmp_path / "a" / "b"
     if linked:
@@ -79,13 +77,13 @@ def test_a_folder_that_others_could_fill_is_refused(tmp_path: Path, how: str, li
     assert not (folder / "new").exists()
 
 
-def test_a_folder_in_one_with_the_sticky_bit(tmp_path: Path) -> None:
+def test_a_folder_in_one_with_the_sticky_bit(tmp_path):
     """As in /tmp: what is there can be renamed by its owner alone."""
     tmp_path.chmod(0o1777)
     assert private_folder(tmp_path / "mine").stat().st_mode & 0o777 == 0o700
 
 
-def test_links_are_followed_if_they_are_ours(tmp_path: Path) -> None:
+def test_links_are_followed_if_they_are_ours(tmp_path):
     (tmp_path / "real" / "in").mkdir(parents=True)
     (tmp_path / "one").symlink_to(tmp_path / "two")
     (tmp_path / "two").symlink_to("real/../real")
@@ -102,7 +100,7 @@ def test_links_are_followed_if_they_are_ours(tmp_path: Path) -> None:
 
 
 @as_root
-def test_a_link_of_another_is_refused(tmp_path: Path) -> None:
+def test_a_link_of_another_is_refused(tmp_path):
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     of_another(tmp_path / "link")
@@ -120,14 +118,7 @@ def test_a_link_of_another_is_refused(tmp_path: Path) -> None:
         ("me", [], True, False),
     ],
 )
-def test_a_group_of_one(
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    name: str,
-    members: list[str],
-    access_list: bool,
-    alone: bool,
-) -> None:
+def test_a_group_of_one(monkeypatch, tmp_path, name, members, access_list, alone):
     """Where each user has a group of the same name, what it may write is still the user's."""
     monkeypatch.undo()  # `crowd`
     group = SimpleNamespace(gr_gid=7, gr_name=name, gr_mem=members)
@@ -143,7 +134,7 @@ def test_a_group_of_one(
             private_folder(tmp_path)
 
 
-def test_files_are_read_if_only_we_can_have_written_them(tmp_path: Path) -> None:
+def test_files_are_read_if_only_we_can_have_written_them(tmp_path):
     file = tmp_path / "kernel"
     with pytest.raises(FileNotFoundError):
         read_private(file)
@@ -164,7 +155,7 @@ def test_files_are_read_if_only_we_can_have_written_them(tmp_path: Path) -> None
 
 
 @as_root
-def test_files_of_another_are_refused(tmp_path: Path) -> None:
+def test_files_of_another_are_refused(tmp_path):
     (tmp_path / "kernel").write_bytes(b"code")
     of_another(tmp_path / "kernel")
     with pytest.raises(CacheError, match=r"kernel' belongs to the user 54321, .*remove it"):
@@ -174,42 +165,31 @@ def test_files_of_another_are_refused(tmp_path: Path) -> None:
 # --- Programs -------------------------------------------------------------------------------------
 
 KERNEL = """
-import os, sys, warnings
+import os, sys
 from femops_kernels.codegen import cache, specialize
-warnings.simplefilter("always")
+plain = specialize.source
 def kernel(number=1):
     text = f'''
+from numba import njit
 @njit("float64(float64)", cache=True)
 def twice(x):
     return x + {number} * x
 '''
-    cache_text = specialize.source
-    specialize.source = lambda *given: "from numba import njit" + text
+    specialize.source = lambda *given: text
     try:
         return specialize.specialize(["twice"], {}).twice(2.0)
     finally:
-        specialize.source = cache_text
+        specialize.source = plain
 """
 
 
-def run(body: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("FEMOPS", "XDG_", "NUMBA"))}
-    return subprocess.run(
-        [sys.executable, "-c", KERNEL + textwrap.dedent(body)],
-        env={**env, **environment},
-        capture_output=True,
-        text=True,
-        timeout=300,  # a hang
-        check=False,
-    )
+@pytest.fixture
+def run(program):
+    """Run a program that has `kernel`."""
+    return lambda body, **environment: program(KERNEL + textwrap.dedent(body), **environment)
 
 
-def done(result: subprocess.CompletedProcess[str]) -> str:
-    assert result.returncode == 0, result.stderr
-    return result.stdout
-
-
-def refused(result: subprocess.CompletedProcess[str]) -> str:
+def refused(result):
     assert result.returncode == 1
     last = result.stderr.splitlines()[-1]
     assert re.match(r"femops_kernels.errors.(Cache|Unwritable)Error: ", last)
@@ -219,49 +199,50 @@ def refused(result: subprocess.CompletedProcess[str]) -> str:
 class Plant:
     """A pickle that makes a file when it is read."""
 
-    def __init__(self, proof: Path) -> None:
+    def __init__(self, proof):
         self.proof = proof
 
-    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+    def __reduce__(self):
         return os.mkdir, (str(self.proof),)
 
 
-def test_planted_files_are_not_run(tmp_path: Path) -> None:
+def test_planted_files_are_not_run(run, tmp_path):
     """The files are those that a real process would run: with the folder closed, they are."""
-    cache, proof = tmp_path / "cache", tmp_path / "proof"
-    assert done(run("print(kernel())", FEMOPS_CACHE=str(cache))) == "4.0\n"
-    assert cache.stat().st_mode & 0o777 == 0o700
-    (index,) = cache.rglob("*.nbi")
+    folder, proof = tmp_path / "cache", tmp_path / "proof"
+    given = {"FEMOPS_CACHE": str(folder)}
+    assert run("print(kernel())", **given).output == "4.0\n"
+    assert folder.stat().st_mode & 0o777 == 0o700
+    (index,) = folder.rglob("*.nbi")
     index.write_bytes(pickle.dumps(Plant(proof)))
-    (source,) = cache.glob("twice_*.py")
-    seal = f"import pathlib; cache.seal(pathlib.Path({str(source)!r}))"
-    done(run(seal, FEMOPS_CACHE=str(cache)))
-    cache.chmod(0o777)
-    assert "chmod go-w" in refused(run("kernel()", FEMOPS_CACHE=str(cache)))
-    cache.chmod(0o700)
+    (source,) = folder.glob("twice_*.py")
+    cache.seal(source)
+    folder.chmod(0o777)
+    assert "chmod go-w" in refused(run("kernel()", **given))
+    folder.chmod(0o700)
     index.chmod(0o666)
-    assert f"can write '{index}'" in refused(run("kernel()", FEMOPS_CACHE=str(cache)))
+    assert f"can write '{index}'" in refused(run("kernel()", **given))
     assert not proof.exists()
     index.chmod(0o600)
-    run("kernel()", FEMOPS_CACHE=str(cache))
+    run("kernel()", **given)
     assert proof.exists()
 
 
-def test_files_that_numba_makes_are_closed_to_others(tmp_path: Path) -> None:
+def test_files_that_numba_makes_are_closed_to_others(run, tmp_path):
     """Whatever the umask; and what it keeps is in our folder, whatever its settings."""
     (tmp_path / "cache").mkdir(mode=0o755)
     (tmp_path / "numba").mkdir()
     given = {"FEMOPS_CACHE": str(tmp_path / "cache"), "NUMBA_CACHE_DIR": str(tmp_path / "numba")}
-    done(run("os.umask(0); kernel()", **given))
+    numbas = "import numba; numba.config.reload_config(); os.umask(0); "
+    assert run(numbas + "print(kernel())", **given).output == "4.0\n"
     compiled = [*(tmp_path / "cache" / "__pycache__").iterdir()]
     assert {file.suffix for file in compiled} >= {".nbi", ".nbc"}
     assert not any(file.stat().st_mode & 0o022 for file in compiled)
     assert not list((tmp_path / "numba").iterdir())
-    assert done(run("os.umask(0); print(kernel())", **given)) == "4.0\n"
+    assert run(numbas + "print(kernel())", **given).output == "4.0\n"
 
 
 @pytest.mark.parametrize("bytes_left", [10, 4000])
-def test_a_full_disk(tmp_path: Path, bytes_left: int) -> None:
+def test_a_full_disk(run, tmp_path, bytes_left):
     """No file can be longer: first our source cannot be written, then what Numba compiled."""
     body = f"""
     import resource
@@ -278,7 +259,7 @@ def test_a_full_disk(tmp_path: Path, bytes_left: int) -> None:
     assert not [file for file in cache.rglob("*") if "tmp" in file.name]
     assert not list(other.iterdir())
     result = run("print(kernel())", FEMOPS_CACHE=str(cache))
-    assert done(result) == "4.0\n"
+    assert result.output == "4.0\n"
     assert "Warning" not in result.stderr
 
 
@@ -286,7 +267,7 @@ def test_a_full_disk(tmp_path: Path, bytes_left: int) -> None:
     ("writer", "number"),
     [(".py", "ENOSPC"), (".nbi", "EDQUOT"), (".nbc", "ENOSPC"), (".sha256", "EROFS")],
 )
-def test_kernels_go_elsewhere_when_a_disk_is_full(tmp_path: Path, writer: str, number: str) -> None:
+def test_kernels_go_elsewhere_when_a_disk_is_full(run, tmp_path, writer, number):
     """Ours and Numba's, whichever file does not fit any more; what was measured goes along."""
     (tmp_path / "cache").mkdir(mode=0o700)
     (tmp_path / "cache" / "tuning.json").write_text("[]\n")
@@ -308,7 +289,7 @@ def test_kernels_go_elsewhere_when_a_disk_is_full(tmp_path: Path, writer: str, n
         cache.cache_folder(), "[]\\n")
     """
     result = run(body, FEMOPS_CACHE=str(tmp_path / "cache"), TMPDIR=str(tmp_path / "tmp"))
-    assert done(result) == "4.0 6.0 True\n"
+    assert result.output == "4.0 6.0 True\n"
     reason = re.escape(f"('{tmp_path / 'cache'}': {os.strerror(getattr(errno, number))})")
     assert len(re.findall(f"cache folder can't be written {reason}", result.stderr)) == 1
     assert f"keeps them in {tmp_path}/tmp/femops-" in result.stderr
@@ -316,9 +297,9 @@ def test_kernels_go_elsewhere_when_a_disk_is_full(tmp_path: Path, writer: str, n
     assert not list((tmp_path / "tmp").iterdir())
 
 
-def test_what_is_no_folder_is_not_to_be_closed_to_others(tmp_path: Path) -> None:
+def test_what_is_no_folder_is_not_to_be_closed_to_others(run, tmp_path):
     result = run("print(kernel())", FEMOPS_CACHE=os.devnull, TMPDIR=str(tmp_path))
-    assert done(result) == "4.0\n"
+    assert result.output == "4.0\n"
     assert f"can't be written ('{os.devnull}' is no folder)" in result.stderr
     assert "chmod" not in result.stderr
 
@@ -326,22 +307,23 @@ def test_what_is_no_folder_is_not_to_be_closed_to_others(tmp_path: Path) -> None
 # --- The folder for where none can be written -----------------------------------------------------
 
 
-def temporary(tmp_path: Path, body: str) -> subprocess.CompletedProcess[str]:
+def temporary(run, tmp_path, body, mode=0o755):
     home = tmp_path / "home"
     home.write_text("a file, so no folder can be made in it")
     (tmp_path / "tmp").mkdir()
+    (tmp_path / "tmp").chmod(mode)
     return run(body, HOME=str(home), TMPDIR=str(tmp_path / "tmp"))
 
 
-def test_a_temporary_folder_is_removed_at_exit(tmp_path: Path) -> None:
+def test_a_temporary_folder_is_removed_at_exit(run, tmp_path):
     body = """
     kernel()
     folder = cache.cache_folder()
     assert folder.stat().st_mode & 0o777 == 0o700
     print(folder)
     """
-    result = temporary(tmp_path, body)
-    folder = done(result).strip()
+    result = temporary(run, tmp_path, body)
+    folder = result.output.strip()
     assert Path(folder).parent == tmp_path / "tmp"
     assert not list((tmp_path / "tmp").iterdir())
     assert len(re.findall("CacheWarning: the cache folder can't be written", result.stderr)) == 1
@@ -349,7 +331,7 @@ def test_a_temporary_folder_is_removed_at_exit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("leave", ["sys.exit(0)", "os._exit(0)"])
-def test_a_forked_child_leaves_the_folder_of_its_parent(tmp_path: Path, leave: str) -> None:
+def test_a_forked_child_leaves_the_folder_of_its_parent(run, tmp_path, leave):
     body = f"""
     kernel()
     if (child := os.fork()) == 0:
@@ -359,11 +341,11 @@ def test_a_forked_child_leaves_the_folder_of_its_parent(tmp_path: Path, leave: s
     assert len(list(cache.cache_folder().glob("*.py"))) == 2
     kernel(3)
     """
-    done(temporary(tmp_path, body))
+    assert temporary(run, tmp_path, body).output == ""
     assert not list((tmp_path / "tmp").iterdir())
 
 
-def test_children_have_folders_that_end_with_them(tmp_path: Path) -> None:
+def test_children_have_folders_that_end_with_them(run, tmp_path):
     """One that outlives its parent finds the folder gone; one of multiprocessing has its own."""
     body = """
     import multiprocessing, time
@@ -382,14 +364,11 @@ def test_children_have_folders_that_end_with_them(tmp_path: Path) -> None:
         print(kernel(2), flush=True)
         sys.exit(0)
     """
-    assert done(temporary(tmp_path, body)) == "6.0\n"
+    assert temporary(run, tmp_path, body).output == "6.0\n"
     assert not list((tmp_path / "tmp").iterdir())
 
 
-def test_a_temporary_folder_obeys_the_same_rules(tmp_path: Path) -> None:
-    (tmp_path / "tmp").mkdir()
-    (tmp_path / "home").write_text("")
-    (tmp_path / "tmp").chmod(0o777)
-    result = run("kernel()", HOME=str(tmp_path / "home"), TMPDIR=str(tmp_path / "tmp"))
+def test_a_temporary_folder_obeys_the_same_rules(run, tmp_path):
+    result = temporary(run, tmp_path, "kernel()", mode=0o777)
     assert f"all users can write '{tmp_path / 'tmp'}'" in refused(result)
     assert not list((tmp_path / "tmp").iterdir())

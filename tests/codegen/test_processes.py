@@ -1,15 +1,15 @@
 """What a cache, a fork, a second process and several threads must survive, each case apart."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
 import sys
 import textwrap
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
+
+from femops_kernels.codegen import cache
 
 PROGRAM = """
 import numpy as np, femops
@@ -41,40 +41,40 @@ def times(x):
 """A program whose kernels are compiled soon."""
 
 
-def run(
-    body: str, cache: Path, program: str = PROGRAM, **environment: str
-) -> subprocess.CompletedProcess[str]:
-    env = {k: v for k, v in os.environ.items() if not k.startswith("FEMOPS")}
-    env |= {"FEMOPS_CACHE": str(cache), **environment}
-    return subprocess.run(
-        [sys.executable, "-W", "always", "-c", program + textwrap.dedent(body)],
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=600,  # a hang
-        check=False,  # `done` looks at the code
-    )
+Run = Callable[..., str]
 
 
-def done(result: subprocess.CompletedProcess[str]) -> str:
-    assert result.returncode == 0, result.stderr
-    return result.stderr
+def ended(program, body, cache, text=PROGRAM, **environment):
+    """Exit code, output and errors of a program that goes on with `body`."""
+    return program(text + textwrap.dedent(body), FEMOPS_CACHE=str(cache), **environment)
+
+
+@pytest.fixture(scope="module")
+def run(program):
+    """What is printed to standard error by a program that ends well."""
+
+    def call(*given, **environment):
+        result = ended(program, *given, **environment)
+        assert result.returncode == 0, result.stderr
+        return result.stderr
+
+    return call
 
 
 SAYS_AT_ONCE = "from femops_kernels.codegen import notice; notice.AFTER = 0.0; check()"
 
 
 @pytest.fixture(scope="module")
-def warm(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def warm(run, tmp_path_factory):
     """A cache folder that holds the program's kernels; their compilation is said in one line."""
     cache = tmp_path_factory.mktemp("cache")
-    said = done(run(SAYS_AT_ONCE, cache, FEMOPS_THREADS="1"))
+    said = run(SAYS_AT_ONCE, cache, FEMOPS_THREADS="1")
     line = f"femops compiles kernels for this machine, and keeps them in {cache} for the next run"
     assert said == line + "\n"
     return cache
 
 
-def test_second_process_compiles_nothing(warm: Path) -> None:
+def test_second_process_compiles_nothing(run, warm):
     """The second process finds all it needs, says nothing, and leaves the files as they were."""
     before = {p: p.stat().st_mtime_ns for p in warm.rglob("*.nb?")}
     assert before
@@ -86,28 +86,36 @@ def test_second_process_compiles_nothing(warm: Path) -> None:
     assert kernel.module.batches.cache_hits == kernel.chunk().sweep.cache_hits == 1
     assert sum(driver().apply.stats.cache_hits.values()) == 1
     """
-    assert done(run(body, warm)) == ""
+    assert run(body, warm) == ""
     assert {p: p.stat().st_mtime_ns for p in warm.rglob("*.nb?")} == before
 
 
-def test_a_program_silences_what_is_said_of_a_compilation(tmp_path: Path) -> None:
+def test_a_program_silences_what_is_said_of_a_compilation(run, tmp_path):
     silent = "import logging; logging.getLogger('femops').setLevel('ERROR'); notice.AFTER = 0.0; "
-    assert done(run(silent + "kernel(1)", tmp_path, SMALL)) == ""
+    assert run(silent + "kernel(1)", tmp_path, SMALL) == ""
     assert list(tmp_path.glob("kernel_1.sha256"))
 
 
-def test_warmed_up_compiles_nothing(tmp_path: Path) -> None:
+def test_warmed_up_loads_nothing(run):
     """What ``femops warmup`` compiled serves another mesh, with conditions and values.
 
     Several threads too: they are woken for large operators only, which it does not make.
     """
-    command = "warmup diffusion --order 1 --dim 2 --level matrix-free,partial --mesh multilinear"
-    env = os.environ | {"FEMOPS_CACHE": str(tmp_path), "FEMOPS_THREADS": "2"}
-    subprocess.run([sys.executable, "-m", "femops", *command.split()], env=env, check=True)
-    before = sorted(tmp_path.glob("*.py"))
-    assert before
     body = """
-    sweep.PARALLEL_EFFORT = 2**17
+    from femops.cli import main
+    from femops_kernels.codegen import specialize
+    names, load = set(), specialize.load
+    def loaded(name, text):
+        names.add(name)
+        return load(name, text)
+    specialize.load, sweep.PARALLEL_EFFORT = loaded, 2**17
+    try:
+        main("warmup diffusion --order 1 --dim 2 --level matrix-free,partial "
+             "--mesh multilinear".split())
+    except SystemExit as stop:
+        assert not stop.code
+    before = set(names)
+    assert before
     for n, level, threads in ((3, "matrix-free", 1), (3, "partial", 1), (256, "partial", 2)):
         mesh = femops.box((n, n + 1), mapping=lambda x: x + 0.2 * x[::-1] * x)
         V = femops.H1(mesh, 1)
@@ -115,19 +123,19 @@ def test_warmed_up_compiles_nothing(tmp_path: Path) -> None:
         assert A.compiled.threads() == threads
         b = A.rhs(np.ones(V.shape))
         femops.cg(A, b, M=femops.jacobi(A), maxiter=2, warn=False)
+    assert names == before
     """
-    done(run(body, tmp_path, FEMOPS_THREADS="2"))
-    assert sorted(tmp_path.glob("*.py")) == before
+    run(body, cache.cache_folder(), FEMOPS_THREADS="2")
 
 
-def test_damaged_cache_is_mended(tmp_path: Path) -> None:
+def test_damaged_cache_is_mended(run, tmp_path):
     """Each kernel is damaged in another way: all are compiled again, once.
 
     A source is written again before it is looked at. A process killed between compiling and sealing
     leaves unfinished files without a checksum, which is no damage.
     """
     everything = "notice.AFTER = 1e9\nfor number in range(1, 7): kernel(number)"
-    assert done(run(everything, tmp_path, SMALL)) == ""
+    assert run(everything, tmp_path, SMALL) == ""
     files = {path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file()}
     records = sorted(tmp_path.glob("*.sha256"))
     assert len(records) == 6
@@ -137,25 +145,27 @@ def test_damaged_cache_is_mended(tmp_path: Path) -> None:
         damaged = data[:100], os.urandom(len(data)), b"", b"\xff\xfe not python", data[:100]
         path.write_bytes(damaged[number - 1])
     records[4].unlink()
-    said = done(run(everything, tmp_path, SMALL))
+    said = run(everything, tmp_path, SMALL)
     assert re.findall(r"kernel kernel_(\d) in .* was damaged: compiled again", said) == [*"123"]
     assert said.count("Warning") == 3
     assert {path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file()} == files
     assert all(path.stat().st_size > 100 for path in tmp_path.rglob("*.nbc"))
     before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.nb?")}
-    assert done(run(everything, tmp_path, SMALL)) == ""
+    assert run(everything, tmp_path, SMALL) == ""
     assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*.nb?")} == before
 
 
-def test_two_processes_at_once(tmp_path: Path) -> None:
+def test_two_processes_at_once(run, tmp_path):
     """Two that start on an empty cache both work, and each kernel is compiled once."""
-    env = os.environ | {"FEMOPS_CACHE": str(tmp_path)}
-    code = SMALL + "for number in range(1, 7): kernel(number)"
-    both = [
-        subprocess.Popen([sys.executable, "-W", "error::UserWarning", "-c", code], env=env)
-        for _ in range(2)
-    ]
-    assert [p.wait(600) for p in both] == [0, 0]
+    body = """
+    import os, warnings
+    warnings.simplefilter("error", UserWarning)
+    child = os.fork()
+    for number in range(1, 7):
+        kernel(number)
+    assert not child or os.waitpid(child, 0)[1] == 0
+    """
+    run(body, tmp_path, SMALL)
     compiled = [p.name for p in tmp_path.rglob("*.nbc")]
     assert len(compiled) == len({name.split(".")[0] + name.split("-")[0] for name in compiled}) == 6
 
@@ -200,8 +210,8 @@ children_of_threads(5)
 """
 
 
-def test_forks_of_threads(warm: Path) -> None:
-    done(run(FORKS, warm, FEMOPS_THREADS="2"))
+def test_forks_of_threads(run, warm):
+    run(FORKS, warm, FEMOPS_THREADS="2")
 
 
 THREADS = """
@@ -257,25 +267,25 @@ assert femops.mass(femops.H1(femops.box((320, 160)), 2)).compiled.threads() == 2
 """
 
 
-def test_python_threads_solves_and_small_problems(warm: Path) -> None:
-    done(run(THREADS, warm, FEMOPS_THREADS="2"))
+def test_python_threads_solves_and_small_problems(run, warm):
+    run(THREADS, warm, FEMOPS_THREADS="2")
 
 
-@pytest.mark.parametrize(
-    ("variable", "value", "message"),
-    [
+def test_bad_environment(program, warm):
+    for variable, value, message in (
         ("FEMOPS_LANES", "3", "lanes are '3' wide: set FEMOPS_LANES to one of"),
         ("FEMOPS_THREADS", "many", "choose 1 to"),
-    ],
-)
-def test_bad_environment(warm: Path, variable: str, value: str, message: str) -> None:
-    result = run("check()", warm, **{variable: value})
+    ):
+        result = ended(program, "check()", warm, **{variable: value})
+        assert result.returncode == 1
+        assert message in result.stderr
+        assert "KernelValueError" in result.stderr.splitlines()[-1]
+
+
+def test_without_a_compiler_one_error_says_so():
+    """Numba reads its setting when it is loaded."""
+    env = os.environ | {"NUMBA_DISABLE_JIT": "1"}
+    command = [sys.executable, "-c", PROGRAM + "A @ x"]
+    result = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert result.returncode == 1
-    assert message in result.stderr
-    assert "KernelValueError" in result.stderr.splitlines()[-1]
-
-
-def test_without_a_compiler_one_error_says_so(tmp_path: Path) -> None:
-    result = run("A @ x", tmp_path, NUMBA_DISABLE_JIT="1")
-    assert result.returncode != 0
     assert "KernelError: NUMBA_DISABLE_JIT is set" in result.stderr.splitlines()[-1]

@@ -30,14 +30,14 @@ SAME = {
 class Windows:
     """What femops uses of kernel32, by POSIX threads."""
 
-    def __init__(self, most: int = 100) -> None:
+    def __init__(self, most=100):
         library = ctypes.CDLL(None)
         for name, same in SAME.items():
             setattr(self, name, getattr(library, same))
         self.left, self.started, self.closed = most, list[Any](), list[Any]()
         self.SleepConditionVariableSRW.argtypes = None
 
-        def create(safety: Any, stack: Any, worker: int, argument: int, *rest: Any) -> Any:
+        def create(safety, stack, worker, argument, *rest):
             assert (safety, stack, *rest) == (None, 0, 0, None)
             self.left -= 1
             if self.left < 0:
@@ -55,10 +55,10 @@ class Windows:
 class Function:
     """A function whose types can be set, as those of libraries."""
 
-    def __init__(self, call: Any) -> None:
+    def __init__(self, call):
         self.call = call
 
-    def __call__(self, *given: Any) -> Any:
+    def __call__(self, *given):
         return self.call(*given)
 
 
@@ -87,7 +87,7 @@ print("all items once")
 
 
 @posix
-def test_loops_on_the_threads_of_windows() -> None:
+def test_loops_on_the_threads_of_windows():
     """Workers sleep and wake by Windows' functions: the C library's, under their names."""
     tests = str(Path(__file__).parents[1])
     done = subprocess.run(
@@ -101,14 +101,14 @@ def test_loops_on_the_threads_of_windows() -> None:
 
 
 @posix
-def test_windows_waits_by_a_function_of_four() -> None:
+def test_windows_waits_by_a_function_of_four():
     """The compiled function adds a time, which has no end, and no flags."""
     told: list[Any] = []
 
     @ctypes.CFUNCTYPE(
         ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint32
     )
-    def sleep(*given: Any) -> int:
+    def sleep(*given):
         told.append(given)
         return 1
 
@@ -121,9 +121,9 @@ def test_windows_waits_by_a_function_of_four() -> None:
 
 
 @posix
-def test_a_system_that_gives_no_threads_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_system_that_gives_no_threads_is_reported(monkeypatch):
     class Refuses:
-        def __getattr__(self, name: str) -> Any:
+        def __getattr__(self, name):
             return lambda *_: 11 if name == "pthread_create" else 0  # EAGAIN
 
     system = PosixThreads()
@@ -137,7 +137,7 @@ def test_a_system_that_gives_no_threads_is_reported(monkeypatch: pytest.MonkeyPa
 
 
 @posix
-def test_systems(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_systems(monkeypatch):
     monkeypatch.setattr(ctypes, "WinDLL", lambda *_, **__: Windows(), raising=False)
     monkeypatch.setattr(ctypes, "get_last_error", lambda: 0, raising=False)
     assert isinstance(threads_of("posix"), PosixThreads)

@@ -48,34 +48,20 @@ SIZE = (1.0, 2.0, 1.5)
 
 def gmsh_box(path, counts, pairs, order=1, kind=(4.1, 0), *, groups=True):
     """Let Gmsh mesh a box with periodic sides."""
-    words = {
-        "dim": len(counts),
-        "size": SIZE,
-        "counts": (*counts, 1)[:3],
-        "pairs": pairs,
-        "groups": groups,
-        "order": order,
-        "version": kind[0],
-        "binary": kind[1],
-        "path": str(path),
-    }
-    run(_BOX.format(**words))
+    words = {"dim": len(counts), "size": SIZE, "counts": (*counts, 1)[:3], "path": str(path)}
+    words |= {"pairs": pairs, "groups": groups, "order": order}
+    run(_BOX.format(**words, version=kind[0], binary=kind[1]))
     return path
 
 
 CASES = [
-    ((4, 3), (0,), 1, KINDS[0]),
     ((3, 4), (1,), 2, KINDS[2]),
-    ((4, 3), (0, 1), 3, KINDS[3]),
     ((5, 3), (0, 1), 1, KINDS[1]),
-    ((3, 2, 2), (0,), 1, KINDS[2]),
-    ((2, 3, 3), (1, 2), 2, KINDS[1]),
-    ((3, 4, 3), (0, 1, 2), 1, KINDS[0]),
+    ((3, 2, 2), (0,), 1, KINDS[0]),
     ((3, 3, 3), (0, 1, 2), 3, KINDS[3]),
 ]
 
 
-@pytest.mark.sample(2)
 @pytest.mark.parametrize(("counts", "pairs", "order", "kind"), CASES)
 def test_a_periodic_box_is_ours(tmp_path, counts, pairs, order, kind):
     mesh = femops.read_mesh(gmsh_box(tmp_path / "a.msh", counts, pairs, order, kind))
@@ -99,10 +85,9 @@ def test_a_periodic_box_is_ours(tmp_path, counts, pairs, order, kind):
     np.testing.assert_allclose(*spectra, atol=1e-9 * spectra[0].max())
 
 
-@pytest.mark.sample(2)
-@pytest.mark.parametrize("kind", KINDS)
-def test_sides_in_no_group(tmp_path, kind):
-    mesh = femops.read_mesh(gmsh_box(tmp_path / "a.msh", (3, 3, 3), (0, 1), 1, kind, groups=False))
+def test_sides_in_no_group(tmp_path):
+    path = gmsh_box(tmp_path / "a.msh", (3, 3, 3), (0, 1), 1, KINDS[2], groups=False)
+    mesh = femops.read_mesh(path)
     assert mesh.topology.num_entities[0] == 3 * 3 * 4
     assert set(mesh.boundary_attributes.tolist()) == {1}
     assert mesh.num_boundary == 18
@@ -132,10 +117,9 @@ gmsh.write({path!r})
 """
 
 
-@pytest.mark.parametrize("version", [2.2, 4.1])
-def test_a_sector_that_a_rotation_closes(tmp_path, version):
+def test_a_sector_that_a_rotation_closes(tmp_path):
     """Unstructured and curved: a radial solution, that of the whole ring."""
-    run(_ANNULUS.format(path=str(tmp_path / "a.msh"), version=version))
+    run(_ANNULUS.format(path=str(tmp_path / "a.msh"), version=4.1))
     mesh = femops.read_mesh(tmp_path / "a.msh")
     assert mesh.order == 3
     assert mesh.volume() == pytest.approx(np.pi / 8, rel=1e-6)
@@ -190,13 +174,13 @@ def test_a_circle(tmp_path):
     assert mesh.boundary_names == {}
 
 
-@pytest.mark.parametrize("matrix", [None, [1, 0, 0, 4, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1]])
-def test_pairs_with_and_without_a_map(tmp_path, matrix):
+def test_pairs_with_and_without_a_map(tmp_path):
     need_gmsh()
     nodes, cells, pairs = row(4)
-    mesh = femops.read_mesh(glued(tmp_path, nodes, cells, (1, 2, 1, *pairs), matrix=matrix))
     ring = femops.box((4, 2), periodic=(True, False))
-    assert mesh.topology.num_entities == ring.topology.num_entities
+    for matrix in (None, [1, 0, 0, 4, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1]):
+        mesh = femops.read_mesh(glued(tmp_path, nodes, cells, (1, 2, 1, *pairs), matrix=matrix))
+        assert mesh.topology.num_entities == ring.topology.num_entities
 
 
 def test_chains_of_links_join_all_that_they_touch(tmp_path):
@@ -231,35 +215,34 @@ def narrow():
     )
 
 
-def refused(case):
-    nodes, cells, pairs = narrow() if case == "edges" else row(2 if case == "few" else 4)
-    if case == "edges":
-        return nodes, cells, pairs, "edges that are not one have the same vertices"
-    if case == "few":
-        return nodes, cells, pairs, "have the same vertices.*at least 3 elements"
-    if case == "shifted":
-        return nodes, cells, [(5, 1), (10, 11), (15, 6)], "have no image on the other side"
-    if case == "no nodes":
-        return nodes, cells, [], "does not list which nodes of.*setPeriodic again"
-    if case == "not all":
-        cells += [(1, 5, 2, 5, 10), (1, 5, 2, 10, 15)]
-        return nodes, cells, pairs[:2], "has 1 vertices without an image"
-    return nodes, cells, [*pairs, (99, 14)], "has 1 vertices without an image"
+REFUSED = {
+    "shifted": (lambda pairs: [(5, 1), (10, 11), (15, 6)], "have no image on the other side"),
+    "no nodes": (lambda pairs: [], "does not list which nodes of.*setPeriodic again"),
+    "not all": (lambda pairs: pairs[:2], "has 1 vertices without an image"),
+    "missing": (lambda pairs: [*pairs, (99, 14)], "has 1 vertices without an image"),
+    "few": (lambda pairs: pairs, "have the same vertices.*at least 3 elements"),
+    "edges": (lambda pairs: pairs, "edges that are not one have the same vertices"),
+}
 
 
-@pytest.mark.parametrize("case", ["edges", "few", "shifted", "no nodes", "missing", "not all"])
+@pytest.mark.parametrize("case", REFUSED)
 def test_refused(tmp_path, case):
     need_gmsh()
-    nodes, cells, pairs, message = refused(case)
-    path = glued(tmp_path, nodes, cells, (1, 2, 1, *pairs))
+    nodes, cells, pairs = narrow() if case == "edges" else row(2 if case == "few" else 4)
+    if case == "not all":
+        cells += [(1, 5, 2, 5, 10), (1, 5, 2, 10, 15)]
+    change, message = REFUSED[case]
+    path = glued(tmp_path, nodes, cells, (1, 2, 1, *change(pairs)))
     with pytest.raises(femops.errors.MeshError, match=message) as caught:
         femops.read_mesh(path)
     assert str(path) in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
+def test_a_damaged_section_is_an_error(tmp_path):
+    nodes, cells, pairs = row(4)
+    path = glued(tmp_path, nodes, cells, (1, 2, 1, *pairs))
+    text = path.read_text()
+    for old, new in (
         ("$Periodic\n1", "$Periodic\n2"),
         ("$Periodic\n1", "$Periodic\n0"),
         ("$Periodic\n1", "$Periodic\nx"),
@@ -270,16 +253,11 @@ def test_refused(tmp_path, case):
         ("5 1\n", "5\n"),
         ("1 2 1\n3", "7 2 1\n3"),
         ("$EndPeriodic", ""),
-    ],
-)
-def test_a_damaged_section_is_an_error(tmp_path, old, new):
-    nodes, cells, pairs = row(4)
-    path = glued(tmp_path, nodes, cells, (1, 2, 1, *pairs))
-    text = path.read_text()
-    assert old in text
-    path.write_text(text.replace(old, new))
-    with pytest.raises(MeshFormatError, match=r"section \$Periodic is damaged"):
-        femops.read_mesh(path)
+    ):
+        assert old in text
+        path.write_text(text.replace(old, new))
+        with pytest.raises(MeshFormatError, match=r"section \$Periodic is damaged"):
+            femops.read_mesh(path)
 
 
 def test_a_damaged_binary_section_is_an_error(tmp_path):

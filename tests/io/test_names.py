@@ -22,35 +22,35 @@ WRITERS = {
 }
 
 
-@pytest.mark.parametrize("name", ["", "\1", "a\0b", "\x1f", "\ud800", "\ufffe"])
-def test_fields_whose_names_xml_cannot_hold(tmp_path, name):
-    fields = {"good": SPACE.zeros(), name: SPACE.zeros()}
+def test_fields_whose_names_xml_cannot_hold(tmp_path):
     series = femops.io.TimeSeries(tmp_path / "run.pvd")
     before = (tmp_path / "run.pvd").read_bytes()
-    for write in (
-        lambda: femops.save(tmp_path / "u.vtu", SPACE, **fields),
-        lambda: femops.save(tmp_path / "u.pvtu", SPACE, **fields),
-        lambda: series.save(0.0, SPACE, **fields),
-    ):
-        with pytest.raises(FileError, match=r"the field .* cannot be written .*: choose another"):
-            write()
+    for name in ("", "\1", "a\0b", "\x1f", "\ud800", "\ufffe"):
+        fields = {"good": SPACE.zeros(), name: SPACE.zeros()}
+        for write in (
+            lambda fields=fields: femops.save(tmp_path / "u.vtu", SPACE, **fields),
+            lambda fields=fields: femops.save(tmp_path / "u.pvtu", SPACE, **fields),
+            lambda fields=fields: series.save(0.0, SPACE, **fields),
+        ):
+            with pytest.raises(FileError, match=r"the field .* cannot be written .*: choose anoth"):
+                write()
     assert sorted(file.name for file in tmp_path.rglob("*")) == ["run", "run.pvd"]
     assert (tmp_path / "run.pvd").read_bytes() == before
 
 
-@pytest.mark.parametrize("name", ["<&>", "\t", "a\r\nb", '"', "é", "\U0001f600", "\x7f", " "])
-def test_fields_whose_names_xml_can_hold(tmp_path, name):
-    path = femops.save(tmp_path / "u.vtu", SPACE, **{name: SPACE.zeros()})
+def test_fields_whose_names_xml_can_hold(tmp_path):
+    given = ["<&>", "\t", "a\r\nb", '"', "é", "\U0001f600", "\x7f", " "]
+    path = femops.save(tmp_path / "u.vtu", SPACE, **{name: SPACE.zeros() for name in given})
     text = path.read_bytes().split(b"<AppendedData")[0] + b"</VTKFile>"
     arrays = ET.fromstring(text).findall(".//PointData/DataArray")
-    assert [array.attrib["Name"] for array in arrays] == [name]
+    assert [array.attrib["Name"] for array in arrays] == given
 
 
 @pytest.mark.parametrize("suffix", WRITERS)
-@pytest.mark.parametrize("name", [LONG, "a\0b", LONG + "/a"], ids=["long", "zero", "folder"])
-def test_files_that_the_system_refuses(tmp_path, suffix, name):
-    with pytest.raises(femops.errors.Errors, match=r"cannot write|can't be written"):
-        WRITERS[suffix](f"{tmp_path}/{name}{suffix}")
+def test_files_that_the_system_refuses(tmp_path, suffix):
+    for name in (LONG, "a\0b", LONG + "/a"):
+        with pytest.raises(femops.errors.Errors, match=r"cannot write|can't be written"):
+            WRITERS[suffix](f"{tmp_path}/{name}{suffix}")
     assert not list(tmp_path.iterdir())
 
 
@@ -80,15 +80,15 @@ def refusing(folder, function):
     return refuse
 
 
-@pytest.mark.parametrize("name", ["a\1.pvd", "a\udcff.pvd", "a\1.pvtu"])
-def test_files_that_an_index_cannot_name(tmp_path, name):
-    with pytest.raises(FileError, match="XML cannot hold"):
-        WRITERS[name[name.index(".") :]](tmp_path / name)
+def test_files_that_an_index_cannot_name(tmp_path):
+    for name in ("a\1.pvd", "a\udcff.pvd", "a\1.pvtu"):
+        with pytest.raises(FileError, match="XML cannot hold"):
+            WRITERS[name[name.index(".") :]](tmp_path / name)
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("name", [LONG, "a\0b"], ids=["long", "zero"])
-def test_files_to_read(tmp_path, name):
+def test_files_to_read(tmp_path):
     for read, suffix in ((femops.io.load_state, "state"), (femops.read_mesh, "mesh")):
-        with pytest.raises(femops.errors.Errors, match=r"cannot read|can't be read"):
-            read(f"{tmp_path}/{name}.{suffix}")
+        for name in (LONG, "a\0b"):
+            with pytest.raises(femops.errors.Errors, match=r"cannot read|can't be read"):
+                read(f"{tmp_path}/{name}.{suffix}")

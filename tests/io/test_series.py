@@ -64,23 +64,22 @@ def test_a_step_that_fails_leaves_the_series_as_it_was(tmp_path, space, monkeypa
     assert series.times == (0.0, 1.0)
 
 
-@pytest.mark.parametrize(
-    ("time", "message"),
-    [
+def test_bad_times_and_a_closed_series(tmp_path, space):
+    series = saved(tmp_path / "run.pvd", space, [0.0])
+    with pytest.raises(FileError, match="is closed"):
+        series.save(1.0, space, u=field(space, 1))
+    series = femops.io.TimeSeries(tmp_path / "run.pvd", existing="continue")
+    series.save(np.float64(1.0), space, u=field(space, 1))
+    for time, message in (
         (math.nan, "not finite"),
         (math.inf, "not finite"),
         (1.0, "not later than 1.0"),
         (0.5, "not later than 1.0"),
         ("soon", "not a number"),
         (None, "not a number"),
-    ],
-)
-def test_bad_times(tmp_path, space, time, message):
-    series = saved(tmp_path / "run.pvd", space, [0.0])
-    series = femops.io.TimeSeries(tmp_path / "run.pvd", existing="continue")
-    series.save(np.float64(1.0), space, u=field(space, 1))
-    with pytest.raises(FileError, match=message):
-        series.save(time, space, u=field(space, 1))
+    ):
+        with pytest.raises(FileError, match=message):
+            series.save(time, space, u=field(space, 1))
     assert series.times == (0.0, 1.0)
 
 
@@ -149,9 +148,3 @@ def test_paths(tmp_path, space):
     saved(tmp_path / "a & <b>.pvd", space, [0.0])
     pyvista = pytest.importorskip("pyvista")
     assert pyvista.PVDReader(str(tmp_path / "a & <b>.pvd")).read()[0].n_cells > 0
-
-
-def test_closed(tmp_path, space):
-    series = saved(tmp_path / "run.pvd", space, [0.0])
-    with pytest.raises(FileError, match="is closed"):
-        series.save(1.0, space, u=field(space, 1))

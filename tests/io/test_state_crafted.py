@@ -16,19 +16,7 @@ FIXED = _PREFIX.size + _REST.size
 SPACE = femops.H1(femops.box((3, 2)), 2)
 NUMBERS = [0, 1, -1, 2, 3, 34, 36, 2**31, 2**40, 2**62, 2**63, 2**64, 10**30, -(2**63), 0.5, 1e308]
 WORDS = ["", "H1", "L2", "<f4", "<f8", ">f8", "O", "<V8", "|S0", "<M8[ns]", "gll", "\ud800", "\0"]
-ODD = [
-    *NUMBERS,
-    *WORDS,
-    None,
-    True,
-    [],
-    {},
-    [[]],
-    {"u": 1},
-    {"dofs": 1},
-    float("nan"),
-    float("inf"),
-]
+ODD = [*NUMBERS, *WORDS, None, True, [], {}, [[]], {"u": 1}, {"dofs": 1}, np.nan, np.inf]
 
 
 def sealed(version, text, table, rest, length=None):
@@ -110,7 +98,7 @@ def whole(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    "seed", [*range(4), *(pytest.param(k, marks=pytest.mark.exhaustive) for k in range(4, 60))]
+    "seed", [*range(2), *(pytest.param(k, marks=pytest.mark.exhaustive) for k in range(2, 60))]
 )
 def test_crafted_contents(tmp_path, whole, seed):
     """Neither another error, nor more memory than the file itself could fill."""

@@ -40,7 +40,7 @@ def two_partitions(draw):
     return mesh, cut, Partition.of(mesh, np.array(owner), size)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(two_partitions(), st.sampled_from(list(SPACES)), st.sampled_from(["f4", "f8"]))
 def test_any_ranks_write_the_same_and_read_it(case, name, dtype):
     mesh, cut, other = case
@@ -129,16 +129,11 @@ def on_three(program):
 
 
 DISAGREE = {
-    "path is": lambda r, V: (f"run{r}.state", {"u": (V, V.zeros())}, {}),
-    "names is": lambda r, V: ("run.state", {"v" if r else "u": (V, V.zeros())}, {}),
-    r"vector 'u' is Field\(.*dtype='<f8'": lambda r, V: (
-        "run.state",
-        {"u": (V, V.zeros("f4" if r else "f8"))},
-        {},
-    ),
-    "value 'step' is '0' on rank 0, but '1' on rank 1": lambda r, V: (
-        "run.state",
-        {"u": (V, V.zeros())},
+    "path is": lambda r: (f"run{r}.state", "u", "f8", {}),
+    "names is": lambda r: ("run.state", "v" if r else "u", "f8", {}),
+    r"vector 'u' is Field\(.*dtype='<f8'": lambda r: ("run.state", "u", "f4" if r else "f8", {}),
+    "value 'step' is '0' on rank 0, but '1' on rank 1": lambda r: (
+        *("run.state", "u", "f8"),
         {"step": r},
     ),
 }
@@ -146,8 +141,12 @@ DISAGREE = {
 
 @pytest.mark.parametrize("message", DISAGREE)
 def test_ranks_that_save_different_things(tmp_path, monkeypatch, message):
+    def save(comm, V):
+        path, name, dtype, values = DISAGREE[message](comm.rank)
+        femops.io.save_state(path, {name: (V, V.zeros(dtype))}, values)
+
     monkeypatch.chdir(tmp_path)
-    found = on_three(lambda comm, V: femops.io.save_state(*DISAGREE[message](comm.rank, V)))
+    found = on_three(save)
     assert {kind for kind, _ in found} == {CheckpointError}
     assert all(re.match(f"ranks disagree about the checkpoint: {message}", m) for _, m in found)
     assert not list(tmp_path.iterdir())
@@ -209,7 +208,7 @@ class Full:
         return getattr(self._file, name)
 
 
-@pytest.mark.parametrize("rank", [0, 1, 2])
+@pytest.mark.parametrize("rank", [0, 2])
 @pytest.mark.parametrize("when", ["write", "flush"])
 def test_a_rank_cannot_write(tmp_path, monkeypatch, when, rank):
     V = femops.H1(femops.box((4, 4)), 2)

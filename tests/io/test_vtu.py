@@ -6,6 +6,7 @@ import pytest
 import femops
 from femops.errors import FemopsError, FileError, GeometryError, SpaceError, VectorError
 from femops.io.vtk.nodes import vtk_order
+from femops_meshes.coordinates.interpolation import gauss_lobatto, lagrange_matrix, tensor_apply
 
 pyvista = pytest.importorskip("pyvista", reason="needs the extra viz")
 
@@ -33,10 +34,13 @@ def reference_nodes(cell, dim):
     return np.array([flat[i] for i in range(3 * cell.GetNumberOfPoints())]).reshape(-1, 3)[:, :dim]
 
 
-@pytest.mark.sample(4)
-@pytest.mark.parametrize("dim", [1, 2, 3])
-@pytest.mark.parametrize("order", [1, 2, 3, 4, 7, 10])
-@pytest.mark.parametrize("kind", [femops.H1, femops.L2])
+@pytest.mark.parametrize(
+    ("dim", "order", "kind"),
+    [
+        *((1, 2, femops.H1), (2, 1, femops.L2), (2, 10, femops.H1)),
+        *((3, 3, femops.L2), (3, 4, femops.H1)),
+    ],
+)
 def test_every_node_stands_where_vtk_puts_it(tmp_path, dim, order, kind):
     mesh = mesh_of(dim, counts=(2, 1, 2))
     V = kind(mesh, order)
@@ -53,8 +57,6 @@ def test_every_node_stands_where_vtk_puts_it(tmp_path, dim, order, kind):
 
 def at(mesh, e, xi):
     """The point xi of element e, by its coordinates' own basis, direction by direction."""
-    from femops_meshes.coordinates.interpolation import gauss_lobatto, lagrange_matrix, tensor_apply
-
     nodes = gauss_lobatto(mesh.order + 1)[0]
     lines = [lagrange_matrix(nodes, np.array([t])) for t in xi]
     return tensor_apply(lines, mesh.coordinates[e : e + 1])[0, 0]
@@ -76,8 +78,6 @@ def test_values_between_the_nodes(tmp_path, dim, kind):
         cell.InterpolateFunctions(xi, weights)
         got = weights @ grid["u"][grid.get_cell(e).point_ids]
         lines = [V.basis.interpolation(np.array([t])) for t in xi[:dim]]
-        from femops_meshes.coordinates.interpolation import tensor_apply
-
         expected = tensor_apply(lines, u[V.restriction.indices[e : e + 1]])[0, 0]
         assert got == pytest.approx(expected, abs=1e-11)
 
@@ -192,17 +192,10 @@ def test_fields_that_do_not_go_together(tmp_path):
 def test_neighbours_share_nodes_only_where_they_agree(tmp_path):
     mesh = femops.box((3, 3))
     torn = femops.box((3, 3), periodic=True)
-    counts = {}
-    for name, V in {
-        "h1": femops.H1(mesh, 2),
-        "l2": femops.L2(mesh, 2),
-        "periodic": femops.H1(torn, 2),
-    }.items():
-        femops.save(tmp_path / f"{name}.vtu", V)
-        grid = pyvista.read(tmp_path / f"{name}.vtu")
-        counts[name] = grid.n_points
+    for V, count in ((femops.H1(mesh, 2), 49), (femops.L2(mesh, 2), 81), (femops.H1(torn, 2), 81)):
+        grid = pyvista.read(femops.save(tmp_path / "u.vtu", V))
+        assert grid.n_points == count
         assert grid.bounds[:4] == pytest.approx((0, 1, 0, 1))
-    assert counts == {"h1": 49, "l2": 81, "periodic": 81}
 
 
 def test_order_zero_is_constant_in_each_cell(tmp_path):
@@ -220,35 +213,22 @@ def test_above_vtks_degree_it_warns(tmp_path):
     np.testing.assert_allclose(grid["u"], grid.points[:, 0] ** 3, atol=1e-12)
 
 
-@pytest.mark.parametrize("dim", [1, 2, 3])
-@pytest.mark.parametrize("degree", [1, 2, 5])
-def test_order_is_a_permutation(dim, degree):
-    order = vtk_order(dim, degree)
-    assert sorted(order) == list(range((degree + 1) ** dim))
-    assert not order.flags.writeable
-
-
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
-    [
+def test_errors_say_what_to_do(tmp_path):
+    space = femops.H1(femops.box((2, 2)), 1)
+    for call, error, message in (
         (lambda V, p: femops.save(p / "u.vtk", V), FileError, "name it 'u.vtu'"),
         (lambda V, p: femops.save(p / "no" / "u.vtu", V), FileError, "there is no folder"),
         (lambda V, p: femops.save(p / "u.vtu", 3), SpaceError, "space is 3: give a space"),
         (lambda V, p: femops.save(p / "u.vtu", V, u=np.zeros(3)), VectorError, "u has 3 entries"),
         (lambda V, p: vtk_order(4, 1), GeometryError, "no Lagrange cell"),
-    ],
-)
-def test_errors_say_what_to_do(tmp_path, call, error, message):
-    with pytest.raises(error, match=message) as caught:
-        call(femops.H1(femops.box((2, 2)), 1), tmp_path)
-    assert isinstance(caught.value, FemopsError)
+    ):
+        with pytest.raises(error, match=message) as caught:
+            call(space, tmp_path)
+        assert isinstance(caught.value, FemopsError)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_folder_in_the_way(tmp_path):
     (tmp_path / "u.vtu").mkdir()
     with pytest.raises(FileError, match="this is a folder"):
-        femops.save(tmp_path / "u.vtu", femops.H1(femops.box((2, 2)), 1))
+        femops.save(tmp_path / "u.vtu", space)
 
 
 def test_a_failure_leaves_the_old_file(tmp_path, monkeypatch):
@@ -273,30 +253,26 @@ def test_a_mesh_alone(tmp_path):
     assert np.array_equal(read.coordinates, mesh.coordinates)
     assert femops.save(tmp_path / "m.vtu", mesh).stat().st_size > 1000
     V = femops.H1(mesh, 1)
-    with pytest.raises(femops.errors.FileError, match=r"end in \.mesh, \.vtu, \.pvtu or \.vtkhdf"):
+    with pytest.raises(FileError, match=r"end in \.mesh, \.vtu, \.pvtu or \.vtkhdf"):
         femops.save(tmp_path / "m.msh", mesh)
     for given, fields in ((V, {}), (V, {"u": V.zeros()}), (mesh, {"u": V.zeros()})):
-        with pytest.raises(femops.errors.FileError, match="cannot hold fields"):
+        with pytest.raises(FileError, match="cannot hold fields"):
             femops.save(tmp_path / "n.mesh", given, **fields)
     with pytest.raises(femops.errors.MeshError, match="cannot be written to MFEM"):
         femops.save(tmp_path / "n.mesh", mesh.with_names({'"': 1}))
     assert not (tmp_path / "n.mesh").exists()
 
 
-@pytest.mark.parametrize(("dim", "kind"), [(1, femops.H1), (2, femops.L2), (3, femops.H1)])
-def test_meshio_reads_what_is_saved(tmp_path, dim, kind):
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_meshio_reads_what_is_saved(tmp_path, dim):
     meshio = pytest.importorskip("meshio", reason="needs the extra dev")
-    V = kind(mesh_of(dim), 3)
+    V = femops.H1(mesh_of(dim), 3)
     u = V.interpolate(lambda x: x[0] + 2)
     file = femops.save(tmp_path / "u.vtu", V, u=u)
     read = meshio.read(file)
     (block,) = read.cells
-    assert (block.type, len(block.data)) == (
-        {1: "VTK_LAGRANGE_CURVE", 2: "VTK_LAGRANGE_QUADRILATERAL", 3: "VTK_LAGRANGE_HEXAHEDRON"}[
-            dim
-        ],
-        V.mesh.num_elements,
-    )
+    assert block.type == "VTK_LAGRANGE_" + ("CURVE", "QUADRILATERAL", "HEXAHEDRON")[dim - 1]
+    assert len(block.data) == V.mesh.num_elements
     where, values = V.sample(u, 4)
     in_file = vtk_order(dim, 3)
     np.testing.assert_allclose(read.points[block.data][..., :dim], where[:, in_file])

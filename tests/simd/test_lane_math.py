@@ -1,9 +1,5 @@
 """Functions of lane vectors against NumPy, slot by slot, in one kernel for each lane format."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -38,7 +34,7 @@ from femops_kernels.simd.lanes import Lane, load, store
 ROWS = 30
 
 
-def kernel(lane: Lane) -> Any:
+def kernel(lane):
     """Compiled ``run(a, b, out)`` of addresses: row k of out is the k-th of `expected`."""
     from numba import njit
 
@@ -91,7 +87,7 @@ def kernel(lane: Lane) -> Any:
     return run
 
 
-def expected(a: np.ndarray, b: np.ndarray) -> list[Any]:
+def expected(a, b):
     """The same by NumPy, in the type of the vectors."""
     number, where = a.dtype.type, np.where
     return [
@@ -114,7 +110,7 @@ def expected(a: np.ndarray, b: np.ndarray) -> list[Any]:
 
 
 @pytest.mark.parametrize(("width", "dtype"), [(8, "float64"), (4, "float32")])
-def test_agrees_with_numpy(width: int, dtype: str) -> None:
+def test_agrees_with_numpy(width, dtype):
     rng = np.random.default_rng(width)
     a = rng.uniform(0.2, 1.4, width).astype(dtype)
     b = (a * rng.permutation(np.linspace(-1.5, 1.5, width))).astype(dtype)
@@ -130,7 +126,7 @@ def test_agrees_with_numpy(width: int, dtype: str) -> None:
         np.testing.assert_allclose(out[k], row, rtol=tolerance, equal_nan=True, err_msg=f"row {k}")
 
 
-def test_every_function_is_tried() -> None:
+def test_every_function_is_tried():
     from femops_kernels.simd import lane_math
     from femops_kernels.simd.lanes import __all__ as others
 

@@ -1,7 +1,5 @@
 """Runs of dofs: nodes of an element in pieces, their addresses, lines gathered and scattered."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
@@ -21,7 +19,7 @@ SHAPES = [
 ]
 
 
-def entity(digits: tuple[int, ...], p1d: int) -> list[int]:
+def entity(digits, p1d):
     """Nodes of a vertex, edge, face or interior, x fastest, written out."""
     grid = itertools.product(range(p1d), repeat=len(digits))  # z first
     found = []
@@ -33,20 +31,16 @@ def entity(digits: tuple[int, ...], p1d: int) -> list[int]:
 
 
 @pytest.mark.parametrize("runs", SHAPES, ids=str)
-def test_every_node_is_in_one_run(runs: DofRuns) -> None:
+def test_every_node_is_in_one_run_and_lines_are_made_of_runs(runs):
     nodes = np.concatenate(runs.nodes)
     np.testing.assert_array_equal(np.sort(nodes), np.arange(runs.p1d**runs.dim))
     assert runs.longest == max(len(n) for n in runs.nodes)
-    if runs.broken:
-        assert len(runs.nodes) == 1
-        return
     codes = (tuple(reversed(t)) for t in itertools.product(range(3), repeat=runs.dim))
     expected = [entity(digits, runs.p1d) for digits in codes]
-    assert [n.tolist() for n in runs.nodes] == [n for n in expected if n]
-
-
-@pytest.mark.parametrize("runs", SHAPES, ids=str)
-def test_lines_are_made_of_runs(runs: DofRuns) -> None:
+    if runs.broken:
+        assert len(runs.nodes) == 1
+    else:
+        assert [n.tolist() for n in runs.nodes] == [n for n in expected if n]
     grid = np.arange(runs.p1d**runs.dim).reshape((runs.p1d,) * runs.dim)
     for along in range(runs.dim):
         lines = np.moveaxis(grid, runs.dim - 1 - along, -1).reshape(-1, runs.p1d)
@@ -56,13 +50,16 @@ def test_lines_are_made_of_runs(runs: DofRuns) -> None:
             np.testing.assert_array_equal(np.concatenate(got), line)
 
 
-@pytest.mark.sample(3)
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize(
-    "runs", [DofRuns(3, 4), DofRuns(3, 2), DofRuns(2, 3, broken=True)], ids=str
+    ("runs", "dtype", "ncomp"),
+    [
+        (DofRuns(3, 4), "float64", 1),
+        (DofRuns(3, 2), "float64", 3),
+        (DofRuns(2, 3, broken=True), "float32", 3),
+    ],
+    ids=str,
 )
-@pytest.mark.parametrize("ncomp", [1, 3])
-def test_lines_gathered_and_scattered(runs: DofRuns, dtype: str, ncomp: int) -> None:
+def test_lines_gathered_and_scattered(runs, dtype, ncomp):
     """Slots may share runs, and all of their updates count."""
     from numba import njit
 
@@ -97,26 +94,27 @@ def test_lines_gathered_and_scattered(runs: DofRuns, dtype: str, ncomp: int) -> 
     np.testing.assert_allclose(y, expected, rtol=1e-14 if dtype == "float64" else 1e-6)
 
 
-@pytest.mark.parametrize("width", [1, 2, 4, 16])
-@pytest.mark.parametrize("ncomp", [1, 3])
-@pytest.mark.parametrize("runs", SHAPES, ids=str)
-def test_pieces_have_every_number_once(runs: DofRuns, ncomp: int, width: int) -> None:
-    seen = [np.zeros(len(nodes) * ncomp, int) for nodes in runs.nodes]
-    for n in PIECES:
-        for run, first in runs.pieces(n, ncomp, width):
-            assert n <= width
-            assert first + n <= len(seen[run])
-            seen[run][first : first + n] += 1
-    assert all((count == 1).all() for count in seen)
+def test_pieces_have_every_number_once():
+    for runs, ncomp, width in itertools.product(SHAPES, (1, 3), (1, 2, 4, 16)):
+        seen = [np.zeros(len(nodes) * ncomp, int) for nodes in runs.nodes]
+        for n in PIECES:
+            for run, first in runs.pieces(n, ncomp, width):
+                assert n <= width
+                assert first + n <= len(seen[run])
+                seen[run][first : first + n] += 1
+        assert all((count == 1).all() for count in seen), (runs, ncomp, width)
 
 
-@pytest.mark.sample(2)
 @pytest.mark.parametrize(
-    ("width", "dtype", "ncomp"),
-    [(8, "float64", 1), (16, "float32", 2), (4, "float64", 3), (2, "float32", 1)],
+    ("runs", "width", "dtype", "ncomp"),
+    [
+        (DofRuns(3, 5), 8, "float64", 1),
+        (DofRuns(3, 5), 4, "float64", 3),
+        (DofRuns(2, 4, broken=True), 16, "float32", 2),
+    ],
+    ids=str,
 )
-@pytest.mark.parametrize("runs", [DofRuns(3, 5), DofRuns(2, 4, broken=True)], ids=str)
-def test_pieces_read_and_added_to(runs: DofRuns, width: int, dtype: str, ncomp: int) -> None:
+def test_pieces_read_and_added_to(runs, width, dtype, ncomp):
     """Numbers go where single ones go; slots may share runs, and all of their updates count."""
     from numba import njit
 
@@ -153,17 +151,17 @@ def test_pieces_read_and_added_to(runs: DofRuns, width: int, dtype: str, ncomp: 
     np.testing.assert_allclose(y, expected, rtol=1e-14 if dtype == "float64" else 1e-6)
 
 
-@pytest.mark.sample(4)
-@pytest.mark.parametrize(("width", "dtype"), [(8, "float64"), (2, "float64"), (16, "float32")])
 @pytest.mark.parametrize(
-    "runs",
-    [DofRuns(3, 5), DofRuns(3, 2), DofRuns(2, 4), DofRuns(1, 3), DofRuns(2, 4, broken=True)],
+    ("runs", "width", "dtype", "ncomp"),
+    [
+        (DofRuns(3, 5), 8, "float64", 1),
+        (DofRuns(2, 4), 16, "float32", 3),
+        (DofRuns(1, 3), 2, "float64", 1),
+        (DofRuns(2, 4, broken=True), 8, "float64", 3),
+    ],
     ids=str,
 )
-@pytest.mark.parametrize("ncomp", [1, 3])
-def test_shared_numbers_are_added_element_by_element(
-    runs: DofRuns, width: int, dtype: str, ncomp: int
-) -> None:
+def test_shared_numbers_are_added_element_by_element(runs, width, dtype, ncomp):
     """To the bits of NumPy's sum in the order of the slots, of numbers of all magnitudes."""
     from numba import njit
 
@@ -211,7 +209,7 @@ def test_shared_numbers_are_added_element_by_element(
 
 
 @pytest.mark.parametrize("itemsize", [2, 4])
-def test_located(itemsize: int) -> None:
+def test_located(itemsize):
     from numba import njit
 
     lane, width, n, owned = Lane(4), 4, 5, 37
@@ -220,21 +218,11 @@ def test_located(itemsize: int) -> None:
     starts[0] = (owned - 1, owned, owned + 1, 2**16 - 1)
     one, two = np.zeros((2, n, width), np.int64)
 
-    if itemsize == 2:
-
-        @njit
-        def run(starts, one, two):
-            sides = (owned, 1000, 50000, one), (owned, 7, -90, two)
-            for k in range(n):
-                locate(lane, starts, 2, k, sides, (8, 24))
-
-    else:
-
-        @njit
-        def run(starts, one, two):
-            sides = (owned, 1000, 50000, one), (owned, 7, -90, two)
-            for k in range(n):
-                locate(lane, starts, 4, k, sides, (8, 24))
+    @njit
+    def run(starts, one, two):
+        sides = (owned, 1000, 50000, one), (owned, 7, -90, two)
+        for k in range(n):
+            locate(lane, starts, itemsize, k, sides, (8, 24))
 
     run(starts.ctypes.data, one.ctypes.data, two.ctypes.data)
     wide = starts.astype(np.int64)

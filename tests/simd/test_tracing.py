@@ -1,9 +1,6 @@
 """Functions that are written into a kernel by running them: as Python, or refused."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
+from itertools import product
 
 import numpy as np
 import pytest
@@ -20,13 +17,13 @@ OFFSET = 3
 
 
 @inner
-def shifted(pair, k):  # type: ignore[no-untyped-def]
+def shifted(pair, k):
     """Numbers and tuples of an inner function, traced where it is called from a traced one."""
     first, second = pair
     return first + k * OFFSET, (second - k,)
 
 
-def mixed(out, n, pair):  # type: ignore[no-untyped-def]
+def mixed(out, n, pair):
     """Loops in loops, ranges of three bounds, division of negative numbers, tuples."""
     for i in range(n):
         for j in range(i, n, 2):
@@ -40,7 +37,7 @@ def mixed(out, n, pair):  # type: ignore[no-untyped-def]
         put(REAL, out, n * n + i, -2.0)
 
 
-def naive(out: Any, n: int, pair: tuple[int, int]) -> None:
+def naive(out, n, pair):
     """The same on an array."""
     for i in range(n):
         for j in range(i, n, 2):
@@ -52,7 +49,7 @@ def naive(out: Any, n: int, pair: tuple[int, int]) -> None:
 
 
 @traced
-def outer(out, n, pair):  # type: ignore[no-untyped-def]
+def outer(out, n, pair):
     """A traced function that calls another, twice."""
     written(out, n, pair)
     written(out, n, (pair[1], 7))
@@ -61,22 +58,22 @@ def outer(out, n, pair):  # type: ignore[no-untyped-def]
 written = traced(mixed)
 
 
-@pytest.mark.parametrize("n", [0, 1, 2, 7])
-def test_as_python(n: int) -> None:
+def test_as_python():
     @njit
-    def run(address, n, first):  # type: ignore[no-untyped-def]
+    def run(address, n, first):
         outer(address, n, (first, n))
 
-    out = np.arange(SIZE, dtype=np.float64)
-    expected = out.copy()
-    run(out.ctypes.data, n, -11)
-    naive(expected, n, (-11, n))
-    naive(expected, n, (n, 7))
-    assert np.array_equal(out, expected)
+    for n in (0, 1, 2, 7):
+        out = np.arange(SIZE, dtype=np.float64)
+        expected = out.copy()
+        run(out.ctypes.data, n, -11)
+        naive(expected, n, (-11, n))
+        naive(expected, n, (n, 7))
+        assert np.array_equal(out, expected), n
 
 
 @carrying
-def total_of(out, n):  # type: ignore[no-untyped-def]
+def total_of(out, n):
     """The sum of n numbers, carried through a loop."""
     total = 0.0
     for i in range(n):
@@ -85,7 +82,7 @@ def total_of(out, n):  # type: ignore[no-untyped-def]
 
 
 @traced
-def conditions(out, n, factor):  # type: ignore[no-untyped-def]
+def conditions(out, n, factor):
     """Conditions in conditions, the lesser of two, real arguments, a function that carries."""
     put(REAL, out, n, factor * total_of(out, n))
     for i in range(min(n, 4)):
@@ -96,43 +93,41 @@ def conditions(out, n, factor):  # type: ignore[no-untyped-def]
             put(REAL, out, i, -1.0)
 
 
-@pytest.mark.sample(3)
-@pytest.mark.parametrize("factor", [2.0, -2.0, 0.0, np.nan])
-@pytest.mark.parametrize("n", [1, 3, 9])
-def test_conditions(n: int, factor: float) -> None:
+def test_conditions():
     @njit
-    def run(address, n, factor):  # type: ignore[no-untyped-def]
+    def run(address, n, factor):
         conditions(address, n, factor)
 
-    out = np.arange(SIZE, dtype=np.float64)
-    expected = out.copy()
-    expected[n] = factor * sum(range(n))
-    expected[1 : min(n, 4)] = factor if factor > 0.0 else expected[1 : min(n, 4)]
-    run(out.ctypes.data, n, factor)
-    assert np.array_equal(out, expected, equal_nan=True)
+    for n, factor in product((1, 3, 9), (2.0, -2.0, 0.0, np.nan)):
+        out = np.arange(SIZE, dtype=np.float64)
+        expected = out.copy()
+        expected[n] = factor * sum(range(n))
+        expected[1 : min(n, 4)] = factor if factor > 0.0 else expected[1 : min(n, 4)]
+        run(out.ctypes.data, n, factor)
+        assert np.array_equal(out, expected, equal_nan=True), (n, factor)
 
 
-def leaves(out, n):  # type: ignore[no-untyped-def]
+def leaves(out, n):
     """Leaves a loop."""
     for i in range(n):
         put(REAL, out, i, 1.0)
         break
 
 
-def decides(out, n):  # type: ignore[no-untyped-def]
+def decides(out, n):
     """Looks at what is known only when it runs."""
     if word(out, n):
         put(REAL, out, 0, 1.0)
 
 
-def compares(out, n):  # type: ignore[no-untyped-def]
+def compares(out, n):
     """The same by a comparison."""
     for i in range(n):
         if i == 0:
             put(REAL, out, i, 1.0)
 
 
-def carries(out, n):  # type: ignore[no-untyped-def]
+def carries(out, n):
     """Adds up in a variable."""
     total = 0.0
     for i in range(n):
@@ -149,11 +144,11 @@ def carries(out, n):  # type: ignore[no-untyped-def]
         (carries, RuntimeError, "dominate"),
     ],
 )
-def test_refused(function: Callable[..., None], error: type[Exception], message: str) -> None:
+def test_refused(function, error, message):
     refused = traced(function)
 
     @njit
-    def run(address, n):  # type: ignore[no-untyped-def]
+    def run(address, n):
         refused(address, n)
 
     with pytest.raises(error, match=message):

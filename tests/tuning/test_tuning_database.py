@@ -1,7 +1,5 @@
 """The database of tuned settings: whole or not at all, by several writers, whatever lies there."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -9,7 +7,6 @@ import textwrap
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from pathlib import Path
 from threading import Barrier, BrokenBarrierError
 
 import pytest
@@ -23,14 +20,14 @@ KEY, OTHER = TuningKey("a machine", "a kernel"), TuningKey("a machine", "another
 
 
 @pytest.fixture(autouse=True)
-def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def table(tmp_path, monkeypatch):
     tmp_path.chmod(0o700)
     path = tmp_path / "tuning.json"
     monkeypatch.setattr(database, "users_table", lambda: path)
     return path
 
 
-def test_what_is_recorded_is_found(table: Path) -> None:
+def test_what_is_recorded_is_found(table):
     assert find(KEY) == {}
     assert record({KEY: {"chunk_bytes": 4096, "level": "full"}}) == table
     assert find(KEY) == {"chunk_bytes": 4096, "level": "full"}
@@ -40,9 +37,6 @@ def test_what_is_recorded_is_found(table: Path) -> None:
     (first, _) = json.loads(table.read_text())
     assert list(first) == ["machine", "kernel", "settings", "date"]
     assert len(table.read_text().splitlines()) == 4  # an entry a line
-
-
-def test_the_shipped_table_can_be_read() -> None:
     for entry in database._table(database.SHIPPED).values():
         assert len(entry.date) == len("2026-11-22")
 
@@ -54,7 +48,7 @@ DAMAGED += [ROW % settings for settings in ('{"n": "4"}', '{"level": 3}')]
 
 
 @pytest.mark.parametrize("text", DAMAGED)
-def test_a_damaged_table_is_set_aside(table: Path, text: str) -> None:
+def test_a_damaged_table_is_set_aside(table, text):
     table.write_text(text)
     with pytest.warns(CacheWarning, match="can't be read") as told:
         assert find(KEY) == {}
@@ -68,14 +62,12 @@ def test_a_damaged_table_is_set_aside(table: Path, text: str) -> None:
         assert find(KEY) == {"n": 2}
 
 
-def test_a_damaged_table_is_told_of_by_one_thread(
-    table: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_damaged_table_is_told_of_by_one_thread(table, monkeypatch):
     """Of two that come to it at a time."""
     table.write_text("[")
     plain, both = database.read_private, Barrier(2)
 
-    def read(path: Path) -> bytes:
+    def read(path):
         content = plain(path)
         with suppress(BrokenBarrierError):  # the other one does not come, as it should be
             both.wait(timeout=0.1)
@@ -87,19 +79,23 @@ def test_a_damaged_table_is_told_of_by_one_thread(
     assert len(told) == 1
 
 
-def test_a_link_is_refused(table: Path) -> None:
+def test_a_table_of_others_and_a_link_are_refused(table):
+    record({KEY: {"n": 2}})
+    database._read.cache_clear()
+    table.chmod(0o666)
+    with pytest.raises(CacheError, match="can write"):
+        find(KEY)
+    table.unlink()
     table.symlink_to(table)
     with pytest.raises(CacheError, match="no plain file but a link"):
         find(KEY)
 
 
-def test_nothing_is_lost_while_the_clock_of_files_stands_still(
-    table: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_lost_while_the_clock_of_files_stands_still(table, monkeypatch):
     """It moves every few milliseconds on many systems."""
     replace = cache.os.replace
 
-    def replaced(source: str, target: Path) -> None:
+    def replaced(source, target):
         cache.os.utime(source, ns=(0, 0))
         replace(source, target)
 
@@ -111,12 +107,10 @@ def test_nothing_is_lost_while_the_clock_of_files_stands_still(
     ]
 
 
-def test_a_table_that_another_process_sets_aside_is_none(
-    table: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_that_another_process_sets_aside_is_none(table, monkeypatch):
     table.write_text("[]")
 
-    def gone(path: Path) -> bytes:
+    def gone(path):
         path.unlink()
         return path.read_bytes()
 
@@ -124,12 +118,10 @@ def test_a_table_that_another_process_sets_aside_is_none(
     assert find(KEY) == {}
 
 
-def test_a_damaged_table_that_cannot_be_renamed(
-    table: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_damaged_table_that_cannot_be_renamed(table, monkeypatch):
     table.write_text("[")
 
-    def refuse(*_: object) -> None:
+    def refuse(*_):
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(database.os, "replace", refuse)
@@ -138,18 +130,10 @@ def test_a_damaged_table_that_cannot_be_renamed(
     assert table.read_text() == "["
 
 
-def test_a_table_that_others_can_write_is_refused(table: Path) -> None:
-    record({KEY: {"n": 2}})
-    database._read.cache_clear()
-    table.chmod(0o666)
-    with pytest.raises(CacheError, match="can write"):
-        find(KEY)
-
-
-def test_nothing_is_lost_where_writing_fails(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_lost_where_writing_fails(table, monkeypatch):
     record({KEY: {"n": 2}})
 
-    def refuse(*_: object) -> None:
+    def refuse(*_):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(cache.os, "replace", refuse)
@@ -160,7 +144,7 @@ def test_nothing_is_lost_where_writing_fails(table: Path, monkeypatch: pytest.Mo
     assert {path.name for path in table.parent.iterdir()} == {"tuning.json", "tuning.lock"}
 
 
-def test_two_writers_at_once(table: Path) -> None:
+def test_two_writers_at_once(table):
     code = """
     import sys
     from femops_kernels.tuning import database
