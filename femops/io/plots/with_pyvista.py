@@ -97,10 +97,23 @@ def to_pyvista(space: Owner = None, u: Any = None, /, **fields: Any) -> pyvista.
         np.hstack([counts, nodes]).ravel(), cells["types"], piece.sections["Points"]["Points"]
     )
     for name, array in piece.sections["PointData"].items():
-        grid.point_data[name] = array
+        _attach(grid.point_data, name, array)
     for name, array in piece.sections["CellData"].items():
-        grid.cell_data[name] = array
+        _attach(grid.cell_data, name, array)
     return grid
+
+
+def _attach(data: Any, name: str, array: NDArray[Any]) -> None:
+    """Add an array to the data of a grid. A rank without elements has empty arrays."""
+    if array.size:
+        data[name] = array
+        return
+    from vtkmodules.vtkCommonCore import vtkDoubleArray
+
+    empty = vtkDoubleArray()  # PyVista refuses empty arrays of vectors
+    empty.SetName(name)
+    empty.SetNumberOfComponents(array.shape[1] if array.ndim > 1 else 1)
+    data.VTKObject.AddArray(empty)
 
 
 @final
