@@ -13,6 +13,7 @@ from support.cases.differences import difference_along
 from support.cuda import guarded
 
 device = guarded.small_device
+DIMENSIONS = [2, *(pytest.param(d, marks=pytest.mark.exhaustive) for d in (1, 3))]
 
 
 def first(w: Any, n: Any) -> Any:
@@ -72,7 +73,7 @@ def flat(slopes: Any) -> Any:
     return np.concatenate([np.ravel(value) for value in slopes.values()])
 
 
-@pytest.mark.parametrize("dim", [1, 2, 3])
+@pytest.mark.parametrize("dim", DIMENSIONS)
 def test_goals(dim: int) -> None:
     case = Case(dim)
 
@@ -91,7 +92,7 @@ def test_goals(dim: int) -> None:
         assert turned == pytest.approx(expected, abs=1e-6 * abs(turned).max())
 
 
-@pytest.mark.parametrize("dim", [1, 2, 3])
+@pytest.mark.parametrize("dim", DIMENSIONS)
 def test_residuals(dim: int) -> None:
     case = Case(dim)
     F = case.made(case.point)[1]
