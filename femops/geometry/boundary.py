@@ -32,6 +32,13 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Attributes = int | str | Iterable[int | str] | None
 
+_BATCH = 16
+"""Faces of the widest batch."""
+_GROUPS = 16
+"""Number of groups of faces that are sorted by code: threads take whole groups."""
+_GROUP = 128, 1024
+"""Fewest and most faces of a group. In smaller groups more batches have faces of several codes."""
+
 
 def chosen(wanted: Any, known: list[Any], what: str, owner: str) -> Ints:
     """Convert `wanted` numbers to an ascending array (n,). None stands for all in `known`.
@@ -158,7 +165,11 @@ def values_on_faces(
 
 @final
 class BoundaryFaces(Domain):
-    """Faces of boundary attributes of a mesh. Each occurs once, and they are ordered by element.
+    """Faces of boundary attributes of a mesh. Each occurs once.
+
+    Groups of 128 to 1024 faces are ordered by element. In a group faces are ordered by code, then
+    by element, as kernels are faster if the elements of all faces of a batch lie in the same way.
+    On a reproducible mesh all faces are ordered by element, then by code.
 
     A mesh may list a face between two elements, for example if it is glued to be periodic. The
     order of the face's corners determines its element (`femops_meshes.topology.sides`). If both
@@ -174,13 +185,16 @@ class BoundaryFaces(Domain):
     Attributes
     ----------
     elements : (nf,) int64
-        Element of each face, ascending.
+        Element of each face.
     codes : (nf,) int64
         Ternary code of each face in its element.
     num_elements : int
         Number of faces, nf. A sweep treats faces as elements.
     attributes : tuple of int
         Numbers of the attributes.
+    group_elements, group_start : (k + 1,) int64
+        First element, and first face, of each group; then the numbers of elements and faces. An
+        element whose faces are in two groups belongs to the second. Groups begin with batches.
 
     Raises
     ------
@@ -201,6 +215,7 @@ class BoundaryFaces(Domain):
                 else "the mesh has no boundary (it is periodic, or its file lists none): "
                 "there is nothing to integrate over"
             )
+        reproducible = isinstance(mesh, DistributedMesh) and mesh.reproducible
         mesh = mesh if isinstance(mesh, Mesh) else mesh.mesh
         listed = np.isin(mesh.boundary_attributes, numbers)
         try:
@@ -209,9 +224,15 @@ class BoundaryFaces(Domain):
             text = f"an integral over these faces is not defined: {error}"
             raise SpaceError(text) from error.__cause__
         faces = np.unique(mesh.topology.boundary_faces[listed], axis=0)
+        size, count = _BATCH if reproducible else _group_size(len(faces)), len(faces)
+        self.group_start = np.append(np.arange(0, count, size), count)
+        first = faces[self.group_start[1:-1], 0]
+        self.group_elements = np.concatenate([[0], first, [mesh.num_elements]])
+        if not reproducible:
+            faces = faces[np.lexsort((faces[:, 1], np.arange(count) // size))]
         self.mesh, self.order, self.attributes = mesh, mesh.order, tuple(numbers.tolist())
         self.elements, self.codes = (np.ascontiguousarray(column) for column in faces.T)
-        self.num_elements = len(faces)
+        self.num_elements = count
 
     def geometry(self, rule: Quadrature1D) -> BoundaryGeometry:
         """See `Domain.geometry`."""
@@ -222,13 +243,18 @@ class BoundaryFaces(Domain):
         return [*[q1d] * (self.mesh.dim - 1), 1]
 
 
+def _group_size(num_faces: int) -> int:
+    """Number of faces of a group: a multiple of 16."""
+    return int(np.clip(num_faces // (_GROUPS * _BATCH) * _BATCH, *_GROUP))
+
+
 @final
 @checked(GeometryError)
 class BoundaryGeometry(DomainGeometry):
     """Positions, normals and surface elements at the points of a rule on boundary faces.
 
-    Iteration yields blocks of faces that fit in the cache.  Faces are ordered by element, and in an
-    element by code. Points are lexicographic in the directions along the face.  In 1-D a face is a
+    Iteration yields blocks of faces that fit in the cache.  Faces have the order of
+    `BoundaryFaces`. Points are lexicographic in the directions along the face.  In 1-D a face is a
     point, and its surface element is 1. On a mesh that ranks share, a rank has only the faces of
     its own elements.
 

@@ -39,8 +39,10 @@ MINUS, PLUS = 0, 1
 
 _BATCH = 16
 """Faces of the widest batch."""
-_GROUP = 128
-"""Most elements of a group whose faces are sorted by how they lie."""
+_GROUPS = 64
+"""Number of groups whose faces are sorted by how they lie: threads take whole groups."""
+_GROUP = 128, 512
+"""Fewest and most elements of a group. The batches of smaller groups are less full."""
 
 _MATCHING = 1e-4  # largest relative difference of the area vectors of both sides; files round
 
@@ -202,13 +204,10 @@ def _last(names: Ints) -> NDArray[np.bool_]:
 
 
 def _group_size(num_elements: int, reproducible: bool) -> int:
-    """Number of minus elements of a group: a multiple of 16, and the same on all ranks if need be.
-
-    Small meshes have several groups, so that all threads have work.
-    """
+    """Number of minus elements of a group, a multiple of 16; on reproducible meshes always 16."""
     if reproducible:
         return _BATCH
-    return int(np.clip(-(-num_elements // (16 * _BATCH)) * _BATCH, _BATCH, _GROUP))
+    return int(np.clip(num_elements // (_GROUPS * _BATCH) * _BATCH, *_GROUP))
 
 
 def interior_faces(mesh: Mesh | DistributedMesh) -> InteriorFaces:

@@ -79,6 +79,16 @@ def test_mass(case):
         assert error(alone, A.constrained(dofs) @ u, u) < tolerance
 
 
+def test_many_faces():
+    """Two groups of faces that share an element, each of several chunks."""
+    box = femops.box((6, 6, 3))
+    for V in (femops.L2(box, 1), femops.H1(box, 1)):
+        dense = boundary_oracle.matrix(V, V, None, lambda x, n: [[x[0] + n[1] + 2.0]])
+        A, u = femops.boundary_mass(V, lambda x, n: x[0] + n[1] + 2.0), random_vector(V, "float64")
+        assert error(dense, A @ u, u) < 1e-13
+        assert error(dense, A @ np.stack([u, u], 1) @ [0.5, 0.5], u) < 1e-13
+
+
 @pytest.mark.parametrize(
     ("kind", "ncomp"), [("segment", 1), ("square", 2), ("disc", 1), ("cube", 1), ("ball", 2)]
 )

@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from femops.geometry.boundary import BoundaryFaces
 from femops.geometry.interior import InteriorFaces
 from femops.operators.integrals.arguments import Arguments
 from femops.parallel.mesh import DistributedMesh
@@ -44,7 +45,7 @@ def _element_start(fields: Arguments, tests: Arguments, dtype: np.dtype[np.gener
     ne, mesh = first.domain.num_elements, first.volume.distributed
     if not ne:
         return np.zeros(1, dtype=np.int64)
-    if isinstance(first.domain, InteriorFaces):
+    if isinstance(first.domain, BoundaryFaces | InteriorFaces):
         groups = first.domain.group_start
         each = max(1, _chunk(fields, tests, dtype, ne) * (len(groups) - 1) // ne)
         return np.unique(np.append(groups[:-1:each], ne))
@@ -167,12 +168,13 @@ def _make_plan(space: DomainSpace, width: int, starts: Ints, single: bool = Fals
 
 
 def _owned_start(space: DomainSpace, starts: Ints) -> Ints | None:
-    """First dof of the minus elements of each chunk of faces, and the number of dofs.
+    """First dof of the elements of each chunk of faces, and the number of dofs.
 
-    None if elements share dofs, or a chunk begins within a group of faces.
+    These are the minus elements of faces between elements. None if elements share dofs, or a chunk
+    begins within a group of faces.
     """
     faces, whole = space.domain, space.volume
-    if not isinstance(faces, InteriorFaces) or not isinstance(whole, L2):
+    if not isinstance(faces, BoundaryFaces | InteriorFaces) or not isinstance(whole, L2):
         return None
     if not np.isin(starts, faces.group_start).all():
         return None

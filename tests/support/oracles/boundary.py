@@ -53,7 +53,7 @@ def local_faces(dim: int) -> Iterator[tuple[int, int, set[int]]]:
 def listed_faces(mesh: Any, attributes: list[int] | None) -> list[tuple[int, int, int]]:
     """Element, fixed direction and side of the boundary entries of some attributes.
 
-    Each once, in the order of femops: by element, then by ternary code.
+    Each once, in the order that femops has for 128 faces or fewer: by ternary code, then element.
     """
     of_vertices: dict[frozenset[int], tuple[int, int, int]] = {}
     for e, corners in enumerate(mesh.elements):
@@ -64,7 +64,7 @@ def listed_faces(mesh: Any, attributes: list[int] | None) -> list[tuple[int, int
         for corners, attribute in zip(mesh.boundary, mesh.boundary_attributes, strict=True)
         if attributes is None or attribute in attributes
     }
-    return sorted(chosen, key=lambda face: (face[0], 3 ** face[1] * (2 * face[2] - 1)))
+    return sorted(chosen, key=lambda face: (3 ** face[1] * (2 * face[2] - 1), face[0]))
 
 
 def faces(space: Any, attributes: list[int] | None, q1d: int | None = None) -> Iterator[Face]:
