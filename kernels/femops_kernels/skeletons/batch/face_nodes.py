@@ -3,8 +3,8 @@
 The nodes of an element are read in long pieces (``pieces.py``), in the order of the element. In
 this order the lines of nodes that lead inwards from the face have strides. The batch's entry of the
 table of turns has four numbers: the first node, and the strides along the face's two directions and
-inwards. They stand there once for all slots, and then for each slot. Before them stands a flag: it
-is set if the elements in the slots lie differently. Then the nodes are reordered slot by slot.
+inwards. They stand there once for all slots, and then for each slot. Before them stands a
+flag: it is 1 if the elements in the slots lie differently. Then the nodes are turned to the faces.
 
 The work arrays, in lane vectors, are ``nodes`` and ``spare`` (components, nodes). They have room
 for the largest side. Results that ``by_element.py`` keeps are elsewhere, and are reordered by way
@@ -35,37 +35,41 @@ def spare_of(nodes):
 
 
 @inner
-def move_slots(nodes, spare, side, turns, back):
-    """Turn the nodes of each slot to its face, or ``back`` to the element's order."""
-    count = side.p1d**DIM
+def move_slots(nodes, turned, side, turns, back):
+    """Copy nodes in the order of each slot's element to ``turned``, turned to the face, or back.
+
+    Layer after layer, as the nodes of all slots are often too many for the first-level cache.
+    """
     p1, p2 = side.p1d if DIM > 1 else 1, side.p1d if DIM > 2 else 1
-    for slot in range(LANE_WIDTH):
-        at = 1 + STRIDES + STRIDES * slot
-        begin, along_1, along_2 = word(turns, at), word(turns, at + 1), word(turns, at + 2)
-        inwards = word(turns, at + 3)
-        for c in range(side.ncomp):
-            for j3 in range(side.p1d):
+    for c in range(side.ncomp):
+        first = c * side.p1d**DIM
+        for j3 in range(side.p1d):
+            for slot in range(LANE_WIDTH):
+                at = 1 + STRIDES + STRIDES * slot
+                layer = first + word(turns, at) + j3 * word(turns, at + 3)
+                along_1, along_2 = word(turns, at + 1), word(turns, at + 2)
                 for j2 in range(p2):
                     for j1 in range(p1):
-                        there = begin + j1 * along_1 + j2 * along_2 + j3 * inwards
-                        turned = (j3 * p2 + j2) * p1 + j1
-                        source, target = (turned, there) if back else (there, turned)
-                        number = get(LANE, nodes, (c * count + source) * LANE_WIDTH + slot)
-                        put(LANE, spare, (c * count + target) * LANE_WIDTH + slot, number)
-    for k in range(side.ncomp * count):
-        store(LANE, nodes, k, load(LANE, spare, k))
+                        there = (layer + j2 * along_2 + j1 * along_1) * LANE_WIDTH + slot
+                        here = (first + (j3 * p2 + j2) * p1 + j1) * LANE_WIDTH + slot
+                        if back:
+                            put(LANE, nodes, there, get(LANE, turned, here))
+                        else:
+                            put(LANE, turned, here, get(LANE, nodes, there))
 
 
 @traced
-def turn_to_faces(nodes, spare, side, turns):
-    """Turn the nodes of each slot from the element's order to its face."""
-    move_slots(nodes, spare, side, turns, False)
+def turn_to_faces(nodes, side, turns):
+    """Copy the nodes of each slot to the spare room, turned from the element to its face."""
+    move_slots(nodes, spare_of(nodes), side, turns, False)
 
 
 @traced
-def turn_back(nodes, spare, side, turns):
-    """Turn the nodes of each slot from its face to the element's order."""
-    move_slots(nodes, spare, side, turns, True)
+def turn_back(kept, spare, side, turns):
+    """Turn the nodes of each slot from its face to the element's order, by way of ``spare``."""
+    for k in range(side.ncomp * side.p1d**DIM):
+        store(LANE, spare, k, load(LANE, kept, k))
+    move_slots(kept, spare, side, turns, True)
 
 
 @inner
@@ -82,10 +86,10 @@ def turns_out(table, side, b):
 
 @inner
 def read_nodes(x, side, nodes, turns):
-    """Read all nodes of a field."""
+    """Read all nodes of a field. If elements lie differently, turn them, into the spare room."""
     gather_runs(x, side, nodes, side.p1d**2, side.p1d**DIM)
     for _ in when(word(turns, 0) != 0):
-        turn_to_faces(nodes, spare_of(nodes), side, turns)
+        turn_to_faces(nodes, side, turns)
 
 
 @inner
@@ -97,7 +101,7 @@ def first_of_line(side, turns, c, j1, j2):
 @inner
 def line_inwards(x, side, nodes, turns, c, j1, j2):
     """Load the line of a field's nodes that leads inwards from node (j1, j2) of the face."""
-    first = first_of_line(side, turns, c, j1, j2)
+    first = first_of_line(side, turns, c, j1, j2) + word(turns, 0) * MOST_NODES_OF_SIDE
     return load_line(LANE, nodes, first, word(turns, 4), side.p1d)
 
 
