@@ -20,7 +20,6 @@ from femops.geometry.boundary import (
 from femops.numbering import local_nodes
 from femops.spaces.base import Space
 from femops.spaces.face_space import FaceSpace, Ints
-from femops.spaces.h1_l2 import H1
 from femops.spaces.restriction import ElementRestriction
 from femops_kernels.derived import Derived
 from femops_meshes.mesh import Mesh
@@ -34,9 +33,9 @@ class BoundarySpace(FaceSpace):
 
     Functions with derivatives need all nodes of the mesh element behind the face. This element is
     turned so that its last direction leads inwards from the face. The quadrature points are on the
-    face. Functions of an H1 space without derivatives need only the nodes on the face. The element
-    then has one dimension less, with the same 1-D basis. In 1-D it is a segment of one node and one
-    point.
+    face. Functions without derivatives need only the nodes on the face, if the basis has nodes
+    there. The element then has one dimension less, with the same 1-D basis. In 1-D it is a segment
+    of one node and one point.
 
     Use `boundary_space` to make it. For the same faces that function returns the same object, so
     that operators can compare spaces by identity.
@@ -103,8 +102,8 @@ def boundary_space(space: Any, attributes: Attributes, *, slopes: bool) -> Bound
     attributes : int, name, or several, optional
         Boundary attributes. None for all faces that the mesh lists.
     slopes : bool
-        Whether the functions have derivatives. Functions of an L2 space always have them, because
-        their values on a face depend on all nodes of the element.
+        Whether the functions have derivatives. If the basis has no nodes on faces, as Gauss points
+        have none, they always have, because their values there depend on all nodes.
 
     Raises
     ------
@@ -113,7 +112,7 @@ def boundary_space(space: Any, attributes: Attributes, *, slopes: bool) -> Bound
     """
     if not isinstance(space, Space):
         raise SpaceError(f"a boundary integral was asked for on {space!r}: take a space")
-    mesh, slopes = space.distributed or space.mesh, slopes or not isinstance(space, H1)
+    mesh, slopes = space.distributed or space.mesh, slopes or space.basis.family == "gauss"
     chosen = tuple(boundary_attributes(mesh, attributes).tolist())
     faces = _faces.get(space.mesh, lambda: BoundaryFaces(mesh, chosen), chosen)
     made = partial(BoundarySpace, space, faces, slopes=slopes)

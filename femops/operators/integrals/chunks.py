@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops.geometry.boundary import BoundaryFaces
-from femops.geometry.interior import InteriorFaces
+from femops.geometry.interior import MINUS, InteriorFaces
 from femops.operators.integrals.arguments import Arguments
 from femops.parallel.mesh import DistributedMesh
 from femops.spaces.domain_space import DomainSpace
 from femops.spaces.face_space import FaceSpace
 from femops.spaces.h1_l2 import L2
+from femops.spaces.side_space import SideSpace
 from femops_kernels.cpu.first_touch import placed_plan
 from femops_kernels.cpu.machine import tuning_key
 from femops_kernels.cpu.plan import (
@@ -162,7 +163,7 @@ def _make_plan(space: DomainSpace, width: int, starts: Ints, single: bool = Fals
     if owned is not None:
         runs = DofRuns(space.dim, space.p1d, broken, single or behind is None)
         sizes = own, width, starts, owned
-        return placed_plan(make_owned_plan(indices, *sizes, runs, whole.ndofs - own))
+        return placed_plan(make_owned_plan(indices, *sizes, _met(space), runs, whole.ndofs - own))
     plan = make_nonowned_plan(*given, apart=apart, even=space.domain.two_sided)
     return placed_plan(plan)
 
@@ -181,3 +182,18 @@ def _owned_start(space: DomainSpace, starts: Ints) -> Ints | None:
     first = faces.group_elements[np.searchsorted(faces.group_start, starts, side="right") - 1]
     first[0], first[-1] = 0, faces.group_elements[-1]
     return np.asarray(first * whole.p1d**whole.dim)
+
+
+def _met(space: DomainSpace) -> Ints:
+    """Number of dofs (nf,) up to the last of the elements behind the faces up to each one.
+
+    Zeros for plus sides, whose elements are met as minus elements, too.
+    """
+    faces, minus = space.domain, isinstance(space, SideSpace) and space.side == MINUS
+    if isinstance(faces, BoundaryFaces):
+        elements = faces.elements
+    elif isinstance(faces, InteriorFaces) and minus:
+        elements = faces.elements[MINUS]
+    else:
+        return np.zeros(faces.num_elements, dtype=np.int64)
+    return np.asarray((np.maximum.accumulate(elements) + 1) * space.volume.p1d**space.volume.dim)

@@ -15,6 +15,7 @@ from femops_kernels.simd.lanes import fill
 from femops_kernels.simd.line_math import add_lines
 from femops_kernels.simd.lines import contract, fill_entry, load_line, store_line
 from femops_kernels.simd.tracing import traced
+from femops_kernels.skeletons.batch.ahead import ask_ahead
 from femops_kernels.skeletons.batch.batch import NCOMP, functionals_at_points, has_slopes
 from femops_kernels.skeletons.batch.face_nodes import *
 from femops_kernels.skeletons.batch.geometry import *
@@ -126,10 +127,11 @@ def store_results(value, along_x, along_y, k, results):
 
 
 @traced
-def points_of_face(source, value, along_x, along_y):
+def points_of_face(source, value, along_x, along_y, ahead):
     """Evaluate the q-function at all points of the faces."""
     slopes_along(value, along_x, along_y)
     for k2 in range(Q2):
+        ask_ahead(ahead, k2, Q2)
         across = fill_entry(LANE, WEIGHTS, k2) if NWEIGHT and DIM > 2 else fill(LANE, 1.0)
         for k1 in range(Q1):
             k = k2 * Q1 + k1
@@ -160,7 +162,7 @@ def batch(table, b, x, y, work, ahead):
         for c in range(side.ncomp):
             own = value + (side.first + c) * VALUE_BYTES
             interpolate_face(places, side, matrix, end, c, own, slab, nodes, turns)
-    points_of_face(sources(table, b), value, along_x, along_y)
+    points_of_face(sources(table, b), value, along_x, along_y, ahead)
     if MINIMA or SUMS:
         out = word(table, FUNCTIONALS) + b * (len(MINIMA) + len(SUMS)) * LANE_BYTES
         functionals_at_points(out, value)
