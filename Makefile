@@ -17,7 +17,7 @@ export PYTHONDONTWRITEBYTECODE =
 
 help:
 	@echo "make demo        solve a Poisson problem at order 4 on a curved mesh, without a matrix"
-	@echo "make test        run the tests (PYTEST_ARGS='-k mesh' and the like are passed on)"
+	@echo "make test        run the tests (PYTEST_ARGS=tests/forms and the like are passed on)"
 	@echo "make quick       run one case of each test that is fast"
 	@echo "make exhaustive  run the full product of cases: long"
 	@echo "make lint        ruff, mypy, import-linter"

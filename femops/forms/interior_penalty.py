@@ -16,12 +16,13 @@ from femops.forms.form import arguments_of, build_sides, check_displacements, sc
 from femops.forms.options import FormOptions, NonlinearOptions, built_in
 from femops.forms.residual import build_residual
 from femops.geometry.boundary import asked_attributes
-from femops.geometry.interior import are_joined, outer_boundary
+from femops.geometry.interior import are_joined
+from femops.geometry.outer import outer_attributes, outer_boundary
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.coefficients import Coefficient, FormCoefficient, on_several_domains
 from femops.operators.operator import Operator
 from femops.spaces.base import Space
-from femops_meshes.arguments import checked
+from femops_meshes.arguments import checked, number_of
 
 Coefficients = dict[str, FormCoefficient]
 
@@ -43,15 +44,18 @@ def _penalty(V: Space, penalty: float | None) -> float:
 
 def _conductivity(V: Space, kappa: Coefficient) -> Coefficients:
     shapes = ((), (V.dim,), (V.dim, V.dim))
-    return {"kappa": on_several_domains("kappa", kappa, shapes)}
+    return {"kappa": on_several_domains("kappa", kappa, shapes, positive=True)}
 
 
 def _prescribed_on(V: Space, boundary: Any) -> Any:
-    """Value of ``boundary=`` with prescribed values; "all" leaves out faces between elements."""
-    everywhere = asked_attributes(boundary, V.mesh.boundary_names) is None
-    if boundary is None or not everywhere:
-        return boundary
-    return outer_boundary(V.distributed or V.mesh) or None
+    """Value of ``boundary=`` with prescribed values. None of its faces is between elements.
+
+    "all" leaves such faces out. An attribute that has some is refused.
+    """
+    if boundary is None:
+        return None
+    mesh, asked = V.distributed or V.mesh, asked_attributes(boundary, V.mesh.boundary_names)
+    return (outer_boundary(mesh) or None) if asked is None else outer_attributes(mesh, asked)
 
 
 def _summed(
@@ -136,13 +140,16 @@ def interior_penalty(
     kappa : number, callable, array or GridFunction
         Positive conductivity: a scalar, a diagonal (dim,) or a tensor (dim, dim), as for
         `femops.diffusion`, but no array at points. A `GridFunction` may jump between elements.
+        The sign is not checked for a tensor that varies, nor at level "matrix-free" for a field of
+        order 1 or more.
     penalty : float, optional
         The factor :math:`\eta`. The default :math:`2 (p + 1)^2` makes the operator positive
         definite where elements are moderately distorted; half of it does on boxes. h is the extent
         of an element across the face, and :math:`\kappa_n = n \cdot \kappa n`.
     boundary : "all", int, name, or several, optional
         Boundary attributes where the solution is prescribed; None for none. Elsewhere the flux is
-        zero. `femops.dirichlet_load` has the prescribed values.
+        zero. `femops.dirichlet_load` has the prescribed values. "all" leaves out faces between
+        elements; an attribute that has such faces is refused.
     **options
         See `femops.forms.options.Options`.
 
@@ -154,6 +161,22 @@ def interior_penalty(
     given = _conductivity(V, kappa) | scalars(positive=True, penalty=factor)
     functions = _across, _at_boundary
     return _summed(V, diffusion(V, kappa, **options), functions, given, boundary, options)
+
+
+def _lame(V: Space, lam: Coefficient, mu: Coefficient) -> Coefficients:
+    """Make Lame's parameters. Raise if they are numbers and a change of volume takes no energy."""
+    number, shear = number_of(lam), number_of(mu)
+    if number is not None and shear is not None and (shear > 0.0 or V.dim == 1):
+        least = -2.0 * shear / V.dim
+        if number <= least:
+            raise OperatorError(
+                f"lam is {number:g} and mu is {shear:g}: give a lam above {least:g}, which is "
+                f"-2 mu / {V.dim}"
+            )
+    return {
+        "lam": on_several_domains("lam", lam, ((),)),
+        "mu": on_several_domains("mu", mu, ((),), positive=V.dim > 1),
+    }
 
 
 def _stress(slopes: Any, lam: Any, mu: Any) -> Any:
@@ -200,15 +223,16 @@ def elastic_interior_penalty(
     V : Space
         Trial and test space, with as many components as dimensions, of order 1 or more.
     lam, mu : number, callable or GridFunction
-        Lame's parameters, in units of stress.
+        Lame's parameters, in units of stress. mu is positive, and lam is above -2 mu / dim, so
+        that every deformation takes energy. In 1-D mu may have any sign. lam is checked if both
+        are numbers, but not by `Operator.update`.
     penalty, boundary
         See `femops.interior_penalty`.
     **options
         See `femops.forms.options.Options`.
     """
     check_displacements(V, elastic_interior_penalty)
-    given = {name: on_several_domains(name, c, ((),)) for name, c in (("lam", lam), ("mu", mu))}
-    given |= scalars(positive=True, penalty=_penalty(V, penalty))
+    given = _lame(V, lam, mu) | scalars(positive=True, penalty=_penalty(V, penalty))
     functions = _elastic_across, _elastic_at_boundary
     return _summed(V, elasticity(V, lam, mu, **options), functions, given, boundary, options)
 
@@ -255,10 +279,10 @@ def dirichlet_load(
     Raises
     ------
     OperatorError
-        If a coefficient has another shape, or values that are not finite; see
-        `femops.interior_penalty`.
+        If a coefficient has another shape, or values that are not finite, or kappa is not positive;
+        see `femops.interior_penalty`.
     SpaceError
-        If there are too few quadrature points.
+        If there are too few quadrature points, or a boundary attribute has faces between elements.
 
     Examples
     --------

@@ -10,7 +10,8 @@ import numpy as np
 
 from femops.forms.form import arguments_of, build_sides
 from femops.forms.options import FormOptions, built_in
-from femops.geometry.interior import are_joined, outer_boundary
+from femops.geometry.interior import are_joined
+from femops.geometry.outer import outer_boundary
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.coefficients import Coefficient, on_several_domains
 from femops.operators.operator import Operator

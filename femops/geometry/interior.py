@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from femops.basis import Basis1D, Quadrature1D
 from femops.errors import GeometryError, SpaceError
-from femops.geometry.boundary import boundary_attributes, face_digits, nodes_inwards
+from femops.geometry.boundary import face_digits, nodes_inwards
 from femops.geometry.domain import Domain, DomainGeometry, FaceBlock
 from femops.parallel.mesh import DistributedMesh
 from femops.parallel.neighbours import Neighbours, neighbours
@@ -231,7 +231,7 @@ def interior_faces(mesh: Mesh | DistributedMesh) -> InteriorFaces:
     return _interiors.get(mesh.mesh, made, "shared")
 
 
-def _inner(mesh: Mesh | DistributedMesh) -> NDArray[np.bool_]:
+def are_inner(mesh: Mesh | DistributedMesh) -> NDArray[np.bool_]:
     """True for each face (nf,) of the mesh, or of this rank's part, that is between elements."""
     own = mesh if isinstance(mesh, Mesh) else mesh.mesh
     inner = own.topology.faces[:, 1] >= 0
@@ -242,51 +242,9 @@ def _inner(mesh: Mesh | DistributedMesh) -> NDArray[np.bool_]:
 
 def are_joined(mesh: Mesh | DistributedMesh) -> bool:
     """True if the mesh has faces between elements. Collective at the first call on many ranks."""
-    return (
-        neighbours(mesh).joined if isinstance(mesh, DistributedMesh) else bool(_inner(mesh).any())
-    )
-
-
-def _on_any_rank(mesh: Mesh | DistributedMesh, flags: Any) -> Any:
-    """Combine flags, one or an array, of all ranks that share a mesh: True if any has True."""
-    if isinstance(mesh, Mesh):
-        return flags
-    return mesh.comm.max(np.array(flags, dtype=np.int64)) > 0
-
-
-def outer_boundary(mesh: Mesh | DistributedMesh) -> bool | list[int]:
-    """Boundary faces that belong to one element only, as a value of ``boundary=``.
-
-    Collective on many ranks.
-
-    Returns
-    -------
-    bool or list of int
-        False if every face is between two elements, as in a periodic mesh; True if the mesh lists
-        no face between elements; else the attributes of the faces of one element.
-
-    Raises
-    ------
-    SpaceError
-        If an attribute has faces of both kinds.
-    """
-    own = mesh if isinstance(mesh, Mesh) else mesh.mesh
-    inner, topology = _inner(mesh), own.topology
-    used = topology.faces[:, 0] >= 0
-    if not _on_any_rank(mesh, (used & ~inner).any()):
-        return False
-    listed = inner[topology.entity[tuple(topology.boundary_faces.T)]]
-    known = boundary_attributes(mesh, None)
-    kinds = [np.isin(known, own.boundary_attributes[kind]) for kind in (~listed, listed)]
-    outside, inside = (_on_any_rank(mesh, kind) for kind in kinds)
-    if not inside.any():
-        return True
-    if both := known[outside & inside].tolist():
-        raise SpaceError(
-            f"boundary attribute {both[0]} has faces between elements and faces of one element: "
-            "give them different attributes"
-        )
-    return [int(number) for number in known[outside]]
+    if isinstance(mesh, DistributedMesh):
+        return neighbours(mesh).joined
+    return bool(are_inner(mesh).any())
 
 
 @final

@@ -151,3 +151,21 @@ def test_what_is_refused(comm: Any) -> None:
         femops.form(lambda u: {"jump": u.jump}, femops.L2(single, 1), faces="interior")
     with pytest.raises(femops.errors.SpaceError, match="reproducible=True"):
         jumps_of_gradients(femops.distribute(femops.box((9, 4)), comm, reproducible=True))
+
+
+@pytest.mark.parallel(2)
+def test_a_coefficient_that_is_negative_on_one_rank(comm: Any) -> None:
+    """All ranks raise. A constant is refused also by a rank without faces of the integral."""
+    mesh = femops.distribute(femops.box((9, 4)), comm)
+
+    def negative(space: Any) -> femops.GridFunction:
+        values = space.interpolate(lambda x: np.where(x[0] < 0.2, -1.0, 1.0))
+        return femops.GridFunction(space, values)
+
+    V, U = femops.L2(mesh, 1), femops.H1(mesh, 1)
+    with pytest.raises(femops.errors.FemopsError, match="kappa is -1 somewhere"):
+        femops.interior_penalty(V, negative(femops.L2(mesh, 0)))
+    with pytest.raises(femops.errors.FemopsError, match="p is -1 somewhere"):
+        femops.p_laplacian(U, negative(U))
+    with pytest.raises(femops.errors.OperatorError, match="kappa is -1: it must be positive"):
+        femops.interior_penalty(V, -1.0, boundary=1)

@@ -100,6 +100,106 @@ def test_a_mesh_without_a_boundary():
     assert femops.interior_penalty(femops.L2(V.mesh, order=1)).symmetric
 
 
+def field(value):
+    """A field that has a value in an element, and is 1 elsewhere."""
+    K = femops.L2(BENT, order=0)
+    numbers = np.ones(K.size)
+    numbers[4] = value
+    return femops.GridFunction(K, numbers)
+
+
+@pytest.mark.parametrize(
+    ("kappa", "words"),
+    [
+        (-1.0, "kappa is -1: it must be positive"),
+        (0, "kappa is 0: it must be positive"),
+        ([1.0, -2.0], "kappa has the entry -2: it must be positive"),
+        ([[1.0, 2.0], [2.0, 1.0]], "eigenvalue -1: it must be positive definite"),
+        (lambda x: x[0] - 0.5, "somewhere: it must be positive everywhere"),
+        (field(-3.0), "kappa is -3 somewhere: it must be positive everywhere"),
+        (np.nan, "kappa is not finite"),
+    ],
+)
+def test_a_conductivity_is_positive(kappa, words):
+    V = femops.L2(BENT, order=1)
+    start = np.eye(2) if np.ndim(kappa) == 2 else np.ones(2) if np.ndim(kappa) else 1.0
+    for make in (
+        lambda: femops.interior_penalty(V, kappa),
+        lambda: femops.dirichlet_load(V, 1.0, kappa),
+        lambda: femops.interior_penalty(V, start).update(kappa=kappa),
+    ):
+        with pytest.raises(OperatorError, match=words):
+            make()
+
+
+def test_a_tensor_that_turns_the_flux_is_positive():
+    V = femops.L2(BENT, order=1)
+    turning = femops.interior_penalty(V, [[1.0, 2.0], [-2.0, 1.0]]).assemble().toarray()
+    assert np.linalg.eigvalsh(turning + turning.T)[0] > 0.0
+
+
+@pytest.mark.parametrize(("dim", "least"), [(1, -2.0), (2, -1.0), (3, -2.0 / 3.0)])
+def test_the_least_lame_parameter(dim, least):
+    """With mu = 1 the energy of any deformation is positive exactly for a larger lam."""
+    V = femops.L2(femops.box((2,) * dim), order=1, ncomp=dim)
+    with pytest.raises(
+        OperatorError, match=f"lam is {least - 0.01:g} and mu is 1: give a lam above"
+    ):
+        femops.elastic_interior_penalty(V, least - 0.01)
+    matrix = femops.elastic_interior_penalty(V, least + 0.01).assemble().toarray()
+    assert np.linalg.eigvalsh(matrix)[0] > 0.0
+    swelling = V.interpolate(lambda x: x)
+    energy = lambda lam: swelling @ (femops.elasticity(V, lam) @ swelling)  # noqa: E731
+    assert energy(least - 0.01) < 0.0 < energy(least + 0.01)
+
+
+@pytest.mark.parametrize(
+    ("lam", "mu", "words"),
+    [
+        (1.0, -1.0, "mu is -1: it must be positive"),
+        (1.0, 0.0, "mu is 0: it must be positive"),
+        (lambda x: x[0], -1.0, "mu is -1: it must be positive"),
+        (1.0, field(-1.0), "mu is -1 somewhere: it must be positive everywhere"),
+        (np.nan, 1.0, "lam is not finite"),
+    ],
+)
+def test_lame_parameters_are_those_of_a_material(lam, mu, words):
+    V = femops.L2(BENT, order=1, ncomp=2)
+    with pytest.raises(OperatorError, match=words):
+        femops.elastic_interior_penalty(V, lam, mu)
+
+
+def test_in_one_dimension_only_the_sum_counts():
+    V = femops.L2(MESHES[0], order=1)
+    bars = [femops.elastic_interior_penalty(V, *lame) for lame in ((3.0, 0.0), (5.0, -1.0))]
+    u = np.random.default_rng(0).standard_normal(V.size)
+    np.testing.assert_allclose(bars[0] @ u, bars[1] @ u, rtol=1e-13)
+
+
+def test_nothing_is_prescribed_inside():
+    """Faces inside have the jumps of both sides already."""
+    box = femops.box((2, 1))
+    mesh = femops.Mesh.from_arrays(
+        None,
+        box.elements,
+        coordinates=box.coordinates,
+        boundary=np.vstack([box.boundary, [[1, 4]]]),
+        boundary_attributes=[*box.boundary_attributes, 7],
+    ).with_names(boundary={"crack": 7})
+    V = femops.L2(mesh, order=1)
+    for make in (femops.interior_penalty, lambda V, **o: femops.dirichlet_load(V, 1.0, **o)):
+        with pytest.raises(femops.errors.SpaceError, match="attribute 7 has faces between"):
+            make(V, boundary=["crack", 1])
+    W = femops.L2(mesh, order=1, ncomp=2)
+    with pytest.raises(femops.errors.SpaceError, match="attribute 7 has faces between"):
+        femops.elastic_interior_penalty(W, boundary=7)
+    u = V.interpolate(lambda x: 1.0 + x[0])
+    loads = [femops.dirichlet_load(V, 1.0, boundary=b) for b in ("all", [1, 2, 3, 4])]
+    np.testing.assert_array_equal(*loads)
+    forms = [femops.interior_penalty(V, boundary=b) for b in ("all", [1, 2, 3, 4])]
+    np.testing.assert_array_equal(*(A @ u for A in forms))
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [

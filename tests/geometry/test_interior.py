@@ -9,13 +9,7 @@ import pytest
 
 import femops
 from femops.basis import gauss
-from femops.geometry.interior import (
-    MINUS,
-    PLUS,
-    InteriorGeometry,
-    interior_faces,
-    outer_boundary,
-)
+from femops.geometry.interior import MINUS, PLUS, InteriorGeometry, interior_faces
 from support.cases.meshes import MESHES, bend, scrambled_box
 
 
@@ -60,23 +54,6 @@ def test_batches() -> None:
     weights = InteriorGeometry(faces, gauss(2)).block(0, faces.num_elements).weighted_det
     assert not weights[~faces.counted].any()
     assert weights.sum() == pytest.approx(6 + 5 + 4)  # planes of area 1
-
-
-def test_outer_boundary() -> None:
-    """Boundary entries between elements do not count, but need attributes of their own."""
-    assert outer_boundary(femops.box((3, 3), periodic=True)) is False
-    box = femops.box((2, 1))
-    assert outer_boundary(box) is True
-    ends = np.vstack([box.boundary, [[1, 4]]])  # the face in the middle
-
-    def listed(attribute: int) -> femops.Mesh:
-        attributes = [*box.boundary_attributes, attribute]
-        arrays = {"boundary": ends, "boundary_attributes": attributes}
-        return femops.Mesh.from_arrays(None, box.elements, coordinates=box.coordinates, **arrays)
-
-    assert outer_boundary(listed(7)) == [1, 2, 3, 4]
-    with pytest.raises(femops.errors.SpaceError, match="give them different attributes"):
-        outer_boundary(listed(1))
 
 
 def test_sides_that_differ_are_refused() -> None:

@@ -141,7 +141,7 @@ def test_update_refuses_what_the_form_has_not():
     form = femops.p_laplacian(femops.H1(femops.box((2, 2)), 1), 3.0)
     for wrong, words in (
         ({"nu": 0.3}, "has no coefficient 'nu': it has p, epsilon"),
-        ({"epsilon": 0}, "epsilon is 0 somewhere: it must be positive"),
+        ({"epsilon": 0}, "epsilon is 0: it must be positive"),
         ({"p": np.zeros((2, 2))}, "p has shape"),
     ):
         with pytest.raises(OperatorError, match=words):

@@ -37,7 +37,8 @@ class FormCoefficient:
     shapes : tuple of shapes, optional
         Shapes that the form accepts. None means any shape.
     positive : bool
-        Whether a scalar coefficient must be greater than zero. Matrices are not checked.
+        Whether the values must be greater than zero. A matrix must be positive definite, also if
+        it is not symmetric. Matrices that vary are not checked.
     kept : bool
         Whether the value is the form's copy. Later changes of the user's value do not affect it.
     of_function : bool
@@ -90,18 +91,23 @@ class FormCoefficient:
         Raises
         ------
         OperatorError
-            See `at`.
+            See `at`. Constants and fields of order 0 that must be positive are checked here, where
+            ranks raise together.
         """
         if self.kept:
             return self
         given = self.read(on_sides=geometry.domain.two_sided)
         value = given.value
+        if self.positive and given.is_elementwise:
+            _check_everywhere(value.vector, self.name)
         if callable(value):
             value = given._sampled(geometry, np.float64)
         elif not isinstance(value, Field | Mapping):
             constant, array = given.is_constant(geometry), np.asarray(value)
             short = np.float32 if array.dtype == np.float32 else np.float64
             given = replace(given, value=array)
+            if constant and self.positive:
+                _check_positive(array, self.name)
             value = frozen(array) if constant else given._sampled(geometry, short)
         return replace(given, value=value, kept=True, of_function=callable(self.value))
 
@@ -153,10 +159,9 @@ class FormCoefficient:
             values = self._of_field(block)
         else:
             values = _at_points(self.value, block, self.name, self._shapes(block))
-        if self.positive and values.ndim < 4 and not np.all(values > 0.0):
-            raise OperatorError(
-                f"{self.name} is {values.min():g} somewhere: it must be positive everywhere"
-            )
+        matrices = values.ndim == 4 and not isinstance(self.value, Field)
+        if self.positive and not matrices:
+            _check_everywhere(values, self.name)
         return values
 
     def _of_field(self, block: DomainBlock) -> NDArray[np.float64]:
@@ -215,7 +220,11 @@ class FormCoefficient:
 
 
 def on_several_domains(
-    name: str, value: Coefficient, shapes: tuple[tuple[int, ...], ...]
+    name: str,
+    value: Coefficient,
+    shapes: tuple[tuple[int, ...], ...],
+    *,
+    positive: bool = False,
 ) -> FormCoefficient:
     """Make a coefficient of integrals over several domains.
 
@@ -233,7 +242,27 @@ def on_several_domains(
                 f"{name} has shape {shape}: give {', '.join(wanted)}, a function of x or a "
                 "GridFunction"
             )
-    return FormCoefficient(name, value, shapes)
+    return FormCoefficient(name, value, shapes, positive)
+
+
+def _check_positive(constant: NDArray[Any], name: str) -> None:
+    """Raise if a number or vector has an entry <= 0, or a matrix is not positive definite."""
+    if constant.dtype.kind not in "biuf" or not np.isfinite(constant).all():
+        return  # other errors, see `FormCoefficient.at`
+    if constant.ndim < 2 and constant.min() <= 0:
+        found = f"has the entry {constant.min():g}" if constant.ndim else f"is {constant:g}"
+        raise OperatorError(f"{name} {found}: it must be positive")
+    if constant.ndim == 2 and (least := np.linalg.eigvalsh(constant + constant.T)[0] / 2.0) <= 0:
+        raise OperatorError(
+            f"{name} is a matrix whose symmetric part has the eigenvalue {least:g}: it must be "
+            "positive definite"
+        )
+
+
+def _check_everywhere(values: NDArray[Any], name: str) -> None:
+    """Raise if a value is <= 0."""
+    if np.any(values <= 0.0):
+        raise OperatorError(f"{name} is {values.min():g} somewhere: it must be positive everywhere")
 
 
 def _at_points(

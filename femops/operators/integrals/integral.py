@@ -191,7 +191,8 @@ class Integral:
     def coefficient_shapes(self) -> dict[str, CoefficientShape]:
         """Shapes of the coefficients, for tracing. Collective."""
         first = self.geometry.block(0, 1)
-        shapes = {name: given.shape(first) for name, given in self.coefficients.items()}
+        with check(self.fields.whole.comm):
+            shapes = {name: given.shape(first) for name, given in self.coefficients.items()}
         skew = np.array([not shape.symmetric for shape in shapes.values()], dtype=np.int64)
         if len(skew):  # all ranks use the same q-function, symmetric only if it is so everywhere
             skew = self.fields.whole.comm.max(skew)
