@@ -7,6 +7,9 @@ PYTEST_ARGS ?= -n auto --maxprocesses 4 --dist worksteal
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+# uv takes seconds where pip takes minutes, but does not read pip's settings, of mirrors for example.
+UV := UV_NATIVE_TLS=1 $(BIN)/python -m uv pip install --quiet --compile-bytecode --python $(BIN)/python
+install = $(UV) $(1) || { echo "uv cannot install this, so pip does: minutes"; $(PIP) install --quiet $(1); }
 OLDEST := 3.11
 
 # Bytecode is kept: tests start hundreds of processes, which would compile all modules each time.
@@ -83,14 +86,15 @@ $(VENV)/.created:
 	@$(PYTHON) -m venv $(VENV) || { \
 		echo "'$(PYTHON) -m venv' failed. Debian and Ubuntu keep it in a package of its own: apt install python3-venv" >&2; \
 		exit 1; }
+	@$(PIP) install --quiet uv || echo "There is no uv for this Python: pip installs the rest"
 	@touch $@
 
 $(VENV)/.installed: pyproject.toml $(VENV)/.created
 	@echo "Installing femops and what it needs into $(VENV) (once)"
-	$(PIP) install --quiet --editable . 'matplotlib>=3.9'
+	@$(call install,--editable . 'matplotlib>=3.9')
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
 	@echo "Installing the developers' tools into $(VENV) (once)"
-	$(PIP) install --quiet --editable '.[dev,docs]'
+	@$(call install,--editable '.[dev,docs]')
 	@touch $@
