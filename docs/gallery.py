@@ -4,7 +4,9 @@ import ast
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 
 from notebooks import for_ranks, write_notebook
@@ -20,6 +22,9 @@ PROPER = {
 }
 SETTINGS = "font.size: 14\nsavefig.bbox: tight\nsavefig.pad_inches: 0.2\n"
 """Matplotlib's settings: letters that can be read where a picture is as wide as a card."""
+
+ONE_THREAD = dict.fromkeys(("FEMOPS_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+"""Environment of an example: each core runs an example of its own."""
 
 TURNED = ("poisson_scipy",)
 """Examples in 3-D whose pages have a picture to turn, with the extra `interactive`."""
@@ -57,11 +62,15 @@ class Example:
 
 
 def write_gallery(examples, docs):
-    """Run the examples, and write their pages into the folder `gallery` of `docs`."""
+    """Run the examples, one on each core, and write their pages into the folder `gallery` of `docs`.
+
+    They run in one folder, so each must write only files that begin with its own name.
+    """
     target = docs / FOLDER
     (target / "out").mkdir(parents=True, exist_ok=True)
     (target / "out" / "matplotlibrc").write_text(SETTINGS)
-    found = [_run(file, target) for file in sorted(examples.glob("*.py"))]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        found = list(pool.map(partial(_run, target=target), sorted(examples.glob("*.py"))))
     found.sort(key=lambda example: example.picture is None)
     for example in found:
         (target / f"{example.name}.md").write_text(_page(example))
@@ -73,9 +82,14 @@ def _run(file, target):
     output = None
     if not for_ranks(file.read_text()):
         command = [sys.executable, str(file)]
-        settings = {**os.environ, "MATPLOTLIBRC": str(target / "out" / "matplotlibrc")}
+        look = {"MATPLOTLIBRC": str(target / "out" / "matplotlibrc")}
         done = subprocess.run(
-            command, cwd=target, capture_output=True, text=True, check=False, env=settings
+            command,
+            cwd=target,
+            capture_output=True,
+            text=True,
+            check=False,
+            env=os.environ | ONE_THREAD | look,
         )
         if done.returncode:
             raise RuntimeError(f"{file.name} failed:\n{done.stderr}")
