@@ -42,6 +42,7 @@ default_role = "py:obj"  # a name in single backticks is a link to its entry, el
 
 exclude_patterns = ["_build"]
 html_theme = "furo"
+pygments_dark_style = "github-dark"  # the theme's own underlines modules like links
 html_title = f"femops {version}"
 html_css_files = ["femops.css"]
 
