@@ -23,7 +23,7 @@ PROPER = {
     "scipy": "with SciPy",
     "stokes": "Stokes",
 }
-SETTINGS = "font.size: 14\nsavefig.bbox: tight\nsavefig.pad_inches: 0.2\n"
+SETTINGS = "font.size: 14\nxtick.labelsize: 15\nsavefig.bbox: tight\nsavefig.pad_inches: 0.2\n"
 """Matplotlib's settings: letters that can be read where a picture is as wide as a card."""
 
 ONE_THREAD = dict.fromkeys(("FEMOPS_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
