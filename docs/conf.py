@@ -33,10 +33,16 @@ numpydoc_show_class_members = False  # autodoc lists them
 numpydoc_xref_param_type = True  # a class named as a type is a link to its entry
 numpydoc_xref_ignore = "all"  # that have no alias
 DEFAULT_LINKS.clear()  # links to pages of Python and NumPy
-numpydoc_xref_aliases = {name: f"femops.{name}" for name in femops.__all__}
+numpydoc_xref_aliases = {
+    path.rpartition(".")[2]: path
+    for page in sorted((HERE / "api").glob("*.md"))
+    for path in re.findall(r"^\.\. autoclass:: (.*)$", page.read_text(), re.MULTILINE)
+} | {name: f"femops.errors.{name}" for name in dir(femops.errors) if name[0].isupper()}
+default_role = "py:obj"  # a name in single backticks is a link to its entry, else code
 
 exclude_patterns = ["_build"]
 html_theme = "furo"
+pygments_dark_style = "github-dark"  # the theme's own underlines modules like links
 html_title = f"femops {version}"
 html_css_files = ["femops.css"]
 
@@ -56,13 +62,25 @@ def _literal_signs(_app, _what, _name, _object, _options, lines):
 
     Code and maths stay.
     """
+    example = False
     for k, line in enumerate(lines):
+        example = line.lstrip().startswith(">>>") or (example and bool(line.strip()))
+        if example:
+            continue
         parts = re.split(r"(``.*?``|:math:`.*?`)", line)
         parts[::2] = [re.sub(r"(?<!\\)(\||\*(?=\w+[,)]))", r"\\\1", part) for part in parts[::2]]
         lines[k] = "".join(parts)
 
 
+def _short_signature(_app, _what, _name, _object, _options, signature, returned):
+    """Types by their names, and nothing for the arguments that `__new__` of a base class takes."""
+    if signature == "(*args, **kwargs)":
+        return "", returned
+    return signature and re.sub(r"<class '(?:\w+\.)*(\w+)'>", r"\1", signature), returned
+
+
 def setup(app):
     """Register the above, before numpydoc reads the docstrings; run the examples."""
     app.connect("autodoc-process-docstring", _literal_signs, priority=100)
+    app.connect("autodoc-process-signature", _short_signature)
     app.connect("builder-inited", lambda _app: write_gallery(HERE.parent / "examples", HERE))

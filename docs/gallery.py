@@ -4,22 +4,30 @@ import ast
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 
 from notebooks import for_ranks, write_notebook
 
 FOLDER = "gallery"
 PROPER = {
+    "jax": "with JAX",
     "krylov": "Krylov",
     "mises": "Mises",
-    "mpi": "MPI",
+    "mpi": "with MPI",
+    "multigrid": "with multigrid",
     "petsc": "PETSc",
-    "scipy": "SciPy",
+    "pytorch": "with PyTorch",
+    "scipy": "with SciPy",
     "stokes": "Stokes",
 }
-SETTINGS = "font.size: 14\nsavefig.bbox: tight\nsavefig.pad_inches: 0.2\n"
+SETTINGS = "font.size: 14\nxtick.labelsize: 15\nsavefig.bbox: tight\nsavefig.pad_inches: 0.2\n"
 """Matplotlib's settings: letters that can be read where a picture is as wide as a card."""
+
+ONE_THREAD = dict.fromkeys(("FEMOPS_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+"""Environment of an example: each core runs an example of its own."""
 
 TURNED = ("poisson_scipy",)
 """Examples in 3-D whose pages have a picture to turn, with the extra `interactive`."""
@@ -44,12 +52,13 @@ class Example:
 
     `output` is None for an example for many ranks, which was not run. `picture` is what the example
     drew, else its card in `docs/images`, else None. `notebook` is None without jupytext, and for an
-    example for many ranks.
+    example for many ranks. The program is shown from `first_line`, after the text.
     """
 
     name: str
     title: str
     text: str
+    first_line: int
     output: str | None
     turned: str | None
     picture: str | None
@@ -57,11 +66,19 @@ class Example:
 
 
 def write_gallery(examples, docs):
-    """Run the examples, and write their pages into the folder `gallery` of `docs`."""
+    """Run the examples, one on each core, and write their pages into `gallery` of `docs`.
+
+    They run in one folder, so each must write only files that begin with its own name.
+    """
     target = docs / FOLDER
     (target / "out").mkdir(parents=True, exist_ok=True)
     (target / "out" / "matplotlibrc").write_text(SETTINGS)
-    found = [_run(file, target) for file in sorted(examples.glob("*.py"))]
+    files = sorted(examples.glob("*.py"))
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        outputs = pool.map(partial(_run, target=target), files)
+        found = [
+            _example(file, target, output) for file, output in zip(files, outputs, strict=True)
+        ]
     found.sort(key=lambda example: example.picture is None)
     for example in found:
         (target / f"{example.name}.md").write_text(_page(example))
@@ -69,17 +86,26 @@ def write_gallery(examples, docs):
 
 
 def _run(file, target):
-    title, _, text = ast.get_docstring(ast.parse(file.read_text())).partition("\n")
-    output = None
-    if not for_ranks(file.read_text()):
-        command = [sys.executable, str(file)]
-        settings = {**os.environ, "MATPLOTLIBRC": str(target / "out" / "matplotlibrc")}
-        done = subprocess.run(
-            command, cwd=target, capture_output=True, text=True, check=False, env=settings
-        )
-        if done.returncode:
-            raise RuntimeError(f"{file.name} failed:\n{done.stderr}")
-        output = done.stdout
+    """Output of an example; None for an example for many ranks."""
+    if for_ranks(file.read_text()):
+        return None
+    look = {"MATPLOTLIBRC": str(target / "out" / "matplotlibrc")}
+    done = subprocess.run(
+        [sys.executable, str(file)],
+        cwd=target,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | ONE_THREAD | look,
+    )
+    if done.returncode:
+        raise RuntimeError(f"{file.name} failed:\n{done.stderr}")
+    return done.stdout
+
+
+def _example(file, target, output):
+    module = ast.parse(file.read_text())  # in one thread: Python 3.11 has an error with several
+    title, _, text = ast.get_docstring(module).partition("\n")
     pictures = (f"out/{file.stem}.png", f"../images/gallery_{file.stem}.svg")
     shown = next((picture for picture in pictures if (target / picture).is_file()), None)
     turned = _turned(file, target) if file.stem in TURNED else None
@@ -87,7 +113,14 @@ def _run(file, target):
     if find_spec("jupytext") and output is not None:
         notebook = write_notebook(file, target).name
     return Example(
-        file.stem, title.strip().rstrip("."), text.strip(), output, turned, shown, notebook
+        file.stem,
+        title.strip().rstrip("."),
+        text.strip("\n"),
+        module.body[1].lineno,
+        output,
+        turned,
+        shown,
+        notebook,
     )
 
 
@@ -103,16 +136,19 @@ def _turned(file, target):
 
 def _page(example):
     parts = [f"# {_heading(example)}", f"{example.title}.", example.text]
+    source = f"../../examples/{example.name}.py"
+    links = [f"{{download}}`As a program <{source}>`"]
     if example.notebook:
-        parts.append(f"{{download}}`As a notebook <{example.notebook}>`")
+        links.append(f"{{download}}`as a notebook <{example.notebook}>`")
+    parts.append(", ".join(links))
     if example.picture:
         parts.append(f"![{example.title}]({example.picture})")
     if example.turned:
         parts.append(f"{{download}}`To turn in a browser <{example.turned}>`")
     if example.output:
-        parts.append(f"It prints\n\n```text\n{example.output.strip()}\n```")
-    source = f"../../examples/{example.name}.py"
-    parts.append(f"```{{literalinclude}} {source}\n:language: python\n```")
+        parts.append(f"It prints\n\n```text\n{example.output.rstrip()}\n```")
+    lines = f":lines: {example.first_line}-"
+    parts.append(f"```{{literalinclude}} {source}\n:language: python\n{lines}\n```")
     return "\n\n".join(part for part in parts if part) + "\n"
 
 

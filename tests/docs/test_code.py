@@ -181,22 +181,61 @@ def test_the_gallery_shows_programs_with_output_and_picture(tmp_path, monkeypatc
 
     examples, docs = tmp_path / "examples", tmp_path / "docs"
     examples.mkdir()
-    code = "from pathlib import Path\nPath('out/two_sums.png').touch()\nprint(2 + 2)\n"
+    code = "from pathlib import Path\nPath('out/two_sums.png').touch()\nprint('  4')\n"
     (examples / "two_sums.py").write_text(f'"""Sums: a test.\n\nWith text."""\n{code}')
-    (examples / "poisson_mpi.py").write_text('"""Ranks."""\nfrom mpi4py import MPI\nfail()\n')
+    (examples / "poisson_mpi.py").write_text(
+        '"""Ranks.\n\n    mpiexec\n\nText."""\nfrom mpi4py import MPI\nfail()\n'
+    )
     write_gallery(examples, docs)
     page, ranks, index = (
         (docs / "gallery" / f"{name}.md").read_text()
         for name in ("two_sums", "poisson_mpi", "index")
     )
     notebook = docs / "gallery" / "two_sums.ipynb"
-    link = "{download}`As a notebook <two_sums.ipynb>`\n\n" if find_spec("jupytext") else ""
-    assert page.startswith(f"# Two sums\n\nSums: a test.\n\nWith text.\n\n{link}![")
+    program = "{download}`As a program <../../examples/two_sums.py>`"
+    link = ", {download}`as a notebook <two_sums.ipynb>`" if find_spec("jupytext") else ""
+    assert page.startswith(f"# Two sums\n\nSums: a test.\n\nWith text.\n\n{program}{link}\n\n![")
     assert notebook.is_file() == bool(link)
-    assert "```text\n4\n```" in page
-    assert "```{literalinclude} ../../examples/two_sums.py" in page
+    assert "```text\n  4\n```" in page
+    shown = ("```{literalinclude} ../../examples/two_sums.py", ":language: python", ":lines: 4-")
+    assert "\n".join(shown) in page
     assert "It prints" not in ranks
-    assert index.index("(out/two_sums.png)") < index.index("## Poisson MPI")
+    assert "\n\n    mpiexec\n" in ranks
+    assert index.index("(out/two_sums.png)") < index.index("## Poisson with MPI")
     (examples / "two_sums.py").write_text('"""Wrong."""\n1 / 0\n')
     with pytest.raises(RuntimeError, match=r"(?s)two_sums.py failed:.*ZeroDivisionError"):
         write_gallery(examples, docs)
+
+
+def test_the_gallery_runs_examples_at_the_same_time(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    from gallery import write_gallery
+
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    for name, other in (("one", "two"), ("two", "one")):
+        (tmp_path / f"{name}.py").write_text(WAITS.format(name=name, other=other))
+    write_gallery(tmp_path, tmp_path / "docs")
+    index = (tmp_path / "docs" / "gallery" / "index.md").read_text()
+    assert index.index("## One") < index.index("## Two")
+
+
+WAITS = '''"""Wait for another example."""
+import time
+from pathlib import Path
+
+Path("out/{name}").touch()
+end = time.time() + 60
+while not Path("out/{other}").exists():
+    assert time.time() < end, "the other example does not run"
+    time.sleep(0.01)
+'''
+
+
+def test_code_of_docstrings_is_shown_unchanged():
+    pytest.importorskip("numpydoc", reason="pages are built with the extra docs")
+    signs = runpy.run_path(str(ROOT / "docs" / "conf.py"))["_literal_signs"]
+    code = [">>> f(u**2, *given)", "... | 3", "abs(*x,)"]
+    lines = [*code, "", "The norm |b| of ``|b|``, (*shape, n)."]
+    signs(None, None, None, None, None, lines)
+    assert lines[:3] == code
+    assert lines[4] == r"The norm \|b\| of ``|b|``, (\*shape, n)."

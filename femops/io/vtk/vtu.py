@@ -62,9 +62,8 @@ def save(path: str | os.PathLike[str], space: Owner = None, /, **fields: Any) ->
 
     Parameters
     ----------
-    path : path ending in .vtu, .pvtu or .vtkhdf; of a mesh also in .mesh; of one
-        field also in .gf
-        Path in a folder that all ranks see.
+    path : path ending in .vtu, .pvtu or .vtkhdf
+        Path in a folder that all ranks see. A mesh may also go to .mesh, and one field to .gf.
     space : Space, Product, Mesh or DistributedMesh, optional
         Space of the fields, a product with a space for each field's name, or a mesh without fields.
         Not needed if all fields are GridFunctions.

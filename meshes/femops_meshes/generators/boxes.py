@@ -46,7 +46,7 @@ def box(
 
     Returns
     -------
-    mesh
+    Mesh
         Boundary attributes are 1 and 2 at the low and high end of x, 3 and 4 of y, 5 and 6 of z;
         periodic directions have none.
 

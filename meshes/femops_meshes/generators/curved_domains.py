@@ -31,7 +31,7 @@ def l_shape(n: int = 2, dim: int = 2, order: Degree = 1) -> Mesh:
 
     Returns
     -------
-    mesh
+    Mesh
         Boundary attribute 1 outside, 2 on the sides that meet at the origin.
 
     Raises
@@ -94,7 +94,7 @@ def disc(n: int = 4, radius: float = 1.0, order: Degree = 3) -> Mesh:
 
     Returns
     -------
-    mesh
+    Mesh
         Boundary attribute 1.
 
     Raises
@@ -121,7 +121,7 @@ def ball(n: int = 2, radius: float = 1.0, order: Degree = 3) -> Mesh:
 
     Returns
     -------
-    mesh
+    Mesh
         Boundary attribute 1.
 
     Raises
@@ -152,7 +152,7 @@ def cylinder(
 
     Returns
     -------
-    mesh
+    Mesh
         Boundary attribute 1 around, 2 at the bottom, 3 at the top.
 
     Raises
@@ -192,7 +192,7 @@ def shell(
 
     Returns
     -------
-    mesh
+    Mesh
         Boundary attribute 1 inside, 2 outside.
 
     Raises

@@ -198,7 +198,7 @@ def partition(
 
     Returns
     -------
-    partition
+    Partition
         Owners of the elements, and figures about the parts.
 
     Raises

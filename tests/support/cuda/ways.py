@@ -95,7 +95,9 @@ def row(device: PaperDevice, form: str, p: int) -> list[str]:
 if __name__ == "__main__":
     database.SHIPPED = Path("no table")  # the model chooses all shapes
     on_paper = PaperDevice("sm_90")
-    show(row(on_paper, *case) for case in product(FORMS, ORDERS))
+    rows = [row(on_paper, *case) for case in product(FORMS, ORDERS)]
+    show(cells[:8] for cells in rows)  # of the model, loaded
+    show(cells[:2] + cells[8:] for cells in rows)  # staged, persistent
     show(
         [str(p), *(word for form in FORMS for word in chosen(on_paper, form, p, "matrix-free"))]
         for p in ORDERS
