@@ -10,6 +10,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # uv takes seconds where pip takes minutes, but does not read pip's settings, of mirrors for example.
 UV := UV_NATIVE_TLS=1 $(BIN)/python -m uv pip install --quiet --compile-bytecode --python $(BIN)/python
 install = $(UV) $(1) || { echo "uv cannot install this, so pip does: minutes"; $(PIP) install --quiet $(1); }
+comma := ,
 OLDEST := 3.11
 
 # Bytecode is kept: tests start hundreds of processes, which would compile all modules each time.
@@ -96,5 +97,5 @@ $(VENV)/.installed: pyproject.toml $(VENV)/.created
 
 $(VENV)/.installed-dev: $(VENV)/.installed
 	@echo "Installing the developers' tools into $(VENV) (once)"
-	@$(call install,--editable '.[dev,docs]')
+	@$(call install,--editable '.[dev$(comma)docs]')
 	@touch $@
