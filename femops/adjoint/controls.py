@@ -145,6 +145,12 @@ def _control(name: str, pieces: list[Piece], space: Space | None) -> Control:
     if not given:
         known = dict.fromkeys(n for piece in pieces for n in piece.coefficients)
         raise OperatorError(f"nothing depends on {name!r}: there are {', '.join([*known, MESH])}")
+    if any(coefficient.of_function for coefficient in given):
+        raise OperatorError(
+            f"{name} is a function of x, by which nothing can be differentiated: make it a field, "
+            "femops.GridFunction(V, V.interpolate(f)), or let the form's function compute it from "
+            "x and from constants"
+        )
     first, value = given[0], given[0].value
     different = any(not _alike(value, other.value) for other in given)
     if state.comm.max(int(different)):  # all ranks raise, or none
@@ -206,12 +212,6 @@ def _of_field(name: str, value: Field, state: Space) -> Control:
 
 def _of_points(name: str, given: FormCoefficient, pieces: list[Piece], state: Space) -> Control:
     """Control of values at quadrature points, which are the nodes of an L2 space."""
-    if given.of_function:
-        raise OperatorError(
-            f"{name} is a function of x, by which nothing can be differentiated: make it a field, "
-            "femops.GridFunction(V, V.interpolate(f)), or let the form's function compute it from "
-            "x and from constants"
-        )
     rule = pieces[0].quadrature
     points = gauss(rule.q1d).points
     if len(pieces) > 1 or not pieces[0].domain.covers or not np.array_equal(rule.points, points):

@@ -20,7 +20,7 @@ from femops.pointwise.expressions.derivative import derivatives, gradients
 from femops.pointwise.expressions.graph import Graph, Node, ancestors, substitute
 from femops.pointwise.expressions.tensors import det, inv
 from femops.pointwise.field_symbol import Argument, FieldSymbol, Objects
-from femops.pointwise.sides import SIDES, TwoSided, factors_by_side
+from femops.pointwise.sides import SIDES, TwoSided, factors_by_side, plain_entry
 from femops.pointwise.trace import name_of, on_both_sides
 
 MESH = "mesh"
@@ -172,22 +172,19 @@ class DerivedFunction:
         keywords = {k: v for k, v in place.keywords.items() if k in self._own}
         results = self._function(*fields, **keywords)
         if self._energy:
-            number: Node = place.graph.node(_number(results["value"])) * place.volume
+            number: Node = place.graph.node(plain_entry(results["value"])) * place.volume
             return derivatives([number], place.to_adjoints())[0] if self._tested else number
         total: Any = place.graph.constant(0.0)
         several = len(variables.fields) > 1
         for name, ncomp in variables.fields.items():
             part = results.get(name, {}) if several else results
-            shapes = {"value": (ncomp,), "grad": (ncomp, place.dim)}
             explain = f"{definition(self._function)}{name_of(self._function)}"
             for given, test in zip(
-                place.factors(part, name, explain), place.adjoints(name), strict=True
+                place.factors(part, name, ncomp, explain), place.adjoints(name), strict=True
             ):
-                for key, shape in shapes.items():
-                    if given.get(key) is not None:
-                        factors = np.asarray(given[key], dtype=object).reshape(shape)
-                        for factor, slot in zip(factors.flat, test[key].flat, strict=True):
-                            total = total + place.graph.node(_number(factor)) * slot
+                for key, factors in given.items():
+                    for factor, slot in zip(factors.flat, test[key].flat, strict=True):
+                        total = total + factor * slot
         whole: Node = total * place.volume
         return whole
 
@@ -207,12 +204,6 @@ class DerivedFunction:
 
 
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY
-
-
-def _number(value: Any) -> Any:
-    if isinstance(value, TwoSided):  # the same on both sides, or an error
-        value = np.asarray(value, dtype=object)[()]
-    return value.value if isinstance(value, FieldSymbol) else value
 
 
 @final
@@ -431,9 +422,21 @@ class _Place:
         """Value and gradient of a field's adjoint on each side."""
         return [point.adjoint(name) for point in self._points]
 
-    def factors(self, result: Any, name: str, explain: str) -> Sequence[Mapping[str, Any]]:
-        """Factors of a test function on each side, from the result of the function."""
-        return factors_by_side(result, name, explain) if self._two_sided else [result]
+    def factors(
+        self, result: Any, name: str, ncomp: int, explain: str
+    ) -> Sequence[Mapping[str, Objects]]:
+        """Nodes of a test function's factors on each side, from the result of the function."""
+        shapes = {"value": (ncomp,), "grad": (ncomp, self.dim)}
+
+        def shaped(factor: Any, kind: str) -> Objects:
+            numbers = np.array(factor, dtype=object).reshape(shapes[kind])
+            for index, number in np.ndenumerate(numbers):
+                numbers[index] = self.graph.node(plain_entry(number))
+            return numbers
+
+        if self._two_sided:
+            return factors_by_side(result, name, explain, shaped)
+        return [{k: shaped(factor, k) for k, factor in result.items() if factor is not None}]
 
     def result(self, factors: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """Result of a function that has these factors of a test function on each side."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, final
 
 import numpy as np
 
 from femops.errors import NoAttributeError, TraceError
 from femops.pointwise.expressions.complex_symbols import called
-from femops.pointwise.expressions.graph import Node, Symbolic
+from femops.pointwise.expressions.graph import Symbolic
+from femops.pointwise.field_symbol import FieldSymbol
 from femops_meshes.hints import did_you_mean
 
 SIDES = ("-", "+")
@@ -119,7 +120,7 @@ def combined(part: str, minus: Any, plus: Any) -> Any:
 
 
 def factors_by_side(
-    results: Mapping[str, Any], name: str, explain: str
+    results: Mapping[str, Any], name: str, explain: str, shaped: Callable[[Any, str], Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Factors of a test function on both sides, from those of its parts.
 
@@ -127,9 +128,13 @@ def factors_by_side(
     ----------
     results : mapping
         Factors of each part of the test function (minus, plus, jump, mean): a dict of "value" and
-        "grad", or the factor of its value.
+        "grad", or the factor of its value. A factor that is None is zero.
     name, explain : str
         For messages: name of the test function, and where the form is defined.
+    shaped : callable
+        ``shaped(factor, kind)`` returns a factor of the "value" or "grad" as an array of symbols in
+        the shape of the test function. Each part is shaped by itself, because a sum of parts would
+        broadcast.
 
     Raises
     ------
@@ -153,12 +158,14 @@ def factors_by_side(
             )
         for side, weight in zip(sides, _WEIGHTS[part], strict=True):
             for kind, factor in factors.items():
-                if weight:
-                    more = weight * _plain(factor)
+                if weight and factor is not None:
+                    more = weight * shaped(factor, kind)
                     side[kind] = side[kind] + more if kind in side else more
     return sides
 
 
-def _plain(factor: Any) -> Any:
-    """A factor for arithmetic: lists become arrays of symbols."""
-    return factor if isinstance(factor, Symbolic | Node) else np.asarray(factor, dtype=object)
+def plain_entry(entry: Any) -> Any:
+    """Convert an entry of a form's result to a symbol or number. Others are returned unchanged."""
+    if isinstance(entry, TwoSided):  # the same on both sides, or an error
+        entry = np.asarray(entry, dtype=object)[()]
+    return entry.value if isinstance(entry, FieldSymbol) else entry

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, final
 
 import numpy as np
@@ -14,7 +15,15 @@ from femops.pointwise.diagnostics import definition, explain, line_of, vector_hi
 from femops.pointwise.expressions.derivative import derivatives
 from femops.pointwise.expressions.graph import Graph, Node, ancestors, substitute
 from femops.pointwise.field_symbol import Argument, FieldSymbol, Objects
-from femops.pointwise.sides import SIDES, TwoSided, base_name, combined, factors_by_side, sided
+from femops.pointwise.sides import (
+    SIDES,
+    TwoSided,
+    base_name,
+    combined,
+    factors_by_side,
+    plain_entry,
+    sided,
+)
 from femops_meshes.hints import did_you_mean
 
 FormFunction = Callable[..., Any]
@@ -204,8 +213,9 @@ def trace(
         known[name] = TwoSided.of_values(name, *ends) if two_sided else value
     results = _call(function, given, known, place)
     outputs = {}
-    for name, part in _parts_of(results, tests, function, two_sided=two_sided).items():
-        factors = _factors(graph, part, (tests[name], dim), function)
+    shapes = {name: (n, dim) for name, n in tests.items()}
+    for name, part in _parts_of(results, shapes, function, graph, two_sided=two_sided).items():
+        factors = _factors(graph, part, shapes[name], function)
         if name not in unweighted:
             inverse = inverses[two_sided and name.endswith(SIDES[1])]
             factors = _weighted(factors, part, static[WEIGHT][()], inverse)
@@ -253,9 +263,17 @@ def on_both_sides(name: str, both: Sequence[Argument], grads: Sequence[Objects])
 
 
 def _parts_of(
-    results: Any, tests: Mapping[str, int], function: FormFunction, *, two_sided: bool
+    results: Any,
+    tests: Mapping[str, tuple[int, int]],
+    function: FormFunction,
+    graph: Graph,
+    *,
+    two_sided: bool,
 ) -> dict[str, dict[str, Any]]:
-    """Factors of each test function, "value" and "grad", from the result of a form's function."""
+    """Factors of each test function, "value" and "grad", from the result of a form's function.
+
+    ``tests`` has the shapes of the test functions' gradients.
+    """
     if not two_sided:
         return {name: _result_of(results, name, tests, function) for name in tests}
     names = dict.fromkeys(map(base_name, tests))
@@ -266,7 +284,8 @@ def _parts_of(
             found[name] = _checked_result(part, names, function)
         else:
             explain = f"{definition(function)}{name_of(function)}"
-            found |= zip(sided(name), factors_by_side(part, name, explain), strict=True)
+            shaped = partial(_factor, graph, tests[sided(name)[0]], function)
+            found |= zip(sided(name), factors_by_side(part, name, explain, shaped), strict=True)
     return found
 
 
@@ -274,8 +293,15 @@ def _factors(
     graph: Graph, part: dict[str, Any], shape: tuple[int, int], function: FormFunction
 ) -> Argument:
     """Nodes of the factors of a test function and its gradient, from the function's result."""
-    value = _shaped(graph, part.get("value"), shape[:1], "value", function)
-    return Argument(value, _shaped(graph, part.get("grad"), shape, "grad", function))
+    value, grad = (_factor(graph, shape, function, part.get(k), k) for k in ("value", "grad"))
+    return Argument(value, grad)
+
+
+def _factor(
+    graph: Graph, shape: tuple[int, int], function: FormFunction, result: Any, kind: str
+) -> Objects:
+    """Nodes of a factor of a test function, whose gradient has the shape, or of its gradient."""
+    return _shaped(graph, result, shape if kind == "grad" else shape[:1], kind, function)
 
 
 def linearised(traced: Trace, states: Mapping[str, str]) -> Trace:
@@ -373,7 +399,7 @@ def _call(
 
 
 def _result_of(
-    results: Any, name: str, tests: Mapping[str, int], function: FormFunction
+    results: Any, name: str, tests: Mapping[str, Any], function: FormFunction
 ) -> dict[str, Any]:
     """Factors of a test function, "value" and "grad"."""
     return _checked_result(_result_by_name(results, name, tests, function), tests, function)
@@ -431,9 +457,7 @@ def _shaped(
         )
     try:
         for index in np.ndindex(shape):
-            entry: Any = array.reshape(shape)[index]
-            value = entry.value if isinstance(entry, FieldSymbol) else entry
-            out[index] = graph.number(graph.node(value))
+            out[index] = graph.number(graph.node(plain_entry(array.reshape(shape)[index])))
     except TraceError as error:
         raise TraceError(f'{definition(function)}in the "{what}": {error}') from error.__cause__
     return out

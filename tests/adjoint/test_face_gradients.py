@@ -10,7 +10,9 @@ import pytest
 import femops
 from femops.adjoint import Sensitivity, moved
 from support.cases.differences import difference_along
+from support.cases.meshes import bend, scrambled_box
 from support.cuda import guarded
+from support.oracles.interior import Oracle, Two
 
 device = guarded.small_device
 DIMENSIONS = [2, *(pytest.param(d, marks=pytest.mark.exhaustive) for d in (1, 3))]
@@ -105,6 +107,53 @@ def test_residuals(dim: int) -> None:
         assert made == pytest.approx(expected, abs=1e-6 * abs(made).max()), name
         scale = abs(made) @ abs(case.v)
         assert np.sum(back * step) == pytest.approx(case.v @ made, abs=1e-13 * scale), name
+
+
+def kinks(u: Any, w: Any, n: Any, h: Any, x: Any, k: Any, a: Any) -> Any:
+    """The flux of Lax and Friedrichs between fields that jump, with a coefficient that jumps."""
+    speed = np.maximum(a * abs(u.minus.value), abs(w.plus.value @ n))
+    flux = k.plus * u.mean.value**2 + k.jump**2 * abs(w.jump.value @ n)
+    return (flux - 0.5 * speed * u.jump.value) * u.jump.value * x[0] / h.minus
+
+
+@pytest.mark.parametrize("counts", [(2, 2), pytest.param((2, 1, 2), marks=pytest.mark.exhaustive)])
+def test_kinks_of_coupled_fields(counts: tuple[int, ...]) -> None:
+    """Beside differences of sums over points that share no code with femops."""
+    mesh, rng = scrambled_box(counts, 7, bend, 2), np.random.default_rng(5)
+    nodes = femops.H1(mesh, 2, ncomp=mesh.dim)
+
+    def fields(mesh: Any) -> Any:
+        return femops.L2(mesh, 1), femops.L2(mesh, 1, ncomp=mesh.dim), femops.L2(mesh, 0)
+
+    V, W, K = fields(mesh)
+    sizes: dict[str, Any] = {"k": K.size, "a": (), "mesh": nodes.size, "state": V.size + W.size}
+    point = {name: 1.0 + 0.5 * rng.standard_normal(size) for name, size in sizes.items()}
+    along = {name: rng.standard_normal(size) for name, size in sizes.items()}
+    point["mesh"], along["mesh"] = nodes.zeros(), 0.1 * along["mesh"]
+
+    def value(p: dict[str, Any]) -> float:
+        v, w, k = fields(moved(nodes, p["mesh"]))
+
+        def of_oracle(at: Any) -> Any:
+            return Two(*(p["k"][k.restriction.indices[side.element, 0]] for side in at.sides))
+
+        def named(u: Any, w: Any, n: Any, h: Any, x: Any, k: Any, a: Any) -> Any:
+            return {"goal": kinks(u, w, n, h, x, k, a)}
+
+        given = {"k": of_oracle, "a": lambda _: float(p["a"])}
+        spaces = {"u": v, "w": w}
+        return Oracle(named, spaces, spaces, 4, given).functional(p["state"], "goal")[0]
+
+    k = femops.GridFunction(K, point["k"])
+    given: dict[str, Any] = {"k": k, "a": float(point["a"]), "faces": "interior", "quadrature": 4}
+    G = femops.functional(kinks, femops.Product(u=V, w=W), **given)
+    assert G(point["state"]) == pytest.approx(value(point), rel=1e-12)
+    slopes = {**femops.gradient(G, u=point["state"], wrt=["k", "a", "mesh"])}
+    slopes["state"] = G.derivative.residual(point["state"])
+    for name, slope in slopes.items():
+        expected = difference_along(value, point, {name: along[name]}, 1e-4)
+        scale = np.sum(abs(slope * along[name]))
+        assert np.sum(slope * along[name]) == pytest.approx(expected, abs=1e-8 * scale), name
 
 
 def test_a_device_has_the_gradients_of_the_host(device: Any) -> None:

@@ -181,6 +181,10 @@ KAPPA = femops.GridFunction(V2, ZERO + 1.0)
 CUBIC = femops.GridFunction(femops.H1(MESH, 3), femops.H1(MESH, 3).zeros())
 
 
+def first_of(x: Any) -> Any:
+    return x[0]
+
+
 def mean(**coefficients: Any) -> femops.Functional:
     return femops.functional(lambda u, k=1.0: u * k, V2, **coefficients)
 
@@ -191,6 +195,7 @@ def test_controls_that_are_refused() -> None:
         (mean(k=2.0), "q", "nothing depends on 'q': there are k, mesh"),
         (mean(k=2.0), "load", "'load' is a control of an equation: give F"),
         (mean(k=lambda x: x[0]), "k", "k is a function of x, by which nothing can be"),
+        (mean(k=first_of) + mean(k=first_of), "k", "k is a function of x, by which nothing can be"),
         (mean(k=lambda x: x[0]), "mesh", "k is a function of x, or an array at points, which"),
         (mean(k=2.0), (), "wrt is .*: give names"),
         (mean(k=2.0), np.ones((2, 2)), "wrt is an array of shape .*: give names"),

@@ -193,6 +193,9 @@ REFUSED = [
     (lambda u: {"jmp": u.jump}, 'return {"jump": ...}'),
     (lambda u: {"jump": u.minus * u.plus}, "'u.minus' has a product"),
     (lambda u: {"plus": u.plus + 1.0}, "give that to femops.residual"),
+    (lambda u: {"jump": "a", "mean": u.jump}, "combined with a str"),
+    (lambda u: {"jump": {"value": {"value": u.jump}}}, "combined with a dict"),
+    (lambda u, n: {"jump": n * u.jump, "mean": np.ones(3) * u.jump}, 'a "value" of shape (2,)'),
 ]
 
 
@@ -204,6 +207,43 @@ def test_refused_functions():
         with pytest.raises(TraceError) as caught:
             femops.form(function, V, faces="interior", **given)
         assert message in str(caught.value)
+
+
+def test_each_part_has_the_shape_of_the_test_function():
+    """Parts are not broadcast: a scalar beside a vector does not act on each component."""
+    V = femops.L2(SQUARE, order=1, ncomp=2)
+    with pytest.raises(
+        TraceError, match=r'a "value" of shape \(\): the test function needs \(2,\)'
+    ):
+        femops.form(lambda u: {"jump": u.jump.value[0], "mean": u.mean}, V, faces="interior")
+    with pytest.raises(
+        TraceError, match=r'a "grad" of shape \(2,\): the test function needs \(2, 2'
+    ):
+        femops.residual(
+            lambda u, n: {"minus": {"grad": n * u.jump.value[0]}, "plus": {"grad": u.mean.grad}},
+            V,
+            faces="interior",
+        )
+
+
+def test_parts_of_constants_and_none():
+    """A factor that is None is zero, also for derivatives by a control."""
+    V, W = femops.L2(SQUARE, order=1), femops.L2(SQUARE, order=1, ncomp=2)
+
+    def function(u, c):
+        return {"jump": {"value": c * u.minus**2, "grad": None}, "mean": None}
+
+    def without(u, c):
+        return {"jump": c * u.minus**2}
+
+    u = random(V.size)
+    F, G = (femops.residual(f, V, faces="interior", c=1.5) for f in (function, without))
+    close(F.residual(u), G.residual(u))
+    by_c = femops.adjoint.Sensitivity(F, u, "c")
+    close(by_c @ 1.0, G.residual(u) / 1.5)
+    pairs = femops.residual(lambda u, c: {"jump": [c, 2.0 * c]}, W, faces="interior", c=3.0)
+    expected = femops.residual(lambda u: {"jump": np.array([3.0, 6.0])}, W, faces="interior")
+    close(pairs.residual(W.zeros()), expected.residual(W.zeros()))
 
 
 def test_refused_arguments():

@@ -23,9 +23,9 @@ def test_a_value_without_sides():
 
 
 def test_parts_of_a_test_function():
-    """Factors of jump, mean and sides add up on each side."""
-    given = {"jump": 4.0, "mean": {"value": 2.0, "grad": [6.0, 8.0]}, "plus": 1.0}
-    minus, plus = factors_by_side(given, "u", "f")
+    """Factors of jump, mean and sides add up on each side. Those that are None are zero."""
+    given = {"jump": 4.0, "mean": {"value": 2.0, "grad": [6.0, 8.0]}, "plus": 1.0, "minus": None}
+    minus, plus = factors_by_side(given, "u", "f", lambda factor, _: np.asarray(factor))
     assert (minus["value"], plus["value"]) == (5.0, -2.0)
     assert minus["grad"].tolist() == plus["grad"].tolist() == [3.0, 4.0]
 
