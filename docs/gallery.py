@@ -86,12 +86,17 @@ def write_gallery(examples, docs):
 
 
 def _run(file, target):
-    """Output of an example; None for an example for many ranks."""
-    if for_ranks(file.read_text()):
+    """Output of an example; None for an example for many ranks.
+
+    With GALLERY=small in the environment, an example that has a first look takes that.
+    """
+    text = file.read_text()
+    if for_ranks(text):
         return None
+    small = ["small"] * (os.environ.get("GALLERY") == "small" and '"small" in sys.argv' in text)
     look = {"MATPLOTLIBRC": str(target / "out" / "matplotlibrc")}
     done = subprocess.run(
-        [sys.executable, str(file)],
+        [sys.executable, str(file), *small],
         cwd=target,
         capture_output=True,
         text=True,

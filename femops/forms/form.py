@@ -152,7 +152,7 @@ def form(
     Raises
     ------
     TraceError
-        If the function can't be traced or is not linear (the message names the line), or a
+        If the function can't be traced (the message names the line) or is not linear, or a
         coefficient has the name of one of the arguments above.
     OperatorError
         If spaces are on different meshes, or coefficients have a wrong shape or are not finite.

@@ -51,7 +51,8 @@ def upwind_convection(V: Space, velocity: Coefficient, **options: Unpack[FormOpt
         Trial and test space, usually `femops.L2`. Components are transported one by one.
     velocity : array, callable or GridFunction
         Velocity b (dim,), in units of length per time. If a field has two values on a face, the
-        form uses their mean.
+        form uses their mean. On a glued face of a periodic mesh a function of x is evaluated at
+        the minus side's x.
     **options
         See `femops.forms.options.Options`.
     """

@@ -26,6 +26,8 @@ from femops.pointwise.trace_cache import decode, encode, remembered
 Pair = tuple[str, str]
 """Names of the test function and of the field of a block."""
 
+_REMEDY = "use femops.residual"
+
 
 @final
 class LinearQFunction:
@@ -118,7 +120,7 @@ class LinearQFunction:
             needed = {node.number for node in ancestors(by_field.flat)}
             guilty = [n for n, a in fields.items() if needed & {node.number for node in a.flat()}]
             if field in guilty:
-                raise TraceError(f"the form is not linear in {shown_name(field)}{result}")
+                raise TraceError(f"the form is not linear in {shown_name(field)}{result}; {_REMEDY}")
             if guilty:
                 raise TraceError(
                     f"the result for {place} has a product, quotient or function of "
@@ -127,7 +129,8 @@ class LinearQFunction:
                 )
         if compares(self.trace.tests[test].flat(), self.moving):
             what = f"the result for {place} compares a field with something: that is not linear"
-            raise TraceError(what if several else f"the form is not linear in {next(iter(fields))}")
+            what = what if several else f"the form is not linear in {next(iter(fields))}"
+            raise TraceError(f"{what}; {_REMEDY}")
 
     def _check_homogeneous(self, test: str) -> None:
         """Raise if the result for a test function is not zero although all fields are zero."""

@@ -207,6 +207,19 @@ def test_the_gallery_shows_programs_with_output_and_picture(tmp_path, monkeypatc
         write_gallery(examples, docs)
 
 
+@pytest.mark.parametrize("size", ["", "small"])
+def test_the_gallery_runs_first_looks_if_asked(size, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    from gallery import write_gallery
+
+    monkeypatch.setenv("GALLERY", size)
+    code = '"""Look."""\nimport sys\nprint("at first" if "small" in sys.argv else "at all")\n'
+    (tmp_path / "look.py").write_text(code)
+    write_gallery(tmp_path, tmp_path / "docs")
+    page = (tmp_path / "docs" / "gallery" / "look.md").read_text()
+    assert ("at first" if size else "at all") in page.partition("```{literalinclude}")[0]
+
+
 def test_the_gallery_runs_examples_at_the_same_time(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "docs"))
     from gallery import write_gallery
