@@ -139,10 +139,10 @@ def interior_penalty(
         Trial and test space, usually `femops.L2`, of order 1 or more.
     kappa : number, callable, array or GridFunction
         Positive conductivity: a scalar, a diagonal (dim,) or a tensor (dim, dim), as for
-        `femops.diffusion`, but no array at points. A `GridFunction` may jump between elements. On a
-        glued face of a periodic mesh a function of x is evaluated at the minus side's x. The sign is
-        not checked for a tensor that varies, nor at level "matrix-free" for a field of order 1 or
-        more.
+        `femops.diffusion`, but no array at points. A `GridFunction` may jump between elements. On
+        a glued face of a periodic mesh a function of x is evaluated at the minus side's x. The sign
+        is not checked for a tensor that varies, nor at level "matrix-free" for a field of order 1
+        or more.
     penalty : float, optional
         The factor :math:`\eta`. The default :math:`2 (p + 1)^2` makes the operator positive
         definite where elements are moderately distorted; half of it does on boxes. h is the extent

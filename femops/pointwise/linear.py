@@ -120,7 +120,9 @@ class LinearQFunction:
             needed = {node.number for node in ancestors(by_field.flat)}
             guilty = [n for n, a in fields.items() if needed & {node.number for node in a.flat()}]
             if field in guilty:
-                raise TraceError(f"the form is not linear in {shown_name(field)}{result}; {_REMEDY}")
+                raise TraceError(
+                    f"the form is not linear in {shown_name(field)}{result}; {_REMEDY}"
+                )
             if guilty:
                 raise TraceError(
                     f"the result for {place} has a product, quotient or function of "

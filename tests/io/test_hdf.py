@@ -9,15 +9,17 @@ import pytest
 import femops
 from femops.errors import FileError, MissingExtraError, RankError
 from support import fixtures
+from support.vtk import needs_vtk, read_vtk
 
 h5py = pytest.importorskip("h5py", reason="needs the extra hdf")
-pyvista = pytest.importorskip("pyvista", reason="needs the extra viz")
+pytestmark = needs_vtk
 
 folder = fixtures.shared_folder
 
 
 def steps_of(path):
     """Time and grid of each step, by vtkHDFReader, which names no time where there is one step."""
+    import pyvista
     from vtkmodules.vtkCommonExecutionModel import vtkStreamingDemandDrivenPipeline as Pipeline
     from vtkmodules.vtkIOHDF import vtkHDFReader
 
@@ -156,7 +158,7 @@ def test_save_writes_one_state(comm, folder, sample):
         assert [file.name for file in folder.iterdir()] == ["u.vtkhdf"]
         S = femops.H1(whole, 3)
         expected = femops.io.to_pyvista(S, u=S.interpolate(lambda x: wave(x, 1.0)))
-        found = pyvista.read(path)
+        found = read_vtk(path)
         assert found.n_cells == whole.num_elements
         np.testing.assert_allclose(rows_of(found), rows_of(expected), rtol=1e-12, atol=1e-12)
 
@@ -168,7 +170,7 @@ def test_ranks_without_elements(comm, folder):
         V = femops.L2(femops.box((1, 1), comm=comm), 2)
     femops.save(folder / "u.vtkhdf", V, u=V.interpolate(lambda x: x[0]))
     if comm.rank == 0:
-        found = pyvista.read(folder / "u.vtkhdf")
+        found = read_vtk(folder / "u.vtkhdf")
         assert found.n_cells == 1
         assert np.abs(found["u"] - found.points[:, 0]).max() < 1e-12
 

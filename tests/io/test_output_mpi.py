@@ -14,10 +14,10 @@ from femops.io.vtk.vtu_file import Piece
 from support import fixtures
 from support.cases.rank_meshes import SAMPLES
 from support.mpi_runs import launch, why_not
+from support.vtk import needs_vtk, read_vtk
 
 SUFFIXES = [".vtu", ".pvtu"]
 needs_metis = pytest.mark.skipif(find_spec("pymetis") is None, reason="needs the extra metis")
-needs_vtk = pytest.mark.skipif(find_spec("pyvista") is None, reason="needs the extra viz")
 
 
 folder = fixtures.shared_folder
@@ -54,9 +54,7 @@ def nothing(mesh):
 
 def cells(path):
     """All that VTK finds in the cells of a file, one a row, whatever their order: the types too."""
-    import pyvista
-
-    grid = pyvista.read(path)
+    grid = read_vtk(path)
     nodes = grid.cells.reshape(grid.n_cells, -1)[:, 1:]
     names = sorted(grid.point_data)
     columns = [grid.points, *(grid[name].reshape(grid.n_points, -1) for name in names)]

@@ -1,7 +1,6 @@
 """Series in time that ranks write, and go on with what other numbers of ranks have begun."""
 
 import math
-from importlib.util import find_spec
 
 import pytest
 
@@ -10,9 +9,7 @@ from femops.errors import CommunicatorError, FileError, RankError
 from femops.io.vtk import pvd as module
 from support import fixtures
 from support.cases.series import field, saved
-
-needs_vtk = pytest.mark.skipif(find_spec("pyvista") is None, reason="needs the extra viz")
-
+from support.vtk import needs_vtk
 
 folder = fixtures.shared_folder
 

@@ -7,8 +7,9 @@ import femops
 from femops.errors import FemopsError, FileError, GeometryError, SpaceError, VectorError
 from femops.io.vtk.nodes import vtk_order
 from femops_meshes.coordinates.interpolation import gauss_lobatto, lagrange_matrix, tensor_apply
+from support.vtk import needs_vtk, read_vtk
 
-pyvista = pytest.importorskip("pyvista", reason="needs the extra viz")
+pytestmark = needs_vtk
 
 SKEW = {
     1: lambda x: x + 0.1 * x**2,
@@ -45,7 +46,7 @@ def test_every_node_stands_where_vtk_puts_it(tmp_path, dim, order, kind):
     mesh = mesh_of(dim, counts=(2, 1, 2))
     V = kind(mesh, order)
     femops.save(tmp_path / "u.vtu", V)
-    grid = pyvista.read(tmp_path / "u.vtu")
+    grid = read_vtk(tmp_path / "u.vtu")
     assert grid.n_cells == mesh.num_elements
     for e, cell in enumerate(cells(grid)):
         assert cell.GetCellType() == {1: 68, 2: 70, 3: 72}[dim]
@@ -71,7 +72,7 @@ def test_values_between_the_nodes(tmp_path, dim, kind):
     rng = np.random.default_rng(7)
     u = rng.normal(size=V.shape)
     femops.save(tmp_path / "u.vtu", V, u=u)
-    grid = pyvista.read(tmp_path / "u.vtu")
+    grid = read_vtk(tmp_path / "u.vtu")
     for e, cell in enumerate(cells(grid)):
         xi = rng.uniform(size=3)
         weights = np.zeros(cell.GetNumberOfPoints())
@@ -87,14 +88,14 @@ def test_components_types_and_attributes(tmp_path):
     V = femops.H1(mesh, 2, ncomp=2)
     v = V.interpolate(lambda x: (x[0], 2 * x[1]))
     femops.save(tmp_path / "v.vtu", V, v=v, single=v.astype(np.float32))
-    grid = pyvista.read(tmp_path / "v.vtu")
+    grid = read_vtk(tmp_path / "v.vtu")
     assert grid["v"].shape == (grid.n_points, 3)
     np.testing.assert_allclose(grid["v"][:, 2], 0)
     assert grid["single"].dtype == np.float32
     np.testing.assert_array_equal(grid.cell_data["attribute"], mesh.element_attributes)
     W = femops.H1(mesh, 2, ncomp=4)
     femops.save(tmp_path / "w.vtu", W, w=W.zeros())
-    assert pyvista.read(tmp_path / "w.vtu")["w"].shape[1] == 4
+    assert read_vtk(tmp_path / "w.vtu")["w"].shape[1] == 4
 
 
 def test_fields_of_other_spaces(tmp_path):
@@ -105,7 +106,7 @@ def test_fields_of_other_spaces(tmp_path):
     r = R.interpolate(lambda x: x[0] * x[1])
     others = {"q": femops.GridFunction(Q, q), "r": femops.GridFunction(R, r)}
     femops.save(tmp_path / "v.vtu", V, v=v, **others)
-    together = pyvista.read(tmp_path / "v.vtu")
+    together = read_vtk(tmp_path / "v.vtu")
     assert {name: together[name].shape[1:] for name in "vqr"} == {"v": (3,), "q": (), "r": ()}
     for name, (space, u) in {"v": (V, v), "q": (Q, q), "r": (R, r)}.items():
         values = space.sample(u, 6)[1].reshape(mesh.num_elements, 36, -1)
@@ -133,7 +134,7 @@ def test_h1_and_l2_together(tmp_path, call):
     given = {"v": femops.GridFunction(V, v), "q": femops.GridFunction(Q, q)}
     vectors = {"product": {"v": v, "q": q}, "h1": {"v": v}, "l2": {"q": q}}.get(call, {})
     owner = {"product": W, "h1": V, "l2": Q, "mesh": mesh, "nothing": None}[call]
-    read = pyvista.read(femops.save(tmp_path / "u.vtu", owner, **given | vectors))
+    read = read_vtk(femops.save(tmp_path / "u.vtu", owner, **given | vectors))
     grid = femops.io.to_pyvista(owner, **given | vectors)
     assert read.n_points == grid.n_points == mesh.num_elements * 16
     order = vtk_order(2, 3)
@@ -158,8 +159,8 @@ def test_spaces_of_fields_say_what_nodes_are_shared(tmp_path):
         (W, {"v": v, "q": q}, own),
         (Q, {"v": field}, own),
     ):
-        assert pyvista.read(femops.save(path, owner, **fields)).n_points == count
-    assert pyvista.read(femops.save(path, W)).n_points == 4 * 4  # of its L2 space alone
+        assert read_vtk(femops.save(path, owner, **fields)).n_points == count
+    assert read_vtk(femops.save(path, W)).n_points == 4 * 4  # of its L2 space alone
 
 
 def test_series_of_h1_and_l2(tmp_path):
@@ -193,7 +194,7 @@ def test_neighbours_share_nodes_only_where_they_agree(tmp_path):
     mesh = femops.box((3, 3))
     torn = femops.box((3, 3), periodic=True)
     for V, count in ((femops.H1(mesh, 2), 49), (femops.L2(mesh, 2), 81), (femops.H1(torn, 2), 81)):
-        grid = pyvista.read(femops.save(tmp_path / "u.vtu", V))
+        grid = read_vtk(femops.save(tmp_path / "u.vtu", V))
         assert grid.n_points == count
         assert grid.bounds[:4] == pytest.approx((0, 1, 0, 1))
 
@@ -201,7 +202,7 @@ def test_neighbours_share_nodes_only_where_they_agree(tmp_path):
 def test_order_zero_is_constant_in_each_cell(tmp_path):
     V = femops.L2(femops.box((2, 2)), 0)
     femops.save(tmp_path / "u.vtu", V, u=np.array([1.0, 2.0, 3.0, 4.0]))
-    grid = pyvista.read(tmp_path / "u.vtu")
+    grid = read_vtk(tmp_path / "u.vtu")
     np.testing.assert_array_equal(grid["u"].reshape(4, 4), np.arange(1.0, 5)[:, None].repeat(4, 1))
 
 
@@ -209,7 +210,7 @@ def test_above_vtks_degree_it_warns(tmp_path):
     V = femops.H1(femops.box((1, 1)), 12)
     with pytest.warns(UserWarning, match="degree 12 is written as degree 10"):
         femops.save(tmp_path / "u.vtu", V, u=V.interpolate(lambda x: x[0] ** 3))
-    grid = pyvista.read(tmp_path / "u.vtu")
+    grid = read_vtk(tmp_path / "u.vtu")
     np.testing.assert_allclose(grid["u"], grid.points[:, 0] ** 3, atol=1e-12)
 
 
