@@ -436,7 +436,7 @@ class _Place:
 
         if self._two_sided:
             return factors_by_side(result, name, explain, shaped)
-        return [{k: shaped(factor, k) for k, factor in result.items() if factor is not None}]
+        return [{k: shaped(result[k], k) for k in shapes if result.get(k) is not None}]
 
     def result(self, factors: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """Result of a function that has these factors of a test function on each side."""
