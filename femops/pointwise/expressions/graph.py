@@ -276,7 +276,9 @@ class Node(Symbolic):
 
     @property
     def value(self) -> float:
-        """Value of a constant."""
+        """Value of a constant. To a user's function, all symbols are without one."""
+        if self.op != "const":
+            raise AttributeError("value")  # `__getattr__` explains
         return float(self.data[0])
 
     @property
@@ -342,10 +344,11 @@ class Node(Symbolic):
             """Raise an error that tells that the symbol is a number."""
             if name.startswith("_"):  # NumPy looks for some of these
                 raise AttributeError(name)
-            raise NoAttributeError(
-                f"{self._coefficient or 'this symbol'} is a scalar, which has no {name}: use "
-                "arithmetic, NumPy's functions, and those of femops such as femops.where"
-            )
+            known = self._coefficient or "this symbol"
+            remedy = "use arithmetic, NumPy's functions, and those of femops such as femops.where"
+            if name == "value":
+                remedy = "leave out .value"
+            raise NoAttributeError(f"{known} is a scalar, which has no {name}: {remedy}")
 
     @property
     def _coefficient(self) -> str:
