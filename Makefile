@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 # uv takes seconds where pip takes minutes, but does not read pip's settings, of mirrors for example.
 UV := UV_NATIVE_TLS=1 $(BIN)/python -m uv pip install --quiet --compile-bytecode --python $(BIN)/python
-install = $(UV) $(1) || { echo "uv cannot install this, so pip does: minutes"; $(PIP) install --quiet $(1); }
+install = $(UV) $(1) || { echo "uv could not install this. Now pip does, which takes minutes"; $(PIP) install --quiet $(1); }
 comma := ,
 OLDEST := 3.11
 
@@ -87,7 +87,7 @@ $(VENV)/.created:
 	@$(PYTHON) -m venv $(VENV) || { \
 		echo "'$(PYTHON) -m venv' failed. Debian and Ubuntu keep it in a package of its own: apt install python3-venv" >&2; \
 		exit 1; }
-	@$(PIP) install --quiet uv || echo "There is no uv for this Python: pip installs the rest"
+	@$(PIP) install --quiet uv || echo "uv could not be installed. pip installs the rest, which takes minutes"
 	@touch $@
 
 $(VENV)/.installed: pyproject.toml $(VENV)/.created

@@ -32,7 +32,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Attributes = int | str | Iterable[int | str] | None
 
-_BATCH = 16
+BATCH = 16
 """Faces of the widest batch."""
 _GROUPS = 16
 """Number of groups of faces that are sorted by code: threads take whole groups."""
@@ -224,7 +224,8 @@ class BoundaryFaces(Domain):
             text = f"an integral over these faces is not defined: {error}"
             raise SpaceError(text) from error.__cause__
         faces = np.unique(mesh.topology.boundary_faces[listed], axis=0)
-        size, count = _BATCH if reproducible else _group_size(len(faces)), len(faces)
+        count = len(faces)
+        size = BATCH if reproducible else group_size(count, _GROUPS, *_GROUP)
         self.group_start = np.append(np.arange(0, count, size), count)
         first = faces[self.group_start[1:-1], 0]
         self.group_elements = np.concatenate([[0], first, [mesh.num_elements]])
@@ -243,9 +244,9 @@ class BoundaryFaces(Domain):
         return [*[q1d] * (self.mesh.dim - 1), 1]
 
 
-def _group_size(num_faces: int) -> int:
-    """Number of faces of a group: a multiple of 16."""
-    return int(np.clip(num_faces // (_GROUPS * _BATCH) * _BATCH, *_GROUP))
+def group_size(count: int, groups: int, fewest: int, most: int) -> int:
+    """Return the size of each of about so many groups, in whole batches and within limits."""
+    return int(np.clip(count // (groups * BATCH) * BATCH, fewest, most))
 
 
 @final
@@ -253,7 +254,7 @@ def _group_size(num_faces: int) -> int:
 class BoundaryGeometry(DomainGeometry):
     """Positions, normals and surface elements at the points of a rule on boundary faces.
 
-    Iteration yields blocks of faces that fit in the cache.  Faces have the order of
+    Iteration yields blocks of faces that fit in the cache. Faces have the order of
     `BoundaryFaces`. Points are lexicographic in the directions along the face.  In 1-D a face is a
     point, and its surface element is 1. On a mesh that ranks share, a rank has only the faces of
     its own elements.

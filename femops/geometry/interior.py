@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from femops.basis import Basis1D, Quadrature1D
 from femops.errors import GeometryError, SpaceError
-from femops.geometry.boundary import face_digits, nodes_inwards
+from femops.geometry.boundary import BATCH, face_digits, group_size, nodes_inwards
 from femops.geometry.domain import Domain, DomainGeometry, FaceBlock
 from femops.parallel.mesh import DistributedMesh
 from femops.parallel.neighbours import Neighbours, neighbours
@@ -37,8 +37,6 @@ Ints = NDArray[np.int64]
 MINUS, PLUS = 0, 1
 """Numbers of the sides of a face."""
 
-_BATCH = 16
-"""Faces of the widest batch."""
 _GROUPS = 64
 """Number of groups whose faces are sorted by how they lie: threads take whole groups."""
 _GROUP = 128, 512
@@ -95,7 +93,8 @@ class InteriorFaces(Domain):
         order = np.lexsort((codes[MINUS], elements[MINUS]))
         order = order[elements[MINUS, order] < mesh.num_elements]
         self._take(elements[:, order], codes[:, order])
-        self._sort(_group_size(mesh.num_elements, reproducible))
+        count = mesh.num_elements
+        self._sort(BATCH if reproducible else group_size(count, _GROUPS, *_GROUP))
 
     def _take(self, elements: Ints, codes: Ints) -> None:
         """Set the faces to those with these elements and codes (2, nf)."""
@@ -188,26 +187,19 @@ def _in_batches(group: Ints, lie: Ints, groups: int) -> tuple[Ints, Ints]:
     kind = np.unique(lie, return_inverse=True)[1]
     runs = group * (kind.max(initial=0) + 1) + kind
     _, run, count = np.unique(runs, return_inverse=True, return_counts=True)
-    rare = (count < _BATCH // 2)[run]  # half empty batches of their own would cost more
+    rare = (count < BATCH // 2)[run]  # half empty batches of their own would cost more
     order = np.lexsort((kind, rare, group))
     group, run, rare = group[order], run[order], rare[order]
-    repeats = np.where(_last(run) & ~rare, 1 + -count[run] % _BATCH, 1)
+    repeats = np.where(_last(run) & ~rare, 1 + -count[run] % BATCH, 1)
     sizes = np.bincount(group, repeats, groups).astype(np.int64)
     ends = np.flatnonzero(_last(group))
-    repeats[ends] += -sizes[group[ends]] % _BATCH
-    return np.repeat(order, repeats), np.append(0, np.cumsum(sizes + -sizes % _BATCH))
+    repeats[ends] += -sizes[group[ends]] % BATCH
+    return np.repeat(order, repeats), np.append(0, np.cumsum(sizes + -sizes % BATCH))
 
 
 def _last(names: Ints) -> NDArray[np.bool_]:
     """True for the last (n,) of equal numbers that follow each other."""
     return np.append(names[1:] != names[:-1], True)[: len(names)]
-
-
-def _group_size(num_elements: int, reproducible: bool) -> int:
-    """Number of minus elements of a group, a multiple of 16; on reproducible meshes always 16."""
-    if reproducible:
-        return _BATCH
-    return int(np.clip(num_elements // (_GROUPS * _BATCH) * _BATCH, *_GROUP))
 
 
 def interior_faces(mesh: Mesh | DistributedMesh) -> InteriorFaces:

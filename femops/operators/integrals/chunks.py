@@ -185,9 +185,10 @@ def _owned_start(space: DomainSpace, starts: Ints) -> Ints | None:
 
 
 def _met(space: DomainSpace) -> Ints:
-    """Number of dofs (nf,) up to the last of the elements behind the faces up to each one.
+    """Number of dofs that a sweep has met after each face (nf,).
 
-    Zeros for plus sides, whose elements are met as minus elements, too.
+    These are the dofs of all elements up to the last one behind a face so far. Plus sides have
+    zeros, as their elements are also met as minus elements.
     """
     faces, minus = space.domain, isinstance(space, SideSpace) and space.side == MINUS
     if isinstance(faces, BoundaryFaces):
