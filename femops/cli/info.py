@@ -12,7 +12,7 @@ from femops.cli.output import Output, one_line_warnings, quantity
 if TYPE_CHECKING:
     from femops.parallel import Communicator
 
-PACKAGES = ("numpy", "scipy", "numba", "llvmlite", "matplotlib", "pyvista")
+PACKAGES = ("numpy", "scipy", "llvmlite", "matplotlib", "pyvista")
 
 
 @paragraphs

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from femops import DistributedMesh, Mesh
     from femops.parallel import Communicator
 
-PACKAGES = ("numpy", "scipy", "numba", "llvmlite", "pyamg")
+PACKAGES = ("numpy", "scipy", "llvmlite", "pyamg")
 """Packages on which the bits of results depend. A record has their versions."""
 
 # Options that do not change the result.

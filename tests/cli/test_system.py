@@ -87,12 +87,3 @@ def test_a_folder_that_may_not_be_searched(unsearchable):
             work()
         assert str(unsearchable) in str(refused.value)
         assert "\n" not in str(refused.value)
-
-
-def test_threads_of_numba_that_are_not_there():
-    """Its threads are not used, so its setting is not read."""
-    code = "import femops; V = femops.H1(femops.box((2,)), 1); femops.load(V, 1.0); print(V.size)"
-    environment = os.environ | {"NUMBA_THREADING_LAYER": "foo", "NUMBA_NUM_THREADS": "2"}
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "3\n", "")

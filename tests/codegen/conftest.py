@@ -13,11 +13,12 @@ import pytest
 
 SERVER = """
 import atexit, json, os, signal, sys, tempfile, traceback, warnings
-import numba, numpy as np, femops
-from femops_kernels.codegen import ahead, cache, notice, specialize
+import numpy as np, femops
+from femops_kernels.codegen import ahead, cache, native, notice, specialize
 from femops_kernels.cpu import sweep
 from femops_kernels.cpu.machine import set_threads
-numba.njit("float64(float64)")(lambda x: 2.0 * x)  # wakes the compiler; no cache is used
+text = specialize._HEADER + "@function\\ndef run(n) -> int: return n"
+native.loaded("first", native.compiled("first", text, ""))  # wakes the compiler, without a cache
 for line in sys.stdin:
     code, environment = json.loads(line)
     pipes = os.pipe(), os.pipe()
@@ -71,12 +72,12 @@ class Ended(NamedTuple):
 
 @pytest.fixture(scope="package")
 def program() -> Iterator[Callable[..., Ended]]:
-    """Run the text of a program, with environment variables: no others of femops or of Numba."""
+    """Run the text of a program, with environment variables: no others of femops."""
     command = [sys.executable, "-c", SERVER]
     with Popen(command, text=True, stdin=PIPE, stdout=PIPE) as server:
 
         def run(text: str, **given: str) -> Ended:
-            own = ("FEMOPS", "XDG_", "NUMBA")
+            own = ("FEMOPS", "XDG_")
             kept = {name: v for name, v in os.environ.items() if not name.startswith(own)}
             print(json.dumps([text, kept | given]), file=server.stdin, flush=True)
             return Ended(*json.loads(server.stdout.readline()))

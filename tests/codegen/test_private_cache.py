@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import pickle
 import re
 import textwrap
 from collections.abc import Callable
@@ -13,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from femops_kernels.codegen import cache, private
+from femops_kernels.codegen import cache, native, private
 from femops_kernels.codegen.private import private_folder, read_private
 from femops_kernels.errors import CacheError
 
@@ -170,14 +169,14 @@ from femops_kernels.codegen import cache, specialize
 plain = specialize.source
 def kernel(number=1):
     text = f'''
-from numba import njit
-@njit("float64(float64)", cache=True)
-def twice(x):
-    return x + {number} * x
+from femops_kernels.simd.compiling import *
+@function
+def twice(n) -> int:
+    return n + {number} * n
 '''
     specialize.source = lambda *given: text
     try:
-        return specialize.specialize(["twice"], {}).twice(2.0)
+        return specialize.specialize(["twice"], {}).twice(2)
     finally:
         specialize.source = plain
 """
@@ -196,54 +195,43 @@ def refused(result):
     return last
 
 
-class Plant:
-    """A pickle that makes a file when it is read."""
-
-    def __init__(self, proof):
-        self.proof = proof
-
-    def __reduce__(self):
-        return os.mkdir, (str(self.proof),)
-
-
 def test_planted_files_are_not_run(run, tmp_path):
-    """The files are those that a real process would run: with the folder closed, they are."""
-    folder, proof = tmp_path / "cache", tmp_path / "proof"
+    """The code is one that a real process would run: with the folder closed, it is."""
+    folder = tmp_path / "cache"
     given = {"FEMOPS_CACHE": str(folder)}
-    assert run("print(kernel())", **given).output == "4.0\n"
+    assert run("print(kernel())", **given).output == "4\n"
     assert folder.stat().st_mode & 0o777 == 0o700
-    (index,) = folder.rglob("*.nbi")
-    index.write_bytes(pickle.dumps(Plant(proof)))
     (source,) = folder.glob("twice_*.py")
+    code = source.with_suffix(".kernel")
+    planted = source.read_text().replace("1 * n", "5 * n")
+    code.write_bytes(native.compiled(source.stem, planted, str(source)))
     cache.seal(source)
     folder.chmod(0o777)
-    assert "chmod go-w" in refused(run("kernel()", **given))
+    assert "chmod go-w" in refused(run("print(kernel())", **given))
     folder.chmod(0o700)
-    index.chmod(0o666)
-    assert f"can write '{index}'" in refused(run("kernel()", **given))
-    assert not proof.exists()
-    index.chmod(0o600)
-    run("kernel()", **given)
-    assert proof.exists()
+    code.chmod(0o666)
+    ended = run("print(kernel())", **given)
+    assert f"can write '{code}'" in refused(ended)
+    assert ended.stdout == ""
+    code.chmod(0o600)
+    assert run("print(kernel())", **given).output == "12\n"
 
 
-def test_files_that_numba_makes_are_closed_to_others(run, tmp_path):
-    """Whatever the umask; and what it keeps is in our folder, whatever its settings."""
+def test_files_are_closed_to_others(run, tmp_path):
+    """Whatever the umask."""
     (tmp_path / "cache").mkdir(mode=0o755)
-    (tmp_path / "numba").mkdir()
-    given = {"FEMOPS_CACHE": str(tmp_path / "cache"), "NUMBA_CACHE_DIR": str(tmp_path / "numba")}
-    numbas = "import numba; numba.config.reload_config(); os.umask(0); "
-    assert run(numbas + "print(kernel())", **given).output == "4.0\n"
-    compiled = [*(tmp_path / "cache" / "__pycache__").iterdir()]
-    assert {file.suffix for file in compiled} >= {".nbi", ".nbc"}
-    assert not any(file.stat().st_mode & 0o022 for file in compiled)
-    assert not list((tmp_path / "numba").iterdir())
-    assert run(numbas + "print(kernel())", **given).output == "4.0\n"
+    given = {"FEMOPS_CACHE": str(tmp_path / "cache")}
+    assert run("os.umask(0); print(kernel())", **given).output == "4\n"
+    made = [*(tmp_path / "cache").iterdir()]
+    assert {file.suffix for file in made} == {".py", ".kernel", ".sha256", ".lock"}
+    read = [file for file in made if file.suffix != ".lock"]  # whose content is not read
+    assert not any(file.stat().st_mode & 0o022 for file in read)
+    assert run("os.umask(0); print(kernel())", **given).output == "4\n"
 
 
-@pytest.mark.parametrize("bytes_left", [10, 4000])
+@pytest.mark.parametrize("bytes_left", [10, 400])
 def test_a_full_disk(run, tmp_path, bytes_left):
-    """No file can be longer: first our source cannot be written, then what Numba compiled."""
+    """No file can be longer: first the source cannot be written, then the code."""
     body = f"""
     import resource
     resource.setrlimit(resource.RLIMIT_FSIZE, ({bytes_left}, {bytes_left}))
@@ -259,16 +247,16 @@ def test_a_full_disk(run, tmp_path, bytes_left):
     assert not [file for file in cache.rglob("*") if "tmp" in file.name]
     assert not list(other.iterdir())
     result = run("print(kernel())", FEMOPS_CACHE=str(cache))
-    assert result.output == "4.0\n"
+    assert result.output == "4\n"
     assert "Warning" not in result.stderr
 
 
 @pytest.mark.parametrize(
     ("writer", "number"),
-    [(".py", "ENOSPC"), (".nbi", "EDQUOT"), (".nbc", "ENOSPC"), (".sha256", "EROFS")],
+    [(".py", "ENOSPC"), (".kernel", "EDQUOT"), (".sha256", "EROFS")],
 )
 def test_kernels_go_elsewhere_when_a_disk_is_full(run, tmp_path, writer, number):
-    """Ours and Numba's, whichever file does not fit any more; what was measured goes along."""
+    """Whichever file does not fit any more; what was measured goes along."""
     (tmp_path / "cache").mkdir(mode=0o700)
     (tmp_path / "cache" / "tuning.json").write_text("[]\n")
     (tmp_path / "tmp").mkdir()
@@ -289,7 +277,7 @@ def test_kernels_go_elsewhere_when_a_disk_is_full(run, tmp_path, writer, number)
         cache.cache_folder(), "[]\\n")
     """
     result = run(body, FEMOPS_CACHE=str(tmp_path / "cache"), TMPDIR=str(tmp_path / "tmp"))
-    assert result.output == "4.0 6.0 True\n"
+    assert result.output == "4 6 True\n"
     reason = re.escape(f"('{tmp_path / 'cache'}': {os.strerror(getattr(errno, number))})")
     assert len(re.findall(f"cache folder can't be written {reason}", result.stderr)) == 1
     assert f"keeps them in {tmp_path}/tmp/femops-" in result.stderr
@@ -299,7 +287,7 @@ def test_kernels_go_elsewhere_when_a_disk_is_full(run, tmp_path, writer, number)
 
 def test_what_is_no_folder_is_not_to_be_closed_to_others(run, tmp_path):
     result = run("print(kernel())", FEMOPS_CACHE=os.devnull, TMPDIR=str(tmp_path))
-    assert result.output == "4.0\n"
+    assert result.output == "4\n"
     assert f"can't be written ('{os.devnull}' is no folder)" in result.stderr
     assert "chmod" not in result.stderr
 
@@ -364,7 +352,7 @@ def test_children_have_folders_that_end_with_them(run, tmp_path):
         print(kernel(2), flush=True)
         sys.exit(0)
     """
-    assert temporary(run, tmp_path, body).output == "6.0\n"
+    assert temporary(run, tmp_path, body).output == "6\n"
     assert not list((tmp_path / "tmp").iterdir())
 
 

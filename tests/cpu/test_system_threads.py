@@ -15,6 +15,7 @@ from femops_kernels.cpu.system_threads import PosixThreads, WindowsThreads, thre
 from femops_kernels.cpu.thread_pool import Team
 from femops_kernels.errors import KernelError
 from femops_kernels.simd import threads as layout
+from support.kernels import compiled
 
 posix = pytest.mark.skipif(os.name != "posix", reason="the C library has POSIX threads")
 SAME = {
@@ -102,7 +103,7 @@ def test_loops_on_the_threads_of_windows():
 
 @posix
 def test_windows_waits_by_a_function_of_four():
-    """The compiled function adds a time, which has no end, and no flags."""
+    """The compiled call adds a time, which has no end, and no flags."""
     told: list[Any] = []
 
     @ctypes.CFUNCTYPE(
@@ -115,8 +116,8 @@ def test_windows_waits_by_a_function_of_four():
     windows: Any = Windows()
     windows.SleepConditionVariableSRW = sleep
     address = WindowsThreads(windows, lambda: 0).addresses[layout.WAIT]
-    wait = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(address)
-    assert wait(4096, 8192) == 1
+    assert address == ctypes.cast(sleep, ctypes.c_void_p).value
+    compiled("@function\ndef wait(f, c, l):\n    call_wait(f, c, l)\n").wait(address, 4096, 8192)
     assert told == [(4096, 8192, 0xFFFFFFFF, 0)]
 
 

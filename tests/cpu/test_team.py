@@ -5,51 +5,48 @@ import time
 
 import numpy as np
 import pytest
-from numba import njit
 
 from femops_kernels.cpu import machine, thread_pool
 from femops_kernels.cpu.thread_pool import LAUNCH
-from femops_kernels.simd.lanes import word
-from femops_kernels.simd.threads import atomic_add, atomic_put, shared
+from support.kernels import compiled
 
 MOST = 8
 
 
+KERNEL = compiled("""
 @shared
 def count_items(k, thread, counts, owners):
     atomic_add(counts, k, 1)
     atomic_put(owners, k, thread)
 
-
-@njit("void(intp, intp, intp, intp)", nogil=True)
+@function
 def counted(team, items, counts, owners):
     count_items(team, items, counts, owners)
 
-
 @shared
-def sum_items(k, thread, values, factor, use, out):
+def sum_items(k, thread, values, size, factor, use, out):
     s = 0.0
-    for i in range(values.shape[1]):
-        s += values[k, i] * factor if use else 1.0
+    for i in range(size):
+        s += values[k * size + i] * factor if use else 1.0
     out[k] = s
 
-
-@njit("void(intp, float64[:, ::1], float64, boolean, float64[::1])", nogil=True)
-def summed(team, values, factor, use, out):
-    sum_items(team, len(out), values, factor, use, out)
-
+@function
+def summed(team, items, values, size, factor: float, use, out):
+    given, found = numbers(Lane(2), values), numbers(Lane(2), out)
+    sum_items(team, items, given, size, factor, use != 0, found)
 
 @shared
 def wait_for_all(k, thread, arrived, count):
-    """No item ends before all have begun: as many threads as items are at work."""
+    # no item ends before all have begun: as many threads as items are at work
     atomic_add(arrived, 0, 1)
     while word(arrived, 0) < count:
         atomic_add(arrived, 1, 1)
 
-
-@njit("void(intp, intp, intp)", nogil=True)
+@function
 def meeting(team, items, arrived):
     wait_for_all(team, items, arrived, items)
+""")
+counted, summed, meeting = KERNEL.counted, KERNEL.summed, KERNEL.meeting
 
 
 def run(threads, items, *, strict=False):
@@ -80,10 +77,11 @@ def test_strictly_each_thread_has_its_part():
 
 def test_arrays_numbers_and_flags_arrive():
     values, out = np.random.default_rng(1).standard_normal((50, 9)), np.zeros(50)
+    given = values.ctypes.data, 9, 2.5
     with LAUNCH:
-        summed(thread_pool.team_address(3), values, 2.5, True, out)
+        summed(thread_pool.team_address(3), 50, *given, True, out.ctypes.data)
         assert np.allclose(out, 2.5 * values.sum(axis=1))
-        summed(thread_pool.team_address(1), values, 2.5, False, out)
+        summed(thread_pool.team_address(1), 50, *given, False, out.ctypes.data)
     assert (out == 9.0).all()
 
 

@@ -1,90 +1,64 @@
 """Functions of lane vectors against NumPy, slot by slot, in one kernel for each lane format."""
 
+import re
+
 import numpy as np
 import pytest
 
-from femops_kernels.simd.lane_math import (
-    as_lane,
-    lane_arctan,
-    lane_arctan2,
-    lane_by_determinant,
-    lane_cos,
-    lane_cosh,
-    lane_eq,
-    lane_exp,
-    lane_fabs,
-    lane_ge,
-    lane_gt,
-    lane_le,
-    lane_log,
-    lane_lt,
-    lane_maximum,
-    lane_minimum,
-    lane_ne,
-    lane_pow,
-    lane_sin,
-    lane_sinh,
-    lane_sqrt,
-    lane_tan,
-    lane_tanh,
-    lane_where,
-)
-from femops_kernels.simd.lanes import Lane, load, store
+from femops_kernels.simd.lanes import Lane
+from support.kernels import compiled
 
 ROWS = 30
 
 
-def kernel(lane):
-    """Compiled ``run(a, b, out)`` of addresses: row k of out is the k-th of `expected`."""
-    from numba import njit
+KERNEL = """
+@inner
+def functions(a, b, out):
+    store(lane, out, 0, lane_sqrt(a))
+    store(lane, out, 1, lane_exp(a))
+    store(lane, out, 2, lane_log(a))
+    store(lane, out, 3, lane_sin(a))
+    store(lane, out, 4, lane_cos(a))
+    store(lane, out, 5, lane_tan(a))
+    store(lane, out, 6, lane_tanh(a))
+    store(lane, out, 7, lane_sinh(a))
+    store(lane, out, 8, lane_cosh(a))
+    store(lane, out, 9, lane_arctan(b))
+    store(lane, out, 10, lane_fabs(b))
 
-    @njit
-    def functions(a, b, out):
-        store(lane, out, 0, lane_sqrt(a))
-        store(lane, out, 1, lane_exp(a))
-        store(lane, out, 2, lane_log(a))
-        store(lane, out, 3, lane_sin(a))
-        store(lane, out, 4, lane_cos(a))
-        store(lane, out, 5, lane_tan(a))
-        store(lane, out, 6, lane_tanh(a))
-        store(lane, out, 7, lane_sinh(a))
-        store(lane, out, 8, lane_cosh(a))
-        store(lane, out, 9, lane_arctan(b))
-        store(lane, out, 10, lane_fabs(b))
+@inner
+def pairs(a, b, out):
+    store(lane, out, 11, lane_minimum(a, b))
+    store(lane, out, 12, lane_maximum(a, b))
+    store(lane, out, 13, lane_arctan2(a, b))
+    store(lane, out, 14, lane_pow(a, b))
+    store(lane, out, 15, lane_minimum(b, 0.25))
+    store(lane, out, 16, lane_maximum(1, b))
+    store(lane, out, 17, lane_pow(a, 2.5))
+    store(lane, out, 18, lane_arctan2(-1.5, b))
+    store(lane, out, 19, as_lane(lane, 0.1))
+    store(lane, out, 20, as_lane(lane, -3))
+    store(lane, out, 28, lane_by_determinant(b, a))
+    store(lane, out, 29, lane_by_determinant(1.0, a))
 
-    @njit
-    def pairs(a, b, out):
-        store(lane, out, 11, lane_minimum(a, b))
-        store(lane, out, 12, lane_maximum(a, b))
-        store(lane, out, 13, lane_arctan2(a, b))
-        store(lane, out, 14, lane_pow(a, b))
-        store(lane, out, 15, lane_minimum(b, 0.25))
-        store(lane, out, 16, lane_maximum(1, b))
-        store(lane, out, 17, lane_pow(a, 2.5))
-        store(lane, out, 18, lane_arctan2(-1.5, b))
-        store(lane, out, 19, as_lane(lane, 0.1))
-        store(lane, out, 20, as_lane(lane, -3))
-        store(lane, out, 28, lane_by_determinant(b, a))
-        store(lane, out, 29, lane_by_determinant(1.0, a))
+@inner
+def choices(a, b, out):
+    store(lane, out, 21, lane_where(lane_lt(a, b), a, b))
+    store(lane, out, 22, lane_where(lane_le(a, b), 1.0, b))
+    store(lane, out, 23, lane_where(lane_gt(a, b), a, 0.1))
+    store(lane, out, 24, lane_where(lane_ge(a, b), as_lane(lane, 1.0), b))
+    store(lane, out, 25, lane_where(lane_eq(a, b), a, -7.0))
+    store(lane, out, 26, lane_where(lane_ne(a, b), a, -7.0))
+    store(lane, out, 27, lane_where(lane_gt(b, 0.0), a, b))
 
-    @njit
-    def choices(a, b, out):
-        store(lane, out, 21, lane_where(lane_lt(a, b), a, b))
-        store(lane, out, 22, lane_where(lane_le(a, b), 1.0, b))
-        store(lane, out, 23, lane_where(lane_gt(a, b), a, 0.1))
-        store(lane, out, 24, lane_where(lane_ge(a, b), as_lane(lane, 1.0), b))
-        store(lane, out, 25, lane_where(lane_eq(a, b), a, -7.0))
-        store(lane, out, 26, lane_where(lane_ne(a, b), a, -7.0))
-        store(lane, out, 27, lane_where(lane_gt(b, 0.0), a, b))
-
-    @njit
-    def run(a, b, out):
-        x, y = load(lane, a, 0), load(lane, b, 0)
-        functions(x, y, out)
-        pairs(x, y, out)
-        choices(x, y, out)
-
-    return run
+@function
+def run(a, b, out):
+    x, y = load(lane, a, 0), load(lane, b, 0)
+    functions(x, y, out)
+    pairs(x, y, out)
+    choices(x, y, out)
+"""
+"""``run(a, b, out)`` of addresses: row k of out is the k-th of `expected`."""
 
 
 def expected(a, b):
@@ -116,7 +90,8 @@ def test_agrees_with_numpy(width, dtype):
     b = (a * rng.permutation(np.linspace(-1.5, 1.5, width))).astype(dtype)
     b[width // 2] = a[width // 2]  # one slot in which the two are equal
     out = np.full((ROWS, width), np.nan, dtype)
-    kernel(Lane(width, dtype))(a.ctypes.data, b.ctypes.data, out.ctypes.data)
+    run = compiled(KERNEL, lane=Lane(width, dtype)).run
+    run(a.ctypes.data, b.ctypes.data, out.ctypes.data)
     rows = expected(a, b)
     assert len(rows) == ROWS
     assert {bool(x) for x in a < b} == {True, False}  # both branches are taken
@@ -130,6 +105,6 @@ def test_every_function_is_tried():
     from femops_kernels.simd import lane_math
     from femops_kernels.simd.lanes import __all__ as others
 
-    tried = {name for name in globals() if name.startswith("lane_") or name == "as_lane"}
+    tried = {*re.findall(r"\b(lane_\w+|as_lane)\(", KERNEL)}
     assert tried == set(lane_math.__all__)
     assert not tried & set(others)

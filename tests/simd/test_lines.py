@@ -6,18 +6,9 @@ import numpy as np
 import pytest
 
 from femops_kernels.errors import KernelError
-from femops_kernels.simd.lanes import Lane, load, store
-from femops_kernels.simd.lines import (
-    Matrix1D,
-    contract,
-    dot_row,
-    fill_entry,
-    fill_line,
-    gather,
-    load_line,
-    store_line,
-)
-from femops_kernels.simd.tracing import traced
+from femops_kernels.simd.lanes import Lane
+from femops_kernels.simd.lines import Matrix1D
+from support.kernels import compiled
 
 
 def symmetric(rng, m, n, symmetry):
@@ -38,17 +29,20 @@ def symmetric(rng, m, n, symmetry):
     ],
 )
 def test_contract(m, n, symmetry, width, dtype):
-    from numba import njit
-
     rng = np.random.default_rng(m * n)
     lane, matrix = Lane(width, dtype), Matrix1D(symmetric(rng, m, n, symmetry))
     assert matrix.symmetry == symmetry or m == n == 1
-    size = n
-
-    @njit
-    def run(source, target):
-        line = load_line(lane, source, 1, 2, size)
-        store_line(lane, target, 0, 1, contract(matrix, line))
+    run = compiled(
+        """
+        @function
+        def run(source, target):
+            line = load_line(lane, source, 1, 2, size)
+            store_line(lane, target, 0, 1, contract(matrix, line))
+        """,
+        lane=lane,
+        matrix=matrix,
+        size=n,
+    ).run
 
     v = rng.standard_normal((2 * n, width)).astype(dtype)
     u = np.zeros((m, width), dtype)
@@ -73,18 +67,23 @@ def test_contract(m, n, symmetry, width, dtype):
 )
 def test_rows_of_a_matrix_by_number(rows, width, dtype):
     """Each row times both parts of a line of random lanes; zeros and ones cost no product."""
-    from numba import njit
-
     matrix = Matrix1D(rows)
     (m, n), lane = matrix.shape, Lane(width, dtype)
     size = 2 * n + 1  # one more than the parts take
-
-    @njit
-    def run(source, target):
-        line = load_line(lane, source, 0, 1, size)
-        for k in range(m):
-            both = (dot_row(matrix, k, line, 0), dot_row(matrix, k, line, 1))
-            store_line(lane, target, 2 * k, 1, both)
+    run = compiled(
+        """
+        @function
+        def run(source, target):
+            line = load_line(lane, source, 0, 1, size)
+            for k in range(m):
+                both = (dot_row(matrix, k, line, 0), dot_row(matrix, k, line, 1))
+                store_line(lane, target, 2 * k, 1, both)
+        """,
+        lane=lane,
+        matrix=matrix,
+        size=size,
+        m=m,
+    ).run
 
     v = np.random.default_rng(m * n).standard_normal((size, width)).astype(dtype)
     u = np.zeros((m, 2, width), dtype)
@@ -96,38 +95,34 @@ def test_rows_of_a_matrix_by_number(rows, width, dtype):
 
 
 def test_a_part_that_the_line_does_not_have():
-    from numba import njit
-    from numba.core.errors import TypingError
-
-    lane, matrix = Lane(4), Matrix1D(np.ones((2, 3)))
-
-    @njit
-    def run(source, target):
-        line = load_line(lane, source, 0, 1, 5)
-        store_line(lane, target, 0, 1, (dot_row(matrix, 0, line, 1),))
-
-    with pytest.raises((TypingError, KernelError), match="part 1 of a line of 5 meets a 2 x 3"):
-        run(0, 0)
+    text = """
+        @function
+        def run(source, target):
+            line = load_line(lane, source, 0, 1, 5)
+            store_line(lane, target, 0, 1, (dot_row(matrix, 0, line, 1),))
+        """
+    with pytest.raises(KernelError, match="part 1 of a line of 5 meets a 2 x 3"):
+        compiled(text, lane=Lane(4), matrix=Matrix1D(np.ones((2, 3))))
 
 
 def test_strict_lanes_fuse_what_is_added_to_a_product():
     """Whatever the compiler would do; a sum of two products rounds the second."""
-    from numba import njit
-
     width = 16
-    lane = Lane(width, strict=True)
+    run = compiled(
+        """
+        @traced
+        def compute(source, target):
+            a, b, c = load_line(lane, source, 0, 1, 3)
+            d = a * b
+            results = d + c, c + d, d - c, c - d, a * b + b * c, (a + b) * c, a / b + c
+            store_line(lane, target, 0, 1, results)
 
-    @traced
-    def compute(source, target):
-        a, b, c = load_line(lane, source, 0, 1, 3)
-        d = a * b
-        results = d + c, c + d, d - c, c - d, a * b + b * c, (a + b) * c, a / b + c
-        store_line(lane, target, 0, 1, results)
-
-    @njit
-    def run(source, target):
-        compute(source, target)
-
+        @function
+        def run(source, target):
+            compute(source, target)
+        """,
+        lane=Lane(width, strict=True),
+    ).run
     numbers = np.random.default_rng(1).standard_normal((3, width))
     out = np.empty((7, width))
     run(numbers.ctypes.data, out.ctypes.data)
@@ -139,17 +134,19 @@ def test_strict_lanes_fuse_what_is_added_to_a_product():
 
 
 def test_numbers_in_all_slots():
-    from numba import njit
-
     width, dtype = 4, "float32"
-    lane = Lane(width, dtype)
     matrix = Matrix1D(np.random.default_rng(1).standard_normal((3, 2)))
-
-    @njit
-    def run(source, target):
-        store_line(lane, target, 0, 1, fill_line(lane, source, 2, 3))
-        for k in range(6):
-            store_line(lane, target, 3 + k, 1, (fill_entry(lane, matrix, k),))
+    run = compiled(
+        """
+        @function
+        def run(source, target):
+            store_line(lane, target, 0, 1, fill_line(lane, source, 2, 3))
+            for k in range(6):
+                store_line(lane, target, 3 + k, 1, (fill_entry(lane, matrix, k),))
+        """,
+        lane=Lane(width, dtype),
+        matrix=matrix,
+    ).run
 
     numbers = np.random.default_rng(2).standard_normal(5).astype(dtype)
     out = np.zeros((9, width), dtype)
@@ -171,32 +168,32 @@ def test_flops_are_those_of_the_smaller_way():
 
 
 def test_gathered_by_indices():
-    from numba import njit
-
-    lane = Lane(8)
     rng = np.random.default_rng(1)
     indices = rng.integers(0, 20, (3, 8)).astype(np.int32)
     x, y = rng.standard_normal(20), np.zeros((3, 8))
-
-    @njit
-    def run(x, y, indices):
-        for k in range(3):
-            store(lane, y, k, gather(lane, x, indices, k))
-
+    run = compiled(
+        """
+        @function
+        def run(x, y, indices):
+            for k in range(3):
+                store(lane, y, k, gather(lane, x, indices, k))
+        """,
+        lane=Lane(8),
+    ).run
     run(x.ctypes.data, y.ctypes.data, indices.ctypes.data)
     np.testing.assert_array_equal(y, x[indices])
 
 
 def test_lane_arithmetic_with_numbers():
-    from numba import njit
-
-    lane = Lane(4, "float32")
-
-    @njit
-    def run(source, target):
-        a = load(lane, source, 0)
-        store(lane, target, 0, -(2.0 * a - 1.0) / (a + 3))
-
+    run = compiled(
+        """
+        @function
+        def run(source, target):
+            a = load(lane, source, 0)
+            store(lane, target, 0, -(2.0 * a - 1.0) / (a + 3))
+        """,
+        lane=Lane(4, "float32"),
+    ).run
     v = np.array([0.0, 1.0, 2.0, -1.0], np.float32)
     u = np.zeros(4, np.float32)
     run(v.ctypes.data, u.ctypes.data)

@@ -5,12 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
-from femops_kernels.simd.addresses import gather_nodes, locate, scatter_nodes
 from femops_kernels.simd.lanes import Lane
-from femops_kernels.simd.lines import store_line
-from femops_kernels.simd.pieces import add_piece, gather_piece, scatter_piece, turn_piece
 from femops_kernels.simd.runs import PIECES, DofRuns
-from femops_kernels.simd.tracing import traced
+from support.kernels import compiled
 
 SHAPES = [
     DofRuns(dim, p1d, broken)
@@ -61,8 +58,6 @@ def test_every_node_is_in_one_run_and_lines_are_made_of_runs(runs):
 )
 def test_lines_gathered_and_scattered(runs, dtype, ncomp):
     """Slots may share runs, and all of their updates count."""
-    from numba import njit
-
     width = 8
     lane, rng = Lane(width, dtype), np.random.default_rng(1)
     x = rng.standard_normal((4 * runs.longest, ncomp)).astype(dtype)
@@ -72,14 +67,24 @@ def test_lines_gathered_and_scattered(runs, dtype, ncomp):
     gathered = np.zeros((ncomp, lines, p1d, width), dtype)
     y = np.zeros_like(x)
 
-    @njit
-    def run(reads, writes, out):
-        for c in range(ncomp):
-            for j in range(lines):
-                line = gather_nodes(lane, runs, ncomp, reads, last, j, c)
-                store_line(lane, out, (c * lines + j) * p1d, 1, line)
-                line = gather_nodes(lane, runs, ncomp, reads, 0, j, c)
-                scatter_nodes(lane, runs, ncomp, writes, 0, j, c, line)
+    run = compiled(
+        """
+        @function
+        def run(reads, writes, out):
+            for c in range(ncomp):
+                for j in range(lines):
+                    line = gather_nodes(lane, runs, ncomp, reads, last, j, c)
+                    store_line(lane, out, (c * lines + j) * p1d, 1, line)
+                    line = gather_nodes(lane, runs, ncomp, reads, 0, j, c)
+                    scatter_nodes(lane, runs, ncomp, writes, 0, j, c, line)
+        """,
+        ncomp=ncomp,
+        lines=lines,
+        lane=lane,
+        runs=runs,
+        last=last,
+        p1d=p1d,
+    ).run
 
     dof = ncomp * x.itemsize
     reads, writes = x.ctypes.data + first * dof, y.ctypes.data + first * dof
@@ -116,8 +121,6 @@ def test_pieces_have_every_number_once():
 )
 def test_pieces_read_and_added_to(runs, width, dtype, ncomp):
     """Numbers go where single ones go; slots may share runs, and all of their updates count."""
-    from numba import njit
-
     lane, rng = Lane(width, dtype), np.random.default_rng(1)
     x = rng.standard_normal((4 * runs.longest, ncomp)).astype(dtype)
     first = rng.integers(0, 3 * runs.longest, (len(runs.nodes), width))
@@ -125,18 +128,29 @@ def test_pieces_read_and_added_to(runs, width, dtype, ncomp):
     plane, component = side + 3, (side + 3) * (runs.p1d if runs.dim > 2 else 1) + 2
     out, y = np.zeros((ncomp * component, width), dtype), np.zeros_like(x)
 
-    @traced
-    def read_and_add(reads, writes, nodes):
-        for n in PIECES:
-            for k in range(len(runs.pieces(n, ncomp, width))):
-                gather_piece(lane, runs, ncomp, n, (plane, component), reads, nodes, k)
-        for n in PIECES:
-            for k in range(len(runs.pieces(n, ncomp, width))):
-                scatter_piece(lane, runs, ncomp, n, (plane, component), writes, nodes, k)
+    run = compiled(
+        """
+        @traced
+        def read_and_add(reads, writes, nodes):
+            for n in PIECES:
+                for k in range(len(runs.pieces(n, ncomp, width))):
+                    gather_piece(lane, runs, ncomp, n, (plane, component), reads, nodes, k)
+            for n in PIECES:
+                for k in range(len(runs.pieces(n, ncomp, width))):
+                    scatter_piece(lane, runs, ncomp, n, (plane, component), writes, nodes, k)
 
-    @njit
-    def run(reads, writes, nodes):
-        read_and_add(reads, writes, nodes)
+        @function
+        def run(reads, writes, nodes):
+            read_and_add(reads, writes, nodes)
+        """,
+        lane=lane,
+        runs=runs,
+        ncomp=ncomp,
+        plane=plane,
+        component=component,
+        width=width,
+        PIECES=PIECES,
+    ).run
 
     dof = ncomp * x.itemsize
     reads, writes = x.ctypes.data + first * dof, y.ctypes.data + first * dof
@@ -163,8 +177,6 @@ def test_pieces_read_and_added_to(runs, width, dtype, ncomp):
 )
 def test_shared_numbers_are_added_element_by_element(runs, width, dtype, ncomp):
     """To the bits of NumPy's sum in the order of the slots, of numbers of all magnitudes."""
-    from numba import njit
-
     lane, rng = Lane(width, dtype), np.random.default_rng(1)
     nodes, own = runs.p1d**runs.dim, {*runs.inside.tolist()}
     shape = nodes, ncomp, width
@@ -183,46 +195,62 @@ def test_shared_numbers_are_added_element_by_element(runs, width, dtype, ncomp):
     turned = np.zeros(source.size, dtype)
     spread = runs.p1d**2, nodes
 
-    @traced
-    def add(writes, given, spare):
-        for n in PIECES:
-            begin, end, count = runs.own_pieces(n, ncomp, width)
-            for k in range(begin, end):
-                scatter_piece(lane, runs, ncomp, n, spread, writes, given, k)
-            for ends in ((0, begin), (end, count)):
-                for k in range(*ends):
-                    turn_piece(lane, runs, ncomp, n, spread, given, spare, k)
-        for slot in range(width):
+    run = compiled(
+        """
+        @traced
+        def add(writes, given, spare):
             for n in PIECES:
                 begin, end, count = runs.own_pieces(n, ncomp, width)
+                for k in range(begin, end):
+                    scatter_piece(lane, runs, ncomp, n, spread, writes, given, k)
                 for ends in ((0, begin), (end, count)):
                     for k in range(*ends):
-                        add_piece(lane, runs, ncomp, n, writes, spare, slot, k)
+                        turn_piece(lane, runs, ncomp, n, spread, given, spare, k)
+            for slot in range(width):
+                for n in PIECES:
+                    begin, end, count = runs.own_pieces(n, ncomp, width)
+                    for ends in ((0, begin), (end, count)):
+                        for k in range(*ends):
+                            add_piece(lane, runs, ncomp, n, writes, spare, slot, k)
 
-    @njit
-    def run_all(writes, given, spare):
-        add(writes, given, spare)
+        @function
+        def run(writes, given, spare):
+            add(writes, given, spare)
+        """,
+        lane=lane,
+        runs=runs,
+        ncomp=ncomp,
+        spread=spread,
+        PIECES=PIECES,
+        width=width,
+    ).run
 
     writes = y.ctypes.data + first * ncomp * y.itemsize
-    run_all(writes.ctypes.data, source.ctypes.data, turned.ctypes.data)
+    run(writes.ctypes.data, source.ctypes.data, turned.ctypes.data)
     np.testing.assert_array_equal(y, expected)
 
 
 @pytest.mark.parametrize("itemsize", [2, 4])
 def test_located(itemsize):
-    from numba import njit
-
     lane, width, n, owned = Lane(4), 4, 5, 37
     kind = {2: np.uint16, 4: np.uint32}[itemsize]
     starts = np.random.default_rng(2).integers(0, 2**15, (n, width)).astype(kind)
     starts[0] = (owned - 1, owned, owned + 1, 2**16 - 1)
     one, two = np.zeros((2, n, width), np.int64)
 
-    @njit
-    def run(starts, one, two):
-        sides = (owned, 1000, 50000, one), (owned, 7, -90, two)
-        for k in range(n):
-            locate(lane, starts, itemsize, k, sides, (8, 24))
+    run = compiled(
+        """
+        @function
+        def run(starts, one, two):
+            sides = (owned, 1000, 50000, one), (owned, 7, -90, two)
+            for k in range(n):
+                locate(lane, starts, itemsize, k, sides, (8, 24))
+        """,
+        lane=lane,
+        owned=owned,
+        itemsize=itemsize,
+        n=n,
+    ).run
 
     run(starts.ctypes.data, one.ctypes.data, two.ctypes.data)
     wide = starts.astype(np.int64)

@@ -179,8 +179,6 @@ def _main(parent: int) -> None:
     """Compile the kernels that standard input names, as long as the parent process runs."""
     work, folder = _Work(), cache_folder()
     threading.Thread(target=work.read, daemon=True).start()
-    import numba  # noqa: F401  (while requests are on their way)
-
     for name, text in work:
         # nobody could use kernels in a temporary folder of this process
         if os.getppid() != parent or cache_folder() != folder:

@@ -6,7 +6,6 @@ import hashlib
 import os
 import re
 import shutil
-import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
@@ -103,7 +102,6 @@ def _folder() -> Path:
         return _temporary_folder(_refusals[-1])
     try:
         folder = private_folder(_wanted())
-        private_folder(folder / "__pycache__")  # Numba would make a folder that all can read
         with tempfile.TemporaryFile(dir=folder):
             return folder
     except CacheError:
@@ -167,11 +165,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def write_once(path: Path, text: str) -> None:
-    """Write a source file atomically, unless it exists with this text.
-
-    Numba recognises its compiled files by the time stamp and size of the source, so an existing
-    file keeps its time stamp.
-    """
+    """Write a source file atomically, unless it exists with this text."""
     try:
         if read_private(path) == text.encode():
             return
@@ -202,19 +196,9 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def _compiled(path: Path) -> list[Path]:
-    """Compiled files of a kernel: those of Numba, or of the CUDA compiler.
-
-    Call this rarely: it lists the folder, which may hold some ten thousand files.
-    """
-    files = (path.parent / "__pycache__").glob(f"{path.stem}.*")
-    ours = [p for p in files if p.suffix in (".nbi", ".nbc", ".pyc")]
-    ours += [p for p in map(path.with_suffix, (".cubin", ".log")) if p.exists()]
-    return sorted(ours)
-
-
-def _bytecode(path: Path) -> Path:
-    """Path of the file in which Python may keep a kernel's bytecode."""
-    return path.parent / "__pycache__" / f"{path.stem}.{sys.implementation.cache_tag}.pyc"
+    """Compiled files of a kernel: for the host, or of the CUDA compiler."""
+    files = map(path.with_suffix, (".kernel", ".cubin", ".log"))
+    return [file for file in files if file.exists()]
 
 
 def _record(path: Path) -> Path:
@@ -228,11 +212,7 @@ def _digest(file: Path) -> str:
 
 def seal(path: Path) -> None:
     """Record the checksums of a kernel's compiled files."""
-    lines = []
-    for file in _compiled(path):
-        if file.stat().st_mode & 0o022:  # the umask may let others write Numba's files
-            file.chmod(0o600)
-        lines.append(f"{_digest(file)}  {file.relative_to(path.parent).as_posix()}\n")
+    lines = [f"{_digest(file)}  {file.name}\n" for file in _compiled(path)]
     write_whole(_record(path), "".join(lines).encode())
 
 
@@ -246,21 +226,9 @@ def _recorded(path: Path) -> dict[Path, str]:
         lines = read_private(_record(path)).decode(errors="replace").splitlines(keepends=True)
     except FileNotFoundError:
         return {}
-    name = rf"(?:__pycache__/)?{re.escape(path.stem)}\.[^/\0]{{1,200}}"
+    name = rf"{re.escape(path.stem)}\.[^/\0]{{1,200}}"
     matches = [re.fullmatch(rf"([0-9a-f]{{64}})  ({name})\n", line) for line in lines]
     return {} if None in matches else {path.parent / one[2]: one[1] for one in matches if one}
-
-
-def sealed(path: Path) -> bool:
-    """True if the record of a kernel lists its bytecode and is newer than all compiled files.
-
-    Numba compiles again if a source has a newer time stamp than before, as in a copied folder.
-    """
-    known, bytecode = _recorded(path), _bytecode(path)
-    if not known or (bytecode.exists() and bytecode not in known):
-        return False
-    newest = max(file.stat().st_mtime_ns for file in known)
-    return newest <= _record(path).stat().st_mtime_ns
 
 
 def usable(path: Path) -> bool:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from types import ModuleType
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from femops_kernels.channel import Channel
+from femops_kernels.codegen.native import CompiledKernel
 from femops_kernels.codegen.specialize import specialize
 from femops_kernels.cpu.plan import Plan
 from femops_kernels.simd.lanes import Lane
@@ -121,6 +121,6 @@ class Reverse:
 
 
 @cache
-def _module(dtype: np.dtype[Any]) -> ModuleType:
+def _module(dtype: np.dtype[Any]) -> CompiledKernel:
     """Compiled module that packs, collects and adds numbers of a dtype."""
     return specialize(("messages",), {"LANE": Lane(2, dtype), "REAL_BYTES": dtype.itemsize})

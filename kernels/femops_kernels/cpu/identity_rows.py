@@ -58,7 +58,7 @@ class IdentityRows(HostLaunch):
             layout.KEEP: np.array([keep], dtype=dtype),
         }
         self.table = address_table(self._entries)
-        addresses = (module.sweep.address, module.combine.address, self.table.ctypes.data)
+        addresses = (module.addresses["sweep"], module.addresses["combine"], self.table.ctypes.data)
         self.row = (*addresses, len(first) - 1)
         self.work_bytes = lane.nbytes
         self.effort = 0

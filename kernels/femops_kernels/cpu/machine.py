@@ -166,11 +166,10 @@ def describe() -> dict[str, Any]:
     -------
     dict
         ``processor``, ``architecture``, ``cores``, ``threads``, ``lanes_float64``,
-        ``lanes_float32``, ``llvm_cpu``, ``numba``, ``llvmlite``.
+        ``lanes_float32``, ``llvm_cpu``, ``llvmlite``.
     """
     import llvmlite
     import llvmlite.binding as llvm
-    import numba
 
     return {
         "processor": processor(),
@@ -180,7 +179,6 @@ def describe() -> dict[str, Any]:
         "lanes_float64": lane_width(np.float64),
         "lanes_float32": lane_width(np.float32),
         "llvm_cpu": llvm.get_host_cpu_name(),
-        "numba": numba.__version__,
         "llvmlite": llvmlite.__version__,
     }
 

@@ -146,7 +146,10 @@ class VectorSweep(ElementSweep):
         }
         self._entries = entries  # keeps the arrays alive
         self.table = address_table(entries)
-        entries_at = kernel.multivector.sweep.address, kernel.vector_sums().combine.address
+        entries_at = (
+            kernel.multivector.addresses["sweep"],
+            kernel.vector_sums().addresses["combine"],
+        )
         self.row = (*entries_at, self.table.ctypes.data, term.source.nchunks * self.groups)
         self.work_bytes = self._work_bytes(row)
         self.effort = term.data.points.size * nvec * panels.count

@@ -121,7 +121,7 @@ class RowProduct(HostLaunch):
                 layout.NVEC: nvec,
             }
         )
-        addresses = (module.sweep.address, module.combine.address, self.table.ctypes.data)
+        addresses = (module.addresses["sweep"], module.addresses["combine"], self.table.ctypes.data)
         self.row = (*addresses, len(self.first_row) - 1)
         self.work_bytes = lane.nbytes
         self.effort = values.size * nvec

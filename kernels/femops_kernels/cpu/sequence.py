@@ -6,12 +6,12 @@ import ctypes
 import time
 from collections.abc import Sequence
 from functools import cache
-from types import ModuleType
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from femops_kernels.codegen.native import CompiledKernel
 from femops_kernels.codegen.specialize import specialize
 from femops_kernels.cpu import machine
 from femops_kernels.cpu.sweep import (
@@ -110,13 +110,13 @@ def sum_instruction(out: NDArray[Any], terms: Sequence[Term]) -> Instruction:
     shared = int(out.size * len(terms) >= PARALLEL_ENTRIES)
     words = rows.ctypes.data, len(terms), out.ctypes.data, _step(out), out.size, shared
     kept = rows, out, [vector for vector, _, _ in terms]
-    return Instruction(_compiled(out.dtype).combine.address, words, kept=kept)
+    return Instruction(_compiled(out.dtype).addresses["combine"], words, kept=kept)
 
 
 def application_instruction(launches: LaunchSum, x: NDArray[Any], y: NDArray[Any]) -> Instruction:
     """Instruction that sets y to an operator applied to x, both (n,)."""
     words = *launches.addresses, x.ctypes.data, y.ctypes.data, int(launches.shared)
-    address = _compiled(np.dtype(np.float64)).apply.address
+    address = _compiled(np.dtype(np.float64)).addresses["apply"]
     return Instruction(address, words, launches.work_bytes, (launches, x, y))
 
 
@@ -133,7 +133,7 @@ def least_instruction(values: NDArray[Any], count: int, scalar: int) -> Instruct
     """
     step = values.strides[0] // values.itemsize
     words = values.ctypes.data, step, values.shape[1], scalar, count
-    return Instruction(_compiled(values.dtype).least.address, words, kept=values)
+    return Instruction(_compiled(values.dtype).addresses["least"], words, kept=values)
 
 
 def demand_instruction(scalar: int, factor: float, least: int, other: float) -> Instruction:
@@ -142,7 +142,7 @@ def demand_instruction(scalar: int, factor: float, least: int, other: float) -> 
     ``scalar`` and ``least`` are the numbers of two scalars in the sequence.
     """
     words = scalar, float(factor), least, float(other)
-    return Instruction(_compiled(np.dtype(np.float64)).require.address, words)
+    return Instruction(_compiled(np.dtype(np.float64)).addresses["require"], words)
 
 
 def blocks_instruction(blocks: NDArray[Any], x: NDArray[Any], y: NDArray[Any]) -> Instruction:
@@ -159,7 +159,7 @@ def blocks_instruction(blocks: NDArray[Any], x: NDArray[Any], y: NDArray[Any]) -
     m, n, _ = blocks.shape
     shared = int(blocks.size >= PARALLEL_ENTRIES)
     words = columns.ctypes.data, n, m, x.ctypes.data, y.ctypes.data, shared
-    return Instruction(_compiled(x.dtype).multiply_blocks.address, words, kept=(columns, x, y))
+    return Instruction(_compiled(x.dtype).addresses["multiply_blocks"], words, kept=(columns, x, y))
 
 
 def _step(vector: NDArray[Any]) -> int:
@@ -168,7 +168,7 @@ def _step(vector: NDArray[Any]) -> int:
 
 
 @cache
-def _compiled(dtype: np.dtype[Any]) -> ModuleType:
+def _compiled(dtype: np.dtype[Any]) -> CompiledKernel:
     skeletons = "sequence_context", "sequence_table", "sequence"
     constants = {"LANE": Lane(2, dtype), "REAL_BYTES": dtype.itemsize}
     return specialize(skeletons, constants)

@@ -6,12 +6,12 @@ from abc import ABC
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from types import ModuleType
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from femops_kernels.codegen.native import CompiledKernel
 from femops_kernels.codegen.specialize import Parts, specialize
 from femops_kernels.compiled import CompiledOperator, Launch, Places
 from femops_kernels.cpu import machine
@@ -20,7 +20,6 @@ from femops_kernels.cpu.kernels.kernel import SweepKernel
 from femops_kernels.cpu.plan import Plan
 from femops_kernels.cpu.thread_pool import LAUNCH
 from femops_kernels.pointwise.qdata import ALIGNMENT, Data, aligned_array
-from femops_kernels.simd.compiling import address_of_function
 from femops_kernels.skeletons.chunk import table as layout
 
 # Least count of stored numbers for several threads. Measured with two threads: 8,000 take the
@@ -185,14 +184,14 @@ class Sweep(ElementSweep):
         common = data_entries(data) | {
             layout.FUNCTIONALS: self.functionals_of_batches,
             layout.FILLED_AT: 0 if filled is None else filled,
-            layout.BATCHES: kernel.module.batches.address,
+            layout.BATCHES: kernel.module.addresses["batches"],
             layout.BLOCKS: len(dofs),
         }
         self._entries = [self._block(k, common) for k in range(len(dofs))]  # keeps arrays alive
         self.table = np.concatenate([address_table(entries) for entries in self._entries])
         self.ghosts_at = [k * layout.WORDS + layout.IN_GHOSTS for k in range(len(dofs))]
         module = kernel.chunk()
-        addresses = (module.sweep.address, module.combine.address, self.table.ctypes.data)
+        addresses = (module.addresses["sweep"], module.addresses["combine"], self.table.ctypes.data)
         self.row = (*addresses, plan.nchunks)
         sizes_in = [each.source.local_size for each in dofs]
         sizes_out = [dofs[k].target.local_size for k in kernel.blocks]
@@ -432,7 +431,7 @@ def chunk_order(launch: HostLaunch) -> tuple[NDArray[np.int64], int]:
 
 
 @cache  # every application needs it: do not read the sources each time
-def driver() -> ModuleType:
+def driver() -> CompiledKernel:
     """Compiled driver, which applies sums of launches."""
     return specialize(*DRIVER_PARTS)
 
@@ -440,10 +439,10 @@ def driver() -> ModuleType:
 @cache
 def driver_address() -> int:
     """Address at which compiled code calls the driver."""
-    return address_of_function(driver().apply)
+    return driver().addresses["apply"]
 
 
 @cache
-def _pieces() -> ModuleType:
+def _pieces() -> CompiledKernel:
     """Compiled driver that runs one launch on some of its chunks."""
     return specialize(("driver_loops", "driver_pieces"), {})

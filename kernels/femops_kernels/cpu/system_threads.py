@@ -17,7 +17,6 @@ from typing import Any, final
 from femops_kernels.errors import KernelError
 from femops_kernels.simd import threads as layout
 
-_FOREVER = 0xFFFFFFFF  # milliseconds, to Windows
 _POSIX = {
     layout.WHO: "gettid",  # only Linux has it, with glibc >= 2.30
     layout.LOCK: "pthread_mutex_lock",
@@ -29,6 +28,7 @@ _WINDOWS = {
     layout.WHO: "GetCurrentThreadId",
     layout.LOCK: "AcquireSRWLockExclusive",
     layout.UNLOCK: "ReleaseSRWLockExclusive",
+    layout.WAIT: "SleepConditionVariableSRW",
     layout.WAKE: "WakeAllConditionVariable",
 }
 
@@ -40,8 +40,8 @@ class SystemThreads(ABC):
     ----------
     addresses : dict of int
         Addresses of the functions that lock, unlock, wait, wake and number threads, by their places
-        in a team's memory. LOCK, UNLOCK and WAKE take one pointer, WAIT a condition and a lock. WHO
-        is missing if threads have no numbers.
+        in a team's memory. LOCK, UNLOCK and WAKE take one pointer. WAIT takes a condition, a lock,
+        a time and flags. WHO is missing if threads have no numbers.
     """
 
     addresses: dict[int, int]
@@ -118,14 +118,11 @@ class WindowsThreads(SystemThreads):
 
     def __init__(self, kernel32: Any, last_error: Callable[[], int]) -> None:
         self._system, self._last_error = kernel32, last_error
-        sleep, create = kernel32.SleepConditionVariableSRW, kernel32.CreateThread
-        pointer, number = ctypes.c_void_p, ctypes.c_uint32
-        sleep.argtypes, sleep.restype = [pointer, pointer, number, number], ctypes.c_int
+        create, pointer, number = kernel32.CreateThread, ctypes.c_void_p, ctypes.c_uint32
         create.argtypes = [pointer, ctypes.c_size_t, pointer, pointer, number, pointer]
         create.restype = pointer
         kernel32.CloseHandle.argtypes = [pointer]
-        self._wait = _of_two_pointers(sleep)
-        self.addresses = _addresses(kernel32, _WINDOWS) | {layout.WAIT: self._wait.address}
+        self.addresses = _addresses(kernel32, _WINDOWS)
 
     def prepare(self, lock: int, conditions: Sequence[int]) -> None:
         """Do nothing: zeros are a lock, and a condition, of Windows."""
@@ -146,16 +143,6 @@ def _addresses(library: Any, names: dict[int, str]) -> dict[int, int]:
         for place, function in found.items()
         if function is not None
     }
-
-
-def _of_two_pointers(sleep: Any) -> Any:
-    """Compiled function of a condition and a lock that waits by Windows' function of four."""
-    from numba import cfunc
-
-    def wait(condition: int, lock: int) -> int:
-        return sleep(condition, lock, _FOREVER, 0)  # type: ignore[no-any-return]
-
-    return cfunc("int32(intp, intp)")(wait)
 
 
 @cache

@@ -60,8 +60,8 @@ class Team:
             self._place(layout.MUTEX), [self._place(layout.NEWS), self._place(layout.DONE)]
         )
         compiled = specialize(*WORKER_PARTS)
-        self._worker: int = compiled.worker.address
-        self._words[layout.RUN] = compiled.run.address
+        self._worker: int = compiled.addresses["worker"]
+        self._words[layout.RUN] = compiled.addresses["run"]
         self._count = 1
 
     def address(self, threads: int, *, strict: bool) -> int:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from functools import cache
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from femops_kernels.codegen.native import CompiledKernel
 from femops_kernels.codegen.specialize import specialize
 from femops_kernels.cpu import machine
 from femops_kernels.cpu.sweep import PARALLEL_ENTRIES
@@ -21,7 +21,7 @@ _PIECE = 128  # rows that a thread works on at a time
 
 
 @cache  # every step needs it: do not read the sources each time
-def _compiled(kind: str) -> ModuleType:
+def _compiled(kind: str) -> CompiledKernel:
     lanes = ALIGNMENT // np.dtype(kind).itemsize
     return specialize(("three_term",), {"LANE_WIDTH": lanes, "REAL": kind, "PIECE": _PIECE})
 
@@ -58,5 +58,10 @@ def step(
         team = machine.team_of(threads)
         where = 0 if scales is None else scales.ctypes.data
         module.step(
-            team, arrays, where, rows, width // module.LANE_WIDTH, *(float(c) for c in coefficients)
+            team,
+            *arrays,
+            where,
+            rows,
+            width // module.LANE_WIDTH,
+            *(float(c) for c in coefficients),
         )

@@ -5,45 +5,34 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba.core import cgutils, types
-from numba.extending import intrinsic
 
-from femops_kernels.simd.lanes import scalar_ir
-
-_WORD = ir.IntType(64)
+from femops_kernels.simd.lanes import Lane
+from femops_kernels.simd.values import WORD, as_word, build, call_address, on_stack
 
 
-@intrinsic  # type: ignore[untyped-decorator]
 def call_gemm(
-    typingctx: Any, lane: Any, gemm: Any, sizes: Any, matrix: Any, values: Any, results: Any
-) -> Any:
+    lane: Lane, gemm: Any, sizes: tuple[Any, Any, Any], matrix: Any, values: Any, results: Any
+) -> None:
     """``call_gemm(LANE, address, (rows, count, columns), matrix, values, results)``.
 
     Sets ``results`` (rows, count) to ``matrix`` (rows, columns) times ``values`` (columns, count),
     all C-ordered, by the function at an address: ``dgemm`` or ``sgemm``, called as from Fortran.
     """
-    three = types.UniTuple(types.intp, 3)
-    sig = types.void(lane, types.intp, three, types.intp, types.intp, types.intp)
+    real, small = lane.real.llvm, ir.IntType(32)
+    rows, count, columns = (_placed(build().trunc(as_word(size), small)) for size in sizes)
+    plain = _placed(ir.Constant(ir.IntType(8), ord("N")))
+    one, zero = _placed(ir.Constant(real, 1.0)), _placed(ir.Constant(real, 0.0))
+    # BLAS counts columns first: it sees all three matrices transposed
+    arguments = [plain, plain, count, rows, columns, one, as_word(values), count]
+    arguments += [as_word(matrix), columns, zero, as_word(results), count]
+    call_address(gemm, ir.FunctionType(ir.VoidType(), [WORD] * len(arguments)), arguments)
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        real, small = scalar_ir(sig.args[0].lane), ir.IntType(32)
 
-        def place(value: Any) -> Any:
-            return builder.ptrtoint(cgutils.alloca_once_value(builder, value), _WORD)
-
-        rows, count, columns = (
-            place(builder.trunc(builder.extract_value(args[2], i), small)) for i in range(3)
-        )
-        plain = place(ir.Constant(ir.IntType(8), ord("N")))
-        one, zero = place(ir.Constant(real, 1.0)), place(ir.Constant(real, 0.0))
-        # BLAS counts columns first: it sees all three matrices transposed
-        arguments = [plain, plain, count, rows, columns, one, args[4], count]
-        arguments += [args[3], columns, zero, args[5], count]
-        kind = ir.FunctionType(ir.VoidType(), [_WORD] * len(arguments))
-        builder.call(builder.inttoptr(args[1], kind.as_pointer()), arguments)
-        return context.get_dummy_value()
-
-    return sig, codegen
+def _placed(value: Any) -> Any:
+    """Emit the address of a number on the stack."""
+    place = on_stack(value.type)
+    build().store(value, place)
+    return build().ptrtoint(place, WORD)
 
 
 __all__ = ["call_gemm"]

@@ -1,210 +1,229 @@
-"""Compilation of kernels: functions that only compiled code calls, and entry points.
+"""Functions of kernels: those that other functions call, loops that threads share, entry points.
 
-Numba would optimise every function by itself, generate its machine code, and then optimise it again
-in each caller. Here an inner function is put into the module of the entry point without being
-optimised. Then the module is optimised.
+A kernel is one module of LLVM. Its entry points are called from outside, by their addresses or from
+Python. The functions that they call are written into them (`inner`), or once for the module
+(`traced`, `shared`).
 """
 
 from __future__ import annotations
 
 import inspect
-from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any, final
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar, final
 
-from llvmlite import binding
-from numba import cfunc, njit
-from numba.core import typed_passes, untyped_passes
-from numba.core.codegen import CodeLibrary, JITCodeLibrary
-from numba.core.compiler import CompilerBase, Flags, compile_extra
-from numba.core.compiler_machinery import PassManager
-from numba.core.registry import cpu_target
-from numba.extending import intrinsic
+from llvmlite import ir
 
-_PASSES = (
-    untyped_passes.TranslateByteCode,
-    untyped_passes.FixupArgs,
-    untyped_passes.IRProcessing,
-    untyped_passes.RewriteSemanticConstants,
-    untyped_passes.DeadBranchPrune,
-    untyped_passes.GenericRewrites,
-    untyped_passes.ReconstructSSA,
-    typed_passes.NopythonTypeInference,
-    typed_passes.PreLowerStripPhis,
-    typed_passes.IRLegalization,
-    typed_passes.NativeLowering,
-    typed_passes.NoPythonBackend,
+from femops_kernels.errors import KernelError
+from femops_kernels.simd.threads import call_loop
+from femops_kernels.simd.values import (
+    FLOAT64,
+    INTEGER,
+    WORD,
+    Traced,
+    as_word,
+    converted,
+    kind_of,
+    on_stack,
+    writing,
 )
 
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def inner(function: Function) -> Function:
+    """Decorator of functions that are written into the functions that call them."""
+    return function
+
+
+# --- functions of the module ----------------------------------------------------------------------
+
+
+def _kinds(value: Any) -> Any:
+    """Kinds of an argument: of a number, or of each of a tuple. Other objects are constants."""
+    if isinstance(value, tuple):
+        return tuple(_kinds(each) for each in value)
+    if isinstance(value, Traced):
+        return value.kind
+    return kind_of(value) if isinstance(value, int | float) else _Constant(value)
+
 
 @final
-class _Whole(JITCodeLibrary):
-    """Code of an entry point and of all functions that it calls, optimised twice."""
+@dataclass(frozen=True)
+class _Constant:
+    """An argument that is no number: part of the function."""
 
-    def _optimize_final_module(self) -> None:
-        # numba does this once; done twice, small kernels are 1 to 3 % faster. Without loops being
-        # vectorised the first time, sweeps take up to 1.3 times as long, and compiling no less.
-        passes, builder = self._codegen._module_pass_manager()
-        passes.run(self._final_module, builder)
-        super()._optimize_final_module()
+    value: Any
 
 
-class _Pipeline(CompilerBase, ABC):
-    """Compiler with only the numba passes that kernels need.
+def _flat(kinds: Any, value: Any) -> list[tuple[Any, Any]]:
+    """Kinds and LLVM's values of an argument, one for each number."""
+    if isinstance(kinds, tuple):
+        return [part for pair in zip(kinds, value, strict=True) for part in _flat(*pair)]
+    return [] if isinstance(kinds, _Constant) else [(kinds, converted(kinds, value))]
 
-    It has no passes for closures, parallel loops or array expressions.
+
+def _taken(kinds: Any, values: Iterator[Any]) -> Any:
+    """An argument, made from LLVM's values."""
+    if isinstance(kinds, tuple):
+        return tuple(_taken(each, values) for each in kinds)
+    return kinds.value if isinstance(kinds, _Constant) else Traced(kinds, next(values))
+
+
+def _parameters(kinds: Any) -> list[Any]:
+    if isinstance(kinds, tuple):
+        return [kind for each in kinds for kind in _parameters(each)]
+    return [] if isinstance(kinds, _Constant) else [kinds.llvm]
+
+
+@contextmanager
+def _body_of(function: Any) -> Iterator[Any]:
+    """Write a function of LLVM for a while."""
+    here = writing()
+    before = here.builder
+    here.builder = ir.IRBuilder(function.append_basic_block("entry"))
+    yield here.builder
+    here.builder = before
+
+
+def _name(function: Callable[..., Any]) -> str:
+    here = writing()
+    return f"{here.name}.{function.__name__}.{len(here.functions)}"
+
+
+def traced(function: Callable[..., None]) -> Any:
+    """Decorator of functions that return nothing and are written once for arguments of a kind.
+
+    Arguments are numbers, tuples of these, and objects, which are constants of the function.
     """
 
-    @property
-    @abstractmethod
-    def library(self) -> type[JITCodeLibrary]:
-        """The class that keeps the code of an entry point."""
+    def call(*arguments: Any) -> None:
+        here, kinds = writing(), tuple(_kinds(value) for value in arguments)
+        made = here.functions.get((function, kinds))
+        if made is None:
+            sort = ir.FunctionType(ir.VoidType(), _parameters(kinds))
+            made = here.functions[function, kinds] = ir.Function(here.module, sort, _name(function))
+            made.linkage = "internal"
+            with _body_of(made):
+                values = iter(made.args)
+                function(*(_taken(each, values) for each in kinds))
+                here.builder.ret_void()
+        here.calls[made] += 1
+        here.builder.call(made, [value for _, value in _flat(kinds, arguments)])
 
-    def define_pipelines(self) -> list[Any]:
-        state = self.state
-        if state.library is None:
-            state.library = self.library(state.targetctx.codegen(), state.func_id.func_qualname)
-            state.library.enable_object_caching()
-        passes = PassManager("kernel")
-        for one in _PASSES:
-            passes.add_pass(one, one._name)
-        passes.finalize()
-        return [passes]
-
-
-@final
-class _Thorough(_Pipeline):
-    """Compiler for loops over elements and vectors, whose code is optimised twice."""
-
-    library = _Whole
+    return call
 
 
-@final
-class _Quick(_Pipeline):
-    """Compiler for functions that decide and call others, whose code is optimised once."""
-
-    library = JITCodeLibrary
+_ITEM = ir.FunctionType(ir.VoidType(), [WORD] * 3)
 
 
-@final
-class Part(CodeLibrary):
-    """Code of one inner function and its callees. It is linked into entry points."""
+def shared(function: Callable[..., Any]) -> Any:
+    """Decorator that turns the work on one item into a loop that a team of threads shares.
 
-    def __init__(self, codegen: Any, name: str) -> None:
-        super().__init__(codegen, name)
-        self.calls: dict[CodeLibrary, None] = {}
-        self._module: Any = None
+    The function has the arguments ``(item, thread, *arguments)``. Compiled code calls the loop with
+    ``(team, items, *arguments)``. Each item is worked on once, by any thread, in any order.
+    """
 
-    def add_ir_module(self, ir_module: Any) -> None:
-        for function in ir_module.functions:
-            if not function.is_declaration:
-                function.linkage = "linkonce_odr"  # as numba links a library that is called
-        self._module = binding.parse_assembly(str(ir_module))
-        self._module.verify()
+    def call(team: Any, items: Any, *arguments: Any) -> None:
+        kinds = tuple(_kinds(value) for value in arguments)
+        values = [value for _, value in _flat(kinds, arguments)]
+        kept = on_stack(ir.LiteralStructType([WORD, *[value.type for value in values]]))
+        builder = writing().builder
+        for k, value in enumerate(values):
+            builder.store(value, _entry(builder, kept, k + 1))
+        call_loop(team, items, _item(function, kinds, kept.type), builder.ptrtoint(kept, WORD))
 
-    def add_linking_library(self, library: Any) -> None:
-        library._ensure_finalized()
-        self.calls[library] = None
-
-    def finalize(self) -> None:
-        self._finalized = True
-
-    def link_into(self, library: Any) -> None:
-        for part in (self, *self.calls):
-            library.add_linking_library(part)
-
-    def _get_module_for_linking(self) -> Any:
-        return self._module
-
-    def get_function(self, name: str) -> Any:
-        return self._module.get_function(name)
-
-    def get_llvm_str(self) -> str:
-        return str(self._module)
-
-    def get_asm_str(self) -> str:
-        return ""
+    return call
 
 
-def inner(function: Callable[..., Any]) -> Any:
-    """Decorator of functions that only compiled code calls."""
+def _entry(builder: Any, struct: Any, k: int) -> Any:
+    narrow = ir.IntType(32)
+    return builder.gep(struct, [narrow(0), narrow(k)], inbounds=True)
 
-    def typer(typingctx: Any, *args: Any) -> Any:
-        part, result = compiled_part(typingctx, function, args)
 
-        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            part.link_into(context.active_code_library)
-            # nothing in a kernel raises
-            _, value = context.call_internal_no_propagate(builder, result.fndesc, sig, args)
-            return value
-
-        return result.signature, codegen
-
-    made = as_intrinsic(typer, function)
-    made.inner_function = function
+def _item(function: Callable[..., Any], kinds: Any, kept: Any) -> Any:
+    """The function that threads call for an item. It loads its arguments from memory."""
+    here = writing()
+    made = here.functions.get((function, kinds))
+    if made is None:
+        made = here.functions[function, kinds] = ir.Function(here.module, _ITEM, _name(function))
+        made.linkage = "internal"
+        with _body_of(made) as builder:
+            there, count = builder.inttoptr(made.args[0], kept), len(kept.pointee.elements)
+            values = iter([builder.load(_entry(builder, there, k)) for k in range(1, count)])
+            arguments = [_taken(each, values) for each in kinds]
+            item, thread = (Traced(INTEGER, value) for value in made.args[1:])
+            function(item, thread, *arguments)
+            here.builder.ret_void()
     return made
 
 
-def carrying(function: Callable[..., Any]) -> Any:
-    """Decorator of `inner` functions that carry variables through loops: they are not traced."""
-    made = inner(function)
-    made.inner_function = None
-    return made
+# --- entry points ---------------------------------------------------------------------------------
 
 
-def compiled_part(typingctx: Any, function: Callable[..., Any], args: Any) -> tuple[Part, Any]:
-    """Compile a function for argument types. Return the code to link, and numba's result."""
-    context = cpu_target.target_context
-    part = Part(context.codegen(), function.__name__)
-    flags = Flags()
-    flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
-    flags.error_model = "numpy"
-    result = compile_extra(typingctx, context, function, args, None, flags, {}, part, _Quick)
-    part.finalize()
-    return part, result
+@final
+@dataclass(frozen=True)
+class Entry:
+    """An entry point of a kernel.
 
-
-def as_intrinsic(
-    typer: Callable[..., Any], function: Callable[..., Any], first: tuple[str, ...] = ()
-) -> Any:
-    """Make an intrinsic with the name and the parameters of a function.
-
-    The names in ``first`` replace the function's first parameters.
+    Attributes
+    ----------
+    name : str
+    reals : tuple of bool
+        For each argument, whether it is a real number (float64). The others are integers.
+    result : bool
+        True if the entry point returns an integer.
+    called : bool
+        True if Python calls it.
     """
-    own = list(inspect.signature(function).parameters.values())
-    parameters = [
-        inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        for name in ("typingctx", *first)
-    ]
-    typer.__signature__ = inspect.Signature([*parameters, *own[len(first) :]])
-    typer.__name__ = function.__name__
-    return intrinsic(typer)
+
+    name: str
+    reals: tuple[bool, ...]
+    result: bool
+    called: bool
 
 
-def inlined(made: Any) -> Any:
-    """Return the Python function behind an `inner` function, or None if it is not traced."""
-    return getattr(made, "inner_function", None)
+def _marked(function: Function, called: bool) -> Function:
+    kinds = inspect.get_annotations(function)
+    returned = kinds.pop("return", None)
+    if returned not in (None, int) or not {*kinds.values()} <= {float}:
+        raise KernelError(f"{function.__name__}: annotate with float, and the result with int")
+    result = returned is int
+    reals = tuple(kinds.get(name) is float for name in inspect.signature(function).parameters)
+    vars(function)["entry"] = Entry(function.__name__, reals, result, called)
+    return function
 
 
-def entry(signature: str, *, thorough: bool = True) -> Any:
+def entry(function: Function) -> Function:
     """Decorator of entry points, which are called by their address.
 
-    If ``thorough`` is False, code is optimised once. This suffices if callees do the work.
+    Arguments are integers, or real numbers if they are annotated with ``float``. Nothing is
+    returned, or an integer if the result is annotated with ``int``.
     """
-    pipeline = _Thorough if thorough else _Quick
-    return cfunc(signature, cache=True, error_model="numpy", pipeline_class=pipeline)
+    return _marked(function, called=False)
 
 
-def function(signature: str) -> Any:
-    """Decorator of entry points that Python calls, too. A call by address would cost more."""
-    return njit(signature, cache=True, nogil=True, error_model="numpy", pipeline_class=_Quick)
+def function(function: Function) -> Function:
+    """Decorator of entry points that Python calls, too."""
+    return _marked(function, called=True)
 
 
-def address_of_function(made: Any) -> int:
-    """Address by which compiled code calls a result of `function`."""
-    (result,) = made.overloads.values()
-    address: int = result.library.get_pointer_to_function(result.fndesc.llvm_cfunc_wrapper_name)
-    return address
+def written_entry(function: Any) -> None:
+    """Write an entry point into the module."""
+    here, made = writing(), function.entry
+    kinds = [FLOAT64 if real else INTEGER for real in made.reals]
+    result = WORD if made.result else ir.VoidType()
+    sort = ir.FunctionType(result, [kind.llvm for kind in kinds])
+    point = ir.Function(here.module, sort, f"{here.name}.{made.name}")
+    with _body_of(point):
+        value = function(*(Traced(*pair) for pair in zip(kinds, point.args, strict=True)))
+        if made.result:
+            here.builder.ret(as_word(value))
+        elif value is None:
+            here.builder.ret_void()
+        else:
+            raise KernelError(f"{made.name} returns what its annotation does not say")
 
 
-__all__ = ["carrying", "entry", "function", "inner"]
+__all__ = ["entry", "function", "inner", "shared", "traced"]

@@ -6,171 +6,112 @@ slot.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, final
 
 from llvmlite import ir
-from numba.core import cgutils, types
-from numba.core.datamodel import models
-from numba.core.datamodel.registry import register_default
-from numba.extending import intrinsic
 
-from femops_kernels.simd.lanes import LaneType, call_llvm, scalar_ir, splat, vector_ir
+from femops_kernels.simd.lanes import Lane, as_vector, call_llvm
+from femops_kernels.simd.values import Traced, build, declared
 
 
 @final
-class MaskType(types.Type):
-    """Numba's type of a comparison of lane vectors."""
+@dataclass(frozen=True)
+class Mask:
+    """Kind of comparisons of lane vectors."""
 
-    def __init__(self, width: int) -> None:
-        self.width = width
-        super().__init__(name=f"mask<{width}>")
+    width: int
 
-
-@register_default(MaskType)
-class _MaskModel(models.PrimitiveModel):
-    def __init__(self, dmm: Any, fe_type: MaskType) -> None:
-        super().__init__(dmm, fe_type, ir.VectorType(ir.IntType(1), fe_type.width))
+    @property
+    def llvm(self) -> Any:
+        """LLVM's type."""
+        return ir.VectorType(ir.IntType(1), self.width)
 
 
-def _lane_of(*args: Any) -> Any:
-    return next((a for a in args if isinstance(a, LaneType)), None)
+def _lane_of(*operands: Any) -> Lane:
+    return next(
+        one.kind for one in operands if isinstance(one, Traced) and isinstance(one.kind, Lane)
+    )
 
 
-def _vector(builder: Any, lane: Any, kind: Any, value: Any) -> Any:
-    """Emit an operand as a vector: numbers become lanes with every slot equal."""
-    if isinstance(kind, LaneType):
-        return value
-    if isinstance(value.type, ir.IntType):
-        value = builder.sitofp(value, scalar_ir(lane))
-    elif value.type != scalar_ir(lane):
-        value = builder.fptrunc(value, scalar_ir(lane))
-    return splat(builder, lane, value)
-
-
-@intrinsic
-def as_lane(typingctx: Any, lane: Any, value: Any) -> Any:
+def as_lane(lane: Lane, value: Any) -> Traced:
     """``as_lane(LANE, number)``: every slot equal to the number."""
-    sig = lane.lane(lane, value)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return _vector(builder, sig.return_type, sig.args[1], args[1])
-
-    return sig, codegen
+    return Traced(lane, as_vector(lane, value))
 
 
-def _named(name: str, count: int, codegen: Any) -> Any:
-    """Intrinsic of one lane vector, or of two operands with at least one lane vector."""
-    if count == 1:
+def _instruction(llvm_name: str) -> Any:
+    """Function that is one LLVM operation on vectors."""
 
-        def typer(typingctx: Any, a: Any) -> Any:
-            return (a(a), codegen) if isinstance(a, LaneType) else None
+    def emit(*operands: Any) -> Traced:
+        lane = _lane_of(*operands)
+        return Traced(lane, call_llvm(llvm_name, lane, *(as_vector(lane, o) for o in operands)))
 
-    else:
-
-        def typer(typingctx: Any, a: Any, b: Any) -> Any:
-            lane = _lane_of(a, b)
-            return (lane(a, b), codegen) if lane is not None else None
-
-    typer.__name__ = name
-    return intrinsic(typer)
+    return emit
 
 
-def _instruction(name: str, llvm_name: str, count: int) -> Any:
-    """Intrinsic that is one LLVM operation on vectors."""
+def _library(c_name: str) -> Any:
+    """Function that calls the C library for each slot."""
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        lane = sig.return_type
-        values = [_vector(builder, lane, k, v) for k, v in zip(sig.args, args, strict=True)]
-        return call_llvm(builder, llvm_name, lane, *values)
-
-    return _named(name, count, codegen)
-
-
-def _library(name: str, c_name: str, count: int) -> Any:
-    """Intrinsic that calls the C library for each slot."""
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        lane = sig.return_type
-        real = scalar_ir(lane)
-        function = cgutils.get_or_insert_function(
-            builder.module,
-            ir.FunctionType(real, [real] * count),
-            c_name if isinstance(real, ir.DoubleType) else c_name + "f",
-        )
-        values = [_vector(builder, lane, k, v) for k, v in zip(sig.args, args, strict=True)]
-        out = ir.Constant(vector_ir(lane), ir.Undefined)
+    def emit(*operands: Any) -> Traced:
+        lane = _lane_of(*operands)
+        real = lane.real.llvm
+        name = c_name if lane.itemsize == 8 else c_name + "f"
+        function = declared(ir.FunctionType(real, [real] * len(operands)), name)
+        values = [as_vector(lane, operand) for operand in operands]
+        out = ir.Constant(lane.llvm, ir.Undefined)
         for slot in range(lane.width):
             at = ir.IntType(32)(slot)
-            called = builder.call(function, [builder.extract_element(v, at) for v in values])
-            out = builder.insert_element(out, called, at)
-        return out
+            called = build().call(function, [build().extract_element(v, at) for v in values])
+            out = build().insert_element(out, called, at)
+        return Traced(lane, out)
 
-    return _named(name, count, codegen)
+    return emit
 
 
-def _comparison(name: str, operator: str) -> Any:
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        lane = _lane_of(*sig.args)
-        a, b = (_vector(builder, lane, k, v) for k, v in zip(sig.args, args, strict=True))
-        emit = builder.fcmp_unordered if operator == "!=" else builder.fcmp_ordered
-        return emit(operator, a, b)
+def _comparison(operator: str) -> Any:
+    """Function that compares slot by slot."""
 
-    def typer(typingctx: Any, a: Any, b: Any) -> Any:
+    def emit(a: Any, b: Any) -> Traced:
         lane = _lane_of(a, b)
-        return (MaskType(lane.width)(a, b), codegen) if lane is not None else None
+        compare = build().fcmp_unordered if operator == "!=" else build().fcmp_ordered
+        return Traced(Mask(lane.width), compare(operator, as_vector(lane, a), as_vector(lane, b)))
 
-    typer.__name__ = name
-    return intrinsic(typer)
-
-
-def _quotient() -> Any:
-    """Intrinsic of a division."""
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        lane = sig.return_type
-        a, b = (_vector(builder, lane, k, v) for k, v in zip(sig.args, args, strict=True))
-        return builder.fdiv(a, b, flags=("contract",))
-
-    return _named("lane_by_determinant", 2, codegen)
+    return emit
 
 
-lane_by_determinant = _quotient()
-lane_sqrt = _instruction("lane_sqrt", "sqrt", 1)
-lane_fabs = _instruction("lane_fabs", "fabs", 1)
-lane_minimum = _instruction("lane_minimum", "minimum", 2)
-lane_maximum = _instruction("lane_maximum", "maximum", 2)
-lane_exp = _library("lane_exp", "exp", 1)
-lane_log = _library("lane_log", "log", 1)
-lane_sin = _library("lane_sin", "sin", 1)
-lane_cos = _library("lane_cos", "cos", 1)
-lane_tan = _library("lane_tan", "tan", 1)
-lane_tanh = _library("lane_tanh", "tanh", 1)
-lane_sinh = _library("lane_sinh", "sinh", 1)
-lane_cosh = _library("lane_cosh", "cosh", 1)
-lane_arctan = _library("lane_arctan", "atan", 1)
-lane_arctan2 = _library("lane_arctan2", "atan2", 2)
-lane_pow = _library("lane_pow", "pow", 2)
-lane_lt = _comparison("lane_lt", "<")
-lane_le = _comparison("lane_le", "<=")
-lane_gt = _comparison("lane_gt", ">")
-lane_ge = _comparison("lane_ge", ">=")
-lane_eq = _comparison("lane_eq", "==")
-lane_ne = _comparison("lane_ne", "!=")
+def lane_by_determinant(a: Any, b: Any) -> Traced:
+    """``a / b``, where b is a determinant that has been checked."""
+    lane = _lane_of(a, b)
+    return Traced(lane, build().fdiv(as_vector(lane, a), as_vector(lane, b), flags=("contract",)))
 
 
-@intrinsic
-def lane_where(typingctx: Any, condition: Any, a: Any, b: Any) -> Any:
+lane_sqrt = _instruction("sqrt")
+lane_fabs = _instruction("fabs")
+lane_minimum = _instruction("minimum")
+lane_maximum = _instruction("maximum")
+lane_exp = _library("exp")
+lane_log = _library("log")
+lane_sin = _library("sin")
+lane_cos = _library("cos")
+lane_tan = _library("tan")
+lane_tanh = _library("tanh")
+lane_sinh = _library("sinh")
+lane_cosh = _library("cosh")
+lane_arctan = _library("atan")
+lane_arctan2 = _library("atan2")
+lane_pow = _library("pow")
+lane_lt = _comparison("<")
+lane_le = _comparison("<=")
+lane_gt = _comparison(">")
+lane_ge = _comparison(">=")
+lane_eq = _comparison("==")
+lane_ne = _comparison("!=")
+
+
+def lane_where(mask: Traced, a: Any, b: Any) -> Traced:
     """``lane_where(mask, a, b)``: slot by slot ``a`` where the mask is set, else ``b``."""
     lane = _lane_of(a, b)
-    if lane is None or not isinstance(condition, MaskType):
-        return None
-    sig = lane(condition, a, b)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        a, b = (_vector(builder, sig.return_type, sig.args[k], args[k]) for k in (1, 2))
-        return builder.select(args[0], a, b)
-
-    return sig, codegen
+    return Traced(lane, build().select(mask.value, as_vector(lane, a), as_vector(lane, b)))
 
 
 __all__ = [

@@ -1,39 +1,44 @@
-"""Lanes: SIMD vectors as numba values.
+"""Lanes: SIMD vectors as numbers of a kernel.
 
-A lane vector is an LLVM vector ``<width x double>`` (or ``float``) that numba code passes around
-like a number.  The caller decides what a slot stands for: an element of a batch, or one of
-many vectors.
+A lane vector is an LLVM vector ``<width x double>`` (or ``float``) that kernels pass around like a
+number.  The caller decides what a slot stands for: an element of a batch, or one of many vectors.
 
-Memory is addressed by plain integers (``intp`` byte addresses): kernels are called from compiled
-code with a table of addresses, and no array descriptor travels with them.  Every offset counts
-whole lanes.
+Memory is addressed by plain integers: kernels are called from compiled code with a table of
+addresses, and no array descriptor travels with them.  Every offset counts whole lanes.
 """
 
 from __future__ import annotations
 
-import operator
 from typing import Any, final
 
 import numpy as np
 from llvmlite import ir
-from numba.core import cgutils, types
-from numba.core.datamodel import models
-from numba.core.datamodel.registry import register_default
-from numba.core.imputils import lower_builtin, lower_cast, lower_constant
-from numba.core.typeconv import Conversion
-from numba.core.typing.templates import AbstractTemplate, infer_global, signature
-from numba.extending import intrinsic, typeof_impl
 
 from femops_kernels.errors import KernelError
+from femops_kernels.simd.values import (
+    FLOAT32,
+    FLOAT64,
+    INTEGER,
+    WORD,
+    Numbers,
+    Real,
+    Traced,
+    as_real,
+    as_word,
+    build,
+    declared,
+)
 
 WIDTHS = (2, 4, 8, 16)
 WIDEST = max(WIDTHS)
 """Slots of the sums whose bits must not depend on the width of lanes."""
 
+_EMITTED = {"add": "fadd", "sub": "fsub", "mul": "fmul", "truediv": "fdiv"}
+
 
 @final
 class Lane:
-    """A lane format: how many slots, of which float type.
+    """A lane format: how many slots, of which float type. It is the kind of lane vectors.
 
     Parameters
     ----------
@@ -51,6 +56,8 @@ class Lane:
         For another width or type.
     """
 
+    rank = 0  # complex numbers in lanes decide on operations with lane vectors
+
     def __init__(self, width: int, dtype: Any = "float64", *, strict: bool = False) -> None:
         self.dtype = np.dtype(dtype)
         self.width, self.strict = width, strict
@@ -60,247 +67,95 @@ class Lane:
             raise KernelError(f"lanes of {self.dtype}: choose float64 or float32")
 
     @property
+    def itemsize(self) -> int:
+        """Bytes of one slot."""
+        return int(self.dtype.itemsize)
+
+    @property
     def nbytes(self) -> int:
         """Bytes of one lane vector."""
-        return self.width * self.dtype.itemsize
+        return self.width * self.itemsize
+
+    @property
+    def real(self) -> Real:
+        """Kind of one slot."""
+        return FLOAT64 if self.itemsize == 8 else FLOAT32
+
+    @property
+    def suffix(self) -> str:
+        """End of the names of LLVM's functions of such vectors."""
+        return f"v{self.width}f{8 * self.itemsize}"
+
+    @property
+    def llvm(self) -> Any:
+        """LLVM's type of a lane vector."""
+        return ir.VectorType(self.real.llvm, self.width)
+
+    def operation(self, name: str, a: Any, b: Any) -> Any:
+        """Emit an operation of two lane vectors, or of one and a number."""
+        if name not in _EMITTED:
+            raise KernelError(f"kernels have no {name} of lane vectors")
+        first, second = as_vector(self, a), as_vector(self, b)
+        if self.strict:
+            return Traced(self, _strict(_EMITTED[name], self, first, second))
+        # a product and a sum may become one fused operation, which rounds once instead of twice
+        emit = getattr(build(), _EMITTED[name])
+        return Traced(self, emit(first, second, flags=("contract",)))
+
+    def negative(self, value: Any) -> Any:
+        """Emit the negative of a lane vector of LLVM."""
+        return build().fneg(value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Lane) and repr(self) == repr(other)
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
 
     def __repr__(self) -> str:
         strict = ", strict=True" if self.strict else ""
         return f"Lane({self.width}, {self.dtype.name!r}{strict})"
 
 
-@final
-class LaneType(types.Type):  # type: ignore[misc]  # numba has no types
-    """Numba's type of a lane vector."""
-
-    def __init__(self, width: int, scalar: types.Float, strict: bool = False) -> None:
-        self.width = width
-        self.scalar = scalar
-        self.strict = strict
-        super().__init__(name=f"{'strict ' * strict}lane<{width} x {scalar}>")
-
-    def can_convert_from(self, typingctx: Any, other: Any) -> Any:
-        """Numbers become lanes with every slot equal."""
-        return Conversion.safe if isinstance(other, types.Number) else None
-
-
-@final
-class LaneFormatType(types.Dummy):  # type: ignore[misc]
-    """Numba's type of a :class:`Lane` object: all of it is known when compiling."""
-
-    def __init__(self, width: int, scalar: types.Float, strict: bool = False) -> None:
-        self.lane = LaneType(width, scalar, strict)
-        super().__init__(name=f"{'strict ' * strict}lane_format<{width} x {scalar}>")
-
-    @property
-    def itemsize(self) -> int:
-        """Bytes of one slot."""
-        return int(self.lane.scalar.bitwidth // 8)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of one lane vector."""
-        return int(self.lane.width) * self.itemsize
-
-
-@typeof_impl.register(Lane)  # type: ignore[untyped-decorator]
-def _typeof_lane(value: Lane, context: Any) -> LaneFormatType:
-    scalar = types.float64 if value.dtype.itemsize == 8 else types.float32
-    return LaneFormatType(value.width, scalar, value.strict)
-
-
-def scalar_ir(lane: LaneType) -> ir.Type:
-    """LLVM type of one slot."""
-    return ir.DoubleType() if lane.scalar == types.float64 else ir.FloatType()
-
-
-def vector_ir(lane: LaneType) -> ir.VectorType:
-    """LLVM type of the lane vector."""
-    return ir.VectorType(scalar_ir(lane), lane.width)
-
-
-@register_default(LaneType)
-class _LaneModel(models.PrimitiveModel):  # type: ignore[misc]
-    def __init__(self, dmm: Any, fe_type: LaneType) -> None:
-        super().__init__(dmm, fe_type, vector_ir(fe_type))
-
-
-register_default(LaneFormatType)(models.OpaqueModel)
-
-
-@lower_constant(LaneFormatType)  # type: ignore[untyped-decorator]
-def _lower_lane_format(context: Any, builder: Any, ty: Any, pyval: Any) -> Any:
-    return context.get_dummy_value()
-
-
-def splat(builder: Any, lane: LaneType, scalar: Any) -> Any:
-    """Emit a vector with every slot equal to ``scalar``."""
-    vector = vector_ir(lane)
+def splat(lane: Lane, scalar: Any) -> Any:
+    """Emit a vector with every slot equal to a number: a float, or LLVM's value."""
+    vector, narrow = lane.llvm, ir.IntType(32)
     if isinstance(scalar, float):
-        return ir.Constant(vector, [ir.Constant(scalar_ir(lane), scalar)] * lane.width)
-    zero = ir.Constant(ir.IntType(32), 0)
-    one = builder.insert_element(ir.Constant(vector, ir.Undefined), scalar, zero)
-    mask = ir.Constant(ir.VectorType(ir.IntType(32), lane.width), [zero] * lane.width)
-    return builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), mask)
+        return ir.Constant(vector, [ir.Constant(lane.real.llvm, scalar)] * lane.width)
+    undefined = ir.Constant(vector, ir.Undefined)
+    one = build().insert_element(undefined, scalar, narrow(0))
+    mask = ir.Constant(ir.VectorType(narrow, lane.width), [narrow(0)] * lane.width)
+    return build().shuffle_vector(one, undefined, mask)
 
 
-def call_llvm(builder: Any, name: str, lane: LaneType, *args: Any) -> Any:
-    """Call an overloaded LLVM intrinsic on lane vectors.
+def as_vector(lane: Lane, number: Any) -> Any:
+    """Emit a lane vector as LLVM's value; numbers become lanes with every slot equal."""
+    if isinstance(number, Traced) and isinstance(number.kind, Lane):
+        if number.kind != lane:
+            raise KernelError(f"{number.kind} meets {lane}")
+        return number.value
+    if isinstance(number, int | float):
+        return splat(lane, float(number))
+    return splat(lane, as_real(lane.real, number))
 
-    llvmlite's ``declare_intrinsic`` does not know vector types, so the full name is spelt here.
-    """
-    suffix = "f64" if lane.scalar == types.float64 else "f32"
-    vector = vector_ir(lane)
-    fnty = ir.FunctionType(vector, [vector] * len(args))
-    full = f"llvm.{name}.v{lane.width}{suffix}"
-    return builder.call(cgutils.get_or_insert_function(builder.module, fnty, full), args)
+
+def call_llvm(name: str, lane: Lane, *values: Any) -> Any:
+    """Emit the call of a function that LLVM has for vectors, on values of LLVM."""
+    function = ir.FunctionType(lane.llvm, [lane.llvm] * len(values))
+    return build().call(declared(function, f"llvm.{name}.{lane.suffix}"), values)
 
 
-def multiply_add(builder: Any, lane: LaneType, factor: Any, value: Any, total: Any) -> Any:
+def multiply_add(lane: Lane, factor: Any, value: Any, total: Any) -> Any:
     """Emit ``factor * value + total``, rounded once; the product alone where total is None.
 
     Every contraction is sums of these: lines by known matrices, and matrices of a batch.
     """
     if total is None:
-        return builder.fmul(factor, value)
-    return call_llvm(builder, "fma", lane, factor, value, total)
+        return build().fmul(factor, value)
+    return call_llvm("fma", lane, factor, value, total)
 
 
-def address_of(builder: Any, base: Any, offset: Any, nbytes: int, pointee: ir.Type) -> Any:
-    """Emit the pointer ``base + offset * nbytes``."""
-    byte = ir.IntType(8)
-    pointer = builder.inttoptr(base, byte.as_pointer())
-    moved = builder.gep(pointer, [builder.mul(offset, ir.Constant(offset.type, nbytes))])
-    return builder.bitcast(moved, pointee.as_pointer())
-
-
-def load_at(builder: Any, lane: LaneType, base: Any, offset: Any) -> Any:
-    """Emit the load of lane vector number ``offset``; alignment is that of one slot."""
-    size = lane.scalar.bitwidth // 8
-    pointer = address_of(builder, base, offset, lane.width * size, vector_ir(lane))
-    return builder.load(pointer, align=size)
-
-
-def store_at(builder: Any, lane: LaneType, base: Any, offset: Any, value: Any) -> None:
-    """Emit the store of lane vector number ``offset``."""
-    size = lane.scalar.bitwidth // 8
-    pointer = address_of(builder, base, offset, lane.width * size, vector_ir(lane))
-    builder.store(value, pointer, align=size)
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def load(typingctx: Any, lane: Any, base: Any, offset: Any) -> Any:
-    """``load(LANE, address, k)``: lane vector number ``k`` behind ``address``."""
-    sig = lane.lane(lane, types.intp, types.intp)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return load_at(builder, sig.return_type, args[1], args[2])
-
-    return sig, codegen
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def store(typingctx: Any, lane: Any, base: Any, offset: Any, value: Any) -> Any:
-    """``store(LANE, address, k, value)``."""
-    sig = types.void(lane, types.intp, types.intp, lane.lane)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        store_at(builder, sig.args[3], args[1], args[2], args[3])
-        return context.get_dummy_value()
-
-    return sig, codegen
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def fill(typingctx: Any, lane: Any, value: Any) -> Any:
-    """``fill(LANE, number)``: every slot equal to ``number``."""
-    sig = lane.lane(lane, lane.lane.scalar)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return splat(builder, sig.return_type, args[1])
-
-    return sig, codegen
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def widen(typingctx: Any, lane: Any, line: Any) -> Any:
-    """``widen(LANE, line)``: a line of lane vectors of LANE's type or a narrower one, as LANE's."""
-    sig = types.UniTuple(lane.lane, line.count)(lane, line)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        wide, line = sig.return_type, sig.args[1]
-        values = [builder.extract_value(args[1], i) for i in range(line.count)]
-        if line.count and line.dtype != wide.dtype:
-            values = [builder.fpext(value, vector_ir(wide.dtype)) for value in values]
-        return context.make_tuple(builder, wide, values)
-
-    return sig, codegen
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def fma(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
-    """``a * b + c`` on lane vectors, rounded once."""
-    sig = a(a, a, a)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return call_llvm(builder, "fma", sig.return_type, *args)
-
-    return sig, codegen
-
-
-@intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
-def prefetch(typingctx: Any, base: Any, offset: Any, level: Any) -> Any:
-    """``prefetch(address, k, level)``: ask for the cache line at byte ``address + k``.
-
-    It goes to the first- or second-level cache (``level`` 1 or 2, a constant); harmless at any
-    address.
-    """
-    if not isinstance(level, types.IntegerLiteral):
-        return None
-    sig = types.void(types.intp, types.intp, level)
-    locality = 4 - level.literal_value
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        i32 = ir.IntType(32)
-        pointer = address_of(builder, args[0], args[1], 1, ir.IntType(8))
-        fnty = ir.FunctionType(ir.VoidType(), [pointer.type, i32, i32, i32])
-        # llvmlite >= 0.44 prints opaque pointers: the overload's suffix is p0
-        function = cgutils.get_or_insert_function(builder.module, fnty, "llvm.prefetch.p0")
-        builder.call(function, [pointer, i32(0), i32(locality), i32(1)])
-        return context.get_dummy_value()
-
-    return sig, codegen
-
-
-class _Arithmetic(AbstractTemplate):  # type: ignore[misc]
-    """Lane op lane, lane op number, number op lane."""
-
-    def generic(self, args: Any, kws: Any) -> Any:
-        lanes = [a for a in args if isinstance(a, LaneType)]
-        if (
-            not lanes
-            or len(args) != 2
-            or not all(isinstance(a, LaneType | types.Number) for a in args)
-        ):
-            return None
-        lane = lanes[0]
-        if any(other != lane for other in lanes):
-            return None
-        return signature(lane, lane, lane)
-
-
-def _binary(op: Any, emit: str) -> None:
-    infer_global(op)(type(f"_Lane_{op.__name__}", (_Arithmetic,), {"key": op}))
-
-    @lower_builtin(op, LaneType, LaneType)  # type: ignore[untyped-decorator]
-    def _lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        if sig.return_type.strict:
-            return _strict(builder, emit, sig.return_type, *args)
-        # a product and a sum may become one fused operation, which rounds once instead of twice
-        return getattr(builder, emit)(*args, flags=("contract",))
-
-
-def _strict(builder: Any, emit: str, lane: LaneType, a: Any, b: Any) -> Any:
+def _strict(emit: str, lane: Lane, a: Any, b: Any) -> Any:
     """Emit an operation of strict lanes. In a sum, an operand that is a product is fused.
 
     If both operands are products, the first is fused.
@@ -308,101 +163,118 @@ def _strict(builder: Any, emit: str, lane: LaneType, a: Any, b: Any) -> Any:
     first, second = (isinstance(v, ir.Instruction) and v.opname == "fmul" for v in (a, b))
     if emit == "fadd" and (first or second):
         (left, right), rest = ((a if first else b).operands, b if first else a)
-        return call_llvm(builder, "fma", lane, left, right, rest)
+        return call_llvm("fma", lane, left, right, rest)
     if emit == "fsub" and first:
-        return call_llvm(builder, "fma", lane, *a.operands, builder.fneg(b))
+        return call_llvm("fma", lane, *a.operands, build().fneg(b))
     if emit == "fsub" and second:
         left, right = b.operands
-        return call_llvm(builder, "fma", lane, builder.fneg(left), right, a)
-    return getattr(builder, emit)(a, b)
+        return call_llvm("fma", lane, build().fneg(left), right, a)
+    return getattr(build(), emit)(a, b)
 
 
-for _op, _emit in (
-    (operator.add, "fadd"),
-    (operator.sub, "fsub"),
-    (operator.mul, "fmul"),
-    (operator.truediv, "fdiv"),
-):
-    _binary(_op, _emit)
+def address_of(base: Any, offset: Any, nbytes: int, pointee: Any) -> Any:
+    """Emit the pointer ``base + offset * nbytes``; base and offset are integers."""
+    if isinstance(offset, int):
+        return build().inttoptr(as_word(base + offset * nbytes), pointee.as_pointer())
+    if nbytes == _size(pointee):
+        pointer = build().inttoptr(as_word(base), pointee.as_pointer())
+        return build().gep(pointer, [as_word(offset)])
+    pointer = build().inttoptr(as_word(base), ir.IntType(8).as_pointer())
+    moved = build().gep(pointer, [build().mul(as_word(offset), WORD(nbytes))])
+    return build().bitcast(moved, pointee.as_pointer())
 
 
-@infer_global(operator.neg)
-class _Neg(AbstractTemplate):  # type: ignore[misc]
-    def generic(self, args: Any, kws: Any) -> Any:
-        return signature(args[0], args[0]) if isinstance(args[0], LaneType) else None
+def _size(kind: Any) -> int:
+    """Bytes of a number or of a vector of LLVM."""
+    if isinstance(kind, ir.VectorType):
+        return int(kind.count) * _size(kind.element)
+    if isinstance(kind, ir.IntType):
+        return int(kind.width) // 8
+    return 8 if isinstance(kind, ir.DoubleType) else 4
 
 
-@lower_builtin(operator.neg, LaneType)  # type: ignore[untyped-decorator]
-def _lower_neg(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-    return builder.fneg(args[0])
+def load_at(lane: Lane, base: Any, offset: Any) -> Any:
+    """Emit the load of lane vector number ``offset``; alignment is that of one slot."""
+    pointer = address_of(base, offset, lane.nbytes, lane.llvm)
+    return build().load(pointer, align=lane.itemsize)
 
 
-@lower_cast(types.Number, LaneType)  # type: ignore[untyped-decorator]
-def _number_to_lane(context: Any, builder: Any, fromty: Any, toty: Any, value: Any) -> Any:
-    return splat(builder, toty, context.cast(builder, value, fromty, toty.scalar))
+def store_at(lane: Lane, base: Any, offset: Any, value: Any) -> None:
+    """Emit the store of lane vector number ``offset``, a value of LLVM."""
+    pointer = address_of(base, offset, lane.nbytes, lane.llvm)
+    build().store(value, pointer, align=lane.itemsize)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def get(typingctx: Any, lane: Any, base: Any, k: Any) -> Any:
+def load(lane: Lane, base: Any, offset: Any) -> Traced:
+    """``load(LANE, address, k)``: lane vector number ``k`` behind ``address``."""
+    return Traced(lane, load_at(lane, base, offset))
+
+
+def store(lane: Lane, base: Any, offset: Any, value: Any) -> None:
+    """``store(LANE, address, k, value)``."""
+    store_at(lane, base, offset, as_vector(lane, value))
+
+
+def fill(lane: Lane, value: Any) -> Traced:
+    """``fill(LANE, number)``: every slot equal to ``number``."""
+    return Traced(lane, as_vector(lane, value))
+
+
+def widen(lane: Lane, line: Any) -> tuple[Traced, ...]:
+    """``widen(LANE, line)``: a line of lane vectors of LANE's type or a narrower one, as LANE's."""
+    return tuple(
+        each if each.kind == lane else Traced(lane, build().fpext(each.value, lane.llvm))
+        for each in line
+    )
+
+
+def fma(a: Any, b: Any, c: Any) -> Traced:
+    """``a * b + c`` on lane vectors, rounded once."""
+    lane = next(each.kind for each in (a, b, c) if isinstance(each, Traced))
+    return Traced(lane, call_llvm("fma", lane, *(as_vector(lane, each) for each in (a, b, c))))
+
+
+def prefetch(base: Any, offset: Any, level: int) -> None:
+    """``prefetch(address, k, level)``: ask for the cache line at byte ``address + k``.
+
+    It goes to the first- or second-level cache (``level`` 1 or 2, a constant); harmless at any
+    address.
+    """
+    narrow = ir.IntType(32)
+    pointer = address_of(base, offset, 1, ir.IntType(8))
+    kind = ir.FunctionType(ir.VoidType(), [pointer.type, narrow, narrow, narrow])
+    # llvmlite >= 0.44 prints opaque pointers: the overload's suffix is p0
+    function = declared(kind, "llvm.prefetch.p0")
+    build().call(function, [pointer, narrow(0), narrow(4 - level), narrow(1)])
+
+
+def get(lane: Lane, base: Any, k: Any) -> Traced:
     """``get(LANE, address, k)``: number ``k`` of an array of the lane's scalar type."""
-    sig = lane.lane.scalar(lane, types.intp, types.intp)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        lane = sig.args[0]
-        return builder.load(
-            address_of(builder, args[1], args[2], lane.itemsize, scalar_ir(lane.lane))
-        )
-
-    return sig, codegen
+    pointer = address_of(base, k, lane.itemsize, lane.real.llvm)
+    return Traced(lane.real, build().load(pointer))
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def put(typingctx: Any, lane: Any, base: Any, k: Any, value: Any) -> Any:
+def put(lane: Lane, base: Any, k: Any, value: Any) -> None:
     """``put(LANE, address, k, number)``."""
-    sig = types.void(lane, types.intp, types.intp, lane.lane.scalar)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        lane = sig.args[0]
-        builder.store(
-            args[3], address_of(builder, args[1], args[2], lane.itemsize, scalar_ir(lane.lane))
-        )
-        return context.get_dummy_value()
-
-    return sig, codegen
+    pointer = address_of(base, k, lane.itemsize, lane.real.llvm)
+    build().store(as_real(lane.real, value), pointer)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def word(typingctx: Any, base: Any, k: Any) -> Any:
+def word(base: Any, k: Any) -> Traced:
     """``word(address, k)``: entry ``k`` of an int64 array."""
-    sig = types.intp(types.intp, types.intp)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.load(address_of(builder, args[0], args[1], 8, ir.IntType(64)))
-
-    return sig, codegen
+    return Traced(INTEGER, build().load(address_of(base, k, 8, WORD)))
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def half_word(typingctx: Any, base: Any, k: Any) -> Any:
-    """``half_word(address, k)``: entry ``k`` of an int32 array, as an intp."""
-    sig = types.intp(types.intp, types.intp)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        value = builder.load(address_of(builder, args[0], args[1], 4, ir.IntType(32)))
-        return builder.sext(value, ir.IntType(64))
-
-    return sig, codegen
+def half_word(base: Any, k: Any) -> Traced:
+    """``half_word(address, k)``: entry ``k`` of an int32 array, as an integer."""
+    value = build().load(address_of(base, k, 4, ir.IntType(32)))
+    return Traced(INTEGER, build().sext(value, WORD))
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def numbers(typingctx: Any, lane: Any, base: Any) -> Any:
+def numbers(lane: Lane, base: Any) -> Traced:
     """``numbers(LANE, address)``: numbers of the lane's scalar type, to be indexed."""
-    sig = types.CPointer(lane.lane.scalar)(lane, types.intp)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.inttoptr(args[1], context.get_value_type(sig.return_type))
-
-    return sig, codegen
+    kind = Numbers(lane.real)
+    return Traced(kind, build().inttoptr(as_word(base), kind.llvm))
 
 
 __all__ = [

@@ -2,60 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from femops_kernels.simd.lanes import fma
+from femops_kernels.simd.values import Traced, build
 
-from numba.extending import intrinsic
-
-from femops_kernels.simd.lanes import call_llvm
-from femops_kernels.simd.lines import pack, unpack
+Line = tuple[Traced, ...]
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def add_lines(typingctx: Any, a: Any, b: Any) -> Any:
+def add_lines(a: Line, b: Line) -> Line:
     """Sum of two lines of one length."""
-    sig = a(a, a)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        line = sig.return_type
-        pairs = zip(
-            unpack(builder, args[0], line.count),
-            unpack(builder, args[1], line.count),
-            strict=True,
-        )
-        return pack(context, builder, line, [builder.fadd(x, y) for x, y in pairs])
-
-    return sig, codegen
+    pairs = zip(a, b, strict=True)
+    return tuple(Traced(x.kind, build().fadd(x.value, y.value)) for x, y in pairs)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def scale_line(typingctx: Any, a: Any, x: Any) -> Any:
+def scale_line(a: Traced, x: Line) -> Line:
     """``scale_line(a, x)``: a lane vector times a line."""
-    sig = x(a, x)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        line = sig.return_type
-        values = [builder.fmul(args[0], value) for value in unpack(builder, args[1], line.count)]
-        return pack(context, builder, line, values)
-
-    return sig, codegen
+    return tuple(Traced(a.kind, build().fmul(a.value, each.value)) for each in x)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def scale_and_add(typingctx: Any, a: Any, x: Any, y: Any) -> Any:
+def scale_and_add(a: Traced, x: Line, y: Line) -> Line:
     """``scale_and_add(a, x, y)``: a lane vector times a line, plus another line."""
-    sig = y(a, x, y)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        line = sig.return_type
-        pairs = zip(
-            unpack(builder, args[1], line.count),
-            unpack(builder, args[2], line.count),
-            strict=True,
-        )
-        values = [call_llvm(builder, "fma", line.dtype, args[0], x, y) for x, y in pairs]
-        return pack(context, builder, line, values)
-
-    return sig, codegen
+    return tuple(fma(a, each, other) for each, other in zip(x, y, strict=True))
 
 
 __all__ = ["add_lines", "scale_and_add", "scale_line"]

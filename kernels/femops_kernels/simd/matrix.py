@@ -1,15 +1,10 @@
-"""Small matrices that are part of a compiled kernel's types."""
+"""Small matrices that are known when a kernel is compiled."""
 
 from __future__ import annotations
 
 from typing import Any, final
 
 import numpy as np
-from numba.core import types
-from numba.core.datamodel import models
-from numba.core.datamodel.registry import register_default
-from numba.core.imputils import lower_constant
-from numba.extending import typeof_impl
 from numpy.typing import NDArray
 
 from femops_kernels.errors import KernelValueError
@@ -126,30 +121,3 @@ def _split_products(m: int, n: int, symmetry: int) -> int:
     if m % 2:
         products += (n + 1) // 2 if symmetry > 0 else n // 2
     return products
-
-
-@final
-class Matrix1DType(types.Dummy):
-    """Numba's type of a :class:`Matrix1D`; the entries are part of it."""
-
-    def __init__(self, rows: tuple[tuple[float, ...], ...]) -> None:
-        self.rows = rows
-        super().__init__(name=f"matrix1d{rows!r}")
-
-    @property
-    def matrix(self) -> Matrix1D:
-        """The matrix itself."""
-        return Matrix1D(self.rows)
-
-
-@typeof_impl.register(Matrix1D)
-def _typeof_matrix(value: Matrix1D, _context: Any) -> Matrix1DType:
-    return Matrix1DType(value.rows)
-
-
-register_default(Matrix1DType)(models.OpaqueModel)
-
-
-@lower_constant(Matrix1DType)  # type: ignore[no-untyped-call,untyped-decorator]  # numba has no types
-def _lower_matrix(context: Any, _builder: Any, _type: Any, _value: Any) -> Any:
-    return context.get_dummy_value()

@@ -10,14 +10,9 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, final
+from typing import final
 
 import numpy as np
-from numba.core import types
-from numba.core.datamodel import models
-from numba.core.datamodel.registry import register_default
-from numba.core.imputils import lower_constant
-from numba.extending import typeof_impl
 from numpy.typing import NDArray
 
 PIECES = 8, 4, 2, 1
@@ -133,28 +128,6 @@ class DofRuns:
         for number, nodes in enumerate(self.nodes):
             run[nodes], place[nodes] = number, np.arange(len(nodes))
         return run, place
-
-
-@final
-class DofRunsType(types.Dummy):
-    """Numba's type of `DofRuns`: all of it is known when compiling."""
-
-    def __init__(self, runs: DofRuns) -> None:
-        self.runs = runs
-        super().__init__(name=repr(runs))
-
-
-@typeof_impl.register(DofRuns)
-def _typeof_runs(value: DofRuns, _context: Any) -> DofRunsType:
-    return DofRunsType(value)
-
-
-register_default(DofRunsType)(models.OpaqueModel)
-
-
-@lower_constant(DofRunsType)  # type: ignore[no-untyped-call,untyped-decorator]  # numba has no types
-def _lower_runs(context: Any, _builder: Any, _type: Any, _value: Any) -> Any:
-    return context.get_dummy_value()
 
 
 __all__ = ["PIECES", "DofRuns"]

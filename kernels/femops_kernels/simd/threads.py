@@ -1,20 +1,27 @@
-"""Loops that threads share: atomic operations, waiting, and a loop's body as a function.
+"""Loops that threads share: atomic operations, waiting, and the call of a loop.
 
-`shared` makes a loop from a function of one index. ``skeletons/chunk/worker.py`` runs the loops,
-and has the waiting of threads.
+``compiling.shared`` makes a loop from a function of one index. ``skeletons/chunk/worker.py`` runs
+the loops, and has the waiting of threads.
 """
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
-from numba.core import cgutils, types
-from numba.extending import intrinsic
 
-from femops_kernels.simd.compiling import as_intrinsic, compiled_part
+from femops_kernels.simd.control import For, If
+from femops_kernels.simd.values import (
+    INTEGER,
+    TRUTH,
+    WORD,
+    Traced,
+    as_word,
+    build,
+    call_address,
+    declared,
+)
 
 LINE_WORDS = 16
 """Words between what different threads write: two cache lines, which are fetched in pairs."""
@@ -37,177 +44,106 @@ MUTEX, NEWS, DONE = 6 * LINE_WORDS, 7 * LINE_WORDS, 8 * LINE_WORDS  # what they 
 FIRST = 9 * LINE_WORDS  # a line for each thread: NEXT, END, and what its worker is told
 NEXT, END, NUMBER, TEAM, SYSTEM_NUMBER = 0, 1, 2, 3, 4
 
-_WORD = ir.IntType(64)
-_PAUSE = "llvm.x86.sse2.pause", []
+_PAUSE: tuple[str, list[Any]] = "llvm.x86.sse2.pause", []
 _YIELD = "llvm.aarch64.hint", [ir.Constant(ir.IntType(32), 1)]
 _RELAX: dict[str, tuple[str, list[Any]]] = {"x86_64": _PAUSE, "aarch64": _YIELD, "arm64": _YIELD}
 
 
-def _pointer(builder: Any, base: Any, k: Any) -> Any:
-    return builder.gep(builder.inttoptr(base, _WORD.as_pointer()), [k])
+def _pointer(base: Any, k: Any) -> Any:
+    return build().gep(build().inttoptr(as_word(base), WORD.as_pointer()), [as_word(k)])
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def atomic_add(typingctx: Any, base: Any, k: Any, value: Any) -> Any:
+def atomic_add(base: Any, k: Any, value: Any) -> Traced:
     """``atomic_add(address, k, value)``: add to word k atomically, and return its old value."""
-    sig = types.intp(types.intp, types.intp, types.intp)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.atomic_rmw("add", _pointer(builder, args[0], args[1]), args[2], "seq_cst")
-
-    return sig, codegen
+    old = build().atomic_rmw("add", _pointer(base, k), as_word(value), "seq_cst")
+    return Traced(INTEGER, old)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def atomic_get(typingctx: Any, base: Any, k: Any) -> Any:
+def atomic_get(base: Any, k: Any) -> Traced:
     """``atomic_get(address, k)``: load word k atomically."""
-    sig = types.intp(types.intp, types.intp)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.load_atomic(_pointer(builder, args[0], args[1]), "seq_cst", 8)
-
-    return sig, codegen
+    return Traced(INTEGER, build().load_atomic(_pointer(base, k), "seq_cst", 8))
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def atomic_put(typingctx: Any, base: Any, k: Any, value: Any) -> Any:
+def atomic_put(base: Any, k: Any, value: Any) -> None:
     """``atomic_put(address, k, value)``: store word k atomically.
 
     Threads that see the value also see all that this thread has written before.
     """
-    sig = types.void(types.intp, types.intp, types.intp)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        builder.store_atomic(args[2], _pointer(builder, args[0], args[1]), "seq_cst", 8)
-        return context.get_dummy_value()
-
-    return sig, codegen
+    build().store_atomic(as_word(value), _pointer(base, k), "seq_cst", 8)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def atomic_claim(typingctx: Any, base: Any, k: Any, free: Any, mine: Any) -> Any:
+def atomic_claim(base: Any, k: Any, free: Any, mine: Any) -> Traced:
     """``atomic_claim(address, k, free, mine)``: set word k to ``mine`` if it equals ``free``.
 
     Return True if it was set.
     """
-    sig = types.boolean(*[types.intp] * 4)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        place = _pointer(builder, args[0], args[1])
-        found = builder.cmpxchg(place, args[2], args[3], "seq_cst", "seq_cst")
-        return builder.extract_value(found, 1)
-
-    return sig, codegen
+    values = as_word(free), as_word(mine)
+    found = build().cmpxchg(_pointer(base, k), *values, "seq_cst", "seq_cst")
+    return Traced(TRUTH, build().extract_value(found, 1))
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def relax(typingctx: Any) -> Any:
-    """``relax()``: tell the processor that this thread spins."""
-    sig = types.void()
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        hint = _RELAX.get(platform.machine())
-        if hint:
-            name, arguments = hint
-            kind = ir.FunctionType(ir.VoidType(), [one.type for one in arguments])
-            builder.call(cgutils.get_or_insert_function(builder.module, kind, name), arguments)
-        return context.get_dummy_value()
-
-    return sig, codegen
+def relax() -> None:
+    """Tell the processor that this thread spins."""
+    hint = _RELAX.get(platform.machine())
+    if hint:
+        name, arguments = hint
+        kind = ir.FunctionType(ir.VoidType(), [one.type for one in arguments])
+        build().call(declared(kind, name), arguments)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def call_system(typingctx: Any, function: Any, first: Any, second: Any) -> Any:
+def call_system(function: Any, first: Any, second: Any) -> Traced:
     """``call_system(address, first, second)``: call a C function of up to two pointers.
 
     Return its int.
     """
-    sig = types.intp(types.intp, types.intp, types.intp)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        kind = ir.FunctionType(ir.IntType(32), [_WORD, _WORD])
-        return builder.sext(
-            builder.call(builder.inttoptr(args[0], kind.as_pointer()), args[1:]), _WORD
-        )
-
-    return sig, codegen
+    kind = ir.FunctionType(ir.IntType(32), [WORD, WORD])
+    found = call_address(function, kind, [as_word(first), as_word(second)])
+    return Traced(INTEGER, build().sext(found, WORD))
 
 
-_BODY = ir.FunctionType(ir.VoidType(), [_WORD] * 3)
-_RUN = ir.FunctionType(ir.VoidType(), [_WORD] * 4)
+_WAIT = ir.FunctionType(ir.IntType(32), [WORD, WORD, ir.IntType(32), ir.IntType(32)])
+_FOREVER = ir.IntType(32)(0xFFFFFFFF)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def call_body(typingctx: Any, body: Any, arguments: Any, item: Any, thread: Any) -> Any:
-    """``call_body(address, arguments, item, thread)``: one item of a shared loop."""
-    sig = types.void(types.intp, types.intp, types.intp, types.intp)
+def call_wait(function: Any, condition: Any, lock: Any) -> None:
+    """``call_wait(address, condition, lock)``: wait until another thread wakes this one.
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        builder.call(builder.inttoptr(args[0], _BODY.as_pointer()), args[1:])
-        return context.get_dummy_value()
-
-    return sig, codegen
-
-
-def shared(function: Callable[..., Any]) -> Any:
-    """Decorator that turns the work on one item into a loop that a team of threads shares.
-
-    The function has the arguments ``(item, thread, *arguments)``. Compiled code calls the loop with
-    ``(team, items, *arguments)``. Each item is worked on once, by any thread, in any order.
+    POSIX' function takes two arguments. That of Windows takes the longest time and flags as well,
+    which the other does not look at.
     """
-
-    def typer(typingctx: Any, team: Any, items: Any, *given: Any) -> Any:
-        arguments = tuple(types.unliteral(one) for one in given)
-        sig = types.void(types.intp, types.intp, *arguments)
-        part, result = compiled_part(typingctx, function, (types.intp, types.intp, *arguments))
-
-        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            part.link_into(context.active_code_library)
-            values = args[2:]
-            kept = cgutils.alloca_once(
-                builder, ir.LiteralStructType([_WORD, *[value.type for value in values]])
-            )
-            for k, value in enumerate(values):
-                builder.store(value, cgutils.gep_inbounds(builder, kept, 0, k + 1))
-            body = _body(context, builder.module, result.fndesc, kept.type)
-            _call(builder, args[0], args[1], body, builder.ptrtoint(kept, _WORD))
-            return context.get_dummy_value()
-
-        return sig, codegen
-
-    return as_intrinsic(typer, function, ("team", "items"))
+    arguments = [as_word(condition), as_word(lock), _FOREVER, ir.IntType(32)(0)]
+    call_address(function, _WAIT, arguments)
 
 
-def _call(builder: Any, team: Any, items: Any, body: Any, arguments: Any) -> None:
+_BODY = ir.FunctionType(ir.VoidType(), [WORD] * 3)
+_RUN = ir.FunctionType(ir.VoidType(), [WORD] * 4)
+
+
+def call_body(body: Any, arguments: Any, item: Any, thread: Any) -> None:
+    """``call_body(address, arguments, item, thread)``: one item of a shared loop."""
+    call_address(body, _BODY, [as_word(one) for one in (arguments, item, thread)])
+
+
+def call_loop(team: Any, items: Any, body: Any, arguments: Any) -> None:
     """Run a loop on a team, or on this thread alone if it is 0.
 
-    How a team does it is compiled once, see ``run`` in ``skeletons/chunk/worker.py``.
+    ``body`` is LLVM's function of an item, ``arguments`` the address of what it reads.  How a team
+    does it is compiled once, see ``run`` in ``skeletons/chunk/worker.py``.
     """
-    with builder.if_else(builder.icmp_unsigned("!=", team, _WORD(0))) as (together, alone):
-        with together:
-            run = builder.load(_pointer(builder, team, _WORD(RUN)))
-            given = [team, builder.ptrtoint(body, _WORD), arguments, items]
-            builder.call(builder.inttoptr(run, _RUN.as_pointer()), given)
-        with alone, cgutils.for_range(builder, items) as loop:
-            builder.call(body, [arguments, loop.index, _WORD(0)])
-
-
-def _body(context: Any, module: Any, fndesc: Any, kept: Any) -> Any:
-    """Emit the function that threads call for an item. It loads its arguments from memory."""
-    name = f"{fndesc.mangled_name}.item"
-    if name in module.globals:
-        return module.globals[name]
-    body = ir.Function(module, _BODY, name)
-    builder = ir.IRBuilder(body.append_basic_block())
-    there = builder.inttoptr(body.args[0], kept)
-    values = [
-        builder.load(cgutils.gep_inbounds(builder, there, 0, k + 1))
-        for k in range(len(kept.pointee.elements) - 1)
-    ]
-    sig = types.void(*fndesc.argtypes)
-    context.call_internal_no_propagate(builder, fndesc, sig, [*body.args[1:], *values])
-    builder.ret_void()
-    return body
+    shared = If(team != 0, ())
+    for together in shared:
+        if together:
+            run = build().load(_pointer(team, RUN))
+            given = [as_word(team), build().ptrtoint(body, WORD), arguments, as_word(items)]
+            build().call(build().inttoptr(run, _RUN.as_pointer()), given)
+        else:
+            loop = For((items,), ())
+            for item in loop:
+                build().call(body, [arguments, as_word(item), WORD(0)])
+                loop.leave(())
+            loop.after()
+        shared.leave(())
+    shared.after()
 
 
 __all__ = [
@@ -245,6 +181,6 @@ __all__ = [
     "atomic_put",
     "call_body",
     "call_system",
+    "call_wait",
     "relax",
-    "shared",
 ]

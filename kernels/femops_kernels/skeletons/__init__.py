@@ -1,1 +1,1 @@
-"""Kernel skeletons: numba Python with default sizes, for ``femops_kernels.codegen.specialize``."""
+"""Kernel skeletons: Python with default sizes, for ``femops_kernels.codegen.specialize``."""

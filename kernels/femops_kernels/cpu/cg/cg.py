@@ -105,7 +105,7 @@ class ConjugateGradients(Solve):
             between_messages(self._state, steps, show, partial(self._act, self._reduce))
             return
         with LAUNCH:
-            self._module.iterate.ctypes(self._set(), steps, show)
+            self._module.iterate(self._set(), steps, show)
 
     def _act(self, reduce: Reduction, action: int) -> NDArray[np.float64]:
         """Do an action and return its sums; see `between_messages`."""
@@ -116,7 +116,7 @@ class ConjugateGradients(Solve):
             _, _, p, v = self._whole
             self._operator.apply(p, v)
         with LAUNCH:
-            self._module.update.ctypes(self._set(), action)
+            self._module.update(self._set(), action)
         if action == at.TURN:
             return np.zeros(0)
         return reduce(self._partial[:1] if action == at.SWEEP else self._partial)
@@ -187,7 +187,7 @@ class Group(SolveGroup):
             layout.MOST: limit,
             layout.DONE: done,
         }
-        table, address = address_table(entries), _together(self.solves[0]._b.dtype).address
+        table, address = address_table(entries), _together(self.solves[0]._b.dtype)
         needs = max(one._launches.work_bytes for one in self.solves)
         everything = self, table, entries, kept
         words = (table.ctypes.data,)
@@ -244,9 +244,11 @@ def _parts(dtype: np.dtype[Any], *skeletons: str) -> tuple[tuple[str, ...], dict
 
 
 @cache
-def _together(dtype: np.dtype[Any]) -> Any:
-    """Compiled function that runs several solves at once."""
-    return specialize(*_parts(dtype, "cg", "sequence_context", "cg_together")).solve_together
+def _together(dtype: np.dtype[Any]) -> int:
+    """Address of the compiled function that runs several solves at once."""
+    return specialize(*_parts(dtype, "cg", "sequence_context", "cg_together")).addresses[
+        "solve_together"
+    ]
 
 
 def solve_parts(width: int, dtype: np.dtype[Any]) -> list[Parts]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from femops_kernels.codegen.native import CompiledKernel
 from femops_kernels.codegen.specialize import specialize
 from femops_kernels.compiled import CompiledOperator, DistributedOperator
 from femops_kernels.cpu.exchange import Forward
@@ -139,7 +139,7 @@ class MergedSweep:
     def _receive(self, values: NDArray[Any], positions: NDArray[np.int64]) -> None:
         """Add the contributions from other ranks at positions of v, and update the sums."""
         given = values.ctypes.data, positions.ctypes.data, len(positions)
-        self._module.receive.ctypes(self._table.ctypes.data, *given, 0, 0.0, 0.0)
+        self._module.receive(self._table.ctypes.data, *given, 0, 0.0, 0.0)
 
 
 def _forward_of_tails(
@@ -162,7 +162,7 @@ def _sent_dofs(operator: CompiledOperator) -> NDArray[np.int64]:
 
 
 def _kernel_table(
-    sweep: Sweep, n: int, shared: NDArray[np.int64], module: ModuleType, r: NDArray[Any]
+    sweep: Sweep, n: int, shared: NDArray[np.int64], module: CompiledKernel, r: NDArray[Any]
 ) -> tuple[NDArray[np.int64], ...]:
     """Copy of the sweep's table for merged sweeps, and arrays that must live as long as it."""
     plan = sweep.dofs[0].target
@@ -176,7 +176,7 @@ def _kernel_table(
     table[sweep_layout.IN_NONOWNED_DOFS] = nonowned.ctypes.data
     table[sweep_layout.IN_GHOSTS_FROM] = tail + len(shared)
     table[sweep_layout.CLEARED_START] = nothing.ctypes.data  # p and the tail are zero there
-    table[sweep_layout.BEFORE] = module.before.address
+    table[sweep_layout.BEFORE] = module.addresses["before"]
     table[sweep_layout.BEFORE_READS] = r.ctypes.data
     return table, nonowned, nothing
 
@@ -227,8 +227,8 @@ def merged_parts(
     return ("cg_state", "merged_table", "merged"), constants
 
 
-def _rows(module: ModuleType, table: int, nchunks: int) -> NDArray[np.int64]:
+def _rows(module: CompiledKernel, table: int, nchunks: int) -> NDArray[np.int64]:
     """Rows of the two launches of a merged sweep: first fill the tail of p, then sweep."""
-    launches = ((module.tail, module.nothing), (module.sweep, module.combine))
-    rows = [(one.address, two.address, table, nchunks, 0, 0, 0) for one, two in launches]
+    launches, at = (("tail", "nothing"), ("sweep", "combine")), module.addresses
+    rows = [(at[one], at[two], table, nchunks, 0, 0, 0) for one, two in launches]
     return np.array(rows, dtype=np.int64)

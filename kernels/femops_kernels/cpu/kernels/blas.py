@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,14 @@ def gemm_address(kind: DTypeLike) -> tuple[str, int]:
             except OSError:
                 continue
             return "MKL", int(ctypes.cast(getattr(mkl, f"{name}_"), ctypes.c_void_p).value or 0)
-    from numba.extending import get_cython_function_address
+    return "SciPy", _scipy_address(name)
 
-    return "SciPy", int(get_cython_function_address("scipy.linalg.cython_blas", name))
+
+def _scipy_address(name: str) -> int:
+    """Address of a function of SciPy's BLAS, which SciPy keeps for programs in Cython."""
+    capsule = import_module("scipy.linalg.cython_blas").__pyx_capi__[name]
+    read_name = ctypes.pythonapi.PyCapsule_GetName
+    read_name.restype, read_name.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    read = ctypes.pythonapi.PyCapsule_GetPointer
+    read.restype, read.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    return int(read(capsule, read_name(capsule)) or 0)

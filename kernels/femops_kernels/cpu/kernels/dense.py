@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from types import ModuleType
 from typing import Any, final
 
 import numpy as np
 
+from femops_kernels.codegen.native import CompiledKernel
 from femops_kernels.codegen.specialize import Parts, specialize
 from femops_kernels.cpu.kernels.kernel import OperatorKernel, Side
 
@@ -49,7 +49,7 @@ class ElementKernel(OperatorKernel):
         return self.skeletons("table", "copies", "batch_element"), constants, ""
 
     @cached_property
-    def multivector(self) -> ModuleType:
+    def multivector(self) -> CompiledKernel:
         """See `OperatorKernel.multivector`. BLAS multiplies the element matrices."""
         constants = self.sizes() | {"GEMM_BYTES": self.dtype.itemsize}
         skeletons = "vector_table", "vector_groups", "vector_rows", "cell_matrix"

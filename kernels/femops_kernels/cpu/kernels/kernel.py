@@ -6,12 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from types import ModuleType
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from femops_kernels.codegen.native import CompiledKernel
 from femops_kernels.codegen.specialize import Parts, specialize
 from femops_kernels.cpu.machine import tuning_key
 from femops_kernels.pointwise.qfunction import QFunctionCode
@@ -144,7 +144,7 @@ class SweepKernel(ABC):
         return self.source.end is not None
 
     @cached_property
-    def module(self) -> ModuleType:
+    def module(self) -> CompiledKernel:
         """Compiled module of the batches. The first use compiles it or reads it from the cache."""
         return specialize(*self.parts)
 
@@ -153,7 +153,7 @@ class SweepKernel(ABC):
         before, batch = names[:-1], names[-1]
         return (*before, *["by_element"] * self.reproducible, batch, "batches")
 
-    def chunk(self) -> ModuleType:
+    def chunk(self) -> CompiledKernel:
         """Compiled module of the code around the batches of a chunk, see `chunk_parts`."""
         ncomps = ([side.ncomp for side in sides] for sides in (self.sources, self.targets))
         return specialize(*chunk_parts(self.width, self.dtype, *ncomps))
@@ -229,7 +229,7 @@ class OperatorKernel(SweepKernel, ABC):
 
     @property
     @abstractmethod
-    def multivector(self) -> ModuleType:
+    def multivector(self) -> CompiledKernel:
         """Compiled work on a chunk of elements for many vectors; see ``skeletons/multivector``."""
 
     @property
@@ -249,7 +249,7 @@ class OperatorKernel(SweepKernel, ABC):
 
     def vector_module(
         self, batch: Sequence[str], constants: dict[str, object], program: str = ""
-    ) -> ModuleType:
+    ) -> CompiledKernel:
         """Compile the work on a chunk for many vectors around the skeletons of one batch."""
         settings = find(vector_key(self))
         before = "vector_table", "weights", "broadcast", "rows_ahead"
@@ -257,7 +257,7 @@ class OperatorKernel(SweepKernel, ABC):
         skeletons = *before, *batch, "vector_groups", "vector_rows", "multivector"
         return specialize(skeletons, constants | rows, program)
 
-    def vector_sums(self) -> ModuleType:
+    def vector_sums(self) -> CompiledKernel:
         """Compiled sum of the chunks' contributions to each other's dofs, for many vectors."""
         constants = {
             "LANE": Lane(self.width, self.dtype, strict=self.reproducible),
@@ -357,7 +357,7 @@ class Kernel(OperatorKernel):
         return self.skeletons(*around, *batch), self.constants(), self.qfunction.text
 
     @cached_property
-    def multivector(self) -> ModuleType:
+    def multivector(self) -> CompiledKernel:
         """See `OperatorKernel.multivector`. The q-function must not need the geometry."""
         renamed = {"face_nodes": "face_nodes_gathered"}
         batch = [renamed.get(name, name) for name in self._batch]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from types import ModuleType
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from femops_kernels.codegen.native import CompiledKernel
 from femops_kernels.codegen.specialize import Parts
 from femops_kernels.cpu.kernels.kernel import (
     OperatorKernel,
@@ -52,7 +52,7 @@ class SeparableKernel(OperatorKernel):
         return self.skeletons(*around, "batch_separable"), self._constants(), ""
 
     @cached_property
-    def multivector(self) -> ModuleType:
+    def multivector(self) -> CompiledKernel:
         """See `OperatorKernel.multivector`."""
         none = no_element_numbers() | {"POINTS": 1, "NQDATA": 0}
         stored = stored_sizes(self.width, self.dtype, reproducible=self.reproducible)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, cached_property
-from types import ModuleType
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from femops_kernels.codegen.native import CompiledKernel
 from femops_kernels.codegen.specialize import Parts, specialize
 from femops_kernels.cpu import machine
 from femops_kernels.cpu.first_touch import placed_array
@@ -58,12 +58,12 @@ def cycle_parts(outer: DType, cycle: DType) -> list[Parts]:
 
 
 @cache  # every step needs it: do not read the sources each time
-def _compiled(kind: str) -> ModuleType:
+def _compiled(kind: str) -> CompiledKernel:
     return specialize(*_step_parts(kind))
 
 
 @cache
-def _vectors(skeleton: str, real: str, other: str) -> ModuleType:
+def _vectors(skeleton: str, real: str, other: str) -> CompiledKernel:
     return specialize(*_vector_parts(skeleton, real, other))
 
 
@@ -108,7 +108,7 @@ class HostUpdates(VectorUpdates):
         )
         threads = 1 if old.size < PARALLEL_ENTRIES else machine.get_threads()
         with LAUNCH:
-            module.step(machine.team_of(threads), vectors, old.size // module.LANE_WIDTH, *factors)
+            module.step(machine.team_of(threads), *vectors, old.size // module.LANE_WIDTH, *factors)
 
     def directions(self, edges: Ints, total: Totals, real: DType, other: DType) -> HostDirections:
         """See `VectorUpdates.directions`."""
@@ -159,12 +159,12 @@ class HostDirections(Directions):
         self._where = edges.ctypes.data, len(edges) - 1
 
     @cached_property
-    def _inner_product(self) -> ModuleType:
+    def _inner_product(self) -> CompiledKernel:
         """Inner product, compiled when first used: `_updates` often have other types."""
         return _vectors("inner_product", *self._types)
 
     @cached_property
-    def _updates(self) -> ModuleType:
+    def _updates(self) -> CompiledKernel:
         return _vectors("directions", *self._types)
 
     def _team(self) -> int:
@@ -193,7 +193,7 @@ class HostDirections(Directions):
         with LAUNCH:
             addresses = tuple(vector.ctypes.data for vector in vectors)
             sums = self._sums.ctypes.data
-            self._updates.move(self._team(), addresses, *self._where, sums, alpha, scale)
+            self._updates.move(self._team(), *addresses, *self._where, sums, alpha, scale)
         return float(self._summed()[0])
 
     def turn(self, p: Array, z: Array, beta: float, scale: float) -> None:

@@ -7,7 +7,7 @@ arrays and runs the stored launches.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, final
 
@@ -18,7 +18,6 @@ from femops_kernels.codegen.specialize import specialize
 from femops_kernels.cpu import machine
 from femops_kernels.cpu.tensor.contraction import Launch
 from femops_kernels.cpu.thread_pool import LAUNCH as ALONE
-from femops_kernels.simd.compiling import address_of_function
 from femops_kernels.simd.tensor.launches import (
     BEGIN,
     CALL_WORDS,
@@ -70,7 +69,7 @@ class ArrayCall:
         for each, (launch, begin) in zip(
             words[FIRST_LAUNCH:].reshape(-1, CALL_WORDS), launches, strict=True
         ):
-            each[FUNCTION] = address_of_function(launch.products)
+            each[FUNCTION] = launch.module.addresses["products"]
             each[BEGIN : BEGIN + 3] = [begin[k] for k in order]
             each[LAUNCH:] = launch.words
         self._kept = words, launches
@@ -114,8 +113,11 @@ _TEXT = "from femops_kernels.simd.tensor.launches import *\n"
 
 def readable(*arrays: Array) -> bool:
     """True if compiled code reads the same addresses and flags of arrays (any shape) as NumPy."""
-    looked_up: Callable[[int], tuple[int, int]] = _module().looked_up
-    return all(looked_up(id(one)) == (one.ctypes.data, one.flags.num) for one in arrays)
+    module = _module()
+    return all(
+        module.address_in(id(one)) == one.ctypes.data and module.flags_in(id(one)) == one.flags.num
+        for one in arrays
+    )
 
 
 __all__ = ["ArrayCall", "readable"]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from types import ModuleType
-from typing import Any, final
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from femops_kernels.codegen.native import CompiledKernel
 from femops_kernels.codegen.specialize import specialize
 from femops_kernels.cpu import machine
 from femops_kernels.cpu.thread_pool import LAUNCH
@@ -215,8 +215,8 @@ class Launch:
 
     Attributes
     ----------
-    products : function
-        The compiled function.
+    module : CompiledKernel
+        The compiled products.
     words : (LAUNCH_WORDS,) int64
         Arguments, see ``simd/tensor/launches.py``.
     copies : array
@@ -227,7 +227,7 @@ class Launch:
         True if the work is so little that one thread does it.
     """
 
-    products: Any
+    module: CompiledKernel
     words: NDArray[np.int64]
     copies: NDArray[np.uint8]
     threads: int
@@ -250,7 +250,7 @@ class ContractionKernel:
         self.exchanged = not contraction.members and turned.cost() < contraction.cost()
         self._contraction = turned if self.exchanged else contraction
         self._reads = reads
-        self._modules: dict[tuple[bool, bool, bool, bool], tuple[ModuleType, int]] = {}
+        self._modules: dict[tuple[bool, bool, bool, bool], tuple[CompiledKernel, int]] = {}
 
     @cached_property
     def variant(self) -> Variant:
@@ -292,7 +292,7 @@ class ContractionKernel:
 
     def _compiled(
         self, once: bool, apart: bool = False, several: bool = False, close: bool = False
-    ) -> tuple[ModuleType, int]:
+    ) -> tuple[CompiledKernel, int]:
         key = once, apart, several, close
         if key not in self._modules:
             self._modules[key] = self._compile(*key)
@@ -300,7 +300,7 @@ class ContractionKernel:
 
     def _compile(
         self, once: bool, apart: bool, several: bool, close: bool
-    ) -> tuple[ModuleType, int]:
+    ) -> tuple[CompiledKernel, int]:
         product = self.product(once)
         lines = -(-product.packed_numbers() * np.dtype(product.dtype).itemsize // 128)
         nbytes = lines * 128 if product.packed else 0
@@ -353,7 +353,7 @@ class ContractionKernel:
             operands = (operands[1], operands[0], operands[2])
         with LAUNCH:
             team = machine.team_of(launch.threads)
-            launch.products(team, *operands, launch.words.ctypes.data)
+            launch.module.products(team, *operands, launch.words.ctypes.data)
 
     def launch(
         self,
@@ -366,7 +366,7 @@ class ContractionKernel:
     ) -> Launch:
         """Launch with all arguments but the addresses of the operands; see `run`.
 
-        If the kernel exchanges a and b, exchange their addresses when you call ``products``.
+        If the kernel exchanges a and b, exchange their addresses when you call its function.
         """
         if self.exchanged:
             strides = tuple(strides[k] for k in (1, 0, 2, 4, 3, 5))
@@ -383,4 +383,4 @@ class ContractionKernel:
         words = np.empty(LAUNCH_WORDS, np.int64)
         words[:ALPHA] = *strides, *inside, size, copies.ctypes.data if copy_bytes else 0
         words[ALPHA:].view(np.float64)[:] = *alpha, *beta
-        return Launch(module.products, words, copies, threads, small)
+        return Launch(module, words, copies, threads, small)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
-from types import ModuleType
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from femops_kernels.codegen.native import CompiledKernel
 from femops_kernels.codegen.specialize import specialize
 from femops_kernels.cpu import machine
 from femops_kernels.cpu.thread_pool import LAUNCH
@@ -189,7 +189,7 @@ def _address(array: Array) -> int:
 
 
 @lru_cache(maxsize=512)
-def _compiled(kernel: LinearKernel) -> tuple[ModuleType, int, int]:
+def _compiled(kernel: LinearKernel) -> tuple[CompiledKernel, int, int]:
     """Compiled module, slots of a lane vector, and bytes of work space for each thread."""
     real = np.finfo(kernel.dtype).dtype
     width, pair = machine.lane_width(real), (kernel.first, kernel.second)

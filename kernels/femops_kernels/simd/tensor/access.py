@@ -10,49 +10,42 @@ from __future__ import annotations
 from typing import Any, final
 
 from llvmlite import ir
-from numba.core import cgutils, types
 
-from femops_kernels.simd.lanes import LaneType, multiply_add, scalar_ir, splat, vector_ir
-from femops_kernels.simd.tensor.offsets import WORD
+from femops_kernels.simd.lanes import Lane, multiply_add, splat
+from femops_kernels.simd.values import WORD, as_real, build, declared
 
 _NARROW = ir.IntType(32)
-_BYTE = ir.IntType(8)
 
 
 @final
 class Access:
     """Emits loads, stores and products of lane vectors. A number has ``parts`` real numbers."""
 
-    def __init__(self, builder: Any, lane: LaneType, parts: int) -> None:
-        self.builder, self.lane, self.parts = builder, lane, parts
-        self.vector, self.real = vector_ir(lane), scalar_ir(lane)
-        self.size = lane.scalar.bitwidth // 8
+    def __init__(self, lane: Lane, parts: int) -> None:
+        self.lane, self.parts = lane, parts
+        self.vector, self.real, self.size = lane.llvm, lane.real.llvm, lane.itemsize
 
     def zero(self) -> Any:
         """Lane vector of zeros."""
-        return splat(self.builder, self.lane, 0.0)
+        return splat(self.lane, 0.0)
 
     def _pointer(self, base: Any, offset: Any, kind: Any, part: int = 0) -> Any:
         """Address of a part of a number."""
-        at = self.builder.mul(offset, WORD(self.size * self.parts))
-        moved = self.builder.gep(base, [self.builder.add(at, WORD(part * self.size))])
-        return self.builder.bitcast(moved, kind.as_pointer())
+        at = build().mul(offset, WORD(self.size * self.parts))
+        moved = build().gep(base, [build().add(at, WORD(part * self.size))])
+        return build().bitcast(moved, kind.as_pointer())
 
     # --- memory --------------------------------------------------------------------------------
 
     def lanes_at(self, base: Any, k: Any) -> Any:
         """Lane vector number ``k`` behind an address."""
-        pointer = self.builder.gep(base, [self.builder.mul(k, WORD(self.size * self.lane.width))])
-        return self.builder.load(
-            self.builder.bitcast(pointer, self.vector.as_pointer()), align=self.size
-        )
+        pointer = build().gep(base, [build().mul(k, WORD(self.size * self.lane.width))])
+        return build().load(build().bitcast(pointer, self.vector.as_pointer()), align=self.size)
 
     def store_lanes(self, base: Any, k: Any, value: Any) -> None:
         """Store lane vector number ``k``."""
-        pointer = self.builder.gep(base, [self.builder.mul(k, WORD(self.size * self.lane.width))])
-        self.builder.store(
-            value, self.builder.bitcast(pointer, self.vector.as_pointer()), align=self.size
-        )
+        pointer = build().gep(base, [build().mul(k, WORD(self.size * self.lane.width))])
+        build().store(value, build().bitcast(pointer, self.vector.as_pointer()), align=self.size)
 
     def read(
         self, base: Any, where: list[Any], lanes: bool, runs: bool, written: bool = False
@@ -60,7 +53,7 @@ class Access:
         """Lane vector of some numbers: members of a batch, a run in memory, or one by one."""
         if lanes or (runs and len(where) * self.parts == self.lane.width):
             pointer = self._pointer(base, where[0], self.vector)
-            return self.builder.load(pointer, align=self.size)
+            return build().load(pointer, align=self.size)
         if runs and written:
             return self.read_run(base, where[0], len(where) * self.parts)
         if runs:
@@ -68,38 +61,34 @@ class Access:
         value = ir.Constant(self.vector, [ir.Constant(self.real, 0.0)] * self.lane.width)
         for slot, at in enumerate(where):
             for part in range(self.parts):
-                number = self.builder.load(self._pointer(base, at, self.real, part))
+                number = build().load(self._pointer(base, at, self.real, part))
                 place = _NARROW(slot * self.parts + part)
-                value = self.builder.insert_element(value, number, place)
+                value = build().insert_element(value, number, place)
         return value
 
     def write(self, base: Any, where: list[Any], lanes: bool, runs: bool, value: Any) -> None:
         """Store a lane vector to the places from which `read` loads it."""
         if lanes or (runs and len(where) * self.parts == self.lane.width):
             pointer = self._pointer(base, where[0], self.vector)
-            self.builder.store(value, pointer, align=self.size)
+            build().store(value, pointer, align=self.size)
         elif runs:
             self.write_run(base, where[0], value, len(where) * self.parts)
         else:
             for slot, at in enumerate(where):
                 for part in range(self.parts):
-                    number = self.builder.extract_element(value, _NARROW(slot * self.parts + part))
-                    self.builder.store(number, self._pointer(base, at, self.real, part))
+                    number = build().extract_element(value, _NARROW(slot * self.parts + part))
+                    build().store(number, self._pointer(base, at, self.real, part))
 
     def _mask(self, count: int) -> tuple[Any, Any]:
         kind = ir.VectorType(ir.IntType(1), self.lane.width)
         return kind, ir.Constant(kind, [int(k < count * self.parts) for k in range(kind.count)])
 
-    def _suffix(self) -> str:
-        return f"v{self.lane.width}{'f64' if self.lane.scalar == types.float64 else 'f32'}.p0"
-
     def _masked_load(self, base: Any, where: list[Any]) -> Any:
         kind, mask = self._mask(len(where))
         pointer = self._pointer(base, where[0], self.vector)
         sort = ir.FunctionType(self.vector, [pointer.type, _NARROW, kind, self.vector])
-        name = f"llvm.masked.load.{self._suffix()}"
-        function = cgutils.get_or_insert_function(self.builder.module, sort, name)
-        return self.builder.call(function, [pointer, _NARROW(self.size), mask, self.zero()])
+        function = declared(sort, f"llvm.masked.load.{self.lane.suffix}.p0")
+        return build().call(function, [pointer, _NARROW(self.size), mask, self.zero()])
 
     def _pieces(self, count: int) -> list[tuple[int, int]]:
         """First slot and number of slots of the parts of a vector. Numbers are powers of two."""
@@ -112,9 +101,9 @@ class Access:
 
     def _piece(self, base: Any, at: Any, first: int, size: int) -> tuple[Any, Any]:
         kind = ir.VectorType(self.real, size)
-        start = self.builder.mul(at, WORD(self.size * self.parts))
-        moved = self.builder.gep(base, [self.builder.add(start, WORD(first * self.size))])
-        return self.builder.bitcast(moved, kind.as_pointer()), kind
+        start = build().mul(at, WORD(self.size * self.parts))
+        moved = build().gep(base, [build().add(start, WORD(first * self.size))])
+        return build().bitcast(moved, kind.as_pointer()), kind
 
     def read_run(self, base: Any, at: Any, count: int) -> Any:
         """Load the first slots of a lane vector in parts whose sizes are powers of two.
@@ -125,7 +114,7 @@ class Access:
         value = self.zero()
         for first, size in self._pieces(count):
             pointer, _ = self._piece(base, at, first, size)
-            loaded = self.builder.load(pointer, align=self.size)
+            loaded = build().load(pointer, align=self.size)
             slots = [k if k < size else size for k in range(self.lane.width)]
             undefined = ir.Constant(loaded.type, ir.Undefined)
             wide = self.picked(loaded, undefined, slots)
@@ -141,7 +130,7 @@ class Access:
         for first, size in self._pieces(count):
             pointer, _ = self._piece(base, at, first, size)
             part = self.picked(value, value, list(range(first, first + size)))
-            self.builder.store(part, pointer, align=self.size)
+            build().store(part, pointer, align=self.size)
 
     def flat(self, values: list[tuple[Any, int]]) -> list[tuple[Any, int]]:
         """Pack the first slots of several lane vectors into as few lane vectors as possible.
@@ -168,13 +157,12 @@ class Access:
     def fill(self, base: Any, at: Any) -> Any:
         """Lane vector that repeats one number."""
         parts = [
-            self.builder.load(self._pointer(base, at, self.real, part))
-            for part in range(self.parts)
+            build().load(self._pointer(base, at, self.real, part)) for part in range(self.parts)
         ]
-        value = splat(self.builder, self.lane, parts[0])
+        value = splat(self.lane, parts[0])
         if self.parts == 1:
             return value
-        return self.picked(value, splat(self.builder, self.lane, parts[1]), self._turns(True))
+        return self.picked(value, splat(self.lane, parts[1]), self._turns(True))
 
     def factors(self, base: Any, at: Any, lanes: bool) -> list[Any]:
         """Real factors of a number of a (or of members' numbers), each as a lane vector."""
@@ -187,13 +175,13 @@ class Access:
                 for part in range(2)
             ]
         return [
-            splat(self.builder, self.lane, self.builder.load(self._pointer(base, at, self.real, p)))
+            splat(self.lane, build().load(self._pointer(base, at, self.real, p)))
             for p in range(self.parts)
         ]
 
     def multiply_add(self, factor: Any, value: Any, total: Any) -> Any:
         """Product, plus a total if there is one."""
-        return multiply_add(self.builder, self.lane, factor, value, total)
+        return multiply_add(self.lane, factor, value, total)
 
     def joined(self, totals: list[Any]) -> Any:
         """Join products with real and with imaginary parts to complex numbers.
@@ -207,15 +195,10 @@ class Access:
         swapped = [k + 1 - 2 * (k % 2) for k in range(self.lane.width)]
         return self.multiply_add(sign, self.picked(totals[1], totals[1], swapped), totals[0])
 
-    def scaled(self, factor: list[Any], value: Any) -> Any:
-        """Numbers times a number, which is a pair."""
-        reals = [self._real(part) for part in factor[: self.parts]]
-        return self.joined(
-            [self.multiply_add(splat(self.builder, self.lane, r), value, None) for r in reals]
-        )
-
-    def _real(self, number: Any) -> Any:
-        return number if number.type == self.real else self.builder.fptrunc(number, self.real)
+    def scaled(self, factor: tuple[Any, Any], value: Any) -> Any:
+        """Numbers times a number, which is a pair of numbers of the kernel."""
+        reals = [as_real(self.lane.real, part) for part in factor[: self.parts]]
+        return self.joined([self.multiply_add(splat(self.lane, r), value, None) for r in reals])
 
     def _turns(self, both: bool) -> list[int]:
         return [k + (k % 2) * self.lane.width * both for k in range(self.lane.width)]
@@ -223,4 +206,4 @@ class Access:
     def picked(self, first: Any, second: Any, slots: list[int]) -> Any:
         """Lane vector of numbers of two lane vectors. Slots of the second follow the first's."""
         mask = ir.Constant(ir.VectorType(_NARROW, len(slots)), [_NARROW(k) for k in slots])
-        return self.builder.shuffle_vector(first, second, mask)
+        return build().shuffle_vector(first, second, mask)

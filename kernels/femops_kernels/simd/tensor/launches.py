@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba.core import types
-from numba.extending import intrinsic
 
 from femops_kernels.simd.lanes import address_of
-from femops_kernels.simd.tensor.offsets import WORD
+from femops_kernels.simd.values import FLOAT64, WORD, Traced, as_word, build, call_address
 
 # Positions in a launch, in words: six strides in bytes, members, products of each, members of a
 # task, memory for copies of b, and the real and imaginary parts of alpha and beta.
@@ -23,34 +21,19 @@ FUNCTION, BEGIN, LAUNCH = 0, 1, 4
 CALL_WORDS = LAUNCH + LAUNCH_WORDS
 
 
-@intrinsic
-def factor(typingctx: Any, base: Any, k: Any) -> Any:
+_PRODUCTS = ir.FunctionType(ir.VoidType(), [WORD] * 5)
+
+
+def factor(base: Any, k: Any) -> tuple[Traced, Traced]:
     """``factor(address, k)``: words k and k + 1, which are real numbers."""
-    pair = types.UniTuple(types.float64, 2)
-    sig = pair(types.intp, types.intp)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        places = args[1], builder.add(args[1], WORD(1))
-        real = ir.DoubleType()
-        numbers = [builder.load(address_of(builder, args[0], k, 8, real)) for k in places]
-        return context.make_tuple(builder, sig.return_type, numbers)
-
-    return sig, codegen
+    places = (address_of(base, at, 8, FLOAT64.llvm) for at in (k, k + 1))
+    first, second = (Traced(FLOAT64, build().load(place)) for place in places)
+    return first, second
 
 
-@intrinsic
-def call_products(
-    typingctx: Any, function: Any, team: Any, a: Any, b: Any, c: Any, launch: Any
-) -> Any:
+def call_products(function: Any, team: Any, a: Any, b: Any, c: Any, launch: Any) -> None:
     """``call_products(address, team, a, b, c, launch)``: run compiled products."""
-    sig = types.void(*[types.intp] * 6)
-    kind = ir.FunctionType(ir.VoidType(), [WORD] * 5)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        builder.call(builder.inttoptr(args[0], kind.as_pointer()), args[1:])
-        return context.get_dummy_value()
-
-    return sig, codegen
+    call_address(function, _PRODUCTS, [as_word(one) for one in (team, a, b, c, launch)])
 
 
 __all__ = [

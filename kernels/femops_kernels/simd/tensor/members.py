@@ -6,40 +6,27 @@ from collections.abc import Callable
 from typing import Any, final
 
 from llvmlite import ir
-from numba.core import cgutils, types
-from numba.extending import intrinsic
 
-from femops_kernels.simd.lanes import (
-    LaneType,
-    address_of,
-    load_at,
-    scalar_ir,
-    store_at,
-    vector_ir,
-)
-from femops_kernels.simd.lines import literal
+from femops_kernels.simd.control import For
+from femops_kernels.simd.lanes import Lane, address_of, load_at, store_at
 from femops_kernels.simd.number_tables import word_table
 from femops_kernels.simd.pieces import to_lanes, to_pieces
-from femops_kernels.simd.tensor.offsets import WORD
+from femops_kernels.simd.values import INTEGER, WORD, Traced, as_word, build
 
 _WIDEST = 64  # bytes of a vector
 
 
-def _pointers(builder: Any, lane: LaneType, places: Any, offset: Any) -> list[Any]:
-    """Addresses of one entry of each slot's matrix; ``places`` has those of the matrices."""
-    real = scalar_ir(lane)
-    pointers = []
-    for slot in range(lane.width):
-        place = builder.load(address_of(builder, places, WORD(slot), 8, WORD))
-        pointers.append(builder.inttoptr(builder.add(place, offset), real.as_pointer()))
-    return pointers
+def _places(lane: Lane, places: Any) -> list[Any]:
+    """Emit the addresses of each slot's matrix, of which ``places`` is a table."""
+    return [build().load(address_of(places, slot, 8, WORD)) for slot in range(lane.width)]
 
 
-def gathered(builder: Any, lane: LaneType, places: Any, offset: Any) -> Any:
+def gathered(lane: Lane, places: Any, offset: Any) -> Any:
     """Emit the lane vector of the real numbers ``offset`` bytes behind each place."""
-    value = ir.Constant(vector_ir(lane), ir.Undefined)
-    for slot, pointer in enumerate(_pointers(builder, lane, places, offset)):
-        value = builder.insert_element(value, builder.load(pointer), ir.IntType(32)(slot))
+    value, kind = ir.Constant(lane.llvm, ir.Undefined), lane.real.llvm.as_pointer()
+    for slot, place in enumerate(_places(lane, places)):
+        pointer = build().inttoptr(build().add(place, as_word(offset)), kind)
+        value = build().insert_element(value, build().load(pointer), ir.IntType(32)(slot))
     return value
 
 
@@ -47,41 +34,35 @@ def gathered(builder: Any, lane: LaneType, places: Any, offset: Any) -> Any:
 class _Run:
     """Emits pieces of the runs of numbers behind each place, and of the same in lanes."""
 
-    def __init__(self, builder: Any, lane: LaneType, places: Any, work: Any) -> None:
-        self.builder, self.lane, self.work = builder, lane, work
-        self.size = lane.scalar.bitwidth // 8
-        self.first = [
-            builder.load(address_of(builder, places, WORD(slot), 8, WORD))
-            for slot in range(lane.width)
-        ]
+    def __init__(self, lane: Lane, places: Any, work: Any) -> None:
+        self.lane, self.size, self.work = lane, lane.itemsize, work
+        self.first = _places(lane, places)
 
     def slots(self, k: Any, n: int) -> list[Any]:
         """Pointers to n numbers from number k on, of each slot."""
-        build = self.builder
-        kind = ir.VectorType(scalar_ir(self.lane), n) if n > 1 else scalar_ir(self.lane)
-        at = build.mul(k, WORD(self.size))
-        return [build.inttoptr(build.add(one, at), kind.as_pointer()) for one in self.first]
+        real = self.lane.real.llvm
+        kind = ir.VectorType(real, n) if n > 1 else real
+        at = as_word(k * self.size)
+        return [build().inttoptr(build().add(one, at), kind.as_pointer()) for one in self.first]
 
     def read(self, k: Any, n: int) -> None:
         """Copy n numbers to lanes."""
-        numbers = [self.builder.load(one, align=self.size) for one in self.slots(k, n)]
-        for i, value in enumerate(to_lanes(self.builder, numbers, n)):
-            at = self.builder.add(k, WORD(i))
-            store_at(self.builder, self.lane, self.work, at, value)
+        numbers = [build().load(one, align=self.size) for one in self.slots(k, n)]
+        for i, value in enumerate(to_lanes(numbers, n)):
+            store_at(self.lane, self.work, k + i, value)
 
     def write(self, k: Any, n: int) -> list[Any]:
         """Copy n numbers from lanes."""
-        at = [self.builder.add(k, WORD(i)) for i in range(n)]
-        lanes = [load_at(self.builder, self.lane, self.work, one) for one in at]
-        numbers = to_pieces(self.builder, lanes, self.lane.width)
+        lanes = [load_at(self.lane, self.work, k + i) for i in range(n)]
+        numbers = to_pieces(lanes, self.lane.width)
         pairs = zip(numbers, self.slots(k, n), strict=True)
-        return [self.builder.store(number, at, align=self.size) for number, at in pairs]
+        return [build().store(number, at, align=self.size) for number, at in pairs]
 
     def write_zeros(self, k: Any, n: int) -> list[Any]:
         """Set n numbers to zero."""
         pointers = self.slots(k, n)
         zero = ir.Constant(pointers[0].type.pointee, None)
-        return [self.builder.store(zero, at, align=self.size) for at in pointers]
+        return [build().store(zero, at, align=self.size) for at in pointers]
 
     def stream(self, k: Any, n: int) -> None:
         """Copy n numbers from lanes past the caches, to where so many are aligned.
@@ -95,7 +76,7 @@ class _Run:
         self._past_caches(self.write_zeros(k, n), n)
 
     def _past_caches(self, stores: list[Any], n: int) -> None:
-        once = self.builder.module.add_metadata([ir.IntType(32)(1)])
+        once = build().module.add_metadata([ir.IntType(32)(1)])
         for stored in stores:
             stored.align = self.size * n
             stored.set_metadata("nontemporal", once)
@@ -105,12 +86,15 @@ class _Run:
         longest = max((n for _, n in pieces), default=0)
         whole = [first for first, n in pieces if n == longest]
         if whole:
-            table = word_table(self.builder, whole)
-            with cgutils.for_range(self.builder, WORD(len(whole))) as loop:
-                emit(self.builder.load(self.builder.gep(table, [loop.index])), longest)
+            table, loop = word_table(whole), For((len(whole),), ())
+            for index in loop:
+                first = build().load(build().gep(table, [as_word(index)]))
+                emit(Traced(INTEGER, first), longest)
+                loop.leave(())
+            loop.after()
         for first, n in pieces:
             if n < longest:
-                emit(WORD(first), n)
+                emit(first, n)
 
     def longest(self, way: str) -> int:
         """Numbers of the longest pieces.
@@ -139,50 +123,42 @@ def _above(piece: tuple[int, int], count: int, rows: int) -> bool:
     return all(entry % rows > entry // rows for entry in entries)
 
 
-def _copier(name: str, way: str) -> Any:
-    def typer(typingctx: Any, lane: Any, places: Any, count: Any, lower: Any, work: Any) -> Any:
-        sig = types.void(lane, types.intp, count, lower, types.intp)
-
-        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            run, numbers, rows = (
-                _Run(builder, lane.lane, args[1], args[4]),
-                literal(count),
-                literal(lower),
-            )
-            pieces = _pieces(numbers, run.longest(way))
-            above = [one for one in pieces if rows and _above(one, numbers, rows)]
-            run.each([one for one in pieces if one not in above], getattr(run, way))
-            if way != "read":
-                run.each(above, getattr(run, f"{way}_zeros"))
-            return context.get_dummy_value()
-
-        return sig, codegen
-
-    typer.__name__ = name
-    return intrinsic(prefer_literal=True)(typer)
+def _copy(way: str, lane: Lane, places: Any, count: int, rows: int, work: Any) -> None:
+    """Emit the copies of all pieces; ``way`` is the name of a method of `_Run`."""
+    run = _Run(lane, places, work)
+    pieces = _pieces(count, run.longest(way))
+    above = [one for one in pieces if rows and _above(one, count, rows)]
+    run.each([one for one in pieces if one not in above], getattr(run, way))
+    if way != "read":
+        run.each(above, getattr(run, f"{way}_zeros"))
 
 
-gather_run = _copier("gather_run", "read")
-scatter_run = _copier("scatter_run", "write")
-stream_run = _copier("stream_run", "stream")
-"""``gather_run(LANE, places, count, rows, work)``: copy so many real numbers, a constant, from
-behind each place to lanes, and back, with ``stream_run`` past the caches to cache lines.
+def gather_run(lane: Lane, places: Any, count: int, rows: int, work: Any) -> None:
+    """``gather_run(LANE, places, count, rows, work)``: copy real numbers from each place to lanes.
 
-Of square matrices with so many rows, if they are not zero, what is above the diagonal may not be
-read, and becomes zero where it is written.
-"""
+    There are ``count`` of them, a constant.  Of square matrices with so many rows, if they are not
+    zero, what is above the diagonal may not be read.
+    """
+    _copy("read", lane, places, count, rows, work)
 
 
-@intrinsic
-def put_word(typingctx: Any, base: Any, k: Any, value: Any) -> Any:
+def scatter_run(lane: Lane, places: Any, count: int, rows: int, work: Any) -> None:
+    """``scatter_run(LANE, places, count, rows, work)``: the inverse of `gather_run`.
+
+    Above the diagonal of square matrices with so many rows, if they are not zero, zeros are
+    written.
+    """
+    _copy("write", lane, places, count, rows, work)
+
+
+def stream_run(lane: Lane, places: Any, count: int, rows: int, work: Any) -> None:
+    """``stream_run(LANE, places, count, rows, work)``: `scatter_run` past caches to cache lines."""
+    _copy("stream", lane, places, count, rows, work)
+
+
+def put_word(base: Any, k: Any, value: Any) -> None:
     """``put_word(address, k, number)``: set entry ``k`` of an int64 array."""
-    sig = types.void(types.intp, types.intp, types.intp)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        builder.store(args[2], address_of(builder, args[0], args[1], 8, WORD))
-        return context.get_dummy_value()
-
-    return sig, codegen
+    build().store(as_word(value), address_of(base, k, 8, WORD))
 
 
 __all__ = ["gather_run", "put_word", "scatter_run", "stream_run"]

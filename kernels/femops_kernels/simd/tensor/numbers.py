@@ -6,29 +6,15 @@ with these functions and with ``+ - *`` work on either: the format NUMBER says w
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable
 from typing import Any, final
 
 from llvmlite import ir
-from numba.core import types
-from numba.core.datamodel import models
-from numba.core.datamodel.registry import register_default
-from numba.core.imputils import lower_builtin, lower_constant
-from numba.core.typing.templates import AbstractTemplate, infer_global, signature
-from numba.extending import intrinsic, typeof_impl
 
-from femops_kernels.simd.lane_math import MaskType
-from femops_kernels.simd.lanes import (
-    Lane,
-    LaneType,
-    call_llvm,
-    load_at,
-    splat,
-    store_at,
-    vector_ir,
-)
+from femops_kernels.errors import KernelError
+from femops_kernels.simd.lane_math import Mask
+from femops_kernels.simd.lanes import Lane, as_vector, call_llvm, load_at, splat, store_at
 from femops_kernels.simd.tensor.members import gathered
+from femops_kernels.simd.values import Traced, build
 
 _CONTRACT = ("contract",)  # a product and a sum may be rounded once
 
@@ -38,13 +24,15 @@ Parts = list[Any]
 
 @final
 class ComplexLane:
-    """Format of complex numbers in lanes.
+    """Format of complex numbers in lanes. It is the kind of such numbers.
 
     Parameters
     ----------
     lane : Lane
         Format of their parts.
     """
+
+    rank = 1  # an operation of complex numbers and real ones is one of complex numbers
 
     def __init__(self, lane: Lane) -> None:
         self.lane = lane
@@ -54,295 +42,203 @@ class ComplexLane:
         """Bytes of the numbers of all slots."""
         return 2 * self.lane.nbytes
 
+    @property
+    def llvm(self) -> Any:
+        """LLVM's type: a structure of both parts."""
+        return ir.LiteralStructType([self.lane.llvm] * 2)
+
+    def operation(self, name: str, a: Any, b: Any) -> Traced:
+        """Emit an operation of two numbers, of which one may be real in products."""
+        x, y = _operand(self, a), _operand(self, b)
+        if name == "mul":
+            return _whole(self, emit_product(x, y))
+        if name == "truediv" and len(y) == 1:
+            return _whole(self, [build().fdiv(one, y[0]) for one in x])
+        if name not in ("add", "sub") or len(x) != len(y):
+            raise KernelError(f"kernels have no {name} of such complex numbers in lanes")
+        return _whole(self, (_emit_sum if name == "add" else emit_difference)(x, y))
+
+    def negative(self, value: Any) -> Any:
+        """Emit the negative of a number of LLVM."""
+        return _whole(self, [*map(build().fneg, _parts(Traced(self, value)))]).value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ComplexLane) and repr(self) == repr(other)
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
     def __repr__(self) -> str:
         return f"ComplexLane({self.lane!r})"
 
 
-@final
-class ComplexLaneType(types.Type):
-    """Numba's type of complex numbers in lanes."""
-
-    def __init__(self, part: LaneType) -> None:
-        self.part = part
-        super().__init__(name=f"complex {part}")
+Kind = Lane | ComplexLane
+"""Kind of numbers in lanes."""
 
 
-@final
-class ComplexFormatType(types.Dummy):
-    """Numba's type of a `ComplexLane`."""
-
-    def __init__(self, part: LaneType) -> None:
-        self.lane = ComplexLaneType(part)
-        super().__init__(name=f"format of complex {part}")
+def part_of(kind: Kind) -> Lane:
+    """Kind of the parts of numbers."""
+    return kind.lane if isinstance(kind, ComplexLane) else kind
 
 
-@typeof_impl.register(ComplexLane)
-def _typeof_format(value: ComplexLane, context: Any) -> ComplexFormatType:
-    return ComplexFormatType(typeof_impl(value.lane, context).lane)
+def _parts(number: Traced) -> Parts:
+    if isinstance(number.kind, ComplexLane):
+        return [build().extract_value(number.value, k) for k in range(2)]
+    return [number.value]
 
 
-@register_default(ComplexLaneType)
-class _ComplexModel(models.StructModel):
-    def __init__(self, dmm: Any, fe_type: ComplexLaneType) -> None:
-        super().__init__(dmm, fe_type, [("real", fe_type.part), ("imag", fe_type.part)])
-
-
-register_default(ComplexFormatType)(models.OpaqueModel)
-
-
-@lower_constant(ComplexFormatType)
-def _lower_format(context: Any, _builder: Any, _type: Any, _value: Any) -> Any:
-    return context.get_dummy_value()
-
-
-def part_of(kind: Any) -> LaneType:
-    """Lane type of the parts of numbers."""
-    return kind.part if isinstance(kind, ComplexLaneType) else kind
-
-
-def _parts(builder: Any, kind: Any, value: Any) -> Parts:
-    if isinstance(kind, ComplexLaneType):
-        return [builder.extract_value(value, k) for k in range(2)]
-    return [value]
-
-
-def _whole(builder: Any, kind: Any, parts: Parts) -> Any:
-    if not isinstance(kind, ComplexLaneType):
-        return parts[0]
-    vector = vector_ir(kind.part)
-    value = ir.Constant(ir.LiteralStructType([vector, vector]), ir.Undefined)
+def _whole(kind: Kind, parts: Parts) -> Traced:
+    """Number of a kind; imaginary parts of real numbers are left out."""
+    if isinstance(kind, Lane):
+        return Traced(kind, parts[0])
+    value = ir.Constant(kind.llvm, ir.Undefined)
     for k, part in enumerate(parts):
-        value = builder.insert_value(value, part, k)
-    return value
+        value = build().insert_value(value, part, k)
+    return Traced(kind, value)
 
 
-def _is_number(kind: Any) -> bool:
-    return isinstance(kind, LaneType | ComplexLaneType)
+def _operand(kind: ComplexLane, number: Any) -> Parts:
+    """Parts of an operand: of a complex number, or of a real one."""
+    if isinstance(number, Traced) and isinstance(number.kind, ComplexLane):
+        if number.kind != kind:
+            raise KernelError(f"{number.kind} meets {kind}")
+        return _parts(number)
+    return [as_vector(kind.lane, number)]
 
 
 # --- arithmetic -----------------------------------------------------------------------------------
 
 
-def emit_product(builder: Any, x: Parts, y: Parts) -> Parts:
+def emit_product(x: Parts, y: Parts) -> Parts:
     def times(one: Any, other: Any) -> Any:
-        return builder.fmul(one, other, flags=_CONTRACT)
+        return build().fmul(one, other, flags=_CONTRACT)
 
     if len(x) == len(y) == 2:
-        real = builder.fsub(times(x[0], y[0]), times(x[1], y[1]), flags=_CONTRACT)
-        imag = builder.fadd(times(x[0], y[1]), times(x[1], y[0]), flags=_CONTRACT)
+        real = build().fsub(times(x[0], y[0]), times(x[1], y[1]), flags=_CONTRACT)
+        imag = build().fadd(times(x[0], y[1]), times(x[1], y[0]), flags=_CONTRACT)
         return [real, imag]
     return [times(one, other) for one in x for other in y]
 
 
-def _sum(builder: Any, x: Parts, y: Parts) -> Parts:
-    return [builder.fadd(one, other, flags=_CONTRACT) for one, other in zip(x, y, strict=True)]
+def _emit_sum(x: Parts, y: Parts) -> Parts:
+    return [build().fadd(one, other, flags=_CONTRACT) for one, other in zip(x, y, strict=True)]
 
 
-def emit_difference(builder: Any, x: Parts, y: Parts) -> Parts:
-    return [builder.fsub(one, other, flags=_CONTRACT) for one, other in zip(x, y, strict=True)]
+def emit_difference(x: Parts, y: Parts) -> Parts:
+    return [build().fsub(one, other, flags=_CONTRACT) for one, other in zip(x, y, strict=True)]
 
 
-def _divided(builder: Any, x: Parts, y: Parts) -> Parts:
-    return [builder.fdiv(one, y[0]) for one in x]
-
-
-class _Product(AbstractTemplate):
-    def generic(self, args: Any, kws: Any) -> Any:
-        if not all(map(_is_number, args)) or part_of(args[0]) != part_of(args[1]):
-            return None
-        complex_ones = [one for one in args if isinstance(one, ComplexLaneType)]
-        return signature(complex_ones[0], *args) if complex_ones else None
-
-
-class _Quotient(AbstractTemplate):
-    def generic(self, args: Any, kws: Any) -> Any:
-        fits = isinstance(args[0], ComplexLaneType) and args[0].part == args[1]
-        return signature(args[0], *args) if fits else None
-
-
-class _Sum(AbstractTemplate):
-    def generic(self, args: Any, kws: Any) -> Any:
-        alike = len(args) == 2 and args[0] == args[1] and isinstance(args[0], ComplexLaneType)
-        return signature(args[0], *args) if alike else None
-
-
-def _register(
-    op: Any, template: Any, emit: Callable[[Any, Parts, Parts], Parts], *kinds: tuple[Any, Any]
-) -> None:
-    infer_global(op)(type(f"{template.__name__}_{op.__name__}", (template,), {"key": op}))
-
-    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        x, y = (_parts(builder, k, v) for k, v in zip(sig.args, args, strict=True))
-        return _whole(builder, sig.return_type, emit(builder, x, y))
-
-    for pair in kinds:
-        lower_builtin(op, *pair)(lower)
-
-
-_BOTH = (ComplexLaneType, ComplexLaneType)
-_MIXED = (ComplexLaneType, LaneType), (LaneType, ComplexLaneType)
-_register(operator.mul, _Product, emit_product, _BOTH, *_MIXED)
-_register(operator.truediv, _Quotient, _divided, _MIXED[0])
-_register(operator.add, _Sum, _sum, _BOTH)
-_register(operator.sub, _Sum, emit_difference, _BOTH)
-
-
-def _function(name: str, real: bool, emit: Callable[[Any, LaneType, Parts], Parts]) -> Any:
-    """Intrinsic of one number; its result is real, or of the same kind."""
-
-    def typer(typingctx: Any, x: Any) -> Any:
-        return (part_of(x) if real else x)(x), codegen
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        (kind,) = sig.args
-        parts = emit(builder, part_of(kind), _parts(builder, kind, args[0]))
-        return _whole(builder, sig.return_type, parts)
-
-    typer.__name__ = name
-    return intrinsic(typer)
-
-
-def emit_square(builder: Any, lane: LaneType, x: Parts) -> Parts:
-    total = builder.fmul(x[0], x[0], flags=_CONTRACT)
+def emit_square(x: Parts) -> Parts:
+    total = build().fmul(x[0], x[0], flags=_CONTRACT)
     for part in x[1:]:
-        total = builder.fadd(builder.fmul(part, part, flags=_CONTRACT), total, flags=_CONTRACT)
+        total = build().fadd(build().fmul(part, part, flags=_CONTRACT), total, flags=_CONTRACT)
     return [total]
 
 
-def _size(builder: Any, lane: LaneType, x: Parts) -> Parts:
-    total, *rest = (call_llvm(builder, "fabs", lane, part) for part in x)
+def _emit_size(lane: Lane, x: Parts) -> Any:
+    total, *rest = (call_llvm("fabs", lane, part) for part in x)
     for part in rest:
-        total = builder.fadd(total, part)
-    return [total]
+        total = build().fadd(total, part)
+    return total
 
 
-def _length(builder: Any, lane: LaneType, x: Parts) -> Parts:
-    if len(x) == 1:
-        return _size(builder, lane, x)
-    return [call_llvm(builder, "sqrt", lane, *emit_square(builder, lane, x))]
+def conjugate(x: Traced) -> Traced:
+    """``conjugate(x)``: a real number is its own."""
+    real, *imag = _parts(x)
+    return _whole(x.kind, [real, *map(build().fneg, imag)])
 
 
-def _inverse(builder: Any, lane: LaneType, x: Parts) -> Parts:
-    one = splat(builder, lane, 1.0)
-    if len(x) == 1:
-        return [builder.fdiv(one, x[0])]
+def real_part(x: Traced) -> Traced:
+    """``real_part(x)``, a lane vector."""
+    return Traced(part_of(x.kind), _parts(x)[0])
+
+
+def square(x: Traced) -> Traced:
+    """``square(x)``: square of the absolute value, a lane vector."""
+    return Traced(part_of(x.kind), emit_square(_parts(x))[0])
+
+
+def size_of(x: Traced) -> Traced:
+    """``size_of(x)``: sum of the absolute values of the parts, a lane vector."""
+    lane = part_of(x.kind)
+    return Traced(lane, _emit_size(lane, _parts(x)))
+
+
+def length_of(x: Traced) -> Traced:
+    """``length_of(x)``: absolute value, a lane vector."""
+    lane = part_of(x.kind)
+    if lane == x.kind:
+        return size_of(x)
+    return Traced(lane, call_llvm("sqrt", lane, *emit_square(_parts(x))))
+
+
+def inverse(x: Traced) -> Traced:
+    """``inverse(x)``: one divided by a number."""
+    lane, parts = part_of(x.kind), _parts(x)
+    if len(parts) == 1:
+        return Traced(lane, build().fdiv(splat(lane, 1.0), parts[0]))
     # divided by its size first: the square is then from 1/2 to 1
-    (size,) = _size(builder, lane, x)
-    small = [builder.fdiv(part, size) for part in x]
-    (square,) = emit_square(builder, lane, small)
-    real, imag = (builder.fdiv(builder.fdiv(part, square), size) for part in small)
-    return [real, builder.fneg(imag)]
+    size = _emit_size(lane, parts)
+    small = [build().fdiv(part, size) for part in parts]
+    (whole,) = emit_square(small)
+    real, imag = (build().fdiv(build().fdiv(part, whole), size) for part in small)
+    return _whole(x.kind, [real, build().fneg(imag)])
 
 
-conjugate = _function("conjugate", False, lambda b, lane, x: [x[0], *map(b.fneg, x[1:])])
-real_part = _function("real_part", True, lambda b, lane, x: [x[0]])
-square = _function("square", True, emit_square)
-size_of = _function("size_of", True, _size)
-length_of = _function("length_of", True, _length)
-inverse = _function("inverse", False, _inverse)
-"""One divided by a number.  `size_of` is the sum of absolute values of the parts."""
-
-
-@intrinsic
-def number(typingctx: Any, form: Any, value: Any) -> Any:
+def number(form: Kind, value: Any) -> Traced:
     """``number(NUMBER, lane)``: real lane as numbers of the format, with zero imaginary parts."""
-    sig = form.lane(form, part_of(form.lane))
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        kind = sig.return_type
-        return _whole(builder, kind, [args[1], splat(builder, part_of(kind), 0.0)])
-
-    return sig, codegen
+    lane = part_of(form)
+    return _whole(form, [as_vector(lane, value), splat(lane, 0.0)])
 
 
-@intrinsic
-def choose(typingctx: Any, mask: Any, x: Any, y: Any) -> Any:
-    """``choose(mask, x, y)``: in each slot x if the mask is set, else y. Both have one type."""
-    if not isinstance(mask, MaskType) or x != y:
-        return None
-    sig = x(mask, x, y)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        kind = sig.return_type
-        pairs = zip(*(_parts(builder, kind, one) for one in args[1:]), strict=True)
-        return _whole(builder, kind, [builder.select(args[0], *pair) for pair in pairs])
-
-    return sig, codegen
+def choose(mask: Traced, x: Traced, y: Traced) -> Traced:
+    """``choose(mask, x, y)``: in each slot x if the mask is set, else y. Both have one kind."""
+    if not isinstance(mask.kind, Mask) or x.kind != y.kind:
+        raise KernelError(f"numbers {x.kind} and {y.kind}, chosen by {mask.kind}")
+    pairs = zip(_parts(x), _parts(y), strict=True)
+    return _whole(x.kind, [build().select(mask.value, *pair) for pair in pairs])
 
 
 # --- memory ---------------------------------------------------------------------------------------
 
 
-def _place(builder: Any, kind: Any, k: Any, part: int) -> Any:
+def _place(kind: Kind, k: Any, part: int) -> Any:
     """Emit the number of the lane vector that is a part of number ``k``."""
-    if not isinstance(kind, ComplexLaneType):
-        return k
-    return builder.add(builder.mul(k, k.type(2)), k.type(part))
+    return k * 2 + part if isinstance(kind, ComplexLane) else k
 
 
-def _each(kind: Any) -> range:
-    return range(2 if isinstance(kind, ComplexLaneType) else 1)
+def _each(kind: Kind) -> range:
+    return range(2 if isinstance(kind, ComplexLane) else 1)
 
 
-def _bytes(kind: Any, offset: Any, part: int) -> Any:
-    """Offset of a part of a number in memory."""
-    return offset.type(part * part_of(kind).scalar.bitwidth // 8)
-
-
-def load_number(builder: Any, kind: Any, base: Any, k: Any) -> Parts:
+def load_number(kind: Kind, base: Any, k: Any) -> Parts:
     """Emit the load of number ``k`` of those in lanes behind an address."""
-    lane = part_of(kind)
-    places = (_place(builder, kind, k, part) for part in _each(kind))
-    return [load_at(builder, lane, base, place) for place in places]
+    places = (_place(kind, k, part) for part in _each(kind))
+    return [load_at(part_of(kind), base, place) for place in places]
 
 
-def store_number(builder: Any, kind: Any, base: Any, k: Any, parts: Parts) -> None:
+def store_number(kind: Kind, base: Any, k: Any, parts: Parts) -> None:
     """Emit the store of a number, see `load_number`."""
     for part, value in enumerate(parts):
-        store_at(builder, part_of(kind), base, _place(builder, kind, k, part), value)
+        store_at(part_of(kind), base, _place(kind, k, part), value)
 
 
-@intrinsic
-def fetch(typingctx: Any, form: Any, base: Any, k: Any) -> Any:
+def fetch(form: Kind, base: Any, k: Any) -> Traced:
     """``fetch(NUMBER, address, k)``: number ``k`` of those in lanes behind an address."""
-    sig = form.lane(form, types.intp, types.intp)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        kind = sig.return_type
-        return _whole(builder, kind, load_number(builder, kind, args[1], args[2]))
-
-    return sig, codegen
+    return _whole(form, load_number(form, base, k))
 
 
-@intrinsic
-def keep(typingctx: Any, form: Any, base: Any, k: Any, value: Any) -> Any:
+def keep(form: Kind, base: Any, k: Any, value: Traced) -> None:
     """``keep(NUMBER, address, k, value)``: set number ``k`` of those in lanes."""
-    sig = types.void(form, types.intp, types.intp, form.lane)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        kind = sig.args[3]
-        store_number(builder, kind, args[1], args[2], _parts(builder, kind, args[3]))
-        return context.get_dummy_value()
-
-    return sig, codegen
+    if value.kind != form:
+        raise KernelError(f"{value.kind} is not {form}")
+    store_number(form, base, k, _parts(value))
 
 
-@intrinsic
-def gather_members(typingctx: Any, form: Any, places: Any, offset: Any) -> Any:
+def gather_members(form: Kind, places: Any, offset: Any) -> Traced:
     """``gather_members(NUMBER, places, offset)``: the number ``offset`` bytes behind each place."""
-    sig = form.lane(form, types.intp, types.intp)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        kind = sig.return_type
-        parts = [
-            gathered(
-                builder, part_of(kind), args[1], builder.add(args[2], _bytes(kind, args[2], p))
-            )
-            for p in _each(kind)
-        ]
-        return _whole(builder, kind, parts)
-
-    return sig, codegen
+    lane = part_of(form)
+    return _whole(form, [gathered(lane, places, offset + p * lane.itemsize) for p in _each(form)])
 
 
 __all__ = [

@@ -6,11 +6,8 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
 
-from llvmlite import ir
-
 from femops_kernels.simd.number_tables import word_table
-
-WORD = ir.IntType(64)
+from femops_kernels.simd.values import WORD, build
 
 Offsets = range | tuple[int, ...]
 """Offsets in numbers; a range where each is as far from the one before."""
@@ -49,12 +46,12 @@ def consecutive(columns: Offsets, vectors: Iterable[tuple[int, int]]) -> bool:
     )
 
 
-def offsets_at(builder: Any, values: Offsets, first: Any, count: int) -> list[Any]:
-    """Emit ``count`` offsets from number ``first`` on, an int or a value of the kernel."""
+def offsets_at(values: Offsets, first: Any, count: int) -> list[Any]:
+    """Emit ``count`` offsets from number ``first`` on, an int or a value of LLVM."""
     if isinstance(first, int):
         return [WORD(value) for value in values[first : first + count]]
     if isinstance(values, range):
-        start = builder.add(builder.mul(first, WORD(values.step)), WORD(values.start))
-        return [builder.add(start, WORD(i * values.step)) for i in range(count)]
-    table = builder.gep(word_table(builder, values), [first])
-    return [builder.load(builder.gep(table, [WORD(i)])) for i in range(count)]
+        start = build().add(build().mul(first, WORD(values.step)), WORD(values.start))
+        return [build().add(start, WORD(i * values.step)) for i in range(count)]
+    table = build().gep(word_table(values), [first])
+    return [build().load(build().gep(table, [WORD(i)])) for i in range(count)]

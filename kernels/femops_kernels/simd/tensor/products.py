@@ -8,33 +8,26 @@ vector of a. Entries may have any offsets, so all contractions of two tensors ar
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, final
 
 import numpy as np
 from llvmlite import ir
-from numba.core import types
-from numba.core.datamodel import models
-from numba.core.datamodel.registry import register_default
-from numba.core.imputils import lower_constant
-from numba.extending import intrinsic, typeof_impl
 
-from femops_kernels.simd.lanes import LaneType
+from femops_kernels.simd.lanes import Lane
 from femops_kernels.simd.tensor.access import Access
-from femops_kernels.simd.tensor.offsets import (
-    WORD,
-    Offsets,
-    consecutive,
-    offsets,
-    offsets_at,
-    pieces,
-)
+from femops_kernels.simd.tensor.offsets import Offsets, consecutive, offsets, offsets_at, pieces
+from femops_kernels.simd.values import WORD, as_word, build
 
 # Multiply-adds that are written out one by one; more are loops.
 _UNROLLED = 320
 # Terms of a sum in one pass of a loop.
 _TERMS = 4
+
+Factor = tuple[Any, Any]
+"""Real and imaginary part of a number of the kernel."""
 
 
 @final
@@ -76,10 +69,9 @@ class Product:
     block: tuple[int, int]
 
     @property
-    def lane(self) -> LaneType:
-        """Type of a lane vector."""
-        single = np.dtype(self.dtype) in (np.float32, np.complex64)
-        return LaneType(self.width, types.float32 if single else types.float64)
+    def lane(self) -> Lane:
+        """Kind of lane vectors."""
+        return Lane(self.width, np.finfo(self.dtype).dtype)
 
     @property
     def parts(self) -> int:
@@ -97,34 +89,13 @@ class Product:
         return len(self.b_terms) * len(self.vectors()) * self.width // self.parts
 
 
-@final
-class ProductType(types.Dummy):
-    """Numba's type of a `Product`, which is part of it."""
-
-    def __init__(self, product: Product) -> None:
-        self.product = product
-        super().__init__(name=repr(product))
-
-
-@typeof_impl.register(Product)
-def _typeof_product(value: Product, _context: Any) -> ProductType:
-    return ProductType(value)
-
-
-register_default(ProductType)(models.OpaqueModel)
-
-
-@lower_constant(ProductType)
-def _lower_product(context: Any, _builder: Any, _type: Any, _value: Any) -> Any:
-    return context.get_dummy_value()
-
-
-def repeat(builder: Any, count: int, emit: Any) -> None:
+def repeat(count: int, emit: Callable[[Any], None]) -> None:
     """Emit a loop whose body is ``emit(k)``. If there is one pass, k is the int 0."""
     if count == 1:
         emit(0)
     if count <= 1:
         return
+    builder = build()
     before = builder.block
     body, end = (builder.append_basic_block(name) for name in ("pass", "after"))
     builder.branch(body)
@@ -151,19 +122,18 @@ def cut(total: int, most: int) -> list[tuple[int, int, int]]:
 
 @final
 class _Writer:
-    """Writes one product."""
+    """Writes one product, of operands at addresses (a, b, c, copy), with factors (alpha, beta)."""
 
-    def __init__(self, builder: Any, product: Product, bases: tuple[Any, ...]) -> None:
-        self.builder, self.product = builder, product
-        a, b, c, copy, self.alpha, self.beta = bases
-        self.access, vectors = Access(builder, product.lane, product.parts), product.vectors()
+    def __init__(self, product: Product, bases: tuple[Any, ...], *factors: Factor) -> None:
+        self.product, self.factors = product, factors
+        self.access, vectors = Access(product.lane, product.parts), product.vectors()
         self.firsts = offsets(first for first, _ in vectors)
         self.runs = {
             columns: consecutive(columns, vectors)
             for columns in (product.b_columns, product.c_columns)
         }
         self.a, self.b, self.c, self.copy = (
-            builder.inttoptr(base, ir.IntType(8).as_pointer()) for base in (a, b, c, copy)
+            build().inttoptr(as_word(base), ir.IntType(8).as_pointer()) for base in bases
         )
 
     # --- c -------------------------------------------------------------------------------------
@@ -178,7 +148,7 @@ class _Writer:
                 for row, size, blocks in cut(len(self.product.c_rows), rows):
                     self._rows(row, size, blocks, start, counts)
 
-            repeat(self.builder, many, columns)
+            repeat(many, columns)
 
     def _rows(self, row: int, size: int, blocks: int, start: Any, counts: tuple[int, ...]) -> None:
         work = size * len(counts) * len(self.product.a_terms)
@@ -190,12 +160,12 @@ class _Writer:
             for k in range(blocks):
                 one(k)
         else:
-            repeat(self.builder, blocks, one)
+            repeat(blocks, one)
 
     def _plus(self, first: int, k: Any, size: int) -> Any:
         if isinstance(k, int):
             return first + k * size
-        return self.builder.add(WORD(first), self.builder.mul(k, WORD(size)))
+        return build().add(WORD(first), build().mul(k, WORD(size)))
 
     def _vector_blocks(self, most: int) -> list[tuple[int, tuple[int, ...], int]]:
         """First vector, columns of each vector, and length of each run of equal blocks."""
@@ -218,18 +188,18 @@ class _Writer:
             if isinstance(start, int):
                 first: Any = self.firsts[start + k]
             else:
-                (first,) = offsets_at(self.builder, self.firsts, self._further(start, k), 1)
-            places.append(offsets_at(self.builder, columns, first, count))
+                (first,) = offsets_at(self.firsts, self._further(start, k), 1)
+            places.append(offsets_at(columns, first, count))
         return places
 
     def _further(self, first: Any, more: int) -> Any:
-        return self.builder.add(first, WORD(more))
+        return build().add(first, WORD(more))
 
     def _block(self, row: Any, size: int, start: Any, counts: tuple[int, ...]) -> None:
         """Emit the sums of one block, and write them to c."""
         product = self.product
         totals = self._sums(row, size, start, counts)
-        (*rows,) = offsets_at(self.builder, product.c_rows, row, size)
+        (*rows,) = offsets_at(product.c_rows, row, size)
         if self._flat(counts):
             self._write_flat(rows[0], totals, counts)
             return
@@ -237,15 +207,15 @@ class _Writer:
         for at, values in zip(rows, totals, strict=True):
             places = self._places(product.c_columns, start, counts)
             for columns, value in zip(places, values, strict=True):
-                self._update([self.builder.add(at, one) for one in columns], run, value)
+                self._update([build().add(at, one) for one in columns], run, value)
 
     def _update(self, where: list[Any], run: bool, total: Any) -> None:
         """Write one lane vector of c."""
         access, lanes = self.access, "c" in self.product.members
-        value = access.scaled(self.alpha, total)
+        value = access.scaled(self.factors[0], total)
         if self.product.reads:
             old = access.read(self.c, where, lanes, run, written=True)
-            value = self.builder.fadd(value, access.scaled(self.beta, old))
+            value = build().fadd(value, access.scaled(self.factors[1], old))
         access.write(self.c, where, lanes, run, value)
 
     def _flat(self, counts: tuple[int, ...]) -> bool:
@@ -275,7 +245,7 @@ class _Writer:
     def _sums(self, row: Any, size: int, start: Any, counts: tuple[int, ...]) -> Any:
         """Sums over all terms, (row, vector)."""
         terms, parts = len(self.product.a_terms), self.product.parts
-        rows = offsets_at(self.builder, self.product.a_rows, row, size)
+        rows = offsets_at(self.product.a_rows, row, size)
         columns = self._places(self.product.b_columns, start, counts)
         block = (rows, columns, start, len(counts))
         each = size * len(counts) * parts
@@ -295,7 +265,7 @@ class _Writer:
 
     def _loop(self, terms: int, block: Any, each: int) -> list[Any]:
         """Sums over many terms, by a loop over some at a time, and the rest."""
-        builder, zero = self.builder, self.access.zero()
+        builder, zero = build(), self.access.zero()
         before, passes = builder.block, terms // _TERMS
         body, end = (builder.append_basic_block(name) for name in ("terms", "summed"))
         builder.branch(body)
@@ -318,8 +288,8 @@ class _Writer:
         """Add some terms to the sums."""
         rows, columns, start, vectors = block
         product, access = self.product, self.access
-        a_terms = offsets_at(self.builder, product.a_terms, first, count)
-        b_terms = offsets_at(self.builder, product.b_terms, first, count)
+        a_terms = offsets_at(product.a_terms, first, count)
+        b_terms = offsets_at(product.b_terms, first, count)
         for term, (a_term, b_term) in enumerate(zip(a_terms, b_terms, strict=True)):
             k = first + term if isinstance(first, int) else self._further(first, term)
             if product.packed:
@@ -329,7 +299,7 @@ class _Writer:
             else:
                 values = [self._b_vector(b_term, column) for column in columns]
             for i, a_row in enumerate(rows):
-                where = self.builder.add(a_row, a_term)
+                where = build().add(a_row, a_term)
                 factors = access.factors(self.a, where, "a" in product.members)
                 for j, value in enumerate(values):
                     for part, factor in enumerate(factors):
@@ -338,7 +308,7 @@ class _Writer:
         return totals
 
     def _b_vector(self, term: Any, columns: list[Any]) -> Any:
-        where = [self.builder.add(term, one) for one in columns]
+        where = [build().add(term, one) for one in columns]
         if "c" in self.product.members and "b" not in self.product.members:
             return self.access.fill(self.b, where[0])
         runs = self.runs[self.product.b_columns]
@@ -349,16 +319,16 @@ class _Writer:
     def _copied(self, k: Any, vector: Any, j: int) -> Any:
         """Number of the lane vector of the copy of b."""
         many = len(self.product.vectors())
-        row = WORD(k * many) if isinstance(k, int) else self.builder.mul(k, WORD(many))
+        row = WORD(k * many) if isinstance(k, int) else build().mul(k, WORD(many))
         at = WORD(vector + j) if isinstance(vector, int) else self._further(vector, j)
-        return self.builder.add(row, at)
+        return build().add(row, at)
 
     def pack(self) -> None:
         """Copy b, term by term, as lane vectors."""
         product = self.product
 
         def term(k: Any) -> None:
-            (at,) = offsets_at(self.builder, product.b_terms, k, 1)
+            (at,) = offsets_at(product.b_terms, k, 1)
             for first, counts, many in self._vector_blocks(1):
 
                 def vector(v: Any, first: int = first, counts: tuple[int, ...] = counts) -> None:
@@ -367,40 +337,21 @@ class _Writer:
                     value = self._b_vector(at, columns)
                     self.access.store_lanes(self.copy, self._copied(k, start, 0), value)
 
-                repeat(self.builder, many, vector)
+                repeat(many, vector)
 
-        repeat(self.builder, len(product.b_terms), term)
+        repeat(len(product.b_terms), term)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
 def multiply(
-    typingctx: Any, product: Any, a: Any, b: Any, c: Any, copy: Any, alpha: Any, beta: Any
-) -> Any:
+    product: Product, a: Any, b: Any, c: Any, copy: Any, alpha: Factor, beta: Factor
+) -> None:
     """``multiply(PRODUCT, a, b, c, copy, alpha, beta)`` of addresses and pairs of numbers."""
-    pair = types.UniTuple(types.float64, 2)
-    sig = types.void(product, *[types.intp] * 4, pair, pair)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        product = sig.args[0].product
-        factors = [[builder.extract_value(pair, i) for i in range(2)] for pair in args[5:]]
-        _Writer(builder, product, (*args[1:5], *factors)).write()
-        return context.get_dummy_value()
-
-    return sig, codegen
+    _Writer(product, (a, b, c, copy), alpha, beta).write()
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def pack(typingctx: Any, product: Any, b: Any, copy: Any) -> Any:
+def pack(product: Product, b: Any, copy: Any) -> None:
     """``pack(PRODUCT, b, copy)``: copy b for `multiply`."""
-    sig = types.void(product, types.intp, types.intp)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        unused = WORD(0)
-        bases = (unused, args[1], unused, args[2], None, None)
-        _Writer(builder, sig.args[0].product, bases).pack()
-        return context.get_dummy_value()
-
-    return sig, codegen
+    _Writer(product, (0, b, 0, copy)).pack()
 
 
 __all__ = ["Product", "multiply", "pack"]

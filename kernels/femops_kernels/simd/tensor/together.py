@@ -11,12 +11,10 @@ from math import lcm
 from typing import Any
 
 from llvmlite import ir
-from numba.core import types
-from numba.extending import intrinsic
 
-from femops_kernels.simd.lines import literal
 from femops_kernels.simd.tensor.access import Access
-from femops_kernels.simd.tensor.offsets import WORD
+from femops_kernels.simd.tensor.products import Factor, Product
+from femops_kernels.simd.values import WORD, as_word, build
 
 _MOST = 16  # members at once, and lane vectors of an operand
 _PICK = 3.2  # time of picking numbers out of a vector, by that of other instructions
@@ -76,37 +74,27 @@ def _picked(access: Access, vectors: list[Any], places: list[int]) -> Any:
     return value
 
 
-@intrinsic(prefer_literal=True)
 def multiply_together(
-    typingctx: Any, product: Any, count: Any, a: Any, b: Any, c: Any, alpha: Any, beta: Any
-) -> Any:
+    product: Product, members: int, a: Any, b: Any, c: Any, alpha: Factor, beta: Factor
+) -> None:
     """``multiply_together(PRODUCT, members, a, b, c, alpha, beta)``, as `multiply`."""
-    pair = types.UniTuple(types.float64, 2)
-    sig = types.void(product, count, *[types.intp] * 3, pair, pair)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        one, members = sig.args[0].product, literal(sig.args[1])
-        access, width = Access(builder, one.lane, 1), one.lane.width
-        sizes = len(one.c_rows), len(one.c_columns), len(one.a_terms)
-        rows, columns, terms = sizes
-        at, bt, ct = (builder.inttoptr(base, ir.IntType(8).as_pointer()) for base in args[2:5])
-        left = [access.lanes_at(at, WORD(v)) for v in range(members * rows * terms // width)]
-        right = [access.lanes_at(bt, WORD(v)) for v in range(members * terms * columns // width)]
-        factors = [[builder.extract_value(one, i) for i in range(2)] for one in args[5:]]
-        for v in range(members * rows * columns // width):
-            total = None
-            for term in range(terms):
-                first, second = _places(sizes, width, v, term)
-                x, y = _picked(access, left, first), _picked(access, right, second)
-                total = access.multiply_add(x, y, total)
-            value = access.scaled(factors[0], total)
-            if one.reads:
-                old = access.lanes_at(ct, WORD(v))
-                value = builder.fadd(value, access.scaled(factors[1], old))
-            access.store_lanes(ct, WORD(v), value)
-        return context.get_dummy_value()
-
-    return sig, codegen
+    access, width = Access(product.lane, 1), product.lane.width
+    sizes = len(product.c_rows), len(product.c_columns), len(product.a_terms)
+    rows, columns, terms = sizes
+    at, bt, ct = (build().inttoptr(as_word(x), ir.IntType(8).as_pointer()) for x in (a, b, c))
+    left = [access.lanes_at(at, WORD(v)) for v in range(members * rows * terms // width)]
+    right = [access.lanes_at(bt, WORD(v)) for v in range(members * terms * columns // width)]
+    for v in range(members * rows * columns // width):
+        total = None
+        for term in range(terms):
+            first, second = _places(sizes, width, v, term)
+            x, y = _picked(access, left, first), _picked(access, right, second)
+            total = access.multiply_add(x, y, total)
+        value = access.scaled(alpha, total)
+        if product.reads:
+            old = access.lanes_at(ct, WORD(v))
+            value = build().fadd(value, access.scaled(beta, old))
+        access.store_lanes(ct, WORD(v), value)
 
 
 __all__ = ["multiply_together"]

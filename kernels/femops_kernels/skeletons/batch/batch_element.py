@@ -8,10 +8,9 @@ so rows are read one after the other, each once.
 # <defaults>
 
 from femops_kernels.simd.addresses import gather_nodes, scatter_nodes
-from femops_kernels.simd.compiling import carrying
+from femops_kernels.simd.compiling import inner, traced
 from femops_kernels.simd.lanes import fill, fma, load, store, word
 from femops_kernels.simd.lines import load_line, store_line
-from femops_kernels.simd.tracing import traced
 from femops_kernels.skeletons.chunk.defaults import *
 from femops_kernels.skeletons.chunk.table import *
 
@@ -23,7 +22,7 @@ LINES_IN, LINES_OUT = NODES_IN // P_IN, NODES_OUT // P_OUT  # along x
 WORK_LANES = COLUMNS + P_OUT
 
 
-@carrying
+@inner
 def product(row, values):
     """Product of a row by the gathered values, in four sums."""
     a = b = c = d = fill(LANE, 0.0)

@@ -6,9 +6,9 @@ results of the q-function stay at the points. Nothing is added to y.
 
 # <defaults>
 
+from femops_kernels.simd.compiling import traced
 from femops_kernels.simd.lanes import fill, word
 from femops_kernels.simd.lines import contract, load_line, store_line
-from femops_kernels.simd.tracing import traced
 from femops_kernels.skeletons.batch.batch import (
     NCOMP,
     OWN_LANES,

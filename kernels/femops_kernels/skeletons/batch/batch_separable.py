@@ -19,10 +19,9 @@ are ``value`` and ``flux`` (p and s after z), both (O3, I2, P_IN), ``slab`` and 
 # <defaults>
 
 from femops_kernels.simd.addresses import gather_nodes, scatter_nodes
-from femops_kernels.simd.compiling import inner
+from femops_kernels.simd.compiling import inner, traced
 from femops_kernels.simd.line_math import scale_and_add, scale_line
 from femops_kernels.simd.lines import contract, load_line, store_line
-from femops_kernels.simd.tracing import traced
 from femops_kernels.skeletons.batch.ahead import ask_ahead
 from femops_kernels.skeletons.batch.pieces import *
 from femops_kernels.skeletons.batch.stored import element_line

@@ -13,9 +13,9 @@ then (O2, P_OUT); ``slab`` (NCOMP, Q2, LINE), whose lines hold P_IN and then P_O
 # <defaults>
 
 from femops_kernels.simd.addresses import gather_nodes, scatter_nodes
+from femops_kernels.simd.compiling import traced
 from femops_kernels.simd.lanes import fill
 from femops_kernels.simd.lines import contract, load_line, store_line
-from femops_kernels.simd.tracing import traced
 from femops_kernels.skeletons.batch.ahead import ask_ahead
 from femops_kernels.skeletons.batch.geometry import *
 from femops_kernels.skeletons.batch.pieces import *

@@ -8,10 +8,9 @@ touch first, or written those of y.
 
 # <defaults>
 from femops_kernels.simd.addresses import PLACE_BYTES, locate
-from femops_kernels.simd.compiling import entry, inner
+from femops_kernels.simd.compiling import entry, inner, traced
 from femops_kernels.simd.lanes import put, word
 from femops_kernels.simd.lines import call_chunk
-from femops_kernels.simd.tracing import traced, when
 from femops_kernels.skeletons.batch.batch import WORK_LANES, batch
 from femops_kernels.skeletons.batch.by_element import ELEMENT_LANES, add_elements
 from femops_kernels.skeletons.chunk.copies import copies, count, read_from
@@ -141,17 +140,14 @@ def each_batch(table, x, y, chunk, work, alpha, beta):
     results = lanes + OWN_WORK if BY_ELEMENT else y_places
     before, own, also = word(table, BEFORE), word(table, BEFORE_TABLE), word(table, BEFORE_READS)
     first, end = word(word(table, FIRST_BATCH), chunk), word(word(table, FIRST_BATCH), chunk + 1)
-    if BY_CHUNK:
-        for _ in when(before != 0):
-            call_chunk(before, own, first, end, chunk, lanes, alpha, beta)
+    if BY_CHUNK and before != 0:
+        call_chunk(before, own, first, end, chunk, lanes, alpha, beta)
     for b in range(first, end):
-        if not BY_CHUNK:
-            for _ in when(before != 0):
-                for _ in when((b - first) % GROUP == 0):
-                    call_chunk(before, own, b, min(b + GROUP, end), chunk, lanes, alpha, beta)
+        if not BY_CHUNK and before != 0 and (b - first) % GROUP == 0:
+            call_chunk(before, own, b, min(b + GROUP, end), chunk, lanes, alpha, beta)
         for side in TARGETS:
             block = table + side.block * BLOCK_BYTES
-            for _ in when(beta == 0.0):
+            if beta == 0.0:
                 clear(block, y + word(block, OUT_ORIGIN), side.ncomp, b)
         ahead = pieces_ahead(table, addresses, y, b + DISTANCE)
         locate_runs(table, b, x_sides, y_sides)
@@ -165,7 +161,7 @@ def each_batch(table, x, y, chunk, work, alpha, beta):
             add_elements(y_places, results)
 
 
-@entry("void(intp, intp, intp, intp, intp, float64, float64)")
-def batches(table, x, y, chunk, work, alpha, beta):
+@entry
+def batches(table, x, y, chunk, work, alpha: float, beta: float):
     """Add A x to y for all batches of one chunk; y begins with zeros if beta is zero."""
     each_batch(table, x, y, chunk, work, alpha, beta)

@@ -9,11 +9,10 @@ nodes, ``add_elements`` adds the results directly. It transposes the other resul
 """
 
 # <defaults>
-from femops_kernels.simd.compiling import inner
+from femops_kernels.simd.compiling import inner, traced
 from femops_kernels.simd.lines import store_line
 from femops_kernels.simd.pieces import add_piece, scatter_piece, turn_piece
 from femops_kernels.simd.runs import PIECES
-from femops_kernels.simd.tracing import traced
 from femops_kernels.skeletons.chunk.copies import places_of
 from femops_kernels.skeletons.chunk.defaults import *
 

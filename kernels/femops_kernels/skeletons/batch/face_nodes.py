@@ -12,10 +12,9 @@ of the same ``spare``.
 """
 
 # <defaults>
-from femops_kernels.simd.compiling import inner
+from femops_kernels.simd.compiling import inner, traced
 from femops_kernels.simd.lanes import get, load, put, store, word
 from femops_kernels.simd.lines import load_line, store_line
-from femops_kernels.simd.tracing import traced, when
 from femops_kernels.skeletons.batch.pieces import gather_runs, scatter_runs, target_of
 from femops_kernels.skeletons.chunk.defaults import *
 from femops_kernels.skeletons.chunk.table import *
@@ -88,7 +87,7 @@ def turns_out(table, side, b):
 def read_nodes(x, side, nodes, turns):
     """Read all nodes of a field. If elements lie differently, turn them, into the spare room."""
     gather_runs(x, side, nodes, side.p1d**2, side.p1d**DIM)
-    for _ in when(word(turns, 0) != 0):
+    if word(turns, 0) != 0:
         turn_to_faces(nodes, side, turns)
 
 
@@ -120,7 +119,7 @@ def keep_inwards(y, side, nodes, turns, c, j1, j2, line):
 @inner
 def add_nodes(y, side, kept, nodes, turns):
     """Add the results of a test function, which are ``kept``, unless ``by_element.py`` does it."""
-    for _ in when(word(turns, 0) != 0):
+    if word(turns, 0) != 0:
         turn_back(kept, spare_of(nodes), side, turns)
     if not BY_ELEMENT:
         scatter_runs(target_of(y, side), side, kept, side.p1d**2, side.p1d**DIM)

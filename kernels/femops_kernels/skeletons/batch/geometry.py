@@ -8,10 +8,9 @@ y for a line, x at the point. A multilinear element takes six multiplications pe
 
 # <defaults>
 
-from femops_kernels.simd.compiling import inner
+from femops_kernels.simd.compiling import inner, traced
 from femops_kernels.simd.lanes import prefetch, widen, word
 from femops_kernels.simd.lines import dot_row, fill_entry, fill_line, load_line, store_line
-from femops_kernels.simd.tracing import traced
 from femops_kernels.skeletons.chunk.defaults import *
 from femops_kernels.skeletons.chunk.table import *
 

@@ -105,8 +105,8 @@ def all_well(group):
     return well
 
 
-@entry("int32(intp, intp)", thorough=False)
-def solve_together(row, context):
+@entry
+def solve_together(row, context) -> int:
     """Solve several systems to the end. Return 1 if `all_well` is False for them, else 0.
 
     Row and context are those of a sequence.

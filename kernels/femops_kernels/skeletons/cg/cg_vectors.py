@@ -5,9 +5,8 @@ result has the same bits for any number of threads.
 """
 
 # <defaults>
-from femops_kernels.simd.compiling import inner
+from femops_kernels.simd.compiling import inner, shared
 from femops_kernels.simd.lanes import Lane, numbers, word
-from femops_kernels.simd.threads import shared
 from femops_kernels.skeletons.cg.cg_state import *
 from femops_kernels.skeletons.cg.cg_table import *
 from femops_kernels.skeletons.chunk.defaults import LANE

@@ -14,7 +14,7 @@ So constrained entries can be zero there and in the tail while the chunk is work
 """
 
 # <defaults>
-from femops_kernels.simd.compiling import entry, inner
+from femops_kernels.simd.compiling import entry, function, inner
 from femops_kernels.simd.lanes import Lane, fill, get, load, put, store, word
 from femops_kernels.simd.lines import call_chunk
 from femops_kernels.skeletons.cg.cg_state import *
@@ -185,8 +185,8 @@ def piece(table, first, end):
     return begin, word(starts, end) * ncomp - begin
 
 
-@entry("void(intp, intp, intp, intp, intp, float64, float64)")
-def tail(table, x, y, chunk, work, alpha, beta):
+@entry
+def tail(table, x, y, chunk, work, alpha: float, beta: float):
     """Store the next p of the shared dofs that the chunk owns in the tail of p."""
     drop, factor = due(table, DROP), due(table, BETA)
     r, p, v, m = word(table, R), word(table, P), word(table, V), word(table, M)
@@ -204,21 +204,21 @@ def tail(table, x, y, chunk, work, alpha, beta):
         put(LANE, begin, word(word(table, TAIL_CONSTRAINED), k), 0.0)
 
 
-@entry("void(intp, intp, intp, intp, intp, float64, float64)", thorough=False)
-def nothing(table, x, y, chunk, work, alpha, beta):
+@entry
+def nothing(table, x, y, chunk, work, alpha: float, beta: float):
     """Do nothing: tails need not be combined."""
 
 
-@entry("void(intp, intp, intp, intp, intp, float64, float64)")
-def before(table, first, end, chunk, work, alpha, beta):
+@entry
+def before(table, first, end, chunk, work, alpha: float, beta: float):
     """Update the entries that batches ``first`` up to ``end`` touch first."""
     begin, length = piece(table, first, end)
     update(table, begin, length, sums_of(table, chunk), work)
     hold(table, first, end)
 
 
-@entry("void(intp, intp, intp, intp, intp, float64, float64)")
-def sweep(table, x, y, chunk, work, alpha, beta):
+@entry
+def sweep(table, x, y, chunk, work, alpha: float, beta: float):
     """Apply the operator to one chunk, with the vector updates, and store the chunk's sums."""
     sums = sums_of(table, chunk)
     clear(sums)
@@ -230,8 +230,8 @@ def sweep(table, x, y, chunk, work, alpha, beta):
     after(table, begin, length, sums, work)
 
 
-@entry("void(intp, intp, intp, intp, intp, float64, float64)")
-def combine(table, x, y, chunk, work, alpha, beta):
+@entry
+def combine(table, x, y, chunk, work, alpha: float, beta: float):
     """Add the contributions of later chunks to the dofs that ``chunk`` owns; correct the sums."""
     starts, ncomp, v = word(table, SHARED_START), word(table, NCOMP), word(table, V)
     slots, buffer = word(table, SLOT_START), word(table, BUFFER)
@@ -250,8 +250,8 @@ def combine(table, x, y, chunk, work, alpha, beta):
     add_products(sums, total)
 
 
-@entry("void(intp, intp, intp, intp, intp, float64, float64)", thorough=False)
-def receive(table, values, positions, count, work, alpha, beta):
+@function
+def receive(table, values, positions, count, work, alpha: float, beta: float):
     """Add values of other ranks to entries of v, and correct the sums.
 
     Negative positions are skipped.

@@ -144,8 +144,8 @@ def end_block(table, x, y, chunk, work, alpha):
     return behind
 
 
-@entry("void(intp, intp, intp, intp, intp, float64, float64)")
-def sweep(table, x, y, chunk, work, alpha, beta):
+@entry
+def sweep(table, x, y, chunk, work, alpha: float, beta: float):
     """Apply the operator to one chunk."""
     at = work
     for k in range(word(table, BLOCKS)):
@@ -156,8 +156,8 @@ def sweep(table, x, y, chunk, work, alpha, beta):
         at = end_block(table + k * BLOCK_BYTES, x, y, chunk, at, alpha)
 
 
-@entry("void(intp, intp, intp, intp, intp, float64, float64)")
-def combine(table, x, y, chunk, work, alpha, beta):
+@entry
+def combine(table, x, y, chunk, work, alpha: float, beta: float):
     """Add the contributions of later chunks to the dofs that ``chunk`` owns."""
     for block in range(word(table, BLOCKS)):
         own = table + block * BLOCK_BYTES

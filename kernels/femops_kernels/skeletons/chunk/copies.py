@@ -6,7 +6,7 @@ This file is part of two kernels: that of a chunk (``chunk.py``) and that of its
 
 # <defaults>
 from femops_kernels.simd.addresses import PLACE_BYTES
-from femops_kernels.simd.compiling import carrying, inner
+from femops_kernels.simd.compiling import inner
 from femops_kernels.simd.lanes import word
 from femops_kernels.skeletons.chunk.defaults import *
 from femops_kernels.skeletons.chunk.table import *
@@ -27,13 +27,13 @@ def copies(table, work, ncomp_in, ncomp_out):
     return work, kept, kept + ncomp_out * word(table, OUT_LOCAL_SIZE) * REAL_BYTES
 
 
-@carrying
+@inner
 def is_copied(table, chunk, alpha):
     """True if the chunk reads its owned piece of IN from a copy."""
     return alpha != 1.0 or count(table, CLEARED_START, chunk) > 0
 
 
-@carrying
+@inner
 def read_from(table, x, chunk, local, ncomp, alpha):
     """Address from which the chunk's owned piece of IN is read, less the offset of the piece."""
     if is_copied(table, chunk, alpha):

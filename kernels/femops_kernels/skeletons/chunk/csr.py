@@ -35,8 +35,8 @@ def product(values, columns, count, x, work):
     return total
 
 
-@entry("void(intp, intp, intp, intp, intp, float64, float64)")
-def sweep(table, x, y, chunk, work, alpha, beta):
+@entry
+def sweep(table, x, y, chunk, work, alpha: float, beta: float):
     """Rows of one chunk: ``y = alpha A x + beta y``; y is not read if beta is zero."""
     rows, starts = word(table, FIRST_ROW), word(table, ROW_START)
     columns, values = word(table, COLUMNS), word(table, VALUES)
@@ -49,6 +49,6 @@ def sweep(table, x, y, chunk, work, alpha, beta):
             put(LANE, y, i, alpha * total + beta * get(LANE, y, i))
 
 
-@entry("void(intp, intp, intp, intp, intp, float64, float64)")
-def combine(table, x, y, chunk, work, alpha, beta):
+@entry
+def combine(table, x, y, chunk, work, alpha: float, beta: float):
     """Do nothing: chunks share no row."""

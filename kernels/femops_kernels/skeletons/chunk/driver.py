@@ -11,7 +11,7 @@ FLOAT64 = Lane(2, "float64")  # how factors are read
 ROW_BYTES = 7 * 8
 
 
-@function("void(intp, intp, intp, intp, intp, intp, intp, intp)")
+@function
 def apply(rows, alphas, count, x, y, work, work_bytes, team):
     """Set y = sum_i alpha_i A_i x for ``count`` terms.
 

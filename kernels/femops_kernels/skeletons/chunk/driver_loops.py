@@ -5,9 +5,9 @@ Kernels come as addresses, so this is compiled once for all of them.  A team is 
 """
 
 # <defaults>
+from femops_kernels.simd.compiling import shared
 from femops_kernels.simd.lanes import word
 from femops_kernels.simd.lines import call_chunk
-from femops_kernels.simd.threads import shared
 
 # </defaults>
 

@@ -8,16 +8,16 @@ from femops_kernels.skeletons.chunk.driver_loops import combine_chunks, sweep_or
 # </defaults>
 
 
-@function("void(intp, float64, intp, intp, intp, intp, intp, intp, intp)")
-def some(row, alpha, x, y, work, work_bytes, team, order, count):
+@function
+def some(row, alpha: float, x, y, work, work_bytes, team, order, count):
     """Apply one term to ``count`` chunks of a list, without `combined`; see ``driver.py``."""
     source, target = x + word(row, 4), y + word(row, 5)
     beta = 0.0 if word(row, 6) == 0 else 1.0
     sweep_ordered(team, count, row, source, target, work, work_bytes, order, alpha, beta)
 
 
-@function("void(intp, float64, intp, intp, intp, intp)")
-def combined(row, alpha, x, y, work, team):
+@function
+def combined(row, alpha: float, x, y, work, team):
     """Add up the buffer of one term when all its chunks are done; see ``driver.py``."""
     source, target = x + word(row, 4), y + word(row, 5)
     beta = 0.0 if word(row, 6) == 0 else 1.0

@@ -13,8 +13,8 @@ from femops_kernels.skeletons.chunk.identity_rows_table import *
 # </defaults>
 
 
-@entry("void(intp, intp, intp, intp, intp, float64, float64)", thorough=False)
-def sweep(table, x, y, chunk, work, alpha, beta):
+@entry
+def sweep(table, x, y, chunk, work, alpha: float, beta: float):
     """One chunk; y is not read, as this is the first term."""
     firsts, starts = word(table, FIRST_ENTRY), word(table, CONSTRAINED_START)
     constrained, keep = word(table, CONSTRAINED), get(LANE, word(table, KEEP), 0)
@@ -25,6 +25,6 @@ def sweep(table, x, y, chunk, work, alpha, beta):
         put(LANE, y, i, alpha * keep * get(LANE, x, i))
 
 
-@entry("void(intp, intp, intp, intp, intp, float64, float64)", thorough=False)
-def combine(table, x, y, chunk, work, alpha, beta):
+@entry
+def combine(table, x, y, chunk, work, alpha: float, beta: float):
     """Do nothing: chunks share no entry."""

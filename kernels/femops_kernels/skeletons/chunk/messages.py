@@ -13,7 +13,7 @@ from femops_kernels.skeletons.chunk.defaults import LANE, REAL_BYTES
 AHEAD = 32  # entries between one that is asked for and one that is worked on
 
 
-@function("void(intp, intp, intp, intp)")
+@function
 def pack(x, positions, count, out):
     """Copy the entries of x at ``positions`` to ``out``, with zeros for negative positions."""
     for k in range(count):
@@ -22,7 +22,7 @@ def pack(x, positions, count, out):
         put(LANE, out, k, 0.0 if at < 0 else get(LANE, x, at))
 
 
-@function("void(intp, intp, intp, intp)")
+@function
 def add(values, positions, count, y):
     """Add values to entries of y, one after the other, except where a position is negative."""
     for k in range(count):
@@ -32,8 +32,8 @@ def add(values, positions, count, y):
             put(LANE, y, at, get(LANE, y, at) + get(LANE, values, k))
 
 
-@function("void(intp, intp, intp, intp, intp, intp, float64)")
-def collect(buffer, starts, slots, count, ncomp, out, beta):
+@function
+def collect(buffer, starts, slots, count, ncomp, out, beta: float):
     """Set each ghost to the sum of a sweep's contributions to it, plus beta times its value."""
     for g in range(count):
         soon = word(starts, min(g + AHEAD, count))

@@ -1,9 +1,8 @@
 """The limits of a machine: bandwidth with memory and caches, and fused multiply-adds."""
 
 # <defaults>
-from femops_kernels.simd.compiling import function, inner
+from femops_kernels.simd.compiling import function, inner, shared
 from femops_kernels.simd.lanes import fill, fma, get, load, prefetch, put, store
-from femops_kernels.simd.threads import shared
 from femops_kernels.skeletons.chunk.defaults import LANE, LANE_BYTES
 
 # </defaults>
@@ -37,8 +36,8 @@ def triad_blocks(k, thread, a, b, c, factor):
         put(LANE, a, i, get(LANE, b, i) + factor * get(LANE, c, i))
 
 
-@function("void(intp, intp, intp, intp, float64, intp)")
-def triad(team, a, b, c, factor, blocks):
+@function
+def triad(team, a, b, c, factor: float, blocks):
     """STREAM triad, a = b + factor c, over blocks of 8192 float64."""
     triad_blocks(team, blocks, a, b, c, factor)
 
@@ -53,7 +52,7 @@ def mixed_blocks(w, thread, source, target, reads, writes, blocks, passes, worke
             mixed_block(low, high, target + k * writes * LANE_BYTES, reads, writes)
 
 
-@function("void(intp, intp, intp, intp, intp, intp, intp, intp)")
+@function
 def mixed(team, source, target, reads, writes, blocks, passes, workers):
     """Read and write in a given proportion, each worker its own ``blocks`` again and again.
 
@@ -82,7 +81,7 @@ def chains(w, thread, out, rounds):
     store(LANE, out, w, total)
 
 
-@function("void(intp, intp, intp, intp)")
+@function
 def multiply_adds(team, out, rounds, workers):
     """Sixteen independent chains of ``rounds`` fused multiply-adds on each worker."""
     chains(team, workers, out, rounds)

@@ -43,7 +43,7 @@ def sleep(team, seen):
     call_system(word(team, LOCK), team + MUTEX * 8, 0)
     atomic_add(team, SLEEPERS, 1)
     while atomic_get(team, JOBS) == seen:
-        call_system(word(team, WAIT), team + NEWS * 8, team + MUTEX * 8)
+        call_wait(word(team, WAIT), team + NEWS * 8, team + MUTEX * 8)
     atomic_add(team, SLEEPERS, -1)
     call_system(word(team, UNLOCK), team + MUTEX * 8, 0)
 
@@ -57,8 +57,8 @@ def leave(team):
         call_system(word(team, UNLOCK), team + MUTEX * 8, 0)
 
 
-@entry("intp(intp)", thorough=False)
-def worker(line):
+@entry
+def worker(line) -> int:
     """Work as one thread of a team until the team ends.
 
     ``line`` is the address of the thread's line in the team's memory.
@@ -98,13 +98,12 @@ def worker(line):
 @inner
 def unfinished(team, width):
     """Return 1 if a worker may be active, or a thread's items are not all taken, else 0."""
-    if atomic_get(team, ACTIVE) != 0:
-        return 1
-    for k in range(width):
+    waiting = 1 if atomic_get(team, ACTIVE) != 0 else 0
+    for k in range(width if waiting == 0 else 0):
         line = team + (FIRST + k * LINE_WORDS) * 8
         if atomic_get(line, NEXT) < atomic_get(line, END):
-            return 1
-    return 0
+            waiting = 1
+    return waiting
 
 
 @inner
@@ -121,7 +120,7 @@ def await_workers(team, width):
         call_system(atomic_get(team, LOCK), team + MUTEX * 8, 0)
         atomic_put(team, CALLER_SLEEPS, 1)
         while unfinished(team, width) == 1:
-            call_system(atomic_get(team, WAIT), team + DONE * 8, team + MUTEX * 8)
+            call_wait(atomic_get(team, WAIT), team + DONE * 8, team + MUTEX * 8)
         atomic_put(team, CALLER_SLEEPS, 0)
         call_system(atomic_get(team, UNLOCK), team + MUTEX * 8, 0)
 
@@ -143,7 +142,7 @@ def open_loop(team, body, arguments, items, width):
         call_system(atomic_get(team, UNLOCK), team + MUTEX * 8, 0)
 
 
-@entry("void(intp, intp, intp, intp)", thorough=False)
+@entry
 def run(team, body, arguments, items):
     """Run a loop on a team, and return when all items are done.
 

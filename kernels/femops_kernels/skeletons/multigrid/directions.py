@@ -4,9 +4,8 @@ The preconditioner's vectors may have another type, and are scaled.
 """
 
 # <defaults>
-from femops_kernels.simd.compiling import function
+from femops_kernels.simd.compiling import function, shared
 from femops_kernels.simd.lanes import fill, fma, load, numbers, store
-from femops_kernels.simd.threads import shared
 from femops_kernels.skeletons.multigrid.segments import *
 
 # </defaults>
@@ -73,7 +72,7 @@ def turn_segments(k, thread, p, z, edges, beta, scale):
         ps[i] = scale * zs[i] + beta * ps[i]
 
 
-@function("void(intp, intp, intp, intp, intp, intp, intp)")
+@function
 def products(team, a, c, b, edges, segments, sums):
     """Store the sums (2, segments, LANE_WIDTH) of the inner products of a and c with b.
 
@@ -82,17 +81,17 @@ def products(team, a, c, b, edges, segments, sums):
     both_segments(team, segments, a, c, b, edges, segments, sums)
 
 
-@function("void(intp, UniTuple(intp, 5), intp, intp, intp, float64, float64)")
-def move(team, vectors, edges, segments, sums, alpha, scale):
+@function
+def move(team, x, r, p, product, right, edges, segments, sums, alpha: float, scale: float):
     """Update x += alpha p and r -= alpha product, set right = scale r, and sum r r.
 
-    ``vectors`` are the addresses of x, r, p, product and right. The type of right is OTHER, that
-    of the other vectors REAL.
+    The type of right is OTHER, that of the other vectors REAL.
     """
+    vectors = x, r, p, product, right
     move_segments(team, segments, vectors, edges, sums, alpha, scale)
 
 
-@function("void(intp, intp, intp, intp, intp, float64, float64)")
-def turn(team, p, z, edges, segments, beta, scale):
+@function
+def turn(team, p, z, edges, segments, beta: float, scale: float):
     """Set p = scale z + beta p. The type of z is OTHER, that of p REAL."""
     turn_segments(team, segments, p, z, edges, beta, scale)

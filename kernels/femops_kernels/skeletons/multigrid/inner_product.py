@@ -1,9 +1,8 @@
 """Inner product of two vectors of different types, REAL and OTHER."""
 
 # <defaults>
-from femops_kernels.simd.compiling import function
+from femops_kernels.simd.compiling import function, shared
 from femops_kernels.simd.lanes import fill, fma, load, numbers, store
-from femops_kernels.simd.threads import shared
 from femops_kernels.skeletons.multigrid.segments import *
 
 # </defaults>
@@ -24,7 +23,7 @@ def inner_segments(k, thread, a, b, edges, sums):
         last[k * LANE_WIDTH] += left[i] * right[i]
 
 
-@function("void(intp, intp, intp, intp, intp, intp)")
+@function
 def product(team, a, b, edges, segments, sums):
     """Store the sums (segments, LANE_WIDTH) of the inner product of a, REAL, and b, OTHER."""
     inner_segments(team, segments, a, b, edges, sums)

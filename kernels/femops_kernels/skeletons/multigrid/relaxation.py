@@ -8,9 +8,8 @@ entry by entry. Vectors are whole lanes, and aligned; threads share pieces of th
 """
 
 # <defaults>
-from femops_kernels.simd.compiling import function, inner
+from femops_kernels.simd.compiling import function, inner, shared
 from femops_kernels.simd.lanes import Lane, fill, fma, load, store
-from femops_kernels.simd.threads import shared
 
 LANE_WIDTH = 16
 REAL = "float32"
@@ -44,11 +43,11 @@ def update_piece(k, thread, vectors, lanes, a, f, b, c):
         update(vectors, i, a, f, b, c)
 
 
-@function("void(intp, UniTuple(intp, 5), intp, float64, float64, float64, float64)")
-def step(team, vectors, lanes, a, f, b, c):
+@function
+def step(team, old, product, right, scales, current, lanes, a: float, f: float, b: float, c: float):
     """Set old = scales (a product + f right) + b current + c old.
 
-    ``vectors`` are the addresses of old, product, right, scales and current; product, right and
-    current may be left out, as 0. Old is not read where c is zero.
+    The vectors product, right and current may be left out, as 0. Old is not read where c is zero.
     """
+    vectors = old, product, right, scales, current
     update_piece(team, -(-lanes // PIECE), vectors, lanes, a, f, b, c)

@@ -40,8 +40,8 @@ def add_rows(rows, first, count, alpha, values):
             put(LANE, row, first + i, total)
 
 
-@entry("void(intp, intp, intp, intp, intp, float64, float64)")
-def sweep(table, x, y, task, work, alpha, beta):
+@entry
+def sweep(table, x, y, task, work, alpha: float, beta: float):
     """Apply the operator to one chunk, for one group of vectors."""
     chunk, group = task // word(table, NGROUPS), task % word(table, NGROUPS)
     x, y, buffer = panel_of(table, group, x, y)

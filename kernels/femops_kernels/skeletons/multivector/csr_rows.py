@@ -22,8 +22,8 @@ def whole(values, columns, count, x, size, i):
     return total
 
 
-@entry("void(intp, intp, intp, intp, intp, float64, float64)")
-def sweep(table, x, y, chunk, work, alpha, beta):
+@entry
+def sweep(table, x, y, chunk, work, alpha: float, beta: float):
     """Rows of one chunk: ``y = alpha A x + beta y``; y is not read if beta is zero."""
     rows, starts = word(table, FIRST_ROW), word(table, ROW_START)
     size, nvec = word(table, ROW_BYTES), word(table, NVEC)
@@ -48,6 +48,6 @@ def sweep(table, x, y, chunk, work, alpha, beta):
             put(LANE, target, i, total)
 
 
-@entry("void(intp, intp, intp, intp, intp, float64, float64)")
-def combine(table, x, y, chunk, work, alpha, beta):
+@entry
+def combine(table, x, y, chunk, work, alpha: float, beta: float):
     """Do nothing: chunks share no row."""

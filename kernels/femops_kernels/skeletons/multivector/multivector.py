@@ -44,8 +44,8 @@ def block_ahead(table, here, then, k, first, end):
     return then, block(table, first + k - end)[0]
 
 
-@entry("void(intp, intp, intp, intp, intp, float64, float64)")
-def sweep(table, x, y, task, work, alpha, beta):
+@entry
+def sweep(table, x, y, task, work, alpha: float, beta: float):
     """Apply the operator to one chunk, for one group of vectors."""
     chunk, group = task // word(table, NGROUPS), task % word(table, NGROUPS)
     x, y, buffer = panel_of(table, group, x, y)

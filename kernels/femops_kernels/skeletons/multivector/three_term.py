@@ -4,9 +4,8 @@ Rows are whole cache lines; threads share pieces of the panel.
 """
 
 # <defaults>
-from femops_kernels.simd.compiling import function, inner
+from femops_kernels.simd.compiling import function, inner, shared
 from femops_kernels.simd.lanes import Lane, fill, fma, get, load, store
-from femops_kernels.simd.threads import shared
 
 LANE_WIDTH = 8
 REAL = "float64"
@@ -42,12 +41,26 @@ def step_piece(k, thread, arrays, scales, rows, lanes, a, b, c):
         step_row(arrays, scale, r * lanes, lanes, a, b, c)
 
 
-@function("void(intp, UniTuple(intp, 5), intp, intp, intp, float64, float64, float64)")
-def step(team, arrays, scales, rows, lanes, a, b, c):
+@function
+def step(
+    team,
+    product,
+    extra,
+    factors,
+    current,
+    old,
+    scales,
+    rows,
+    lanes,
+    a: float,
+    b: float,
+    c: float,
+):
     """Set old = scale (a product + factor extra) + b current + c old.
 
-    ``arrays`` are the addresses of product, extra, factors, current and old: panels of ``rows``
-    rows of ``lanes`` lanes, but factors, which are one row. Extra and current may be left out, as
-    0, and so may ``scales``, which has a number for each row. Old is not read where c is zero.
+    The arrays product, extra, current and old are panels of ``rows`` rows of ``lanes`` lanes, and
+    factors is one row. Extra and current may be left out, as 0, and so may ``scales``, which has a
+    number for each row. Old is not read where c is zero.
     """
+    arrays = product, extra, factors, current, old
     step_piece(team, -(-rows // PIECE), arrays, scales, rows, lanes, a, b, c)

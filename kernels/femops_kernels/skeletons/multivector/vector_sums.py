@@ -25,8 +25,8 @@ def add_row(source, target, first, end):
         put(LANE, target, i, get(LANE, target, i) + get(LANE, source, i))
 
 
-@entry("void(intp, intp, intp, intp, intp, float64, float64)")
-def combine(table, x, y, task, work, alpha, beta):
+@entry
+def combine(table, x, y, task, work, alpha: float, beta: float):
     """Add the contributions of other chunks to the chunk's dofs, then set constrained rows."""
     chunk, group = task // word(table, NGROUPS), task % word(table, NGROUPS)
     size, (first, end) = word(table, ROW_BYTES), group_columns(table, group)

@@ -66,16 +66,16 @@ def combine_piece(k, thread, row, scalars):
         add_term(t, term, row, begin, end, factor)
 
 
-@entry("int32(intp, intp)")
-def combine(row, context):
+@entry
+def combine(row, context) -> int:
     """Set a vector to a sum of vectors with factors."""
     pieces = -(-word(row, COUNT) // PIECE)
     combine_piece(team_of(row, context), pieces, row, word(context, SCALARS))
     return 0
 
 
-@entry("int32(intp, intp)", thorough=False)
-def apply(row, context):
+@entry
+def apply(row, context) -> int:
     """Apply an operator."""
     rows, alphas, count = word(row, ROWS), word(row, ALPHAS), word(row, LAUNCHES)
     work, work_bytes, team = word(context, SPACE), word(context, SPACE_BYTES), team_of(row, context)
@@ -84,8 +84,8 @@ def apply(row, context):
     return 0
 
 
-@entry("int32(intp, intp)", thorough=False)
-def least(row, context):
+@entry
+def least(row, context) -> int:
     """Set a scalar to the least of some numbers, or to NaN if one of the numbers is NaN."""
     values, step, width = numbers(LANE, word(row, VALUES)), word(row, BATCH_STEP), word(row, WIDTH)
     found = values[0]
@@ -97,8 +97,8 @@ def least(row, context):
     return 0
 
 
-@entry("int32(intp, intp)", thorough=False)
-def require(row, context):
+@entry
+def require(row, context) -> int:
     """End the sequence unless FACTOR_OF times scalar THIS >= FACTOR_THAT times scalar THAT."""
     scalars = word(context, SCALARS)
     this = get(FLOAT64, row, FACTOR_OF) * get(FLOAT64, scalars, word(row, THIS))
@@ -120,22 +120,22 @@ def block_piece(k, thread, row):
                 y[e * n + i] += a[j * n + i] * factor
 
 
-@entry("int32(intp, intp)")
-def multiply_blocks(row, context):
+@entry
+def multiply_blocks(row, context) -> int:
     """Multiply each piece of a vector by its own matrix."""
     pieces = -(-word(row, MANY) // BLOCKS)
     block_piece(team_of(row, context), pieces, row)
     return 0
 
 
-@function("intp(intp, intp, intp, intp)")
-def run(rows, begin, end, context):
+@function
+def run(rows, begin, end, context) -> int:
     """Run instructions. Return the number of the instruction that ended the run, or ``end``."""
-    for k in range(begin, end):
+    k, over = begin, 0
+    while over == 0 and k < end:
         row = rows + k * ROW_BYTES
         before = seconds(context)
         over = call_system(word(row, FUNCTION), row, context)
         put(FLOAT64, row, SECONDS, get(FLOAT64, row, SECONDS) + seconds(context) - before)
-        if over != 0:
-            return k
-    return end
+        k = k + 1 if over == 0 else k
+    return k

@@ -35,8 +35,8 @@ def apart(call, c, other, k):
     return before or other + word(call, ENDS + 2 * k + 1) <= c + word(call, ENDS + 4)
 
 
-@function("intp(intp, intp, intp, intp, intp)")
-def run_on_arrays(call, team, first, second, third):
+@function
+def run_on_arrays(call, team, first, second, third) -> int:
     """Run the launches of a call on arrays a, b and c.
 
     Return 1, or 0 if nothing has been done. That is so if numbers are not aligned, if c can't be
@@ -54,7 +54,13 @@ def run_on_arrays(call, team, first, second, third):
     return 1
 
 
-@function("UniTuple(intp, 2)(intp)")
-def looked_up(array):
-    """Address of an array's first entry, and its flags."""
-    return data_of(array), half_word(array, FLAGS)
+@function
+def address_in(array) -> int:
+    """Address of an array's first entry."""
+    return data_of(array)
+
+
+@function
+def flags_in(array) -> int:
+    """Flags of an array."""
+    return half_word(array, FLAGS)

@@ -85,8 +85,8 @@ def far(a, sums):
 @inner
 def order(values, vectors):
     """Sort eigenvalues, and the vectors with them."""
-    for end in range(N - 1, 0, -1):
-        for j in range(end):
+    for done in range(N - 1):
+        for j in range(N - 1 - done):
             low, high = fetch(NUMBER, values, j), fetch(NUMBER, values, j + 1)
             swap = lane_gt(real_part(low), real_part(high))
             keep(NUMBER, values, j, choose(swap, high, low))

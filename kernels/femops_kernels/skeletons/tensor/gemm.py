@@ -4,12 +4,11 @@ A member may be several products. The distance from one to the next is constant.
 """
 
 # <defaults>
-from femops_kernels.simd.compiling import function, inner
+from femops_kernels.simd.compiling import function, inner, shared
 from femops_kernels.simd.lanes import prefetch, word
 from femops_kernels.simd.tensor.launches import *
 from femops_kernels.simd.tensor.products import *
 from femops_kernels.simd.tensor.together import multiply_together
-from femops_kernels.simd.threads import shared
 
 PRODUCT = Product(
     dtype="float64",
@@ -97,7 +96,7 @@ def three(launch, k):
     return word(launch, k), word(launch, k + 1), word(launch, k + 2)
 
 
-@function("void(intp, intp, intp, intp, intp)")
+@function
 def products(team, a, b, c, launch):
     """Set c = alpha a b + beta c for all members.
 

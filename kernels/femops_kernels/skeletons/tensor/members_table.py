@@ -51,10 +51,10 @@ def some_groups(group, thread, sources, targets, status, members, memory):
     store(LANE, status, group, load(LANE, work + STATUS, 0))
 
 
-@function("intp(intp, intp, intp, intp, intp, intp, intp, intp, intp, intp, intp, intp)")
+@function
 def run_groups(
     team, a, x, a_out, x_out, a_step, x_step, a_out_step, x_out_step, status, members, memory
-):
+) -> int:
     """Work on all groups. Return 1 if a member failed, else 0.
 
     Each of the two operands has an address to read from and an address to write to. Steps are bytes
@@ -64,7 +64,8 @@ def run_groups(
     sources = (a, a_step * WIDTH, a_step), (x, x_step * WIDTH, x_step)
     targets = (a_out, a_out_step * WIDTH, a_out_step), (x_out, x_out_step * WIDTH, x_out_step)
     some_groups(team, -(-members // WIDTH), sources, targets, status, members, memory)
+    failed = 0
     for slot in range(-(-members // WIDTH) * WIDTH):
         if get(LANE, status, slot) > ZERO:
-            return 1
-    return 0
+            failed = 1
+    return failed

@@ -1,0 +1,236 @@
+"""Machine code of kernels: written by their functions, optimised by LLVM, and loaded."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import threading
+from collections.abc import Mapping
+from functools import cache
+from inspect import isfunction
+from types import SimpleNamespace
+from typing import Any, final
+
+import llvmlite.binding as llvm
+from llvmlite import ir
+
+from femops_kernels.simd.compiling import Entry, written_entry
+from femops_kernels.simd.rewriting import NAMES, rewritten
+from femops_kernels.simd.values import WORD, begin_writing, end_writing
+
+_NUMBERS = int, float, bool
+_writing = threading.Lock()  # one module is written at a time
+_SYSTEM = ctypes.pythonapi
+
+
+@final
+class CompiledKernel(SimpleNamespace):
+    """A loaded kernel. Its attributes are its constants, and the functions that Python calls.
+
+    Attributes
+    ----------
+    addresses : dict
+        Addresses of entry points by name.
+    """
+
+    addresses: Mapping[str, int]
+
+    def __getattr__(self, name: str) -> Any:  # for type checkers: attributes are the kernel's own
+        raise AttributeError(f"the kernel has no {name}")
+
+
+# --- compilation ----------------------------------------------------------------------------------
+
+
+def compiled(name: str, text: str, path: str, known: Mapping[str, Any] | None = None) -> bytes:
+    """Compile the source of a kernel: the content of the file from which `loaded` loads it.
+
+    Parameters
+    ----------
+    name : str
+        Name of the kernel, with which the names of its functions begin.
+    text, path : str
+        Its source, and where this is.
+    known : mapping, optional
+        What the source finds among its globals.
+    """
+    names = {**(known or {}), "__name__": name, "__file__": path, **NAMES}
+    source = compile(rewritten(text, path), path, "exec", dont_inherit=True)
+    exec(source, names)
+    functions = [*dict.fromkeys(value for value in names.values() if _is_entry(value))]
+    with _writing:
+        text = str(_module(name, functions))
+    code = _optimised(text)
+    head = {
+        "entries": [vars(one.entry) for one in functions],
+        "constants": {k: v for k, v in names.items() if k[0].isupper() and isinstance(v, _NUMBERS)},
+    }
+    return json.dumps(head).encode() + b"\n" + code
+
+
+def _is_entry(value: Any) -> bool:
+    return isfunction(value) and isinstance(getattr(value, "entry", None), Entry)
+
+
+def _module(name: str, functions: list[Any]) -> ir.Module:
+    """Write entry points. Those that Python calls get a function that takes objects of Python."""
+    here = begin_writing(name)
+    try:
+        here.module.triple = llvm.get_process_triple()
+        here.module.data_layout = str(_machine().target_data)
+        for function in functions:
+            written_entry(function)
+            if function.entry.called:
+                _called_by_python(here.module, here.module.globals[f"{name}.{function.__name__}"])
+        for function, count in here.calls.items():
+            if count == 1:
+                function.attributes.add("alwaysinline")
+        return here.module
+    finally:
+        end_writing()
+
+
+@cache
+def _machine() -> Any:
+    """LLVM's code generator for this processor, which compiles."""
+    return _new_machine()
+
+
+def _new_machine() -> Any:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    target = llvm.Target.from_triple(llvm.get_process_triple())
+    return target.create_target_machine(
+        cpu=llvm.get_host_cpu_name(),
+        features=llvm.get_host_cpu_features().flatten(),
+        opt=3,
+        reloc="static" if target.name.startswith("x86") else "default",
+        codemodel="jitdefault",
+        jit=True,
+    )
+
+
+def _optimised(text: str) -> bytes:
+    """Machine code of a module's text."""
+    module, machine = llvm.parse_assembly(text), _machine()
+    module.verify()
+    options = llvm.create_pipeline_tuning_options(speed_level=3)
+    options.loop_vectorization, options.slp_vectorization = True, False
+    builder = llvm.create_pass_builder(machine, options)
+    # LLVM would optimise a function before it puts it into the only function that calls it, which
+    # takes twice the time: loops in loops are functions in functions here
+    first = llvm.create_new_module_pass_manager()
+    first.add_always_inliner_pass()
+    for passes in (first, builder.getModulePassManager()):
+        passes.run(module, builder)
+    return bytes(machine.emit_object(module))
+
+
+# --- calls from Python ----------------------------------------------------------------------------
+
+_OBJECT = ir.IntType(8).as_pointer()
+_SUFFIX = ".python"
+_API = {
+    "PyLong_AsLongLong": ir.FunctionType(WORD, [_OBJECT]),
+    "PyFloat_AsDouble": ir.FunctionType(ir.DoubleType(), [_OBJECT]),
+    "PyErr_BadArgument": ir.FunctionType(ir.IntType(32), []),
+    "PyErr_Occurred": ir.FunctionType(_OBJECT, []),
+    "PyEval_SaveThread": ir.FunctionType(_OBJECT, []),
+    "PyEval_RestoreThread": ir.FunctionType(ir.VoidType(), [_OBJECT]),
+    "PyLong_FromLongLong": ir.FunctionType(_OBJECT, [WORD]),
+}
+"""Functions of Python's C interface, which compiled code calls."""
+
+
+def _called_by_python(module: ir.Module, point: Any) -> None:
+    """Write a function that takes objects of Python, and calls an entry point without the lock.
+
+    It is a ``_PyCFunctionFast``: the arguments are the module, an array of objects, and their
+    number. An entry point that returns nothing returns the integer 0 to Python.
+    """
+    api = {}
+    for name, kind in _API.items():
+        api[name] = module.globals.get(name) or ir.Function(module, kind, name)
+    sort = ir.FunctionType(_OBJECT, [_OBJECT, _OBJECT.as_pointer(), WORD])
+    outer = ir.Function(module, sort, point.name + _SUFFIX)
+    builder = ir.IRBuilder(outer.append_basic_block("entry"))
+    nothing, values = ir.Constant(_OBJECT, None), []
+    wrong = builder.icmp_unsigned("!=", outer.args[2], WORD(len(point.args)))
+    with builder.if_then(wrong, likely=False):
+        builder.call(api["PyErr_BadArgument"], [])
+        builder.ret(nothing)
+    for k, argument in enumerate(point.args):
+        given = builder.load(builder.gep(outer.args[1], [WORD(k)]))
+        real = argument.type != WORD
+        value = builder.call(api["PyFloat_AsDouble" if real else "PyLong_AsLongLong"], [given])
+        one = ir.Constant(argument.type, -1)
+        odd = (
+            builder.fcmp_ordered("==", value, one)
+            if real
+            else builder.icmp_signed("==", value, one)
+        )
+        with builder.if_then(odd, likely=False):  # a number, or an error
+            error = builder.call(api["PyErr_Occurred"], [])
+            with builder.if_then(builder.icmp_unsigned("!=", error, nothing), likely=False):
+                builder.ret(nothing)
+        values.append(value)
+    state = builder.call(api["PyEval_SaveThread"], [])
+    result = builder.call(point, values)
+    builder.call(api["PyEval_RestoreThread"], [state])
+    number = result if point.function_type.return_type == WORD else WORD(0)
+    builder.ret(builder.call(api["PyLong_FromLongLong"], [number]))
+
+
+class _Method(ctypes.Structure):
+    """``PyMethodDef`` of Python's C interface."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+_FASTCALL = 0x0080
+_kept: list[Any] = []  # code and methods, whose addresses are elsewhere
+
+
+def _callable(name: str, address: int) -> Any:
+    """Function of Python that calls a function of `_called_by_python`."""
+    method = _Method(name.encode(), address, _FASTCALL, None)
+    _kept.append(method)
+    make = _SYSTEM.PyCFunction_NewEx
+    make.restype = ctypes.py_object
+    make.argtypes = [ctypes.POINTER(_Method), ctypes.c_void_p, ctypes.c_void_p]
+    return make(ctypes.byref(method), None, None)
+
+
+# --- loading --------------------------------------------------------------------------------------
+
+
+@cache
+def _announce() -> None:
+    """Tell LLVM where the functions of Python are."""
+    for name in _API:
+        place = ctypes.cast(getattr(_SYSTEM, name), ctypes.c_void_p).value
+        llvm.add_symbol(name, place or 0)
+
+
+def loaded(name: str, content: bytes) -> CompiledKernel:
+    """Load a kernel from what `compiled` has returned."""
+    head, code = content.split(b"\n", 1)
+    known = json.loads(head)
+    _announce()
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _new_machine())
+    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    _kept.append(engine)
+    addresses, functions = {}, {}
+    for each in known["entries"]:
+        symbol = f"{name}.{each['name']}"
+        addresses[each["name"]] = engine.get_function_address(symbol)
+        if each["called"]:
+            place = engine.get_function_address(symbol + _SUFFIX)
+            functions[each["name"]] = _callable(each["name"], place)
+    return CompiledKernel(addresses=addresses, **known["constants"], **functions)
