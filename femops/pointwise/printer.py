@@ -22,7 +22,7 @@ def _operand(node: Node, names: Names) -> str:
 
 def _operation(node: Node, a: list[str]) -> str:
     first = 1 if node.op == "where" else 0
-    if all(side.op == "const" for side in node.args[first:]):  # functions of lanes take at least one
+    if all(side.op == "const" for side in node.args[first:]):  # one must be a lane
         a[first] = f"as_lane(LANE, {a[first]})"
     if node.op in _INFIX:
         return f"{a[0]} {_INFIX[node.op]} {a[1]}"
