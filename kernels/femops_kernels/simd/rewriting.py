@@ -209,9 +209,10 @@ class _Writer(ast.NodeTransformer):
 
     def statement(self, node: ast.stmt) -> list[ast.stmt]:
         """The statements that replace one."""
-        loop = isinstance(node, ast.For | ast.While)
-        if isinstance(node, ast.Break | ast.Continue) or (loop and node.orelse):
+        if isinstance(node, ast.Break | ast.Continue):
             raise KernelError(f"{self._function}: a loop of a kernel can't be left early")
+        if isinstance(node, ast.For | ast.While) and node.orelse:
+            raise KernelError(f"{self._function}: a loop of a kernel has no else")
         if isinstance(node, ast.If):
             made = self._if(node)
         elif isinstance(node, ast.While):
