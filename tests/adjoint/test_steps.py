@@ -55,6 +55,7 @@ def found() -> tuple[float, dict[str, Any]]:
     return steps(POINT["kappa"], POINT["dt"], rtol=1e-3).gradient(START, [*POINT])
 
 
+@pytest.mark.filterwarnings("ignore:Numba not available:RuntimeWarning")  # a schedule is slower
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [
