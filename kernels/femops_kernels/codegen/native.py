@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 import threading
 from collections.abc import Mapping
 from functools import cache
@@ -193,6 +194,7 @@ class _Method(ctypes.Structure):
 
 
 _FASTCALL = 0x0080
+_FLOAT_USED = ctypes.c_int(1)  # its value means nothing
 _kept: list[Any] = []  # code and methods, whose addresses are elsewhere
 
 
@@ -211,10 +213,14 @@ def _callable(name: str, address: int) -> Any:
 
 @cache
 def _announce() -> None:
-    """Tell LLVM where the functions of Python are."""
-    for name in _API:
-        place = ctypes.cast(getattr(_SYSTEM, name), ctypes.c_void_p).value
-        llvm.add_symbol(name, place or 0)
+    """Tell LLVM where the functions of Python are, and what Windows' linker would add."""
+    symbols = {name: getattr(_SYSTEM, name) for name in _API}
+    if os.name == "nt":
+        windows: Any = ctypes  # type checkers elsewhere do not see what Windows has
+        symbols["__chkstk"] = windows.WinDLL("ntdll")["__chkstk"]  # of functions with large frames
+        symbols["_fltused"] = ctypes.byref(_FLOAT_USED)  # of code with real numbers
+    for name, symbol in symbols.items():
+        llvm.add_symbol(name, ctypes.cast(symbol, ctypes.c_void_p).value or 0)
 
 
 def loaded(name: str, content: bytes) -> CompiledKernel:
