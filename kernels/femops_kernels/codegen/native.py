@@ -44,7 +44,7 @@ class CompiledKernel(SimpleNamespace):
 
 
 def compiled(name: str, text: str, path: str, known: Mapping[str, Any] | None = None) -> bytes:
-    """Compile the source of a kernel: the content of the file from which `loaded` loads it.
+    """Compile the source of a kernel. Return the content of its compiled file.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def compiled(name: str, text: str, path: str, known: Mapping[str, Any] | None = 
     text, path : str
         Its source, and where this is.
     known : mapping, optional
-        What the source finds among its globals.
+        Further globals of the source.
     """
     names = {**(known or {}), "__name__": name, "__file__": path, **NAMES}
     source = compile(rewritten(text, path), path, "exec", dont_inherit=True)
@@ -144,7 +144,7 @@ _API = {
 
 
 def _called_by_python(module: ir.Module, point: Any) -> None:
-    """Write a function that takes objects of Python, and calls an entry point without the lock.
+    """Write a function of Python's objects, which calls an entry point without Python's lock.
 
     It is a ``_PyCFunctionFast``: the arguments are the module, an array of objects, and their
     number. An entry point that returns nothing returns the integer 0 to Python.
@@ -213,7 +213,7 @@ def _callable(name: str, address: int) -> Any:
 
 @cache
 def _announce() -> None:
-    """Tell LLVM where the functions of Python are, and what Windows' linker would add."""
+    """Give LLVM the addresses of the functions in `_API`, on Windows also of two symbols more."""
     symbols = {name: getattr(_SYSTEM, name) for name in _API}
     if os.name == "nt":
         windows: Any = ctypes  # type checkers elsewhere do not see what Windows has
@@ -224,7 +224,7 @@ def _announce() -> None:
 
 
 def loaded(name: str, content: bytes) -> CompiledKernel:
-    """Load a kernel from what `compiled` has returned."""
+    """Load a kernel from the content of its compiled file."""
     head, code = content.split(b"\n", 1)
     known = json.loads(head)
     _announce()

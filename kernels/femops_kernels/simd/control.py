@@ -59,7 +59,7 @@ def _common_kind(first: Any, second: Any) -> Any:
 
 
 def _same(first: Any, second: Any) -> bool:
-    """True if a variable has one value, whichever way is taken."""
+    """True if two branches give a variable the same object, or equal constants."""
     if first is second:
         return True
     if isinstance(first, Undefined) or isinstance(second, Undefined):

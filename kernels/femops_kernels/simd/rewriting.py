@@ -233,7 +233,7 @@ class _Writer(ast.NodeTransformer):
         return found
 
     def _fresh(self, body: list[ast.stmt], names: list[str]) -> ast.expr:
-        """For each variable of a loop: whether no pass reads what another has set."""
+        """Flags of a loop's variables: True if no pass reads the value of an earlier pass."""
         flags = (self._uses.first(body, name) != "read" for name in names)
         return ast.Tuple([ast.Constant(flag) for flag in flags], ast.Load())
 

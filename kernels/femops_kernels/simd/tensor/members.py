@@ -17,7 +17,7 @@ _WIDEST = 64  # bytes of a vector
 
 
 def _places(lane: Lane, places: Any) -> list[Any]:
-    """Emit the addresses of each slot's matrix, of which ``places`` is a table."""
+    """Emit the address of each slot's matrix, loaded from the table ``places``."""
     return [build().load(address_of(places, slot, 8, WORD)) for slot in range(lane.width)]
 
 

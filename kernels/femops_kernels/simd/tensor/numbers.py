@@ -48,7 +48,7 @@ class ComplexLane:
         return ir.LiteralStructType([self.lane.llvm] * 2)
 
     def operation(self, name: str, a: Any, b: Any) -> Traced:
-        """Emit an operation of two numbers, of which one may be real in products."""
+        """Emit an operation of two numbers. In a product one may be real, and a divisor is."""
         x, y = _operand(self, a), _operand(self, b)
         if name == "mul":
             return _whole(self, emit_product(x, y))
