@@ -246,9 +246,8 @@ def _parts(dtype: np.dtype[Any], *skeletons: str) -> tuple[tuple[str, ...], dict
 @cache
 def _together(dtype: np.dtype[Any]) -> int:
     """Address of the compiled function that runs several solves at once."""
-    return specialize(*_parts(dtype, "cg", "sequence_context", "cg_together")).addresses[
-        "solve_together"
-    ]
+    module = specialize(*_parts(dtype, "cg", "sequence_context", "cg_together"))
+    return module.addresses["solve_together"]
 
 
 def solve_parts(width: int, dtype: np.dtype[Any]) -> list[Parts]:
