@@ -5,11 +5,12 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 import threading
 from collections.abc import Mapping
 from functools import cache
 from inspect import isfunction
-from types import SimpleNamespace
+from types import CodeType, SimpleNamespace
 from typing import Any, final
 
 import llvmlite.binding as llvm
@@ -18,6 +19,11 @@ from llvmlite import ir
 from femops_kernels.simd.compiling import Entry, written_entry
 from femops_kernels.simd.rewriting import NAMES, rewritten
 from femops_kernels.simd.values import WORD, begin_writing, end_writing
+
+SKELETON = "# <skeleton {}>"
+"""Line of a kernel's source, behind which stands the text of a skeleton."""
+
+_SKELETONS = re.compile(SKELETON.format("(.*)"))
 
 _NUMBERS = int, float, bool
 _writing = threading.Lock()  # one module is written at a time
@@ -56,8 +62,10 @@ def compiled(name: str, text: str, path: str, known: Mapping[str, Any] | None = 
         Further globals of the source.
     """
     names = {**(known or {}), "__name__": name, "__file__": path, **NAMES}
-    source = compile(rewritten(text, path), path, "exec", dont_inherit=True)
-    exec(source, names)
+    own, *shared = _SKELETONS.split(text)
+    skeletons = map(_python_of_skeleton, shared[::2], shared[1::2])
+    for source in (_python(own, path), *skeletons):
+        exec(source, names)
     functions = [*dict.fromkeys(value for value in names.values() if _is_entry(value))]
     with _writing:
         text = str(_module(name, functions))
@@ -67,6 +75,16 @@ def compiled(name: str, text: str, path: str, known: Mapping[str, Any] | None = 
         "constants": {k: v for k, v in names.items() if k[0].isupper() and isinstance(v, _NUMBERS)},
     }
     return json.dumps(head).encode() + b"\n" + code
+
+
+def _python(text: str, path: str) -> CodeType:
+    return compile(rewritten(text, path), path, "exec", dont_inherit=True)
+
+
+@cache
+def _python_of_skeleton(name: str, text: str) -> CodeType:
+    """Kept, as rewriting takes as long as all else that Python does for a kernel."""
+    return _python(text, f"<skeleton {name}>")
 
 
 def _is_entry(value: Any) -> bool:

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 
 from femops_kernels.codegen import cache as kernel_cache
-from femops_kernels.codegen.native import CompiledKernel, compiled, loaded
+from femops_kernels.codegen.native import SKELETON, CompiledKernel, compiled, loaded
 from femops_kernels.codegen.notice import NOTICE
 from femops_kernels.codegen.private import read_private
 
@@ -89,8 +89,9 @@ def source(skeletons: Sequence[str], constants: Mapping[str, object], program: s
         The q-function: a definition of ``pointwise``.
     """
     lines = [f"{name} = {value!r}" for name, value in constants.items()]
-    body = "\n\n".join(skeleton_text(name) for name in skeletons)
-    return "\n".join([_HEADER, *lines, "\n", program, "\n", body])
+    own = [_HEADER, *lines, "\n", program, "\n"]
+    pieces = ([SKELETON.format(name), skeleton_text(name)] for name in skeletons)
+    return "\n".join([*own, *(line for piece in pieces for line in piece)])
 
 
 def specialize(
