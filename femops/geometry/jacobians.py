@@ -14,7 +14,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.basis import Basis1D, Quadrature1D
+from femops.basis import Basis1D, Quadrature1D, bernstein_coefficients
 from femops.errors import GeometryError
 from femops.geometry.batching import element_blocks
 from femops.geometry.domain import Domain, DomainBlock, DomainGeometry
@@ -23,6 +23,7 @@ from femops.geometry.legendre import LegendreGeometry, element_modes, mode_degre
 from femops.parallel.mesh import DistributedMesh
 from femops_kernels.derived import Derived
 from femops_meshes.arguments import checked
+from femops_meshes.coordinates.interpolation import gauss_lobatto, tensor_apply
 from femops_meshes.coordinates.mapping import adjugates, determinants, jacobians, positions
 from femops_meshes.memory import check_memory
 from femops_meshes.mesh import Mesh
@@ -32,6 +33,9 @@ Ints = NDArray[np.int64]
 
 # Entries for meshes and points at which all determinants are known to be positive.
 _checked = Derived[Mesh, None]()
+# Elements whose determinants are not known to be positive everywhere.
+_doubtful = Derived[Mesh, Ints]()
+_SURE = 1e-10  # times the largest coefficient: far above the round-off of the others
 # Jacobians of meshes of affine elements.
 _of_affine = Derived[Mesh, Floats]()
 
@@ -130,8 +134,15 @@ class Geometry(DomainGeometry):
         _checked.get(self.mesh, self._look, self.quadrature.points.tobytes())
 
     def _look(self) -> None:
-        for block in self:
-            _ = block.det
+        mesh, points = self.mesh, self.quadrature.points
+        if _determinant_points(mesh) < len(points):  # then the bound costs less
+            rest = _doubtful.get(mesh, partial(_without_bound, mesh))
+        else:
+            rest = np.arange(mesh.num_elements)
+        for start, stop in element_blocks(len(rest), self.num_points):
+            found = determinants(jacobians(mesh.coordinates[rest[start:stop]], points))
+            if not np.all(found > 0.0):
+                raise _inverted(self)
 
     @checked(GeometryError)
     def points(self, start: int, stop: int) -> Floats:
@@ -253,6 +264,28 @@ def _centers(mesh: Mesh) -> Floats:
     whole = np.concatenate(found) if found else np.empty((0, 1, mesh.dim, mesh.dim))
     whole.flags.writeable = False
     return whole
+
+
+def _determinant_points(mesh: Mesh) -> int:
+    """Number of points in each direction that determine the polynomial det J of an element."""
+    return mesh.dim * LegendreGeometry(mesh).degree
+
+
+def _without_bound(mesh: Mesh) -> Ints:
+    """Elements (n,) that have a Bernstein coefficient of det J that is not clearly positive.
+
+    A polynomial is not less than the least of its coefficients in Bernstein's basis. Round-off may
+    change a coefficient, so it must exceed a small part of the largest one.
+    """
+    count = _determinant_points(mesh)
+    nodes = gauss_lobatto(count)[0] if count > 1 else np.array([0.5])
+    change, found = [bernstein_coefficients(nodes)] * mesh.dim, list[Ints]()
+    for start, stop in element_blocks(mesh.num_elements, count**mesh.dim):
+        det = determinants(jacobians(mesh.coordinates[start:stop], nodes))
+        coefficients = tensor_apply(change, det)
+        least = _SURE * np.abs(coefficients).max(axis=1)
+        found.append(start + np.flatnonzero(~(coefficients.min(axis=1) > least)))
+    return np.concatenate(found) if found else np.empty(0, np.int64)
 
 
 def _inverted(geometry: Geometry) -> GeometryError:

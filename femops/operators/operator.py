@@ -87,9 +87,12 @@ class Operator(MatrixFree):
     ) -> Operator:
         """Make the operator of a single form."""
         check_level(level)
+        backend = backend_of(form.fields.whole)
+        if not form.state.spaces:
+            form = replace(form, state=backend.state({}, {}), traced=form.qfunction)
         term = in_range(Term.make(form, dtype, lanes, base_level(level), data_dtype))
         space = term.spaces[0]
-        backend_of(space).compile_ahead(partial(shared_parts, term), space.comm.size)
+        backend.compile_ahead(partial(shared_parts, term), space.comm.size)
         return Operator([(1.0, term.ready(level))], FREE, level)
 
     def compile_ahead(self) -> None:

@@ -1,5 +1,6 @@
 """Jacobians, volumes, and the classes of elements."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +11,7 @@ from femops import Mesh
 from femops.basis import gauss
 from femops.errors import GeometryError
 from femops.geometry import BoundaryGeometry, ElementClass, Geometry, classify
-from femops_meshes.coordinates.mapping import adjugates
+from femops_meshes.coordinates.mapping import adjugates, determinants, jacobians
 from support.cases.meshes import MESHES, bend, scrambled_box
 from support.counted_lines import lines
 
@@ -77,6 +78,21 @@ def test_inverted_elements_are_counted_and_named():
     mesh = turned(femops.box((4, 4)), range(12), range(15, -1, -1))
     with pytest.raises(GeometryError, match=r"0, 1, 2, 3, 4, \.\.\. \(15, 14, 13, 12, 11 in the"):
         Geometry(mesh, gauss(2)).det(0, 1)
+
+
+@pytest.mark.parametrize(("dim", "order"), [(1, 1), (2, 1), (3, 1), (2, 2)])
+def test_the_check_of_determinants_finds_what_they_are_at_the_points(dim, order):
+    """Elements whose determinants have a bound are not looked at; the others are."""
+    rng, rule, found = np.random.default_rng(dim), gauss(8), []
+    mesh = femops.box((2,) * dim, mapping=bend, order=order)
+    for size in np.repeat([0.1, 0.3, 0.5], 20):
+        moved = mesh.coordinates + size / order * rng.uniform(-0.5, 0.5, mesh.coordinates.shape)
+        geometry = Geometry(replace(mesh, coordinates=moved), rule)
+        positive = bool((determinants(jacobians(moved, rule.points)) > 0.0).all())
+        found.append(positive)
+        with nullcontext() if positive else pytest.raises(GeometryError, match="not positive"):
+            geometry.check()
+    assert 0 < sum(found) < len(found) or dim == 1
 
 
 def test_classes():

@@ -293,6 +293,8 @@ class Backend(ABC):
     def state(self, vectors: Mapping[str, tuple[Space, Any]], setups: dict[Any, Any]) -> State:
         """Copy vectors into the state at which a residual is differentiated. Collective.
 
+        Without vectors, return the state of a linear form.
+
         Parameters
         ----------
         vectors : dict of (Space, vector)

@@ -25,6 +25,7 @@ from femops.operators.integrals.fusion import scaled_points
 from femops.operators.integrals.kernel_term import KernelTerm
 from femops.operators.integrals.number_types import smallest_of
 from femops.operators.integrals.point_data import data_of, setup_of
+from femops.operators.integrals.state import NO_STATE, State
 from femops.operators.integrals.term import Term
 from femops.parallel.gpus import device_channel
 from femops.pointwise.expressions.graph import Node
@@ -214,10 +215,10 @@ class DeviceBackend(Backend):
         whole.diagonal().apply(nothing, out)
         return out
 
-    def state(
-        self, vectors: Mapping[str, tuple[Space, Any]], setups: dict[Any, Any]
-    ) -> DeviceState:
+    def state(self, vectors: Mapping[str, tuple[Space, Any]], setups: dict[Any, Any]) -> State:
         """See `Backend.state`. Vectors and their present ghosts are copied in float64."""
+        if not vectors:
+            return NO_STATE
         fields = {}
         for name, (space, u) in vectors.items():
             if is_side(name) and space.comm.size > 1:

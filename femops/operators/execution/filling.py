@@ -1,8 +1,8 @@
-"""Data at quadrature points of a residual's derivative. A sweep computes them from the state."""
+"""Data at quadrature points. A sweep computes them from the geometry and a state."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -14,15 +14,19 @@ from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.integral import Integral
 from femops.operators.integrals.kernel_term import GivenTerm
 from femops.operators.integrals.point_data import setup_of
+from femops.pointwise.expressions.graph import ancestors
 from femops.pointwise.qdata_split import QDataSplit
+from femops.pointwise.trace import INVERSE, WEIGHT
 from femops.spaces.base import Space
 from femops_kernels.cpu.first_touch import placed_array
 from femops_kernels.cpu.kernels.kernel import FillKernel
 from femops_kernels.cpu.operators import HostOperator
 from femops_kernels.cpu.sweep import Sweep, SweepDofs
 
-# Fewest quadrature points of all ranks for which a kernel is compiled.
+# Fewest quadrature points of all ranks for which a kernel is compiled. Derivatives at other states
+# use it again; for a linear form it must pay at once.
 _COMPILED_FROM = 2**17
+_ONCE = 4  # times as many for a linear form
 _NONE: NDArray[np.int64] = np.empty(0, dtype=np.int64)
 
 
@@ -31,36 +35,41 @@ def filled_points(
 ) -> NDArray[Any] | None:
     """Compute the numbers (nbatch, points, numbers, width) that a form stores at points.
 
-    The numbers depend on the form's state, which is on the host. Return None if NumPy should
-    compute them: for few points, and in float32, because a float32 sweep would lose digits.
+    The numbers depend on the form's state, which is on the host, or on the geometry. Return None if
+    NumPy should compute them: for few points, and for a state in float32, because a float32 sweep
+    would lose digits.
 
     Parameters
     ----------
     form : Integral
-        A form with a state.
     qdata_split : QDataSplit
         ``qdata_split.point`` lists the numbers to compute.
     dtype : dtype
     width : int
         Number of lanes.
     """
-    spaces = form.state.spaces
+    spaces = form.state.spaces or _any_space(form, qdata_split)
+    if not spaces:
+        return None
     finest = max(spaces.values(), key=lambda space: space.order)
-    plain = dtype == np.float64 and finest.order > 0 and form.domain.has_maps
-    if not (plain and _many(form, finest)):
+    wide = np.dtype(np.float64)
+    plain = finest.order > 0 and form.domain.has_maps
+    if not plain or (dtype != wide and form.state.spaces) or not _many(form, finest):
         return None
     ne, numbers = form.domain.num_elements, len(qdata_split.point)
     if not ne:
         return None
-    found, given = setup_of(form, qdata_split, dtype, width)
+    found, given = setup_of(form, qdata_split, wide, width)
+    if not form.state.spaces:
+        form.setups.clear()  # not needed again
     fields, rule = Arguments(spaces, next(iter(spaces.values()))), form.quadrature
     target = fields.only([next(iter(spaces))])  # nothing is added to it
-    kinds = found.qfunction, dtype, width, None
+    kinds = found.qfunction, wide, width, None
     term = GivenTerm(form.name, fields, target, rule, *kinds, 0, 0, given)
-    kernel = FillKernel(factorised_kernel(term), numbers)
+    kernel = FillKernel(factorised_kernel(term), numbers, dtype)
     shape = -(-ne // width), form.geometry.num_points, numbers, width
     points = placed_array(shape, dtype, term.chunk_batches)
-    states = [np.ravel(form.state.field(name).l_vec) for name in spaces]
+    states = [_l_vec(form, name) for name in spaces]
     starts = [0, *accumulate(len(state) for state in states)]
     dofs = [
         SweepDofs(*plans, _NONE, _NONE, 0.0, start)
@@ -73,13 +82,35 @@ def filled_points(
     return points
 
 
+def _any_space(form: Integral, qdata_split: QDataSplit) -> Mapping[str, Any]:
+    """Space of a linear form, whose field the numbers do not use. Empty if they are coefficients.
+
+    Numbers in ``form.rounded`` are rounded by NumPy.
+    """
+    shape = {node.number for name in (INVERSE, WEIGHT) for node in form.static[name].flat}
+    used = {node.number for node in ancestors(qdata_split.point)}
+    if form.rounded or not shape & used:
+        return {}
+    name, space = next(iter(form.fields.spaces.items()))
+    return {name: space}
+
+
+def _l_vec(form: Integral, name: str) -> NDArray[Any]:
+    """Values of a field of the state. Zeros for a form without a state, which are not read."""
+    if form.state.spaces:
+        return np.ravel(form.state.field(name).l_vec)
+    space = form.fields.spaces[name]
+    return np.zeros(space.ndofs * space.ncomp)
+
+
 def _many(form: Integral, space: Space) -> bool:
     """True if a space has many quadrature points on all ranks together.
 
     All ranks get the same answer without communication.
     """
     each = (form.quadrature.q1d / max(space.order, 1)) ** space.dim
-    return space.global_size / space.ncomp * each >= _COMPILED_FROM
+    least = _COMPILED_FROM * (1 if form.state.spaces else _ONCE)
+    return space.global_size / space.ncomp * each >= least
 
 
 def _run(

@@ -22,7 +22,7 @@ from femops.operators.execution.kernels import (
 from femops.operators.integrals.constraints import Constraints
 from femops.operators.integrals.kernel_term import KernelTerm
 from femops.operators.integrals.snapshots import Field
-from femops.operators.integrals.state import HostState
+from femops.operators.integrals.state import HostState, NoState, State
 from femops.pointwise.sides import is_side
 from femops.spaces.base import Space
 from femops_kernels.channel import Channel
@@ -148,8 +148,10 @@ class HostBackend(Backend):
         """See `Backend.diagonal`."""
         return diagonal(self, summands).astype(summands[0][1].dtype, copy=False)
 
-    def state(self, vectors: Mapping[str, tuple[Space, Any]], setups: dict[Any, Any]) -> HostState:
+    def state(self, vectors: Mapping[str, tuple[Space, Any]], setups: dict[Any, Any]) -> State:
         """See `Backend.state`."""
+        if not vectors:
+            return NoState(filled_points)
         fields = {
             name: Field.of(space, vector, on_sides=is_side(name))
             for name, (space, vector) in vectors.items()

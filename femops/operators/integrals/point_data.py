@@ -149,10 +149,19 @@ def _stored(
 def _swept(
     form: Integral, qdata_split: QDataSplit, dtype: np.dtype[Any], width: int
 ) -> NDArray[Any] | None:
-    """Numbers at points, computed from a state by a sweep. None if NumPy should compute them."""
+    """Numbers at points, computed by a sweep. None if NumPy should compute them.
+
+    NumPy names numbers that are not finite, and determinants that are not positive.
+    """
     if not qdata_split.point:
         return None
-    return form.state.points(form, qdata_split, dtype, width)
+    points = form.state.points(form, qdata_split, dtype, width)
+    if points is None or form.state.spaces:  # a bad state shows in its residual
+        return points
+    assert isinstance(form.geometry, Geometry)
+    form.geometry.check()
+    with np.errstate(all="ignore"):
+        return points if np.isfinite(points.sum()) else None
 
 
 def setup_of(
@@ -173,7 +182,8 @@ def setup_of(
         there = form.domain.has_maps and (form.state.filled or not parts)
         split = stored_split if there else nonlinear_split
         found = split(trace, given, nodes, len(nodes), form.known)
-        plain = replace(form, state=NO_STATE, traced=NonlinearQFunction(trace)) if parts else form
+        step = NonlinearQFunction(trace) if parts else form.traced
+        plain = replace(form, state=NO_STATE, traced=step)
         form.setups[key] = found, data_of(plain, found, dtype, width, looks=not there)
     found_already: tuple[QDataSplit, Data] = form.setups[key]
     return found_already

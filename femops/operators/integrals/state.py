@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from femops.operators.integrals.snapshots import Field
 from femops.spaces.base import Space
 
+Fill = Callable[[Any, Any, np.dtype[Any], int], NDArray[Any] | None]
+
 
 class State(ABC):
     """Fields at which a residual is differentiated.
@@ -53,10 +55,19 @@ class State(ABC):
 
 @final
 class NoState(State):
-    """State of a linear form. It has no fields."""
+    """State of a linear form. It has no fields.
+
+    Parameters
+    ----------
+    fill : callable, optional
+        Function that does `State.points`. By default NumPy computes the numbers.
+    """
 
     spaces: Mapping[str, Space] = {}
     filled = False
+
+    def __init__(self, fill: Fill | None = None) -> None:
+        self._fill = fill
 
     @property
     def setups(self) -> dict[Any, Any]:  # type: ignore[override]  # nothing is shared
@@ -78,18 +89,13 @@ class NoState(State):
         return self
 
     def points(
-        self,
-        form: Any,
-        qdata_split: Any,
-        dtype: np.dtype[Any],
-        width: int,
-    ) -> None:
-        """See `State.points`. NumPy computes the numbers."""
+        self, form: Any, qdata_split: Any, dtype: np.dtype[Any], width: int
+    ) -> NDArray[Any] | None:
+        """See `State.points`."""
+        return None if self._fill is None else self._fill(form, qdata_split, dtype, width)
 
 
 NO_STATE = NoState()
-
-Fill = Callable[[Any, Any, np.dtype[Any], int], NDArray[Any] | None]
 
 
 @final

@@ -260,6 +260,14 @@ def put(lane: Lane, base: Any, k: Any, value: Any) -> None:
     build().store(as_real(lane.real, value), pointer)
 
 
+def narrow(lane: Lane, line: Any) -> tuple[Traced, ...]:
+    """``narrow(LANE, line)``: a line of lane vectors of LANE's type or a wider one, as LANE's."""
+    return tuple(
+        each if each.kind == lane else Traced(lane, build().fptrunc(each.value, lane.llvm))
+        for each in line
+    )
+
+
 def word(base: Any, k: Any) -> Traced:
     """``word(address, k)``: entry ``k`` of an int64 array."""
     return Traced(INTEGER, build().load(address_of(base, k, 8, WORD)))
@@ -285,6 +293,7 @@ __all__ = [
     "get",
     "half_word",
     "load",
+    "narrow",
     "numbers",
     "prefetch",
     "put",

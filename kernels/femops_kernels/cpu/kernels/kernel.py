@@ -471,10 +471,13 @@ class FillKernel(SweepKernel):
         of factors of test functions.
     numbers : int
         Count of numbers at a point.
+    stored : dtype
+        Their type, which may be narrower than that of the kernel.
     """
 
     kernel: Kernel
     numbers: int
+    stored: np.dtype[Any]
 
     def __post_init__(self) -> None:
         for name in ("dim", "sources", "targets", "dtype", "width"):
@@ -483,6 +486,8 @@ class FillKernel(SweepKernel):
     @property
     def parts(self) -> Parts:
         """See `SweepKernel.parts`."""
-        constants = self.kernel.constants() | {"FILLED": self.numbers, "BY_ELEMENT": False}
+        lane = Lane(self.width, self.stored.name)
+        filled = {"FILLED": self.numbers, "FILLED_LANE": lane, "FILLED_BYTES": lane.nbytes}
+        constants = self.kernel.constants() | filled | {"BY_ELEMENT": False}
         names = ("table", "copies", "ahead", "weights", "geometry", "pieces", "batch", "batch_fill")
         return (*names, "batches"), constants, self.kernel.qfunction.text

@@ -7,7 +7,7 @@ results of the q-function stay at the points. Nothing is added to y.
 # <defaults>
 
 from femops_kernels.simd.compiling import traced
-from femops_kernels.simd.lanes import fill, word
+from femops_kernels.simd.lanes import Lane, fill, narrow, word
 from femops_kernels.simd.lines import contract, load_line, store_line
 from femops_kernels.skeletons.batch.batch import (
     NCOMP,
@@ -24,6 +24,8 @@ from femops_kernels.skeletons.chunk.defaults import *
 from femops_kernels.skeletons.chunk.table import *
 
 FILLED = 1  # numbers of a point
+FILLED_LANE = Lane(8, "float64")  # how these are stored; LANE or narrower
+FILLED_BYTES = 64
 # </defaults>
 
 
@@ -47,7 +49,7 @@ def fill_points_of_line(source, out, value, along_x, along_y, along_z, modes, pl
             found, _, _, _ = pointwise(u, ux, uy, uz, q)
         else:
             found, _, _, _ = pointwise(u, u, u, u, q)
-        store_line(LANE, out, (start + k1) * FILLED, 1, found)
+        store_line(FILLED_LANE, out, (start + k1) * FILLED, 1, narrow(FILLED_LANE, found))
 
 
 @traced
@@ -76,6 +78,6 @@ def batch(table, b, x, y, work, ahead):
     for side, matrix in zip(SOURCES, BASES, strict=True):
         field_at_points(x, side, matrix, value, slab, along_z)
     source = sources(table, b)
-    out = word(table, FILLED_AT) + b * POINTS * FILLED * LANE_BYTES
+    out = word(table, FILLED_AT) + b * POINTS * FILLED * FILLED_BYTES
     for k3 in range(Q3):
         fill_points_of_plane(source, out, value, along_x, along_y, along_z, modes, plane, k3)

@@ -1,0 +1,57 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import femops
+from femops.errors import GeometryError, OperatorError
+from femops.operators.execution import filling
+from support.cases.meshes import bend
+
+FORMS = {
+    "diffusion": lambda V, _: femops.diffusion(V),
+    "mass in float32": lambda V, _: femops.mass(V, dtype="float32"),
+    "a coefficient": lambda V, _: femops.diffusion(V, kappa=lambda x: 1 + x[0] ** 2),
+    "elasticity": lambda _, W: femops.elasticity(W, 1.3, 0.7),
+    "not symmetric": lambda V, _: femops.form(lambda u, x: {"value": x[0] * u.grad[1]}, V),
+}
+
+
+@pytest.fixture
+def sweeps(monkeypatch):
+    """Kernels compute the numbers from the first point on. The list has one entry per sweep."""
+    runs, run = [], filling._run
+    monkeypatch.setattr(filling, "_run", lambda *given: runs.append(run(*given)))
+    monkeypatch.setattr(filling, "_COMPILED_FROM", 0)
+    return runs
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_sweeps_compute_what_numpy_keeps_of_linear_forms(name, sweeps, monkeypatch):
+    mesh = femops.box((3, 2, 3), mapping=bend, order=2)
+    spaces = femops.H1(mesh, 3), femops.H1(mesh, 2, 3)
+    ((_, term),) = FORMS[name](*spaces).summands
+    assert len(sweeps) == 1
+    monkeypatch.setattr(filling, "_COMPILED_FROM", 10**9)
+    ((_, plain),) = FORMS[name](*spaces).summands
+    assert len(sweeps) == 1
+    found, expected = term.data.points, plain.data.points
+    assert found.dtype == expected.dtype == term.dtype
+    atol = 64 * np.finfo(term.dtype).eps * np.abs(expected).max()
+    np.testing.assert_allclose(found, expected, rtol=0, atol=atol)
+
+
+def test_values_that_are_not_finite_are_named(sweeps):
+    V = femops.H1(femops.box((2, 2), mapping=bend, order=2), 2)
+    with pytest.raises(OperatorError, match=r"<lambda> is not finite at 64 quadrature points"):
+        femops.form(lambda u, x: {"value": u.value / (x[0] - x[0])}, V)
+    assert sweeps
+
+
+def test_inverted_elements_are_named(sweeps):
+    mesh = femops.box((4, 4), mapping=bend, order=2)
+    coordinates = mesh.coordinates.copy()
+    coordinates[3] = coordinates[3].reshape(3, 3, 2)[::-1].reshape(9, 2)  # past the reader's checks
+    with pytest.raises(GeometryError, match=r"1 element has .* not positive .*: 3"):
+        femops.diffusion(femops.H1(replace(mesh, coordinates=coordinates), 3))
+    assert sweeps
