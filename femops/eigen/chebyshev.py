@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import Any, final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from femops.eigen.bounds import spectrum
 from femops.eigen.complement import Search
 from femops.eigen.eigenpairs import Eigenpairs, SubspaceState
-from femops.eigen.filters import Interval, filter_vectors
+from femops.eigen.filters import (
+    CONDITION,
+    LEAST_DEGREE,
+    MOST_DEGREE,
+    Interval,
+    filter_degree,
+    filter_vectors,
+)
 from femops.eigen.inverse import Inverse
 from femops.eigen.numbers import check_numbers
 from femops.eigen.pencil import AnyOperator, Array, Pencil
-from femops.eigen.ritz import mass_products, residual_norms, ritz_vectors
+from femops.eigen.precision import FilterPrecision
+from femops.eigen.ritz import mass_products, residuals, ritz_vectors
 from femops.errors import SolverError, VectorError
 from femops.fields.multivector import MultiVector
 from femops.fields.reproducible import random_columns
@@ -26,14 +34,10 @@ from femops_meshes.arguments import names_checked
 Floats = NDArray[np.float64]
 
 _LANCZOS_STEPS = 16
-_MOST_DEGREE = 400
-_LEAST_DEGREE = 8
-_MARGIN = 4.0  # a filter reduces residuals by this factor more than the tolerance needs
 # If a filter reduces the logarithm of the residual by less than this part of the expected
 # reduction, the inverse of the mass is too rough and gets a higher degree, up to the second number.
 _SLOW, _MOST_INVERSE = 0.35, 32
-# Largest condition number of filtered vectors: the square still has a Cholesky factor.
-_CONDITION = 1e6
+_STALLED = 0.8  # a filter in float32 that leaves more of the residual is the last
 _ROUND_OFF = 16.0  # times the precision and the largest eigenvalue: no residual is smaller
 _MOST_PRODUCTS = 10_000  # for each vector
 # Dense algebra computes all eigenpairs of a problem with at most so many free dofs if filters would
@@ -57,6 +61,7 @@ def chebyshev_subspace(
     maxiter: int = 100,
     max_products: int | None = None,
     state: SubspaceState | None = None,
+    filter_dtype: DTypeLike | None = None,
     seed: int = 0,
     history: bool = False,
     progress: Progress | None = None,
@@ -106,6 +111,10 @@ def chebyshev_subspace(
         most 1,000 dofs are free, dense algebra takes over after 20 products for each dof.
     state : SubspaceState, optional
         Vectors to start with: ``result.state`` of this pair of operators or of a similar pair.
+    filter_dtype : dtype, optional
+        Type of the numbers in filters. By default that is float32 where it suffices: for large
+        problems, unless the largest eigenvalue is more than some 20,000 times the gap. Ritz values
+        and residuals are in the type of A, so results are as accurate.
     seed : int
         Seed of the random start vectors.
     history : bool
@@ -131,7 +140,8 @@ def chebyshev_subspace(
     SolverError
         The operators are not made by femops, are on different spaces, or are not symmetric. The
         mass is not positive. k is below 1 or above the number of free dofs. The tolerance is no
-        number > 0. The state has another space, or fewer than k vectors.
+        number > 0. The state has another space, or fewer than k vectors. Filters are asked for in
+        float32, and numbers do not fit into it.
     VectorError
         The vectors do not fit into memory.
 
@@ -149,11 +159,13 @@ def chebyshev_subspace(
     (289, 3)
     """
     pencil = Pencil.checked(A, M)
-    numbers = {"k": k, "tol": tol, "guard": guard, "maxiter": maxiter, "seed": seed}
+    numbers: dict[str, Any] = {"k": k, "tol": tol, "guard": guard, "maxiter": maxiter, "seed": seed}
     numbers |= {"max_products": max_products, "state given": state is not None, "warn": warn}
+    numbers |= {"filter_dtype": None if filter_dtype is None else str(filter_dtype)}
     check_same(pencil.A.space.comm, "chebyshev_subspace", numbers, error=SolverError)
     check_numbers(numbers, pencil.count)
-    solve = _Solve(pencil, int(k), float(tol), guard, seed, Watch(history, progress, None))
+    watch = Watch(history, progress, None)
+    solve = _Solve(pencil, int(k), float(tol), guard, filter_dtype, seed, watch)
     if state is None:
         solve.begin()
     else:
@@ -172,17 +184,25 @@ class _Solve:
     Parameters
     ----------
     pencil : Pencil
-    k, tol, guard, seed
+    k, tol, guard, filter_dtype, seed
         See `chebyshev_subspace`.
     watch : Watch
     """
 
     def __init__(
-        self, pencil: Pencil, k: int, tol: float, guard: int | None, seed: int, watch: Watch
+        self,
+        pencil: Pencil,
+        k: int,
+        tol: float,
+        guard: int | None,
+        filter_dtype: DTypeLike | None,
+        seed: int,
+        watch: Watch,
     ) -> None:
         self.pencil, self.k, self.tol, self.guard = pencil, k, tol, guard
         self.seed, self.watch = seed, watch
         self.inverse, self.products, self.iterations = Inverse(pencil), 0, 0
+        self.precision = FilterPrecision(pencil, filter_dtype)
         self.random = True  # the vectors began as random ones
         self.complete = False  # the vectors are a basis of all vectors: no eigenvector is missing
         self._highest = -np.inf  # above an eigenvalue that was above the bound of the spectrum
@@ -216,9 +236,10 @@ class _Solve:
         part = (self.X.nvec / pencil.count) ** (2.0 / space.dim)  # by Weyl's law
         cut = self.lowest + min(part, 0.5) * (self.upper - self.lowest)
         interval = Interval(self.lowest, cut, self.upper)
-        degree = np.ceil(np.log(_CONDITION) / interval.growth(self.lowest))
-        degree = int(np.clip(degree, _LEAST_DEGREE, _MOST_DEGREE))
-        self._filter(self.X, None, None, interval, degree)
+        degree = np.ceil(np.log(CONDITION) / interval.growth(self.lowest))
+        degree = int(np.clip(degree, LEAST_DEGREE, MOST_DEGREE))
+        inverse, _ = self.precision.of(self.inverse, self.X.nvec, interval, self.lowest)
+        self._filter(self.X, None, None, inverse, interval, degree)
 
     def _take_all(self) -> None:
         """Take one vector for each free dof. Then Ritz values are exact eigenvalues."""
@@ -258,7 +279,7 @@ class _Solve:
         before = np.inf
         self.most = _MOST_PRODUCTS * self.X.nvec if max_products is None else max_products
         while True:
-            values, massed, norms = self._ritz()
+            values, left, norms = self._ritz()
             self.iterations += 1
             wanted = np.abs(values[: self.k]).max()
             eps = float(np.finfo(self.X.dtype).eps)
@@ -276,7 +297,7 @@ class _Solve:
                 continue
             before = largest
             if self.X.nvec < self.pencil.count:
-                self._improve(values, massed, norms, tolerance)
+                self._improve(values, left, norms, tolerance)
 
     def _limit(self, maxiter: int, *, stuck: bool) -> str:
         """Name of the limit that ends the iteration. Empty if no limit is reached."""
@@ -293,8 +314,11 @@ class _Solve:
 
         Vectors of a state that are eigenvectors of high eigenvalues slow down the convergence. Each
         time that residuals fall too slowly, the inverse of the mass gets a higher degree. After
-        several such iterations random vectors replace the state.
+        several such iterations random vectors replace the state. If residuals hardly fall, filters
+        are no longer in float32.
         """
+        if not now < _STALLED * before:
+            self.precision.drop()
         expected = min(self._expected, np.log(before / tolerance))
         if not np.log(before / now) < _SLOW * expected:
             return False
@@ -392,8 +416,8 @@ class _Solve:
         """Largest number at which the damped interval may begin: halfway to its upper end."""
         return float(values[0]) + 0.5 * (self.upper - float(values[0]))
 
-    def _ritz(self) -> tuple[Floats, MultiVector | None, Floats]:
-        """Make X the Ritz vectors. Return Ritz values, products with M, and norms of residuals."""
+    def _ritz(self) -> tuple[Floats, MultiVector, Floats]:
+        """Make X the Ritz vectors. Return Ritz values, residuals, and norms of residuals."""
         pencil, X = self.pencil, self.X
         try:
             X.orthonormalise(pencil.norm_mass, self.seed + self.iterations + 1, pencil.deviations)
@@ -403,64 +427,41 @@ class _Solve:
         values = ritz_vectors(X, AX, pencil)
         pencil.A.apply_many(X, AX)
         self.products += 2 * X.nvec
-        massed = mass_products(X, pencil)
-        return values, massed, residual_norms(X, AX, massed, values, pencil)
+        norms = residuals(X, AX, mass_products(X, pencil), values, pencil)
+        return values, AX, norms
 
-    def _improve(
-        self, values: Floats, massed: MultiVector | None, norms: Floats, tolerance: float
-    ) -> None:
+    def _improve(self, values: Floats, left: MultiVector, norms: Floats, tolerance: float) -> None:
         """Filter the vectors that have not converged. Converged vectors do not change."""
         active = np.flatnonzero(norms > tolerance)
         cut = min(float(values[-1]), self._middle(values))
         interval = Interval(min(self.lowest, float(values[0])), cut, self.upper)
         wanted = int(np.count_nonzero(active < self.k))
-        degree = self._degree(interval, values[active], norms[active], tolerance, wanted)
+        last = float(values[self.k - 1])
+        inverse, rest = self.precision.of(self.inverse, len(active), interval, last)
+        degree, self._expected = filter_degree(
+            interval, values[active], norms[active], tolerance, wanted, rest
+        )
         if self._few_dofs(degree * len(active)):
             return
         degree = min(degree, max((self.most - self.products) // len(active), 1))
         every = len(active) == self.X.nvec
         part = self.X if every else self.X[active]
-        theirs = massed if massed is None or every else massed[active]
-        self._filter(part, theirs, values[active], interval, degree)
+        theirs = left if every else left[active]
+        self._filter(part, theirs, values[active], inverse, interval, degree)
         if not every:
             self.X[active] = part
 
     def _filter(
         self,
         X: MultiVector,
-        massed: MultiVector | None,
+        left: MultiVector | None,
         values: Floats | None,
+        inverse: Inverse,
         interval: Interval,
         degree: int,
     ) -> None:
-        filter_vectors(X, massed, values, self.inverse, interval, degree)
+        filter_vectors(X, left, values, inverse, interval, degree)
         self.products += degree * X.nvec
-
-    def _degree(
-        self, interval: Interval, values: Floats, norms: Floats, tolerance: float, wanted: int
-    ) -> int:
-        """Degree of a filter that makes residuals small enough and keeps vectors independent.
-
-        Each vector contains a part of the lowest eigenvector, of about the lowest vector's residual
-        over the gap. The filter amplifies this part most.
-
-        Parameters
-        ----------
-        interval : Interval
-        values, norms : (n,) arrays
-            Ritz values and residuals of the vectors to filter.
-        tolerance : float
-        wanted : int
-            Number of vectors that belong to the k lowest pairs. They come first.
-        """
-        gap = max(interval.cut - float(values[0]), float(norms[0]))
-        part = float(norms[0]) / gap
-        rates = np.maximum(interval.growth(values), 1e-8)
-        most = np.log(_CONDITION / part) / rates[0]
-        needed = np.log(_MARGIN * norms[:wanted] / tolerance) / rates[:wanted]
-        degree = int(np.clip(np.ceil(min(most, needed.max())), _LEAST_DEGREE, _MOST_DEGREE))
-        self._expected = degree * float(rates[:wanted].min())
-        return degree
 
     def _conclude(self, values: Floats, norms: Floats, tolerance: float, limit: str) -> Eigenpairs:
         k = self.k
@@ -468,8 +469,8 @@ class _Solve:
         state = SubspaceState(self.X, values)
         reason = self._reason(limit, values, norms, tolerance) if limit else ""
         report = tolerance, not limit, self.iterations, self.products, state
-        told = tuple(self.watch.norms)
-        return Eigenpairs(values[:k], chosen, norms[:k], *report, told, reason)
+        told, kind = tuple(self.watch.norms), self.precision.dtype
+        return Eigenpairs(values[:k], chosen, norms[:k], *report, told, reason, kind)
 
     def _reason(self, limit: str, values: Floats, norms: Floats, tolerance: float) -> str:
         """Sentences about the limit and the cause of slow convergence."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from femops.eigen.filters import Interval, filter_vectors
 from femops.eigen.inverse import Inverse
 from femops.eigen.pencil import Pencil
-from femops.eigen.ritz import mass_products, ritz_vectors
+from femops.eigen.ritz import mass_products, residuals, ritz_vectors
 from femops.fields.multivector import MultiVector
 from femops.fields.reproducible import random_columns
 
@@ -129,12 +129,13 @@ class Search:
         Y = MultiVector.zeros(X.space, count, X.dtype, 1 if count == 1 else None)
         random_columns(Y, range(count), seed, pencil.deviations)
         _take_out(Y, X, pencil, seed)
-        values, massed = None, None
+        values, left = None, None
         for done in range(self.filters):
-            filter_vectors(Y, massed, values, inverse, self.interval, self.step)
+            filter_vectors(Y, left, values, inverse, self.interval, self.step)
             _take_out(Y, X, pencil, seed + done)
-            values = ritz_vectors(Y, pencil.A.apply_many(Y), pencil)
-            massed = mass_products(Y, pencil)
+            left = pencil.A.apply_many(Y)
+            values = ritz_vectors(Y, left, pencil)
+            residuals(Y, left, mass_products(Y, pencil), values, pencil)
             products += count * (self.step + 1)
             if values[0] < self.value - tolerance:
                 break

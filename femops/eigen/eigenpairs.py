@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +58,8 @@ class Eigenpairs:
     reason : str
         Limit that ended the iteration, and cause of slow convergence. Empty if the iteration has
         converged.
+    filter_dtype : dtype
+        Type of the numbers in the last filter.
     """
 
     values: Floats
@@ -70,3 +72,4 @@ class Eigenpairs:
     state: SubspaceState
     history: tuple[float, ...] = ()
     reason: str = ""
+    filter_dtype: np.dtype[Any] = np.dtype(np.float64)  # noqa: RUF009  (never changed)

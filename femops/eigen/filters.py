@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +12,17 @@ from numpy.typing import NDArray
 from femops.eigen.inverse import Inverse, apply_panel
 from femops.eigen.pencil import Array
 from femops.fields.multivector import MultiVector
+from femops.fields.panels import rows_of, set_rows
 
 Floats = NDArray[np.float64]
+
+
+MOST_DEGREE = 400
+LEAST_DEGREE = 8
+CONDITION = 1e6
+"""Largest condition number of filtered vectors: the square still has a Cholesky factor."""
+
+_MARGIN = 4.0  # a filter reduces residuals by this factor more than the tolerance needs
 
 
 @final
@@ -48,27 +58,71 @@ class Interval:
         return np.asarray(np.arccosh(outside))
 
 
+def filter_degree(
+    interval: Interval,
+    values: Floats,
+    norms: Floats,
+    tolerance: float,
+    wanted: int,
+    rest: float,
+) -> tuple[int, float]:
+    """Degree of a filter that makes residuals small enough and keeps vectors independent.
+
+    Each vector contains a part of the lowest eigenvector, of about the lowest vector's residual
+    over the gap. The filter amplifies this part most.
+
+    Parameters
+    ----------
+    interval : Interval
+    values, norms : (n,) arrays
+        Ritz values and residuals of the vectors to filter.
+    tolerance : float
+    wanted : int
+        Number of vectors that belong to the k lowest pairs. They come first.
+    rest : float
+        Part of a residual that round-off leaves.
+
+    Returns
+    -------
+    degree : int
+    expected : float
+        Logarithm of the least reduction of the residuals wanted.
+    """
+    gap = max(interval.cut - float(values[0]), float(norms[0]))
+    part = float(norms[0]) / gap
+    rates = np.maximum(interval.growth(values), 1e-8)
+    most = np.log(CONDITION / part) / rates[0]
+    goals = np.log(_MARGIN * norms[:wanted] / tolerance)
+    needed = np.minimum(goals, -np.log(max(rest, 1e-300))) / rates[:wanted]
+    degree = int(np.clip(np.ceil(min(most, needed.max())), LEAST_DEGREE, MOST_DEGREE))
+    return degree, degree * float(rates[:wanted].min())
+
+
 def filter_vectors(
     X: MultiVector,
-    MX: MultiVector | None,
+    R: MultiVector | None,
     values: Floats | None,
     inverse: Inverse,
     interval: Interval,
     degree: int,
 ) -> None:
-    """Overwrite vectors by a Chebyshev polynomial of B A times the vectors. Collective.
+    """Overwrite vectors by a Chebyshev polynomial p of B A times the vectors. Collective.
 
-    B is an approximate inverse of M. If B is not exact, the recurrence adds the error (x - B M x)
-    lambda. So an eigenvector of the pencil is only scaled, for any B.
+    B is an approximate inverse of M. The type of its pencil is that of the arithmetic: float32, or
+    the type of X.
+
+    Of a Ritz vector x the result is p(lambda) x + z. Here z begins with zero, and its recurrence
+    adds the residual, B (A x - lambda M x). So an error of B, or round-off in float32, is relative
+    to the residual. An eigenvector of the pencil is only scaled, for any B.
 
     Parameters
     ----------
     X : MultiVector
         Ritz vectors, or any vectors.
-    MX : MultiVector or None
-        Products of X with a mass that is a matrix. None for a diagonal mass.
+    R : MultiVector or None
+        Residuals of Ritz vectors X. None for other vectors.
     values : (nvec,) array or None
-        Ritz values of X. None if X are not Ritz vectors, or if B is exact.
+        Ritz values of X.
     inverse : Inverse
     interval : Interval
     degree : int
@@ -76,35 +130,79 @@ def filter_vectors(
     Notes
     -----
     Y. Zhou, Y. Saad, M. Tiago and J. Chelikowsky, "Self-consistent-field calculations using
-    Chebyshev-filtered subspace iteration", J. Comput. Phys. 219 (2006), with scaled polynomials.
-    The correction is residual-based filtering: N. Kodali, K. Ramakrishnan and P. Motamarri,
-    "Residual-based Chebyshev filtered subspace iteration ... tolerant to inexact matrix-vector
-    products" (2025).
+    Chebyshev-filtered subspace iteration", J. Comput. Phys. 219 (2006), with scaled polynomials. N.
+    Kodali, K. Ramakrishnan and P. Motamarri, "Residual-based Chebyshev filtered subspace iteration
+    ... tolerant to inexact matrix-vector products", arXiv 2503.22652 (2025).
     """
-    memory = X.space.memory
-    other, product = (memory.panels(X.panels.shape[1:], X.dtype) for _ in range(2))
-    for k, panel in enumerate(X.panels):
-        extra = theirs = None
-        if MX is not None and values is not None:
-            theirs = np.zeros(X.width)
-            part = values[k * X.width : (k + 1) * X.width]
-            theirs[: len(part)] = part
-            extra = _missed(panel, MX.panels[k], theirs, inverse)
-        _filter_panel(panel, (other, product), inverse, interval, degree, extra, theirs)
+    kind, memory = inverse.pencil.A.dtype, X.space.memory
+    if R is None or values is None:
+        work = _in_type(X, kind, np.ones(X.nvec))
+        spare = _spare(work)
+        for panel in work.panels:
+            _filter_panel(panel, spare, inverse, interval, degree, None)
+        if work is not X:
+            _add(X, np.zeros(X.nvec), work, np.ones(X.nvec))
+        return
+    sizes = np.ones(X.nvec) if kind == X.dtype else _sizes(R)
+    work = _in_type(R, kind, sizes)
+    spare, width = _spare(work), work.width
+    padded = np.zeros(work.npanels * width)
+    padded[: X.nvec] = values
+    for k, panel in enumerate(work.panels):
+        source, theirs = inverse.of_panel(panel), padded[k * width : (k + 1) * width]
+        z = memory.panels(panel.shape, kind)
+        _filter_panel(z, spare, inverse, interval, degree, (source, theirs))
+        panel[...] = z
+    _add(X, _scalars(values, interval, degree), work, sizes)
 
 
-def _missed(panel: Array, massed: Array, values: Floats, inverse: Inverse) -> Array:
-    """Error (X - B M X) lambda of an inexact B, divided by `Inverse.scales`."""
-    pencil = inverse.pencil
-    factors = pencil.A.space.memory.put(values.astype(panel.dtype))
-    if not inverse.degree:
-        assert pencil.weights is not None
-        difference: Array = pencil.weights[:, np.newaxis] * panel - massed
-    else:
-        difference = panel - inverse.of_panel(massed)
-    difference *= factors
-    difference *= pencil.free[:, np.newaxis]
-    return difference
+def _spare(X: MultiVector) -> tuple[Array, Array]:
+    """Two panels of work space."""
+    shape, memory = X.panels.shape[1:], X.space.memory
+    return memory.panels(shape, X.dtype), memory.panels(shape, X.dtype)
+
+
+def _sizes(R: MultiVector) -> Floats:
+    """Norms (nvec,) of vectors, one where a norm is zero. Collective."""
+    norms = R.norms()
+    return np.where(norms > 0.0, norms, 1.0)
+
+
+def _scalars(values: Floats, interval: Interval, degree: int) -> Floats:
+    """Values (nvec,) of the filter's polynomial at Ritz values."""
+    before, now = np.zeros_like(values), np.ones_like(values)
+    for alpha, beta in _factors(interval, degree):
+        before, now = now, alpha * (values - interval.centre) * now - beta * before
+    return now
+
+
+def _factors(interval: Interval, degree: int) -> Iterator[tuple[float, float]]:
+    """Factors of each step y' = alpha (B A y - centre y) - beta y_before of the recurrence."""
+    first = sigma = interval.radius / (interval.lowest - interval.centre)
+    yield sigma / interval.radius, 0.0
+    for _ in range(degree - 1):
+        following = 1.0 / (2.0 / first - sigma)
+        yield 2.0 * following / interval.radius, sigma * following
+        sigma = following
+
+
+def _in_type(X: MultiVector, kind: np.dtype[Any], sizes: Floats) -> MultiVector:
+    """Copy vectors, divided by their sizes, to another type. X itself if it has the type."""
+    if X.dtype == kind:
+        return X
+    result = MultiVector.zeros(X.space, X.nvec, kind)
+    factors = X.space.memory.put((1.0 / sizes).astype(X.dtype))
+    for rows in X.row_blocks():
+        set_rows(result.panels, rows, rows_of(X.panels, X.nvec, rows) * factors)
+    return result
+
+
+def _add(X: MultiVector, factors: Floats, Z: MultiVector, others: Floats) -> None:
+    """Overwrite X by ``factors X + others Z``, with a factor for each vector."""
+    own, theirs = (X.space.memory.put(each.astype(X.dtype)) for each in (factors, others))
+    for rows in X.row_blocks():
+        block = rows_of(Z.panels, Z.nvec, rows) * theirs
+        set_rows(X.panels, rows, block + own * rows_of(X.panels, X.nvec, rows))
 
 
 def _filter_panel(
@@ -113,28 +211,28 @@ def _filter_panel(
     inverse: Inverse,
     interval: Interval,
     degree: int,
-    extra: Array | None,
-    values: Floats | None,
+    residuals: tuple[Array, Floats] | None,
 ) -> None:
-    """Overwrite one panel by Chebyshev's recurrence; see `filter_vectors`."""
-    A, memory = inverse.pencil.A, inverse.pencil.A.space.memory
-    centre, radius = interval.centre, interval.radius
-    first = sigma = radius / (interval.lowest - centre)
+    """Overwrite one panel by Chebyshev's recurrence; see `filter_vectors`.
+
+    ``residuals`` are B times the residuals, divided by `Inverse.scales`, and the Ritz values. Then
+    the panel is zero.
+    """
+    A, memory, centre = inverse.pencil.A, inverse.pencil.A.space.memory, interval.centre
     (old, product), current = spare, panel
-    scalars = before = np.ones(panel.shape[1])
-    for step in range(degree):
-        # Y' = alpha (B A Y - centre Y) - beta Y_old; ``scalars`` follow it with lambda for B A
-        following = sigma if step == 0 else 1.0 / (2.0 / first - sigma)
-        alpha = following / radius if step == 0 else 2.0 * following / radius
-        beta = 0.0 if step == 0 else sigma * following
-        apply_panel(A, current, product)
+    before, scalars = np.zeros(panel.shape[1]), np.ones(panel.shape[1])
+    for step, (alpha, beta) in enumerate(_factors(interval, degree)):
+        if step or residuals is None:
+            apply_panel(A, current, product)
+        else:
+            product[...] = 0.0
         given = None
-        if extra is not None and values is not None:
-            given = extra, memory.put((alpha * scalars).astype(panel.dtype))
-            after = alpha * (values - centre) * scalars - beta * before
-            before, scalars = scalars, after
+        if residuals is not None:
+            source, values = residuals
+            given = source, memory.put((alpha * scalars).astype(panel.dtype))
+            before, scalars = scalars, alpha * (values - centre) * scalars - beta * before
         numbers = alpha, -alpha * centre, -beta
         memory.three_term(old, inverse.of_panel(product), current, numbers, inverse.scales, given)
-        current, old, sigma = old, current, following
+        current, old = old, current
     if current is not panel:
         panel[...] = current

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import final
 
 import numpy as np
@@ -48,6 +49,12 @@ class Inverse:
         growth = np.arccosh(inverse._centre / inverse._radius)
         inverse.degree = int(np.ceil(np.log(2.0 / min(error, 1.0)) / growth))
         return inverse
+
+    def of(self, pencil: Pencil) -> Inverse:
+        """Copy for the same pencil in another type."""
+        other = copy(self)
+        other.pencil = pencil
+        return other
 
     @property
     def scales(self) -> Array | None:

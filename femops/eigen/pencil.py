@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
@@ -10,10 +10,13 @@ from numpy.typing import NDArray
 
 from femops.errors import SolverError
 from femops.operators import Operator
+from femops.operators.coarsening import in_precision
 from femops.solvers.inner_products import Sums
+from femops.solvers.multigrid.precision import fits, rounds_well, trial_product
 
 Array = NDArray[Any]
 AnyOperator = Operator
+SINGLE = np.dtype(np.float32)
 
 
 @final
@@ -76,6 +79,27 @@ class Pencil:
             weights = xp.where(free, weights, 1.0).astype(A.dtype)
             scales = xp.where(free, 1.0 / weights, 0.0).astype(A.dtype)
         return cls(A, mass, weights, scales, free, count, sums)
+
+    def in_float32(self) -> Pencil | None:
+        """Copy of the pencil in float32. None if float32 does not suit it. Collective.
+
+        It does not if numbers are out of range, or on a reproducible mesh: there the bits of
+        products in float32 depend on the number of ranks.
+        """
+        if self.A.dtype != np.float64 or self.A.space.any_width:
+            return None
+        with np.errstate(over="ignore", invalid="ignore"):  # products show what is lost
+            given = [each for each in (self.A, self.mass) if each is not None]
+            short = [in_precision(each, SINGLE, each.level) for each in given]
+            products = [trial_product(each) for each in given]
+            tests = zip(given, products, short, strict=True)
+            if not all(fits(each, y) and rounds_well(y, rounded) for each, y, rounded in tests):
+                return None
+            factors = [None if w is None else w.astype(SINGLE) for w in (self.weights, self.scales)]
+        if any(w is not None and not _positive(self.A, w, self.free) for w in factors):
+            return None
+        mass = None if self.mass is None else short[1]
+        return replace(self, A=short[0], mass=mass, weights=factors[0], scales=factors[1])
 
     @property
     def norm_mass(self) -> Any:

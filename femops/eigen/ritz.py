@@ -23,7 +23,7 @@ def ritz_vectors(X: MultiVector, AX: MultiVector, pencil: Pencil) -> Floats:
     Parameters
     ----------
     X, AX : MultiVector
-        Vectors with X^T M X = 1, and the products of X with A.
+        Vectors with X^T M X = 1, and the products of X with A. Both are overwritten.
     pencil : Pencil
 
     Returns
@@ -34,13 +34,16 @@ def ritz_vectors(X: MultiVector, AX: MultiVector, pencil: Pencil) -> Floats:
     small = X.gram(AX)
     values, vectors = pencil.A.space.comm.broadcast(np.linalg.eigh((small + small.T) / 2))
     X @= vectors
+    AX @= vectors
     return np.asarray(values)
 
 
-def residual_norms(
+def residuals(
     X: MultiVector, AX: MultiVector, MX: MultiVector | None, values: Floats, pencil: Pencil
 ) -> Floats:
-    """Norms (nvec,) of A x - lambda M x, weighted by the inverse of M's diagonal. Collective.
+    """Overwrite AX by residuals A x - lambda M x. Return their norms (nvec,). Collective.
+
+    Norms are weighted by the inverse of M's diagonal.
 
     Parameters
     ----------
@@ -70,7 +73,7 @@ def _squares(
     pencil: Pencil,
     rows: slice,
 ) -> Floats:
-    """Sums (npanels, width) of the squares of residual entries in ``rows``."""
+    """Overwrite ``rows`` of AX by residuals. Return the sums (npanels, width) of their squares."""
     memory, sums = pencil.A.space.memory, []
     for k, panel in enumerate(X.panels):
         massed = panel[rows] if MX is None else MX.panels[k][rows]
@@ -78,6 +81,7 @@ def _squares(
             massed = massed * pencil.weights[rows, np.newaxis]
         residual = AX.panels[k][rows] - factors[k] * massed
         residual *= pencil.free[rows, np.newaxis]
+        AX.panels[k][rows] = residual
         scaled = residual
         if pencil.scales is not None:
             scaled = residual * pencil.scales[rows, np.newaxis]

@@ -70,10 +70,8 @@ class Operator(MatrixFree):
         self._summands = tuple(terms)
         self.constraints = constraints
         self.asked = level
-        if level_data is None:
-            make = Auto if level == "auto" else partial(level_data_of, level)
-            level_data = make(self._summands, constraints)
-        self._level_data = level_data
+        make = Auto if level == "auto" else partial(level_data_of, level)
+        self._level_data = make(self._summands, constraints) if level_data is None else level_data
         self.space, self.test_space = terms[0][1].spaces
         super().__init__(terms[0][1].dtype, (self.test_space.size, self.space.size))
 
@@ -87,12 +85,11 @@ class Operator(MatrixFree):
     ) -> Operator:
         """Make the operator of a single form."""
         check_level(level)
-        backend = backend_of(form.fields.whole)
+        space = form.fields.whole
         if not form.state.spaces:
-            form = replace(form, state=backend.state({}, {}), traced=form.qfunction)
+            form = replace(form, state=backend_of(space).state({}, {}), traced=form.qfunction)
         term = in_range(Term.make(form, dtype, lanes, base_level(level), data_dtype))
-        space = term.spaces[0]
-        backend.compile_ahead(partial(shared_parts, term), space.comm.size)
+        backend_of(space).compile_ahead(partial(shared_parts, term), space.comm.size)
         return Operator([(1.0, term.ready(level))], FREE, level)
 
     def compile_ahead(self) -> None:

@@ -129,6 +129,31 @@ def test_a_good_part_of_all_eigenpairs():
         check(femops.diffusion(V) + femops.mass(V), femops.mass(V), k)
 
 
+@pytest.mark.parametrize("kind", ["full", "lumped", "identity"])
+def test_filters_in_float32_cost_no_accuracy(kind):
+    V = femops.H1(femops.disc(2, order=2), order=4)
+    M = masses(V)[["full", "lumped", "identity"].index(kind)]
+    A = femops.diffusion(V).constrained(V.boundary_dofs(1))
+    for k, size in ((3, 1.0), (12, 1e-15)):
+        found = check(size * A, M, k, tol=1e-9, filter_dtype="float32")
+        assert found.filter_dtype == np.float32
+    wide = check(A, M, 12, tol=1e-9)
+    assert wide.filter_dtype == np.float64  # a small problem
+    assert found.products < 1.3 * wide.products
+    assert found.values == pytest.approx(1e-15 * wide.values, rel=1e-12)
+
+
+def test_filters_that_float32_does_not_resolve(monkeypatch):
+    """They are in float64; without that choice they are from where residuals hardly fall."""
+    monkeypatch.setattr("femops.eigen.chebyshev._MOST_DENSE", 0)
+    monkeypatch.setattr("femops.eigen.precision._FEWEST", 0)
+    V = femops.H1(femops.box((3, 3)), order=2)
+    A = femops.diffusion(V, lambda x: np.where(x[0] + x[1] < 1.0, 1e3, 0.1))
+    assert check(A, femops.mass(V), 12, tol=1e-4).filter_dtype == np.float64
+    monkeypatch.setattr("femops.eigen.precision._MOST_LEFT", np.inf)
+    assert check(A, femops.mass(V), 12, tol=1e-4).filter_dtype == np.float64
+
+
 def test_float32():
     V = femops.H1(femops.box((4, 4)), order=3)
     A = femops.diffusion(V, dtype=np.float32).constrained(V.boundary_dofs())
@@ -334,10 +359,12 @@ def test_on_a_device():
     for device in (None, guarded_device(options=["-O0"])):
         V = femops.H1(femops.box((4, 3)), 2, device=device)
         A = femops.diffusion(V).constrained(V.boundary_dofs())
-        found.append(chebyshev_subspace(A, femops.mass(V), 3))
-        assert found[-1].converged
-        assert device is None or device.owns(found[-1].vectors.panels)
-    assert found[1].values == pytest.approx(found[0].values, rel=1e-9)
+        for kind in (None, "float32"):
+            found.append(chebyshev_subspace(A, femops.mass(V), 3, filter_dtype=kind))
+            assert found[-1].converged
+            assert device is None or device.owns(found[-1].vectors.panels)
+    for other in found[1:]:
+        assert other.values == pytest.approx(found[0].values, rel=1e-9)
 
 
 def test_bad_input(pair):
@@ -374,6 +401,10 @@ def test_bad_input(pair):
         ((A, M), {"state": foreign}, "9 vectors"),
         ((A, M), {"state": few.vectors}, "is a MultiVector"),
         ((A, M - 0.01 * A.unconstrained), {}, "positive definite"),
+        ((A, M), {"filter_dtype": "complex64"}, "float32, or leave it out"),
+        ((1e60 * A, M), {"filter_dtype": "float32"}, "do not fit into it"),
+        ((A, np.full(V.size, 1e-60)), {"filter_dtype": "float32"}, "do not fit into it"),
+        ((1e15 * A, 1e-15 * M), {"filter_dtype": "float32"}, "do not fit into it"),
         ((1e-300 * A, M), {}, "too small"),
         ((A, 1e300 * M), {}, "too small"),
     ]

@@ -59,8 +59,12 @@ def cycle_type(
         return kind, "the mesh is reproducible"
     if product is None:
         return kind, "the cycle is a direct solver"
-    chosen = _sizes(A, product).within(_CHOSEN)
-    return (_SINGLE, "its precision suffices") if chosen else (kind, BEYOND)
+    return (_SINGLE, "its precision suffices") if fits(A, product) else (kind, BEYOND)
+
+
+def fits(A: Operator, product: Vector) -> bool:
+    """True if the numbers of A fit into float32 with a margin; see `trial_product`. Collective."""
+    return _sizes(A, product).within(_CHOSEN)
 
 
 def refusal(A: Operator, numbers: str) -> str:
