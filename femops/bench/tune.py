@@ -32,7 +32,7 @@ from femops.fields.multivector import MultiVector
 from femops.operators import Operator
 from femops.operators.execution.host import LEVELS
 from femops.operators.integrals.chunks import chunk_words
-from femops.operators.levels.auto import level_words, measure_levels
+from femops.operators.levels.auto import best_level, level_words, measure_levels
 from femops.spaces.h1_l2 import H1, Space
 from femops_kernels.compiled import Panels
 from femops_kernels.cpu.kernels.kernel import (
@@ -276,5 +276,5 @@ def _level(A: Operator, rounds: int) -> tuple[Settings, Fastest[str]]:
             measured |= measure_levels(A._summands, (A.level,))
         for level, seconds in measured.items():
             times[level] = min(seconds, times.get(level, seconds))
-    best = min(times, key=lambda level: times[level])
+    best = best_level(times, A._summands)
     return {"level": best}, Fastest(best, times[A.level] / times[best], len(times))

@@ -13,7 +13,7 @@ programs on some cores do not change the choice.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from time import perf_counter, process_time, sleep
@@ -61,6 +61,7 @@ _WARM = 1e-3
 _SETTLE = 1e-4
 # Number of first tries, and the multiple of the best time beyond which a level is then dropped.
 _TRIES, _CLOSE = 2, 1.5
+_AS_FAST = 1.05  # times the best: within what two measurements differ by
 # Number of copies of the sample, in different memory, on which close levels are compared.
 _PLACES = 3
 # Optimistic limits of one thread, for bounds: bytes and operations per second.
@@ -95,13 +96,26 @@ def choose_level(summands: Summands, panels: Panels = ONE) -> str:
         _log.info("level 'auto': %s chosen, as for an equal operator before", known)
         return str(known)
     times = measure_levels(part, levels, panels)
-    best = _choices[question] = min(times, key=lambda level: times[level])
+    best = _choices[question] = best_level(times, part)
     _log.info(
         "level 'auto': %s chosen, one application of the sample in ms: %s",
         best,
         ", ".join(f"{level} {seconds * 1e3:.3g}" for level, seconds in times.items()),
     )
     return best
+
+
+def best_level(times: Mapping[str, float], summands: Summands) -> str:
+    """Choose the level with the least time. Of levels that are as fast, take that of least memory.
+
+    Parameters
+    ----------
+    times : mapping
+        Seconds by level.
+    summands : sequence of (float, Term)
+    """
+    close = [level for level in times if times[level] <= _AS_FAST * min(times.values())]
+    return min(close, key=lambda level: _work(level, summands)[0])
 
 
 def level_words(summands: Summands, levels: Sequence[str], panels: Panels = ONE) -> str:

@@ -243,6 +243,13 @@ def test_equal_operators_have_the_same_level(monkeypatch):
     assert len(calls) == 5
 
 
+@pytest.mark.parametrize(("partial", "level"), [(0.97, "matrix-free"), (0.9, "partial")])
+def test_of_levels_that_are_as_fast_the_one_of_least_memory_is_taken(partial, level, monkeypatch):
+    times = {"partial": partial, "matrix-free": 1.0, "element": 2.0}
+    monkeypatch.setattr(auto, "measure_levels", lambda *_: times)
+    assert femops.diffusion(space(order=3), smooth, level="auto").level == level
+
+
 def test_many_vectors_have_a_level_of_their_own(monkeypatch):
     """Measured on as many vectors; the single one's stays, and data of a level are made once."""
     asked = []
