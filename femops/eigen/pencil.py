@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from femops.errors import SolverError
 from femops.operators import Operator
 from femops.solvers.inner_products import Sums
+from femops_meshes.arguments import named
 
 Array = NDArray[Any]
 AnyOperator = Operator
@@ -99,7 +100,7 @@ class Pencil:
 def _check_operator(A: Any, name: str) -> None:
     if not isinstance(A, Operator):
         raise SolverError(
-            f"{name} is a {type(A).__name__}: chebyshev_subspace takes femops operators, "
+            f"{name} is {named(type(A))}: chebyshev_subspace takes femops operators, "
             "scipy.sparse.linalg.lobpcg any"
         )
     if not A.symmetric:

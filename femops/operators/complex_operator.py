@@ -19,6 +19,7 @@ from femops.operators.integrals.integral import Integral
 from femops.operators.levels.cost import Cost
 from femops.operators.matrix_free import MatrixFree
 from femops.operators.operator import Operator
+from femops.operators.sums import ONE_SPACE
 from femops.pointwise.field_symbol import Argument, Objects
 from femops.pointwise.linear import LinearQFunction
 from femops.spaces.product import Product
@@ -152,7 +153,8 @@ class ComplexOperator(MatrixFree):
         mine, theirs = ((A.space, A.test_space, A.dtype) for A in (self, other))
         if mine != theirs:
             raise OperatorError(
-                f"operators on different spaces or types can't be added: {self!r} and {other!r}"
+                f"operators on different spaces or types can't be added: {self!r} and {other!r}; "
+                f"{ONE_SPACE}"
             )
         spaces, names = (self.space, self.test_space), self._paired | other._paired
         both = self.symmetric and other.symmetric

@@ -21,6 +21,7 @@ from femops.operators.execution.vectors import (
     check_output,
     checked_vector,
 )
+from femops.operators.sums import ONE_SPACE
 from femops.spaces.base import Space
 from femops.spaces.memory import check_shape, memory_of
 from femops.spaces.product import Product
@@ -447,7 +448,7 @@ def check_sum(a: Any, b: Any) -> None:
     same = a.space is b.space and a.test_space is b.test_space
     if not same or a.dtype != b.dtype:
         raise OperatorError(
-            f"operators on different spaces or types can't be added: {a!r} and {b!r}"
+            f"operators on different spaces or types can't be added: {a!r} and {b!r}; {ONE_SPACE}"
         )
     if not a.constraints.same(b.constraints):
         raise OperatorError(

@@ -10,6 +10,9 @@ import numpy as np
 
 from femops.errors import OperatorError
 
+ONE_SPACE = "make both with one dtype, and from one space (the same object, not an equal one)"
+"""What to do if operators can't be added because they differ in spaces or types."""
+
 
 class Summable(ABC):
     """Base class of residuals and functionals, which can be added, subtracted and scaled.
@@ -40,7 +43,7 @@ class Summable(ABC):
         if self.space is not other.space or self.dtype != other.dtype:
             raise OperatorError(
                 f"{self!r} and {other!r} are on different spaces or of different types: they can't "
-                "be added"
+                f"be added; {ONE_SPACE}"
             )
         return self._plus(other)
 

@@ -202,7 +202,7 @@ def first_space(owner: Owner, fields: Mapping[str, Any], caller: str) -> Space:
     spaces = [space for space in found if space is not None] or [*named.values()]
     if not spaces or not isinstance(owner, Product | None):
         raise SpaceError(
-            f"{caller} was given a {type(owner).__name__} for a space: it takes the space of the "
+            f"{caller} was given {named(type(owner))} for a space: it takes the space of the "
             "fields, for instance V = femops.H1(mesh, order=1), or a mesh alone, or GridFunctions"
         )
     return next((space for space in spaces if not isinstance(space, H1)), spaces[0])
