@@ -140,7 +140,7 @@ BAD_VECTORS = [
     ("list", lambda n: [0.0] * n),
     ("x is None", lambda n: None),
     ("contiguous", lambda n: np.zeros(2 * n)[::2]),
-    ("contiguous", lambda n: np.zeros(8 * n + 1, np.uint8)[1:].view(np.float64)),
+    ("aligned", lambda n: np.zeros(8 * n + 1, np.uint8)[1:].view(np.float64)),
 ]
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from femops.errors import VectorError
 from femops.fields.multivector import MultiVector
 from femops.spaces.base import Space
-from femops.spaces.memory import check_shape
+from femops.spaces.memory import check_layout, check_shape
 from femops.spaces.product import Product
 from femops.spaces.vectors import any_vector
 from femops_meshes.arguments import named
@@ -44,8 +44,7 @@ def checked_vector(space: Space | Product, dtype: np.dtype[Any], vector: Any, wh
         raise VectorError(
             f"{what} has type {vector.dtype}, {dtype} is needed: convert it by .astype({dtype})"
         )
-    if not (vector.flags.c_contiguous and getattr(vector.flags, "aligned", True)):
-        raise VectorError(f"{what} is not contiguous in memory: pass {what}.copy()")
+    check_layout(vector, what)
     return vector
 
 
