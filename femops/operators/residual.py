@@ -9,6 +9,7 @@ from typing import Any, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse.linalg import LinearOperator
 
 from femops.errors import OperatorError
 from femops.fields.norms import exact_sum, least_element
@@ -29,7 +30,7 @@ from femops.spaces.restriction import positions
 from femops_kernels.compiled import CompiledOperator, Launch
 from femops_kernels.exclusive import Exclusive, together
 from femops_kernels.instruction import Instruction
-from femops_meshes.arguments import names_checked
+from femops_meshes.arguments import names_checked, shown
 
 Ints = NDArray[np.int64]
 
@@ -99,6 +100,16 @@ class Residual(Summable):
         return read_only(self._constrained)
 
     # --- sums ------------------------------------------------------------------------------------
+
+    def _check_summand(self, other: Any) -> None:
+        cure = ""
+        if isinstance(other, LinearOperator):
+            cure = "write its terms as a residual too, femops.residual(function, V)"
+        elif isinstance(other, np.ndarray):
+            cure = "give a load to the solver, femops.newton(R, u0, b)"
+        if cure:
+            what = other if isinstance(other, LinearOperator) else shown(other)
+            raise OperatorError(f"{self!r} and {what} can't be added: {cure}")
 
     def _plus(self, other: Residual) -> Residual:
         if not np.array_equal(self._constrained, other._constrained):

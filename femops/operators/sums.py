@@ -37,7 +37,11 @@ class Summable(ABC):
     def _times(self, factor: float) -> Self:
         """Product of this object and a finite nonzero number."""
 
+    def _check_summand(self, other: Any) -> None:
+        """Raise an error with a remedy for objects that users often try to add."""
+
     def __add__(self, other: Any) -> Any:
+        self._check_summand(other)
         if not isinstance(other, type(self)):
             return NotImplemented
         if self.space is not other.space or self.dtype != other.dtype:
@@ -48,10 +52,12 @@ class Summable(ABC):
         return self._plus(other)
 
     def __radd__(self, other: Any) -> Any:
+        self._check_summand(other)
         # sum() begins with 0
         return self if isinstance(other, int) and other == 0 else NotImplemented
 
     def __sub__(self, other: Any) -> Any:
+        self._check_summand(other)
         return self + -1.0 * other if isinstance(other, type(self)) else NotImplemented
 
     def __mul__(self, factor: Any) -> Any:

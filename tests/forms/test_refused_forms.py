@@ -86,6 +86,8 @@ def test_coefficients_that_make_no_sense(scalar):
     for beta, words in velocities:
         with pytest.raises(OperatorError, match=words):
             femops.convection(scalar, beta)
+    with pytest.raises(OperatorError, match=r"a vector of a space\? Give femops.GridFunction"):
+        femops.diffusion(scalar, scalar.zeros())
     numbers = [
         ({"k": np.nan}, "k is nan: give a finite number"),
         ({"k": np.ones(2)}, "k has shape"),

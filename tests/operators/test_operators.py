@@ -302,6 +302,8 @@ def test_dofs_that_make_no_sense_are_refused(problem, bad):
         problem.mass.constrained(bad)
     with pytest.raises(femops.errors.OperatorError, match=r"as np.flatnonzero\(dofs\)"):
         problem.mass.constrained(np.ones(problem.space.size, dtype=bool))
+    with pytest.raises(femops.errors.OperatorError, match=r"V.boundary_dofs\('inlet'\)"):
+        problem.mass.constrained("inlet")
 
 
 # --- many chunks ----------------------------------------------------------------------------------
