@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from femops.errors import SolverError
 from femops.operators import Operator
 from femops.solvers.inner_products import Sums
-from femops_meshes.arguments import named
+from femops_meshes.arguments import type_name
 
 Array = NDArray[Any]
 AnyOperator = Operator
@@ -100,7 +100,7 @@ class Pencil:
 def _check_operator(A: Any, name: str) -> None:
     if not isinstance(A, Operator):
         raise SolverError(
-            f"{name} is {named(type(A))}: chebyshev_subspace takes femops operators, "
+            f"{name} is {type_name(type(A))}: chebyshev_subspace takes femops operators, "
             "scipy.sparse.linalg.lobpcg any"
         )
     if not A.symmetric:

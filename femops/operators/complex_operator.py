@@ -17,9 +17,8 @@ from femops.operators.integrals.complex_coefficients import paired
 from femops.operators.integrals.constraints import Constraints, read_only
 from femops.operators.integrals.integral import Integral
 from femops.operators.levels.cost import Cost
-from femops.operators.matrix_free import MatrixFree
+from femops.operators.matrix_free import ONE_SPACE, MatrixFree
 from femops.operators.operator import Operator
-from femops.operators.sums import ONE_SPACE
 from femops.pointwise.field_symbol import Argument, Objects
 from femops.pointwise.linear import LinearQFunction
 from femops.spaces.product import Product

@@ -21,7 +21,6 @@ from femops.operators.execution.vectors import (
     check_output,
     checked_vector,
 )
-from femops.operators.sums import ONE_SPACE
 from femops.spaces.base import Space
 from femops.spaces.memory import check_shape, memory_of
 from femops.spaces.product import Product
@@ -29,6 +28,8 @@ from femops_kernels.compiled import CompiledOperator, Panels
 from femops_kernels.simd.lanes import WIDEST
 from femops_meshes.arguments import checked
 
+ONE_SPACE = "make both with one dtype, and from one space (the same object, not an equal one)"
+"""Remedy for operators that are not added because their spaces or types differ."""
 _COMPRESSED = "A.assemble() is the matrix in compressed rows, A.assemble().toarray() a dense one"
 _INSTEAD = {
     **dict.fromkeys(["A", "toarray", "todense", "tocoo", "tocsc", "tocsr"], _COMPRESSED),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import copy
 from functools import cache, cached_property, partial
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,7 +30,7 @@ from femops.spaces.restriction import positions
 from femops_kernels.compiled import CompiledOperator, Launch
 from femops_kernels.exclusive import Exclusive, together
 from femops_kernels.instruction import Instruction
-from femops_meshes.arguments import names_checked, shown
+from femops_meshes.arguments import names_checked
 
 Ints = NDArray[np.int64]
 
@@ -58,6 +58,10 @@ class Residual(Summable):
     """
 
     _given_as = "a residual, as femops.neo_hookean(V)"
+    _remedies: ClassVar[Mapping[type, str]] = {
+        LinearOperator: "write its terms as a residual too, femops.residual(function, V)",
+        np.ndarray: "give a load to the solver, femops.newton(R, u0, b)",
+    }
 
     def __init__(
         self,
@@ -100,16 +104,6 @@ class Residual(Summable):
         return read_only(self._constrained)
 
     # --- sums ------------------------------------------------------------------------------------
-
-    def _check_summand(self, other: Any) -> None:
-        cure = ""
-        if isinstance(other, LinearOperator):
-            cure = "write its terms as a residual too, femops.residual(function, V)"
-        elif isinstance(other, np.ndarray):
-            cure = "give a load to the solver, femops.newton(R, u0, b)"
-        if cure:
-            what = other if isinstance(other, LinearOperator) else shown(other)
-            raise OperatorError(f"{self!r} and {what} can't be added: {cure}")
 
     def _plus(self, other: Residual) -> Residual:
         if not np.array_equal(self._constrained, other._constrained):

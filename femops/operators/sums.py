@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from numbers import Real
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from femops.errors import OperatorError
-
-ONE_SPACE = "make both with one dtype, and from one space (the same object, not an equal one)"
-"""What to do if operators can't be added because they differ in spaces or types."""
+from femops.operators.matrix_free import ONE_SPACE
+from femops_meshes.arguments import shown
 
 
 class Summable(ABC):
@@ -28,6 +28,7 @@ class Summable(ABC):
     __array_ufunc__ = None  # NumPy must not multiply entry by entry: array * residual is refused
     space: Any
     dtype: np.dtype[Any]
+    _remedies: ClassVar[Mapping[type, str]] = {}  # what to do instead of adding such an object
 
     @abstractmethod
     def _plus(self, other: Self) -> Self:
@@ -38,7 +39,16 @@ class Summable(ABC):
         """Product of this object and a finite nonzero number."""
 
     def _check_summand(self, other: Any) -> None:
-        """Raise an error with a remedy for objects that users often try to add."""
+        """Raise an error with the remedy for an object that cannot be added.
+
+        Raises
+        ------
+        OperatorError
+        """
+        for kind, remedy in self._remedies.items():
+            if isinstance(other, kind):
+                what = shown(other) if isinstance(other, np.ndarray) else other
+                raise OperatorError(f"{self!r} and {what} can't be added: {remedy}")
 
     def __add__(self, other: Any) -> Any:
         self._check_summand(other)

@@ -416,7 +416,7 @@ def check_layout(array: Any, what: str) -> None:
     VectorError
         If the array has gaps, another order, or numbers that are not aligned to their size.
     """
-    cure = f"pass {what.split()[-1]}.copy()"
+    cure = f"pass {what.rsplit(maxsplit=1)[-1]}.copy()"
     if not array.flags.c_contiguous:
         raise VectorError(f"{what} is not contiguous in memory: {cure}")
     if not getattr(array.flags, "aligned", True):

@@ -216,11 +216,11 @@ def shown(value: Any) -> str:
             return text
     if isinstance(value, np.ndarray):
         return f"an array of shape {value.shape}"
-    return named(type(value))
+    return type_name(type(value))
 
 
-def named(kind: type) -> str:
-    """Name of a type with its article, as "an array" and "an H1"."""
+def type_name(kind: type) -> str:
+    """Return the name of a type with its article, as "a list" and "an H1"."""
     name = kind.__name__
     spelled = re.match(r"[A-Z](?![a-z])", name)  # H1, CSR: said letter by letter
     vowels = "AEFHILMNORSX" if spelled else "AEIOUaeiou"

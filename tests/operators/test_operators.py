@@ -70,7 +70,7 @@ def test_a_sum_over_two_lane_widths(problem):
 
 def test_operators_of_different_spaces_or_types_are_not_added(problem):
     other = femops.H1(problem.mesh, 3)
-    with pytest.raises(femops.errors.OperatorError, match=r"different spaces.*; make both .* one space"):
+    with pytest.raises(femops.errors.OperatorError, match=r"different spaces.*; make both"):
         problem.mass + femops.mass(other)
     with pytest.raises(femops.errors.OperatorError, match="float32"):
         problem.mass + femops.mass(problem.space, dtype="float32")

@@ -13,7 +13,7 @@ from femops.spaces.base import Space
 from femops.spaces.memory import check_layout, check_shape
 from femops.spaces.product import Product
 from femops.spaces.vectors import any_vector
-from femops_meshes.arguments import named
+from femops_meshes.arguments import type_name
 
 
 def checked_vector(space: Space | Product, dtype: np.dtype[Any], vector: Any, what: str) -> Any:
@@ -112,7 +112,7 @@ def check_many(
     """
     for vectors, of, what in ((x, space, "x"), (out, test_space, "out")):
         if not isinstance(vectors, MultiVector):
-            raise VectorError(f"{what} is {named(type(vectors))}: give a MultiVector")
+            raise VectorError(f"{what} is {type_name(type(vectors))}: give a MultiVector")
         if vectors.space is not of:
             raise VectorError(f"{what} is not of the space of the operator: {vectors!r}, {of!r}")
         if vectors.dtype not in (dtype, np.result_type(dtype, np.complex64)):
