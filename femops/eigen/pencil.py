@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from femops.errors import SolverError
 from femops.operators import Operator
+from femops.operators.matrix_free import ONE_SPACE
 from femops.solvers.inner_products import Sums
 from femops_meshes.arguments import type_name
 
@@ -66,7 +67,9 @@ class Pencil:
         elif isinstance(M, Operator):
             _check_operator(M, "M")
             if M.space is not A.space or M.dtype != A.dtype:
-                raise SolverError(f"A and M are on different spaces or types: {A!r} and {M!r}")
+                raise SolverError(
+                    f"A and M are on different spaces or types: {A!r} and {M!r}; {ONE_SPACE}"
+                )
             _check_conditions(A, M)
             mass = M.unconstrained.constrained(A.constrained_dofs)
             weights = _lumped(M.unconstrained, mass, free)
