@@ -16,6 +16,7 @@ from femops.errors import OperatorError
 from femops.forms import diffusion, mass
 from femops.operators import Functional, Operator, Residual
 from femops.operators.execution.vectors import checked_vector
+from femops.operators.matrix_free import ONE_SPACE
 from femops.solvers.cg import cg
 from femops.solvers.jacobi import jacobi
 from femops.solvers.linear_problem import Info
@@ -366,7 +367,9 @@ class _Problem:
         warn: bool,
     ) -> None:
         if F is not None and (F.space is not goal.space or F.dtype != goal.dtype):
-            raise OperatorError(f"{goal!r} and {F!r} are on different spaces or of different types")
+            raise OperatorError(
+                f"{goal!r} and {F!r} are on different spaces or of different types: {ONE_SPACE}"
+            )
         self.goal, self.F, self.space = goal, F, goal.space
         self._equations, self.warn, self._wrt, self.given = equations, warn, wrt, u
         self.state: Vector = checked_vector(goal.space, goal.dtype, u, "u").copy()

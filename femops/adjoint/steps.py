@@ -20,6 +20,7 @@ from femops.adjoint.pieces import pieces_of
 from femops.errors import OperatorError, SolverError, VectorError
 from femops.operators import Functional, Residual
 from femops.operators.execution.vectors import checked_vector
+from femops.operators.matrix_free import ONE_SPACE
 from femops.solvers.inner_products import Sums
 from femops.solvers.newton import newton
 from femops.solvers.newton_steps import Linear, Preconditioning
@@ -117,7 +118,9 @@ class Steps:
         self._old = _old_names(F, old)
         for goal in self._goals:
             if goal.space is not F.space or goal.dtype != F.dtype:
-                raise OperatorError(f"{goal!r} and {F!r} are on different spaces or types")
+                raise OperatorError(
+                    f"{goal!r} and {F!r} are on different spaces or types: {ONE_SPACE}"
+                )
             for name in _known(goal).intersection(self._old.values()):
                 raise OperatorError(
                     f"{goal!r} has the coefficient {name}, in F the state before the step, of "

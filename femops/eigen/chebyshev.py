@@ -29,7 +29,7 @@ from femops.fields.reproducible import random_columns
 from femops.parallel.collective_checks import check_same
 from femops.solvers.convergence import warn_unconverged
 from femops.solvers.watch import Progress, Watch
-from femops_meshes.arguments import names_checked
+from femops_meshes.arguments import names_checked, type_name
 
 Floats = NDArray[np.float64]
 
@@ -256,7 +256,7 @@ class _Solve:
     def take(self, state: SubspaceState) -> None:
         """Start with the vectors of a state."""
         if not isinstance(state, SubspaceState):
-            raise SolverError(f"the state is a {type(state).__name__}: give result.state")
+            raise SolverError(f"the state is {type_name(type(state))}: give result.state")
         A, X = self.pencil.A, state.vectors
         if X.space is not A.space or X.dtype != A.dtype or X.nvec < self.k:
             raise SolverError(

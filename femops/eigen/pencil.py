@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 from femops.errors import SolverError
 from femops.operators import Operator
 from femops.operators.coarsening import in_precision
+from femops.operators.matrix_free import ONE_SPACE
 from femops.solvers.inner_products import Sums
 from femops.solvers.multigrid.precision import fits, rounds_well, trial_product
+from femops_meshes.arguments import type_name
 
 Array = NDArray[Any]
 AnyOperator = Operator
@@ -68,7 +70,9 @@ class Pencil:
         elif isinstance(M, Operator):
             _check_operator(M, "M")
             if M.space is not A.space or M.dtype != A.dtype:
-                raise SolverError(f"A and M are on different spaces or types: {A!r} and {M!r}")
+                raise SolverError(
+                    f"A and M are on different spaces or types: {A!r} and {M!r}; {ONE_SPACE}"
+                )
             _check_conditions(A, M)
             mass = M.unconstrained.constrained(A.constrained_dofs)
             weights = _lumped(M.unconstrained, mass, free)
@@ -123,7 +127,7 @@ class Pencil:
 def _check_operator(A: Any, name: str) -> None:
     if not isinstance(A, Operator):
         raise SolverError(
-            f"{name} is a {type(A).__name__}: chebyshev_subspace takes femops operators, "
+            f"{name} is {type_name(type(A))}: chebyshev_subspace takes femops operators, "
             "scipy.sparse.linalg.lobpcg any"
         )
     if not A.symmetric:

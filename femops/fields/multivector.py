@@ -28,6 +28,7 @@ from femops.fields.panels import (
 from femops.fields.reproducible import group_edges, group_totals, random_columns, rows_times
 from femops.fields.selection import chosen_vectors, value_of, values_for
 from femops.spaces.base import Space
+from femops.spaces.memory import check_layout
 from femops.spaces.product import Product
 from femops_meshes.arguments import Count, checked, shown
 
@@ -95,8 +96,7 @@ class MultiVector:
                 "width): make them with MultiVector.zeros(V, nvec) or from_columns(V, X)"
             )
         check_type(panels.dtype)
-        if not panels.flags.c_contiguous:
-            raise VectorError("panels are not contiguous in memory: pass panels.copy()")
+        check_layout(panels, "the array panels")
         most, self.space, self.panels = shape[0] * shape[2], space, panels
         self.nvec = most if nvec is None else nvec
         if not most - shape[2] < self.nvec <= most:

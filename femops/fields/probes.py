@@ -24,7 +24,7 @@ from femops.parallel.comm import communicator
 from femops.parallel.mesh import DistributedMesh
 from femops.spaces.base import Space
 from femops.spaces.vectors import vector_type
-from femops_meshes.arguments import checked, numbers_of
+from femops_meshes.arguments import checked, numbers_of, type_name
 from femops_meshes.coordinates.mapping import adjugates, determinants
 from femops_meshes.mesh import Mesh
 
@@ -236,7 +236,7 @@ class Probe:
     def _check_space(self, space: Any) -> None:
         if not isinstance(space, Space):
             raise SpaceError(
-                f"a probe was given a {type(space).__name__} for a space: call probe(V, u)"
+                f"a probe was given {type_name(type(space))} for a space: call probe(V, u)"
             )
         if space.mesh is not self.mesh or space.distributed is not self.distributed:
             mesh = "V.mesh" if space.distributed is None else "V.distributed"
@@ -287,7 +287,7 @@ def _checked(mesh: Any, points: ArrayLike, outside: Any) -> Floats:
     """Check a user's arguments, and copy the points to an array (n, dim)."""
     if not isinstance(mesh, Mesh):
         raise ProbeError(
-            f"a probe was given a {type(mesh).__name__} for a mesh: give that of the space, V.mesh"
+            f"a probe was given {type_name(type(mesh))} for a mesh: give that of the space, V.mesh"
         )
     if outside not in get_args(Outside):
         raise ProbeError(f"outside is {outside!r}: take 'error' or 'nan'")

@@ -30,7 +30,7 @@ from femops.spaces.domain_space import DomainSpace
 from femops.spaces.memory import memory_of
 from femops.spaces.product import Product
 from femops.spaces.vectors import is_complex
-from femops_meshes.arguments import checked, shown
+from femops_meshes.arguments import checked, shown, type_name
 
 Shapes = tuple[tuple[int, ...], ...]
 
@@ -397,7 +397,7 @@ def build(
     for space in (trial, test):
         if not isinstance(space, DomainSpace):
             raise OperatorError(
-                f"a form was given a {type(space).__name__} for a space: make one with "
+                f"a form was given {type_name(type(space))} for a space: make one with "
                 "femops.H1(mesh, order)"
             )
     return build_sides(function, Arguments.of(trial), Arguments.of(test), coefficients, options)

@@ -22,7 +22,7 @@ from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.coefficients import Coefficient, FormCoefficient, on_several_domains
 from femops.operators.operator import Operator
 from femops.spaces.base import Space
-from femops_meshes.arguments import checked, number_of
+from femops_meshes.arguments import checked, number_of, type_name
 
 Coefficients = dict[str, FormCoefficient]
 
@@ -31,7 +31,7 @@ def _penalty(V: Space, penalty: float | None) -> float:
     """Check a space and the factor of the jumps. Return the factor, by default 2 (p + 1)**2."""
     if not isinstance(V, Space):
         raise OperatorError(
-            f"interior penalty was given a {type(V).__name__} for a space: make one with "
+            f"interior penalty was given {type_name(type(V))} for a space: make one with "
             "femops.L2(mesh, order)"
         )
     value = 2.0 * (V.order + 1) ** 2 if penalty is None else penalty

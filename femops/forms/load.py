@@ -105,7 +105,7 @@ def load_vector(
     total = V.sum_elements(e_vec)
     largest = V.volume.comm.max(largest_of(total))
     if largest:
-        check_range(f"the integral of {name}", largest, kind, whole=True)
+        check_range(f"the integrals of {name}", largest, kind, whole=True)
     return V.memory.put(total.astype(kind, copy=False))
 
 

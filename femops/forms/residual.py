@@ -22,7 +22,7 @@ from femops.pointwise.trace import FormFunction
 from femops.spaces.base import Space
 from femops.spaces.product import Product
 from femops_kernels.cpu.machine import lane_width
-from femops_meshes.arguments import checked
+from femops_meshes.arguments import checked, type_name
 
 
 @with_options(NonlinearOptions)
@@ -149,7 +149,7 @@ def build_residual(
     o = Options(**options)
     if not isinstance(space, Space | Product):
         raise OperatorError(
-            f"a residual was given a {type(space).__name__} for a space: make one with "
+            f"a residual was given {type_name(type(space))} for a space: make one with "
             "femops.H1(mesh, order)"
         )
     backend_of(space).check_lanes(o.lanes)

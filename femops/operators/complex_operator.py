@@ -17,7 +17,7 @@ from femops.operators.integrals.complex_coefficients import paired
 from femops.operators.integrals.constraints import Constraints, read_only
 from femops.operators.integrals.integral import Integral
 from femops.operators.levels.cost import Cost
-from femops.operators.matrix_free import MatrixFree
+from femops.operators.matrix_free import ONE_SPACE, MatrixFree
 from femops.operators.operator import Operator
 from femops.pointwise.field_symbol import Argument, Objects
 from femops.pointwise.linear import LinearQFunction
@@ -152,7 +152,8 @@ class ComplexOperator(MatrixFree):
         mine, theirs = ((A.space, A.test_space, A.dtype) for A in (self, other))
         if mine != theirs:
             raise OperatorError(
-                f"operators on different spaces or types can't be added: {self!r} and {other!r}"
+                f"operators on different spaces or types can't be added: {self!r} and {other!r}; "
+                f"{ONE_SPACE}"
             )
         spaces, names = (self.space, self.test_space), self._paired | other._paired
         both = self.symmetric and other.symmetric

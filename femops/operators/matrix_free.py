@@ -28,6 +28,8 @@ from femops_kernels.compiled import CompiledOperator, Panels
 from femops_kernels.simd.lanes import WIDEST
 from femops_meshes.arguments import checked
 
+ONE_SPACE = "make both with one dtype, and from one space (the same object, not an equal one)"
+"""Remedy for operators that are not added because their spaces or types differ."""
 _COMPRESSED = "A.assemble() is the matrix in compressed rows, A.assemble().toarray() a dense one"
 _INSTEAD = {
     **dict.fromkeys(["A", "toarray", "todense", "tocoo", "tocsc", "tocsr"], _COMPRESSED),
@@ -447,7 +449,7 @@ def check_sum(a: Any, b: Any) -> None:
     same = a.space is b.space and a.test_space is b.test_space
     if not same or a.dtype != b.dtype:
         raise OperatorError(
-            f"operators on different spaces or types can't be added: {a!r} and {b!r}"
+            f"operators on different spaces or types can't be added: {a!r} and {b!r}; {ONE_SPACE}"
         )
     if not a.constraints.same(b.constraints):
         raise OperatorError(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import copy
 from functools import cache, cached_property, partial
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse.linalg import LinearOperator
 
 from femops.errors import OperatorError
 from femops.fields.norms import exact_sum, least_element
@@ -57,6 +58,10 @@ class Residual(Summable):
     """
 
     _given_as = "a residual, as femops.neo_hookean(V)"
+    _remedies: ClassVar[Mapping[type, str]] = {
+        LinearOperator: "write its terms as a residual too, femops.residual(function, V)",
+        np.ndarray: "give a load to the solver, femops.newton(R, u0, b)",
+    }
 
     def __init__(
         self,

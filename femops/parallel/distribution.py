@@ -14,7 +14,7 @@ from femops.parallel.collective_checks import check, check_same, listed
 from femops.parallel.comm import Array, Communicator, communicator
 from femops.parallel.mesh import DistributedMesh, checksum, group_pieces, rank_groups
 from femops_meshes import Mesh, MeshArgumentError, Part, Partition
-from femops_meshes.arguments import Degree, checked
+from femops_meshes.arguments import Degree, checked, type_name
 from femops_meshes.coarsening import Coarsening
 from femops_meshes.generators.grids import Grid
 from femops_meshes.mesh import PointMap
@@ -262,7 +262,7 @@ def refuse_without_ranks(method: str = "curve", *, reproducible: bool) -> None:
 def _check_arguments(mesh: object, root: object, size: int, method: object) -> None:
     if not (isinstance(mesh, Mesh) or mesh is None):
         raise MeshArgumentError(
-            f"mesh is a {type(mesh).__name__}: give the root a whole Mesh, and the others None"
+            f"mesh is {type_name(type(mesh))}: give the root a whole Mesh, and the others None"
         )
     if isinstance(root, bool) or not isinstance(root, int | np.integer) or not 0 <= root < size:
         raise MeshArgumentError(f"root is {root!r}: it must be a rank, 0 to {size - 1}")

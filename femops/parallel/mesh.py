@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from femops.parallel.collective_checks import check
 from femops.parallel.comm import Communicator, communicator
 from femops_meshes import Mesh, MeshArgumentError, Part
+from femops_meshes.arguments import type_name
 from femops_meshes.checks import element_ranges
 from femops_meshes.names import Names
 from femops_meshes.partitioning.pieces import equal_pieces
@@ -236,7 +237,7 @@ def _on_any_rank(comm: Communicator, attributes: NDArray[np.int32]) -> Ints:
 
 def _check_part(comm: Communicator, part: object, groups: Ints | None) -> None:
     if not isinstance(part, Part):
-        raise MeshArgumentError(f"part is a {type(part).__name__}: give each rank its Part")
+        raise MeshArgumentError(f"part is {type_name(type(part))}: give each rank its Part")
     if (part.rank, part.size) != (comm.rank, comm.size):
         raise MeshArgumentError(
             f"rank {comm.rank} of {comm.size} has part {part.rank} of {part.size}: give each rank "

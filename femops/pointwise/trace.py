@@ -367,7 +367,9 @@ def _call(
     wanted = names[len(fields) :]
     where = f"{definition(function)}{name_of(function)}({', '.join(names)})"
     if len(names) < len(fields):
-        raise TraceError(f"{where} takes {len(names)} arguments, there are {len(fields)} fields")
+        raise TraceError(
+            f"{where} takes {len(names)} arguments: give it one for each field, {len(fields)}"
+        )
     for name in place.keys() & known.keys():
         what = {"x": "position", "n": "normal", "h": "extent of the element"}[name]
         raise TraceError(f"{where}: {name!r} is the {what}: rename the coefficient")

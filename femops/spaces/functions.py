@@ -19,7 +19,7 @@ from femops.errors import FemopsError, SpaceError
 from femops.geometry.domain import DomainBlock
 from femops.pointwise.diagnostics import line_of
 from femops.spaces.restriction import refuse_device_array
-from femops_meshes.arguments import call_with_arrays, check_takes
+from femops_meshes.arguments import call_with_arrays, check_takes, type_name
 
 Floats = NDArray[np.float64]
 Function = Callable[[Floats], Any] | ArrayLike
@@ -95,12 +95,9 @@ def evaluate_any(
     n = x.shape[1]
     result = called(f, place, what, error, np.empty((*shapes[0], 0))) if callable(f) else f
     values = _fitted(result, shapes, n, what, error)
-    bad = ~np.isfinite(values).all(axis=tuple(range(values.ndim - 1)))
+    bad: Any = ~np.isfinite(values).all(axis=tuple(range(values.ndim - 1)))
     if bad.any():
-        raise error(
-            f"{what} is not finite at {np.count_nonzero(bad)} of {n} points, the first of them "
-            f"{_point(x, int(np.argmax(bad)))}: give a function that is finite on the whole mesh"
-        )
+        raise error(_not_finite(f, x, bad, what))
     if callable(f):
         shape = values.shape[:-1]
         tolerance = np.sqrt(_rounding(result)) * np.abs(values).max(initial=0.0)
@@ -182,7 +179,7 @@ def selected(predicate: Callable[[Floats], Any], x: Floats) -> NDArray[np.bool_]
         chosen = np.empty(0, object)
     if chosen.shape != (n,) or chosen.dtype != np.bool_:
         raise SpaceError(
-            f"the predicate returned a {type(result).__name__} of shape {chosen.shape} and type "
+            f"the predicate returned {type_name(type(result))} of shape {chosen.shape} and type "
             f"{chosen.dtype} at {n} points: it takes x of shape (dim, n) and returns n booleans, "
             "as lambda x: x[0] < 1e-9 does"
         )
@@ -284,6 +281,18 @@ def _check_pointwise(
             raise complaint from failure
         if not agrees:
             raise complaint
+
+
+def _not_finite(f: Any, x: Floats, bad: NDArray[np.bool_], what: str) -> str:
+    """Return the message for a constant or a function that is not finite (at ``bad`` points)."""
+    if not callable(f) and np.ndim(f) == 0:
+        return f"{what} is {f}: give a finite number"
+    if not callable(f):
+        return f"{what} has entries that are not finite: give finite numbers"
+    return (
+        f"{what} is not finite at {np.count_nonzero(bad)} of {bad.size} points, the first of them "
+        f"{_point(x, int(np.argmax(bad)))}: give a function that is finite on the whole mesh"
+    )
 
 
 def _point(x: Floats, number: int) -> str:

@@ -408,6 +408,21 @@ def memory_of(spaces: Sequence[HasMemory]) -> Memory:
     return first
 
 
+def check_layout(array: Any, what: str) -> None:
+    """Raise unless compiled code can use an array without a copy.
+
+    Raises
+    ------
+    VectorError
+        If the array has gaps, another order, or numbers that are not aligned to their size.
+    """
+    cure = f"pass {what.rsplit(maxsplit=1)[-1]}.copy()"
+    if not array.flags.c_contiguous:
+        raise VectorError(f"{what} is not contiguous in memory: {cure}")
+    if not getattr(array.flags, "aligned", True):
+        raise VectorError(f"{what} is not aligned to its numbers in memory: {cure}")
+
+
 def check_shape(space: VectorSpace, array: NDArray[Entry], what: str) -> NDArray[Entry]:
     """Return the array if it has the shape (size,) of a vector of the space.
 

@@ -86,6 +86,8 @@ def positions(dofs: ArrayLike, size: int) -> NDArray[np.int64]:
     given = array_of(dofs, "dofs", OperatorError)
     if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
         cure = "give a list of whole numbers, as V.boundary_dofs() does"
+        if given.dtype.kind == "U":
+            cure = f"give the dofs of a part of the boundary, V.boundary_dofs({given.tolist()!r})"
         if given.dtype == bool:
             cure = "give the positions where they are True, as np.flatnonzero(dofs)"
         raise OperatorError(f"dofs have shape {given.shape} and type {given.dtype}: {cure}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import types
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -213,10 +214,17 @@ def shown(value: Any) -> str:
         text = repr(value)
         if len(text) < _LONGEST and text.isprintable():
             return text
-    name = type(value).__name__
     if isinstance(value, np.ndarray):
         return f"an array of shape {value.shape}"
-    return f"{'an' if name[:1] in 'AEIOUaeiou' else 'a'} {name}"
+    return type_name(type(value))
+
+
+def type_name(kind: type) -> str:
+    """Return the name of a type with its article, as "a list" and "an H1"."""
+    name = kind.__name__
+    spelled = re.match(r"[A-Z](?![a-z])", name)  # H1, CSR: said letter by letter
+    vowels = "AEFHILMNORSX" if spelled else "AEIOUaeiou"
+    return f"{'an' if name[:1] in vowels or name == 'ndarray' else 'a'} {name}"
 
 
 def _arguments_of(function: Callable[..., Any]) -> _Arguments:

@@ -285,6 +285,31 @@ def test_kernels_go_elsewhere_when_a_disk_is_full(run, tmp_path, writer, number)
     assert not list((tmp_path / "tmp").iterdir())
 
 
+@pytest.mark.parametrize("damaged", [False, True])
+def test_kernels_of_a_folder_that_cannot_be_written_are_used(run, tmp_path, damaged):
+    """As those of a container's image. A damaged one is compiled, and left as it is."""
+    given = {"FEMOPS_CACHE": str(tmp_path / "cache")}
+    assert run("print(kernel())", **given).output == "4\n"
+    (code,) = (tmp_path / "cache").glob("*.kernel")
+    if damaged:
+        code.write_bytes(code.read_bytes()[:100])
+    before, times = code.read_bytes(), code.stat().st_mtime_ns
+    body = f"""
+    import errno, tempfile
+    from femops_kernels.codegen import specialize
+    temporary, compiled, count = tempfile.TemporaryFile, specialize.compiled, []
+    def refused(dir):
+        if str(dir) == {str(tmp_path / "cache")!r}:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        return temporary(dir=dir)
+    tempfile.TemporaryFile = refused
+    specialize.compiled = lambda *given: count.append(given) or compiled(*given)
+    print(kernel(), len(count), cache.is_temporary(cache.cache_folder()))
+    """
+    assert run(body, **given).output == f"4 {int(damaged)} True\n"
+    assert (code.read_bytes(), code.stat().st_mtime_ns) == (before, times)
+
+
 def test_what_is_no_folder_is_not_to_be_closed_to_others(run, tmp_path):
     result = run("print(kernel())", FEMOPS_CACHE=os.devnull, TMPDIR=str(tmp_path))
     assert result.output == "4\n"

@@ -225,6 +225,32 @@ def test_forks_of_threads(run, warm):
     run(FORKS, warm, FEMOPS_THREADS="2")
 
 
+def test_a_fork_while_a_thread_compiles(run, tmp_path):
+    """The child compiles and loads kernels. Its parent's thread does not hold what it needs."""
+    body = """
+    import os, signal, threading
+    begun, compiled = threading.Event(), specialize.compiled
+    def slowly(*given):
+        begun.set()
+        threading.Event().wait(0.3)
+        return compiled(*given)
+    specialize.compiled = slowly
+    thread = threading.Thread(target=kernel, args=(1,))
+    thread.start()
+    begun.wait()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)  # ends one who waits
+        kernel(1)
+        kernel(2)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    thread.join()
+    kernel(2)
+    """
+    run(body, tmp_path, SMALL)
+
+
 THREADS = """
 import os, signal, threading
 from concurrent.futures import ThreadPoolExecutor

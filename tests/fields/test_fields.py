@@ -95,7 +95,7 @@ def test_what_cannot_be_integrated():
             "exact_gradient gives an array of shape",
         ),
         (lambda: l2_norm(space, zero, 2), SpaceError, "q1d = 2 cannot"),
-        (lambda: l2_error(space, zero, np.nan), SpaceError, "exact is not finite"),
+        (lambda: l2_error(space, zero, np.nan), SpaceError, "exact is nan: give a finite number"),
     ):
         with pytest.raises(error, match=message):
             call()

@@ -161,6 +161,7 @@ def test_nearly_dependent_vectors(V):
 def test_bad_input(V):
     X, A = MultiVector.random(V, 9), femops.mass(V)
     other = femops.H1(V.mesh, order=2)
+    odd = np.zeros(48 * V.size + 1, np.uint8)[1:].view(np.float64)  # at an odd address
     refused = [
         (lambda: MultiVector.zeros(V, 0), "whole number"),
         (lambda: MultiVector.zeros(V, 2.5), "whole number"),
@@ -172,6 +173,7 @@ def test_bad_input(V):
         (lambda: MultiVector(V, np.zeros((V.size, 3))), "panels have shape"),
         (lambda: MultiVector(V, np.zeros((2, V.size, 3), int)), "float64"),
         (lambda: MultiVector(V, np.zeros((2, V.size, 6))[:, :, ::2]), "contiguous"),
+        (lambda: MultiVector(V, odd.reshape(2, V.size, 3)), "aligned to .*: pass panels.copy"),
         (lambda: MultiVector(V, np.zeros((2, V.size, 3)), 3), "give 4 to 6"),
         (lambda: MultiVector(V, np.ones((2, V.size, 3)), 5), "not zero"),
         (lambda: X[[9]], "9 vectors"),

@@ -267,9 +267,9 @@ def test_what_else_is_refused():
     u = space.zeros()
     for call, error, match in (
         (lambda: Probe(mesh, [0, 0], outside="zero"), ProbeError, "'zero': give 'error' or 'nan'"),
-        (lambda: Probe(space, [0.5, 0.5]), ProbeError, "mesh is a H1: give a mesh"),
+        (lambda: Probe(space, [0.5, 0.5]), ProbeError, "mesh is an H1: give a mesh"),
         (lambda: probe(other, u), SpaceError, "on another mesh than the probe"),
-        (lambda: probe.gradient(u, space), SpaceError, "given a ndarray for a space"),
+        (lambda: probe.gradient(u, space), SpaceError, "given an ndarray for a space"),
         (lambda: probe(space, np.zeros(3)), VectorError, "3 entries, the space has 25"),
     ):
         with pytest.raises(error, match=match):

@@ -73,9 +73,9 @@ def test_loads_of_the_gradient(dim, ncomp):
 def test_loads_that_make_no_sense_are_refused(problem):
     refused = [
         ({"f": lambda x: x}, "shape"),
-        ({"f": np.nan}, "not finite"),
+        ({"f": np.nan}, "f is nan: give a finite number"),
         ({"flux": lambda x: x[0]}, r"flux .*shape"),
-        ({"flux": np.full(2, np.inf)}, "flux is not finite"),
+        ({"flux": np.full(2, np.inf)}, "flux has entries that are not finite"),
         ({}, "give f, flux or both"),
     ]
     for given, words in refused:

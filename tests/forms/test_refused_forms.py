@@ -41,6 +41,21 @@ def test_spaces_on_two_meshes_are_refused(pair):
         femops.mass(pair, velocity)
 
 
+@pytest.mark.parametrize("make", [femops.mass, lambda V, **o: femops.residual(lambda u: u, V, **o)])
+def test_lanes_that_no_kernel_has_are_refused(scalar, make):
+    with pytest.raises(OperatorError, match=r"lanes are 3 wide: choose one of \(2, 4, 8, 16\)"):
+        make(scalar, lanes=3)
+
+
+def test_constants_that_are_not_finite_are_refused(scalar):
+    A = femops.interior_penalty(femops.L2(scalar.mesh, 2))
+    for value in (np.nan, np.inf):
+        with pytest.raises(OperatorError, match=f"penalty is {value}: give a finite number"):
+            A.update(penalty=value)
+    with pytest.raises(OperatorError, match="kappa has entries that are not finite: give"):
+        femops.diffusion(scalar, np.array([[1.0, np.nan], [0.0, 1.0]]))
+
+
 def test_wrong_components_are_refused(scalar, pair):
     mixed = femops.form(divergence, pair, scalar)
     refused = [
@@ -71,8 +86,10 @@ def test_coefficients_that_make_no_sense(scalar):
     for beta, words in velocities:
         with pytest.raises(OperatorError, match=words):
             femops.convection(scalar, beta)
+    with pytest.raises(OperatorError, match=r"a vector of a space\? Give femops.GridFunction"):
+        femops.diffusion(scalar, scalar.zeros())
     numbers = [
-        ({"k": np.nan}, "k is not finite"),
+        ({"k": np.nan}, "k is nan: give a finite number"),
         ({"k": np.ones(2)}, "k has shape"),
         ({"kappa": lambda x: x}, "kappa .*shape"),
         ({"kappa": lambda x: np.inf * x[0]}, "kappa .*finite"),

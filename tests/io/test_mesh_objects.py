@@ -97,6 +97,10 @@ print(mesh.order, mesh.num_elements == same.num_elements, *mesh.element_names, *
 print(mesh.volume())
 gmsh.clear()
 gmsh.finalize()
+try:
+    femops.read_mesh(gmsh.model)
+except femops.errors.MeshError as error:
+    print(error)
 """
 
 
@@ -105,6 +109,7 @@ def test_a_model_of_gmsh(tmp_path):
     command = [sys.executable, "-c", MODEL, str(tmp_path / "disc.msh")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stderr
-    facts, area = done.stdout.splitlines()
+    facts, area, ended = done.stdout.splitlines()
     assert facts == "3 True disc rim"
     assert float(area) == pytest.approx(np.pi, rel=1e-5)
+    assert "between gmsh.initialize() and gmsh.finalize()" in ended

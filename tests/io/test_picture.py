@@ -206,7 +206,11 @@ def test_errors_say_what_to_do(tmp_path):
         (lambda V, p: femops.plot(V, V.zeros(), deform=ONE), SpaceError, "on the mesh"),
         (lambda V, p: femops.plot(V, backend="gl"), SpaceError, "give 'pyvista' or"),
         (lambda V, p: femops.plot(femops.box(2), backend="pyvista"), SpaceError, "a curve is draw"),
-        (lambda V, p: femops.plot(V).save(p / "u.html"), FileError, "by Matplotlib.*interactive"),
+        (
+            lambda V, p: femops.plot(V).save(p / "u.html"),
+            FileError,
+            "'.html' is a page.*Matplotlib.*interactive",
+        ),
         (
             lambda V, p: femops.plot(V, interactive=True, backend="matplotlib"),
             SpaceError,

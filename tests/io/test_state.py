@@ -237,9 +237,9 @@ def test_other_spaces_and_what_is_none(tmp_path, space):
             femops.io.load_state(path, {"u": other})
     with pytest.raises(CheckpointError, match="has no vector 'v': it has 'u'"):
         femops.io.load_state(path, {"v": space})
-    with pytest.raises(CheckpointError, match="spaces is a H1: give a dict"):
+    with pytest.raises(CheckpointError, match="spaces is an H1: give a dict"):
         femops.io.load_state(path, space)
-    with pytest.raises(SpaceError, match="the space of 'u' is a ndarray"):
+    with pytest.raises(SpaceError, match="the space of 'u' is an ndarray"):
         femops.io.load_state(path, {"u": u})
 
 
@@ -251,7 +251,7 @@ def itself():
 
 def test_values_that_cannot_be_kept(tmp_path, space):
     for value, message in (
-        (np.zeros(3), "value 'x' has a ndarray in it: .* of an array its .tolist"),
+        (np.zeros(3), "value 'x' has an ndarray in it: .* of an array its .tolist"),
         (1j, "has a complex in it"),
         ({"a": [{1: 2}]}, "has a dict in it"),
         (np.longdouble(1), "has a longdouble in it"),
@@ -268,9 +268,9 @@ def test_vectors_and_files_that_are_none(tmp_path, space):
         (CheckpointError, "there are no vectors", lambda V, u: {}),
         (CheckpointError, "vectors is a list: give a dict", lambda V, u: [(V, u)]),
         (CheckpointError, r"vectors are \[1\]: give a dict, and texts", lambda V, u: {1: (V, u)}),
-        (CheckpointError, "'u' is a ndarray: give its space with it", lambda V, u: {"u": u}),
+        (CheckpointError, "'u' is an ndarray: give its space with it", lambda V, u: {"u": u}),
         (CheckpointError, "'u' is a tuple: give its space", lambda V, u: {"u": (V, u, u)}),
-        (SpaceError, "the space of 'u' is a ndarray: give an H1", lambda V, u: {"u": (u, V)}),
+        (SpaceError, "the space of 'u' is an ndarray: give an H1", lambda V, u: {"u": (u, V)}),
         (SpaceError, "is a Product: .* each", lambda V, u: {"u": (femops.Product(a=V, b=V), u)}),
         (VectorError, "u has 34 entries, the space has 35", lambda V, u: {"u": (V, u[1:])}),
         (VectorError, "u has type complex128", lambda V, u: {"u": (V, u + 0j)}),

@@ -182,7 +182,7 @@ def test_ranks_that_see_different_files(tmp_path, monkeypatch):
     ("kind", "message", "wrong"),
     [
         (VectorError, "u has 3 entries", lambda V: {"u": (V, np.zeros(3))}),
-        (CheckpointError, "'u' is a ndarray: give its space", lambda V: {"u": V.zeros(), "v": V}),
+        (CheckpointError, "'u' is an ndarray: give its space", lambda V: {"u": V.zeros(), "v": V}),
     ],
 )
 def test_one_rank_gives_what_cannot_be(tmp_path, rank, kind, message, wrong):

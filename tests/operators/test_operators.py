@@ -70,7 +70,7 @@ def test_a_sum_over_two_lane_widths(problem):
 
 def test_operators_of_different_spaces_or_types_are_not_added(problem):
     other = femops.H1(problem.mesh, 3)
-    with pytest.raises(femops.errors.OperatorError, match="different spaces"):
+    with pytest.raises(femops.errors.OperatorError, match=r"different spaces.*; make both"):
         problem.mass + femops.mass(other)
     with pytest.raises(femops.errors.OperatorError, match="float32"):
         problem.mass + femops.mass(problem.space, dtype="float32")
@@ -140,7 +140,7 @@ BAD_VECTORS = [
     ("list", lambda n: [0.0] * n),
     ("x is None", lambda n: None),
     ("contiguous", lambda n: np.zeros(2 * n)[::2]),
-    ("contiguous", lambda n: np.zeros(8 * n + 1, np.uint8)[1:].view(np.float64)),
+    ("aligned", lambda n: np.zeros(8 * n + 1, np.uint8)[1:].view(np.float64)),
 ]
 
 
@@ -302,6 +302,8 @@ def test_dofs_that_make_no_sense_are_refused(problem, bad):
         problem.mass.constrained(bad)
     with pytest.raises(femops.errors.OperatorError, match=r"as np.flatnonzero\(dofs\)"):
         problem.mass.constrained(np.ones(problem.space.size, dtype=bool))
+    with pytest.raises(femops.errors.OperatorError, match=r"V.boundary_dofs\('inlet'\)"):
+        problem.mass.constrained("inlet")
 
 
 # --- many chunks ----------------------------------------------------------------------------------

@@ -93,11 +93,14 @@ def test_what_is_refused():
         (lambda: a + b.constrained(dofs), "different constraints"),
         (lambda: 0.0 * a, "times 0.0"),
         (lambda: a * np.inf, "times inf"),
+        (lambda: a + femops.mass(V), "mass.* write its terms as a residual"),
+        (lambda: femops.mass(V) + a, "mass.* write its terms as a residual"),
+        (lambda: a - W.zeros(), r"array of shape .* femops\.newton\(R, u0, b\)"),
     ]
     for ask, match in refused:
         with pytest.raises(femops.errors.OperatorError, match=match):
             ask()
-    for wrong in (lambda: a + 1, lambda: a * "2", lambda: a + femops.mass(V), lambda: a * True):
+    for wrong in (lambda: a + 1, lambda: a * "2", lambda: a + "2", lambda: a * True):
         with pytest.raises((TypeError, femops.errors.OperatorError)):
             wrong()
     with pytest.raises(femops.errors.TraceError, match="zero whatever the fields"):

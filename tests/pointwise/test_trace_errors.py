@@ -36,7 +36,7 @@ REFUSED = [
     (lambda u, x: {"value": x[7] * u}, {}, "IndexError"),
     (lambda u, c: {"grad": c @ np.ones(5) * u.grad}, MATRIX, "ValueError"),
     (lambda u: {"value": u + "one"}, {}, "Error"),
-    (lambda: {"value": 0.0}, {}, "takes 0 arguments, there are 1 fields"),
+    (lambda: {"value": 0.0}, {}, "takes 0 arguments: give it one for each field, 1"),
     (lambda u, k: {"value": k * u}, {}, "no coefficient 'k' is given: pass k=..."),
     (lambda u: {"value": u}, MATRIX, "takes no coefficient 'c'"),
     (lambda u: [u], {}, "returned list"),

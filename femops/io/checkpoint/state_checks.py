@@ -15,6 +15,7 @@ from femops.parallel.comm import Communicator, Serial
 from femops.spaces.base import Space
 from femops.spaces.h1_l2 import H1, L2
 from femops.spaces.restriction import Vector
+from femops_meshes.arguments import type_name
 
 
 def ranks(given: object) -> Communicator:
@@ -44,7 +45,7 @@ def checked_vectors(vectors: Any, comm: Communicator) -> dict[str, tuple[Space, 
         pair = vectors[name]
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise CheckpointError(
-                f"{name!r} is a {type(pair).__name__}: give its space with it, (V, u)"
+                f"{name!r} is {type_name(type(pair))}: give its space with it, (V, u)"
             )
         space, vector = pair
         check_space(space, name, comm)
@@ -56,7 +57,7 @@ def check_space(space: object, name: str, comm: Communicator) -> None:
     """Raise unless ``space`` is an H1 or L2 space on the ranks ``comm``."""
     if not isinstance(space, H1 | L2):
         raise SpaceError(
-            f"the space of {name!r} is a {type(space).__name__}: give an H1 or L2 space; of a "
+            f"the space of {name!r} is {type_name(type(space))}: give an H1 or L2 space; of a "
             "product, each of its spaces with its part of the vector"
         )
     if space.comm is not comm and max(space.comm.size, comm.size) > 1:
@@ -89,7 +90,7 @@ def _plain(value: Any, name: str) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise CheckpointError(
-        f"value {name!r} has a {type(value).__name__} in it: give numbers, texts, None, lists, and "
+        f"value {name!r} has {type_name(type(value))} in it: give numbers, texts, None, lists, and "
         "dicts by texts; of an array its .tolist()"
     )
 

@@ -67,7 +67,17 @@ def gmsh_file(source: Any) -> Iterator[Path]:
 
 
 def _write_model(gmsh: Any, file: Path) -> None:
-    """Write the current model, in version 4.1. Options are as before afterwards."""
+    """Write the current model, in version 4.1. Options are as before afterwards.
+
+    Raises
+    ------
+    MeshFormatError
+        If Gmsh has no model, because the program has not begun to use Gmsh or has ended it.
+    """
+    if not gmsh.isInitialized():
+        raise MeshFormatError(
+            "gmsh.model is empty: call read_mesh between gmsh.initialize() and gmsh.finalize()"
+        )
     wanted = {"Mesh.MshFileVersion": 4.1, "Mesh.Binary": 1.0, "Mesh.SaveParametric": 0.0}
     before = {name: gmsh.option.getNumber(name) for name in wanted}
     try:

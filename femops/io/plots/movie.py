@@ -20,7 +20,7 @@ from femops.parallel.collective_checks import check
 from femops.parallel.comm import communicator
 from femops.spaces.base import GridFunction
 from femops.spaces.h1_l2 import Space
-from femops_meshes.arguments import checked, shown
+from femops_meshes.arguments import checked, shown, type_name
 from femops_meshes.coordinates.interpolation import equispaced
 
 _MILLISECONDS = 1000.0
@@ -124,7 +124,7 @@ def _limits(frames: list[tuple[str, Space, Any]]) -> tuple[float, float] | None:
     ends = []
     for _, space, u in frames:
         if not isinstance(space, Space):
-            raise SpaceError(f"a frame has a {type(space).__name__}: give (title, space, u)")
+            raise SpaceError(f"a frame has {type_name(type(space))}: give (title, space, u)")
         sampler = Sampler(space.mesh, GridFunction(space, space.check_vector(u, "u")))
         grid = [equispaced(2 * space.order + 3)] * space.dim
         values = magnitude(sampler(np.arange(space.mesh.num_elements), *grid)[..., 3:])

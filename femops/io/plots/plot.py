@@ -26,7 +26,7 @@ from femops.parallel.mesh import DistributedMesh
 from femops.spaces.base import GridFunction
 from femops.spaces.h1_l2 import Space
 from femops_meshes import Mesh
-from femops_meshes.arguments import checked, number_of
+from femops_meshes.arguments import checked, number_of, type_name
 
 Backend = Literal["pyvista", "matplotlib"]
 
@@ -185,7 +185,7 @@ def _space_and_mesh(what: Any, u: Any) -> tuple[Space | None, Mesh]:
         return (None if u is None else what), what.mesh
     if not isinstance(what, Mesh):
         raise SpaceError(
-            f"a picture was asked of a {type(what).__name__}: give the space of the field, or a "
+            f"a picture was asked of {type_name(type(what))}: give the space of the field, or a "
             "mesh"
         )
     if u is not None:

@@ -76,7 +76,7 @@ class MatplotlibPicture(Picture):
     def write_html(self, file: Path) -> None:
         """Refuse: Matplotlib draws pictures that do not turn."""
         raise FileError(
-            f"'{file.name}' would be of a picture by Matplotlib, which cannot be turned: draw it "
+            f"'{file.suffix}' is a page with a picture that turns, Matplotlib's does not: draw it "
             "by femops.plot(..., interactive=True)"
         )
 

@@ -25,7 +25,7 @@ from femops.parallel.mesh import DistributedMesh
 from femops.spaces.base import GridFunction
 from femops.spaces.h1_l2 import H1, L2, Space
 from femops.spaces.product import Product
-from femops_meshes.arguments import checked
+from femops_meshes.arguments import checked, type_name
 from femops_meshes.coordinates.interpolation import equispaced
 from femops_meshes.coordinates.mapping import positions
 from femops_meshes.mesh import Mesh
@@ -202,7 +202,7 @@ def first_space(owner: Owner, fields: Mapping[str, Any], caller: str) -> Space:
     spaces = [space for space in found if space is not None] or [*named.values()]
     if not spaces or not isinstance(owner, Product | None):
         raise SpaceError(
-            f"{caller} was given a {type(owner).__name__} for a space: it takes the space of the "
+            f"{caller} was given {type_name(type(owner))} for a space: it takes the space of the "
             "fields, for instance V = femops.H1(mesh, order=1), or a mesh alone, or GridFunctions"
         )
     return next((space for space in spaces if not isinstance(space, H1)), spaces[0])

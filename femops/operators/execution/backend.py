@@ -127,7 +127,7 @@ class Backend(ABC):
 
     @abstractmethod
     def check_lanes(self, lanes: int | None) -> None:
-        """Raise if ``lanes`` is not None and the machine's kernels have no lanes.
+        """Raise if ``lanes`` is not None and the machine has no kernels of that width.
 
         Raises
         ------

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from femops.errors import OperatorError
 from femops.operators.assembly.csr import Summands
 from femops.operators.execution.backend import Backend, Ints, Sizes, Work
 from femops.operators.execution.diagonal import diagonal
@@ -49,7 +50,8 @@ from femops_kernels.cpu.rows import RowProduct, placed_rows
 from femops_kernels.cpu.sequence import least_instruction
 from femops_kernels.cpu.sweep import HostLaunch, NoOp, Sweep
 from femops_kernels.instruction import Instruction
-from femops_kernels.simd.lanes import WIDEST
+from femops_kernels.simd.lanes import WIDEST, WIDTHS
+from femops_meshes.arguments import shown
 
 LEVELS = ("full", "element", "partial", "matrix-free")
 
@@ -65,7 +67,9 @@ class HostBackend(Backend):
         """See `Backend.check_level`. The host has kernels for all levels."""
 
     def check_lanes(self, lanes: int | None) -> None:
-        """See `Backend.check_lanes`. The host takes any number of lanes."""
+        """See `Backend.check_lanes`."""
+        if lanes is not None and lanes not in WIDTHS:
+            raise OperatorError(f"lanes are {shown(lanes)} wide: choose one of {WIDTHS}")
 
     def compile_ahead(self, needed: Callable[[], Sequence[Parts]], ranks: int) -> None:
         """See `Backend.compile_ahead`."""

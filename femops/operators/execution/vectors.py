@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from femops.errors import VectorError
 from femops.fields.multivector import MultiVector
 from femops.spaces.base import Space
-from femops.spaces.memory import check_shape
+from femops.spaces.memory import check_layout, check_shape
 from femops.spaces.product import Product
 from femops.spaces.vectors import any_vector
+from femops_meshes.arguments import type_name
 
 
 def checked_vector(space: Space | Product, dtype: np.dtype[Any], vector: Any, what: str) -> Any:
@@ -43,8 +44,7 @@ def checked_vector(space: Space | Product, dtype: np.dtype[Any], vector: Any, wh
         raise VectorError(
             f"{what} has type {vector.dtype}, {dtype} is needed: convert it by .astype({dtype})"
         )
-    if not (vector.flags.c_contiguous and getattr(vector.flags, "aligned", True)):
-        raise VectorError(f"{what} is not contiguous in memory: pass {what}.copy()")
+    check_layout(vector, what)
     return vector
 
 
@@ -112,7 +112,7 @@ def check_many(
     """
     for vectors, of, what in ((x, space, "x"), (out, test_space, "out")):
         if not isinstance(vectors, MultiVector):
-            raise VectorError(f"{what} is a {type(vectors).__name__}: give a MultiVector")
+            raise VectorError(f"{what} is {type_name(type(vectors))}: give a MultiVector")
         if vectors.space is not of:
             raise VectorError(f"{what} is not of the space of the operator: {vectors!r}, {of!r}")
         if vectors.dtype not in (dtype, np.result_type(dtype, np.complex64)):

@@ -12,6 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 from femops.errors import OperatorError
 from femops.geometry.domain import DomainBlock, DomainGeometry
 from femops.operators.integrals.snapshots import Field, Sampled, frozen
+from femops.pointwise.diagnostics import vector_hint
 from femops.pointwise.trace import OPTIONS, CoefficientShape
 from femops.spaces.base import GridFunction
 from femops.spaces.functions import called, columns, evaluate_any, place_of
@@ -316,7 +317,7 @@ def _at_points(
     wanted = " or ".join(str((ne, nq, *shape)) for shape in shapes)
     raise OperatorError(
         f"{name} has shape {given}: give a number, a function of x, "
-        f"or values at the quadrature points, {wanted}"
+        f"or values at the quadrature points, {wanted}{vector_hint([given])}"
     )
 
 

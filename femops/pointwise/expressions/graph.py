@@ -2,7 +2,8 @@
 
 Equal expressions are one node. Constants keep all their digits. Nothing is rearranged, so a kernel
 computes the user's expressions in the user's order. The only simplifications are exact in floating
-point (x + 0, 1 x, 0 x, -(-x), the order of two summands or factors).
+point (x + 0, 1 x, 0 x, -(-x), the order of two summands or factors). For 0 x and 0 / x this holds
+if the result is finite, and up to the sign of zeros.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from femops.pointwise.expressions.operations import (
     ON_NUMBERS,
     UFUNCS,
 )
+from femops_meshes.arguments import type_name
 
 # Integer powers up to this are computed by multiplications.
 _MOST_FACTORS = 16
@@ -94,7 +96,7 @@ class Graph:
             return self.node(value.item())
         if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.number):
             raise TraceError(
-                f"a symbol is combined with a {type(value).__name__}: give a real number or an "
+                f"a symbol is combined with {type_name(type(value))}: give a real number or an "
                 "array of them"
             )
         return self.constant(float(value))
@@ -133,6 +135,9 @@ class Graph:
         if op in LOGICAL:
             return self._joined(op, self.condition(a), self.condition(b))
         a, b = self.number(a), self.number(b)
+        if op in ("fmin", "fmax"):  # NaN counts as missing
+            first = self.binary("le" if op == "fmin" else "ge", a, b)
+            return self.where(self.binary("or", first, self.binary("ne", b, b)), a, b)
         if op in COMPARE and a.op == b.op == "const":
             return self.truth(COMPARISONS[op](a.value, b.value))
         simple = _simplify(self, op, a, b)

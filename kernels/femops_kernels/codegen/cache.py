@@ -234,7 +234,9 @@ def _recorded(path: Path) -> dict[Path, str]:
 def usable(path: Path) -> bool:
     """True if the compiled files of a kernel are those that `seal` recorded.
 
-    If not, the files are removed, with a ``CacheWarning`` if they were damaged.
+    If not, the files are removed, with a ``CacheWarning`` if they were damaged. A temporary folder
+    then gets those of the wanted folder, if that one has them: it may only be closed for writing,
+    as the image of a container.
 
     Raises
     ------
@@ -249,6 +251,19 @@ def usable(path: Path) -> bool:
         message = f"compiled kernel {path.stem} in {path.parent} was damaged: compiled again"
         warnings.warn(message, CacheWarning, stacklevel=5)
     discard(path)
+    return is_temporary(path.parent) and _copied(path)
+
+
+def _copied(path: Path) -> bool:
+    """Copy a kernel's compiled files from the wanted folder. True if they are there, and whole."""
+    with suppress(OSError, RuntimeError):
+        there = private_folder(_wanted()) / path.name
+        known = _recorded(there)
+        if known and all(_is_whole(file, digest) for file, digest in known.items()):
+            for file in known:
+                write_whole(path.with_name(file.name), read_private(file))
+            seal(path)
+            return True
     return False
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import os
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,6 +48,11 @@ Parts = tuple[Sequence[str], Mapping[str, object], str]
 
 _loaded: dict[str, CompiledKernel] = {}
 _lock = threading.RLock()
+if hasattr(os, "register_at_fork"):
+    # a fork waits for the kernel that another thread compiles: in the child that thread would hold
+    # this lock, LLVM's and the file's for ever
+    _after = {"after_in_parent": _lock.release, "after_in_child": _lock.release}
+    os.register_at_fork(before=_lock.acquire, **_after)
 
 
 @cache

@@ -55,7 +55,8 @@ def lane_width(dtype: DTypeLike = np.float64, width: int | None = None) -> int:
     except ValueError:
         number = 0
     if number not in WIDTHS:
-        raise KernelValueError(f"lanes are {asked!r} wide: set FEMOPS_LANES to one of {WIDTHS}")
+        remedy = "set FEMOPS_LANES to" if width is None else "choose"
+        raise KernelValueError(f"lanes are {asked!r} wide: {remedy} one of {WIDTHS}")
     return number
 
 

@@ -87,7 +87,7 @@ def test_bad_layouts_are_refused():
 
 BAD = [
     ({"z": 1}, "no argument z: choose one of count, x"),
-    ({"x": [1.0]}, "argument x is a list: give an array of host"),
+    ({"x": [1.0]}, "argument x has type list: give an array of host"),
     ({"x": np.zeros(3, np.float32)}, "numbers of type float32, the kernel takes float64"),
     ({"x": np.zeros((3, 4))[:, ::2]}, "argument x is not contiguous"),
     ({"count": 2**31}, "argument count is 2147483648: give a whole number from"),

@@ -153,7 +153,7 @@ class Layout:
             return self._address(device, name, array.array, apart=True) + array.offset
         if not device.owns(array):
             raise KernelValueError(
-                f"argument {name} is a {type(array).__name__}: "
+                f"argument {name} has type {type(array).__name__}: "
                 f"give an array of {device.name}, as device.upload makes it"
             )
         kind = np.finfo(array.dtype).dtype if array.dtype.kind == "c" else array.dtype

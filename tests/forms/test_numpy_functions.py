@@ -1,0 +1,77 @@
+"""Functions of NumPy in forms, at ordinary and at special numbers: kernels compute what NumPy does.
+
+Nodes and quadrature points of the space coincide. So an entry of the residual, divided by the
+weight of its point, is the function at an entry of the vector.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+import femops
+
+FUNCTIONS = (
+    *(np.exp, np.log, np.sin, np.cos, np.tan, np.tanh, np.sinh, np.cosh, np.arctan, np.sqrt),
+    *(np.abs, np.negative, np.square),
+    *(lambda u, n=n: u**n for n in (0, 1, 2, 3, 7, 16, 17, 31, -1, -2, -17)),
+    *(lambda u, e=e: u**e for e in (0.5, -0.5, 1 / 3, 1.5, -1.5)),
+    *(lambda u, base=base: base**u for base in (2.0, 1.0, 0.0, -2.0)),
+    lambda u: u**u,
+    lambda u: np.arctan2(u, 1.0),
+    lambda u: np.arctan2(-0.0, u),
+    lambda u: np.arctan2(u, -u),
+    lambda u: 1 / u,
+    lambda u: u / -0.0,
+    lambda u: u - u,
+    lambda u: femops.where(u < 0, 1.0, femops.where(u <= 0, 2.0, u)),
+    lambda u: femops.where(u == 1, 5.0, femops.where(u != u, 6.0, u)),
+    lambda u: femops.where(~(u < 2) ^ (u > -2), u, 7.0),
+    lambda u: femops.where((u >= 2) | (u <= -2) & (u != -2), u, 7.0),
+    lambda u: (u > 0.5) + 1.0 * u,
+    lambda u: np.minimum(np.maximum(u, -1.0), 1.0),
+    lambda u: np.maximum(u, -u),
+    lambda u: np.fmax(u, 0.5),
+    lambda u: np.fmin(0.5, u),
+    lambda u: np.fmax(1 / u, u),
+    lambda u: u * 1e300 + 1e30,
+    lambda u: u * 1e-310,
+    lambda u: u * 2**70 + np.int8(3) - np.float32(0.1),
+)
+
+
+def numbers(dtype):
+    """Ordinary and special numbers of a type, as many as the space has nodes."""
+    info = np.finfo(dtype)
+    positive = [0.0, 0.5, 1, 1 + info.eps, 1.5, 2, 3, 88, 709, 1e-20, 1e20, np.inf]
+    positive += [info.tiny, info.smallest_subnormal, info.max, info.max / 2]
+    special = np.array([*positive, *(-one for one in positive), np.nan], dtype)
+    ordinary = 3 * np.random.default_rng(0).standard_normal(44 - special.size)
+    return np.concatenate([special, ordinary.astype(dtype)])
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_functions_are_those_of_numpy(dtype):
+    V = femops.L2(femops.box((11,)), order=3, ncomp=len(FUNCTIONS))
+    rule = V.quadrature(4)
+
+    def function(u):
+        return {"value": np.stack([f(u[k]) for k, f in enumerate(FUNCTIONS)])}
+
+    u = np.repeat(numbers(dtype)[:, None], len(FUNCTIONS), axis=1)
+    ones = femops.residual(lambda u: {"value": u.value}, V, quadrature=rule, dtype=dtype)
+    weights = V.components(ones.residual(np.ones(V.size, dtype)))
+    found = V.components(
+        femops.residual(function, V, quadrature=rule, dtype=dtype).residual(u.ravel())
+    )
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        values = np.stack([f(u[:, k]) for k, f in enumerate(FUNCTIONS)], axis=1).astype(dtype)
+        wanted = values * weights
+        same = np.abs(found - wanted) <= 8 * np.finfo(dtype).eps * np.abs(wanted)
+    same |= (found == wanted) | (np.isnan(found) & np.isnan(wanted))
+    same |= np.abs(wanted) < 8 * np.finfo(dtype).tiny  # denormal: few digits
+    for row, k in np.argwhere(~same):
+        raise AssertionError(f"function {k} of {u[row, k]}: {found[row, k]}, {wanted[row, k]}")
