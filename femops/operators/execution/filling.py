@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from femops.operators.assembly.csr import Summands
 from femops.operators.execution.kernels import factorised_kernel, plans_of
 from femops.operators.integrals.arguments import Arguments
 from femops.operators.integrals.integral import Integral
@@ -28,6 +29,7 @@ from femops_kernels.cpu.sweep import Sweep, SweepDofs
 _COMPILED_FROM = 2**17
 _ONCE = 4  # times as many for a linear form
 _NONE: NDArray[np.int64] = np.empty(0, dtype=np.int64)
+_WIDE = np.dtype(np.float64)
 
 
 def filled_points(
@@ -48,26 +50,13 @@ def filled_points(
     width : int
         Number of lanes.
     """
-    spaces = form.state.spaces or _any_space(form, qdata_split)
-    if not spaces:
+    spaces, ne = _spaces(form, qdata_split, dtype), form.domain.num_elements
+    if not spaces or not _many(form, _finest(spaces)) or not ne:
         return None
-    finest = max(spaces.values(), key=lambda space: space.order)
-    wide = np.dtype(np.float64)
-    plain = finest.order > 0 and form.domain.has_maps
-    if not plain or (dtype != wide and form.state.spaces) or not _many(form, finest):
-        return None
-    ne, numbers = form.domain.num_elements, len(qdata_split.point)
-    if not ne:
-        return None
-    found, given = setup_of(form, qdata_split, wide, width)
+    kernel, term = _kernel(form, qdata_split, dtype, width)
     if not form.state.spaces:
         form.setups.clear()  # not needed again
-    fields, rule = Arguments(spaces, next(iter(spaces.values()))), form.quadrature
-    target = fields.only([next(iter(spaces))])  # nothing is added to it
-    kinds = found.qfunction, wide, width, None
-    term = GivenTerm(form.name, fields, target, rule, *kinds, 0, 0, given)
-    kernel = FillKernel(factorised_kernel(term), numbers, dtype)
-    shape = -(-ne // width), form.geometry.num_points, numbers, width
+    shape = -(-ne // width), form.geometry.num_points, kernel.numbers, width
     points = placed_array(shape, dtype, term.chunk_batches)
     states = [_l_vec(form, name) for name in spaces]
     starts = [0, *accumulate(len(state) for state in states)]
@@ -75,11 +64,45 @@ def filled_points(
         SweepDofs(*plans, _NONE, _NONE, 0.0, start)
         for plans, start in zip(plans_of(term), starts, strict=False)
     ]
-    sweep = Sweep(kernel, dofs, given, points)
+    sweep = Sweep(kernel, dofs, term.data, points)
     _run(sweep, np.concatenate(states, dtype=np.float64), [*spaces.values()], starts)
     rest = ne - (len(points) - 1) * width
     points[-1, ..., rest:] = 0.0  # slots of no element
     return points
+
+
+def compile_kernels(summands: Summands) -> None:
+    """Compile the kernels that compute the data of large operators in advance."""
+    for _, term in summands:
+        form, split = term.source, term.qdata_split
+        if form is not None and split.point and _spaces(form, split, term.dtype):
+            kernel, _ = _kernel(form, split, term.dtype, term.width)
+            kernel.module  # noqa: B018  (made when asked for)
+
+
+def _kernel(
+    form: Integral, qdata_split: QDataSplit, dtype: np.dtype[Any], width: int
+) -> tuple[FillKernel, GivenTerm]:
+    """Kernel that computes the numbers at points, and its term; see `filled_points`."""
+    found, given = setup_of(form, qdata_split, _WIDE, width)
+    spaces = _spaces(form, qdata_split, dtype)
+    fields, rule = Arguments(spaces, next(iter(spaces.values()))), form.quadrature
+    target = fields.only([next(iter(spaces))])  # nothing is added to it
+    kinds = found.qfunction, _WIDE, width, None
+    term = GivenTerm(form.name, fields, target, rule, *kinds, 0, 0, given)
+    return FillKernel(factorised_kernel(term), len(qdata_split.point), dtype), term
+
+
+def _spaces(form: Integral, qdata_split: QDataSplit, dtype: np.dtype[Any]) -> Mapping[str, Any]:
+    """Spaces of the fields of a kernel, by name. Empty if NumPy should compute the numbers."""
+    spaces = form.state.spaces or _any_space(form, qdata_split)
+    plain = form.domain.has_maps and bool(spaces) and _finest(spaces).order > 0
+    return spaces if plain and (dtype == _WIDE or not form.state.spaces) else {}
+
+
+def _finest(spaces: Mapping[str, Any]) -> Space:
+    found: Space = max(spaces.values(), key=lambda space: space.order)
+    return found
 
 
 def _any_space(form: Integral, qdata_split: QDataSplit) -> Mapping[str, Any]:
