@@ -230,7 +230,7 @@ class _Leaf:
         return found
 
     def steps(self, direction: FieldSymbol) -> dict[int, Node]:
-        """Directions of the nodes, by number."""
+        """Symbols of the changes of nodes in a direction, by number of the node."""
         slopes = [] if self.grad is None else [*np.atleast_2d(direction.grad).flat]
         given = [*np.atleast_1d(np.asarray(direction.value, dtype=object)).flat, *slopes]
         return {node.number: step for node, step in zip(self.nodes, given, strict=True)}

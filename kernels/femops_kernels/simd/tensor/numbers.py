@@ -149,7 +149,7 @@ def conjugate(x: Traced) -> Traced:
 
 
 def real_part(x: Traced) -> Traced:
-    """``real_part(x)``, a lane vector."""
+    """``real_part(x)``: real parts of complex numbers, a lane vector."""
     return Traced(part_of(x.kind), _parts(x)[0])
 
 
