@@ -1,0 +1,162 @@
+"""Choice of the relaxation of a multigrid cycle, by measured reduction factors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, final
+
+from femops.errors import SolverError
+from femops.solvers.multigrid.blocks import BLOCKS
+from femops.solvers.multigrid.coarse import QUICK
+from femops.solvers.multigrid.hierarchy import Coarsest, Hierarchy, build
+from femops.solvers.multigrid.measure import factor, iterations
+from femops.spaces.h1_l2 import H1
+
+if TYPE_CHECKING:
+    from femops.solvers.multigrid.preconditioner import Multigrid
+
+Relaxation = Literal["points", "lines", "patches"]
+
+# Factors of a cycle: from the first on, on a coarse level, the whole cycle is measured. From the
+# second on it is slow, and other relaxations are tried. One below the third is taken at once.
+# Above the last a solve is expected to take many iterations.
+_DOUBTFUL, _SLOW, _GOOD, _MANY = 0.4, 0.7, 0.6, 0.9
+_CYCLES = 5  # on the coarse level
+
+
+@final
+@dataclass(frozen=True)
+class Choice:
+    """Relaxation of a cycle.
+
+    Attributes
+    ----------
+    relaxation : {"points", "lines", "patches"}
+    reason : str
+    warning : str
+        Text of a warning, or empty.
+    """
+
+    relaxation: Relaxation
+    reason: str
+    warning: str = ""
+
+
+def choose(M: Multigrid, asked: Relaxation | None) -> Choice:
+    """Choose the relaxation of a new preconditioner, and give it to the levels. Collective.
+
+    Parameters
+    ----------
+    M : Multigrid
+        With levels that relax by points.
+    asked : {"points", "lines", "patches"}, optional
+        The relaxation to take. By default it is measured.
+
+    Raises
+    ------
+    SolverError
+        The relaxation that is asked for does not work on ranks, on a device, or on the space.
+    """
+    if not M.levels:
+        return Choice("points", "the cycle is a direct solver")
+    if asked == "points":
+        return Choice("points", "as asked")
+    obstacle = _obstacle(M)
+    if asked is not None:
+        if obstacle:
+            raise SolverError(f"relaxation={asked!r} {obstacle}: leave it out")
+        return _forced(M, asked)
+    measured = _measured(M)
+    if measured < _SLOW:
+        return Choice("points", "they suffice")
+    slow = f"by points a cycle has the factor {measured:.2f}"
+    if obstacle:
+        return _settled("points", measured, slow, f"blocks of dofs: {obstacle}")
+    return _tried(M, measured, slow)
+
+
+def _obstacle(M: Multigrid) -> str:
+    """Why relaxation by blocks of dofs is not possible; empty if it is."""
+    space = M.operator.space
+    if space.comm.size > 1:
+        return "is not possible on several ranks yet"
+    if space.device is not None:
+        return "is not possible on a device yet"
+    if not isinstance(space, H1):
+        return "needs an H1 space"
+    return ""
+
+
+def _measured(M: Multigrid) -> float:
+    """Factor of a cycle by points; zero if a coarse level shows that it is small."""
+    most = M.sizes[0].dofs / 4
+    coarse = next((k for k, s in enumerate(M.sizes[:-1]) if s.dofs <= most), len(M.levels) - 1)
+    doubtful = factor(M, coarse, _CYCLES) > _DOUBTFUL
+    return factor(M, 0) if doubtful else 0.0
+
+
+def _forced(M: Multigrid, asked: Literal["lines", "patches"]) -> Choice:
+    points = M.hierarchy
+    try:
+        M.take(_hierarchy(M, asked))
+    except SolverError as error:
+        M.take(points)
+        why = f"{asked} cannot be made: {error}"
+        return Choice("points", why, f"multigrid relaxes by points: {why}")
+    return Choice(asked, "as asked")
+
+
+def _tried(M: Multigrid, measured: float, slow: str) -> Choice:
+    """Try other relaxations, and keep the one with the smallest factor."""
+    best: Relaxation = "points"
+    kept, failed = M.hierarchy, list[str]()
+    factors: dict[Relaxation, float] = {"points": measured}
+    for name in BLOCKS:
+        try:
+            M.take(_hierarchy(M, name))
+        except SolverError as error:
+            failed.append(f"{name} cannot be made: {error}")
+            continue
+        factors[name] = factor(M, 0)
+        if factors[name] < factors[best]:
+            best, kept = name, M.hierarchy
+        if factors[name] < _GOOD:
+            break
+    M.take(kept)
+    reason = slow + "".join(f", by {n} {f:.2f}" for n, f in factors.items() if n != "points")
+    return _settled(best, factors[best], reason, "; ".join(failed))
+
+
+def _settled(relaxation: Relaxation, reached: float, reason: str, failed: str) -> Choice:
+    """Return the choice, with a warning if many iterations are expected."""
+    reason = f"{reason}; {failed}" if failed else reason
+    if reached < _MANY:
+        return Choice(relaxation, reason)
+    many = f"a solve to 1e-9 is expected to take {iterations(reached)} iterations or more"
+    text = f"multigrid is slow: {many}" if reached < 1.0 else "cycles of multigrid diverge"
+    return Choice(relaxation, reason, f"{text} ({reason}). M.report() tells on which level")
+
+
+def _hierarchy(M: Multigrid, name: Literal["lines", "patches"]) -> Hierarchy:
+    """Make levels that relax by blocks.
+
+    Raises
+    ------
+    SolverError
+        The blocks are singular or too large, or no direction is strong.
+    """
+    last = _coarsest(M) if name == "patches" else Coarsest()
+    made = build(M.operator, M.degree, M.precision, last)
+    for level, matrix in zip(made.levels, made.matrices.makers, strict=True):
+        level.use(BLOCKS[name](matrix(), level.right.dtype))
+    return made
+
+
+def _coarsest(M: Multigrid) -> Coarsest:
+    """Where a cycle with patches ends. Where the order is 1, patches are single nodes."""
+    space, sizes = M.operator.space, M.sizes
+    for order in (2, 1):
+        size = next((s.dofs for s in sizes if s.order == order < space.order), None)
+        if size is not None and size <= QUICK[space.dim]:
+            return Coarsest(order, meshes=False)
+    return Coarsest()
