@@ -14,7 +14,7 @@ Both are sums of inverses of principal submatrices, so they are symmetric and po
 
 from __future__ import annotations
 
-from typing import Any, Literal, final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,8 @@ from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import splu
 
 from femops.errors import SolverError
+from femops.parallel.comm import Communicator
+from femops.solvers.multigrid.coarse import gathered
 from femops.solvers.multigrid.level import Blocks
 from femops.solvers.multigrid.level_matrices import LevelMatrix
 
@@ -31,7 +33,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 # Most dofs of a patch, bytes of the inverses of all patches, and operations to make these.
-_MOST_DOFS, _MOST_BYTES, _MOST_OPERATIONS = 1500, 2**30, 4e10
+_MOST_DOFS, _MOST_BYTES, _MOST_OPERATIONS = 1500, 2**30, 1.5e10
 _MOST_IN_LINE = {1: 10**7, 2: 300_000, 3: 50_000}  # dofs that lines may join to one, by dimension
 _LEAST_PIVOT = 1e-12  # smallest pivot of a block over the diagonal entry
 _TOGETHER = 2**22  # numbers of matrices of patches that are worked on at once
@@ -207,7 +209,29 @@ def _blocks(matrix: csr_array, dofs: Ints) -> Floats:
     return blocks
 
 
-BLOCKS: dict[Literal["lines", "patches"], type[Lines | Patches]] = {
+@final
+class Gathered(Blocks):
+    """Blocks that each rank has, for residuals that are distributed over ranks.
+
+    Parameters
+    ----------
+    blocks : Blocks
+    comm : Communicator
+    first : int
+        Number of entries that lower ranks own.
+    """
+
+    def __init__(self, blocks: Blocks, comm: Communicator, first: int) -> None:
+        self._blocks, self._comm, self._first = blocks, comm, first
+
+    def apply(self, r: Array) -> None:
+        """See `Blocks.apply`. Collective."""
+        entries = gathered(self._comm, r)
+        self._blocks.apply(entries)
+        r[:] = entries[self._first : self._first + len(r)]
+
+
+BLOCKS: dict[str, type[Lines | Patches]] = {
     "lines": Lines,
     "patches": Patches,
 }

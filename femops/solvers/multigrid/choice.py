@@ -6,22 +6,25 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, final
 
 from femops.errors import SolverError
-from femops.solvers.multigrid.blocks import BLOCKS
-from femops.solvers.multigrid.coarse import QUICK
+from femops.solvers.multigrid.blocks import BLOCKS, Gathered
 from femops.solvers.multigrid.hierarchy import Coarsest, Hierarchy, build
+from femops.solvers.multigrid.level import Blocks
 from femops.solvers.multigrid.measure import factor, iterations
 from femops.spaces.h1_l2 import H1
 
 if TYPE_CHECKING:
     from femops.solvers.multigrid.preconditioner import Multigrid
 
-Relaxation = Literal["points", "lines", "patches"]
+Relaxation = Literal["points", "lines", "patches", "direct"]
 
 # Factors of a cycle: from the first on, on a coarse level, the whole cycle is measured. From the
 # second on it is slow, and other relaxations are tried. One below the third is taken at once.
 # Above the last a solve is expected to take many iterations.
-_DOUBTFUL, _SLOW, _GOOD, _MANY = 0.4, 0.7, 0.6, 0.9
+_DOUBTFUL, _SLOW, _GOOD, _MANY = 0.4, 0.55, 0.5, 0.9
 _CYCLES = 5  # on the coarse level
+# Most dofs: of the factors of A's matrix, and of the order above 1 that a cycle of patches ends
+# with, by dimension; of blocks of dofs on several ranks, as each rank has all of them.
+_FACTORED, _ON_RANKS = {1: 10**6, 2: 150_000, 3: 10_000}, 200_000
 
 
 @final
@@ -31,7 +34,7 @@ class Choice:
 
     Attributes
     ----------
-    relaxation : {"points", "lines", "patches"}
+    relaxation : {"points", "lines", "patches", "direct"}
     reason : str
     warning : str
         Text of a warning, or empty.
@@ -49,16 +52,17 @@ def choose(M: Multigrid, asked: Relaxation | None) -> Choice:
     ----------
     M : Multigrid
         With levels that relax by points.
-    asked : {"points", "lines", "patches"}, optional
+    asked : {"points", "lines", "patches", "direct"}, optional
         The relaxation to take. By default it is measured.
 
     Raises
     ------
     SolverError
-        The relaxation that is asked for does not work on ranks, on a device, or on the space.
+        The relaxation that is asked for does not work on a device, on a reproducible mesh, or on
+        the space.
     """
-    if not M.levels:
-        return Choice("points", "the cycle is a direct solver")
+    if asked is None and not M.levels:
+        return Choice("direct", "the problem is small")
     if asked == "points":
         return Choice("points", "as asked")
     obstacle = _obstacle(M)
@@ -71,37 +75,39 @@ def choose(M: Multigrid, asked: Relaxation | None) -> Choice:
         return Choice("points", "they suffice")
     slow = f"by points a cycle has the factor {measured:.2f}"
     if obstacle:
-        return _settled("points", measured, slow, f"blocks of dofs: {obstacle}")
+        return _settled(M, "points", measured, slow, f"another relaxation {obstacle}")
     return _tried(M, measured, slow)
 
 
 def _obstacle(M: Multigrid) -> str:
-    """Why relaxation by blocks of dofs is not possible; empty if it is."""
+    """Why points are the only relaxation; empty if they are not."""
     space = M.operator.space
-    if space.comm.size > 1:
-        return "is not possible on several ranks yet"
+    if space.any_width:
+        return "does not give the same bits on any number of ranks"
     if space.device is not None:
-        return "is not possible on a device yet"
+        return "is not possible on a device"
     if not isinstance(space, H1):
         return "needs an H1 space"
+    if space.comm.size > 1 and space.global_size > _ON_RANKS:
+        return f"is possible up to {_ON_RANKS:,} dofs on several ranks"
     return ""
 
 
 def _measured(M: Multigrid) -> float:
     """Factor of a cycle by points; zero if a coarse level shows that it is small."""
-    most = M.sizes[0].dofs / 4
+    most = M.sizes[0].dofs / 2
     coarse = next((k for k, s in enumerate(M.sizes[:-1]) if s.dofs <= most), len(M.levels) - 1)
     doubtful = factor(M, coarse, _CYCLES) > _DOUBTFUL
     return factor(M, 0) if doubtful else 0.0
 
 
-def _forced(M: Multigrid, asked: Literal["lines", "patches"]) -> Choice:
+def _forced(M: Multigrid, asked: Relaxation) -> Choice:
     points = M.hierarchy
     try:
         M.take(_hierarchy(M, asked))
     except SolverError as error:
         M.take(points)
-        why = f"{asked} cannot be made: {error}"
+        why = f"relaxation={asked!r} is not possible: {error}"
         return Choice("points", why, f"multigrid relaxes by points: {why}")
     return Choice(asked, "as asked")
 
@@ -111,45 +117,70 @@ def _tried(M: Multigrid, measured: float, slow: str) -> Choice:
     best: Relaxation = "points"
     kept, failed = M.hierarchy, list[str]()
     factors: dict[Relaxation, float] = {"points": measured}
-    for name in BLOCKS:
+    for name in _candidates(M):
         try:
             M.take(_hierarchy(M, name))
         except SolverError as error:
-            failed.append(f"{name} cannot be made: {error}")
+            failed.append(f"{name} not: {error}")
             continue
-        factors[name] = factor(M, 0)
+        factors[name] = factor(M, 0) if M.levels else 0.0
         if factors[name] < factors[best]:
             best, kept = name, M.hierarchy
         if factors[name] < _GOOD:
             break
     M.take(kept)
     reason = slow + "".join(f", by {n} {f:.2f}" for n, f in factors.items() if n != "points")
-    return _settled(best, factors[best], reason, "; ".join(failed))
+    return _settled(M, best, factors[best], reason, "; ".join(failed))
 
 
-def _settled(relaxation: Relaxation, reached: float, reason: str, failed: str) -> Choice:
+def _candidates(M: Multigrid) -> tuple[Relaxation, ...]:
+    space = M.operator.space
+    small = space.global_size <= _FACTORED[space.dim]
+    return ("lines", "direct", "patches") if small else ("lines", "patches")
+
+
+def _settled(
+    M: Multigrid, relaxation: Relaxation, reached: float, reason: str, failed: str
+) -> Choice:
     """Return the choice, with a warning if many iterations are expected."""
     reason = f"{reason}; {failed}" if failed else reason
     if reached < _MANY:
         return Choice(relaxation, reason)
     many = f"a solve to 1e-9 is expected to take {iterations(reached)} iterations or more"
     text = f"multigrid is slow: {many}" if reached < 1.0 else "cycles of multigrid diverge"
-    return Choice(relaxation, reason, f"{text} ({reason}). M.report() tells on which level")
+    untried = not _obstacle(M) and "direct" not in _candidates(M)
+    cure = "relaxation='direct' factors the matrix, which takes memory" if untried else ""
+    cure = cure or (f"try {M.higher}" if M.higher else "femops.low_order(A) is a matrix for others")
+    return Choice(relaxation, reason, f"{text} ({reason}). M.report() tells on which level; {cure}")
 
 
-def _hierarchy(M: Multigrid, name: Literal["lines", "patches"]) -> Hierarchy:
-    """Make levels that relax by blocks.
+def _hierarchy(M: Multigrid, name: Relaxation) -> Hierarchy:
+    """Make levels that relax by blocks, or factors of the matrix.
 
     Raises
     ------
     SolverError
         The blocks are singular or too large, or no direction is strong.
     """
+    if name == "direct":
+        return _factors(M)
     last = _coarsest(M) if name == "patches" else Coarsest()
     made = build(M.operator, M.degree, M.precision, last)
-    for level, matrix in zip(made.levels, made.matrices.makers, strict=True):
-        level.use(BLOCKS[name](matrix(), level.right.dtype))
+    for level, maker in zip(made.levels, made.matrices.makers, strict=True):
+        matrix = maker()
+        blocks: Blocks = BLOCKS[name](matrix, level.right.dtype)
+        if matrix.comm.size > 1:
+            blocks = Gathered(blocks, matrix.comm, level.size.first)
+        level.use(blocks)
     return made
+
+
+def _factors(M: Multigrid) -> Hierarchy:
+    """Make a cycle that is a direct solver with A's matrix."""
+    space = M.operator.space
+    if space.basis.family != "gll":
+        raise SolverError("factors need a nodal basis")
+    return build(M.operator, M.degree, M.asked, Coarsest(space.order, meshes=False))
 
 
 def _coarsest(M: Multigrid) -> Coarsest:
@@ -157,6 +188,6 @@ def _coarsest(M: Multigrid) -> Coarsest:
     space, sizes = M.operator.space, M.sizes
     for order in (2, 1):
         size = next((s.dofs for s in sizes if s.order == order < space.order), None)
-        if size is not None and size <= QUICK[space.dim]:
+        if size is not None and size <= _FACTORED[space.dim]:
             return Coarsest(order, meshes=False)
     return Coarsest()

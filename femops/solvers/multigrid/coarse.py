@@ -121,7 +121,9 @@ def _pyamg() -> Any:
     return pyamg
 
 
-def coarse_solver(matrix: csr_array, modes: Floats, dim: int) -> CoarseSolver:
+def coarse_solver(
+    matrix: csr_array, modes: Floats, dim: int, *, direct: bool = False
+) -> CoarseSolver:
     """Choose the solver of a matrix: direct if it is small or PyAMG is missing, else PyAMG.
 
     Parameters
@@ -131,6 +133,8 @@ def coarse_solver(matrix: csr_array, modes: Floats, dim: int) -> CoarseSolver:
         Candidates for the null space; see `null_space`.
     dim : int
         Dimension of the mesh.
+    direct : bool
+        Whether the solver must be direct, whatever the size is.
 
     Raises
     ------
@@ -140,7 +144,7 @@ def coarse_solver(matrix: csr_array, modes: Floats, dim: int) -> CoarseSolver:
         The factorization shows that the matrix is not positive.
     """
     null, size = null_space(matrix, modes), matrix.shape[0]
-    if size <= QUICK[dim]:
+    if direct or size <= QUICK[dim]:
         return Direct(matrix, null)
     try:
         return Algebraic(matrix, null, modes)

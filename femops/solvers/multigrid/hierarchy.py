@@ -146,7 +146,7 @@ def build(
         up, down = summed_interpolation(coarse, space, dtype)
         levels[-1].transfer = up.apply, down.apply
         matrices.add_space(space)
-    made = _with_matrices(levels, matrices, operators[-1], spaces[-1], coarsening, dtype, degree)
+    made = _with_matrices(levels, matrices, operators[-1], spaces[-1], last, dtype, degree)
     change = None if spaces[0] is A.space else BasisChange(A, spaces[0], dtype)
     return Hierarchy(levels, *made, dtype, reason, change, matrices)
 
@@ -297,7 +297,7 @@ def _with_matrices(
     matrices: LevelMatrices,
     A: Operator,
     space: Space,
-    coarsening: Coarsening | None,
+    last: Coarsest,
     dtype: np.dtype[Any],
     degree: int,
 ) -> tuple[Size, CoarseSolver, Ints, Communicator]:
@@ -312,12 +312,14 @@ def _with_matrices(
     comm, constrained = space.comm, A.constrained_dofs
     size = _size_of(space, int(comm.sum(space.mesh.num_elements)))
     free = _free(space.size, constrained)
+    coarsening = _coarser(space) if last.meshes else None
     if coarsening is None:
         matrix = gathered_rows(comm, A.assemble().tocsr())
         x, free = gathered(comm, space.dof_coordinates()), gathered(comm, free)
         if not A.constraints.identity:  # eliminated rows and columns get a diagonal
             matrix = csr_array(matrix + diags_array((~free).astype(float)))
-        solver = coarse_solver(matrix, rigid_modes(x, space.ncomp, free), space.dim)
+        modes = rigid_modes(x, space.ncomp, free)
+        solver = coarse_solver(matrix, modes, space.dim, direct=not last.meshes)
         return size, solver, constrained, comm
     levels.append(_of_operator(A, space, dtype, degree, sums=False))
     matrices.add_space(space)

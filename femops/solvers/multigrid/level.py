@@ -255,20 +255,21 @@ class Level:
     def _highest_of(self, blocks: Blocks) -> float:
         """Largest Ritz value of the operator times a sum of inverses of blocks, as `_highest`."""
         n, free = self.size.own, self.weights > 0.0
-        r, direction = self._updates.vector(n, self.right.dtype), self._first
-        r[:n] = scattered(0, n)
+        r, z = (self._updates.vector(n, self.right.dtype) for _ in range(2))
+        direction = self._first
+        r[:n] = scattered(self.size.first, n)
         r *= free
         alphas, betas = list[float](), list[float]()
         lengths, energy, first = list[float](), 0.0, 0.0  # of steps of conjugate gradients
         for k in range(_LANCZOS_STEPS):
-            z = r[:n].copy()
-            blocks.apply(z)
-            before, energy = energy, float(z @ r[:n])
+            z[:] = r
+            blocks.apply(z[:n])
+            before, energy = energy, self.dot(z, r)
             first = first or energy
             if not energy > _SOLVED * first:
                 break
             ratio = energy / before if k else 0.0
-            direction[:n] = z + ratio * direction[:n]
+            direction[:] = z + ratio * direction
             self.compiled.apply(direction, self.product)
             length = energy / self.dot(direction, self.product)
             alphas.append(1.0 / length + (ratio / lengths[-1] if k else 0.0))

@@ -13,6 +13,8 @@ from scipy.sparse import csr_array, diags_array
 
 from femops.operators import Operator
 from femops.operators.coarsening import coarse_operator
+from femops.parallel.comm import Communicator, Serial
+from femops.solvers.multigrid.coarse import gathered, gathered_rows
 from femops.solvers.multigrid.elements import element_matrices
 from femops.solvers.multigrid.grids import CoarseGrid
 from femops.spaces.base import Space
@@ -22,7 +24,7 @@ Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 # Ratio of couplings along two directions of an element from which one of them is strong.
-_STRONG = 20.0
+_STRONG = 10.0
 
 
 @final
@@ -38,6 +40,8 @@ class LevelMatrix:
     free : (n,) bool
         Dofs that are not constrained.
     order, ncomp, dim : int
+    comm : Communicator
+        Ranks that share the level's vectors. Each has all of the matrix.
     couplings : callable
         Returns the couplings (ne, dim) of the elements; see `couplings`.
     """
@@ -48,6 +52,7 @@ class LevelMatrix:
     order: int
     ncomp: int
     dim: int
+    comm: Communicator
     couplings: Callable[[], Floats]
 
     @property
@@ -77,7 +82,7 @@ def couplings(matrices: Floats, dim: int) -> Floats:
 
 @final
 class LevelMatrices:
-    """Makes the matrices of levels, when a relaxation asks for them.
+    """Makes the matrices of levels, when a relaxation asks for them. Each rank gets all of them.
 
     Parameters
     ----------
@@ -100,23 +105,35 @@ class LevelMatrices:
 
         def made() -> LevelMatrix:
             of_elements = partial(couplings, grid.matrices, dim)
-            return LevelMatrix(grid.matrix, grid.elements, grid.free, 1, ncomp, dim, of_elements)
+            sizes = 1, ncomp, dim, Serial()
+            return LevelMatrix(grid.matrix, grid.elements, grid.free, *sizes, of_elements)
 
         self.makers.append(made)
 
     def _of_space(self, space: Space) -> LevelMatrix:
-        A = self._operator
+        A, comm = self._operator, space.comm
         B = A if space is A.space else coarse_operator(A, space, np.float64, "partial")
-        free = np.ones(space.size, dtype=bool)
-        free[B.constrained_dofs] = False
-        matrix = csr_array(B.assemble().tocsr(), dtype=np.float64)
+        own = np.ones(space.size, dtype=bool)
+        own[B.constrained_dofs] = False
+        free = gathered(comm, own)
+        matrix = gathered_rows(comm, csr_array(B.assemble().tocsr(), dtype=np.float64))
         if not B.constraints.identity:  # eliminated rows and columns get a diagonal
             matrix = csr_array(matrix + diags_array((~free).astype(float)))
-        nodes = space.restriction.indices
-        sizes = space.order, space.ncomp, space.dim
+        nodes = gathered(comm, _global_nodes(space))
+        sizes = space.order, space.ncomp, space.dim, comm
         return LevelMatrix(matrix, nodes, free, *sizes, lambda: self._couplings)
 
     @cached_property
     def _couplings(self) -> Floats:
         B = coarse_operator(self._operator, self._lowest, np.float64, "partial")
-        return couplings(element_matrices(B, np.ones(self._lowest.size, bool)), self._lowest.dim)
+        free = np.ones(self._lowest.restriction.ndofs * self._lowest.ncomp, bool)
+        own = couplings(element_matrices(B, free), self._lowest.dim)
+        return gathered(self._lowest.comm, own)
+
+
+def _global_nodes(space: Space) -> Ints:
+    """Numbers in the vectors of all ranks of the nodes of this rank's elements."""
+    nodes = space.restriction.indices
+    if space.numbering is None:
+        return nodes
+    return np.asarray(space.numbering.whole[nodes])

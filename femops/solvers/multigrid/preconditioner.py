@@ -55,7 +55,7 @@ class Multigrid(Preconditioner):
     degree : int
     dtype : dtype, optional
         Type of the cycle's numbers.
-    relaxation : {"points", "lines", "patches"}, optional
+    relaxation : {"points", "lines", "patches", "direct"}, optional
         See `multigrid`.
 
     Attributes
@@ -63,6 +63,8 @@ class Multigrid(Preconditioner):
     operator : Operator
         The operator to precondition.
     degree : int
+    asked : dtype or None
+        Type that the user wants for the cycle's numbers.
     levels : list of Level
         From the finest to the second coarsest.
     sizes : list of Size
@@ -71,7 +73,7 @@ class Multigrid(Preconditioner):
         Type of the cycle's numbers; see `multigrid`.
     reason : str
         Reason for the choice of ``precision``.
-    relaxation : {"points", "lines", "patches"}
+    relaxation : {"points", "lines", "patches", "direct"}
         Relaxation of the levels; see `multigrid`.
     relaxation_reason : str
         Reason for the choice of ``relaxation``, with measured factors.
@@ -93,7 +95,7 @@ class Multigrid(Preconditioner):
         relaxation: Relaxation | None = None,
     ) -> None:
         super().__init__(A.dtype, A.space)
-        self.operator, self.degree = A, degree
+        self.operator, self.degree, self.asked = A, degree, dtype
         begin = perf_counter()
         updates = self.updates = backend_of(A.space).updates
         self._build(dtype)
@@ -410,14 +412,15 @@ def multigrid(
         range of float32 or A's condition number is above 8e6. ``M.reason`` tells which case it is.
         With float32 the numbers of A must lie between 1e-25 and 1e30. `femops.cg` corrects the
         round-off of float32. For other solvers and tight tolerances take float64.
-    relaxation : {"points", "lines", "patches"}, optional
+    relaxation : {"points", "lines", "patches", "direct"}, optional
         How the levels reduce errors. ``points`` divides residuals by the diagonal of A. ``lines``
         solves along the directions of elements that are coupled far more strongly than others
         (stretched cells, anisotropic coefficients). ``patches`` solves for the elements around each
         vertex (nearly incompressible materials, slender bodies, coefficients that are anisotropic
-        across the directions of elements). By default some cycles are measured: where points are
-        slow, the others are tried. ``M.relaxation`` and ``M.relaxation_reason`` tell the result.
-        Lines and patches need an H1 space on one process of the host.
+        across the directions of elements). ``direct`` solves with factors of A's matrix, for small
+        problems. By default some cycles are measured. Where points are slow, the others are tried.
+        ``M.relaxation`` and ``M.relaxation_reason`` tell the result. All but points need an H1
+        space on the host, and each rank has all of their blocks.
 
     Returns
     -------
@@ -429,8 +432,8 @@ def multigrid(
     SolverError
         The operator is not symmetric, not square or not positive, or has forms on spaces that are
         not H1. Or ``dtype`` or A is float32, and A's numbers do not fit into float32. Or
-        ``relaxation`` is not possible on ranks, on a device or on the space. The message names an
-        alternative.
+        ``relaxation`` is not possible on a device, a reproducible mesh or the space. The message
+        names an alternative.
     MissingExtraError
         The mesh is large and was not refined from a coarser one, and PyAMG (extra ``amg``) is
         missing.
