@@ -27,6 +27,7 @@ from femops.parallel.comm import Communicator
 from femops.solvers.multigrid.coarse import gathered
 from femops.solvers.multigrid.level import Blocks
 from femops.solvers.multigrid.level_matrices import LevelMatrix
+from femops.spaces.base import Space
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
@@ -164,6 +165,20 @@ def _patches(level: LevelMatrix) -> tuple[Ints, Ints]:
     owner, free = np.repeat(vertex, level.ncomp), level.free[dofs]
     sizes = np.bincount(owner[free], minlength=len(vertices))
     return np.concatenate([[0], np.cumsum(sizes)]), dofs[free]
+
+
+def check_patches(space: Space) -> None:
+    """Raise if the patches of a space are far too large, before its matrix is assembled.
+
+    Raises
+    ------
+    SolverError
+        With the reason.
+    """
+    most = (2 * space.order - 1) ** space.dim * space.ncomp
+    operations = 2.0 * float(most) ** 3 * space.comm.sum(space.mesh.num_elements)
+    if operations > 4.0 * _MOST_OPERATIONS:  # patches at boundaries are smaller
+        raise SolverError(f"patches of {most:,} dofs are too large to be inverted")
 
 
 def _check_sizes(sizes: Ints, dtype: np.dtype[Any]) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, final
 
 from femops.errors import SolverError
-from femops.solvers.multigrid.blocks import BLOCKS, Gathered
+from femops.solvers.multigrid.blocks import BLOCKS, Gathered, check_patches
 from femops.solvers.multigrid.hierarchy import Coarsest, Hierarchy, build
 from femops.solvers.multigrid.level import Blocks
 from femops.solvers.multigrid.measure import factor, iterations
@@ -21,10 +21,10 @@ Relaxation = Literal["points", "lines", "patches", "direct"]
 # second on it is slow, and other relaxations are tried. One below the third is taken at once.
 # Above the last a solve is expected to take many iterations.
 _DOUBTFUL, _SLOW, _GOOD, _MANY = 0.4, 0.55, 0.5, 0.9
-_CYCLES = 5  # on the coarse level
+_CYCLES = 4  # on the coarse level: energies of errors
 # Most dofs: of the factors of A's matrix, and of the order above 1 that a cycle of patches ends
 # with, by dimension; of blocks of dofs on several ranks, as each rank has all of them.
-_FACTORED, _ON_RANKS = {1: 10**6, 2: 150_000, 3: 10_000}, 200_000
+_FACTORED, _ON_RANKS = {1: 10**6, 2: 150_000, 3: 15_000}, 200_000
 
 
 @final
@@ -95,8 +95,8 @@ def _obstacle(M: Multigrid) -> str:
 
 def _measured(M: Multigrid) -> float:
     """Factor of a cycle by points; zero if a coarse level shows that it is small."""
-    most = M.sizes[0].dofs / 2
-    coarse = next((k for k, s in enumerate(M.sizes[:-1]) if s.dofs <= most), len(M.levels) - 1)
+    coarse = max((k for k, s in enumerate(M.sizes[:-1]) if s.order > 1), default=0)
+    coarse = min(max(coarse, 1), len(M.levels) - 1)
     doubtful = factor(M, coarse, _CYCLES) > _DOUBTFUL
     return factor(M, 0) if doubtful else 0.0
 
@@ -164,6 +164,8 @@ def _hierarchy(M: Multigrid, name: Relaxation) -> Hierarchy:
     """
     if name == "direct":
         return _factors(M)
+    if name == "patches":
+        check_patches(M.operator.space)
     last = _coarsest(M) if name == "patches" else Coarsest()
     made = build(M.operator, M.degree, M.precision, last)
     for level, maker in zip(made.levels, made.matrices.makers, strict=True):

@@ -15,7 +15,7 @@ from femops.solvers.multigrid.level import scattered
 if TYPE_CHECKING:
     from femops.solvers.multigrid.preconditioner import Multigrid
 
-_CYCLES = 8  # after so many the reduction factor is that of the slowest error
+_CYCLES = 9  # after so many energies the reduction factor is that of the slowest error
 _TOLERANCE = 1e-9  # of the solves whose iterations are estimated
 
 
@@ -94,7 +94,7 @@ def _seconds(M: Multigrid, k: int) -> float:
 def factor(M: Multigrid, k: int, cycles: int = _CYCLES) -> float:
     """Factor by which a cycle from level k reduces the energy norm of an error. Collective.
 
-    It is that of the last of some cycles, which begin with a scattered error.
+    It is that of the last of ``cycles`` - 1 cycles, which begin with a scattered error.
     """
     level, size, right = M.levels[k], M.sizes[k], M.rights[k]
     n = size.own
@@ -102,11 +102,11 @@ def factor(M: Multigrid, k: int, cycles: int = _CYCLES) -> float:
     error[:n] = M.updates.put(scattered(size.first, n))
     error *= level.weights > 0.0
     before = found = 0.0
-    for _ in range(cycles):
+    for done in range(cycles):
         level.compiled.apply(error, right)
         energy = max(level.dot(error, right), 0.0) ** 0.5
         found, before = (energy / before if before else 0.0), 1.0
-        if not 0.0 < energy < np.inf:
+        if done == cycles - 1 or not 0.0 < energy < np.inf:
             break
         error /= energy
         right /= energy
