@@ -26,7 +26,7 @@ from femops.errors import SolverError
 from femops.parallel.comm import Communicator
 from femops.solvers.multigrid.coarse import gathered
 from femops.solvers.multigrid.level import Blocks
-from femops.solvers.multigrid.level_matrices import LevelMatrix
+from femops.solvers.multigrid.level_matrices import LevelMatrices, LevelMatrix, strong_directions
 from femops.spaces.base import Space
 
 Array = NDArray[Any]
@@ -60,8 +60,6 @@ class Lines(Blocks):
     """
 
     def __init__(self, level: LevelMatrix, dtype: np.dtype[Any]) -> None:  # noqa: ARG002
-        if not level.strong.any():
-            raise SolverError("no direction of an element is far stronger than another")
         part = np.repeat(_joined(level), level.ncomp)
         longest = int(np.bincount(part).max(initial=0))
         if longest > _MOST_IN_LINE[level.dim]:
@@ -87,7 +85,7 @@ class Lines(Blocks):
 
 def _joined(level: LevelMatrix) -> Ints:
     """Number of the part (nodes,) that each node belongs to."""
-    n, dim, strong = level.order + 1, level.dim, level.strong
+    n, dim, strong = level.order + 1, level.dim, strong_directions(level.couplings())
     ends: list[tuple[Ints, Ints]] = []
     for d in range(dim):
         along = np.moveaxis(level.nodes[strong[:, d]].reshape(-1, *[n] * dim), dim - d, 0)
@@ -165,6 +163,18 @@ def _patches(level: LevelMatrix) -> tuple[Ints, Ints]:
     owner, free = np.repeat(vertex, level.ncomp), level.free[dofs]
     sizes = np.bincount(owner[free], minlength=len(vertices))
     return np.concatenate([[0], np.cumsum(sizes)]), dofs[free]
+
+
+def check_lines(matrices: LevelMatrices) -> None:
+    """Raise if no element has a strong direction. Collective.
+
+    Raises
+    ------
+    SolverError
+        With the reason.
+    """
+    if not strong_directions(matrices.couplings).any():
+        raise SolverError("no direction of an element is far stronger than another")
 
 
 def check_patches(space: Space) -> None:

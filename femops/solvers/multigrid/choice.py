@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, final
 
 from femops.errors import SolverError
-from femops.solvers.multigrid.blocks import BLOCKS, Gathered, check_patches
+from femops.solvers.multigrid.blocks import BLOCKS, Gathered, check_lines, check_patches
 from femops.solvers.multigrid.hierarchy import Coarsest, Hierarchy, build
 from femops.solvers.multigrid.level import Blocks
 from femops.solvers.multigrid.measure import factor, iterations
@@ -19,9 +19,9 @@ Relaxation = Literal["points", "lines", "patches", "direct"]
 
 # Factors of a cycle: from the first on, on a coarse level, the whole cycle is measured. From the
 # second on it is slow, and other relaxations are tried. One below the third is taken at once.
-# Above the last a solve is expected to take many iterations.
-_DOUBTFUL, _SLOW, _GOOD, _MANY = 0.4, 0.55, 0.5, 0.9
-_CYCLES = 4  # on the coarse level: energies of errors
+# Above the fourth it is measured for longer, and above the last a solve takes many iterations.
+_DOUBTFUL, _SLOW, _GOOD, _UNSETTLED, _MANY = 0.4, 0.55, 0.5, 0.8, 0.9
+_CYCLES, _LONG = 4, 40  # measured energies of errors: on the coarse level, and for longer
 # Most dofs: of the factors of A's matrix, and of the order above 1 that a cycle of patches ends
 # with, by dimension; of blocks of dofs on several ranks, as each rank has all of them.
 _FACTORED, _ON_RANKS = {1: 10**6, 2: 150_000, 3: 15_000}, 200_000
@@ -61,8 +61,9 @@ def choose(M: Multigrid, asked: Relaxation | None) -> Choice:
         The relaxation that is asked for does not work on a device, on a reproducible mesh, or on
         the space.
     """
-    if asked is None and not M.levels:
-        return Choice("direct", "the problem is small")
+    if not M.levels:
+        aloud = f"relaxation={asked!r} has no effect: the problem is small, so factors solve it"
+        return Choice("direct", "the problem is small", "" if asked in (None, "direct") else aloud)
     if asked == "points":
         return Choice("points", "as asked")
     obstacle = _obstacle(M)
@@ -144,6 +145,8 @@ def _settled(
 ) -> Choice:
     """Return the choice, with a warning if many iterations are expected."""
     reason = f"{reason}; {failed}" if failed else reason
+    if reached > _UNSETTLED:
+        reached = factor(M, 0, _LONG)
     if reached < _MANY:
         return Choice(relaxation, reason)
     many = f"a solve to 1e-9 is expected to take {iterations(reached)} iterations or more"
@@ -166,6 +169,8 @@ def _hierarchy(M: Multigrid, name: Relaxation) -> Hierarchy:
         return _factors(M)
     if name == "patches":
         check_patches(M.operator.space)
+    else:
+        check_lines(M.hierarchy.matrices)
     last = _coarsest(M) if name == "patches" else Coarsest()
     made = build(M.operator, M.degree, M.precision, last)
     for level, maker in zip(made.levels, made.matrices.makers, strict=True):

@@ -55,13 +55,18 @@ class LevelMatrix:
     comm: Communicator
     couplings: Callable[[], Floats]
 
-    @property
-    def strong(self) -> Flags:
-        """Directions (ne, dim) of the elements that couple nodes far more than another one."""
-        sizes = self.couplings()
-        most, least = sizes.max(axis=1, keepdims=True), sizes.min(axis=1, keepdims=True)
-        strong: Flags = (_STRONG * sizes > most) & (most > _STRONG * least)
-        return strong
+
+def strong_directions(sizes: Floats) -> Flags:
+    """Directions (ne, dim) of elements that couple nodes far more than another one.
+
+    Parameters
+    ----------
+    sizes : (ne, dim) float64
+        See `couplings`.
+    """
+    most, least = sizes.max(axis=1, keepdims=True), sizes.min(axis=1, keepdims=True)
+    strong: Flags = (_STRONG * sizes > most) & (most > _STRONG * least)
+    return strong
 
 
 def couplings(matrices: Floats, dim: int) -> Floats:
@@ -121,10 +126,11 @@ class LevelMatrices:
             matrix = csr_array(matrix + diags_array((~free).astype(float)))
         nodes = gathered(comm, _global_nodes(space))
         sizes = space.order, space.ncomp, space.dim, comm
-        return LevelMatrix(matrix, nodes, free, *sizes, lambda: self._couplings)
+        return LevelMatrix(matrix, nodes, free, *sizes, lambda: self.couplings)
 
     @cached_property
-    def _couplings(self) -> Floats:
+    def couplings(self) -> Floats:
+        """Couplings (ne, dim) of the elements of all ranks; see `couplings`. Collective."""
         B = coarse_operator(self._operator, self._lowest, np.float64, "partial")
         free = np.ones(self._lowest.restriction.ndofs * self._lowest.ncomp, bool)
         own = couplings(element_matrices(B, free), self._lowest.dim)
