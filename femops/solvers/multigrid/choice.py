@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, final
+from typing import Any, Literal, Protocol, final
+
+import numpy as np
 
 from femops.errors import SolverError
+from femops.operators import Operator
 from femops.solvers.multigrid.blocks import BLOCKS, Gathered, check_lines, check_patches
 from femops.solvers.multigrid.hierarchy import Coarsest, Hierarchy, build
 from femops.solvers.multigrid.level import Blocks
-from femops.solvers.multigrid.measure import factor, iterations
+from femops.solvers.multigrid.measure import Cycle, factor, iterations
 from femops.spaces.h1_l2 import H1
-
-if TYPE_CHECKING:
-    from femops.solvers.multigrid.preconditioner import Multigrid
 
 Relaxation = Literal["points", "lines", "patches", "direct"]
 
@@ -45,7 +45,24 @@ class Choice:
     warning: str = ""
 
 
-def choose(M: Multigrid, asked: Relaxation | None) -> Choice:
+class Changeable(Cycle, Protocol):
+    """Parts of `Multigrid` that the choice needs."""
+
+    operator: Operator
+    degree: int
+    asked: np.dtype[Any] | None
+    precision: np.dtype[Any]
+    hierarchy: Hierarchy
+
+    @property
+    def higher(self) -> str:
+        """See `Multigrid.higher`."""
+
+    def take(self, hierarchy: Hierarchy) -> None:
+        """See `Multigrid.take`."""
+
+
+def choose(M: Changeable, asked: Relaxation | None) -> Choice:
     """Choose the relaxation of a new preconditioner, and give it to the levels. Collective.
 
     Parameters
@@ -80,7 +97,7 @@ def choose(M: Multigrid, asked: Relaxation | None) -> Choice:
     return _tried(M, measured, slow)
 
 
-def _obstacle(M: Multigrid) -> str:
+def _obstacle(M: Changeable) -> str:
     """Why points are the only relaxation; empty if they are not."""
     space = M.operator.space
     if space.any_width:
@@ -94,7 +111,7 @@ def _obstacle(M: Multigrid) -> str:
     return ""
 
 
-def _measured(M: Multigrid) -> float:
+def _measured(M: Changeable) -> float:
     """Factor of a cycle by points; zero if a coarse level shows that it is small."""
     coarse = max((k for k, s in enumerate(M.sizes[:-1]) if s.order > 1), default=0)
     coarse = min(max(coarse, 1), len(M.levels) - 1)
@@ -102,7 +119,7 @@ def _measured(M: Multigrid) -> float:
     return factor(M, 0) if doubtful else 0.0
 
 
-def _forced(M: Multigrid, asked: Relaxation) -> Choice:
+def _forced(M: Changeable, asked: Relaxation) -> Choice:
     points = M.hierarchy
     try:
         M.take(_hierarchy(M, asked))
@@ -113,7 +130,7 @@ def _forced(M: Multigrid, asked: Relaxation) -> Choice:
     return Choice(asked, "as asked")
 
 
-def _tried(M: Multigrid, measured: float, slow: str) -> Choice:
+def _tried(M: Changeable, measured: float, slow: str) -> Choice:
     """Try other relaxations, and keep the one with the smallest factor."""
     best: Relaxation = "points"
     kept, failed = M.hierarchy, list[str]()
@@ -134,14 +151,14 @@ def _tried(M: Multigrid, measured: float, slow: str) -> Choice:
     return _settled(M, best, factors[best], reason, "; ".join(failed))
 
 
-def _candidates(M: Multigrid) -> tuple[Relaxation, ...]:
+def _candidates(M: Changeable) -> tuple[Relaxation, ...]:
     space = M.operator.space
     small = space.global_size <= _FACTORED[space.dim]
     return ("lines", "direct", "patches") if small else ("lines", "patches")
 
 
 def _settled(
-    M: Multigrid, relaxation: Relaxation, reached: float, reason: str, failed: str
+    M: Changeable, relaxation: Relaxation, reached: float, reason: str, failed: str
 ) -> Choice:
     """Return the choice, with a warning if many iterations are expected."""
     reason = f"{reason}; {failed}" if failed else reason
@@ -157,7 +174,7 @@ def _settled(
     return Choice(relaxation, reason, f"{text} ({reason}). M.report() tells on which level; {cure}")
 
 
-def _hierarchy(M: Multigrid, name: Relaxation) -> Hierarchy:
+def _hierarchy(M: Changeable, name: Relaxation) -> Hierarchy:
     """Make levels that relax by blocks, or factors of the matrix.
 
     Raises
@@ -182,7 +199,7 @@ def _hierarchy(M: Multigrid, name: Relaxation) -> Hierarchy:
     return made
 
 
-def _factors(M: Multigrid) -> Hierarchy:
+def _factors(M: Changeable) -> Hierarchy:
     """Make a cycle that is a direct solver with A's matrix."""
     space = M.operator.space
     if space.basis.family != "gll":
@@ -190,7 +207,7 @@ def _factors(M: Multigrid) -> Hierarchy:
     return build(M.operator, M.degree, M.asked, Coarsest(space.order, meshes=False))
 
 
-def _coarsest(M: Multigrid) -> Coarsest:
+def _coarsest(M: Changeable) -> Coarsest:
     """Where a cycle with patches ends. Where the order is 1, patches are single nodes."""
     space, sizes = M.operator.space, M.sizes
     for order in (2, 1):

@@ -6,14 +6,13 @@ import math
 from dataclasses import dataclass
 from itertools import pairwise
 from time import perf_counter
-from typing import TYPE_CHECKING, final
+from typing import Any, Protocol, final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from femops.solvers.multigrid.level import scattered
-
-if TYPE_CHECKING:
-    from femops.solvers.multigrid.preconditioner import Multigrid
+from femops.solvers.multigrid.level import Level, Size, scattered
+from femops_kernels.vector_updates import VectorUpdates
 
 _CYCLES = 9  # after so many energies the reduction factor is that of the slowest error
 _TOLERANCE = 1e-9  # of the solves whose iterations are estimated
@@ -46,7 +45,19 @@ class LevelReport:
     limits: bool
 
 
-def report(M: Multigrid) -> tuple[LevelReport, ...]:
+class Cycle(Protocol):
+    """Parts of `Multigrid` that measurements need."""
+
+    levels: list[Level]
+    sizes: list[Size]
+    rights: list[NDArray[Any]]
+    updates: VectorUpdates
+
+    def cycle_from(self, k: int) -> NDArray[Any]:
+        """See `Multigrid.cycle_from`."""
+
+
+def report(M: Cycle) -> tuple[LevelReport, ...]:
     """Measure the levels of a multigrid method; see `Multigrid.report`. Collective."""
     seconds = [_seconds(M, k) for k in range(len(M.sizes))]
     factors = [*(factor(M, k) for k in range(len(M.levels))), 0.0]
@@ -78,7 +89,7 @@ def _condition(factor: float) -> float:
     return 1.0 / max(1.0 - factor, 1e-9)
 
 
-def _seconds(M: Multigrid, k: int) -> float:
+def _seconds(M: Cycle, k: int) -> float:
     """Median time of a cycle that begins on level k."""
     size, times, updates = M.sizes[k], list[float](), M.updates
     M.rights[k][: size.own] = updates.put(scattered(size.first, size.own))
@@ -91,7 +102,7 @@ def _seconds(M: Multigrid, k: int) -> float:
     return float(np.median(times))
 
 
-def factor(M: Multigrid, k: int, cycles: int = _CYCLES) -> float:
+def factor(M: Cycle, k: int, cycles: int = _CYCLES) -> float:
     """Factor by which a cycle from level k reduces the energy norm of an error. Collective.
 
     It is that of the last of ``cycles`` - 1 cycles, which begin with a scattered error.
