@@ -99,7 +99,10 @@ class Multigrid(Preconditioner):
         begin = perf_counter()
         updates = self.updates = backend_of(A.space).updates
         self._build(dtype)
+        rounded = self.precision
         choice = choose(self, relaxation)
+        if self.precision != rounded:  # factors of the matrix
+            self.reason = self.hierarchy.reason
         self.relaxation, self.relaxation_reason = choice.relaxation, choice.reason
         sums, self._lock, self._user = Sums(A.space), Lock(), 0
         self._plain = updates.directions(sums.edges, sums, A.dtype, A.dtype)
