@@ -64,10 +64,7 @@ class Lines(Blocks):
         longest = int(np.bincount(part).max(initial=0))
         if longest > _MOST_IN_LINE[level.dim]:
             raise SolverError(f"strong directions join {longest:,} dofs")
-        entries = level.matrix.tocoo()
-        kept = part[entries.row] == part[entries.col]
-        values = entries.data[kept], (entries.row[kept], entries.col[kept])
-        blocks = csc_array(values, shape=entries.shape)
+        blocks = level.parts(part)
         symmetric = {"SymmetricMode": True}
         order = {"permc_spec": "MMD_AT_PLUS_A", "diag_pivot_thresh": 0.0, "options": symmetric}
         try:
@@ -119,17 +116,17 @@ class Patches(Blocks):
         starts, dofs = _patches(level)
         sizes = np.diff(starts)
         _check_sizes(sizes, dtype)
-        self._inverses: list[tuple[Ints, Array]] = []
+        matrix, self._inverses = level.matrix(), list[tuple[Ints, Array]]()
         columns = list[Ints]()
         for size in np.unique(sizes[sizes > 0]).tolist():
             own = dofs[starts[:-1][sizes == size][:, np.newaxis] + np.arange(size)]
             step = max(1, _TOGETHER // size**2)
             for first in range(0, len(own), step):
                 some = own[first : first + step]
-                self._inverses.append((some, _inverses(level.matrix, some).astype(dtype)))
+                self._inverses.append((some, _inverses(matrix, some).astype(dtype)))
                 columns.append(some.reshape(-1))
         into = np.concatenate(columns) if columns else np.zeros(0, np.int64)
-        n, count = level.matrix.shape[0], len(into)
+        n, count = len(level.free), len(into)
         ones = np.ones(count, dtype)
         self._sums = csc_array((ones, into, np.arange(count + 1)), shape=(n, count)).tocsr()
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, final
 
 import numpy as np
@@ -21,7 +22,8 @@ Relaxation = Literal["points", "lines", "patches", "direct"]
 # second on it is slow, and other relaxations are tried. One below the third is taken at once.
 # Above the fourth it is measured for longer, and above the last a solve takes many iterations.
 _DOUBTFUL, _SLOW, _GOOD, _UNSETTLED, _MANY = 0.4, 0.55, 0.5, 0.8, 0.9
-_CYCLES, _LONG = 4, 40  # measured energies of errors: on the coarse level, and for longer
+# Measured energies of errors: on the coarse level, of another relaxation, and for longer.
+_CYCLES, _TRIAL, _LONG = 4, 6, 40
 # Most dofs: of the factors of A's matrix, and of the order above 1 that a cycle of patches ends
 # with, by dimension; of blocks of dofs on several ranks, as each rank has all of them.
 _FACTORED, _ON_RANKS = {1: 10**6, 2: 150_000, 3: 15_000}, 200_000
@@ -141,7 +143,7 @@ def _tried(M: Changeable, measured: float, slow: str) -> Choice:
         except SolverError as error:
             failed.append(f"{name} not: {error}")
             continue
-        factors[name] = factor(M, 0) if M.levels else 0.0
+        factors[name] = factor(M, 0, _TRIAL) if M.levels else 0.0
         if factors[name] < factors[best]:
             best, kept = name, M.hierarchy
         if factors[name] < _GOOD:
@@ -186,10 +188,11 @@ def _hierarchy(M: Changeable, name: Relaxation) -> Hierarchy:
         return _factors(M)
     if name == "patches":
         check_patches(M.operator.space)
+        made = build(M.operator, M.degree, M.precision, _coarsest(M))
     else:
         check_lines(M.hierarchy.matrices)
-    last = _coarsest(M) if name == "patches" else Coarsest()
-    made = build(M.operator, M.degree, M.precision, last)
+        levels = [copy(level) for level in M.levels]  # their vectors are the same
+        made = replace(M.hierarchy, levels=levels)
     for level, maker in zip(made.levels, made.matrices.makers, strict=True):
         matrix = maker()
         blocks: Blocks = BLOCKS[name](matrix, level.right.dtype)

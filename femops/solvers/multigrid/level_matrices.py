@@ -9,9 +9,11 @@ from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, diags_array
+from scipy.sparse import csc_array, csr_array, diags_array
 
 from femops.operators import Operator
+from femops.operators.assembly.csr import domains, flat, flat_dofs
+from femops.operators.assembly.element_matrices import ElementAssembly
 from femops.operators.coarsening import coarse_operator
 from femops.parallel.comm import Communicator, Serial
 from femops.solvers.multigrid.coarse import gathered, gathered_rows
@@ -34,7 +36,11 @@ class LevelMatrix:
 
     Attributes
     ----------
-    matrix : (n, n) csr_array of float64
+    matrix : callable
+        Returns the matrix (n, n), a csr_array of float64.
+    parts : callable
+        Returns the matrix (n, n) of the entries whose row and column belong to the same part, a
+        csc_array of float64. The argument is the number of each dof's part, (n,).
     nodes : (ne, (order + 1)**dim) int64
         Nodes of the elements, lexicographic. Dof ``node * ncomp + component`` is at a node.
     free : (n,) bool
@@ -46,7 +52,8 @@ class LevelMatrix:
         Returns the couplings (ne, dim) of the elements; see `couplings`.
     """
 
-    matrix: csr_array
+    matrix: Callable[[], csr_array]
+    parts: Callable[[Ints], csc_array]
     nodes: Ints
     free: Flags
     order: int
@@ -110,8 +117,10 @@ class LevelMatrices:
 
         def made() -> LevelMatrix:
             of_elements = partial(couplings, grid.matrices, dim)
-            sizes = 1, ncomp, dim, Serial()
-            return LevelMatrix(grid.matrix, grid.elements, grid.free, *sizes, of_elements)
+            parts, sizes = partial(_within, grid.matrix), (1, ncomp, dim, Serial())
+            return LevelMatrix(
+                lambda: grid.matrix, parts, grid.elements, grid.free, *sizes, of_elements
+            )
 
         self.makers.append(made)
 
@@ -120,13 +129,10 @@ class LevelMatrices:
         B = A if space is A.space else coarse_operator(A, space, np.float64, "partial")
         own = np.ones(space.size, dtype=bool)
         own[B.constrained_dofs] = False
-        free = gathered(comm, own)
-        matrix = gathered_rows(comm, csr_array(B.assemble().tocsr(), dtype=np.float64))
-        if not B.constraints.identity:  # eliminated rows and columns get a diagonal
-            matrix = csr_array(matrix + diags_array((~free).astype(float)))
-        nodes = gathered(comm, _global_nodes(space))
+        free, nodes = gathered(comm, own), gathered(comm, _global_nodes(space))
+        matrix, parts = partial(_assembled, B, free), partial(_parts, B, free)
         sizes = space.order, space.ncomp, space.dim, comm
-        return LevelMatrix(matrix, nodes, free, *sizes, lambda: self.couplings)
+        return LevelMatrix(matrix, parts, nodes, free, *sizes, lambda: self.couplings)
 
     @cached_property
     def couplings(self) -> Floats:
@@ -137,9 +143,59 @@ class LevelMatrices:
         return gathered(self._lowest.comm, own)
 
 
+def _assembled(A: Operator, free: Flags) -> csr_array:
+    """Matrix of an operator, of all ranks. Collective."""
+    comm = A.space.comm
+    matrix = gathered_rows(comm, csr_array(A.assemble().tocsr(), dtype=np.float64))
+    if not A.constraints.identity:  # eliminated rows and columns get a diagonal
+        matrix = csr_array(matrix + diags_array((~free).astype(float)))
+    return matrix
+
+
+def _within(matrix: csr_array, part: Ints) -> csc_array:
+    """Entries of a matrix whose row and column belong to the same part."""
+    entries = matrix.tocoo()
+    kept = part[entries.row] == part[entries.col]
+    at = entries.row[kept], entries.col[kept]
+    return csc_array((entries.data[kept], at), shape=matrix.shape)
+
+
+def _parts(A: Operator, free: Flags, part: Ints) -> csc_array:
+    """Entries of the matrix of an operator as `_within`, with ones at constrained dofs. Collective.
+
+    The other entries of the matrices of elements are not summed.
+    """
+    space, n = A.space, len(free)
+    here = (_numbers(space)[:, np.newaxis] * space.ncomp + np.arange(space.ncomp)).reshape(-1)
+    own = np.where(free[here], part[here], -1)
+    found = [(here[:0], here[:0], np.zeros(0))]
+    for group in domains(flat(A.at_level("partial").summands)):
+        rows, columns = flat_dofs(group[0][1].test), flat_dofs(group[0][1].trial)
+        for factor, term in group:
+            assembly = ElementAssembly(term)
+            for start, stop in assembly.blocks():
+                r, c = rows[start:stop], columns[start:stop]
+                same = own[r][:, :, np.newaxis] == own[c][:, np.newaxis]
+                same &= (own[r] >= 0)[:, :, np.newaxis]
+                e, i, j = np.nonzero(same)
+                values = factor * assembly.matrices(start, stop)[same]
+                found.append((here[r[e, i]], here[c[e, j]], values))
+    row, column, values = (
+        gathered(space.comm, np.concatenate(a)) for a in zip(*found, strict=True)
+    )
+    held = np.flatnonzero(~free)
+    data = np.concatenate([values, np.ones(len(held))])
+    at = np.concatenate([row, held]), np.concatenate([column, held])
+    return csc_array((data, at), shape=(n, n))
+
+
 def _global_nodes(space: Space) -> Ints:
     """Numbers in the vectors of all ranks of the nodes of this rank's elements."""
-    nodes = space.restriction.indices
+    return np.asarray(_numbers(space)[space.restriction.indices])
+
+
+def _numbers(space: Space) -> Ints:
+    """Numbers in the vectors of all ranks of this rank's nodes, ghosts last."""
     if space.numbering is None:
-        return nodes
-    return np.asarray(space.numbering.whole[nodes])
+        return np.arange(space.restriction.ndofs)
+    return np.asarray(space.numbering.whole)

@@ -142,10 +142,14 @@ def test_patches_have_the_dofs_inside_the_elements_around_a_vertex(ncomp: int) -
     np.testing.assert_allclose(found[np.ix_(free, free)], expected[np.ix_(free, free)], atol=1e-10)
 
 
-def test_lines_have_the_nodes_along_the_strong_direction() -> None:
-    V = femops.H1(femops.box((3, 2)), 3)
-    A = femops.diffusion(V, kappa=np.diag([1.0, 1e-3])).constrained(V.boundary_dofs([1]))
-    height = np.rint(1e6 * V.dof_coordinates()[:, 1]).astype(int)
+@pytest.mark.parametrize("level", ["partial", "matrix-free", "full"])
+@pytest.mark.parametrize("ncomp", [1, 2])
+def test_lines_have_the_nodes_along_the_strong_direction(level: Any, ncomp: int) -> None:
+    """All components of them, and integrals over sides of the mesh."""
+    V = femops.H1(femops.box((3, 2), upper=(1.0, 8.0)), 3, ncomp)
+    A = femops.diffusion(V) if ncomp == 1 else femops.elasticity(V)
+    A = (A + femops.boundary_mass(V, 2.0)).at_level(level).constrained(V.boundary_dofs([1]))
+    height = np.repeat(np.rint(1e6 * V.dof_coordinates()[:, 1]).astype(int), ncomp)
     matrix = A.assemble().toarray()
     found = applied(Lines(level_of(A), np.dtype(float)), len(matrix))
     expected = sum_of_inverses(matrix, [np.flatnonzero(height == y) for y in np.unique(height)])
