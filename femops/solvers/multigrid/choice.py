@@ -19,14 +19,17 @@ from femops.spaces.h1_l2 import H1
 Relaxation = Literal["points", "lines", "patches", "direct"]
 
 # Factors of a cycle: from the first on, on a coarse level, the whole cycle is measured. From the
-# second on it is slow, and other relaxations are tried. One below the third is taken at once.
-# Above the fourth it is measured for longer, and above the last a solve takes many iterations.
-_DOUBTFUL, _SLOW, _GOOD, _UNSETTLED, _MANY = 0.4, 0.55, 0.5, 0.8, 0.9
+# second on it is slow, and other relaxations are tried. One below the third is taken at once, and
+# one above the fourth never: its cycles take up to eight times as long as those by points.
+_DOUBTFUL, _SLOW, _GOOD, _WORTH = 0.4, 0.6, 0.5, 0.8
+# Above the first the cycle is measured for longer, and above the second a solve takes many
+# iterations.
+_UNSETTLED, _MANY = 0.8, 0.9
 # Measured energies of errors: on the coarse level, of another relaxation, and for longer.
 _CYCLES, _TRIAL, _LONG = 4, 6, 40
 # Most dofs: of the factors of A's matrix, and of the order above 1 that a cycle of patches ends
 # with, by dimension; of blocks of dofs on several ranks, as each rank has all of them.
-_FACTORED, _ON_RANKS = {1: 10**6, 2: 150_000, 3: 15_000}, 200_000
+_FACTORED, _ON_RANKS = {1: 10**6, 2: 200_000, 3: 15_000}, 200_000
 
 
 @final
@@ -133,7 +136,7 @@ def _forced(M: Changeable, asked: Relaxation) -> Choice:
 
 
 def _tried(M: Changeable, measured: float, slow: str) -> Choice:
-    """Try other relaxations, and keep the one with the smallest factor."""
+    """Try other relaxations, and keep the one with the smallest factor, if it is small."""
     best: Relaxation = "points"
     kept, failed = M.hierarchy, list[str]()
     factors: dict[Relaxation, float] = {"points": measured}
@@ -143,14 +146,22 @@ def _tried(M: Changeable, measured: float, slow: str) -> Choice:
         except SolverError as error:
             failed.append(f"{name} not: {error}")
             continue
-        factors[name] = factor(M, 0, _TRIAL) if M.levels else 0.0
-        if factors[name] < factors[best]:
+        factors[name] = _factor(M)
+        if factors[name] < min(factors[best], _WORTH):
             best, kept = name, M.hierarchy
         if factors[name] < _GOOD:
             break
     M.take(kept)
     reason = slow + "".join(f", by {n} {f:.2f}" for n, f in factors.items() if n != "points")
     return _settled(M, best, factors[best], reason, "; ".join(failed))
+
+
+def _factor(M: Changeable) -> float:
+    """Factor of a cycle with another relaxation, which a few cycles tell where it is small."""
+    if not M.levels:
+        return 0.0
+    found = factor(M, 0, _TRIAL)
+    return found if found < _GOOD else factor(M, 0)
 
 
 def _candidates(M: Changeable) -> tuple[Relaxation, ...]:
