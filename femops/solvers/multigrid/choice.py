@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol, final
 
 import numpy as np
 
-from femops.errors import SolverError
+from femops.errors import OperatorError, SolverError
 from femops.operators import Operator
 from femops.solvers.multigrid.blocks import BLOCKS, Gathered, check_lines, check_patches
 from femops.solvers.multigrid.hierarchy import Coarsest, Hierarchy, build
@@ -30,6 +30,8 @@ _CYCLES, _TRIAL, _LONG = 4, 6, 40
 # Most dofs: of the factors of A's matrix, and of the order above 1 that a cycle of patches ends
 # with, by dimension; of blocks of dofs on several ranks, as each rank has all of them.
 _FACTORED, _ON_RANKS = {1: 10**6, 2: 200_000, 3: 15_000}, 200_000
+# Blocks are singular or too large, or memory does not suffice.
+_FAILURES = SolverError, OperatorError, MemoryError
 
 
 @final
@@ -128,7 +130,7 @@ def _forced(M: Changeable, asked: Relaxation) -> Choice:
     points = M.hierarchy
     try:
         M.take(_hierarchy(M, asked))
-    except SolverError as error:
+    except _FAILURES as error:
         M.take(points)
         why = f"relaxation={asked!r} is not possible: {error}"
         return Choice("points", why, f"multigrid relaxes by points: {why}")
@@ -143,7 +145,7 @@ def _tried(M: Changeable, measured: float, slow: str) -> Choice:
     for name in _candidates(M):
         try:
             M.take(_hierarchy(M, name))
-        except SolverError as error:
+        except _FAILURES as error:
             failed.append(f"{name} not: {error}")
             continue
         factors[name] = _factor(M)

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse.linalg as sla
+from scipy.sparse import csr_array
 
 import femops
-from femops.errors import ConvergenceWarning, SolverError
+from femops.errors import ConvergenceWarning, OperatorError, SolverError
 from femops.solvers.multigrid import blocks, choice, measure
 from femops.solvers.multigrid.blocks import BLOCKS, Lines, Patches
+from femops.solvers.multigrid.coarse import Direct
 from femops_kernels.cpu.machine import max_threads, set_threads
 from support import fixtures
 from support.cases.multigrid import CUBE, SQUARE, noise, poisson
@@ -202,6 +204,26 @@ def test_singular_blocks_are_replaced_aloud() -> None:
     V = femops.H1(femops.box(4, upper=1.0), 3)
     with pytest.warns(ConvergenceWarning, match="no direction"):
         femops.multigrid(femops.diffusion(V), relaxation="lines")
+
+
+@pytest.mark.parametrize("error", [OperatorError, MemoryError])
+def test_what_needs_too_much_memory_is_left_out(error: Any, monkeypatch: Any) -> None:
+    def fail(*given: Any) -> None:
+        raise error("the matrix needs 99 GiB")
+
+    monkeypatch.setattr(choice, "_factors", fail)
+    A = HARD["incompressible"][0]()
+    M = femops.multigrid(A)
+    assert M.relaxation == "patches"
+    assert "direct not: the matrix needs 99 GiB" in M.relaxation_reason
+    with pytest.warns(ConvergenceWarning, match="relaxation='direct' is not possible"):
+        femops.multigrid(A, relaxation="direct")
+
+
+def test_a_null_space_of_other_functions_is_told() -> None:
+    """Rows of zeros, which are in the null space, and no constants."""
+    with pytest.raises(SolverError, match="found A to be singular"):
+        Direct(csr_array(np.diag([1.0, 0.0, 2.0])), csr_array((3, 0)))
 
 
 def test_patches_are_refused_before_large_matrices_are_assembled() -> None:
