@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
 from typing import Any
 
-from femops.errors import ConvergenceWarning
-from femops.parallel.collective_checks import check
 from femops.parallel.comm import Communicator
 from femops.solvers.linear_problem import Info, LinearProblem, Solver
 from femops.solvers.multigrid import Multigrid
 from femops.solvers.singular import singular_cause
+from femops.solvers.warned import warn_on_first_rank
 from femops.spaces.product import Product
 
-_PACKAGES = frozenset({"femops", "femops_kernels", "femops_meshes"})
 _PRECONDITIONERS: dict[Solver, str] = {
     "cg": "M=femops.multigrid(A) or femops.jacobi(A)",
     "minres": "M=femops.jacobi(B) of a positive definite operator B that is like A",
@@ -49,9 +45,7 @@ def warn_unconverged(text: str, comm: Communicator) -> None:
     RankError
         On the other ranks, if the warning is an error.
     """
-    with check(comm):  # a warning may be an error
-        if comm.rank == 0:
-            warnings.warn(f"{text} {_OFF}", ConvergenceWarning, stacklevel=_user_level())
+    warn_on_first_rank(f"{text} {_OFF}", comm)
 
 
 def warn_of(solver: Solver, problem: LinearProblem, M: Any, info: Info, advice: str = "") -> None:
@@ -96,11 +90,3 @@ def _advice(solver: Solver, problem: LinearProblem, M: Any, info: Info) -> str:
         + ", or keep more directions (restart)" * (solver == "gmres")
         + "."
     )
-
-
-def _user_level() -> int:
-    """Value of ``stacklevel`` with which a warning points to the user's line."""
-    frame, level = sys._getframe(1), 1
-    while frame.f_back and str(frame.f_globals.get("__name__")).partition(".")[0] in _PACKAGES:
-        frame, level = frame.f_back, level + 1
-    return level

@@ -100,3 +100,13 @@ def test_many_vectors_into_others():
         A.apply_many(x, np.zeros((V.size, 3), complex))
     with pytest.raises(VectorError, match="overlaps"):
         A.apply_many(x, x)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+@pytest.mark.parametrize("empty", [[], np.zeros((2, 0))])
+def test_arrays_without_numbers_are_refused(dtype, empty):
+    A = femops.form(scaled, V, dtype=dtype, k=1.0)
+    with pytest.raises(OperatorError, match=r"k has shape .*, which has no numbers"):
+        A.update(k=empty)
+    with pytest.raises(OperatorError, match=r"k has shape .*, which has no numbers"):
+        femops.form(scaled, V, dtype=dtype, k=empty)

@@ -304,6 +304,8 @@ def _at_points(
     given = _shape(coefficient, name)
     for shape in shapes:
         if given == shape:  # checked at the points of one element
+            if 0 in shape:
+                raise OperatorError(f"{name} has shape {given}, which has no numbers: give some")
             points = block.geometry.points(block.start, block.start + 1)
             values = _evaluate(coefficient, (columns(points),), (shape,), name)
             return np.broadcast_to(values.reshape(-1, nq, *shape), (n, nq, *shape))

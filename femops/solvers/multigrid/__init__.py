@@ -1,5 +1,6 @@
 """Multigrid preconditioners: levels of lower order, then levels on coarser meshes."""
 
-from femops.solvers.multigrid.preconditioner import LevelReport, Multigrid, multigrid
+from femops.solvers.multigrid.measure import LevelReport
+from femops.solvers.multigrid.preconditioner import Multigrid, multigrid
 
 __all__ = ["LevelReport", "Multigrid", "multigrid"]

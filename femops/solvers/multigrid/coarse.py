@@ -48,7 +48,7 @@ class Direct(CoarseSolver):
     Raises
     ------
     SolverError
-        The factorization shows that the matrix is not positive.
+        The factorization shows that the matrix is not positive, or singular beyond ``null``.
     """
 
     name = "direct"
@@ -58,11 +58,11 @@ class Direct(CoarseSolver):
         if null.shape[1]:
             sizes = null.power(2).T @ np.abs(matrix.diagonal())  # mean diagonal entries of bodies
             border = csr_array(null @ diags_array(sizes))
-            self._factors = splu(block_array([[matrix, border], [border.T, None]]).tocsc())
+            self._factors = _factored(block_array([[matrix, border], [border.T, None]]))
             return
         symmetric = {"SymmetricMode": True}
         order = {"permc_spec": "MMD_AT_PLUS_A", "diag_pivot_thresh": 0.0, "options": symmetric}
-        self._factors = splu(matrix.tocsc(), **order)
+        self._factors = _factored(matrix, **order)
         if not (self._factors.U.diagonal() > 0.0).all():  # by Sylvester's law of inertia
             raise SolverError(NOT_POSITIVE)
 
@@ -72,6 +72,23 @@ class Direct(CoarseSolver):
         padded[: self._size] = right
         found: Floats = self._factors.solve(padded)[: self._size]
         return found
+
+
+def _factored(matrix: Any, **options: Any) -> Any:
+    """SciPy's factors of a sparse matrix.
+
+    Raises
+    ------
+    SolverError
+        A pivot is zero.
+    """
+    try:
+        return splu(matrix.tocsc(), **options)
+    except RuntimeError as error:
+        raise SolverError(
+            "multigrid found A to be singular, with more than constants and rigid motions in its "
+            "null space: are boundary conditions or a coefficient missing?"
+        ) from error
 
 
 @final
@@ -121,7 +138,9 @@ def _pyamg() -> Any:
     return pyamg
 
 
-def coarse_solver(matrix: csr_array, modes: Floats, dim: int) -> CoarseSolver:
+def coarse_solver(
+    matrix: csr_array, modes: Floats, dim: int, *, direct: bool = False
+) -> CoarseSolver:
     """Choose the solver of a matrix: direct if it is small or PyAMG is missing, else PyAMG.
 
     Parameters
@@ -131,6 +150,8 @@ def coarse_solver(matrix: csr_array, modes: Floats, dim: int) -> CoarseSolver:
         Candidates for the null space; see `null_space`.
     dim : int
         Dimension of the mesh.
+    direct : bool
+        Whether the solver must be direct, whatever the size is.
 
     Raises
     ------
@@ -140,7 +161,7 @@ def coarse_solver(matrix: csr_array, modes: Floats, dim: int) -> CoarseSolver:
         The factorization shows that the matrix is not positive.
     """
     null, size = null_space(matrix, modes), matrix.shape[0]
-    if size <= QUICK[dim]:
+    if direct or size <= QUICK[dim]:
         return Direct(matrix, null)
     try:
         return Algebraic(matrix, null, modes)

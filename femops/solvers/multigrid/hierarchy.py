@@ -29,6 +29,7 @@ from femops.solvers.multigrid.coarse import (
 )
 from femops.solvers.multigrid.grids import CoarseGrid, first_coarse, products
 from femops.solvers.multigrid.level import NOT_POSITIVE, Level, Size
+from femops.solvers.multigrid.level_matrices import LevelMatrices
 from femops.solvers.multigrid.precision import (
     BEYOND,
     cycle_type,
@@ -71,6 +72,8 @@ class Hierarchy:
         Reason for the choice of ``dtype``.
     change : BasisChange or None
         Change between the basis of the operator and the nodal basis, if they differ.
+    matrices : LevelMatrices
+        Matrices of the levels, which are made when a relaxation needs them.
     """
 
     levels: list[Level]
@@ -81,9 +84,29 @@ class Hierarchy:
     dtype: np.dtype[Any]
     reason: str
     change: BasisChange | None
+    matrices: LevelMatrices
 
 
-def build(A: Operator, degree: int, dtype: np.dtype[Any] | None = None) -> Hierarchy:
+@final
+@dataclass(frozen=True)
+class Coarsest:
+    """Where a cycle ends.
+
+    Attributes
+    ----------
+    order : int
+        Lowest order.
+    meshes : bool
+        Whether coarser meshes follow the lowest order. Else a direct solver does.
+    """
+
+    order: int = 1
+    meshes: bool = True
+
+
+def build(
+    A: Operator, degree: int, dtype: np.dtype[Any] | None = None, last: Coarsest = Coarsest()
+) -> Hierarchy:
     """Build the levels of an operator. Collective.
 
     Parameters
@@ -94,6 +117,8 @@ def build(A: Operator, degree: int, dtype: np.dtype[Any] | None = None) -> Hiera
         Degree of the relaxations.
     dtype : dtype, optional
         Type of the cycle. The default is float32 if the numbers of A fit into it.
+    last : Coarsest
+        Where the cycle ends.
 
     Raises
     ------
@@ -103,9 +128,10 @@ def build(A: Operator, degree: int, dtype: np.dtype[Any] | None = None) -> Hiera
     MissingExtraError
         The coarsest level needs PyAMG, which is not installed.
     """
-    spaces = _spaces(A.space)
+    spaces = _spaces(A.space, last.order)
+    coarsening = _coarser(spaces[-1]) if last.meshes else None
     compile_cycles_ahead(spaces, A.dtype, dtype or np.dtype(np.float32))
-    direct = len(spaces) == 1 and _coarser(spaces[0]) is None
+    direct = len(spaces) == 1 and coarsening is None
     product = None if direct else trial_product(A)
     kind, reason = cycle_type(A, dtype, product)
     if product is None:
@@ -113,25 +139,26 @@ def build(A: Operator, degree: int, dtype: np.dtype[Any] | None = None) -> Hiera
         dtype, operators = kind, [A if exact else in_precision(A, np.dtype(np.float64), "partial")]
     else:
         finest, dtype, reason = _in_type(A, kind, reason, dtype, product)
-        operators = _operators(A, finest, spaces, dtype)
-    levels = list[Level]()
+        operators = _operators(A, finest, spaces, dtype, swept=coarsening is not None)
+    levels, matrices = list[Level](), LevelMatrices(A, spaces[-1])
     for fine, (space, coarse) in zip(operators, pairwise(spaces), strict=False):
         levels.append(_of_operator(fine, space, dtype, degree))
         up, down = summed_interpolation(coarse, space, dtype)
         levels[-1].transfer = up.apply, down.apply
-    made = _with_matrices(levels, operators[-1], spaces[-1], dtype, degree)
+        matrices.add_space(space)
+    made = _with_matrices(levels, matrices, operators[-1], spaces[-1], last, dtype, degree)
     change = None if spaces[0] is A.space else BasisChange(A, spaces[0], dtype)
-    return Hierarchy(levels, *made, dtype, reason, change)
+    return Hierarchy(levels, *made, dtype, reason, change, matrices)
 
 
-def _spaces(finest: Space) -> list[Space]:
-    """Spaces of the cycle: the operator's order first, then lower orders down to 1.
+def _spaces(finest: Space, lowest: int = 1) -> list[Space]:
+    """Spaces of the cycle: the operator's order first, then lower orders down to ``lowest``.
 
     Discontinuous functions are followed by continuous functions of the same order.
     """
     broken = [] if isinstance(finest, H1) else [finest]
     spaces = [finest if finest.order == 1 and not broken else _nodal(finest)]
-    while spaces[-1].order > 1:
+    while spaces[-1].order > lowest:
         spaces.append(_half(spaces[-1]))
     return broken + spaces
 
@@ -168,11 +195,11 @@ def _in_type(
 
 
 def _operators(
-    A: Operator, finest: Operator, spaces: list[Space], dtype: np.dtype[Any]
+    A: Operator, finest: Operator, spaces: list[Space], dtype: np.dtype[Any], *, swept: bool
 ) -> list[Operator]:
     """Return the operator on each of the spaces, in the cycle's type.
 
-    If there is no coarser mesh, the last operator is in float64, because it is assembled.
+    If no coarser mesh follows, the last operator is in float64, because it is assembled.
 
     Parameters
     ----------
@@ -181,8 +208,10 @@ def _operators(
         A in the cycle's type.
     spaces : list of Space
     dtype : dtype
+    swept : bool
+        Whether a coarser mesh follows.
     """
-    last, swept = spaces[-1], _coarser(spaces[-1]) is not None
+    last = spaces[-1]
     operators = [finest]
     if spaces[0] is not A.space:
         operators = [coarse_operator(A, spaces[0], dtype, cycle_level(A, spaces[0]))]
@@ -264,7 +293,13 @@ def _positive(A: Operator, space: Space) -> Array:
 
 
 def _with_matrices(
-    levels: list[Level], A: Operator, space: Space, dtype: np.dtype[Any], degree: int
+    levels: list[Level],
+    matrices: LevelMatrices,
+    A: Operator,
+    space: Space,
+    last: Coarsest,
+    dtype: np.dtype[Any],
+    degree: int,
 ) -> tuple[Size, CoarseSolver, Ints, Communicator]:
     """Add levels of order 1 on the meshes from which the mesh was refined. Collective.
 
@@ -277,19 +312,22 @@ def _with_matrices(
     comm, constrained = space.comm, A.constrained_dofs
     size = _size_of(space, int(comm.sum(space.mesh.num_elements)))
     free = _free(space.size, constrained)
-    coarsening = _coarser(space)
+    coarsening = _coarser(space) if last.meshes else None
     if coarsening is None:
         matrix = gathered_rows(comm, A.assemble().tocsr())
         x, free = gathered(comm, space.dof_coordinates()), gathered(comm, free)
         if not A.constraints.identity:  # eliminated rows and columns get a diagonal
             matrix = csr_array(matrix + diags_array((~free).astype(float)))
-        solver = coarse_solver(matrix, rigid_modes(x, space.ncomp, free), space.dim)
+        modes = rigid_modes(x, space.ncomp, free)
+        solver = coarse_solver(matrix, modes, space.dim, direct=not last.meshes)
         return size, solver, constrained, comm
     levels.append(_of_operator(A, space, dtype, degree, sums=False))
+    matrices.add_space(space)
     below, levels[-1].transfer = first_coarse(A, free, coarsening, dtype)
     backend = backend_of(space)
     while below.coarsening is not None and len(below.free) > _FEW:
         levels.append(_of_matrix(below, size, dtype, degree, backend))
+        matrices.add_grid(below, space.dim)
         below, levels[-1].transfer = below.coarser(dtype, backend)
     modes = rigid_modes(below.x, space.ncomp, below.free)
     solver = coarse_solver(below.matrix, modes, space.dim)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, final
 
 import numpy as np
@@ -15,12 +17,14 @@ from femops_kernels.compiled import CompiledOperator
 from femops_kernels.vector_updates import VectorUpdates
 
 Array = NDArray[Any]
+Factors = tuple[float, float, float]
 Transfer = Callable[[Any, Any], None]
 """Transfers the first vector to another level, and overwrites the second one by the result."""
 
 # Factor on the largest Ritz value of some steps of Lanczos' method, for an upper bound.
 _MARGIN = 1.15  # measured: 7 steps come to 0.89 of the largest eigenvalue and more
 _LANCZOS_STEPS = 7
+_SOLVED = 1e-8  # energy of a residual over that of the first, at which the steps end
 
 
 @final
@@ -47,6 +51,14 @@ class Size:
     dofs: int
     affine: bool
     first: int = 0
+
+
+class Blocks(ABC):
+    """Sum of inverses of blocks of a level's matrix."""
+
+    @abstractmethod
+    def apply(self, r: Array) -> None:
+        """Overwrite a residual (own,) by its correction."""
 
 
 @final
@@ -116,6 +128,7 @@ class Level:
         self.weights[: size.own] = 1.0 if shared is None else updates.put(1.0 / shared)
         there = updates.put(constrained)
         self._inverse[there] = self.weights[there] = 0.0
+        self._degree, self._advance = degree, self._by_points
         self.largest = _MARGIN * self._highest()
         low = self.largest / reduced(size.order, affine=size.affine)
         self._steps = chebyshev_steps(low, self.largest, degree)
@@ -127,20 +140,59 @@ class Level:
     _second: Array
     _inverse: Array
 
+    def use(self, blocks: Blocks) -> None:
+        """Relax by blocks of dofs from now on, instead of by the diagonal. On the host."""
+        free: Array = self._updates.vector(self.size.own, self.right.dtype)
+        free[:] = self.weights > 0.0
+        self._advance = partial(self._by_blocks, blocks, free)
+        size, largest = self.size, _MARGIN * self._highest_of(blocks)
+        low = largest / reduced(size.order, affine=size.affine)
+        self._steps = chebyshev_steps(low, largest, self._degree)
+
     def relax(self, x: Array | None = None) -> Array:
         """Relax x (own + padding,), a vector of the level (zero if omitted). Return the new x."""
         spare = self._second if x is self._first else self._first
-        zero, x, step = x is None, self._second if x is None else x, self._updates.step
+        other = self._second if x is None else x
         for k, (h, g) in enumerate(self._steps):
-            if k == 0 and zero:
-                step(spare, None, self.right, self._inverse, None, (0.0, h, 0.0, 0.0))
-            else:
-                self.compiled.apply(x, self.product)
-                older = -g if k > zero else 0.0  # the vector before x, which is zero at first
-                factors = -h, h, 1.0 + g, older
-                step(spare, self.product, self.right, self._inverse, x, factors)
-            x, spare = spare, x
-        return x
+            older = -g if k > (x is None) else 0.0  # the vector before, which is zero at first
+            self._advance(spare, None if k == 0 and x is None else other, (h, 1.0 + g, older))
+            other, spare = spare, other
+        return other
+
+    def _by_points(self, spare: Array, x: Array | None, factors: Factors) -> None:
+        """Set spare = h (residual of x) / diagonal + current x + older spare. None is a zero x.
+
+        Parameters
+        ----------
+        spare, x : (own + padding,) arrays
+        factors : (h, current, older)
+        """
+        h, current, older = factors
+        if x is None:
+            self._updates.step(spare, None, self.right, self._inverse, None, (0.0, h, 0.0, 0.0))
+        else:
+            self.compiled.apply(x, self.product)
+            given = -h, h, current, older
+            self._updates.step(spare, self.product, self.right, self._inverse, x, given)
+
+    def _by_blocks(
+        self,
+        blocks: Blocks,
+        free: Array,
+        spare: Array,
+        x: Array | None,
+        factors: Factors,
+    ) -> None:
+        """Do as `_by_points`, with the inverses of blocks in place of that of the diagonal."""
+        h, current, older = factors
+        step, product = self._updates.step, self.product
+        if x is None:
+            step(product, None, self.right, free, None, (0.0, 1.0, 0.0, 0.0))
+        else:
+            self.compiled.apply(x, product)
+            step(product, product, self.right, free, None, (-1.0, 1.0, 0.0, 0.0))
+        blocks.apply(product[: self.size.own])
+        step(spare, product, None, free, x, (h, 0.0, current if x is not None else 0.0, older))
 
     def restricted(self) -> Array:
         """Store the right-hand side times the weights in ``product``, and return it."""
@@ -200,9 +252,37 @@ class Level:
         self.right[:] = self._first[:] = self._second[:] = 0.0
         return _checked(alphas, betas[1:])
 
+    def _highest_of(self, blocks: Blocks) -> float:
+        """Largest Ritz value of the operator times a sum of inverses of blocks, as `_highest`."""
+        n, free = self.size.own, self.weights > 0.0
+        r, z = (self._updates.vector(n, self.right.dtype) for _ in range(2))
+        direction = self._first
+        r[:n] = scattered(self.size.first, n)
+        r *= free
+        alphas, betas = list[float](), list[float]()
+        lengths, energy, first = list[float](), 0.0, 0.0  # of steps of conjugate gradients
+        for k in range(_LANCZOS_STEPS):
+            z[:] = r
+            blocks.apply(z[:n])
+            before, energy = energy, self.dot(z, r)
+            first = first or energy
+            if not energy > _SOLVED * first:
+                break
+            ratio = energy / before if k else 0.0
+            direction[:] = z + ratio * direction
+            self.compiled.apply(direction, self.product)
+            length = energy / self.dot(direction, self.product)
+            alphas.append(1.0 / length + (ratio / lengths[-1] if k else 0.0))
+            if k:
+                betas.append(ratio**0.5 / lengths[-1])
+            lengths.append(length)
+            r -= length * self.product * free
+        self._first[:] = 0.0
+        return _checked(alphas, betas)
 
-def _alone(partial: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.asarray(partial.sum(axis=1))
+
+def _alone(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray(sums.sum(axis=1))
 
 
 def _checked(alphas: list[float], betas: list[float]) -> float:

@@ -6,7 +6,6 @@ import logging
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from threading import Lock, get_ident
 from time import perf_counter
 from typing import Any, final
@@ -21,11 +20,14 @@ from femops.operators.execution.choice import backend_of
 from femops.operators.integrals.number_types import float_type
 from femops.parallel.collective_checks import check_same
 from femops.solvers.inner_products import Sums
+from femops.solvers.multigrid.choice import Relaxation, choose
 from femops.solvers.multigrid.coarse import gathered
 from femops.solvers.multigrid.hierarchy import Hierarchy, build
 from femops.solvers.multigrid.level import scattered
+from femops.solvers.multigrid.measure import LevelReport, report
 from femops.solvers.multigrid.summary import as_table
 from femops.solvers.preconditioner import Preconditioner
+from femops.solvers.warned import warn_on_first_rank
 from femops.spaces.h1_l2 import H1
 from femops.spaces.product import Product
 from femops_meshes.arguments import Degree, checked
@@ -35,36 +37,12 @@ _log = logging.getLogger("femops")
 
 _DEGREE, _HIGH = 4, 6  # measured, with `reduced`; and the order above which one more pays
 _MOST_DEGREE = 64  # the end of `Degree`
-_CYCLES = 8  # after so many the reduction factor is that of the slowest error
 _SQUARES = {"float64": 1e-280, "float32": 1e-25}  # smallest sums with all digits; inverses: largest
 # Condition number that float32 resolves: where it is larger, rounding a solution changes its
 # product with A by more than the right-hand side.
 _RESOLVED = 1.0 / float(np.finfo(np.float32).eps)
 _POWERS = 2  # steps of the power method
 _LEAST_EXPONENT = 1000  # the inverse of that power of two is a float64, too
-
-
-@final
-@dataclass(frozen=True)
-class LevelReport:
-    """Size of a level, its measured time, and the measured reduction of errors.
-
-    Attributes
-    ----------
-    order, elements, dofs : int
-        Polynomial order; elements and dofs of all ranks.
-    seconds : float
-        Time that a cycle spends on the level, with the transfers to the next level.
-    factor : float
-        Factor by which a cycle that begins on this level reduces the energy norm of an error. Zero
-        on the coarsest level, which is solved directly.
-    """
-
-    order: int
-    elements: int
-    dofs: int
-    seconds: float
-    factor: float
 
 
 @final
@@ -77,12 +55,16 @@ class Multigrid(Preconditioner):
     degree : int
     dtype : dtype, optional
         Type of the cycle's numbers.
+    relaxation : {"points", "lines", "patches", "direct"}, optional
+        See `multigrid`.
 
     Attributes
     ----------
     operator : Operator
         The operator to precondition.
     degree : int
+    asked : dtype or None
+        Type that the user wants for the cycle's numbers.
     levels : list of Level
         From the finest to the second coarsest.
     sizes : list of Size
@@ -91,28 +73,37 @@ class Multigrid(Preconditioner):
         Type of the cycle's numbers; see `multigrid`.
     reason : str
         Reason for the choice of ``precision``.
+    relaxation : {"points", "lines", "patches", "direct"}
+        Relaxation of the levels; see `multigrid`.
+    relaxation_reason : str
+        Reason for the choice of ``relaxation``, with measured factors.
+    hierarchy : Hierarchy
+    rights : list of array
+        Right-hand sides of all levels.
+    updates : VectorUpdates
     setup_seconds : float
         Time of the setup.
     """
 
     _given_as = "femops.multigrid(A)"
 
-    def __init__(self, A: Operator, degree: int, dtype: np.dtype[Any] | None = None) -> None:
+    def __init__(
+        self,
+        A: Operator,
+        degree: int,
+        dtype: np.dtype[Any] | None = None,
+        relaxation: Relaxation | None = None,
+    ) -> None:
         super().__init__(A.dtype, A.space)
-        self.operator, self.degree = A, degree
+        self.operator, self.degree, self.asked = A, degree, dtype
         begin = perf_counter()
-        updates = self._updates = backend_of(A.space).updates
-        self._take(build(A, degree, dtype))
-        condition = self._condition() if self.precision == np.float32 else 1.0
-        self.reason = self._hierarchy.reason
-        if condition > _RESOLVED:
-            lost = f"float32 does not resolve a condition number of {condition:.0e}"
-            if dtype is None and A.dtype == np.float64:
-                _log.info("multigrid works in float64: %s", lost)
-                self._take(build(A, degree, A.dtype))
-                self.reason = lost
-            else:
-                self.reason = f"{self.reason if dtype else 'as A'}, but {lost}"
+        updates = self.updates = backend_of(A.space).updates
+        self._build(dtype)
+        rounded = self.precision
+        choice = choose(self, relaxation)
+        if self.precision != rounded:  # factors of the matrix
+            self.reason = self.hierarchy.reason
+        self.relaxation, self.relaxation_reason = choice.relaxation, choice.reason
         sums, self._lock, self._user = Sums(A.space), Lock(), 0
         self._plain = updates.directions(sums.edges, sums, A.dtype, A.dtype)
         constrained, identity = A.constrained_dofs, A.constraints.identity
@@ -121,15 +112,32 @@ class Multigrid(Preconditioner):
         self._cycles = 0
         self._repeated: tuple[Callable[[], None], Callable[[], None]] | None = None
         self.setup_seconds = perf_counter() - begin
+        if choice.warning:
+            warn_on_first_rank(choice.warning, A.space.comm)
 
-    def _take(self, hierarchy: Hierarchy) -> None:
+    def _build(self, dtype: np.dtype[Any] | None) -> None:
+        """Build levels that relax by points, in float64 if float32 does not resolve A."""
+        A, degree = self.operator, self.degree
+        self.take(build(A, degree, dtype))
+        condition = self._condition() if self.precision == np.float32 else 1.0
+        self.reason = self.hierarchy.reason
+        if condition > _RESOLVED:
+            lost = f"float32 does not resolve a condition number of {condition:.0e}"
+            if dtype is None and A.dtype == np.float64:
+                _log.info("multigrid works in float64: %s", lost)
+                self.take(build(A, degree, A.dtype))
+                self.reason = lost
+            else:
+                self.reason = f"{self.reason if dtype else 'as A'}, but {lost}"
+
+    def take(self, hierarchy: Hierarchy) -> None:
         """Set the attributes that depend on the levels."""
         levels = self.levels = hierarchy.levels
-        self._hierarchy = hierarchy
+        self.hierarchy = hierarchy
         self.sizes = [*(level.size for level in levels), hierarchy.coarsest]
         self.precision = hierarchy.dtype
-        self._last = self._updates.coarsest(self.sizes[-1].own, self.precision)
-        self._rights = [*(level.right for level in levels), self._last.right]
+        self._last = self.updates.coarsest(self.sizes[-1].own, self.precision)
+        self.rights = [*(level.right for level in levels), self._last.right]
         self._change = hierarchy.change
 
     def _condition(self) -> float:
@@ -169,13 +177,14 @@ class Multigrid(Preconditioner):
 
     def _restrict(self) -> None:
         """Restrict the finest right-hand side to all coarser levels."""
-        for level, right in zip(self.levels, self._rights[1:], strict=True):
+        for level, right in zip(self.levels, self.rights[1:], strict=True):
             level.transfer[1](level.restricted(), right)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Set copies and pickles up again from the operator."""
-        given = self.operator, self.degree, self.precision
-        return Multigrid, given, {"reason": self.reason}
+        given = self.operator, self.degree, self.precision, self.relaxation
+        kept = {"reason": self.reason, "relaxation_reason": self.relaxation_reason}
+        return Multigrid, given, kept
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -200,7 +209,7 @@ class Multigrid(Preconditioner):
 
     def _apply(self, x: Vector, result: Vector) -> None:
         """Scale x by a power of two to a norm near 1, run a cycle, and scale the result back."""
-        multiply, held = self._updates.xp.multiply, self._constrained
+        multiply, held = self.updates.xp.multiply, self._constrained
         result[:] = x
         result[held] = 0.0
         size = self._size_of(result)
@@ -230,13 +239,13 @@ class Multigrid(Preconditioner):
     @property
     def right(self) -> Vector:
         """Right-hand side (size + padding,) of a cycle, in the cycle's type."""
-        right: Vector = self._rights[0] if self._change is None else self._change.right
+        right: Vector = self.rights[0] if self._change is None else self._change.right
         return right
 
     def cycle(self) -> Vector:
         """Solution (size + padding,) of a V-cycle for `right`, which the next cycle overwrites."""
         alone = self.operator.space.comm.size == 1  # messages are no launches
-        if self._cycles == 1 and self._updates.repeats and alone and self.levels:
+        if self._cycles == 1 and self.updates.repeats and alone and self.levels:
             self._repeated = self._recorded()  # all kernels have been launched
         self._cycles += 1
         descend, ascend = self._repeated or (self._descend, self._ascend)
@@ -248,7 +257,7 @@ class Multigrid(Preconditioner):
 
     def _recorded(self) -> tuple[Callable[[], None], Callable[[], None]]:
         """Return both halves of a cycle as recorded launches."""
-        descend, launches = (self._updates.repeatable(f) for f in (self._descend, self._ascend))
+        descend, launches = (self.updates.repeatable(f) for f in (self._descend, self._ascend))
         ends = [level.x for level in self.levels]
 
         def ascend() -> None:
@@ -265,14 +274,14 @@ class Multigrid(Preconditioner):
 
         Each level except the finest runs a cycle that begins with the solution of the next coarser
         level. The finest only interpolates that solution. The result is None if it would save no
-        iteration of `femops.cg`: for orders 1 and 2, and for loads that coarser levels hardly
-        represent. Restriction enlarges the load vector of a smooth function, because the supports
-        of the basis functions grow. It shrinks the load vector of noise.
+        iteration of `femops.cg`: for orders 1 and 2, for cycles of two levels, and for loads that
+        coarser levels hardly represent. Restriction enlarges the load vector of a smooth function,
+        because the supports of the basis functions grow. It shrinks the load vector of noise.
         """
-        if self.sizes[0].order <= 2:
+        if self.sizes[0].order <= 2 or len(self.levels) == 1:
             return None
         self._enter()
-        for k, (level, right) in enumerate(zip(self.levels, self._rights[1:], strict=True)):
+        for k, (level, right) in enumerate(zip(self.levels, self.rights[1:], strict=True)):
             level.transfer[1](level.restricted(), right)
             if k == 0 and self.levels[1].dot(right, right) < level.dot(level.right, level.right):
                 return None
@@ -290,7 +299,7 @@ class Multigrid(Preconditioner):
     def _enter(self) -> None:
         """Convert the right-hand side to the nodal basis, if the operator has another basis."""
         if self._change is not None:
-            self._change.enter(self._rights[0])
+            self._change.enter(self.rights[0])
 
     def _found(self) -> Vector:
         """Return the solution for `right` in the operator's basis, with the constrained entries."""
@@ -303,7 +312,7 @@ class Multigrid(Preconditioner):
 
     def _descend(self, first: int = 0, guess: Vector | None = None) -> None:
         """Relax on the levels from ``first`` down, and restrict residuals. Start at ``guess``."""
-        for level, right in zip(self.levels[first:], self._rights[first + 1 :], strict=True):
+        for level, right in zip(self.levels[first:], self.rights[first + 1 :], strict=True):
             level.x, guess = level.relax(guess), None
             _, down = level.transfer
             down(level.residual(level.x), right)
@@ -319,7 +328,7 @@ class Multigrid(Preconditioner):
     def _solution(self, k: int) -> Vector:
         return self.levels[k].x if k < len(self.levels) else self._last.found
 
-    def _cycle(self, k: int) -> Vector:
+    def cycle_from(self, k: int) -> Vector:
         """Run a cycle for the right-hand side of level k. Return a vector of the level."""
         self._descend(k)
         self._solve_coarsest()
@@ -328,7 +337,7 @@ class Multigrid(Preconditioner):
 
     def _solve_coarsest(self) -> None:
         """Solve on the coarsest level. Each rank computes the full solution."""
-        hierarchy, size = self._hierarchy, self._hierarchy.coarsest
+        hierarchy, size = self.hierarchy, self.hierarchy.coarsest
         right = self._last.fetch()
         right[hierarchy.constrained] = 0.0
         whole = hierarchy.solver.solve(gathered(hierarchy.comm, right))
@@ -355,63 +364,30 @@ class Multigrid(Preconditioner):
         Takes some 50 cycles. Collective if ranks share dofs.
         """
         with self.alone():
-            seconds = [self._seconds(k) for k in range(len(self.sizes))]
-            factors = [self._factor(k) for k in range(len(self.levels))]
-        alone = [a - b for a, b in zip(seconds, [*seconds[1:], 0.0], strict=True)]
-        return tuple(
-            LevelReport(size.order, size.elements, size.dofs, max(time, 0.0), factor)
-            for size, time, factor in zip(self.sizes, alone, [*factors, 0.0], strict=True)
-        )
-
-    def _seconds(self, k: int) -> float:
-        """Median time of a cycle that begins on level k."""
-        size, times = self.sizes[k], list[float]()
-        updates = self._updates
-        self._rights[k][: size.own] = updates.put(scattered(size.first, size.own))
-        for _ in range(5):
-            updates.wait()
-            begin = perf_counter()
-            self._cycle(k)
-            updates.wait()
-            times.append(perf_counter() - begin)
-        return float(np.median(times))
-
-    def _factor(self, k: int) -> float:
-        """Measured factor by which a cycle from level k reduces the energy norm of an error."""
-        level, size, right = self.levels[k], self.sizes[k], self._rights[k]
-        n = size.own
-        error = self._updates.vector(n, right.dtype)
-        error[:n] = self._updates.put(scattered(size.first, n))
-        error *= level.weights > 0.0
-        before = factor = 0.0
-        for _ in range(_CYCLES):
-            level.compiled.apply(error, right)
-            energy = max(level.dot(error, right), 0.0) ** 0.5
-            factor, before = (energy / before if before else 0.0), 1.0
-            if not 0.0 < energy < np.inf:
-                break
-            error /= energy
-            right /= energy
-            error -= self._cycle(k)
-        return factor
+            return report(self)
 
     def __repr__(self) -> str:
         rows, columns = self.shape
         head = f"Multigrid({rows} x {columns}, complexity {self.complexity:.2f}"
         head += f", {self.precision}: {self.reason}"
+        head += f", relaxation by {self.relaxation}: {self.relaxation_reason}"
         levels = [
             f"  order {size.order}: {size.elements} elements, {size.dofs} dofs"
             for size in self.sizes
         ]
-        return "\n".join([head, *levels]) + f", {self._hierarchy.solver.name})"
+        return "\n".join([head, *levels]) + f", {self.hierarchy.solver.name})"
 
     def _repr_html_(self) -> str:
-        return as_table(self, self._hierarchy.solver.name)
+        return as_table(self, self.hierarchy.solver.name)
 
 
 @checked(SolverError)
 def multigrid(
-    A: Operator | ComplexOperator, *, degree: Degree | None = None, dtype: DTypeLike | None = None
+    A: Operator | ComplexOperator,
+    *,
+    degree: Degree | None = None,
+    dtype: DTypeLike | None = None,
+    relaxation: Relaxation | None = None,
 ) -> Multigrid:
     """Multigrid preconditioner of a symmetric positive definite operator. Collective.
 
@@ -439,6 +415,15 @@ def multigrid(
         range of float32 or A's condition number is above 8e6. ``M.reason`` tells which case it is.
         With float32 the numbers of A must lie between 1e-25 and 1e30. `femops.cg` corrects the
         round-off of float32. For other solvers and tight tolerances take float64.
+    relaxation : {"points", "lines", "patches", "direct"}, optional
+        How the levels reduce errors. ``points`` divides residuals by the diagonal of A. ``lines``
+        solves along the directions of elements that are coupled far more strongly than others
+        (stretched cells, anisotropic coefficients). ``patches`` solves for the elements around each
+        vertex (nearly incompressible materials, slender bodies, coefficients that are anisotropic
+        across the directions of elements). ``direct`` solves with factors of A's matrix, for small
+        problems. By default some cycles are measured. Where points are slow, the others are tried.
+        ``M.relaxation`` and ``M.relaxation_reason`` tell the result. All but points need an H1
+        space on the host, and each rank has all of their blocks.
 
     Returns
     -------
@@ -449,11 +434,18 @@ def multigrid(
     ------
     SolverError
         The operator is not symmetric, not square or not positive, or has forms on spaces that are
-        not H1. Or ``dtype`` or A is float32, and A's numbers do not fit into float32. The message
+        not H1. Or ``dtype`` or A is float32, and A's numbers do not fit into float32. Or
+        ``relaxation`` is not possible on a device, a reproducible mesh or the space. The message
         names an alternative.
     MissingExtraError
         The mesh is large and was not refined from a coarser one, and PyAMG (extra ``amg``) is
         missing.
+
+    Warns
+    -----
+    ConvergenceWarning
+        A solve is expected to take many iterations. Or the relaxation that ``relaxation`` asks for
+        cannot be made: its blocks are singular or too large. Then the levels relax by points.
 
     Examples
     --------
@@ -494,6 +486,7 @@ def multigrid(
             f"on {space!r}: use femops.jacobi or femops.block_jacobi"
         )
     kind = None if dtype is None else float_type(dtype)
-    check_same(space.comm, "multigrid", {"degree": degree, "dtype": kind}, error=SolverError)
+    given = {"degree": degree, "dtype": kind, "relaxation": relaxation}
+    check_same(space.comm, "multigrid", given, error=SolverError)
     chosen = _DEGREE + (space.order > _HIGH) if degree is None else int(degree)
-    return Multigrid(A, chosen, kind)
+    return Multigrid(A, chosen, kind, relaxation)

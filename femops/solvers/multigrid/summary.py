@@ -19,5 +19,6 @@ def as_table(M: Any, coarsest: str) -> str:
         ("coarsest level", coarsest),
         ("dofs of all levels over the finest's", f"{M.complexity:.2f}"),
         ("computes in", f"{M.precision}: {M.reason}"),
+        ("relaxation", f"{M.relaxation}: {M.relaxation_reason}"),
     ]
     return html.table("Multigrid", rows)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import femops
+from femops.errors import SolverError
 from femops.parallel import Serial
 from femops.solvers.multigrid import hierarchy
 from support.cases.rank_operators import here, piece
@@ -142,3 +143,31 @@ def test_ranks_with_a_device_each_take_the_iterations_of_one(comm, device):
     assert info.converged
     assert info.iterations == expected.iterations
     np.testing.assert_allclose(here(x), y[piece(V)], atol=1e-8 * abs(y).max())
+
+
+@pytest.mark.parallel(2, 3)
+@pytest.mark.parametrize("relaxation", [None, "lines", "patches", "direct"])
+def test_ranks_take_other_relaxations(comm, relaxation):
+    """Each rank has all of their blocks."""
+    found = []
+    for ranks in (comm, Serial()):
+        V = femops.H1(femops.box((20, 20), comm=ranks), 4)
+        A = femops.diffusion(V, kappa=np.diag([1.0, 1e-3])).constrained(V.boundary_dofs())
+        M = femops.multigrid(A, relaxation=relaxation)
+        assert M.relaxation == (relaxation or "lines")
+        found.append((V, *femops.cg(A, A.rhs(femops.load(V, 1.0)), M=M, rtol=1e-9)))
+    (V, x, info), (_, y, expected) = found
+    assert info.converged
+    assert info.iterations == expected.iterations
+    np.testing.assert_allclose(x, y[piece(V)], atol=1e-8 * abs(y).max())
+
+
+@pytest.mark.parallel(2, 3)
+def test_reproducible_ranks_keep_points(comm):
+    mesh = femops.box((20, 20), comm=comm, reproducible=True)
+    V = femops.H1(mesh, 4)
+    A = femops.diffusion(V, kappa=np.diag([1.0, 1e-3])).constrained(V.boundary_dofs())
+    M = femops.multigrid(A, relaxation="points")
+    assert M.relaxation == "points"
+    with pytest.raises(SolverError, match="relaxation='lines' does not give the same bits"):
+        femops.multigrid(A, relaxation="lines")

@@ -1,0 +1,233 @@
+"""Choice of the relaxation of a multigrid cycle, by measured reduction factors."""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol, final
+
+import numpy as np
+
+from femops.errors import OperatorError, SolverError
+from femops.operators import Operator
+from femops.solvers.multigrid.blocks import BLOCKS, Gathered, check_lines, check_patches
+from femops.solvers.multigrid.hierarchy import Coarsest, Hierarchy, build
+from femops.solvers.multigrid.level import Blocks
+from femops.solvers.multigrid.measure import Cycle, factor, iterations
+from femops.spaces.h1_l2 import H1
+
+Relaxation = Literal["points", "lines", "patches", "direct"]
+
+# Factors of a cycle: from the first on, on a coarse level, the whole cycle is measured. From the
+# second on it is slow, and other relaxations are tried. One below the third is taken at once, and
+# one above the fourth never: its cycles take up to eight times as long as those by points.
+_DOUBTFUL, _SLOW, _GOOD, _WORTH = 0.4, 0.6, 0.5, 0.8
+# Above the first the cycle is measured for longer, and above the second a solve takes many
+# iterations.
+_UNSETTLED, _MANY = 0.8, 0.9
+# Measured energies of errors: on the coarse level, of another relaxation, and for longer.
+_CYCLES, _TRIAL, _LONG = 4, 6, 40
+# Most dofs: of the factors of A's matrix, and of the order above 1 that a cycle of patches ends
+# with, by dimension; of blocks of dofs on several ranks, as each rank has all of them.
+_FACTORED, _ON_RANKS = {1: 10**6, 2: 200_000, 3: 15_000}, 200_000
+# Blocks are singular or too large, or memory does not suffice.
+_FAILURES = SolverError, OperatorError, MemoryError
+
+
+@final
+@dataclass(frozen=True)
+class Choice:
+    """Relaxation of a cycle.
+
+    Attributes
+    ----------
+    relaxation : {"points", "lines", "patches", "direct"}
+    reason : str
+    warning : str
+        Text of a warning, or empty.
+    """
+
+    relaxation: Relaxation
+    reason: str
+    warning: str = ""
+
+
+class Changeable(Cycle, Protocol):
+    """Parts of `Multigrid` that the choice needs."""
+
+    operator: Operator
+    degree: int
+    asked: np.dtype[Any] | None
+    precision: np.dtype[Any]
+    hierarchy: Hierarchy
+
+    @property
+    def higher(self) -> str:
+        """See `Multigrid.higher`."""
+
+    def take(self, hierarchy: Hierarchy) -> None:
+        """See `Multigrid.take`."""
+
+
+def choose(M: Changeable, asked: Relaxation | None) -> Choice:
+    """Choose the relaxation of a new preconditioner, and give it to the levels. Collective.
+
+    Parameters
+    ----------
+    M : Multigrid
+        With levels that relax by points.
+    asked : {"points", "lines", "patches", "direct"}, optional
+        The relaxation to take. By default it is measured.
+
+    Raises
+    ------
+    SolverError
+        The relaxation that is asked for does not work on a device, on a reproducible mesh, or on
+        the space.
+    """
+    if not M.levels:
+        aloud = f"relaxation={asked!r} has no effect: the problem is small, so factors solve it"
+        return Choice("direct", "the problem is small", "" if asked in (None, "direct") else aloud)
+    if asked == "points":
+        return Choice("points", "as asked")
+    obstacle = _obstacle(M)
+    if asked is not None:
+        if obstacle:
+            raise SolverError(f"relaxation={asked!r} {obstacle}: leave it out")
+        return _forced(M, asked)
+    measured = _measured(M)
+    if measured < _SLOW:
+        return Choice("points", "they suffice")
+    slow = f"by points a cycle has the factor {measured:.2f}"
+    if obstacle:
+        return _settled(M, "points", measured, slow, f"another relaxation {obstacle}")
+    return _tried(M, measured, slow)
+
+
+def _obstacle(M: Changeable) -> str:
+    """Why points are the only relaxation; empty if they are not."""
+    space = M.operator.space
+    if space.any_width:
+        return "does not give the same bits on any number of ranks"
+    if space.device is not None:
+        return "is not possible on a device"
+    if not isinstance(space, H1):
+        return "needs an H1 space"
+    if space.comm.size > 1 and space.global_size > _ON_RANKS:
+        return f"is possible up to {_ON_RANKS:,} dofs on several ranks"
+    return ""
+
+
+def _measured(M: Changeable) -> float:
+    """Factor of a cycle by points; zero if a coarse level shows that it is small."""
+    coarse = max((k for k, s in enumerate(M.sizes[:-1]) if s.order > 1), default=0)
+    coarse = min(max(coarse, 1), len(M.levels) - 1)
+    doubtful = factor(M, coarse, _CYCLES) > _DOUBTFUL
+    return factor(M, 0) if doubtful else 0.0
+
+
+def _forced(M: Changeable, asked: Relaxation) -> Choice:
+    points = M.hierarchy
+    try:
+        M.take(_hierarchy(M, asked))
+    except _FAILURES as error:
+        M.take(points)
+        why = f"relaxation={asked!r} is not possible: {error}"
+        return Choice("points", why, f"multigrid relaxes by points: {why}")
+    return Choice(asked, "as asked")
+
+
+def _tried(M: Changeable, measured: float, slow: str) -> Choice:
+    """Try other relaxations, and keep the one with the smallest factor, if it is small."""
+    best: Relaxation = "points"
+    kept, failed = M.hierarchy, list[str]()
+    factors: dict[Relaxation, float] = {"points": measured}
+    for name in _candidates(M):
+        try:
+            M.take(_hierarchy(M, name))
+        except _FAILURES as error:
+            failed.append(f"{name} not: {error}")
+            continue
+        factors[name] = _factor(M)
+        if factors[name] < min(factors[best], _WORTH):
+            best, kept = name, M.hierarchy
+        if factors[name] < _GOOD:
+            break
+    M.take(kept)
+    reason = slow + "".join(f", by {n} {f:.2f}" for n, f in factors.items() if n != "points")
+    return _settled(M, best, factors[best], reason, "; ".join(failed))
+
+
+def _factor(M: Changeable) -> float:
+    """Factor of a cycle with another relaxation, which a few cycles tell where it is small."""
+    if not M.levels:
+        return 0.0
+    found = factor(M, 0, _TRIAL)
+    return found if found < _GOOD else factor(M, 0)
+
+
+def _candidates(M: Changeable) -> tuple[Relaxation, ...]:
+    space = M.operator.space
+    small = space.global_size <= _FACTORED[space.dim]
+    return ("lines", "direct", "patches") if small else ("lines", "patches")
+
+
+def _settled(
+    M: Changeable, relaxation: Relaxation, reached: float, reason: str, failed: str
+) -> Choice:
+    """Return the choice, with a warning if many iterations are expected."""
+    reason = f"{reason}; {failed}" if failed else reason
+    if reached > _UNSETTLED:
+        reached = factor(M, 0, _LONG)
+    if reached < _MANY:
+        return Choice(relaxation, reason)
+    many = f"a solve to 1e-9 is expected to take {iterations(reached)} iterations or more"
+    text = f"multigrid is slow: {many}" if reached < 1.0 else "cycles of multigrid diverge"
+    untried = not _obstacle(M) and "direct" not in _candidates(M)
+    cure = "relaxation='direct' factors the matrix, which takes memory" if untried else ""
+    cure = cure or (f"try {M.higher}" if M.higher else "femops.low_order(A) is a matrix for others")
+    return Choice(relaxation, reason, f"{text} ({reason}). M.report() tells on which level; {cure}")
+
+
+def _hierarchy(M: Changeable, name: Relaxation) -> Hierarchy:
+    """Make levels that relax by blocks, or factors of the matrix.
+
+    Raises
+    ------
+    SolverError
+        The blocks are singular or too large, or no direction is strong.
+    """
+    if name == "direct":
+        return _factors(M)
+    if name == "patches":
+        check_patches(M.operator.space)
+        made = build(M.operator, M.degree, M.precision, _coarsest(M))
+    else:
+        check_lines(M.hierarchy.matrices)
+        levels = [copy(level) for level in M.levels]  # their vectors are the same
+        made = replace(M.hierarchy, levels=levels)
+    for level, maker in zip(made.levels, made.matrices.makers, strict=True):
+        matrix = maker()
+        blocks: Blocks = BLOCKS[name](matrix, level.right.dtype)
+        if matrix.comm.size > 1:
+            blocks = Gathered(blocks, matrix.comm, level.size.first)
+        level.use(blocks)
+    return made
+
+
+def _factors(M: Changeable) -> Hierarchy:
+    """Make a cycle that is a direct solver with A's matrix."""
+    space = M.operator.space
+    if space.basis.family != "gll":
+        raise SolverError("factors need a nodal basis")
+    return build(M.operator, M.degree, M.asked, Coarsest(space.order, meshes=False))
+
+
+def _coarsest(M: Changeable) -> Coarsest:
+    """Where a cycle with patches ends. Where the order is 1, patches are single nodes."""
+    space, sizes = M.operator.space, M.sizes
+    for order in (2, 1):
+        size = next((s.dofs for s in sizes if s.order == order < space.order), None)
+        if size is not None and size <= _FACTORED[space.dim]:
+            return Coarsest(order, meshes=False)
+    return Coarsest()

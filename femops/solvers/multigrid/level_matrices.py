@@ -1,0 +1,201 @@
+"""Matrices of the levels of a multigrid method, for relaxations by blocks of dofs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csc_array, csr_array, diags_array
+
+from femops.operators import Operator
+from femops.operators.assembly.csr import domains, flat, flat_dofs
+from femops.operators.assembly.element_matrices import ElementAssembly
+from femops.operators.coarsening import coarse_operator
+from femops.parallel.comm import Communicator, Serial
+from femops.solvers.multigrid.coarse import gathered, gathered_rows
+from femops.solvers.multigrid.elements import element_matrices
+from femops.solvers.multigrid.grids import CoarseGrid
+from femops.spaces.base import Space
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+# Ratio of couplings along two directions of an element from which one of them is strong.
+_STRONG = 10.0
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LevelMatrix:
+    """Matrix of a level, and where its dofs are in the elements.
+
+    Attributes
+    ----------
+    matrix : callable
+        Returns the matrix (n, n), a csr_array of float64.
+    parts : callable
+        Returns the matrix (n, n) of the entries whose row and column belong to the same part, a
+        csc_array of float64. The argument is the number of each dof's part, (n,).
+    nodes : (ne, (order + 1)**dim) int64
+        Nodes of the elements, lexicographic. Dof ``node * ncomp + component`` is at a node.
+    free : (n,) bool
+        Dofs that are not constrained.
+    order, ncomp, dim : int
+    comm : Communicator
+        Ranks that share the level's vectors. Each has all of the matrix.
+    couplings : callable
+        Returns the couplings (ne, dim) of the elements; see `couplings`.
+    """
+
+    matrix: Callable[[], csr_array]
+    parts: Callable[[Ints], csc_array]
+    nodes: Ints
+    free: Flags
+    order: int
+    ncomp: int
+    dim: int
+    comm: Communicator
+    couplings: Callable[[], Floats]
+
+
+def strong_directions(sizes: Floats) -> Flags:
+    """Directions (ne, dim) of elements that couple nodes far more than another one.
+
+    Parameters
+    ----------
+    sizes : (ne, dim) float64
+        See `couplings`.
+    """
+    most, least = sizes.max(axis=1, keepdims=True), sizes.min(axis=1, keepdims=True)
+    strong: Flags = (_STRONG * sizes > most) & (most > _STRONG * least)
+    return strong
+
+
+def couplings(matrices: Floats, dim: int) -> Floats:
+    """Couplings (ne, dim) along the directions of elements, by their matrices of order 1.
+
+    A coupling is the energy of the functions that are 1 at one end of a direction of the element,
+    -1 at the other, and linear between: the sum over components.
+    """
+    corners = 2**dim
+    ends = np.where(np.arange(corners)[:, np.newaxis] >> np.arange(dim) & 1, 1.0, -1.0)
+    ncomp = matrices.shape[1] // corners
+    sizes = np.zeros((len(matrices), dim))
+    for c in range(ncomp):
+        own = matrices[:, c * corners : (c + 1) * corners, c * corners : (c + 1) * corners]
+        sizes += ((own @ ends) * ends).sum(axis=1)
+    return sizes
+
+
+@final
+class LevelMatrices:
+    """Makes the matrices of levels, when a relaxation asks for them. Each rank gets all of them.
+
+    Parameters
+    ----------
+    A : Operator
+    lowest : Space
+        H1 space of order 1 on A's mesh.
+    """
+
+    def __init__(self, A: Operator, lowest: Space) -> None:
+        self._operator, self._lowest = A, lowest
+        self.makers: list[Callable[[], LevelMatrix]] = []
+
+    def add_space(self, space: Space) -> None:
+        """Add the level of an H1 space on A's mesh."""
+        self.makers.append(lambda: self._of_space(space))
+
+    def add_grid(self, grid: CoarseGrid, dim: int) -> None:
+        """Add the level of a coarser mesh."""
+        ncomp = len(grid.free) // len(grid.x)
+
+        def made() -> LevelMatrix:
+            of_elements = partial(couplings, grid.matrices, dim)
+            parts, sizes = partial(_within, grid.matrix), (1, ncomp, dim, Serial())
+            return LevelMatrix(
+                lambda: grid.matrix, parts, grid.elements, grid.free, *sizes, of_elements
+            )
+
+        self.makers.append(made)
+
+    def _of_space(self, space: Space) -> LevelMatrix:
+        A, comm = self._operator, space.comm
+        B = A if space is A.space else coarse_operator(A, space, np.float64, "partial")
+        own = np.ones(space.size, dtype=bool)
+        own[B.constrained_dofs] = False
+        free, nodes = gathered(comm, own), gathered(comm, _global_nodes(space))
+        matrix, parts = partial(_assembled, B, free), partial(_parts, B, free)
+        sizes = space.order, space.ncomp, space.dim, comm
+        return LevelMatrix(matrix, parts, nodes, free, *sizes, lambda: self.couplings)
+
+    @cached_property
+    def couplings(self) -> Floats:
+        """Couplings (ne, dim) of the elements of all ranks; see `couplings`. Collective."""
+        B = coarse_operator(self._operator, self._lowest, np.float64, "partial")
+        free = np.ones(self._lowest.restriction.ndofs * self._lowest.ncomp, bool)
+        own = couplings(element_matrices(B, free), self._lowest.dim)
+        return gathered(self._lowest.comm, own)
+
+
+def _assembled(A: Operator, free: Flags) -> csr_array:
+    """Matrix of an operator, of all ranks. Collective."""
+    comm = A.space.comm
+    matrix = gathered_rows(comm, csr_array(A.assemble().tocsr(), dtype=np.float64))
+    if not A.constraints.identity:  # eliminated rows and columns get a diagonal
+        matrix = csr_array(matrix + diags_array((~free).astype(float)))
+    return matrix
+
+
+def _within(matrix: csr_array, part: Ints) -> csc_array:
+    """Entries of a matrix whose row and column belong to the same part."""
+    entries = matrix.tocoo()
+    kept = part[entries.row] == part[entries.col]
+    at = entries.row[kept], entries.col[kept]
+    return csc_array((entries.data[kept], at), shape=matrix.shape)
+
+
+def _parts(A: Operator, free: Flags, part: Ints) -> csc_array:
+    """Entries of the matrix of an operator as `_within`, with ones at constrained dofs. Collective.
+
+    The other entries of the matrices of elements are not summed.
+    """
+    space, n = A.space, len(free)
+    here = (_numbers(space)[:, np.newaxis] * space.ncomp + np.arange(space.ncomp)).reshape(-1)
+    own = np.where(free[here], part[here], -1)
+    found = [(here[:0], here[:0], np.zeros(0))]
+    for group in domains(flat(A.at_level("partial").summands)):
+        rows, columns = flat_dofs(group[0][1].test), flat_dofs(group[0][1].trial)
+        for factor, term in group:
+            assembly = ElementAssembly(term)
+            for start, stop in assembly.blocks():
+                r, c = rows[start:stop], columns[start:stop]
+                same = own[r][:, :, np.newaxis] == own[c][:, np.newaxis]
+                same &= (own[r] >= 0)[:, :, np.newaxis]
+                e, i, j = np.nonzero(same)
+                values = factor * assembly.matrices(start, stop)[same]
+                found.append((here[r[e, i]], here[c[e, j]], values))
+    row, column, values = (
+        gathered(space.comm, np.concatenate(a)) for a in zip(*found, strict=True)
+    )
+    held = np.flatnonzero(~free)
+    data = np.concatenate([values, np.ones(len(held))])
+    at = np.concatenate([row, held]), np.concatenate([column, held])
+    return csc_array((data, at), shape=(n, n))
+
+
+def _global_nodes(space: Space) -> Ints:
+    """Numbers in the vectors of all ranks of the nodes of this rank's elements."""
+    return np.asarray(_numbers(space)[space.restriction.indices])
+
+
+def _numbers(space: Space) -> Ints:
+    """Numbers in the vectors of all ranks of this rank's nodes, ghosts last."""
+    if space.numbering is None:
+        return np.arange(space.restriction.ndofs)
+    return np.asarray(space.numbering.whole)
