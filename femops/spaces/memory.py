@@ -241,7 +241,8 @@ class HostMemory(Memory):
         """See `Memory.rows_like`."""
         nbytes = count * vectors.shape[1] * vectors.itemsize
         memory = np.empty(nbytes + ALIGNMENT, dtype=np.uint8)
-        start = (vectors.ctypes.data - memory.ctypes.data) % ALIGNMENT
+        begin = vectors.ctypes.data // vectors.itemsize * vectors.itemsize
+        start = (begin - memory.ctypes.data) % ALIGNMENT
         rows: NDArray[Any] = memory[start : start + nbytes].view(vectors.dtype)
         return rows.reshape(count, vectors.shape[1])
 
