@@ -405,6 +405,7 @@ class Kernel(OperatorKernel):
             "POINTS": self.q1d ** (self.dim - self.on_faces),
             **self._numbers(),
             **self._ends(),
+            "SHORT": qfunction.short,
             "VALUE_IN": self.qfunction.value_in,
             "VALUE_OUT": self.qfunction.value_out,
             "GRAD_IN": self.qfunction.gradient_in,
