@@ -132,7 +132,8 @@ def test_rows_may_begin_inside_cache_lines(operator, on_boxes, nvec):
 @pytest.mark.parametrize("shifts", [(0, 3), (3, 0), (1, 5)])
 def test_vectors_and_results_may_begin_at_different_bytes(on_boxes, shifts):
     x = columns(on_boxes, 80).astype(on_boxes.dtype)
-    given, result = (shifted(a[np.newaxis], k) for a, k in zip((x, x * np.nan), shifts, strict=True))
+    arrays = zip((x, x * np.nan), shifts, strict=True)
+    given, result = (shifted(array[np.newaxis], numbers) for array, numbers in arrays)
     X, Y = (femops.MultiVector(on_boxes.space, a) for a in (given, result))
     on_boxes.apply_many(X, Y)
     assert np.array_equal(result[0], on_boxes @ x)

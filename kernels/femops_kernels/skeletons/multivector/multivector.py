@@ -22,7 +22,7 @@ from femops_kernels.skeletons.multivector.vector_table import *
 # as long as memory does. Of large elements, what is written is asked for when they begin: else it
 # would be pushed out of the cache.
 BLOCKS_AHEAD = min(16, max(1, ROWS_AHEAD // ROWS_IN))
-AHEAD = BLOCKS_AHEAD > 1
+AHEAD = BLOCKS_AHEAD > 1  # with the rows that are written
 ALL_SLOTS = 2**LANE_WIDTH - 1
 ENOUGH_BLOCKS = 8  # of a row: one more costs less than lanes that lie in two cache lines
 
@@ -75,8 +75,10 @@ def each_block(table, given, here, then, blocks, factor, lanes):
     for k in range(first, end):
         offset, mask = block(table, k, skipped)
         asked, begin, number = block_ahead(table, here, then, k, blocks)
-        to_write, at = (asked + (ROWS_IN + ROWS_OUT) * ROW_WORD, begin) if AHEAD else (writes, offset)
-        rows = asked, begin, number == first, to_write, at, (number == first if AHEAD else k == first)
+        rows = asked, begin, number == first, writes, offset, k == first
+        if AHEAD:
+            to_write = asked + (ROWS_IN + ROWS_OUT) * ROW_WORD
+            rows = asked, begin, number == first, to_write, begin, number == first
         if not (ASK_BY_LINE or ASK_BY_PLANE):
             ask_ahead(rows, 0, 1)
         source, target = (here, offset, mask), (reads, writes, offset, mask, factor)
