@@ -6,6 +6,7 @@ import pytest
 import femops
 from femops.errors import OperatorError, VectorError
 from femops_kernels.cpu import machine
+from femops_kernels.pointwise import qfunction
 from femops_kernels.pointwise.qdata import ALIGNMENT, aligned_array
 from support.cases.kernels import bend, smooth
 from support.cases.levels import LEVELS
@@ -147,6 +148,19 @@ def test_vectors_between_words(operator):
     result = operator @ packed
     assert result.flags.aligned
     assert np.array_equal(result, operator @ x)
+
+
+@pytest.mark.parametrize("make", [femops.mass, femops.diffusion])
+def test_points_in_registers_and_in_memory_give_the_same(make, monkeypatch):
+    """A q-function of more lines than kernels repeat stores the points of a line."""
+    V = curved(2)
+    x = columns(make(V), ODD)
+    short = make(V, smooth)
+    many, one = short @ x, short @ x[:, 0]
+    monkeypatch.setattr(qfunction, "MOST_REPEATED", 0)
+    long = make(V, smooth)
+    assert np.abs(long @ x - many).max() < 1e-14 * np.abs(many).max()
+    assert np.abs(long @ x[:, 0] - one).max() < 1e-14 * np.abs(one).max()
 
 
 def test_panels_are_columns(operator):
