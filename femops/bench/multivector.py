@@ -29,6 +29,7 @@ from femops_kernels.compiled import Panels
 from femops_kernels.cpu import machine
 from femops_kernels.cpu.kernels.blas import gemm_address
 from femops_kernels.cpu.kernels.kernel import Kernel
+from femops_kernels.cpu.kernels.separable import SeparableKernel
 from femops_kernels.pointwise.sum_factorization import contraction_operations
 
 Arrays = tuple[NDArray[np.float64], NDArray[np.float64]]
@@ -207,9 +208,13 @@ def _operations(operator: Operator) -> float:
     total = 0
     for sweep in operator.compiled.sweeps:
         kernel = sweep.kernel
-        if not isinstance(kernel, Kernel):
+        if isinstance(kernel, SeparableKernel):
+            operations = kernel.contraction_operations()
+        elif isinstance(kernel, Kernel):
+            operations = contraction_operations(kernel)
+        else:
             return 0.0
-        total += contraction_operations(kernel) * operator.space.mesh.num_elements
+        total += operations * operator.space.mesh.num_elements
     return float(total)
 
 

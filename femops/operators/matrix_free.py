@@ -184,7 +184,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
         needed = (self.shape[0] + n * copied) * k * self.dtype.itemsize
         require_memory(needed, f"a product with {k} vectors", "fewer at once")
         given = self._arrays.ascontiguousarray(x, dtype=self.dtype)
-        result = self._arrays.empty((self.shape[0], k), self.dtype)
+        result = self.space.memory.rows_like(given, self.shape[0])
         self._apply_panels(given, result, Panels(k))
         return result
 

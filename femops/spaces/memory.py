@@ -156,6 +156,14 @@ class Memory(ABC):
         """Return a new array of zeros (*shape,). On the host it starts on a cache line."""
 
     @abstractmethod
+    def rows_like(self, vectors: NDArray[Any], count: int) -> NDArray[Any]:
+        """Return an array (count, nvec) without values for the product with ``vectors`` (n, nvec).
+
+        On the host it starts at the same byte of a cache line as ``vectors``, so that kernels can
+        align both.
+        """
+
+    @abstractmethod
     def three_term(
         self,
         old: NDArray[Any],
@@ -228,6 +236,15 @@ class HostMemory(Memory):
     def panels(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
         """See `Memory.panels`."""
         return aligned_array(shape, dtype)
+
+    def rows_like(self, vectors: NDArray[Any], count: int) -> NDArray[Any]:
+        """See `Memory.rows_like`."""
+        nbytes = count * vectors.shape[1] * vectors.itemsize
+        memory = np.empty(nbytes + ALIGNMENT, dtype=np.uint8)
+        begin = vectors.ctypes.data // vectors.itemsize * vectors.itemsize
+        start = (begin - memory.ctypes.data) % ALIGNMENT
+        rows: NDArray[Any] = memory[start : start + nbytes].view(vectors.dtype)
+        return rows.reshape(count, vectors.shape[1])
 
     def three_term(
         self,
@@ -345,6 +362,11 @@ class DeviceMemory(Memory):
     def panels(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
         """See `Memory.panels`."""
         made: NDArray[Any] = self.xp.zeros(shape, dtype)
+        return made
+
+    def rows_like(self, vectors: NDArray[Any], count: int) -> NDArray[Any]:
+        """See `Memory.rows_like`."""
+        made: NDArray[Any] = self.xp.empty((count, vectors.shape[1]), vectors.dtype)
         return made
 
     def three_term(

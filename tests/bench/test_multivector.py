@@ -22,6 +22,13 @@ def test_fewer_vectors_than_lanes_have_slots() -> None:
     assert any(f"fewer than {SLOTS} vectors" in note for note in result["notes"])
 
 
+@pytest.mark.parametrize("mesh", ["cartesian", "multilinear"])
+def test_multiply_adds_are_known_on_boxes_too(mesh: str) -> None:
+    result = run_multivector(("helmholtz",), (mesh,), ("columns",), (2,), (SLOTS,), cells=8)
+    (row,) = result["rows"]
+    assert 0 < row["fraction_of_fma_peak"] < 2
+
+
 def test_nothing_to_measure() -> None:
     with pytest.raises(OperatorError, match=f"{SLOTS - 1} vectors at most: give {SLOTS} or more"):
         run_multivector(vectors=(1, SLOTS - 1), methods=("columns", "panels"))

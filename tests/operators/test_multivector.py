@@ -6,6 +6,8 @@ import pytest
 import femops
 from femops.errors import OperatorError, VectorError
 from femops_kernels.cpu import machine
+from femops_kernels.pointwise import qfunction
+from femops_kernels.pointwise.qdata import ALIGNMENT, aligned_array
 from support.cases.kernels import bend, smooth
 from support.cases.levels import LEVELS
 
@@ -92,6 +94,73 @@ def test_the_bits_do_not_depend_on_threads(elements):
     finally:
         machine.set_threads(before)
     assert all(np.array_equal(found[k % 2], one) for k, one in enumerate(found))
+
+
+def shifted(x, numbers):
+    """Copy of x that begins ``numbers`` numbers behind the begin of a cache line."""
+    memory = aligned_array((x.size + numbers,), x.dtype)[numbers:]
+    memory[:] = x.ravel()
+    return memory.reshape(x.shape)
+
+
+@pytest.fixture(scope="module", params=["float64", "float32"])
+def on_boxes(request):
+    """An operator of 1-D matrices, whose chunks share dofs."""
+    V = femops.H1(femops.box((5, 5, 5)), 2)
+    return femops.diffusion(V, dtype=request.param).constrained(V.boundary_dofs())
+
+
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("nvec", [8, 9, 33, 56, 64, 72, 100, 129])
+def test_rows_may_begin_inside_cache_lines(operator, on_boxes, nvec):
+    """Blocks of vectors are shifted; the bits stay the same."""
+    before = machine.get_threads()
+    try:
+        for A in (operator, on_boxes):
+            x = columns(A, nvec).astype(A.dtype)
+            expected = A @ shifted(x, 0)
+            for threads in sorted({1, machine.max_threads()}):
+                machine.set_threads(threads)
+                for numbers in (1, 2, 5, 7):
+                    given = shifted(x, numbers)
+                    result = A @ given
+                    assert np.array_equal(result, expected)
+                    assert (result.ctypes.data - given.ctypes.data) % ALIGNMENT == 0
+    finally:
+        machine.set_threads(before)
+
+
+@pytest.mark.parametrize("shifts", [(0, 3), (3, 0), (1, 5)])
+def test_vectors_and_results_may_begin_at_different_bytes(on_boxes, shifts):
+    x = columns(on_boxes, 80).astype(on_boxes.dtype)
+    arrays = zip((x, x * np.nan), shifts, strict=True)
+    given, result = (shifted(array[np.newaxis], numbers) for array, numbers in arrays)
+    X, Y = (femops.MultiVector(on_boxes.space, a) for a in (given, result))
+    on_boxes.apply_many(X, Y)
+    assert np.array_equal(result[0], on_boxes @ x)
+
+
+def test_vectors_between_words(operator):
+    """The memory of a packed record is not aligned to its numbers; the result's is."""
+    x = columns(operator, 64)
+    packed = np.zeros(x.nbytes + 1, dtype=np.uint8)[1:].view(np.float64).reshape(x.shape)
+    packed[:] = x
+    result = operator @ packed
+    assert result.flags.aligned
+    assert np.array_equal(result, operator @ x)
+
+
+@pytest.mark.parametrize("make", [femops.mass, femops.diffusion])
+def test_points_in_registers_and_in_memory_give_the_same(make, monkeypatch):
+    """A q-function of more lines than kernels repeat stores the points of a line."""
+    V = curved(2)
+    x = columns(make(V), ODD)
+    short = make(V, smooth)
+    many, one = short @ x, short @ x[:, 0]
+    monkeypatch.setattr(qfunction, "MOST_REPEATED", 0)
+    long = make(V, smooth)
+    assert np.abs(long @ x - many).max() < 1e-14 * np.abs(many).max()
+    assert np.abs(long @ x[:, 0] - one).max() < 1e-14 * np.abs(one).max()
 
 
 def test_panels_are_columns(operator):

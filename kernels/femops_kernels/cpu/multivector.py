@@ -17,7 +17,7 @@ from femops_kernels.cpu.kernels.dense import ElementKernel
 from femops_kernels.cpu.kernels.kernel import OperatorKernel
 from femops_kernels.cpu.plan import Plan
 from femops_kernels.cpu.sweep import ElementSweep, address_table
-from femops_kernels.pointwise.qdata import ALIGNMENT, Data
+from femops_kernels.pointwise.qdata import ALIGNMENT, Data, aligned_array
 from femops_kernels.skeletons.multivector import vector_table as layout
 
 Ints = NDArray[np.int64]
@@ -125,7 +125,7 @@ class VectorSweep(ElementSweep):
         kernel, nvec = term.kernel, panels.nvec
         self.term, self.groups = term, self._groups(term, panels)
         self.kernel, row = kernel, nvec * term.kernel.dtype.itemsize
-        buffer = np.empty(term.buffer_rows * nvec * panels.count, kernel.dtype)
+        buffer = aligned_array((term.buffer_rows * nvec * panels.count,), kernel.dtype)
         self.left = (Contributions(term.target, buffer, nvec * kernel.target.ncomp),)
         self.with_ghosts = term.source.with_ghosts | term.target.with_ghosts
         if strides is None:
@@ -142,7 +142,7 @@ class VectorSweep(ElementSweep):
             layout.OUT_PANEL_BYTES: row * strides[1],
             layout.BUFFER_PANEL_BYTES: row * term.buffer_rows,
             layout.BUFFER: buffer,
-            layout.ZEROS: np.zeros(nvec, kernel.dtype),
+            layout.ZEROS: aligned_array((nvec,), kernel.dtype),
         }
         self._entries = entries  # keeps the arrays alive
         self.table = address_table(entries)

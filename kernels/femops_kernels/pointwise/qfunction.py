@@ -8,6 +8,9 @@ from typing import final
 
 from femops_kernels.pointwise.recording import Recording
 
+MOST_REPEATED = 32
+"""Number of lines of a q-function up to which kernels repeat it for each point of a line."""
+
 
 @final
 @dataclass(frozen=True)
@@ -111,6 +114,11 @@ class QFunctionCode:
     def gradient_out(self) -> bool:
         """True if ``vx, vy, vz`` are used."""
         return bool(self.slopes_out)
+
+    @property
+    def short(self) -> bool:
+        """True if kernels repeat the text for each point of a line."""
+        return not self.numbers.mapped and self.text.count("\n") <= MOST_REPEATED
 
     def words(self, source: str, target: str) -> str:
         """Describe the inputs and outputs, for the key of the kernel in the tuning database.

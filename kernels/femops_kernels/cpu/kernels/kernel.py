@@ -30,7 +30,7 @@ from femops_kernels.tuning.database import TuningKey, find
 
 PREFETCH_BYTES = 2**14
 """Bytes by which qdata are prefetched ahead, unless the tuning database has another number."""
-ROWS_AHEAD = 1200
+ROWS_AHEAD = 1000
 """Rows by which a vector is prefetched ahead, unless the tuning database has another number."""
 
 
@@ -405,6 +405,7 @@ class Kernel(OperatorKernel):
             "POINTS": self.q1d ** (self.dim - self.on_faces),
             **self._numbers(),
             **self._ends(),
+            "SHORT": qfunction.short,
             "VALUE_IN": self.qfunction.value_in,
             "VALUE_OUT": self.qfunction.value_out,
             "GRAD_IN": self.qfunction.gradient_in,

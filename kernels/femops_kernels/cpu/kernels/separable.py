@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, final
@@ -72,17 +73,25 @@ class SeparableKernel(OperatorKernel):
 
     def contraction_flops(self) -> int:
         """Number of floating-point operations that the compiled code does for one element."""
+        return self._count(Matrix1D.flops, 2)
+
+    def contraction_operations(self) -> int:
+        """Number of instructions on lanes for one element. A multiply-add is one instruction."""
+        return self._count(Matrix1D.operations, 1)
+
+    def _count(self, count: Callable[[Matrix1D], int], multiply_add: int) -> int:
+        """Sum of all lines, by a count for a matrix and one for a multiply-add."""
         n, m, dim = self.source.p1d, self.target.p1d, self.dim
-        by_mass, by_stiffness = Matrix1D(self.mass).flops(), Matrix1D(self.stiffness).flops()
-        flops = 0
+        by_mass, by_stiffness = count(Matrix1D(self.mass)), count(Matrix1D(self.stiffness))
+        total = 0
         for k in range(dim):  # of the directions, the one gathered first
             alone, last = k == 0, k == dim - 1
             line = 0 if alone and last and not self.value else by_mass
             if self.gradient:
                 both = not alone or (last and self.value)  # something is added to
-                line += by_stiffness + m * (2 if both else 1)
+                line += by_stiffness + m * (multiply_add if both else 1)
                 line += by_mass * (not alone and not last)
             if last and self.value:
-                line += n * (1 if alone or not self.gradient else 2)
-            flops += m**k * n ** (dim - 1 - k) * line
-        return self.source.ncomp * flops
+                line += n * (1 if alone or not self.gradient else multiply_add)
+            total += m**k * n ** (dim - 1 - k) * line
+        return self.source.ncomp * total

@@ -17,3 +17,11 @@ def ask_ahead(ahead, k, asks):
     for begin, lines in ahead:
         for i in range(k * lines // asks, (k + 1) * lines // asks):
             prefetch(begin, i * CACHE_LINE, 2)
+
+
+ask_reads = ask_ahead
+
+
+@inner
+def ask_writes(ahead, k, asks):
+    """Do nothing: ``ask_reads`` prefetches all pieces."""

@@ -39,6 +39,8 @@ OWN_LANES = NCOMP * POINTS + PLANE + GRAD_LANES
 # What a later batch meets is asked for line by line, or plane by plane where lines are short.
 ASK_BY_LINE, ASK_BY_PLANE = Q1D > LINES_ASK, 3 < Q1D <= LINES_ASK
 ASKS = Q2 * Q3 if ASK_BY_LINE else Q3
+# Measured: with one vector, where memory is the limit, lines in registers are slower.
+IN_REGISTERS = OVER_VECTORS and SHORT and NCOMP == 1 and GRAD_IN and GRAD_OUT
 WORK_LANES = OWN_LANES + PLANE_MODE_LANES + LINE_MODE_LANES
 
 
@@ -149,6 +151,27 @@ def functionals_at_points(out, value):
 
 
 @traced
+def line_in_registers(source, value, along_y, along_z, k3, k2):
+    """As `points_of_line`, for one component: all of the line stays in registers."""
+    start = k3 * PLANE + k2 * Q1D
+    across = weight_of_line(k3, k2) if NWEIGHT else fill(LANE, 1.0)
+    line = load_line(LANE, value, start, 1, Q1D)
+    values, slopes = (), ()
+    for k1, (u, ux) in enumerate(zip(line, contract(D, line), strict=True)):
+        q = numbers(source, nothing(), across, start + k1, k1)
+        uy = load_line(LANE, along_y, k2 * Q1D + k1, PLANE, 1)
+        uz = load_line(LANE, along_z, start + k1, POINTS, 1)
+        v, vx, vy, vz = pointwise((u,), (ux,), uy, uz, q)
+        if DIM > 1:
+            store_line(LANE, along_y, k2 * Q1D + k1, PLANE, vy)
+        if DIM > 2:
+            store_line(LANE, along_z, start + k1, POINTS, vz)
+        values, slopes = values + v, slopes + vx
+    result = contract(DT, slopes)
+    store_line(LANE, value, start, 1, add_lines(result, values) if VALUE_OUT else result)
+
+
+@traced
 def points_of_line(source, value, along_x, along_y, along_z, modes, plane, ahead, k3, k2):
     """Evaluate the q-function at the Q1D points of an x-line.
 
@@ -205,7 +228,12 @@ def points_of_plane(source, value, along_x, along_y, along_z, modes, plane, ahea
                 line = load_line(LANE, value, c * POINTS + k3 * PLANE + k1, Q1D, Q2)
                 store_line(LANE, along_y, c * PLANE + k1, Q1D, contract(D, line))
     for k2 in range(Q2):
-        points_of_line(source, value, along_x, along_y, along_z, modes, plane, ahead, k3, k2)
+        if IN_REGISTERS:
+            if ASK_BY_LINE:
+                ask_ahead(ahead, k3 * Q2 + k2, ASKS)
+            line_in_registers(source, value, along_y, along_z, k3, k2)
+        else:
+            points_of_line(source, value, along_x, along_y, along_z, modes, plane, ahead, k3, k2)
     for first, end, _ in SLOPES_OUT if DIM > 1 else ():
         for c in range(first, end):
             for k1 in range(Q1D):

@@ -22,7 +22,7 @@ from femops_kernels.simd.addresses import gather_nodes, scatter_nodes
 from femops_kernels.simd.compiling import inner, traced
 from femops_kernels.simd.line_math import scale_and_add, scale_line
 from femops_kernels.simd.lines import contract, load_line, store_line
-from femops_kernels.skeletons.batch.ahead import ask_ahead
+from femops_kernels.skeletons.batch.ahead import ask_reads, ask_writes
 from femops_kernels.skeletons.batch.pieces import *
 from femops_kernels.skeletons.batch.stored import element_line
 from femops_kernels.skeletons.chunk.defaults import *
@@ -55,10 +55,11 @@ def last(a, p, s):
 
 
 @inner
-def along_first(a, x, c, nodes, value, flux):
+def along_first(a, x, c, nodes, value, flux, ahead):
     """Do the step along the first direction, in which lines are gathered: y in 2-D, z in 3-D."""
     count = P_IN ** (DIM - 1)
     for j in range(count):
+        ask_writes(ahead, c * count + j, NCOMP_IN * count)
         if IN_PIECES:
             line = load_line(LANE, nodes, j, count, P_IN)
         else:
@@ -85,7 +86,7 @@ def along_x(a, y, c, nodes, slab, slope, k3, ahead):
     """Do the step along x for the lines of plane k3, and add the results to y."""
     for k2 in range(O2):
         if ASK_BY_LINE:
-            ask_ahead(ahead, (c * O3 + k3) * O2 + k2, NCOMP_IN * O3 * O2)
+            ask_reads(ahead, (c * O3 + k3) * O2 + k2, NCOMP_IN * O3 * O2)
         p = load_line(LANE, slab, k2 * P_IN, 1, P_IN)
         s = load_line(LANE, slope, k2 * P_IN, 1, P_IN)
         line = last(a, p, s)
@@ -122,15 +123,15 @@ def batch(table, b, x, y, work, ahead):
         if IN_PIECES:
             gather_runs(x, SOURCE, value, SIDE, 0)
         if DIM == 3:
-            along_first(a, x, c, value, value, flux)
+            along_first(a, x, c, value, value, flux, ahead)
         if DIM > 1:
             for k3 in range(O3):
                 if not ASK_BY_LINE:
-                    ask_ahead(ahead, c * O3 + k3, NCOMP_IN * O3)
+                    ask_reads(ahead, c * O3 + k3, NCOMP_IN * O3)
                 if DIM == 3:
                     along_y(a, value, flux, slab, slope, k3)
                 else:
-                    along_first(a, x, c, value, slab, slope)
+                    along_first(a, x, c, value, slab, slope, ahead)
                 along_x(a, y, c, value, slab, slope, k3, ahead)
         if OUT_PIECES:
             scatter_runs(y, TARGET, value, O2 * P_OUT, 0)

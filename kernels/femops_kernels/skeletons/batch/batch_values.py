@@ -7,13 +7,13 @@ along z go through the whole element: one after nodes are gathered, one before t
 
 Work arrays, in lane vectors: ``value`` (NCOMP, Q3, SIDE), whose planes hold (I2, P_IN) nodes and
 then (O2, P_OUT); ``slab`` (NCOMP, Q2, LINE), whose lines hold P_IN and then P_OUT; ``points``
-(NCOMP, Q1D).
+(NCOMP, Q1D). With one component, lines of points stay in registers.
 """
 
 # <defaults>
 
 from femops_kernels.simd.addresses import gather_nodes, scatter_nodes
-from femops_kernels.simd.compiling import traced
+from femops_kernels.simd.compiling import inner, traced
 from femops_kernels.simd.lanes import fill
 from femops_kernels.simd.lines import contract, load_line, store_line
 from femops_kernels.skeletons.batch.ahead import ask_ahead
@@ -33,6 +33,7 @@ SLAB = Q2 * LINE
 OWN_LANES = NCOMP * (Q3 * SIDE + SLAB + Q1D)
 # As in ``batch.py``; measured: with fewer points it does not pay.
 ASK_BY_LINE, ASK_BY_PLANE = Q1D > LINES_ASK, 3 < Q1D <= LINES_ASK
+IN_REGISTERS = SHORT and DIM > 1 and NCOMP == 1
 SOURCE, TARGET = SOURCES[0], TARGETS[0]
 IN_PIECES, OUT_PIECES = by_pieces(SOURCE) and Q3 >= I3, added_by_pieces(TARGET) and Q3 >= O3
 WORK_LANES = OWN_LANES + PLANE_MODE_LANES + LINE_MODE_LANES
@@ -49,6 +50,22 @@ def points_of_line(source, points, modes, plane, k3, k2):
         u = load_line(LANE, points, k1, Q1D, NCOMP_IN)
         v, _, _, _ = pointwise(u, u, u, u, q)
         store_line(LANE, points, k1, Q1D, v)
+
+
+@inner
+def line_at_points(source, line, k3, k2):
+    """Return the nodes of an x-line after interpolation, q-function and the transposed matrix.
+
+    All stays in registers. For one component.
+    """
+    start = (k3 * Q2 + k2) * Q1D
+    across = weight_of_line(k3, k2) if NWEIGHT else fill(LANE, 1.0)
+    factors = ()
+    for k1, u in enumerate(contract(B, line)):
+        q = numbers(source, nothing(), across, start + k1, k1)
+        v, _, _, _ = pointwise((u,), (u,), (u,), (u,), q)
+        factors += v
+    return contract(BT, factors)
 
 
 @traced
@@ -69,15 +86,20 @@ def plane_of_points(source, x, value, slab, points, modes, plane, ahead, k3):
     for k2 in range(Q2):
         if ASK_BY_LINE:
             ask_ahead(ahead, k3 * Q2 + k2, Q3 * Q2)
-        for c in range(NCOMP_IN):
+        if IN_REGISTERS:
+            line = load_line(LANE, slab, k2 * LINE, 1, P_IN)
+            line = line_at_points(source, line, k3, k2)
+            store_line(LANE, slab, k2 * LINE, 1, line)
+        for c in range(0 if IN_REGISTERS else NCOMP_IN):
             if DIM > 1:
                 line = load_line(LANE, slab, c * SLAB + k2 * LINE, 1, P_IN)
                 store_line(LANE, points, c * Q1D, 1, contract(B, line))
             else:
                 line = gather_nodes(LANE, RUNS_IN, NCOMP_IN, x, 0, 0, c)
                 store_line(LANE, points, c * Q1D, 1, contract(B, line))
-        points_of_line(source, points, modes, plane, k3, k2)
-        for c in range(NCOMP_OUT):
+        if not IN_REGISTERS:
+            points_of_line(source, points, modes, plane, k3, k2)
+        for c in range(0 if IN_REGISTERS else NCOMP_OUT):
             line = load_line(LANE, points, c * Q1D, 1, Q1D)
             store_line(LANE, slab, c * SLAB + k2 * LINE, 1, contract(BT, line))
 

@@ -17,6 +17,7 @@ from femops_kernels.skeletons.chunk.table import *
 # </defaults>
 
 LINES_ASK = 6  # with more points, memory is asked for line by line
+OVER_VECTORS = False  # a slot of a lane is an element
 MAPPED = NJACOBIAN + NPOSITION > 0
 G2 = G1D * G1D
 MODE_LANES = DIM * G1D**DIM  # of an element

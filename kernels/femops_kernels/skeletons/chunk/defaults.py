@@ -35,6 +35,7 @@ NQDATA = 1  # stored at a quadrature point
 STORED = Lane(8, "float64")  # how these are stored; LANE or narrower
 STORED_BYTES = 64
 VALUE_IN, VALUE_OUT = True, True  # the q-function reads u, writes v
+SHORT = True  # the q-function is repeated for each point of a line
 GRAD_IN, GRAD_OUT = False, False  # it reads ux, uy, uz, writes vx, vy, vz (reference derivatives)
 # ranges of components: (first, one past the last, whether values are used as well as derivatives)
 SLOPES_IN, SLOPES_OUT = (), ()

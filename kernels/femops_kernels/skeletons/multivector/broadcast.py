@@ -17,6 +17,7 @@ from femops_kernels.skeletons.multivector.vector_table import *
 
 gather_nodes, scatter_nodes = gather_rows, scatter_rows
 LINES_ASK = 1
+OVER_VECTORS = True  # a slot of a lane is a vector
 MAPPED, MODE_LANES, PLANE_MODE_LANES, LINE_MODE_LANES = False, 0, 0, 0
 NUMBERS = NELEMENT + POINTS * NQDATA  # of an element
 NUMBER_LANES = -(-NUMBERS // LANE_WIDTH)

@@ -45,9 +45,9 @@ def sweep(table, x, y, task, work, alpha: float, beta: float):
     """Apply the operator to one chunk, for one group of vectors."""
     chunk, group = task // word(table, NGROUPS), task % word(table, NGROUPS)
     x, y, buffer = panel_of(table, group, x, y)
-    clear_buffer(table, buffer, chunk, group)
+    first, end = group_columns(table, group, 0)
+    clear_buffer(table, buffer, chunk, first, end)
     lists = work + word(table, ROW_BYTES)
-    first, end = group_columns(table, group)
     count, elements = end - first, word(table, FIRST_ELEMENT)
     values = lists + LISTS
     results = values + ROWS_IN * count * REAL_BYTES

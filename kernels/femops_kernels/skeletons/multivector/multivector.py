@@ -22,26 +22,67 @@ from femops_kernels.skeletons.multivector.vector_table import *
 # as long as memory does. Of large elements, what is written is asked for when they begin: else it
 # would be pushed out of the cache.
 BLOCKS_AHEAD = min(16, max(1, ROWS_AHEAD // ROWS_IN))
+AHEAD = BLOCKS_AHEAD > 1  # with the rows that are written
 ALL_SLOTS = 2**LANE_WIDTH - 1
+ENOUGH_BLOCKS = 8  # of a row: one more costs less than lanes that lie in two cache lines
 
 
 @inner
-def block(table, k):
+def skipped_numbers(table, y):
+    """Numbers by which the first block begins before the row, so that lanes are aligned.
+
+    Zero if that would add a block to few, or if rows begin at different places of a lane.
+    """
+    skipped, nvec = y % LANE_BYTES // REAL_BYTES, word(table, NVEC)
+    added = (nvec + skipped + LANE_WIDTH - 1) // LANE_WIDTH > (nvec + LANE_WIDTH - 1) // LANE_WIDTH
+    apart = word(table, ROW_BYTES) % LANE_BYTES != 0
+    if added and (apart or nvec < ENOUGH_BLOCKS * LANE_WIDTH):
+        skipped = 0
+    return skipped
+
+
+@inner
+def block(table, k, skipped):
     """Byte of a row at which block k of vectors begins, and a mask of the slots that are in use."""
-    end, nvec = (k + 1) * LANE_WIDTH, word(table, NVEC)
+    end, nvec = (k + 1) * LANE_WIDTH - skipped, word(table, NVEC)
+    if end < LANE_WIDTH:  # the next block does the other slots
+        return 0, ALL_SLOTS >> skipped
     if end <= nvec:
-        return k * LANE_BYTES, ALL_SLOTS
+        return (end - LANE_WIDTH) * REAL_BYTES, ALL_SLOTS
     # some slots were done with the block before
     return (nvec - LANE_WIDTH) * REAL_BYTES, (ALL_SLOTS << (end - nvec)) & ALL_SLOTS
 
 
 @inner
-def block_ahead(table, here, then, k, first, end):
-    """Return the lists of rows to prefetch after block k, and the byte in these rows."""
+def block_ahead(table, here, then, k, blocks):
+    """Return the lists of rows to prefetch after block k, the byte in these rows, and the block.
+
+    ``blocks`` are the first block, the end and the numbers skipped.
+    """
+    first, end, skipped = blocks
     k += min(BLOCKS_AHEAD, end - first)
     if k < end:
-        return here, block(table, k)[0]
-    return then, block(table, first + k - end)[0]
+        return here, block(table, k, skipped)[0], k
+    return then, block(table, first + k - end, skipped)[0], first + k - end
+
+
+@inner
+def each_block(table, given, here, then, blocks, factor, lanes):
+    """Apply the operator to one element, block by block of vectors."""
+    first, end, skipped = blocks
+    reads = here + ROWS_IN * ROW_WORD
+    writes = reads + ROWS_OUT * ROW_WORD
+    for k in range(first, end):
+        offset, mask = block(table, k, skipped)
+        asked, begin, number = block_ahead(table, here, then, k, blocks)
+        rows = asked, begin, number == first, writes, offset, k == first
+        if AHEAD:
+            to_write = asked + (ROWS_IN + ROWS_OUT) * ROW_WORD
+            rows = asked, begin, number == first, to_write, begin, number == first
+        if not (ASK_BY_LINE or ASK_BY_PLANE):
+            ask_ahead(rows, 0, 1)
+        source, target = (here, offset, mask), (reads, writes, offset, mask, factor)
+        batch(table, given, source, target, lanes, rows)
 
 
 @entry
@@ -49,12 +90,14 @@ def sweep(table, x, y, task, work, alpha: float, beta: float):
     """Apply the operator to one chunk, for one group of vectors."""
     chunk, group = task // word(table, NGROUPS), task % word(table, NGROUPS)
     x, y, buffer = panel_of(table, group, x, y)
-    clear_buffer(table, buffer, chunk, group)
+    skipped = skipped_numbers(table, y)
+    columns = group_columns(table, group, skipped)
+    clear_buffer(table, buffer, chunk, columns[0], columns[1])
+    blocks = (*group_blocks(table, group, skipped), skipped)
     given = work + word(table, ROW_BYTES)
     here = given + NUMBER_LANES * LANE_BYTES
     then = here + LISTS
     lanes = -(-(then + LISTS) // 64) * 64
-    factor, (first, end) = bits_of(alpha), group_blocks(table, group)
     elements = word(table, FIRST_ELEMENT)
     begin, stop = word(elements, chunk), word(elements, chunk + 1)
     list_rows(table, x, y, buffer, chunk, begin, beta, here, work)
@@ -62,17 +105,5 @@ def sweep(table, x, y, task, work, alpha: float, beta: float):
         if e + 1 < stop:
             list_rows(table, x, y, buffer, chunk, e + 1, beta, then, work)
         element_numbers(table, e, given)
-        for k in range(first, end):
-            offset, mask = block(table, k)
-            reads = here + ROWS_IN * ROW_WORD
-            writes = reads + ROWS_OUT * ROW_WORD
-            asked, last = block_ahead(table, here, then, k, first, end), LANE_BYTES - 1
-            rows = asked[0], asked[1] + last, writes, offset + last
-            if BLOCKS_AHEAD > 1:
-                to_write = asked[0] + (ROWS_IN + ROWS_OUT) * ROW_WORD
-                rows = asked[0], asked[1] + last, to_write, asked[1] + last
-            if not (ASK_BY_LINE or ASK_BY_PLANE):
-                ask_ahead(rows, 0, 1)
-            source, target = (here, offset, mask), (reads, writes, offset, mask, factor)
-            batch(table, given, source, target, lanes, rows)
+        each_block(table, given, here, then, blocks, bits_of(alpha), lanes)
         here, then = then, here

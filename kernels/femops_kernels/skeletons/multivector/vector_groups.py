@@ -10,18 +10,22 @@ from femops_kernels.skeletons.multivector.vector_table import *
 
 
 @inner
-def group_blocks(table, group):
-    """First block of vectors of a group, and the end; a block is a lane of vectors."""
-    blocks, groups = -(-word(table, NVEC) // LANE_WIDTH), word(table, PANEL_GROUPS)
+def group_blocks(table, group, skipped):
+    """First block of vectors of a group, and the end; a block is a lane of vectors.
+
+    The first block of a row begins ``skipped`` numbers before the row.
+    """
+    blocks, groups = -(-(word(table, NVEC) + skipped) // LANE_WIDTH), word(table, PANEL_GROUPS)
     group = group % groups
     return blocks * group // groups, blocks * (group + 1) // groups
 
 
 @inner
-def group_columns(table, group):
+def group_columns(table, group, skipped):
     """First number of a row that belongs to a group, and the end."""
-    first, end = group_blocks(table, group)
-    return first * LANE_WIDTH, min(end * LANE_WIDTH, word(table, NVEC))
+    first, end = group_blocks(table, group, skipped)
+    begin = max(first * LANE_WIDTH - skipped, 0)
+    return begin, min(end * LANE_WIDTH - skipped, word(table, NVEC))
 
 
 @inner

@@ -13,7 +13,6 @@ from femops_kernels.simd.compiling import inner
 from femops_kernels.simd.lanes import half_word, put, word
 from femops_kernels.simd.rows import ROW_WORD, byte, set_word
 from femops_kernels.skeletons.chunk.defaults import *
-from femops_kernels.skeletons.multivector.vector_groups import *
 from femops_kernels.skeletons.multivector.vector_table import *
 
 # </defaults>
@@ -83,10 +82,9 @@ def list_rows(table, x, y, buffer, chunk, e, beta, start, spare):
 
 
 @inner
-def clear_buffer(table, buffer, chunk, group):
-    """Set the group's part of the chunk's piece of the buffer to zero."""
+def clear_buffer(table, buffer, chunk, first, end):
+    """Set columns ``first`` up to ``end`` of the chunk's piece of the buffer to zero."""
     start, size = word(table, OUT_NONOWNED_START), word(table, ROW_BYTES)
-    first, end = group_columns(table, group)
     for k in range(word(start, chunk) * NCOMP_OUT, word(start, chunk + 1) * NCOMP_OUT):
         row = buffer + k * size
         for i in range(first, end):

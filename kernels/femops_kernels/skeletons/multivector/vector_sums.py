@@ -29,7 +29,7 @@ def add_row(source, target, first, end):
 def combine(table, x, y, task, work, alpha: float, beta: float):
     """Add the contributions of other chunks to the chunk's dofs, then set constrained rows."""
     chunk, group = task // word(table, NGROUPS), task % word(table, NGROUPS)
-    size, (first, end) = word(table, ROW_BYTES), group_columns(table, group)
+    size, (first, end) = word(table, ROW_BYTES), group_columns(table, group, 0)
     x, y, buffer = panel_of(table, group, x, y)
     starts = word(table, COMBINE_START)
     dofs, slots = word(table, COMBINE_DOF), word(table, COMBINE_SLOT)
