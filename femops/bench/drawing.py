@@ -78,6 +78,7 @@ PICTURES = {
     "widths": (Picture(_VECTORS, "{method}", "seconds_median", along="width"),),
     "gemm": (Picture(_PRODUCTS, "{implementation}, {layout}", "gflops", "limit_gflops", "n"),),
     "search": (Picture("GFlop/s", "n = {n}", "gflops", along="variant"),),
+    "machines": (Picture("{machine}\n{problem}, {mesh}: dofs/s", "{library}", _SPEED),),
     "ranks": (
         Picture("dofs/s (dashed: ideal)", "{problem}, {mesh}, {method}", _SPEED, "ideal", "ranks"),
     ),
