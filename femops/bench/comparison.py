@@ -260,5 +260,5 @@ def _solve_table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _table(heading: Sequence[str], body: Iterable[Sequence[str]]) -> list[str]:
-    rule = ["---"] * len(heading)
-    return ["| " + " | ".join(cells) + " |" for cells in (heading, rule, *body)]
+    first, *others = ("| " + " | ".join(cells) + " |" for cells in (heading, *body))
+    return [first, "|" + "---|" * len(heading), *others]

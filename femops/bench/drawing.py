@@ -112,6 +112,8 @@ def draw(path: str | os.PathLike[str], name: str, rows: Rows) -> Path:
     x = sorted({row[along] for row in rows})
     panels = [picture.panels(rows, x) for picture in pictures]
     across = len(panels[0])
+    if name == "machines":  # a row for each machine
+        across = len({(row["problem"], row["mesh"]) for row in rows})
     if name == "operators":  # a row for each size and number of threads
         problems = len({row["problem"] for row in rows})
         across = across if across % problems else problems

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from matplotlib.image import imread
 
 from femops.bench.comparison import (
     markdown,
@@ -83,7 +84,11 @@ def test_machines_are_drawn(document, tmp_path):
     rows = speed_rows([document, another])
     assert {row["library"] for row in rows} == {"femops", "other"}
     assert len({row["machine"] for row in rows}) == 2
-    assert draw(tmp_path / "all.png", "machines", rows).stat().st_size > 10_000
+    both = draw(tmp_path / "all.png", "machines", rows)
+    assert both.stat().st_size > 10_000
+    one = draw(tmp_path / "one.png", "machines", speed_rows([document]))
+    small, large = (imread(path).shape for path in (one, both))
+    assert large[:2] == (2 * small[0], small[1])  # a row of panels for each machine
 
 
 def bad_files(document):

@@ -41,8 +41,9 @@ def test_machine_saves_its_file(run, given, tmp_path):
     assert "fast-r-cpu_2026-11-27.json" in out + err
     assert "mfem is not installed" in out
     assert run("bench", "machine", "--quick", "--json")[0] == 0
-    assert given[0] == {"rounds": 3}
-    assert given[1]["orders"] == (2, 4)
+    assert run("bench", "machine", "--quick", "--rounds", 5, "--json")[0] == 0
+    assert given[0] == {}
+    assert [(one["orders"], one["rounds"]) for one in given[1:]] == [((2, 4), 1), ((2, 4), 5)]
     assert [file.name for file in (tmp_path / "files").iterdir()] == ["fast-r-cpu_2026-11-27.json"]
 
 

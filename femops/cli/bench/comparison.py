@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from femops.cli.bench.operators import OPERATORS
-from femops.cli.bench.report import Progress, Result, RoundsOption, limit_lines, report
+from femops.cli.bench.report import Progress, Result, limit_lines, report
 from femops.cli.bench.solve import BESIDE
-from femops.cli.options import JsonOption
+from femops.cli.options import JsonOption, whole_number
 from femops.cli.output import Output
 
 _QUICK: dict[str, Any] = {
@@ -29,7 +29,10 @@ def machine(
     quick: Annotated[
         bool, typer.Option("--quick", help="Two orders, small meshes and one round.")
     ] = False,
-    rounds: RoundsOption = 3,
+    rounds: Annotated[
+        int | None,
+        typer.Option(parser=whole_number(1), metavar="N", help="Turns: 3, or 1 with --quick."),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Compare libraries on this machine: bp1, bp3 and solves.
@@ -49,8 +52,9 @@ def machine(
 
         if save is not None:
             check_folder(save)
-        given = {"rounds": rounds} | (_QUICK if quick else {})
-        result = run_comparison(**given, progress=progress)
+        given = _QUICK if quick else {}
+        turns = {} if rounds is None else {"rounds": rounds}
+        result = run_comparison(**given | turns, progress=progress)
         if save is not None:
             progress(f"saved as {save_comparison(save, result)}")
         return result
