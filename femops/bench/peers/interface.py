@@ -44,8 +44,8 @@ _MOST_ORDER = {
 """Highest orders of peers, with the reasons."""
 
 _ASSEMBLED = ("ngsolve", "scikit-fem", "warp-lang")
-_ENTRIES = 2.5e7
-"""Number of entries of an assembled matrix: 300 MB or more, which no cache holds."""
+_ENTRIES = 1e7
+"""Number of entries of an assembled matrix: 120 MB, more than the caches of most cores hold."""
 
 _CHILD = "femops.bench.peers.child"
 _PATIENCE = 600.0  # seconds for a library to solve
