@@ -122,8 +122,8 @@ class PeerCase(Case):
 
     def row(self) -> dict[str, Any]:
         """Return the row: the speed, without bytes, operations and limit."""
-        return self.facts("partial") | {
+        return self.facts(self.peer.level) | {
             "implementation": self.peer.label,
-            "asked": "partial",
+            "asked": self.peer.level,
             "footprint": self.footprint,
         }

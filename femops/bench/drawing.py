@@ -78,6 +78,7 @@ PICTURES = {
     "widths": (Picture(_VECTORS, "{method}", "seconds_median", along="width"),),
     "gemm": (Picture(_PRODUCTS, "{implementation}, {layout}", "gflops", "limit_gflops", "n"),),
     "search": (Picture("GFlop/s", "n = {n}", "gflops", along="variant"),),
+    "machines": (Picture("{machine}\n{problem}, {mesh}: dofs/s", "{library}", _SPEED),),
     "ranks": (
         Picture("dofs/s (dashed: ideal)", "{problem}, {mesh}, {method}", _SPEED, "ideal", "ranks"),
     ),
@@ -111,6 +112,8 @@ def draw(path: str | os.PathLike[str], name: str, rows: Rows) -> Path:
     x = sorted({row[along] for row in rows})
     panels = [picture.panels(rows, x) for picture in pictures]
     across = len(panels[0])
+    if name == "machines":  # a row for each machine
+        across = len({(row["problem"], row["mesh"]) for row in rows})
     if name == "operators":  # a row for each size and number of threads
         problems = len({row["problem"] for row in rows})
         across = across if across % problems else problems

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any, final
 
 import numpy as np
@@ -13,11 +14,12 @@ from femops.bench.bounds import least_traffic
 from femops.bench.cases import Case, OperatorCase, PeerCase
 from femops.bench.machine import Meter, several_memories, using
 from femops.bench.peers.interface import (
-    PEER_MESH,
+    PEER_MESHES,
     PEER_PROBLEMS,
     PEER_TOLERANCE,
     PEERS,
     Peer,
+    peer_dofs,
     why_not,
 )
 from femops.bench.problems import (
@@ -147,22 +149,27 @@ class Bench:
         self, problem: Problem, order: int, size: tuple[float, str], stack: ExitStack
     ) -> Iterator[Case]:
         """Make the cases of peers that are installed, have the problem, and agree with femops."""
-        if self.peers and (problem.name not in PEER_PROBLEMS or PEER_MESH not in self.meshes):
-            self.notes[f"peers: only on {' and '.join(PEER_PROBLEMS)}, {PEER_MESH}"] = None
+        meshes = [kind for kind in self.meshes if kind in PEER_MESHES]
+        if self.peers and (problem.name not in PEER_PROBLEMS or not meshes):
+            known = f"{' and '.join(PEER_PROBLEMS)}, {' and '.join(PEER_MESHES)}"
+            self.notes[f"peers: only on {known}"] = None
             return
-        for name in self.peers:
-            V, fault = make_space(problem, PEER_MESH, order, size[0]), why_not(name)
+        for kind, name in product(meshes, self.peers):
+            V = make_space(problem, kind, order, peer_dofs(name, order, size[0]))
+            peer, fault = None, why_not(name, order)
             try:  # if a peer fails, the results of others are kept
-                peer = None if fault else stack.enter_context(closing(Peer(name, problem, V)))
+                if not fault:
+                    peer = stack.enter_context(closing(Peer(name, problem, kind, V)))
             except OperatorError as error:
-                peer, fault = None, str(error)
+                fault = str(error)
             off = peer.difference(problem, V) if peer else 0.0
-            if off > PEER_TOLERANCE:
-                fault = f"{name}, {problem.name}, order {order}: off by {off:.1e}, not reported"
+            if not off <= PEER_TOLERANCE:
+                case = f"{name}, {problem.name}, {kind}, order {order}"
+                fault = f"{case}: off by {off:.1e}, not reported"
             if fault or peer is None:
                 self.notes[fault] = None
             else:
-                yield PeerCase(problem, PEER_MESH, size[1], V, 1, peer)
+                yield PeerCase(problem, kind, size[1], V, 1, peer)
 
     def result(self) -> dict[str, Any]:
         """Return the benchmark's result; see `run`."""
@@ -210,8 +217,10 @@ def run(
     meshes : sequence of {"cartesian", "multilinear", "curved"}
     levels : sequence of str
         See `Operator.at_level`.
-    peers : sequence of {"libceed", "mfem"}
-        Libraries to measure too, with one thread each, on the Cartesian mesh (bp1 and bp3).
+    peers : sequence of str
+        Names in `femops.bench.peers.interface.PEERS`. Libraries to measure too, with one thread
+        each, on Cartesian and multilinear meshes (bp1 and bp3). Those that assemble matrices have
+        fewer dofs.
     rounds : int
     seconds : float
         Time of a round for one mesh and level.

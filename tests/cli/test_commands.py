@@ -28,7 +28,10 @@ COMMANDS = [
     ["mesh", "convert"],
     ["mesh", "partition"],
     ["bench"],
-    *(["bench", name] for name in ("bp1", "bp6", "all", "cg", "scaling", "gpu")),
+    *(
+        ["bench", name]
+        for name in ("bp1", "bp6", "all", "cg", "scaling", "gpu", "machine", "compare")
+    ),
     ["cost"],
     ["info"],
     ["warmup"],

@@ -5,15 +5,26 @@ from __future__ import annotations
 import json
 import os
 import sys
+from importlib import import_module
+from types import ModuleType
 from typing import Any, TextIO
 
-from femops.bench.peers.interface import PEER_MESH, PeerOperator, norms
+from femops.bench.peers.interface import PeerOperator, energies
 from femops.bench.problems import PROBLEMS, Problem, make_space
 from femops.bench.timing import median_seconds
 from femops.spaces.h1_l2 import H1
 
+_OPERATORS = {
+    "libceed": ("with_libceed", "LibceedOperator"),
+    "mfem": ("with_mfem", "MfemOperator"),
+    "ngsolve": ("with_ngsolve", "NgsolveOperator"),
+    "scikit-fem": ("with_scikit_fem", "ScikitFemOperator"),
+    "warp-lang": ("with_warp", "WarpOperator"),
+}
+"""Module and class of each peer's operator. Only the process of a peer imports its module."""
 
-def make(name: str, problem: Problem, space: H1) -> PeerOperator:
+
+def make(name: str, problem: Problem, kind: str, space: H1) -> PeerOperator:
     """Make the operator of a peer, on the peer's own copy of the mesh.
 
     Raises
@@ -21,13 +32,13 @@ def make(name: str, problem: Problem, space: H1) -> PeerOperator:
     ImportError
         The peer does not load.
     """
-    if name == "libceed":
-        from femops.bench.peers.with_libceed import LibceedOperator
+    module, operator = _OPERATORS[name]
+    found: PeerOperator = getattr(_module(module), operator)(problem, kind, space)
+    return found
 
-        return LibceedOperator(problem, space)
-    from femops.bench.peers.with_mfem import MfemOperator
 
-    return MfemOperator(problem, space)
+def _module(name: str) -> ModuleType:
+    return import_module(f"femops.bench.peers.{name}")
 
 
 def serve(name: str, requests: TextIO, answers: TextIO) -> None:
@@ -37,11 +48,12 @@ def serve(name: str, requests: TextIO, answers: TextIO) -> None:
         request: dict[str, Any] = json.loads(line)
         if operator is None:
             problem = PROBLEMS[request["problem"]]
-            space = make_space(problem, PEER_MESH, request["order"], request["dofs"])
-            operator = make(name, problem, space)
+            kind = request["mesh"]
+            space = make_space(problem, kind, request["order"], request["dofs"])
+            operator = make(name, problem, kind, space)
             operator.apply()
-            answer: dict[str, Any] = {"label": operator.label}
-            answer["norms"] = norms(operator.x, operator.y)
+            answer: dict[str, Any] = {"label": operator.label, "level": operator.level}
+            answer["energies"] = energies(operator)
         else:
             answer = {"median": median_seconds(operator.apply, request["seconds"])}
         answers.write(json.dumps(answer) + "\n")
@@ -50,11 +62,8 @@ def serve(name: str, requests: TextIO, answers: TextIO) -> None:
 
 def solve(name: str, order: int, n: int) -> dict[str, Any]:
     """Solve Poisson's equation by a peer; see `femops.bench.peers.interface.peer_solve`."""
-    if name == "ngsolve":
-        from femops.bench.peers.with_ngsolve import solve
-    else:
-        from femops.bench.peers.with_mfem import solve
-    return solve(order, n)
+    found: dict[str, Any] = _module(_OPERATORS[name][0]).solve(order, n)
+    return found
 
 
 def main(name: str, what: str, *numbers: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from abc import ABC, abstractmethod
+from functools import partial
 from importlib.util import find_spec
 from typing import Any, final
 
@@ -19,40 +20,71 @@ from femops.bench.child import Child, run_once
 from femops.bench.problems import Problem, per_direction
 from femops.spaces.h1_l2 import H1
 
-PEERS = ("libceed", "mfem")
-SOLVERS = ("ngsolve", "mfem")
-"""NGSolve with BDDC and static condensation, MFEM with partial assembly."""
+PEERS = ("libceed", "mfem", "ngsolve", "scikit-fem", "warp-lang")
+"""Peers with operators, by their names on PyPI."""
+
+SOLVERS = ("ngsolve", "mfem", "scikit-fem", "warp-lang")
+"""NGSolve with BDDC and static condensation, MFEM with partial assembly, scikit-fem with PyAMG,
+Warp with Jacobi."""
 
 PEER_PROBLEMS = ("bp1", "bp3")
-PEER_MESH = "cartesian"
-"""Mesh of the peers. They store numbers at every point, as on any other mesh."""
+PEER_MESHES = ("cartesian", "multilinear")
+"""Meshes of the peers. On both the peers do the work that they do on any mesh."""
 
 PEER_TOLERANCE = 1e-10
-"""Largest relative difference of the norms of a peer's result from those of femops."""
+"""Largest relative difference of a peer's `energies` from those of femops."""
+
+_MODULES = {"scikit-fem": "skfem", "warp-lang": "warp"}
+_NEEDED = {"scikit-fem": "pyamg"}  # by its solve
+
+_MOST_ORDER = {
+    "scikit-fem": (2, "scikit-fem has hexahedra up to order 2"),
+    "warp-lang": (2, "Warp takes minutes to assemble above order 2 on a CPU"),
+}
+"""Highest orders of peers, with the reasons."""
+
+_ASSEMBLED = ("ngsolve", "scikit-fem", "warp-lang")
+_ENTRIES = 1e7
+"""Number of entries of an assembled matrix: 120 MB, more than the caches of most cores hold."""
 
 _CHILD = "femops.bench.peers.child"
 _PATIENCE = 600.0  # seconds for a library to solve
 
 
-def wave(x: NDArray[Any]) -> NDArray[Any]:
-    """Function (n,) of positions (3, n). It has no symmetry, so swapped directions are noticed."""
-    values: NDArray[Any] = np.sin(3.0 * x[0] + 1.0) * np.cos(2.0 * x[1]) * (1.0 + x[2])
-    return values
+def first_function(x: Any, order: int) -> Any:
+    """Polynomial of degree ``order`` of positions (3, n).
+
+    Each space of this order on multilinear elements contains the polynomial, so that peers with any
+    basis represent it exactly. It has no symmetry, so swapped directions are noticed.
+    """
+    return ((1.0 + x[0] + 2.0 * x[1] + 3.0 * x[2]) / 4.0) ** order
+
+
+def second_function(x: Any, order: int) -> Any:
+    """Another polynomial like `first_function`."""
+    return ((1.0 + 3.0 * x[0] + x[1] + 2.0 * x[2]) / 4.0) ** order
 
 
 class PeerOperator(ABC):
-    """An operator of a peer, with the interpolant of `wave` as input vector.
+    """An operator of a peer.
 
     Attributes
     ----------
     label : str
         Name, version and kind.
-    x, y : (ndofs,) float64
-        Vectors in the peer's order of dofs.  `apply` sets y.
+    level : str
+        Level of femops that stores as much: ``full`` for a matrix, ``partial`` for numbers at
+        points, ``matrix-free`` for neither.
+    x, v : (ndofs,) float64
+        `first_function` and `second_function` in the peer's basis and order of dofs.
+    y : (ndofs,) float64
+        Result, which `apply` sets.
     """
 
     label: str
+    level: str = "partial"
     x: NDArray[np.float64]
+    v: NDArray[np.float64]
     y: NDArray[np.float64]
 
     @abstractmethod
@@ -60,14 +92,41 @@ class PeerOperator(ABC):
         """Set y = A x."""
 
 
-def norms(x: NDArray[Any], y: NDArray[Any]) -> list[float]:
-    """Norm of y = A x, and x . y, by which operators are compared; both vectors are (ndofs,)."""
-    return [float(np.linalg.norm(y)), float(x @ y)]
+def functions(space: H1) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Vectors (ndofs,) of `first_function` and `second_function` in a space of femops."""
+    x, v = (
+        np.ascontiguousarray(space.interpolate(partial(function, order=space.order)))
+        for function in (first_function, second_function)
+    )
+    return x, v
 
 
-def why_not(name: str) -> str:
-    """Reason why a peer cannot be used, in one line; empty if it is installed."""
-    return "" if find_spec(name) else f"{name} is not installed: pip install {name}"
+def energies(operator: PeerOperator) -> list[float]:
+    """Energies x . y and v . y of y = A x. They compare operators, whatever the bases."""
+    return [float(operator.x @ operator.y), float(operator.v @ operator.y)]
+
+
+def why_not(name: str, order: int = 1, solving: bool = False) -> str:
+    """Reason why a peer cannot be used at an order, in one line; empty if it can.
+
+    ``solving`` asks for its solve too.
+    """
+    needed = {name: _MODULES.get(name, name)}
+    if solving and name in _NEEDED:
+        needed[_NEEDED[name]] = _NEEDED[name]
+    for package, module in needed.items():
+        if not find_spec(module):
+            return f"{package} is not installed: pip install {package}"
+    most, reason = _MOST_ORDER.get(name, (order, ""))
+    return reason if order > most else ""
+
+
+def peer_dofs(name: str, order: int, dofs: float) -> float:
+    """Return the number of dofs for a peer: ``dofs``, but less for an assembled matrix.
+
+    A row of the matrix has about (order + 2)**3 entries.
+    """
+    return min(dofs, _ENTRIES / (order + 2) ** 3) if name in _ASSEMBLED else dofs
 
 
 def _command(name: str, *words: str) -> list[str]:
@@ -91,6 +150,8 @@ def peer_solve(name: str, order: int, dofs: float) -> dict[str, Any] | str:
         ``label``, ``dofs``, ``iterations``, ``seconds_setup``, ``seconds_solve`` and ``integral``
         of the solution; or one line with the reason of a failure.
     """
+    if reason := why_not(name, order, solving=True):
+        return reason
     words = "solve", str(order), str(per_direction(order, dofs))
     said, fault = run_once(_command(name, *words), _PATIENCE)
     return f"{name}: {fault}" if fault else dict(json.loads(said.splitlines()[-1]))
@@ -100,14 +161,15 @@ def peer_solve(name: str, order: int, dofs: float) -> dict[str, Any] | str:
 class Peer:
     """A peer's operator in another process, ready to be timed until it is closed.
 
-    The peer makes its own space on `PEER_MESH`, with the order and number of dofs of ``space``.
+    The peer makes its own space on the mesh of this kind, with the order and number of dofs of
+    ``space``.
 
     Attributes
     ----------
-    label : str
-        Name, version and kind.
-    norms : list of float
-        See `norms`; the input vector is the interpolant of `wave`.
+    label, level : str
+        See `PeerOperator`.
+    energies : list of float
+        See `energies`.
 
     Raises
     ------
@@ -115,24 +177,27 @@ class Peer:
         The peer has failed.
     """
 
-    def __init__(self, name: str, problem: Problem, space: H1) -> None:
+    def __init__(self, name: str, problem: Problem, kind: str, space: H1) -> None:
         failed = f"the process of {name} has ended with code"
         self._child = Child(failed, _command(name, "serve"), patience=0.1)
         self.close = self._child.close
-        request = {"problem": problem.name, "order": space.order, "dofs": space.size}
+        request: dict[str, Any] = {"problem": problem.name, "mesh": kind}
+        request |= {"order": space.order, "dofs": space.size}
         try:
             answer = self._child.ask(request)
         except BaseException:
             self.close()
             raise
         self.label: str = answer["label"]
-        self.norms: list[float] = answer["norms"]
+        self.level: str = answer["level"]
+        self.energies: list[float] = answer["energies"]
 
     def difference(self, problem: Problem, space: H1) -> float:
-        """Largest relative difference of the norms from those of femops."""
-        u = space.interpolate(wave)
-        ours = norms(u, problem.operator(space) @ u)
-        return max(abs(a - b) / abs(b) for a, b in zip(self.norms, ours, strict=True))
+        """Largest relative difference of the energies from those of femops."""
+        x, v = functions(space)
+        y = problem.operator(space) @ x
+        ours = float(x @ y), float(v @ y)
+        return max(abs(a - b) / abs(b) for a, b in zip(self.energies, ours, strict=True))
 
     def time(self, seconds: float) -> float:
         """Median seconds of an application, timed for about ``seconds`` (at least three times)."""

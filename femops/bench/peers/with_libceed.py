@@ -10,13 +10,17 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.bench.peers.interface import PeerOperator, wave
+from femops.bench.peers.interface import PeerOperator, functions
 from femops.bench.problems import Problem
 from femops.errors import OperatorError
+from femops.geometry.jacobians import Geometry
 from femops.spaces.h1_l2 import H1
 
 BACKENDS = ("/cpu/self/xsmm/blocked", "/cpu/self/avx/blocked", "/cpu/self/opt/blocked")
 """libCEED's backends, fastest first."""
+
+_ENTRIES = ((0, 0), (1, 1), (2, 2), (1, 2), (0, 2), (0, 1))
+"""Rows and columns of the numbers that libCEED stores for diffusion, in its order."""
 
 # A missing backend may end the process, or be replaced by another.
 _TRY = "import sys, libceed; sys.exit(libceed.Ceed(sys.argv[1]).get_resource() != sys.argv[1])"
@@ -42,14 +46,16 @@ def backend() -> str:
 class LibceedOperator(PeerOperator):
     """Mass or diffusion with numbers stored at every point, dofs in the order of femops."""
 
-    def __init__(self, problem: Problem, space: H1) -> None:
+    def __init__(self, problem: Problem, _kind: str, space: H1) -> None:
         import libceed
 
         chosen = backend()
-        build = f"{version('libceed')} {chosen.removeprefix('/cpu/self/')}"
-        self.label = f"libceed {build} (PyPI build, AVX in contractions only)"
+        build = version("libceed")
+        # a local version, as 1.0.1+native, is that of an own build
+        origin = "" if "+" in build else " (PyPI build, AVX in contractions only)"
+        self.label = f"libceed {build} {chosen.removeprefix('/cpu/self/')}{origin}"
         ceed = libceed.Ceed(chosen)
-        self.x = np.ascontiguousarray(space.interpolate(wave))
+        self.x, self.v = functions(space)
         self.y = np.zeros(space.size)
         self._vectors = [ceed.Vector(space.size) for _ in range(2)]
         for vector, array in zip(self._vectors, (self.x, self.y), strict=True):
@@ -71,11 +77,11 @@ def _operator(ceed: Any, problem: Problem, space: H1) -> Any:
     restriction = ceed.ElemRestriction(ne, nodes, 1, 1, space.size, indices)
     basis = ceed.BasisTensorH1Lagrange(space.dim, 1, space.p1d, q1d, libceed.GAUSS)
     data = _data(problem, space)
-    points, count = q1d**space.dim, len(data)
+    points, count = q1d**space.dim, data.shape[1]
     strides = np.array([1, points, points * count], dtype=np.int32)
-    strided = ceed.StridedElemRestriction(ne, points, count, ne * points * count, strides)
-    stored = ceed.Vector(ne * points * count)
-    stored.set_array(np.tile(data, (ne, 1, 1)).reshape(-1))
+    strided = ceed.StridedElemRestriction(ne, points, count, data.size, strides)
+    stored = ceed.Vector(data.size)
+    stored.set_array(data.reshape(-1))
     operator = ceed.Operator(ceed.QFunctionByName("MassApply" if mass else "Poisson3DApply"))
     operator.set_field("u" if mass else "du", restriction, basis, libceed.VECTOR_ACTIVE)
     operator.set_field("qdata", strided, libceed.BASIS_NONE, stored)
@@ -84,15 +90,24 @@ def _operator(ceed: Any, problem: Problem, space: H1) -> Any:
 
 
 def _data(problem: Problem, space: H1) -> NDArray[np.float64]:
-    """Numbers (n, points) at the points of one element of the unit cube.
+    """Numbers (ne, n, points) at the points of the elements.
 
     Mass has n = 1: w det J.  Diffusion has n = 6: entries 11, 22, 33, 23, 13, 12 of
     w det J J^-1 J^-T.
     """
-    length = 1.0 / round(float(space.mesh.num_elements) ** (1.0 / space.dim))
-    weights = problem.rule(space.order).tensor_weights(space.dim) * length**space.dim
-    if problem.form == "mass":
-        return np.asarray(weights[None])
-    # libCEED's derivatives are those on [-1, 1], half as large as on [0, 1]
-    entries = 4.0 * np.array([1.0, 1.0, 1.0, 0.0, 0.0, 0.0]) / length**2
-    return np.asarray(entries[:, None] * weights)
+    rule, ne = problem.rule(space.order), space.mesh.num_elements
+    n = 1 if problem.form == "mass" else len(_ENTRIES)
+    data = np.empty((ne, n, rule.q1d**space.dim))
+    begin = 0
+    for block in Geometry(space.mesh, rule):
+        end = begin + len(block.weighted_det)
+        if n == 1:
+            data[begin:end, 0] = block.weighted_det
+        else:
+            inverse = block.inverse
+            for k, (i, j) in enumerate(_ENTRIES):
+                product = np.einsum("eqd,eqd->eq", inverse[..., i, :], inverse[..., j, :])
+                # libCEED's derivatives are those on [-1, 1], half as large as on [0, 1]
+                data[begin:end, k] = 4.0 * block.weighted_det * product
+        begin = end
+    return data

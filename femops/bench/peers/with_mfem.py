@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.bench.peers.interface import PeerOperator, wave
+from femops.bench.peers.interface import PeerOperator, first_function, second_function
 from femops.bench.problems import RTOL, Problem, bent
 from femops.spaces.h1_l2 import H1
 
@@ -18,18 +18,17 @@ from femops.spaces.h1_l2 import H1
 class MfemOperator(PeerOperator):
     """Mass or diffusion by partial assembly, dofs in MFEM's order."""
 
-    def __init__(self, problem: Problem, space: H1) -> None:
+    def __init__(self, problem: Problem, kind: str, space: H1) -> None:
         import mfem.ser as mfem
 
         self.label = f"mfem {version('mfem')} partial assembly (PyPI build, no AVX)"
         n = round(space.mesh.num_elements ** (1.0 / space.dim))
-        mesh = mfem.Mesh.MakeCartesian3D(n, n, n, mfem.Element.HEXAHEDRON, 1.0, 1.0, 1.0)
+        mesh = _mesh(mfem, n, bend=kind != "cartesian")
         collection = mfem.H1_FECollection(space.order, space.dim)
         dofs = mfem.FiniteElementSpace(mesh, collection)
         mass = problem.form == "mass"
-        kind = mfem.MassIntegrator if mass else mfem.DiffusionIntegrator
         one = mfem.ConstantCoefficient(1.0)
-        integrator = kind(one)
+        integrator = (mfem.MassIntegrator if mass else mfem.DiffusionIntegrator)(one)
         degree = 2 * problem.rule(space.order).q1d - 1
         integrator.SetIntRule(mfem.IntRules.Get(mfem.Geometry.CUBE, degree))
         form = mfem.BilinearForm(dofs)
@@ -39,13 +38,24 @@ class MfemOperator(PeerOperator):
         size = dofs.GetTrueVSize()
         vectors = mfem.Vector(size), mfem.Vector(size)
         self.x, self.y = (vector.GetDataArray() for vector in vectors)
-        self.x[:] = wave(_positions(mesh, space))
+        positions = _positions(mesh, space)
+        self.x[:] = first_function(positions, space.order)
+        self.v = second_function(positions, space.order)
         self._form, self._vectors = form, vectors
         self._alive = mesh, collection, dofs, one, integrator
 
     def apply(self) -> None:
         """Set y = A x."""
         self._form.Mult(*self._vectors)
+
+
+def _mesh(mfem: Any, n: int, *, bend: bool) -> Any:
+    """Make n**3 hexahedra in the unit cube, or bent as those of femops."""
+    mesh = mfem.Mesh.MakeCartesian3D(n, n, n, mfem.Element.HEXAHEDRON, 1.0, 1.0, 1.0)
+    for k in range(mesh.GetNV() if bend else 0):
+        vertex = mesh.GetVertexArray(k)
+        vertex[:] = bent(*vertex.tolist())
+    return mesh
 
 
 def _positions(mesh: Any, space: H1) -> NDArray[np.float64]:
@@ -63,10 +73,7 @@ def solve(order: int, n: int) -> dict[str, Any]:
     """
     import mfem.ser as mfem
 
-    mesh = mfem.Mesh.MakeCartesian3D(n, n, n, mfem.Element.HEXAHEDRON, 1.0, 1.0, 1.0)
-    for k in range(mesh.GetNV()):
-        vertex = mesh.GetVertexArray(k)
-        vertex[:] = bent(*vertex.tolist())
+    mesh = _mesh(mfem, n, bend=True)
     collection = mfem.H1_FECollection(order, 3)
     space, one = mfem.FiniteElementSpace(mesh, collection), mfem.ConstantCoefficient(1.0)
     ends = mfem.intArray()

@@ -1,22 +1,79 @@
-"""NGSolve's solve of Poisson's equation: BDDC with static condensation."""
+"""NGSolve's operators, and its solve of Poisson's equation: BDDC with static condensation."""
 
 from __future__ import annotations
 
+from functools import partial
 from importlib.metadata import version
 from time import perf_counter
-from typing import Any
+from typing import Any, final
 
-from femops.bench.problems import RTOL, bent
+from femops.bench.peers.interface import PeerOperator, first_function, second_function
+from femops.bench.problems import RTOL, Problem, bent
+from femops.bench.timing import call_seconds
+from femops.spaces.h1_l2 import H1
+
+
+@final
+class NgsolveOperator(PeerOperator):
+    """Mass or diffusion in NGSolve's hierarchical basis.
+
+    The operator is the faster one of the assembled matrix and of ``nonassemble=True``, which
+    computes element by element without a matrix.
+    """
+
+    def __init__(self, problem: Problem, kind: str, space: H1) -> None:
+        import ngsolve as ng
+
+        ng.SetNumThreads(1)
+        n = round(space.mesh.num_elements ** (1.0 / space.dim))
+        self._mesh = _mesh(n, bend=kind != "cartesian")
+        V = ng.H1(self._mesh, order=space.order)
+        fields = [ng.GridFunction(V) for _ in range(2)]
+        for field, function in zip(fields, (first_function, second_function), strict=True):
+            field.Set(function((ng.x, ng.y, ng.z), space.order))
+        self._vectors = fields[0].vec, fields[0].vec.CreateVector()
+        self.x, self.y = (vector.FV().NumPy() for vector in self._vectors)
+        self.v = fields[1].vec.FV().NumPy()
+        u, v = V.TnT()
+        degree = 2 * problem.rule(space.order).q1d - 1
+        dx = ng.dx(intrules={ng.HEX: ng.IntegrationRule(ng.HEX, degree)})
+        integral = (u * v if problem.form == "mass" else ng.grad(u) * ng.grad(v)) * dx
+        forms = {
+            "assembled matrix": ng.BilinearForm(integral).Assemble(),
+            "nonassemble": ng.BilinearForm(integral, nonassemble=True).Assemble(),
+        }
+        seconds = {name: self._seconds(form) for name, form in forms.items()}
+        best = min(forms, key=seconds.__getitem__)
+        self._form, self._alive = forms[best], (V, fields)
+        self.level = "full" if best == "assembled matrix" else "matrix-free"
+        self.label = f"ngsolve {version('ngsolve')} {best}"
+
+    def _seconds(self, form: Any) -> float:
+        """Seconds of the second product."""
+        product = partial(form.mat.Mult, *self._vectors)
+        product()
+        return call_seconds(product)
+
+    def apply(self) -> None:
+        """Set y = A x."""
+        self._form.mat.Mult(*self._vectors)
+
+
+def _mesh(n: int, *, bend: bool) -> Any:
+    """Make n**3 hexahedra in the unit cube, or bent as those of femops."""
+    from ngsolve.meshes import MakeStructured3DMesh
+
+    mapping = bent if bend else None
+    return MakeStructured3DMesh(hexes=True, nx=n, ny=n, nz=n, mapping=mapping)
 
 
 def solve(order: int, n: int) -> dict[str, Any]:
     """Solve Poisson's equation on n**3 bent hexahedra; see `interface.peer_solve`."""
     import ngsolve as ng
     from ngsolve.krylovspace import CGSolver
-    from ngsolve.meshes import MakeStructured3DMesh
 
     ng.SetNumThreads(1)
-    mesh = MakeStructured3DMesh(hexes=True, nx=n, ny=n, nz=n, mapping=bent)
+    mesh = _mesh(n, bend=True)
     V = ng.H1(mesh, order=order, dirichlet=".*")
     u, v = V.TnT()
     load = ng.LinearForm(1 * v * ng.dx).Assemble()

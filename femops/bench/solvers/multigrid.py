@@ -133,8 +133,9 @@ def run_solve(
     dofs : float
         Approximate number of unknowns. Balls and corners may have an eighth or eight times as many.
     meshes : sequence of {"cartesian", "multilinear", "ball", "fichera"}
-    peers : sequence of {"ngsolve", "mfem"}
-        Libraries to compare with, for a load of one on multilinear elements, on one core.
+    peers : sequence of str
+        Names in `femops.bench.peers.interface.SOLVERS`. Libraries to compare with, for a load of
+        one on multilinear elements, on one core.
     device : str or Device, optional
         Device of the solves; the host if omitted. Peers always run on the host.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from femops.cli.bench.comparison import compare, machine
 from femops.cli.bench.eigen import eigen
 from femops.cli.bench.faces import faces
 from femops.cli.bench.gemm import gemm
@@ -38,4 +39,5 @@ for _name, _what in PROBLEMS.items():
 app.command("all", cls=PlotCommand)(paragraphs(all_problems))
 for _command in (cg, solve, scaling, multivector, gemm, eigen, gpu):
     app.command(cls=PlotCommand)(paragraphs(_command))
-app.command()(paragraphs(faces))
+for _plain in (faces, machine, compare):
+    app.command()(paragraphs(_plain))

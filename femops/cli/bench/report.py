@@ -41,7 +41,7 @@ RoundsOption = Annotated[
     int, typer.Option(parser=whole_number(1), metavar="N", help="Turns of each.")
 ]
 PeersOption = Annotated[
-    bool, typer.Option("--peers", help="Run libceed and mfem beside, if installed.")
+    bool, typer.Option("--peers", help="Run other libraries beside, if installed.")
 ]
 PlotOption = Annotated[
     str | None,

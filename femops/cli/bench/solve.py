@@ -40,7 +40,7 @@ def solve(
     threads: ThreadsOption = None,
     rounds: RoundsOption = 3,
     peers: Annotated[
-        bool, typer.Option("--peers", help="Solve by ngsolve and mfem beside, if installed.")
+        bool, typer.Option("--peers", help="Solve by other libraries beside, if installed.")
     ] = False,
     device: Annotated[
         str | None,

@@ -1,0 +1,79 @@
+"""scikit-fem's operators and solves: assembled matrices, and conjugate gradients with PyAMG."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from itertools import count
+from time import perf_counter
+from typing import Any, final
+
+import numpy as np
+
+from femops.bench.peers.interface import PeerOperator, first_function, second_function
+from femops.bench.problems import RTOL, Problem, bend
+from femops.spaces.h1_l2 import H1
+
+
+@final
+class ScikitFemOperator(PeerOperator):
+    """Mass or diffusion as SciPy's compressed rows, in scikit-fem's order of dofs."""
+
+    level = "full"
+
+    def __init__(self, problem: Problem, kind: str, space: H1) -> None:
+        n = round(space.mesh.num_elements ** (1.0 / space.dim))
+        degree = 2 * problem.rule(space.order).q1d - 1
+        basis = _basis(n, space.order, degree, bent=kind != "cartesian")
+        self._matrix = _matrix(problem.form, basis)
+        self.x = first_function(basis.doflocs, space.order)
+        self.v = second_function(basis.doflocs, space.order)
+        self.y = np.zeros_like(self.x)
+        self.label = f"scikit-fem {version('scikit-fem')} assembled matrix"
+
+    def apply(self) -> None:
+        """Set y = A x."""
+        self.y = self._matrix @ self.x
+
+
+def _basis(n: int, order: int, degree: int, *, bent: bool) -> Any:
+    """Make a basis of order 1 or 2 on n**3 hexahedra in the unit cube, or bent as in femops."""
+    import skfem
+
+    mesh = skfem.MeshHex.init_tensor(*[np.linspace(0.0, 1.0, n + 1)] * 3)
+    if bent:
+        mesh = skfem.MeshHex(bend(mesh.p), mesh.t)
+    element = skfem.ElementHex1() if order == 1 else skfem.ElementHex2()
+    return skfem.Basis(mesh, element, intorder=degree)
+
+
+def _matrix(form: str, basis: Any) -> Any:
+    from skfem.models import laplace, mass
+
+    return (mass if form == "mass" else laplace).assemble(basis)
+
+
+def solve(order: int, n: int) -> dict[str, Any]:
+    """Solve Poisson's equation on n**3 bent hexahedra; see `interface.peer_solve`."""
+    import skfem
+    from pyamg import smoothed_aggregation_solver
+    from scipy.sparse.linalg import cg
+    from skfem.models import unit_load
+
+    basis = _basis(n, order, 2 * order + 3, bent=True)
+    load = unit_load.assemble(basis)
+    begin = perf_counter()
+    A = _matrix("diffusion", basis)
+    kept, b, x, inside = skfem.condense(A, load, D=basis.get_dofs())
+    precondition = smoothed_aggregation_solver(kept.tocsr()).aspreconditioner()
+    ready = perf_counter()
+    steps = count()
+    x[inside], _ = cg(kept, b, rtol=RTOL, M=precondition, callback=lambda _: next(steps))
+    end = perf_counter()
+    return {
+        "label": f"scikit-fem {version('scikit-fem')} PyAMG",
+        "dofs": int(basis.N),
+        "iterations": next(steps),
+        "seconds_setup": ready - begin,
+        "seconds_solve": end - ready,
+        "integral": float(load @ x),
+    }

@@ -1,0 +1,135 @@
+"""Operators and solves of NVIDIA Warp's ``warp.fem`` on the CPU: assembled matrices.
+
+The integrals are compiled by Warp at the first run, which takes about a minute. Warp keeps them on
+disk.
+"""
+
+from importlib.metadata import version
+from time import perf_counter
+from typing import Any, final
+
+import numpy as np
+import warp as wp
+import warp.fem as fem
+from warp.optim.linear import cg, preconditioner
+from warp.sparse import bsr_mv
+
+from femops.bench.peers.interface import PeerOperator, first_function, second_function
+from femops.bench.problems import RTOL, Problem, bend
+from femops.spaces.h1_l2 import H1
+
+# Corners of a hexahedron: around the bottom, then around the top.
+_CORNERS = ((0, 0, 0), (1, 0, 0), (1, 1, 0), (0, 1, 0), (0, 0, 1), (1, 0, 1), (1, 1, 1), (0, 1, 1))
+
+
+@fem.integrand  # type: ignore[untyped-decorator]
+def mass(s: fem.Sample, u: fem.Field, v: fem.Field):  # type: ignore[no-untyped-def]  # noqa: ANN201
+    """Return u v. Warp compiles this function."""
+    return u(s) * v(s)
+
+
+@fem.integrand  # type: ignore[untyped-decorator]
+def diffusion(s: fem.Sample, u: fem.Field, v: fem.Field):  # type: ignore[no-untyped-def]  # noqa: ANN201
+    """Return grad u . grad v. Warp compiles this function."""
+    return wp.dot(fem.grad(u, s), fem.grad(v, s))
+
+
+@fem.integrand  # type: ignore[untyped-decorator]
+def load(s: fem.Sample, v: fem.Field):  # type: ignore[no-untyped-def]  # noqa: ANN201
+    """Return v, for a load of one. Warp compiles this function."""
+    return v(s)
+
+
+@final
+class WarpOperator(PeerOperator):
+    """Mass or diffusion as a matrix of Warp, in Warp's order of dofs."""
+
+    level = "full"
+
+    def __init__(self, problem: Problem, kind: str, space: H1) -> None:
+        n = round(space.mesh.num_elements ** (1.0 / space.dim))
+        q1d = problem.rule(space.order).q1d
+        self._parts = parts = _Parts(n, space.order, q1d, bent=kind != "cartesian")
+        self._matrix = parts.matrix(mass if problem.form == "mass" else diffusion)
+        positions = parts.space.node_positions().numpy().T
+        x, self.v = (f(positions, space.order) for f in (first_function, second_function))
+        self._vectors = wp.array(x, dtype=wp.float64), wp.zeros(len(x), dtype=wp.float64)
+        self.x, self.y = (vector.numpy() for vector in self._vectors)  # views
+        self.label = f"warp {version('warp-lang')} CPU, assembled matrix"
+
+    def apply(self) -> None:
+        """Set y = A x."""
+        bsr_mv(self._matrix, *self._vectors, alpha=1.0, beta=0.0)
+
+
+@final
+class _Parts:
+    """Space of Warp on n**3 hexahedra in the unit cube, or bent as in femops, with a rule."""
+
+    def __init__(self, n: int, order: int, q1d: int, *, bent: bool) -> None:
+        grid = np.linspace(0.0, 1.0, n + 1)
+        z, y, x = np.meshgrid(grid, grid, grid, indexing="ij")
+        positions = np.stack([x, y, z]).reshape(3, -1)
+        first = np.arange((n + 1) ** 3).reshape((n + 1,) * 3)[:-1, :-1, :-1].reshape(-1)
+        offsets = [(c * (n + 1) + b) * (n + 1) + a for a, b, c in _CORNERS]
+        elements = (first[:, None] + np.array(offsets)).astype(np.int32)
+        placed = np.ascontiguousarray((bend(positions) if bent else positions).T)
+        mesh = fem.Hexmesh(wp.array(elements, dtype=int), wp.array(placed, dtype=wp.vec3d))
+        self.mesh = mesh
+        self.space = fem.make_polynomial_space(mesh, degree=order, dtype=wp.float64)
+        family = fem.Polynomial.GAUSS_LEGENDRE
+        self.rule = fem.RegularQuadrature(fem.Cells(mesh), 2 * q1d - 1, family)
+
+    def matrix(self, integrand: Any) -> Any:
+        """Assemble a matrix."""
+        v = fem.make_test(self.space, domain=self.rule.domain)
+        u = fem.make_trial(self.space, domain=self.rule.domain)
+        fields = {"u": u, "v": v}
+        return fem.integrate(
+            integrand, quadrature=self.rule, fields=fields, output_dtype=wp.float64
+        )
+
+    def load(self) -> Any:
+        """Assemble a load of one."""
+        v = fem.make_test(self.space, domain=self.rule.domain)
+        return fem.integrate(load, quadrature=self.rule, fields={"v": v}, output_dtype=wp.float64)
+
+    def boundary(self) -> Any:
+        """Return the projector on the dofs of the boundary."""
+        sides = fem.BoundarySides(self.mesh)
+        u = fem.make_trial(self.space, domain=sides)
+        v = fem.make_test(self.space, domain=sides)
+        projector = fem.integrate(mass, fields={"u": u, "v": v}, assembly="nodal")
+        fem.normalize_dirichlet_projector(projector)
+        return projector
+
+
+def solve(order: int, n: int) -> dict[str, Any]:
+    """Solve Poisson's equation on n**3 bent hexahedra; see `interface.peer_solve`.
+
+    The preconditioner is the diagonal. An earlier solve on eight elements compiles all kernels.
+    """
+    _solved(order, 2)
+    return _solved(order, n)
+
+
+def _solved(order: int, n: int) -> dict[str, Any]:
+    parts = _Parts(n, order, order + 2, bent=True)
+    right, projector = parts.load(), parts.boundary()
+    given = right.numpy().copy()
+    x = wp.zeros_like(right)
+    begin = perf_counter()
+    matrix = parts.matrix(diffusion)
+    fem.project_linear_system(matrix, right, projector, wp.zeros_like(right))
+    precondition = preconditioner(matrix, "diag")
+    ready = perf_counter()
+    iterations, *_ = cg(matrix, right, x, tol=RTOL, maxiter=10_000, M=precondition, check_every=1)
+    end = perf_counter()
+    return {
+        "label": f"warp {version('warp-lang')} CPU, Jacobi",
+        "dofs": len(given),
+        "iterations": int(iterations),
+        "seconds_setup": ready - begin,
+        "seconds_solve": end - ready,
+        "integral": float(given @ x.numpy()),
+    }
