@@ -137,6 +137,14 @@ def test_an_inverted_element_of_one_rank_ends_all(comm, dtype):
         femops.mass(V, dtype=dtype) @ V.zeros().astype(dtype)
 
 
+@pytest.mark.parallel(2)
+def test_numbers_that_are_not_finite_on_one_rank_end_an_update_on_all(comm):
+    V = femops.H1(femops.box((4, 4), comm=comm), 2)
+    A = femops.form(lambda u, c: {"value": u / c}, V, c=1.0)
+    with pytest.raises(FemopsError, match="not finite"):
+        A.update(c=lambda x: np.where((x < 0.2).all(axis=0), 0.0, 1.0)) @ V.zeros()
+
+
 # --- solvers --------------------------------------------------------------------------------------
 
 
