@@ -23,6 +23,7 @@ CONDITION = 1e6
 """Largest condition number of filtered vectors: the square still has a Cholesky factor."""
 
 _MARGIN = 4.0  # a filter reduces residuals by this factor more than the tolerance needs
+_LEAST_GAIN = np.log(2.0)  # the bound of round-off may be pessimistic, and even above one
 
 
 @final
@@ -80,7 +81,7 @@ def filter_degree(
     wanted : int
         Number of vectors that belong to the k lowest pairs. They come first.
     rest : float
-        Part of a residual that round-off leaves.
+        Part of a residual that round-off may leave. A filter reduces residuals at least by two.
 
     Returns
     -------
@@ -93,7 +94,7 @@ def filter_degree(
     rates = np.maximum(interval.growth(values), 1e-8)
     most = np.log(CONDITION / part) / rates[0]
     goals = np.log(_MARGIN * norms[:wanted] / tolerance)
-    needed = np.minimum(goals, -np.log(max(rest, 1e-300))) / rates[:wanted]
+    needed = np.minimum(goals, max(-np.log(max(rest, 1e-300)), _LEAST_GAIN)) / rates[:wanted]
     degree = int(np.clip(np.ceil(min(most, needed.max())), LEAST_DEGREE, MOST_DEGREE))
     return degree, degree * float(rates[:wanted].min())
 

@@ -90,7 +90,7 @@ class Operator(MatrixFree):
             form = replace(form, state=backend_of(space).state({}, {}), traced=form.qfunction)
         term = in_range(Term.make(form, dtype, lanes, base_level(level), data_dtype))
         backend_of(space).compile_ahead(partial(shared_parts, term), space.comm.size)
-        return Operator([(1.0, term.ready(level))], FREE, level)
+        return Operator([(1.0, term.ready_everywhere(level))], FREE, level)
 
     def compile_ahead(self) -> None:
         """Start to compile the kernels of an application, if a core is idle."""

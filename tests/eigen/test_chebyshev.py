@@ -143,6 +143,12 @@ def test_filters_in_float32_cost_no_accuracy(kind):
     assert found.values == pytest.approx(1e-15 * wide.values, rel=1e-12)
 
 
+def test_filters_asked_for_in_float32_go_on_where_round_off_may_exceed_the_residual():
+    """The spectrum is a million times the gap, so the bound of round-off is above one."""
+    V = femops.H1(femops.box((6, 6), upper=(0.01, 10.0)), order=4)
+    check(femops.diffusion(V), femops.mass(V), 6, guard=0, filter_dtype="float32")
+
+
 def test_filters_that_float32_does_not_resolve(monkeypatch):
     """They are in float64; without that choice they are from where residuals hardly fall."""
     monkeypatch.setattr("femops.eigen.chebyshev._MOST_DENSE", 0)

@@ -1,12 +1,14 @@
 """Sums of integrals, products of spaces, nonlinear forms and solvers on many ranks."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.sparse.linalg import LinearOperator
 
 import femops
+from femops.errors import FemopsError
 from femops.parallel import Serial
 from femops.solvers.inner_products import Sums
 from support.cases import rank_devices
@@ -121,6 +123,26 @@ def test_products_and_sums_are_reproducible(comm, make):
     B = make(femops.distribute(mesh, Serial(), reproducible=True))
     u, w = random(A.space, B.space)
     assert np.array_equal(A @ u, (B @ w)[piece(A.space)])
+
+
+@pytest.mark.parallel(2)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_an_inverted_element_of_one_rank_ends_all(comm, dtype):
+    """It may be found at quadrature points only, when the operator is made."""
+    mesh = femops.box((4, 4))
+    coordinates = mesh.coordinates.copy()
+    coordinates[3] = coordinates[3][::-1, [1, 0]]  # past the checks of meshes
+    V = femops.H1(femops.distribute(replace(mesh, coordinates=coordinates), comm), 2)
+    with pytest.raises(FemopsError, match="not positive"):
+        femops.mass(V, dtype=dtype) @ V.zeros().astype(dtype)
+
+
+@pytest.mark.parallel(2)
+def test_numbers_that_are_not_finite_on_one_rank_end_an_update_on_all(comm):
+    V = femops.H1(femops.box((4, 4), comm=comm), 2)
+    A = femops.form(lambda u, c: {"value": u / c}, V, c=1.0)
+    with pytest.raises(FemopsError, match="not finite"):
+        A.update(c=lambda x: np.where((x < 0.2).all(axis=0), 0.0, 1.0)) @ V.zeros()
 
 
 # --- solvers --------------------------------------------------------------------------------------

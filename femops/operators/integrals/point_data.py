@@ -160,8 +160,8 @@ def _swept(
         return points
     assert isinstance(form.geometry, Geometry)
     form.geometry.check()
-    with np.errstate(all="ignore"):
-        return points if np.isfinite(points.sum()) else None
+    ends = points.min(initial=0.0), points.max(initial=0.0)  # a sum may overflow, on some ranks
+    return points if np.isfinite(ends).all() else None
 
 
 def setup_of(

@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from femops.geometry.domain import DomainBlock
 from femops.operators.integrals.integral import Integral
 from femops.operators.integrals.number_types import check_range, largest_of
 from femops.operators.integrals.term import Term
+from femops.parallel.collective_checks import check
 from femops.pointwise.expressions.graph import ancestors
 from femops.pointwise.trace import NORMAL, POSITION
 
@@ -40,6 +42,18 @@ def in_range(term: Term) -> Term:
     form = term.source
     if term.dtype != np.float32 or form is None or form.state.spaces:
         return term  # a bad state shows in its residual
+    comm = form.fields.whole.comm
+    with check(comm):  # a rank may have an inverted element
+        largest = _largest(term, form)
+    largest = comm.max(largest)
+    for what, most in zip(_WHAT, largest.tolist(), strict=True):
+        if most:
+            check_range(f"{form.name}: the {what}", most, term.dtype, whole=True)
+    return term
+
+
+def _largest(term: Term, form: Integral) -> NDArray[np.float64]:
+    """Largest absolute values of each kind of numbers in `_WHAT`, on this rank."""
     mapped = term.qfunction.numbers.mapped
     largest = np.zeros(len(_WHAT))
     for block in _blocks(form):
@@ -50,11 +64,7 @@ def in_range(term: Term) -> Term:
             found += [block.points, block.det, 1.0 / block.det]
         for kind, values in enumerate(found):
             largest[kind] = max(largest[kind], largest_of(values))
-    largest = form.fields.whole.comm.max(largest)
-    for what, most in zip(_WHAT, largest.tolist(), strict=True):
-        if most:
-            check_range(f"{form.name}: the {what}", most, term.dtype, whole=True)
-    return term
+    return largest
 
 
 def check_weights(form: Integral, dtype: np.dtype[Any]) -> None:
@@ -66,8 +76,10 @@ def check_weights(form: Integral, dtype: np.dtype[Any]) -> None:
         The largest Jacobian determinant or surface measure at element centers is out of range.
     """
     if dtype == np.float32:
-        largest = max((largest_of(block.weighted_det) for block in form.center), default=0.0)
-        largest = form.fields.whole.comm.max(largest)
+        comm = form.fields.whole.comm
+        with check(comm):
+            largest = max((largest_of(block.weighted_det) for block in form.center), default=0.0)
+        largest = comm.max(largest)
         if largest:
             check_range(f"{form.name}: {_WHAT[3]}", largest, dtype, whole=True)
 

@@ -16,6 +16,7 @@ from femops.operators.integrals.integral import Integral, Made
 from femops.operators.integrals.kernel_term import KernelTerm
 from femops.operators.integrals.number_types import data_type, float_type
 from femops.operators.integrals.point_data import data_of, setup_of
+from femops.parallel.collective_checks import check
 from femops.pointwise import QDataSplit
 from femops.pointwise.expressions.graph import same
 from femops.pointwise.linear import Pair
@@ -235,6 +236,11 @@ class Term(KernelTerm):
             self.source.check([*self.qdata_split.finite, *self.qdata_split.computed])
         return self
 
+    def ready_everywhere(self, level: str) -> Term:
+        """`Term.ready` on all ranks. Collective: all ranks raise if one does."""
+        with check(self.spaces[0].comm):
+            return self.ready(level)
+
     def at_level(self, level: str) -> Term:
         """Copy of the term at another level. Data are reused if both levels store the same data."""
         qdata_split = self.source.qdata_split(level, transpose=self.original is not None)
@@ -327,7 +333,7 @@ def updated(
         term, form = old, old.source
         mine = {name: value for name, value in values.items() if name in form.coefficients}
         if mine:
-            term = old.updated(form.with_coefficients(mine, made)).ready(level)
+            term = old.updated(form.with_coefficients(mine, made)).ready_everywhere(level)
         used |= mine.keys()
         terms.append((factor, term))
     unknown = sorted(values.keys() - used)

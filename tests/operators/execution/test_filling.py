@@ -5,7 +5,7 @@ import pytest
 
 import femops
 from femops.errors import GeometryError, OperatorError
-from femops.operators.execution import filling
+from femops.operators.execution import filling, host
 from support.cases.meshes import bend
 
 FORMS = {
@@ -39,6 +39,22 @@ def test_sweeps_compute_what_numpy_keeps_of_linear_forms(name, sweeps, monkeypat
     assert found.dtype == expected.dtype == term.dtype
     atol = 64 * np.finfo(term.dtype).eps * np.abs(expected).max()
     np.testing.assert_allclose(found, expected, rtol=0, atol=atol)
+
+
+def test_numbers_whose_sum_overflows_are_those_of_the_sweep(sweeps, monkeypatch):
+    """A rank with fewer elements has a finite sum, and all must take the same numbers."""
+    made = []
+
+    def filled(*given):
+        made.append(filling.filled_points(*given))
+        return made[-1]
+
+    monkeypatch.setattr(host, "filled_points", filled)
+    V = femops.H1(femops.box((2, 2), mapping=bend, order=2), 2)
+    ((_, term),) = femops.mass(V, rho=1e39, dtype="float32").summands
+    with np.errstate(over="ignore"):
+        assert np.isfinite(term.data.points).all() > np.isfinite(term.data.points.sum())
+    assert term.data.points is made[0]
 
 
 def test_values_that_are_not_finite_are_named(sweeps):

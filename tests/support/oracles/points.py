@@ -106,7 +106,7 @@ class Cell:
 
 
 def faces_of(mesh: Any) -> list[tuple[int, int, int]]:
-    """Boundary faces (element, direction, end): by element, then by code."""
+    """Boundary faces (element, direction, end): by code, then element, as up to 128 faces are."""
     dim = mesh.coordinates.shape[2]
     corners = mesh.elements.reshape(-1, *(2,) * dim)
     found: dict[tuple[int, ...], list[tuple[int, int, int]]] = {}
@@ -117,7 +117,7 @@ def faces_of(mesh: Any) -> list[tuple[int, int, int]]:
 
     def code(face: tuple[int, int, int]) -> tuple[int, int]:
         e, d, end = face
-        return e, sum(3**k * (2 * end if k == d else 1) for k in range(dim))
+        return sum(3**k * (2 * end if k == d else 1) for k in range(dim)), e
 
     return sorted(single, key=code)
 
