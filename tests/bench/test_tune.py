@@ -88,6 +88,7 @@ def test_a_level_is_kept_and_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tune, "measure_levels", lambda _: times)
     (row,) = searched(settings=("level",), rounds=6)["rows"]
     assert (row["found"], row["gain"]) == ("element", 2.0)
+    monkeypatch.setattr(auto, "_choices", {})  # those of earlier tests
     monkeypatch.setattr(auto, "measure_levels", lambda *_: pytest.fail("measured again"))
     monkeypatch.setattr(auto, "get_threads", lambda: 1)
     A = tune._operator(tune.PROBLEMS["bp3"], "multilinear", 2, 60.0, "auto")
