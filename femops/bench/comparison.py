@@ -74,6 +74,7 @@ def run_comparison(
         No order, an order or number of dofs that is out of range, or fewer than one round.
     """
     check_asked(orders=orders, dofs=[*([] if dofs is None else [dofs]), *solves.values()])
+    begin = {"format": FORMAT, "date": date.today().isoformat(), "versions": _versions()}
     bench = Bench((1,), PEER_MESHES, peers=PEERS, rounds=rounds, seconds=seconds)
     for order in dict.fromkeys(orders):
         for name in PEER_PROBLEMS:
@@ -86,7 +87,6 @@ def run_comparison(
         rows, said = run_beside(order, count, SOLVERS, rounds)
         found, notes = found + rows, notes + said
     result = bench.result()
-    begin = {"format": FORMAT, "date": date.today().isoformat(), "versions": _versions()}
     kept = {key: result[key] for key in ("machine", "limits", "rows")}
     return begin | kept | {"solves": found, "notes": [*result["notes"], *notes]}
 
