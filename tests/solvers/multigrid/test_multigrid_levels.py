@@ -226,6 +226,6 @@ def test_what_is_told_of_it():
     report = M.report()
     assert [level.dofs for level in report] == [289, 81, 25]
     assert all(0.0 < level.factor < 0.3 for level in report[:-1])
-    assert all(level.seconds > 0.0 for level in report)
+    assert sum(level.seconds for level in report) > 0.0  # a level's is a difference of two times
     assert M.T is M
     assert M.complexity == pytest.approx((289 + 81 + 25) / 289)
