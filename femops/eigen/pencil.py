@@ -10,15 +10,13 @@ from numpy.typing import NDArray
 
 from femops.errors import SolverError
 from femops.operators import Operator
-from femops.operators.coarsening import in_precision
 from femops.operators.matrix_free import ONE_SPACE
 from femops.solvers.inner_products import Sums
-from femops.solvers.multigrid.precision import fits, rounds_well, trial_product
+from femops.solvers.multigrid.precision import SINGLE, fits, in_single, trial_product
 from femops_meshes.arguments import type_name
 
 Array = NDArray[Any]
 AnyOperator = Operator
-SINGLE = np.dtype(np.float32)
 
 
 @final
@@ -92,15 +90,14 @@ class Pencil:
         """
         if self.A.dtype != np.float64 or self.A.space.any_width:
             return None
-        with np.errstate(over="ignore", invalid="ignore"):  # products show what is lost
-            given = [each for each in (self.A, self.mass) if each is not None]
-            short = [in_precision(each, SINGLE, each.level) for each in given]
-            products = [trial_product(each) for each in given]
-            tests = zip(given, products, short, strict=True)
-            if not all(fits(each, y) and rounds_well(y, rounded) for each, y, rounded in tests):
-                return None
+        given = [each for each in (self.A, self.mass) if each is not None]
+        if not all(fits(each, trial_product(each)) for each in given):
+            return None
+        short = [one for each in given if (one := in_single(each)) is not None]
+        with np.errstate(over="ignore"):  # then a factor is not positive and finite
             factors = [None if w is None else w.astype(SINGLE) for w in (self.weights, self.scales)]
-        if any(w is not None and not _positive(self.A, w, self.free) for w in factors):
+        good = all(w is None or _positive(self.A, w, self.free) for w in factors)
+        if len(short) < len(given) or not good:
             return None
         mass = None if self.mass is None else short[1]
         return replace(self, A=short[0], mass=mass, weights=factors[0], scales=factors[1])

@@ -10,9 +10,10 @@ from numpy.typing import DTypeLike
 
 from femops.eigen.filters import Interval
 from femops.eigen.inverse import Inverse
-from femops.eigen.pencil import SINGLE, Pencil
+from femops.eigen.pencil import Pencil
 from femops.errors import SolverError
 from femops.fields.panels import panel_width
+from femops.solvers.multigrid.precision import SINGLE
 from femops_meshes.arguments import dtype_of
 
 _FEWEST = 2**18  # entries of the vectors: below, compiling kernels in float32 takes longer

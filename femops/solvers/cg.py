@@ -29,7 +29,8 @@ from femops.solvers.linear_problem import (
     excess_of,
 )
 from femops.solvers.multigrid import Multigrid
-from femops.solvers.refinement import SINGLE, solve_refined
+from femops.solvers.multigrid.precision import SINGLE
+from femops.solvers.refinement import solve_refined
 from femops.solvers.singular import singular_cause
 from femops.solvers.watch import Callback, Progress, Watch
 from femops_kernels.cg import BREAKDOWN, CONVERGED, Solve

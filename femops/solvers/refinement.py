@@ -9,14 +9,12 @@ from numpy.typing import NDArray
 
 from femops.errors import SolverError
 from femops.operators import Operator
-from femops.operators.coarsening import in_precision
 from femops.operators.execution.choice import backend_of
 from femops.solvers.linear_problem import Info, LinearProblem
-from femops.solvers.multigrid.precision import rounds_well, trial_product
+from femops.solvers.multigrid.precision import SINGLE, in_single
 from femops.solvers.watch import Progress
 
 Vector = NDArray[Any]
-SINGLE = np.dtype(np.float32)
 _INNER = 1e-4  # reduction of the residual by a solve in float32, measured
 _PROGRESS = 0.5  # a solve that leaves this part of the residual is the last
 
@@ -103,10 +101,8 @@ def _rounded(A: Operator) -> Operator:
     """Copy of an operator in float32."""
     if A.dtype != np.float64:
         raise SolverError(f"inner_dtype is float32, and A is {A.dtype} already: leave it out")
-    with np.errstate(over="ignore", invalid="ignore"):  # the product shows what is lost
-        short = in_precision(A, SINGLE, A.level)
-        fits = rounds_well(trial_product(A), short)
-    if not fits:
+    short = in_single(A)
+    if short is None:
         raise SolverError(
             "numbers of A do not fit into float32: leave inner_dtype out, or scale the "
             "coefficients or the coordinates"

@@ -138,7 +138,7 @@ def _forced(M: Changeable, asked: Relaxation) -> Choice:
 
 
 def _tried(M: Changeable, measured: float, slow: str) -> Choice:
-    """Try other relaxations, and keep the one with the smallest factor, if it is small."""
+    """Try other relaxations. Keep points unless the best of the others is below `_WORTH`."""
     best: Relaxation = "points"
     kept, failed = M.hierarchy, list[str]()
     factors: dict[Relaxation, float] = {"points": measured}

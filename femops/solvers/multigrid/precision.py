@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from femops.errors import SolverError
 from femops.operators import Operator
+from femops.operators.coarsening import in_precision
 from femops.solvers.multigrid.level import scattered
 
 Vector = NDArray[np.float64]
-_SINGLE = np.dtype(np.float32)
+SINGLE = np.dtype(np.float32)
 # Numbers of A for which a cycle in float32 is chosen, and those for which it is possible: solutions
 # are larger than the inverse of these numbers by up to the condition number.
 _CHOSEN, _POSSIBLE = (1e-20, 1e20), (1e-25, 1e30)
@@ -47,7 +48,7 @@ def cycle_type(
         not fit into float32.
     """
     kind = asked or A.dtype
-    if kind == _SINGLE:
+    if kind == SINGLE:
         sizes = _sizes(A, trial_product(A) if product is None else product)
         if not sizes.within(_POSSIBLE):
             wrong = sizes.most if sizes.most >= _POSSIBLE[1] else min(sizes.least, sizes.entry)
@@ -59,7 +60,7 @@ def cycle_type(
         return kind, "the mesh is reproducible"
     if product is None:
         return kind, "the cycle is a direct solver"
-    return (_SINGLE, "its precision suffices") if fits(A, product) else (kind, BEYOND)
+    return (SINGLE, "its precision suffices") if fits(A, product) else (kind, BEYOND)
 
 
 def fits(A: Operator, product: Vector) -> bool:
@@ -75,6 +76,13 @@ def refusal(A: Operator, numbers: str) -> str:
         f"{numbers}, a multigrid cycle in float32 takes {least:.0e} to {most:.0e}: {cure}, or "
         "scale the coefficients or the coordinates"
     )
+
+
+def in_single(A: Operator) -> Operator | None:
+    """Copy of an operator in float32. None if rounding changes products. Collective."""
+    with np.errstate(over="ignore", invalid="ignore"):  # the product shows what is lost
+        short = in_precision(A, SINGLE, A.level)
+        return short if rounds_well(trial_product(A), short) else None
 
 
 def rounds_well(exact: Vector, rounded: Operator) -> bool:
@@ -115,7 +123,7 @@ def _sizes(A: Operator, product: Vector) -> _Sizes:
     factors = [abs(factor) for factor, _ in A.summands]
     free = comm.max(int(len(product) > len(A.constrained_dofs)))
     numbers = list(factors)
-    if largest or (free and A.dtype == _SINGLE):  # where float32 may have underflowed
+    if largest or (free and A.dtype == SINGLE):  # where float32 may have underflowed
         numbers += [largest, *(largest / factor for factor in factors)]
     return _Sizes(min(numbers), max(numbers), entry)
 
