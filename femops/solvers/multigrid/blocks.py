@@ -23,6 +23,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import splu
 
 from femops.errors import SolverError
+from femops.parallel.collective_checks import check
 from femops.parallel.comm import Communicator
 from femops.solvers.multigrid.coarse import gathered
 from femops.solvers.multigrid.level import Blocks
@@ -65,19 +66,26 @@ class Lines(Blocks):
         if longest > _MOST_IN_LINE[level.dim]:
             raise SolverError(f"strong directions join {longest:,} dofs")
         blocks = level.parts(part)
-        symmetric = {"SymmetricMode": True}
-        order = {"permc_spec": "MMD_AT_PLUS_A", "diag_pivot_thresh": 0.0, "options": symmetric}
-        try:
-            self._factors = splu(blocks, **order)
-        except RuntimeError as error:
-            raise SolverError("a line of nodes has a singular matrix") from error
-        pivots = self._factors.U.diagonal()
-        if not (pivots > _LEAST_PIVOT * blocks.diagonal()[self._factors.perm_c.argsort()]).all():
-            raise SolverError("a line of nodes has a singular matrix")
+        with check(level.comm):  # a rank may be short of memory
+            self._factors = _factors(blocks)
 
     def apply(self, r: Array) -> None:
         """See `Blocks.apply`."""
         r[:] = self._factors.solve(r.astype(np.float64))
+
+
+def _factors(blocks: csc_array) -> Any:
+    """SciPy's factors of a positive definite matrix of small blocks."""
+    symmetric = {"SymmetricMode": True}
+    order = {"permc_spec": "MMD_AT_PLUS_A", "diag_pivot_thresh": 0.0, "options": symmetric}
+    try:
+        factors = splu(blocks, **order)
+    except RuntimeError as error:
+        raise SolverError("a line of nodes has a singular matrix") from error
+    pivots = factors.U.diagonal()
+    if not (pivots > _LEAST_PIVOT * blocks.diagonal()[factors.perm_c.argsort()]).all():
+        raise SolverError("a line of nodes has a singular matrix")
+    return factors
 
 
 def _joined(level: LevelMatrix) -> Ints:
@@ -116,8 +124,13 @@ class Patches(Blocks):
         starts, dofs = _patches(level)
         sizes = np.diff(starts)
         _check_sizes(sizes, dtype)
-        matrix, self._inverses = level.matrix(), list[tuple[Ints, Array]]()
-        columns = list[Ints]()
+        matrix = level.matrix()
+        with check(level.comm):  # a rank may be short of memory
+            self._invert(matrix, starts, dofs, dtype)
+
+    def _invert(self, matrix: csr_array, starts: Ints, dofs: Ints, dtype: np.dtype[Any]) -> None:
+        sizes, columns = np.diff(starts), list[Ints]()
+        self._inverses = list[tuple[Ints, Array]]()
         for size in np.unique(sizes[sizes > 0]).tolist():
             own = dofs[starts[:-1][sizes == size][:, np.newaxis] + np.arange(size)]
             step = max(1, _TOGETHER // size**2)
@@ -126,7 +139,7 @@ class Patches(Blocks):
                 self._inverses.append((some, _inverses(matrix, some).astype(dtype)))
                 columns.append(some.reshape(-1))
         into = np.concatenate(columns) if columns else np.zeros(0, np.int64)
-        n, count = len(level.free), len(into)
+        n, count = matrix.shape[0], len(into)
         ones = np.ones(count, dtype)
         self._sums = csc_array((ones, into, np.arange(count + 1)), shape=(n, count)).tocsr()
 

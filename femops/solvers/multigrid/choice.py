@@ -8,12 +8,12 @@ from typing import Any, Literal, Protocol, final
 
 import numpy as np
 
-from femops.errors import OperatorError, SolverError
+from femops.errors import OperatorError, RankError, SolverError
 from femops.operators import Operator
 from femops.solvers.multigrid.blocks import BLOCKS, Gathered, check_lines, check_patches
 from femops.solvers.multigrid.hierarchy import Coarsest, Hierarchy, build
 from femops.solvers.multigrid.level import Blocks
-from femops.solvers.multigrid.measure import Cycle, factor, iterations
+from femops.solvers.multigrid.measure import FACTOR_CYCLES, Cycle, factor, iterations
 from femops.spaces.h1_l2 import H1
 
 Relaxation = Literal["points", "lines", "patches", "direct"]
@@ -30,8 +30,8 @@ _CYCLES, _TRIAL, _LONG = 4, 6, 40
 # Most dofs: of the factors of A's matrix, and of the order above 1 that a cycle of patches ends
 # with, by dimension; of blocks of dofs on several ranks, as each rank has all of them.
 _FACTORED, _ON_RANKS = {1: 10**6, 2: 200_000, 3: 15_000}, 200_000
-# Blocks are singular or too large, or memory does not suffice.
-_FAILURES = SolverError, OperatorError, MemoryError
+# Blocks are singular or too large, or memory does not suffice, here or on another rank.
+_FAILURES = SolverError, OperatorError, MemoryError, RankError
 
 
 @final
@@ -122,8 +122,13 @@ def _measured(M: Changeable) -> float:
     """Factor of a cycle by points; zero if a coarse level shows that it is small."""
     coarse = max((k for k, s in enumerate(M.sizes[:-1]) if s.order > 1), default=0)
     coarse = min(max(coarse, 1), len(M.levels) - 1)
-    doubtful = factor(M, coarse, _CYCLES) > _DOUBTFUL
-    return factor(M, 0) if doubtful else 0.0
+    doubtful = _factor(M, coarse, _CYCLES) > _DOUBTFUL
+    return _factor(M, 0) if doubtful else 0.0
+
+
+def _factor(M: Changeable, k: int, cycles: int = FACTOR_CYCLES) -> float:
+    """Factor of a cycle from level k, the same on all ranks. Each has coarse levels of its own."""
+    return M.operator.space.comm.max(factor(M, k, cycles))
 
 
 def _forced(M: Changeable, asked: Relaxation) -> Choice:
@@ -132,7 +137,7 @@ def _forced(M: Changeable, asked: Relaxation) -> Choice:
         M.take(_hierarchy(M, asked))
     except _FAILURES as error:
         M.take(points)
-        why = f"relaxation={asked!r} is not possible: {error}"
+        why = f"relaxation={asked!r} is not possible: {_cause(error)}"
         return Choice("points", why, f"multigrid relaxes by points: {why}")
     return Choice(asked, "as asked")
 
@@ -146,9 +151,9 @@ def _tried(M: Changeable, measured: float, slow: str) -> Choice:
         try:
             M.take(_hierarchy(M, name))
         except _FAILURES as error:
-            failed.append(f"{name} not: {error}")
+            failed.append(f"{name} not: {_cause(error)}")
             continue
-        factors[name] = _factor(M)
+        factors[name] = _of_other(M)
         if factors[name] < min(factors[best], _WORTH):
             best, kept = name, M.hierarchy
         if factors[name] < _GOOD:
@@ -158,12 +163,16 @@ def _tried(M: Changeable, measured: float, slow: str) -> Choice:
     return _settled(M, best, factors[best], reason, "; ".join(failed))
 
 
-def _factor(M: Changeable) -> float:
+def _of_other(M: Changeable) -> float:
     """Factor of a cycle with another relaxation, which a few cycles tell where it is small."""
     if not M.levels:
         return 0.0
-    found = factor(M, 0, _TRIAL)
-    return found if found < _GOOD else factor(M, 0)
+    found = _factor(M, 0, _TRIAL)
+    return found if found < _GOOD else _factor(M, 0)
+
+
+def _cause(error: Exception) -> str:
+    return str(error) or "memory does not suffice"  # SciPy's factorizations tell nothing more
 
 
 def _candidates(M: Changeable) -> tuple[Relaxation, ...]:
@@ -178,7 +187,7 @@ def _settled(
     """Return the choice, with a warning if many iterations are expected."""
     reason = f"{reason}; {failed}" if failed else reason
     if reached > _UNSETTLED:
-        reached = factor(M, 0, _LONG)
+        reached = _factor(M, 0, _LONG)
     if reached < _MANY:
         return Choice(relaxation, reason)
     many = f"a solve to 1e-9 is expected to take {iterations(reached)} iterations or more"

@@ -17,6 +17,7 @@ from femops.operators.coarsening import coarse_operator, cycle_level, in_precisi
 from femops.operators.execution.backend import Backend
 from femops.operators.execution.choice import backend_of
 from femops.operators.execution.transfer import compile_cycles_ahead, summed_interpolation
+from femops.parallel.collective_checks import check
 from femops.parallel.comm import Communicator, Serial
 from femops.solvers.inner_products import Sums
 from femops.solvers.multigrid.basis_change import BasisChange
@@ -318,8 +319,9 @@ def _with_matrices(
         x, free = gathered(comm, space.dof_coordinates()), gathered(comm, free)
         if not A.constraints.identity:  # eliminated rows and columns get a diagonal
             matrix = csr_array(matrix + diags_array((~free).astype(float)))
-        modes = rigid_modes(x, space.ncomp, free)
-        solver = coarse_solver(matrix, modes, space.dim, direct=not last.meshes)
+        with check(comm):  # a rank may be short of memory
+            modes = rigid_modes(x, space.ncomp, free)
+            solver = coarse_solver(matrix, modes, space.dim, direct=not last.meshes)
         return size, solver, constrained, comm
     levels.append(_of_operator(A, space, dtype, degree, sums=False))
     matrices.add_space(space)
@@ -329,8 +331,9 @@ def _with_matrices(
         levels.append(_of_matrix(below, size, dtype, degree, backend))
         matrices.add_grid(below, space.dim)
         below, levels[-1].transfer = below.coarser(dtype, backend)
-    modes = rigid_modes(below.x, space.ncomp, below.free)
-    solver = coarse_solver(below.matrix, modes, space.dim)
+    with check(comm):
+        modes = rigid_modes(below.x, space.ncomp, below.free)
+        solver = coarse_solver(below.matrix, modes, space.dim)
     return below.size(size), solver, np.flatnonzero(~below.free), Serial()
 
 

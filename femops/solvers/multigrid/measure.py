@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 from femops.solvers.multigrid.level import Level, Size, scattered
 from femops_kernels.vector_updates import VectorUpdates
 
-_CYCLES = 9  # after so many energies the reduction factor is that of the slowest error
+FACTOR_CYCLES = 9
+"""Energies after which the reduction factor is that of the slowest error."""
+
 _TOLERANCE = 1e-9  # of the solves whose iterations are estimated
 
 
@@ -102,10 +104,11 @@ def _seconds(M: Cycle, k: int) -> float:
     return float(np.median(times))
 
 
-def factor(M: Cycle, k: int, cycles: int = _CYCLES) -> float:
+def factor(M: Cycle, k: int, cycles: int = FACTOR_CYCLES) -> float:
     """Factor by which a cycle from level k reduces the energy norm of an error. Collective.
 
-    It is that of the last of ``cycles`` - 1 cycles, which begin with a scattered error.
+    It is that of the last of ``cycles`` - 1 cycles, which begin with a scattered error. It is
+    infinite if numbers overflow.
     """
     level, size, right = M.levels[k], M.sizes[k], M.rights[k]
     n = size.own
@@ -122,4 +125,4 @@ def factor(M: Cycle, k: int, cycles: int = _CYCLES) -> float:
         error /= energy
         right /= energy
         error -= M.cycle_from(k)
-    return found
+    return math.inf if math.isnan(found) else found

@@ -1,12 +1,14 @@
 """Multigrid on many ranks: the same iterations, and the same bits on a reproducible mesh."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 
 import femops
-from femops.errors import SolverError
+from femops.errors import ConvergenceWarning, SolverError
 from femops.parallel import Serial
-from femops.solvers.multigrid import hierarchy
+from femops.solvers.multigrid import blocks, choice, hierarchy
 from support.cases.rank_operators import here, piece
 from support.cuda import guarded
 
@@ -160,6 +162,36 @@ def test_ranks_take_other_relaxations(comm, relaxation):
     assert info.converged
     assert info.iterations == expected.iterations
     np.testing.assert_allclose(x, y[piece(V)], atol=1e-8 * abs(y).max())
+
+
+@pytest.mark.parallel(2)
+@pytest.mark.parametrize("relaxation", ["lines", "patches"])
+def test_a_rank_that_is_short_of_memory_decides_for_all(comm, relaxation, monkeypatch):
+    def fail(*args, **options):
+        raise MemoryError
+
+    if comm.rank == 1:
+        monkeypatch.setattr(blocks, "splu", fail)
+        monkeypatch.setattr(blocks, "_inverses", fail)
+    V = femops.H1(femops.box((20, 20), comm=comm), 4)
+    A = femops.diffusion(V, kappa=np.diag([1.0, 1e-3])).constrained(V.boundary_dofs())
+    warned = pytest.warns(ConvergenceWarning, match="rank 1 of 2 failed: MemoryError")
+    with warned if comm.rank == 0 else nullcontext():
+        M = femops.multigrid(A, relaxation=relaxation)
+    assert M.relaxation == "points"
+    reason = "memory does not suffice" if comm.rank else "rank 1 of 2 failed: MemoryError: "
+    assert M.relaxation_reason == f"relaxation={relaxation!r} is not possible: {reason}"
+
+
+@pytest.mark.parallel(2)
+def test_ranks_choose_alike_where_they_measure_otherwise(comm, monkeypatch):
+    """On machines of several kinds, cycles on levels that each rank has are rounded otherwise."""
+    measured = choice.factor
+    monkeypatch.setattr(choice, "factor", lambda *of: measured(*of) * (0.5 if comm.rank else 1.0))
+    V = femops.H1(femops.box((20, 20), comm=comm), 4)
+    A = femops.diffusion(V, kappa=np.diag([1.0, 1e-3])).constrained(V.boundary_dofs())
+    M = femops.multigrid(A)
+    assert (M.relaxation, M.relaxation_reason) == comm.broadcast(("lines", M.relaxation_reason))
 
 
 @pytest.mark.parallel(2, 3)
