@@ -111,6 +111,18 @@ def not_positive(problem: LinearProblem, count: int) -> SolverError:
     return SolverError(_NOT_POSITIVE.format(count, cause or _ADVICE))
 
 
+def _diverging(problem: LinearProblem, M: Multigrid, count: int) -> SolverError:
+    """Return the error for a cycle that is not positive. Collective.
+
+    On a singular operator a cycle takes what is left of an impossible load to zero.
+    """
+    cause = singular_cause(problem.A, problem.right, problem.tolerance)
+    if cause:
+        return SolverError(_NOT_POSITIVE.format(count, cause))
+    higher = f"a higher degree, as {M.higher}, or " if M.higher else ""
+    return SolverError(_DIVERGES.format(count, higher))
+
+
 def _iterate(
     problem: LinearProblem, M: Multigrid, watch: Watch, goal: float, x: Vector
 ) -> tuple[int, float, Vector]:
@@ -136,8 +148,7 @@ def _iterate(
         beta = -alpha * scale * change / rho if count else 0.0
         rho = scale * own
         if not 0.0 < rho < math.inf:
-            higher = f"a higher degree, as {M.higher}, or " if M.higher else ""
-            raise SolverError(_DIVERGES.format(count, higher))
+            raise _diverging(problem, M, count)
         directions.turn(p, z, beta, scale)
         A.apply(p, product)
         curvature = plain.inner(p, product)
