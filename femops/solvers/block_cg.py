@@ -53,16 +53,16 @@ def solve(problems: Sequence[LinearProblem], watch: Watch) -> tuple[Array, Info,
     """
     exponents = [math.frexp(problem.norm)[1] for problem in problems]
     block = _Block([p.scaled(e) for p, e in zip(problems, exponents, strict=True)])
-    norms, count = block.begin(), 0
+    norms, count, ended = block.begin(), 0, False
     for _ in range(_STARTS):
         before = norms
-        count = _iterate(block, count, watch)
+        count, ended = _iterate(block, count, watch)
         norms = block.begin()
         done = (norms <= 10.0 * block.goals) | ~(norms < 0.5 * before)
         if done.all() or count >= block.first.limit:
             break
     far = int(np.argmax(norms / (block.goals + np.finfo(float).tiny)))
-    converged = bool((norms <= 10.0 * block.goals).all())
+    converged = bool((norms <= (10.0 if ended else 1.0) * block.goals).all())
     info = Info(
         converged, count, float(norms[far]), float(block.goals[far]), residuals=tuple(watch.norms)
     )
@@ -72,8 +72,16 @@ def solve(problems: Sequence[LinearProblem], watch: Watch) -> tuple[Array, Info,
     return X, info.scaled(exponents[far]), far
 
 
-def _iterate(block: _Block, count: int, watch: Watch) -> int:
-    """Improve the block's solution. Return the total number of iterations."""
+def _iterate(block: _Block, count: int, watch: Watch) -> tuple[int, bool]:
+    """Improve the block's solution.
+
+    Returns
+    -------
+    count : int
+        Total number of iterations.
+    ended : bool
+        Whether the residual of the recursion is below the tolerance. The true one may be larger.
+    """
     block.orthonormalize(count)
     first = block.norms().max()
     while True:
@@ -81,8 +89,9 @@ def _iterate(block: _Block, count: int, watch: Watch) -> int:
         if not norms.max() <= _DIVERGED * first:
             raise not_positive(block.first, count)
         watch.tell(count, float(norms.max()), lambda: block.X)
-        if (norms <= block.reach).all() or count >= block.first.limit:
-            return count
+        ended = bool((norms <= block.reach).all())
+        if ended or count >= block.first.limit:
+            return count, ended
         block.advance(count)
         count += 1
 

@@ -123,8 +123,9 @@ def cg(
     x : array of the shape of b
         The last iterate, converged or not.
     info : Info
-        Report of the solve. For several right-hand sides, ``iterations`` is the total. ``residual``
-        and ``tolerance`` belong to the right-hand side that is farthest from its tolerance.
+        Report of the solve. For several right-hand sides, ``iterations`` is the most that one
+        needs, and ``converged`` is True if all have converged. ``residual`` and ``tolerance``
+        belong to the right-hand side that is farthest from its tolerance.
         ``residuals`` has the largest residual in each iteration, after each right-hand side was
         scaled by a power of two to a norm from 1/2 to 1.
 
@@ -211,10 +212,11 @@ def _many(
     else:
         groups = (columns[k : k + _MOST_COLUMNS] for k in range(0, count, _MOST_COLUMNS))
         found = [_block(A, group, options, **reports) for group in groups]
-    worst = max((info for _, info in found), key=lambda i: i.residual / (i.tolerance or 1e-300))
+    infos = [info for _, info in found]
+    worst = max(infos, key=lambda i: (not i.converged, i.residual / (i.tolerance or 1e-300)))
     parts = tuple(x if x.ndim == 2 else x[:, np.newaxis] for x, _ in found)
     X = A.space.memory.xp.concatenate(parts, axis=1)
-    return X, replace(worst, iterations=max(info.iterations for _, info in found))
+    return X, replace(worst, iterations=max(info.iterations for info in infos))
 
 
 def _block(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from scipy.sparse.linalg import aslinearoperator
 
 import femops
 from femops.errors import ConvergenceWarning, SolverError, VectorError
-from femops.solvers import block_cg
+from femops.solvers import Info, block_cg
 from support.cases.kernels import bend, smooth
 from support.cuda import guarded
 
@@ -121,6 +122,26 @@ def test_the_report() -> None:
     assert femops.cg(A, B, rtol=0.0, atol=1e-5, warn=False)[1].tolerance == 1e-5
     X, info = femops.cg(A, B, rtol=0.0, warn=False)  # it ends
     np.testing.assert_allclose(X, np.linalg.solve(MATRIX, B), rtol=0, atol=1e-12 * abs(X).max())
+
+
+def test_one_iteration_too_few_has_not_converged() -> None:
+    """Only round-off may leave a residual above the tolerance."""
+    B = noise(3)
+    _, info = femops.cg(A, B, rtol=1e-6)
+    with pytest.warns(ConvergenceWarning, match="or a larger maxiter"):
+        _, less = femops.cg(A, B, rtol=1e-6, maxiter=info.iterations - 1)
+    assert not less.converged
+    assert 1.0 < less.residual / less.tolerance < 10.0
+
+
+def test_columns_solved_one_by_one_have_converged_if_all_have(monkeypatch: Any) -> None:
+    """One ends with round-off above its tolerance, the other at the limit."""
+    infos = iter([Info(True, 5, 3.0, 1.0), Info(False, 9, 2.0, 1.0)])
+    monkeypatch.setattr(
+        import_module("femops.solvers.cg"), "_of_one", lambda given, *_: (given.right, next(infos))
+    )
+    _, info = femops.cg(A, noise(2), M=femops.multigrid(A), warn=False)
+    assert (info.converged, info.iterations, info.residual) == (False, 9, 2.0)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
