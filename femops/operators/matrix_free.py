@@ -21,6 +21,7 @@ from femops.operators.execution.vectors import (
     check_output,
     checked_vector,
 )
+from femops.parallel.collective_checks import check
 from femops.spaces.base import Space
 from femops.spaces.memory import check_shape, memory_of
 from femops.spaces.product import Product
@@ -182,7 +183,8 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
             return self._matmat(padded)[:, :k].copy()
         copied = not (x.flags.c_contiguous and x.dtype == self.dtype)
         needed = (self.shape[0] + n * copied) * k * self.dtype.itemsize
-        require_memory(needed, f"a product with {k} vectors", "fewer at once")
+        with check(comm):
+            require_memory(needed, f"a product with {k} vectors", "fewer at once")
         given = self._arrays.ascontiguousarray(x, dtype=self.dtype)
         result = self.space.memory.rows_like(given, self.shape[0])
         self._apply_panels(given, result, Panels(k))

@@ -5,6 +5,7 @@ import pytest
 
 import femops
 from femops.eigen import SubspaceState, chebyshev_subspace
+from femops.errors import OperatorError, RankError
 from femops.fields.multivector import MultiVector
 from support.cases.kernels import bend, smooth
 from support.cases.rank_operators import close, piece
@@ -46,6 +47,17 @@ def test_many_vectors_of_ranks_are_parts_of_those_of_one(comm, make, kind):
         X = X[:3]
         X.orthonormalise(A)
         assert np.allclose(X.gram(A @ X), np.eye(3))
+
+
+@pytest.mark.parallel(2)
+def test_a_product_that_is_too_large_for_one_rank_ends_all(comm, monkeypatch):
+    V = femops.H1(shared(comm, lambda: femops.ball(1, order=2))[0], 2)
+    A, X = femops.diffusion(V, smooth) + femops.mass(V), np.ones((V.size, 12))
+    if comm.rank == 1:
+        monkeypatch.setattr("femops.operators.assembly.csr.available_memory", lambda: 0)
+    failed = (OperatorError, "12 vectors needs") if comm.rank else (RankError, "rank 1 of 2")
+    with pytest.raises(failed[0], match=failed[1]):
+        A @ X
 
 
 @pytest.mark.parallel(2)
