@@ -161,7 +161,7 @@ class MatrixFree(LinearOperator, ABC):  # type: ignore[misc]  # SciPy has no typ
                 f"x has type {x.dtype}, the operator {self.dtype}: give a real vector"
             )
         flat = self._arrays.ascontiguousarray(x, dtype=self.dtype).reshape(-1)
-        return self.apply(flat)
+        return self.apply(flat if getattr(flat.flags, "aligned", True) else flat.copy())
 
     def _matmat(self, x: NDArray[Any]) -> NDArray[Any]:
         """Return the product (test size, nvec) with many vectors x (size, nvec)."""

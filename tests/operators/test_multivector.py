@@ -148,6 +148,8 @@ def test_vectors_between_words(operator):
     result = operator @ packed
     assert result.flags.aligned
     assert np.array_equal(result, operator @ x)
+    one = packed.reshape(-1)[: len(x)]
+    assert np.array_equal(operator @ one, operator @ one.copy())
 
 
 @pytest.mark.parametrize("make", [femops.mass, femops.diffusion])
