@@ -26,7 +26,7 @@ _DOUBTFUL, _SLOW, _GOOD, _WORTH = 0.4, 0.6, 0.5, 0.8
 # iterations.
 _UNSETTLED, _MANY = 0.8, 0.9
 # Measured energies of errors: on the coarse level, of another relaxation, and for longer.
-_CYCLES, _TRIAL, _LONG = 4, 6, 40
+_COARSE, _TRIAL, _LONG = 6, 6, 40
 # Most dofs: of the factors of A's matrix, and of the order above 1 that a cycle of patches ends
 # with, by dimension; of blocks of dofs on several ranks, as each rank has all of them.
 _FACTORED, _ON_RANKS = {1: 10**6, 2: 200_000, 3: 15_000}, 200_000
@@ -122,7 +122,7 @@ def _measured(M: Changeable) -> float:
     """Factor of a cycle by points; zero if a coarse level shows that it is small."""
     coarse = max((k for k, s in enumerate(M.sizes[:-1]) if s.order > 1), default=0)
     coarse = min(max(coarse, 1), len(M.levels) - 1)
-    doubtful = _factor(M, coarse, _CYCLES) > _DOUBTFUL
+    doubtful = _factor(M, coarse, _COARSE) > _DOUBTFUL
     return _factor(M, 0) if doubtful else 0.0
 
 

@@ -205,6 +205,17 @@ class Level:
         self._updates.step(self._first, self.product, None, self.weights, None, factors)
         return self._first
 
+    def scattered_error(self) -> Array:
+        """Vector of the level with scattered entries, which alone have energies of one size.
+
+        So none is hidden by others where coefficients jump by many orders of magnitude.
+        """
+        size, updates = self.size, self._updates
+        error: Array = updates.vector(size.own, self.right.dtype)
+        error[: size.own] = updates.put(scattered(size.first, size.own))
+        error *= updates.xp.sqrt(self._inverse)
+        return error
+
     def dual(self, x: Array) -> None:
         """Set the right-hand side to x times the diagonal. Allocates memory."""
         self.right[:] = x / (self._inverse + (self._inverse == 0.0))
@@ -257,8 +268,8 @@ class Level:
         n, free = self.size.own, self.weights > 0.0
         r, z = (self._updates.vector(n, self.right.dtype) for _ in range(2))
         direction = self._first
-        r[:n] = scattered(self.size.first, n)
-        r *= free
+        self.dual(self.scattered_error())
+        r[:], self.right[:] = self.right, 0.0
         alphas, betas = list[float](), list[float]()
         lengths, energy, first = list[float](), 0.0, 0.0  # of steps of conjugate gradients
         for k in range(_LANCZOS_STEPS):

@@ -110,11 +110,8 @@ def factor(M: Cycle, k: int, cycles: int = FACTOR_CYCLES) -> float:
     It is that of the last of ``cycles`` - 1 cycles, which begin with a scattered error. It is
     infinite if numbers overflow.
     """
-    level, size, right = M.levels[k], M.sizes[k], M.rights[k]
-    n = size.own
-    error = M.updates.vector(n, right.dtype)
-    error[:n] = M.updates.put(scattered(size.first, n))
-    error *= level.weights > 0.0
+    level, right = M.levels[k], M.rights[k]
+    error = level.scattered_error()
     before = found = 0.0
     for done in range(cycles):
         level.compiled.apply(error, right)

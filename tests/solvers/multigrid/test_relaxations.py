@@ -37,11 +37,19 @@ def layer(x: Any) -> Any:
     return np.stack([x[0], x[1] ** 8 + 1e-6 * x[1]])
 
 
+def beside_stiff(x: Any) -> Any:
+    """A weak direction to the right, and 1e9 in all directions to the left."""
+    kappa = np.zeros((2, 2, len(x[0])))
+    kappa[0, 0], kappa[1, 1] = np.where(x[0] < 0.5, 1e9, [[1.0], [1e-6]])
+    return kappa
+
+
 BOX, BLOCK = femops.box((8, 8)), femops.box((4, 4, 4))
 
 HARD = {
     "weak": (lambda: poisson(BOX, 4, kappa=np.diag([1.0, 1e-6])), "lines"),
     "weak, order 8": (lambda: poisson(femops.box((4, 4)), 8, kappa=np.diag([1e-6, 1.0])), "lines"),
+    "weak beside stiff": (lambda: poisson(BOX, 4, kappa=beside_stiff), "lines"),
     "flat cells": (lambda: poisson(femops.box((8, 8), upper=(1.0, 1e6)), 3), "lines"),
     "layer": (lambda: poisson(femops.box((16, 16), mapping=layer), 2), "lines"),
     "strong plane": (lambda: poisson(BLOCK, 4, kappa=np.diag([1.0, 1e-6, 1.0])), "lines"),
@@ -159,10 +167,18 @@ def test_lines_have_the_nodes_along_the_strong_direction(level: Any, ncomp: int)
 
 
 @pytest.mark.parametrize(
-    ("relaxation", "order", "count"), [("lines", 1, 26), ("lines", 3, 4), ("patches", 3, 4)]
+    ("relaxation", "order", "count", "kappa"),
+    [
+        ("lines", 1, 26, np.diag([1.0, 1e-3])),
+        ("lines", 3, 4, np.diag([1.0, 1e-3])),
+        ("lines", 4, 4, beside_stiff),
+        ("patches", 3, 4, np.diag([1.0, 1e-3])),
+    ],
 )
-def test_cycles_are_symmetric_and_positive(relaxation: Any, order: int, count: int) -> None:
-    A = poisson(femops.box((count, count)), order, kappa=np.diag([1.0, 1e-3]))
+def test_cycles_are_symmetric_and_positive(
+    relaxation: Any, order: int, count: int, kappa: Any
+) -> None:
+    A = poisson(femops.box((count, count)), order, kappa=kappa)
     M = femops.multigrid(A, relaxation=relaxation, dtype="float64")
     matrix = np.stack([M @ unit for unit in np.eye(A.shape[0])], axis=1)
     np.testing.assert_allclose(matrix, matrix.T, rtol=0, atol=1e-12 * abs(matrix).max())
