@@ -18,15 +18,18 @@ from femops.spaces.h1_l2 import H1
 
 Relaxation = Literal["points", "lines", "patches", "direct"]
 
-# Factors of a cycle: from the first on, on a coarse level, the whole cycle is measured. From the
-# second on it is slow, and other relaxations are tried. One below the third is taken at once, and
-# one above the fourth never: its cycles take up to eight times as long as those by points.
-_DOUBTFUL, _SLOW, _GOOD, _WORTH = 0.4, 0.6, 0.5, 0.8
+# Measured energies of errors on a coarse level, and the factor of a cycle from which on it is
+# measured for longer, at last the whole cycle. Errors of slender bodies show late.
+_DOUBTFUL = (4, 0.25), (6, 0.4)
+# From the first factor on a cycle is slow, and other relaxations are tried. One below the second is
+# taken at once, and one above the third never: its cycles take up to eight times as long as those
+# by points.
+_SLOW, _GOOD, _WORTH = 0.6, 0.5, 0.8
 # Above the first the cycle is measured for longer, and above the second a solve takes many
 # iterations.
 _UNSETTLED, _MANY = 0.8, 0.9
-# Measured energies of errors: on the coarse level, of another relaxation, and for longer.
-_COARSE, _TRIAL, _LONG = 6, 6, 40
+# Measured energies of errors: of another relaxation, and for longer.
+_TRIAL, _LONG = 6, 40
 # Most dofs: of the factors of A's matrix, and of the order above 1 that a cycle of patches ends
 # with, by dimension; of blocks of dofs on several ranks, as each rank has all of them.
 _FACTORED, _ON_RANKS = {1: 10**6, 2: 200_000, 3: 15_000}, 200_000
@@ -122,8 +125,10 @@ def _measured(M: Changeable) -> float:
     """Factor of a cycle by points; zero if a coarse level shows that it is small."""
     coarse = max((k for k, s in enumerate(M.sizes[:-1]) if s.order > 1), default=0)
     coarse = min(max(coarse, 1), len(M.levels) - 1)
-    doubtful = _factor(M, coarse, _COARSE) > _DOUBTFUL
-    return _factor(M, 0) if doubtful else 0.0
+    for energies, small in _DOUBTFUL:
+        if _factor(M, coarse, energies) <= small:
+            return 0.0
+    return _factor(M, 0)
 
 
 def _factor(M: Changeable, k: int, cycles: int = FACTOR_CYCLES) -> float:
