@@ -133,7 +133,8 @@ def _measured(M: Changeable) -> float:
 
 def _factor(M: Changeable, k: int, cycles: int = FACTOR_CYCLES) -> float:
     """Factor of a cycle from level k, the same on all ranks. Each has coarse levels of its own."""
-    return M.operator.space.comm.max(factor(M, k, cycles))
+    most: float = M.operator.space.comm.max(factor(M, k, cycles))
+    return most
 
 
 def _forced(M: Changeable, asked: Relaxation) -> Choice:
