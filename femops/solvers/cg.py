@@ -16,6 +16,7 @@ from femops.operators import Operator
 from femops.operators.complex_operator import ComplexOperator
 from femops.operators.execution.choice import backend_of
 from femops.operators.integrals.number_types import float_type
+from femops.parallel.collective_checks import check_same
 from femops.solvers import block_cg, preconditioned_cg
 from femops.solvers.any_preconditioner import AnyPreconditioner
 from femops.solvers.complex_systems import RealSystem
@@ -45,6 +46,7 @@ _ROUND_OFF = 1e4
 _FIRST_BURST = 16  # iterations
 _MOST_COLUMNS = 16  # of a block: its own operations grow with the square
 _BURST_SECONDS = 0.1
+_TINY = 1e-300  # in place of tolerances of zero
 
 
 @checked(SolverError)
@@ -207,30 +209,46 @@ def _many(
         raise VectorError(f"b has {given}: give a column, and one of x0, for each problem")
     columns = [(B[:, j], None if X0 is None else X0[:, j]) for j in range(count)]
     alone = A.space.any_width or isinstance(options["M"], Multigrid)
+    check_same(A.space.comm, "a solve by cg", {"warn": reports["warn"]}, error=SolverError)
+    quiet = reports | {"warn": False}  # once for all columns, at the end
     if alone:
-        found = [cg(A, b, x0, **options, **reports) for b, x0 in columns]
+        found = [(*cg(A, b, x0, **options, **quiet), j) for j, (b, x0) in enumerate(columns)]
     else:
-        groups = (columns[k : k + _MOST_COLUMNS] for k in range(0, count, _MOST_COLUMNS))
-        found = [_block(A, group, options, **reports) for group in groups]
-    infos = [info for _, info in found]
-    worst = max(infos, key=lambda i: (not i.converged, i.residual / (i.tolerance or 1e-300)))
-    parts = tuple(x if x.ndim == 2 else x[:, np.newaxis] for x, _ in found)
+        firsts = range(0, count, _MOST_COLUMNS)
+        found = [_block(A, columns, first, options, **quiet) for first in firsts]
+    worst = max(
+        found, key=lambda f: (not f[1].converged, f[1].residual / (f[1].tolerance or _TINY))
+    )
+    if reports["warn"] and not worst[1].converged:
+        b, x0 = columns[worst[2]]
+        warn_of("cg", LinearProblem.checked("cg", A, b, x0, **options), options["M"], worst[1])
+    parts = tuple(x if x.ndim == 2 else x[:, np.newaxis] for x, *_ in found)
     X = A.space.memory.xp.concatenate(parts, axis=1)
-    return X, replace(worst, iterations=max(info.iterations for info in infos))
+    return X, replace(worst[1], iterations=max(info.iterations for _, info, _ in found))
 
 
 def _block(
-    A: Operator, columns: Sequence[tuple[Any, Any]], options: dict[str, Any], **reports: Any
-) -> tuple[NDArray[Any], Info]:
-    """Solve for columns (b, x0) at once. Collective."""
+    A: Operator,
+    columns: Sequence[tuple[Any, Any]],
+    first: int,
+    options: dict[str, Any],
+    **reports: Any,
+) -> tuple[NDArray[Any], Info, int]:
+    """Solve for some columns (b, x0) at once, from the first on. Collective.
+
+    Returns
+    -------
+    X, info
+    far : int
+        Number of the column that is farthest from its tolerance.
+    """
     problems = [
-        LinearProblem.checked("cg", A, b, x0, **options, warn=reports["warn"]) for b, x0 in columns
+        LinearProblem.checked("cg", A, b, x0, **options, warn=reports["warn"])
+        for b, x0 in columns[first : first + _MOST_COLUMNS]
     ]
     watch = Watch(reports["history"], reports["progress"], None, 0, A.space.memory.xp)
     X, info, far = block_cg.solve(problems, watch)
-    if reports["warn"] and not info.converged:
-        warn_of("cg", problems[far], options["M"], info)
-    return X, info
+    return X, info, first + far
 
 
 def _solved(

@@ -134,6 +134,14 @@ def test_one_iteration_too_few_has_not_converged() -> None:
     assert 1.0 < less.residual / less.tolerance < 10.0
 
 
+@pytest.mark.parametrize("make", [femops.jacobi, femops.multigrid])
+def test_many_columns_warn_once(make: Any) -> None:
+    B = noise(18) * np.where(np.arange(18) == 17, 0.0, 1.0)
+    with pytest.warns(ConvergenceWarning, match="after 1 iterations") as warned:
+        femops.cg(A, B, M=make(A), rtol=1e-9, maxiter=1)
+    assert [one.filename for one in warned] == [__file__]
+
+
 def test_columns_solved_one_by_one_have_converged_if_all_have(monkeypatch: Any) -> None:
     """One ends with round-off above its tolerance, the other at the limit."""
     infos = iter([Info(True, 5, 3.0, 1.0), Info(False, 9, 2.0, 1.0)])
