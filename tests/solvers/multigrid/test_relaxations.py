@@ -281,6 +281,13 @@ def test_expected_iterations_are_those_of_the_condition_number() -> None:
     assert 2.0 * q**n <= 1e-9 < 2.0 * q ** (n - 1)
 
 
+def test_cycles_that_overflow_have_an_infinite_factor(monkeypatch: pytest.MonkeyPatch) -> None:
+    M = femops.multigrid(poisson(SQUARE, 2), relaxation="points")
+    monkeypatch.setattr(M, "cycle_from", lambda k: np.nan * M.rights[k])
+    assert measure.factor(M, 0) == np.inf
+    assert measure.iterations(np.inf) > 1000
+
+
 # --- the report, copies, other bases --------------------------------------------------------------
 
 
