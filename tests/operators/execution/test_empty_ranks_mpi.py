@@ -10,7 +10,7 @@ from support.cases.levels import LEVELS
 from support.cases.rank_operators import close, every_fifth, piece
 
 MESHES = {
-    "1 x 1": lambda: femops.box((1, 1)),
+    "1 x 1": lambda: femops.box((1, 1), mapping=bend, order=2),
     "2": lambda: femops.box((2,), mapping=lambda x: x + 0.1 * np.sin(x)),
     "2 x 1, curved": lambda: femops.box((2, 1), mapping=bend, order=2),
     "1 x 2 x 1, multilinear": lambda: femops.box((1, 2, 1), mapping=bend),

@@ -35,7 +35,7 @@ def everything(mesh):
 
 
 @pytest.mark.parallel(2, 3)
-@pytest.mark.parametrize("dim", [2, 3])
+@pytest.mark.parametrize("dim", [2, pytest.param(3, marks=pytest.mark.exhaustive)])
 def test_same_bits(comm, dim):
     mesh = femops.box((8, 7, 3)[:dim], order=2, mapping=lambda x: x + 0.05 * np.sin(3 * x[::-1]))
     mine = everything(femops.distribute(mesh, comm, reproducible=True))
