@@ -22,7 +22,7 @@ def walls(u: Any) -> Any:
 
 
 def operator(mesh: Any) -> Any:
-    V = femops.H1(mesh, 3)
+    V = femops.H1(mesh, 2)
     functions = {"cells": damped, "boundary": walls}
     return femops.form(functions, V, k2=lambda x: 20.0 + 2j * x[1], dtype=complex)
 
