@@ -225,7 +225,9 @@ def cases(name: str) -> tuple[Any, Any, Any]:
     return goals, F, np.stack(states, axis=1)
 
 
-@pytest.mark.parametrize("name", ["symmetric", "convection", "nonlinear"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("symmetric", marks=pytest.mark.exhaustive), "convection", "nonlinear"]
+)
 def test_several_goals_and_load_cases(name: str) -> None:
     (energy, mean), F, U = cases(name)
     given: list[tuple[Any, Any, list[Any]]] = [
