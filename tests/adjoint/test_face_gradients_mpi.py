@@ -31,7 +31,7 @@ def found(comm: Any, reproducible: bool) -> Any:
 
 
 @pytest.mark.parallel(2, 3)
-@pytest.mark.parametrize("reproducible", [False, True])
+@pytest.mark.parametrize("reproducible", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
 def test_gradients_of_one_rank(comm: Any, reproducible: bool) -> None:
     mine, whole = found(comm, reproducible), found(Serial(), reproducible)
     for name, expected in (

@@ -51,7 +51,11 @@ def found(comm: Any, counts: tuple[int, ...], reproducible: bool) -> tuple[Any, 
 
 @pytest.mark.parallel(1, 2, 3)
 @pytest.mark.parametrize(
-    ("counts", "reproducible"), [((8, 6), False), ((8, 6), True), ((2, 1), True)]
+    ("counts", "reproducible"),
+    [
+        pytest.param((8, 6), False, marks=pytest.mark.exhaustive),  # as in test_maps_mpi.py
+        *(((8, 6), True), ((2, 1), True)),
+    ],
 )
 def test_gradients_of_one_rank(comm: Any, counts: tuple[int, ...], reproducible: bool) -> None:
     slopes, bent, V = found(comm, counts, reproducible)
