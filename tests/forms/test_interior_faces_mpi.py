@@ -13,7 +13,7 @@ from femops.operators.execution import diagonal
 from femops.parallel import Serial
 from support.cases.kernels import smooth
 from support.cases.meshes import bend, scrambled_box
-from support.cases.rank_operators import close, piece
+from support.cases.rank_operators import close, of_rank_0, piece
 
 MESHES: dict[str, Callable[[], femops.Mesh]] = {
     "large": lambda: scrambled_box((5, 4, 3), 5, bend, 2),
@@ -111,7 +111,7 @@ def test_the_same_bits(comm: Any, mesh: str, monkeypatch: Any) -> None:
     """Of L2 spaces on a reproducible mesh, also where some ranks have no elements."""
     monkeypatch.setattr(diagonal, "_COMPILED_FROM", 0)
 
-    def everything(mesh: Any) -> list[Any]:
+    def everything(mesh: Any) -> tuple[Any, float, list[Any]]:
         A, nodal = jumps(mesh), jumps(mesh, "gll")
         V = A.space
         u = np.random.default_rng(5).standard_normal(V.global_size)[piece(V)]
@@ -122,12 +122,16 @@ def test_the_same_bits(comm: Any, mesh: str, monkeypatch: Any) -> None:
         )
         vectors = [A @ u, A.diagonal(), nodal @ u, upwind @ u, penalty @ u, penalty.diagonal()]
         vectors += [R.residual(u), R.jacobian(u) @ u]
-        return [V, femops.functional(lambda u: u.jump**2, V, faces="interior")(u), *vectors]
+        return V, femops.functional(lambda u: u.jump**2, V, faces="interior")(u), vectors
 
-    mine, alone = on_both(comm, mesh, everything, reproducible=True)
-    assert mine[1] == alone[1] != 0.0
-    for found, expected in zip(mine[2:], alone[2:], strict=True):
-        assert np.array_equal(found, expected[piece(mine[0])])
+    def on(ranks: Any) -> tuple[Any, float, list[Any]]:
+        return everything(femops.distribute(MESHES[mesh](), ranks, reproducible=True))
+
+    V, square, vectors = on(comm)
+    other, expected = of_rank_0(comm, lambda: on(Serial())[1:])
+    assert square == other != 0.0
+    for mine, one in zip(vectors, expected, strict=True):
+        assert np.array_equal(mine, one[piece(V)])
 
 
 @pytest.mark.parallel(3)
