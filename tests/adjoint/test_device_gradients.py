@@ -10,26 +10,22 @@ import pytest
 import femops
 from femops.adjoint import Sensitivity
 from femops.errors import FemopsError
+from support.cases.differentiable import (
+    BENT,
+    CONTROLS,
+    MESH,
+    equation,
+    euler,
+    goal_inside,
+    goal_outside,
+    last,
+    rate,
+)
 from support.cuda import guarded
 
 device = guarded.any_device
-MESH = femops.box((4, 3)).mapped(
-    lambda x: (x[0] + 0.1 * np.sin(2.0 * x[1]), x[1] + 0.05 * x[0] ** 2), order=2
-)
-WEIGHTS = np.random.default_rng(1).random((MESH.num_elements, 16))
-CONTROLS = ["kappa", "c", "load", "dirichlet", "mesh"]
-
-
-def inside(u: Any, kappa: Any, c: Any, x: Any) -> Any:
-    return {"value": c[0] * u**3 - c[1] * x[0], "grad": kappa * (1.0 + u**2) * u.grad}
-
-
-def goal_inside(u: Any, kappa: Any, c: Any) -> Any:
-    return c[1] * kappa * u**2
-
-
-def goal_outside(u: Any, n: Any, c: Any) -> Any:
-    return c[0] * femops.inner(u.grad, n)
+NUMBERS = {f"{order}{name}" for order in ("", "second by ") for name in ("a", "c")}
+WEIGHTS = np.random.default_rng(1).random((BENT.num_elements, 16))
 
 
 def weighted(u: Any, w: Any) -> Any:
@@ -38,16 +34,16 @@ def weighted(u: Any, w: Any) -> Any:
 
 def found(where: Any, field_there: bool) -> dict[str, Any]:
     """All results, on the host."""
-    V = femops.H1(MESH, 2, device=where)
-    K = femops.H1(MESH, 1, device=where if field_there else None)
+    V = femops.H1(BENT, 2, device=where)
+    K = femops.H1(BENT, 1, device=where if field_there else None)
     kappa = femops.GridFunction(K, K.memory.get(K.interpolate(lambda x: 1.0 + x[0] * x[1])))
-    c = np.array([1.0, 2.0])
-    F = femops.residual(inside, V, kappa=kappa, c=c)
+    options = {"kappa": kappa, "a": 1.0, "c": np.array([-2.0, 1.0])}
+    F = femops.residual(equation, V, **options)
     F = F.constrained(V.boundary_dofs([1]))
-    goal = femops.functional(goal_inside, V, kappa=kappa, c=c)
-    goal = goal + femops.functional(goal_outside, V, boundary=[2], c=c)
+    J = femops.functional(goal_inside, V, **options)
+    J = J + femops.functional(goal_outside, V, boundary=[2], a=1.0)
     u, _ = femops.newton(F, V.interpolate(lambda x: 0.3 * x[1]), rtol=1e-12)
-    slopes = femops.gradient(goal, F, u, CONTROLS, rtol=1e-12)
+    slopes = femops.gradient(J, F, u, [*CONTROLS, "load", "dirichlet", "mesh"], rtol=1e-12)
     step = slopes.spaces["kappa"].interpolate(lambda x: x[0] - 0.3)
     bent = slopes.hessian_product({"kappa": step, "c": np.array([0.5, -1.0])})
     S = Sensitivity(F, u, "kappa")
@@ -56,7 +52,7 @@ def found(where: Any, field_there: bool) -> dict[str, Any]:
     vectors |= {"along": S @ step, "back": S.T @ u, "points": W.T @ u, "from points": W @ (W.T @ u)}
     vectors["representer"] = slopes.representer("kappa")
     for name, value in vectors.items():
-        assert hasattr(value, "get") == (where is not None and name not in ("c", "second by c"))
+        assert hasattr(value, "get") == (where is not None and name not in NUMBERS)
     return {name: getattr(value, "get", lambda v=value: v)() for name, value in vectors.items()}
 
 
@@ -72,14 +68,10 @@ def test_gradients(device: Any, field_there: bool) -> None:
 
 
 def test_the_mesh_in_a_space_of_the_host(device: Any) -> None:
-    V = femops.H1(MESH, 2, device=device)
+    V = femops.H1(BENT, 2, device=device)
     goal = femops.functional(lambda u: u**2, V)
     with pytest.raises(FemopsError, match="make all on one device"):
-        femops.gradient(goal, u=V.interpolate(1.0), wrt={"mesh": femops.H1(MESH, 2, ncomp=2)})
-
-
-def decay(u: Any, old: Any, kappa: Any, c: Any) -> Any:
-    return {"value": (u - old) / 0.1 + c[0] * u**3, "grad": kappa * u.grad}
+        femops.gradient(goal, u=V.interpolate(1.0), wrt={"mesh": femops.H1(BENT, 2, ncomp=2)})
 
 
 def through_steps(where: Any) -> dict[str, Any]:
@@ -87,17 +79,20 @@ def through_steps(where: Any) -> dict[str, Any]:
     V, K = femops.H1(MESH, 2, device=where), femops.H1(MESH, 1)
     fixed = V.boundary_dofs([1])
     kappa = femops.GridFunction(K, K.interpolate(lambda x: 1.0 + x[0] * x[1]))
-    old, c = femops.GridFunction(V, np.zeros(V.size)), np.array([1.0, 2.0])
-    F = femops.residual(decay, V, old=old, kappa=kappa, c=c).constrained(fixed)
-    goal = femops.functional(goal_inside, V, kappa=kappa, c=c)
+    old = femops.GridFunction(V, np.zeros(V.size))
+    F = femops.residual(euler, V, old=old, kappa=kappa, dt=0.1, t=1.0).constrained(fixed)
+    goals = {
+        "final": femops.functional(last, V, kappa=kappa),
+        "running": femops.functional(rate, V, dt=0.1, t=1.0),
+    }
     driven = V.memory.put(fixed[1:])
 
     def begin(n: int, u: Any) -> Any:
         u[driven] = 0.1 * n
         return u
 
-    steps = femops.adjoint.Steps(F, 3, final=goal, running=goal, begin=begin, rtol=1e-12)
-    _, found = steps.gradient(V.interpolate(lambda x: x[1]), ["kappa", "c", "initial", "mesh"])
+    steps = femops.adjoint.Steps(F, 3, **goals, begin=begin, rtol=1e-12)
+    _, found = steps.gradient(V.interpolate(lambda x: x[1]), ["kappa", "dt", "initial", "mesh"])
     return {name: getattr(value, "get", lambda v=value: v)() for name, value in found.items()}
 
 

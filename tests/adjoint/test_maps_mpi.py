@@ -9,25 +9,24 @@ import pytest
 
 import femops
 from femops.adjoint import FunctionalMap, ResidualMap, SolveMap
+from support.cases.differentiable import CONTROLS, MESH, OPTIONS, equation, goal_inside
 
 
 def maps(mesh: Any) -> list[Any]:
     V, K = femops.H1(mesh, 2), femops.H1(mesh, 1)
-    k = femops.GridFunction(K, K.interpolate(lambda x: 1.0 + x[1]))
-    fixed = V.boundary_dofs()
-    F = femops.residual(
-        lambda u, k, a: {"value": a * u**3 - 1.0, "grad": k * u.grad}, V, k=k, a=0.5
-    ).constrained(fixed)
-    J = femops.functional(lambda u, k, a: a * k * u**2, V, k=k, a=0.5)
-    made = [FunctionalMap(J, ("k", "a")), ResidualMap(F, ("k", "a"))]
-    return [*made, SolveMap(F, ("k", "a"), rtol=1e-12)]
+    options = OPTIONS | {"kappa": femops.GridFunction(K, K.interpolate(lambda x: 1.0 + x[1]))}
+    F = femops.residual(equation, V, **options).constrained(V.boundary_dofs())
+    J = femops.functional(goal_inside, V, **options)
+    made = [FunctionalMap(J, CONTROLS), ResidualMap(F, CONTROLS)]
+    return [*made, SolveMap(F, CONTROLS, rtol=1e-12)]
 
 
 def fields(function: Any, f: Any) -> dict[str, Any]:
     V = function.space
-    K = function._controls["k"].space
+    K = function._controls["kappa"].space
     first = next(iter(function.inputs))
-    return {first: V.interpolate(f), "k": K.interpolate(f), "a": np.array(1.5)}
+    numbers = {"a": np.array(1.5), "c": np.array([0.5, 1.0])}
+    return {first: V.interpolate(f), "kappa": K.interpolate(f), **numbers}
 
 
 @pytest.mark.parallel(2)
@@ -38,12 +37,12 @@ def test_both_modes(comm: Any) -> None:
         y = np.asarray(2.0) if function.shape == () else function.space.interpolate(g)
         back = function.vjp(values, y)
         inner = float(np.sum(y * ahead))
-        parts = sum(float(np.sum(back[n] * changes[n])) for n in back if n != "a")
-        total = mine.sum(parts) + float(back["a"] * changes["a"])
+        numbers = sum(float(np.sum(back.pop(n) * changes[n])) for n in ("a", "c"))
+        total = mine.sum(sum(float(np.sum(back[n] * changes[n])) for n in back)) + numbers
         return [inner if function.shape == () else mine.sum(inner), total]
 
-    mesh = femops.box((4, 3))
-    for mine, alone in zip(maps(femops.distribute(mesh, comm)), maps(mesh), strict=True):
+    ranks = femops.distribute(MESH, comm)
+    for mine, alone in zip(maps(ranks), maps(MESH), strict=True):
         found, expected = (
             summed(one, lambda x: 1.0 + x[0], lambda x: 0.5 + x[1]) for one in (mine, alone)
         )

@@ -13,18 +13,13 @@ import femops
 from femops.adjoint import Steps, moved
 from femops.errors import OperatorError, SolverError, VectorError
 from support.cases.differences import check_slopes
+from support.cases.differentiable import MESH, K, V, euler, last, rate
 
-MESH = femops.box((3, 2))
-V, K = femops.H1(MESH, 2), femops.H1(MESH, 1)
 FIXED = V.boundary_dofs(where=lambda x: x[0] < 1e-9)
 COUNT = 4
 RANDOM = np.random.default_rng(0)
 START = RANDOM.standard_normal(V.size)
 POINT = {"kappa": 1.0 + 0.3 * RANDOM.random(K.size), "dt": 0.1, "initial": START}
-
-
-def euler(u: Any, old: Any, kappa: Any, dt: Any, t: Any, x: Any) -> Any:
-    return {"value": (u - old) / dt + u**3 - t * x[1], "grad": kappa * u.grad}
 
 
 def steps(
@@ -33,9 +28,11 @@ def steps(
     field = femops.GridFunction(K, kappa)
     old = femops.GridFunction(V, V.zeros())
     F = femops.residual(euler, V, old=old, kappa=field, dt=dt, t=0.0).constrained(FIXED)
-    last = femops.functional(lambda u, kappa: kappa * u**2, V, kappa=field)
-    rate = femops.functional(lambda u, dt, t: dt * t * u, V, dt=dt, t=0.0)
-    given = {"final": last, "running": rate, "at": lambda n: {"t": 0.1 * n}} | options
+    goals = {
+        "final": femops.functional(last, V, kappa=field),
+        "running": femops.functional(rate, V, dt=dt, t=0.0),
+    }
+    given = goals | {"at": lambda n: {"t": 0.1 * n}} | options
     return Steps(F, count, rtol=rtol, **given)
 
 

@@ -48,6 +48,7 @@ def all_tests(u: Any, k: Any) -> Any:
     return {"u": {"jump": k.mean, "mean": {"grad": u.mean.grad}}, "k": {"plus": u.jump}}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("reproducible", [False, True])
 @pytest.mark.parametrize(
     ("function", "options"),

@@ -44,9 +44,8 @@ def test_the_reference_is_as_published(number):
     assert found["e_norm"] == pytest.approx(published.e_norm, rel=1e-10)
 
 
-@pytest.mark.parametrize(
-    "number", [5, *(pytest.param(n, marks=pytest.mark.exhaustive) for n in RUNS if n != 5)]
-)
+@pytest.mark.exhaustive  # run 5 is one of tests/cli/test_hydro.py
+@pytest.mark.parametrize("number", RUNS)
 def test_runs_are_as_published(number):
     found = verify(number)
     assert found["steps"] == found["steps_laghos"]

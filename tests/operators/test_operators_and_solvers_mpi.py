@@ -40,8 +40,8 @@ def random(space, whole):
 
 def robin(mesh, level="partial"):
     """Elements and boundary faces, two quadrature rules, a bound attribute."""
-    V = femops.H1(mesh, 3)
-    inside = femops.diffusion(V, smooth, level=level) + femops.mass(V, quadrature=6, level=level)
+    V = femops.H1(mesh, 2)
+    inside = femops.diffusion(V, smooth, level=level) + femops.mass(V, quadrature=5, level=level)
     return 2.0 * inside + femops.boundary_mass(V, smooth, level=level)
 
 
@@ -75,7 +75,7 @@ def taylor_hood(mesh, level="partial"):
 
 
 def one_space_twice(mesh, level="partial"):
-    V = femops.H1(mesh, 3)
+    V = femops.H1(mesh, 2)
     return femops.form(waves, femops.Product(real=V, imag=V), k=1.5, level=level)
 
 

@@ -1,6 +1,6 @@
 """What tests share: oracles, cases, fixtures, ranks, and devices for machines without a GPU.
 
-Five facts to know before writing a test:
+Seven facts to know before writing a test:
 
 * ``tests/conftest.py`` lets each process use three threads, and lets small problems use them too.
   ``one_thread = fixtures.one_thread`` in a module switches this off for many small products.
@@ -10,5 +10,9 @@ Five facts to know before writing a test:
 * ``device = guarded.small_device`` (``cuda/guarded.py``) is a device that runs CUDA C++ on the host
   and fails where an array moves between host and device unasked. ``cuda/host_device.py`` is the
   same without the guard.
+* What ranks are held to is computed by one of them: ``of_rank_0`` (``cases/rank_operators.py``).
+* A kernel takes a quarter of a second to compile if the cache is empty. Take forms, orders and
+  types of other tests where they do as well (``cases/differentiable.py``), and try several
+  functions as components of one form.
 * Oracles (``oracles/``) share no code with femops; ``cases/`` has the forms and meshes to judge.
 """

@@ -124,23 +124,39 @@ def by_table(shape):
     return Mapped(lambda *index: table[index])
 
 
-@pytest.mark.parametrize("members", [11, 0])
-@pytest.mark.parametrize("subscripts", SEEDS)
-def test_einsum_is_that_of_numpy(place, subscripts, members):
+EACH = [lambda _: Interleaved(), by_table, lambda shape: Tiled((2,) * len(shape))]
+IN_LAYOUTS = [  # each in one, and in the other two with make exhaustive
+    pytest.param(words, layout, marks=() if k % 3 == j else pytest.mark.exhaustive)
+    for k, words in enumerate(SEEDS)
+    for j, layout in enumerate(EACH)
+]
+
+
+def sums(subscripts, members):
+    """Arrays, what NumPy makes of them, and of their absolute values."""
     rng, (left, _, right) = np.random.default_rng(3), subscripts.partition("->")
     sizes = dict(zip("sijkl", (4, 3, 3, 5, 2), strict=True))
     shapes = [(members, *(sizes[x] for x in word)) for word in left.split(",")]
     arrays = [rng.standard_normal(shape) for shape in shapes]
     words = ",".join("z" + word for word in left.split(","))
     expected = np.einsum(f"{words}->z{right}", *arrays)
-    bound = np.einsum(f"{words}->z{right}", *map(np.abs, arrays))
+    return arrays, expected, np.einsum(f"{words}->z{right}", *map(np.abs, arrays))
+
+
+@pytest.mark.parametrize("members", [11, 0])
+@pytest.mark.parametrize("subscripts", SEEDS)
+def test_einsum_is_that_of_numpy(place, subscripts, members):
+    arrays, expected, bound = sums(subscripts, members)
     check(place.call(femops.tensor.einsum, subscripts, *arrays), expected, bound)
     last = [np.ascontiguousarray(np.moveaxis(array, 0, -1)) for array in arrays]
     found = place.call(femops.tensor.einsum, subscripts, *last, batch=-1)
     check(found, np.moveaxis(expected, 0, -1), np.moveaxis(bound, 0, -1))
-    if place.device is not None:
-        return
-    for layout in (lambda _: Interleaved(), by_table, lambda shape: Tiled((2,) * len(shape))):
+
+
+@pytest.mark.parametrize(("subscripts", "layout"), IN_LAYOUTS)
+def test_einsum_in_any_layout(subscripts, layout):
+    for members in (11, 0):
+        arrays, expected, bound = sums(subscripts, members)
         batches = [Batch.wrap(array).copy(layout(array.shape[1:])) for array in arrays]
         check(femops.tensor.einsum(subscripts, *batches).numpy(), expected, bound)
 

@@ -84,9 +84,13 @@ def triangle(matrix, lower, transpose, conjugate, unit_diagonal=False):
     return taken.conj() if conjugate else taken
 
 
-@pytest.mark.parametrize(
-    ("lower", "transpose", "conjugate"), [*itertools.product([True, False], repeat=3)]
-)
+PAIRS = [  # every two values of two flags
+    pytest.param(*flags, marks=() if sum(flags) % 2 else pytest.mark.exhaustive)
+    for flags in itertools.product([True, False], repeat=3)
+]
+
+
+@pytest.mark.parametrize(("lower", "transpose", "conjugate"), PAIRS)
 def test_triangles(place, lower, transpose, conjugate):
     _, positive, right = systems(4, "complex128")
     whole = positive * np.exp(1j * np.arange(4))  # its diagonal is not real
@@ -125,10 +129,10 @@ def test_eigenvalues(place, n, dtype):
     assert np.abs(turned(vectors) @ vectors - np.eye(n)).max() <= eps
 
 
-@pytest.mark.parametrize("dtype", ["complex128", "complex64"])
+@pytest.mark.parametrize("dtype", ["complex128", "float32"])
 def test_numbers_over_forty_orders(place, dtype):
     """Scaled rows and columns, by which these methods lose nothing."""
-    n = 5
+    n = 3
     general, positive, right = systems(n, dtype, 2)
     scale = 10.0 ** np.random.default_rng(3).uniform(-10, 10, (MEMBERS, n, 1))
     scale[0] = 10.0 ** np.linspace(-10, 10, n)[:, None]
@@ -263,14 +267,14 @@ def test_what_a_device_refuses():
     assert cholesky(device.upload(general[:0])).shape == (0, 3, 3)
 
 
-@pytest.mark.parametrize(("n", "members"), [(16, 4501), (6, 4500)])
+@pytest.mark.parametrize(("n", "members"), [(16, 4501), (3, 4500)])
 def test_large_batches(n, members):
     """Results of the first are written past the caches."""
     rng = np.random.default_rng(n)
     scale = 10.0 ** rng.uniform(-20, 20, (members, 1, 1))
     general = scale * (rng.standard_normal((members, n, n)) + n * np.eye(n))
     positive = general @ general.swapaxes(1, 2) / scale
-    right = rng.standard_normal((members, n, 3))
+    right = rng.standard_normal((members, n, 2))
     for threads in (1, 2):
         with using(threads):
             factor, found = cholesky(positive), solve(general, right)
@@ -285,7 +289,7 @@ def test_large_batches(n, members):
 def test_calls_like_an_earlier_one():
     """What is remembered is all but the numbers, and where they are."""
     for seed in range(3):
-        general, positive, right = systems(5, "float64", seed)
+        general, positive, right = systems(3, "float64", seed)
         assert close(cholesky(positive), np.linalg.cholesky(positive))
         other = positive[:, ::-1, ::-1]
         assert close(cholesky(other), np.linalg.cholesky(other))
@@ -298,4 +302,4 @@ def test_calls_like_an_earlier_one():
         shifted = np.frombuffer(b"\0" + positive.tobytes(), np.uint8)[1:].view("float64")
         with pytest.raises(femops.errors.TensorError, match="whole numbers apart"):
             cholesky(shifted.reshape(positive.shape))
-        assert cholesky(positive[:0]).shape == (0, 5, 5)
+        assert cholesky(positive[:0]).shape == (0, 3, 3)

@@ -149,13 +149,13 @@ def test_two_writers_at_once(table):
     import sys
     from femops_kernels.tuning import database
     database.users_table = lambda: database.Path(sys.argv[1])
-    for k in range(40):
+    for k in range(15):
         database.record({database.TuningKey(sys.argv[2], str(k)): {"n": k + 1}})
     """
     command = [sys.executable, "-c", textwrap.dedent(code), str(table)]
     writers = [subprocess.Popen([*command, name]) for name in ("first", "second")]
     assert [writer.wait() for writer in writers] == [0, 0]
     found = {
-        (name, k): find(TuningKey(name, str(k))) for name in ("first", "second") for k in range(40)
+        (name, k): find(TuningKey(name, str(k))) for name in ("first", "second") for k in range(15)
     }
     assert found == {key: {"n": key[1] + 1} for key in found}

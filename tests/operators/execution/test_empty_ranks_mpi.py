@@ -7,10 +7,10 @@ import femops
 from femops.parallel import Serial
 from support.cases.kernels import bend, smooth
 from support.cases.levels import LEVELS
-from support.cases.rank_operators import close, every_fifth, piece
+from support.cases.rank_operators import close, every_fifth, of_rank_0, piece
 
 MESHES = {
-    "1 x 1": lambda: femops.box((1, 1)),
+    "1 x 1": lambda: femops.box((1, 1), mapping=bend, order=2),
     "2": lambda: femops.box((2,), mapping=lambda x: x + 0.1 * np.sin(x)),
     "2 x 1, curved": lambda: femops.box((2, 1), mapping=bend, order=2),
     "1 x 2 x 1, multilinear": lambda: femops.box((1, 2, 1), mapping=bend),
@@ -63,29 +63,46 @@ def operators(mesh, level):
     yield "components", femops.mass(U, **given) + femops.diffusion(U, **given)
 
 
+def results(A, u, v):
+    """Everything that is asked of an operator, and its matrix."""
+    found = {"product": A @ u, "transpose": A.T @ v, "flops": A.cost().data_flops}
+    if A.space is A.test_space:
+        found["diagonal"] = A.diagonal()
+        found["held"] = A.constrained(every_fifth(A.space)) @ u
+    return found, A.assemble()
+
+
+def of_one(mesh, level, reproducible):
+    """For each operator two vectors, and what one process has."""
+    found = {}
+    alone = femops.distribute(mesh, Serial(), reproducible=reproducible)
+    for key, B in operators(alone, level):
+        u = np.random.default_rng(3).standard_normal(B.space.size)
+        v = np.random.default_rng(4).standard_normal(B.test_space.size)
+        found[key] = u, v, *results(B, u, v)
+    return found
+
+
 @pytest.mark.sample(4)
 @pytest.mark.parallel(3)
 @pytest.mark.parametrize("reproducible", [False, True])
 @pytest.mark.parametrize(("name", "level"), CASES)
 def test_operators_and_sums(comm, name, level, reproducible):
-    def build(mesh):
-        return dict(operators(mesh, level))
-
-    mine, alone = on_both(comm, MESHES[name], build, reproducible)
+    mesh = MESHES[name]()
+    shared = femops.distribute(mesh, comm, reproducible=reproducible)
+    assert comm.sum(int(shared.mesh.num_elements == 0)) > 0
+    mine = dict(operators(shared, level))
+    alone = of_rank_0(comm, lambda: of_one(mesh, level, reproducible))
+    assert list(mine) == list(alone)
     for key, A in mine.items():
-        B = alone[key]
-        u = np.random.default_rng(3).standard_normal(B.space.size)
-        v = np.random.default_rng(4).standard_normal(B.test_space.size)
-        close(A @ u[piece(A.space)], B @ u, A.test_space)
-        close(A.T @ v[piece(A.test_space)], B.T @ v, A.space)
-        gap = A.assemble() - B.assemble()[piece(A.test_space)]
+        u, v, expected, matrix = alone[key]
+        found, rows = results(A, u[piece(A.space)], v[piece(A.test_space)])
+        assert comm.sum(found.pop("flops")) == expected.pop("flops")
+        assert set(found) == set(expected)
+        for name, value in found.items():
+            close(value, expected[name], A.space if name == "transpose" else A.test_space)
+        gap = rows - matrix[piece(A.test_space)]
         assert abs(gap).max() < 1e-12 if gap.shape[0] else True
-        here, there = A.cost(), B.cost()
-        assert comm.sum(here.data_flops) == there.data_flops
-        if A.space is A.test_space:
-            close(A.diagonal(), B.diagonal(), A.space)
-            held, every = A.constrained(every_fifth(A.space)), every_fifth(B.space)
-            close(held @ u[piece(A.space)], B.constrained(every) @ u, A.space)
 
 
 def reaction(u):

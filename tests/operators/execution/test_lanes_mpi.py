@@ -11,6 +11,7 @@ from femops.hydro import Lagrangian, Simulation, built_in, problem
 from femops.parallel import Serial
 from femops_kernels.cpu import sweep
 from femops_kernels.simd.lanes import WIDTHS
+from support.cases.kernels import bend
 
 
 @pytest.fixture
@@ -68,7 +69,7 @@ def test_products_at_all_levels(everywhere, level, dtype):
 
     def find(ranks):
         found = []
-        for mesh in (femops.disc(2), femops.box((3, 1))):
+        for mesh in (femops.disc(2), femops.box((3, 1), mapping=bend, order=3)):
             V = femops.H1(shared(ranks, mesh), 2)
             A = femops.form(weak, V, level=level, dtype=dtype)
             found += products(V, A.constrained(V.boundary_dofs()[::2]))

@@ -1,5 +1,8 @@
 """Operators of the cover on many ranks, beside those of one."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 import femops
@@ -64,6 +67,13 @@ def results(operator, u, held):
     return found
 
 
+def of_rank_0(comm: Any, compute: Callable[[], Any]) -> Any:
+    """What rank 0 computes, on all ranks. The others sleep meanwhile, and leave it the core."""
+    found = compute() if comm.rank == 0 else None
+    comm.barrier(nap=1e-3)
+    return comm.broadcast(found)
+
+
 def here(array):
     """A vector of the host, or a copy of one of a device."""
     return array.get() if hasattr(array, "get") else array
@@ -79,7 +89,7 @@ def compare(case, comm, alone, ranks, tolerance, **where):
     (operator of the ranks, matrix of one)
     """
     mine = build(case, ranks, **where)
-    serial, matrix, u = comm.broadcast(of_one(case, alone()) if comm.rank == 0 else None)
+    serial, matrix, u = of_rank_0(comm, lambda: of_one(case, alone()))
     at, out = own_piece(mine.space), own_piece(mine.test_space)
     assert comm.sum(mine.test_space.size) == matrix.shape[0]
     found = results(mine, mine.space.memory.put(u[at].copy()), case.held)
