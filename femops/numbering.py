@@ -20,6 +20,8 @@ from femops_meshes.topology.topology import Topology, entity_permutation
 Ints = NDArray[np.int64]
 Codes = NDArray[np.uint8]
 
+_SPARSE = 200  # entries of a table of flags for each number, up to which the table is faster
+
 
 def ternary_codes(dim: int) -> list[tuple[int, tuple[int, ...]]]:
     """All (code, digits) of an element's entities, by dimension, then by code.
@@ -174,4 +176,17 @@ def boundary_nodes(topology: Topology, p: int, indices: Ints, listed: NDArray[np
         for code, digits in ternary_codes(topology.dim)
         if digits.count(1) == topology.dim - 1
     ]
-    return np.unique(np.concatenate([dofs.ravel() for dofs in found]))
+    return distinct(np.concatenate([dofs.ravel() for dofs in found]))
+
+
+def distinct(numbers: Ints) -> Ints:
+    """Return the distinct numbers among non-negative ``numbers`` (n,), ascending.
+
+    The result is that of `numpy.unique`, which takes about ten times as long for many numbers.
+    """
+    span = int(numbers.max(initial=-1)) + 1
+    if span > _SPARSE * len(numbers):
+        return np.unique(numbers)
+    present = np.zeros(span, dtype=bool)
+    present[numbers] = True
+    return np.flatnonzero(present)

@@ -264,10 +264,10 @@ def _of_operator(
     each: Array | None = None
     if sums:
         if space.halo is None:
-            shared = space.restriction.multiplicity()
+            share = space.restriction.shares(dtype)
         else:
-            shared = space.sum_elements(np.ones(space.restriction.indices.shape))
-        each = shared if space.ncomp == 1 else np.repeat(shared, space.ncomp)
+            share = 1.0 / space.sum_elements(np.ones(space.restriction.indices.shape))
+        each = share if space.ncomp == 1 else np.repeat(share, space.ncomp)
     elements = int(space.comm.sum(space.mesh.num_elements))
     size = _size_of(space, elements)
     constrained, diagonal = A.constrained_dofs, _positive(A, space)

@@ -122,7 +122,7 @@ class Plan:
         Parameters
         ----------
         dofs : (n,) int64
-            Flat positions ``dof * ncomp + component``.
+            Flat positions ``dof * ncomp + component``, ascending.
         ncomp : int
             Components of the vector.
 
@@ -135,14 +135,19 @@ class Plan:
         """
         flags = np.zeros((self.ndofs + self.ghosts, ncomp), dtype=bool)
         flags.reshape(-1)[dofs] = True
-        start, parts = np.zeros(self.nchunks + 1, dtype=np.int64), []
+        # places among the copies of all chunks
+        copied, component = np.nonzero(flags[self.nonowned_dofs])
+        cuts = np.searchsorted(copied, self.nonowned_start)
+        first = np.searchsorted(dofs, self.owned_start * ncomp)
+        owned_size = np.diff(self.owned_start)
+        copied += np.repeat(owned_size - self.nonowned_start[:-1], np.diff(cuts))
+        copied = copied * ncomp + component
+        parts = [np.zeros(0, dtype=np.int64)]
         for c in range(self.nchunks):
-            owned = slice(self.owned_start[c], self.owned_start[c + 1])
-            nonowned = self.nonowned_dofs[self.nonowned_start[c] : self.nonowned_start[c + 1]]
-            local, component = np.nonzero(np.concatenate([flags[owned], flags[nonowned]]))
-            parts.append(local * ncomp + component)
-            start[c + 1] = start[c] + len(local)
-        return start, np.concatenate(parts)
+            parts.append(dofs[first[c] : first[c + 1]] - self.owned_start[c] * ncomp)
+            parts.append(copied[cuts[c] : cuts[c + 1]])
+        lengths = np.diff(first) + np.diff(cuts)
+        return np.append(0, np.cumsum(lengths)), np.concatenate(parts)
 
 
 def elements_per_chunk(
@@ -195,16 +200,20 @@ def make_plan(
     """
     _check(indices, element_start, width, ndofs + ghosts)
     # number of dofs that have been touched after each element
-    own = np.where(indices < ndofs, indices, -1)
-    met = np.maximum.accumulate(own.max(axis=1)) + 1
-    owned_start = np.concatenate([[0], met[element_start[1:] - 1]])
-    if owned_start[-1] != ndofs:
-        raise KernelValueError(f"elements touch {owned_start[-1]} dofs, the vector has {ndofs}")
-    for c, (first, end) in enumerate(itertools.pairwise(owned_start)):
-        part = own[element_start[c] : element_start[c + 1]]
-        owned = part[part >= first] - first
-        if part.max() >= end or (end > first and np.bincount(owned).min() == 0):
+    met, end = np.empty(len(indices), dtype=np.int64), 0
+    for begin, stop in itertools.pairwise(element_start):
+        part, first = indices[begin:stop], end
+        if ghosts:
+            part = np.where(part < ndofs, part, -1)
+        met[begin:stop] = np.maximum(np.maximum.accumulate(part.max(axis=1)) + 1, first)
+        end = int(met[stop - 1])
+        touched = np.zeros(end - first + 1, dtype=bool)  # the dofs before in one
+        touched[np.maximum(part - first, -1)] = True
+        if not touched[:-1].all():
             raise KernelValueError("dofs are not numbered by first touch in element order")
+    if end != ndofs:
+        raise KernelValueError(f"elements touch {end} dofs, the vector has {ndofs}")
+    owned_start = np.concatenate([[0], met[element_start[1:] - 1]])
     return _plan(indices, element_start, owned_start, met, (ndofs, ghosts), width, runs)
 
 
