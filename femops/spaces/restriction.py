@@ -204,7 +204,7 @@ class ElementRestriction:
         sums = np.zeros((math.prod(shape), self.ndofs))
         for start, values in blocks:
             flat = self.indices[start : start + len(values)].reshape(-1)
-            for total, column in zip(sums, values.reshape(flat.size, -1).T, strict=True):
+            for total, column in zip(sums, values.reshape(flat.size, len(sums)).T, strict=True):
                 np.add.at(total, flat, column.astype(np.float64, copy=False))
         return np.ascontiguousarray(sums.T).reshape(self.ndofs, *shape)
 
