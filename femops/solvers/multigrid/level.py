@@ -334,11 +334,10 @@ def scattered(first: int, count: int) -> NDArray[np.float32]:
 
     A number depends only on its index in the global vector, so ranks agree.
     """
-    numbers = np.empty(count, dtype=np.float32)
+    numbers, places = np.empty(count, dtype=np.float32), np.arange(_TOGETHER, dtype=np.uint32)
     for begin in range(0, count, _TOGETHER):
         part = numbers[begin : begin + _TOGETHER]
-        start = (first + begin) % 2**32
-        mixed = np.arange(start, start + len(part)).astype(np.uint32)
+        mixed = places[: len(part)] + np.uint32((first + begin) % 2**32)
         for multiplier, shift in _MIXING:
             mixed *= np.uint32(multiplier)
             mixed ^= mixed >> np.uint32(shift)
