@@ -210,9 +210,10 @@ class ElementRestriction:
 
     def shares(self, dtype: DTypeLike) -> Vector:
         """Inverse (ndofs,) of `multiplicity`, in any type."""
-        count, one = np.zeros(self.ndofs, dtype), np.dtype(dtype).type(1.0)
-        np.add.at(count, self.indices.reshape(-1), one)
-        return np.divide(one, count, out=count)
+        count = np.zeros(self.ndofs, dtype)
+        np.add.at(count, self.indices.reshape(-1), count.dtype.type(1))
+        np.divide(1, count, out=count)
+        return count
 
     def multiplicity(self) -> Ints:
         """Number (ndofs,) of element nodes at each dof.

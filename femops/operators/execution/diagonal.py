@@ -84,4 +84,6 @@ def _swept(backend: Backend, term: Term) -> NDArray[Any]:
     compiled = compiled_steps(backend, [step], sides, FREE, term.dtype)
     unread, result = space.zeros(term.dtype), space.zeros(term.dtype)
     compiled.apply(unread, result)
-    return result if term.scale == 1.0 else result.astype(np.float64, copy=False) / term.scale
+    if term.scale != 1.0:
+        result = result.astype(np.float64, copy=False) / term.scale
+    return np.asarray(result)

@@ -22,8 +22,8 @@ from femops.operators.integrals.constraints import FREE
 from femops.spaces.base import Space
 from femops_kernels.codegen.specialize import Parts
 from femops_kernels.compiled import CompiledOperator
-from femops_kernels.cpu.kernels.kernel import chunk_parts
 from femops_kernels.cpu import machine
+from femops_kernels.cpu.kernels.kernel import chunk_parts
 from femops_kernels.cpu.machine import lane_width
 from femops_kernels.cpu.multigrid.relaxation import cycle_parts
 

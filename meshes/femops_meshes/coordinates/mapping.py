@@ -4,7 +4,7 @@ Coordinates are values at the Gauss-Lobatto points of degree g. The number of po
 """
 
 from collections.abc import Sequence
-from functools import lru_cache, reduce
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -58,7 +58,7 @@ def positions(coordinates: ArrayLike, points_1d: ArrayLike) -> Floats:
     dim, points = coordinates.shape[2], _bytes(points_1d)
     degree = geometry_degree(coordinates.shape[1], dim)
     if _multilinear(degree, dim, points):
-        return np.matmul(_of_corners(dim, points)[0], coordinates)
+        return np.asarray(np.matmul(_of_corners(dim, points)[0], coordinates))
     values, _ = _matrices(degree, points)
     return tensor_apply([values] * dim, coordinates)
 
@@ -129,11 +129,13 @@ def _of_corners(dim: int, points: bytes) -> tuple[Floats, Floats]:
         Derivatives by the first direction at all points, then by the next one.
     """
     values, slopes = _matrices(1, points)
-    rows = [
-        reduce(np.kron, [slopes if d == j else values for d in reversed(range(dim))])
-        for j in range(-1, dim)
-    ]
-    found = np.ascontiguousarray(rows[0]), np.concatenate(rows[1:])
+    rows = []
+    for j in range(-1, dim):
+        product = np.eye(1)
+        for d in reversed(range(dim)):
+            product = np.asarray(np.kron(product, slopes if d == j else values))
+        rows.append(product)
+    found = rows[0], np.concatenate(rows[1:])
     for matrix in found:
         matrix.flags.writeable = False
     return found
