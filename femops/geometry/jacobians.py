@@ -135,7 +135,8 @@ class Geometry(DomainGeometry):
 
     def _look(self) -> None:
         mesh, points = self.mesh, self.quadrature.points
-        if _determinant_points(mesh) < len(points):  # then the bound costs less
+        # the bound costs less, or nothing
+        if _determinant_points(mesh) < len(points) or _doubtful.known(mesh):
             rest = _doubtful.get(mesh, partial(_without_bound, mesh))
         else:
             rest = np.arange(mesh.num_elements)
