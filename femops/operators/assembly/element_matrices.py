@@ -218,7 +218,8 @@ class ElementAssembly:
         if len(pairs) * self._points * rows * columns <= _DIRECT:
             # one product per element: see `matrices`
             data = np.concatenate([*parts.values()], axis=1)[:, np.newaxis]
-            return np.matmul(data, self._direct(tuple(parts))).reshape(n, rows, columns)
+            product: Floats = np.matmul(data, self._direct(tuple(parts)))
+            return product.reshape(n, rows, columns)
         result = self._contracted(parts, self._pairs)
         # (n, i3, j3, i2, j2, i1, j1): rows first
         grid = result.reshape(n, *(self.n_out, self.n_in) * dim)
