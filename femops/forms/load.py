@@ -10,6 +10,7 @@ from numpy.typing import DTypeLike, NDArray
 from femops.basis import Quadrature1D
 from femops.errors import OperatorError
 from femops.forms.complex_form import complex_load
+from femops.geometry.batching import element_blocks
 from femops.geometry.domain import DomainBlock, DomainGeometry
 from femops.geometry.jacobians import Geometry
 from femops.operators.integrals.coefficients import Coefficient, FormCoefficient
@@ -19,6 +20,8 @@ from femops.spaces.domain_space import DomainSpace
 from femops.spaces.vectors import vector_type
 from femops_meshes.arguments import checked
 from femops_meshes.coordinates.interpolation import tensor_apply
+
+_BLOCKS = 4  # usual blocks of elements that are worked on at once
 
 Floats = NDArray[np.float64]
 
@@ -93,16 +96,21 @@ def load_vector(
     along_each, basis = V.points_along(geometry.quadrature), V.basis
     values = [basis.interpolation(points).T for points in along_each]
     slopes = [basis.gradient(points).T for points in along_each]
-    e_vec = np.zeros((geometry.num_elements, V.p1d**V.dim, *shape))
-    for block in geometry:
-        here = e_vec[block.start : block.stop]
-        if source is not None:
-            here += tensor_apply(values, _sources(V, source, block))
-        if along is not None:
-            for k, part in enumerate(_reference_fluxes(along, block)):
-                mixed = [slopes[d] if d == k else values[d] for d in range(V.dim)]
-                here += tensor_apply(mixed, part)
-    total = V.sum_elements(e_vec)
+
+    def integrals(block: DomainBlock) -> Floats:
+        """Integrals (n, nodes[, ncomp]) over the elements of a block."""
+        found = None if source is None else tensor_apply(values, _sources(V, source, block))
+        for k, part in enumerate([] if along is None else _reference_fluxes(along, block)):
+            mixed = [slopes[d] if d == k else values[d] for d in range(V.dim)]
+            one = tensor_apply(mixed, part)
+            found = one if found is None else np.add(found, one, out=found)
+        assert found is not None
+        return found
+
+    # a user's function is called, and checked, for few large blocks
+    ranges = element_blocks(geometry.num_elements, -(-geometry.num_points // _BLOCKS))
+    blocks = (geometry.block(*ends) for ends in ranges)
+    total = V.sum_blocks(((block.start, integrals(block)) for block in blocks), shape)
     largest = V.volume.comm.max(largest_of(total))
     if largest:
         check_range(f"the integrals of {name}", largest, kind, whole=True)
@@ -118,7 +126,8 @@ def _sources(V: DomainSpace, f: FormCoefficient, block: DomainBlock) -> Floats:
     shape, values = _components(V), f.at(block)
     if values.ndim == 2 and shape:
         values = values[..., np.newaxis]
-    weights = block.weighted_det.reshape(*block.weighted_det.shape, *(1,) * len(shape))
+    weights = block.point_weights
+    weights = weights.reshape(*weights.shape, *(1,) * len(shape))
     return np.asarray(weights * np.broadcast_to(values, (*weights.shape[:2], *shape)))
 
 

@@ -147,6 +147,14 @@ class DomainBlock(ABC):
         """Volume or surface elements times quadrature weights: (n, nq)."""
 
     @property
+    def point_weights(self) -> Floats:
+        """Numbers (n, nq) of ``weighted_det`` up to round-off, as a new array.
+
+        They take less work than ``weighted_det`` where nothing else needs Jacobians at the points.
+        """
+        return self.weighted_det.copy()
+
+    @property
     @abstractmethod
     def inverse(self) -> Floats:
         """Derivatives (n, nq, dim, dim) of the reference coordinates in space."""

@@ -23,7 +23,7 @@ from femops.geometry.legendre import LegendreGeometry, element_modes, mode_degre
 from femops.parallel.mesh import DistributedMesh
 from femops_kernels.derived import Derived
 from femops_meshes.arguments import checked
-from femops_meshes.coordinates.interpolation import gauss_lobatto, tensor_apply
+from femops_meshes.coordinates.interpolation import gauss_lobatto, lagrange_matrix, tensor_apply
 from femops_meshes.coordinates.mapping import adjugates, determinants, jacobians, positions
 from femops_meshes.memory import check_memory
 from femops_meshes.mesh import Mesh
@@ -135,7 +135,8 @@ class Geometry(DomainGeometry):
 
     def _look(self) -> None:
         mesh, points = self.mesh, self.quadrature.points
-        if _determinant_points(mesh) < len(points):  # then the bound costs less
+        # the bound costs less, or nothing
+        if _determinant_points(mesh) < len(points) or _doubtful.known(mesh):
             rest = _doubtful.get(mesh, partial(_without_bound, mesh))
         else:
             rest = np.arange(mesh.num_elements)
@@ -230,6 +231,21 @@ class GeometryBlock(DomainBlock):
         """Determinants times quadrature weights: (n, q1d**dim)."""
         return np.asarray(self.det * self.geometry.weights)
 
+    @property
+    def point_weights(self) -> Floats:
+        """See `DomainBlock.point_weights`."""
+        geometry, mesh, points = self.geometry, self.geometry.mesh, self.geometry.quadrature.points
+        count = mesh.dim * mesh.order  # not by the maps that a rank has: bits are alike on all
+        if mesh.dim < 3 or count >= len(points):
+            return super().point_weights
+        nodes = _determinant_nodes(count)
+        few = determinants(jacobians(mesh.coordinates[self.start : self.stop], nodes))
+        det = tensor_apply([lagrange_matrix(nodes, points)] * mesh.dim, few)
+        if not np.all(det > 0.0):
+            return super().point_weights
+        det *= geometry.weights
+        return det
+
     @cached_property
     def inverse(self) -> Floats:
         """Inverse Jacobians (n, q1d**dim, dim, dim): [..., j, i] = dxi_j / dx_i."""
@@ -271,6 +287,11 @@ def _determinant_points(mesh: Mesh) -> int:
     return mesh.dim * LegendreGeometry(mesh).degree
 
 
+def _determinant_nodes(count: int) -> Floats:
+    """Points (count,) in each direction, at which the values of det J determine it."""
+    return gauss_lobatto(count)[0] if count > 1 else np.array([0.5])
+
+
 def _without_bound(mesh: Mesh) -> Ints:
     """Elements (n,) that have a Bernstein coefficient of det J that is not clearly positive.
 
@@ -278,7 +299,7 @@ def _without_bound(mesh: Mesh) -> Ints:
     change a coefficient, so it must exceed a small part of the largest one.
     """
     count = _determinant_points(mesh)
-    nodes = gauss_lobatto(count)[0] if count > 1 else np.array([0.5])
+    nodes = _determinant_nodes(count)
     change, found = [bernstein_coefficients(nodes)] * mesh.dim, list[Ints]()
     for start, stop in element_blocks(mesh.num_elements, count**mesh.dim):
         det = determinants(jacobians(mesh.coordinates[start:stop], nodes))

@@ -390,13 +390,14 @@ class Operator(MatrixFree):
             values = self._check(values, "values", self.space)
         self.constraints.check_imposed(values, self.space.comm)
         b, xp = self._check(b, "b", self.test_space), self._arrays
-        g = xp.zeros(self.space.size, dtype=self.dtype)
         held, put = self.constraints, self.space.memory.put
         rows, columns = put(held.rows), put(held.columns)
+        g = xp.zeros(self.space.size, dtype=self.dtype)
         g[columns] = xp.broadcast_to(xp.asarray(values), g.shape)[columns]
-        if not (xp.isfinite(g).all() and xp.isfinite(b).all()):
+        if not (xp.isfinite(g[columns]).all() and xp.isfinite(b).all()):
             raise VectorError("the load or an imposed value is not finite: look where it is from")
-        result: NDArray[Any] = b - self._level_data.lift(g)
+        lifted = self.space.comm.max(int(number_of(values) != 0.0))  # else A g is zero
+        result: NDArray[Any] = b - self._level_data.lift(g) if lifted else b.copy()
         result[rows] = held.identity * g[rows] if held.identity else 0.0
         return result
 

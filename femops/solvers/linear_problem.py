@@ -135,7 +135,7 @@ class LinearProblem:
         sums = Sums(A.space)
         guess = checked_guess(A, x0, sums)
         if guess is None:
-            guess = A.space.memory.xp.zeros_like(right)
+            guess = A.space.memory.xp.zeros(right.shape, right.dtype)  # pages not touched
         norm = norm_of(A, right, sums)
         limit = 10 * A.space.global_size if maxiter is None else int(maxiter)
         tolerance = max(rtol * norm, atol)

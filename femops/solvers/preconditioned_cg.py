@@ -50,8 +50,10 @@ def solve(
         The solve shows that A or M is not positive, M is a float64 multigrid cycle but A is
         float32, or a callback uses M.
     """
-    A, M, sums = problem.A, problem.M, problem.sums
-    x = backend_of(A.space).placed(problem.guess.copy())
+    A, M, sums, right = problem.A, problem.M, problem.sums, problem.right
+    # no page of zeros is in memory until it is written
+    begin = A.space.memory.xp.zeros(right.shape, right.dtype)
+    x = backend_of(A.space).placed(begin if problem.from_zero else problem.guess.copy())
     if isinstance(M, Multigrid) and not natural:
         if M.right.dtype.itemsize > A.dtype.itemsize:
             raise SolverError(
@@ -131,8 +133,7 @@ def _iterate(
     A.space.memory.protect(view)
     r = problem.right.copy() if problem.from_zero else problem.right - A.apply(x)
     xp, updates = A.space.memory.xp, backend_of(A.space).updates
-    p = xp.zeros_like(x)
-    product = xp.zeros_like(x)
+    p, product = xp.zeros(x.shape, x.dtype), xp.zeros(x.shape, x.dtype)
     vectors = x, r, p, product, M.right
     directions = updates.directions(sums.edges, sums, r.dtype, M.right.dtype)
     plain = updates.directions(sums.edges, sums, r.dtype, r.dtype)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -118,16 +119,38 @@ class DomainSpace(ABC):
         if self.halo is None:
             return restriction.scatter_add(e_vec).reshape(-1)
         wide = e_vec.astype(np.float64, copy=False)
-        l_vec = restriction.scatter_add(wide)
-        table = l_vec[:owned].copy()
-        if self.volume.any_width:
-            nodes = restriction.indices.ravel()
-            theirs = np.flatnonzero(nodes >= owned)
-            entries = wide.reshape(restriction.indices.size, *wide.shape[2:])[theirs]
-            self.halo.reverse_add_each(nodes[theirs] - owned, entries, table)
-        else:
-            self.halo.reverse_add(l_vec[owned:], table)
+        if not self.volume.any_width:
+            summed = self._summed(restriction.scatter_add(wide))
+            return summed.astype(e_vec.dtype, copy=False)
+        table = restriction.scatter_add(wide)[:owned].copy()
+        nodes = restriction.indices.ravel()
+        theirs = np.flatnonzero(nodes >= owned)
+        entries = wide.reshape(restriction.indices.size, *wide.shape[2:])[theirs]
+        self.halo.reverse_add_each(nodes[theirs] - owned, entries, table)
         return np.asarray(table.astype(e_vec.dtype, copy=False).reshape(-1))
+
+    def sum_blocks(
+        self, blocks: Iterable[tuple[int, NDArray[Any]]], shape: tuple[int, ...]
+    ) -> NDArray[np.float64]:
+        """Sum element values, block by block, into a vector (size,) of float64; see `sum_elements`.
+
+        Parameters
+        ----------
+        blocks, shape
+            See `ElementRestriction.sum_blocks`. The blocks cover all elements.
+        """
+        if self.halo is None or not self.volume.any_width:
+            return self._summed(self.restriction.sum_blocks(blocks, shape))
+        parts = [np.empty((0, self.restriction.indices.shape[1], *shape))]
+        return self.sum_elements(np.concatenate([*parts, *(values for _, values in blocks)]))
+
+    def _summed(self, l_vec: NDArray[Any]) -> NDArray[Any]:
+        """Send the ghosts of a sum over this rank's elements to their owners. Return (size,)."""
+        if self.halo is None:
+            return l_vec.reshape(-1)
+        table = l_vec[: self.ndofs].copy()
+        self.halo.reverse_add(l_vec[self.ndofs :], table)
+        return table.reshape(-1)
 
     def num_points(self, rule: Quadrature1D) -> int:
         """Number of quadrature points of an element, with a 1-D rule in each direction."""

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from functools import cached_property
 from inspect import isfunction
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from femops.errors import OperatorError, SpaceError, VectorError
-from femops.numbering import first_positions
+from femops.numbering import distinct, first_positions
 from femops_meshes.arguments import array_of, checked, refusal, shown
 from femops_meshes.memory import check_memory
 
@@ -95,7 +96,7 @@ def positions(dofs: ArrayLike, size: int) -> NDArray[np.int64]:
         raise OperatorError(
             f"dofs run from {given.min()} to {given.max()}: the vector has {size} entries"
         )
-    return np.unique(given.astype(np.int64))
+    return distinct(given.astype(np.int64))
 
 
 def check_size(ne: int, order: int, dim: int, ncomp: int) -> None:
@@ -188,11 +189,31 @@ class ElementRestriction:
                 f"e_vec has shape {e_vec.shape}: this restriction takes ({ne}, {n}) or "
                 f"({ne}, {n}, ncomp)"
             )
-        shape = self.indices.size, math.prod(e_vec.shape[2:])
-        flat, columns = self.indices.ravel(), e_vec.reshape(shape).T
-        sums = [np.bincount(flat, column, self.ndofs) for column in columns]
-        result = np.stack(sums, axis=-1).reshape(self.ndofs, *e_vec.shape[2:])
-        return np.asarray(result.astype(e_vec.dtype, copy=False))
+        return self.sum_blocks([(0, e_vec)], e_vec.shape[2:]).astype(e_vec.dtype, copy=False)
+
+    def sum_blocks(self, blocks: Iterable[tuple[int, Vector]], shape: tuple[int, ...]) -> Vector:
+        """Sum element values into an l_vec (ndofs, *shape) of float64, as `scatter_add`.
+
+        Parameters
+        ----------
+        blocks : iterable of (int, (k, n, *shape) array)
+            First element of each block, and the values in its elements, by ascending elements.
+        shape : tuple of int
+            () for one component, or (ncomp,).
+        """
+        sums = np.zeros((math.prod(shape), self.ndofs))
+        for start, values in blocks:
+            flat = self.indices[start : start + len(values)].reshape(-1)
+            for total, column in zip(sums, values.reshape(flat.size, len(sums)).T, strict=True):
+                np.add.at(total, flat, column.astype(np.float64, copy=False))
+        return np.ascontiguousarray(sums.T).reshape(self.ndofs, *shape)
+
+    def shares(self, dtype: DTypeLike) -> Vector:
+        """Inverse (ndofs,) of `multiplicity`, in any type."""
+        count = np.zeros(self.ndofs, dtype)
+        np.add.at(count, self.indices.reshape(-1), count.dtype.type(1))
+        np.divide(1, count, out=count)
+        return count
 
     def multiplicity(self) -> Ints:
         """Number (ndofs,) of element nodes at each dof.

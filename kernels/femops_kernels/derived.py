@@ -66,6 +66,10 @@ class Derived(Generic[Owner, Value]):
         found: Value = value
         return found
 
+    def known(self, owner: Owner, *key: Hashable) -> bool:
+        """True if the table has a value of an owner; see `get`."""
+        return self._slot(owner, key).kept is not None
+
     def put(self, owner: Owner, value: Value, *key: Hashable) -> None:
         """Set the value of an owner; see `get`."""
         slot = self._slot(owner, key)

@@ -28,7 +28,7 @@ _AXES = {
 }
 """Numbers of axes of a mesh's arrays."""
 
-_POINTS = 2**19  # at once: 36 MiB of Jacobians
+_POINTS = 2**15  # at once: 2 MiB of Jacobians, which stay in a second-level cache
 
 
 def array(values: ArrayLike, name: str, dtype: type | None = None) -> NDArray[Any]:

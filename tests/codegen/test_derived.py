@@ -125,3 +125,12 @@ def test_others_do_not_wait_for_a_value_that_is_made():
         assert derived.get(owner, lambda: 1, "part") == 1
         go_on.set()
         assert whole.result(10) == 2
+
+
+def test_whether_a_value_is_known():
+    derived, owner = Derived(), Owner()
+    assert not derived.known(owner, 1)
+    derived.get(owner, Value, 1)
+    assert derived.known(owner, 1)
+    assert not derived.known(owner, 2)
+    assert not derived.known(Owner(), 1)

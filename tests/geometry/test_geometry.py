@@ -11,7 +11,7 @@ from femops import Mesh
 from femops.basis import gauss
 from femops.errors import GeometryError
 from femops.geometry import BoundaryGeometry, ElementClass, Geometry, classify
-from femops_meshes.coordinates.mapping import adjugates, determinants, jacobians
+from femops_meshes.coordinates.mapping import adjugates, determinants, jacobians, positions
 from support.cases.meshes import MESHES, bend, scrambled_box
 from support.counted_lines import lines
 
@@ -120,3 +120,28 @@ def test_classes_of_single_elements():
     mesh = Mesh.from_arrays(vertices, [[0, 1, 3, 4], [1, 2, 4, 5]], coordinates=coordinates)
     assert list(classify(mesh)) == [ElementClass.CURVED, ElementClass.MULTILINEAR]
     assert list(classify(mesh, tol=1e-8)) == [ElementClass.AFFINE, ElementClass.MULTILINEAR]
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_maps_of_corners(dim, monkeypatch):
+    """One product with a matrix over all points gives what sum factorisation does."""
+    corners, points = scrambled_box((3, 2, 2)[:dim], 0).coordinates, gauss(4).points
+    found = positions(corners, points), jacobians(corners, points)
+    monkeypatch.setattr("femops_meshes.coordinates.mapping._MOST_POINTS", 0)
+    expected = positions(corners, points), jacobians(corners, points)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-14)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_point_weights(order):
+    """Weights from few determinants are those from all, and inverted elements are refused."""
+    mesh = femops.box((3, 3, 3)).mapped(bend, order)
+    for points in (2, 4, 8):
+        for block in Geometry(mesh, gauss(points)):
+            weights = block.point_weights
+            np.testing.assert_allclose(weights, block.weighted_det, rtol=1e-12)
+            assert weights is not block.weighted_det
+    inside_out = replace(mesh, coordinates=mesh.coordinates[..., ::-1])
+    with pytest.raises(GeometryError, match="not positive"):
+        Geometry(inside_out, gauss(8)).block(0, 27).point_weights  # noqa: B018

@@ -8,7 +8,7 @@ from femops_meshes.coordinates.interpolation import gauss_lobatto
 from femops_meshes.coordinates.mapping import positions
 from femops_meshes.generators.axes import rotations, turned_lattice
 from femops_meshes.topology.entities import entity_codes, entity_lattice
-from femops_meshes.topology.topology import Topology
+from femops_meshes.topology.topology import Topology, _ranked
 from support.oracles.partitions import bend
 
 
@@ -176,3 +176,15 @@ def test_permutation_of_no_entity_is_refused():
     for arguments in ((2, 3, 1), (8, 3, 2), (0, 3, 3), (0, -1, 1)):
         with pytest.raises(MeshTopologyError):
             entity_permutation(*arguments)
+
+
+@pytest.mark.parametrize("largest", [7, 2**40, 2**62])
+def test_ranks_of_keys(largest):
+    """Keys of any size have the ranks that NumPy gives them, also those too large to be packed."""
+    keys = np.random.default_rng(0).integers(0, 10, 200) * (largest // 10 + 1)
+    number, count = _ranked(keys)
+    values, expected = np.unique(keys, return_inverse=True)
+    assert count == len(values)
+    np.testing.assert_array_equal(number, expected)
+    number, count = _ranked(keys[:0])
+    assert (len(number), count) == (0, 0)

@@ -5,7 +5,7 @@ import pytest
 
 import femops
 from femops import H1, L2, Mesh
-from femops.numbering import local_nodes, ternary_codes
+from femops.numbering import distinct, local_nodes, ternary_codes
 from support.cases.kernels import turned
 from support.cases.meshes import MESHES, PERIODIC, corner_rotations, same_place, scrambled_box
 from support.counted_lines import lines
@@ -120,3 +120,19 @@ def test_millions_of_dofs_are_no_loop_in_python():
     meshes = [femops.box((n,) * 3) for n in (4, 12)]
     few, many = (lines(lambda mesh=mesh: H1(mesh, 4)) for mesh in meshes)
     assert many < 2 * few  # of 27 times the elements
+
+
+@pytest.mark.parametrize(("count", "span"), [(0, 1), (300, 200), (30, 10**7)])
+def test_distinct_numbers(count, span):
+    """A table of flags and a sort, for few numbers in a wide range, find the same."""
+    numbers = np.random.default_rng(0).integers(0, span, count)
+    found = distinct(numbers)
+    assert found.dtype == np.int64
+    np.testing.assert_array_equal(found, np.unique(numbers))
+
+
+def test_blocks_of_elements_are_numbered_alike(monkeypatch):
+    mesh = scrambled_box((3, 2, 2), 0)
+    whole = H1(mesh, 3).restriction.indices
+    monkeypatch.setattr("femops.numbering._TOGETHER", 1)
+    np.testing.assert_array_equal(H1(mesh, 3).restriction.indices, whole)

@@ -70,3 +70,14 @@ def test_bad_vectors_and_tables_are_refused(restriction):
 
 def test_repr(restriction):
     assert repr(restriction) == "ElementRestriction(3 elements of 3 nodes, 6 dofs)"
+
+
+def test_sums_by_blocks_and_shares(restriction):
+    """Blocks of elements add in the order of one table, so all bits are the same."""
+    v = np.random.default_rng(2).normal(size=(3, 3, 2))
+    summed = restriction.sum_blocks([(0, v[:1]), (1, v[1:])], (2,))
+    np.testing.assert_array_equal(summed, restriction.scatter_add(v))
+    for dtype in (np.float32, np.float64):
+        shares = restriction.shares(dtype)
+        assert shares.dtype == dtype
+        np.testing.assert_array_equal(shares, 1 / restriction.multiplicity().astype(dtype))

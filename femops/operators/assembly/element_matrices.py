@@ -38,6 +38,9 @@ Kinds = tuple[tuple[bool, bool], ...]
 _BLOCK = 500_000
 # Largest total size of the matrices that element matrices are linear combinations of.
 _COMBINED = 4_000_000
+# Largest size of the matrix that leads from D to an element matrix: where contractions have two
+# points in a direction, NumPy multiplies slowly.
+_DIRECT = 5_000
 
 
 @final
@@ -209,14 +212,38 @@ class ElementAssembly:
 
     def _near_optimal(self, d: Floats, structure: NDArray[np.bool_]) -> Floats:
         """Compute element matrices (n, rows, columns) of one pair of components."""
-        n, dim = d.shape[2], self.dim
-        parts = {self._kinds(i, j): d[i, j] for i, j in np.argwhere(structure)}
+        n, dim, pairs = d.shape[2], self.dim, np.argwhere(structure)
+        parts = {self._kinds(i, j): d[i, j] for i, j in pairs}
+        rows, columns = self.n_out**dim, self.n_in**dim
+        if len(pairs) * self._points * rows * columns <= _DIRECT:
+            # one product per element: see `matrices`
+            data = np.concatenate([*parts.values()], axis=1)[:, np.newaxis]
+            product: Floats = np.matmul(data, self._direct(tuple(parts)))
+            return product.reshape(n, rows, columns)
         result = self._contracted(parts, self._pairs)
         # (n, i3, j3, i2, j2, i1, j1): rows first
         grid = result.reshape(n, *(self.n_out, self.n_in) * dim)
         order = [0, *range(1, 2 * dim, 2), *range(2, 2 * dim + 1, 2)]
         matrices: Floats = grid.transpose(order).reshape(n, self.n_out**dim, self.n_in**dim)
         return matrices
+
+    def _direct(self, kinds: tuple[Kinds, ...]) -> Floats:
+        """Matrix (kinds * points, rows * columns) from entries of D to an element matrix."""
+        if kinds not in self._known_direct:
+            parts = []
+            for each in kinds:
+                whole = np.ones((1, 1, 1))  # rows, columns, points
+                for weights, kind, points in zip(self._pairs, each, self._along, strict=True):
+                    line = weights[kind].reshape(self.n_out, self.n_in, len(points))
+                    sizes = np.array(whole.shape) * line.shape
+                    whole = np.einsum("ijs,abt->aibjts", whole, line).reshape(sizes)
+                parts.append(whole.reshape(-1, whole.shape[2]).T)
+            self._known_direct[kinds] = np.concatenate(parts)
+        return self._known_direct[kinds]
+
+    @cached_property
+    def _known_direct(self) -> dict[tuple[Kinds, ...], Floats]:
+        return {}
 
     def _diagonals(self, values: Floats, entries: NDArray[np.int64]) -> Floats:
         """Compute diagonals (n, nodes) of one component from the entries `_on_diagonal` of D.

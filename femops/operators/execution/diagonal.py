@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,8 +24,10 @@ from femops_kernels.cpu.sweep import HostLaunch, NoOp
 _COMPILED_FROM = 2**17
 
 
-def diagonal(backend: Backend, summands: Summands) -> NDArray[np.float64]:
+def diagonal(backend: Backend, summands: Summands) -> NDArray[Any]:
     """Diagonal (size,) of a sum of square terms, without essential conditions. Collective.
+
+    The result is of float64, or of the terms' type if it is rounded to this type anyway.
 
     Parameters
     ----------
@@ -31,12 +35,16 @@ def diagonal(backend: Backend, summands: Summands) -> NDArray[np.float64]:
         Backend of the host.
     summands : sequence of (float, Term)
     """
-    space = summands[0][1].spaces[0]
-    total = np.zeros(space.size)
+    space, total = summands[0][1].spaces[0], None
     for factor, term in summands:
         points = term.domain.num_elements * term.trial.num_points(term.quadrature)
         many = _sweepable(term) and space.comm.sum(points) >= _COMPILED_FROM
-        total += factor * (_swept(backend, term) if many else assemble_diagonal([(1.0, term)]))
+        one = _swept(backend, term) if many else assemble_diagonal([(1.0, term)])
+        if len(summands) > 1 or factor != 1.0:
+            one = one.astype(np.float64, copy=False)
+            one *= factor
+        total = one if total is None else np.add(total, one, out=total)
+    assert total is not None
     return total
 
 
@@ -62,8 +70,11 @@ def _kernel(term: Term) -> DiagonalKernel:
     return DiagonalKernel(factorised_kernel(term), slopes)
 
 
-def _swept(backend: Backend, term: Term) -> NDArray[np.float64]:
-    """Diagonal (size,) of one term by a compiled sweep in the term's type. Collective."""
+def _swept(backend: Backend, term: Term) -> NDArray[Any]:
+    """Diagonal (size,) of one term by a compiled sweep in the term's type. Collective.
+
+    The result is of float64 if the term is scaled, else of the term's type.
+    """
     space = term.spaces[0]
     launch: HostLaunch = NoOp()  # where the rank has no elements
     if term.domain.num_elements:
@@ -73,5 +84,6 @@ def _swept(backend: Backend, term: Term) -> NDArray[np.float64]:
     compiled = compiled_steps(backend, [step], sides, FREE, term.dtype)
     unread, result = space.zeros(term.dtype), space.zeros(term.dtype)
     compiled.apply(unread, result)
-    wide: NDArray[np.float64] = result.astype(np.float64, copy=False)
-    return wide / term.scale
+    if term.scale != 1.0:
+        result = result.astype(np.float64, copy=False) / term.scale
+    return np.asarray(result)

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import pairwise
+from threading import Thread
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from femops.geometry.jacobians import Geometry
 from femops.operators.execution.backend import Step
 from femops.operators.execution.choice import backend_of
 from femops.operators.execution.kernels import product_kernel
 from femops.operators.execution.ranks import compiled_steps
 from femops.operators.integrals.arguments import Arguments
+from femops.operators.integrals.chunks import plans
 from femops.operators.integrals.constraints import FREE
 from femops.spaces.base import Space
 from femops_kernels.codegen.specialize import Parts
 from femops_kernels.compiled import CompiledOperator
+from femops_kernels.cpu import machine
 from femops_kernels.cpu.kernels.kernel import chunk_parts
 from femops_kernels.cpu.machine import lane_width
 from femops_kernels.cpu.multigrid.relaxation import cycle_parts
+
+_PLANNED_AHEAD = 200_000  # dofs of a problem that pays for another thread
 
 
 def interpolation_matrix(coarse: Space, fine: Space) -> NDArray[np.float64]:
@@ -78,6 +85,35 @@ def compile_cycles_ahead(
 
     if steps:
         backend_of(first).compile_ahead(needed, first.comm.size)
+
+
+def plan_cycles_ahead(spaces: Sequence[Space], dtype: np.dtype[Any]) -> None:
+    """Start to make what sweeps of a large problem's cycles need, on another Python thread.
+
+    These are the plans of all levels, and the checks of the coarse levels' elements. They need
+    NumPy alone, so they are made while sweeps of the finest level run. Who needs a plan that is not
+    complete waits for it. What is wrong shows there.
+
+    Parameters
+    ----------
+    spaces, dtype
+        See `compile_cycles_ahead`.
+    """
+    first, threads = spaces[0], machine.get_threads()
+    alone = first.comm.size == 1 and first.device is None and threads > 1
+    if not alone or first.size < _PLANNED_AHEAD:
+        return
+
+    def work() -> None:
+        machine.set_threads(threads)  # each Python thread has its own number
+        with suppress(Exception):  # raised again where the result is needed
+            for space in spaces:
+                sides = Arguments.of(space), Arguments.of(space)
+                plans(*sides, dtype, lane_width(dtype))
+                if space is not first:
+                    Geometry(space.mesh, space.quadrature(space.order + 1)).check()
+
+    Thread(target=work, daemon=True).start()
 
 
 def _transfers(

@@ -62,7 +62,7 @@ class Constraints:
                 "rows or columns of the operator are eliminated: "
                 "write A.unconstrained.constrained(dofs)"
             )
-        union = np.union1d(self.rows, dofs)
+        union = np.union1d(self.rows, dofs) if len(self.rows) else dofs
         return Constraints(union, union, self.identity or 1.0)
 
     def check_imposed(self, values: Any, comm: Communicator) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -113,6 +114,9 @@ def check_values(what: str, values: NDArray[Any], kind: np.dtype[Any]) -> None:
 
 def largest_of(values: NDArray[np.float64]) -> float:
     """Largest absolute value of the finite numbers in an array of any shape; zero if none."""
+    most = max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
+    if math.isfinite(most):
+        return most
     return float(np.abs(values).max(initial=0.0, where=np.isfinite(values)))
 
 

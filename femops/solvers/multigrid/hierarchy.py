@@ -16,7 +16,11 @@ from femops.operators import Operator
 from femops.operators.coarsening import coarse_operator, cycle_level, in_precision
 from femops.operators.execution.backend import Backend
 from femops.operators.execution.choice import backend_of
-from femops.operators.execution.transfer import compile_cycles_ahead, summed_interpolation
+from femops.operators.execution.transfer import (
+    compile_cycles_ahead,
+    plan_cycles_ahead,
+    summed_interpolation,
+)
 from femops.parallel.collective_checks import check
 from femops.parallel.comm import Communicator, Serial
 from femops.solvers.inner_products import Sums
@@ -131,7 +135,9 @@ def build(
     """
     spaces = _spaces(A.space, last.order)
     coarsening = _coarser(spaces[-1]) if last.meshes else None
-    compile_cycles_ahead(spaces, A.dtype, dtype or np.dtype(np.float32))
+    expected = dtype or np.dtype(np.float32)
+    compile_cycles_ahead(spaces, A.dtype, expected)
+    plan_cycles_ahead(spaces, expected)
     direct = len(spaces) == 1 and coarsening is None
     product = None if direct else trial_product(A)
     kind, reason = cycle_type(A, dtype, product)
@@ -265,10 +271,10 @@ def _of_operator(
     each: Array | None = None
     if sums:
         if space.halo is None:
-            shared = space.restriction.multiplicity()
+            share = space.restriction.shares(dtype)
         else:
-            shared = space.sum_elements(np.ones(space.restriction.indices.shape))
-        each = shared if space.ncomp == 1 else np.repeat(shared, space.ncomp)
+            share = 1.0 / space.sum_elements(np.ones(space.restriction.indices.shape))
+        each = share if space.ncomp == 1 else np.repeat(share, space.ncomp)
     elements = int(space.comm.sum(space.mesh.num_elements))
     size = _size_of(space, elements)
     constrained, diagonal = A.constrained_dofs, _positive(A, space)

@@ -24,6 +24,8 @@ Transfer = Callable[[Any, Any], None]
 # Factor on the largest Ritz value of some steps of Lanczos' method, for an upper bound.
 _MARGIN = 1.15  # measured: 7 steps come to 0.89 of the largest eigenvalue and more
 _LANCZOS_STEPS = 7
+_TOGETHER = 2**15  # pseudo-random numbers that are made at once, in cache
+_MIXING = (0x9E3779B1, 15), (0x85EBCA77, 13), (0xC2B2AE3D, 16)  # as xxHash does
 _SOLVED = 1e-8  # energy of a residual over that of the first, at which the steps end
 
 
@@ -73,8 +75,9 @@ class Level:
         Diagonal of the operator, in the memory of its vectors.
     constrained : (k,) int64
         Constrained dofs, whose values are zero.
-    shared : (own,) array or None
-        Number of elements that share each dof, if transfers sum over elements; else None.
+    shares : (own,) array or None
+        Share of each element in a dof, if transfers sum over elements: the inverse of the number
+        of elements that have the dof. Else None.
     dtype : dtype
     degree : int
         Degree of the relaxation's polynomial.
@@ -111,7 +114,7 @@ class Level:
         compiled: CompiledOperator,
         diagonal: Array,
         constrained: NDArray[np.int64],
-        shared: Array | None,
+        shares: Array | None,
         dtype: np.dtype[Any],
         degree: int,
         updates: VectorUpdates,
@@ -124,8 +127,8 @@ class Level:
         names = ("right", "_first", "_second", "product", "weights", "_inverse")
         for name in names:
             setattr(self, name, updates.vector(size.own, dtype))
-        self._inverse[: size.own] = 1.0 / diagonal
-        self.weights[: size.own] = 1.0 if shared is None else updates.put(1.0 / shared)
+        updates.xp.divide(1.0, diagonal, out=self._inverse[: size.own])
+        self.weights[: size.own] = 1.0 if shares is None else updates.put(shares)
         there = updates.put(constrained)
         self._inverse[there] = self.weights[there] = 0.0
         self._degree, self._advance = degree, self._by_points
@@ -342,12 +345,15 @@ def scattered(first: int, count: int) -> NDArray[np.float32]:
 
     A number depends only on its index in the global vector, so ranks agree.
     """
-    mixed = np.arange(first % 2**32, first % 2**32 + count).astype(np.uint32)
-    for multiplier, shift in ((0x9E3779B1, 15), (0x85EBCA77, 13), (0xC2B2AE3D, 16)):  # as xxHash
-        mixed *= np.uint32(multiplier)
-        mixed ^= mixed >> np.uint32(shift)
-    mixed >>= np.uint32(8)
-    numbers = mixed.astype(np.float32)
-    numbers *= np.float32(2.0**-23)
-    numbers -= np.float32(1.0)
+    numbers, places = np.empty(count, dtype=np.float32), np.arange(_TOGETHER, dtype=np.uint32)
+    for begin in range(0, count, _TOGETHER):
+        part = numbers[begin : begin + _TOGETHER]
+        mixed = places[: len(part)] + np.uint32((first + begin) % 2**32)
+        for multiplier, shift in _MIXING:
+            mixed *= np.uint32(multiplier)
+            mixed ^= mixed >> np.uint32(shift)
+        mixed >>= np.uint32(8)
+        part[:] = mixed
+        part *= np.float32(2.0**-23)
+        part -= np.float32(1.0)
     return numbers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -14,13 +15,14 @@ from femops.operators import Operator
 from femops.operators.coarsening import in_precision
 from femops.solvers.multigrid.level import scattered
 
-Vector = NDArray[np.float64]
+Vector = NDArray[Any]
 SINGLE = np.dtype(np.float32)
 # Numbers of A for which a cycle in float32 is chosen, and those for which it is possible: solutions
 # are larger than the inverse of these numbers by up to the condition number.
 _CHOSEN, _POSSIBLE = (1e-20, 1e20), (1e-25, 1e30)
 _LEAST = 1e-30  # smallest entry of a product
 _SAME = 1e-3  # relative difference of products in the two types
+_TOGETHER = 2**15  # entries of vectors that are worked on at once
 
 BEYOND = "numbers of A are beyond the range of float32"
 
@@ -97,8 +99,9 @@ def rounds_well(exact: Vector, rounded: Operator) -> bool:
     rounded : Operator
         The rounded operator.
     """
-    comm = rounded.space.comm
-    difference = _most(trial_product(rounded) - exact)
+    comm, product = rounded.space.comm, trial_product(rounded)
+    parts = (_most(np.subtract(product[k], exact[k], dtype=np.float64)) for k in _parts(product))
+    difference = max(parts, default=0.0)
     return bool(comm.max(difference) <= _SAME * comm.max(_most(exact)))
 
 
@@ -136,17 +139,23 @@ def _most(values: Vector) -> float:
 
 def _least(values: Vector) -> float:
     """Smallest absolute value other than zero; infinite if there is none."""
-    sizes = abs(values)
-    return float(sizes.min(initial=np.inf, where=sizes > 0.0))
+    sizes = (abs(values[k]) for k in _parts(values))
+    least = (float(part.min(initial=np.inf, where=part > 0.0)) for part in sizes)
+    return min(least, default=math.inf)
+
+
+def _parts(values: Vector) -> Iterator[slice]:
+    """Slices of a vector that stay in cache."""
+    return (slice(k, k + _TOGETHER) for k in range(0, len(values), _TOGETHER))
 
 
 def trial_product(A: Operator) -> Vector:
     """Product (size,) of A and a vector of numbers near 1, on the host. Collective.
 
-    It is zero at constrained dofs.
+    It has the type of A, and is zero at constrained dofs.
     """
     memory, first = A.space.memory, A.space.first_dof * A.space.ncomp
     x = scattered(first, A.space.size).astype(A.dtype, copy=False)
-    product: Vector = memory.get(A.apply(memory.put(x))).astype(np.float64, copy=False)
+    product: Vector = memory.get(A.apply(memory.put(x)))
     product[A.constrained_dofs] = 0.0
     return product

@@ -122,7 +122,7 @@ class Plan:
         Parameters
         ----------
         dofs : (n,) int64
-            Flat positions ``dof * ncomp + component``.
+            Flat positions ``dof * ncomp + component``, ascending.
         ncomp : int
             Components of the vector.
 
@@ -135,14 +135,19 @@ class Plan:
         """
         flags = np.zeros((self.ndofs + self.ghosts, ncomp), dtype=bool)
         flags.reshape(-1)[dofs] = True
-        start, parts = np.zeros(self.nchunks + 1, dtype=np.int64), []
+        # places among the copies of all chunks
+        copied, component = np.nonzero(flags[self.nonowned_dofs])
+        cuts = np.searchsorted(copied, self.nonowned_start)
+        first = np.searchsorted(dofs, self.owned_start * ncomp)
+        owned_size = np.diff(self.owned_start)
+        copied += np.repeat(owned_size - self.nonowned_start[:-1], np.diff(cuts))
+        copied = copied * ncomp + component
+        parts = [np.zeros(0, dtype=np.int64)]
         for c in range(self.nchunks):
-            owned = slice(self.owned_start[c], self.owned_start[c + 1])
-            nonowned = self.nonowned_dofs[self.nonowned_start[c] : self.nonowned_start[c + 1]]
-            local, component = np.nonzero(np.concatenate([flags[owned], flags[nonowned]]))
-            parts.append(local * ncomp + component)
-            start[c + 1] = start[c] + len(local)
-        return start, np.concatenate(parts)
+            parts.append(dofs[first[c] : first[c + 1]] - self.owned_start[c] * ncomp)
+            parts.append(copied[cuts[c] : cuts[c + 1]])
+        lengths = np.diff(first) + np.diff(cuts)
+        return np.append(0, np.cumsum(lengths)), np.concatenate(parts)
 
 
 def elements_per_chunk(
@@ -195,16 +200,20 @@ def make_plan(
     """
     _check(indices, element_start, width, ndofs + ghosts)
     # number of dofs that have been touched after each element
-    own = np.where(indices < ndofs, indices, -1)
-    met = np.maximum.accumulate(own.max(axis=1)) + 1
-    owned_start = np.concatenate([[0], met[element_start[1:] - 1]])
-    if owned_start[-1] != ndofs:
-        raise KernelValueError(f"elements touch {owned_start[-1]} dofs, the vector has {ndofs}")
-    for c, (first, end) in enumerate(itertools.pairwise(owned_start)):
-        part = own[element_start[c] : element_start[c + 1]]
-        owned = part[part >= first] - first
-        if part.max() >= end or (end > first and np.bincount(owned).min() == 0):
+    met, end = np.empty(len(indices), dtype=np.int64), 0
+    for begin, stop in itertools.pairwise(element_start):
+        part, first = indices[begin:stop], end
+        if ghosts:
+            part = np.where(part < ndofs, part, -1)
+        met[begin:stop] = np.maximum(np.maximum.accumulate(part.max(axis=1)) + 1, first)
+        end = int(met[stop - 1])
+        touched = np.zeros(end - first + 1, dtype=bool)  # the dofs before in one
+        touched[np.maximum(part - first, -1)] = True
+        if not touched[:-1].all():
             raise KernelValueError("dofs are not numbered by first touch in element order")
+    if end != ndofs:
+        raise KernelValueError(f"elements touch {end} dofs, the vector has {ndofs}")
+    owned_start = np.concatenate([[0], met[element_start[1:] - 1]])
     return _plan(indices, element_start, owned_start, met, (ndofs, ghosts), width, runs)
 
 
@@ -315,15 +324,12 @@ def _plan(
     ne, (ndofs, ghosts) = len(indices), sizes
     first_batch = -(-element_start // width)
     local = np.empty((first_batch[-1] * width, len(runs.nodes)), dtype=np.int64)
-    nonowned: list[Int] = []
-    for c, (begin, end) in enumerate(itertools.pairwise(element_start)):
-        owned = owned_start[c], owned_start[c + 1]
-        numbers, outside = _localise(indices[begin:end], *owned, runs, ndofs if apart else None)
-        local[begin:end] = numbers
-        nonowned.append(outside)
-    inside = [np.count_nonzero(f < ndofs) for f in nonowned]
-    nonowned_start = np.concatenate([[0], np.cumsum([len(f) for f in nonowned])]).astype(np.int64)
-    nonowned_dofs = np.concatenate(nonowned) if nonowned else np.zeros(0, np.int64)
+    found = _copied_runs(indices, element_start, owned_start, runs, local)
+    nonowned_dofs, nonowned_start = _copies(
+        found, element_start, owned_start, ndofs + ghosts, ndofs if apart else None, local
+    )
+    owner = np.repeat(np.arange(len(owned_start) - 1), np.diff(nonowned_start))
+    inside = np.bincount(owner[nonowned_dofs < ndofs], minlength=len(owned_start) - 1)
     counts = np.diff(owned_start) + np.diff(nonowned_start)
     # every chunk but the last is full: batches follow the elements without a gap
     local[ne:] = counts[-1] if ne else 0
@@ -340,7 +346,7 @@ def _plan(
         owned_start=owned_start.astype(np.int64),
         batch_start=np.append(0, met[last]).astype(np.int64),
         nonowned_start=nonowned_start,
-        nonowned_end=nonowned_start[:-1] + np.array(inside, dtype=np.int64),
+        nonowned_end=nonowned_start[:-1] + inside,
         nonowned_dofs=nonowned_dofs.astype(np.int64),
         combine_start=_shares(by_slot[:own], owned_start, ndofs, even),
         combine_dof=by_slot[:own].astype(np.int64),
@@ -365,72 +371,118 @@ def _shares(dofs: Int, owned_start: Int, ndofs: int, even: bool) -> Int:
     return np.searchsorted(dofs, cuts).astype(np.int64)
 
 
-def _localise(part: Int, first: int, end: int, runs: DofRuns, apart: int | None) -> tuple[Int, Int]:
-    """Chunk-local number of the first dof of every run, and the dofs that the chunk copies.
+@final
+@dataclass(frozen=True)
+class _Copied:
+    """Runs of one length that chunks copy, in the order of the elements.
 
-    The chunk has the elements ``part`` and owns the dofs ``first`` to ``end``.  If ``apart`` is
-    None, elements with the same run share a copy of it, and copies are ordered by dof.  Else each
-    element has its own copies, ordered by element, and those of ghosts (dofs from ``apart`` on)
-    come last.
+    Attributes
+    ----------
+    rows : (n, length) int64
+        Dofs of each run.
+    chunk, element, run : (n,) int64
     """
-    local = np.empty((len(part), len(runs.nodes)), dtype=np.int64)
-    sizes = np.array([len(nodes) for nodes in runs.nodes])
-    found = []
-    for size in np.unique(sizes):
-        columns = np.flatnonzero(sizes == size)
-        dofs = part[:, np.array([runs.nodes[k] for k in columns])]
-        mine = (dofs[..., 0] >= first) & (dofs[..., 0] < end)
-        direct = mine & (np.diff(dofs, axis=-1) == 1).all(axis=-1)
-        local[:, columns] = dofs[..., 0] - first
-        rows, place = dofs[~direct], np.argwhere(~direct)
-        # the first two dofs identify a run and its order
-        names = rows[:, 0]
-        if apart is not None:
-            names = np.arange(len(rows))
-        elif size > 1:
-            names = names * (rows.max(initial=0) + 1) + rows[:, 1]
-        at, inverse = _distinct(names)
-        if not np.array_equal(rows[at][inverse], rows):
-            raise KernelValueError(
-                "runs of dofs begin alike and go on otherwise: take shorter runs"
-            )
-        found.append((rows[at], inverse, place[:, 0], columns[place[:, 1]]))
-    heads = np.concatenate([rows[:, 0] for rows, *_ in found])
-    if apart is not None:
-        heads = np.concatenate([at for _, _, at, _ in found]) + len(part) * (heads >= apart)
-    lengths = np.concatenate([np.full(len(rows), rows.shape[1]) for rows, *_ in found])
-    order = np.argsort(heads, kind="stable")
-    starts = np.empty_like(heads)
-    starts[order] = np.cumsum(lengths[order]) - lengths[order]
-    nonowned = np.empty(int(lengths.sum()), dtype=np.int64)
-    done = 0
-    for rows, inverse, element, run in found:
-        mine = starts[done : done + len(rows)]
-        nonowned[mine[:, np.newaxis] + np.arange(rows.shape[1])] = rows
-        local[element, run] = end - first + mine[inverse]
-        done += len(rows)
-    return local, nonowned
 
+    rows: Int
+    chunk: Int
+    element: Int
+    run: Int
 
-def _distinct(names: Int) -> tuple[Int, Int]:
-    """Distinct numbers among non-negative ``names`` (n,), ascending, as `numpy.unique` finds them.
+    def distinct(self, names: Int) -> tuple[Int, Int]:
+        """First of all runs with the same name (k,), by ascending names, and each run's place (n,).
 
-    Returns
-    -------
-    at : (k,) int64
-        First position of each distinct number.
-    inverse : (n,) int64
-        For each name the position of its number in ``at``.
-    """
-    low, high = (int(names.min()), int(names.max())) if len(names) else (0, 0)
-    span = high - low + 1
-    if span > 8 * len(names):
-        _, at, inverse = np.unique(names, return_index=True, return_inverse=True)
+        Raises
+        ------
+        KernelValueError
+            If runs have the same name and the same second dof, but others differ.
+        """
+        at, inverse = np.unique(names, return_index=True, return_inverse=True)[1:]
+        if not self._agree(at, inverse):  # a face that is seen in two orders has one first dof
+            seconds = self.rows[:, 1] if self.rows.shape[1] > 1 else self.rows[:, 0]
+            order = np.lexsort((seconds, names))
+            new = np.ones(len(names), dtype=bool)
+            new[1:] = (np.diff(names[order]) != 0) | (np.diff(seconds[order]) != 0)
+            at, inverse = order[new], np.empty_like(order)
+            inverse[order] = np.cumsum(new) - 1
+            if not self._agree(at, inverse):
+                raise KernelValueError(
+                    "runs of dofs begin alike and go on otherwise: take shorter runs"
+                )
         return at, inverse
-    # a table of the whole range is several times as fast
-    first = np.full(span, -1)
-    first[names[::-1] - low] = np.arange(len(names))[::-1]
-    used = np.flatnonzero(first >= 0)
-    number = np.empty(span, dtype=np.int64)
-    number[used] = np.arange(len(used))
-    return first[used], number[names - low]
+
+    def _agree(self, at: Int, inverse: Int) -> bool:
+        return np.array_equal(self.rows[at[inverse]], self.rows)
+
+
+def _copied_runs(
+    indices: Int, element_start: Int, owned_start: Int, runs: DofRuns, local: Int
+) -> list[_Copied]:
+    """Return the runs that chunks copy, one table for each length.
+
+    They are those of dofs that another chunk owns, and those in another order than their numbers.
+    Store the chunk-local number of the first dof of all others in ``local`` (ne, runs).
+    """
+    sizes = np.array([len(nodes) for nodes in runs.nodes])
+    groups = [np.flatnonzero(sizes == size) for size in np.unique(sizes)]
+    tables = [np.array([runs.nodes[k] for k in columns]) for columns in groups]
+    none = np.zeros(0, dtype=np.int64)
+    found = [[(np.zeros((0, nodes.shape[1]), np.int64), none, none, none)] for nodes in tables]
+    for c, (begin, end) in enumerate(itertools.pairwise(element_start)):
+        part, first = indices[begin:end], owned_start[c]
+        for columns, nodes, lists in zip(groups, tables, found, strict=True):
+            dofs = part[:, nodes]
+            heads = dofs[..., 0]
+            direct = (heads >= first) & (heads < owned_start[c + 1])
+            if nodes.shape[1] > 1:
+                direct &= (np.diff(dofs, axis=-1) == 1).all(axis=-1)
+            local[begin:end, columns] = heads - first
+            at = np.flatnonzero(~direct)
+            element, column = np.divmod(at, len(columns))
+            rows = dofs.reshape(-1, nodes.shape[1])[at]
+            lists.append((rows, np.full(len(at), c), begin + element, columns[column]))
+    return [_Copied(*map(np.concatenate, zip(*lists, strict=True))) for lists in found]
+
+
+def _copies(
+    found: list[_Copied],
+    element_start: Int,
+    owned_start: Int,
+    numbers: int,
+    apart: int | None,
+    local: Int,
+) -> tuple[Int, Int]:
+    """Dofs that chunks copy, chunk by chunk, and the start of each chunk's: (n,), (nchunks + 1,).
+
+    If ``apart`` is None, elements of a chunk with the same run share a copy of it, and copies are
+    ordered by dof.  Else each element has its own copies, ordered by element, and those of ghosts
+    (dofs from ``apart`` on) come last.  Dofs are below ``numbers``.  The chunk-local number of the
+    first dof of each run is stored in ``local``.
+    """
+    lengths = np.diff(element_start)
+    stride = max(numbers, 2 * int(lengths.max(initial=0))) + 1
+    kept, names = [], []
+    for each in found:
+        heads = each.rows[:, 0]
+        if apart is None:
+            at, inverse = each.distinct(each.chunk * stride + heads)
+        else:
+            at = inverse = np.arange(len(heads))
+            heads = each.element - element_start[each.chunk]
+            heads = heads + lengths[each.chunk] * (each.rows[:, 0] >= apart)
+        kept.append((at, inverse))
+        names.append(each.chunk[at] * stride + heads[at])
+    name = np.concatenate(names)
+    length = np.repeat([each.rows.shape[1] for each in found], [len(some) for some in names])
+    order = np.argsort(name, kind="stable")
+    starts, ends = np.empty_like(name), np.cumsum(length[order])
+    starts[order] = ends - length[order]
+    first = np.searchsorted(name[order], np.arange(len(element_start)) * stride)
+    chunk_start = np.append(0, ends)[first].astype(np.int64)
+    copies, done = np.empty(chunk_start[-1], dtype=np.int64), 0
+    owned = np.diff(owned_start)
+    for each, (at, inverse) in zip(found, kept, strict=True):
+        mine, done = starts[done : done + len(at)], done + len(at)
+        copies[mine[:, np.newaxis] + np.arange(each.rows.shape[1])] = each.rows[at]
+        offset = (owned - chunk_start[:-1])[each.chunk]
+        local[each.element, each.run] = offset + mine[inverse]
+    return copies, chunk_start

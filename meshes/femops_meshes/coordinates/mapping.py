@@ -20,6 +20,8 @@ from femops_meshes.errors import MeshGeometryError
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+_MOST_POINTS = 4096  # of an element, for matrices over all its points
+
 
 def geometry_degree(num_nodes: int, dim: int) -> int:
     """Degree g with (g + 1)**dim == num_nodes.
@@ -53,8 +55,11 @@ def positions(coordinates: ArrayLike, points_1d: ArrayLike) -> Floats:
         Shape (n, q**dim, dim), lexicographic, in the same unit.
     """
     coordinates = np.asarray(coordinates, dtype=np.float64)
-    dim = coordinates.shape[2]
-    values, _ = _matrices(geometry_degree(coordinates.shape[1], dim), _bytes(points_1d))
+    dim, points = coordinates.shape[2], _bytes(points_1d)
+    degree = geometry_degree(coordinates.shape[1], dim)
+    if _multilinear(degree, dim, points):
+        return np.asarray(np.matmul(_of_corners(dim, points)[0], coordinates))
+    values, _ = _matrices(degree, points)
     return tensor_apply([values] * dim, coordinates)
 
 
@@ -74,8 +79,13 @@ def jacobians(coordinates: ArrayLike, points_1d: ArrayLike) -> Floats:
         Shape (n, q**dim, dim, dim): J[..., i, j] = dx_i / dxi_j.
     """
     coordinates = np.asarray(coordinates, dtype=np.float64)
-    dim = coordinates.shape[2]
-    values, slopes = _matrices(geometry_degree(coordinates.shape[1], dim), _bytes(points_1d))
+    dim, points = coordinates.shape[2], _bytes(points_1d)
+    degree = geometry_degree(coordinates.shape[1], dim)
+    if _multilinear(degree, dim, points):
+        slopes = _of_corners(dim, points)[1]
+        found = np.matmul(slopes, coordinates).reshape(len(coordinates), dim, -1, dim)
+        return of_columns(list(found.swapaxes(0, 1)))
+    values, slopes = _matrices(degree, points)
     columns = [
         tensor_apply([slopes if d == j else values for d in range(dim)], coordinates)
         for j in range(dim)
@@ -95,6 +105,37 @@ def _matrices(degree: int, points: bytes) -> tuple[Floats, Floats]:
     """
     nodes, x = gauss_lobatto(degree + 1)[0], np.frombuffer(points)
     found = lagrange_matrix(nodes, x), lagrange_derivative_matrix(nodes, x)
+    for matrix in found:
+        matrix.flags.writeable = False
+    return found
+
+
+def _multilinear(degree: int, dim: int, points: bytes) -> bool:
+    """True if one product with the matrices of `_of_corners` is faster than sum factorisation.
+
+    NumPy multiplies small matrices slowly if they have two columns.
+    """
+    return degree == 1 and len(np.frombuffer(points)) ** dim <= _MOST_POINTS
+
+
+@lru_cache(maxsize=256)
+def _of_corners(dim: int, points: bytes) -> tuple[Floats, Floats]:
+    """Matrices of the values and slopes of a multilinear map at a grid of points. Read-only.
+
+    Returns
+    -------
+    values : (q**dim, 2**dim) float64
+    slopes : (dim * q**dim, 2**dim) float64
+        Derivatives by the first direction at all points, then by the next one.
+    """
+    values, slopes = _matrices(1, points)
+    rows = []
+    for j in range(-1, dim):
+        product = np.eye(1)
+        for d in reversed(range(dim)):
+            product = np.asarray(np.kron(product, slopes if d == j else values))
+        rows.append(product)
+    found = rows[0], np.concatenate(rows[1:])
     for matrix in found:
         matrix.flags.writeable = False
     return found

@@ -47,12 +47,32 @@ def _group_rows(corners: Ints, num_vertices: int) -> tuple[Ints, int]:
     Return the number (n,) of each row's set, and the count.
     """
     ordered = np.sort(corners, axis=1)
-    key = ordered[:, 0] * num_vertices + ordered[:, 1]
-    values, number = np.unique(key, return_inverse=True)
+    number, count = _ranked(ordered[:, 0] * num_vertices + ordered[:, 1])
     if corners.shape[1] == 4:
-        rest = np.unique(ordered[:, 2] * num_vertices + ordered[:, 3], return_inverse=True)[1]
-        values, number = np.unique(number * (rest.max(initial=0) + 1) + rest, return_inverse=True)
-    return number.astype(np.int64, copy=False), len(values)
+        rest, others = _ranked(ordered[:, 2] * num_vertices + ordered[:, 3])
+        number, count = _ranked(number * others + rest)
+    return number, count
+
+
+def _ranked(keys: Ints) -> tuple[Ints, int]:
+    """Rank (n,) of each non-negative key among the distinct keys, and the number of these.
+
+    Keys and their positions are sorted as one number if it has room for both. This takes a fraction
+    of the time of `numpy.unique`.
+    """
+    bits = len(keys).bit_length()
+    if int(keys.max(initial=0)) >> (62 - bits):
+        values, number = np.unique(keys, return_inverse=True)
+        return number.astype(np.int64, copy=False), len(values)
+    packed = np.sort((keys << bits) | np.arange(len(keys)))
+    at = packed & ((1 << bits) - 1)
+    packed >>= bits
+    new = np.ones(len(keys), dtype=np.int64)
+    np.not_equal(packed[1:], packed[:-1], out=new[1:], casting="unsafe")
+    ranks = np.cumsum(new)
+    number = np.empty_like(ranks)
+    number[at] = ranks - 1
+    return number, int(new.sum())
 
 
 @final

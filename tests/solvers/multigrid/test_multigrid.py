@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import pickle
 import sys
+from queue import SimpleQueue
+from threading import current_thread, main_thread
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 
 import femops
 from femops.errors import MissingExtraError, SolverError
+from femops.operators.execution import transfer
 from femops.solvers.multigrid import hierarchy
 from support.cases.multigrid import (
     CUBE,
@@ -337,3 +340,24 @@ def test_a_cycle_that_diverges_is_named(monkeypatch, degree, words):
     assert not M.report()[0].factor < 1.0
     with pytest.raises(SolverError, match=f"multigrid cycle.*{words}"):
         femops.cg(A, noise(A), M=M, rtol=1e-9)
+
+
+def test_plans_made_on_another_thread(monkeypatch):
+    """The thread makes plans of all levels, and a cycle has the same bits with and without it."""
+    b = np.random.default_rng(0).standard_normal(9**3)
+
+    def cycle():
+        V = femops.H1(femops.box((2, 2, 2)), order=4)
+        A = (femops.diffusion(V) + femops.mass(V)).constrained(V.boundary_dofs())
+        return femops.multigrid(A) @ b
+
+    def recorded(fields, *others):
+        orders.put((fields.first.order, current_thread() is main_thread()))
+        return plans(fields, *others)
+
+    alone, orders, plans = cycle(), SimpleQueue(), transfer.plans
+    monkeypatch.setattr(transfer, "plans", recorded)
+    monkeypatch.setattr(transfer, "_PLANNED_AHEAD", 0)
+    monkeypatch.setenv("FEMOPS_THREADS", "2")
+    np.testing.assert_array_equal(cycle(), alone)
+    assert [orders.get(timeout=60.0) for _ in range(3)] == [(4, False), (2, False), (1, False)]
