@@ -26,6 +26,7 @@ SKELETON = "# <skeleton {}>"
 _SKELETONS = re.compile(SKELETON.format("(.*)"))
 
 _NUMBERS = int, float, bool
+_CACHE_LINE = 64  # bytes
 _writing = threading.Lock()  # one module is written at a time
 _SYSTEM = ctypes.pythonapi
 
@@ -104,6 +105,10 @@ def _module(name: str, functions: list[Any]) -> ir.Module:
         for function, count in here.calls.items():
             if count == 1:
                 function.attributes.add("alwaysinline")
+        for function in here.module.functions:
+            if function.blocks:  # lane vectors on the stack would lie across cache lines
+                function.attributes.add("nounwind")
+                function.attributes.alignstack = _CACHE_LINE
         return here.module
     finally:
         end_writing()

@@ -146,9 +146,7 @@ class _Emitter:
     def contract(self, matrix: Matrix1D, line: list[Any]) -> list[Any]:
         if matrix.is_identity:
             return line
-        m, n = matrix.shape
-        pays = matrix.operations() < m * n and not matrix.is_diagonal
-        return self.split(matrix, line) if pays else self.full(matrix, line)
+        return self.split(matrix, line) if matrix.splits else self.full(matrix, line)
 
 
 def contract(matrix: Matrix1D, line: Line) -> Line:

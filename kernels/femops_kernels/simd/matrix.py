@@ -90,6 +90,19 @@ class Matrix1D:
         odd = 0.5 * (top - mirrored)[:, :half]
         return even, odd
 
+    @property
+    def splits(self) -> bool:
+        """True if a contraction uses the even-odd split: it takes no more operations.
+
+        Where both take as many, half of the split's are additions, which some processors add beside
+        their multiply-adds.
+        """
+        m, n = self.shape
+        if not self.symmetry or self.is_diagonal:
+            return False
+        additions = 2 * (n // 2) + 2 * (m // 2)
+        return _split_products(m, n, self.symmetry) + additions <= m * n
+
     def operations(self) -> int:
         """Vector operations of one contraction as emitted (an FMA is one)."""
         m, n = self.shape
@@ -97,8 +110,9 @@ class Matrix1D:
             return 0
         if self.is_diagonal:
             return m
-        full, split = m * n, 2 * (n // 2) + 2 * (m // 2) + _split_products(m, n, self.symmetry)
-        return split if self.symmetry and split < full else full
+        if self.splits:
+            return 2 * (n // 2) + 2 * (m // 2) + _split_products(m, n, self.symmetry)
+        return m * n
 
     def flops(self) -> int:
         """Floating-point operations of one contraction as emitted (an FMA is two)."""
@@ -107,7 +121,7 @@ class Matrix1D:
             return 0
         if self.is_diagonal:
             return m
-        if self.operations() < m * n:
+        if self.splits:
             return 2 * (n // 2) + 2 * (m // 2) + 2 * _split_products(m, n, self.symmetry) - m
         return 2 * m * n - m
 

@@ -136,3 +136,11 @@ def numbers(source, modes, across, k, k1):
             prefetch(source[2], at + NEAR, 1)
             prefetch(source[2], at + FAR, 2)
     return q + widen(LANE, load_line(STORED, source[2], k * NQDATA, 1, NQDATA))
+
+
+@inner
+def ask_modes(modes):
+    """Prefetch the modes that are FAR behind those of a batch."""
+    if MAPPED and PREFETCH and not OVER_VECTORS:
+        for i in range(MODE_LANES * LANE_BYTES // CACHE_LINE):
+            prefetch(modes, FAR + i * CACHE_LINE, 2)
