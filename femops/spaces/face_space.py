@@ -74,11 +74,14 @@ class FaceSpace(DomainSpace, ABC):
         none = [0 * first] * (3 - dim)
         return np.stack([first, *steps[1:], *none, steps[0]], axis=1)
 
-    def element_indices(self) -> Ints:
-        """Dofs (nf, p1d**dim) of the elements behind the faces, in the order of their nodes."""
-        indices = np.empty_like(self.restriction.indices)
-        np.put_along_axis(indices, self.turned_nodes(), self.restriction.indices, 1)
-        return indices
+    def element_indices(self, layers: int = 0) -> Ints:
+        """Dofs (nf, n) of the elements behind the faces, in the order of their nodes.
+
+        They are those of some layers next to the face, or by default all of them.
+        """
+        count = (layers or self.p1d) * self.p1d ** (self.dim - 1)
+        order = np.argsort(self.turned_nodes()[:, :count], axis=1)
+        return np.take_along_axis(self.restriction.indices[:, :count], order, axis=1)
 
     def quadrature(self, q1d: int | Quadrature1D | None = None) -> Quadrature1D:
         """Return a 1-D rule for the faces; see `Space.quadrature`. In 1-D: one point of weight 1.

@@ -380,15 +380,16 @@ def _localise(part: Int, first: int, end: int, runs: DofRuns, apart: int | None)
         columns = np.flatnonzero(sizes == size)
         dofs = part[:, np.array([runs.nodes[k] for k in columns])]
         mine = (dofs[..., 0] >= first) & (dofs[..., 0] < end)
-        direct = mine & (np.diff(dofs, axis=-1) == 1).all(axis=-1)
+        # layers of an element are read where they are, or are copied without the nodes between
+        direct = mine if runs.layers else mine & (np.diff(dofs, axis=-1) == 1).all(axis=-1)
         local[:, columns] = dofs[..., 0] - first
         rows, place = dofs[~direct], np.argwhere(~direct)
-        # the first two dofs identify a run and its order
+        # the first two dofs identify a run and its order, the first and the last the layers
         names = rows[:, 0]
         if apart is not None:
             names = np.arange(len(rows))
         elif size > 1:
-            names = names * (rows.max(initial=0) + 1) + rows[:, 1]
+            names = names * (rows.max(initial=0) + 1) + rows[:, -1 if runs.layers else 1]
         at, inverse = _distinct(names)
         if not np.array_equal(rows[at][inverse], rows):
             raise KernelValueError(
