@@ -20,6 +20,7 @@ from femops.operators.integrals.state import State
 from femops.operators.integrals.term import DATA_LEVELS, Term
 from femops.operators.operator import Operator
 from femops.spaces.base import GridFunction, Space
+from femops.spaces.h1_l2 import L2
 from femops_kernels.cpu.first_touch import placed_array
 from femops_kernels.pointwise.qdata import Data
 
@@ -29,8 +30,8 @@ Ints = NDArray[np.int64]
 def coarse_operator(A: Operator, space: Space, dtype: DTypeLike, level: str) -> Operator:
     """Discretise the forms of an operator on a space of no higher order. Collective.
 
-    Integrals over faces between elements are left out: a continuous function has no jump there. A
-    penalty of the jumps of its gradient acts on the finest level alone.
+    On an H1 space integrals over faces between elements are left out: a continuous function has no
+    jump there. A penalty of the jumps of its gradient acts on the finest level alone.
     The forms are not traced again. On a space of lower order p the rule is Gauss's with p + 1
     points. Coefficients at points are interpolated linearly to the points of this rule. This
     preserves their bounds and definiteness.
@@ -39,7 +40,7 @@ def coarse_operator(A: Operator, space: Space, dtype: DTypeLike, level: str) -> 
     ----------
     A : Operator
         Square.
-    space : H1
+    space : Space
         On the same mesh.
     dtype : dtype
         Type of the new operator.
@@ -50,7 +51,7 @@ def coarse_operator(A: Operator, space: Space, dtype: DTypeLike, level: str) -> 
     terms = [
         (factor, Term.make(_coarse_form(term, space, state), dtype, None, level).ready(level))
         for factor, term in A.summands
-        if not term.fields.two_sided
+        if isinstance(space, L2) or not term.fields.two_sided
     ]
     return Operator(terms, coarse_constraints(A.constraints, A.space, space), level)
 
@@ -168,10 +169,13 @@ def _coarse_form(term: Term, whole: Space, state: _StateOn) -> Integral:
             name: _resampled(given, matrix, form.geometry.num_points)
             for name, given in form.coefficients.items()
         }
+    arguments = Arguments.on_sides(whole) if form.fields.two_sided else Arguments.of(space)
+    if form.fields.two_sided:
+        arguments = arguments.only(form.fields.spaces).with_slopes(form.fields.have_slopes)
     return replace(
         form,
-        fields=Arguments.of(space),
-        tests=Arguments.of(space),
+        fields=arguments,
+        tests=arguments,
         quadrature=rule,
         coefficients=coefficients,
         traced=form.qfunction,
