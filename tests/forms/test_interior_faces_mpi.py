@@ -54,6 +54,10 @@ def jumps(mesh: Any, family: str = "gauss", level: str = "partial") -> Any:
     return femops.form(moved, V, faces="interior", k=k, level=level) + femops.mass(V, level=level)
 
 
+def hermite_jumps(mesh: Any, level: str = "partial") -> Any:
+    return jumps(mesh, "hermite", level)
+
+
 def jumps_of_gradients(mesh: Any, level: str = "partial") -> Any:
     V = femops.H1(mesh, 2)
     penalty = femops.form(
@@ -83,6 +87,9 @@ def coupled(mesh: Any, level: str = "partial") -> Any:
         (jumps, "flat", "partial"),
         (jumps, "line", "partial"),
         (jumps, "turned", "full"),
+        (hermite_jumps, "large", "partial"),
+        (hermite_jumps, "flat", "partial"),
+        (hermite_jumps, "turned", "element"),
         (jumps_of_gradients, "glued", "partial"),
         (jumps_of_gradients, "ball", "partial"),
         (jumps_of_gradients, "flat", "element"),
@@ -105,7 +112,7 @@ def test_the_operator_of_one_process(comm: Any, build: Any, mesh: str, level: st
 
 
 @pytest.mark.parallel(2, 3, 4)
-@pytest.mark.parametrize(("mesh", "family"), [("large", "gauss"), ("turned", "gll")])
+@pytest.mark.parametrize(("mesh", "family"), [("large", "gauss"), ("turned", "gll"), ("flat", "hermite")])
 def test_the_same_bits(comm: Any, mesh: str, family: str, monkeypatch: Any) -> None:
     """Of an L2 space on a reproducible mesh, also where some ranks have no elements."""
     monkeypatch.setattr(diagonal, "_COMPILED_FROM", 0)
