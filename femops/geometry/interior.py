@@ -118,20 +118,29 @@ class InteriorFaces(Domain):
         self.counted = np.append(True, taken[1:] != taken[:-1])[: len(taken)]
         self._take(self.elements[:, taken], self.codes[:, taken])
 
-    def nodes(self, side: int, p1d: int, start: int = 0, stop: int | None = None) -> Ints:
+    def nodes(
+        self,
+        side: int,
+        p1d: int,
+        start: int = 0,
+        stop: int | None = None,
+        layers: int | None = None,
+    ) -> Ints:
         """Numbers (n, p1d**dim) of the nodes of a side's elements, turned to their faces.
 
         Nodes are ordered layer by layer inwards, and in a layer lexicographic in the directions of
-        the face as the minus element has them.
+        the face as the minus element has them. With ``layers`` only the nodes of so many layers are
+        returned.
         """
         part, dim = slice(start, stop), self.mesh.dim
         codes, turns = self.codes[side, part], self.turns[:, part]
-        result = np.empty((len(codes), p1d**dim), dtype=np.int64)
+        count = min(layers or p1d, p1d)
+        result = np.empty((len(codes), count * p1d ** (dim - 1)), dtype=np.int64)
         for code, digits in face_digits(dim):
-            layers = nodes_inwards(digits, p1d).reshape(p1d, -1)
+            near = nodes_inwards(digits, p1d).reshape(p1d, -1)[:count]
             for kind in np.unique(turns[:, codes == code], axis=1).T:
                 mine = (codes == code) & (turns == kind[:, np.newaxis]).all(axis=0)
-                result[mine] = layers[:, _order_in_minus(kind, side, p1d, dim - 1)].reshape(-1)
+                result[mine] = near[:, _order_in_minus(kind, side, p1d, dim - 1)].reshape(-1)
         return result
 
     @cached_property

@@ -47,13 +47,23 @@ def coarse_operator(A: Operator, space: Space, dtype: DTypeLike, level: str) -> 
     level : str
         Level of the new operator.
     """
-    state = _StateOn(A.space, space)
-    terms = [
-        (factor, Term.make(_coarse_form(term, space, state), dtype, None, level).ready(level))
+    state, kind = _StateOn(A.space, space), np.dtype(dtype)
+    used = [
+        (factor, term)
         for factor, term in A.summands
         if isinstance(space, L2) or not term.fields.two_sided
     ]
+    forms = [_coarse_form(term, space, state) for _, term in used]
+    same = space.order == A.space.order and isinstance(space, L2)  # D does not depend on the basis
+    terms = [
+        (factor, _rounded(term, kind, level, form) if same else _made(form, kind, level))
+        for (factor, term), form in zip(used, forms, strict=True)
+    ]
     return Operator(terms, coarse_constraints(A.constraints, A.space, space), level)
+
+
+def _made(form: Integral, dtype: np.dtype[Any], level: str) -> Term:
+    return Term.make(form, dtype, None, level).ready(level)
 
 
 def in_precision(A: Operator, dtype: DTypeLike, level: str) -> Operator:
@@ -189,11 +199,17 @@ def _resampled(given: FormCoefficient, matrix: NDArray[np.float64], points: int)
     return replace(given, value=given.value.resampled(matrix, points))
 
 
-def _rounded(term: Term, dtype: np.dtype[Any], level: str) -> Term:
-    """Copy a term to another type and level. Stored data are rounded if they can be reused."""
-    assert term.source is not None
+def _rounded(
+    term: Term, dtype: np.dtype[Any], level: str, source: Integral | None = None
+) -> Term:
+    """Copy a term to another type and level. Stored data are rounded if they can be reused.
+
+    ``source`` is the form with another basis, by default that of the term.
+    """
+    source = term.source if source is None else source
+    assert source is not None
     same = term.level == level and level in DATA_LEVELS
-    made = Term.make(term.source, dtype, None, level)
+    made = Term.make(source, dtype, None, level)
     ratio, rest = divmod(made.width, term.width)
     none = not term.domain.num_elements or term.filled  # device kernels compute data of any type
     if not same or rest or none or term.original is not None:

@@ -55,10 +55,11 @@ class FaceSpace(DomainSpace, ABC):
         return self._slopes
 
     @abstractmethod
-    def turned_nodes(self) -> Ints:
+    def turned_nodes(self, layers: int | None = None) -> Ints:
         """Node numbers (nf, p1d**dim) of the element at each face, layer by layer from the face.
 
-        Only for functions with derivatives. The restriction has the nodes in this order.
+        Only for functions with derivatives. The restriction has the nodes in this order. With
+        ``layers`` only the nodes of so many layers are returned.
         """
 
     def turns(self) -> Ints:
@@ -67,7 +68,7 @@ class FaceSpace(DomainSpace, ABC):
         The first number is the first node on the face. The others are the strides along the face's
         two directions and inwards. A direction that the face does not have has the stride zero.
         """
-        nodes, p, dim = self.turned_nodes(), self.p1d, self.dim
+        nodes, p, dim = self.turned_nodes(layers=2), self.p1d, self.dim
         first = nodes[:, 0]
         places = [p ** (dim - 1), 1, p] if dim > 1 else [1]  # inwards, along the face
         steps = [nodes[:, k] - first if p > 1 else 0 * first for k in places[:dim]]
@@ -79,9 +80,12 @@ class FaceSpace(DomainSpace, ABC):
 
         They are those of some layers next to the face, or by default all of them.
         """
-        count = (layers or self.p1d) * self.p1d ** (self.dim - 1)
-        order = np.argsort(self.turned_nodes()[:, :count], axis=1)
-        return np.take_along_axis(self.restriction.indices[:, :count], order, axis=1)
+        if layers:
+            order = np.argsort(self.turned_nodes(layers), axis=1)
+            return np.take_along_axis(self.restriction.indices, order, axis=1)
+        indices = np.empty_like(self.restriction.indices)
+        np.put_along_axis(indices, self.turned_nodes(), self.restriction.indices, 1)
+        return indices
 
     def quadrature(self, q1d: int | Quadrature1D | None = None) -> Quadrature1D:
         """Return a 1-D rule for the faces; see `Space.quadrature`. In 1-D: one point of weight 1.
