@@ -65,9 +65,9 @@ def _mirrored(p: int, x: Floats, *, derivative: bool) -> Floats:
 
 
 def _end_function(p: int, j: int, x: Floats) -> tuple[Floats, Floats]:
-    """Values and derivatives (len(x),) of the function of the end 0 with a value (j = 0) or without.
+    """Values and derivatives (len(x),) of function j = 0 or 1 of the end 0.
 
-    The first is 1 at 0. The second ascends there, and has the same norm in L2.
+    The first is 1 at 0. The second is 0 there, ascends, and has the same norm in L2.
     """
     size = _size(p, j)
     values, slopes = _unscaled(p, j, x)

@@ -199,9 +199,7 @@ def _resampled(given: FormCoefficient, matrix: NDArray[np.float64], points: int)
     return replace(given, value=given.value.resampled(matrix, points))
 
 
-def _rounded(
-    term: Term, dtype: np.dtype[Any], level: str, source: Integral | None = None
-) -> Term:
+def _rounded(term: Term, dtype: np.dtype[Any], level: str, source: Integral | None = None) -> Term:
     """Copy a term to another type and level. Stored data are rounded if they can be reused.
 
     ``source`` is the form with another basis, by default that of the term.

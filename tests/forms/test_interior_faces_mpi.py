@@ -112,7 +112,9 @@ def test_the_operator_of_one_process(comm: Any, build: Any, mesh: str, level: st
 
 
 @pytest.mark.parallel(2, 3, 4)
-@pytest.mark.parametrize(("mesh", "family"), [("large", "gauss"), ("turned", "gll"), ("flat", "hermite")])
+@pytest.mark.parametrize(
+    ("mesh", "family"), [("large", "gauss"), ("turned", "gll"), ("flat", "hermite")]
+)
 def test_the_same_bits(comm: Any, mesh: str, family: str, monkeypatch: Any) -> None:
     """Of an L2 space on a reproducible mesh, also where some ranks have no elements."""
     monkeypatch.setattr(diagonal, "_COMPILED_FROM", 0)

@@ -2,12 +2,14 @@
 
 import numpy as np
 import pytest
+from scipy.sparse.linalg import spsolve
 
 import femops
 from femops.operators.integrals.chunks import plans
 from femops.spaces.side_space import side_space
 from femops_meshes.coordinates.interpolation import tensor_apply
 from support.cases.meshes import bend, scrambled_box
+from support.cuda.host_device import host_device
 from support.oracles.interior import Oracle
 
 FAMILIES = ("hermite", "bernstein")
@@ -140,6 +142,23 @@ def test_diagonals_and_levels(mesh, monkeypatch):
     product[fixed] = x[fixed]
     close(C @ x, product)
     close((3.0 * A) @ x, 3.0 * (matrix @ x))
+
+
+def test_a_device_reads_all_nodes():
+    """And gets the same numbers."""
+    V, D = (
+        femops.L2(MESHES["few"](), 3, family="hermite", device=d) for d in (None, host_device())
+    )
+    here, there = (femops.form(all_parts, W, faces="interior", k=1.5) for W in (V, D))
+    x = random(V.size)
+    close(D.memory.get(there @ D.memory.put(x)), here @ x)
+    close(there.diagonal(), here.diagonal())
+    A = femops.interior_penalty(D)
+    b = femops.load(D, 1.0)
+    u, info = femops.cg(A, b, M=femops.multigrid(A), rtol=1e-10)
+    assert info.iterations <= 8
+    expected = spsolve(femops.interior_penalty(V).assemble().tocsc(), femops.load(V, 1.0))
+    close(D.memory.get(u), expected, 1e-8)
 
 
 def test_several_fields_of_different_bases():

@@ -120,7 +120,7 @@ def plans(
     """
     starts, tested = _element_start(fields, tests, dtype), {**fields.spaces, **tests.spaces}
     return [
-        tuple(_plan(each, width, starts, layered) for each in (space, tested[name]))
+        (_plan(space, width, starts, layered), _plan(tested[name], width, starts, layered))
         for name, space in fields.spaces.items()
     ]
 

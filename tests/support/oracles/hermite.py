@@ -47,7 +47,7 @@ X, REST = [Fraction(0), Fraction(1)], [Fraction(1), Fraction(-1)]
 def orthogonal(n: int, weight: Poly) -> Poly:
     """Polynomial of degree n that is orthogonal to those of lower degree, with leading factor 1."""
     moments = [over_element(times(weight, [Fraction(0)] * k + [Fraction(1)])) for k in range(2 * n)]
-    rows = [moments[i : i + n] + [-moments[i + n]] for i in range(n)]
+    rows = [[*moments[i : i + n], -moments[i + n]] for i in range(n)]
     for k in range(n):  # Gauss-Jordan; the matrix is positive definite
         rows[k] = [a / rows[k][k] for a in rows[k]]
         for i in range(n):

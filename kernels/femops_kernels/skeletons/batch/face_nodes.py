@@ -6,9 +6,10 @@ table of turns has four numbers: the first node, and the strides along the face'
 inwards. They stand there once for all slots, and then for each slot. Before them stands a
 flag: it is 1 if the elements in the slots lie differently. Then the nodes are turned to the faces.
 
-Of sides whose basis allows it (``side.runs.layers``) only some layers of nodes are read, next to the
-face. An entry has the element's direction inwards, and each slot the distance of its blocks of
-nodes: elements that the chunk does not own have been copied, without the nodes between the blocks.
+Where the basis allows it, only some layers of nodes next to the face are read
+(``side.runs.layers``). For these the entry has the element's direction inwards, and for each slot
+the distance of its blocks of nodes. Elements that the chunk does not own have been copied, without
+the nodes between the blocks.
 
 The work arrays, in lane vectors, are ``nodes`` and ``spare`` (components, nodes). They have room
 for the largest side. Results that ``by_element.py`` keeps are elsewhere, and are reordered by way
