@@ -42,6 +42,9 @@ _GROUPS = 64
 _GROUP = 128, 512
 """Fewest and most elements of a group. The batches of smaller groups are less full."""
 
+_FORWARD = 96
+"""Number of faces of a group, in the order of their minus elements, that batches go through."""
+
 _MATCHING = 1e-4  # largest relative difference of the area vectors of both sides; files round
 
 _interiors = Derived[Mesh, "InteriorFaces"](weak=True)
@@ -177,7 +180,7 @@ def _order_in_minus(turns: Ints, side: int, p1d: int, dim: int) -> Ints:
 
 
 def _in_batches(group: Ints, lie: Ints, groups: int) -> tuple[Ints, Ints]:
-    """Order faces by their groups, and in a group by how they lie, in complete batches.
+    """Order faces by their groups, and in parts of a group by how they lie, in complete batches.
 
     Parameters
     ----------
@@ -203,7 +206,12 @@ def _in_batches(group: Ints, lie: Ints, groups: int) -> tuple[Ints, Ints]:
     sizes = np.bincount(group, repeats, groups).astype(np.int64)
     ends = np.flatnonzero(_last(group))
     repeats[ends] += -sizes[group[ends]] % BATCH
-    return np.repeat(order, repeats), np.append(0, np.cumsum(sizes + -sizes % BATCH))
+    batches = np.repeat(order, repeats).reshape(-1, BATCH)
+    # Batches of one kind in all of a group would meet its elements at its beginning, and wait for
+    # memory there. Kernels are faster if some batches of one kind follow each other.
+    forward = np.lexsort((batches.max(axis=1) // _FORWARD, np.repeat(group, repeats)[::BATCH]))
+    start = np.append(0, np.cumsum(sizes + -sizes % BATCH))
+    return batches[forward].reshape(-1), start
 
 
 def _last(names: Ints) -> NDArray[np.bool_]:
