@@ -52,16 +52,21 @@ def _mirrored(p: int, x: Floats, *, derivative: bool) -> Floats:
         result[:, p - j] = (-1) ** derivative * _end_function(p, j, 1.0 - x)[derivative]
     if p == 2:
         result[:, 1] = 2.0 * (1.0 - 2.0 * x) if derivative else 2.0 * x * (1.0 - x)
-    if p > 3:
-        nodes, bubble = _inner_nodes(p - 3), x * (1.0 - x)
-        lagrange, scale = lagrange_matrix(nodes, x), (nodes * (1.0 - nodes)) ** 2
-        inner = bubble[:, np.newaxis] ** 2 * lagrange
-        if derivative:
-            slopes = lagrange_derivative_matrix(nodes, x)
-            steep = 2.0 * bubble * (1.0 - 2.0 * x)
-            inner = bubble[:, np.newaxis] ** 2 * slopes + steep[:, np.newaxis] * lagrange
-        result[:, 2:-2] = inner / scale
+    if p > 3:  # with equal errors on both sides: kernels use the symmetry of the matrix
+        here, there = (_inner(p, at, derivative=derivative) for at in (x, 1.0 - x))
+        result[:, 2:-2] = 0.5 * (here + (-1) ** derivative * there[:, ::-1])
     return result
+
+
+def _inner(p: int, x: Floats, *, derivative: bool) -> Floats:
+    """Values or derivatives (len(x), p - 3) of the inner functions. Each is 1 at its zero of J."""
+    nodes, bubble = _inner_nodes(p - 3), (x * (1.0 - x))[:, np.newaxis]
+    lagrange, scale = lagrange_matrix(nodes, x), (nodes * (1.0 - nodes)) ** 2
+    if not derivative:
+        return np.asarray(bubble**2 * lagrange / scale)
+    steep = 2.0 * bubble * (1.0 - 2.0 * x)[:, np.newaxis]
+    slopes = bubble**2 * lagrange_derivative_matrix(nodes, x)
+    return np.asarray((slopes + steep * lagrange) / scale)
 
 
 def _end_function(p: int, j: int, x: Floats) -> tuple[Floats, Floats]:
