@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from femops.errors import BasisError
+from femops.hermite import hermite_derivative_matrix, hermite_matrix
 from femops_meshes.arguments import checked, numbers_of, whole_numbers
 from femops_meshes.coordinates.interpolation import (
     gauss_legendre,
@@ -25,7 +26,7 @@ from femops_meshes.coordinates.interpolation import (
     lagrange_matrix,
 )
 
-Family = Literal["gll", "gauss", "bernstein"]
+Family = Literal["gll", "gauss", "bernstein", "hermite"]
 Floats = NDArray[np.float64]
 
 MOST_DEGREE = 64
@@ -139,18 +140,20 @@ class Basis1D:
 
     Parameters
     ----------
-    family : {"gll", "gauss", "bernstein"}
+    family : {"gll", "gauss", "bernstein", "hermite"}
         "gll": Lagrange polynomials in the Gauss-Lobatto points (p >= 1). "gauss": Lagrange
         polynomials in the Gauss-Legendre points (p >= 0). "bernstein": the Bernstein polynomials
-        ``binom(p, j) x^j (1 - x)^(p - j)`` (p >= 1).
+        ``binom(p, j) x^j (1 - x)^(p - j)`` (p >= 1). "hermite": polynomials of which only the first
+        and the last have values at the ends, and from p = 3 on only the first two and the last two
+        derivatives; see `femops.hermite` (p >= 1).
     p : int
         Polynomial degree.
 
     Attributes
     ----------
     nodes : (p1d,) float64
-        Points whose values determine a function: the Lagrange nodes, or for "bernstein" the
-        Gauss-Lobatto points, because Bernstein coefficients are not values at points.
+        Points whose values determine a function: the Lagrange nodes, or for "bernstein" and
+        "hermite" the Gauss-Lobatto points, because their coefficients are not values at points.
 
     Raises
     ------
@@ -171,19 +174,19 @@ class Basis1D:
     @property
     def is_nodal(self) -> bool:
         """True if coefficients are values at the nodes."""
-        return self.family != "bernstein"
+        return self.family in ("gll", "gauss")
 
     def interpolation(self, points: ArrayLike) -> Floats:
         """B1d: values (len(points), p1d) of the basis functions.
 
         Lagrange families use the barycentric formula (Berrut and Trefethen, SIAM Review 46, 2004).
-        Bernstein uses its definition, a product of positive numbers. Both are stable to p = 20 and
-        above.
+        Bernstein uses its definition, a product of positive numbers. Hermite uses the recurrence of
+        Jacobi's polynomials. All are stable to p = 20 and above.
         """
         x = _points(points)
         if self.is_nodal:
             return lagrange_matrix(self.nodes, x)
-        return _bernstein(self.p, x)
+        return hermite_matrix(self.p, x) if self.family == "hermite" else _bernstein(self.p, x)
 
     def gradient(self, points: ArrayLike) -> Floats:
         """G1d: derivatives (len(points), p1d) of the basis functions on [0, 1].
@@ -193,6 +196,8 @@ class Basis1D:
         x = _points(points)
         if self.is_nodal:
             return lagrange_derivative_matrix(self.nodes, x)
+        if self.family == "hermite":
+            return hermite_derivative_matrix(self.p, x)
         lower = _bernstein(self.p - 1, x)
         result = np.zeros((x.size, self.p1d))
         result[:, 1:] += self.p * lower
@@ -203,11 +208,27 @@ class Basis1D:
     def from_nodal(self) -> Floats:
         """Matrix (p1d, p1d) from values at `nodes` to coefficients: the inverse of B1d there.
 
-        Each entry is accurate to round-off at every degree, see `bernstein_coefficients`.
+        For "bernstein" each entry is accurate to round-off at every degree, see
+        `bernstein_coefficients`. For "hermite" the condition number is below 5.
         """
         if self.is_nodal:
             return _read_only(np.eye(self.p1d))
+        if self.family == "hermite":
+            return _read_only(np.linalg.inv(self.interpolation(self.nodes)))
         return _read_only(bernstein_coefficients(self.nodes))
+
+    def layers(self, *, slopes: bool) -> int:
+        """Number of functions, counted from an end, that have a value there, or a derivative.
+
+        So many layers of nodes determine a function on a face, with ``slopes`` its derivatives too.
+        Functions that are not counted have exact zeros there.
+        """
+        ends = np.array([0.0, 1.0])
+        used = self.interpolation(ends) != 0.0
+        if slopes:
+            used |= self.gradient(ends) != 0.0
+        inwards = used[0] | used[1, ::-1]
+        return int(np.flatnonzero(inwards).max()) + 1
 
     def __repr__(self) -> str:
         return f"Basis1D({self.family!r}, p={self.p})"

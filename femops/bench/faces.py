@@ -41,10 +41,17 @@ def _bp3(V: Space) -> Operator:
 PROBLEMS: dict[str, tuple[Callable[[Mesh, int], Space], Callable[[Space], Operator]]] = {
     _REFERENCE: (H1, _bp3),
     "sip": (L2, _penalty),
+    "sip hermite": (partial(L2, family="hermite"), _penalty),
     "advection": (L2, _upwind),
     "advection gll": (partial(L2, family="gll"), _upwind),
 }
-"""Space and operator by name. ``gll`` has nodes on faces, so values there depend on these only."""
+"""Space and operator by name.
+
+``gll`` has nodes on faces, so values there depend on these only. With ``hermite`` values and
+derivatives there depend on two layers of nodes.
+"""
+
+_SOLVED = _REFERENCE, "sip", "sip hermite"
 
 
 def run_faces(
@@ -69,7 +76,7 @@ def run_faces(
     footprint : {"ram", "cache"}
         Number of dofs.
     solves : bool
-        Whether bp3 and sip are solved, too: Poisson's equation, to a residual of 1e-9.
+        Whether bp3 and those of sip are solved, too: Poisson's equation, to a residual of 1e-9.
     threads, rounds : int
     seconds : float
         Approximate time of each case in a round.
@@ -100,8 +107,8 @@ def run_faces(
             calls = {name: partial(_timed, A, seconds) for name, A in operators.items()}
             times = medians(in_turns(calls, rounds, meter.round))
             rows += _rows(facts, operators, times, "seconds_median")
-            if solves and "sip" in names:
-                solved += _solves(facts, operators)
+            if solves and len(named := [name for name in _SOLVED if name in names]) > 1:
+                solved += _solves(facts, {name: operators[name] for name in named})
     return {"machine": meter.describe(), "rows": rows, "solves": solved}
 
 
@@ -131,17 +138,14 @@ def _rows(
 
 def _solves(facts: dict[str, Any], operators: dict[str, Operator]) -> list[dict[str, Any]]:
     """Solve Poisson's equation with continuous and with discontinuous functions."""
-    found, times, more = {}, {}, {}
-    for name in (_REFERENCE, "sip"):
-        A = operators[name]
-        if name == _REFERENCE:
-            A = A.constrained(A.space.boundary_dofs())
-        b, begin = A.rhs(load(A.space, 1.0)), perf_counter()
-        M = multigrid(A)
+    times, more = {}, {}
+    for name, A in operators.items():
+        B = A.constrained(A.space.boundary_dofs()) if name == _REFERENCE else A
+        b, begin = B.rhs(load(B.space, 1.0)), perf_counter()
+        M = multigrid(B)
         more[name] = {"seconds_setup": perf_counter() - begin}
-        cg(A, b, M=M, rtol=_RTOL, warn=False)  # compiles
+        cg(B, b, M=M, rtol=_RTOL, warn=False)  # compiles
         begin = perf_counter()
-        _, info = cg(A, b, M=M, rtol=_RTOL, warn=False)
+        _, info = cg(B, b, M=M, rtol=_RTOL, warn=False)
         times[name], more[name]["iterations"] = perf_counter() - begin, info.iterations
-        found[name] = A
-    return [row | more[row["problem"]] for row in _rows(facts, found, times, "seconds_solve")]
+    return [row | more[row["problem"]] for row in _rows(facts, operators, times, "seconds_solve")]

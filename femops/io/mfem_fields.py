@@ -60,17 +60,25 @@ def save_mfem_field(path: Any, owner: Any, fields: Mapping[str, Any]) -> Path:
             f"'{target}' is for one process, there are {space.comm.size} ranks: take .vtu or .pvtu"
         )
     u = np.asarray(space.memory.get(space.check_vector(given, name)))
+    if (_kind(space), space.basis.family) not in _COLLECTIONS:
+        raise FileError(
+            f"MFEM has no basis {space.basis.family!r}: interpolate the field to "
+            f"femops.L2(mesh, {space.order}) and save that"
+        )
     with replacing(target) as temporary:
         temporary.write_text(_text(space, u), encoding="ascii")
     return target
+
+
+def _kind(space: Space) -> str:
+    return "H1" if isinstance(space, H1) else "L2"
 
 
 def _text(space: Space, u: Any) -> str:
     """Text of the file: the space, then the components of each node in the order of MFEM."""
     in_file = np.empty((space.ndofs, space.ncomp))
     in_file[space.file_dofs()] = u.reshape(space.ndofs, space.ncomp)
-    kind = "H1" if isinstance(space, H1) else "L2"
-    collection = f"{_COLLECTIONS[kind, space.basis.family]}_{space.dim}D_P{space.order}"
+    collection = f"{_COLLECTIONS[_kind(space), space.basis.family]}_{space.dim}D_P{space.order}"
     head = f"FiniteElementSpace\nFiniteElementCollection: {collection}\n"
     head += f"VDim: {space.ncomp}\nOrdering: 1\n\n"
     return head + "".join(" ".join(map(repr, row)) + "\n" for row in in_file.tolist())

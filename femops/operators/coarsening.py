@@ -20,6 +20,7 @@ from femops.operators.integrals.state import State
 from femops.operators.integrals.term import DATA_LEVELS, Term
 from femops.operators.operator import Operator
 from femops.spaces.base import GridFunction, Space
+from femops.spaces.h1_l2 import L2
 from femops_kernels.cpu.first_touch import placed_array
 from femops_kernels.pointwise.qdata import Data
 
@@ -29,8 +30,8 @@ Ints = NDArray[np.int64]
 def coarse_operator(A: Operator, space: Space, dtype: DTypeLike, level: str) -> Operator:
     """Discretise the forms of an operator on a space of no higher order. Collective.
 
-    Integrals over faces between elements are left out: a continuous function has no jump there. A
-    penalty of the jumps of its gradient acts on the finest level alone.
+    On an H1 space integrals over faces between elements are left out: a continuous function has no
+    jump there. A penalty of the jumps of its gradient acts on the finest level alone.
     The forms are not traced again. On a space of lower order p the rule is Gauss's with p + 1
     points. Coefficients at points are interpolated linearly to the points of this rule. This
     preserves their bounds and definiteness.
@@ -39,20 +40,30 @@ def coarse_operator(A: Operator, space: Space, dtype: DTypeLike, level: str) -> 
     ----------
     A : Operator
         Square.
-    space : H1
+    space : Space
         On the same mesh.
     dtype : dtype
         Type of the new operator.
     level : str
         Level of the new operator.
     """
-    state = _StateOn(A.space, space)
-    terms = [
-        (factor, Term.make(_coarse_form(term, space, state), dtype, None, level).ready(level))
+    state, kind = _StateOn(A.space, space), np.dtype(dtype)
+    used = [
+        (factor, term)
         for factor, term in A.summands
-        if not term.fields.two_sided
+        if isinstance(space, L2) or not term.fields.two_sided
+    ]
+    forms = [_coarse_form(term, space, state) for _, term in used]
+    same = space.order == A.space.order and isinstance(space, L2)  # D does not depend on the basis
+    terms = [
+        (factor, _rounded(term, kind, level, form) if same else _made(form, kind, level))
+        for (factor, term), form in zip(used, forms, strict=True)
     ]
     return Operator(terms, coarse_constraints(A.constraints, A.space, space), level)
+
+
+def _made(form: Integral, dtype: np.dtype[Any], level: str) -> Term:
+    return Term.make(form, dtype, None, level).ready(level)
 
 
 def in_precision(A: Operator, dtype: DTypeLike, level: str) -> Operator:
@@ -168,10 +179,13 @@ def _coarse_form(term: Term, whole: Space, state: _StateOn) -> Integral:
             name: _resampled(given, matrix, form.geometry.num_points)
             for name, given in form.coefficients.items()
         }
+    arguments = Arguments.on_sides(whole) if form.fields.two_sided else Arguments.of(space)
+    if form.fields.two_sided:
+        arguments = arguments.only(form.fields.spaces).with_slopes(form.fields.have_slopes)
     return replace(
         form,
-        fields=Arguments.of(space),
-        tests=Arguments.of(space),
+        fields=arguments,
+        tests=arguments,
         quadrature=rule,
         coefficients=coefficients,
         traced=form.qfunction,
@@ -185,11 +199,15 @@ def _resampled(given: FormCoefficient, matrix: NDArray[np.float64], points: int)
     return replace(given, value=given.value.resampled(matrix, points))
 
 
-def _rounded(term: Term, dtype: np.dtype[Any], level: str) -> Term:
-    """Copy a term to another type and level. Stored data are rounded if they can be reused."""
-    assert term.source is not None
+def _rounded(term: Term, dtype: np.dtype[Any], level: str, source: Integral | None = None) -> Term:
+    """Copy a term to another type and level. Stored data are rounded if they can be reused.
+
+    ``source`` is the form with another basis, by default that of the term.
+    """
+    source = term.source if source is None else source
+    assert source is not None
     same = term.level == level and level in DATA_LEVELS
-    made = Term.make(term.source, dtype, None, level)
+    made = Term.make(source, dtype, None, level)
     ratio, rest = divmod(made.width, term.width)
     none = not term.domain.num_elements or term.filled  # device kernels compute data of any type
     if not same or rest or none or term.original is not None:

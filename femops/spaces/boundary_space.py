@@ -66,7 +66,7 @@ class BoundarySpace(FaceSpace):
         """See `DomainSpace.touched`."""
         return len(np.unique(self.restriction.indices))
 
-    def turned_nodes(self) -> Ints:
+    def turned_nodes(self, layers: int | None = None) -> Ints:
         """See `FaceSpace.turned_nodes`. Functions without derivatives have the nodes on the face.
 
         They are lexicographic along the face, then layer by layer.
@@ -79,7 +79,7 @@ class BoundarySpace(FaceSpace):
                 if self.have_slopes
                 else local_nodes(digits, volume.order, closed=True)
             )
-        return result
+        return result[:, : (layers or self.p1d) * self.p1d ** (self.dim - 1)]
 
     def on(self, volume: Space) -> BoundarySpace:
         """Return the functions of another space of the mesh on the same faces."""

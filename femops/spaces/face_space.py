@@ -55,10 +55,11 @@ class FaceSpace(DomainSpace, ABC):
         return self._slopes
 
     @abstractmethod
-    def turned_nodes(self) -> Ints:
+    def turned_nodes(self, layers: int | None = None) -> Ints:
         """Node numbers (nf, p1d**dim) of the element at each face, layer by layer from the face.
 
-        Only for functions with derivatives. The restriction has the nodes in this order.
+        Only for functions with derivatives. The restriction has the nodes in this order. With
+        ``layers`` only the nodes of so many layers are returned.
         """
 
     def turns(self) -> Ints:
@@ -67,15 +68,21 @@ class FaceSpace(DomainSpace, ABC):
         The first number is the first node on the face. The others are the strides along the face's
         two directions and inwards. A direction that the face does not have has the stride zero.
         """
-        nodes, p, dim = self.turned_nodes(), self.p1d, self.dim
+        nodes, p, dim = self.turned_nodes(layers=2), self.p1d, self.dim
         first = nodes[:, 0]
         places = [p ** (dim - 1), 1, p] if dim > 1 else [1]  # inwards, along the face
         steps = [nodes[:, k] - first if p > 1 else 0 * first for k in places[:dim]]
         none = [0 * first] * (3 - dim)
         return np.stack([first, *steps[1:], *none, steps[0]], axis=1)
 
-    def element_indices(self) -> Ints:
-        """Dofs (nf, p1d**dim) of the elements behind the faces, in the order of their nodes."""
+    def element_indices(self, layers: int = 0) -> Ints:
+        """Dofs (nf, n) of the elements behind the faces, in the order of their nodes.
+
+        They are those of some layers next to the face, or by default all of them.
+        """
+        if layers:
+            order = np.argsort(self.turned_nodes(layers), axis=1)
+            return np.take_along_axis(self.restriction.indices, order, axis=1)
         indices = np.empty_like(self.restriction.indices)
         np.put_along_axis(indices, self.turned_nodes(), self.restriction.indices, 1)
         return indices

@@ -149,8 +149,9 @@ class L2(Space):
         p >= 0 with family "gauss", else p >= 1.
     ncomp : int
         Number of components.
-    family : {"gauss", "gll", "bernstein"}
-        Basis; see `Basis1D`.
+    family : {"gauss", "gll", "bernstein", "hermite"}
+        Basis; see `Basis1D`. Integrals over faces with derivatives, as those of
+        `femops.interior_penalty`, are fastest with "hermite".
     device : str, optional
         Device of vectors and operators: ``"cuda"`` is a GPU, ``"cuda:1"`` the second GPU. By
         default the host.

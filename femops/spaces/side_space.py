@@ -42,14 +42,14 @@ class SideSpace(FaceSpace):
     def __init__(self, volume: Space, faces: InteriorFaces, side: int, *, slopes: bool) -> None:
         super().__init__(volume, slopes=slopes)
         self.domain, self.side = faces, side
-        layers = self.p1d**self.dim  # the nodes on the face, or all
+        layers = volume.p1d if slopes else 1
         touched = _touched.get(volume, lambda: _dofs(volume, faces, side, layers), side, slopes)
         self.restriction, self.numbering = touched.restriction, touched.numbering
         self.halo = touched.halo
 
-    def turned_nodes(self) -> Ints:
+    def turned_nodes(self, layers: int | None = None) -> Ints:
         """See `FaceSpace.turned_nodes`."""
-        return self.domain.nodes(self.side, self.p1d)
+        return self.domain.nodes(self.side, self.p1d, layers=layers)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(side_space, slopes=self._slopes), (self._volume, self.side)
@@ -67,15 +67,15 @@ _spaces = Derived[Space, SideSpace](weak=True)
 _touched = Derived[Space, TouchedDofs]()  # kept: to make them takes messages
 
 
-def _dofs(volume: Space, faces: InteriorFaces, side: int, count: int) -> TouchedDofs:
-    """Dofs of the first ``count`` nodes of a side's turned elements. Collective on many ranks."""
+def _dofs(volume: Space, faces: InteriorFaces, side: int, layers: int) -> TouchedDofs:
+    """Dofs of the nodes near the faces of a side's elements. Collective on many ranks."""
     if volume.any_width and volume.halo is not None:
         raise SpaceError(
             "reproducible=True is not for integrals over faces between elements in an H1 space, "
             "whose dofs ranks share: leave it out, or take an L2 space"
         )
     near, elements = with_neighbours(volume), faces.elements[side]
-    nodes = faces.nodes(side, volume.p1d)[:, :count]
+    nodes = faces.nodes(side, volume.p1d, layers=layers)
     known = near.numbering
     ghosts = np.empty(0, dtype=np.int64) if known is None else known.ghosts
     return TouchedDofs.of(volume, near.restriction.indices[elements[:, np.newaxis], nodes], ghosts)

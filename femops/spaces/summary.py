@@ -24,7 +24,7 @@ def field_table(field: Any) -> str:
         ranges = [f"{low:.6g} to {high:.6g}" for low, high in columns]
         rows.append(
             (
-                "coefficients" if space.basis.family == "bernstein" else "nodal values",
+                "nodal values" if space.basis.is_nodal else "coefficients",
                 ", ".join(ranges),
             )
         )

@@ -54,6 +54,10 @@ def jumps(mesh: Any, family: str = "gauss", level: str = "partial") -> Any:
     return femops.form(moved, V, faces="interior", k=k, level=level) + femops.mass(V, level=level)
 
 
+def hermite_jumps(mesh: Any, level: str = "partial") -> Any:
+    return jumps(mesh, "hermite", level)
+
+
 def jumps_of_gradients(mesh: Any, level: str = "partial") -> Any:
     V = femops.H1(mesh, 2)
     penalty = femops.form(
@@ -83,6 +87,9 @@ def coupled(mesh: Any, level: str = "partial") -> Any:
         (jumps, "flat", "partial", np.arange(1.0, 12.0)),
         (jumps, "line", "partial", ()),
         (jumps, "turned", "full", ()),
+        (hermite_jumps, "large", "partial", ()),
+        (hermite_jumps, "flat", "partial", np.arange(1.0, 12.0)),
+        (hermite_jumps, "turned", "element", ()),
         (jumps_of_gradients, "glued", "partial", ()),
         (jumps_of_gradients, "ball", "partial", np.arange(1.0, 12.0)),
         (jumps_of_gradients, "flat", "element", ()),
@@ -106,13 +113,15 @@ def test_the_operator_of_one_process(
 
 
 @pytest.mark.parallel(2, 3, 4)
-@pytest.mark.parametrize("mesh", ["large", "turned"])
-def test_the_same_bits(comm: Any, mesh: str, monkeypatch: Any) -> None:
-    """Of L2 spaces on a reproducible mesh, also where some ranks have no elements."""
+@pytest.mark.parametrize(
+    ("mesh", "family"), [("large", "gauss"), ("turned", "gll"), ("flat", "hermite")]
+)
+def test_the_same_bits(comm: Any, mesh: str, family: str, monkeypatch: Any) -> None:
+    """Of an L2 space on a reproducible mesh, also where some ranks have no elements."""
     monkeypatch.setattr(diagonal, "_COMPILED_FROM", 0)
 
     def everything(mesh: Any) -> tuple[Any, float, list[Any]]:
-        A, nodal = jumps(mesh), jumps(mesh, "gll")
+        A = jumps(mesh, family)
         V = A.space
         u = np.random.default_rng(5).standard_normal(V.global_size)[piece(V)]
         upwind = femops.upwind_convection(V, np.array([1.0, -0.5, 2.0][: V.dim]))
@@ -120,7 +129,7 @@ def test_the_same_bits(comm: Any, mesh: str, monkeypatch: Any) -> None:
         R = femops.residual(
             lambda u, n: {"jump": u.jump * (1.0 + u.mean.value**2)}, V, faces="interior"
         )
-        vectors = [A @ u, A.diagonal(), nodal @ u, upwind @ u, penalty @ u, penalty.diagonal()]
+        vectors = [A @ u, A.diagonal(), upwind @ u, penalty @ u, penalty.diagonal()]
         vectors += [R.residual(u), R.jacobian(u) @ u]
         return V, femops.functional(lambda u: u.jump**2, V, faces="interior")(u), vectors
 

@@ -61,6 +61,9 @@ def test_what_a_file_does_not_hold(tmp_path):
         femops.save(path, V)
     with pytest.raises(FileError, match=r"u needs a space: write femops\.save"):
         femops.save(path, u=u)
+    H = femops.L2(V.mesh, 2, family="hermite")
+    with pytest.raises(FileError, match=r"no basis 'hermite': interpolate the field to femops\.L2"):
+        femops.save(tmp_path / "u.gf", H, u=H.zeros())
     with pytest.raises(FileError, match="u needs a space"):
         femops.save(path, V.mesh, u=u)
     with pytest.raises(VectorError, match="u has 2 entries"):

@@ -74,6 +74,7 @@ SPACES = {
     "l2": lambda mesh, ncomp: femops.L2(mesh, 2, ncomp),
     "l2-gll": lambda mesh, ncomp: femops.L2(mesh, 1, ncomp, "gll"),
     "l2-bernstein": lambda mesh, ncomp: femops.L2(mesh, 2, ncomp, "bernstein"),
+    "l2-hermite": lambda mesh, ncomp: femops.L2(mesh, 3, ncomp, "hermite"),
     "l2-constant": lambda mesh, ncomp: femops.L2(mesh, 0, ncomp),
     "h1": lambda mesh, ncomp: femops.H1(mesh, 2, ncomp),
     "h1-bernstein": lambda mesh, ncomp: femops.H1(mesh, 3, ncomp, "bernstein"),

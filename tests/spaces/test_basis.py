@@ -12,7 +12,7 @@ from femops_meshes.coordinates.interpolation import gauss_legendre, gauss_lobatt
 from support.oracles import naive
 
 
-@pytest.mark.parametrize("family", ["gll", "gauss", "bernstein"])
+@pytest.mark.parametrize("family", ["gll", "gauss", "bernstein", "hermite"])
 @pytest.mark.parametrize("p", [1, 2, 9, 20])
 def test_matrices_against_product_formulas_in_long_double(family, p):
     basis = Basis1D(family, p)
@@ -21,6 +21,15 @@ def test_matrices_against_product_formulas_in_long_double(family, p):
     np.testing.assert_allclose(basis.interpolation(x), values.astype(float), rtol=0, atol=1e-13)
     tolerance = 4e-13 * p**2
     np.testing.assert_allclose(basis.gradient(x), slopes.astype(float), rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("p", [3, 8, 40])
+def test_hermite_derivatives_are_those_of_the_values(p):
+    """By the exact derivative of an interpolant in other points."""
+    basis, points = Basis1D("hermite", p), lobatto(p + 1).points
+    by_nodes = Basis1D("gll", p).gradient([0.1, 0.77]) @ basis.interpolation(points)
+    scale = np.abs(by_nodes).max()
+    np.testing.assert_allclose(basis.gradient([0.1, 0.77]), by_nodes, atol=1e-12 * scale)
 
 
 def test_bernstein_is_positive_and_ends_are_nodal():
@@ -44,6 +53,47 @@ def test_each_bernstein_coefficient_is_exact_to_round_off(p):
             for k in range(p + 1)
         ]
         np.testing.assert_allclose(basis.from_nodal[:, j], np.array(exact, float), rtol=1e-13)
+
+
+@pytest.mark.parametrize("p", [1, 2, 3, 4, 7, 20, 64])
+def test_hermite_functions_vanish_at_the_ends_but_for_two(p):
+    """Exactly, so that sums over the others are left out."""
+    basis, ends = Basis1D("hermite", p), np.array([0.0, 1.0])
+    values, slopes = basis.interpolation(ends), basis.gradient(ends)
+    np.testing.assert_array_equal(values, np.eye(p + 1)[[0, -1]])
+    if p > 2:
+        assert not slopes[0, 2:].any()
+        assert not slopes[1, :-2].any()
+    assert slopes[0, 0] * slopes[0, 1] < 0.0
+
+
+@pytest.mark.parametrize("p", [3, 4, 8, 20])
+def test_hermite_mass_matrix_couples_opposite_ends_alone(p):
+    basis, rule = Basis1D("hermite", p), gauss(p + 1)
+    at_points = basis.interpolation(rule.points)
+    mass = at_points.T @ (rule.weights[:, None] * at_points)
+    coupled = np.abs(mass) > 1e-13
+    expected = np.eye(p + 1, dtype=bool)
+    expected[:2, -2:] = expected[-2:, :2] = True
+    np.testing.assert_array_equal(coupled & ~expected, False)
+    assert mass[0, 0] == pytest.approx(mass[1, 1], rel=1e-12)
+    scale = 1.0 / np.sqrt(np.diag(mass))
+    assert np.linalg.cond(scale[:, None] * mass * scale) < 14.0
+    assert np.linalg.cond(basis.from_nodal) < 5.0
+
+
+@pytest.mark.parametrize(
+    ("family", "p", "with_values", "with_slopes"),
+    [
+        *(("gll", 4, 1, 5), ("gauss", 4, 5, 5), ("gauss", 0, 1, 1), ("bernstein", 1, 1, 2)),
+        *(("bernstein", 6, 1, 2), ("hermite", 1, 1, 2), ("hermite", 2, 1, 2)),
+        *(("hermite", 3, 1, 2), ("hermite", 64, 1, 2)),
+    ],
+)
+def test_layers_that_have_values_or_derivatives_at_an_end(family, p, with_values, with_slopes):
+    basis = Basis1D(family, p)
+    assert basis.layers(slopes=False) == with_values
+    assert basis.layers(slopes=True) == with_slopes
 
 
 def test_order_zero_is_a_constant():
@@ -73,7 +123,7 @@ def test_rules_cannot_be_changed():
 def test_bad_input_is_refused():
     for call, message in (
         *((lambda p=p: Basis1D("gll", p), "whole number") for p in (0, -1, 1.5, "2", None, True)),
-        (lambda: Basis1D("legendre", 2), "'gll', 'gauss' or 'bernstein'"),
+        (lambda: Basis1D("legendre", 2), "'gll', 'gauss', 'bernstein' or 'hermite'"),
         (lambda: gauss(0), "give a whole number from"),
         (lambda: gauss(2.0), "give a whole number from"),
         (lambda: lobatto(1), "give a whole number from"),

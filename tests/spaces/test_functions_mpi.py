@@ -14,6 +14,7 @@ SPACES = [
     (H1, "bernstein", 2, 2),
     (L2, "gauss", 1, 2),
     (L2, "bernstein", 2, 1),
+    (L2, "hermite", 4, 1),
 ]
 
 

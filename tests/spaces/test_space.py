@@ -11,7 +11,14 @@ from femops_meshes import scrambled
 from femops_meshes.coordinates.mapping import positions
 from support.cases.meshes import PERIODIC, bend, scrambled_box
 
-SPACES = [(H1, "gll"), (H1, "bernstein"), (L2, "gauss"), (L2, "gll"), (L2, "bernstein")]
+SPACES = [
+    (H1, "gll"),
+    (H1, "bernstein"),
+    (L2, "gauss"),
+    (L2, "gll"),
+    (L2, "bernstein"),
+    (L2, "hermite"),
+]
 
 
 def polynomial(p, dim):

@@ -30,8 +30,8 @@ SOLVES = columns(
 def faces(
     order: OrdersOption = "2,4,6,8",
     problem: Annotated[
-        Any, name_list("Of sip, advection, advection-gll.")
-    ] = "sip,advection,advection-gll",
+        Any, name_list("Of sip, sip-hermite, advection, advection-gll.")
+    ] = "sip,sip-hermite,advection,advection-gll",
     mesh: MeshesOption = "multilinear",
     footprint: Annotated[
         str, typer.Option("--footprint", metavar="NAME", help="ram or cache.")

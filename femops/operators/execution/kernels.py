@@ -22,6 +22,7 @@ from femops.spaces.face_space import FaceSpace
 from femops_kernels.codegen.specialize import Parts
 from femops_kernels.cpu.cg.cg import solve_parts
 from femops_kernels.cpu.first_touch import placed_array
+from femops_kernels.cpu.kernels.dense import ElementKernel
 from femops_kernels.cpu.kernels.kernel import Kernel, Side, SweepKernel, chunk_parts
 from femops_kernels.cpu.kernels.separable import SeparableKernel
 from femops_kernels.cpu.machine import lane_width
@@ -38,9 +39,9 @@ _FLOPS_PER_NUMBER = 10  # operations in the time of reading one number from memo
 Sides = tuple[tuple[Side, ...], tuple[Side, ...]]
 
 
-def plans_of(term: KernelTerm) -> list[tuple[Plan, Plan]]:
+def plans_of(term: KernelTerm, *, layered: bool = True) -> list[tuple[Plan, Plan]]:
     """Plans of a term's sweep: for each field a plan to read and a plan to write; see `plans`."""
-    return plans(term.fields, term.tests, term.dtype, term.width)
+    return plans(term.fields, term.tests, term.dtype, term.width, layered=layered)
 
 
 def _distinct(pairs: Sequence[tuple[Plan, Plan]]) -> list[Plan]:
@@ -68,14 +69,14 @@ def vector_term(
     return VectorTerm(kernel, *plans, data, constraints.columns, constraints.rows, keep)
 
 
-def index_bytes(term: KernelTerm) -> int:
+def index_bytes(term: KernelTerm, *, layered: bool = True) -> int:
     """Bytes of the local dof numbers that a sweep reads."""
-    return sum(plan.starts.nbytes for plan in _distinct(plans_of(term)))
+    return sum(plan.starts.nbytes for plan in _distinct(plans_of(term, layered=layered)))
 
 
-def plan_bytes(term: KernelTerm) -> int:
+def plan_bytes(term: KernelTerm, *, layered: bool = True) -> int:
     """Bytes of the plans and of a sweep's buffer."""
-    pairs = dict(zip(term.fields.spaces, plans_of(term), strict=True))
+    pairs = dict(zip(term.fields.spaces, plans_of(term, layered=layered), strict=True))
     numbers = (
         len(pairs[name][1].nonowned_dofs) * space.ncomp for name, space in term.tests.spaces.items()
     )
@@ -90,19 +91,20 @@ def shared_parts(term: KernelTerm) -> list[Parts]:
     return [DRIVER_PARTS, chunk, *solve_parts(width, dtype)]
 
 
-def sides(term: KernelTerm) -> Sides:
-    """Sides of a term's kernel: first of its fields, then of its test functions."""
+def sides(term: KernelTerm, *, layered: bool = True) -> Sides:
+    """Sides of a term's kernel: first of its fields, then of its test functions; see `plans`."""
     made: dict[tuple[DomainSpace, int], Side] = {}
 
     def side(space: DomainSpace, plan: Plan) -> Side:
         if (space, id(plan)) not in made:
             b1d, ncomp = space.basis.interpolation(term.quadrature.points), space.ncomp
-            end = end_of(space.basis) if space.has_end else None
+            near = plan.runs.layers or space.p1d
+            end = end_of(space.basis)[:, :near] if space.has_end else None
             given = plan.number_bytes, plan.runs, term.any_width, end
             made[space, id(plan)] = Side(ncomp, b1d, *given)
         return made[space, id(plan)]
 
-    pairs = dict(zip(term.fields.spaces, plans_of(term), strict=True))
+    pairs = dict(zip(term.fields.spaces, plans_of(term, layered=layered), strict=True))
     sources = tuple(side(space, pairs[name][0]) for name, space in term.fields.spaces.items())
     targets = tuple(side(space, pairs[name][1]) for name, space in term.tests.spaces.items())
     return sources, targets
@@ -161,7 +163,7 @@ def sweep(
         See `Backend.launch`.
     data : Data
     """
-    pairs = plans_of(term)
+    pairs = plans_of(term, layered=not isinstance(kernel, ElementKernel))
     fitting = _fitting(kernel, pairs)
     dofs = [
         SweepDofs(

@@ -104,16 +104,23 @@ def chunk_batches(
 
 
 def plans(
-    fields: Arguments, tests: Arguments, dtype: np.dtype[np.generic], width: int
+    fields: Arguments,
+    tests: Arguments,
+    dtype: np.dtype[np.generic],
+    width: int,
+    *,
+    layered: bool = True,
 ) -> list[tuple[Plan, Plan]]:
     """Plans of a sweep: for each field, a plan to read and a plan to write.
 
     The second plan belongs to the test function with the field's name. If there is no such test
     function, the pair has the field's plan twice. All operators on the spaces share the plans.
+    Plans that are ``layered`` have only those nodes of an element behind a face that its basis
+    needs there.
     """
     starts, tested = _element_start(fields, tests, dtype), {**fields.spaces, **tests.spaces}
     return [
-        (_plan(space, width, starts), _plan(tested[name], width, starts))
+        (_plan(space, width, starts, layered), _plan(tested[name], width, starts, layered))
         for name, space in fields.spaces.items()
     ]
 
@@ -142,18 +149,34 @@ def _make_vector_plan(space: DomainSpace, starts: Ints) -> Plan:
     return replace(plan, starts=plan.starts.astype(np.int32))
 
 
-def _plan(space: DomainSpace, width: int, starts: Ints) -> Plan:
-    made = partial(_make_plan, space, width, starts)
-    return _plans.get(space, made, width, starts.tobytes())
+def _plan(space: DomainSpace, width: int, starts: Ints, layered: bool) -> Plan:
+    layers = _layers(space) if layered else 0
+    made = partial(_make_plan, space, width, starts, layers=layers)
+    return _plans.get(space, made, width, starts.tobytes(), layers)
 
 
-def _make_plan(space: DomainSpace, width: int, starts: Ints, single: bool = False) -> Plan:
+def _layers(space: DomainSpace) -> int:
+    """Number of layers of nodes that a sweep needs of elements behind faces; 0 for all nodes.
+
+    Elements that share dofs have their nodes in several runs. On reproducible meshes results are
+    added element by element. There all nodes are read.
+    """
+    apart = isinstance(space.volume, L2) and not space.volume.any_width
+    if not (isinstance(space, FaceSpace) and space.has_end and apart):
+        return 0
+    layers = space.basis.layers(slopes=True)
+    return layers if layers < space.p1d else 0
+
+
+def _make_plan(
+    space: DomainSpace, width: int, starts: Ints, single: bool = False, layers: int = 0
+) -> Plan:
     behind = space if isinstance(space, FaceSpace) and space.has_end else None
     broken = space.p1d == 1 or isinstance(space.volume if behind else space, L2)
-    runs = DofRuns(space.dim, space.p1d, broken, single)
+    runs = DofRuns(space.dim, space.p1d, broken, single, layers)
     whole, own = space.restriction, space.restriction.owned
     # kernels turn the elements behind faces, but for many vectors their dofs are turned before
-    indices = behind.element_indices() if behind and not single else whole.indices
+    indices = behind.element_indices(layers) if behind and not single else whole.indices
     given = indices, own, width, starts, runs, whole.ndofs - own
     if space.domain.covers:
         return placed_plan(make_plan(*given))
@@ -161,7 +184,7 @@ def _make_plan(space: DomainSpace, width: int, starts: Ints, single: bool = Fals
     apart = mesh is not None and mesh.reproducible
     owned = None if apart else _owned_start(space, starts)
     if owned is not None:
-        runs = DofRuns(space.dim, space.p1d, broken, single or behind is None)
+        runs = replace(runs, single=single or behind is None)
         sizes = own, width, starts, owned
         return placed_plan(make_owned_plan(indices, *sizes, _met(space), runs, whole.ndofs - own))
     plan = make_nonowned_plan(*given, apart=apart, even=space.domain.two_sided)

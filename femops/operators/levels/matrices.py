@@ -65,7 +65,7 @@ class Elements(LevelData):
 
     def _kernel(self) -> ElementKernel:
         term = self.summands[0][1]
-        return ElementKernel(term.trial.dim, *sides(term), term.dtype, term.width)
+        return ElementKernel(term.trial.dim, *sides(term, layered=False), term.dtype, term.width)
 
     @cached_property
     def _by_element(self) -> NDArray[Any]:
@@ -118,7 +118,7 @@ class Elements(LevelData):
 
     def moved_bytes(self) -> int:
         """Bytes of matrices and indices."""
-        return int(self.matrices.nbytes + index_bytes(self.summands[0][1]))
+        return int(self.matrices.nbytes + index_bytes(self.summands[0][1], layered=False))
 
     def stored_bytes(self) -> int:
         """Bytes of the matrices."""
@@ -126,7 +126,7 @@ class Elements(LevelData):
 
     def shared_bytes(self) -> int:
         """Bytes of the plans."""
-        return plan_bytes(self.summands[0][1])
+        return plan_bytes(self.summands[0][1], layered=False)
 
     def with_constraints(self, constraints: Constraints) -> Elements:
         """Copy of the data with other constraints. The matrices are shared."""

@@ -1,4 +1,4 @@
-"""Change of basis from the Bernstein coefficients of vectors to the nodal values of a cycle."""
+"""Change of basis from the coefficients of vectors to the nodal values of a cycle."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ class BasisChange:
 
     A relaxation divides by the diagonal. With Gauss-Lobatto nodes this reduces the upper part of
     the spectrum. With Bernstein coefficients it does not, because element matrices are far from
-    diagonal.
+    diagonal. With Hermite-like functions of low order opposite ends are coupled: cycles would take
+    two to three times as many iterations at order 2 to 4.
 
     Parameters
     ----------
     A : Operator
-        Operator on the space with Bernstein coefficients.
+        Operator on a space whose basis is not nodal.
     nodal : Space
         Space of the cycle, of the same order on the same mesh.
     dtype : dtype
@@ -35,7 +36,7 @@ class BasisChange:
     Attributes
     ----------
     right : (size + padding,) array
-        Right-hand side in the Bernstein basis. Entries at constrained dofs are not read.
+        Right-hand side in the basis of the operator. Entries at constrained dofs are not read.
     condition : float
         Condition number of the change in each element.
     """

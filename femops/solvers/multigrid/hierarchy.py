@@ -43,7 +43,7 @@ from femops.solvers.multigrid.precision import (
     trial_product,
 )
 from femops.spaces.base import Space
-from femops.spaces.h1_l2 import H1
+from femops.spaces.h1_l2 import H1, L2
 from femops_kernels.derived import Derived
 from femops_meshes.coarsening import Coarsening
 
@@ -51,6 +51,7 @@ Array = NDArray[Any]
 Ints = NDArray[np.int64]
 
 _nodal_spaces = Derived[Space, H1]()
+_broken_spaces = Derived[Space, L2]()
 
 _FEW = 600  # a level with at most so many dofs gets no coarser mesh
 
@@ -163,7 +164,7 @@ def _spaces(finest: Space, lowest: int = 1) -> list[Space]:
 
     Discontinuous functions are followed by continuous functions of the same order.
     """
-    broken = [] if isinstance(finest, H1) else [finest]
+    broken = [] if isinstance(finest, H1) else [_broken(finest)]
     spaces = [finest if finest.order == 1 and not broken else _nodal(finest)]
     while spaces[-1].order > lowest:
         spaces.append(_half(spaces[-1]))
@@ -246,6 +247,18 @@ def _nodal(space: Space) -> H1:
     """Return the space if it is H1 with Gauss-Lobatto nodes, else such a space of its order."""
     nodal = isinstance(space, H1) and space.basis.family == "gll"
     return space if nodal else _like(space, space.order)  # type: ignore[return-value]
+
+
+def _broken(space: Space) -> Space:
+    """Return an L2 space if its basis is nodal, else one of its order with Gauss-Lobatto nodes."""
+    if space.basis.is_nodal:
+        return space
+
+    def made() -> L2:
+        mesh = space.distributed or space.mesh
+        return L2(mesh, space.order, space.ncomp, "gll", device=space.device)
+
+    return _broken_spaces.get(space, made)
 
 
 def _like(space: Space, order: int) -> H1:

@@ -27,6 +27,7 @@ _HEADER = """\
 from math import inf, sqrt
 
 from femops_kernels.simd.blas import *
+from femops_kernels.simd.blocks import *
 from femops_kernels.simd.compiling import *
 from femops_kernels.simd.lane_math import *
 from femops_kernels.simd.lanes import *

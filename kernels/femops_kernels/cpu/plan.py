@@ -394,14 +394,16 @@ class _Copied:
         Raises
         ------
         KernelValueError
-            If runs have the same name and the same second dof, but others differ.
+            If runs have the same name, and the same second and last dof, but others differ.
         """
         at, inverse = np.unique(names, return_index=True, return_inverse=True)[1:]
-        if not self._agree(at, inverse):  # a face that is seen in two orders has one first dof
-            seconds = self.rows[:, 1] if self.rows.shape[1] > 1 else self.rows[:, 0]
-            order = np.lexsort((seconds, names))
+        if not self._agree(at, inverse):
+            # a face that is seen in two orders has one first dof, two layers have two first dofs
+            second = min(1, self.rows.shape[1] - 1)
+            keys = [self.rows[:, -1], self.rows[:, second], names]
+            order = np.lexsort(keys)
             new = np.ones(len(names), dtype=bool)
-            new[1:] = (np.diff(names[order]) != 0) | (np.diff(seconds[order]) != 0)
+            new[1:] = np.any([np.diff(key[order]) for key in keys], axis=0)
             at, inverse = order[new], np.empty_like(order)
             inverse[order] = np.cumsum(new) - 1
             if not self._agree(at, inverse):
@@ -433,7 +435,8 @@ def _copied_runs(
             dofs = part[:, nodes]
             heads = dofs[..., 0]
             direct = (heads >= first) & (heads < owned_start[c + 1])
-            if nodes.shape[1] > 1:
+            # layers of an element are read where they are, or are copied without the nodes between
+            if nodes.shape[1] > 1 and not runs.layers:
                 direct &= (np.diff(dofs, axis=-1) == 1).all(axis=-1)
             local[begin:end, columns] = heads - first
             at = np.flatnonzero(~direct)

@@ -19,6 +19,7 @@ from femops_kernels.cpu.exchange import Contributions
 from femops_kernels.cpu.kernels.kernel import SweepKernel
 from femops_kernels.cpu.plan import Plan
 from femops_kernels.cpu.thread_pool import LAUNCH
+from femops_kernels.cpu.turns import turn_table
 from femops_kernels.pointwise.qdata import ALIGNMENT, Data, aligned_array
 from femops_kernels.skeletons.chunk import table as layout
 
@@ -227,8 +228,8 @@ class Sweep(ElementSweep):
             layout.KEEP: np.array([dofs.keep], dtype=kernel.dtype),
             layout.IN_ORIGIN: dofs.first_in * size,
             layout.OUT_ORIGIN: dofs.first_out * size,
-            layout.IN_TURNS: turn_table(dofs.turns_in, kernel.width, source.p1d, kernel.dim),
-            layout.OUT_TURNS: turn_table(dofs.turns_out, kernel.width, target.p1d, kernel.dim),
+            layout.IN_TURNS: turn_table(dofs.turns_in, dofs.source),
+            layout.OUT_TURNS: turn_table(dofs.turns_out, dofs.target),
         }
 
     @property
@@ -236,26 +237,6 @@ class Sweep(ElementSweep):
         """See `Launch.functionals`."""
         by_slot = self.functionals_of_batches.swapaxes(0, 1).reshape(self.kernel.functionals, -1)
         return by_slot[:, : self.num_elements]
-
-
-def turn_table(
-    turns: NDArray[np.int64] | None, width: int, p1d: int, dim: int
-) -> NDArray[np.int64] | int:
-    """Entries (nbatch, 5 + 4 * width) that ``batch/face_nodes.py`` reads; 0 without ``turns``.
-
-    Where all elements of a batch lie alike, their strides are its strides. Else the batch has those
-    of elements that are turned to the face, and each slot has its own.
-    """
-    if turns is None:
-        return 0
-    slots = -(-len(turns) // width) * width
-    each = np.concatenate([turns, np.repeat(turns[-1:], slots - len(turns), axis=0)])
-    each = each.reshape(-1, width, turns.shape[1])
-    mixed = (each != each[:, :1]).any(axis=(1, 2))
-    first, second = (p1d if dim > d else 1 for d in (1, 2))  # nodes along the face
-    turned = np.array([0, 1, first, first * second])
-    strides = np.where(mixed[:, np.newaxis], turned, each[:, 0])
-    return np.concatenate([mixed[:, np.newaxis], strides, each.reshape(len(each), -1)], axis=1)
 
 
 def _without_dofs(plan: Plan) -> Plan:

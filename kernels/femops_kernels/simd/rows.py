@@ -46,7 +46,7 @@ def _row_pointers(
         first = builder.add(builder.mul(builder.sub(j, low), WORD(runs.p1d)), low)
     first = builder.add(first, builder.mul(component, WORD(runs.p1d**runs.dim)))
     nodes = []
-    for i in range(runs.p1d):
+    for i in range((runs.layers or runs.p1d) if along == runs.dim - 1 else runs.p1d):
         node, pointers = Traced(INTEGER, builder.add(first, WORD(i * below))), []
         for rows, offset in lists:
             row = builder.load(address_of(rows, node, ROW_WORD, WORD))

@@ -21,6 +21,32 @@ PIECES = 8, 4, 2, 1
 
 @final
 @dataclass(frozen=True)
+class NodeBlocks:
+    """Blocks of consecutive nodes of an element, all of one size and at equal distances.
+
+    Attributes
+    ----------
+    count, size : int
+        Number of blocks, and nodes of each.
+    stride : int
+        Nodes of the element from one block to the next.
+    first : int
+        First node of the first block.
+    """
+
+    count: int
+    size: int
+    stride: int
+    first: int = 0
+
+    @property
+    def dense(self) -> bool:
+        """True if the blocks follow each other without other nodes between them."""
+        return self.stride == self.size
+
+
+@final
+@dataclass(frozen=True)
 class DofRuns:
     """Nodes of an element, grouped into runs.
 
@@ -34,12 +60,37 @@ class DofRuns:
         Whether all nodes are one run: those of functions that are not continuous.
     single : bool
         Whether each node is a run.
+    layers : int
+        Number of layers of nodes, counted inwards from a face, that are read of an element behind
+        the face. Its nodes are those of the layers, in the order of the element, and are one run.
+        0 for all nodes.
     """
 
     dim: int
     p1d: int
     broken: bool = False
     single: bool = False
+    layers: int = 0
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of nodes, in the layers that are read."""
+        return int((self.layers or self.p1d) * self.p1d ** (self.dim - 1))
+
+    def layer_blocks(self, inwards: int) -> list[NodeBlocks]:
+        """Blocks of the nodes of `layers` that are read, in the order of the element.
+
+        Nodes count from the first one of the layers. ``inwards`` is the direction of the element
+        that leads inwards from the face.
+        """
+        together = self.layers * self.p1d**inwards
+        if inwards < self.dim - 1:
+            count = self.p1d ** (self.dim - 1 - inwards)
+            return [NodeBlocks(count, together, self.p1d ** (inwards + 1))]
+        size = PIECES[0]
+        whole, rest = divmod(together, size)
+        blocks = NodeBlocks(whole, size, size), NodeBlocks(1, rest, rest, whole * size)
+        return [each for each in blocks if each.count * each.size]
 
     @cached_property
     def nodes(self) -> list[NDArray[np.int64]]:
@@ -48,10 +99,10 @@ class DofRuns:
         Runs go by ternary code (0 the low end of a direction, 1 inside, 2 the high end; x counts
         least); those without nodes are left out.
         """
-        nodes = np.arange(self.p1d**self.dim)
+        nodes = np.arange(self.num_nodes)
         if self.single:
             return list(nodes[:, np.newaxis])
-        if self.broken:
+        if self.broken or self.layers:
             return [nodes]
         digits = np.ones(self.p1d, dtype=np.int64)
         digits[0], digits[-1] = 0, 2
@@ -130,4 +181,4 @@ class DofRuns:
         return run, place
 
 
-__all__ = ["PIECES", "DofRuns"]
+__all__ = ["PIECES", "DofRuns", "NodeBlocks"]

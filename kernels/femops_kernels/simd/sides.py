@@ -42,6 +42,16 @@ class ElementSide:
         return self.runs.p1d
 
     @property
+    def layers(self) -> int:
+        """Nodes of a line that leads inwards from a face, as far as they are read."""
+        return self.runs.layers or self.runs.p1d
+
+    @property
+    def num_nodes(self) -> int:
+        """Nodes of an element that are read."""
+        return self.runs.num_nodes
+
+    @property
     def num_runs(self) -> int:
         """Number of runs of an element."""
         return len(self.runs.nodes)

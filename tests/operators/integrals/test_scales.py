@@ -109,9 +109,9 @@ def rules(n: int) -> list[Quadrature1D]:
     return [femops.basis.gauss(n), femops.basis.lobatto(n)]
 
 
-@pytest.mark.parametrize("family", ["gll", "gauss", "bernstein"])
+@pytest.mark.parametrize("family", ["gll", "gauss", "bernstein", "hermite"])
 def test_matrices_of_the_librarys_own_points_are_symmetric(family: Any) -> None:
-    for p in (*range(1, 13), 24, 64):
+    for p in (*range(1, 13), 24, *(() if family == "hermite" else (64,))):
         basis = Basis1D(family, p)
         for rule in (rule for more in (1, 2, 3, p + 1) for rule in rules(p + more)):
             b, g = basis.interpolation(rule.points), basis.gradient(rule.points)

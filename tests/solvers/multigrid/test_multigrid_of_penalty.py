@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.sparse.linalg import spsolve
@@ -13,9 +15,16 @@ DISC = femops.read_mesh(femops.sample("disc.mesh"))
 MESHES = {"box": femops.box((3, 3, 3)), "disc": DISC}
 
 
-@pytest.mark.parametrize(("mesh", "order"), [("box", 2), ("disc", 1), ("disc", 4)])
-def test_iterations_and_solution(mesh: str, order: int) -> None:
-    V = femops.L2(MESHES[mesh], order)
+@pytest.mark.parametrize(
+    ("mesh", "order", "family"),
+    [
+        *(("box", 2, "gauss"), ("disc", 1, "gauss"), ("disc", 4, "gauss")),
+        *(("box", 3, "hermite"), ("disc", 1, "hermite"), ("disc", 4, "hermite")),
+        *(("box", 2, "hermite"), ("disc", 8, "hermite"), ("disc", 3, "bernstein")),
+    ],
+)
+def test_iterations_and_solution(mesh: str, order: int, family: Any) -> None:
+    V = femops.L2(MESHES[mesh], order, family=family)
     H = femops.H1(V.mesh, order)
     A, B = femops.interior_penalty(V), femops.diffusion(H).constrained(H.boundary_dofs())
     b = femops.load(V, lambda x: 1.0 + x[0])
@@ -33,8 +42,10 @@ def test_conductivities_that_jump_and_elasticity() -> None:
     K = femops.L2(DISC, order=0)
     kappa = femops.GridFunction(K, 10.0 ** np.random.default_rng(0).integers(-2, 3, K.size))
     V, W = femops.L2(DISC, order=2), femops.L2(DISC, order=2, ncomp=2)
+    U = femops.L2(DISC, order=2, family="hermite")
     for A, b in (
         (femops.interior_penalty(V, kappa), femops.load(V, 1.0)),
+        (femops.interior_penalty(U, kappa), femops.load(U, 1.0)),
         (femops.interior_penalty(V, np.diag([1.0, 3.0]), penalty=40.0), femops.load(V, 1.0)),
         (femops.elastic_interior_penalty(W, 1.0, 2.0), femops.load(W, (1.0, -1.0))),
     ):

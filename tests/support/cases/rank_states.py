@@ -10,6 +10,7 @@ SPACES = {
     "bernstein": lambda mesh: H1(mesh, 2, family="bernstein"),
     "constant": lambda mesh: L2(mesh, 0),
     "jumps": lambda mesh: L2(mesh, 2, ncomp=3, family="gll"),
+    "hermite": lambda mesh: L2(mesh, 3, family="hermite"),
 }
 
 

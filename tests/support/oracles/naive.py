@@ -22,6 +22,8 @@ from numpy.polynomial import Legendre
 from numpy.polynomial.legendre import leggauss
 from numpy.typing import NDArray
 
+from support.oracles.hermite import hermite
+
 Array = NDArray[Any]
 Field = float | Array | Callable[[Array], Any]
 LONG = np.longdouble
@@ -95,15 +97,17 @@ def bernstein(p: int, x: Array) -> tuple[Array, Array]:
 
 
 def line(family: str, p: int, x: Array) -> tuple[Array, Array]:
-    """Values and slopes of a 1-D basis: ``gll``, ``gauss`` (nodal) or ``bernstein``."""
+    """Values and slopes of a 1-D basis: ``gll``, ``gauss``, ``bernstein`` or ``hermite``."""
     points = np.asarray(x, LONG)
+    if family == "hermite":
+        return hermite(p, points)
     if family == "bernstein":
         return bernstein(p, points)
     return lagrange(nodes_1d(family, p), points)
 
 
 def nodes_1d(family: str, p: int) -> Array:
-    """The nodes of a nodal family; Gauss-Lobatto nodes stand for those of Bernstein polynomials."""
+    """The nodes of a nodal family; Gauss-Lobatto nodes stand for those of other families."""
     return gauss_rule(p + 1)[0] if family == "gauss" else lobatto_rule(p + 1)[0]
 
 
@@ -209,7 +213,7 @@ class Oracle:
     ----------
     coordinates : (ne, (g + 1)**dim, dim) array
     indices : (ne, (p + 1)**dim) int array, the node numbers
-    family : ``gll``, ``gauss`` or ``bernstein``
+    family : as for `line`
     rule_name, q1d : the 1-D rule
     """
 

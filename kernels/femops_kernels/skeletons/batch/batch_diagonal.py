@@ -133,7 +133,8 @@ def contract_y(slab, planes, k3, j1):
 def add_line(y, side, nodes, turns, c, along, j, line):
     """Add a line of nodes in the last direction to y. On faces, store it for `add_nodes`."""
     if ON_FACES:
-        keep_inwards(y, side, nodes, turns, c, j % P_OUT, j // P_OUT, line)
+        near = line[: side.layers]
+        keep_inwards(y, side, nodes, turns, c, j % P_OUT, j // P_OUT, near)
     else:
         scatter_nodes(LANE, side.runs, side.ncomp, y, along, j, c, line)
 
