@@ -140,16 +140,16 @@ def test_positions_of_constrained_dofs():
     assert sorted(found) == sorted((c, d) for d in dofs for c in range(3) if d // 2 in touched[c])
 
 
-def test_refuses_other_numberings_and_runs_that_two_dofs_do_not_tell():
+def test_refuses_other_numberings_and_runs_that_three_dofs_do_not_tell():
     backwards = first_touch(np.arange(40)[:, None] + np.arange(3))[::-1].copy()
     starts = equal_chunks(40, 16)
     with pytest.raises(KernelError, match="first touch"):
         make_plan(backwards, int(backwards.max()) + 1, 8, starts, SEGMENTS)
     with pytest.raises(KernelError, match="touch 42 dofs, the vector has 50"):
         make_plan(backwards[::-1], 50, 8, starts, SEGMENTS)
-    indices = np.array([[0, 2, 1, 3], [0, 2, 3, 1]])[[0, 1] * 8]
-    with pytest.raises(KernelError, match="begin alike"):
-        make_plan(indices, 4, 8, equal_chunks(len(indices), 16), DofRuns(1, 4, broken=True))
+    indices = np.array([[0, 2, 1, 3, 4], [0, 2, 3, 1, 4]])[[0, 1] * 8]
+    with pytest.raises(KernelError, match="begin and end alike"):
+        make_plan(indices, 5, 8, equal_chunks(len(indices), 16), DofRuns(1, 5, broken=True))
 
 
 def test_interleaving():

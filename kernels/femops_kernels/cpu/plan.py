@@ -408,7 +408,7 @@ class _Copied:
             inverse[order] = np.cumsum(new) - 1
             if not self._agree(at, inverse):
                 raise KernelValueError(
-                    "runs of dofs begin alike and go on otherwise: take shorter runs"
+                    "runs of dofs begin and end alike and differ between: take shorter runs"
                 )
         return at, inverse
 
