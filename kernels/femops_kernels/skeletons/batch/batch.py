@@ -259,7 +259,8 @@ def batch(table, b, x, y, work, ahead):
     for side, matrix in zip(SOURCES, BASES, strict=True):
         field_at_points(x, side, matrix, value, slab, along_z)
     source = sources(table, b)
-    ask_modes(modes)
+    if MAPPED:
+        ask_modes(modes)
     for k3 in range(Q3):
         points_of_plane(source, value, along_x, along_y, along_z, modes, plane, ahead, k3)
     if MINIMA or SUMS:

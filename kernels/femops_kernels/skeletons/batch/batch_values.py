@@ -142,7 +142,8 @@ def batch(table, b, x, y, work, ahead):
     points = slab + NCOMP * SLAB * LANE_BYTES
     modes, plane = modes_of(table, b), work + OWN_LANES * LANE_BYTES
     source = sources(table, b)
-    ask_modes(modes)
+    if MAPPED:
+        ask_modes(modes)
     planes_of_nodes(x, value)
     for k3 in range(Q3):
         if ASK_BY_PLANE:

@@ -141,6 +141,5 @@ def numbers(source, modes, across, k, k1):
 @inner
 def ask_modes(modes):
     """Prefetch the modes that are FAR behind those of a batch."""
-    if MAPPED and PREFETCH and not OVER_VECTORS:
-        for i in range(MODE_LANES * LANE_BYTES // CACHE_LINE):
-            prefetch(modes, FAR + i * CACHE_LINE, 2)
+    for i in range(MODE_LANES * LANE_BYTES // CACHE_LINE if PREFETCH else 0):
+        prefetch(modes, FAR + i * CACHE_LINE, 2)
