@@ -6,13 +6,15 @@ and writes answers to standard output. Between requests all ranks sleep.
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import json
 import os
 import re
 import resource
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from math import ceil
 from pathlib import Path
@@ -203,6 +205,9 @@ def peak_of() -> Iterator[list[int]]:
         The system does not report the peak memory.
     """
     peak: list[int] = []
+    gc.collect()
+    with suppress(AttributeError):  # only the GNU C library gives back what was freed before
+        ctypes.CDLL(None).malloc_trim(0)
     try:
         (_PROCESS / "clear_refs").write_text(_RESET, encoding="ascii")
         before = _kibibytes("VmRSS")
