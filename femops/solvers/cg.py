@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from time import perf_counter
 from typing import Any
 
@@ -78,9 +79,9 @@ def cg(
     b : (size,) or (size, nvec) array
         Right-hand side, of the operator's type; see `Operator.rhs` for essential conditions. If the
         operator is on a device, so are b, x0 and x. Only a few numbers are copied to the host. The
-        columns of a matrix are right-hand sides. They are solved together, 16 at a time, and share
-        search directions (block conjugate gradients: O'Leary, 1980; Dubrulle, 2001). On a
-        reproducible mesh, and with ``M=femops.multigrid(A)``, they are solved one by one.
+        columns of a matrix are right-hand sides. Up to 16 are solved together, and share search
+        directions (block conjugate gradients: O'Leary, 1980; Dubrulle, 2001). On a reproducible
+        mesh, and with ``M=femops.multigrid(A)``, they are solved one by one.
     x0 : array of the shape of b, optional
         First guess, zero if omitted.
     rtol, atol : float
@@ -214,8 +215,9 @@ def _many(
     if alone:
         found = [(*cg(A, b, x0, **options, **quiet), j) for j, (b, x0) in enumerate(columns)]
     else:
-        firsts = range(0, count, _MOST_COLUMNS)
-        found = [_block(A, columns, first, options, **quiet) for first in firsts]
+        blocks = -(-count // _MOST_COLUMNS)  # of one size: a lone column would take far longer
+        edges = [k * count // blocks for k in range(blocks + 1)]
+        found = [_block(A, columns, some, options, **quiet) for some in pairwise(edges)]
     worst = max(
         found, key=lambda f: (not f[1].converged, f[1].residual / (f[1].tolerance or _TINY))
     )
@@ -230,11 +232,11 @@ def _many(
 def _block(
     A: Operator,
     columns: Sequence[tuple[Any, Any]],
-    first: int,
+    some: tuple[int, int],
     options: dict[str, Any],
     **reports: Any,
 ) -> tuple[NDArray[Any], Info, int]:
-    """Solve for some columns (b, x0) at once, from the first on. Collective.
+    """Solve for columns (b, x0) at once: from ``some[0]`` up to, not with, ``some[1]``. Collective.
 
     Returns
     -------
@@ -244,11 +246,11 @@ def _block(
     """
     problems = [
         LinearProblem.checked("cg", A, b, x0, **options, warn=reports["warn"])
-        for b, x0 in columns[first : first + _MOST_COLUMNS]
+        for b, x0 in columns[slice(*some)]
     ]
     watch = Watch(reports["history"], reports["progress"], None, 0, A.space.memory.xp)
     X, info, far = block_cg.solve(problems, watch)
-    return X, info, first + far
+    return X, info, some[0] + far
 
 
 def _solved(

@@ -102,7 +102,7 @@ def test_many_columns_are_solved_in_groups(monkeypatch: pytest.MonkeyPatch) -> N
     B = noise(37)
     X, info = femops.cg(A, B, M=femops.jacobi(A), rtol=1e-11)
     assert info.converged
-    assert sizes == [16, 16, 5]
+    assert sizes == [12, 12, 13]  # no lone column, which would take far longer
     np.testing.assert_allclose(X, np.linalg.solve(MATRIX, B), rtol=0, atol=1e-9 * abs(X).max())
 
 
