@@ -217,7 +217,7 @@ def _many(
     else:
         blocks = -(-count // _MOST_COLUMNS)  # of one size: a lone column would take far longer
         edges = [k * count // blocks for k in range(blocks + 1)]
-        found = [_block(A, columns, some, options, **quiet) for some in pairwise(edges)]
+        found = [_block(A, columns, part, options, **quiet) for part in pairwise(edges)]
     worst = max(
         found, key=lambda f: (not f[1].converged, f[1].residual / (f[1].tolerance or _TINY))
     )
@@ -232,11 +232,18 @@ def _many(
 def _block(
     A: Operator,
     columns: Sequence[tuple[Any, Any]],
-    some: tuple[int, int],
+    part: tuple[int, int],
     options: dict[str, Any],
     **reports: Any,
 ) -> tuple[NDArray[Any], Info, int]:
-    """Solve for columns (b, x0) at once: from ``some[0]`` up to, not with, ``some[1]``. Collective.
+    """Solve for the columns (b, x0) of a range at once. Collective.
+
+    Parameters
+    ----------
+    A, columns, options, **reports
+        Those of `_many`.
+    part : (int, int)
+        First column of the range, and the column after its last.
 
     Returns
     -------
@@ -246,11 +253,11 @@ def _block(
     """
     problems = [
         LinearProblem.checked("cg", A, b, x0, **options, warn=reports["warn"])
-        for b, x0 in columns[slice(*some)]
+        for b, x0 in columns[slice(*part)]
     ]
     watch = Watch(reports["history"], reports["progress"], None, 0, A.space.memory.xp)
     X, info, far = block_cg.solve(problems, watch)
-    return X, info, some[0] + far
+    return X, info, part[0] + far
 
 
 def _solved(

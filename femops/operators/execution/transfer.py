@@ -88,11 +88,11 @@ def compile_cycles_ahead(
 
 
 def plan_cycles_ahead(spaces: Sequence[Space], dtype: np.dtype[Any]) -> None:
-    """Start to make what sweeps of a large problem's cycles need, on another Python thread.
+    """Start a Python thread that plans the sweeps of a large problem's cycles.
 
-    These are the plans of all levels, and the checks of the coarse levels' elements. They need
-    NumPy alone, so they are made while sweeps of the finest level run. Who needs a plan that is not
-    complete waits for it. What is wrong shows there.
+    The thread makes the plans of all levels, and checks the elements of the coarse levels. It needs
+    NumPy alone, so it works while sweeps of the finest level run. A sweep waits for its plan, and
+    raises the errors of the thread.
 
     Parameters
     ----------

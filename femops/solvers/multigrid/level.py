@@ -209,9 +209,10 @@ class Level:
         return self._first
 
     def scattered_error(self) -> Array:
-        """Vector of the level with scattered entries, which alone have energies of one size.
+        """Vector of the level with scattered entries.
 
-        So none is hidden by others where coefficients jump by many orders of magnitude.
+        Each entry alone has an energy of the same size. So none hides the others where coefficients
+        jump by many orders of magnitude.
         """
         size, updates = self.size, self._updates
         error: Array = updates.vector(size.own, self.right.dtype)

@@ -43,12 +43,12 @@ class ElementSide:
 
     @property
     def layers(self) -> int:
-        """Nodes of a line that leads inwards from a face, as far as they are read."""
+        """Number of nodes that are read of a line that leads inwards from a face."""
         return self.runs.layers or self.runs.p1d
 
     @property
     def num_nodes(self) -> int:
-        """Nodes of an element that are read."""
+        """Number of nodes that are read of an element."""
         return self.runs.num_nodes
 
     @property

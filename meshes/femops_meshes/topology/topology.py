@@ -55,7 +55,9 @@ def _group_rows(corners: Ints, num_vertices: int) -> tuple[Ints, int]:
 
 
 def _ranked(keys: Ints) -> tuple[Ints, int]:
-    """Rank (n,) of each non-negative key among the distinct keys, and the number of these.
+    """Rank (n,) of each key among the distinct keys, and how many distinct keys there are.
+
+    Keys are non-negative integers.
 
     Keys and their positions are sorted as one number if it has room for both. This takes a fraction
     of the time of `numpy.unique`.
