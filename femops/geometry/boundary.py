@@ -34,10 +34,8 @@ Attributes = int | str | Iterable[int | str] | None
 
 BATCH = 16
 """Faces of the widest batch."""
-_GROUPS = 16
-"""Number of groups of faces that are sorted by code: threads take whole groups."""
-_GROUP = 128, 1024
-"""Fewest and most faces of a group. In smaller groups more batches have faces of several codes."""
+_FEWEST = 32
+"""Fewest faces of a group, on average. In small groups many batches have faces of several codes."""
 
 
 def chosen(wanted: Any, known: list[Any], what: str, owner: str) -> Ints:
@@ -225,15 +223,28 @@ class BoundaryFaces(Domain):
             raise SpaceError(text) from error.__cause__
         faces = np.unique(mesh.topology.boundary_faces[listed], axis=0)
         count = len(faces)
-        size = BATCH if reproducible else group_size(count, _GROUPS, *_GROUP)
-        self.group_start = np.append(np.arange(0, count, size), count)
-        first = faces[self.group_start[1:-1], 0]
-        self.group_elements = np.concatenate([[0], first, [mesh.num_elements]])
+        self._divide(faces[:, 0], mesh.num_elements, reproducible)
         if not reproducible:
-            faces = faces[np.lexsort((faces[:, 1], np.arange(count) // size))]
+            group = np.searchsorted(self.group_start[1:], np.arange(count), side="right")
+            faces = faces[np.lexsort((faces[:, 1], group))]
         self.mesh, self.order, self.attributes = mesh, mesh.order, tuple(numbers.tolist())
         self.elements, self.codes = (np.ascontiguousarray(column) for column in faces.T)
         self.num_elements = count
+
+    def _divide(self, elements: Ints, count: int, reproducible: bool) -> None:
+        """Set the groups, given the ascending elements (nf,) of the faces and their number.
+
+        A group has the faces of a range of elements, up to whole batches. The last group has faces.
+        """
+        size = BATCH if reproducible else size_of_groups(count)
+        while not reproducible and len(elements) * size < _FEWEST * count and size < count:
+            size *= 2
+        self.group_elements = np.append(np.arange(0, count, size), count)
+        cuts = np.searchsorted(elements, self.group_elements[:-1])
+        last = max(len(elements) - 1, 0) // BATCH * BATCH
+        cuts = np.minimum((cuts + BATCH // 2) // BATCH * BATCH, last)
+        cuts[:1] = 0
+        self.group_start = np.append(cuts, len(elements))
 
     def geometry(self, rule: Quadrature1D) -> BoundaryGeometry:
         """See `Domain.geometry`."""
@@ -244,9 +255,13 @@ class BoundaryFaces(Domain):
         return [*[q1d] * (self.mesh.dim - 1), 1]
 
 
-def group_size(count: int, groups: int, fewest: int, most: int) -> int:
-    """Return the size of each of about so many groups, in whole batches and within limits."""
-    return int(np.clip(count // (groups * BATCH) * BATCH, fewest, most))
+def size_of_groups(count: int) -> int:
+    """Return the number of elements of each group into which the faces of a mesh are divided.
+
+    Threads take whole groups. Kernels are faster if the elements behind the faces of a batch lie in
+    the same way, and batches of smaller groups are less full.
+    """
+    return int(np.clip(count // (64 * BATCH) * BATCH, 128, 512))
 
 
 @final

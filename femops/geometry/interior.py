@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from femops.basis import Basis1D, Quadrature1D
 from femops.errors import GeometryError, SpaceError
-from femops.geometry.boundary import BATCH, face_digits, group_size, nodes_inwards
+from femops.geometry.boundary import BATCH, face_digits, nodes_inwards, size_of_groups
 from femops.geometry.domain import Domain, DomainGeometry, FaceBlock
 from femops.parallel.mesh import DistributedMesh
 from femops.parallel.neighbours import Neighbours, neighbours
@@ -36,11 +36,6 @@ Ints = NDArray[np.int64]
 
 MINUS, PLUS = 0, 1
 """Numbers of the sides of a face."""
-
-_GROUPS = 64
-"""Number of groups whose faces are sorted by how they lie: threads take whole groups."""
-_GROUP = 128, 512
-"""Fewest and most elements of a group. The batches of smaller groups are less full."""
 
 _FORWARD = 96
 """Number of faces of a group, in the order of their minus elements, that batches go through."""
@@ -97,7 +92,7 @@ class InteriorFaces(Domain):
         order = order[elements[MINUS, order] < mesh.num_elements]
         self._take(elements[:, order], codes[:, order])
         count = mesh.num_elements
-        self._sort(BATCH if reproducible else group_size(count, _GROUPS, *_GROUP))
+        self._sort(BATCH if reproducible else size_of_groups(count))
 
     def _take(self, elements: Ints, codes: Ints) -> None:
         """Set the faces to those with these elements and codes (2, nf)."""

@@ -16,6 +16,7 @@ from support.cases.meshes import bend, scrambled_box
 from support.cases.rank_operators import close, of_rank_0, piece
 
 MESHES: dict[str, Callable[[], femops.Mesh]] = {
+    "many": lambda: scrambled_box((19, 18, 19), 5, bend),
     "large": lambda: scrambled_box((5, 4, 3), 5, bend, 2),
     "turned": lambda: scrambled_box((3, 3, 2), 11, bend, 2),
     "flat": lambda: scrambled_box((5, 4), 3, bend, 2),
@@ -87,6 +88,7 @@ def coupled(mesh: Any, level: str = "partial") -> Any:
         (jumps, "flat", "partial", np.arange(1.0, 12.0)),
         (jumps, "line", "partial", ()),
         (jumps, "turned", "full", ()),
+        (jumps, "many", "partial", ()),
         (hermite_jumps, "large", "partial", ()),
         (hermite_jumps, "flat", "partial", np.arange(1.0, 12.0)),
         (hermite_jumps, "turned", "element", ()),

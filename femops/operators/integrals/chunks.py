@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.geometry.boundary import BoundaryFaces
-from femops.geometry.interior import MINUS, InteriorFaces
+from femops.geometry.boundary import BoundaryFaces, size_of_groups
+from femops.geometry.interior import InteriorFaces
 from femops.operators.integrals.arguments import Arguments
 from femops.parallel.mesh import DistributedMesh
 from femops.spaces.domain_space import DomainSpace
 from femops.spaces.face_space import FaceSpace
 from femops.spaces.h1_l2 import L2
-from femops.spaces.side_space import SideSpace
 from femops_kernels.cpu.first_touch import placed_plan
 from femops_kernels.cpu.machine import tuning_key
 from femops_kernels.cpu.plan import (
     CHUNK_BYTES,
+    FEWEST_CHUNKS,
     Plan,
     elements_per_chunk,
     equal_chunks,
@@ -40,19 +41,64 @@ _FEWEST_ELEMENTS, _VECTOR_CHUNKS = 64, 64
 _plans = Derived[DomainSpace, Plan]()
 
 
-def _element_start(fields: Arguments, tests: Arguments, dtype: np.dtype[np.generic]) -> Ints:
-    """First element of each chunk of a sweep, and the number of elements: (chunks + 1,)."""
+@final
+@dataclass(frozen=True)
+class _Chunks:
+    """Chunks of a sweep.
+
+    Attributes
+    ----------
+    start : (n + 1,) int64
+        First element, or face, of each chunk, and the number of elements.
+    owned : (n + 1,) int64 or None
+        For faces, the elements whose dofs a chunk may own: chunk c those from ``owned[c]`` up to
+        ``owned[c + 1]``. Some of its faces may belong to other elements.
+    """
+
+    start: Ints
+    owned: Ints | None = None
+
+    @property
+    def key(self) -> bytes:
+        """A different one for each division."""
+        return self.start.tobytes() + (b"" if self.owned is None else self.owned.tobytes())
+
+
+def _chunks(fields: Arguments, tests: Arguments, dtype: np.dtype[np.generic]) -> _Chunks:
+    """Divide the elements or the faces of a sweep into chunks."""
     first = fields.first
-    ne, mesh = first.domain.num_elements, first.volume.distributed
+    faces, ne, mesh = first.domain, first.domain.num_elements, first.volume.distributed
     if not ne:
-        return np.zeros(1, dtype=np.int64)
-    if isinstance(first.domain, BoundaryFaces | InteriorFaces):
-        groups = first.domain.group_start
-        each = max(1, _chunk(fields, tests, dtype, ne) * (len(groups) - 1) // ne)
-        return np.unique(np.append(groups[:-1:each], ne))
-    if mesh is None or mesh.element_groups is None or not first.domain.covers:
-        return equal_chunks(ne, _chunk(fields, tests, dtype, ne))
-    return _chunk_starts(mesh, ne, _chunk(fields, tests, dtype, mesh.num_elements))
+        return _Chunks(np.zeros(1, dtype=np.int64))
+    each = _elements_together(fields, tests, dtype)
+    if isinstance(faces, BoundaryFaces | InteriorFaces):
+        groups, size = len(faces.group_start) - 1, int(faces.group_elements[1])
+        if not each or each % size:
+            each = size * max(1, _chunk(fields, tests, dtype, ne) * groups // ne)
+        taken = np.append(np.arange(0, groups, each // size), groups)
+        return _Chunks(faces.group_start[taken], faces.group_elements[taken])
+    if mesh is None or mesh.element_groups is None or not faces.covers:
+        return _Chunks(equal_chunks(ne, each or _chunk(fields, tests, dtype, ne)))
+    return _Chunks(_chunk_starts(mesh, ne, _chunk(fields, tests, dtype, mesh.num_elements)))
+
+
+def _elements_together(fields: Arguments, tests: Arguments, dtype: np.dtype[np.generic]) -> int:
+    """Number of elements of a chunk which a sweep over cells and one over faces have in common.
+
+    So the sweeps can go through the chunks together, and a chunk's dofs are still in a cache when
+    its faces follow. The number is 0 if elements share dofs, or the mesh is so small that it would
+    have too few chunks.
+    """
+    sides, first = [*fields.spaces.values(), *tests.spaces.values()], fields.first.volume
+    volumes = {id(side.volume): side.volume for side in sides}
+    ne, mesh = first.mesh.num_elements, first.distributed
+    grouped = mesh is not None and mesh.element_groups is not None
+    size, discontinuous = size_of_groups(ne), all(isinstance(V, L2) for V in volumes.values())
+    if grouped or not discontinuous or ne < FEWEST_CHUNKS * size:
+        return 0
+    nodes = sum(V.p1d**V.dim * V.ncomp for V in volumes.values())
+    fit: float = min(CHUNK_BYTES / (2 * dtype.itemsize * nodes), ne // FEWEST_CHUNKS)
+    return size * max(1, round(fit / size))
 
 
 def _chunk_starts(mesh: DistributedMesh | None, ne: int, chunk: int) -> Ints:
@@ -100,7 +146,7 @@ def chunk_batches(
     fields: Arguments, tests: Arguments, dtype: np.dtype[np.generic], width: int
 ) -> Ints:
     """First batch of each chunk of a sweep, and the number of batches: (chunks + 1,)."""
-    return -(-_element_start(fields, tests, dtype) // width)
+    return -(-_chunks(fields, tests, dtype).start // width)
 
 
 def plans(
@@ -118,9 +164,9 @@ def plans(
     Plans that are ``layered`` have only those nodes of an element behind a face that its basis
     needs there.
     """
-    starts, tested = _element_start(fields, tests, dtype), {**fields.spaces, **tests.spaces}
+    chunks, tested = _chunks(fields, tests, dtype), {**fields.spaces, **tests.spaces}
     return [
-        (_plan(space, width, starts, layered), _plan(tested[name], width, starts, layered))
+        (_plan(space, width, chunks, layered), _plan(tested[name], width, chunks, layered))
         for name, space in fields.spaces.items()
     ]
 
@@ -132,27 +178,27 @@ def vector_plans(
     ne, mesh = trial.domain.num_elements, trial.volume.distributed
     if mesh is not None and mesh.element_groups is not None:
         # chunks are the same on any number of ranks
-        starts = _element_start(Arguments.of(trial), Arguments.of(test), dtype)
+        chunks = _chunks(Arguments.of(trial), Arguments.of(test), dtype)
     else:
         # dofs shared by chunks are copied and added, so chunks are few, but each thread needs some
-        starts = equal_chunks(ne, max(_FEWEST_ELEMENTS, -(-ne // _VECTOR_CHUNKS)))
-    return _vector_plan(trial, starts), _vector_plan(test, starts)
+        chunks = _Chunks(equal_chunks(ne, max(_FEWEST_ELEMENTS, -(-ne // _VECTOR_CHUNKS))))
+    return _vector_plan(trial, chunks), _vector_plan(test, chunks)
 
 
-def _vector_plan(space: DomainSpace, starts: Ints) -> Plan:
-    made = partial(_make_vector_plan, space, starts)
-    return _plans.get(space, made, "vectors", starts.tobytes())
+def _vector_plan(space: DomainSpace, chunks: _Chunks) -> Plan:
+    made = partial(_make_vector_plan, space, chunks)
+    return _plans.get(space, made, "vectors", chunks.key)
 
 
-def _make_vector_plan(space: DomainSpace, starts: Ints) -> Plan:
-    plan = _make_plan(space, 1, starts, single=True)
+def _make_vector_plan(space: DomainSpace, chunks: _Chunks) -> Plan:
+    plan = _make_plan(space, 1, chunks, single=True)
     return replace(plan, starts=plan.starts.astype(np.int32))
 
 
-def _plan(space: DomainSpace, width: int, starts: Ints, layered: bool) -> Plan:
+def _plan(space: DomainSpace, width: int, chunks: _Chunks, layered: bool) -> Plan:
     layers = _layers(space) if layered else 0
-    made = partial(_make_plan, space, width, starts, layers=layers)
-    return _plans.get(space, made, width, starts.tobytes(), layers)
+    made = partial(_make_plan, space, width, chunks, layers=layers)
+    return _plans.get(space, made, width, chunks.key, layers)
 
 
 def _layers(space: DomainSpace) -> int:
@@ -169,7 +215,7 @@ def _layers(space: DomainSpace) -> int:
 
 
 def _make_plan(
-    space: DomainSpace, width: int, starts: Ints, single: bool = False, layers: int = 0
+    space: DomainSpace, width: int, chunks: _Chunks, single: bool = False, layers: int = 0
 ) -> Plan:
     behind = space if isinstance(space, FaceSpace) and space.has_end else None
     broken = space.p1d == 1 or isinstance(space.volume if behind else space, L2)
@@ -177,47 +223,15 @@ def _make_plan(
     whole, own = space.restriction, space.restriction.owned
     # kernels turn the elements behind faces, but for many vectors their dofs are turned before
     indices = behind.element_indices(layers) if behind and not single else whole.indices
-    given = indices, own, width, starts, runs, whole.ndofs - own
+    given = indices, own, width, chunks.start, runs, whole.ndofs - own
     if space.domain.covers:
         return placed_plan(make_plan(*given))
     mesh = space.volume.distributed
     apart = mesh is not None and mesh.reproducible
-    owned = None if apart else _owned_start(space, starts)
-    if owned is not None:
+    if chunks.owned is not None and isinstance(space.volume, L2) and not apart:
         runs = replace(runs, single=single or behind is None)
-        sizes = own, width, starts, owned
-        return placed_plan(make_owned_plan(indices, *sizes, _met(space), runs, whole.ndofs - own))
+        owned = chunks.owned * space.volume.p1d**space.volume.dim
+        sizes = own, width, chunks.start, owned
+        return placed_plan(make_owned_plan(indices, *sizes, runs, whole.ndofs - own))
     plan = make_nonowned_plan(*given, apart=apart, even=space.domain.two_sided)
     return placed_plan(plan)
-
-
-def _owned_start(space: DomainSpace, starts: Ints) -> Ints | None:
-    """First dof of the elements of each chunk of faces, and the number of dofs.
-
-    These are the minus elements of faces between elements. None if elements share dofs, or a chunk
-    begins within a group of faces.
-    """
-    faces, whole = space.domain, space.volume
-    if not isinstance(faces, BoundaryFaces | InteriorFaces) or not isinstance(whole, L2):
-        return None
-    if not np.isin(starts, faces.group_start).all():
-        return None
-    first = faces.group_elements[np.searchsorted(faces.group_start, starts, side="right") - 1]
-    first[0], first[-1] = 0, faces.group_elements[-1]
-    return np.asarray(first * whole.p1d**whole.dim)
-
-
-def _met(space: DomainSpace) -> Ints:
-    """Number of dofs that a sweep has met after each face (nf,).
-
-    These are the dofs of all elements up to the last one behind a face so far. Plus sides have
-    zeros, as their elements are also met as minus elements.
-    """
-    faces, minus = space.domain, isinstance(space, SideSpace) and space.side == MINUS
-    if isinstance(faces, BoundaryFaces):
-        elements = faces.elements
-    elif isinstance(faces, InteriorFaces) and minus:
-        elements = faces.elements[MINUS]
-    else:
-        return np.zeros(faces.num_elements, dtype=np.int64)
-    return np.asarray((np.maximum.accumulate(elements) + 1) * space.volume.p1d**space.volume.dim)

@@ -120,7 +120,7 @@ def _touch(memory: NDArray[np.uint8], begins: NDArray[np.int64]) -> None:
     """
     cuts = -(-begins // _WORD.itemsize)
     zero = IdentityRows(int(cuts[-1]), _NONE, 0.0, machine.lane_width(_WORD), _WORD, cuts)
-    row, factor = np.array([*zero.row, 0, 0, 0], dtype=np.int64), np.ones(1)
+    row, factor = np.array([*zero.row, 0, 0, 0, 1], dtype=np.int64), np.ones(1)
     addresses = row.ctypes.data, factor.ctypes.data, 1
     with LAUNCH:
         team = machine.team_of(machine.get_threads(), strict=True)

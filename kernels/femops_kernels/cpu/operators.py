@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, final
 
+import numpy as np
 from numpy.typing import NDArray
 
 from femops_kernels.compiled import DistributedOperator, Routes
@@ -37,7 +38,7 @@ class HostOperator(LaunchSum):
 class DistributedHostOperator(DistributedOperator):
     """An operator that ranks share. It computes while messages are on their way.
 
-    The first sweep works on half of the chunks without ghosts while the values of ghosts arrive.
+    The first round works on half of the chunks without ghosts while the values of ghosts arrive.
     Then it works on the chunks with ghosts.  While their contributions are sent, it works on the
     other chunks without ghosts.
 
@@ -65,7 +66,7 @@ class DistributedHostOperator(DistributedOperator):
             [not at_once and n in self._reversed(k) for n in route.reverses]
             for k, route in enumerate(routes)
         ]
-        self._orders = [chunk_order(sweep) for sweep in local.sweeps]
+        self._orders = [chunk_order([local.sweeps[k] for k in each]) for each in local.rounds]
 
     def _reversed(self, k: int) -> set[int | None]:
         """Numbers of the reverse exchanges that take contributions of the launches before k."""
@@ -77,31 +78,39 @@ class DistributedHostOperator(DistributedOperator):
             run = Application(self.local, x.ctypes.data, y.ctypes.data)
             for forward, place in self.forwards:
                 forward.start(run.x + place)
-            for k in range(len(self.sweeps)):
-                self._launch(run, k)
+            for launches, order in zip(self.local.rounds, self._orders, strict=True):
+                self._round(run, launches, *order)
             if not self._at_once:
                 self._finish(run, range(len(self.reverses)))
 
-    def _launch(self, run: Application, k: int) -> None:
-        """Run launch k and its exchanges; the first works while values of ghosts arrive."""
-        sweep, (order, plain) = self.sweeps[k], self._orders[k]
-        begin = plain // 2 if k == 0 and self.overlap and isinstance(sweep, ElementSweep) else 0
-        behind = plain - begin if self.overlap and any(self._due[k]) else 0
-        # order: chunks without ghosts, then those with them
-        run.some(k, order, 0, begin)
-        if k == 0:
+    def _round(
+        self, run: Application, launches: range, order: NDArray[np.int64], plain: int
+    ) -> None:
+        """Run a round and its exchanges; the first works while values of ghosts arrive.
+
+        The order begins with ``plain`` chunks without ghosts.
+        """
+        first, sweeping = launches[0], isinstance(self.sweeps[launches[0]], ElementSweep)
+        begin = plain // 2 if first == 0 and self.overlap and sweeping else 0
+        sends = any(any(self._due[k]) for k in launches)
+        behind = plain - begin if self.overlap and sends else 0
+        run.some(first, order, 0, begin)
+        if first == 0:
             for forward, _ in self.forwards:
                 forward.finish()
-        self._take_ghosts(run, k)
+        for k in launches:
+            self._take_ghosts(run, k)
         if not behind:
-            run.some(k, order, begin, plain)
-        run.some(k, order, plain, len(order))
-        self._send(k)
+            run.some(first, order, begin, plain)
+        run.some(first, order, plain, len(order))
+        for k in launches:
+            self._send(k)
         if behind:
-            run.some(k, order, begin, plain)
-        run.combined(k)
+            run.some(first, order, begin, plain)
+        run.combined(first)
         if self._at_once:
-            self._finish(run, (n for n in self.routes[k].reverses if n is not None))
+            reversed_by = [n for k in launches for n in self.routes[k].reverses]
+            self._finish(run, (n for n in reversed_by if n is not None))
 
     def _take_ghosts(self, run: Application, k: int) -> None:
         """Store the address of the ghosts' values in the table or the row of launch k."""

@@ -264,7 +264,6 @@ def make_owned_plan(
     width: int,
     element_start: Int,
     owned_start: Int,
-    met: Int,
     runs: DofRuns,
     ghosts: int = 0,
 ) -> Plan:
@@ -282,9 +281,6 @@ def make_owned_plan(
         See `make_plan`.
     owned_start : (nchunks + 1,) int64
         First dof that each chunk owns, and ``ndofs``.
-    met : (ne,) int64
-        Number of dofs, ascending, that the elements up to each one touch. Kernels ask memory for
-        them ahead of their use. Zeros ask for none.
 
     Raises
     ------
@@ -293,6 +289,7 @@ def make_owned_plan(
         two dofs.
     """
     _check(indices, element_start, width, ndofs + ghosts)
+    met = np.zeros(len(indices))
     return _plan(indices, element_start, owned_start, met, (ndofs, ghosts), width, runs)
 
 

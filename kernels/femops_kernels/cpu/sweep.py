@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -310,8 +311,11 @@ class LaunchSum(CompiledOperator, ABC):
 
     Attributes
     ----------
-    rows : (n, 7) int64
-        For each launch its `HostLaunch.row`, then its place.
+    rows : (n, 8) int64
+        For each launch its `HostLaunch.row`, its place, and the number of launches of its round
+        from it on.
+    rounds : list of range
+        Launches that go through the chunks together.
     alphas : (n,) float64
         Factors of the launches.
     """
@@ -325,7 +329,9 @@ class LaunchSum(CompiledOperator, ABC):
         if places is None:
             places = [(0, 0, k > 0) for k in range(len(launches))]
         self.sweeps = tuple(launch for _, launch in launches)
-        rows = [(*s.row, *place) for s, place in zip(self.sweeps, places, strict=True)]
+        self.rounds = _rounds(self.sweeps, places)
+        left = [each.stop - k for each in self.rounds for k in each]
+        rows = [(*s.row, *p, n) for s, p, n in zip(self.sweeps, places, left, strict=True)]
         self.rows = np.array(rows, dtype=np.int64)
         self.alphas = np.array([a for a, _ in launches], dtype=np.float64)
         self.addresses = (self.rows.ctypes.data, self.alphas.ctypes.data, len(launches))
@@ -360,6 +366,33 @@ class LaunchSum(CompiledOperator, ABC):
             run(*self.addresses, x.ctypes.data, y.ctypes.data, *self.workplace())
 
 
+def _rounds(launches: Sequence[HostLaunch], places: Places) -> list[range]:
+    """Group launches that go through the chunks together.
+
+    A chunk of the second one only adds to the dofs that the same chunk of the first one sets, and
+    finds them in a cache.
+    """
+    firsts = [0]
+    for k in range(1, len(launches)):
+        (_, before, _), (_, place, adds) = places[k - 1 : k + 1]
+        if not (adds and place == before and _owns_same(*launches[k - 1 : k + 1])):
+            firsts.append(k)
+    return [range(*pair) for pair in itertools.pairwise([*firsts, len(launches)])]
+
+
+def _owns_same(first: HostLaunch, second: HostLaunch) -> bool:
+    """True if the chunks of two sweeps write to the same dofs, which each chunk owns."""
+    if not (isinstance(first, Sweep) and isinstance(second, Sweep)):
+        return False
+    written = [{k: each.dofs[k] for k in each.kernel.blocks} for each in (first, second)]
+    owned = [
+        {(dofs.first_out, dofs.target.owned_start.tobytes()) for dofs in sweep.values()}
+        for sweep in written
+    ]
+    all_owned = all(d.target.owned_start[-1] == d.target.ndofs for d in written[0].values())
+    return all_owned and owned[0] == owned[1]
+
+
 @final
 class Application:
     """One application of an operator, run launch by launch and on some chunks at a time.
@@ -388,26 +421,32 @@ class Application:
         self._rows = launches.rows if rows is None else rows
         self._alphas = launches.alphas if alphas is None else alphas
 
-    def _row(self, k: int) -> tuple[int, float]:
-        return self._rows.ctypes.data + k * self._rows.strides[0], self._alphas[k]
+    def _row(self, k: int) -> tuple[int, int]:
+        rows, alphas = self._rows, self._alphas
+        return rows.ctypes.data + k * rows.strides[0], alphas.ctypes.data + k * alphas.itemsize
 
     def some(self, k: int, order: NDArray[np.int64], begin: int, end: int) -> None:
-        """Run launch k on the chunks order[begin:end], where ``order`` is (nchunks,) int64."""
+        """Run a round on the chunks order[begin:end], where ``order`` is (nchunks,) int64.
+
+        Its first launch is k.
+        """
         if begin < end:
             work = self._work, self._work_bytes, self._team
             listed = order.ctypes.data + begin * order.itemsize, end - begin
             self._driver.some(*self._row(k), self.x, self.y, *work, *listed)
 
     def combined(self, k: int) -> None:
-        """Finish launch k: add the contributions in its buffer to y."""
+        """Finish the round from launch k on: add the contributions in its buffers to y."""
         self._driver.combined(*self._row(k), self.x, self.y, self._work, self._team)
 
 
-def chunk_order(launch: HostLaunch) -> tuple[NDArray[np.int64], int]:
-    """Order (ntasks,) of a launch's tasks, first tasks without ghosts, and their number."""
-    if not isinstance(launch, ElementSweep):
-        return np.arange(launch.row[3]), launch.row[3]
-    ghostly = np.repeat(launch.with_ghosts, launch.groups)
+def chunk_order(launches: Sequence[HostLaunch]) -> tuple[NDArray[np.int64], int]:
+    """Order (ntasks,) of a round's tasks, first tasks without ghosts, and their number."""
+    first = launches[0]
+    if not isinstance(first, ElementSweep):
+        return np.arange(first.row[3]), first.row[3]
+    sweeps = [each for each in launches if isinstance(each, ElementSweep)]
+    ghostly = np.repeat(np.any([each.with_ghosts for each in sweeps], axis=0), first.groups)
     return np.argsort(ghostly, kind="stable"), int(np.count_nonzero(~ghostly))
 
 

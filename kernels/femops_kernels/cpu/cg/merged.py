@@ -109,7 +109,7 @@ class MergedSweep:
         self._table = address_table(self._entries)
         self._kernel_table[sweep_layout.BEFORE_TABLE] = self._table.ctypes.data
         self._rows = _rows(self._module, self._table.ctypes.data, plan.nchunks)
-        self._alphas, self._order = np.ones(2), chunk_order(sweep)
+        self._alphas, self._order = np.ones(2), chunk_order([sweep])
         self.addresses = self._rows.ctypes.data, self._alphas.ctypes.data, len(self._rows)
         if isinstance(operator, DistributedOperator):
             self._forward = _forward_of_tails(operator, n, shared, ncomp)
@@ -228,7 +228,7 @@ def merged_parts(
 
 
 def _rows(module: CompiledKernel, table: int, nchunks: int) -> NDArray[np.int64]:
-    """Rows of the two launches of a merged sweep: first fill the tail of p, then sweep."""
+    """Rows (2, 8) of the launches of a merged sweep: first fill the tail of p, then sweep."""
     launches, at = (("tail", "nothing"), ("sweep", "combine")), module.addresses
-    rows = [(at[one], at[two], table, nchunks, 0, 0, 0) for one, two in launches]
+    rows = [(at[one], at[two], table, nchunks, 0, 0, 0, 1) for one, two in launches]
     return np.array(rows, dtype=np.int64)
