@@ -15,6 +15,7 @@ from femops.operators.integrals.kernel_term import KernelTerm
 from femops.operators.integrals.term import Term
 from femops.pointwise.expressions.graph import ancestors
 from femops.pointwise.printer import evaluate
+from femops.pointwise.qfunction import QFunction
 from femops.pointwise.trace import INVERSE
 from femops_kernels.cpu.first_touch import placed_array
 from femops_kernels.cpu.kernels.separable import SeparableKernel
@@ -30,9 +31,12 @@ _NO_MAP = np.empty((0, 0), dtype=object)
 def separated(term: KernelTerm, parts: Sequence[Term]) -> tuple[SeparableKernel, Data] | None:
     """Kernel and data of a separable term, or None if the term is not separable.
 
-    A term is separable if D is diagonal in slots and components, and is constant in each element
-    except for the quadrature weights. Examples are mass and diffusion with constant coefficients on
-    boxes along the reference axes. Collective on a reproducible mesh.
+    A term is separable if D is constant in each element except for the quadrature weights, and is
+    diagonal in slots and components. Examples are mass and diffusion with constant coefficients on
+    boxes along the reference axes. Where the q-function reads values alone, or writes what
+    multiplies values alone, D is a column or a row of slots, and has to be diagonal in components
+    only. An example is convection with a constant velocity on parallelepipeds. Collective on a
+    reproducible mesh.
 
     Parameters
     ----------
@@ -41,8 +45,8 @@ def separated(term: KernelTerm, parts: Sequence[Term]) -> tuple[SeparableKernel,
         Summands of the term, or the term itself if it is not a sum.
     """
     qfunction = term.qfunction
-    slots, numbers = qfunction.slots_in, qfunction.numbers
-    if numbers.point or numbers.mapped or not numbers.weight or slots != qfunction.slots_out:
+    slots, numbers, mixed = _slots(qfunction), qfunction.numbers, _mixes(qfunction)
+    if numbers.point or numbers.mapped or not numbers.weight or not slots:
         return None
     if qfunction.ncomp_in != qfunction.ncomp_out or term.trial.has_end:
         return None
@@ -53,17 +57,34 @@ def separated(term: KernelTerm, parts: Sequence[Term]) -> tuple[SeparableKernel,
     ncomp = qfunction.ncomp_in
     shape = (-(-ne // width), 1, ncomp * len(slots), width)
     factors = placed_array(shape, term.dtype, term.chunk_batches)
-    diagonal: NDArray[np.float64] | None = None
+    found: NDArray[np.float64] | None = None
     for start, stop in element_blocks(ne, (ncomp * len(slots)) ** 2):
-        diagonal = _diagonal(qfunction.matrix(_numbers(term, start, stop)))
-        if diagonal is None:
+        d = qfunction.matrix(_numbers(term, start, stop))
+        found = _column(d) if mixed else _diagonal(d)
+        if found is None:
             break
-        store_interleaved(factors, diagonal[:, np.newaxis], start)
-    if _on_any_rank(term, diagonal is None or not all(_straight(part) for part in parts)):
+        store_interleaved(factors, found[:, np.newaxis], start)
+    bent = found is None or not (mixed or all(_straight(part) for part in parts))
+    if _on_any_rank(term, bent):
         return None
     kernel = _kernel(term)
     points = np.zeros((len(factors), kernel.target.p1d**kernel.dim, 0, width), term.dtype)
     return kernel, replace(term.data, points=points, elements=factors[:, 0])
+
+
+def _mixes(qfunction: QFunction) -> bool:
+    """True if values meet derivatives: only values are read, or only these are tested."""
+    return qfunction.slots_in != qfunction.slots_out and [0] in (
+        qfunction.slots_in,
+        qfunction.slots_out,
+    )
+
+
+def _slots(qfunction: QFunction) -> list[int]:
+    """Slots, each with one number in a separable term; none if the term is not separable."""
+    if qfunction.slots_in == qfunction.slots_out or _mixes(qfunction):
+        return max(qfunction.slots_in, qfunction.slots_out)  # the one with derivatives
+    return []
 
 
 def _straight(term: Term) -> bool:
@@ -123,16 +144,36 @@ def _diagonal(d: NDArray[Any]) -> NDArray[np.float64] | None:
     return None if np.any(rest > _ROUND_OFF * size[:, np.newaxis] * size) else diagonal
 
 
+def _column(d: NDArray[Any]) -> NDArray[np.float64] | None:
+    """Entries (ne, components * slots) of a D of one column or row, component by component.
+
+    None if components are coupled.
+    """
+    slots, ncomp = max(d.shape[0], d.shape[2]), d.shape[1]
+    flat = np.moveaxis(d, 2, 1).reshape(slots, ncomp, ncomp, -1)
+    if np.any(flat[:, ~np.eye(ncomp, dtype=np.bool_)] != 0.0):
+        return None
+    entries: NDArray[np.float64] = np.einsum("icce->eci", flat)
+    return entries.reshape(flat.shape[-1], -1)
+
+
 def _kernel(term: KernelTerm) -> SeparableKernel:
-    points, weights = term.quadrature.points, term.quadrature.weights
-    mass, stiffness = (
-        (test.T * weights) @ trial
-        for test, trial in (
-            (term.test.basis.interpolation(points), term.trial.basis.interpolation(points)),
-            (term.test.basis.gradient(points), term.trial.basis.gradient(points)),
-        )
-    )
-    value, gradient = term.qfunction.code.value_in, term.qfunction.code.gradient_in
+    qfunction, points = term.qfunction, term.quadrature.points
+    slots, mixed = _slots(qfunction), _mixes(qfunction)
+    test, trial = term.test.basis, term.trial.basis
+    slopes = [
+        basis.interpolation(points) if mixed and read == [0] else basis.gradient(points)
+        for basis, read in ((test, qfunction.slots_out), (trial, qfunction.slots_in))
+    ]
+    values = test.interpolation(points), trial.interpolation(points)
+    mass, stiffness = ((one.T * term.quadrature.weights) @ two for one, two in (values, slopes))
     return SeparableKernel(
-        term.trial.dim, *sides(term), term.dtype, term.width, mass, stiffness, value, gradient
+        term.trial.dim,
+        *sides(term),
+        term.dtype,
+        term.width,
+        mass,
+        stiffness,
+        value=0 in slots,
+        gradient=slots != [0],
     )

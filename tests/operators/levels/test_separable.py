@@ -86,12 +86,49 @@ def test_materials():
     check(A, oracle.matrix(diffusion, c=AtPoints(np.repeat(values[:, None], 16, axis=1))))
 
 
+def outflow(u, c):
+    """Values times derivatives of test functions."""
+    return {"grad": np.multiply.outer(u, c) if np.ndim(u) else u * c}
+
+
+def outflow_and_mass(u, c):
+    return {"value": 0.5 * u, **outflow(u, c)}
+
+
+@pytest.mark.parametrize("form", [convection, outflow, outflow_and_mass])
+@pytest.mark.parametrize(
+    ("dim", "orders", "ncomp", "q1d"), [(1, (3, 3), 1, 4), (2, (2, 4), 2, 5), (3, (3, 3), 1, 5)]
+)
+def test_convection_on_parallelepipeds(form, dim, orders, ncomp, q1d):
+    """Values meet derivatives of one of the two functions; elements may be sheared."""
+    mesh = turned(femops.box((5, 3, 2)[:dim], mapping=shear if dim > 1 else stretched))
+    wind = np.array([1.0, -2.0, 3.0])[:dim]
+    V, W = (femops.L2(mesh, order, ncomp=ncomp) for order in orders)
+    A = femops.form(form, V, test=W, c=wind, quadrature=q1d)
+    dense = FormOracle.of(V, W, q1d=q1d).matrix(form, c=wind)
+    assert separable(A)
+    check(A, dense)
+    u = random_vector(W, "float64")
+    assert dense.T.error(A.T.apply(u), u) < 1e-13
+    many = A @ np.multiply.outer(random_vector(V, "float64"), np.arange(1.0, 12.0))
+    np.testing.assert_allclose(many, np.outer(many[:, 0], np.arange(1.0, 12.0)), rtol=1e-12)
+    if V is W:
+        np.testing.assert_allclose(A.diagonal(), np.diag(dense.matrix), atol=1e-13)
+
+
 def test_other_forms_and_elements_are_not_taken_for_it():
     box, sheared = femops.box((4, 3)), femops.box((4, 3), mapping=shear)
     V, W, S = femops.H1(box, 2), femops.H1(box, 2, ncomp=2), femops.H1(sheared, 2)
     wind = np.array([1.0, 2.0])
     cases = [
-        (femops.convection(V, wind), FormOracle.of(V).matrix(convection, c=wind)),
+        (
+            femops.convection(V, wind) + femops.diffusion(V),
+            FormOracle.of(V).matrix(convection, c=wind) + FormOracle.of(V).matrix(diffusion, c=1.0),
+        ),
+        (
+            femops.form(lambda u, b: {"grad": np.outer(u[::-1], b)}, W, b=wind),
+            FormOracle.of(W).matrix(lambda u, c: {"grad": np.outer(u[::-1], c)}, c=wind),
+        ),
         (
             femops.elasticity(W, mu=1.0, lam=2.0),
             FormOracle.of(W).matrix(elasticity, c=1.0, lam=2.0),

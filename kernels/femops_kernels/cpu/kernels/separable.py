@@ -31,7 +31,8 @@ class SeparableKernel(OperatorKernel):
     dim, sources, targets, dtype, width
         See `SweepKernel`.  The field and the test function have equally many components.
     mass, stiffness : (target.p1d, source.p1d) float64
-        Integrals over the reference segment of products of values, and of derivatives.
+        Integrals over the reference segment of products of values, and of derivatives (or of
+        derivatives of one function and values of the other).
     value, gradient : bool
         True if the sum has products of values, and products of derivatives.
     """

@@ -6,10 +6,13 @@ matrix M and stiffness matrix K,
 
     A = a M x M x M + a_1 M x M x K + a_2 M x K x M + a_3 K x M x M        (z, y, x).
 
+K may also have the integrals of derivatives of test functions times values of the field, or the
+other way round. Then a_d are the velocities of a convection along the element's directions.
+
 Direction by direction, z first, p -> M p and s -> M s + a_d K p; s is the result after the last
-one, where a p is added to s beforehand.  This takes half of the contractions that
-``batch.py`` takes (3 and 7 lines of nodes per direction instead of 6 and 15 lines of points), and
-no work at points.
+one, where a p is added to s beforehand.  This takes half of the contractions that ``batch.py``
+takes (3 and 7 lines of nodes per direction instead of 6 and 15 lines of points), and no work at
+points.
 
 ``ELEMENT`` holds a (if VALUE_IN) and a_1, a_2, a_3 (if GRAD_IN) of each component.  Work arrays
 are ``value`` and ``flux`` (p and s after z), both (O3, I2, P_IN), ``slab`` and ``slope`` after y,
