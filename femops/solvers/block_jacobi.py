@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC
 from typing import Any, final
 
 import numpy as np
@@ -12,14 +13,22 @@ from femops.operators import Operator
 from femops.operators.assembly.csr import flat_dofs, require_memory
 from femops.operators.assembly.diagonal import terms_on_diagonal
 from femops.operators.assembly.element_matrices import ElementAssembly
+from femops.operators.levels.inverse import block_inverse
 from femops.solvers.preconditioner import Preconditioner
 from femops.spaces.h1_l2 import L2
+from femops_kernels.compiled import CompiledOperator
 from femops_meshes.arguments import checked
 
 
+class BlockJacobi(Preconditioner, ABC):
+    """Preconditioner that multiplies by inverse blocks of elements. `block_jacobi` makes it."""
+
+    _given_as = "femops.block_jacobi(A)"
+
+
 @final
-class BlockJacobi(Preconditioner):
-    """Preconditioner that multiplies by inverse blocks of elements. `block_jacobi` makes it.
+class DenseBlocks(BlockJacobi):
+    """Block Jacobi that stores the inverse of each block.
 
     Attributes
     ----------
@@ -27,8 +36,6 @@ class BlockJacobi(Preconditioner):
         Inverse of each element's block, in the memory of the operator's vectors. An element's n
         dofs are in the order of the vector.
     """
-
-    _given_as = "femops.block_jacobi(A)"
 
     def __init__(self, inverse: NDArray[Any], space: L2, *, symmetric: bool) -> None:
         self.inverse, self.symmetric = inverse, symmetric
@@ -39,11 +46,36 @@ class BlockJacobi(Preconditioner):
         self._space.memory.xp.matmul(self.inverse, x.reshape(shape), out=result.reshape(shape))
 
 
+@final
+class FactoredBlocks(BlockJacobi):
+    """Block Jacobi that multiplies by 1-D matrices; see `block_inverse`.
+
+    Parameters
+    ----------
+    A : Operator
+    compiled : CompiledOperator
+        The inverse of A.
+    """
+
+    def __init__(self, A: Operator, compiled: CompiledOperator) -> None:
+        self._operator, self._compiled = A, compiled
+        super().__init__(A.dtype, A.space)
+
+    def _apply(self, x: NDArray[Any], result: NDArray[Any]) -> None:
+        self._compiled.apply(x, result)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return block_jacobi, (self._operator,)
+
+
 @checked(SolverError)
 def block_jacobi(A: Operator) -> BlockJacobi:
     """Block Jacobi preconditioner of an operator on discontinuous functions.
 
-    For an operator without integrals over faces, such as `femops.mass`, it is the inverse.
+    For an operator without integrals over faces, such as `femops.mass`, it is the inverse. A mass
+    operator is inverted by 1-D matrices in the time of a product, if its rule has p + 1 points, or
+    its elements are parallelepipeds and its coefficient is constant in each of them. Blocks of all
+    other operators are inverted as dense matrices.
 
     Parameters
     ----------
@@ -53,7 +85,8 @@ def block_jacobi(A: Operator) -> BlockJacobi:
     Returns
     -------
     BlockJacobi
-        A SciPy ``LinearOperator``. It stores a dense matrix for each element.
+        A SciPy ``LinearOperator``. `DenseBlocks` store a dense matrix for each element,
+        `FactoredBlocks` at most a number for each quadrature point.
 
     Raises
     ------
@@ -78,6 +111,9 @@ def block_jacobi(A: Operator) -> BlockJacobi:
         )
     if len(A.constraints.rows):
         raise SolverError("block_jacobi takes no constrained dofs: prescribe values by a load")
+    compiled = block_inverse(A.summands)
+    if compiled is not None:
+        return FactoredBlocks(A, compiled)
     blocks = _blocks(A, space)
     try:
         inverse = np.linalg.inv(blocks)
@@ -90,7 +126,7 @@ def block_jacobi(A: Operator) -> BlockJacobi:
             f"{int(bad.argmax())}: add a mass term, or take interior penalty"
         )
     memory = space.memory
-    return BlockJacobi(memory.put(inverse.astype(A.dtype)), space, symmetric=A.symmetric)
+    return DenseBlocks(memory.put(inverse.astype(A.dtype)), space, symmetric=A.symmetric)
 
 
 def _blocks(A: Operator, space: L2) -> NDArray[np.float64]:

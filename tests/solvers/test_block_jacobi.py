@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
+from scipy.sparse.linalg import spsolve
 
 import femops
 from femops.errors import OperatorError, SolverError
 from femops.operators.assembly import csr
+from femops.solvers.block_jacobi import DenseBlocks, FactoredBlocks
+from support.cases.kernels import bend, shear, turned
 
 DISC = femops.read_mesh(femops.sample("disc.mesh"))
 
@@ -26,6 +31,65 @@ def test_blocks_are_those_of_the_matrix(mesh: femops.Mesh, ncomp: int) -> None:
     x = np.random.default_rng(0).standard_normal(V.size)
     np.testing.assert_allclose(M @ x, wanted @ x, rtol=1e-10)
     assert M.symmetric
+
+
+BENT = turned(femops.box((5, 3), mapping=bend))
+SHEARED = turned(femops.box((5, 3, 2), mapping=shear))
+
+
+@pytest.mark.parametrize(
+    ("mesh", "order", "options"),
+    [
+        (femops.box((5,)), 4, {"family": "gll", "ncomp": 2}),
+        (BENT, 3, {}),
+        (BENT, 4, {"family": "gll"}),
+        (BENT, 3, {"family": "hermite", "ncomp": 2}),
+        (BENT, 0, {}),
+        (SHEARED, 2, {"family": "hermite"}),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_mass_is_inverted_by_directions(mesh, order, options, dtype):
+    """With p + 1 points, by 1-D matrices and one number at each point: beside a direct solve."""
+    V = femops.L2(mesh, order, **options)
+    scales = np.logspace(-15, 15, mesh.num_elements)
+    rho = femops.GridFunction(W := femops.L2(mesh, 0), scales[: W.size])
+    B = femops.mass(V, rho, quadrature=order + 1, dtype=dtype)
+    M = femops.block_jacobi(B)
+    assert isinstance(M, FactoredBlocks)
+    x = np.random.default_rng(0).standard_normal(V.size).astype(dtype)
+    matrix = femops.mass(V, rho, quadrature=order + 1).assemble()
+    expected = spsolve(matrix.tocsc(), x.astype(float))
+    blocks = (mesh.num_elements, -1)
+    errors = np.abs(M @ x - expected).reshape(blocks).max(axis=1)
+    most = np.abs(expected).reshape(blocks).max(axis=1)
+    assert (errors < (1e-12 if dtype == "float64" else 1e-4) * most).all()
+    again = pickle.loads(pickle.dumps(M))
+    np.testing.assert_array_equal(again @ x, M @ x)
+
+
+@pytest.mark.parametrize("level", ["partial", "matrix-free", "element"])
+def test_parallelepipeds_with_any_rule(level):
+    """The product of inverse 1-D mass matrices, whatever the number of points."""
+    V = femops.L2(SHEARED, 3, family="gll", ncomp=2)
+    B = -2.0 * femops.mass(V, 3.0, level=level)
+    M, x = femops.block_jacobi(B), np.random.default_rng(0).standard_normal(V.size)
+    assert isinstance(M, FactoredBlocks)
+    np.testing.assert_allclose(M @ x, spsolve(B.assemble().tocsc(), x), rtol=1e-10)
+
+
+def test_other_blocks_are_dense():
+    V, twin = femops.L2(BENT, 2), femops.L2(BENT, 2, ncomp=2)
+    turn = np.array([[0.0, 1.0], [-1.0, 0.0]])
+    others = [
+        femops.mass(V),  # more points than nodes, and bent elements
+        femops.mass(V, quadrature=3) + femops.interior_penalty(V),
+        femops.form(lambda u, c: {"value": c @ u}, twin, c=turn, quadrature=3),
+    ]
+    for A in others:
+        M, x = femops.block_jacobi(A), np.random.default_rng(0).standard_normal(A.shape[1])
+        assert isinstance(M, DenseBlocks)
+    np.testing.assert_allclose(M @ (A @ x), x, rtol=1e-12)
 
 
 def test_it_inverts_mass_and_helps_a_solve() -> None:
@@ -48,6 +112,9 @@ def test_bad_input_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         femops.block_jacobi(femops.diffusion(femops.L2(femops.box((2,)), order=1)))
     with pytest.raises(SolverError, match="no constrained dofs"):
         femops.block_jacobi(femops.mass(V).constrained([0]))
+    zero = femops.mass(V, lambda x: np.where(x[0] > 0, 1.0, 0.0), quadrature=2)
+    with pytest.raises(SolverError, match="elements have singular blocks, first number"):
+        femops.block_jacobi(zero)
     monkeypatch.setattr(csr, "available_memory", lambda: 100)
     with pytest.raises(OperatorError, match=r"block_jacobi needs .* GiB"):
         femops.block_jacobi(femops.mass(V))

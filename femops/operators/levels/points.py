@@ -91,7 +91,7 @@ class Points(LevelData):
         """
         if not any(_mapped(term) for _, term in self.summands):
             return self
-        kept = [(factor, _kept_at_points(term)) for factor, term in self.summands]
+        kept = [(factor, kept_at_points(term)) for factor, term in self.summands]
         return replace(self, summands=kept, level="partial")
 
     def kernel_parts(self) -> list[Parts]:
@@ -196,7 +196,7 @@ def _mapped(term: Term) -> bool:
     return term.qfunction.code.numbers.mapped
 
 
-def _kept_at_points(term: Term) -> Term:
+def kept_at_points(term: Term) -> Term:
     """Copy of the term at a level whose q-function reads no geometry.
 
     With ``data_dtype`` the copy rounds the same numbers as the term, but stores its own numbers in

@@ -1,0 +1,102 @@
+"""Exact inverses of the blocks of elements from 1-D matrices, without forming the blocks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from femops.operators.assembly.csr import Summands
+from femops.operators.execution.backend import Work
+from femops.operators.execution.choice import backend_of
+from femops.operators.integrals.constraints import FREE
+from femops.operators.integrals.term import Term
+from femops.operators.levels.points import Points, kept_at_points
+from femops_kernels.compiled import CompiledOperator
+from femops_kernels.cpu.kernels.kernel import Kernel
+from femops_kernels.cpu.kernels.separable import SeparableKernel
+
+Floats = NDArray[np.float64]
+
+
+def block_inverse(summands: Summands) -> CompiledOperator | None:
+    """Compile the inverse of a sum on discontinuous functions, if 1-D matrices give it exactly.
+
+    The blocks are B^T D B with the same number in D for all components. In each direction B has as
+    many points as nodes, or D is constant in each element up to the weights of the rule. Then the
+    inverse is B^-1 D^-1 B^-T, or the product of inverse 1-D mass matrices.
+
+    Returns
+    -------
+    CompiledOperator or None
+        None for other sums, for singular blocks, and where products are not computed on the host.
+    """
+    first = summands[0][1]
+    backend = backend_of(first.spaces[0])
+    if not (backend.separates and all(_is_scalar(term) for _, term in summands)):
+        return None
+    if not first.domain.num_elements:
+        return backend.operator([(1.0, backend.launch(first, FREE, 0.0))])
+    parts = Points(
+        [(a, t.at_level("partial").ready("partial")) for a, t in summands], FREE, "partial"
+    )
+    inverse = _of_directions(parts) or _of_points(parts)
+    if inverse is None:
+        return None
+    alpha, term = parts.fused[0]
+    launch = backend.launch(term, FREE, 0.0, lambda: inverse)
+    return backend.operator([(1.0 / alpha, launch)])
+
+
+def _is_scalar(term: Term) -> bool:
+    """True if a term multiplies values alone by one number, of elements and of one space."""
+    square = not term.several and term.test is term.trial and term.domain.covers
+    if not square or not term.qfunction.slots_in == term.qfunction.slots_out == [0]:
+        return False
+    structure = term.source.qfunction.structure
+    on_diagonal = np.diagonal(structure)
+    once = bool(np.all(structure[structure != 0] == 1))
+    return once and np.count_nonzero(structure) == np.count_nonzero(on_diagonal) == term.trial.ncomp
+
+
+def _of_directions(parts: Points) -> Work | None:
+    """Kernel and data of the inverse, if D is constant in each element."""
+    kernel, data = parts.work[0]
+    if len(parts.work) > 1 or not isinstance(kernel, SeparableKernel):
+        return None
+    factors = _reciprocals(data.elements, parts)
+    if factors is None:
+        return None
+    mass = np.linalg.inv(kernel.mass).astype(np.float64)
+    return replace(kernel, mass=mass, stiffness=mass), replace(data, elements=factors)
+
+
+def _of_points(parts: Points) -> Work | None:
+    """Kernel and data of the inverse, if there are as many points as nodes."""
+    kept = replace(parts, summands=[(a, kept_at_points(t)) for a, t in parts.summands])
+    kernel, data = kept.work[0]
+    square = isinstance(kernel, Kernel) and kernel.q1d == kernel.source.p1d
+    if len(kept.work) > 1 or not square or data.points.shape[2] != 1:
+        return None
+    assert isinstance(kernel, Kernel)
+    points = _reciprocals(data.points, parts)
+    if points is None:
+        return None
+    b1d = np.linalg.inv(kernel.source.b1d).T.astype(np.float64)
+    side = replace(kernel.source, b1d=b1d)
+    return replace(kernel, sources=(side,), targets=(side,)), replace(data, points=points)
+
+
+def _reciprocals(numbers: NDArray[Any], parts: Points) -> NDArray[Any] | None:
+    """Reciprocals (nbatch, ..., width) of numbers of elements. None if one of them is zero.
+
+    Slots behind the last element keep their zeros.
+    """
+    elements = np.moveaxis(numbers, -1, 1).reshape(-1, *numbers.shape[1:-1])
+    if not elements[: parts.summands[0][1].domain.num_elements].all():
+        return None
+    result = np.zeros_like(numbers)
+    np.divide(1.0, numbers, out=result, where=numbers != 0.0)
+    return result
