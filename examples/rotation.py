@@ -28,7 +28,7 @@ def main():
     for order in (2, 4, 6):
         V = femops.L2(mesh, order)
         A = femops.upwind_convection(V, velocity)
-        M = femops.block_jacobi(femops.mass(V))
+        M = femops.block_jacobi(femops.mass(V, quadrature=order + 1))
         start, times = V.interpolate(hump), []
         end = femops.runge_kutta(
             lambda t, u: -(M @ (A @ u)),  # noqa: ARG005, B023

@@ -1,6 +1,6 @@
 """Solvers of linear and nonlinear systems."""
 
-from femops.solvers.block_jacobi import BlockJacobi, block_jacobi
+from femops.solvers.block_jacobi import BlockJacobi, DenseBlocks, FactoredBlocks, block_jacobi
 from femops.solvers.blocks import (
     BlockDiagonal,
     BlockTriangular,
@@ -22,6 +22,8 @@ from femops.solvers.runge_kutta import runge_kutta
 __all__ = [
     "BlockDiagonal",
     "BlockJacobi",
+    "DenseBlocks",
+    "FactoredBlocks",
     "BlockTriangular",
     "CGSolver",
     "Info",

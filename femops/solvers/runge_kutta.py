@@ -209,7 +209,7 @@ def runge_kutta(
     >>> import numpy as np
     >>> V = femops.L2(femops.box((16,)), order=3)
     >>> A = femops.upwind_convection(V, velocity=np.array([1.0]))
-    >>> M = femops.block_jacobi(femops.mass(V))
+    >>> M = femops.block_jacobi(femops.mass(V, quadrature=V.order + 1))
     >>> u = V.interpolate(lambda x: np.exp(-100 * (x[0] - 0.3) ** 2))
     >>> u = femops.runge_kutta(lambda t, u: -(M @ (A @ u)), u, end=0.4, dt=0.005)
     >>> bool(femops.l2_error(V, u, lambda x: np.exp(-100 * (x[0] - 0.7) ** 2)) < 1e-3)
