@@ -132,7 +132,8 @@ def block_jacobi(A: Operator) -> BlockJacobi:
 def _blocks(A: Operator, space: L2) -> NDArray[np.float64]:
     """Blocks (ne, n, n) of the elements, in the order of the vector."""
     ne, n = space.mesh.num_elements, space.p1d**space.dim * space.ncomp
-    require_memory(3 * 8 * ne * n * n, "block_jacobi", "a smaller mesh or order, or femops.jacobi")
+    remedy = "p + 1 points for a mass operator, a smaller mesh or order, or femops.jacobi"
+    require_memory(3 * 8 * ne * n * n, "block_jacobi", remedy)
     blocks = np.zeros((ne, n, n))
     for factor, term in terms_on_diagonal(A.summands):
         assembly, dofs = ElementAssembly(term), flat_dofs(term.test)
