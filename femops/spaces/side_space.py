@@ -11,6 +11,7 @@ from femops.errors import SpaceError
 from femops.geometry.interior import InteriorFaces, interior_faces
 from femops.spaces.base import Space
 from femops.spaces.face_space import FaceSpace, Ints
+from femops.spaces.h1_l2 import L2
 from femops.spaces.neighbours import TouchedDofs, with_neighbours
 from femops_kernels.derived import Derived
 
@@ -76,9 +77,32 @@ def _dofs(volume: Space, faces: InteriorFaces, side: int, layers: int) -> Touche
         )
     near, elements = with_neighbours(volume), faces.elements[side]
     nodes = faces.nodes(side, volume.p1d, layers=layers)
-    known = near.numbering
-    ghosts = np.empty(0, dtype=np.int64) if known is None else known.ghosts
-    return TouchedDofs.of(volume, near.restriction.indices[elements[:, np.newaxis], nodes], ghosts)
+    if near.numbering is None:
+        none = np.empty(0, dtype=np.int64)
+        return TouchedDofs.of(
+            volume, near.restriction.indices[elements[:, np.newaxis], nodes], none
+        )
+    indices = near.restriction.indices
+    if layers > 1 and isinstance(volume, L2):
+        indices = _in_layers(volume, faces, side, indices)
+    return TouchedDofs.of(volume, indices[elements[:, np.newaxis], nodes], near.numbering.ghosts)
+
+
+def _in_layers(volume: L2, faces: InteriorFaces, side: int, indices: Ints) -> Ints:
+    """Dofs (n, nodes) of a rank's elements and of its ghost elements, without those never needed.
+
+    Of a ghost element the faces need some layers of nodes, and messages have these alone. All its
+    other nodes get the dof of one of them: what multiplies their values on the faces is zero.
+    """
+    layers, own = volume.basis.layers(slopes=True), volume.mesh.num_elements
+    if layers >= volume.p1d:
+        return indices
+    needed = np.zeros((len(indices), indices.shape[1]), dtype=np.bool_)
+    nodes = faces.nodes(side, volume.p1d, layers=layers)
+    needed[faces.elements[side][:, np.newaxis], nodes] = True
+    needed[:own] = True
+    first = np.take_along_axis(indices, needed.argmax(axis=1)[:, np.newaxis], axis=1)
+    return np.where(needed, indices, first)
 
 
 def side_space(space: Any, side: int, *, slopes: bool = True) -> SideSpace:

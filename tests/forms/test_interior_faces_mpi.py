@@ -114,6 +114,15 @@ def test_the_operator_of_one_process(
         close(many[:, k].copy(), factors[k] * (B @ w), A.space)
 
 
+@pytest.mark.parallel(2)
+@pytest.mark.parametrize(("family", "layers"), [("gauss", 5), ("hermite", 2), ("bernstein", 2)])
+def test_messages_have_the_layers_that_faces_need(comm: Any, family: str, layers: int) -> None:
+    mesh = femops.distribute(femops.box((4, 3, 2)), comm)  # cut across the first direction
+    A = femops.interior_penalty(femops.L2(mesh, 4, family=family))
+    received = [len(forward.channel.incoming) for forward, _ in A.compiled.forwards]
+    assert received == [layers * 25 * 6 * comm.rank]  # the last rank has the faces
+
+
 @pytest.mark.parallel(2, 3, 4)
 @pytest.mark.parametrize(
     ("mesh", "family"), [("large", "gauss"), ("turned", "gll"), ("flat", "hermite")]
