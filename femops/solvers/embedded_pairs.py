@@ -124,15 +124,16 @@ def take_steps(
         Steps of any length have too large an error.
     """
     t, end = span
-    first, least = f(t, u), _SHORTEST * max(abs(t), abs(end))
+    rates = np.empty_like(u, shape=(len(pair.times), len(u)))
+    rates[0], least = f(t, u), _SHORTEST * max(abs(t), abs(end))
     while t < end:
         step, last = (end - t, True) if t + 1.0001 * dt >= end else (dt, False)
         with np.errstate(over="ignore", invalid="ignore"):  # a step that is too long
-            new, stages = _stages(pair, f, t, u, step, first)
-            error = step * _sum(pair.errors, stages)
+            new = _stages(pair, f, t, u, step, rates)
+            error = _sum([step * a for a in pair.errors], rates)
             size = tolerance.size(error, u, new)
         if size <= 1.0:
-            t, u, first = end if last else t + step, new, stages[-1]
+            t, u, rates[0] = end if last else t + step, new, rates[-1]
             if callback is not None:
                 callback(t, u)
         grown = _SAFETY * size ** (-1.0 / pair.order) if size else _MOST
@@ -146,19 +147,18 @@ def take_steps(
 
 
 def _stages(
-    pair: Pair, f: Callable[[float, Vector], Vector], t: float, u: Vector, dt: float, first: Vector
-) -> tuple[Vector, list[Vector]]:
-    """Solution after a step, and the rates of all stages."""
-    stages, new = [first], u
-    for c, row in zip(pair.times[1:], pair.rows, strict=True):
-        new = u + dt * _sum(row, stages)
-        stages.append(f(t + c * dt, new))
-    return new, stages
+    pair: Pair, f: Callable[[float, Vector], Vector], t: float, u: Vector, dt: float, rates: Vector
+) -> Vector:
+    """Return the solution after a step, and fill the rates of all stages but the first."""
+    new = u
+    for k, (c, row) in enumerate(zip(pair.times[1:], pair.rows, strict=True)):
+        new = _sum([dt * a for a in row], rates)
+        new += u
+        rates[k + 1] = f(t + c * dt, new)
+    return new
 
 
-def _sum(factors: Sequence[float], stages: Sequence[Vector]) -> Vector:
-    parts = [a * k for a, k in zip(factors, stages, strict=True) if a]
-    total = parts[0]
-    for part in parts[1:]:
-        total = total + part
-    return total
+def _sum(factors: Sequence[float], rates: Vector) -> Vector:
+    """Sum (size,) of the first rates (stages, size) times factors, on the machine of the rates."""
+    weights = np.asarray(factors, dtype=rates.dtype, like=rates)
+    return weights @ rates[: len(factors)]

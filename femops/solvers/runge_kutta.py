@@ -66,9 +66,15 @@ class _Means(_Method):
         """See `_Method.step`."""
         stage = u
         for share, c in zip(self.kept, self.times, strict=True):
-            moved = stage + dt * f(t + c * dt, stage)
-            # in this form rounded shares still have the sum 1, and sums of u do not drift
-            stage = limiter(moved + share * (u - moved) if share else moved)
+            moved = dt * f(t + c * dt, stage)
+            moved += stage
+            if (
+                share
+            ):  # in this form rounded shares still have the sum 1, and sums of u do not drift
+                kept = u - moved
+                kept *= share
+                moved += kept
+            stage = limiter(moved)
         return stage
 
 
@@ -80,10 +86,13 @@ class _Classical(_Method):
     def step(self, f: Rate, t: float, u: Vector, dt: float, limiter: Change) -> Vector:
         """See `_Method.step`."""
         k = f(t, u)
-        total = u + (dt / 6.0) * k
+        total = (dt / 6.0) * k
+        total += u
         for c, weight in ((0.5, 3.0), (0.5, 3.0), (1.0, 6.0)):
-            k = f(t + c * dt, limiter(u + c * dt * k))
-            total = total + (dt / weight) * k
+            stage = c * dt * k
+            stage += u
+            k = f(t + c * dt, limiter(stage))
+            total += (dt / weight) * k
         return limiter(total)
 
 
@@ -104,10 +113,13 @@ class _TwoVectors(_Method):
 
     def step(self, f: Rate, t: float, u: Vector, dt: float, limiter: Change) -> Vector:
         """See `_Method.step`."""
-        change, stage = 0.0 * u, u
+        change, stage = np.zeros_like(u), u
         for a, b, c in zip(self.kept, self.added, self.times, strict=True):
-            change = a * change + dt * f(t + c * dt, stage)
-            stage = limiter(stage + b * change)
+            change *= a
+            change += dt * f(t + c * dt, stage)
+            moved = b * change
+            moved += stage
+            stage = limiter(moved)
         return stage
 
 

@@ -133,11 +133,30 @@ def test_pairs_have_their_orders(method: str, order: int, longest: float) -> Non
     errors, estimates = [], []
     for dt in (longest, longest / 2):
         exact = femops.runge_kutta(_rate, start, dt, dt / 200, method="rk4")
-        new, stages = _stages(pair, _rate, 0.0, start, dt, _rate(0.0, start))
+        rates = np.full((len(pair.times), 2), np.nan)
+        rates[0] = _rate(0.0, start)
+        new = _stages(pair, _rate, 0.0, start, dt, rates)
         errors.append(np.linalg.norm(new - exact))
-        estimates.append(dt * np.linalg.norm(sum(a * k for a, k in zip(pair.errors, stages))))  # noqa: B905
+        estimates.append(dt * np.linalg.norm(pair.errors @ rates))
     assert abs(np.log2(errors[0] / errors[1]) - (order + 1)) < 0.4
     assert abs(np.log2(estimates[0] / estimates[1]) - order) < 0.5
+
+
+@pytest.mark.parametrize("method", [*METHODS, *PAIRS])
+def test_rates_in_one_array(method: str) -> None:
+    """A function may return the same array each time; the solutions of steps are others."""
+    start, place, kept = np.array([1.0, 0.5]), np.empty(2), list[np.ndarray]()
+
+    def in_place(t: float, u: np.ndarray) -> np.ndarray:
+        place[:] = _rate(t, u)
+        return place
+
+    options = {"end": 0.4, "dt": 0.1, "method": method}
+    expected = femops.runge_kutta(_rate, start, **options)
+    u = femops.runge_kutta(in_place, start, callback=lambda _, u: kept.append(u), **options)
+    np.testing.assert_array_equal(u, expected)
+    np.testing.assert_array_equal(start, [1.0, 0.5])
+    assert len({tuple(one) for one in kept}) == len(kept) > 1
 
 
 @pytest.mark.parametrize("method", PAIRS)
