@@ -65,8 +65,9 @@ def vector_term(
         See `Backend.launch`.
     """
     kernel, data = work
-    plans = vector_plans(term.trial, term.test, term.dtype)
-    return VectorTerm(kernel, *plans, data, constraints.columns, constraints.rows, keep)
+    layered = bool(kernel.source.runs.layers)
+    plans = vector_plans(term.fields, term.tests, term.dtype, layered=layered)
+    return VectorTerm(kernel, plans, data, constraints.columns, constraints.rows, keep)
 
 
 def index_bytes(term: KernelTerm, *, layered: bool = True) -> int:

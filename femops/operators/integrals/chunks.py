@@ -75,11 +75,17 @@ def _chunks(fields: Arguments, tests: Arguments, dtype: np.dtype[np.generic]) ->
         groups, size = len(faces.group_start) - 1, int(faces.group_elements[1])
         if not each or each % size:
             each = size * max(1, _chunk(fields, tests, dtype, ne) * groups // ne)
-        taken = np.append(np.arange(0, groups, each // size), groups)
-        return _Chunks(faces.group_start[taken], faces.group_elements[taken])
+        return _of_groups(faces, each // size)
     if mesh is None or mesh.element_groups is None or not faces.covers:
         return _Chunks(equal_chunks(ne, each or _chunk(fields, tests, dtype, ne)))
     return _Chunks(_chunk_starts(mesh, ne, _chunk(fields, tests, dtype, mesh.num_elements)))
+
+
+def _of_groups(faces: BoundaryFaces | InteriorFaces, each: int) -> _Chunks:
+    """Chunks of ``each`` groups of faces."""
+    groups = len(faces.group_start) - 1
+    taken = np.append(np.arange(0, groups, each), groups)
+    return _Chunks(faces.group_start[taken], faces.group_elements[taken])
 
 
 def _elements_together(fields: Arguments, tests: Arguments, dtype: np.dtype[np.generic]) -> int:
@@ -172,26 +178,37 @@ def plans(
 
 
 def vector_plans(
-    trial: DomainSpace, test: DomainSpace, dtype: np.dtype[np.generic]
-) -> tuple[Plan, Plan]:
-    """Plans of a sweep over many vectors. Each node is a run, and each element a batch."""
-    ne, mesh = trial.domain.num_elements, trial.volume.distributed
+    fields: Arguments, tests: Arguments, dtype: np.dtype[np.generic], *, layered: bool
+) -> list[tuple[Plan, Plan]]:
+    """Plans of a sweep over many vectors; see `plans`. Each node is a run, each element a batch."""
+    chunks, tested = _vector_chunks(fields, tests, dtype), {**fields.spaces, **tests.spaces}
+    return [
+        (_vector_plan(space, chunks, layered), _vector_plan(tested[name], chunks, layered))
+        for name, space in fields.spaces.items()
+    ]
+
+
+def _vector_chunks(fields: Arguments, tests: Arguments, dtype: np.dtype[np.generic]) -> _Chunks:
+    domain, mesh = fields.first.domain, fields.first.volume.distributed
     if mesh is not None and mesh.element_groups is not None:
         # chunks are the same on any number of ranks
-        chunks = _chunks(Arguments.of(trial), Arguments.of(test), dtype)
-    else:
-        # dofs shared by chunks are copied and added, so chunks are few, but each thread needs some
-        chunks = _Chunks(equal_chunks(ne, max(_FEWEST_ELEMENTS, -(-ne // _VECTOR_CHUNKS))))
-    return _vector_plan(trial, chunks), _vector_plan(test, chunks)
+        return _chunks(fields, tests, dtype)
+    if isinstance(domain, InteriorFaces) and domain.num_elements:
+        groups = len(domain.group_start) - 1
+        return _of_groups(domain, -(-groups // _VECTOR_CHUNKS))
+    # dofs shared by chunks are copied and added, so chunks are few, but each thread needs some
+    ne = domain.num_elements
+    return _Chunks(equal_chunks(ne, max(_FEWEST_ELEMENTS, -(-ne // _VECTOR_CHUNKS))))
 
 
-def _vector_plan(space: DomainSpace, chunks: _Chunks) -> Plan:
-    made = partial(_make_vector_plan, space, chunks)
-    return _plans.get(space, made, "vectors", chunks.key)
+def _vector_plan(space: DomainSpace, chunks: _Chunks, layered: bool) -> Plan:
+    layers = _layers(space) if layered else 0
+    made = partial(_make_vector_plan, space, chunks, layers)
+    return _plans.get(space, made, "vectors", chunks.key, layers)
 
 
-def _make_vector_plan(space: DomainSpace, chunks: _Chunks) -> Plan:
-    plan = _make_plan(space, 1, chunks, single=True)
+def _make_vector_plan(space: DomainSpace, chunks: _Chunks, layers: int) -> Plan:
+    plan = _make_plan(space, 1, chunks, single=True, layers=layers)
     return replace(plan, starts=plan.starts.astype(np.int32))
 
 
@@ -223,6 +240,8 @@ def _make_plan(
     whole, own = space.restriction, space.restriction.owned
     # kernels turn the elements behind faces, but for many vectors their dofs are turned before
     indices = behind.element_indices(layers) if behind and not single else whole.indices
+    if single:  # layer by layer from the face
+        indices = indices[:, : runs.num_nodes]
     given = indices, own, width, chunks.start, runs, whole.ndofs - own
     if space.domain.covers:
         return placed_plan(make_plan(*given))

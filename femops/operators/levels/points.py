@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import final
 
-from femops.operators.assembly.csr import Summands, flat
+from femops.operators.assembly.csr import Summands
 from femops.operators.execution.backend import Step, Work
 from femops.operators.execution.kernels import factorised_kernel, index_bytes, plan_bytes
 from femops.operators.execution.separable import separated
@@ -103,8 +103,6 @@ class Points(LevelData):
         first = self.summands[0][1].fields
         if panels != ONE and first.on_product:
             return block_steps(self._blocks, self.sides, self.constraints, panels)
-        if panels != ONE and first.two_sided:
-            return replace(self, summands=flat(self.summands)).steps(panels)
         if panels != ONE:
             return self._stored.with_constraints(self.constraints).steps_of(panels)
         launch = self.backend.launch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, final
@@ -35,8 +36,9 @@ class VectorTerm:
     ----------
     kernel : OperatorKernel
         Its q-function takes nothing of the geometry.
-    source, target : Plan
-        Plans of the vectors x and y, with the same chunks of elements.  Each node is a run.
+    plans : sequence of (Plan, Plan)
+        For each field the plan to read it, and the plan of the test function of its block. All have
+        the same chunks of elements.  Each node is a run.
     data : Data
     cleared : (n,) int64
         Flat positions of x that are read as zero.
@@ -47,16 +49,30 @@ class VectorTerm:
     """
 
     kernel: OperatorKernel
-    source: Plan
-    target: Plan
+    plans: Sequence[tuple[Plan, Plan]]
     data: Data
     cleared: Ints
     constrained: Ints
     keep: float
 
+    @property
+    def source(self) -> Plan:
+        """Plan of the first field."""
+        return self.plans[0][0]
+
+    @property
+    def target(self) -> Plan:
+        """Plan of the first test function."""
+        return self.plans[0][1]
+
+    @property
+    def targets(self) -> list[Plan]:
+        """Plans of all test functions."""
+        return [self.plans[k][1] for k in self.kernel.blocks]
+
     @cached_property
-    def entries(self) -> dict[int, Any]:
-        """Entries of the sweep's table that do not depend on the number of vectors."""
+    def common(self) -> dict[int, Any]:
+        """Entries of the sweep's table that all blocks have, but for the number of vectors."""
         source, target, kernel = self.source, self.target, self.kernel
         owned = target.owned_start * kernel.target.ncomp
         kept = self.constrained[self.constrained < owned[-1]]
@@ -66,32 +82,34 @@ class VectorTerm:
             layout.ELEMENT: self.data.elements,
             layout.CONSTANTS: self.data.constants,
             layout.GEMM: gemm_address(kernel.dtype)[1] if isinstance(kernel, ElementKernel) else 0,
+            layout.CLEARED: _flags(self.cleared, source.ndofs * kernel.source.ncomp),
+            layout.CONSTRAINED: _flags(self.constrained, target.ndofs * kernel.target.ncomp),
+            layout.KEPT_START: np.searchsorted(kept, owned).astype(np.int64),
+            layout.KEPT: kept,
+            layout.KEEP: np.array([self.keep], dtype=kernel.dtype),
+            layout.TESTED: len(kernel.blocks),
+        }
+
+    @staticmethod
+    def block(source: Plan, target: Plan) -> dict[int, Any]:
+        """Entries of a block of the table, for a field and the test function of its block."""
+        return {
             layout.IN_OWNED_START: source.owned_start,
             layout.IN_NONOWNED_START: source.nonowned_start,
             layout.IN_NONOWNED_DOFS: source.nonowned_dofs,
             layout.IN_STARTS: source.starts,
             layout.IN_GHOSTS_FROM: source.ndofs,
             layout.IN_GHOSTS: 0,
-            layout.CLEARED: _flags(self.cleared, source.ndofs * kernel.source.ncomp),
             layout.OUT_OWNED_START: target.owned_start,
             layout.OUT_NONOWNED_START: target.nonowned_start,
             layout.OUT_NONOWNED_DOFS: target.nonowned_dofs,
             layout.OUT_STARTS: target.starts,
             layout.OUT_GHOSTS_FROM: target.ndofs,
             layout.OUT_ELEMENT_START: target.batch_start,
-            layout.CONSTRAINED: _flags(self.constrained, target.ndofs * kernel.target.ncomp),
             layout.COMBINE_START: target.combine_start,
             layout.COMBINE_DOF: target.combine_dof,
             layout.COMBINE_SLOT: target.combine_slot,
-            layout.KEPT_START: np.searchsorted(kept, owned).astype(np.int64),
-            layout.KEPT: kept,
-            layout.KEEP: np.array([self.keep], dtype=kernel.dtype),
         }
-
-    @property
-    def buffer_rows(self) -> int:
-        """Number of rows of the buffer for contributions to non-owned dofs."""
-        return len(self.target.nonowned_dofs) * self.kernel.target.ncomp
 
 
 def _flags(positions: Ints, size: int) -> Any:
@@ -101,6 +119,11 @@ def _flags(positions: Ints, size: int) -> Any:
     flags = np.zeros(size, dtype=np.uint8)
     flags[positions] = 1
     return flags
+
+
+def _buffer(plan: Plan, numbers: int, kernel: OperatorKernel) -> NDArray[Any]:
+    """Room for contributions to non-owned dofs, so many numbers for each."""
+    return aligned_array((len(plan.nonowned_dofs) * numbers,), kernel.dtype)
 
 
 @final
@@ -117,35 +140,39 @@ class VectorSweep(ElementSweep):
         product of spaces.
     """
 
-    ghosts_at = (layout.IN_GHOSTS,)
-
     def __init__(
         self, term: VectorTerm, panels: Panels, strides: tuple[int, int] | None = None
     ) -> None:
         kernel, nvec = term.kernel, panels.nvec
         self.term, self.groups = term, self._groups(term, panels)
         self.kernel, row = kernel, nvec * term.kernel.dtype.itemsize
-        buffer = aligned_array((term.buffer_rows * nvec * panels.count,), kernel.dtype)
-        self.left = (Contributions(term.target, buffer, nvec * kernel.target.ncomp),)
-        self.with_ghosts = term.source.with_ghosts | term.target.with_ghosts
-        if strides is None:
-            strides = (
-                term.source.ndofs * kernel.source.ncomp,
-                term.target.ndofs * kernel.target.ncomp,
+        ncomp_in, ncomp_out = kernel.source.ncomp, kernel.target.ncomp
+        self.left = [
+            Contributions(
+                plan, _buffer(plan, nvec * panels.count * ncomp_out, kernel), nvec * ncomp_out
             )
-        entries = term.entries | {
+            for plan in term.targets
+        ]
+        self.with_ghosts = np.any([p.with_ghosts for pair in term.plans for p in pair], axis=0)
+        if strides is None:
+            strides = term.source.ndofs * ncomp_in, term.target.ndofs * ncomp_out
+        common = term.common | {
             layout.NGROUPS: self.groups,
             layout.PANEL_GROUPS: self.groups // panels.count,
             layout.NVEC: nvec,
             layout.ROW_BYTES: row,
             layout.IN_PANEL_BYTES: row * strides[0],
             layout.OUT_PANEL_BYTES: row * strides[1],
-            layout.BUFFER_PANEL_BYTES: row * term.buffer_rows,
-            layout.BUFFER: buffer,
             layout.ZEROS: aligned_array((nvec,), kernel.dtype),
+            layout.BUFFER: 0,
+            layout.BUFFER_PANEL_BYTES: 0,
         }
-        self._entries = entries  # keeps the arrays alive
-        self.table = address_table(entries)
+        self._entries = [common | term.block(*pair) for pair in term.plans]  # keeps arrays alive
+        for k, left in zip(kernel.blocks, self.left, strict=True):
+            rows = len(left.target.nonowned_dofs) * ncomp_out
+            self._entries[k] |= {layout.BUFFER: left.buffer, layout.BUFFER_PANEL_BYTES: row * rows}
+        self.table = np.concatenate([address_table(entries) for entries in self._entries])
+        self.ghosts_at = [k * layout.WORDS + layout.IN_GHOSTS for k in range(len(term.plans))]
         entries_at = (
             kernel.multivector.addresses["sweep"],
             kernel.vector_sums().addresses["combine"],

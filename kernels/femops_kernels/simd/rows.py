@@ -44,7 +44,7 @@ def _row_pointers(
     if 0 < along < runs.dim - 1:
         low = builder.urem(j, WORD(below))
         first = builder.add(builder.mul(builder.sub(j, low), WORD(runs.p1d)), low)
-    first = builder.add(first, builder.mul(component, WORD(runs.p1d**runs.dim)))
+    first = builder.add(first, builder.mul(component, WORD(runs.num_nodes)))
     nodes = []
     for i in range((runs.layers or runs.p1d) if along == runs.dim - 1 else runs.p1d):
         node, pointers = Traced(INTEGER, builder.add(first, WORD(i * below))), []

@@ -9,7 +9,7 @@ and are stored at the points.
 from femops_kernels.simd.compiling import inner
 from femops_kernels.simd.lanes import get, put, word
 from femops_kernels.simd.lines import fill_entry, fill_line
-from femops_kernels.simd.rows import gather_rows, scatter_rows
+from femops_kernels.simd.rows import ROW_WORD, gather_rows, scatter_rows
 from femops_kernels.skeletons.chunk.defaults import *
 from femops_kernels.skeletons.multivector.vector_table import *
 
@@ -32,12 +32,25 @@ added_by_pieces = by_pieces
 
 
 @inner
+def rows_before(sides, side):
+    """Bytes in a list of rows before those of a field, or of a test function."""
+    before = sides[: sides.index(side)]
+    return sum([each.ncomp * each.num_nodes for each in before]) * ROW_WORD
+
+
+@inner
 def places_of(vector, side):
-    """The rows of the only field or test function."""
-    return vector
+    """The rows of a field."""
+    rows, offset, mask = vector
+    return rows + rows_before(SOURCES, side), offset, mask
 
 
-target_of = places_of
+@inner
+def target_of(vector, side):
+    """The rows of a test function."""
+    reads, writes, offset, mask, factor = vector
+    before = rows_before(TARGETS, side)
+    return reads + before, writes + before, offset, mask, factor
 
 
 @inner

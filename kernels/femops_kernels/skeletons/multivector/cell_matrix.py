@@ -44,15 +44,15 @@ def add_rows(rows, first, count, alpha, values):
 def sweep(table, x, y, task, work, alpha: float, beta: float):
     """Apply the operator to one chunk, for one group of vectors."""
     chunk, group = task // word(table, NGROUPS), task % word(table, NGROUPS)
-    x, y, buffer = panel_of(table, group, x, y)
+    x, y = panel_of(table, group, x, y)
     first, end = group_columns(table, group, 0)
-    clear_buffer(table, buffer, chunk, first, end)
+    clear_buffers(table, group, chunk, first, end)
     lists = work + word(table, ROW_BYTES)
     count, elements = end - first, word(table, FIRST_ELEMENT)
     values = lists + LISTS
     results = values + ROWS_IN * count * REAL_BYTES
     for e in range(word(elements, chunk), word(elements, chunk + 1)):
-        list_rows(table, x, y, buffer, chunk, e, beta, lists, work)
+        list_rows(table, x, y, group, chunk, e, beta, lists, work)
         copy_rows(lists, first, count, values)
         matrix = word(table, QDATA) + e * ROWS_IN * ROWS_OUT * REAL_BYTES
         sizes = ROWS_OUT, count, ROWS_IN

@@ -89,10 +89,10 @@ def each_block(table, given, here, then, blocks, factor, lanes):
 def sweep(table, x, y, task, work, alpha: float, beta: float):
     """Apply the operator to one chunk, for one group of vectors."""
     chunk, group = task // word(table, NGROUPS), task % word(table, NGROUPS)
-    x, y, buffer = panel_of(table, group, x, y)
+    x, y = panel_of(table, group, x, y)
     skipped = skipped_numbers(table, y)
     columns = group_columns(table, group, skipped)
-    clear_buffer(table, buffer, chunk, columns[0], columns[1])
+    clear_buffers(table, group, chunk, columns[0], columns[1])
     blocks = (*group_blocks(table, group, skipped), skipped)
     given = work + word(table, ROW_BYTES)
     here = given + NUMBER_LANES * LANE_BYTES
@@ -100,10 +100,10 @@ def sweep(table, x, y, task, work, alpha: float, beta: float):
     lanes = -(-(then + LISTS) // 64) * 64
     elements = word(table, FIRST_ELEMENT)
     begin, stop = word(elements, chunk), word(elements, chunk + 1)
-    list_rows(table, x, y, buffer, chunk, begin, beta, here, work)
+    list_rows(table, x, y, group, chunk, begin, beta, here, work)
     for e in range(begin, stop):
         if e + 1 < stop:
-            list_rows(table, x, y, buffer, chunk, e + 1, beta, then, work)
+            list_rows(table, x, y, group, chunk, e + 1, beta, then, work)
         element_numbers(table, e, given)
         each_block(table, given, here, then, blocks, bits_of(alpha), lanes)
         here, then = then, here

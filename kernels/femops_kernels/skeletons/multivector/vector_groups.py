@@ -30,8 +30,13 @@ def group_columns(table, group, skipped):
 
 @inner
 def panel_of(table, group, x, y):
-    """Addresses in x, y and the buffer at which the panel of a group begins."""
+    """Addresses in x and y at which the panel of a group begins."""
     panel = group // word(table, PANEL_GROUPS)
-    buffer = word(table, BUFFER) + panel * word(table, BUFFER_PANEL_BYTES)
-    x += panel * word(table, IN_PANEL_BYTES)
-    return x, y + panel * word(table, OUT_PANEL_BYTES), buffer
+    return x + panel * word(table, IN_PANEL_BYTES), y + panel * word(table, OUT_PANEL_BYTES)
+
+
+@inner
+def buffer_of(table, group):
+    """Address of the panel of a group in the buffer of a test function."""
+    panel = group // word(table, PANEL_GROUPS)
+    return word(table, BUFFER) + panel * word(table, BUFFER_PANEL_BYTES)

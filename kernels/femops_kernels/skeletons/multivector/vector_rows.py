@@ -13,79 +13,96 @@ from femops_kernels.simd.compiling import inner
 from femops_kernels.simd.lanes import half_word, put, word
 from femops_kernels.simd.rows import ROW_WORD, byte, set_word
 from femops_kernels.skeletons.chunk.defaults import *
+from femops_kernels.skeletons.multivector.vector_groups import *
 from femops_kernels.skeletons.multivector.vector_table import *
 
 # </defaults>
 
-ROWS_IN, ROWS_OUT = NODES_IN * NCOMP_IN, NODES_OUT * NCOMP_OUT  # of an element
+ROWS_IN = sum([side.ncomp * side.num_nodes for side in SOURCES])  # of an element
+ROWS_OUT = sum([side.ncomp * side.num_nodes for side in TARGETS])
 LISTS = (ROWS_IN + 2 * ROWS_OUT) * ROW_WORD  # bytes of an element's lists of rows
 
 
 @inner
-def rows_in(table, x, chunk, e, rows):
-    """List the addresses of the rows of x that an element reads, (component, node)."""
-    starts, size = word(table, IN_STARTS) + e * NODES_IN * 4, word(table, ROW_BYTES)
+def rows_in(table, side, x, chunk, e, rows):
+    """List the addresses of the rows of x that an element reads of a field, (component, node)."""
+    nodes, ncomp = side.num_nodes, side.ncomp
+    starts, size = word(table, IN_STARTS) + e * nodes * 4, word(table, ROW_BYTES)
     begin = word(word(table, IN_OWNED_START), chunk)
     owned = word(word(table, IN_OWNED_START), chunk + 1) - begin
     nonowned = word(table, IN_NONOWNED_DOFS)
     nonowned += (word(word(table, IN_NONOWNED_START), chunk) - owned) * 8
     ghosts, first = word(table, IN_GHOSTS_FROM), word(table, IN_GHOSTS)
     cleared, zeros = word(table, CLEARED), word(table, ZEROS)
-    for j in range(NODES_IN):
+    for j in range(nodes):
         k = half_word(starts, j)
         dof = begin + k if k < owned else word(nonowned, k)
         ghost = dof >= ghosts
-        base, row = (first, (dof - ghosts) * NCOMP_IN) if ghost else (x, dof * NCOMP_IN)
-        for c in range(NCOMP_IN):
+        base, row = (first, (dof - ghosts) * ncomp) if ghost else (x, dof * ncomp)
+        for c in range(ncomp):
             at = base + (row + c) * size
             if cleared != 0 and not ghost and byte(cleared, row + c) != 0:
                 at = zeros
-            set_word(rows, c * NODES_IN + j, at)
+            set_word(rows, c * nodes + j, at)
 
 
 @inner
-def rows_out(table, y, buffer, chunk, e, beta, rows, spare):
+def rows_out(table, side, y, group, chunk, e, beta, rows, spare):
     """List the rows of y or of the buffer to which an element adds: rows to read, then to write.
 
     A row that no earlier element has touched is not read, but begins with zeros. The result of a
     constrained row goes to a spare row.
     """
-    starts, size = word(table, OUT_STARTS) + e * NODES_OUT * 4, word(table, ROW_BYTES)
+    nodes, ncomp, buffer = side.num_nodes, side.ncomp, buffer_of(table, group)
+    starts, size = word(table, OUT_STARTS) + e * nodes * 4, word(table, ROW_BYTES)
     begin = word(word(table, OUT_OWNED_START), chunk)
     owned = word(word(table, OUT_OWNED_START), chunk + 1) - begin
     slot = word(word(table, OUT_NONOWNED_START), chunk) - owned
     nonowned, ghosts = word(table, OUT_NONOWNED_DOFS), word(table, OUT_GHOSTS_FROM)
     new = word(word(table, OUT_ELEMENT_START), e)
     constrained, zeros = word(table, CONSTRAINED), word(table, ZEROS)
-    for j in range(NODES_OUT):
+    for j in range(nodes):
         k = half_word(starts, j)
         mine = k < owned
         dof = begin + k if mine else word(nonowned, slot + k)
-        for c in range(NCOMP_OUT):
-            at = y + (dof * NCOMP_OUT + c) * size
+        for c in range(ncomp):
+            at = y + (dof * ncomp + c) * size
             if not mine:
-                at = buffer + ((slot + k) * NCOMP_OUT + c) * size
+                at = buffer + ((slot + k) * ncomp + c) * size
             there = at
             if mine and beta == 0.0 and dof >= new:
                 there = zeros
-            if constrained != 0 and dof < ghosts and byte(constrained, dof * NCOMP_OUT + c) != 0:
+            if constrained != 0 and dof < ghosts and byte(constrained, dof * ncomp + c) != 0:
                 there, at = zeros, spare
-            set_word(rows, c * NODES_OUT + j, there)
-            set_word(rows, ROWS_OUT + c * NODES_OUT + j, at)
+            set_word(rows, c * nodes + j, there)
+            set_word(rows, ROWS_OUT + c * nodes + j, at)
 
 
 @inner
-def list_rows(table, x, y, buffer, chunk, e, beta, start, spare):
-    """Make the lists of an element's rows: rows of x, then the two lists of `rows_out`."""
-    rows_in(table, x, chunk, e, start)
-    rows_out(table, y, buffer, chunk, e, beta, start + ROWS_IN * ROW_WORD, spare)
+def list_rows(table, x, y, group, chunk, e, beta, start, spare):
+    """Make the lists of an element's rows: rows of x, then the two lists of `rows_out`.
+
+    In each list the fields, or the test functions, follow each other.
+    """
+    for side in SOURCES:
+        rows_in(table + side.block * BLOCK_BYTES, side, x, chunk, e, start)
+        start += side.ncomp * side.num_nodes * ROW_WORD
+    for side in TARGETS:
+        rows_out(table + side.block * BLOCK_BYTES, side, y, group, chunk, e, beta, start, spare)
+        start += side.ncomp * side.num_nodes * ROW_WORD
 
 
 @inner
-def clear_buffer(table, buffer, chunk, first, end):
-    """Set columns ``first`` up to ``end`` of the chunk's piece of the buffer to zero."""
-    start, size = word(table, OUT_NONOWNED_START), word(table, ROW_BYTES)
-    for k in range(word(start, chunk) * NCOMP_OUT, word(start, chunk + 1) * NCOMP_OUT):
-        row = buffer + k * size
-        for i in range(first, end):
-            put(LANE, row, i, 0.0)
+def clear_buffers(table, group, chunk, first, end):
+    """Set columns ``first`` up to ``end`` of the chunk's pieces of all buffers to zero."""
+    for side in TARGETS:
+        own = table + side.block * BLOCK_BYTES
+        start, size, buffer = (
+            word(own, OUT_NONOWNED_START),
+            word(own, ROW_BYTES),
+            buffer_of(own, group),
+        )
+        for k in range(word(start, chunk) * side.ncomp, word(start, chunk + 1) * side.ncomp):
+            row = buffer + k * size
+            for i in range(first, end):
+                put(LANE, row, i, 0.0)

@@ -30,13 +30,19 @@ def combine(table, x, y, task, work, alpha: float, beta: float):
     """Add the contributions of other chunks to the chunk's dofs, then set constrained rows."""
     chunk, group = task // word(table, NGROUPS), task % word(table, NGROUPS)
     size, (first, end) = word(table, ROW_BYTES), group_columns(table, group, 0)
-    x, y, buffer = panel_of(table, group, x, y)
-    starts = word(table, COMBINE_START)
-    dofs, slots = word(table, COMBINE_DOF), word(table, COMBINE_SLOT)
-    for k in range(word(starts, chunk), word(starts, chunk + 1)):
-        for c in range(NCOMP_OUT):
-            row = buffer + (word(slots, k) * NCOMP_OUT + c) * size
-            add_row(row, y + (word(dofs, k) * NCOMP_OUT + c) * size, first, end)
+    x, y = panel_of(table, group, x, y)
+    for block in range(word(table, TESTED)):
+        own = table + block * BLOCK_BYTES
+        starts, dofs, slots = (
+            word(own, COMBINE_START),
+            word(own, COMBINE_DOF),
+            word(own, COMBINE_SLOT),
+        )
+        buffer = buffer_of(own, group)
+        for k in range(word(starts, chunk), word(starts, chunk + 1)):
+            for c in range(NCOMP_OUT):
+                row = buffer + (word(slots, k) * NCOMP_OUT + c) * size
+                add_row(row, y + (word(dofs, k) * NCOMP_OUT + c) * size, first, end)
     kept, rows = word(table, KEPT_START), word(table, KEPT)
     keep = alpha * get(LANE, word(table, KEEP), 0)
     for k in range(word(kept, chunk), word(kept, chunk + 1)):
