@@ -55,8 +55,8 @@ def test_the_columns(mesh: Any, order: int, options: Any) -> None:
         A = femops.interior_penalty(V, 1.5)
         check(-0.5 * A)
         check(A.constrained(np.arange(0, V.size, 5)))
-    wind = np.array([1.0, -2.0, 0.5])[: mesh.dim]
         V = femops.L2(mesh, order, family="gll")
+    wind = np.array([1.0, -2.0, 0.5])[: mesh.dim]
     check(femops.upwind_convection(V, wind), 3)
 
 
