@@ -67,7 +67,7 @@ def vector_term(
     kernel, data = work
     layered = bool(kernel.source.runs.layers)
     plans = vector_plans(term.fields, term.tests, term.dtype, layered=layered)
-    return VectorTerm(kernel, plans, data, constraints.columns, constraints.rows, keep)
+    return VectorTerm(kernel, _sweep_dofs(term, plans, constraints, keep), data)
 
 
 def index_bytes(term: KernelTerm, *, layered: bool = True) -> int:
@@ -167,18 +167,14 @@ def sweep(
     pairs = plans_of(term, layered=not isinstance(kernel, ElementKernel))
     fitting = _fitting(kernel, pairs)
     dofs = [
-        SweepDofs(
-            source,
-            target,
-            term.fields.within(name, constraints.columns),
-            term.tests.within(name, constraints.rows),
-            keep,
-            term.fields.origin(name),
-            term.tests.origin(name),
-            _turns(term.fields.spaces[name]),
-            _turns(term.tests.spaces[name]) if name in term.tests.spaces else None,
+        replace(
+            each,
+            turns_in=_turns(term.fields.spaces[name]),
+            turns_out=_turns(term.tests.spaces[name]) if name in term.tests.spaces else None,
         )
-        for name, (source, target) in zip(term.fields.spaces, pairs, strict=True)
+        for name, each in zip(
+            term.fields.spaces, _sweep_dofs(term, pairs, constraints, keep), strict=True
+        )
     ]
     effort = 0
     if term.several:
@@ -187,6 +183,24 @@ def sweep(
         effort = points * term.qfunction.flops // _FLOPS_PER_NUMBER
         data = _repeated(data, term.domain.num_elements)
     return Sweep(fitting, dofs, data, None, effort, term.domain.num_elements)
+
+
+def _sweep_dofs(
+    term: KernelTerm, pairs: Sequence[tuple[Plan, Plan]], constraints: Constraints, keep: float
+) -> list[SweepDofs]:
+    """For each field of a term its plans, its constrained dofs, and its place in the vectors."""
+    return [
+        SweepDofs(
+            source,
+            target,
+            term.fields.within(name, constraints.columns),
+            term.tests.within(name, constraints.rows),
+            keep,
+            term.fields.origin(name),
+            term.tests.origin(name),
+        )
+        for name, (source, target) in zip(term.fields.spaces, pairs, strict=True)
+    ]
 
 
 def _turns(space: DomainSpace) -> NDArray[np.int64] | None:

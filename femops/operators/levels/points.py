@@ -101,7 +101,7 @@ class Points(LevelData):
     def steps(self, panels: Panels = ONE) -> list[Step]:
         """One sweep for each fused summand. For many vectors on a product, block by block."""
         first = self.summands[0][1].fields
-        if panels != ONE and first.on_product:
+        if panels != ONE and first.on_product and any(_mapped(t) for _, t in self._stored.summands):
             return block_steps(self._blocks, self.sides, self.constraints, panels)
         if panels != ONE:
             return self._stored.with_constraints(self.constraints).steps_of(panels)

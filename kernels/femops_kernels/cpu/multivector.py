@@ -17,7 +17,7 @@ from femops_kernels.cpu.kernels.blas import gemm_address
 from femops_kernels.cpu.kernels.dense import ElementKernel
 from femops_kernels.cpu.kernels.kernel import OperatorKernel
 from femops_kernels.cpu.plan import Plan
-from femops_kernels.cpu.sweep import ElementSweep, address_table
+from femops_kernels.cpu.sweep import ElementSweep, SweepDofs, address_table
 from femops_kernels.pointwise.qdata import ALIGNMENT, Data, aligned_array
 from femops_kernels.skeletons.multivector import vector_table as layout
 
@@ -36,80 +36,81 @@ class VectorTerm:
     ----------
     kernel : OperatorKernel
         Its q-function takes nothing of the geometry.
-    plans : sequence of (Plan, Plan)
-        For each field the plan to read it, and the plan of the test function of its block. All have
-        the same chunks of elements.  Each node is a run.
+    dofs : sequence of SweepDofs
+        For each field of the kernel, with the test function of its block.  Each node is a run.
     data : Data
-    cleared : (n,) int64
-        Flat positions of x that are read as zero.
-    constrained : (n,) int64
-        Flat positions where y is ``keep`` times x.
-    keep : float
-        Zero where the two vectors belong to different spaces.
     """
 
     kernel: OperatorKernel
-    plans: Sequence[tuple[Plan, Plan]]
+    dofs: Sequence[SweepDofs]
     data: Data
-    cleared: Ints
-    constrained: Ints
-    keep: float
 
     @property
     def source(self) -> Plan:
         """Plan of the first field."""
-        return self.plans[0][0]
-
-    @property
-    def target(self) -> Plan:
-        """Plan of the first test function."""
-        return self.plans[0][1]
+        return self.dofs[0].source
 
     @property
     def targets(self) -> list[Plan]:
         """Plans of all test functions."""
-        return [self.plans[k][1] for k in self.kernel.blocks]
+        return [self.dofs[k].target for k in self.kernel.blocks]
 
     @cached_property
-    def common(self) -> dict[int, Any]:
-        """Entries of the sweep's table that all blocks have, but for the number of vectors."""
-        source, target, kernel = self.source, self.target, self.kernel
-        owned = target.owned_start * kernel.target.ncomp
-        kept = self.constrained[self.constrained < owned[-1]]
-        return {
-            layout.FIRST_ELEMENT: source.first_batch,
+    def entries(self) -> list[dict[int, Any]]:
+        """Entries of each block of the table that do not depend on the number of vectors."""
+        kernel = self.kernel
+        tested = dict(zip(kernel.blocks, kernel.targets, strict=True))
+        common = {
+            layout.FIRST_ELEMENT: self.source.first_batch,
             layout.QDATA: self.data.points,
             layout.ELEMENT: self.data.elements,
             layout.CONSTANTS: self.data.constants,
             layout.GEMM: gemm_address(kernel.dtype)[1] if isinstance(kernel, ElementKernel) else 0,
-            layout.CLEARED: _flags(self.cleared, source.ndofs * kernel.source.ncomp),
-            layout.CONSTRAINED: _flags(self.constrained, target.ndofs * kernel.target.ncomp),
-            layout.KEPT_START: np.searchsorted(kept, owned).astype(np.int64),
-            layout.KEPT: kept,
-            layout.KEEP: np.array([self.keep], dtype=kernel.dtype),
-            layout.TESTED: len(kernel.blocks),
+            layout.BLOCKS: len(self.dofs),
         }
+        return [
+            common
+            | _fields_entries(dofs, side.ncomp)
+            | _tests_entries(dofs, tested[k].ncomp if k in tested else 0, kernel.dtype)
+            for k, (dofs, side) in enumerate(zip(self.dofs, kernel.sources, strict=True))
+        ]
 
-    @staticmethod
-    def block(source: Plan, target: Plan) -> dict[int, Any]:
-        """Entries of a block of the table, for a field and the test function of its block."""
-        return {
-            layout.IN_OWNED_START: source.owned_start,
-            layout.IN_NONOWNED_START: source.nonowned_start,
-            layout.IN_NONOWNED_DOFS: source.nonowned_dofs,
-            layout.IN_STARTS: source.starts,
-            layout.IN_GHOSTS_FROM: source.ndofs,
-            layout.IN_GHOSTS: 0,
-            layout.OUT_OWNED_START: target.owned_start,
-            layout.OUT_NONOWNED_START: target.nonowned_start,
-            layout.OUT_NONOWNED_DOFS: target.nonowned_dofs,
-            layout.OUT_STARTS: target.starts,
-            layout.OUT_GHOSTS_FROM: target.ndofs,
-            layout.OUT_ELEMENT_START: target.batch_start,
-            layout.COMBINE_START: target.combine_start,
-            layout.COMBINE_DOF: target.combine_dof,
-            layout.COMBINE_SLOT: target.combine_slot,
-        }
+
+def _fields_entries(dofs: SweepDofs, ncomp: int) -> dict[int, Any]:
+    """Entries of a block for the field."""
+    source = dofs.source
+    return {
+        layout.IN_OWNED_START: source.owned_start,
+        layout.IN_NONOWNED_START: source.nonowned_start,
+        layout.IN_NONOWNED_DOFS: source.nonowned_dofs,
+        layout.IN_STARTS: source.starts,
+        layout.IN_GHOSTS_FROM: source.ndofs,
+        layout.IN_GHOSTS: 0,
+        layout.CLEARED: _flags(dofs.cleared, source.ndofs * ncomp),
+    }
+
+
+def _tests_entries(dofs: SweepDofs, ncomp: int, dtype: np.dtype[Any]) -> dict[int, Any]:
+    """Entries of a block for the test function; without components there is none."""
+    target, constrained = dofs.target, dofs.constrained[: None if ncomp else 0]
+    owned = target.owned_start * ncomp
+    kept = constrained[constrained < owned[-1]]
+    return {
+        layout.OUT_OWNED_START: target.owned_start,
+        layout.OUT_NONOWNED_START: target.nonowned_start,
+        layout.OUT_NONOWNED_DOFS: target.nonowned_dofs,
+        layout.OUT_STARTS: target.starts,
+        layout.OUT_GHOSTS_FROM: target.ndofs,
+        layout.OUT_ELEMENT_START: target.batch_start,
+        layout.OUT_COMPONENTS: ncomp,
+        layout.CONSTRAINED: _flags(constrained, target.ndofs * ncomp),
+        layout.COMBINE_START: target.combine_start,
+        layout.COMBINE_DOF: target.combine_dof,
+        layout.COMBINE_SLOT: target.combine_slot,
+        layout.KEPT_START: np.searchsorted(kept, owned).astype(np.int64),
+        layout.KEPT: kept,
+        layout.KEEP: np.array([dofs.keep], dtype=dtype),
+    }
 
 
 def _flags(positions: Ints, size: int) -> Any:
@@ -135,44 +136,43 @@ class VectorSweep(ElementSweep):
     term : VectorTerm
     panels : Panels
         Each panel has at least as many vectors as a lane has slots.
-    strides : (int, int), optional
-        Rows from one panel of x, and of y, to the next.  Needed only if the vectors belong to a
-        product of spaces.
+        Several panels need one field and one test function.
     """
 
-    def __init__(
-        self, term: VectorTerm, panels: Panels, strides: tuple[int, int] | None = None
-    ) -> None:
+    def __init__(self, term: VectorTerm, panels: Panels) -> None:
         kernel, nvec = term.kernel, panels.nvec
         self.term, self.groups = term, self._groups(term, panels)
         self.kernel, row = kernel, nvec * term.kernel.dtype.itemsize
-        ncomp_in, ncomp_out = kernel.source.ncomp, kernel.target.ncomp
         self.left = [
             Contributions(
-                plan, _buffer(plan, nvec * panels.count * ncomp_out, kernel), nvec * ncomp_out
+                plan, _buffer(plan, side.ncomp * panels.count * nvec, kernel), nvec * side.ncomp
             )
-            for plan in term.targets
+            for plan, side in zip(term.targets, kernel.targets, strict=True)
         ]
-        self.with_ghosts = np.any([p.with_ghosts for pair in term.plans for p in pair], axis=0)
-        if strides is None:
-            strides = term.source.ndofs * ncomp_in, term.target.ndofs * ncomp_out
-        common = term.common | {
+        plans = [plan for dofs in term.dofs for plan in (dofs.source, dofs.target)]
+        self.with_ghosts = np.any([plan.with_ghosts for plan in plans], axis=0)
+        common = {
             layout.NGROUPS: self.groups,
             layout.PANEL_GROUPS: self.groups // panels.count,
             layout.NVEC: nvec,
             layout.ROW_BYTES: row,
-            layout.IN_PANEL_BYTES: row * strides[0],
-            layout.OUT_PANEL_BYTES: row * strides[1],
+            layout.IN_PANEL_BYTES: row * term.source.ndofs * kernel.source.ncomp,
+            layout.OUT_PANEL_BYTES: row * term.targets[0].ndofs * kernel.target.ncomp,
             layout.ZEROS: aligned_array((nvec,), kernel.dtype),
             layout.BUFFER: 0,
             layout.BUFFER_PANEL_BYTES: 0,
         }
-        self._entries = [common | term.block(*pair) for pair in term.plans]  # keeps arrays alive
-        for k, left in zip(kernel.blocks, self.left, strict=True):
-            rows = len(left.target.nonowned_dofs) * ncomp_out
+        self._entries = [  # keeps arrays alive
+            entries
+            | common
+            | {layout.IN_ORIGIN: dofs.first_in * row, layout.OUT_ORIGIN: dofs.first_out * row}
+            for entries, dofs in zip(term.entries, term.dofs, strict=True)
+        ]
+        for k, left, side in zip(kernel.blocks, self.left, kernel.targets, strict=True):
+            rows = len(left.target.nonowned_dofs) * side.ncomp
             self._entries[k] |= {layout.BUFFER: left.buffer, layout.BUFFER_PANEL_BYTES: row * rows}
         self.table = np.concatenate([address_table(entries) for entries in self._entries])
-        self.ghosts_at = [k * layout.WORDS + layout.IN_GHOSTS for k in range(len(term.plans))]
+        self.ghosts_at = [k * layout.WORDS + layout.IN_GHOSTS for k in range(len(term.dofs))]
         entries_at = (
             kernel.multivector.addresses["sweep"],
             kernel.vector_sums().addresses["combine"],

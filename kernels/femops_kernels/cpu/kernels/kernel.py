@@ -262,7 +262,6 @@ class OperatorKernel(SweepKernel, ABC):
         constants = {
             "LANE": Lane(self.width, self.dtype, strict=self.reproducible),
             "LANE_WIDTH": self.width,
-            "NCOMP_OUT": self.target.ncomp,
         }
         return specialize(("vector_table", "vector_groups", "vector_sums"), constants)
 

@@ -34,6 +34,7 @@ def rows_in(table, side, x, chunk, e, rows):
     nonowned += (word(word(table, IN_NONOWNED_START), chunk) - owned) * 8
     ghosts, first = word(table, IN_GHOSTS_FROM), word(table, IN_GHOSTS)
     cleared, zeros = word(table, CLEARED), word(table, ZEROS)
+    x += word(table, IN_ORIGIN)
     for j in range(nodes):
         k = half_word(starts, j)
         dof = begin + k if k < owned else word(nonowned, k)
@@ -61,6 +62,7 @@ def rows_out(table, side, y, group, chunk, e, beta, rows, spare):
     nonowned, ghosts = word(table, OUT_NONOWNED_DOFS), word(table, OUT_GHOSTS_FROM)
     new = word(word(table, OUT_ELEMENT_START), e)
     constrained, zeros = word(table, CONSTRAINED), word(table, ZEROS)
+    y += word(table, OUT_ORIGIN)
     for j in range(nodes):
         k = half_word(starts, j)
         mine = k < owned

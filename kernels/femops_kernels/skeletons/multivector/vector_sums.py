@@ -25,28 +25,42 @@ def add_row(source, target, first, end):
         put(LANE, target, i, get(LANE, target, i) + get(LANE, source, i))
 
 
-@entry
-def combine(table, x, y, task, work, alpha: float, beta: float):
-    """Add the contributions of other chunks to the chunk's dofs, then set constrained rows."""
-    chunk, group = task // word(table, NGROUPS), task % word(table, NGROUPS)
-    size, (first, end) = word(table, ROW_BYTES), group_columns(table, group, 0)
-    x, y = panel_of(table, group, x, y)
-    for block in range(word(table, TESTED)):
-        own = table + block * BLOCK_BYTES
-        starts, dofs, slots = (
-            word(own, COMBINE_START),
-            word(own, COMBINE_DOF),
-            word(own, COMBINE_SLOT),
-        )
-        buffer = buffer_of(own, group)
-        for k in range(word(starts, chunk), word(starts, chunk + 1)):
-            for c in range(NCOMP_OUT):
-                row = buffer + (word(slots, k) * NCOMP_OUT + c) * size
-                add_row(row, y + (word(dofs, k) * NCOMP_OUT + c) * size, first, end)
-    kept, rows = word(table, KEPT_START), word(table, KEPT)
+@inner
+def add_contributions(table, y, buffer, chunk, first, end):
+    """Add the contributions of other chunks to the chunk's rows of a test function."""
+    starts, dofs, slots = (
+        word(table, COMBINE_START),
+        word(table, COMBINE_DOF),
+        word(table, COMBINE_SLOT),
+    )
+    size, ncomp = word(table, ROW_BYTES), word(table, OUT_COMPONENTS)
+    for k in range(word(starts, chunk), word(starts, chunk + 1)):
+        for c in range(ncomp):
+            row = buffer + (word(slots, k) * ncomp + c) * size
+            add_row(row, y + (word(dofs, k) * ncomp + c) * size, first, end)
+
+
+@inner
+def set_constrained(table, x, y, chunk, first, end, alpha, beta):
+    """Set the constrained rows of a test function that the chunk owns."""
+    kept, rows, size = word(table, KEPT_START), word(table, KEPT), word(table, ROW_BYTES)
     keep = alpha * get(LANE, word(table, KEEP), 0)
     for k in range(word(kept, chunk), word(kept, chunk + 1)):
         source, target = x + word(rows, k) * size, y + word(rows, k) * size
         for i in range(first, end):
             value = keep * get(LANE, source, i) if keep != 0.0 else 0.0
             put(LANE, target, i, value if beta == 0.0 else get(LANE, target, i) + value)
+
+
+@entry
+def combine(table, x, y, task, work, alpha: float, beta: float):
+    """Add the contributions of other chunks to the chunk's dofs, then set constrained rows."""
+    chunk, group = task // word(table, NGROUPS), task % word(table, NGROUPS)
+    first, end = group_columns(table, group, 0)
+    x, y = panel_of(table, group, x, y)
+    for block in range(word(table, BLOCKS)):
+        own = table + block * BLOCK_BYTES
+        source, target = x + word(own, IN_ORIGIN), y + word(own, OUT_ORIGIN)
+        if word(own, OUT_COMPONENTS) > 0:
+            add_contributions(own, target, buffer_of(own, group), chunk, first, end)
+            set_constrained(own, source, target, chunk, first, end, alpha, beta)

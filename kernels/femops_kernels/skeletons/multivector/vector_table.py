@@ -1,8 +1,7 @@
 """The int64 table through which a kernel of many vectors finds its arrays.
 
 It has a block for each field. Entries that are common to all are read in the first block; those of
-a field, and of the test function of its block, in its own. All fields belong to one space, and so
-do all test functions.
+a field, and of the test function of its block, in its own.
 
 Addresses are byte addresses; "per chunk" and "per element" arrays have one entry each and one more
 at the end (prefix sums).  A row has the values of all vectors of a panel for one component of one
@@ -45,6 +44,9 @@ COMBINE_SLOT = 30  # address: where in the buffer it stands; ascending chunk num
 KEPT_START = 31  # address, per chunk: first entry of KEPT
 KEPT = 32  # address: constrained rows that the chunk owns
 KEEP = 33  # address: what a constrained row multiplies its row of x by, one number
-TESTED = 34  # number of blocks that have a test function: the first ones
-WORDS = 35
+BLOCKS = 34
+IN_ORIGIN = 35  # bytes from the begin of a panel to the first row of the field
+OUT_ORIGIN = 36  # and of the test function
+OUT_COMPONENTS = 37  # of the test function; 0 if the block has none
+WORDS = 38
 BLOCK_BYTES = WORDS * 8
