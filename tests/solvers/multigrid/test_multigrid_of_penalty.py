@@ -10,6 +10,9 @@ from scipy.sparse.linalg import spsolve
 
 import femops
 from femops.errors import SolverError
+from support import fixtures
+
+one_thread = fixtures.one_thread
 
 DISC = femops.read_mesh(femops.sample("disc.mesh"))
 MESHES = {"box": femops.box((3, 3, 3)), "disc": DISC}
