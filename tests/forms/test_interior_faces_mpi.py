@@ -25,6 +25,7 @@ MESHES: dict[str, Callable[[], femops.Mesh]] = {
 }
 
 Build = Callable[[Any], Any]
+FACTORS = np.arange(1.0, 12.0)
 
 
 def on_both(comm: Any, mesh: str, build: Build, **options: Any) -> tuple[Any, Any]:
@@ -84,18 +85,18 @@ def coupled(mesh: Any, level: str = "partial") -> Any:
 @pytest.mark.parametrize(
     ("build", "mesh", "level", "factors"),
     [
-        (jumps, "flat", "partial", np.arange(1.0, 12.0)),
+        (jumps, "flat", "partial", FACTORS),
         (jumps, "line", "partial", ()),
         (jumps, "turned", "full", ()),
         (hermite_jumps, "large", "partial", ()),
-        (hermite_jumps, "flat", "partial", np.arange(1.0, 12.0)),
+        pytest.param(hermite_jumps, "flat", "partial", FACTORS, marks=pytest.mark.exhaustive),
         (hermite_jumps, "turned", "element", ()),
         (jumps_of_gradients, "glued", "partial", ()),
-        (jumps_of_gradients, "ball", "partial", np.arange(1.0, 12.0)),
+        (jumps_of_gradients, "ball", "partial", FACTORS),
         (jumps_of_gradients, "flat", "element", ()),
         (coupled, "flat", "partial", ()),
-        (coupled, "ball", "partial", ()),
-        (coupled, "turned", "full", np.arange(1.0, 12.0)),
+        pytest.param(coupled, "ball", "partial", (), marks=pytest.mark.exhaustive),
+        (coupled, "turned", "full", FACTORS),
     ],
 )
 def test_the_operator_of_one_process(
@@ -114,7 +115,12 @@ def test_the_operator_of_one_process(
 
 @pytest.mark.parallel(2, 3, 4)
 @pytest.mark.parametrize(
-    ("mesh", "family"), [("large", "gauss"), ("turned", "gll"), ("flat", "hermite")]
+    ("mesh", "family"),
+    [
+        *(("turned", "gauss"), ("flat", "hermite")),
+        pytest.param("large", "gauss", marks=pytest.mark.exhaustive),
+        pytest.param("turned", "gll", marks=pytest.mark.exhaustive),
+    ],
 )
 def test_the_same_bits(comm: Any, mesh: str, family: str, monkeypatch: Any) -> None:
     """Of an L2 space on a reproducible mesh, also where some ranks have no elements."""

@@ -124,7 +124,13 @@ def test_against_another_basis(mesh, p, ncomp, family, dtype):
     close(many, np.multiply.outer(A @ x, [1.0, 2.0, -1.0]), tolerance)
 
 
-@pytest.mark.parametrize("mesh", ["rectangle", "turned flat", "turned", "cuboid"])
+@pytest.mark.parametrize(
+    "mesh",
+    [
+        *("rectangle", "turned"),
+        *(pytest.param(name, marks=pytest.mark.exhaustive) for name in ("turned flat", "cuboid")),
+    ],
+)
 def test_diagonals_and_levels(mesh, monkeypatch):
     monkeypatch.setattr(femops.operators.execution.diagonal, "_COMPILED_FROM", 0)
     V = femops.L2(MESHES[mesh](), 3, family="hermite")
