@@ -86,7 +86,7 @@ def write_gallery(examples, docs):
 
 
 def _run(file, target):
-    """Output of an example; None for an example for many ranks.
+    """Output of an example; None for an example for many ranks. Errors and warnings end it.
 
     With GALLERY=small in the environment, an example that has a first look takes that.
     """
@@ -94,7 +94,7 @@ def _run(file, target):
     if for_ranks(text):
         return None
     small = ["small"] * (os.environ.get("GALLERY") == "small" and '"small" in sys.argv' in text)
-    look = {"MATPLOTLIBRC": str(target / "out" / "matplotlibrc")}
+    look = {"MATPLOTLIBRC": str(target / "out" / "matplotlibrc"), "PYTHONWARNINGS": "error"}
     done = subprocess.run(
         [sys.executable, str(file), *small],
         cwd=target,

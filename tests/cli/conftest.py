@@ -9,6 +9,7 @@ from femops.io.plots import scene
 from support import fixtures
 
 small_limits = fixtures.small_limits
+one_thread = fixtures.one_thread
 
 
 @pytest.fixture(autouse=True, scope="package")

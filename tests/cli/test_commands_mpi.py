@@ -32,7 +32,7 @@ MAKE = {
 needs_metis = pytest.mark.skipif(find_spec("pymetis") is None, reason="needs the extra metis")
 CASES = [
     ("poisson", "disc.mesh", 2, []),
-    ("poisson", "periodic.mesh", 2, []),
+    pytest.param("poisson", "periodic.mesh", 2, [], marks=pytest.mark.exhaustive),
     ("poisson", "2x1", 2, []),  # fewer elements than ranks
     ("helmholtz", "5x4", 2, []),
     ("elasticity", "3x2x2", 2, ["--level", "full"]),

@@ -38,6 +38,11 @@ NEEDS = {
 """Libraries that examples need, by the name of the file."""
 PAGES_NEED = {"petsc.md": ("petsc4py", "slepc4py")}
 """Libraries without which a page is left out."""
+RUN_ELSEWHERE = {
+    "femops hydro --verify 5": "test_hydro.py",
+    "femops remap --verify 5": "test_remap.py",
+}
+"""Commands of pages that take long, and the module of `tests/cli` that runs them."""
 BLOCK = re.compile(
     r"^```(python|console)\n(.*?)^```$(?:\n+```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL
 )
@@ -136,6 +141,8 @@ def run_commands(code, where):
     commands = [row.removeprefix("$ ") for row in code.splitlines() if row.startswith("$ femops")]
     assert commands, f"{where}: nothing to run"
     for command in commands:
+        if command in RUN_ELSEWHERE:
+            continue
         with pytest.raises(SystemExit) as stop, redirect_stdout(io.StringIO()):
             main(shlex.split(command)[1:])
         assert not stop.value.code, f"{where}: {command}"
@@ -152,7 +159,24 @@ def test_the_reference_names_all_that_is_public():
     assert "errors" in listed
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda p: p.name)
+def test_commands_that_no_page_runs_are_run_elsewhere():
+    shown = "".join(code for page in WITH_CODE for _, code, _, _ in blocks(page))
+    for command, module in RUN_ELSEWHERE.items():
+        _, name, option, number = command.split()
+        assert f"$ {command}\n" in shown
+        assert f'"{option}", {number}' in (ROOT / "tests" / "cli" / module).read_text()
+        assert module == f"test_{name}.py"
+
+
+@pytest.mark.parametrize(
+    "example",
+    [
+        # The gallery runs the others, as whole programs.
+        pytest.param(path, marks=() if "mpi4py" in path.read_text() else pytest.mark.exhaustive)
+        for path in EXAMPLES
+    ],
+    ids=lambda p: p.name,
+)
 def test_example(example, tmp_path, monkeypatch):
     if example.name in NEEDS:
         library, reason = NEEDS[example.name]
@@ -204,6 +228,9 @@ def test_the_gallery_shows_programs_with_output_and_picture(tmp_path, monkeypatc
     assert index.index("(out/two_sums.png)") < index.index("## Poisson with MPI")
     (examples / "two_sums.py").write_text('"""Wrong."""\n1 / 0\n')
     with pytest.raises(RuntimeError, match=r"(?s)two_sums.py failed:.*ZeroDivisionError"):
+        write_gallery(examples, docs)
+    (examples / "two_sums.py").write_text('"""Old."""\nimport warnings\n\nwarnings.warn("old")\n')
+    with pytest.raises(RuntimeError, match=r"(?s)two_sums.py failed:.*UserWarning: old"):
         write_gallery(examples, docs)
 
 

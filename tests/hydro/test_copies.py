@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 
 from femops.hydro import Lagrangian, Simulation, built_in, problem
+from support import fixtures
+
+one_thread = fixtures.one_thread
 
 
 def equations(name: str) -> Lagrangian:

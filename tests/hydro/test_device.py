@@ -11,7 +11,10 @@ import pytest
 from femops.errors import HydroError
 from femops.hydro import Lagrangian, Simulation, Snapshot, built_in, load_run, problem, save_run
 from femops_kernels.cuda.operator.cg_state import DEVICE_STATE
+from support import fixtures
 from support.cuda.guarded import GuardedDevice, guarded_device
+
+one_thread = fixtures.one_thread
 
 MESHES = {1: "segment01", 2: "square01_quad", 3: "cube01_hex"}
 

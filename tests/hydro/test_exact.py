@@ -5,6 +5,9 @@ import pytest
 
 import femops
 from femops.hydro import Blast, Lagrangian, ShockTube, Simulation, Snapshot, built_in, problem
+from support import fixtures
+
+one_thread = fixtures.one_thread
 
 
 def test_constants_of_the_exact_solutions():

@@ -7,8 +7,11 @@ import pytest
 
 from femops.errors import HydroError
 from femops.hydro import METHODS, RUNS, Lagrangian, Simulation, built_in, problem, verify
+from support import fixtures
 from tests.hydro.cases import blast, three_states, tube, two_layers, vortices
 from tests.hydro.reference import Reference, refined
+
+one_thread = fixtures.one_thread
 
 HALVES = [0.0, 0.5, 1.0]
 CASES = {

@@ -79,7 +79,7 @@ plain = st.recursive(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     st.dictionaries(st.text(), st.sampled_from(["f4", "f8"]), min_size=1, max_size=4),
     st.dictionaries(st.text(), plain, max_size=4),

@@ -10,7 +10,10 @@ import pytest
 import femops
 import femops_kernels
 import femops_meshes
+from support import fixtures
 from support.public import offered
+
+one_thread = fixtures.one_thread
 
 PACKAGES = [femops, femops_kernels, femops_meshes]
 FILES = [file for package in PACKAGES for file in Path(package.__path__[0]).rglob("*.py")]

@@ -6,8 +6,11 @@ import matplotlib as mpl
 import pytest
 
 import femops
+from support import fixtures
 from support.cases.arguments import calls, hostile
 from support.public import offered
+
+one_thread = fixtures.one_thread
 
 mpl.use("Agg")
 

@@ -107,7 +107,7 @@ def inside(deep, loops):
     return statements(deep - 1, loops).map(lambda lines: ["    " + line for line in lines])
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(lines=statements(3))
 def test_random_programs(lines):
     """Reals begin and stay reals, or a loop could not carry them."""

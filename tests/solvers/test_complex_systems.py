@@ -11,7 +11,10 @@ import scipy.sparse.linalg as spla
 
 import femops
 from femops.errors import ConvergenceWarning, SolverError, VectorError
+from support import fixtures
 from support.cases.kernels import bend
+
+one_thread = fixtures.one_thread
 
 Array = np.ndarray
 MESH = femops.box((4, 3), mapping=bend)

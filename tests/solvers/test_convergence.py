@@ -13,6 +13,9 @@ import pytest
 import femops
 from femops.errors import ConvergenceWarning, OperatorError
 from femops.solvers.singular import singular_cause
+from support import fixtures
+
+one_thread = fixtures.one_thread
 
 V = femops.H1(femops.read_mesh(femops.sample("disc.mesh")), 3)
 U = femops.H1(femops.box((3, 2)), 2, ncomp=2)

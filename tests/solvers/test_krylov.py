@@ -11,8 +11,11 @@ import scipy.sparse.linalg as spla
 
 import femops
 from femops.errors import ConvergenceWarning, SolverError, VectorError
+from support import fixtures
 from support.cases.kernels import bend
 from support.cases.products import stokes
+
+one_thread = fixtures.one_thread
 
 Array = np.ndarray
 System = tuple[Any, Array, Any]  # operator, right-hand side, preconditioner

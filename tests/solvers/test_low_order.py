@@ -11,8 +11,11 @@ import femops
 from femops.errors import SolverError
 from femops.parallel import Serial
 from femops_meshes.coordinates.mapping import positions
+from support import fixtures
 from support.cases.kernels import smooth
 from support.cases.rank_operators import piece
+
+one_thread = fixtures.one_thread
 
 
 def cut(V):

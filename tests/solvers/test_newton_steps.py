@@ -10,7 +10,10 @@ import scipy.sparse.linalg as spla
 
 import femops
 from femops.errors import ConvergenceWarning, SolverError
+from support import fixtures
 from support.cases.kernels import bend
+
+one_thread = fixtures.one_thread
 
 Array = np.ndarray
 MESH = femops.box((6, 6), mapping=bend)

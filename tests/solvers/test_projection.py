@@ -9,9 +9,12 @@ import pytest
 
 import femops
 from femops.errors import ConvergenceWarning, OperatorError, SpaceError, TraceError, VectorError
+from support import fixtures
 from support.cases.kernels import bend, turned
 from support.oracles.forms import Nodal, PlainField
 from support.oracles.naive import Array, gauss_rule, mapping
+
+one_thread = fixtures.one_thread
 
 
 def tabulated(space: Any, points: Array, inverse: Array) -> tuple[Array, Array]:

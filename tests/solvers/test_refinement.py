@@ -9,8 +9,11 @@ import pytest
 
 import femops
 from femops.errors import ConvergenceWarning, OperatorError, SolverError
+from support import fixtures
 from support.cases.kernels import bend, smooth
 from support.cuda.guarded import guarded_device
+
+one_thread = fixtures.one_thread
 
 MESH = femops.box((5, 4), mapping=bend)
 

@@ -2,8 +2,10 @@
 
 Seven facts to know before writing a test:
 
-* ``tests/conftest.py`` lets each process use three threads, and lets small problems use them too.
-  ``one_thread = fixtures.one_thread`` in a module switches this off for many small products.
+* ``tests/conftest.py`` lets each process use three threads, each rank two, and lets small problems
+  use them too. They wait for each other in each product, which takes longer than the product. So
+  ``one_thread = fixtures.one_thread`` in a module, or in the ``conftest.py`` of a folder, is right
+  for tests of solvers, runs and programs: for all that makes many small products.
 * ``@pytest.mark.sample(n)`` runs one in n cases; ``make exhaustive`` runs all of them.
 * ``@pytest.mark.parallel(1, 2, 4)`` runs a test on ranks, with the fixture ``comm``
   (``mpi_runs.py``): on one of these numbers, on each by ``make exhaustive``.

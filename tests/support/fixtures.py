@@ -29,7 +29,7 @@ def shared_folder(tmp_path: Path, comm: Any) -> Path:
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
-    """For many small products."""
+    """One thread for many small products: several would wait for each other in each of them."""
     set_threads(1)
     yield
     set_threads(max_threads())

@@ -97,13 +97,17 @@ def test_a_run_goes_on_on_another_number_of_ranks(comm, tmp_path):
 
 @pytest.mark.parallel(3, timeout=240)
 def test_other_meshes_agree_to_round_off(comm):
-    mine, alone = (
-        begun(ranks, "vortex", reproducible=False, cg_tol=1e-14) for ranks in (comm, Serial())
-    )
-    for run in (mine, alone):
+
+    def advanced(ranks):
+        run = begun(ranks, "vortex", reproducible=False, cg_tol=1e-14)
         run.advance(1.0, max_steps=3)
-    assert mine.run.e_norm == pytest.approx(alone.run.e_norm, rel=1e-12)
-    (remap,), (other,) = mine.remaps, alone.remaps
+        return run.run.e_norm, run.remaps
+
+    (e_norm, (remap,)), (expected, (other,)) = (
+        advanced(comm),
+        of_rank_0(comm, lambda: advanced(Serial())),
+    )
+    assert e_norm == pytest.approx(expected, rel=1e-12)
     for when in ("before", "after"):
         size = other["before"]["mass"]
         for name, value in other[when].items():
@@ -125,12 +129,12 @@ def test_a_mesh_that_tangles_on_one_rank_ends_all(comm, monkeypatch):
         return found
 
     monkeypatch.setattr(Relaxation, "relaxed", folded)
-    messages = []
-    for ranks in (comm, Serial()):
+
+    def messages(ranks):
         run = begun(ranks, "sedov")
         with pytest.raises(HydroError, match=r"the mesh tangles|makes new extremes") as error:
             run.advance(1.0)
-        messages.append(str(error.value))
+        first = str(error.value)
         assert (run.run.steps, run.remaps, run.run.equations.fluid) == (2, [], None)
         state = run.run.state.copy()
         run.run.run(1.0, max_steps=3)  # it goes on from there
@@ -139,8 +143,9 @@ def test_a_mesh_that_tangles_on_one_rank_ends_all(comm, monkeypatch):
         )
         with pytest.raises(HydroError, match=r"tangles at t = 0: 1 element\(s\) .* 47;") as error:
             transferred(run.run.equations, state, run.run.equations.parts(state)["position"])
-        messages.append(str(error.value))
-    assert messages[:2] == messages[2:]
+        return first, str(error.value)
+
+    assert messages(comm) == of_rank_0(comm, lambda: messages(Serial()))
 
 
 @pytest.mark.parallel(2, timeout=240)
@@ -163,8 +168,9 @@ def test_momentum_at_walls_goes_inwards(comm):
     case = problem("sedov")
     mesh = built_in(case.mesh[2]).refine(2)
     weights = np.random.default_rng(4).random(mesh.num_elements) + 0.1
-    found = []
-    for ranks in (comm, Serial()):
+
+    def integrals(ranks):
+        """Of the velocity's third power; and to how many other ranks momentum goes."""
         equations = Lagrangian(case, femops.distribute(mesh, ranks, weights=weights), 1, 0)
         V, walls = equations.V, WallMomentum(equations)
         x = V.dof_coordinates()
@@ -174,8 +180,9 @@ def test_momentum_at_walls_goes_inwards(comm):
         np.testing.assert_allclose(ranks.sum(total), ranks.sum(momentum.sum(axis=0)), rtol=1e-13)
         assert (velocity[equations.walls] == 0.0).all()
         other = [rank for rank, sent in walls._send.items() if len(sent) and rank != ranks.rank]
-        integrals = femops.integrate(V, velocity**3)
-        found.append((integrals, ranks.max(len(other))))
-    (mine, crossed), (alone, _) = found
+        return femops.integrate(V, velocity**3), ranks.max(len(other))
+
+    mine, crossed = integrals(comm)
+    alone, _ = of_rank_0(comm, lambda: integrals(Serial()))
     assert crossed
     np.testing.assert_allclose(mine, alone, rtol=1e-11)

@@ -83,7 +83,7 @@ def of_one(mesh, level, reproducible):
     return found
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(6)
 @pytest.mark.parallel(3)
 @pytest.mark.parametrize("reproducible", [False, True])
 @pytest.mark.parametrize(("name", "level"), CASES)

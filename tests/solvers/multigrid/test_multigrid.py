@@ -18,6 +18,8 @@ import femops
 from femops.errors import MissingExtraError, SolverError
 from femops.operators.execution import transfer
 from femops.solvers.multigrid import hierarchy
+from femops_kernels.cpu.machine import set_threads
+from support import fixtures
 from support.cases.multigrid import (
     CUBE,
     DISC,
@@ -29,6 +31,8 @@ from support.cases.multigrid import (
     poisson,
     solve,
 )
+
+one_thread = fixtures.one_thread
 
 
 def heat(size, **options):
@@ -358,6 +362,6 @@ def test_plans_made_on_another_thread(monkeypatch):
     alone, orders, plans = cycle(), SimpleQueue(), transfer.plans
     monkeypatch.setattr(transfer, "plans", recorded)
     monkeypatch.setattr(transfer, "_PLANNED_AHEAD", 0)
-    monkeypatch.setenv("FEMOPS_THREADS", "2")
+    set_threads(2)
     np.testing.assert_array_equal(cycle(), alone)
     assert [orders.get(timeout=60.0) for _ in range(3)] == [(4, False), (2, False), (1, False)]

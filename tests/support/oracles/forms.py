@@ -193,10 +193,13 @@ class FormOracle:
     ) -> Array:
         """Element matrix; rows and columns are node * ncomp + component."""
         (u, _), (v, _) = self.tables
+        constant = state is None and hasattr(function, "__code__") and not _takes_x(function)
+        constant &= not any(callable(c) or isinstance(c, AtPoints) for c in coefficients.values())
+        d = None
         local = np.zeros((v.shape[1], self.test.ncomp, u.shape[1], self.trial.ncomp), self.kind)
         for weight, here, trials, tests in self._at_points(e, function, coefficients):
             base = None if state is None else trials @ self._nodal(state, e)
-            d = self._step(function, here, base)
+            d = d if constant and d is not None else self._step(function, here, base)
             half = np.tensordot(tests, d, (0, 0))  # (nodes, ncomp_out, slots, ncomp_in)
             local += weight * np.tensordot(half, trials, (2, 0)).swapaxes(2, 3)
         return local.reshape(v.shape[1] * self.test.ncomp, -1)
@@ -205,8 +208,7 @@ class FormOracle:
         self, e: int, function: Function, coefficients: dict[str, Any]
     ) -> Iterator[tuple[float, dict[str, Any], Array, Array]]:
         """Weight, coefficients, trial and test functions (1 + dim, n) at an element's points."""
-        code = getattr(function, "__code__", None)
-        takes_x = code is not None and "x" in code.co_varnames[: code.co_argcount]
+        takes_x = _takes_x(function)
         for q, x in enumerate(self.positions[e]):
             here = {name: _at(given, x, e, q) for name, given in coefficients.items()}
             here |= {"x": x} if takes_x else {}
@@ -248,6 +250,11 @@ class FormOracle:
                 flat = part.reshape(ncomp_out, -1).T
                 d[rows, :, j, b] = flat.imag / 1e-30 if imaginary else flat
         return d
+
+
+def _takes_x(function: Function) -> bool:
+    code = getattr(function, "__code__", None)
+    return code is not None and "x" in code.co_varnames[: code.co_argcount]
 
 
 def _field(numbers: Array) -> PlainField:

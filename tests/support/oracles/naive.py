@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from math import comb
 from typing import Any, final
 
@@ -37,6 +38,14 @@ def legendre(n: int, x: Array) -> tuple[Array, Array]:
     return here, n * (before - x * here) / (1 - x * x)
 
 
+def kept(*arrays: Array) -> tuple[Array, ...]:
+    """The arrays, which nobody can write to: they are computed once."""
+    for array in arrays:
+        array.flags.writeable = False
+    return arrays
+
+
+@cache
 def gauss_rule(n: int) -> tuple[Array, Array]:
     """Points and weights of the n-point Gauss rule on [0, 1], in long double."""
     x = leggauss(n)[0].astype(LONG)
@@ -44,9 +53,10 @@ def gauss_rule(n: int) -> tuple[Array, Array]:
         value, slope = legendre(n, x)
         x = x - value / slope
     slope = legendre(n, x)[1]
-    return (1 + x) / 2, 1 / ((1 - x * x) * slope * slope)
+    return kept((1 + x) / 2, 1 / ((1 - x * x) * slope * slope))
 
 
+@cache
 def lobatto_rule(n: int) -> tuple[Array, Array]:
     """Points and weights of the Lobatto rule on [0, 1]: the ends, and the roots of P'_{n-1}."""
     m = n - 1
@@ -58,7 +68,7 @@ def lobatto_rule(n: int) -> tuple[Array, Array]:
     inside = 1 / (m * (m + 1) * legendre(m, x)[0] ** 2)
     end = np.ones(1, LONG) / (m * (m + 1))
     one = np.ones(1, LONG)
-    return (1 + np.concatenate([-one, x, one])) / 2, np.concatenate([end, inside, end])
+    return kept((1 + np.concatenate([-one, x, one])) / 2, np.concatenate([end, inside, end]))
 
 
 def rule(name: str, n: int) -> tuple[Array, Array]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,8 @@ def constants_text(numbers: Mapping[str, int]) -> str:
     return "\n".join(f"constexpr int {name} = {int(n)};" for name, n in numbers.items())
 
 
+@cache
 def source_of(name: str) -> str:
-    """Text of ``name.cuh``."""
+    """Text of ``name.cuh``, found and read once."""
     (path,) = _FOLDER.rglob(f"{name}.cuh")
     return path.read_text(encoding="utf-8")
