@@ -305,6 +305,27 @@ class InteriorGeometry(DomainGeometry):
         e_vec = self._coordinates(side, start, stop)
         return self.on_face(Basis1D("gll", self.mesh.order), e_vec)
 
+    def beside(self, depth: float) -> tuple[Floats, Floats]:
+        """Positions (n, dim) of points in both elements, ``depth`` inwards from middles of faces.
+
+        Depth is a coordinate of the element, from 0 to 1. Repeated faces are left out, and glued
+        faces, whose sides are at different places.
+        """
+        on_face, inside, through = (self._inwards(at) for at in (0.0, depth, 1.0))
+        apart = np.abs(on_face[MINUS] - on_face[PLUS]).max(axis=1, initial=0.0)
+        extent = np.abs(through[MINUS] - on_face[MINUS]).max(axis=1, initial=0.0)
+        joined = (apart <= _MATCHING * extent) & self.faces.counted
+        return inside[MINUS][joined], inside[PLUS][joined]
+
+    def _inwards(self, depth: float) -> tuple[Floats, Floats]:
+        """Positions (nf, dim) of a point in the elements of both sides; see `beside`."""
+        middle, basis = np.full(1, 0.5), Basis1D("gll", self.mesh.order)
+        at = [middle] * (self.dim - 1) + [np.full(1, depth)]
+        lines = [basis.interpolation(x) for x in at]
+        nodes = (self._coordinates(side, 0, self.num_elements) for side in (MINUS, PLUS))
+        minus, plus = (tensor_apply(lines, each)[:, 0] for each in nodes)
+        return minus, plus
+
     def _coordinates(self, side: int, start: int, stop: int) -> Floats:
         """Nodes (n, (order + 1)**dim, dim) of one side's turned elements."""
         elements, nodes = self.faces.elements[side, start:stop], self.faces.map_nodes[side]
