@@ -124,6 +124,8 @@ class FormCoefficient:
     def _check_sides(self, geometry: InteriorGeometry) -> None:
         """Raise if a function of x has different values on both sides of a face."""
         sides, shapes = geometry.beside(_BESIDE), self.shapes or ((),)
+        if not len(sides[0]):
+            return
         minus, plus = (
             evaluate_any(self.value, (x.T.copy(),), shapes, self.name, OperatorError) for x in sides
         )
