@@ -273,13 +273,11 @@ def by_domain(
     unused = [name for name in coefficients if not any(name in own for own in taken.values())]
     if unused:
         raise TraceError(f"no function takes the coefficient {unused[0]!r}: make it an argument")
-    return [
-        (
-            function,
-            places[name] | {key: value for key, value in coefficients.items() if key in taken[name]},
-        )
-        for name, function in functions.items()
-    ]
+    own = {
+        name: {key: value for key, value in coefficients.items() if key in taken[name]}
+        for name in functions
+    }
+    return [(function, places[name] | own[name]) for name, function in functions.items()]
 
 
 def _parameters(function: Any) -> list[str]:

@@ -260,7 +260,7 @@ def _broken(A: Operator) -> Space:
 
     The other space is taken if the basis of A is not nodal, or if faces are stiff. Collective.
     """
-    space = A.space
+    space: Space = A.space
     if space.basis.family == "gll" or (space.basis.is_nodal and not _stiff_faces(A)):
         return space
 
