@@ -78,10 +78,11 @@ def explain(error: BaseException) -> str:
         return "JAX's functions do not take symbols: use NumPy's; femops.jax differentiates forms"
     if "read-only" in text:
         return "a form cannot overwrite its arguments: make a new array, such as 2 * u.grad"
-    of_array = isinstance(error, AttributeError) and isinstance(error.obj, np.ndarray)
-    if of_array and error.name in _OF_FIELDS:
-        return f"{text}: only a field has .{error.name}, a coefficient stands for its value alone"
     if isinstance(error, AttributeError) and error.name and error.obj is not None:
+        if isinstance(error.obj, np.ndarray) and error.name in _OF_FIELDS:
+            return (
+                f"{text}: only a field has .{error.name}, a coefficient stands for its value alone"
+            )
         names = [name for name in dir(error.obj) if not name.startswith("_")]
         text += did_you_mean(error.name, names)
     if _SYMBOL.search(text):
