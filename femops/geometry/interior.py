@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from femops.basis import Basis1D, Quadrature1D
 from femops.errors import GeometryError, SpaceError
+from femops.geometry.batching import element_blocks
 from femops.geometry.boundary import BATCH, face_digits, group_size, nodes_inwards
 from femops.geometry.domain import Domain, DomainGeometry, FaceBlock
 from femops.parallel.mesh import DistributedMesh
@@ -311,20 +312,25 @@ class InteriorGeometry(DomainGeometry):
         Depth is a coordinate of the element, from 0 to 1. Repeated faces are left out, and glued
         faces, whose sides are at different places.
         """
-        on_face, inside, through = (self._inwards(at) for at in (0.0, depth, 1.0))
-        apart = np.abs(on_face[MINUS] - on_face[PLUS]).max(axis=1, initial=0.0)
-        extent = np.abs(through[MINUS] - on_face[MINUS]).max(axis=1, initial=0.0)
-        joined = (apart <= _MATCHING * extent) & self.faces.counted
-        return inside[MINUS][joined], inside[PLUS][joined]
+        minus, plus = [np.empty((0, self.dim))], [np.empty((0, self.dim))]
+        for start, stop in element_blocks(self.num_elements, self.faces.map_nodes[MINUS].shape[1]):
+            on_face, inside, through = (
+                [self._inwards(side, at, start, stop) for side in (MINUS, PLUS)]
+                for at in (0.0, depth, 1.0)
+            )
+            apart = np.abs(on_face[MINUS] - on_face[PLUS]).max(axis=1)
+            extent = np.abs(through[MINUS] - on_face[MINUS]).max(axis=1)
+            taken = (apart <= _MATCHING * extent) & self.faces.counted[start:stop]
+            minus.append(inside[MINUS][taken])
+            plus.append(inside[PLUS][taken])
+        return np.concatenate(minus), np.concatenate(plus)
 
-    def _inwards(self, depth: float) -> tuple[Floats, Floats]:
-        """Positions (nf, dim) of a point in the elements of both sides; see `beside`."""
-        middle, basis = np.full(1, 0.5), Basis1D("gll", self.mesh.order)
-        at = [middle] * (self.dim - 1) + [np.full(1, depth)]
+    def _inwards(self, side: int, depth: float, start: int, stop: int) -> Floats:
+        """Positions (n, dim) of a point in one side's elements; see `beside`."""
+        basis = Basis1D("gll", self.mesh.order)
+        at = [np.full(1, 0.5)] * (self.dim - 1) + [np.full(1, depth)]
         lines = [basis.interpolation(x) for x in at]
-        nodes = (self._coordinates(side, 0, self.num_elements) for side in (MINUS, PLUS))
-        minus, plus = (tensor_apply(lines, each)[:, 0] for each in nodes)
-        return minus, plus
+        return tensor_apply(lines, self._coordinates(side, start, stop))[:, 0]
 
     def _coordinates(self, side: int, start: int, stop: int) -> Floats:
         """Nodes (n, (order + 1)**dim, dim) of one side's turned elements."""
