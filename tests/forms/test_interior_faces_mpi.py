@@ -173,7 +173,7 @@ def test_conductivities_on_a_rank_without_faces(comm: Any) -> None:
     V = femops.L2(femops.distribute(femops.box((2,)), comm), 1)
     A = femops.interior_penalty(V, smooth)
     assert np.isfinite(A @ V.interpolate(1.0)).all()
-    with pytest.raises(femops.errors.FemopsError, match="kappa jumps at 1 faces"):
+    with pytest.raises(femops.errors.FemopsError, match="kappa jumps at 1 face"):
         femops.interior_penalty(V, lambda x: np.where(x[0] < 0.5, 1.0, 2.0))
 
 
