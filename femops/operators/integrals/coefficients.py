@@ -135,8 +135,8 @@ class FormCoefficient:
         if len(bad):
             where = ", ".join(f"{c:.6g}" for c in sides[0][bad[0]])
             raise OperatorError(
-                f"{self.name} jumps at {len(bad)} face(s) between elements, the first at ({where}), "
-                "where a function of x has one value: give femops.GridFunction(K, "
+                f"{self.name} jumps at {len(bad)} face(s) between elements, the first at "
+                f"({where}), where a function of x has one value: give femops.GridFunction(K, "
                 f"K.interpolate({self.name})) with K = femops.L2(mesh, order=0), or a higher order"
             )
 

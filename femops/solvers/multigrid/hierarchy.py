@@ -278,17 +278,25 @@ def _stiff_faces(A: Operator) -> bool:
     of both elements. A relaxation hardly moves those of the softer element. Of Gauss-Lobatto nodes
     only those on the face have the penalty. Collective.
     """
-    varying = any(
-        isinstance(given.value, Field | Sampled)
+    comm = A.space.comm
+    varies = any(
+        _varies(given.value)
         for _, term in A.summands
         if term.fields.two_sided
         for given in term.source.coefficients.values()
     )
-    if not varying or A.space.comm.max(len(A.constrained_dofs)):
+    if not comm.max(int(varies)) or comm.max(len(A.constrained_dofs)):
         return False
     inside = Operator([part for part in A.summands if part[1].domain.covers], FREE, A.level)
     stiff: Any = A.diagonal() > _STIFF * inside.diagonal()
-    return bool(A.space.comm.max(int(stiff.any())))
+    return bool(comm.max(int(stiff.any())))
+
+
+def _varies(coefficient: Any) -> bool:
+    """True if the copy of a coefficient has values that differ by a factor of 10 or more."""
+    fields = [coefficient.l_vec] if isinstance(coefficient, Field) else []
+    values = coefficient.parts if isinstance(coefficient, Sampled) else fields
+    return any(np.abs(v).max() >= 10.0 * np.abs(v).min() for v in values if v.ndim and v.size)
 
 
 def _like(space: Space, order: int) -> H1:
