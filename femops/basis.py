@@ -152,8 +152,10 @@ class Basis1D:
     Attributes
     ----------
     nodes : (p1d,) float64
-        Points whose values determine a function: the Lagrange nodes, or for "bernstein" and
-        "hermite" the Gauss-Lobatto points, because their coefficients are not values at points.
+        Points whose values determine a function. For "gll" and "gauss" they are the Lagrange nodes.
+        Coefficients of the other families are not values at points: "bernstein" has the
+        Gauss-Lobatto points, "hermite" the Gauss-Legendre points. The latter lie inside elements,
+        so a function that jumps between elements is interpolated on each side by itself.
 
     Raises
     ------
@@ -168,7 +170,7 @@ class Basis1D:
         if self.p > MOST_DEGREE:
             raise BasisError(f"the degree of a basis is {self.p}: it must be at most {MOST_DEGREE}")
         self.p1d = self.p + 1
-        rule = gauss(self.p1d) if family == "gauss" else lobatto(self.p1d)
+        rule = gauss(self.p1d) if family in ("gauss", "hermite") else lobatto(self.p1d)
         self.nodes: Floats = rule.points
 
     @property
@@ -209,7 +211,7 @@ class Basis1D:
         """Matrix (p1d, p1d) from values at `nodes` to coefficients: the inverse of B1d there.
 
         For "bernstein" each entry is accurate to round-off at every degree, see
-        `bernstein_coefficients`. For "hermite" the condition number is below 5.
+        `bernstein_coefficients`. For "hermite" the condition number is below 8.
         """
         if self.is_nodal:
             return _read_only(np.eye(self.p1d))

@@ -227,6 +227,35 @@ def _over_domains(
     options: FormOptions,
 ) -> Any:
     """Sum of forms over several domains; see `form`."""
+    make: Any = form
+    terms = [
+        make(function, trial, test, **own, **options)
+        for function, own in by_domain(functions, boundary, coefficients)
+    ]
+    return functools.reduce(operator.add, terms)
+
+
+def by_domain(
+    functions: Mapping[str, FormFunction], boundary: Any, coefficients: Mapping[str, Any]
+) -> list[tuple[FormFunction, dict[str, Any]]]:
+    """List functions over several domains with the arguments of each: domain and coefficients.
+
+    Parameters
+    ----------
+    functions : dict
+        See `form`.
+    boundary
+        Boundary faces of the function of "boundary"; None for all.
+    coefficients : dict
+        Coefficients of all functions.
+
+    Raises
+    ------
+    OperatorError
+        If there are no functions, or a domain is unknown.
+    TraceError
+        If no function takes a coefficient.
+    """
     places: dict[str, dict[str, Any]] = {
         "cells": {},
         "interior": {"faces": "interior"},
@@ -244,19 +273,11 @@ def _over_domains(
     unused = [name for name in coefficients if not any(name in own for own in taken.values())]
     if unused:
         raise TraceError(f"no function takes the coefficient {unused[0]!r}: make it an argument")
-    make: Any = form
-    terms = [
-        make(
-            function,
-            trial,
-            test,
-            **places[name],
-            **options,
-            **{key: value for key, value in coefficients.items() if key in taken[name]},
-        )
-        for name, function in functions.items()
-    ]
-    return functools.reduce(operator.add, terms)
+    own = {
+        name: {key: value for key, value in coefficients.items() if key in taken[name]}
+        for name in functions
+    }
+    return [(function, places[name] | own[name]) for name, function in functions.items()]
 
 
 def _parameters(function: Any) -> list[str]:

@@ -44,7 +44,7 @@ def _penalty(V: Space, penalty: float | None) -> float:
 
 def _conductivity(V: Space, kappa: Coefficient) -> Coefficients:
     shapes = ((), (V.dim,), (V.dim, V.dim))
-    return {"kappa": on_several_domains("kappa", kappa, shapes, positive=True)}
+    return {"kappa": on_several_domains("kappa", kappa, shapes, positive=True, smooth=True)}
 
 
 def _prescribed_on(V: Space, boundary: Any) -> Any:
@@ -139,10 +139,10 @@ def interior_penalty(
         Trial and test space, usually `femops.L2`, of order 1 or more.
     kappa : number, callable, array or GridFunction
         Positive conductivity: a scalar, a diagonal (dim,) or a tensor (dim, dim), as for
-        `femops.diffusion`, but no array at points. A `GridFunction` may jump between elements. On
-        a glued face of a periodic mesh a function of x is evaluated at the minus side's x. The sign
-        is not checked for a tensor that varies, nor at level "matrix-free" for a field of order 1
-        or more.
+        `femops.diffusion`, but no array at points. A `GridFunction` may jump between elements. A
+        function of x has one value on a face, so one that jumps there is refused. On a glued face
+        of a periodic mesh it is evaluated at the minus side's x. The sign is not checked for a
+        tensor that varies, nor at level "matrix-free" for a field of order 1 or more.
     penalty : float, optional
         The factor :math:`\eta`. The default :math:`2 (p + 1)^2` makes the operator positive
         definite where elements are moderately distorted; half of it does on boxes. h is the extent
@@ -175,8 +175,8 @@ def _lame(V: Space, lam: Coefficient, mu: Coefficient) -> Coefficients:
                 f"-2 mu / {V.dim}"
             )
     return {
-        "lam": on_several_domains("lam", lam, ((),)),
-        "mu": on_several_domains("mu", mu, ((),), positive=V.dim > 1),
+        "lam": on_several_domains("lam", lam, ((),), smooth=True),
+        "mu": on_several_domains("mu", mu, ((),), positive=V.dim > 1, smooth=True),
     }
 
 
@@ -226,7 +226,8 @@ def elastic_interior_penalty(
     lam, mu : number, callable or GridFunction
         Lame's parameters, in units of stress. mu is positive, and lam is above -2 mu / dim, so
         that every deformation takes energy. In 1-D mu may have any sign. lam is checked if both
-        are numbers, but not by `Operator.update`.
+        are numbers, but not by `Operator.update`. Functions of x that jump between elements are
+        refused: a `GridFunction` may jump.
     penalty, boundary
         See `femops.interior_penalty`.
     **options

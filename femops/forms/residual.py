@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -10,7 +12,7 @@ from numpy.typing import DTypeLike
 
 from femops.basis import Quadrature1D
 from femops.errors import OperatorError
-from femops.forms.form import arguments_of, check_fields, check_names
+from femops.forms.form import arguments_of, by_domain, check_fields, check_names
 from femops.forms.options import NonlinearOptions, Options, with_options
 from femops.operators.execution.choice import backend_of
 from femops.operators.integrals.coefficients import FormCoefficient
@@ -28,7 +30,7 @@ from femops_meshes.arguments import checked, type_name
 @with_options(NonlinearOptions)
 @checked(OperatorError)
 def residual(
-    function: FormFunction,
+    function: FormFunction | Mapping[str, FormFunction],
     space: Space | Product,
     *,
     boundary: bool | int | str | Iterable[int | str] | None = None,
@@ -50,6 +52,8 @@ def residual(
         F(u, \nabla u) : \nabla v\, dx`.  On a product it returns these factors by the names of the
         spaces, ``{"u": {"grad": F}, "p": {"value": g}}``. Test functions with zero factors may be
         left out. The dictionary also has a number for each functional, such as ``{"energy": w}``.
+        Several functions, by the domain of their integrals ("cells", "interior", "boundary"), are
+        one residual: their sum, without functionals.
     space : Space or Product
         Space of the fields and of the test functions.
     boundary : "all", True, int, name, or several, optional
@@ -110,13 +114,32 @@ def residual(
     >>> bool(abs(W.split(found)[1].sum() - 1 / 3) < 1e-14)  # the integral of x^2
     True
     """
+    options: NonlinearOptions = {"quadrature": quadrature, "dtype": dtype, "lanes": lanes}
+    if isinstance(function, Mapping):
+        _check_domains(faces, integrals, minima)
+        make: Any = residual
+        parts = by_domain(function, boundary, coefficients)
+        total: Residual = functools.reduce(
+            operator.add, [make(one, space, **own, **options) for one, own in parts]
+        )
+        return total
     fields = space.names if isinstance(space, Product) else ()
     check_names(function, len(fields) or 1, residual)
     functionals = Functionals(_names(integrals, "integrals"), _names(minima, "minima"))
     _check_functionals(functionals, fields, faces)
     given = {name: FormCoefficient(name, value) for name, value in coefficients.items()}
-    options: NonlinearOptions = {"quadrature": quadrature, "dtype": dtype, "lanes": lanes}
     return build_residual(function, space, given, options, functionals, boundary, faces)
+
+
+def _check_domains(faces: str | None, *functionals: Sequence[str]) -> None:
+    """Raise if arguments of one function are given with functions by domain."""
+    if faces is not None:
+        raise OperatorError("functions by domain name their faces: leave out faces=")
+    if any(functionals):
+        raise OperatorError(
+            "functions by domain have no functionals: add femops.residual(function, space, ...) of "
+            "the function that has them"
+        )
 
 
 def _names(given: Any, what: str) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from femops.basis import Basis1D, Quadrature1D
 from femops.errors import GeometryError, SpaceError
+from femops.geometry.batching import element_blocks
 from femops.geometry.boundary import BATCH, face_digits, nodes_inwards, size_of_groups
 from femops.geometry.domain import Domain, DomainGeometry, FaceBlock
 from femops.parallel.mesh import DistributedMesh
@@ -299,6 +300,32 @@ class InteriorGeometry(DomainGeometry):
         """Positions (n, nq, dim) of the points in one side's elements."""
         e_vec = self._coordinates(side, start, stop)
         return self.on_face(Basis1D("gll", self.mesh.order), e_vec)
+
+    def beside(self, depth: float) -> tuple[Floats, Floats]:
+        """Positions (n, dim) of points in both elements, ``depth`` inwards from middles of faces.
+
+        Depth is a coordinate of the element, from 0 to 1. Repeated faces are left out, and glued
+        faces, whose sides are at different places.
+        """
+        minus, plus = [np.empty((0, self.dim))], [np.empty((0, self.dim))]
+        for start, stop in element_blocks(self.num_elements, self.faces.map_nodes[MINUS].shape[1]):
+            on_face, inside, through = (
+                [self._inwards(side, at, start, stop) for side in (MINUS, PLUS)]
+                for at in (0.0, depth, 1.0)
+            )
+            apart = np.abs(on_face[MINUS] - on_face[PLUS]).max(axis=1)
+            extent = np.abs(through[MINUS] - on_face[MINUS]).max(axis=1)
+            taken = (apart <= _MATCHING * extent) & self.faces.counted[start:stop]
+            minus.append(inside[MINUS][taken])
+            plus.append(inside[PLUS][taken])
+        return np.concatenate(minus), np.concatenate(plus)
+
+    def _inwards(self, side: int, depth: float, start: int, stop: int) -> Floats:
+        """Positions (n, dim) of a point in one side's elements; see `beside`."""
+        basis = Basis1D("gll", self.mesh.order)
+        at = [np.full(1, 0.5)] * (self.dim - 1) + [np.full(1, depth)]
+        lines = [basis.interpolation(x) for x in at]
+        return tensor_apply(lines, self._coordinates(side, start, stop))[:, 0]
 
     def _coordinates(self, side: int, start: int, stop: int) -> Floats:
         """Nodes (n, (order + 1)**dim, dim) of one side's turned elements."""

@@ -17,6 +17,7 @@ _FEMOPS = Path(__file__).parent.parent
 _NUMPY = Path(np.__file__).parent
 _LONGEST_CONSTANT = 9  # entries of a tensor; longer vectors may be those of a space
 _LONGEST_LABEL = 80  # characters of a lambda's line
+_OF_FIELDS = {"value", "grad", "div", "sym_grad"}
 _SYMBOL = re.compile(r"'(Node|FieldSymbol)' object|object of type '(Node|FieldSymbol)'")
 
 
@@ -78,6 +79,10 @@ def explain(error: BaseException) -> str:
     if "read-only" in text:
         return "a form cannot overwrite its arguments: make a new array, such as 2 * u.grad"
     if isinstance(error, AttributeError) and error.name and error.obj is not None:
+        if isinstance(error.obj, np.ndarray) and error.name in _OF_FIELDS:
+            return (
+                f"{text}: only a field has .{error.name}, a coefficient stands for its value alone"
+            )
         names = [name for name in dir(error.obj) if not name.startswith("_")]
         text += did_you_mean(error.name, names)
     if _SYMBOL.search(text):

@@ -156,11 +156,11 @@ def project(
 
 
 def _nodal(Q: Space) -> Space:
-    """Space of the same functions as Q, with values at Gauss-Lobatto points as dofs."""
+    """Space of the same functions as Q, with their values at the nodes of Q's basis as dofs."""
     mesh, order, ncomp, device = Q.distributed or Q.mesh, Q.order, Q.ncomp, Q.device
     if isinstance(Q, H1):
         return H1(mesh, order, ncomp, device=device, reproducible=Q.reproducible)
-    return L2(mesh, order, ncomp, "gll", device=device)
+    return L2(mesh, order, ncomp, "gauss" if Q.basis.family == "hermite" else "gll", device=device)
 
 
 def _in_basis(Q: Space, values: NDArray[Any]) -> NDArray[Any]:

@@ -182,6 +182,16 @@ def test_what_is_refused(comm: Any) -> None:
 
 
 @pytest.mark.parallel(2)
+def test_conductivities_on_a_rank_without_faces(comm: Any) -> None:
+    """A function that jumps is refused on all ranks, another one is taken."""
+    V = femops.L2(femops.distribute(femops.box((2,)), comm), 1)
+    A = femops.interior_penalty(V, smooth)
+    assert np.isfinite(A @ V.interpolate(1.0)).all()
+    with pytest.raises(femops.errors.FemopsError, match="kappa jumps at 1 face"):
+        femops.interior_penalty(V, lambda x: np.where(x[0] < 0.5, 1.0, 2.0))
+
+
+@pytest.mark.parallel(2)
 def test_a_coefficient_that_is_negative_on_one_rank(comm: Any) -> None:
     """All ranks raise. A constant is refused also by a rank without faces of the integral."""
     mesh = femops.distribute(femops.box((9, 4)), comm)

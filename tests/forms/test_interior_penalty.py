@@ -46,6 +46,31 @@ def _sides(mesh, attribute):
     return H.dof_coordinates()[H.boundary_dofs([attribute]), 0]
 
 
+def test_functions_that_jump_at_faces_are_refused():
+    """They have one value on a face. Solutions would be wrong beside it."""
+
+    def jumps(x):
+        return np.where(x[0] < 0.5, 1.0, 2.0)
+
+    mesh = femops.box((4, 3))
+    V, W = femops.L2(mesh, 2), femops.L2(mesh, 2, ncomp=2)
+    for make in (
+        lambda: femops.interior_penalty(V, jumps),
+        lambda: femops.interior_penalty(V, lambda x: np.multiply.outer(np.eye(2), jumps(x))),
+        lambda: femops.interior_penalty(V, lambda x: 1 + x[0]).update(kappa=jumps),
+        lambda: femops.elastic_interior_penalty(W, jumps, 1.0),
+        lambda: femops.elastic_interior_penalty(W, 1.0, jumps),
+    ):
+        with pytest.raises(OperatorError, match=r"jumps at 3 face.* first at \(0.5, 0.*GridFunc"):
+            make()
+    K = femops.L2(mesh, 0)
+    A = femops.interior_penalty(V, femops.GridFunction(K, K.interpolate(jumps)))
+    assert A.assemble().nnz > 0
+    femops.interior_penalty(V, lambda x: np.exp(40 * x[0]))  # steep, and no jump
+    ring = femops.L2(femops.box((4,), periodic=True), 2)
+    femops.interior_penalty(ring, lambda x: 1 + x[0])  # glued faces have the minus side's value
+
+
 def test_the_load_has_the_rule_of_the_operator():
     """Operator and load agree with few points, too, where the conductivity varies."""
     V, kappa = femops.L2(BENT, order=2), lambda x: np.exp(4.0 * x[0] * x[1])

@@ -107,6 +107,36 @@ def test_what_is_refused():
         c.jacobian(W.zeros())
 
 
+def test_functions_by_domain():
+    """As `femops.form` takes them: their sum, and each coefficient goes to those that take it."""
+    V = femops.L2(MESH, 1)
+
+    def cells(u, k):
+        return {"value": k * u**3}
+
+    def between(u, k):
+        return {"jump": k * u.jump * u.mean.value**2}
+
+    def outside(u, s):
+        return {"value": s * u**2}
+
+    functions = {"cells": cells, "interior": between, "boundary": outside}
+    R = femops.residual(functions, V, k=2.0, s=3.0)
+    u = np.random.default_rng(1).standard_normal(V.size)
+    expected = femops.residual(cells, V, k=2.0).residual(u)
+    expected += femops.residual(between, V, faces="interior", k=2.0).residual(u)
+    expected += femops.residual(outside, V, boundary="all", s=3.0).residual(u)
+    np.testing.assert_allclose(R.residual(u), expected, rtol=0, atol=1e-13 * abs(expected).max())
+    for given, words in (
+        ({"minima": ["k"], "k": 2.0, "s": 3.0}, "functions by domain have no functionals"),
+        ({"faces": "interior", "k": 2.0, "s": 3.0}, "leave out faces="),
+    ):
+        with pytest.raises(femops.errors.OperatorError, match=words):
+            femops.residual(functions, V, **given)
+    with pytest.raises(femops.errors.TraceError, match="no function takes the coefficient 'r'"):
+        femops.residual(functions, V, k=2.0, s=3.0, r=1.0)
+
+
 def test_functionals():
     """Their values and derivatives add up."""
     J = femops.functional(lambda u, p, k: k * u**4 + p * u.grad[0], W, k=2.0)

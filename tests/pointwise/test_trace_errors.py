@@ -29,6 +29,7 @@ REFUSED = [
     (lambda u, k: {"grad": [e * u for e in k]}, SCALAR, "k is a scalar, of shape (): write k"),
     (lambda u, k: {"grad": k.T * u.grad}, SCALAR, "k is a scalar, which has no T: use"),
     (lambda u, k: {"value": k.value * u}, SCALAR, "k is a scalar, which has no value: leave out"),
+    (lambda u, c: {"grad": c.value @ u.grad}, MATRIX, "only a field has .value, a coefficient"),
     (lambda u, k: {"grad": k @ u.grad}, SCALAR, "one of these is a scalar: use *"),
     (lambda u: {"value": len(u) * u}, {}, "u has one component"),
     (lambda u: {"value": u()}, {}, "`: a symbol is not callable: it stands for a number"),

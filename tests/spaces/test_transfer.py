@@ -76,6 +76,18 @@ def test_a_continuous_field_in_a_space_that_jumps_and_back() -> None:
     np.testing.assert_allclose(W.split(joined)[0], u, atol=1e-14)
 
 
+@pytest.mark.parametrize("family", ["gauss", "hermite"])
+def test_functions_that_jump_between_elements(family: str) -> None:
+    """Values on a side of a jump are those of the element that has them, not of a neighbour."""
+    mesh = femops.box((4, 3))
+    V = femops.L2(mesh, 3, family=family)
+    step = V.interpolate(lambda x: np.where(x[0] < 0.5, 1.0, 3.0))
+    assert femops.l2_error(V, step, lambda x: np.where(x[0] < 0.5, 1.0, 3.0)) < 1e-13
+    fine, u = femops.L2(mesh.refine(), 3, family=family), field(V)
+    there = fine.interpolate((V, u))
+    np.testing.assert_allclose(V.interpolate((fine, there)), u, atol=1e-12)
+
+
 @pytest.mark.parametrize("dim", [1, 2, 3])
 def test_between_meshes_polynomials_in_space_are_kept(dim: int) -> None:
     """On straight meshes, of degree p; the meshes have nothing to do with each other."""

@@ -11,6 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from femops.errors import OperatorError
 from femops.geometry.domain import DomainBlock, DomainGeometry
+from femops.geometry.interior import InteriorGeometry
 from femops.operators.integrals.snapshots import Field, Sampled, frozen
 from femops.pointwise.diagnostics import vector_hint
 from femops.pointwise.trace import OPTIONS, CoefficientShape
@@ -23,6 +24,9 @@ Function = Callable[..., Any]
 Place = tuple[NDArray[np.float64], ...]
 PlainCoefficient = float | NDArray[Any] | Callable[[NDArray[np.float64]], Any]
 Coefficient = PlainCoefficient | GridFunction
+
+_BESIDE = 1e-6  # distance from a face, over the extent of an element, at which a jump is looked for
+_JUMP = 1e-3  # relative change over twice that distance that is a jump
 
 
 @final
@@ -46,6 +50,8 @@ class FormCoefficient:
         Whether the copy holds values of a function of x.
     paired : bool
         Whether the last axis has real and imaginary parts. So an array (2, 2) is no matrix.
+    smooth : bool
+        Whether a function of x must not jump at faces between elements.
 
     Raises
     ------
@@ -62,6 +68,7 @@ class FormCoefficient:
     kept: bool = False
     of_function: bool = False
     paired: bool = False
+    smooth: bool = False
 
     def __post_init__(self) -> None:
         refuse_device_array(self.value, self.name)
@@ -102,6 +109,8 @@ class FormCoefficient:
         if self.positive and given.is_elementwise:
             _check_everywhere(value.vector, self.name)
         if callable(value):
+            if self.smooth and isinstance(geometry, InteriorGeometry):
+                given._check_sides(geometry)
             value = given._sampled(geometry, np.float64)
         elif not isinstance(value, Field | Mapping):
             constant, array = given.is_constant(geometry), np.asarray(value)
@@ -111,6 +120,25 @@ class FormCoefficient:
                 _check_positive(array, self.name)
             value = frozen(array) if constant else given._sampled(geometry, short)
         return replace(given, value=value, kept=True, of_function=callable(self.value))
+
+    def _check_sides(self, geometry: InteriorGeometry) -> None:
+        """Raise if a function of x has different values on both sides of a face."""
+        sides, shapes = geometry.beside(_BESIDE), self.shapes or ((),)
+        if not len(sides[0]):
+            return
+        minus, plus = (
+            evaluate_any(self.value, (x.T.copy(),), shapes, self.name, OperatorError) for x in sides
+        )
+        largest = np.maximum(np.abs(minus), np.abs(plus)).reshape(len(minus), -1)
+        jumps = np.abs(minus - plus).reshape(len(minus), -1)
+        bad = np.flatnonzero(jumps.max(axis=1) > _JUMP * largest.max(axis=1))
+        if len(bad):
+            where = ", ".join(f"{c:.6g}" for c in sides[0][bad[0]])
+            raise OperatorError(
+                f"{self.name} jumps at {len(bad)} face(s) between elements, the first at "
+                f"({where}), where a function of x has one value: give femops.GridFunction(K, "
+                f"K.interpolate({self.name})) with K = femops.L2(mesh, order=0), or a higher order"
+            )
 
     def _sampled(self, geometry: DomainGeometry, dtype: DTypeLike) -> Sampled:
         """Values of a coefficient that is not constant, at all points."""
@@ -226,8 +254,9 @@ def on_several_domains(
     shapes: tuple[tuple[int, ...], ...],
     *,
     positive: bool = False,
+    smooth: bool = False,
 ) -> FormCoefficient:
-    """Make a coefficient of integrals over several domains.
+    """Make a coefficient of integrals over several domains; see `FormCoefficient`.
 
     Raises
     ------
@@ -243,7 +272,7 @@ def on_several_domains(
                 f"{name} has shape {shape}: give {', '.join(wanted)}, a function of x or a "
                 "GridFunction"
             )
-    return FormCoefficient(name, value, shapes, positive)
+    return FormCoefficient(name, value, shapes, positive, smooth=smooth)
 
 
 def _check_positive(constant: NDArray[Any], name: str) -> None:

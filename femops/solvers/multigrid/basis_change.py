@@ -22,12 +22,13 @@ class BasisChange:
     A relaxation divides by the diagonal. With Gauss-Lobatto nodes this reduces the upper part of
     the spectrum. With Bernstein coefficients it does not, because element matrices are far from
     diagonal. With Hermite-like functions of low order opposite ends are coupled: cycles would take
-    two to three times as many iterations at order 2 to 4.
+    two to three times as many iterations at order 2 to 4. With Gauss nodes the penalties of stiff
+    faces are in the entries of all nodes of an element.
 
     Parameters
     ----------
     A : Operator
-        Operator on a space whose basis is not nodal.
+        Operator on a space of another basis.
     nodal : Space
         Space of the cycle, of the same order on the same mesh.
     dtype : dtype

@@ -21,6 +21,8 @@ from femops.operators.execution.transfer import (
     plan_cycles_ahead,
     summed_interpolation,
 )
+from femops.operators.integrals.constraints import FREE
+from femops.operators.integrals.snapshots import Field, Sampled
 from femops.parallel.collective_checks import check
 from femops.parallel.comm import Communicator, Serial
 from femops.solvers.inner_products import Sums
@@ -52,6 +54,9 @@ Ints = NDArray[np.int64]
 
 _nodal_spaces = Derived[Space, H1]()
 _broken_spaces = Derived[Space, L2]()
+
+_STIFF = 50.0
+"""Ratio of diagonal entries from which faces are stiff. A constant conductivity has up to 40."""
 
 _FEW = 600  # a level with at most so many dofs gets no coarser mesh
 
@@ -134,7 +139,7 @@ def build(
     MissingExtraError
         The coarsest level needs PyAMG, which is not installed.
     """
-    spaces = _spaces(A.space, last.order)
+    spaces = _spaces(A, last.order)
     coarsening = _coarser(spaces[-1]) if last.meshes else None
     expected = dtype or np.dtype(np.float32)
     compile_cycles_ahead(spaces, A.dtype, expected)
@@ -159,12 +164,13 @@ def build(
     return Hierarchy(levels, *made, dtype, reason, change, matrices)
 
 
-def _spaces(finest: Space, lowest: int = 1) -> list[Space]:
+def _spaces(A: Operator, lowest: int = 1) -> list[Space]:
     """Spaces of the cycle: the operator's order first, then lower orders down to ``lowest``.
 
-    Discontinuous functions are followed by continuous functions of the same order.
+    Discontinuous functions are followed by continuous functions of the same order. Collective.
     """
-    broken = [] if isinstance(finest, H1) else [_broken(finest)]
+    finest = A.space
+    broken = [] if isinstance(finest, H1) else [_broken(A)]
     spaces = [finest if finest.order == 1 and not broken else _nodal(finest)]
     while spaces[-1].order > lowest:
         spaces.append(_half(spaces[-1]))
@@ -249,9 +255,13 @@ def _nodal(space: Space) -> H1:
     return space if nodal else _like(space, space.order)  # type: ignore[return-value]
 
 
-def _broken(space: Space) -> Space:
-    """Return an L2 space if its basis is nodal, else one of its order with Gauss-Lobatto nodes."""
-    if space.basis.is_nodal:
+def _broken(A: Operator) -> Space:
+    """Discontinuous space of the cycle: that of A, or one of its order with Gauss-Lobatto nodes.
+
+    The other space is taken if the basis of A is not nodal, or if faces are stiff. Collective.
+    """
+    space: Space = A.space
+    if space.basis.family == "gll" or (space.basis.is_nodal and not _stiff_faces(A)):
         return space
 
     def made() -> L2:
@@ -259,6 +269,34 @@ def _broken(space: Space) -> Space:
         return L2(mesh, space.order, space.ncomp, "gll", device=space.device)
 
     return _broken_spaces.get(space, made)
+
+
+def _stiff_faces(A: Operator) -> bool:
+    """True if integrals over faces make some diagonal entries far larger than elements do.
+
+    So it is where a conductivity jumps. The penalty of a face is in the entries of all Gauss nodes
+    of both elements. A relaxation hardly moves those of the softer element. Of Gauss-Lobatto nodes
+    only those on the face have the penalty. Collective.
+    """
+    comm = A.space.comm
+    varies = any(
+        _varies(given.value)
+        for _, term in A.summands
+        if term.fields.two_sided
+        for given in term.source.coefficients.values()
+    )
+    if not comm.max(int(varies)) or comm.max(len(A.constrained_dofs)):
+        return False
+    inside = Operator([part for part in A.summands if part[1].domain.covers], FREE, A.level)
+    stiff: Any = A.diagonal() > _STIFF * inside.diagonal()
+    return bool(comm.max(int(stiff.any())))
+
+
+def _varies(coefficient: Any) -> bool:
+    """True if the copy of a coefficient has values that differ by a factor of 10 or more."""
+    fields = [coefficient.l_vec] if isinstance(coefficient, Field) else []
+    values = coefficient.parts if isinstance(coefficient, Sampled) else fields
+    return any(np.abs(v).max() >= 10.0 * np.abs(v).min() for v in values if v.ndim and v.size)
 
 
 def _like(space: Space, order: int) -> H1:

@@ -57,6 +57,20 @@ def test_conductivities_that_jump_and_elasticity() -> None:
         assert femops.cg(A, b, M=femops.multigrid(A), rtol=1e-8)[1].iterations <= 30
 
 
+@pytest.mark.parametrize("order", [1, 3])
+def test_nodes_inside_elements_where_the_conductivity_jumps(order: int) -> None:
+    """As few iterations as without jumps, and with nodes on the faces."""
+    V = femops.L2(femops.box((8, 8)), order)
+    K = femops.L2(V.mesh, order=0)
+    quarters = K.interpolate(lambda x: np.where((x[0] < 0.5) ^ (x[1] < 0.5), 1.0, 1e3))
+    A = femops.interior_penalty(V, femops.GridFunction(K, quarters))
+    b = femops.load(V, 1.0)
+    u, info = femops.cg(A, b, M=femops.multigrid(A), rtol=1e-9)
+    assert info.iterations <= 7
+    exact = spsolve(A.assemble().tocsc(), b)
+    assert np.linalg.norm(u - exact) < 1e-7 * np.linalg.norm(exact)
+
+
 def test_operators_without_faces_are_refused() -> None:
     with pytest.raises(SolverError, match=r"and those of femops\.interior_penalty"):
         femops.multigrid(femops.mass(femops.L2(DISC, order=2)))
