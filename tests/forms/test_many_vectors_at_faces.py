@@ -71,11 +71,12 @@ def test_other_spaces() -> None:
     check(femops.diffusion(H) + jumps)
     check(femops.interior_penalty(femops.L2(FLAT, 2, family="hermite"), dtype="float32"))
     pairs = femops.Product(u=V, w=H)
-    check(
-        femops.form(
-            lambda u, w: {"u": {"jump": u.jump}, "w": {"mean": u.jump}}, pairs, faces="interior"
-        )
+    between = femops.form(
+        lambda u, w: {"u": {"jump": u.jump}, "w": {"mean": u.jump}}, pairs, faces="interior"
     )
+    cells = femops.form(lambda u, w: {"u": {"value": w}, "w": {"grad": w.grad, "value": u}}, pairs)
+    check(between)
+    check((cells - 2.0 * between).constrained(np.arange(0, pairs.size, 4)))
 
 
 def test_reproducible_meshes() -> None:
