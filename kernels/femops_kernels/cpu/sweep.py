@@ -381,8 +381,11 @@ def _rounds(launches: Sequence[HostLaunch], places: Places) -> list[range]:
 
 
 def _owns_same(first: HostLaunch, second: HostLaunch) -> bool:
-    """True if the chunks of two sweeps write to the same dofs, which each chunk owns."""
-    if not (isinstance(first, Sweep) and isinstance(second, Sweep)):
+    """True if the chunks of two sweeps write to the same dofs, which each chunk owns.
+
+    False for reproducible kernels. Ranks add all contributions of a sweep before the next sweep.
+    """
+    if not (isinstance(first, Sweep) and isinstance(second, Sweep)) or first.kernel.reproducible:
         return False
     written = [{k: each.dofs[k] for k in each.kernel.blocks} for each in (first, second)]
     owned = [
