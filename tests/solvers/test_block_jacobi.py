@@ -92,6 +92,17 @@ def test_other_blocks_are_dense():
     np.testing.assert_allclose(M @ (A @ x), x, rtol=1e-12)
 
 
+@pytest.mark.parametrize("mesh", [BENT, SHEARED], ids=["at points", "by directions"])
+def test_no_inverse_in_the_type(mesh):
+    """A reciprocal overflows."""
+    V = femops.L2(mesh, 1)
+    values = np.append(1e-43, np.ones(mesh.num_elements - 1))
+    rho = femops.GridFunction(femops.L2(mesh, 0), values)
+    A = femops.mass(V, rho, quadrature=2, dtype="float32")
+    with pytest.raises(SolverError, match="1 elements have singular blocks"):
+        femops.block_jacobi(A)
+
+
 def test_it_inverts_mass_and_helps_a_solve() -> None:
     V = femops.L2(DISC, order=3)
     B, x = femops.mass(V), np.random.default_rng(1).standard_normal(V.size)
