@@ -79,11 +79,15 @@ def _of_directions(parts: Points) -> Work | None:
 
 
 def _of_points(parts: Points) -> Work | None:
-    """Kernel and data of the inverse, if there are as many points as nodes."""
+    """Kernel and data of the inverse, if there are as many points as nodes.
+
+    A point must have one number in all. Sums with more numbers, such as one of the element besides,
+    are left to dense blocks.
+    """
     kept = replace(parts, summands=[(a, kept_at_points(t)) for a, t in parts.summands])
-    kernel, data = kept.work[0]
+    (kernel, data), numbers = kept.work[0], kept.fused[0][1].qfunction.numbers
     square = isinstance(kernel, Kernel) and kernel.q1d == kernel.source.p1d
-    if len(kept.work) > 1 or not square or data.points.shape[2] != 1:
+    if len(kept.work) > 1 or not square or not numbers.point == numbers.total == 1:
         return None
     assert isinstance(kernel, Kernel)
     points = _reciprocals(data.points, parts)
