@@ -393,7 +393,7 @@ def _owns_same(first: HostLaunch, second: HostLaunch) -> bool:
         for sweep in written
     ]
     all_owned = all(d.target.owned_start[-1] == d.target.ndofs for d in written[0].values())
-    return all_owned and owned[0] == owned[1]
+    return bool(written[0]) and all_owned and owned[0] == owned[1]
 
 
 @final
