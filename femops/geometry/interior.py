@@ -181,7 +181,7 @@ def _in_batches(group: Ints, lie: Ints, groups: int) -> tuple[Ints, Ints]:
     Parameters
     ----------
     group, lie : (nf,) int64
-        Group of each face, and a number that is the same for all faces that lie alike.
+        Group of each face, ascending, and a number that is the same for all faces that lie alike.
     groups : int
         Number of groups.
 
@@ -195,6 +195,7 @@ def _in_batches(group: Ints, lie: Ints, groups: int) -> tuple[Ints, Ints]:
     kind = np.unique(lie, return_inverse=True)[1]
     runs = group * (kind.max(initial=0) + 1) + kind
     _, run, count = np.unique(runs, return_inverse=True, return_counts=True)
+    begins = np.searchsorted(group, np.arange(groups))
     rare = (count < BATCH // 2)[run]  # half empty batches of their own would cost more
     order = np.lexsort((kind, rare, group))
     group, run, rare = group[order], run[order], rare[order]
@@ -205,7 +206,9 @@ def _in_batches(group: Ints, lie: Ints, groups: int) -> tuple[Ints, Ints]:
     batches = np.repeat(order, repeats).reshape(-1, BATCH)
     # Batches of one kind in all of a group would meet its elements at its beginning, and wait for
     # memory there. Kernels are faster if some batches of one kind follow each other.
-    forward = np.lexsort((batches.max(axis=1) // _FORWARD, np.repeat(group, repeats)[::BATCH]))
+    owner = np.repeat(group, repeats)[::BATCH]
+    far = (batches.max(axis=1) - begins[owner]) // _FORWARD  # the same on any number of ranks
+    forward = np.lexsort((far, owner))
     start = np.append(0, np.cumsum(sizes + -sizes % BATCH))
     return batches[forward].reshape(-1), start
 

@@ -14,6 +14,7 @@ from femops.operators.assembly.csr import flat_dofs, require_memory
 from femops.operators.assembly.diagonal import terms_on_diagonal
 from femops.operators.assembly.element_matrices import ElementAssembly
 from femops.operators.levels.inverse import block_inverse
+from femops.parallel.collective_checks import check
 from femops.solvers.preconditioner import Preconditioner
 from femops.spaces.h1_l2 import L2
 from femops_kernels.compiled import CompiledOperator
@@ -70,7 +71,7 @@ class FactoredBlocks(BlockJacobi):
 
 @checked(SolverError)
 def block_jacobi(A: Operator) -> BlockJacobi:
-    """Block Jacobi preconditioner of an operator on discontinuous functions.
+    """Block Jacobi preconditioner of an operator on discontinuous functions. Collective.
 
     For an operator without integrals over faces, such as `femops.mass`, it is the inverse. A mass
     operator is inverted by 1-D matrices in the time of a product, if its rule has p + 1 points, or
@@ -91,7 +92,10 @@ def block_jacobi(A: Operator) -> BlockJacobi:
     Raises
     ------
     SolverError
-        A is not on an L2 space, has constrained dofs, or an element's block is singular.
+        A is not on an L2 space, has constrained dofs, or an element's block is singular, or has no
+        inverse in the operator's type.
+    RankError
+        An element's block of another rank is singular.
     OperatorError
         The blocks do not fit into memory.
 
@@ -115,18 +119,20 @@ def block_jacobi(A: Operator) -> BlockJacobi:
     if compiled is not None:
         return FactoredBlocks(A, compiled)
     blocks = _blocks(A, space)
-    try:
-        inverse = np.linalg.inv(blocks)
-    except np.linalg.LinAlgError:
-        inverse = np.full_like(blocks, np.nan)
+    with np.errstate(over="ignore"):
+        try:
+            inverse = np.linalg.inv(blocks).astype(A.dtype)
+        except np.linalg.LinAlgError:
+            inverse = np.full(blocks.shape, np.nan, A.dtype)
     bad = ~np.isfinite(inverse).all(axis=(1, 2))
-    if space.comm.sum(int(bad.sum())):
-        raise SolverError(
-            f"{np.count_nonzero(bad)} elements have singular blocks, first number "
-            f"{int(bad.argmax())}: add a mass term, or take interior penalty"
-        )
+    with check(space.comm):
+        if bad.any():
+            raise SolverError(
+                f"{np.count_nonzero(bad)} elements have singular blocks, first number "
+                f"{int(bad.argmax())}: add a mass term, or take interior penalty"
+            )
     memory = space.memory
-    return DenseBlocks(memory.put(inverse.astype(A.dtype)), space, symmetric=A.symmetric)
+    return DenseBlocks(memory.put(inverse), space, symmetric=A.symmetric)
 
 
 def _blocks(A: Operator, space: L2) -> NDArray[np.float64]:

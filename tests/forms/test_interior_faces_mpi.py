@@ -17,6 +17,7 @@ from support.cases.rank_operators import close, of_rank_0, piece
 
 MESHES: dict[str, Callable[[], femops.Mesh]] = {
     "many": lambda: scrambled_box((19, 18, 19), 5, bend),
+    "medium": lambda: scrambled_box((14, 13, 13), 5),
     "large": lambda: scrambled_box((5, 4, 3), 5, bend, 2),
     "turned": lambda: scrambled_box((3, 3, 2), 11, bend, 2),
     "flat": lambda: scrambled_box((5, 4), 3, bend, 2),
@@ -153,6 +154,19 @@ def test_the_same_bits(comm: Any, mesh: str, family: str, monkeypatch: Any) -> N
     assert square == other != 0.0
     for mine, one in zip(vectors, expected, strict=True):
         assert np.array_equal(mine, one[piece(V)])
+
+
+@pytest.mark.parallel(2)
+def test_the_same_bits_of_many_faces(comm: Any) -> None:
+    """Batches of a group are in the same order, wherever the rank's faces begin."""
+
+    def product(ranks: Any) -> tuple[Any, Any]:
+        V = femops.L2(femops.distribute(MESHES["medium"](), ranks, reproducible=True), 1)
+        u = np.random.default_rng(5).standard_normal(V.global_size)[piece(V)]
+        return V, femops.form(lambda u: {"jump": u.jump}, V, faces="interior") @ u
+
+    V, mine = product(comm)
+    assert np.array_equal(mine, of_rank_0(comm, lambda: product(Serial())[1])[piece(V)])
 
 
 @pytest.mark.parallel(3)

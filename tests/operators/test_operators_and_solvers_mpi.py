@@ -115,8 +115,14 @@ def test_products(comm, mesh, make, level):
     close((A @ several[piece(A.space)])[:, 7], (B @ several)[:, 7], A.space)
 
 
+def two_rules(mesh):
+    """Two sweeps over the elements."""
+    V = femops.H1(mesh, 2)
+    return femops.mass(V, quadrature=5) + femops.diffusion(V, quadrature=3)
+
+
 @pytest.mark.parallel(2, 3)
-@pytest.mark.parametrize("make", [robin, taylor_hood, one_space_twice])
+@pytest.mark.parametrize("make", [robin, taylor_hood, one_space_twice, two_rules])
 def test_products_and_sums_are_reproducible(comm, make):
     mesh = ball()
     A = make(femops.distribute(mesh, comm, reproducible=True))

@@ -81,15 +81,31 @@ def test_parallelepipeds_with_any_rule(level):
 def test_other_blocks_are_dense():
     V, twin = femops.L2(BENT, 2), femops.L2(BENT, 2, ncomp=2)
     turn = np.array([[0.0, 1.0], [-1.0, 0.0]])
-    others = [
+    sheared = femops.L2(SHEARED, 2)
+    inverted = [
         femops.mass(V),  # more points than nodes, and bent elements
-        femops.mass(V, quadrature=3) + femops.interior_penalty(V),
+        femops.mass(V, lambda x: 2.0 + x[0], quadrature=3) + femops.mass(V, quadrature=3),
+        # a number of each element, and one of each point
+        femops.mass(sheared, quadrature=3) + femops.mass(sheared, lambda x: x[0], quadrature=3),
         femops.form(lambda u, c: {"value": c @ u}, twin, c=turn, quadrature=3),
     ]
-    for A in others:
+    with_faces = femops.mass(V, quadrature=3) + femops.interior_penalty(V)
+    for A in (with_faces, *inverted):
         M, x = femops.block_jacobi(A), np.random.default_rng(0).standard_normal(A.shape[1])
         assert isinstance(M, DenseBlocks)
-    np.testing.assert_allclose(M @ (A @ x), x, rtol=1e-12)
+        if A is not with_faces:
+            np.testing.assert_allclose(M @ (A @ x), x, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("mesh", [BENT, SHEARED], ids=["at points", "by directions"])
+def test_no_inverse_in_the_type(mesh):
+    """A reciprocal overflows."""
+    V = femops.L2(mesh, 1)
+    values = np.append(1e-43, np.ones(mesh.num_elements - 1))
+    rho = femops.GridFunction(femops.L2(mesh, 0), values)
+    A = femops.mass(V, rho, quadrature=2, dtype="float32")
+    with pytest.raises(SolverError, match="1 elements have singular blocks"):
+        femops.block_jacobi(A)
 
 
 def test_it_inverts_mass_and_helps_a_solve() -> None:

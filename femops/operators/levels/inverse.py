@@ -28,26 +28,31 @@ def block_inverse(summands: Summands) -> CompiledOperator | None:
     many points as nodes, or D is constant in each element up to the weights of the rule. Then the
     inverse is B^-1 D^-1 B^-T, or the product of inverse 1-D mass matrices.
 
+    All ranks decide together. Collective.
+
     Returns
     -------
     CompiledOperator or None
-        None for other sums, for singular blocks, and where products are not computed on the host.
+        None for other sums, for blocks that are singular or whose inverses overflow, and where
+        products are not computed on the host.
     """
     first = summands[0][1]
-    backend = backend_of(first.spaces[0])
+    space = first.spaces[0]
+    backend = backend_of(space)
     if not (backend.separates and all(_is_scalar(term) for _, term in summands)):
         return None
-    if not first.domain.num_elements:
-        return backend.operator([(1.0, backend.launch(first, FREE, 0.0))])
     parts = Points(
         [(a, t.at_level("partial").ready("partial")) for a, t in summands], FREE, "partial"
     )
-    inverse = _of_directions(parts) or _of_points(parts)
-    if inverse is None:
+    inverse = _of_directions(parts)
+    if space.comm.max(int(inverse is None)):  # on a reproducible mesh all ranks choose kernels
+        inverse = _of_points(parts) or inverse
+    missing = inverse is None and first.domain.num_elements > 0
+    if space.comm.max(int(missing)):
         return None
-    alpha, term = parts.fused[0]
-    launch = backend.launch(term, FREE, 0.0, lambda: inverse)
-    return backend.operator([(1.0 / alpha, launch)])
+    term = parts.fused[0][1]
+    given = None if inverse is None else lambda: inverse
+    return backend.operator([(1.0, backend.launch(term, FREE, 0.0, given))])
 
 
 def _is_scalar(term: Term) -> bool:
@@ -74,11 +79,15 @@ def _of_directions(parts: Points) -> Work | None:
 
 
 def _of_points(parts: Points) -> Work | None:
-    """Kernel and data of the inverse, if there are as many points as nodes."""
+    """Kernel and data of the inverse, if there are as many points as nodes.
+
+    A point must have one number in all. Sums with more numbers, such as one of the element besides,
+    are left to dense blocks.
+    """
     kept = replace(parts, summands=[(a, kept_at_points(t)) for a, t in parts.summands])
-    kernel, data = kept.work[0]
+    (kernel, data), numbers = kept.work[0], kept.fused[0][1].qfunction.numbers
     square = isinstance(kernel, Kernel) and kernel.q1d == kernel.source.p1d
-    if len(kept.work) > 1 or not square or data.points.shape[2] != 1:
+    if len(kept.work) > 1 or not square or not numbers.point == numbers.total == 1:
         return None
     assert isinstance(kernel, Kernel)
     points = _reciprocals(data.points, parts)
@@ -90,13 +99,14 @@ def _of_points(parts: Points) -> Work | None:
 
 
 def _reciprocals(numbers: NDArray[Any], parts: Points) -> NDArray[Any] | None:
-    """Reciprocals (nbatch, ..., width) of numbers of elements. None if one of them is zero.
+    """Reciprocals (nbatch, ..., width) of numbers of elements times the factor of the sum.
 
-    Slots behind the last element keep their zeros.
+    None if a number is zero, or a reciprocal overflows. Slots behind the last element keep zeros.
     """
-    elements = np.moveaxis(numbers, -1, 1).reshape(-1, *numbers.shape[1:-1])
-    if not elements[: parts.summands[0][1].domain.num_elements].all():
-        return None
     result = np.zeros_like(numbers)
-    np.divide(1.0, numbers, out=result, where=numbers != 0.0)
-    return result
+    with np.errstate(all="ignore"):
+        scaled = parts.fused[0][0] * numbers
+        np.divide(1.0, scaled, out=result, where=scaled != 0.0)
+    slots = np.moveaxis(result, -1, 1).reshape(-1, *numbers.shape[1:-1])
+    elements = slots[: parts.summands[0][1].domain.num_elements]
+    return result if np.all(np.isfinite(elements) & (elements != 0.0)) else None

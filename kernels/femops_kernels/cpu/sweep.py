@@ -383,7 +383,7 @@ def _rounds(launches: Sequence[HostLaunch], places: Places) -> list[range]:
 def _owns_same(first: HostLaunch, second: HostLaunch) -> bool:
     """True if the chunks of two sweeps write to the same dofs, which each chunk owns.
 
-    Reproducible sums take the contributions of all ranks to one launch before the next launch.
+    False for reproducible kernels. Ranks add all contributions of a sweep before the next sweep.
     """
     if not (isinstance(first, Sweep) and isinstance(second, Sweep)) or first.kernel.reproducible:
         return False
@@ -393,7 +393,7 @@ def _owns_same(first: HostLaunch, second: HostLaunch) -> bool:
         for sweep in written
     ]
     all_owned = all(d.target.owned_start[-1] == d.target.ndofs for d in written[0].values())
-    return all_owned and owned[0] == owned[1]
+    return bool(written[0]) and all_owned and owned[0] == owned[1]
 
 
 @final
