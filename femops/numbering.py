@@ -10,11 +10,13 @@ dofs in at most 3**dim runs. The runs are ascending if neighbours are turned ali
 from __future__ import annotations
 
 import itertools
+from collections import deque
 from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from femops_kernels.cpu.in_order import in_order
 from femops_meshes.topology.topology import Topology, entity_permutation
 
 Ints = NDArray[np.int64]
@@ -142,7 +144,8 @@ def node_dofs(topology: Topology, p: int, starts: Ints, seen: Codes) -> Ints:
         if p > 1 or digits.count(1) == 0
     ]
     step = max(1, _TOGETHER // indices.shape[1])
-    for begin in range(0, len(indices), step):
+
+    def fill(begin: int) -> None:
         some = slice(begin, begin + step)  # the rows stay in cache
         entity, orientation = topology.entity[some], topology.orientation[some]
         for code, kind, nodes in parts:
@@ -151,6 +154,8 @@ def node_dofs(topology: Topology, p: int, starts: Ints, seen: Codes) -> Ints:
             if kind in relative:
                 inside = relative[kind][seen[entities], orientation[:, code]]
             indices[some, nodes] = starts[entities, None] + inside
+
+    deque(in_order(fill, range(0, len(indices), step)), maxlen=0)
     return indices
 
 

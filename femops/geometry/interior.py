@@ -25,6 +25,7 @@ from femops.geometry.boundary import BATCH, face_digits, group_size, nodes_inwar
 from femops.geometry.domain import Domain, DomainGeometry, FaceBlock
 from femops.parallel.mesh import DistributedMesh
 from femops.parallel.neighbours import Neighbours, neighbours
+from femops_kernels.cpu.in_order import computed_once
 from femops_kernels.derived import Derived
 from femops_meshes.coordinates.interpolation import tensor_apply
 from femops_meshes.coordinates.mapping import adjugates, determinants, of_columns
@@ -374,31 +375,31 @@ class InteriorBlock(FaceBlock):
         self.geometry, self.start, self.stop = geometry, start, stop
         self._minus, self._side = minus, MINUS if minus is None else PLUS
 
-    @cached_property
+    @computed_once
     def other(self) -> InteriorBlock:
         """The same faces, seen from their other sides."""
         if self._minus is not None:
             return self._minus
         return InteriorBlock(self.geometry, self.start, self.stop, self)
 
-    @cached_property
+    @computed_once
     def points(self) -> Floats:
         """Positions (n, nq, dim) of the quadrature points."""
         return self.geometry.coordinates(self._side, self.start, self.stop)
 
-    @cached_property
+    @computed_once
     def _jacobian(self) -> Floats:
         return self.geometry.jacobians(self._side, self.start, self.stop)
 
-    @cached_property
+    @computed_once
     def _adjugates(self) -> Floats:
         return adjugates(self._jacobian)
 
-    @cached_property
+    @computed_once
     def _determinants(self) -> Floats:
         return determinants(self._jacobian)
 
-    @cached_property
+    @computed_once
     def _outward(self) -> Floats:
         """Outer normals times surface elements (n, nq, dim), of valid elements."""
         mirrored = self.geometry.faces.mirrored[self._side][self.start : self.stop, np.newaxis]
@@ -418,7 +419,7 @@ class InteriorBlock(FaceBlock):
         elements = self.geometry.faces.elements[self._side, self.start : self.stop][bad]
         return ", ".join(str(e) for e in np.unique(self.geometry.faces.numbers[elements])[:5])
 
-    @cached_property
+    @computed_once
     def _vectors(self) -> Floats:
         """Outer normals times surface elements (n, nq, dim), the same on both sides."""
         mine, theirs = self._outward, self.other._outward
@@ -431,13 +432,13 @@ class InteriorBlock(FaceBlock):
             )
         return mine
 
-    @cached_property
+    @computed_once
     def inverse(self) -> Floats:
         """Derivatives (n, nq, dim, dim) of the turned elements' coordinates in space."""
         self._vectors  # noqa: B018  (refuses inverted elements)
         return np.asarray(self._adjugates / self._determinants[..., np.newaxis, np.newaxis])
 
-    @cached_property
+    @computed_once
     def weighted_det(self) -> Floats:
         """Surface elements times quadrature weights, (n, nq); zero on repeated faces."""
         counted = self.geometry.faces.counted[self.start : self.stop, np.newaxis]
