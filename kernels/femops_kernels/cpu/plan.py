@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import itertools
+from collections import deque
 from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from femops_kernels.cpu.in_order import in_order
 from femops_kernels.errors import KernelValueError
 from femops_kernels.simd.lanes import WIDTHS
 from femops_kernels.simd.runs import DofRuns
@@ -199,21 +201,31 @@ def make_plan(
         width, or different runs have the same first two dofs.
     """
     _check(indices, element_start, width, ndofs + ghosts)
+    pairs, highest = [*itertools.pairwise(element_start)], np.empty(len(indices), dtype=np.int64)
+
+    def own(ends: tuple[int, int]) -> Int:
+        part = indices[slice(*ends)]
+        return np.where(part < ndofs, part, -1) if ghosts else part
+
+    def look(ends: tuple[int, int]) -> None:
+        own(ends).max(axis=1, out=highest[slice(*ends)])
+
+    deque(in_order(look, pairs), maxlen=0)
     # number of dofs that have been touched after each element
-    met, end = np.empty(len(indices), dtype=np.int64), 0
-    for begin, stop in itertools.pairwise(element_start):
-        part, first = indices[begin:stop], end
-        if ghosts:
-            part = np.where(part < ndofs, part, -1)
-        met[begin:stop] = np.maximum(np.maximum.accumulate(part.max(axis=1)) + 1, first)
-        end = int(met[stop - 1])
-        touched = np.zeros(end - first + 1, dtype=bool)  # the dofs before in one
-        touched[np.maximum(part - first, -1)] = True
-        if not touched[:-1].all():
-            raise KernelValueError("dofs are not numbered by first touch in element order")
-    if end != ndofs:
-        raise KernelValueError(f"elements touch {end} dofs, the vector has {ndofs}")
+    met = np.maximum(np.maximum.accumulate(highest) + 1, 0)
     owned_start = np.concatenate([[0], met[element_start[1:] - 1]])
+
+    def complete(chunk: int) -> bool:
+        """True if the elements of a chunk touch all dofs that it owns."""
+        first, end = owned_start[chunk : chunk + 2]
+        touched = np.zeros(end - first + 1, dtype=bool)  # the dofs before in one
+        touched[np.maximum(own(pairs[chunk]) - first, -1)] = True
+        return bool(touched[:-1].all())
+
+    if not all(in_order(complete, range(len(pairs)))):
+        raise KernelValueError("dofs are not numbered by first touch in element order")
+    if owned_start[-1] != ndofs:
+        raise KernelValueError(f"elements touch {owned_start[-1]} dofs, the vector has {ndofs}")
     return _plan(indices, element_start, owned_start, met, (ndofs, ghosts), width, runs)
 
 
@@ -428,22 +440,37 @@ def _copied_runs(
     groups = [np.flatnonzero(sizes == size) for size in np.unique(sizes)]
     tables = [np.array([runs.nodes[k] for k in columns]) for columns in groups]
     none = np.zeros(0, dtype=np.int64)
-    found = [[(np.zeros((0, nodes.shape[1]), np.int64), none, none, none)] for nodes in tables]
-    for c, (begin, end) in enumerate(itertools.pairwise(element_start)):
-        part, first = indices[begin:end], owned_start[c]
-        for columns, nodes, lists in zip(groups, tables, found, strict=True):
-            dofs = part[:, nodes]
-            heads = dofs[..., 0]
+    empty = [(np.zeros((0, nodes.shape[1]), np.int64), none, none, none) for nodes in tables]
+
+    def among(c: int) -> list[tuple[Int, Int, Int, Int]]:
+        """Rows, chunks, elements and runs of the copies of one chunk, for each length."""
+        begin, end = element_start[c : c + 2]
+        part, first, lists = indices[begin:end], owned_start[c], []
+        for columns, nodes in zip(groups, tables, strict=True):
+            heads = part[:, nodes[:, 0]]
             direct = (heads >= first) & (heads < owned_start[c + 1])
             # layers of an element are read where they are, or are copied without the nodes between
             if nodes.shape[1] > 1 and not runs.layers:
-                direct &= (np.diff(dofs, axis=-1) == 1).all(axis=-1)
+                direct &= _consecutive(part, nodes)
             local[begin:end, columns] = heads - first
-            at = np.flatnonzero(~direct)
-            element, column = np.divmod(at, len(columns))
-            rows = dofs.reshape(-1, nodes.shape[1])[at]
-            lists.append((rows, np.full(len(at), c), begin + element, columns[column]))
+            element, column = np.nonzero(~direct)
+            rows = part[element[:, np.newaxis], nodes[column]]
+            lists.append((rows, np.full(len(rows), c), begin + element, columns[column]))
+        return lists
+
+    found = zip(empty, *in_order(among, range(len(element_start) - 1)), strict=True)
     return [_Copied(*map(np.concatenate, zip(*lists, strict=True))) for lists in found]
+
+
+def _consecutive(indices: Int, nodes: Int) -> NDArray[np.bool_]:
+    """True (ne, k) for runs of nodes (k, length) whose dofs follow each other in each element."""
+    start, length = int(nodes[0, 0]), nodes.shape[1]
+    if nodes.size == 1 + nodes[-1, -1] - start and (np.diff(nodes.reshape(-1)) == 1).all():
+        rows = indices[:, start : start + nodes.size].reshape(len(indices), *nodes.shape)
+    else:
+        rows = indices[:, nodes]
+    expected = rows[..., :1] + np.arange(length)
+    return np.asarray((rows == expected).all(axis=-1))
 
 
 def _copies(
