@@ -46,7 +46,12 @@ _GROUP = 128, 512
 _FORWARD = 96
 """Number of faces of a group, in the order of their minus elements, that batches go through."""
 
+_TURNS = 8
+"""Number of orientations of a face."""
+
 _MATCHING = 1e-4  # largest relative difference of the area vectors of both sides; files round
+
+_MOST_ENTRIES = 4096  # of a matrix over all points of a face
 
 _interiors = Derived[Mesh, "InteriorFaces"](weak=True)
 
@@ -137,14 +142,17 @@ class InteriorFaces(Domain):
         returned.
         """
         part, dim = slice(start, stop), self.mesh.dim
-        codes, turns = self.codes[side, part], self.turns[:, part]
+        codes = self.codes[side, part]
+        both = self.turns[MINUS, part].astype(np.int64) * _TURNS + self.turns[PLUS, part]
         count = min(layers or p1d, p1d)
         result = np.empty((len(codes), count * p1d ** (dim - 1)), dtype=np.int64)
         for code, digits in face_digits(dim):
             near = nodes_inwards(digits, p1d).reshape(p1d, -1)[:count]
-            for kind in np.unique(turns[:, codes == code], axis=1).T:
-                mine = (codes == code) & (turns == kind[:, np.newaxis]).all(axis=0)
-                result[mine] = near[:, _order_in_minus(kind, side, p1d, dim - 1)].reshape(-1)
+            here = np.flatnonzero(codes == code)
+            kinds = both[here]
+            for kind in np.flatnonzero(np.bincount(kinds)):
+                order = _order_in_minus(np.array(divmod(kind, _TURNS)), side, p1d, dim - 1)
+                result[here[kinds == kind]] = near[:, order].reshape(-1)
         return result
 
     @cached_property
@@ -283,6 +291,7 @@ class InteriorGeometry(DomainGeometry):
         self.num_elements = faces.num_elements
         self.num_points = quadrature.q1d ** (self.dim - 1)
         self.weights = quadrature.tensor_weights(self.dim - 1)
+        self._known: dict[tuple[str, int, int | None], list[Floats]] = {}
 
     def block(self, start: int, stop: int) -> InteriorBlock:
         """Geometry of the faces start <= f < stop, seen from their minus sides."""
@@ -298,8 +307,30 @@ class InteriorGeometry(DomainGeometry):
 
     def jacobians(self, side: int, start: int, stop: int) -> Floats:
         """Jacobians (n, nq, dim, dim) of one side's elements, turned to their faces."""
-        basis, e_vec = Basis1D("gll", self.mesh.order), self._coordinates(side, start, stop)
-        return of_columns([self.on_face(basis, e_vec, d) for d in range(self.dim)])
+        e_vec = self._coordinates(side, start, stop)
+        if self._slopes is None:
+            basis = Basis1D("gll", self.mesh.order)
+            return of_columns([self.on_face(basis, e_vec, d) for d in range(self.dim)])
+        # one product for each element: in a large one BLAS rounds a row by the number of rows
+        found = np.matmul(self._slopes, e_vec).reshape(len(e_vec), self.dim, -1, self.dim)
+        return of_columns([*found.swapaxes(0, 1)])
+
+    @computed_once
+    def _slopes(self) -> Floats | None:
+        """Matrix (dim * nq, nodes) from a map's nodes to its derivatives at all points of a face.
+
+        None if sum factorisation takes less work.
+        """
+        basis = Basis1D("gll", self.mesh.order)
+        if basis.p1d**self.dim * self.num_points > _MOST_ENTRIES:
+            return None
+        rows = []
+        for d in range(self.dim):
+            product = np.eye(1)
+            for matrix in reversed(self._matrices(basis, d)):
+                product = np.asarray(np.kron(product, matrix))
+            rows.append(product)
+        return np.concatenate(rows)
 
     def coordinates(self, side: int, start: int, stop: int) -> Floats:
         """Positions (n, nq, dim) of the points in one side's elements."""
@@ -326,11 +357,18 @@ class InteriorGeometry(DomainGeometry):
         -------
         (n, nq[, ncomp]) float64
         """
-        grids = [self.quadrature.points] * (self.dim - 1) + [np.zeros(1)]
-        matrices = [
-            basis.gradient(x) if d == slope else basis.interpolation(x) for d, x in enumerate(grids)
-        ]
-        return tensor_apply(matrices, np.asarray(e_vec, dtype=np.float64))
+        return tensor_apply(self._matrices(basis, slope), np.asarray(e_vec, dtype=np.float64))
+
+    def _matrices(self, basis: Basis1D, slope: int | None) -> list[Floats]:
+        """1-D matrices of `on_face`. They are kept, because blocks of faces are small."""
+        key = basis.family, basis.p1d, slope
+        if key not in self._known:
+            grids = [self.quadrature.points] * (self.dim - 1) + [np.zeros(1)]
+            self._known[key] = [
+                basis.gradient(x) if d == slope else basis.interpolation(x)
+                for d, x in enumerate(grids)
+            ]
+        return self._known[key]
 
     def __repr__(self) -> str:
         return f"InteriorGeometry({self.num_elements} faces, {self.quadrature!r})"
