@@ -291,7 +291,6 @@ class InteriorGeometry(DomainGeometry):
         self.num_elements = faces.num_elements
         self.num_points = quadrature.q1d ** (self.dim - 1)
         self.weights = quadrature.tensor_weights(self.dim - 1)
-        self._known: dict[tuple[str, int, int | None], list[Floats]] = {}
 
     def block(self, start: int, stop: int) -> InteriorBlock:
         """Geometry of the faces start <= f < stop, seen from their minus sides."""
@@ -360,15 +359,11 @@ class InteriorGeometry(DomainGeometry):
         return tensor_apply(self._matrices(basis, slope), np.asarray(e_vec, dtype=np.float64))
 
     def _matrices(self, basis: Basis1D, slope: int | None) -> list[Floats]:
-        """1-D matrices of `on_face`. They are kept, because blocks of faces are small."""
-        key = basis.family, basis.p1d, slope
-        if key not in self._known:
-            grids = [self.quadrature.points] * (self.dim - 1) + [np.zeros(1)]
-            self._known[key] = [
-                basis.gradient(x) if d == slope else basis.interpolation(x)
-                for d, x in enumerate(grids)
-            ]
-        return self._known[key]
+        """1-D matrices of `on_face`."""
+        grids = [self.quadrature.points] * (self.dim - 1) + [np.zeros(1)]
+        return [
+            basis.gradient(x) if d == slope else basis.interpolation(x) for d, x in enumerate(grids)
+        ]
 
     def __repr__(self) -> str:
         return f"InteriorGeometry({self.num_elements} faces, {self.quadrature!r})"

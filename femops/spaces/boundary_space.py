@@ -66,6 +66,11 @@ class BoundarySpace(FaceSpace):
         """See `DomainSpace.touched`."""
         return len(distinct(self.restriction.indices.reshape(-1)))
 
+    @property
+    def behind(self) -> Ints:
+        """See `FaceSpace.behind`."""
+        return self.domain.elements
+
     def turned_nodes(self, layers: int | None = None) -> Ints:
         """See `FaceSpace.turned_nodes`. Functions without derivatives have the nodes on the face.
 

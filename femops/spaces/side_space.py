@@ -47,6 +47,11 @@ class SideSpace(FaceSpace):
         self.restriction, self.numbering = touched.restriction, touched.numbering
         self.halo = touched.halo
 
+    @property
+    def behind(self) -> Ints:
+        """See `FaceSpace.behind`."""
+        return self.domain.elements[self.side]
+
     def turned_nodes(self, layers: int | None = None) -> Ints:
         """See `FaceSpace.turned_nodes`."""
         return self.domain.nodes(self.side, self.p1d, layers=layers)

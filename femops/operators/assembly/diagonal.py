@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,6 +12,9 @@ from femops.operators.assembly.element_matrices import ElementAssembly
 from femops.operators.integrals.term import Term
 from femops.spaces.domain_space import DomainSpace
 from femops.spaces.h1_l2 import L2
+from femops_kernels.cpu.in_order import in_order
+
+Floats = NDArray[np.float64]
 
 
 def assemble_diagonal(summands: Summands) -> NDArray[np.float64]:
@@ -21,8 +26,11 @@ def assemble_diagonal(summands: Summands) -> NDArray[np.float64]:
             total += factor * _between_sides(assembly)
             continue
         e_vec = np.zeros((space.domain.num_elements, space.p1d**space.dim, space.ncomp))
-        for start, stop in assembly.diagonal_blocks():
-            e_vec[start:stop] = assembly.diagonals(start, stop)
+
+        def store(ends: tuple[int, int], out: Floats = e_vec, a: ElementAssembly = assembly) -> None:
+            out[slice(*ends)] = a.diagonals(*ends)
+
+        deque(in_order(store, assembly.diagonal_blocks()), maxlen=0)
         total += factor * space.sum_elements(e_vec)
     return total
 
