@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections import deque
 from functools import partial
 from typing import Any, final
 
 import numpy as np
 
 from femops.errors import SpaceError
+from femops.geometry.batching import element_blocks
 from femops.geometry.interior import InteriorFaces, interior_faces
 from femops.spaces.base import Space
 from femops.spaces.face_space import FaceSpace, Ints
 from femops.spaces.neighbours import TouchedDofs, with_neighbours
+from femops_kernels.cpu.in_order import in_order
 from femops_kernels.derived import Derived
 
 
@@ -80,10 +83,16 @@ def _dofs(volume: Space, faces: InteriorFaces, side: int, layers: int) -> Touche
             "whose dofs ranks share: leave it out, or take an L2 space"
         )
     near, elements = with_neighbours(volume), faces.elements[side]
-    nodes = faces.nodes(side, volume.p1d, layers=layers)
-    known = near.numbering
+    known, per_face = near.numbering, layers * volume.p1d ** (volume.dim - 1)
     ghosts = np.empty(0, dtype=np.int64) if known is None else known.ghosts
-    return TouchedDofs.of(volume, near.restriction.indices[elements[:, np.newaxis], nodes], ghosts)
+    indices = np.empty((len(elements), per_face), dtype=np.int64)
+
+    def fill(ends: tuple[int, int]) -> None:
+        nodes, some = faces.nodes(side, volume.p1d, *ends, layers), slice(*ends)
+        indices[some] = near.restriction.indices[elements[some, np.newaxis], nodes]
+
+    deque(in_order(fill, element_blocks(len(elements), per_face)), maxlen=0)
+    return TouchedDofs.of(volume, indices, ghosts)
 
 
 def side_space(space: Any, side: int, *, slopes: bool = True) -> SideSpace:

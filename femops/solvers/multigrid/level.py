@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from femops.errors import SolverError
 from femops_kernels.cg import Reduction, segment_edges
 from femops_kernels.compiled import CompiledOperator
+from femops_kernels.cpu.in_order import in_order
 from femops_kernels.vector_updates import VectorUpdates
 
 Array = NDArray[Any]
@@ -347,7 +349,8 @@ def scattered(first: int, count: int) -> NDArray[np.float32]:
     A number depends only on its index in the global vector, so ranks agree.
     """
     numbers, places = np.empty(count, dtype=np.float32), np.arange(_TOGETHER, dtype=np.uint32)
-    for begin in range(0, count, _TOGETHER):
+
+    def fill(begin: int) -> None:
         part = numbers[begin : begin + _TOGETHER]
         mixed = places[: len(part)] + np.uint32((first + begin) % 2**32)
         for multiplier, shift in _MIXING:
@@ -357,4 +360,6 @@ def scattered(first: int, count: int) -> NDArray[np.float32]:
         part[:] = mixed
         part *= np.float32(2.0**-23)
         part -= np.float32(1.0)
+
+    deque(in_order(fill, range(0, count, _TOGETHER)), maxlen=0)
     return numbers
