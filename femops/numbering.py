@@ -182,7 +182,7 @@ def node_dofs(topology: Topology, p: int, starts: Ints, seen: Codes) -> Ints:
     return indices
 
 
-def first_positions(numbers: Ints, count: int) -> Ints:
+def first_positions(numbers: NDArray[Any], count: int) -> Ints:
     """Position (count,) of the first occurrence of 0 .. count - 1 in the flat array `numbers`."""
     first = np.empty(count, dtype=np.int64)
     # Of repeated indices the last assigned wins, so assigning backwards keeps the first.

@@ -248,9 +248,9 @@ def _check_pointwise(
 ) -> None:
     """Call a function again for two of its points, and raise if its values have changed.
 
-    The two points are at opposite ends of the mesh, among every few of the points. They are passed together in the opposite
-    order, then each alone. This detects functions that take ``x[:, 0]`` for the first coordinate,
-    or that sort, sum, or scale by the largest coordinate.
+    The two points are at opposite ends of the points, or of every few of them. They are passed
+    together in the opposite order, then each alone. This detects functions that take ``x[:, 0]``
+    for the first coordinate, or that sort, sum, or scale by the largest coordinate.
 
     Parameters
     ----------

@@ -53,7 +53,7 @@ class SideSpace(FaceSpace):
     @property
     def behind(self) -> Ints:
         """See `FaceSpace.behind`."""
-        return self.domain.elements[self.side]
+        return np.asarray(self.domain.elements[self.side])
 
     def turned_nodes(self, layers: int | None = None) -> Ints:
         """See `FaceSpace.turned_nodes`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,13 +27,14 @@ def assemble_diagonal(summands: Summands) -> NDArray[np.float64]:
             total += factor * _between_sides(assembly)
             continue
         e_vec = np.zeros((space.domain.num_elements, space.p1d**space.dim, space.ncomp))
-
-        def store(ends: tuple[int, int], out: Floats = e_vec, a: ElementAssembly = assembly) -> None:
-            out[slice(*ends)] = a.diagonals(*ends)
-
+        store = partial(_store, e_vec, assembly)
         deque(in_order(store, assembly.diagonal_blocks()), maxlen=0)
         total += factor * space.sum_elements(e_vec)
     return total
+
+
+def _store(out: Floats, assembly: ElementAssembly, ends: tuple[int, int]) -> None:
+    out[slice(*ends)] = assembly.diagonals(*ends)
 
 
 def terms_on_diagonal(summands: Summands) -> list[tuple[float, Term]]:

@@ -96,9 +96,7 @@ def prepare_cycles(spaces: Sequence[Space], outer: np.dtype[Any], dtype: np.dtyp
     Thread(target=work, daemon=True).start()
 
 
-def _compile_ahead(
-    spaces: Sequence[Space], outer: np.dtype[Any], dtype: np.dtype[Any]
-) -> None:
+def _compile_ahead(spaces: Sequence[Space], outer: np.dtype[Any], dtype: np.dtype[Any]) -> None:
     first, steps = spaces[0], list(pairwise(spaces))
 
     def needed() -> list[Parts]:

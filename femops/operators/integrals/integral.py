@@ -388,7 +388,8 @@ class Integral:
                 rounded = np.moveaxis(found.astype(np.float64), -1, 0)
                 known = {node.number: rounded[k] for k, node in enumerate(nodes)}
         order = ancestors(stored, known)
-        inputs = self.inputs(block, {node.number for node in order}) | known
+        inputs = self.inputs(block, {node.number for node in order})
+        inputs |= known
         values = np.empty((block.stop - block.start, block.geometry.num_points, len(stored)))
         with np.errstate(all="ignore"):  # values that are not finite are reported below
             for k, value in enumerate(evaluate(stored, inputs, order)):
@@ -461,7 +462,7 @@ class Integral:
 
     @cached_property
     def _constants(self) -> dict[str, NDArray[np.float64]]:
-        """Values (1, 1, *shape) of constant coefficients, by name, when they have been asked for."""
+        """Values (1, 1, *shape) of constant coefficients that have been asked for, by name."""
         return {}
 
     def _coefficient(self, given: FormCoefficient, block: DomainBlock) -> NDArray[np.float64]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextvars import copy_context
 from functools import cached_property
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, TypeVar, final
+from typing import TYPE_CHECKING, Any, Self, TypeVar, final, overload
 
 from femops_kernels.cpu import machine
 
@@ -69,17 +69,23 @@ def _settle(future: Future[Any], work: Callable[[Any], Any], item: Any) -> None:
     """Compute the result of a future here."""
     try:
         future.set_result(work(item))
-    except Exception as error:  # raised again at its place
+    except Exception as error:  # noqa: BLE001  (raised again at its place)
         future.set_exception(error)
 
 
 @final
-class computed_once(cached_property[Result]):  # noqa: N801  (a decorator)
+class computed_once(cached_property[Result]):
     """`functools.cached_property` that does not hold a lock while it computes.
 
     In Python 3.11 all objects of a class share the lock of a property, so threads would wait for
     each other.
     """
+
+    @overload
+    def __get__(self, instance: None, owner: type[Any] | None = None) -> Self: ...
+
+    @overload
+    def __get__(self, instance: object, owner: type[Any] | None = None) -> Result: ...
 
     def __get__(self, instance: Any, owner: type[Any] | None = None) -> Any:
         """Return the value, and compute it at the first use."""

@@ -29,7 +29,7 @@ def translated_entities(
     Returns
     -------
     None if the elements are not all alike, two have the same vertices, or a boundary entry is no
-    face. Else:
+    face or twisted. Else:
 
     entity : (ne, 3**dim) int64
     counts : tuple of int
@@ -51,7 +51,10 @@ def translated_entities(
     for kind in range(1, dim):
         ways = [*combinations(range(dim), kind)]  # directions along the entities
         codes = entity_codes(dim, kind)
-        places = {code: (elements[:, entity_corners(dim, code)[0]], _way(code, dim, ways)) for code in codes}
+        places = {
+            code: (elements[:, entity_corners(dim, code)[0]], _way(code, dim, ways))
+            for code in codes
+        }
         present = np.zeros((num_vertices, len(ways)), dtype=np.bool_)
         for place in places.values():
             present[place] = True
@@ -93,11 +96,15 @@ def _way(code: int, dim: int, ways: list[tuple[int, ...]]) -> int:
 def _entries(boundary: Ints, number: Ints, ways: list[tuple[int, ...]]) -> Ints | None:
     """Number (nb,) of the face of each boundary entry. None if one is no face."""
     ordered = np.sort(boundary, axis=1)
-    if ordered.min() < 0 or ordered.max() >= len(number):
+    opposite = np.argmin(boundary, axis=1) ^ (boundary.shape[1] - 1)
+    twisted = boundary[np.arange(len(boundary)), opposite] != ordered[:, -1]
+    if ordered.min() < 0 or ordered.max() >= len(number) or twisted.any():
         return None
     found = np.full(len(boundary), -1, dtype=np.int64)
     for way, offsets in enumerate(ways):
-        sums = [sum(s for d, s in enumerate(offsets) if k >> d & 1) for k in range(1 << len(offsets))]
+        sums = [
+            sum(s for d, s in enumerate(offsets) if k >> d & 1) for k in range(1 << len(offsets))
+        ]
         alike = (ordered - ordered[:, :1] == sums).all(axis=1)
         found[alike] = number[ordered[alike, 0], way]
     return None if (found < 0).any() else found
