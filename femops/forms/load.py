@@ -26,6 +26,7 @@ from femops_meshes.coordinates.interpolation import tensor_apply
 _BLOCKS = 4  # usual blocks of elements that are worked on at once
 
 Floats = NDArray[np.float64]
+_Part = tuple[DomainBlock, Floats | None, Floats | None]
 
 
 @checked(OperatorError)
@@ -99,27 +100,7 @@ def load_vector(
     values = [basis.interpolation(points).T for points in along_each]
     slopes = [basis.gradient(points).T for points in along_each]
 
-    def prepared(ends: tuple[int, int]) -> tuple[DomainBlock, Floats | None]:
-        """A block with its points, if functions need them, and its weights."""
-        block = geometry.block(*ends)
-        if callable(f) or callable(flux):
-            block.points  # noqa: B018  (computed once)
-        return block, None if source is None else block.point_weights
-
-    def given() -> Iterator[tuple[DomainBlock, Floats | None, Floats | None]]:
-        """Blocks with the values of f times the weights, and of the flux."""
-        # a user's function is called, and checked, for few large blocks, by this thread alone
-        ranges = element_blocks(geometry.num_elements, -(-geometry.num_points // _BLOCKS))
-        for block, weights in in_order(prepared, ranges):
-            fluxes = None if along is None else along.at(block)
-            if source is None or weights is None:
-                yield block, None, fluxes
-            else:
-                yield block, _weighted(V, source.at(block), weights), fluxes
-
-    def integrals(
-        part: tuple[DomainBlock, Floats | None, Floats | None],
-    ) -> tuple[int, Floats]:
+    def integrals(part: _Part) -> tuple[int, Floats]:
         """First element of a block, and integrals (n, nodes[, ncomp]) over its elements."""
         block, sources, fluxes = part
         found = None if sources is None else tensor_apply(values, sources)
@@ -130,11 +111,36 @@ def load_vector(
         assert found is not None
         return block.start, found
 
-    total = V.sum_blocks(in_order(integrals, given()), shape)
+    total = V.sum_blocks(in_order(integrals, _parts(V, geometry, source, along)), shape)
     largest = V.volume.comm.max(largest_of(total))
     if largest:
         check_range(f"the integrals of {name}", largest, kind, whole=True)
     return V.memory.put(total.astype(kind, copy=False))
+
+
+def _parts(
+    V: DomainSpace,
+    geometry: DomainGeometry,
+    source: FormCoefficient | None,
+    along: FormCoefficient | None,
+) -> Iterator[_Part]:
+    """Yield blocks with the values of f times the weights, and of the flux."""
+    at_points = any(given is not None and callable(given.value) for given in (source, along))
+
+    def prepared(ends: tuple[int, int]) -> tuple[DomainBlock, Floats | None]:
+        block = geometry.block(*ends)
+        if at_points:
+            block.points  # noqa: B018  (computed once)
+        return block, None if source is None else block.point_weights
+
+    # a user's function is called, and checked, for few large blocks, by this thread alone
+    ranges = element_blocks(geometry.num_elements, -(-geometry.num_points // _BLOCKS))
+    for block, weights in in_order(prepared, ranges):
+        fluxes = None if along is None else along.at(block)
+        if source is None or weights is None:
+            yield block, None, fluxes
+        else:
+            yield block, _weighted(V, source.at(block), weights), fluxes
 
 
 def _components(V: DomainSpace) -> tuple[int, ...]:

@@ -13,8 +13,6 @@ from functools import cached_property
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Self, TypeVar, final, overload
 
-from femops_kernels.cpu import machine
-
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
@@ -39,14 +37,22 @@ def in_order(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[
     items : iterable
         The caller's thread takes the items from it, a few of them ahead.
     """
-    threads, source = machine.get_threads(), iter(items)
-    few = [*islice(source, _FEWEST * threads)] if threads > 1 else []
-    helpers, rest = len(few) // _FEWEST - 1, chain(few, source)
-    if helpers < 1:
-        yield from map(work, rest)
+    source = iter(items)
+    few = deque(islice(source, 2 * _FEWEST))
+    if len(few) < 2 * _FEWEST:
+        yield from map(work, few)
         return
     from concurrent.futures import Future, ThreadPoolExecutor
 
+    from femops_kernels.cpu import machine  # imports the compiler
+
+    threads = machine.get_threads()
+    few += islice(source, max(threads - 2, 0) * _FEWEST)
+    helpers = min(threads, len(few) // _FEWEST) - 1
+    rest = chain((few.popleft() for _ in range(len(few))), source)  # nothing is kept
+    if helpers < 1:
+        yield from map(work, rest)
+        return
     pool = ThreadPoolExecutor(helpers, initializer=machine.set_threads, initargs=(1,))
     found = deque["Future[Result]"]()
     try:
