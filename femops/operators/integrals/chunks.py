@@ -179,7 +179,7 @@ def _make_plan(
     indices = behind.element_indices(layers) if behind and not single else whole.indices
     given = indices, own, width, starts, runs, whole.ndofs - own
     if space.domain.covers:
-        return placed_plan(make_plan(*given))
+        return placed_plan(make_plan(*given, met=whole.first_touch[1:]))
     mesh = space.volume.distributed
     apart = mesh is not None and mesh.reproducible
     owned = None if apart else _owned_start(space, starts)

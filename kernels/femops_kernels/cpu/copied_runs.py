@@ -101,8 +101,10 @@ def _consecutive(indices: Int, nodes: Int) -> NDArray[np.bool_]:
         rows = indices[:, start : start + nodes.size].reshape(len(indices), *nodes.shape)
     else:
         rows = indices[:, nodes]
-    expected = rows[..., :1] + np.arange(length)
-    return np.asarray((rows == expected).all(axis=-1))
+    flags = rows[..., 1] - rows[..., 0] == 1
+    for k in range(2, length):  # most runs are too short for an operation on the last axis
+        flags &= rows[..., k] - rows[..., k - 1] == 1
+    return np.asarray(flags)
 
 
 def copies(

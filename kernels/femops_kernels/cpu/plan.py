@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import itertools
-from collections import deque
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -14,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from femops_kernels.cpu.copied_runs import copied_runs, copies
-from femops_kernels.cpu.in_order import in_order
 from femops_kernels.errors import KernelValueError
 from femops_kernels.simd.lanes import WIDTHS
 from femops_kernels.simd.runs import DofRuns
@@ -175,7 +173,13 @@ def equal_chunks(num_elements: int, chunk: int) -> Int:
 
 
 def make_plan(
-    indices: Int, ndofs: int, width: int, element_start: Int, runs: DofRuns, ghosts: int = 0
+    indices: Int,
+    ndofs: int,
+    width: int,
+    element_start: Int,
+    runs: DofRuns,
+    ghosts: int = 0,
+    met: Int | None = None,
 ) -> Plan:
     """Plan of a restriction whose dofs are numbered by first touch.
 
@@ -194,6 +198,9 @@ def make_plan(
         Runs of an element's nodes, whose dofs are consecutive up to their order.
     ghosts : int
         Number of ghosts, which are the dofs from ``ndofs`` on.
+    met : (ne,) int64, optional
+        Number of dofs that the elements up to each one touch. If omitted, it is found, and the
+        arguments are checked.
 
     Raises
     ------
@@ -201,33 +208,28 @@ def make_plan(
         If the dofs are not numbered by first touch, a chunk does not begin at a multiple of the
         width, or different runs have the same first two dofs.
     """
-    _check(indices, element_start, width, ndofs + ghosts)
-    pairs, highest = [*itertools.pairwise(element_start)], np.empty(len(indices), dtype=np.int64)
-
-    def own(ends: tuple[int, int]) -> Int:
-        part = indices[slice(*ends)]
-        return np.where(part < ndofs, part, -1) if ghosts else part
-
-    def look(ends: tuple[int, int]) -> None:
-        own(ends).max(axis=1, out=highest[slice(*ends)])
-
-    deque(in_order(look, pairs), maxlen=0)
-    # number of dofs that have been touched after each element
-    met = np.maximum(np.maximum.accumulate(highest) + 1, 0)
+    if met is None:
+        _check(indices, element_start, width, ndofs + ghosts)
+        met = _met(indices, ndofs, element_start)
     owned_start = np.concatenate([[0], met[element_start[1:] - 1]])
-
-    def complete(chunk: int) -> bool:
-        """True if the elements of a chunk touch all dofs that it owns."""
-        first, end = owned_start[chunk : chunk + 2]
-        touched = np.zeros(end - first + 1, dtype=bool)  # the dofs before in one
-        touched[np.maximum(own(pairs[chunk]) - first, -1)] = True
-        return bool(touched[:-1].all())
-
-    if not all(in_order(complete, range(len(pairs)))):
-        raise KernelValueError("dofs are not numbered by first touch in element order")
     if owned_start[-1] != ndofs:
         raise KernelValueError(f"elements touch {owned_start[-1]} dofs, the vector has {ndofs}")
     return _plan(indices, element_start, owned_start, met, (ndofs, ghosts), width, runs)
+
+
+def _met(indices: Int, ndofs: int, element_start: Int) -> Int:
+    """Number of dofs (ne,) that the elements up to each one touch. See `make_plan`."""
+    met, end = np.empty(len(indices), dtype=np.int64), 0
+    for begin, stop in itertools.pairwise(element_start):
+        part, first = indices[begin:stop], end
+        part = np.where(part < ndofs, part, -1)
+        met[begin:stop] = np.maximum(np.maximum.accumulate(part.max(axis=1)) + 1, first)
+        end = int(met[stop - 1])
+        touched = np.zeros(end - first + 1, dtype=bool)  # the dofs before in one
+        touched[np.maximum(part - first, -1)] = True
+        if not touched[:-1].all():
+            raise KernelValueError("dofs are not numbered by first touch in element order")
+    return met
 
 
 def make_nonowned_plan(
