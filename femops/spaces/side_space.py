@@ -71,6 +71,8 @@ class SideSpace(FaceSpace):
         return side_space(self._volume, self.side, slopes=slopes)
 
 
+_BLOCKS = 32  # usual blocks of faces that are worked on at once: nodes are found by few calls
+
 _spaces = Derived[Space, SideSpace](weak=True)
 _touched = Derived[Space, TouchedDofs]()  # kept: to make them takes messages
 
@@ -91,7 +93,7 @@ def _dofs(volume: Space, faces: InteriorFaces, side: int, layers: int) -> Touche
         nodes, some = faces.nodes(side, volume.p1d, *ends, layers), slice(*ends)
         indices[some] = near.restriction.indices[elements[some, np.newaxis], nodes]
 
-    deque(in_order(fill, element_blocks(len(elements), per_face)), maxlen=0)
+    deque(in_order(fill, element_blocks(len(elements), -(-per_face // _BLOCKS))), maxlen=0)
     return TouchedDofs.of(volume, indices, ghosts)
 
 

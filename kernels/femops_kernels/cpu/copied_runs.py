@@ -14,6 +14,8 @@ from femops_kernels.simd.runs import DofRuns
 
 Int = NDArray[np.int64]
 
+_SHORT = 16  # longest runs that are faster to compare place by place than run by run
+
 
 @final
 @dataclass(frozen=True)
@@ -101,8 +103,10 @@ def _consecutive(indices: Int, nodes: Int) -> NDArray[np.bool_]:
         rows = indices[:, start : start + nodes.size].reshape(len(indices), *nodes.shape)
     else:
         rows = indices[:, nodes]
+    if length > _SHORT:
+        return np.asarray((np.diff(rows, axis=-1) == 1).all(axis=-1))
     flags = rows[..., 1] - rows[..., 0] == 1
-    for k in range(2, length):  # most runs are too short for an operation on the last axis
+    for k in range(2, length):
         flags &= rows[..., k] - rows[..., k - 1] == 1
     return np.asarray(flags)
 
