@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-# Fewest blocks of which each thread gets some: to start a thread takes as long as a small block.
-_FEWEST = 4
+# Fewest blocks for which threads are started: to start one takes as long as a small block.
+_FEWEST = 8
+# Most threads: more would wait for the interpreter, and work far ahead, which takes memory.
+_MOST = 8
 
 
 def in_order(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
@@ -38,17 +40,15 @@ def in_order(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[
         The caller's thread takes the items from it, a few of them ahead.
     """
     source = iter(items)
-    few = deque(islice(source, 2 * _FEWEST))
-    if len(few) < 2 * _FEWEST:
+    few = deque(islice(source, _FEWEST))
+    if len(few) < _FEWEST:
         yield from map(work, few)
         return
     from concurrent.futures import Future, ThreadPoolExecutor
 
     from femops_kernels.cpu import machine  # imports the compiler
 
-    threads = machine.get_threads()
-    few += islice(source, max(threads - 2, 0) * _FEWEST)
-    helpers = min(threads, len(few) // _FEWEST) - 1
+    helpers = min(machine.get_threads(), _MOST) - 1
     rest = chain((few.popleft() for _ in range(len(few))), source)  # nothing is kept
     if helpers < 1:
         yield from map(work, rest)
