@@ -185,26 +185,14 @@ class Basis1D:
         Bernstein uses its definition, a product of positive numbers. Hermite uses the recurrence of
         Jacobi's polynomials. All are stable to p = 20 and above.
         """
-        x = _points(points)
-        if self.is_nodal:
-            return lagrange_matrix(self.nodes, x)
-        return hermite_matrix(self.p, x) if self.family == "hermite" else _bernstein(self.p, x)
+        return _values(self, _bytes(points)).copy()
 
     def gradient(self, points: ArrayLike) -> Floats:
         """G1d: derivatives (len(points), p1d) of the basis functions on [0, 1].
 
         Bernstein uses ``b'_{j,p} = p (b_{j-1,p-1} - b_{j,p-1})``.
         """
-        x = _points(points)
-        if self.is_nodal:
-            return lagrange_derivative_matrix(self.nodes, x)
-        if self.family == "hermite":
-            return hermite_derivative_matrix(self.p, x)
-        lower = _bernstein(self.p - 1, x)
-        result = np.zeros((x.size, self.p1d))
-        result[:, 1:] += self.p * lower
-        result[:, :-1] -= self.p * lower
-        return result
+        return _slopes(self, _bytes(points)).copy()
 
     @cached_property
     def from_nodal(self) -> Floats:
@@ -240,6 +228,37 @@ class Basis1D:
 
     def __hash__(self) -> int:
         return hash((self.family, self.p))
+
+
+# Matrices at given points are kept, because functions are evaluated by small blocks of elements.
+
+
+def _bytes(points: ArrayLike) -> bytes:
+    """Bytes of points (n,) in float64. Points in a vector of this type are checked later."""
+    plain = type(points) is np.ndarray and points.dtype == np.float64 and points.ndim == 1
+    return points.tobytes() if plain else _points(points).tobytes()  # type: ignore[union-attr]
+
+
+@lru_cache(maxsize=1024)
+def _values(basis: Basis1D, points: bytes) -> Floats:
+    x = _points(np.frombuffer(points))
+    if basis.is_nodal:
+        return lagrange_matrix(basis.nodes, x)
+    return hermite_matrix(basis.p, x) if basis.family == "hermite" else _bernstein(basis.p, x)
+
+
+@lru_cache(maxsize=1024)
+def _slopes(basis: Basis1D, points: bytes) -> Floats:
+    x = _points(np.frombuffer(points))
+    if basis.is_nodal:
+        return lagrange_derivative_matrix(basis.nodes, x)
+    if basis.family == "hermite":
+        return hermite_derivative_matrix(basis.p, x)
+    lower = _bernstein(basis.p - 1, x)
+    result = np.zeros((x.size, basis.p1d))
+    result[:, 1:] += basis.p * lower
+    result[:, :-1] -= basis.p * lower
+    return result
 
 
 def whole_number(

@@ -10,11 +10,15 @@ dofs in at most 3**dim runs. The runs are ascending if neighbours are turned ali
 from __future__ import annotations
 
 import itertools
+from collections import deque
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from femops_kernels.cpu.in_order import in_order
+from femops_kernels.derived import Derived
 from femops_meshes.topology.topology import Topology, entity_permutation
 
 Ints = NDArray[np.int64]
@@ -105,21 +109,42 @@ def first_touch(
         this element's order. 0 for non-owned entities.
     ndofs : int
     """
+    met, kind, orientation = _touched.get(topology, lambda: _touch(topology))
+    if nonowned is not None:
+        owned = ~nonowned[met]
+        met, kind, orientation = met[owned], kind[owned], orientation[owned]
+    sizes = ((p - 1) ** np.arange(topology.dim + 1))[kind]
+    starts = np.zeros(sum(topology.num_entities), dtype=np.int64)
+    ends = np.cumsum(sizes)
+    starts[met] = ends - sizes
+    seen = np.zeros(len(starts), dtype=np.uint8)
+    seen[met] = orientation
+    return starts, seen, int(ends[-1]) if len(ends) else 0
+
+
+# The order in which elements touch entities does not depend on the degree of a space.
+_touched = Derived[Topology, tuple[NDArray[Any], Codes, Codes]]()
+
+
+def _touch(topology: Topology) -> tuple[NDArray[Any], Codes, Codes]:
+    """Entities in the order in which elements touch them.
+
+    Returns
+    -------
+    met, kind, orientation : (n,) int32 or int64, uint8, uint8
+        Entities in the order of `entity_offsets`, their dimensions, and how the first element sees
+        them.
+    """
     codes = ternary_codes(topology.dim)
     columns = [code for code, _ in codes]
-    kinds = np.array([digits.count(1) for _, digits in codes])
+    kinds = np.array([digits.count(1) for _, digits in codes], dtype=np.uint8)
     offsets = entity_offsets(topology)
-    entities = (topology.entity[:, columns] + offsets[kinds]).ravel()
+    kept = np.int32 if offsets[-1] < 2**31 else np.int64
+    entities = (topology.entity[:, columns] + offsets[kinds]).astype(kept).ravel()
     first = first_positions(entities, int(offsets[-1]))
-    met = np.flatnonzero(first[entities] == np.arange(entities.size))
-    if nonowned is not None:
-        met = met[~nonowned[entities[met]]]
-    sizes = ((p - 1) ** kinds)[met % len(codes)]
-    starts = np.zeros(offsets[-1], dtype=np.int64)
-    starts[entities[met]] = np.cumsum(sizes) - sizes
-    seen = np.zeros(offsets[-1], dtype=np.uint8)
-    seen[entities[met]] = topology.orientation[:, columns].ravel()[met]
-    return starts, seen, int(sizes.sum())
+    at = np.flatnonzero(first[entities] == np.arange(entities.size))
+    orientation = topology.orientation[:, columns].reshape(-1)[at]
+    return entities[at], kinds[at % len(codes)], orientation
 
 
 def node_dofs(topology: Topology, p: int, starts: Ints, seen: Codes) -> Ints:
@@ -142,7 +167,8 @@ def node_dofs(topology: Topology, p: int, starts: Ints, seen: Codes) -> Ints:
         if p > 1 or digits.count(1) == 0
     ]
     step = max(1, _TOGETHER // indices.shape[1])
-    for begin in range(0, len(indices), step):
+
+    def fill(begin: int) -> None:
         some = slice(begin, begin + step)  # the rows stay in cache
         entity, orientation = topology.entity[some], topology.orientation[some]
         for code, kind, nodes in parts:
@@ -151,10 +177,12 @@ def node_dofs(topology: Topology, p: int, starts: Ints, seen: Codes) -> Ints:
             if kind in relative:
                 inside = relative[kind][seen[entities], orientation[:, code]]
             indices[some, nodes] = starts[entities, None] + inside
+
+    deque(in_order(fill, range(0, len(indices), step)), maxlen=0)
     return indices
 
 
-def first_positions(numbers: Ints, count: int) -> Ints:
+def first_positions(numbers: NDArray[Any], count: int) -> Ints:
     """Position (count,) of the first occurrence of 0 .. count - 1 in the flat array `numbers`."""
     first = np.empty(count, dtype=np.int64)
     # Of repeated indices the last assigned wins, so assigning backwards keeps the first.

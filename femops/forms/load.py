@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,12 +19,14 @@ from femops.operators.integrals.number_types import check_range, largest_of
 from femops.spaces.base import Space
 from femops.spaces.domain_space import DomainSpace
 from femops.spaces.vectors import vector_type
+from femops_kernels.cpu.in_order import in_order
 from femops_meshes.arguments import checked
 from femops_meshes.coordinates.interpolation import tensor_apply
 
 _BLOCKS = 4  # usual blocks of elements that are worked on at once
 
 Floats = NDArray[np.float64]
+_Part = tuple[DomainBlock, Floats | None, Floats | None]
 
 
 @checked(OperatorError)
@@ -97,46 +100,67 @@ def load_vector(
     values = [basis.interpolation(points).T for points in along_each]
     slopes = [basis.gradient(points).T for points in along_each]
 
-    def integrals(block: DomainBlock) -> Floats:
-        """Integrals (n, nodes[, ncomp]) over the elements of a block."""
-        found = None if source is None else tensor_apply(values, _sources(V, source, block))
-        for k, part in enumerate([] if along is None else _reference_fluxes(along, block)):
+    def integrals(part: _Part) -> tuple[int, Floats]:
+        """First element of a block, and integrals (n, nodes[, ncomp]) over its elements."""
+        block, sources, fluxes = part
+        found = None if sources is None else tensor_apply(values, sources)
+        for k, along_k in enumerate([] if fluxes is None else _reference_fluxes(fluxes, block)):
             mixed = [slopes[d] if d == k else values[d] for d in range(V.dim)]
-            one = tensor_apply(mixed, part)
+            one = tensor_apply(mixed, along_k)
             found = one if found is None else np.add(found, one, out=found)
         assert found is not None
-        return found
+        return block.start, found
 
-    # a user's function is called, and checked, for few large blocks
-    ranges = element_blocks(geometry.num_elements, -(-geometry.num_points // _BLOCKS))
-    blocks = (geometry.block(*ends) for ends in ranges)
-    total = V.sum_blocks(((block.start, integrals(block)) for block in blocks), shape)
+    total = V.sum_blocks(in_order(integrals, _parts(V, geometry, source, along)), shape)
     largest = V.volume.comm.max(largest_of(total))
     if largest:
         check_range(f"the integrals of {name}", largest, kind, whole=True)
     return V.memory.put(total.astype(kind, copy=False))
 
 
+def _parts(
+    V: DomainSpace,
+    geometry: DomainGeometry,
+    source: FormCoefficient | None,
+    along: FormCoefficient | None,
+) -> Iterator[_Part]:
+    """Yield blocks with the values of f times the weights, and of the flux."""
+    at_points = any(given is not None and callable(given.value) for given in (source, along))
+
+    def prepared(ends: tuple[int, int]) -> tuple[DomainBlock, Floats | None]:
+        block = geometry.block(*ends)
+        if at_points:
+            block.points  # noqa: B018  (computed once)
+        return block, None if source is None else block.point_weights
+
+    # a user's function is called, and checked, for few large blocks, by this thread alone
+    ranges = element_blocks(geometry.num_elements, -(-geometry.num_points // _BLOCKS))
+    for block, weights in in_order(prepared, ranges):
+        fluxes = None if along is None else along.at(block)
+        if source is None or weights is None:
+            yield block, None, fluxes
+        else:
+            yield block, _weighted(V, source.at(block), weights), fluxes
+
+
 def _components(V: DomainSpace) -> tuple[int, ...]:
     return () if V.ncomp == 1 else (V.ncomp,)
 
 
-def _sources(V: DomainSpace, f: FormCoefficient, block: DomainBlock) -> Floats:
+def _weighted(V: DomainSpace, values: Floats, weights: Floats) -> Floats:
     """Values (n, nq[, ncomp]) of f times weighted determinants. A scalar f fits all components."""
-    shape, values = _components(V), f.at(block)
+    shape = _components(V)
     if values.ndim == 2 and shape:
         values = values[..., np.newaxis]
-    weights = block.point_weights
     weights = weights.reshape(*weights.shape, *(1,) * len(shape))
     return np.asarray(weights * np.broadcast_to(values, (*weights.shape[:2], *shape)))
 
 
-def _reference_fluxes(flux: FormCoefficient, block: DomainBlock) -> list[Floats]:
+def _reference_fluxes(values: Floats, block: DomainBlock) -> list[Floats]:
     """Factors of the reference derivatives of the test function, w det(J) F J^-T.
 
-    The result has dim arrays of shape (n, nq[, ncomp]).
+    ``values`` are those of F. The result has dim arrays of shape (n, nq[, ncomp]).
     """
-    values = flux.at(block)
     factors = block.weighted_det[..., np.newaxis, np.newaxis] * block.inverse
     pulled = np.einsum("eq...i,eqji->jeq...", values, factors)
     return list(pulled)

@@ -9,7 +9,6 @@ element is, up to the sign, a row of the adjugate of the Jacobian J: the row of 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable
-from functools import cached_property
 from typing import Any, final
 
 import numpy as np
@@ -20,6 +19,7 @@ from femops.errors import GeometryError, SpaceError
 from femops.geometry.domain import Domain, DomainGeometry, FaceBlock
 from femops.numbering import ternary_codes
 from femops.parallel.mesh import DistributedMesh
+from femops_kernels.cpu.in_order import computed_once
 from femops_meshes import MeshTopologyError
 from femops_meshes.arguments import as_list, checked, number_of, shown
 from femops_meshes.coordinates.interpolation import tensor_apply
@@ -371,12 +371,12 @@ class BoundaryBlock(FaceBlock):
     def __init__(self, geometry: BoundaryGeometry, start: int, stop: int) -> None:
         self.geometry, self.start, self.stop = geometry, start, stop
 
-    @cached_property
+    @computed_once
     def points(self) -> Floats:
         """Positions (n, nq, dim) of the quadrature points."""
         return self.geometry.points(self.start, self.stop)
 
-    @cached_property
+    @computed_once
     def _jacobian(self) -> Floats:
         return self.geometry.jacobian(self.start, self.stop)
 
@@ -384,7 +384,7 @@ class BoundaryBlock(FaceBlock):
     def _codes(self) -> Ints:
         return self.geometry.faces.codes[self.start : self.stop]
 
-    @cached_property
+    @computed_once
     def _vectors(self) -> Floats:
         """Outer normals times surface elements: (n, nq, dim)."""
         geometry, codes, jacobian = self.geometry, self._codes, self._jacobian
@@ -404,7 +404,7 @@ class BoundaryBlock(FaceBlock):
             )
         return result
 
-    @cached_property
+    @computed_once
     def inverse(self) -> Floats:
         """Derivatives (n, nq, dim, dim) of the face's reference coordinates in space."""
         self._vectors  # noqa: B018  (refuses inverted elements)

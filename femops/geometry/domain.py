@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from femops.basis import Basis1D, Quadrature1D
 from femops.geometry.batching import element_blocks
+from femops_kernels.cpu.in_order import computed_once
 from femops_meshes.mesh import Mesh
 
 Floats = NDArray[np.float64]
@@ -193,18 +193,18 @@ class FaceBlock(DomainBlock, ABC):
     def _vectors(self) -> Floats:
         """Outer normals times surface elements (n, nq, dim), of valid elements."""
 
-    @cached_property
+    @computed_once
     def det(self) -> Floats:
         """Surface elements (n, nq)."""
         lengths: Floats = np.linalg.norm(self._vectors, axis=-1)
         return lengths
 
-    @cached_property
+    @computed_once
     def normals(self) -> Floats:
         """Outer unit normals (n, nq, dim)."""
         return np.asarray(self._vectors / self.det[..., np.newaxis])
 
-    @cached_property
+    @computed_once
     def weighted_det(self) -> Floats:
         """Surface elements times quadrature weights: (n, nq)."""
         return np.asarray(self.det * self.geometry.weights)

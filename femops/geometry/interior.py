@@ -26,6 +26,7 @@ from femops.geometry.boundary import BATCH, face_digits, nodes_inwards, size_of_
 from femops.geometry.domain import Domain, DomainGeometry, FaceBlock
 from femops.parallel.mesh import DistributedMesh
 from femops.parallel.neighbours import Neighbours, neighbours
+from femops_kernels.cpu.in_order import computed_once
 from femops_kernels.derived import Derived
 from femops_meshes.coordinates.interpolation import tensor_apply
 from femops_meshes.coordinates.mapping import adjugates, determinants, of_columns
@@ -41,7 +42,12 @@ MINUS, PLUS = 0, 1
 _FORWARD = 96
 """Number of faces of a group, in the order of their minus elements, that batches go through."""
 
+_TURNS = 8
+"""Number of orientations of a face."""
+
 _MATCHING = 1e-4  # largest relative difference of the area vectors of both sides; files round
+
+_MOST_ENTRIES = 4096  # of a matrix over all points of a face
 
 _interiors = Derived[Mesh, "InteriorFaces"](weak=True)
 
@@ -132,14 +138,17 @@ class InteriorFaces(Domain):
         returned.
         """
         part, dim = slice(start, stop), self.mesh.dim
-        codes, turns = self.codes[side, part], self.turns[:, part]
+        codes = self.codes[side, part]
+        both = self.turns[MINUS, part].astype(np.int64) * _TURNS + self.turns[PLUS, part]
         count = min(layers or p1d, p1d)
         result = np.empty((len(codes), count * p1d ** (dim - 1)), dtype=np.int64)
         for code, digits in face_digits(dim):
             near = nodes_inwards(digits, p1d).reshape(p1d, -1)[:count]
-            for kind in np.unique(turns[:, codes == code], axis=1).T:
-                mine = (codes == code) & (turns == kind[:, np.newaxis]).all(axis=0)
-                result[mine] = near[:, _order_in_minus(kind, side, p1d, dim - 1)].reshape(-1)
+            here = np.flatnonzero(codes == code)
+            kinds = both[here]
+            for kind in np.flatnonzero(np.bincount(kinds)):
+                order = _order_in_minus(np.array(divmod(kind, _TURNS)), side, p1d, dim - 1)
+                result[here[kinds == kind]] = near[:, order].reshape(-1)
         return result
 
     @cached_property
@@ -296,8 +305,30 @@ class InteriorGeometry(DomainGeometry):
 
     def jacobians(self, side: int, start: int, stop: int) -> Floats:
         """Jacobians (n, nq, dim, dim) of one side's elements, turned to their faces."""
-        basis, e_vec = Basis1D("gll", self.mesh.order), self._coordinates(side, start, stop)
-        return of_columns([self.on_face(basis, e_vec, d) for d in range(self.dim)])
+        e_vec = self._coordinates(side, start, stop)
+        if self._slopes is None:
+            basis = Basis1D("gll", self.mesh.order)
+            return of_columns([self.on_face(basis, e_vec, d) for d in range(self.dim)])
+        # one product for each element: in a large one BLAS rounds a row by the number of rows
+        found = np.matmul(self._slopes, e_vec).reshape(len(e_vec), self.dim, -1, self.dim)
+        return of_columns([*found.swapaxes(0, 1)])
+
+    @computed_once
+    def _slopes(self) -> Floats | None:
+        """Matrix (dim * nq, nodes) from a map's nodes to its derivatives at all points of a face.
+
+        None if sum factorisation takes less work.
+        """
+        basis = Basis1D("gll", self.mesh.order)
+        if basis.p1d**self.dim * self.num_points > _MOST_ENTRIES:
+            return None
+        rows = []
+        for d in range(self.dim):
+            product = np.eye(1)
+            for matrix in reversed(self._matrices(basis, d)):
+                product = np.asarray(np.kron(product, matrix))
+            rows.append(product)
+        return np.concatenate(rows)
 
     def coordinates(self, side: int, start: int, stop: int) -> Floats:
         """Positions (n, nq, dim) of the points in one side's elements."""
@@ -350,11 +381,14 @@ class InteriorGeometry(DomainGeometry):
         -------
         (n, nq[, ncomp]) float64
         """
+        return tensor_apply(self._matrices(basis, slope), np.asarray(e_vec, dtype=np.float64))
+
+    def _matrices(self, basis: Basis1D, slope: int | None) -> list[Floats]:
+        """1-D matrices of `on_face`."""
         grids = [self.quadrature.points] * (self.dim - 1) + [np.zeros(1)]
-        matrices = [
+        return [
             basis.gradient(x) if d == slope else basis.interpolation(x) for d, x in enumerate(grids)
         ]
-        return tensor_apply(matrices, np.asarray(e_vec, dtype=np.float64))
 
     def __repr__(self) -> str:
         return f"InteriorGeometry({self.num_elements} faces, {self.quadrature!r})"
@@ -399,31 +433,31 @@ class InteriorBlock(FaceBlock):
         self.geometry, self.start, self.stop = geometry, start, stop
         self._minus, self._side = minus, MINUS if minus is None else PLUS
 
-    @cached_property
+    @computed_once
     def other(self) -> InteriorBlock:
         """The same faces, seen from their other sides."""
         if self._minus is not None:
             return self._minus
         return InteriorBlock(self.geometry, self.start, self.stop, self)
 
-    @cached_property
+    @computed_once
     def points(self) -> Floats:
         """Positions (n, nq, dim) of the quadrature points."""
         return self.geometry.coordinates(self._side, self.start, self.stop)
 
-    @cached_property
+    @computed_once
     def _jacobian(self) -> Floats:
         return self.geometry.jacobians(self._side, self.start, self.stop)
 
-    @cached_property
+    @computed_once
     def _adjugates(self) -> Floats:
         return adjugates(self._jacobian)
 
-    @cached_property
+    @computed_once
     def _determinants(self) -> Floats:
         return determinants(self._jacobian)
 
-    @cached_property
+    @computed_once
     def _outward(self) -> Floats:
         """Outer normals times surface elements (n, nq, dim), of valid elements."""
         mirrored = self.geometry.faces.mirrored[self._side][self.start : self.stop, np.newaxis]
@@ -443,7 +477,7 @@ class InteriorBlock(FaceBlock):
         elements = self.geometry.faces.elements[self._side, self.start : self.stop][bad]
         return ", ".join(str(e) for e in np.unique(self.geometry.faces.numbers[elements])[:5])
 
-    @cached_property
+    @computed_once
     def _vectors(self) -> Floats:
         """Outer normals times surface elements (n, nq, dim), the same on both sides."""
         mine, theirs = self._outward, self.other._outward
@@ -456,13 +490,13 @@ class InteriorBlock(FaceBlock):
             )
         return mine
 
-    @cached_property
+    @computed_once
     def inverse(self) -> Floats:
         """Derivatives (n, nq, dim, dim) of the turned elements' coordinates in space."""
         self._vectors  # noqa: B018  (refuses inverted elements)
         return np.asarray(self._adjugates / self._determinants[..., np.newaxis, np.newaxis])
 
-    @cached_property
+    @computed_once
     def weighted_det(self) -> Floats:
         """Surface elements times quadrature weights, (n, nq); zero on repeated faces."""
         counted = self.geometry.faces.counted[self.start : self.stop, np.newaxis]

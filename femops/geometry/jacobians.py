@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import IntEnum
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, final
 
 import numpy as np
@@ -21,6 +21,7 @@ from femops.geometry.domain import Domain, DomainBlock, DomainGeometry
 from femops.geometry.evaluation import reference_gradient, reference_values
 from femops.geometry.legendre import LegendreGeometry, element_modes, mode_degrees, negligible
 from femops.parallel.mesh import DistributedMesh
+from femops_kernels.cpu.in_order import computed_once, in_order
 from femops_kernels.derived import Derived
 from femops_meshes.arguments import checked
 from femops_meshes.coordinates.interpolation import gauss_lobatto, lagrange_matrix, tensor_apply
@@ -140,10 +141,13 @@ class Geometry(DomainGeometry):
             rest = _doubtful.get(mesh, partial(_without_bound, mesh))
         else:
             rest = np.arange(mesh.num_elements)
-        for start, stop in element_blocks(len(rest), self.num_points):
-            found = determinants(jacobians(mesh.coordinates[rest[start:stop]], points))
-            if not np.all(found > 0.0):
-                raise _inverted(self)
+
+        def valid(ends: tuple[int, int]) -> bool:
+            found = determinants(jacobians(mesh.coordinates[rest[slice(*ends)]], points))
+            return bool(np.all(found > 0.0))
+
+        if not all(in_order(valid, element_blocks(len(rest), self.num_points))):
+            raise _inverted(self)
 
     @checked(GeometryError)
     def points(self, start: int, stop: int) -> Floats:
@@ -208,17 +212,17 @@ class GeometryBlock(DomainBlock):
         self.start = start
         self.stop = stop
 
-    @cached_property
+    @computed_once
     def points(self) -> Floats:
         """Positions (n, q1d**dim, dim) of the quadrature points."""
         return self.geometry.points(self.start, self.stop)
 
-    @cached_property
+    @computed_once
     def jacobian(self) -> Floats:
         """Jacobians (n, q1d**dim, dim, dim): [..., i, j] = dx_i / dxi_j."""
         return self.geometry.jacobian(self.start, self.stop)
 
-    @cached_property
+    @computed_once
     def det(self) -> Floats:
         """Determinants (n, q1d**dim) of J, checked to be positive."""
         det = determinants(self.jacobian)
@@ -226,7 +230,7 @@ class GeometryBlock(DomainBlock):
             raise _inverted(self.geometry)
         return det
 
-    @cached_property
+    @computed_once
     def weighted_det(self) -> Floats:
         """Determinants times quadrature weights: (n, q1d**dim)."""
         return np.asarray(self.det * self.geometry.weights)
@@ -246,7 +250,7 @@ class GeometryBlock(DomainBlock):
         det *= geometry.weights
         return det
 
-    @cached_property
+    @computed_once
     def inverse(self) -> Floats:
         """Inverse Jacobians (n, q1d**dim, dim, dim): [..., j, i] = dxi_j / dx_i."""
         # determinants come first: they raise an error for inverted elements before a division by 0
@@ -300,13 +304,16 @@ def _without_bound(mesh: Mesh) -> Ints:
     """
     count = _determinant_points(mesh)
     nodes = _determinant_nodes(count)
-    change, found = [bernstein_coefficients(nodes)] * mesh.dim, list[Ints]()
-    for start, stop in element_blocks(mesh.num_elements, count**mesh.dim):
-        det = determinants(jacobians(mesh.coordinates[start:stop], nodes))
+    change = [bernstein_coefficients(nodes)] * mesh.dim
+
+    def among(ends: tuple[int, int]) -> Ints:
+        det = determinants(jacobians(mesh.coordinates[slice(*ends)], nodes))
         coefficients = tensor_apply(change, det)
         least = _SURE * np.abs(coefficients).max(axis=1)
-        found.append(start + np.flatnonzero(~(coefficients.min(axis=1) > least)))
-    return np.concatenate(found) if found else np.empty(0, np.int64)
+        return ends[0] + np.flatnonzero(~(coefficients.min(axis=1) > least))
+
+    blocks = element_blocks(mesh.num_elements, count**mesh.dim)
+    return np.concatenate([np.empty(0, np.int64), *in_order(among, blocks)])
 
 
 def _inverted(geometry: Geometry) -> GeometryError:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from femops.geometry.batching import element_blocks
 from femops.parallel.comm import Communicator
+from femops_kernels.cpu.in_order import in_order
 from femops_kernels.derived import Derived
 from femops_meshes.coordinates.interpolation import gauss_lobatto, tensor_apply
 from femops_meshes.coordinates.mapping import adjugates, determinants, geometry_degree
@@ -146,6 +147,9 @@ class LegendreGeometry:
         """Yield the first element and the modes (n, dim, (degree + 1)**dim) of each block."""
         mesh = self.mesh
         kept = np.all(mode_degrees(mesh.order, mesh.dim) <= self.degree, axis=1)
-        for start, stop in element_blocks(mesh.num_elements, mesh.coordinates.shape[1]):
-            modes = element_modes(mesh.coordinates[start:stop], mesh.order)
-            yield start, modes[:, kept].swapaxes(1, 2)
+
+        def made(ends: tuple[int, int]) -> tuple[int, Floats]:
+            modes = element_modes(mesh.coordinates[slice(*ends)], mesh.order)
+            return ends[0], modes[:, kept].swapaxes(1, 2)
+
+        yield from in_order(made, element_blocks(mesh.num_elements, mesh.coordinates.shape[1]))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from dataclasses import replace
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from femops.geometry.batching import element_blocks
 from femops.numbering import local_nodes, ternary_codes
 from femops.operators.execution.choice import backend_of
 from femops.operators.integrals.arguments import Arguments
@@ -22,9 +25,12 @@ from femops.operators.operator import Operator
 from femops.spaces.base import GridFunction, Space
 from femops.spaces.h1_l2 import L2
 from femops_kernels.cpu.first_touch import placed_array
+from femops_kernels.cpu.in_order import in_order
 from femops_kernels.pointwise.qdata import Data
 
 Ints = NDArray[np.int64]
+
+_TOGETHER = 2**17  # numbers of lanes that are copied at once
 
 
 def coarse_operator(A: Operator, space: Space, dtype: DTypeLike, level: str) -> Operator:
@@ -110,9 +116,14 @@ def coarse_constraints(constraints: Constraints, fine: Space, coarse: Space) -> 
     flags = np.zeros(fine.size, np.float32)
     flags[constraints.rows] = 1.0
     by_node = fine.l_vec(flags).reshape(-1, fine.ncomp) > 0.0
-    constrained = by_node[fine.restriction.indices]
-    touching = np.flatnonzero(constrained.any(axis=(1, 2)))
-    constrained, indices = constrained[touching], coarse.restriction.indices[touching]
+    all_dofs = fine.restriction.indices
+
+    def touched(ends: tuple[int, int]) -> NDArray[np.bool_]:
+        return np.asarray(by_node[all_dofs[slice(*ends)]].any(axis=(1, 2)))
+
+    parts = in_order(touched, element_blocks(*all_dofs.shape))
+    touching = np.flatnonzero(np.concatenate([np.zeros(0, dtype=bool), *parts]))
+    constrained, indices = by_node[all_dofs[touching]], coarse.restriction.indices[touching]
     on_coarse = np.zeros((coarse.restriction.ndofs, coarse.ncomp), dtype=bool)
     for _, digits in ternary_codes(fine.dim):
         all_nodes = constrained[:, local_nodes(digits, fine.order)].all(axis=1)
@@ -226,7 +237,12 @@ def _wider(array: NDArray[Any], ratio: int, dtype: np.dtype[Any], edges: Ints) -
     count, width = -(-len(array) // ratio), array.shape[-1]
     out = placed_array((count, *array.shape[1:-1], ratio * width), dtype, edges)
     split = out.reshape(*out.shape[:-1], ratio, width)
-    for k in range(ratio):
-        part = array[k::ratio]
-        split[: len(part), ..., k, :] = part
+    step = max(1, _TOGETHER // max(1, math.prod(out.shape[1:])))
+
+    def copy(start: int) -> None:
+        for k in range(ratio):
+            part = array[start * ratio + k : (start + step) * ratio : ratio]
+            split[start : start + len(part), ..., k, :] = part
+
+    deque(in_order(copy, range(0, count, step)), maxlen=0)
     return out

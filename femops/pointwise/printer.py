@@ -85,7 +85,9 @@ _NUMPY: dict[str, Any] = {
 }
 
 
-def evaluate(outputs: Sequence[Node], inputs: dict[int, Any]) -> list[Any]:
+def evaluate(
+    outputs: Sequence[Node], inputs: dict[int, Any], order: Sequence[Node] | None = None
+) -> list[Any]:
     """Values of nodes for NumPy arrays.
 
     Parameters
@@ -94,12 +96,14 @@ def evaluate(outputs: Sequence[Node], inputs: dict[int, Any]) -> list[Any]:
     inputs : dict
         Values of input nodes by ``number``: arrays that broadcast. Other nodes with a value here
         are not computed.
+    order : sequence of Node, optional
+        The ``ancestors`` of the outputs that are not known. They are found if omitted.
 
     Returns
     -------
     list of arrays or numbers
     """
-    order = ancestors(outputs, inputs)
+    order = ancestors(outputs, inputs) if order is None else order
     uses = Counter(a.number for node in order for a in node.args)
     wanted = {node.number for node in outputs}
     values: dict[int, Any] = {}

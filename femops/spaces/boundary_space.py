@@ -17,7 +17,7 @@ from femops.geometry.boundary import (
     face_digits,
     nodes_inwards,
 )
-from femops.numbering import local_nodes
+from femops.numbering import distinct, local_nodes
 from femops.spaces.base import Space
 from femops.spaces.face_space import FaceSpace, Ints
 from femops.spaces.restriction import ElementRestriction
@@ -64,7 +64,12 @@ class BoundarySpace(FaceSpace):
     @cached_property
     def touched(self) -> int:
         """See `DomainSpace.touched`."""
-        return len(np.unique(self.restriction.indices))
+        return len(distinct(self.restriction.indices.reshape(-1)))
+
+    @property
+    def behind(self) -> Ints:
+        """See `FaceSpace.behind`."""
+        return self.domain.elements
 
     def turned_nodes(self, layers: int | None = None) -> Ints:
         """See `FaceSpace.turned_nodes`. Functions without derivatives have the nodes on the face.

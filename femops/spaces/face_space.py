@@ -54,6 +54,11 @@ class FaceSpace(DomainSpace, ABC):
         """See `DomainSpace.have_slopes`."""
         return self._slopes
 
+    @property
+    @abstractmethod
+    def behind(self) -> Ints:
+        """Numbers (nf,) of the elements behind the faces."""
+
     @abstractmethod
     def turned_nodes(self, layers: int | None = None) -> Ints:
         """Node numbers (nf, p1d**dim) of the element at each face, layer by layer from the face.
@@ -80,6 +85,8 @@ class FaceSpace(DomainSpace, ABC):
 
         They are those of some layers next to the face, or by default all of them.
         """
+        if not layers and self.numbering is None:
+            return self.volume.restriction.indices[self.behind]
         if layers:
             order = np.argsort(self.turned_nodes(layers), axis=1)
             return np.take_along_axis(self.restriction.indices, order, axis=1)

@@ -12,7 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from femops.errors import OperatorError, SpaceError, VectorError
+from femops.geometry.batching import element_blocks
 from femops.numbering import distinct, first_positions
+from femops_kernels.cpu.in_order import in_order
 from femops_meshes.arguments import array_of, checked, refusal, shown
 from femops_meshes.memory import check_memory
 
@@ -140,9 +142,10 @@ class ElementRestriction:
                 "of shape (elements, nodes of an element)"
             )
         table = np.ascontiguousarray(table, dtype=np.int64)
-        if table.size and (table.min() < 0 or table.max() >= ndofs):
+        least, most = _range(table)
+        if least < 0 or most >= ndofs:
             raise SpaceError(
-                f"indices run from {table.min()} to {table.max()}: with {ndofs} dofs they must "
+                f"indices run from {least} to {most}: with {ndofs} dofs they must "
                 f"lie in 0 to {ndofs - 1}"
             )
         self.indices: Ints = table.view()
@@ -234,13 +237,30 @@ class ElementRestriction:
         Element e touches first the dofs first_touch[e] to first_touch[e + 1] - 1. Owned dofs must
         be numbered by first touch, as they are in every space.
         """
-        own = np.where(self.indices < self.owned, self.indices, -1)
-        highest = np.maximum.accumulate(own.max(axis=1)) + 1
-        return _frozen(np.concatenate(([0], highest)))
+
+        def highest(ends: tuple[int, int]) -> Ints:
+            part = self.indices[slice(*ends)]
+            if self.owned < self.ndofs:
+                part = np.where(part < self.owned, part, -1)
+            return np.asarray(part.max(axis=1))
+
+        each = [*in_order(highest, element_blocks(*self.indices.shape))]
+        return _frozen(np.maximum.accumulate(np.concatenate([np.array([-1]), *each])) + 1)
 
     def __repr__(self) -> str:
         ne, n = self.indices.shape
         return f"ElementRestriction({ne} elements of {n} nodes, {self.ndofs} dofs)"
+
+
+def _range(table: Ints) -> tuple[int, int]:
+    """Smallest and largest number of a table (ne, n); (0, -1) of an empty one."""
+
+    def ends(rows: tuple[int, int]) -> tuple[int, int]:
+        part = table[slice(*rows)]
+        return int(part.min(initial=0)), int(part.max(initial=-1))
+
+    found = [*in_order(ends, element_blocks(*table.shape))]
+    return min((a for a, _ in found), default=0), max((b for _, b in found), default=-1)
 
 
 def _frozen(array: Ints) -> Ints:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections import deque
 from functools import partial
 from typing import Any, final
 
 import numpy as np
 
 from femops.errors import SpaceError
+from femops.geometry.batching import element_blocks
 from femops.geometry.interior import InteriorFaces, interior_faces
 from femops.spaces.base import Space
 from femops.spaces.face_space import FaceSpace, Ints
 from femops.spaces.h1_l2 import L2
 from femops.spaces.neighbours import TouchedDofs, with_neighbours
+from femops_kernels.cpu.in_order import in_order
 from femops_kernels.derived import Derived
 
 
@@ -48,6 +51,11 @@ class SideSpace(FaceSpace):
         self.restriction, self.numbering = touched.restriction, touched.numbering
         self.halo = touched.halo
 
+    @property
+    def behind(self) -> Ints:
+        """See `FaceSpace.behind`."""
+        return np.asarray(self.domain.elements[self.side])
+
     def turned_nodes(self, layers: int | None = None) -> Ints:
         """See `FaceSpace.turned_nodes`."""
         return self.domain.nodes(self.side, self.p1d, layers=layers)
@@ -64,6 +72,8 @@ class SideSpace(FaceSpace):
         return side_space(self._volume, self.side, slopes=slopes)
 
 
+_BLOCKS = 32  # usual blocks of faces that are worked on at once: nodes are found by few calls
+
 _spaces = Derived[Space, SideSpace](weak=True)
 _touched = Derived[Space, TouchedDofs]()  # kept: to make them takes messages
 
@@ -76,16 +86,19 @@ def _dofs(volume: Space, faces: InteriorFaces, side: int, layers: int) -> Touche
             "whose dofs ranks share: leave it out, or take an L2 space"
         )
     near, elements = with_neighbours(volume), faces.elements[side]
-    nodes = faces.nodes(side, volume.p1d, layers=layers)
-    if near.numbering is None:
-        none = np.empty(0, dtype=np.int64)
-        return TouchedDofs.of(
-            volume, near.restriction.indices[elements[:, np.newaxis], nodes], none
-        )
-    indices = near.restriction.indices
-    if layers > 1 and isinstance(volume, L2):
-        indices = _in_layers(volume, faces, side, indices)
-    return TouchedDofs.of(volume, indices[elements[:, np.newaxis], nodes], near.numbering.ghosts)
+    known, per_face = near.numbering, layers * volume.p1d ** (volume.dim - 1)
+    ghosts = np.empty(0, dtype=np.int64) if known is None else known.ghosts
+    dofs = near.restriction.indices
+    if known is not None and layers > 1 and isinstance(volume, L2):
+        dofs = _in_layers(volume, faces, side, dofs)
+    indices = np.empty((len(elements), per_face), dtype=np.int64)
+
+    def fill(ends: tuple[int, int]) -> None:
+        nodes, some = faces.nodes(side, volume.p1d, *ends, layers), slice(*ends)
+        indices[some] = dofs[elements[some, np.newaxis], nodes]
+
+    deque(in_order(fill, element_blocks(len(elements), -(-per_face // _BLOCKS))), maxlen=0)
+    return TouchedDofs.of(volume, indices, ghosts)
 
 
 def _in_layers(volume: L2, faces: InteriorFaces, side: int, indices: Ints) -> Ints:

@@ -340,6 +340,8 @@ class Mesh:
                 f"order {order!r} is no whole number >= {self.order}, the mesh's own: "
                 "lowering it would change the geometry"
             )
+        if order == self.order:
+            return self._replaced(coordinates=self.coordinates)
         raised = lagrange_matrix(gauss_lobatto(self.order + 1)[0], gauss_lobatto(int(order) + 1)[0])
         nodes = tensor_apply([raised] * self.dim, self.coordinates)
         return self._replaced(coordinates=nodes)

@@ -9,6 +9,7 @@ from femops_meshes.coordinates.mapping import positions
 from femops_meshes.generators.axes import rotations, turned_lattice
 from femops_meshes.topology.entities import entity_codes, entity_lattice
 from femops_meshes.topology.topology import Topology, _ranked
+from femops_meshes.topology.translated import translated_entities
 from support.oracles.partitions import bend
 
 
@@ -188,3 +189,40 @@ def test_ranks_of_keys(largest):
     np.testing.assert_array_equal(number, expected)
     number, count = _ranked(keys[:0])
     assert (len(number), count) == (0, 0)
+
+
+@pytest.mark.parametrize("counts", [(3, 2), (1, 1, 1), (4, 3, 2), (5, 5, 5)])
+def test_translated_elements_are_numbered_as_any_others(counts, monkeypatch):
+    """Boxes, parts of boxes, and boxes with a chosen boundary, by counting and by sorting."""
+    mesh = box(counts)
+    given = [
+        (mesh.elements, mesh.boundary),
+        (mesh.elements, mesh.boundary[::-2]),
+        (mesh.elements[::2], None),
+    ]
+    counted = [Topology.build(elements, mesh.num_vertices, some) for elements, some in given]
+    for elements, some in given:
+        assert translated_entities(elements, mesh.num_vertices, some) is not None
+    found = "femops_meshes.topology.topology.translated_entities"
+    monkeypatch.setattr(found, lambda *given: None)
+    for (elements, some), one in zip(given, counted, strict=True):
+        other = Topology.build(elements, mesh.num_vertices, some)
+        assert one.num_entities == other.num_entities
+        for name in ("entity", "orientation", "faces", "face_codes", "boundary_faces"):
+            np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+            assert getattr(one, name).dtype == getattr(other, name).dtype
+
+
+def test_other_elements_are_not_taken_for_translated_ones():
+    mesh = box((4, 4, 4))
+    twisted = mesh.boundary[:, [1, 0, 2, 3]]
+    inside = mesh.elements[:1, [0, 1, 2, 7]]
+    periodic = box((4, 4, 4), periodic=True)
+    for elements, boundary in [
+        (scrambled(mesh, seed=0).elements, None),
+        (periodic.elements, None),
+        (np.repeat(mesh.elements, 2, axis=0), None),
+        (mesh.elements, twisted),
+        (mesh.elements, inside),
+    ]:
+        assert translated_entities(elements, mesh.num_vertices, boundary) is None

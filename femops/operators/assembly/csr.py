@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import operator
+from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from femops.operators.integrals.constraints import Constraints
 from femops.operators.integrals.number_types import check_values
 from femops.operators.integrals.term import Term
 from femops.spaces.domain_space import DomainSpace
+from femops_kernels.cpu.in_order import in_order
 from femops_meshes.memory import available_memory
 
 Ints = NDArray[np.int64]
@@ -194,10 +197,16 @@ def add_element_matrices(out: NDArray[Any], summands: Summands) -> None:
     """Add the sum of the terms' element matrices to ``out`` (ne, rows, columns)."""
     for factor, term in summands:
         assembly = ElementAssembly(term)
-        for start, stop in assembly.blocks():
-            matrices = assembly.matrices(start, stop)
-            matrices *= factor
-            out[start:stop] += matrices
+        add = partial(_add_matrices, out, factor, assembly)
+        deque(in_order(add, assembly.blocks()), maxlen=0)
+
+
+def _add_matrices(
+    out: NDArray[Any], factor: float, assembly: ElementAssembly, ends: tuple[int, int]
+) -> None:
+    matrices = assembly.matrices(*ends)
+    matrices *= factor
+    out[slice(*ends)] += matrices
 
 
 def split(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
+from functools import partial
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,6 +13,9 @@ from femops.operators.assembly.element_matrices import ElementAssembly
 from femops.operators.integrals.term import Term
 from femops.spaces.domain_space import DomainSpace
 from femops.spaces.h1_l2 import L2
+from femops_kernels.cpu.in_order import in_order
+
+Floats = NDArray[np.float64]
 
 
 def assemble_diagonal(summands: Summands) -> NDArray[np.float64]:
@@ -21,10 +27,14 @@ def assemble_diagonal(summands: Summands) -> NDArray[np.float64]:
             total += factor * _between_sides(assembly)
             continue
         e_vec = np.zeros((space.domain.num_elements, space.p1d**space.dim, space.ncomp))
-        for start, stop in assembly.diagonal_blocks():
-            e_vec[start:stop] = assembly.diagonals(start, stop)
+        store = partial(_store, e_vec, assembly)
+        deque(in_order(store, assembly.diagonal_blocks()), maxlen=0)
         total += factor * space.sum_elements(e_vec)
     return total
+
+
+def _store(out: Floats, assembly: ElementAssembly, ends: tuple[int, int]) -> None:
+    out[slice(*ends)] = assembly.diagonals(*ends)
 
 
 def terms_on_diagonal(summands: Summands) -> list[tuple[float, Term]]:

@@ -63,10 +63,12 @@ def summed_interpolation(
     return up, down
 
 
-def compile_cycles_ahead(
-    spaces: Sequence[Space], outer: np.dtype[Any], dtype: np.dtype[Any]
-) -> None:
+def prepare_cycles(spaces: Sequence[Space], outer: np.dtype[Any], dtype: np.dtype[Any]) -> None:
     """Start to compile kernels that the multigrid cycles of all operators share, if a core is idle.
+
+    For a large problem a Python thread does so. It makes the plans of all levels, and checks the
+    elements of the coarse levels. It needs NumPy alone, so it works while sweeps of the finest
+    level run. A sweep waits for its plan, and raises the errors of the thread.
 
     Parameters
     ----------
@@ -75,6 +77,26 @@ def compile_cycles_ahead(
     outer, dtype : dtype
         Type of the operator to precondition, and type of the cycles.
     """
+    first, threads = spaces[0], machine.get_threads()
+    alone = first.comm.size == 1 and first.device is None and threads > 1
+    if not alone or first.size < _PLANNED_AHEAD:
+        _compile_ahead(spaces, outer, dtype)
+        return
+
+    def work() -> None:
+        machine.set_threads(threads)  # each Python thread has its own number
+        with suppress(Exception):  # raised again where the result is needed
+            _compile_ahead(spaces, outer, dtype)
+            for space in spaces:
+                sides = Arguments.of(space), Arguments.of(space)
+                plans(*sides, dtype, lane_width(dtype))
+                if space is not first:
+                    Geometry(space.mesh, space.quadrature(space.order + 1)).check()
+
+    Thread(target=work, daemon=True).start()
+
+
+def _compile_ahead(spaces: Sequence[Space], outer: np.dtype[Any], dtype: np.dtype[Any]) -> None:
     first, steps = spaces[0], list(pairwise(spaces))
 
     def needed() -> list[Parts]:
@@ -85,35 +107,6 @@ def compile_cycles_ahead(
 
     if steps:
         backend_of(first).compile_ahead(needed, first.comm.size)
-
-
-def plan_cycles_ahead(spaces: Sequence[Space], dtype: np.dtype[Any]) -> None:
-    """Start a Python thread that plans the sweeps of a large problem's cycles.
-
-    The thread makes the plans of all levels, and checks the elements of the coarse levels. It needs
-    NumPy alone, so it works while sweeps of the finest level run. A sweep waits for its plan, and
-    raises the errors of the thread.
-
-    Parameters
-    ----------
-    spaces, dtype
-        See `compile_cycles_ahead`.
-    """
-    first, threads = spaces[0], machine.get_threads()
-    alone = first.comm.size == 1 and first.device is None and threads > 1
-    if not alone or first.size < _PLANNED_AHEAD:
-        return
-
-    def work() -> None:
-        machine.set_threads(threads)  # each Python thread has its own number
-        with suppress(Exception):  # raised again where the result is needed
-            for space in spaces:
-                sides = Arguments.of(space), Arguments.of(space)
-                plans(*sides, dtype, lane_width(dtype))
-                if space is not first:
-                    Geometry(space.mesh, space.quadrature(space.order + 1)).check()
-
-    Thread(target=work, daemon=True).start()
 
 
 def _transfers(

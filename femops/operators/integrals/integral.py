@@ -381,17 +381,18 @@ class Integral:
         ``rounded`` are rounded to float32 first.
         """
         if known is None:
-            used = {node.number for node in ancestors(stored)}
+            used = {node.number for node in ancestors(stored)} if self.rounded else set()
             nodes, known = [node for node in self.rounded if node.number in used], {}
             if nodes:
                 found = self.values(nodes, block, check=False, known={}).astype(np.float32)
                 rounded = np.moveaxis(found.astype(np.float64), -1, 0)
                 known = {node.number: rounded[k] for k, node in enumerate(nodes)}
-        inputs = self.inputs(block, {node.number for node in ancestors(stored, known)})
+        order = ancestors(stored, known)
+        inputs = self.inputs(block, {node.number for node in order})
         inputs |= known
         values = np.empty((block.stop - block.start, block.geometry.num_points, len(stored)))
         with np.errstate(all="ignore"):  # values that are not finite are reported below
-            for k, value in enumerate(evaluate(stored, inputs)):
+            for k, value in enumerate(evaluate(stored, inputs, order)):
                 values[..., k] = value
         if check:
             self._check_finite(values, block)
@@ -459,10 +460,17 @@ class Integral:
                 inputs |= {node.number: array[(..., *index)] for index, node in wanted}
         return inputs
 
+    @cached_property
+    def _constants(self) -> dict[str, NDArray[np.float64]]:
+        """Values (1, 1, *shape) of constant coefficients that have been asked for, by name."""
+        return {}
+
     def _coefficient(self, given: FormCoefficient, block: DomainBlock) -> NDArray[np.float64]:
         """Values (n, points, *shape) of a coefficient; (1, 1, *shape) if it is constant."""
         if given.name in self.known.constants:
-            return given.at(self.geometry.block(0, 1))[:, :1]
+            if given.name not in self._constants:
+                self._constants[given.name] = given.at(self.geometry.block(0, 1))[:, :1]
+            return self._constants[given.name]
         return given.at(block)
 
     def _state_at(self, block: DomainBlock) -> dict[str, Callable[[], NDArray[Any]]]:

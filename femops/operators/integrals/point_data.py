@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from femops.geometry.domain import DomainBlock
 from femops.geometry.jacobians import Geometry
 from femops.geometry.legendre import LegendreGeometry
 from femops.operators.integrals.chunks import chunk_batches
@@ -23,6 +24,7 @@ from femops.pointwise.qdata_split import (
     stored_split,
 )
 from femops_kernels.cpu.first_touch import placed_array
+from femops_kernels.cpu.in_order import in_order
 from femops_kernels.derived import Derived
 from femops_kernels.pointwise.qdata import Data, store_interleaved
 from femops_meshes.mesh import Mesh
@@ -134,13 +136,17 @@ def _stored(
     stored, finite, largest = placed_array(shape, dtype, edges), True, 0.0
     what = f"{form.name}: the data at quadrature points"
     cure = "use float64" if own_type else "leave data_dtype out"
-    for block in form.geometry if nodes else ():
+    ranged = dtype == np.float32 and not form.state.spaces
+
+    def store(block: DomainBlock) -> tuple[bool, float]:
         values = form.values(nodes, block, check=False)
-        finite &= bool(np.isfinite(values).all())
-        if dtype == np.float32 and not form.state.spaces:
-            largest = max(largest, largest_of(values))
-            check_range(what, largest, dtype, cure)
-        store_interleaved(stored, values, block.start)
+        with np.errstate(over="ignore"):  # reported below
+            store_interleaved(stored, values, block.start)
+        return bool(np.isfinite(values).all()), largest_of(values) if ranged else 0.0
+
+    for well, size in in_order(store, form.geometry if nodes else ()):
+        finite, largest = finite and well, max(largest, size)
+        check_range(what, largest, dtype, cure)
     if largest and not own_type:
         check_range(what, largest, dtype, cure, whole=True)
     return stored, finite

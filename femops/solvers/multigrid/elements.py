@@ -8,7 +8,9 @@ product of sparse matrices is needed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -20,6 +22,7 @@ from femops.operators import Operator
 from femops.operators.assembly.csr import Summands, add_element_matrices, domains, flat_dofs
 from femops.parallel.comm import Communicator
 from femops.solvers.multigrid.coarse import gathered
+from femops_kernels.cpu.in_order import in_order
 from femops_meshes.coarsening import Coarsening
 
 Floats = NDArray[np.float64]
@@ -102,38 +105,44 @@ def coarsened(matrices: Floats, coarsening: Coarsening, comm: Communicator) -> F
         place = int(powers @ digits)
         if present[place]:
             own = np.flatnonzero(places == place)
-            parents, blocks = coarsening.parent[own], _restricted(matrices, own, digits)
+            parents, blocks = coarsening.parent[own], _parts(len(own), rows)
+            restricted = partial(_restricted, matrices, own, digits)
             if comm.size == 1:
-                for k, block in blocks:
-                    out[parents[k]] += block
+                add = partial(_add_restricted, out, parents, restricted)
+                deque(in_order(add, blocks), maxlen=0)
             else:
-                made = np.concatenate([matrices[:0], *(block for _, block in blocks)])
+                made = np.concatenate([matrices[:0], *in_order(restricted, blocks)])
                 out[gathered(comm, parents)] += gathered(comm, made)
     return out
 
 
-def _restricted(
-    matrices: Floats, own: Ints, digits: tuple[int, ...]
-) -> Iterator[tuple[slice, Floats]]:
-    """Yield P^T A P for fine elements with the same position in their coarse elements.
+def _add_restricted(
+    out: Floats, parents: Ints, restricted: Callable[[slice], Floats], where: slice
+) -> None:
+    """Add a block to coarse elements. No two fine elements with one position have one parent."""
+    out[parents[where]] += restricted(where)
 
-    Yields
-    ------
-    where : slice
-        Elements of the block, as a slice of ``own``.
-    block : (n, rows, rows) float64
+
+def _parts(count: int, rows: int) -> Iterator[slice]:
+    """Slices of ``count`` matrices with so many rows and columns that are worked on at once."""
+    step = max(1, _TOGETHER // rows**2)
+    return (slice(start, start + step) for start in range(0, count, step))
+
+
+def _restricted(matrices: Floats, own: Ints, digits: tuple[int, ...], where: slice) -> Floats:
+    """Return P^T A P (n, rows, rows) for fine elements with one position in their coarse elements.
+
+    ``where`` is a slice of the elements ``own``.
     """
     rows, dim = matrices.shape[1], len(digits)
-    ncomp, step = rows >> dim, max(1, _TOGETHER // rows**2)
-    for start in range(0, len(own), step):
-        where = slice(start, start + step)
-        block = np.ascontiguousarray(matrices[own[where]].reshape(-1, rows * rows).T)
-        for outer in (ncomp, rows * ncomp):  # rows, columns
-            side = block.reshape(outer, *[2] * dim, -1)
-            for d, digit in enumerate(digits):
-                low, high = np.moveaxis(side, dim - d, 0)
-                _share(low, high, digit)
-        yield where, block.T.reshape(-1, rows, rows)
+    ncomp = rows >> dim
+    block = np.ascontiguousarray(matrices[own[where]].reshape(-1, rows * rows).T)
+    for outer in (ncomp, rows * ncomp):  # rows, columns
+        side = block.reshape(outer, *[2] * dim, -1)
+        for d, digit in enumerate(digits):
+            low, high = np.moveaxis(side, dim - d, 0)
+            _share(low, high, digit)
+    return block.T.reshape(-1, rows, rows)
 
 
 def _share(low: Any, high: Any, digit: int) -> None:

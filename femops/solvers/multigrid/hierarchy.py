@@ -17,8 +17,7 @@ from femops.operators.coarsening import coarse_operator, cycle_level, in_precisi
 from femops.operators.execution.backend import Backend
 from femops.operators.execution.choice import backend_of
 from femops.operators.execution.transfer import (
-    compile_cycles_ahead,
-    plan_cycles_ahead,
+    prepare_cycles,
     summed_interpolation,
 )
 from femops.operators.integrals.constraints import FREE
@@ -142,8 +141,7 @@ def build(
     spaces = _spaces(A, last.order)
     coarsening = _coarser(spaces[-1]) if last.meshes else None
     expected = dtype or np.dtype(np.float32)
-    compile_cycles_ahead(spaces, A.dtype, expected)
-    plan_cycles_ahead(spaces, expected)
+    prepare_cycles(spaces, A.dtype, expected)
     direct = len(spaces) == 1 and coarsening is None
     product = None if direct else trial_product(A)
     kind, reason = cycle_type(A, dtype, product)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from femops.errors import SolverError
 from femops_kernels.cg import Reduction, segment_edges
 from femops_kernels.compiled import CompiledOperator
+from femops_kernels.cpu.in_order import in_order
 from femops_kernels.vector_updates import VectorUpdates
 
 Array = NDArray[Any]
@@ -222,7 +224,9 @@ class Level:
 
     def dual(self, x: Array) -> None:
         """Set the right-hand side to x times the diagonal. Allocates memory."""
-        self.right[:] = x / (self._inverse + (self._inverse == 0.0))
+        self.right[:] = self._inverse
+        self.right[self.right == 0.0] = 1.0
+        self._updates.xp.divide(x, self.right, out=self.right)
 
     def residual(self, x: Array) -> Array:
         """Store the residual of x times the weights in ``product``, and return it."""
@@ -341,13 +345,15 @@ def chebyshev_steps(low: float, high: float, degree: int) -> tuple[tuple[float, 
     return tuple(steps)
 
 
-def scattered(first: int, count: int) -> NDArray[np.float32]:
+def scattered(first: int, count: int, dtype: DTypeLike = np.float32) -> Array:
     """Pseudo-random float32 numbers (count,) in [-1, 1) for the indices from ``first`` on.
 
-    A number depends only on its index in the global vector, so ranks agree.
+    A number depends only on its index in the global vector, so ranks agree. ``dtype`` is the type
+    of the array.
     """
-    numbers, places = np.empty(count, dtype=np.float32), np.arange(_TOGETHER, dtype=np.uint32)
-    for begin in range(0, count, _TOGETHER):
+    numbers, places = np.empty(count, dtype=dtype), np.arange(_TOGETHER, dtype=np.uint32)
+
+    def fill(begin: int) -> None:
         part = numbers[begin : begin + _TOGETHER]
         mixed = places[: len(part)] + np.uint32((first + begin) % 2**32)
         for multiplier, shift in _MIXING:
@@ -357,4 +363,6 @@ def scattered(first: int, count: int) -> NDArray[np.float32]:
         part[:] = mixed
         part *= np.float32(2.0**-23)
         part -= np.float32(1.0)
+
+    deque(in_order(fill, range(0, count, _TOGETHER)), maxlen=0)
     return numbers

@@ -155,7 +155,7 @@ def trial_product(A: Operator) -> Vector:
     It has the type of A, and is zero at constrained dofs.
     """
     memory, first = A.space.memory, A.space.first_dof * A.space.ncomp
-    x = scattered(first, A.space.size).astype(A.dtype, copy=False)
+    x = scattered(first, A.space.size, A.dtype)
     product: Vector = memory.get(A.apply(memory.put(x)))
     product[A.constrained_dofs] = 0.0
     return product

@@ -42,6 +42,7 @@ _SQUARES = {"float64": 1e-280, "float32": 1e-25}  # smallest sums with all digit
 # product with A by more than the right-hand side.
 _RESOLVED = 1.0 / float(np.finfo(np.float32).eps)
 _POWERS = 2  # steps of the power method
+_CLEAR = 1e-3  # times `_RESOLVED`, below which one step suffices
 _LEAST_EXPONENT = 1000  # the inverse of that power of two is a float64, too
 
 
@@ -152,6 +153,7 @@ class Multigrid(Preconditioner):
         level, size = self.levels[0], self.sizes[-1]
         self._last.give(scattered(size.first, size.own).astype(np.float64))
         largest = 0.0
+        scale = level.largest * (1.0 if self._change is None else self._change.condition)
         for k in range(_POWERS + 1):
             x = self._interpolated()
             energy = level.dot(x, level.right) if k else 0.0  # of the solution before it is scaled
@@ -161,11 +163,12 @@ class Multigrid(Preconditioner):
                 break
             if k:
                 largest = max(largest, square / energy)
+            if k == _POWERS or 0.0 < scale * largest < _CLEAR * _RESOLVED:
+                break
             level.right *= 1.0 / math.sqrt(square)
             self._restrict()
             self._solve_coarsest()
-        changed = 1.0 if self._change is None else self._change.condition
-        return level.largest * largest * changed
+        return scale * largest
 
     def _interpolated(self) -> Vector:
         """The solution of the coarsest level, interpolated to the finest."""

@@ -12,6 +12,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from femops_kernels.cpu.copied_runs import copied_runs, copies
 from femops_kernels.errors import KernelValueError
 from femops_kernels.simd.lanes import WIDTHS
 from femops_kernels.simd.runs import DofRuns
@@ -172,7 +173,13 @@ def equal_chunks(num_elements: int, chunk: int) -> Int:
 
 
 def make_plan(
-    indices: Int, ndofs: int, width: int, element_start: Int, runs: DofRuns, ghosts: int = 0
+    indices: Int,
+    ndofs: int,
+    width: int,
+    element_start: Int,
+    runs: DofRuns,
+    ghosts: int = 0,
+    met: Int | None = None,
 ) -> Plan:
     """Plan of a restriction whose dofs are numbered by first touch.
 
@@ -191,6 +198,9 @@ def make_plan(
         Runs of an element's nodes, whose dofs are consecutive up to their order.
     ghosts : int
         Number of ghosts, which are the dofs from ``ndofs`` on.
+    met : (ne,) int64, optional
+        Number of dofs that the elements up to each one touch. If omitted, it is found, and the
+        arguments are checked.
 
     Raises
     ------
@@ -198,23 +208,28 @@ def make_plan(
         If the dofs are not numbered by first touch, a chunk does not begin at a multiple of the
         width, or different runs have the same first two dofs.
     """
-    _check(indices, element_start, width, ndofs + ghosts)
-    # number of dofs that have been touched after each element
+    if met is None:
+        _check(indices, element_start, width, ndofs + ghosts)
+        met = _met(indices, ndofs, element_start)
+    owned_start = np.concatenate([[0], met[element_start[1:] - 1]])
+    if owned_start[-1] != ndofs:
+        raise KernelValueError(f"elements touch {owned_start[-1]} dofs, the vector has {ndofs}")
+    return _plan(indices, element_start, owned_start, met, (ndofs, ghosts), width, runs)
+
+
+def _met(indices: Int, ndofs: int, element_start: Int) -> Int:
+    """Number of dofs (ne,) that the elements up to each one touch. See `make_plan`."""
     met, end = np.empty(len(indices), dtype=np.int64), 0
     for begin, stop in itertools.pairwise(element_start):
         part, first = indices[begin:stop], end
-        if ghosts:
-            part = np.where(part < ndofs, part, -1)
+        part = np.where(part < ndofs, part, -1)
         met[begin:stop] = np.maximum(np.maximum.accumulate(part.max(axis=1)) + 1, first)
         end = int(met[stop - 1])
         touched = np.zeros(end - first + 1, dtype=bool)  # the dofs before in one
         touched[np.maximum(part - first, -1)] = True
         if not touched[:-1].all():
             raise KernelValueError("dofs are not numbered by first touch in element order")
-    if end != ndofs:
-        raise KernelValueError(f"elements touch {end} dofs, the vector has {ndofs}")
-    owned_start = np.concatenate([[0], met[element_start[1:] - 1]])
-    return _plan(indices, element_start, owned_start, met, (ndofs, ghosts), width, runs)
+    return met
 
 
 def make_nonowned_plan(
@@ -321,8 +336,8 @@ def _plan(
     ne, (ndofs, ghosts) = len(indices), sizes
     first_batch = -(-element_start // width)
     local = np.empty((first_batch[-1] * width, len(runs.nodes)), dtype=np.int64)
-    found = _copied_runs(indices, element_start, owned_start, runs, local)
-    nonowned_dofs, nonowned_start = _copies(
+    found = copied_runs(indices, element_start, owned_start, runs, local)
+    nonowned_dofs, nonowned_start = copies(
         found, element_start, owned_start, ndofs + ghosts, ndofs if apart else None, local
     )
     owner = np.repeat(np.arange(len(owned_start) - 1), np.diff(nonowned_start))
@@ -347,9 +362,9 @@ def _plan(
         nonowned_dofs=nonowned_dofs.astype(np.int64),
         combine_start=_shares(by_slot[:own], owned_start, ndofs, even),
         combine_dof=by_slot[:own].astype(np.int64),
-        combine_slot=slots[:own],
+        combine_slot=slots[:own].copy(),
         ghost_start=np.searchsorted(by_slot[own:], ndofs + np.arange(ghosts + 1)),
-        ghost_slot=slots[own:],
+        ghost_slot=slots[own:].copy(),
         starts=local.reshape(-1, width, local.shape[1]).swapaxes(1, 2).astype(kind, order="C"),
         local_size=local_size,
         ndofs=ndofs,
@@ -366,123 +381,3 @@ def _shares(dofs: Int, owned_start: Int, ndofs: int, even: bool) -> Int:
         places = np.linspace(0, len(dofs), len(owned_start)).astype(np.int64)
         cuts = np.append(dofs, ndofs)[places]
     return np.searchsorted(dofs, cuts).astype(np.int64)
-
-
-@final
-@dataclass(frozen=True)
-class _Copied:
-    """Runs of one length that chunks copy, in the order of the elements.
-
-    Attributes
-    ----------
-    rows : (n, length) int64
-        Dofs of each run.
-    chunk, element, run : (n,) int64
-    """
-
-    rows: Int
-    chunk: Int
-    element: Int
-    run: Int
-
-    def distinct(self, names: Int) -> tuple[Int, Int]:
-        """First of all runs with the same name (k,), by ascending names, and each run's place (n,).
-
-        Raises
-        ------
-        KernelValueError
-            If runs have the same name, and the same second and last dof, but others differ.
-        """
-        at, inverse = np.unique(names, return_index=True, return_inverse=True)[1:]
-        if not self._agree(at, inverse):
-            # a face that is seen in two orders has one first dof, two layers have two first dofs
-            second = min(1, self.rows.shape[1] - 1)
-            keys = [self.rows[:, -1], self.rows[:, second], names]
-            order = np.lexsort(keys)
-            new = np.ones(len(names), dtype=bool)
-            new[1:] = np.any([np.diff(key[order]) for key in keys], axis=0)
-            at, inverse = order[new], np.empty_like(order)
-            inverse[order] = np.cumsum(new) - 1
-            if not self._agree(at, inverse):
-                raise KernelValueError(
-                    "runs of dofs begin and end alike and differ between: take shorter runs"
-                )
-        return at, inverse
-
-    def _agree(self, at: Int, inverse: Int) -> bool:
-        return np.array_equal(self.rows[at[inverse]], self.rows)
-
-
-def _copied_runs(
-    indices: Int, element_start: Int, owned_start: Int, runs: DofRuns, local: Int
-) -> list[_Copied]:
-    """Return the runs that chunks copy, one table for each length.
-
-    They are those of dofs that another chunk owns, and those in another order than their numbers.
-    Store the chunk-local number of the first dof of all others in ``local`` (ne, runs).
-    """
-    sizes = np.array([len(nodes) for nodes in runs.nodes])
-    groups = [np.flatnonzero(sizes == size) for size in np.unique(sizes)]
-    tables = [np.array([runs.nodes[k] for k in columns]) for columns in groups]
-    none = np.zeros(0, dtype=np.int64)
-    found = [[(np.zeros((0, nodes.shape[1]), np.int64), none, none, none)] for nodes in tables]
-    for c, (begin, end) in enumerate(itertools.pairwise(element_start)):
-        part, first = indices[begin:end], owned_start[c]
-        for columns, nodes, lists in zip(groups, tables, found, strict=True):
-            dofs = part[:, nodes]
-            heads = dofs[..., 0]
-            direct = (heads >= first) & (heads < owned_start[c + 1])
-            # layers of an element are read where they are, or are copied without the nodes between
-            if nodes.shape[1] > 1 and not runs.layers:
-                direct &= (np.diff(dofs, axis=-1) == 1).all(axis=-1)
-            local[begin:end, columns] = heads - first
-            at = np.flatnonzero(~direct)
-            element, column = np.divmod(at, len(columns))
-            rows = dofs.reshape(-1, nodes.shape[1])[at]
-            lists.append((rows, np.full(len(at), c), begin + element, columns[column]))
-    return [_Copied(*map(np.concatenate, zip(*lists, strict=True))) for lists in found]
-
-
-def _copies(
-    found: list[_Copied],
-    element_start: Int,
-    owned_start: Int,
-    numbers: int,
-    apart: int | None,
-    local: Int,
-) -> tuple[Int, Int]:
-    """Dofs that chunks copy, chunk by chunk, and the start of each chunk's: (n,), (nchunks + 1,).
-
-    If ``apart`` is None, elements of a chunk with the same run share a copy of it, and copies are
-    ordered by dof.  Else each element has its own copies, ordered by element, and those of ghosts
-    (dofs from ``apart`` on) come last.  Dofs are below ``numbers``.  The chunk-local number of the
-    first dof of each run is stored in ``local``.
-    """
-    lengths = np.diff(element_start)
-    stride = max(numbers, 2 * int(lengths.max(initial=0))) + 1
-    kept, names = [], []
-    for each in found:
-        heads = each.rows[:, 0]
-        if apart is None:
-            at, inverse = each.distinct(each.chunk * stride + heads)
-        else:
-            at = inverse = np.arange(len(heads))
-            heads = each.element - element_start[each.chunk]
-            heads = heads + lengths[each.chunk] * (each.rows[:, 0] >= apart)
-        kept.append((at, inverse))
-        names.append(each.chunk[at] * stride + heads[at])
-    name = np.concatenate(names)
-    length = np.repeat([each.rows.shape[1] for each in found], [len(some) for some in names])
-    order = np.argsort(name, kind="stable")
-    starts, ends = np.empty_like(name), np.cumsum(length[order])
-    starts[order] = ends - length[order]
-    first = np.searchsorted(name[order], np.arange(len(element_start)) * stride)
-    chunk_start = np.append(0, ends)[first].astype(np.int64)
-    copies, done = np.empty(chunk_start[-1], dtype=np.int64), 0
-    owned = np.diff(owned_start)
-    for each, (at, inverse) in zip(found, kept, strict=True):
-        mine, done = starts[done : done + len(at)], done + len(at)
-        copies[mine[:, np.newaxis] + np.arange(each.rows.shape[1])] = each.rows[at]
-        offset = (owned - chunk_start[:-1])[each.chunk]
-        local[each.element, each.run] = offset + mine[inverse]
-    return copies, chunk_start
