@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from femops.basis import Basis1D, Quadrature1D
 from femops.errors import GeometryError, SpaceError
 from femops.geometry.domain import Domain, DomainGeometry, FaceBlock
+from femops.geometry.face_groups import BATCH, size_of_groups
 from femops.numbering import ternary_codes
 from femops.parallel.mesh import DistributedMesh
 from femops_kernels.cpu.in_order import computed_once
@@ -32,8 +33,6 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Attributes = int | str | Iterable[int | str] | None
 
-BATCH = 16
-"""Faces of the widest batch."""
 _FEWEST = 32
 """Fewest faces of a group, on average. In small groups many batches have faces of several codes."""
 
@@ -253,15 +252,6 @@ class BoundaryFaces(Domain):
     def grid(self, q1d: int) -> list[int]:
         """See `Domain.grid`. The last direction leads inwards and has one point."""
         return [*[q1d] * (self.mesh.dim - 1), 1]
-
-
-def size_of_groups(count: int) -> int:
-    """Return the number of elements of each group into which the faces of a mesh are divided.
-
-    Threads take whole groups. Kernels are faster if the elements behind the faces of a batch lie in
-    the same way, and batches of smaller groups are less full.
-    """
-    return int(np.clip(count // (64 * BATCH) * BATCH, 128, 512))
 
 
 @final

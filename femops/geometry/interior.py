@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 from femops.basis import Basis1D, Quadrature1D
 from femops.errors import GeometryError, SpaceError
 from femops.geometry.batching import element_blocks
-from femops.geometry.boundary import BATCH, face_digits, nodes_inwards, size_of_groups
+from femops.geometry.boundary import face_digits, nodes_inwards
 from femops.geometry.domain import Domain, DomainGeometry, FaceBlock
+from femops.geometry.face_groups import BATCH, in_batches, size_of_groups
 from femops.parallel.mesh import DistributedMesh
 from femops.parallel.neighbours import Neighbours, neighbours
 from femops_kernels.cpu.in_order import computed_once
@@ -38,9 +39,6 @@ Ints = NDArray[np.int64]
 
 MINUS, PLUS = 0, 1
 """Numbers of the sides of a face."""
-
-_FORWARD = 96
-"""Number of faces of a group, in the order of their minus elements, that batches go through."""
 
 _TURNS = 8
 """Number of orientations of a face."""
@@ -118,7 +116,7 @@ class InteriorFaces(Domain):
             lie = lie * 8 + corners[:, k]
         count = self.mesh.num_elements
         groups = -(-count // size)
-        taken, self.group_start = _in_batches(self.elements[MINUS] // size, lie, groups)
+        taken, self.group_start = in_batches(self.elements[MINUS] // size, lie, groups)
         self.group_elements = np.minimum(np.arange(groups + 1) * size, count)
         self.counted = np.append(True, taken[1:] != taken[:-1])[: len(taken)]
         self._take(self.elements[:, taken], self.codes[:, taken])
@@ -182,49 +180,6 @@ def _order_in_minus(turns: Ints, side: int, p1d: int, dim: int) -> Ints:
         return np.arange(p1d**dim)
     minus, plus = (entity_permutation(int(turn), p1d, dim) for turn in turns)
     return np.asarray(np.argsort(plus)[minus])
-
-
-def _in_batches(group: Ints, lie: Ints, groups: int) -> tuple[Ints, Ints]:
-    """Order faces by their groups, and in parts of a group by how they lie, in complete batches.
-
-    Parameters
-    ----------
-    group, lie : (nf,) int64
-        Group of each face, ascending, and a number that is the same for all faces that lie alike.
-    groups : int
-        Number of groups.
-
-    Returns
-    -------
-    taken : (n,) int64
-        Numbers of the faces in their order. Repeated ones follow each other.
-    start : (groups + 1,) int64
-        Position in ``taken`` of each group's first face, and n.
-    """
-    kind = np.unique(lie, return_inverse=True)[1]
-    runs = group * (kind.max(initial=0) + 1) + kind
-    _, run, count = np.unique(runs, return_inverse=True, return_counts=True)
-    begins = np.searchsorted(group, np.arange(groups))
-    rare = (count < BATCH // 2)[run]  # half empty batches of their own would cost more
-    order = np.lexsort((kind, rare, group))
-    group, run, rare = group[order], run[order], rare[order]
-    repeats = np.where(_last(run) & ~rare, 1 + -count[run] % BATCH, 1)
-    sizes = np.bincount(group, repeats, groups).astype(np.int64)
-    ends = np.flatnonzero(_last(group))
-    repeats[ends] += -sizes[group[ends]] % BATCH
-    batches = np.repeat(order, repeats).reshape(-1, BATCH)
-    # Batches of one kind in all of a group would meet its elements at its beginning, and wait for
-    # memory there. Kernels are faster if some batches of one kind follow each other.
-    owner = np.repeat(group, repeats)[::BATCH]
-    far = (batches.max(axis=1) - begins[owner]) // _FORWARD  # the same on any number of ranks
-    forward = np.lexsort((far, owner))
-    start = np.append(0, np.cumsum(sizes + -sizes % BATCH))
-    return batches[forward].reshape(-1), start
-
-
-def _last(names: Ints) -> NDArray[np.bool_]:
-    """True for the last (n,) of equal numbers that follow each other."""
-    return np.append(names[1:] != names[:-1], True)[: len(names)]
 
 
 def interior_faces(mesh: Mesh | DistributedMesh) -> InteriorFaces:

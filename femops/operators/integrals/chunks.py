@@ -10,7 +10,8 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from femops.geometry.boundary import BoundaryFaces, size_of_groups
+from femops.geometry.boundary import BoundaryFaces
+from femops.geometry.face_groups import size_of_groups
 from femops.geometry.interior import InteriorFaces
 from femops.operators.integrals.arguments import Arguments
 from femops.parallel.mesh import DistributedMesh
