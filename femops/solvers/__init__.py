@@ -22,10 +22,10 @@ from femops.solvers.runge_kutta import runge_kutta
 __all__ = [
     "BlockDiagonal",
     "BlockJacobi",
-    "DenseBlocks",
-    "FactoredBlocks",
     "BlockTriangular",
     "CGSolver",
+    "DenseBlocks",
+    "FactoredBlocks",
     "Info",
     "Jacobi",
     "Multigrid",
