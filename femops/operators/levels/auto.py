@@ -37,7 +37,7 @@ from femops.operators.levels.level_data import LevelData
 from femops.operators.levels.sample import first_terms
 from femops.parallel.collective_checks import check
 from femops_kernels.compiled import ONE, Panels
-from femops_kernels.cpu.machine import get_threads, tuning_key
+from femops_kernels.cpu.machine import cache_bytes, get_threads, tuning_key
 from femops_kernels.tuning.database import find
 
 _log = logging.getLogger("femops")
@@ -50,8 +50,9 @@ _SAMPLE = 160_000
 _ALL = 160_000
 # Elements of a sample with many vectors.
 _FEWEST = 32
-# Most bytes of one application that stay in the caches.
-CACHED_BYTES = 16 * 2**20
+# Most bytes of one application that stay in the caches, where their sizes are not known, and the
+# part of the largest cache where they are.
+_CACHED_BYTES, _CACHED_PART = 16 * 2**20, 7 / 8
 # Bytes that are read between two measurements to empty the caches.
 _FLUSH = 192 * 2**20
 _ROUNDS = 7
@@ -190,7 +191,7 @@ def measure_levels(
     sample = list(summands) if not whole.domain.covers else first_terms(summands, count)
     work = {level: _work(level, sample, nvec) for level in levels}
     share, threads = count / whole.domain.num_elements, get_threads()
-    cached = {level: moved / share < CACHED_BYTES for level, (moved, _) in work.items()}
+    cached = {level: moved / share < _cached_bytes() for level, (moved, _) in work.items()}
     flush = None if all(cached.values()) else _flusher()
     memory = _CACHE_BANDWIDTH if flush is None else _OPTIMISM * _bandwidth(flush)
     bounds = {
@@ -219,6 +220,10 @@ def measure_levels(
         again = _measure(close)
         times |= {level: min(seconds, times[level]) for level, seconds in again.items()}
     return times
+
+
+def _cached_bytes() -> float:
+    return max(_CACHED_BYTES, _CACHED_PART * cache_bytes())
 
 
 def _sample_size(term: Term, nvec: int) -> int:

@@ -21,6 +21,9 @@ from femops_kernels.tuning.database import TuningKey
 # Bytes of the widest SIMD register, by LLVM's name of the feature that brings it.
 _REGISTER_BYTES = (("avx512f", 64), ("avx", 32), ("sve", 16), ("neon", 16), ("sse2", 16))
 
+_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+_UNITS = {"K": 2**10, "M": 2**20}
+
 
 @cache
 def register_bytes() -> int:
@@ -29,6 +32,12 @@ def register_bytes() -> int:
 
     features = llvm.get_host_cpu_features()
     return next((size for name, size in _REGISTER_BYTES if features.get(name)), 16)
+
+
+def cache_bytes(caches: Path = _CACHES) -> int:
+    """Bytes of a core's largest cache, which other cores may share; 0 where Linux does not tell."""
+    texts = [file.read_text(encoding="ascii").strip() for file in caches.glob("index*/size")]
+    return max((int(text[:-1]) * _UNITS[text[-1]] for text in texts), default=0)
 
 
 def lane_width(dtype: DTypeLike = np.float64, width: int | None = None) -> int:

@@ -13,6 +13,7 @@ from femops.operators.execution.host import LEVELS
 from femops.operators.levels import auto
 from femops.operators.levels.sample import first_terms
 from femops_kernels.compiled import ONE, Panels
+from femops_kernels.cpu import machine
 from support.cases.kernels import bend, random_vector, smooth, turned, wave
 from support.cases.levels import bulge, own, wind
 
@@ -158,11 +159,21 @@ def test_every_level_can_be_measured(monkeypatch):
     for name in ("_RATE", "_CACHE_BANDWIDTH", "_OPTIMISM"):
         monkeypatch.setattr(auto, name, 1e30)
     for cached in (2**40, 0):
-        monkeypatch.setattr(auto, "CACHED_BYTES", cached)
+        monkeypatch.setattr(auto, "_cached_bytes", lambda cached=cached: cached)
         monkeypatch.setattr(auto, "_FLUSH", 2**16)
         times = auto.measure_levels(femops.diffusion(space(), smooth)._summands)
         assert set(times) == set(LEVELS)
         assert min(times.values()) > 0.0
+
+
+def test_the_size_of_the_caches(tmp_path):
+    """The largest one of a core, as Linux tells; none where it does not."""
+    assert machine.cache_bytes(tmp_path) == 0
+    for k, size in enumerate(("32K", "1024K", "96M")):
+        (tmp_path / f"index{k}").mkdir()
+        (tmp_path / f"index{k}" / "size").write_text(f"{size}\n")
+    assert machine.cache_bytes(tmp_path) == 96 * 2**20
+    assert auto._cached_bytes() >= 16 * 2**20
 
 
 def test_it_is_measured_when_it_is_needed_and_once(measured):
