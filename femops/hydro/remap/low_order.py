@@ -52,9 +52,10 @@ class Upwind(LowOrder):
 
 @final
 class PreconditionedUpwind(LowOrder):
-    """`lo` 2: as `lo` 1, for the advection matrix times lumped over consistent mass.
+    """`lo` 2: as `lo` 1, for the advection matrix times a matrix that makes it sparser.
 
-    This matrix is sparser, so less diffusion makes it monotone.
+    That is the lumped mass matrix times the inverse of the consistent one. Less diffusion makes the
+    sparser matrix monotone.
     """
 
     def _inside(self, matrices: Matrices, u: Floats) -> Floats:

@@ -61,7 +61,7 @@ class _Chunks:
 
     @property
     def key(self) -> bytes:
-        """A different one for each division."""
+        """Bytes that differ for different divisions."""
         return self.start.tobytes() + (b"" if self.owned is None else self.owned.tobytes())
 
 
