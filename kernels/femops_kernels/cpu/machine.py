@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import threading
 from functools import cache
 from pathlib import Path
@@ -37,7 +38,8 @@ def register_bytes() -> int:
 def cache_bytes(caches: Path = _CACHES) -> int:
     """Bytes of a core's largest cache, which other cores may share; 0 where Linux does not tell."""
     texts = [file.read_text(encoding="ascii").strip() for file in caches.glob("index*/size")]
-    return max((int(text[:-1]) * _UNITS[text[-1]] for text in texts), default=0)
+    sizes = [re.fullmatch(r"(\d+)([KM])", text) for text in texts]
+    return max((int(size[1]) * _UNITS[size[2]] for size in sizes if size), default=0)
 
 
 def lane_width(dtype: DTypeLike = np.float64, width: int | None = None) -> int:

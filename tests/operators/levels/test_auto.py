@@ -169,7 +169,7 @@ def test_every_level_can_be_measured(monkeypatch):
 def test_the_size_of_the_caches(tmp_path):
     """The largest one of a core, as Linux tells; none where it does not."""
     assert machine.cache_bytes(tmp_path) == 0
-    for k, size in enumerate(("32K", "1024K", "96M")):
+    for k, size in enumerate(("32K", "", "1024K", "96M", "?")):
         (tmp_path / f"index{k}").mkdir()
         (tmp_path / f"index{k}" / "size").write_text(f"{size}\n")
     assert machine.cache_bytes(tmp_path) == 96 * 2**20
