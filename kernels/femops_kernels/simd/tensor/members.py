@@ -145,8 +145,8 @@ def gather_run(lane: Lane, places: Any, count: int, rows: int, work: Any) -> Non
 def scatter_run(lane: Lane, places: Any, count: int, rows: int, work: Any) -> None:
     """``scatter_run(LANE, places, count, rows, work)``: the inverse of `gather_run`.
 
-    Above the diagonal of square matrices with so many rows, if they are not zero, zeros are
-    written.
+    If ``rows`` is not zero, the members are square matrices with so many rows. Zeros are written
+    above their diagonals.
     """
     _copy("write", lane, places, count, rows, work)
 
