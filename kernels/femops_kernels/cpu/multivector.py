@@ -142,7 +142,7 @@ class VectorSweep(ElementSweep):
     def __init__(self, term: VectorTerm, panels: Panels) -> None:
         kernel, nvec = term.kernel, panels.nvec
         self.term, self.groups = term, self._groups(term, panels)
-        self.kernel, row = kernel, nvec * term.kernel.dtype.itemsize
+        self.kernel, row = kernel, nvec * kernel.dtype.itemsize
         self.left = [
             Contributions(
                 plan, _buffer(plan, side.ncomp * panels.count * nvec, kernel), nvec * side.ncomp
@@ -151,26 +151,7 @@ class VectorSweep(ElementSweep):
         ]
         plans = [plan for dofs in term.dofs for plan in (dofs.source, dofs.target)]
         self.with_ghosts = np.any([plan.with_ghosts for plan in plans], axis=0)
-        common = {
-            layout.NGROUPS: self.groups,
-            layout.PANEL_GROUPS: self.groups // panels.count,
-            layout.NVEC: nvec,
-            layout.ROW_BYTES: row,
-            layout.IN_PANEL_BYTES: row * term.source.ndofs * kernel.source.ncomp,
-            layout.OUT_PANEL_BYTES: row * term.targets[0].ndofs * kernel.target.ncomp,
-            layout.ZEROS: aligned_array((nvec,), kernel.dtype),
-            layout.BUFFER: 0,
-            layout.BUFFER_PANEL_BYTES: 0,
-        }
-        self._entries = [  # keeps arrays alive
-            entries
-            | common
-            | {layout.IN_ORIGIN: dofs.first_in * row, layout.OUT_ORIGIN: dofs.first_out * row}
-            for entries, dofs in zip(term.entries, term.dofs, strict=True)
-        ]
-        for k, left, side in zip(kernel.blocks, self.left, kernel.targets, strict=True):
-            rows = len(left.target.nonowned_dofs) * side.ncomp
-            self._entries[k] |= {layout.BUFFER: left.buffer, layout.BUFFER_PANEL_BYTES: row * rows}
+        self._entries = self._blocks(panels, row)  # keeps arrays alive
         self.table = np.concatenate([address_table(entries) for entries in self._entries])
         self.ghosts_at = [k * layout.WORDS + layout.IN_GHOSTS for k in range(len(term.dofs))]
         entries_at = (
@@ -180,6 +161,31 @@ class VectorSweep(ElementSweep):
         self.row = (*entries_at, self.table.ctypes.data, term.source.nchunks * self.groups)
         self.work_bytes = self._work_bytes(row)
         self.effort = term.data.points.size * nvec * panels.count
+
+    def _blocks(self, panels: Panels, row: int) -> list[dict[int, Any]]:
+        """Entries of each block of the table; ``row`` is the number of bytes of a row."""
+        term, kernel = self.term, self.kernel
+        common = {
+            layout.NGROUPS: self.groups,
+            layout.PANEL_GROUPS: self.groups // panels.count,
+            layout.NVEC: panels.nvec,
+            layout.ROW_BYTES: row,
+            layout.IN_PANEL_BYTES: row * term.source.ndofs * kernel.source.ncomp,
+            layout.OUT_PANEL_BYTES: row * term.targets[0].ndofs * kernel.target.ncomp,
+            layout.ZEROS: aligned_array((panels.nvec,), kernel.dtype),
+            layout.BUFFER: 0,
+            layout.BUFFER_PANEL_BYTES: 0,
+        }
+        blocks = [
+            entries
+            | common
+            | {layout.IN_ORIGIN: dofs.first_in * row, layout.OUT_ORIGIN: dofs.first_out * row}
+            for entries, dofs in zip(term.entries, term.dofs, strict=True)
+        ]
+        for k, left, side in zip(kernel.blocks, self.left, kernel.targets, strict=True):
+            rows = len(left.target.nonowned_dofs) * side.ncomp
+            blocks[k] |= {layout.BUFFER: left.buffer, layout.BUFFER_PANEL_BYTES: row * rows}
+        return blocks
 
     @staticmethod
     def _groups(term: VectorTerm, panels: Panels) -> int:

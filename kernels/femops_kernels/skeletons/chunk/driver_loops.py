@@ -20,7 +20,7 @@ ROW_BYTES, FACTOR_BYTES, TOGETHER = 8 * 8, 8, 7
 
 @inner
 def place_of(row, alphas, k, x, y):
-    """Return where a term reads and writes, its factor, and 1 if it adds to what stands there."""
+    """Return the addresses of a term's parts of x and y, its factor, and its beta."""
     beta = 0.0 if word(row, 6) == 0 else 1.0
     return x + word(row, 4), y + word(row, 5), get(FLOAT64, alphas, k), beta
 
