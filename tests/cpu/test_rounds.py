@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import femops
-from femops_kernels.cpu import machine
 from support.cases.meshes import bend, scrambled_box
+from support.teams import each_team
 
 MANY = scrambled_box((16, 12, 12), 3, bend)  # enough elements for chunks that have their faces too
 
@@ -29,15 +29,11 @@ def test_beside_a_matrix(family):
 
 
 def test_the_bits_of_any_number_of_threads():
-    A, before = penalty("gauss"), machine.get_threads()
+    A = penalty("gauss")
     u = np.random.default_rng(2).standard_normal(A.shape[1])
     expected = A @ u
-    try:
-        for threads in (1, 2):
-            machine.set_threads(threads)
-            np.testing.assert_array_equal(A @ u, expected)
-    finally:
-        machine.set_threads(before)
+    for _ in each_team(1, 2):
+        np.testing.assert_array_equal(A @ u, expected)
 
 
 def test_factors_and_constrained_entries():

@@ -10,6 +10,7 @@ from femops_kernels.pointwise import qfunction
 from femops_kernels.pointwise.qdata import ALIGNMENT, aligned_array
 from support.cases.kernels import bend, smooth
 from support.cases.levels import LEVELS
+from support.teams import each_team
 
 ODD = 11
 """Vectors: a lane of float64, and some that begin inside it."""
@@ -86,13 +87,9 @@ def test_the_bits_do_not_depend_on_threads(elements):
     """Chunks are shared out where elements are many, vectors where they are few."""
     V = femops.H1(femops.box(elements, mapping=bend, order=2), 3)
     A = femops.diffusion(V, smooth).constrained(V.boundary_dofs())
-    u, before, found = columns(A, 70), machine.get_threads(), []
-    try:
-        for threads in sorted({1, machine.max_threads()}):
-            machine.set_threads(threads)
-            found += [A @ u, A.at_level("element") @ u]
-    finally:
-        machine.set_threads(before)
+    u, found = columns(A, 70), []
+    for _ in each_team(*sorted({1, machine.max_threads()})):
+        found += [A @ u, A.at_level("element") @ u]
     assert all(np.array_equal(found[k % 2], one) for k, one in enumerate(found))
 
 
@@ -114,20 +111,15 @@ def on_boxes(request):
 @pytest.mark.parametrize("nvec", [8, 9, 33, 56, 64, 72, 100, 129])
 def test_rows_may_begin_inside_cache_lines(operator, on_boxes, nvec):
     """Blocks of vectors are shifted; the bits stay the same."""
-    before = machine.get_threads()
-    try:
-        for A in (operator, on_boxes):
-            x = columns(A, nvec).astype(A.dtype)
-            expected = A @ shifted(x, 0)
-            for threads in sorted({1, machine.max_threads()}):
-                machine.set_threads(threads)
-                for numbers in (1, 2, 5, 7):
-                    given = shifted(x, numbers)
-                    result = A @ given
-                    assert np.array_equal(result, expected)
-                    assert (result.ctypes.data - given.ctypes.data) % ALIGNMENT == 0
-    finally:
-        machine.set_threads(before)
+    for A in (operator, on_boxes):
+        x = columns(A, nvec).astype(A.dtype)
+        expected = A @ shifted(x, 0)
+        for _ in each_team(*sorted({1, machine.max_threads()})):
+            for numbers in (1, 2, 5, 7):
+                given = shifted(x, numbers)
+                result = A @ given
+                assert np.array_equal(result, expected)
+                assert (result.ctypes.data - given.ctypes.data) % ALIGNMENT == 0
 
 
 @pytest.mark.parametrize("shifts", [(0, 3), (3, 0), (1, 5)])
