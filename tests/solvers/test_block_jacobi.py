@@ -13,6 +13,10 @@ from femops.errors import OperatorError, SolverError
 from femops.operators.assembly import csr
 from femops.solvers.block_jacobi import DenseBlocks, FactoredBlocks
 from support.cases.kernels import bend, shear, turned
+from support.cuda import guarded
+from support.cuda.guarded import GuardedDevice
+
+device = guarded.small_device
 
 DISC = femops.read_mesh(femops.sample("disc.mesh"))
 
@@ -76,6 +80,19 @@ def test_parallelepipeds_with_any_rule(level):
     M, x = femops.block_jacobi(B), np.random.default_rng(0).standard_normal(V.size)
     assert isinstance(M, FactoredBlocks)
     np.testing.assert_allclose(M @ x, spsolve(B.assemble().tocsc(), x), rtol=1e-10)
+
+
+@pytest.mark.parametrize("kind", ["points", "directions", "dense"])
+def test_a_device_inverts_mass_as_the_host(kind: str, device: GuardedDevice) -> None:
+    mesh, points = (SHEARED, 5) if kind == "directions" else (BENT, 3 + (kind == "dense"))
+    V, W = (femops.L2(mesh, 2, ncomp=2, device=d) for d in (None, device))
+    rho = femops.GridFunction(F := femops.L2(mesh, 0), np.logspace(-9, 9, F.size))
+    here, there = (-3.0 * femops.mass(X, rho, quadrature=points) for X in (V, W))
+    x, M = np.random.default_rng(0).standard_normal(V.size), femops.block_jacobi(there)
+    assert isinstance(M, DenseBlocks if kind == "dense" else FactoredBlocks)
+    expected = femops.block_jacobi(here) @ x
+    errors = np.abs((M @ device.upload(x)).get() - expected).reshape(F.size, -1).max(axis=1)
+    assert (errors < 1e-12 * np.abs(expected).reshape(F.size, -1).max(axis=1)).all()
 
 
 def test_other_blocks_are_dense():

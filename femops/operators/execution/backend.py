@@ -158,6 +158,19 @@ class Backend(ABC):
         """
 
     @abstractmethod
+    def launch_inverse(self, term: KernelTerm, work: Work) -> Launch:
+        """Make the launch of the inverse of a mass term; `idle` without elements.
+
+        Parameters
+        ----------
+        term : Term
+            Multiplies values by one number.
+        work : Work
+            The inverse as a kernel of the host and its data: of the term's q-function with other
+            1-D matrices and numbers.
+        """
+
+    @abstractmethod
     def fewest_at_once(self, width: int, *, ordered: bool) -> tuple[int, int]:
         """Smallest number of vectors for which an operator uses panels, and smallest panel width.
 

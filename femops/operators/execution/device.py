@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, final
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +17,16 @@ from femops.operators.assembly.csr import Summands
 from femops.operators.assembly.diagonal import assemble_diagonal
 from femops.operators.execution.backend import Backend, Ints, Sizes, Work
 from femops.operators.execution.device_state import DeviceField, DeviceState
-from femops.operators.execution.kernels import blocks_of_tests, geometry_map
+from femops.operators.execution.device_sweeps import (
+    device_dofs,
+    element_products,
+    inverse_sweep,
+    kernel_of,
+    side_of,
+)
+from femops.operators.execution.kernels import geometry_map
 from femops.operators.execution.ranks import device_ghosts
-from femops.operators.integrals.constraints import FREE, Constraints
+from femops.operators.integrals.constraints import Constraints
 from femops.operators.integrals.fusion import scaled_points
 from femops.operators.integrals.kernel_term import KernelTerm
 from femops.operators.integrals.number_types import smallest_of
@@ -31,9 +37,7 @@ from femops.parallel.gpus import device_channel
 from femops.pointwise.expressions.graph import Node
 from femops.pointwise.sides import is_plus, is_side
 from femops.spaces.base import Space
-from femops.spaces.boundary_space import end_of
 from femops.spaces.domain_space import DomainSpace
-from femops.spaces.h1_l2 import L2
 from femops.spaces.side_space import side_space
 from femops_kernels.codegen.specialize import Parts
 from femops_kernels.compiled import (
@@ -49,17 +53,12 @@ from femops_kernels.cuda.multigrid.rows import DeviceRowProduct
 from femops_kernels.cuda.multigrid.updates import DeviceUpdates
 from femops_kernels.cuda.operator.data import FilledData, host_streams, joined_streams
 from femops_kernels.cuda.operator.dofs import (
-    DeviceDofs,
     DeviceEnd,
-    DeviceShared,
-    DofTable,
-    Shared,
 )
 from femops_kernels.cuda.operator.filling import FieldVector, filled_streams
 from femops_kernels.cuda.operator.kernel import CudaKernel
 from femops_kernels.cuda.operator.many import for_many
 from femops_kernels.cuda.operator.order import Order
-from femops_kernels.cuda.operator.sides import Side
 from femops_kernels.cuda.operator.sweep import (
     DeviceIdentityRows,
     DeviceLaunch,
@@ -70,24 +69,11 @@ from femops_kernels.cuda.operators import DeviceOperator, DistributedDeviceOpera
 from femops_kernels.cuda.ranks.messages import DeviceForward, DeviceReverse
 from femops_kernels.derived import Derived
 from femops_kernels.pointwise.qdata import Data
-from femops_kernels.pointwise.qfunction import QFunctionCode, QFunctionInputs
-from femops_kernels.simd.runs import DofRuns
-from femops_meshes.coordinates.interpolation import lagrange_derivative_matrix
 from femops_meshes.mesh import Mesh
 
 LEVELS = ("partial", "matrix-free")
 """Levels for which a device has kernels."""
 
-_UNCHANGED = QFunctionCode(
-    "@inner\ndef pointwise(u, ux, uy, uz, q):\n    return u, ux, uy, uz\n",
-    QFunctionInputs(),
-    values_in=(0,),
-    slopes_in=(),
-    values_out=(0,),
-    slopes_out=(),
-)
-
-_dofs: WeakKeyDictionary[DomainSpace, DeviceDofs] = WeakKeyDictionary()
 _filled = Derived[KernelTerm, FilledData]()
 _looked = Derived[Mesh, None]()
 
@@ -135,6 +121,12 @@ class DeviceBackend(Backend):
             return DeviceNoOp()
         return _sweep(self._device, term, constraints, keep)
 
+    def launch_inverse(self, term: KernelTerm, work: Work) -> DeviceLaunch:
+        """See `Backend.launch_inverse`."""
+        if not term.domain.num_elements:
+            return DeviceNoOp()
+        return inverse_sweep(self._device, term, work)
+
     def fewest_at_once(self, width: int, *, ordered: bool) -> tuple[int, int]:  # noqa: ARG002
         """See `Backend.fewest_at_once`."""
         return (0, 1) if ordered else (2, 2)
@@ -161,7 +153,7 @@ class DeviceBackend(Backend):
         """
         if not source.domain.num_elements:
             return DeviceNoOp()
-        return _element_products(self._device, source, target, matrix, dtype)
+        return element_products(self._device, source, target, matrix, dtype)
 
     def rows(
         self,
@@ -264,49 +256,17 @@ def _sweep(
     device: Device, term: KernelTerm, constraints: Constraints, keep: float, panels: Panels = ONE
 ) -> DeviceSweep:
     """Bind the kernel of a term to dofs and data on a device."""
-    kernel = _kernel(device, term)
+    kernel = kernel_of(device, term)
     if panels != ONE:
         kernel = for_many(kernel, device, panels.nvec)
     sources, targets = (
         [
-            DeviceEnd(_device_dofs(device, space), side.within(name, held), side.origin(name))
+            DeviceEnd(device_dofs(device, space), side.within(name, held), side.origin(name))
             for name, space in side.spaces.items()
         ]
         for side, held in ((term.fields, constraints.columns), (term.tests, constraints.rows))
     )
     return DeviceSweep(device, kernel, sources, targets, _data(term), keep, panels)
-
-
-def _element_products(
-    device: Device,
-    source: Space,
-    target: Space,
-    matrix: NDArray[np.float64],
-    dtype: np.dtype[Any],
-) -> DeviceSweep:
-    """See `Backend.element_products`, on a rank that has elements."""
-    to, fro = matrix.shape
-    bases = (matrix, np.eye(to)) if to >= fro else (np.eye(fro), matrix.T)
-    sides = [
-        Side(space.ncomp, b1d, _broken(space), space.volume.halo is not None)
-        for space, b1d in zip((source, target), bases, strict=True)
-    ]
-    points = max(to, fro)
-    kernel = CudaKernel.fitting(
-        device,
-        dim=source.dim,
-        sources=(sides[0],),
-        targets=(sides[1],),
-        d1d=np.eye(points),
-        qfunction=_UNCHANGED,
-        dtype=dtype,
-        weights=np.ones(points),
-        reproducible=target.volume.reproducible,
-    )
-    nodes, into = (
-        [DeviceEnd(_device_dofs(device, space), FREE.rows)] for space in (source, target)
-    )
-    return DeviceSweep(device, kernel, nodes, into, Data(np.zeros((0, 0, 0, 1), dtype)), 0.0)
 
 
 def _data(term: KernelTerm) -> Data | FilledData:
@@ -394,13 +354,13 @@ def _streams(term: Term, stored: list[Node], kernel: CudaKernel, order: Order) -
     kept = replace(term.qdata_split, point=stored)
     qdata_split, data = setup_of(source, kept, np.dtype(np.float64), term.width)
     code, numbers = qdata_split.qfunction.code, qdata_split.qfunction.ncomp_out
-    sides, fields = [kernel.source], [FieldVector(_device_dofs(device, term.trial))]
+    sides, fields = [kernel.source], [FieldVector(device_dofs(device, term.trial))]
     if isinstance(source.state, DeviceState):
         states = source.state.fields.values()
         spaces = [_placed(term.trial, *field) for field in source.state.fields.items()]
-        sides = [_side(space, points) for space in spaces]
+        sides = [side_of(space, points) for space in spaces]
         fields = [
-            FieldVector(_device_dofs(device, space), field.vector, field.ghosts)
+            FieldVector(device_dofs(device, space), field.vector, field.ghosts)
             for space, field in zip(spaces, states, strict=True)
         ]
     filling = kernel.filling(device, tuple(sides), code, geometry_map(term, code), numbers)
@@ -409,69 +369,8 @@ def _streams(term: Term, stored: list[Node], kernel: CudaKernel, order: Order) -
     return filled_streams(device, filling, fields, data, order, again=again)
 
 
-def _kernel(device: Device, term: KernelTerm) -> CudaKernel:
-    points, code = term.quadrature.points, term.qfunction.code
-    sources, targets = (
-        tuple(_side(space, points) for space in side.spaces.values())
-        for side in (term.fields, term.tests)
-    )
-    return CudaKernel.fitting(
-        device,
-        dim=term.trial.dim,
-        sources=sources,
-        targets=targets,
-        blocks=blocks_of_tests(term),
-        minima=term.minima,
-        sums=term.sums,
-        d1d=lagrange_derivative_matrix(points, points),
-        qfunction=code,
-        dtype=term.dtype,
-        weights=term.quadrature.weights,
-        geometry=geometry_map(term, code),
-        data_dtype=term.data_dtype,
-        reproducible=term.spaces[1].reproducible,
-    )
-
-
-def _side(space: DomainSpace, points: NDArray[np.float64]) -> Side:
-    """Side of a kernel: a space, and its basis at the 1-D quadrature points."""
-    ghosts = space.halo is not None
-    end = end_of(space.basis) if space.has_end else None
-    return Side(space.ncomp, space.basis.interpolation(points), _broken(space), ghosts, end)
-
-
 def _placed(trial: DomainSpace, name: str, field: DeviceField) -> DomainSpace:
     """Space of a field of a state on the elements of a trial space, or on its side of faces."""
     if trial.domain.two_sided:
         return side_space(field.space, int(is_plus(name)), slopes=trial.have_slopes)
     return trial.on(field.space)
-
-
-def _broken(space: DomainSpace) -> bool:
-    return space.p1d == 1 or isinstance(space.volume, L2)
-
-
-def _device_dofs(device: Device, space: DomainSpace) -> DeviceDofs:
-    """Dof tables of a space on the device, uploaded once."""
-    if space not in _dofs:
-        indices, sizes = space.restriction.indices, (space.dim, space.p1d, _broken(space))
-        table = DofTable.of(indices, DofRuns(*sizes))
-        shared = None
-        if space.volume.reproducible:
-            runs = DofRuns(*sizes, single=space.has_end)
-            shared = DeviceShared.of(device, Shared.of(indices, runs))
-        touched = _touched(space)
-        starts, turned = device.upload(table.starts), device.upload(table.turned)
-        on_device, num_touched = device.upload(touched), int(touched[-1])
-        owned = None if space.halo is None else space.volume.ndofs
-        size = space.volume.ndofs
-        tables = starts, turned, on_device, indices
-        _dofs[space] = DeviceDofs(*tables, num_touched, shared, owned, size)
-    return _dofs[space]
-
-
-def _touched(space: DomainSpace) -> NDArray[np.int32]:
-    """Ranges (ne + 1,) of dofs that each element touches first, see `first_touch`."""
-    if not space.domain.covers:
-        return np.zeros(space.domain.num_elements + 1, dtype=np.int32)
-    return space.restriction.first_touch.astype(np.int32)

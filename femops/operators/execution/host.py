@@ -20,7 +20,7 @@ from femops.operators.execution.kernels import (
     sweep,
     vector_term,
 )
-from femops.operators.integrals.constraints import Constraints
+from femops.operators.integrals.constraints import FREE, Constraints
 from femops.operators.integrals.kernel_term import KernelTerm
 from femops.operators.integrals.snapshots import Field
 from femops.operators.integrals.state import HostState, NoState, State
@@ -89,6 +89,10 @@ class HostBackend(Backend):
         if not term.domain.num_elements:
             return NoOp()
         return sweep(term, kernel, constraints, keep, data)
+
+    def launch_inverse(self, term: KernelTerm, work: Work) -> HostLaunch:
+        """See `Backend.launch_inverse`."""
+        return self.launch(term, FREE, 0.0, lambda: work)
 
     def fewest_at_once(self, width: int, *, ordered: bool) -> tuple[int, int]:  # noqa: ARG002
         """See `Backend.fewest_at_once`."""

@@ -12,6 +12,7 @@ from femops.operators.assembly.csr import Summands
 from femops.operators.execution.backend import Work
 from femops.operators.execution.choice import backend_of
 from femops.operators.integrals.constraints import FREE
+from femops.operators.integrals.kernel_term import KernelTerm
 from femops.operators.integrals.term import Term
 from femops.operators.levels.points import Points, kept_at_points
 from femops_kernels.compiled import CompiledOperator
@@ -33,13 +34,12 @@ def block_inverse(summands: Summands) -> CompiledOperator | None:
     Returns
     -------
     CompiledOperator or None
-        None for other sums, for blocks that are singular or whose inverses overflow, and where
-        products are not computed on the host.
+        None for other sums, and for blocks that are singular or whose inverses overflow.
     """
     first = summands[0][1]
     space = first.spaces[0]
     backend = backend_of(space)
-    if not (backend.separates and all(_is_scalar(term) for _, term in summands)):
+    if not all(_is_scalar(term) for _, term in summands):
         return None
     parts = Points(
         [(a, t.at_level("partial").ready("partial")) for a, t in summands], FREE, "partial"
@@ -50,9 +50,8 @@ def block_inverse(summands: Summands) -> CompiledOperator | None:
     missing = inverse is None and first.domain.num_elements > 0
     if space.comm.max(int(missing)):
         return None
-    term = parts.fused[0][1]
-    given = None if inverse is None else lambda: inverse
-    return backend.operator([(1.0, backend.launch(term, FREE, 0.0, given))])
+    launch = backend.idle() if inverse is None else backend.launch_inverse(*inverse)
+    return backend.operator([(1.0, launch)])
 
 
 def _is_scalar(term: Term) -> bool:
@@ -66,8 +65,8 @@ def _is_scalar(term: Term) -> bool:
     return once and np.count_nonzero(structure) == np.count_nonzero(on_diagonal) == term.trial.ncomp
 
 
-def _of_directions(parts: Points) -> Work | None:
-    """Kernel and data of the inverse, if D is constant in each element."""
+def _of_directions(parts: Points) -> tuple[KernelTerm, Work] | None:
+    """Term of the sum, and kernel and data of the inverse, if D is constant in each element."""
     kernel, data = parts.work[0]
     if len(parts.work) > 1 or not isinstance(kernel, SeparableKernel):
         return None
@@ -75,11 +74,12 @@ def _of_directions(parts: Points) -> Work | None:
     if factors is None:
         return None
     mass = np.linalg.inv(kernel.mass).astype(np.float64)
-    return replace(kernel, mass=mass, stiffness=mass), replace(data, elements=factors)
+    work = replace(kernel, mass=mass, stiffness=mass), replace(data, elements=factors)
+    return parts.fused[0][1], work
 
 
-def _of_points(parts: Points) -> Work | None:
-    """Kernel and data of the inverse, if there are as many points as nodes.
+def _of_points(parts: Points) -> tuple[KernelTerm, Work] | None:
+    """Term of the sum, and kernel and data of the inverse, if there are as many points as nodes.
 
     A point must have one number in all. Sums with more numbers, such as one of the element besides,
     are left to dense blocks.
@@ -95,7 +95,8 @@ def _of_points(parts: Points) -> Work | None:
         return None
     b1d = np.linalg.inv(kernel.source.b1d).T.astype(np.float64)
     side = replace(kernel.source, b1d=b1d)
-    return replace(kernel, sources=(side,), targets=(side,)), replace(data, points=points)
+    work = replace(kernel, sources=(side,), targets=(side,)), replace(data, points=points)
+    return kept.fused[0][1], work
 
 
 def _reciprocals(numbers: NDArray[Any], parts: Points) -> NDArray[Any] | None:

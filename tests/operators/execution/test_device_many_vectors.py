@@ -69,14 +69,20 @@ def make_stokes(device: Any) -> Any:
     return femops.form(stokes, W).constrained(W.positions(u=V.boundary_dofs()))
 
 
+def make_penalty(device: Any) -> Any:
+    """Both sides of faces, with derivatives, beside elements."""
+    return femops.interior_penalty(femops.L2(curved(2), 2, device=device), smooth)
+
+
+def make_flux(device: Any) -> Any:
+    """Both sides of faces, of which values are read alone."""
+    V = femops.L2(curved(3), 2, family="gll", device=device)
+    return femops.upwind_convection(V, [1.0, -0.5, 2.0])
+
+
 MAKERS = [
-    make_line,
-    make_sum,
-    make_single,
-    make_elasticity,
-    make_rounded,
-    make_transpose,
-    make_stokes,
+    *(make_line, make_sum, make_single, make_elasticity, make_rounded),
+    *(make_transpose, make_stokes, make_penalty, make_flux),
 ]
 
 
@@ -94,7 +100,6 @@ def close(result: Any, expected: Any, dtype: Any) -> None:
     np.testing.assert_allclose(result, expected, rtol=0, atol=tolerance * abs(expected).max())
 
 
-@pytest.mark.sample(2)
 @pytest.mark.parametrize("make", MAKERS)
 def test_all_at_once(make: Callable[[Any], Any], device: Any) -> None:
     there, here = make(device), make(None)
@@ -118,12 +123,13 @@ def test_complex_vectors_and_other_layouts(device: Any) -> None:
 
 def test_panels(device: Any) -> None:
     """Several of them in one launch; a narrow last tile."""
-    there, here = make_sum(device), make_sum(None)
-    for width in (1, 5, VECTORS + 3):
-        x = numbers(here, 2 * (VECTORS + 3))
-        X = MultiVector.from_columns(there.space, device.upload(x), width=width)
-        result = there @ X
-        close(result.columns().get(), one_by_one(here, x), "float64")
+    for make in (make_sum, make_penalty):
+        there, here = make(device), make(None)
+        for width in (1, 5, VECTORS + 3):
+            x = numbers(here, 2 * (VECTORS + 3))
+            X = MultiVector.from_columns(there.space, device.upload(x), width=width)
+            result = there @ X
+            close(result.columns().get(), one_by_one(here, x), "float64")
 
 
 def test_a_vector_that_is_not_finite_stays_alone(device: Any) -> None:

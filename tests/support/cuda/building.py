@@ -17,6 +17,8 @@ from femops_kernels.errors import CompileError
 
 HERE = Path(__file__).parent
 OPTIONS = ("-std=c++20", "-O1", "-Wall", "-Wno-unknown-pragmas", "-Wno-unused", "-pthread")
+# Some systems have longjmp checked, which ends a program that changes stacks by it.
+_UNCHECKED = "-U_FORTIFY_SOURCE"
 # What is not set is a huge number, not whatever there was; compilers of before 2022 can't.
 _UNSET = "-ftrivial-auto-var-init=pattern"
 
@@ -31,7 +33,7 @@ def compiler() -> str | None:
 
 @cache
 def _options() -> tuple[str, ...]:
-    return (*OPTIONS, _UNSET) if _accepts(_UNSET) else OPTIONS
+    return (*OPTIONS, _UNCHECKED, *([_UNSET] if _accepts(_UNSET) else []))
 
 
 def _accepts(option: str) -> bool:

@@ -53,7 +53,7 @@ def _staged_bytes(kernel: CudaKernel) -> int:
 
 def shared_numbers(kernel: CudaKernel) -> int:
     """Numbers that ``element.cuh`` writes to shared memory and reads there, for one element."""
-    if kernel.on_faces:
+    if kernel.has_end:
         return _face_numbers(kernel)
     if kernel.dim == 1:
         return 0
@@ -103,5 +103,5 @@ def _atomics(kernel: CudaKernel) -> int:
     target, dim = kernel.target, kernel.dim
     if target.alone or kernel.reproducible:
         return 0
-    inside = 0 if kernel.on_faces else max(target.p1d - 2, 0) ** dim
+    inside = 0 if target.on_faces else max(target.p1d - 2, 0) ** dim
     return int(target.ncomp * (target.p1d**dim - inside))

@@ -98,7 +98,7 @@ class CudaKernel:
     blocks: tuple[int, ...] = (0,)
 
     def __post_init__(self) -> None:
-        if self.dim > 1 or not self.on_faces:
+        if self.dim > 1 or not self.has_end:
             check_points(self.q1d, *(side.p1d for side in (*self.sources, *self.targets)))
 
     @staticmethod
@@ -137,8 +137,8 @@ class CudaKernel:
         return self.targets[0] if self.targets else self.source
 
     @property
-    def on_faces(self) -> bool:
-        """True if elements are faces. All their points lie at one end of the last direction."""
+    def has_end(self) -> bool:
+        """True if functions have derivatives on faces. Points lie at one end of an element."""
         return self.source.end is not None
 
     @property
@@ -204,7 +204,7 @@ class CudaKernel:
     @property
     def line_points(self) -> int:
         """Number of quadrature points that a thread works on: a line, or one on a face."""
-        return 1 if self.on_faces else self.q1d
+        return 1 if self.has_end else self.q1d
 
     @property
     def vector_threads(self) -> int:
@@ -244,7 +244,7 @@ class CudaKernel:
         """Number of work arrays of an element, for all components together."""
         gradient = self.qfunction.gradient_in or self.qfunction.gradient_out
         buffers = 0 if self.dim == 1 else 2 if self.dim == 3 and gradient else 1
-        return (1 + self.dim * gradient if self.on_faces else buffers) * self.ncomp
+        return (1 + self.dim * gradient if self.has_end else buffers) * self.ncomp
 
     @property
     def bank_lines(self) -> Lines:
@@ -260,19 +260,19 @@ class CudaKernel:
         """Key of the launch shape in the tuning database, by a device's name or architecture."""
         sides = (" + ".join(one.words() for one in sides) for sides in (self.sources, self.targets))
         types = f"{self.dtype}, stored {self.stored}{', reproducible' * self.reproducible}"
-        points = f"{self.q1d} points{' of faces' * self.on_faces}"
+        points = f"{self.q1d} points{' of faces' * self.has_end}"
         text = f"{self.dim}-D, {points}; {self.qfunction.words(*sides)}; {types}"
         return TuningKey(device, text)
 
     @cached_property
     def strides(self) -> Strides:
         """Strides of work arrays in shared memory, in numbers of one vector."""
-        return face_strides(self.q1d) if self.on_faces else strides_for(self.bank_lines)
+        return face_strides(self.q1d) if self.has_end else strides_for(self.bank_lines)
 
     @property
     def volume(self) -> int:
         """Numbers of a work array."""
-        if self.on_faces:
+        if self.has_end:
             return self.strides.y * self.q1d if self.dim == 3 else self.lines
         return self.q1d * self.strides.x
 
@@ -322,8 +322,8 @@ class CudaKernel:
         parts = [self._sizes(), self.layout.text, self._matrices(), source_of("contraction")]
         files = ["dofs", "ghosts", "staged_stream" if self.staged else "stream", "numbers"]
         files += ["reduce", "cg_state", "merged", "operator"]
-        files += ["face" if self.on_faces else "element", "step"]
-        files.append("face_" * (self.on_faces and self.entry == "diagonal") + self.entry)
+        files += ["face" if self.has_end else "element", "step"]
+        files.append("face_" * (self.has_end and self.entry == "diagonal") + self.entry)
         parts.append(constants_text(STATE_CONSTANTS))
         return "\n".join([*parts, qfunction, *map(source_of, files)])
 
@@ -354,7 +354,7 @@ class CudaKernel:
             **MARKS,
         }
         switches = {
-            "FACES": self.on_faces,
+            "FACES": self.has_end,
             "REPRODUCIBLE": self.reproducible,
             "ORDERED": self.ordered,
             "VALUE_IN": qfunction.value_in,
@@ -480,7 +480,7 @@ def most_elements(kernel: CudaKernel, device: Device) -> int:
     slab = replace(kernel, shape=Shape(1)).slab
     if slab > room:
         return 0
-    most = slab if kernel.on_faces else kernel.bank_lines.most
+    most = slab if kernel.has_end else kernel.bank_lines.most
     return min(MOST_THREADS // (kernel.lines * kernel.vectors), max(1, room // most))
 
 

@@ -31,7 +31,7 @@ def for_many(kernel: CudaKernel, device: Device, nvec: int) -> CudaKernel:
         Number of vectors, of one panel.
     """
     made = replace(kernel, entry="apply_many")
-    for vectors in () if kernel.on_faces else _groups(nvec):
+    for vectors in _groups(nvec):
         threads = kernel.lines * vectors
         if threads > _MOST_THREADS:
             continue

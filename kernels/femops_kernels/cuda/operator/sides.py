@@ -54,7 +54,9 @@ class Side:
         True if some dofs may be ghosts.
     end : (2, p1d) float64, optional
         Values and inward derivatives of the basis at the end of the last direction where faces
-        lie.  Only if elements are faces.
+        lie.  Only if elements are faces on which functions have derivatives.
+    on_faces : bool
+        True if elements are faces.  Faces of one element share dofs in every space.
     """
 
     ncomp: int
@@ -62,6 +64,7 @@ class Side:
     broken: bool
     ghosts: bool = False
     end: NDArray[np.float64] | None = None
+    on_faces: bool = False
 
     @property
     def p1d(self) -> int:
@@ -70,12 +73,12 @@ class Side:
 
     @property
     def alone(self) -> bool:
-        """True if no two elements share dofs. Faces of one element share dofs in every space."""
-        return self.broken and self.end is None
+        """True if no two elements share dofs."""
+        return self.broken and not self.on_faces
 
     def runs(self, dim: int) -> DofRuns:
         """Runs of an element's nodes. Their `inside` lists the nodes that no other element has."""
-        return DofRuns(dim, self.p1d, self.broken, single=self.end is not None)
+        return DofRuns(dim, self.p1d, self.broken, single=self.on_faces)
 
     def words(self) -> str:
         """Properties on which the launch shape depends, in words for the tuning database."""
@@ -100,8 +103,8 @@ def arguments_of(sources: Sequence[Side], targets: Sequence[Side]) -> dict[str, 
 def sides_text(sources: Sequence[Side], targets: Sequence[Side], blocks: Sequence[int]) -> str:
     """C++ text of the types of all sides and their matrices: ``Source``, ``Source_1``, ``Target``.
 
-    The type of a test function also has the vector of the field of its block, which constrained
-    rows multiply by ``keep``.
+    Each type has a function that moves the vector's beginning. The type of a test function also has
+    the vector of the field of its block, which constrained rows multiply by ``keep``.
     """
     matrices, structs = _Matrices({}, []), list[str]()
     for kind, sides, arguments, kept in (
@@ -144,6 +147,7 @@ def _side(name: str, side: Side, first: int, matrices: _Matrices) -> list[str]:
     """First C++ lines of a side's type: its sizes, switches and matrices."""
     sizes = f"P = {side.p1d}, NCOMP = {side.ncomp}, FIRST = {first}"
     switches = f"BROKEN = {_word(side.broken)}, GHOSTS = {_word(side.ghosts)}"
+    switches += f", ON_FACES = {_word(side.on_faces)}"
     lines = [
         f"struct {name} {{",
         f"    static constexpr int {sizes};",
@@ -154,12 +158,15 @@ def _side(name: str, side: Side, first: int, matrices: _Matrices) -> list[str]:
 
 
 def _functions(arguments: dict[str, str], number: int) -> list[str]:
-    """C++ functions of a side's type that return its arguments."""
+    """C++ functions of a side's type that return its arguments, and one that moves its vector."""
     lines = []
     for name, type_ in arguments.items():
         function = "vector" if name in ("x", "y") else name.removesuffix("_in").removesuffix("_out")
-        value = f"return a.{name}{suffix(number)};"
-        lines.append(f"{_FUNCTION} {type_} {function}(const Arguments& a) {{ {value} }}")
+        argument = f"a.{name}{suffix(number)}"
+        lines.append(f"{_FUNCTION} {type_} {function}(const Arguments& a) {{ return {argument}; }}")
+        if function == "vector":
+            moved = f"{argument} += by;"
+            lines.append(f"{_FUNCTION} void move(Arguments& a, long long by) {{ {moved} }}")
     return lines
 
 

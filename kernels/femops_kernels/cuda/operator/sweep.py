@@ -107,7 +107,7 @@ class DeviceSweep(DeviceLaunch):
         self._met = targets[0].dofs.met * kernel.target.ncomp if one else -1
         size = kernel.dtype.itemsize
         self._places = {
-            f"{name}{suffix(k)}": (name, size * end.begin)
+            f"{name}{suffix(k)}": (name, size * end.begin * panels.nvec)
             for name, ends in (("x", sources), ("y", targets))
             for k, end in enumerate(ends)
             if k or end.begin

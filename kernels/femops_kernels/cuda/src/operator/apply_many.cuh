@@ -6,6 +6,12 @@
 // A loop over more vectors would read the other numbers from shared memory. But the compiler would
 // keep in registers what all rounds have in common: twice as many of them at p = 6.
 
+// Moves the vectors of all fields, or of all test functions, to where those of the thread begin.
+template <class... S>
+__device__ __forceinline__ void move_vectors(Arguments& a, long long by, Sides<S...>) {
+    (S::move(a, by), ...);
+}
+
 ENTRY(THREADS, BLOCKS, Arguments) {
     const Place at(reinterpret_cast<T*>(dynamic_shared()));
     const int portion = first_portion(a);
@@ -16,8 +22,9 @@ ENTRY(THREADS, BLOCKS, Arguments) {
     const int panel = group / each, vector = group % each * VECTORS + at.vector;
     const bool given = vector < a.row;  // a thread without vector works along on the last one
     Arguments one = a;                  // whose vectors are one of each
-    one.x = a.x + panel * a.panel_in + (given ? vector : a.row - 1);
-    one.y = a.y + panel * a.panel_out + (given ? vector : a.row - 1);
+    const int column = given ? vector : a.row - 1;
+    move_vectors(one, panel * a.panel_in + column, Sources{});
+    move_vectors(one, panel * a.panel_out + column, Targets{});
     Merge merge(one);
     merge.enter(one, e, there && given);
     Numbers numbers(one, stream, e, at.first, at.second);

@@ -163,7 +163,7 @@ struct Pencil {
         : first(e * BELOW * S::P + place.second * S::P + place.first) {
         const Nodes found(place.first, place.second);
         found.find(S::starts(a) + e * found.RUNS, S::turned(a), dofs);
-        inside = found.inside && !FACES;
+        inside = found.inside && !S::ON_FACES;
     }
     __device__ __forceinline__ long long at(int n, int c) const {
         return (long long)dofs[n] * S::NCOMP + c;
