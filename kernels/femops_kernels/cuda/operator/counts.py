@@ -104,4 +104,5 @@ def _atomics(kernel: CudaKernel) -> int:
     if target.alone or kernel.reproducible:
         return 0
     inside = 0 if target.on_faces else max(target.p1d - 2, 0) ** dim
-    return int(target.ncomp * (target.p1d**dim - inside))
+    layers = target.p1d if target.end is None else target.end.shape[1]
+    return int(target.ncomp * (layers * target.p1d ** (dim - 1) - inside))

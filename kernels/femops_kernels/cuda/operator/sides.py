@@ -52,9 +52,10 @@ class Side:
         True if functions are discontinuous.  Then all dofs of an element are one run.
     ghosts : bool
         True if some dofs may be ghosts.
-    end : (2, p1d) float64, optional
+    end : (2, near) float64, optional
         Values and inward derivatives of the basis at the end of the last direction where faces
-        lie.  Only if elements are faces on which functions have derivatives.
+        lie.  Functions of nodes behind the first ``near`` in this direction have neither.  Only if
+        elements are faces on which functions have derivatives.
     on_faces : bool
         True if elements are faces.  Faces of one element share dofs in every space.
     """

@@ -2,6 +2,7 @@
 //
 // The element is turned so that its last direction leads inwards from the face. A thread contracts its
 // line of nodes in this direction to two numbers, the value and the derivative at the face (S::End).
+// Nodes whose functions have neither there are left out: those behind the first S::End::cols.
 // Both are interpolated along the face, where derivatives are taken of the values. A thread has one
 // point, (first, second).
 //
@@ -42,7 +43,7 @@ __device__ __forceinline__ void from_nodes(const Arguments& a, const Merge& merg
         nodes.find(S::starts(a) + e * nodes.RUNS, S::turned(a), dofs);
 #pragma unroll
         for (int c = 0; c < S::NCOMP; ++c) {
-            T line[S::P], end[2];
+            T line[S::End::cols], end[2];
             gather<S>(a, merge, e, dofs, c, line);
             contract<typename S::End>(line, end);
             at.buffer(VALUES, S::FIRST + c)[at.pencil()] = end[0];
@@ -136,7 +137,7 @@ __device__ __forceinline__ void to_nodes(const Arguments& a, Merge& merge, const
         const Pencil<S> pencil(a, at, e);
 #pragma unroll
         for (int c = 0; c < S::NCOMP; ++c) {
-            T end[2] = {at.buffer(VALUES, S::FIRST + c)[at.pencil()], T(0)}, nodes[S::P];
+            T end[2] = {at.buffer(VALUES, S::FIRST + c)[at.pencil()], T(0)}, nodes[S::End::cols];
             if constexpr (GRAD_OUT) end[1] = at.buffer(INWARDS, S::FIRST + c)[at.pencil()];
             contract<Transposed<typename S::End>>(end, nodes);
             scatter<S>(a, merge, e, pencil, c, nodes);

@@ -1,6 +1,8 @@
 // As diagonal.cuh, of faces: an entry of D at a point times products of basis functions along the face
 // (SQUARES), and of their values and derivatives at the end that the face lies at (ENDS).
 
+constexpr int NEAR = Target::End::cols;  // nodes of a line with a value or derivative at the face
+
 // Contracts a product of factors at the points along y and x: `kind` as in diagonal.cuh.
 template <int STRIDE, int EACH>
 __device__ __forceinline__ void contract_all(const Place& at, int kind) {
@@ -22,7 +24,7 @@ __device__ __forceinline__ void contract_all(const Place& at, int kind) {
 
 // Adds an entry of D to the thread's line of nodes: how many derivatives it has in each direction.
 __device__ __forceinline__ void add_entry(const Place& at, int along_x, int along_y, int inwards,
-                                          T entry, T (&sum)[Target::P]) {
+                                          T entry, T (&sum)[NEAR]) {
     T* mine = at.buffer(VALUES, 0) + at.pencil();
     at.wait();  // it may still be read
     *mine = entry;
@@ -37,7 +39,7 @@ __device__ __forceinline__ void add_entry(const Place& at, int along_x, int alon
     }
     if (at.template has_pencil<Target::P>()) {
 #pragma unroll
-        for (int n = 0; n < Target::P; ++n) sum[n] += ENDS[inwards * Target::P + n] * *mine;
+        for (int n = 0; n < NEAR; ++n) sum[n] += ENDS[inwards * NEAR + n] * *mine;
     }
 }
 
@@ -58,7 +60,7 @@ ENTRY(THREADS, BLOCKS, Arguments) {
     numbers.at(0, q);
 #pragma unroll
     for (int c = 0; c < NCOMP_OUT; ++c) {
-        T d[4][4] = {}, sum[Target::P] = {};
+        T d[4][4] = {}, sum[NEAR] = {};
 #pragma unroll
         for (int in = 0; in <= DIM; ++in) {
             T u[4][NCOMP_IN] = {}, v[4][NCOMP_OUT] = {};

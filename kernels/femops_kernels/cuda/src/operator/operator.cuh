@@ -30,17 +30,18 @@ struct Marks {
     __device__ __forceinline__ bool has(long long at, int bit) const { return marks[at] & bit; }
 };
 
-template <class S>
+// The first N nodes of a pencil.
+template <class S, int N>
 __device__ __forceinline__ void gather(const Arguments& a, const Merge& merge, long long e,
-                                       const int (&dofs)[S::P], int c, T (&line)[S::P]) {
+                                       const int (&dofs)[S::P], int c, T (&line)[N]) {
     const Marks marks(S::flags(a), S::marks(a), e, CLEARED);
 #pragma unroll
-    for (int n = 0; n < S::P; ++n) {
+    for (int n = 0; n < N; ++n) {
         line[n] = merge.template read<S>(a, dofs[n], (long long)dofs[n] * S::NCOMP + c);
     }
     if (marks.any) {
 #pragma unroll
-        for (int n = 0; n < S::P; ++n) {
+        for (int n = 0; n < N; ++n) {
             if (marks.has((long long)dofs[n] * S::NCOMP + c, CLEARED)) line[n] = 0;
         }
     }
@@ -171,20 +172,23 @@ struct Pencil {
     __device__ __forceinline__ long long part(int n, int c) const {
         return (first + n * BELOW) * S::NCOMP + c;
     }
-    template <bool INSIDE>
-    __device__ __forceinline__ void put_all(const Arguments& a, int c,
-                                            const T (&line)[S::P]) const {
+    template <bool INSIDE, int N>
+    __device__ __forceinline__ void put_all(const Arguments& a, int c, const T (&line)[N]) const {
 #pragma unroll
-        for (int n = 0; n < S::P; ++n) {
+        for (int n = 0; n < N; ++n) {
             const bool alone = INSIDE && Nodes::is_inside(n);
             put<S>(a, at(n, c), part(n, c), alone, a.alpha * line[n]);
         }
     }
 };
 
-template <class S>
+template <class S, int N>
 __device__ __forceinline__ void scatter(const Arguments& a, Merge& merge, long long e,
-                                        const Pencil<S>& nodes, int c, const T (&line)[S::P]) {
+                                        const Pencil<S>& nodes, int c, const T (&line)[N]) {
+    if constexpr (REPRODUCIBLE) {
+#pragma unroll
+        for (int n = N; n < S::P; ++n) S::parts(a)[nodes.part(n, c)] = T(0);
+    }
     const Marks marks(S::flags(a), S::marks(a), e, CONSTRAINED);
     if (!marks.any) {
         if (nodes.inside) {
@@ -195,7 +199,7 @@ __device__ __forceinline__ void scatter(const Arguments& a, Merge& merge, long l
         return;
     }
 #pragma unroll
-    for (int n = 0; n < S::P; ++n) {
+    for (int n = 0; n < N; ++n) {
         const int dof = nodes.dofs[n];
         const long long at = nodes.at(n, c), part = nodes.part(n, c);
         const bool alone = nodes.inside && Pencil<S>::Nodes::is_inside(n);
