@@ -26,8 +26,9 @@ from femops_kernels.pointwise.sum_factorization import Map1D, check_points
 from femops_kernels.simd.matrix import Matrix1D
 from femops_kernels.tuning.database import TuningKey
 
-# See `shape_for`.
+# Threads of a block, and of a multiprocessor; see `shape_for`.
 _THREADS, _RESIDENT = 128, 768
+_FACE_THREADS, _FACE_RESIDENT = 256, 1024
 _RESERVED = 1024  # bytes of shared memory that CUDA takes for each block
 
 
@@ -188,10 +189,8 @@ class CudaKernel:
             entry="fill",
             reader=self,
         )
-        most, group = (
-            shape_of(made, device, self.vector_threads, _RESIDENT).elements,
-            self.shape.elements,
-        )
+        most = shape_of(made, device, self.vector_threads, _RESIDENT).elements
+        group = self.shape.elements
         elements = max(n for n in range(1, most + 1) if group % n == 0)
         shape = shape_of(made, device, elements * self.lines, _RESIDENT)
         return unspilled(replace(made, shape=shape), device)
@@ -372,9 +371,9 @@ class CudaKernel:
     @property
     def _reading(self) -> str:
         """C++ text with the type of the qdata and the elements per block of the reader, if any."""
-        if self.reader is None:
+        if (reader := self.reader) is None:
             return ""
-        kind, group = TYPES[self.reader.stored.name], self.reader.shape.elements
+        kind, group = TYPES[reader.stored.name], reader.shape.elements
         return f"using F = {kind};\nconstexpr int GROUP = {group};"
 
     def _matrices(self) -> str:
@@ -400,7 +399,8 @@ def shape_for(kernel: CudaKernel, device: Device) -> Shape:
 
     The model takes about `_THREADS` threads per block.  With fewer, small elements leave warps half
     empty; with more, threads wait longer at barriers.  It leaves registers for `_RESIDENT` threads
-    per multiprocessor, which then has work while memory answers.  The device compiles the kernel to
+    per multiprocessor, which then has work while memory answers.  More are faster on faces where
+    functions have derivatives: a thread has one point there.  The device compiles the kernel to
     count registers.  If they do not suffice, fewer blocks share a multiprocessor: none is spilled.
 
     Raises
@@ -411,7 +411,8 @@ def shape_for(kernel: CudaKernel, device: Device) -> Shape:
     names = device.name, device.arch
     measured = next(filter(None, (measured_shape(kernel.shape_key(name)) for name in names)), None)
     if measured is None:
-        model = shape_of(kernel, device, _THREADS, _RESIDENT)
+        sizes = (_FACE_THREADS, _FACE_RESIDENT) if kernel.has_end else (_THREADS, _RESIDENT)
+        model = shape_of(kernel, device, *sizes)
         return unspilled(replace(kernel, shape=model), device).shape
     if not is_possible(replace(kernel, shape=measured), device):
         ways = ", staged" * measured.staged + ", persistent" * measured.persistent
